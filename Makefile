@@ -1,0 +1,36 @@
+# Two commands do everything: `make run` and `make test`.
+.DEFAULT_GOAL := help
+.PHONY: help run test soak bench requirements clean
+BIN := .venv/bin
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-14s%s\n", $$1, $$2}' Makefile
+
+run: .venv/run ## install everything and start web and scheduler, with a curl line to try
+	@$(BIN)/python bin/run.py
+
+test: .venv/test ## install everything, lint, run the whole suite on SQLite and on PostgreSQL
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pytest
+
+requirements: .venv/test ## pin requirements.in and requirements-dev.in anew
+	for name in requirements requirements-dev; do $(BIN)/uv pip compile --quiet --upgrade \
+	  --universal --python-version 3.11 --custom-compile-command "make requirements" \
+	  $$name.in --output-file $$name.txt || exit 1; done
+
+clean: ## remove the virtual environment
+	rm -rf .venv
+
+.venv/python:
+	@bin/venv
+
+.venv/run: .venv/python requirements.txt
+	@echo "installing packages (the first time takes a minute) ..."
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+.venv/test: .venv/run requirements-dev.txt
+	@echo "installing packages for the tests ..."
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -r requirements-dev.txt
+	@touch $@

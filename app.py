@@ -1,0 +1,211 @@
+"""The web application: one blueprint with the one operation, and one renderer of errors."""
+
+import logging
+import re
+import traceback
+
+from flask import Blueprint, Flask, abort, current_app, g, request
+from werkzeug.datastructures import WWWAuthenticate
+from werkzeug.exceptions import HTTPException, Unauthorized
+
+import cli
+import models
+import recipients
+import schemas
+import settings as environment
+from models import AlreadyAnswered, ApiKey, DoNotCall, Message, Status, clock
+from schemas import BadRequest
+
+MAX_BODY = 64 * 1024
+
+api = Blueprint("api", __name__, url_prefix="/v1")
+log = logging.getLogger("web")
+
+
+def create_app(settings: environment.Settings | None = None) -> Flask:
+    """Build the application from the environment, or from the given settings."""
+    if settings is None:
+        try:
+            settings = environment.load()
+        except environment.SettingsError as problems:
+            raise SystemExit(str(problems)) from None
+    environment.start_logging(settings)
+    models.connect(settings.database_url)
+    app = Flask(__name__, static_folder=None)
+    app.config.update(MAX_CONTENT_LENGTH=MAX_BODY, SETTINGS=settings)
+    app.extensions["business_hours"] = recipients.BusinessHours(
+        *settings.business_hours, settings.business_days
+    )
+    app.url_map.merge_slashes = False  # a redirect would be HTML
+    app.register_blueprint(api)
+    app.add_url_rule("/healthz", view_func=health)
+    for kind, handler in (
+        (HTTPException, http_error),
+        (BadRequest, bad_request),
+        *((kind, database_error) for kind in models.DATABASE_ERRORS),
+        (Exception, unexpected_error),
+    ):
+        app.register_error_handler(kind, handler)
+    cli.register(app)
+    return app
+
+
+@api.before_request
+def check_key():
+    """Let nobody past without a valid key, before the body is read."""
+    if request.method == "OPTIONS":
+        return
+    secret = request.headers.get("X-Api-Key")
+    if secret is None:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        secret = token.strip() if scheme.lower() == "bearer" else ""
+    g.key = models.revive(lambda: ApiKey.authenticate(secret)) if secret else None
+    if g.key is None:
+        raise Unauthorized("The API key is missing or invalid.", www_authenticate=BEARER)
+
+
+@api.post("/text-messages")
+def create_text_message():
+    """Queue or schedule one text message."""
+    now = clock()
+    settings, hours = current_app.config["SETTINGS"], current_app.extensions["business_hours"]
+    value = read_json()
+    idempotency_key, digest = idempotency(value)
+    if idempotency_key and (earlier := Message.answered(g.key, idempotency_key)):
+        return repeat(earlier, digest)
+
+    order = schemas.load(value, now, settings.max_message_length)
+    recipient, send_date = order["to"], order.get("send_date")
+    if order["check_dnc"] and DoNotCall.lists(recipient.e164):
+        abort(403, "The recipient is on the Do Not Call list.")
+
+    facts = recipients.facts(recipient, now, hours)
+    can_send_now = send_date is None and facts.within_business_hours
+    if can_send_now:
+        status, send_at = Status.QUEUED, now
+    else:
+        status = Status.SCHEDULED
+        send_at = send_date or recipients.next_opening(recipient, now, hours)
+    message_id = models.new_id(now)
+    options = {name: order[name] for name in ("manual_mode", "available_to_group", "check_dnc")}
+    answer = schemas.dump(
+        options
+        | {
+            "message_id": message_id,
+            "status": status,
+            "to_phone_number": recipient.international,
+            "to_phone_normalized": recipient.e164,
+            "recipient_country": recipient.country,
+            "recipient_timezone": facts.timezone,
+            "recipient_location": recipients.location(recipient),
+            "recipient_local_time": facts.local_time,
+            "timezone_offset": facts.timezone_offset,
+            "is_dst": facts.is_dst,
+            "scheduled_send_date": send_at,
+            "within_business_hours": facts.within_business_hours,
+            "can_send_now": can_send_now,
+            "business_hours": str(hours),
+            "message_length": len(order["message"]),
+            "max_retries": settings.max_retries,
+            "message": status_text(status, send_at, order["manual_mode"]),
+        }
+    )
+    try:
+        Message.store(
+            id=message_id,
+            key=g.key,
+            to=recipient.e164,
+            message=order["message"],
+            send_date=send_date,
+            send_at=send_at,
+            status=status,
+            approved=not order["manual_mode"],
+            max_retries=settings.max_retries,
+            created_at=now,
+            idempotency_key=idempotency_key,
+            request_digest=digest,
+            answer=answer if idempotency_key else None,
+            **options,
+        )
+    except AlreadyAnswered:
+        return repeat(Message.answered(g.key, idempotency_key), digest)
+    log.info("message %s %s", message_id, status)
+    return respond(answer, 201)
+
+
+def health():
+    """Say whether the database answers."""
+    models.revive(Message.awaiting_carrier)
+    return {"status": "ok"}
+
+
+def read_json():
+    """The request's JSON value; its size is checked before its type, its type before its text."""
+    body = request.get_data(cache=False)
+    if request.mimetype != "application/json":
+        raise BadRequest("Content-Type: must be application/json")
+    return schemas.parse(body)
+
+
+def idempotency(value):
+    """The request's idempotency key and the digest of its body; two Nones where there is no key."""
+    key = request.headers.get("Idempotency-Key")
+    if key is None:
+        return None, None
+    if not re.fullmatch("[!-~]{1,255}", key):
+        raise BadRequest("Idempotency-Key: must be 1 to 255 visible ASCII characters")
+    return key, schemas.digest(value)
+
+
+def repeat(message, digest):
+    """Answer as the first request with this idempotency key was answered."""
+    if message.request_digest != digest:
+        raise BadRequest("Idempotency-Key: was used before, with another request body")
+    return respond(message.answer, 201)
+
+
+def status_text(status, send_at, manual_mode):
+    when = (
+        "queued for immediate sending"
+        if status == Status.QUEUED
+        else f"scheduled for {schemas.isoformat(send_at)}"
+    )
+    approval = "; it awaits manual approval and is not sent before" if manual_mode else ""
+    return f"Text message {when}{approval}."
+
+
+def respond(text, status):
+    return current_app.response_class(text, status, mimetype="application/json")
+
+
+def render_error(status, message, details=None, response=None):
+    """Every error of the application, whatever the path; keeps the headers of `response`."""
+    response = response or respond("", status)
+    response.set_data(schemas.dump_error(status, message, details or {}, clock()))
+    response.content_type = "application/json"
+    return response
+
+
+def http_error(error):
+    details = {"validationErrors": [f"body: {error.description}"]} if error.code == 400 else {}
+    return render_error(error.code, error.description, details, error.get_response())
+
+
+def bad_request(error):
+    return render_error(400, "The request is not valid.", {"validationErrors": error.problems})
+
+
+def database_error(error):
+    models.disconnect()
+    log.error("the database failed: %s", models.reason(error))
+    return render_error(503, "The service cannot reach its database. Try again later.")
+
+
+def unexpected_error(error):
+    models.disconnect()
+    # without the exception's own text, which may repeat what the client sent
+    log.error("%s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
+    return render_error(500, "Something went wrong on our side.")
+
+
+BEARER = WWWAuthenticate("bearer")

@@ -1,0 +1,95 @@
+"""What `make run` does: tables, a first API key, web and scheduler, and a curl line that works."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from dotenv import load_dotenv
+
+ROOT = Path(__file__).parent.parent
+FIRST_KEY = ROOT / ".first-key"
+TOOLS = Path(sys.executable).parent
+
+
+def main():
+    os.chdir(ROOT)
+    if not os.access(ROOT, os.W_OK):
+        sys.exit(f"cannot write to {ROOT}")
+    if not Path(".env").exists():
+        shutil.copy(".env.example", ".env")
+    load_dotenv(".env")
+    port = os.environ.setdefault("PORT", "8000")
+    check(port)
+    os.environ["PATH"] = f"{TOOLS}:{os.environ['PATH']}"
+    if upgrade := subprocess.run(["flask", "db", "upgrade"]).returncode:
+        sys.exit(upgrade)
+    threading.Thread(target=welcome, args=(f"http://localhost:{port}",), daemon=True).start()
+    processes = subprocess.Popen(["honcho", "start", "--port", port, "web", "scheduler"])
+    while True:
+        try:
+            sys.exit(processes.wait())
+        except KeyboardInterrupt:  # the terminal has sent it to honcho as well
+            continue
+
+
+def check(port):
+    """Stop with a clear line where the port cannot be used."""
+    try:
+        with socket.socket() as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("", int(port)))
+    except (OSError, ValueError, OverflowError) as error:
+        sys.exit(f"port {port} cannot be used ({error}); PORT=8001 make run uses another")
+
+
+def welcome(base):
+    """Wait until the service answers, then print a request to try."""
+    for _ in range(300):
+        if status(f"{base}/healthz") == 200:
+            break
+        time.sleep(0.1)
+    else:
+        print("the service does not answer; its output says why", file=sys.stderr)
+        return
+    path = f"{base}/v1/text-messages"
+    key = FIRST_KEY.read_text().strip() if FIRST_KEY.exists() else ""
+    if not key or status(path, key) == 401:  # a new database, or the key was revoked
+        name = f"first-{time.strftime('%Y%m%d-%H%M%S')}"
+        key = subprocess.check_output(["flask", "keys", "create", name], text=True).strip()
+        FIRST_KEY.touch(0o600)
+        FIRST_KEY.write_text(f"{key}\n")
+    print(
+        f"""
+The service runs. Send a first text; it appears here when it is business hours in New York:
+
+curl {path} -H 'X-Api-Key: {key}' -H 'Content-Type: application/json' \\
+  -d '{{"to": "+12125550123", "message": "Hello from the service"}}'
+
+Ctrl-C stops it.
+""",
+        flush=True,
+    )
+
+
+def status(url, key=None):
+    """The status of a GET, or of an empty POST with a key; None where nobody answers."""
+    request = urllib.request.Request(url, headers={"X-Api-Key": key} if key else {})
+    request.data = b"" if key else None
+    try:
+        with urllib.request.urlopen(request, timeout=5) as response:
+            return response.status
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return None
+
+
+if __name__ == "__main__":
+    main()

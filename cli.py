@@ -1,0 +1,268 @@
+"""The operator's commands: `flask db`, `keys`, `dnc` and `messages`."""
+
+import codecs
+import csv
+import json
+import re
+
+import click
+from flask.cli import AppGroup
+
+import models
+import recipients
+from models import ApiKey, DoNotCall, Message, Refused, Status, clock
+
+BATCH = 5_000
+
+
+class Commands(AppGroup):
+    """Commands whose failures are one line on standard error and a status other than 0."""
+
+    def invoke(self, ctx):
+        try:
+            return super().invoke(ctx)
+        except Refused as error:
+            raise click.ClickException(str(error)) from None
+        except models.DATABASE_ERRORS as error:
+            failure = click.ClickException(f"the database failed: {models.reason(error)}")
+            failure.exit_code = 2  # `dnc check` means "not listed" by 1
+            raise failure from None
+
+
+class Name(click.ParamType):
+    name = "name"
+
+    def convert(self, value, param, ctx):
+        if not value.strip() or len(value) > 100 or not value.isprintable():
+            self.fail("must be 1 to 100 printable characters, not only spaces", param, ctx)
+        return value
+
+
+class Number(click.ParamType):
+    """A phone number with its plus sign; spaces and punctuation are forgiven."""
+
+    name = "number"
+
+    def convert(self, value, param, ctx):
+        try:
+            return recipients.national(value, None)
+        except recipients.InvalidNumber as error:
+            self.fail(f"{value!r}: {error}", param, ctx)
+
+
+db = Commands("db", help="The database's tables.")
+keys = Commands("keys", help="API keys: who may send.")
+dnc = Commands("dnc", help="The Do Not Call list: numbers that get no text with check_dnc.")
+messages = Commands("messages", help="Text messages: look, approve, cancel, try again.")
+
+
+def register(app):
+    """Give the `flask` command these groups."""
+    for group in (db, keys, dnc, messages):
+        app.cli.add_command(group)
+
+
+@db.command()
+def upgrade():
+    """Create or migrate the tables; does nothing where they are up to date."""
+    applied = models.upgrade()
+    click.echo("\n".join(f"applied {name}" for name in applied) or "the tables are up to date")
+
+
+@keys.command()
+@click.argument("name", type=Name())
+@click.option("--group", type=Name(), help="Keys of one group share messages marked for it.")
+def create(name, group):
+    """Create an API key and print it: the only time it can be seen."""
+    click.echo(ApiKey.issue(name, group, clock()))
+
+
+@keys.command("list")
+def list_keys():
+    """List the keys: name, group, when created, whether revoked."""
+    rows = [
+        (key.name, key.group or "-", moment(key.created_at), moment(key.revoked_at))
+        for key in ApiKey.select().order_by(ApiKey.name)
+    ]
+    table(("name", "group", "created", "revoked"), rows)
+
+
+@keys.command()
+@click.argument("name")
+def revoke(name):
+    """Refuse a key from now on, in every process."""
+    done = ApiKey.named(name).revoke(clock())
+    click.echo(f"{name}: {'revoked' if done else 'was revoked before'}")
+
+
+@dnc.command("add")
+@click.argument("numbers", type=Number(), nargs=-1, required=True)
+def add_numbers(numbers):
+    """Put numbers on the list."""
+    new = DoNotCall.add(dict.fromkeys(numbers), clock())
+    click.echo(f"{new} added, {len(set(numbers)) - new} listed before")
+
+
+@dnc.command("remove")
+@click.argument("numbers", type=Number(), nargs=-1, required=True)
+def remove_numbers(numbers):
+    """Take numbers off the list."""
+    gone = DoNotCall.remove(set(numbers))
+    click.echo(f"{gone} removed, {len(set(numbers)) - gone} not listed")
+
+
+@dnc.command()
+@click.argument("number", type=Number())
+@click.pass_context
+def check(ctx, number):
+    """Say whether a number is listed: status 0 where it is, 1 where not."""
+    listed = DoNotCall.lists(number)
+    click.echo("listed" if listed else "not listed")
+    ctx.exit(not listed)
+
+
+@dnc.command("import")
+@click.argument("file", type=click.File("rb"))
+@click.option("--region", help="Read national numbers too, as dialled in this country, like US.")
+def import_numbers(file, region):
+    """Put a file's numbers on the list: a number a line, or the first column of a CSV.
+
+    Can be run again: numbers that are listed stay listed. Lines without a usable number are
+    skipped and reported with the reason.
+    """
+    if region and (region := region.upper()) not in recipients.phonenumbers.SUPPORTED_REGIONS:
+        raise click.BadParameter(f"{region} is no country's code", param_hint="--region")
+    body = file.read()
+    utf16 = body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    lines = body.decode("utf-16" if utf16 else "utf-8-sig", "replace").splitlines()
+    now, new, seen, skipped = clock(), 0, set(), []
+    batch = []
+    with click.progressbar(lines, label="importing", file=click.get_text_stream("stderr")) as bar:
+        for line_number, line in enumerate(bar, 1):
+            try:
+                number = first_number(line, region)
+            except recipients.InvalidNumber as error:
+                if line_number > 1 or re.search(r"\d", line):  # a header is no loss
+                    skipped.append(f"line {line_number}: {error}")
+                continue
+            if number is None or number in seen:
+                continue
+            seen.add(number)
+            batch.append(number)
+            if len(batch) == BATCH:
+                new += DoNotCall.add(batch, now)
+                batch.clear()
+    if batch:
+        new += DoNotCall.add(batch, now)
+    for line in skipped:
+        click.echo(line, err=True)
+    click.echo(f"{new} added, {len(seen) - new} listed before, {len(skipped)} skipped")
+
+
+def first_number(line, region):
+    """The number in the first column of a line, in E.164 form; None where the line is blank.
+
+    Lines are read one by one, so that a stray quotation mark costs one number, not a file.
+    """
+    cell = next(csv.reader([line]), [""])[0] if '"' in line else re.split("[,;\t]", line, maxsplit=1)[0]
+    return recipients.national(cell, region) if cell.strip() else None
+
+
+@messages.command("list")
+@click.option("--status", type=click.Choice(list(Status)))
+@click.option("--awaiting-approval", is_flag=True, help="Only those that wait for a yes.")
+@click.option("--visible-to", metavar="KEY_NAME", help="Only those that this key may see.")
+@click.option("--json", "as_json", is_flag=True, help="One array of what `show` prints.")
+def list_messages(status, awaiting_approval, visible_to, as_json):
+    """List messages, the oldest first; numbers are masked."""
+    key = ApiKey.named(visible_to) if visible_to else None
+    found = Message.listing(status, awaiting_approval, key)
+    if as_json:
+        click.echo(json.dumps([record(message) for message in found], indent=2))
+        return
+    rows = [
+        (
+            str(message.id),
+            message.status if message.approved else f"{message.status} (awaiting approval)",
+            mask(message.to),
+            moment(message.send_at),
+            recipients.local_time(recipients.find(message.to), message.send_at)
+            if message.to
+            else "-",
+            str(message.attempts),
+            message.key.name,
+        )
+        for message in found
+    ]
+    table(("message_id", "status", "to", "send at (UTC)", "local time", "attempts", "key"), rows)
+
+
+@messages.command()
+@click.argument("message_id", type=click.UUID)
+def show(message_id):
+    """Print one message as a JSON object."""
+    click.echo(json.dumps(record(Message.find(message_id)), indent=2))
+
+
+def command_for_each(name, past, transition, help):
+    """Add a command that makes one transition for each id, and refuses what cannot make it."""
+
+    @messages.command(name, help=help)
+    @click.argument("message_ids", metavar="ID...", type=click.UUID, nargs=-1, required=True)
+    @click.pass_context
+    def command(ctx, message_ids):
+        refused = False
+        for message_id in message_ids:
+            try:
+                message = Message.find(message_id)
+                if not transition(message):
+                    raise Refused(f"not {past}: {Message.find(message_id).state()}")
+                click.echo(f"{message_id}: {past}")
+            except Refused as error:
+                refused = True
+                click.echo(f"{message_id}: {error}", err=True)
+        ctx.exit(refused)
+
+
+command_for_each(
+    "approve", "approved", lambda m: m.approve(), "Let messages be sent when their time comes."
+)
+command_for_each(
+    "cancel",
+    "cancelled",
+    lambda m: m.cancel(clock()),
+    "Keep waiting messages from ever being sent; also how an approver says no.",
+)
+command_for_each(
+    "retry", "queued again", lambda m: m.retry(clock()), "Send failed or blocked messages again."
+)
+
+
+def record(message):
+    """What `show` prints."""
+    instants = ("send_date", "send_at", "created_at", "finished_at")
+    same = (
+        *("status", "to", "message", "attempts", "max_retries", "approved", "manual_mode"),
+        *("available_to_group", "check_dnc", "last_error", "carrier_reference"),
+    )
+    return (
+        {"message_id": str(message.id), "key": message.key.name, "group": message.key.group}
+        | {name: getattr(message, name) for name in same}
+        | {name: moment(getattr(message, name), None) for name in instants}
+    )
+
+
+def moment(instant, missing="-"):
+    return f"{instant:%Y-%m-%dT%H:%M:%S}.{instant.microsecond // 1000:03}Z" if instant else missing
+
+
+def mask(number):
+    """Enough of a number to recognise it by, not enough to call it."""
+    return f"{number[:3]}{'•' * (len(number) - 5)}{number[-2:]}" if number else "-"
+
+
+def table(header, rows):
+    """Print rows in columns."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for row in (header, *rows):
+        click.echo("  ".join(map(str.ljust, row, widths)).rstrip())

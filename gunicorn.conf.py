@@ -1,0 +1,42 @@
+"""How gunicorn serves the application on simple hosting; PORT and WEB_CONCURRENCY are its own."""
+
+import logging
+import os
+
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
+
+import recipients
+
+# A thread waits for each client, so one that sends a byte a second occupies a thread and nothing
+# else: there must be more threads than slow clients, and idle threads cost next to nothing.
+worker_class = "gthread"
+threads = 96
+preload_app = True  # libphonenumber's names, 100 MB, are loaded once and shared by all workers
+control_socket_disable = True  # its path is the same for all gunicorns of a user
+
+# No header of a client says where the application is mounted or which scheme was used.
+forwarder_headers = ""
+secure_scheme_headers = {}
+
+
+class NoRequestText(logging.Filter):
+    """Keep what a client sent out of the log: a malformed header may hold a key."""
+
+    def filter(self, record):
+        if isinstance(record.msg, str) and record.msg.startswith("Invalid request from"):
+            record.msg = record.msg.partition(":")[0]
+        return True
+
+
+def on_starting(server):
+    server.log.error_log.addFilter(NoRequestText())
+    recipients.preload()
+
+
+def post_worker_init(worker):
+    """Answer 404 outside a stage's prefix, where gunicorn itself would answer 500 in HTML."""
+    prefix = os.environ.pop("SCRIPT_NAME", "").strip("/")
+    if prefix:
+        app = worker.wsgi
+        outside = lambda environ, start: app(environ | {"PATH_INFO": "/"}, start)  # noqa: E731
+        worker.wsgi = DispatcherMiddleware(outside, {f"/{prefix}": app})

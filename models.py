@@ -1,0 +1,444 @@
+"""The database: its tables, every query, and every state transition of a message.
+
+Instants go in and come out as aware UTC datetimes and are stored as whole milliseconds since
+1970, so that they sort and compare alike on SQLite and Postgres.
+"""
+
+import hashlib
+import secrets
+import uuid
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+
+from peewee import (
+    SQL,
+    BigIntegerField,
+    BooleanField,
+    DatabaseProxy,
+    ForeignKeyField,
+    IntegerField,
+    IntegrityError,
+    InterfaceError,
+    InternalError,
+    Model,
+    OperationalError,
+    PostgresqlDatabase,
+    ProgrammingError,
+    SqliteDatabase,
+    TextField,
+    UUIDField,
+)
+from playhouse.migrations import Runner
+
+db = DatabaseProxy()
+
+DATABASE_ERRORS = (OperationalError, InterfaceError, InternalError, ProgrammingError)
+"""What a database raises that cannot be reached, is locked, full, read-only or not migrated."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
+
+
+def clock() -> datetime:
+    """Now, in UTC, cut to the milliseconds that are stored and answered."""
+    now = datetime.now(UTC)
+    return now.replace(microsecond=now.microsecond // 1000 * 1000)
+
+
+class Refused(Exception):
+    """Says, for an operator, why something cannot be done in the present state."""
+
+
+class AlreadyAnswered(Exception):
+    """Another request with the same idempotency key was stored first."""
+
+
+class Status(StrEnum):
+    SCHEDULED = "scheduled"  # waits for its time
+    QUEUED = "queued"  # may be sent now
+    SENDING = "sending"  # claimed by a sender, until the claim times out
+    SENT = "sent"  # the carrier took it
+    FAILED = "failed"  # refused for good, or every retry is used up
+    BLOCKED = "blocked"  # on the Do Not Call list when its turn came
+    CANCELLED = "cancelled"  # by an operator, who may also have refused approval
+
+
+def connect(url: str) -> None:
+    """Point every model at the database of a `sqlite:///` or `postgresql://` URL.
+
+    Nothing is opened yet: each thread opens its own connection with its first query and keeps
+    it, because closing SQLite's last one checkpoints the WAL and a new one to Postgres costs a
+    round trip and a process.
+    """
+    if url.startswith("sqlite:"):
+        database = SqliteDatabase(
+            url.removeprefix("sqlite:///"),
+            pragmas={"journal_mode": "wal", "synchronous": "full", "foreign_keys": 1},
+            lock_type="IMMEDIATE",
+            timeout=5,
+        )
+    else:
+        conninfo = "postgresql:" + url.partition(":")[2]
+        limits = {} if "connect_timeout=" in url else {"connect_timeout": 5}
+        database = PostgresqlDatabase(conninfo, prefer_psycopg3=True, **limits)
+    if db.obj:
+        disconnect()
+    db.initialize(database)
+
+
+def disconnect() -> None:
+    """Drop this thread's connection, whatever state it is in; the next query opens another."""
+    connection = None if db.is_closed() else db.connection()
+    db.dispose()
+    if connection:
+        connection.close()
+
+
+def revive(query):
+    """Run the first query of a request or a pass; replace a kept connection that died meanwhile."""
+    try:
+        return query()
+    except DATABASE_ERRORS:
+        disconnect()
+        return query()
+
+
+def reason(error: Exception) -> str:
+    """What the database said, in one line."""
+    return str(error).partition("\n")[0]
+
+
+def upgrade() -> list[str]:
+    """Create or migrate the tables in one transaction; the names of the migrations applied.
+
+    Upgrades that start together wait for one another; all but the first find nothing to do.
+    """
+    with db.atomic():
+        if db.for_update:  # Postgres; SQLite's BEGIN IMMEDIATE has let only one of us in
+            db.execute_sql("SELECT pg_advisory_xact_lock(hashtext('text-messages upgrade'))")
+        return Runner(db.obj, str(Path(__file__).parent / "migrations")).up()
+
+
+def new_id(now: datetime) -> uuid.UUID:
+    """A UUID of version 7 (RFC 9562): it sorts by time, so it lands beside its neighbours."""
+    milliseconds = (now - EPOCH) // MILLISECOND
+    tail = secrets.randbits(74)
+    return uuid.UUID(
+        int=milliseconds << 80 | 7 << 76 | (tail >> 62) << 64 | 2 << 62 | tail & (1 << 62) - 1
+    )
+
+
+class InstantField(BigIntegerField):
+    def db_value(self, value):
+        return value if value is None else (value - EPOCH) // MILLISECOND
+
+    def python_value(self, value):
+        return value if value is None else EPOCH + value * MILLISECOND
+
+
+class Table(Model):
+    class Meta:
+        database = db
+        legacy_table_names = False
+
+
+class ApiKey(Table):
+    name = TextField(unique=True)
+    group = TextField(null=True)
+    digest = TextField(unique=True)
+    created_at = InstantField()
+    revoked_at = InstantField(null=True)
+
+    @staticmethod
+    def digest_of(secret):
+        """Only this is stored: SHA-256 is enough for a secret of 256 random bits."""
+        return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+    @classmethod
+    def issue(cls, name, group, now):
+        """Store a new key; its secret, which is not kept. Refused where the name is taken."""
+        secret = "tms_" + secrets.token_urlsafe(32)
+        try:
+            cls.create(name=name, group=group, digest=cls.digest_of(secret), created_at=now)
+        except IntegrityError:
+            raise Refused(f"a key named {name!r} exists already") from None
+        return secret
+
+    @classmethod
+    def authenticate(cls, secret):
+        """The key of this secret, or None for one that is unknown or revoked."""
+        return cls.get_or_none(cls.digest == cls.digest_of(secret), cls.revoked_at.is_null())
+
+    @classmethod
+    def named(cls, name):
+        key = cls.get_or_none(cls.name == name)
+        if key is None:
+            raise Refused(f"there is no key named {name!r}")
+        return key
+
+    def revoke(self, now):
+        """Refuse this key from now on; False where it was revoked before."""
+        live = (ApiKey.id == self.id) & ApiKey.revoked_at.is_null()
+        return ApiKey.update(revoked_at=now).where(live).execute() == 1
+
+
+class DoNotCall(Table):
+    number = TextField(primary_key=True)  # E.164
+    added_at = InstantField()
+
+    @classmethod
+    def lists(cls, number):
+        return cls.select().where(cls.number == number).exists()
+
+    @classmethod
+    def listed(cls, numbers):
+        """Those of these numbers that are on the list."""
+        numbers = list(numbers)
+        found = cls.select().where(cls.number.in_(numbers)) if numbers else ()
+        return {row.number for row in found}
+
+    @classmethod
+    def add(cls, numbers, now):
+        """Put numbers on the list; how many were not on it yet."""
+        rows = [(number, now) for number in numbers]
+        new = cls.insert_many(rows, (cls.number, cls.added_at)).on_conflict_ignore()
+        return new.as_rowcount().execute()
+
+    @classmethod
+    def remove(cls, numbers):
+        """Take numbers off the list; how many were on it."""
+        return cls.delete().where(cls.number.in_(list(numbers))).execute()
+
+
+class Message(Table):
+    id = UUIDField(primary_key=True)
+    key = ForeignKeyField(ApiKey, index=False)
+    to = TextField(null=True)  # E.164; null once redacted, like the message
+    message = TextField(null=True)
+    send_date = InstantField(null=True)  # asked for
+    send_at = InstantField()  # decided; moves with every retry
+    status = TextField()
+    manual_mode = BooleanField()
+    available_to_group = BooleanField()
+    check_dnc = BooleanField()
+    approved = BooleanField()
+    attempts = IntegerField(default=0)
+    max_retries = IntegerField()
+    claimed_by = UUIDField(null=True)
+    claimed_at = InstantField(null=True)
+    finished_at = InstantField(null=True)
+    last_error = TextField(null=True)
+    carrier_reference = TextField(null=True)
+    created_at = InstantField()
+    idempotency_key = TextField(null=True)
+    request_digest = TextField(null=True)
+    answer = TextField(null=True)  # the body of the 201, kept where there is an idempotency key
+
+    # The way in
+
+    @classmethod
+    def store(cls, **columns):
+        """Keep a new message for good, in one statement; AlreadyAnswered for a doubled request."""
+        try:
+            cls.insert(**columns).execute()
+        except IntegrityError:
+            raise AlreadyAnswered from None
+
+    @classmethod
+    def answered(cls, key, idempotency_key):
+        """The message that this key's request with this idempotency key created, or None."""
+        return cls.get_or_none(cls.key == key, cls.idempotency_key == idempotency_key)
+
+    # Transitions by the scheduler
+
+    @classmethod
+    def take_over(cls, before):
+        """Queue again what a sender claimed before this instant and never finished; how many."""
+        dead = _in(Status.SENDING) & (cls.claimed_at < before)
+        return cls.update(status=Status.QUEUED, claimed_by=None).where(dead).execute()
+
+    @classmethod
+    def block_listed(cls, now):
+        """Block what is due but joined the Do Not Call list meanwhile; how many."""
+        listed = cls.to.in_(DoNotCall.select(DoNotCall.number))
+        return (
+            cls.update(status=Status.BLOCKED, finished_at=now)
+            .where(_in(Status.SCHEDULED), cls.send_at <= now, cls.check_dnc, listed)
+            .execute()
+        )
+
+    @classmethod
+    def promote(cls, now):
+        """Queue all that is scheduled and due; how many."""
+        due = _in(Status.SCHEDULED) & (cls.send_at <= now)
+        return cls.update(status=Status.QUEUED).where(due).execute()
+
+    @classmethod
+    def claim(cls, claimant, limit, now):
+        """Take up to `limit` messages that may be sent, the longest due first.
+
+        Nobody else gets them until they are finished, put back or taken over.
+        """
+        if not limit:
+            return []
+        free = cls.select().where(_sendable()).order_by(cls.send_at).limit(limit)
+        if db.for_update:
+            free = free.for_update("FOR UPDATE SKIP LOCKED")
+        with db.atomic():
+            messages = list(free)
+            (
+                cls.update(status=Status.SENDING, claimed_by=claimant, claimed_at=now)
+                .where(cls.id.in_([message.id for message in messages]))
+                .execute()
+            )
+        for message in messages:
+            message.claimed_by = claimant
+        return messages
+
+    @classmethod
+    def renew(cls, claimant, messages, now):
+        """Say that their sender is alive, so that nobody takes these messages over."""
+        if messages:
+            mine = _in(Status.SENDING) & (cls.claimed_by == claimant)
+            these = cls.id.in_([message.id for message in messages])
+            cls.update(claimed_at=now).where(mine, these).execute()
+
+    def sent(self, reference, now):
+        """Record the carrier's yes: it happened, whatever became of the claim meanwhile."""
+        return self._move(
+            Message.status != Status.SENT,
+            status=Status.SENT,
+            finished_at=now,
+            attempts=Message.attempts + 1,
+            carrier_reference=reference,
+            last_error=None,
+        )
+
+    def retry_at(self, instant, error, counted=True):
+        """Schedule this claimed message again after a failed send."""
+        return self._move(
+            self._claimed(),
+            status=Status.SCHEDULED,
+            send_at=instant,
+            attempts=Message.attempts + counted,
+            last_error=error,
+        )
+
+    def fail(self, error, now):
+        """Give this claimed message up."""
+        return self._move(
+            self._claimed(),
+            status=Status.FAILED,
+            finished_at=now,
+            attempts=Message.attempts + 1,
+            last_error=error,
+        )
+
+    def block(self, now):
+        """Keep this claimed message from a recipient on the Do Not Call list."""
+        return self._move(self._claimed(), status=Status.BLOCKED, finished_at=now)
+
+    def reschedule(self, instant):
+        """Put this claimed message back until the recipient's next opening."""
+        return self._move(self._claimed(), status=Status.SCHEDULED, send_at=instant)
+
+    # Transitions by an operator
+
+    def approve(self):
+        """Let this message be sent when its time comes."""
+        return self._move(_awaiting(), approved=True)
+
+    def cancel(self, now):
+        """Keep this message, which no sender holds yet, from ever being sent."""
+        waiting = _in(Status.SCHEDULED, Status.QUEUED)
+        return self._move(waiting, status=Status.CANCELLED, finished_at=now)
+
+    def retry(self, now):
+        """Queue this failed or blocked message again, with all its retries."""
+        ended = _in(Status.FAILED, Status.BLOCKED) & Message.to.is_null(False)
+        return self._move(ended, status=Status.SCHEDULED, send_at=now, finished_at=None, attempts=0)
+
+    # Questions
+
+    @classmethod
+    def awaiting_approval(cls):
+        """How many messages wait for somebody's yes."""
+        return cls.select().where(_awaiting()).count()
+
+    @classmethod
+    def awaiting_carrier(cls):
+        """How many messages may be sent now."""
+        return cls.select().where(_sendable()).count()
+
+    @classmethod
+    def listing(cls, status=None, awaiting_approval=False, visible_to=None):
+        """Messages with their keys, the oldest first."""
+        messages = cls.select(cls, ApiKey).join(ApiKey).order_by(cls.id)
+        if status:
+            messages = messages.where(cls.status == status)
+        if awaiting_approval:
+            messages = messages.where(_awaiting())
+        if visible_to:
+            shared = (ApiKey.group == visible_to.group) & cls.available_to_group
+            messages = messages.where((cls.key == visible_to) | shared)
+        return messages.iterator()
+
+    @classmethod
+    def find(cls, message_id):
+        message = cls.select(cls, ApiKey).join(ApiKey).where(cls.id == message_id).first()
+        if message is None:
+            raise Refused("there is no such message")
+        return message
+
+    def state(self):
+        """Where this message stands, in an operator's words."""
+        if self.status == Status.SENDING:
+            return "being sent right now"
+        if self.finished_at:
+            return f"{self.status} at {self.finished_at:%Y-%m-%d %H:%M:%S} UTC"
+        return self.status if self.approved else f"{self.status}, awaiting approval"
+
+    def _claimed(self):
+        return _in(Status.SENDING) & (Message.claimed_by == self.claimed_by)
+
+    def _move(self, precondition, **changes):
+        """Change this message where the precondition holds, in one statement; whether it did."""
+        if "status" in changes:
+            changes["claimed_by"] = changes["claimed_at"] = None
+        return Message.update(**changes).where(Message.id == self.id, precondition).execute() == 1
+
+
+def _in(*statuses):
+    """The condition on the status, written out so that partial indexes serve it."""
+    return SQL("status IN ({})".format(", ".join(f"'{status}'" for status in statuses)))
+
+
+def _sendable():
+    return _in(Status.QUEUED) & SQL("approved")
+
+
+def _awaiting():
+    return _in(Status.SCHEDULED, Status.QUEUED) & SQL("NOT approved")
+
+
+for _name, _columns, _where in (
+    ("message_due", [Message.send_at], _in(Status.SCHEDULED)),
+    ("message_sendable", [Message.send_at], _sendable()),
+    ("message_awaiting", [Message.send_at], _awaiting()),
+    ("message_claimed", [Message.claimed_at], _in(Status.SENDING)),
+    ("message_finished", [Message.finished_at], SQL("finished_at IS NOT NULL")),
+    ("message_key", [Message.key, Message.id], None),
+):
+    Message.add_index(Message.index(*_columns, where=_where, name=_name))
+Message.add_index(
+    Message.index(
+        Message.key,
+        Message.idempotency_key,
+        unique=True,
+        where=SQL("idempotency_key IS NOT NULL"),
+        name="message_idempotency",
+    )
+)
+
+TABLES = (ApiKey, DoNotCall, Message)

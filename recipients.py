@@ -1,0 +1,396 @@
+"""Who a phone number reaches: country, place, time zones, local time and business hours.
+
+Everything here is a function of a number, an instant and the hours; an instant is an aware UTC
+`datetime`. What is known of numbers is libphonenumber's, of zones IANA's (the package `tzdata`,
+never the machine's older copy), of English names CLDR's.
+"""
+
+import re
+import zoneinfo
+from datetime import UTC, date, datetime, time, timedelta
+from functools import cache, lru_cache
+from importlib import resources
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+import phonenumbers
+from phonenumbers import NumberParseException, PhoneNumber, PhoneNumberFormat, PhoneNumberType
+from phonenumbers.phonenumberutil import is_number_type_geographical
+from phonenumbers.timezone import time_zones_for_geographical_number
+
+zoneinfo.reset_tzpath(to=())
+
+NO_COUNTRY = phonenumbers.REGION_CODE_FOR_NON_GEO_ENTITY  # "001"
+
+# Regions that IANA lists under no code of their own: whose clocks they follow, and their main town.
+_UNLISTED = {
+    "AC": ("Atlantic/St_Helena", "Georgetown"),
+    "TA": ("Atlantic/St_Helena", "Edinburgh of the Seven Seas"),
+    "XK": ("Europe/Belgrade", "Pristina"),
+}
+
+# IANA lists the zone of a country that most people live in first (and so too those of an area code
+# with two: St. John's before Halifax), except here. By GeoNames' cities, summed by zone.
+_MOST_POPULOUS = {
+    "AU": ("Australia/Sydney", "Australia/Perth"),
+    "BR": ("America/Sao_Paulo",),
+    "CA": ("America/Toronto",),
+    "PS": ("Asia/Hebron",),
+    "RU": ("Europe/Moscow",),
+    "UA": ("Europe/Kyiv",),
+    "UZ": ("Asia/Tashkent",),
+}
+
+# Where libphonenumber knows one answer for an area, and the national numbering plan a finer one:
+# South Australia, the Northern Territory and Western Australia share the area code 08; Aysén and
+# Magallanes no longer change their clocks with Santiago. The longer prefix goes first.
+_AREAS = {
+    "+61879": "Australia/Darwin",
+    "+61889": "Australia/Darwin",
+    "+6187": "Australia/Adelaide",
+    "+6188": "Australia/Adelaide",
+    "+6186": "Australia/Perth",
+    "+6189": "Australia/Perth",
+    "+5661": "America/Punta_Arenas",
+    "+5667": "America/Coyhaique",
+}
+
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+_E164 = re.compile(r"\+[0-9]{4,20}")
+_PUNCTUATION = re.compile(r"[\s().,/\-\u2010-\u2015\u2212]")  # hyphens, dashes and the minus sign
+_LONGEST = 40  # characters of text that could be a number with its punctuation
+_CODE = re.compile(r"(?:,| -) [A-Z]{2,4}$| MG$")  # ", NY" and " - SP", once written without a dash
+_HORIZON = 15  # days in which hours that can overlap do so, whatever the clocks do meanwhile
+_DAY = timedelta(days=1)
+
+
+class InvalidNumber(ValueError):
+    """A text is no phone number; the message says why, in words that can follow a field's name."""
+
+
+class BusinessHours(NamedTuple):
+    """When messages may be sent: from `opens` up to, not including, `closes` on `days`.
+
+    Minutes after local midnight, 0 <= opens < closes <= 1440; Monday is day 0.
+    """
+
+    opens: int
+    closes: int
+    days: frozenset[int]
+
+    def __str__(self):
+        return f"{_clock(self.opens)} - {_clock(self.closes)} local time"
+
+    def hold_at(self, local: datetime) -> bool:
+        """Say whether a local time is within these hours."""
+        minute = local.hour * 60 + local.minute
+        return self.opens <= minute < self.closes and local.weekday() in self.days
+
+
+class Recipient(NamedTuple):
+    """A valid number, its country (ISO 3166, or "001") and the zones it can be in, main first."""
+
+    e164: str
+    country: str
+    zones: tuple[ZoneInfo, ...]
+    number: PhoneNumber
+    has_area: bool  # the number's digits tell its place
+
+    @property
+    def international(self) -> str:
+        """Write the number for display, as libphonenumber does for callers from abroad."""
+        return phonenumbers.format_number(self.number, PhoneNumberFormat.INTERNATIONAL)
+
+
+class Facts(NamedTuple):
+    """What the clocks of a recipient say at one instant."""
+
+    timezone: str  # "GMT-8"
+    local_time: str  # "2:05 PM, Tuesday, Nov 5"
+    timezone_offset: int | float | list[int | float]  # hours; ascending where there are several
+    is_dst: bool
+    within_business_hours: bool
+
+
+# Numbers
+
+
+def parse(to: str) -> PhoneNumber:
+    """Read a number that is valid and in E.164 form, or raise InvalidNumber."""
+    return _read(to)[0]
+
+
+def find(to: str) -> Recipient:
+    """Find whom a number in E.164 form reaches, or raise InvalidNumber. Needs no `preload`."""
+    number, kind = _read(to)
+    country = phonenumbers.region_code_for_number(number)
+    has_area = is_number_type_geographical(kind, number.country_code)
+    zones = _zones_of(country)
+    if has_area and len(zones) > 1:
+        area = next((zone for prefix, zone in _AREAS.items() if to.startswith(prefix)), None)
+        names = (area,) if area else time_zones_for_geographical_number(number)
+        zones = _narrowed(country, names)
+    return Recipient(to, country, zones, number, has_area)
+
+
+def national(text: str, region: str) -> str:
+    """Return the E.164 form of a number, read as callers in `region` would write it or with a plus.
+
+    Raise InvalidNumber where there is none.
+    """
+    try:
+        number = phonenumbers.parse(text, region)
+    except NumberParseException:
+        raise InvalidNumber("is not a phone number") from None
+    if not phonenumbers.is_valid_number(number):
+        raise InvalidNumber("is not a valid phone number")
+    return phonenumbers.format_number(number, PhoneNumberFormat.E164)
+
+
+def _read(to):
+    """Return a number in E.164 form and its type, or raise InvalidNumber."""
+    if _E164.fullmatch(to):
+        read = _valid(to)
+        if read is None:
+            raise InvalidNumber("is not a valid phone number")
+    else:
+        bare = "+" + _PUNCTUATION.sub("", to[:_LONGEST]).removeprefix("+")
+        read = _valid(bare) if len(to) <= _LONGEST and _E164.fullmatch(bare) else None
+        if read is None:
+            raise InvalidNumber("must be a phone number in E.164 format: a plus sign and digits")
+    form = phonenumbers.format_number(read[0], PhoneNumberFormat.E164)
+    if form != to:
+        raise InvalidNumber(f"must be in E.164 format: {form}")
+    return read
+
+
+def _valid(e164):
+    """Return a number and its type, or None. A type is what makes a number valid."""
+    try:
+        number = phonenumbers.parse(e164)
+    except NumberParseException:
+        return None
+    kind = phonenumbers.number_type(number)
+    return None if kind == PhoneNumberType.UNKNOWN else (number, kind)
+
+
+# Zones
+
+
+@cache
+def _zone_names():
+    """Return the names of every country's zones by IANA's zone.tab, the main one first."""
+    names = {region: [zone] for region, (zone, _) in _UNLISTED.items()}
+    table = resources.files("tzdata.zoneinfo").joinpath("zone.tab").read_text("utf-8")
+    for line in table.splitlines():
+        if not line.startswith("#"):
+            country, _, name, *_ = line.split("\t")
+            names.setdefault(country, []).append(name)
+    for country, first in _MOST_POPULOUS.items():
+        names[country] = [*first, *(name for name in names[country] if name not in first)]
+    return names
+
+
+@cache
+def _zones_of(country):
+    """Return all zones of a country, the main one first."""
+    return tuple(map(ZoneInfo, ["UTC"] if country == NO_COUNTRY else _zone_names()[country]))
+
+
+@lru_cache(maxsize=1024)
+def _narrowed(country, names):
+    """Return the zones of a country that an area's zones stand for, the main one first.
+
+    A zone that is not the country's own (a neighbour's or an old name) stands for those of the
+    country's that keep its standard time; where there are none, for all of them.
+    """
+    own = _zones_of(country)
+    meant = set()
+    for name in names:
+        zone = ZoneInfo(name)
+        same = [zone] if zone in own else [z for z in own if _standard(z) == _standard(zone)]
+        meant.update(same or own)
+    return tuple(zone for zone in own if zone in meant)
+
+
+def _standard(zone):
+    """Return the standard offset of a zone, by the rules that IANA has for the time to come."""
+    local = datetime(2100, 1, 1, tzinfo=zone)
+    return local.utcoffset() - local.dst()
+
+
+@lru_cache(maxsize=1024)
+def _clocks(zones, day):
+    """Return one zone for each way in which clocks run in the weeks from a day, main one first."""
+    midnight = datetime.combine(day, time(), UTC)
+    instants = [midnight + days * _DAY for days in range(_HORIZON + 3)]
+    distinct = {}
+    for zone in zones:
+        distinct.setdefault(tuple(at.astimezone(zone).utcoffset() for at in instants), zone)
+    return tuple(distinct.values())
+
+
+# The clocks of a recipient
+
+
+def facts(recipient: Recipient, now: datetime, hours: BusinessHours) -> Facts:
+    """Tell what the recipient's clocks say now."""
+    main, *others = (now.astimezone(zone) for zone in _clocks(recipient.zones, now.date()))
+    offsets = sorted({_hours(main), *map(_hours, others)})
+    return Facts(
+        timezone=f"GMT{_hours(main):+g}",
+        local_time=(
+            f"{_clock(main.hour * 60 + main.minute)}, {_WEEKDAYS[main.weekday()]}, "
+            f"{_MONTHS[main.month - 1]} {main.day}"
+        ),
+        timezone_offset=offsets if len(offsets) > 1 else offsets[0],
+        is_dst=_is_dst(main),
+        within_business_hours=within_business_hours(recipient, now, hours),
+    )
+
+
+def within_business_hours(recipient: Recipient, now: datetime, hours: BusinessHours) -> bool:
+    """Say whether it is business hours in every zone of the recipient.
+
+    Where the hours of those zones never overlap, the main zone decides.
+    """
+    zones = _clocks(recipient.zones, now.date())
+    if not _hold(zones[:1], now, hours):
+        return False
+    return _hold(zones, now, hours) or _common_opening(zones, _minute(now), hours) is None
+
+
+def next_opening(recipient: Recipient, now: datetime, hours: BusinessHours) -> datetime:
+    """Return the first instant after now, UTC, at which business hours begin for the recipient."""
+    zones, minute = _clocks(recipient.zones, now.date()), _minute(now)
+    return _common_opening(zones, minute, hours) or _common_opening(zones[:1], minute, hours)
+
+
+@lru_cache(maxsize=1024)
+def _common_opening(zones, after, hours):
+    """Return the first instant after a whole minute at which hours begin to hold in all zones.
+
+    None where they do not within the horizon. Hours can only begin where, in some zone, they open
+    or the clocks change; both happen on whole minutes.
+    """
+    for _ in range(_HORIZON):
+        until = after + _DAY
+        begins = sorted({at for zone in zones for at in _beginnings(zone, after, until, hours)})
+        for at in begins:
+            if after < at <= until and _hold(zones, at, hours):
+                return at
+        after = until
+    return None
+
+
+def _beginnings(zone, since, until, hours):
+    """Yield the instants about a day at which hours may begin in one zone."""
+    first, last = since.astimezone(zone), until.astimezone(zone)
+    opens = time(*divmod(hours.opens, 60), tzinfo=zone)
+    for ordinal in range(first.toordinal(), last.toordinal() + 1):
+        opening = datetime.combine(date.fromordinal(ordinal), opens)
+        yield opening.astimezone(UTC)
+        yield opening.replace(fold=1).astimezone(UTC)
+    if first.utcoffset() != last.utcoffset():
+        yield _change(zone, since, until)
+
+
+def _change(zone, before, after):
+    """Return the instant between two whole minutes at which the clocks of a zone change."""
+    offset = before.astimezone(zone).utcoffset()
+    while (minutes := (after - before) // timedelta(minutes=1)) > 1:
+        middle = before + timedelta(minutes=minutes // 2)
+        if middle.astimezone(zone).utcoffset() == offset:
+            before = middle
+        else:
+            after = middle
+    return after
+
+
+def _hold(zones, at, hours):
+    return all(hours.hold_at(at.astimezone(zone)) for zone in zones)
+
+
+def _is_dst(local):
+    """Say whether people would call a local time daylight saving time.
+
+    Irish law calls winter time the exception and summer time standard, and IANA follows it; the
+    Irish do not. Morocco's negative saving in Ramadan is not daylight saving time either.
+    """
+    if local.tzinfo.key == "Europe/Dublin":
+        return not local.dst()
+    return local.dst() > timedelta(0)
+
+
+def _hours(local):
+    """Return the UTC offset of a local time in hours, an int where it is whole."""
+    hours = local.utcoffset() / timedelta(hours=1)
+    return int(hours) if hours.is_integer() else hours
+
+
+def _clock(minute):
+    """Write a minute of the day on a twelve-hour clock."""
+    hour, minute = divmod(minute % 1440, 60)
+    return f"{hour % 12 or 12}:{minute:02} {'PM' if hour >= 12 else 'AM'}"
+
+
+def _minute(at):
+    return at.replace(second=0, microsecond=0)
+
+
+# Names
+
+
+def preload() -> None:
+    """Load the names of places, about 100 MB, before the web server forks."""
+    _geocoder()
+    _english()
+
+
+def location(recipient: Recipient) -> str:
+    """Name the recipient's place and country: "New York, United States"."""
+    if recipient.country == NO_COUNTRY:
+        return "UTC, World"
+    country = _english().territories[recipient.country]
+    return f"{_place(recipient) or _city(recipient)}, {country}"
+
+
+def _place(recipient):
+    """Return libphonenumber's name of the number's place, None where that is just the country."""
+    if not recipient.has_area:
+        return None
+    place = _geocoder().description_for_valid_number(recipient.number, "en")
+    return None if place in _country_names(recipient.country) else _CODE.sub("", place)
+
+
+def _city(recipient):
+    """Return the city that the main zone is named for."""
+    if recipient.country in _UNLISTED:
+        return _UNLISTED[recipient.country][1]
+    key = recipient.zones[0].key
+    named = _english().time_zones.get(key, {}).get("city")
+    return named or key.rpartition("/")[2].replace("_", " ")
+
+
+@cache
+def _country_names(country):
+    """Return what libphonenumber may call a country instead of a place; "" is no description."""
+    ours = _english().territories[country]
+    theirs = _geocoder().LOCALE_DATA.get(country, {}).values()
+    return {"", ours, *theirs, *(name.removesuffix("s") for name in theirs)}  # "Cocos Island"
+
+
+@cache
+def _geocoder():
+    from phonenumbers import geocoder
+
+    return geocoder
+
+
+@cache
+def _english():
+    from babel import Locale
+
+    return Locale("en")

@@ -1,0 +1,218 @@
+"""One pass over the messages: promote what is due, send what may be sent, print the counts.
+
+Run it from cron, or with --every to repeat it. Any number may run at once.
+"""
+
+import argparse
+import logging
+import random
+import signal
+import sys
+import time
+import uuid
+from collections import Counter
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from datetime import timedelta
+
+import carriers
+from carriers import CarrierError
+
+import models
+import recipients
+import settings as environment
+from models import DoNotCall, Message, clock
+
+MOVES = ("promoted", "sent", "retrying", "failed", "blocked", "rescheduled", "taken over")
+WAITS = ("waiting for approval", "waiting for a carrier")
+
+log = logging.getLogger("scheduler")
+
+
+class Scheduler:
+    """Makes passes until `stopping` is set, which lets it begin no new send."""
+
+    def __init__(self, settings: environment.Settings, carrier: carriers.Carrier | None):
+        self.settings = settings
+        self.carrier = carrier
+        self.hours = recipients.BusinessHours(*settings.business_hours, settings.business_days)
+        self.claimant = uuid.uuid4()
+        self.stopping = False
+
+    def run_pass(self) -> Counter:
+        """Do all that can be done now; how often each thing happened, and what waits."""
+        now, counts = clock(), Counter()
+        dead = now - timedelta(seconds=self.settings.claim_timeout)
+        counts["taken over"] = models.revive(lambda: Message.take_over(dead))
+        counts["blocked"] = Message.block_listed(now)
+        counts["promoted"] = Message.promote(now)
+        if self.carrier:
+            self.send_queued(counts)
+        counts["waiting for approval"] = Message.awaiting_approval()
+        counts["waiting for a carrier"] = Message.awaiting_carrier()
+        return counts
+
+    def send_queued(self, counts):
+        """Send until nothing may be sent, the carrier says "too fast", or we are stopping.
+
+        The threads talk to the carrier and do nothing else. What they bring back is recorded
+        before more is claimed, so a scheduler that dies leaves no more messages in doubt than
+        it had sends under way.
+        """
+        under_way, done, too_fast = {}, set(), False
+        patience = self.settings.claim_timeout / 4
+        renew_at = time.monotonic() + patience
+        with ThreadPoolExecutor(self.settings.send_concurrency) as pool:
+            while True:
+                outcomes = [(under_way.pop(future), future) for future in done]
+                too_fast |= any(getattr(f.exception(), "too_fast", False) for _, f in outcomes)
+                stop = too_fast or self.stopping
+                free = 0 if stop else self.settings.send_concurrency - len(under_way)
+                renewing = list(under_way.values()) if time.monotonic() >= renew_at else []
+                if renewing:
+                    renew_at = time.monotonic() + patience
+                in_doubt = bool(outcomes or under_way)
+                ready, events = self.exchange(outcomes, renewing, free, in_doubt)
+                for message_id, move, reason in events:
+                    counts[move] += 1
+                    log.info("message %s %s%s", message_id, move, reason and f": {reason}")
+                for message in ready:
+                    future = pool.submit(self.carrier.send, message.to, message.message)
+                    under_way[future] = message
+                if not under_way and not events:
+                    return
+                done, _ = wait(under_way, timeout=patience, return_when=FIRST_COMPLETED)
+
+    def exchange(self, outcomes, renewing, free, in_doubt):
+        """Record outcomes and claim anew, in one transaction: what to send now, what happened.
+
+        While messages are in doubt, a database that is away is waited for: giving up would mean
+        to send them twice. After CLAIM_TIMEOUT others take them over anyway.
+        """
+        give_up_at = time.monotonic() + self.settings.claim_timeout
+        while True:
+            try:
+                with models.db.atomic():
+                    now = clock()
+                    events = [self.record(message, future, now) for message, future in outcomes]
+                    Message.renew(self.claimant, renewing, now)
+                    claimed = Message.claim(self.claimant, free, now)
+                    ready = self.gate(claimed, events, now)
+                return ready, events
+            except models.DATABASE_ERRORS as error:
+                models.disconnect()
+                if not in_doubt or time.monotonic() > give_up_at:
+                    raise
+                log.error("the database failed, trying again: %s", models.reason(error))
+                time.sleep(1)
+
+    def record(self, message, future, now):
+        """Write down what the carrier said; the event: message id, move, reason."""
+        error = future.exception()
+        if error is None:
+            message.sent(future.result(), now)
+            return message.id, "sent", ""
+        if not isinstance(error, CarrierError):
+            log.error("unexpected %s while sending message %s", type(error).__name__, message.id)
+            error = CarrierError(f"unexpected {type(error).__name__}")
+        if error.opted_out:
+            DoNotCall.add([message.to], now)
+        if error.permanent or (message.attempts >= message.max_retries and not error.too_fast):
+            message.fail(str(error), now)
+            return message.id, "failed", str(error)
+        delay = retry_delay(message.attempts, self.settings.retry_delay)
+        if error.too_fast and error.retry_after is not None:
+            delay = error.retry_after
+        message.retry_at(now + timedelta(seconds=delay), str(error), counted=not error.too_fast)
+        return message.id, "retrying", str(error)
+
+    def gate(self, claimed, events, now):
+        """Hold back what may not be sent after all; the rest."""
+        listed = DoNotCall.listed(message.to for message in claimed if message.check_dnc)
+        ready = []
+        for message in claimed:
+            if message.check_dnc and message.to in listed:
+                message.block(now)
+                events.append((message.id, "blocked", ""))
+            elif opening := self.must_wait(message, now):
+                message.reschedule(opening)
+                events.append((message.id, "rescheduled", ""))
+            else:
+                ready.append(message)
+        return ready
+
+    def must_wait(self, message, now):
+        """The next opening, where this message keeps to business hours and it is outside them."""
+        if message.send_date:
+            return None
+        recipient = recipients.find(message.to)
+        if recipients.within_business_hours(recipient, now, self.hours):
+            return None
+        return recipients.next_opening(recipient, now, self.hours)
+
+
+def retry_delay(failures: int, first: int) -> float:
+    """Seconds until the next attempt after so many earlier failures: 1, 5, 25 times `first`."""
+    return first * 5**failures * random.uniform(0.9, 1.1)
+
+
+def line(counts: Counter) -> str:
+    return ", ".join(f"{counts[name]} {name}" for name in (*MOVES, *WAITS))
+
+
+def main() -> int:
+    """Run one pass, or one every so many seconds until SIGTERM or SIGINT; the exit status."""
+    parser = argparse.ArgumentParser(description="Promote due messages and send queued ones.")
+    parser.add_argument(
+        "--every", type=seconds, metavar="SECONDS", help="repeat until SIGTERM or SIGINT"
+    )
+    every = parser.parse_args().every
+    try:
+        settings = environment.load()
+        carrier = (
+            carriers.connect(settings.carrier_url, settings.send_concurrency)
+            if settings.carrier_url
+            else None
+        )
+    except environment.SettingsError as problems:
+        sys.exit(str(problems))
+    except ValueError as problem:
+        sys.exit(f"CARRIER_URL: {problem}")
+    environment.start_logging(settings)
+    models.connect(settings.database_url)
+    scheduler = Scheduler(settings, carrier)
+
+    def stop(signum, frame):
+        scheduler.stopping = True
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    shown = None
+    while True:
+        status = 0
+        try:
+            counts = line(scheduler.run_pass())
+            if counts != shown:
+                print(counts, flush=True)
+                shown = counts
+        except models.DATABASE_ERRORS as error:
+            models.disconnect()
+            log.error("the pass failed: the database: %s", models.reason(error))
+            status = 1
+        if every is None:
+            return status
+        wake_at = time.monotonic() + every
+        while not scheduler.stopping and time.monotonic() < wake_at:
+            time.sleep(min(0.2, every))  # short, since a signal does not end a sleep
+        if scheduler.stopping:
+            return 0
+
+
+def seconds(text):
+    value = float(text)
+    if not 0 < value <= 86_400:
+        raise argparse.ArgumentTypeError("must be more than 0 and at most 86400")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

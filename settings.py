@@ -1,0 +1,125 @@
+"""The environment, typed and bounded: every setting of the service and its default."""
+
+import logging
+import re
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from dotenv import load_dotenv
+from environs import Env, EnvError, EnvValidationError
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+
+class SettingsError(Exception):
+    """Says what is wrong with the environment: one line per problem, each naming its variable."""
+
+
+class Settings(NamedTuple):
+    database_url: str
+    business_hours: tuple[int, int]  # opening and closing, minutes after midnight
+    business_days: frozenset[int]  # Monday is 0
+    max_message_length: int  # characters
+    max_retries: int
+    retry_delay: int  # seconds
+    claim_timeout: int  # seconds
+    send_concurrency: int
+    carrier_url: str | None
+    log_level: str
+
+
+def load() -> Settings:
+    """Read the settings from the environment and, where it is silent, from `.env`.
+
+    Raises SettingsError with all problems at once; no value is ever repeated in one, because
+    it may hold a password.
+    """
+    try:
+        load_dotenv(Path.cwd() / ".env")
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise SettingsError(f".env: cannot be read ({type(error).__name__})") from None
+    env = Env(eager=False)
+    for parse in (_database_url, _hours, _days, _whole, _level):
+        env.add_parser(parse.__name__.strip("_"), parse)
+    settings = Settings(
+        database_url=env.database_url("DATABASE_URL", "sqlite:///messages.db"),
+        business_hours=env.hours("BUSINESS_HOURS", "09:00-17:00"),
+        business_days=env.days("BUSINESS_DAYS", "mon-sun"),
+        max_message_length=env.whole("MAX_MESSAGE_LENGTH", "1600", least=1, most=65_536),
+        max_retries=env.whole("MAX_RETRIES", "3", least=0, most=100),
+        retry_delay=env.whole("RETRY_DELAY", "60", least=0, most=86_400),
+        claim_timeout=env.whole("CLAIM_TIMEOUT", "300", least=1, most=86_400),
+        send_concurrency=env.whole("SEND_CONCURRENCY", "8", least=1, most=256),
+        carrier_url=env.str("CARRIER_URL", "").strip() or None,
+        log_level=env.level("LOG_LEVEL", "INFO"),
+    )
+    try:
+        env.seal()
+    except EnvValidationError as error:
+        lines = (
+            f"{name}: {problem}"
+            for name, problems in error.error_messages.items()
+            for problem in problems
+        )
+        raise SettingsError("\n".join(lines)) from None
+    return settings
+
+
+def start_logging(settings: Settings) -> None:
+    """Write one line an event to standard error, from LOG_LEVEL upwards."""
+    logging.basicConfig(
+        level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+
+
+def _whole(text, least, most):
+    if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or not least <= int(text) <= most:
+        raise EnvError(f"must be a whole number from {least} to {most}")
+    return int(text)
+
+
+def _hours(text):
+    if match := re.fullmatch(r"(\d\d):([0-5]\d) ?- ?(\d\d):([0-5]\d)", text.strip(), re.ASCII):
+        hour, minute, closing_hour, closing_minute = map(int, match.groups())
+        opens, closes = 60 * hour + minute, 60 * closing_hour + closing_minute
+        if opens < closes <= 24 * 60:
+            return opens, closes
+    raise EnvError("must be an opening and a later closing, like 09:00-17:00")
+
+
+def _days(text):
+    days = set()
+    try:
+        for part in text.lower().split(","):
+            first, _, last = (day.strip() for day in part.partition("-"))
+            start, end = DAYS.index(first), DAYS.index(last or first)
+            days.update((start + n) % 7 for n in range((end - start) % 7 + 1))
+    except ValueError:
+        raise EnvError(
+            "must be a range or a list of mon, tue, wed, thu, fri, sat, sun, like mon-fri"
+        ) from None
+    return frozenset(days)
+
+
+def _level(text):
+    if text.upper() not in LEVELS:
+        raise EnvError(f"must be one of {', '.join(LEVELS)}")
+    return text.upper()
+
+
+def _database_url(text):
+    try:
+        url = urlsplit(text)
+        usable = (url.scheme == "sqlite" and not url.netloc and len(url.path) > 1) or (
+            url.scheme in ("postgres", "postgresql") and url.port != 0
+        )
+    except ValueError:
+        usable = False
+    if not usable:
+        raise EnvError(
+            "must be sqlite:///relative/path, sqlite:////absolute/path or "
+            "postgresql://user:password@host:port/name"
+        )
+    return text
