@@ -59,8 +59,8 @@ def check_key():
     if secret is None:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         secret = token.strip() if scheme.lower() == "bearer" else ""
-    g.key = models.revive(lambda: ApiKey.authenticate(secret)) if secret else None
-    if g.key is None:
+    g.key = secret and models.revive(lambda: ApiKey.authenticate(secret, clock()))
+    if not g.key:
         raise Unauthorized("The API key is missing or invalid.", www_authenticate=BEARER)
 
 
@@ -71,13 +71,18 @@ def create_text_message():
     settings, hours = current_app.config["SETTINGS"], current_app.extensions["business_hours"]
     value = read_json()
     idempotency_key, digest = idempotency(value)
-    if idempotency_key and (earlier := Message.answered(g.key, idempotency_key)):
-        return repeat(earlier, digest)
+    if idempotency_key:
+        with models.turn:
+            earlier = Message.answered(g.key, idempotency_key)
+        if earlier:
+            return repeat(earlier, digest)
 
     order = schemas.load(value, now, settings.max_message_length)
     recipient, send_date = order["to"], order.get("send_date")
-    if order["check_dnc"] and DoNotCall.lists(recipient.e164):
-        abort(403, "The recipient is on the Do Not Call list.")
+    if order["check_dnc"]:
+        with models.turn:
+            if DoNotCall.lists(recipient.e164):
+                abort(403, "The recipient is on the Do Not Call list.")
 
     facts = recipients.facts(recipient, now, hours)
     can_send_now = send_date is None and facts.within_business_hours
@@ -128,15 +133,19 @@ def create_text_message():
             **options,
         )
     except AlreadyAnswered:
-        return repeat(Message.answered(g.key, idempotency_key), digest)
+        with models.turn:
+            earlier = Message.answered(g.key, idempotency_key)
+        return repeat(earlier, digest)
     log.info("message %s %s", message_id, status)
     return respond(answer, 201)
 
 
 def health():
-    """Say whether the database answers."""
-    models.revive(Message.awaiting_carrier)
-    return {"status": "ok"}
+    """Say that the database answers, and how many seconds the oldest due message has waited."""
+    now = clock()
+    oldest = models.revive(lambda: Message.oldest_due(now))
+    waited = (now - oldest).total_seconds() if oldest else 0
+    return {"status": "ok", "oldest_due_seconds": round(waited)}
 
 
 def read_json():
@@ -161,6 +170,8 @@ def repeat(message, digest):
     """Answer as the first request with this idempotency key was answered."""
     if message.request_digest != digest:
         raise BadRequest("Idempotency-Key: was used before, with another request body")
+    if message.answer is None:
+        raise BadRequest("Idempotency-Key: was used before; the answer is no longer kept")
     return respond(message.answer, 201)
 
 

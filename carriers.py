@@ -268,6 +268,10 @@ class AppriseCarrier:
         import apprise
 
         _silence("urllib3", "requests", "smpp", "smpplib")
+        log = logging.getLogger("apprise")
+        log.addHandler(_apprise_log)  # again and again is once
+        log.setLevel(logging.WARNING)
+        log.propagate = False
         self._url = url
         self._name = f"{url.partition(':')[0].lower()}://"
         self._instantiate = apprise.Apprise.instantiate
@@ -277,7 +281,7 @@ class AppriseCarrier:
             "notify_type": apprise.NotifyType.INFO,
             "body_format": apprise.NotifyFormat.TEXT,
         }
-        with _apprise_says() as said:
+        with _apprise_log.listening() as said:
             try:
                 plugin = self._plugin("+12125550100")
             except Exception as problem:  # plugins let out whatever their libraries raise
@@ -292,7 +296,7 @@ class AppriseCarrier:
             raise ValueError(f"{self._name} would not text {{to}} alone from where it stands")
 
     def send(self, to, text):
-        with _apprise_says() as said:
+        with _apprise_log.listening() as said:
             try:
                 plugin = self._plugin(to)
             except Exception:  # the URL was good for another number
@@ -338,28 +342,25 @@ def _texts_only(plugin, to):
 
 
 class _Listener(logging.Handler):
-    """Keep what Apprise warns of in the thread that it warns in."""
+    """Take Apprise's log, which is full of numbers, and keep what this thread wants to hear."""
 
-    said = threading.local()
+    thread = threading.local()
 
     def emit(self, record):
-        with contextlib.suppress(AttributeError):  # not in _apprise_says()
-            self.said.lines.append(record.getMessage())
+        if hasattr(self.thread, "said"):
+            self.thread.said.append(record.getMessage())
+
+    @contextlib.contextmanager
+    def listening(self):
+        """Collect what Apprise warns of in this thread."""
+        self.thread.said = []
+        try:
+            yield self.thread.said
+        finally:
+            del self.thread.said
 
 
-@contextlib.contextmanager
-def _apprise_says():
-    """Collect this thread's lines of Apprise's log, which nobody else gets: numbers are in it."""
-    logger = logging.getLogger("apprise")
-    if not any(isinstance(handler, _Listener) for handler in logger.handlers):
-        logger.addHandler(_Listener(logging.WARNING))
-    logger.propagate = False
-    logger.setLevel(logging.WARNING)
-    _Listener.said.lines = lines = []
-    try:
-        yield lines
-    finally:
-        del _Listener.said.lines
+_apprise_log = _Listener(logging.WARNING)
 
 
 def _silence(*libraries):
@@ -393,7 +394,7 @@ def _trusted():
 
 
 def _seconds(retry_after):
-    """Return a Retry-After header, seconds or an HTTP date, as seconds from now; None if neither."""
+    """Return a Retry-After header, seconds or an HTTP date, as seconds from now, or None."""
     try:
         if retry_after.strip().isdecimal():
             seconds = int(retry_after)

@@ -4,13 +4,14 @@ import codecs
 import csv
 import json
 import re
+from datetime import timedelta
 
 import click
 from flask.cli import AppGroup
 
 import models
 import recipients
-from models import ApiKey, DoNotCall, Message, Refused, Status, clock
+from models import FINISHED, ApiKey, DoNotCall, Message, Refused, Status, clock
 
 BATCH = 5_000
 
@@ -38,6 +39,19 @@ class Name(click.ParamType):
         return value
 
 
+class Duration(click.ParamType):
+    """A length of time: 90d, 12h or 30m."""
+
+    name = "duration"
+
+    def convert(self, value, param, ctx):
+        match = re.fullmatch(r"(\d{1,5})([dhm])", value, re.ASCII)
+        if not match:
+            self.fail("must be days, hours or minutes: 90d, 12h or 30m", param, ctx)
+        unit = {"d": "days", "h": "hours", "m": "minutes"}[match[2]]
+        return timedelta(**{unit: int(match[1])})
+
+
 class Number(click.ParamType):
     """A phone number with its plus sign; spaces and punctuation are forgiven."""
 
@@ -58,7 +72,7 @@ messages = Commands("messages", help="Text messages: look, approve, cancel, try 
 
 def register(app):
     """Give the `flask` command these groups."""
-    for group in (db, keys, dnc, messages):
+    for group in (db, keys, dnc, messages, stats):
         app.cli.add_command(group)
 
 
@@ -72,19 +86,39 @@ def upgrade():
 @keys.command()
 @click.argument("name", type=Name())
 @click.option("--group", type=Name(), help="Keys of one group share messages marked for it.")
-def create(name, group):
+@click.option("--expires", type=Duration(), help="Refuse the key after this time, like 90d.")
+def create(name, group, expires):
     """Create an API key and print it: the only time it can be seen."""
-    click.echo(ApiKey.issue(name, group, clock()))
+    now = clock()
+    click.echo(ApiKey.issue(name, group, now, expires and now + expires))
+
+
+@keys.command()
+@click.argument("name")
+@click.option(
+    "--overlap",
+    type=Duration(),
+    default="1d",
+    show_default=True,
+    help="How long the old one lasts.",
+)
+def rotate(name, overlap):
+    """Give a key a new secret and print it; the old one is good for the overlap."""
+    click.echo(ApiKey.named(name).rotate(clock() + overlap))
 
 
 @keys.command("list")
 def list_keys():
-    """List the keys: name, group, when created, whether revoked."""
+    """List the keys: name, group, and when created, last used (to the hour), expired, revoked."""
     rows = [
-        (key.name, key.group or "-", moment(key.created_at), moment(key.revoked_at))
+        (
+            key.name,
+            key.group or "-",
+            *map(moment, (key.created_at, key.last_used_at, key.expires_at, key.revoked_at)),
+        )
         for key in ApiKey.select().order_by(ApiKey.name)
     ]
-    table(("name", "group", "created", "revoked"), rows)
+    table(("name", "group", "created", "last used", "expires", "revoked"), rows)
 
 
 @keys.command()
@@ -130,7 +164,7 @@ def import_numbers(file, region):
     Can be run again: numbers that are listed stay listed. Lines without a usable number are
     skipped and reported with the reason.
     """
-    if region and (region := region.upper()) not in recipients.phonenumbers.SUPPORTED_REGIONS:
+    if region and (region := region.upper()) not in recipients.REGIONS:
         raise click.BadParameter(f"{region} is no country's code", param_hint="--region")
     body = file.read()
     utf16 = body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
@@ -164,7 +198,11 @@ def first_number(line, region):
 
     Lines are read one by one, so that a stray quotation mark costs one number, not a file.
     """
-    cell = next(csv.reader([line]), [""])[0] if '"' in line else re.split("[,;\t]", line, maxsplit=1)[0]
+    cell = (
+        next(csv.reader([line]), [""])[0]
+        if '"' in line
+        else re.split("[,;\t]", line, maxsplit=1)[0]
+    )
     return recipients.national(cell, region) if cell.strip() else None
 
 
@@ -236,6 +274,78 @@ command_for_each(
 command_for_each(
     "retry", "queued again", lambda m: m.retry(clock()), "Send failed or blocked messages again."
 )
+
+
+def command_for_old(name, past, batch, help):
+    """Add a command that does something to all old finished messages, batch by batch."""
+
+    @messages.command(name, help=help)
+    @click.option("--older-than", metavar="DAYS", type=click.IntRange(0, 36_500), required=True)
+    def command(older_than):
+        before, total = clock() - timedelta(days=older_than), 0
+        with click.progressbar(
+            iter(lambda: batch(before), 0),
+            label=name,
+            item_show_func=lambda _: f"{total} messages",
+            file=click.get_text_stream("stderr"),
+        ) as bar:
+            for number in bar:
+                total += number
+        click.echo(f"{total} {past}")
+
+
+command_for_old(
+    "purge",
+    "deleted",
+    Message.purge,
+    "Delete messages that were sent, failed, blocked or cancelled so many days ago.",
+)
+command_for_old(
+    "redact",
+    "redacted",
+    Message.redact,
+    "Keep the record of such messages, but clear number and text.",
+)
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def stats(as_json):
+    """Show how many messages are in each state, what waits, and what ended lately."""
+    now = clock()
+    oldest = Message.oldest_due(now)
+    numbers = {
+        "messages": Message.by_status(),
+        "last_hour": Message.by_status(now - timedelta(hours=1)),
+        "last_day": Message.by_status(now - timedelta(days=1)),
+    }
+    numbers = {
+        name: {
+            status: found.get(status, 0) for status in (Status if name == "messages" else FINISHED)
+        }
+        for name, found in numbers.items()
+    }
+    numbers["awaiting_approval"] = Message.awaiting_approval()
+    numbers["oldest_due"] = moment(oldest, None)
+    if as_json:
+        click.echo(json.dumps(numbers, indent=2))
+        return
+    most = max(numbers["messages"].values()) or 1
+    table(
+        ("status", "messages", "", "last hour", "last day"),
+        [
+            (
+                status,
+                str(number),
+                "█" * -(-number * 20 // most),
+                *(str(numbers[span].get(status, "")) for span in ("last_hour", "last_day")),
+            )
+            for status, number in numbers["messages"].items()
+        ],
+    )
+    click.echo(f"\nawaiting approval: {numbers['awaiting_approval']}")
+    waited = f"since {moment(oldest)} ({now - oldest})" if oldest else "none"
+    click.echo(f"the oldest due message waits: {waited}")
 
 
 def record(message):

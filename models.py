@@ -6,9 +6,13 @@ Instants go in and come out as aware UTC datetimes and are stored as whole milli
 
 import hashlib
 import secrets
+import threading
 import uuid
+from collections import deque
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 
 from peewee import (
@@ -28,6 +32,7 @@ from peewee import (
     SqliteDatabase,
     TextField,
     UUIDField,
+    fn,
 )
 from playhouse.migrations import Runner
 
@@ -37,7 +42,7 @@ DATABASE_ERRORS = (OperationalError, InterfaceError, InternalError, ProgrammingE
 """What a database raises that cannot be reached, is locked, full, read-only or not migrated."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MILLISECOND = timedelta(milliseconds=1)
+MILLISECOND, HOUR = timedelta(milliseconds=1), timedelta(hours=1)
 
 
 def clock() -> datetime:
@@ -64,12 +69,19 @@ class Status(StrEnum):
     CANCELLED = "cancelled"  # by an operator, who may also have refused approval
 
 
+FINISHED = (Status.SENT, Status.FAILED, Status.BLOCKED, Status.CANCELLED)
+
+
+turn = threading.RLock()
+"""Held by a thread while it uses the database: a process has one connection for all of them."""
+
+
 def connect(url: str) -> None:
     """Point every model at the database of a `sqlite:///` or `postgresql://` URL.
 
-    Nothing is opened yet: each thread opens its own connection with its first query and keeps
-    it, because closing SQLite's last one checkpoints the WAL and a new one to Postgres costs a
-    round trip and a process.
+    Nothing is opened yet: a process opens its one connection with its first query and keeps it,
+    because closing SQLite's last one checkpoints the WAL and a new one to Postgres costs a
+    round trip and a process there. One writer a process is also what SQLite is fastest with.
     """
     if url.startswith("sqlite:"):
         database = SqliteDatabase(
@@ -77,31 +89,42 @@ def connect(url: str) -> None:
             pragmas={"journal_mode": "wal", "synchronous": "full", "foreign_keys": 1},
             lock_type="IMMEDIATE",
             timeout=5,
+            thread_safe=False,
+            check_same_thread=False,
         )
     else:
         conninfo = "postgresql:" + url.partition(":")[2]
-        limits = {} if "connect_timeout=" in url else {"connect_timeout": 5}
-        database = PostgresqlDatabase(conninfo, prefer_psycopg3=True, **limits)
+        limits = {"connect_timeout": 5, "tcp_user_timeout": 10_000}  # seconds, milliseconds
+        limits = {name: limit for name, limit in limits.items() if f"{name}=" not in url}
+        database = PostgresqlDatabase(conninfo, prefer_psycopg3=True, thread_safe=False, **limits)
     if db.obj:
         disconnect()
     db.initialize(database)
 
 
 def disconnect() -> None:
-    """Drop this thread's connection, whatever state it is in; the next query opens another."""
-    connection = None if db.is_closed() else db.connection()
-    db.dispose()
-    if connection:
-        connection.close()
+    """Drop the connection, whatever state it is in; the next query opens another."""
+    with turn:
+        connection = None if db.is_closed() else db.connection()
+        db.dispose()
+        if connection:
+            connection.close()
 
 
 def revive(query):
     """Run the first query of a request or a pass; replace a kept connection that died meanwhile."""
-    try:
-        return query()
-    except DATABASE_ERRORS:
-        disconnect()
-        return query()
+    with turn:
+        try:
+            return query()
+        except DATABASE_ERRORS:
+            disconnect()
+            return query()
+
+
+@cache
+def _sql(database, query):
+    """The text of a query; peewee would build it anew, for half a millisecond, in each request."""
+    return query().sql()[0]
 
 
 def reason(error: Exception) -> str:
@@ -149,6 +172,10 @@ class ApiKey(Table):
     digest = TextField(unique=True)
     created_at = InstantField()
     revoked_at = InstantField(null=True)
+    expires_at = InstantField(null=True)
+    last_used_at = InstantField(null=True)  # to the hour
+    old_digest = TextField(null=True, index=True)  # of the secret before the rotation
+    old_expires_at = InstantField(null=True)
 
     @staticmethod
     def digest_of(secret):
@@ -156,19 +183,47 @@ class ApiKey(Table):
         return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
     @classmethod
-    def issue(cls, name, group, now):
+    def issue(cls, name, group, now, expires_at=None):
         """Store a new key; its secret, which is not kept. Refused where the name is taken."""
-        secret = "tms_" + secrets.token_urlsafe(32)
+        secret = cls._new_secret()
         try:
-            cls.create(name=name, group=group, digest=cls.digest_of(secret), created_at=now)
+            cls.create(
+                name=name,
+                group=group,
+                digest=cls.digest_of(secret),
+                created_at=now,
+                expires_at=expires_at,
+            )
         except IntegrityError:
             raise Refused(f"a key named {name!r} exists already") from None
         return secret
 
     @classmethod
-    def authenticate(cls, secret):
-        """The key of this secret, or None for one that is unknown or revoked."""
-        return cls.get_or_none(cls.digest == cls.digest_of(secret), cls.revoked_at.is_null())
+    def authenticate(cls, secret, now):
+        """The id of this secret's key, or None where it is unknown, expired or revoked."""
+        digest, instant = cls.digest_of(secret), cls.expires_at.db_value(now)
+        parameters = (instant, digest, digest, instant)
+        row = db.execute_sql(_sql(db.obj, cls._with_secret), parameters).fetchone()
+        if row is None:
+            return None
+        key_id, last_used_at = row
+        if last_used_at is None or instant - last_used_at >= HOUR // MILLISECOND:
+            hour = now.replace(minute=0, second=0, microsecond=0)
+            cls.update(last_used_at=hour).where(cls.id == key_id).execute()
+        return key_id
+
+    @classmethod
+    def _with_secret(cls):
+        old = (cls.old_digest == "") & (cls.old_expires_at > EPOCH)
+        return cls.select(cls.id, cls.last_used_at).where(
+            cls.revoked_at.is_null(),
+            cls.expires_at.is_null() | (cls.expires_at > EPOCH),
+            (cls.digest == "") | old,
+        )
+
+    @staticmethod
+    def _new_secret():
+        return "tms_" + secrets.token_urlsafe(32)  # a prefix that secret scanners can look for
 
     @classmethod
     def named(cls, name):
@@ -176,6 +231,22 @@ class ApiKey(Table):
         if key is None:
             raise Refused(f"there is no key named {name!r}")
         return key
+
+    def rotate(self, old_expires_at):
+        """Give this key a new secret, which is not kept; the old one is good until an instant."""
+        secret = self._new_secret()
+        changed = (
+            ApiKey.update(
+                digest=self.digest_of(secret),
+                old_digest=self.digest,
+                old_expires_at=old_expires_at,
+            )
+            .where(ApiKey.id == self.id, ApiKey.digest == self.digest, ApiKey.revoked_at.is_null())
+            .execute()
+        )
+        if not changed:
+            raise Refused(f"the key {self.name!r} is revoked, or was rotated just now")
+        return secret
 
     def revoke(self, now):
         """Refuse this key from now on; False where it was revoked before."""
@@ -211,6 +282,16 @@ class DoNotCall(Table):
         return cls.delete().where(cls.number.in_(list(numbers))).execute()
 
 
+class _Entry:
+    """A message on its way into the database; `stored` becomes a bool or an exception."""
+
+    def __init__(self, row):
+        self.row, self.stored = row, None
+
+
+_entries = deque()
+
+
 class Message(Table):
     id = UUIDField(primary_key=True)
     key = ForeignKeyField(ApiKey, index=False)
@@ -239,11 +320,37 @@ class Message(Table):
 
     @classmethod
     def store(cls, **columns):
-        """Keep a new message for good, in one statement; AlreadyAnswered for a doubled request."""
+        """Keep a new message for good; AlreadyAnswered where its idempotency key is taken.
+
+        What other threads want stored meanwhile is committed together with it: the wait for the
+        disk is most of the cost, and the same for one message as for ten.
+        """
+        fields = cls._meta.sorted_fields
+        entry = _Entry([f.db_value(columns.get(f.name, f.default)) for f in fields])
+        _entries.append(entry)
+        with turn:
+            if entry.stored is None:
+                cls._store_all([_entries.popleft() for _ in range(len(_entries))])
+        if isinstance(entry.stored, Exception):
+            raise entry.stored
+        if not entry.stored:
+            raise AlreadyAnswered
+
+    @classmethod
+    def _store_all(cls, entries):
         try:
-            cls.insert(**columns).execute()
-        except IntegrityError:
-            raise AlreadyAnswered from None
+            with nullcontext() if len(entries) == 1 else db.atomic():
+                sql = _sql(db.obj, cls._new)
+                stored = [db.execute_sql(sql, entry.row).rowcount == 1 for entry in entries]
+        except Exception as error:  # every thread gets it; none waits for ever
+            stored = [error] * len(entries)
+        for entry, outcome in zip(entries, stored, strict=True):
+            entry.stored = outcome
+
+    @classmethod
+    def _new(cls):
+        row = dict.fromkeys(cls._meta.sorted_fields)
+        return cls.insert(row).on_conflict(action="NOTHING")
 
     @classmethod
     def answered(cls, key, idempotency_key):
@@ -359,6 +466,23 @@ class Message(Table):
         ended = _in(Status.FAILED, Status.BLOCKED) & Message.to.is_null(False)
         return self._move(ended, status=Status.SCHEDULED, send_at=now, finished_at=None, attempts=0)
 
+    # Growing old: in batches, so that nobody else waits long
+
+    @classmethod
+    def purge(cls, before):
+        """Delete some messages that were finished before an instant; how many."""
+        return cls.delete().where(cls.id.in_(cls._old(before))).execute()
+
+    @classmethod
+    def redact(cls, before):
+        """Forget number and text of some messages that were finished before an instant."""
+        old = cls._old(before).where(cls.message.is_null(False))
+        return cls.update(to=None, message=None, answer=None).where(cls.id.in_(old)).execute()
+
+    @classmethod
+    def _old(cls, before):
+        return cls.select(cls.id).where(_in(*FINISHED), cls.finished_at < before).limit(1000)
+
     # Questions
 
     @classmethod
@@ -370,6 +494,22 @@ class Message(Table):
     def awaiting_carrier(cls):
         """How many messages may be sent now."""
         return cls.select().where(_sendable()).count()
+
+    @classmethod
+    def oldest_due(cls, now):
+        """When the message that has waited longest to be sent was due; None where none waits."""
+        due = cls.select(fn.MIN(cls.send_at)).where(_in(Status.SCHEDULED), cls.send_at <= now)
+        sendable = cls.select(fn.MIN(cls.send_at)).where(_sendable())
+        instants = [query.scalar() for query in (due, sendable)]
+        return min(filter(None, instants), default=None)
+
+    @classmethod
+    def by_status(cls, since=None):
+        """How many messages there are in each status; with `since`, finished from then on."""
+        count = cls.select(cls.status, fn.COUNT(cls.id)).group_by(cls.status)
+        if since:
+            count = count.where(_in(*FINISHED), cls.finished_at >= since)
+        return {Status(status): number for status, number in count.tuples()}
 
     @classmethod
     def listing(cls, status=None, awaiting_approval=False, visible_to=None):
@@ -427,7 +567,7 @@ for _name, _columns, _where in (
     ("message_sendable", [Message.send_at], _sendable()),
     ("message_awaiting", [Message.send_at], _awaiting()),
     ("message_claimed", [Message.claimed_at], _in(Status.SENDING)),
-    ("message_finished", [Message.finished_at], SQL("finished_at IS NOT NULL")),
+    ("message_finished", [Message.status, Message.finished_at], _in(*FINISHED)),
     ("message_key", [Message.key, Message.id], None),
 ):
     Message.add_index(Message.index(*_columns, where=_where, name=_name))

@@ -20,6 +20,7 @@ from phonenumbers.timezone import time_zones_for_geographical_number
 
 zoneinfo.reset_tzpath(to=())
 
+REGIONS = phonenumbers.SUPPORTED_REGIONS
 NO_COUNTRY = phonenumbers.REGION_CODE_FOR_NON_GEO_ENTITY  # "001"
 
 # Regions that IANA lists under no code of their own: whose clocks they follow, and their main town.
@@ -41,27 +42,13 @@ _MOST_POPULOUS = {
     "UZ": ("Asia/Tashkent",),
 }
 
-# Where libphonenumber knows one answer for an area, and the national numbering plan a finer one:
-# South Australia, the Northern Territory and Western Australia share the area code 08; Aysén and
-# Magallanes no longer change their clocks with Santiago. The longer prefix goes first.
-_AREAS = {
-    "+61879": "Australia/Darwin",
-    "+61889": "Australia/Darwin",
-    "+6187": "Australia/Adelaide",
-    "+6188": "Australia/Adelaide",
-    "+6186": "Australia/Perth",
-    "+6189": "Australia/Perth",
-    "+5661": "America/Punta_Arenas",
-    "+5667": "America/Coyhaique",
-}
-
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 _E164 = re.compile(r"\+[0-9]{4,20}")
 _PUNCTUATION = re.compile(r"[\s().,/\-\u2010-\u2015\u2212]")  # hyphens, dashes and the minus sign
 _LONGEST = 40  # characters of text that could be a number with its punctuation
-_CODE = re.compile(r"(?:,| -) [A-Z]{2,4}$| MG$")  # ", NY" and " - SP", once written without a dash
+_CODE = re.compile(r"(?:,| -) [A-Z]{2,5}$| MG$")  # ", NY" and " - SP", once written without a dash
 _HORIZON = 15  # days in which hours that can overlap do so, whatever the clocks do meanwhile
 _DAY = timedelta(days=1)
 
@@ -129,16 +116,14 @@ def find(to: str) -> Recipient:
     has_area = is_number_type_geographical(kind, number.country_code)
     zones = _zones_of(country)
     if has_area and len(zones) > 1:
-        area = next((zone for prefix, zone in _AREAS.items() if to.startswith(prefix)), None)
-        names = (area,) if area else time_zones_for_geographical_number(number)
-        zones = _narrowed(country, names)
+        zones = _narrowed(country, time_zones_for_geographical_number(number))
     return Recipient(to, country, zones, number, has_area)
 
 
-def national(text: str, region: str) -> str:
+def national(text: str, region: str | None) -> str:
     """Return the E.164 form of a number, read as callers in `region` would write it or with a plus.
 
-    Raise InvalidNumber where there is none.
+    Raise InvalidNumber where there is none. Without a region the number needs its plus.
     """
     try:
         number = phonenumbers.parse(text, region)
@@ -150,14 +135,14 @@ def national(text: str, region: str) -> str:
 
 
 def _read(to):
-    """Return a number in E.164 form and its type, or raise InvalidNumber."""
+    """Return a number in E.164 form and its type; refuse others, with that form if there is one."""
     if _E164.fullmatch(to):
         read = _valid(to)
         if read is None:
             raise InvalidNumber("is not a valid phone number")
     else:
-        bare = "+" + _PUNCTUATION.sub("", to[:_LONGEST]).removeprefix("+")
-        read = _valid(bare) if len(to) <= _LONGEST and _E164.fullmatch(bare) else None
+        bare = "+" + _PUNCTUATION.sub("", to).removeprefix("+") if len(to) <= _LONGEST else ""
+        read = _valid(bare) if _E164.fullmatch(bare) else None
         if read is None:
             raise InvalidNumber("must be a phone number in E.164 format: a plus sign and digits")
     form = phonenumbers.format_number(read[0], PhoneNumberFormat.E164)
@@ -241,14 +226,16 @@ def facts(recipient: Recipient, now: datetime, hours: BusinessHours) -> Facts:
     offsets = sorted({_hours(main), *map(_hours, others)})
     return Facts(
         timezone=f"GMT{_hours(main):+g}",
-        local_time=(
-            f"{_clock(main.hour * 60 + main.minute)}, {_WEEKDAYS[main.weekday()]}, "
-            f"{_MONTHS[main.month - 1]} {main.day}"
-        ),
+        local_time=_written(main),
         timezone_offset=offsets if len(offsets) > 1 else offsets[0],
         is_dst=_is_dst(main),
         within_business_hours=within_business_hours(recipient, now, hours),
     )
+
+
+def local_time(recipient: Recipient, at: datetime) -> str:
+    """Write the time in the recipient's main zone: "2:05 PM, Tuesday, Nov 5"."""
+    return _written(at.astimezone(recipient.zones[0]))
 
 
 def within_business_hours(recipient: Recipient, now: datetime, hours: BusinessHours) -> bool:
@@ -328,6 +315,12 @@ def _hours(local):
     """Return the UTC offset of a local time in hours, an int where it is whole."""
     hours = local.utcoffset() / timedelta(hours=1)
     return int(hours) if hours.is_integer() else hours
+
+
+def _written(local):
+    """Write a local time in English, whatever the locale of the process."""
+    clock = _clock(local.hour * 60 + local.minute)
+    return f"{clock}, {_WEEKDAYS[local.weekday()]}, {_MONTHS[local.month - 1]} {local.day}"
 
 
 def _clock(minute):

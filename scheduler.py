@@ -15,11 +15,10 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from datetime import timedelta
 
 import carriers
-from carriers import CarrierError
-
 import models
 import recipients
 import settings as environment
+from carriers import CarrierError
 from models import DoNotCall, Message, clock
 
 MOVES = ("promoted", "sent", "retrying", "failed", "blocked", "rescheduled", "taken over")

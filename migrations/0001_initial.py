@@ -71,7 +71,11 @@ def up(migrator, db):
             "status IN ('scheduled', 'queued') AND NOT approved",
         ),
         ("message_claimed", [Message.claimed_at], "status IN ('sending')"),
-        ("message_finished", [Message.finished_at], "finished_at IS NOT NULL"),
+        (
+            "message_finished",
+            [Message.status, Message.finished_at],
+            "status IN ('sent', 'failed', 'blocked', 'cancelled')",
+        ),
     ):
         Message.add_index(Message.index(*columns, where=SQL(where), name=name))
     Message.add_index(Message.index(Message.key, Message.id, name="message_key"))

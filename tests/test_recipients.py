@@ -187,6 +187,12 @@ def test_any_national_text_is_read_or_refused(text):
     assert recipients.find(number).e164 == number
 
 
+def test_without_a_region_a_number_needs_its_plus():
+    assert recipients.national("+44 20 7946 0958", None) == "+442079460958"
+    with pytest.raises(InvalidNumber):
+        recipients.national("020 7946 0958", None)
+
+
 def test_a_number_is_displayed_in_the_international_format():
     assert recipients.find("+12125550123").international == "+1 212-555-0123"
     assert recipients.find("+442079460958").international == "+44 20 7946 0958"
@@ -261,9 +267,6 @@ WORLD = [
     ("+6565212345", "SG", "Singapore, Singapore", 8, 8, NEVER),
     ("+62361123456", "ID", "Denpasar, Indonesia", 8, 8, NEVER),
     ("+61291234567", "AU", "Sydney, Australia", 11, 10, WINTER),
-    ("+61882123456", "AU", "Adelaide, Australia", 10.5, 9.5, WINTER),
-    ("+61889812345", "AU", "Darwin, Australia", 9.5, 9.5, NEVER),
-    ("+61892212345", "AU", "Perth, Australia", 8, 8, NEVER),
     ("+61891621234", "CC", "Cocos Islands, Cocos (Keeling) Islands", 6.5, 6.5, NEVER),
     ("+6492345678", "NZ", "Pukekohe, New Zealand", 13, 12, WINTER),
     ("+80012345678", "001", "UTC, World", 0, 0, NEVER),
@@ -290,7 +293,7 @@ SEVERAL_ZONES = [
     ("+12083350123", "Boise", [-8, -7], [-7, -6]),
     ("+17015550123", "Center", [-7, -6], [-6, -5]),
     ("+17095550123", "St_Johns", [-4, -3.5], [-3, -2.5]),
-    ("+5508001234567", "Sao_Paulo", [-5, -4, -3, -2], [-5, -4, -3, -2]),
+    ("+558001234567", "Sao_Paulo", [-5, -4, -3, -2], [-5, -4, -3, -2]),
     ("+56800123456", "Santiago", [-5, -3], [-6, -4, -3]),
     ("+59352520123", "Guayaquil", [-6, -5], [-6, -5]),
     ("+34612345678", "Madrid", [0, 1], [1, 2]),
@@ -301,9 +304,11 @@ SEVERAL_ZONES = [
     ("+243991234567", "Kinshasa", [1, 2], [1, 2]),
     ("+62800123456", "Jakarta", [7, 8, 9], [7, 8, 9]),
     ("+61412345678", "Sydney", [8, 8.75, 9.5, 10, 10.5, 11], [8, 8.75, 9.5, 10, 10.5]),
+    ("+61882123456", "Perth", [8, 10.5], [8, 9.5]),
+    ("+61892212345", "Perth", [8, 10.5], [8, 9.5]),
     ("+64211234567", "Auckland", [13, 13.75], [12, 12.75]),
     ("+67570123456", "Port_Moresby", [10, 11], [10, 11]),
-    ("+68972001234", "Tarawa", [12, 13, 14], [12, 13, 14]),
+    ("+68672001234", "Tarawa", [12, 13, 14], [12, 13, 14]),
     ("+97688123456", "Ulaanbaatar", [7, 8], [7, 8]),
     ("+68987123456", "Tahiti", [-10, -9.5, -9], [-10, -9.5, -9]),
     ("+970599123456", "Hebron", 2, 3),
@@ -429,7 +434,7 @@ def test_daylight_saving_time_is_what_people_there_call_so(zone, instant, expect
 
 
 def test_a_time_that_never_ends_is_not_daylight_saving_time():
-    later = [datetime(2027, 1, 1, tzinfo=UTC) + n * DAY for n in range(0, 3 * 365, 7)]
+    later = [datetime(2027, 1, 1, tzinfo=UTC) + n * DAY for n in range(0, 3 * 365, 15)]
     for name in sorted(set().union(*iana().values())):
         claims = {recipients.facts(in_zones(name), at, OFFICE).is_dst for at in later}
         offsets = {offset_at(name, at) for at in later}
@@ -461,6 +466,7 @@ def test_a_time_that_never_ends_is_not_daylight_saving_time():
 def test_local_time_is_written_as_people_read_it(zone, instant, label, local_time):
     facts = recipients.facts(in_zones(zone), datetime.fromisoformat(instant), OFFICE)
     assert (facts.timezone, facts.local_time) == (label, local_time)
+    assert recipients.local_time(in_zones(zone), datetime.fromisoformat(instant)) == local_time
 
 
 @pytest.mark.parametrize(("to", "kind"), [("+12125550123", int), ("+918123456789", float)])
@@ -550,6 +556,13 @@ def test_always_open_is_open_everywhere_at_every_hour():
             BusinessHours(0, 90, frozenset(range(7))),
             "2026-11-01T05:45:00Z",
             "2026-11-01T06:00:00Z",
+        ),
+        # open at 1:30, closed again when 1:00 comes again, and open at the second 1:30
+        (
+            "America/New_York",
+            BusinessHours(90, 1020, frozenset(range(7))),
+            "2026-11-01T06:10:00Z",
+            "2026-11-01T06:30:00Z",
         ),
         # Friday begins at 1:00 in Cairo
         (
