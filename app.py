@@ -1,10 +1,14 @@
 """The web application: one blueprint with the one operation, and one renderer of errors."""
 
+import hmac
 import logging
 import re
+import secrets
+import time
 import traceback
+from datetime import timedelta
 
-from flask import Blueprint, Flask, abort, current_app, g, request
+from flask import Blueprint, Flask, abort, current_app, g, has_request_context, request
 from werkzeug.datastructures import WWWAuthenticate
 from werkzeug.exceptions import HTTPException, Unauthorized
 
@@ -29,16 +33,24 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
             settings = environment.load()
         except environment.SettingsError as problems:
             raise SystemExit(str(problems)) from None
-    environment.start_logging(settings)
+    environment.start_logging(settings).addFilter(name_request)
     models.connect(settings.database_url)
     app = Flask(__name__, static_folder=None)
     app.config.update(MAX_CONTENT_LENGTH=MAX_BODY, SETTINGS=settings)
     app.extensions["business_hours"] = recipients.BusinessHours(
         *settings.business_hours, settings.business_days
     )
+    app.json.sort_keys = False
     app.url_map.merge_slashes = False  # a redirect would be HTML
     app.register_blueprint(api)
     app.add_url_rule("/healthz", view_func=health)
+    app.before_request(begin)
+    app.after_request(end)
+    if settings.metrics_token:
+        import metrics
+
+        app.extensions["metrics"] = metrics
+        app.add_url_rule("/metrics", view_func=show_metrics)
     for kind, handler in (
         (HTTPException, http_error),
         (BadRequest, bad_request),
@@ -50,18 +62,39 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     return app
 
 
+def begin():
+    """Name the request, so that its lines in the log can be found."""
+    g.request_id, g.began_at = secrets.token_hex(8), time.perf_counter()
+
+
+def end(response):
+    response.headers["X-Request-Id"] = g.request_id
+    if metrics := current_app.extensions.get("metrics"):
+        metrics.observe(response.status_code, time.perf_counter() - g.began_at)
+    return response
+
+
+def name_request(record):
+    """Give a line of the log its request's id."""
+    if has_request_context() and "request_id" in g:
+        record.request_id = g.request_id
+    return True
+
+
 @api.before_request
 def check_key():
     """Let nobody past without a valid key, before the body is read."""
     if request.method == "OPTIONS":
         return
-    secret = request.headers.get("X-Api-Key")
-    if secret is None:
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        secret = token.strip() if scheme.lower() == "bearer" else ""
+    secret = request.headers.get("X-Api-Key", bearer_token())
     g.key = secret and models.revive(lambda: ApiKey.authenticate(secret, clock()))
     if not g.key:
         raise Unauthorized("The API key is missing or invalid.", www_authenticate=BEARER)
+
+
+def bearer_token():
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 @api.post("/text-messages")
@@ -144,8 +177,40 @@ def health():
     """Say that the database answers, and how many seconds the oldest due message has waited."""
     now = clock()
     oldest = models.revive(lambda: Message.oldest_due(now))
-    waited = (now - oldest).total_seconds() if oldest else 0
-    return {"status": "ok", "oldest_due_seconds": round(waited)}
+    return {"status": "ok", "oldest_due_seconds": seconds_since(oldest, now)}
+
+
+def show_metrics():
+    """Tell Prometheus about requests and messages; needs METRICS_TOKEN as a bearer token."""
+    metrics, now = current_app.extensions["metrics"], clock()
+    token = current_app.config["SETTINGS"].metrics_token
+    if not hmac.compare_digest(bearer_token().encode(), token.encode()):
+        raise Unauthorized("The token is missing or invalid.", www_authenticate=BEARER)
+    with models.turn:
+        waited = seconds_since(models.revive(lambda: Message.oldest_due(now)), now)
+        gauges = [
+            metrics.gauge("text_messages", "Messages by status.", Message.by_status()),
+            metrics.gauge(
+                "text_messages_ended_last_hour",
+                "Sends by outcome, within the last hour.",
+                Message.ended_since(now - timedelta(hours=1)),
+            ),
+            metrics.gauge(
+                "text_messages_awaiting_approval",
+                "Messages that wait for a yes.",
+                {None: Message.awaiting_approval()},
+            ),
+            metrics.gauge(
+                "text_messages_oldest_due_seconds",
+                "How long the oldest due message has waited.",
+                {None: waited},
+            ),
+        ]
+    return current_app.response_class(metrics.render(gauges), content_type=metrics.CONTENT_TYPE)
+
+
+def seconds_since(instant, now):
+    return round((now - instant).total_seconds()) if instant else 0
 
 
 def read_json():

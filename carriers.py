@@ -128,14 +128,11 @@ TWILIO_FOR_GOOD = {
     21265: "the number is a short code",
     21266: "the number is the sender's own",
     21408: "texts to the recipient's country are not enabled for the account",
-    21602: "the text is empty",
-    21604: "the number is missing",
     21608: "a trial account only reaches verified numbers",
     21610: "the recipient has opted out",
     21612: "the number cannot be reached from this sender",
     21614: "the number takes no texts",
     21617: "the text is too long",
-    21619: "the text is empty",
     21635: "the number is a landline",
 }
 TWILIO_FOR_NOW = {
@@ -144,21 +141,17 @@ TWILIO_FOR_NOW = {
     20005: "the account is not active",
     20404: "the account is not known",
     21212: "the sender is not valid",
-    21603: "the sender is missing",
     21606: "the sender cannot send texts",
     21659: "the sender is not a number of Twilio's",
     21660: "the sender is not a number of the account",
     21701: "the messaging service does not exist",
     21703: "the messaging service has no sender",
-    30002: "the account is suspended",
 }
 TWILIO_TOO_FAST = {
     14107: "the sender's rate is exceeded",
     20429: "too many requests",
     21611: "the sender's queue is full",
-    30001: "the sender's queue is full",
     30022: "the sender's rate is exceeded",
-    63017: "the account's rate is exceeded",
     63038: "the account's daily limit is reached",
 }
 TWILIO_REASONS = TWILIO_FOR_GOOD | TWILIO_FOR_NOW | TWILIO_TOO_FAST
@@ -173,7 +166,7 @@ class Twilio:
     Proxies that the environment names are not used.
     """
 
-    def __init__(self, url, concurrency=8):
+    def __init__(self, url, concurrency):
         import urllib3  # here and below: a scheduler with nothing to send does not pay for it
 
         parts, _, query = url.partition("://")[2].partition("?")
@@ -234,25 +227,25 @@ class Twilio:
             answer = None
         if not isinstance(answer, dict):
             answer = {}
-        sid = answer.get("sid")
-        if not isinstance(sid, str):
-            sid = None
+        sid, code = answer.get("sid"), answer.get("code")
         # 201 means taken, whatever became of the rest: sending again would be a second text.
         # Any other 2xx is Twilio's only if it has a SID; a captive portal says 200, too.
         if status == 201 or (sid and 200 <= status < 300):
-            return sid
-        code = answer.get("code")
-        if not isinstance(code, int):
+            return sid if isinstance(sid, str) else None
+        if type(code) is not int:
             code = None
-        reason = "Twilio: " + TWILIO_REASONS.get(
-            code, "no usable answer" if code is None else "refused"
-        )
+        if code is None:
+            reason = f"no usable answer (HTTP {status})"
+        else:
+            reason = f"{TWILIO_REASONS.get(code, 'refused')} (HTTP {status}, error {code})"
+        for_good = code in TWILIO_FOR_GOOD
+        too_fast = not for_good and (status == 429 or code in TWILIO_TOO_FAST)
         raise CarrierError(
-            f"{reason} (HTTP {status}{f', error {code}' if code else ''})",
-            permanent=code in TWILIO_FOR_GOOD,
-            opted_out=code == TWILIO_OPTED_OUT,
-            too_fast=(too_fast := status == 429 or code in TWILIO_TOO_FAST),
+            f"Twilio: {reason}",
+            permanent=for_good,
+            too_fast=too_fast,
             retry_after=_seconds(retry_after) if too_fast else None,
+            opted_out=code == TWILIO_OPTED_OUT,
         )
 
 
@@ -268,10 +261,8 @@ class AppriseCarrier:
         import apprise
 
         _silence("urllib3", "requests", "smpp", "smpplib")
-        log = logging.getLogger("apprise")
-        log.addHandler(_apprise_log)  # again and again is once
-        log.setLevel(logging.WARNING)
-        log.propagate = False
+        logging.getLogger("apprise").setLevel(logging.WARNING)
+        logging.getLogger("apprise").addFilter(_apprise_log)
         self._url = url
         self._name = f"{url.partition(':')[0].lower()}://"
         self._instantiate = apprise.Apprise.instantiate
@@ -287,13 +278,15 @@ class AppriseCarrier:
             except Exception as problem:  # plugins let out whatever their libraries raise
                 raise ValueError(self._words(f"cannot be used: {problem}")) from None
         if plugin is None:
-            lacking = any("disabled on this system" in line for line in said)
-            why = "needs a package that is not installed" if lacking else "cannot be used"
-            raise ValueError(f"{self._name} with what follows it {why}")
+            if any("disabled on this system" in line for line in said):
+                raise ValueError(f"{self._name} needs a package that is not installed")
+            raise ValueError(f"no carrier takes this {self._name} URL")
         if plugin.resolve_format("text") != "text":
             raise ValueError(f"{self._name} takes no plain text")
         if not _texts_only(plugin, "+12125550100"):
-            raise ValueError(f"{self._name} would not text {{to}} alone from where it stands")
+            raise ValueError(
+                f"{self._name} does not text {{to}}, and {{to}} alone, where it stands"
+            )
 
     def send(self, to, text):
         with _apprise_log.listening() as said:
@@ -305,7 +298,7 @@ class AppriseCarrier:
             if plugin is None or not _texts_only(plugin, to):
                 raise CarrierError(f"{self._name} takes no such number", permanent=True)
             try:
-                if plugin.send(text, **self._how):
+                if plugin.send(body=text, **self._how):
                     return
             except Exception as problem:
                 said.append(f"{type(problem).__name__}: {problem}")
@@ -328,10 +321,12 @@ class AppriseCarrier:
 
     def _words(self, said, text=""):
         """Return what Apprise said, in one line, without the text, numbers or parts of the URL."""
-        parts = re.split(r"[/:@?&=,]", self._url.partition("://")[2])
+        place, _, query = self._url.partition("://")[2].partition("?")
+        parts = [*re.split("[/:@]", place), *(value for _, value in parse_qsl(query))]
         secrets = {text, *parts, *map(unquote, parts)} - {"", "{to}"}
-        alternatives = "|".join(map(re.escape, sorted(secrets, key=len, reverse=True)))
-        said = re.sub(rf"(?<!\w)(?:{alternatives})(?!\w)|\+?\d[\d\s().-]{{5,}}\d", "***", said)
+        secret = "|".join(map(re.escape, sorted(secrets, key=len, reverse=True)))
+        number = r"\+?\d(?:[\s().-]{0,2}\d){6,}"
+        said = re.sub(rf"(?<!\w)(?:{secret})(?!\w)|{number}", "***", said)
         return f"{self._name} {' '.join(said.split())[:300]}"
 
 
@@ -341,26 +336,29 @@ def _texts_only(plugin, to):
     return to[1:] in unquote(plugin.url()) and (targets is None or len(targets) == 1)
 
 
-class _Listener(logging.Handler):
-    """Take Apprise's log, which is full of numbers, and keep what this thread wants to hear."""
+class _Listener(logging.Filter):
+    """Keep what a library logs from everybody but a thread that listens: numbers are in it."""
 
-    thread = threading.local()
+    def __init__(self):
+        super().__init__()
+        self._thread = threading.local()
 
-    def emit(self, record):
-        if hasattr(self.thread, "said"):
-            self.thread.said.append(record.getMessage())
+    def filter(self, record):
+        if hasattr(self._thread, "said"):
+            self._thread.said.append(record.getMessage())
+        return False
 
     @contextlib.contextmanager
     def listening(self):
-        """Collect what Apprise warns of in this thread."""
-        self.thread.said = []
+        """Collect what the library warns of in this thread."""
+        self._thread.said = []
         try:
-            yield self.thread.said
+            yield self._thread.said
         finally:
-            del self.thread.said
+            del self._thread.said
 
 
-_apprise_log = _Listener(logging.WARNING)
+_apprise_log = _Listener()
 
 
 def _silence(*libraries):

@@ -11,7 +11,7 @@ from flask.cli import AppGroup
 
 import models
 import recipients
-from models import FINISHED, ApiKey, DoNotCall, Message, Refused, Status, clock
+from models import ApiKey, DoNotCall, Message, Refused, Status, clock
 
 BATCH = 5_000
 
@@ -316,14 +316,8 @@ def stats(as_json):
     oldest = Message.oldest_due(now)
     numbers = {
         "messages": Message.by_status(),
-        "last_hour": Message.by_status(now - timedelta(hours=1)),
-        "last_day": Message.by_status(now - timedelta(days=1)),
-    }
-    numbers = {
-        name: {
-            status: found.get(status, 0) for status in (Status if name == "messages" else FINISHED)
-        }
-        for name, found in numbers.items()
+        "last_hour": Message.ended_since(now - timedelta(hours=1)),
+        "last_day": Message.ended_since(now - timedelta(days=1)),
     }
     numbers["awaiting_approval"] = Message.awaiting_approval()
     numbers["oldest_due"] = moment(oldest, None)

@@ -2,10 +2,20 @@
 
 import logging
 import os
+import shutil
 
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 import recipients
+import settings as environment
+
+try:
+    settings = environment.load()
+except environment.SettingsError as problems:
+    raise SystemExit(str(problems)) from None
+
+METRICS_FOLDER = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
+loglevel = settings.log_level
 
 # A thread waits for each client, so one that sends a byte a second occupies a thread and nothing
 # else: there must be more threads than slow clients, and idle threads cost next to nothing.
@@ -29,8 +39,16 @@ class NoRequestText(logging.Filter):
 
 
 def on_starting(server):
-    server.log.error_log.addFilter(NoRequestText())
+    for handler in server.log.error_log.handlers:
+        handler.addFilter(NoRequestText())
+        handler.setFormatter(environment.formatter(settings))
     recipients.preload()
+
+
+def on_exit(server):
+    """Leave no metrics of this run behind, unless somebody asked for them in a folder."""
+    if settings.metrics_token and not METRICS_FOLDER:
+        shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True)
 
 
 def post_worker_init(worker):

@@ -504,12 +504,27 @@ class Message(Table):
         return min(filter(None, instants), default=None)
 
     @classmethod
-    def by_status(cls, since=None):
-        """How many messages there are in each status; with `since`, finished from then on."""
-        count = cls.select(cls.status, fn.COUNT(cls.id)).group_by(cls.status)
-        if since:
-            count = count.where(_in(*FINISHED), cls.finished_at >= since)
-        return {Status(status): number for status, number in count.tuples()}
+    def by_status(cls):
+        """How many messages there are in each status; each count is served by an index."""
+        waiting = {
+            Status.SCHEDULED: [_in(Status.SCHEDULED)],
+            Status.QUEUED: [_sendable(), _awaiting() & _in(Status.QUEUED)],
+            Status.SENDING: [_in(Status.SENDING)],
+        }
+        return {
+            status: sum(cls.select().where(condition).count() for condition in conditions)
+            for status, conditions in waiting.items()
+        } | cls.ended_since(EPOCH)
+
+    @classmethod
+    def ended_since(cls, instant):
+        """How many messages were finished from an instant on, by status."""
+        ended = (
+            cls.select(cls.status, fn.COUNT(cls.id))
+            .where(_in(*FINISHED), cls.finished_at >= instant)
+            .group_by(cls.status)
+        )
+        return dict.fromkeys(FINISHED, 0) | dict(ended.tuples())
 
     @classmethod
     def listing(cls, status=None, awaiting_approval=False, visible_to=None):

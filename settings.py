@@ -1,6 +1,7 @@
 """The environment, typed and bounded: every setting of the service and its default."""
 
 import logging
+import os
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +12,9 @@ from environs import Env, EnvError, EnvValidationError
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+DEFAULT_DATABASE = "sqlite:///messages.db"
+FORGETFUL_HOSTS = ("DYNO", "RENDER", "RAILWAY_ENVIRONMENT", "FLY_APP_NAME", "K_SERVICE")
+"""Variables by which hosts are known whose disk is gone with the next deployment."""
 
 
 class SettingsError(Exception):
@@ -28,6 +32,8 @@ class Settings(NamedTuple):
     send_concurrency: int
     carrier_url: str | None
     log_level: str
+    log_format: str
+    metrics_token: str | None
 
 
 def load() -> Settings:
@@ -41,10 +47,11 @@ def load() -> Settings:
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise SettingsError(f".env: cannot be read ({type(error).__name__})") from None
     env = Env(eager=False)
-    for parse in (_database_url, _hours, _days, _whole, _level):
+    for parse in (_database_url, _hours, _days, _whole, _one_of):
         env.add_parser(parse.__name__.strip("_"), parse)
+    forgetful = any(host in os.environ for host in FORGETFUL_HOSTS)
     settings = Settings(
-        database_url=env.database_url("DATABASE_URL", "sqlite:///messages.db"),
+        database_url=env.database_url("DATABASE_URL", "" if forgetful else DEFAULT_DATABASE),
         business_hours=env.hours("BUSINESS_HOURS", "09:00-17:00"),
         business_days=env.days("BUSINESS_DAYS", "mon-sun"),
         max_message_length=env.whole("MAX_MESSAGE_LENGTH", "1600", least=1, most=65_536),
@@ -53,7 +60,9 @@ def load() -> Settings:
         claim_timeout=env.whole("CLAIM_TIMEOUT", "300", least=1, most=86_400),
         send_concurrency=env.whole("SEND_CONCURRENCY", "8", least=1, most=256),
         carrier_url=env.str("CARRIER_URL", "").strip() or None,
-        log_level=env.level("LOG_LEVEL", "INFO"),
+        log_level=env.one_of("LOG_LEVEL", "INFO", choices=LEVELS),
+        log_format=env.one_of("LOG_FORMAT", "TEXT", choices=("TEXT", "JSON")),
+        metrics_token=env.str("METRICS_TOKEN", "").strip() or None,
     )
     try:
         env.seal()
@@ -67,11 +76,23 @@ def load() -> Settings:
     return settings
 
 
-def start_logging(settings: Settings) -> None:
+def formatter(settings: Settings) -> logging.Formatter:
+    """How a line of the log looks: text for people, or JSON for machines."""
+    fields = "%(asctime)s %(levelname)s %(name)s %(request_id)s %(message)s"
+    if settings.log_format == "JSON":
+        from pythonjsonlogger.json import JsonFormatter
+
+        return JsonFormatter(fields, defaults={"request_id": None})
+    return logging.Formatter(fields, defaults={"request_id": "-"})
+
+
+def start_logging(settings: Settings) -> logging.Handler:
     """Write one line an event to standard error, from LOG_LEVEL upwards."""
-    logging.basicConfig(
-        level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(formatter(settings))
+    logging.basicConfig(level=settings.log_level, handlers=[handler])
+    logging.getLogger("peewee").setLevel(logging.WARNING)  # at DEBUG it shows numbers and texts
+    return handler
 
 
 def _whole(text, least, most):
@@ -103,13 +124,15 @@ def _days(text):
     return frozenset(days)
 
 
-def _level(text):
-    if text.upper() not in LEVELS:
-        raise EnvError(f"must be one of {', '.join(LEVELS)}")
+def _one_of(text, choices):
+    if text.upper() not in choices:
+        raise EnvError(f"must be one of {', '.join(choices)}")
     return text.upper()
 
 
 def _database_url(text):
+    if not text:
+        raise EnvError("must be set on this host, whose disk does not last: attach a Postgres")
     try:
         url = urlsplit(text)
         usable = (url.scheme == "sqlite" and not url.netloc and len(url.path) > 1) or (

@@ -15,6 +15,13 @@ from urllib.parse import parse_qs
 
 import pytest
 
+
+def pytest_configure(config):
+    """Let Apprise load its plugins: one tries a module that Python 3.13 no longer has."""
+    old = "ignore:'imghdr' is deprecated:DeprecationWarning"
+    config.addinivalue_line("filterwarnings", old)
+
+
 Request = namedtuple("Request", "path headers body")
 
 
@@ -66,13 +73,17 @@ class CarrierServer(ThreadingHTTPServer):
     def handle_error(self, request, client_address):
         """Say nothing: a client that gave up is what some tests are about."""
 
+    def hang_up(self):
+        """Close the connections that clients keep."""
+        for connection in list(self._connections):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
     def close(self):
         self.closing.set()
         self.shutdown()
         self._thread.join()
-        for connection in list(self._connections):  # kept alive by their clients
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+        self.hang_up()
         self.server_close()
 
 
