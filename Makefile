@@ -19,6 +19,12 @@ requirements: .venv/test ## pin requirements.in and requirements-dev.in anew
 	  --universal --python-version 3.11 --custom-compile-command "make requirements" \
 	  $$name.in --output-file $$name.txt || exit 1; done
 
+soak: .venv/test ## the long tests: load, crashes, a database that goes away
+	$(BIN)/pytest -m soak
+
+bench: .venv/test ## the figures of the README (needs wrk)
+	$(BIN)/python -W ignore benchmarks $(ONLY)
+
 clean: ## remove the virtual environment
 	rm -rf .venv
 

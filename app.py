@@ -1,14 +1,27 @@
 """The web application: one blueprint with the one operation, and one renderer of errors."""
 
+import functools
 import hmac
+import json
 import logging
 import re
 import secrets
 import time
 import traceback
 from datetime import timedelta
+from pathlib import Path
 
-from flask import Blueprint, Flask, abort, current_app, g, has_request_context, request
+from flask import (
+    Blueprint,
+    Flask,
+    abort,
+    current_app,
+    g,
+    has_request_context,
+    request,
+    send_from_directory,
+)
+from swagger_ui_bundle import swagger_ui_path
 from werkzeug.datastructures import WWWAuthenticate
 from werkzeug.exceptions import HTTPException, Unauthorized
 
@@ -21,6 +34,13 @@ from models import AlreadyAnswered, ApiKey, DoNotCall, Message, Status, clock
 from schemas import BadRequest
 
 MAX_BODY = 64 * 1024
+HERE = Path(__file__).parent
+DOCS = {  # what the page at /docs is made of, and nothing else of these folders
+    "page.js": HERE / "docs",
+    "swagger-ui-bundle.js": swagger_ui_path,
+    "swagger-ui.css": swagger_ui_path,
+    "favicon-32x32.png": swagger_ui_path,
+}
 
 api = Blueprint("api", __name__, url_prefix="/v1")
 log = logging.getLogger("web")
@@ -36,7 +56,8 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     environment.start_logging(settings).addFilter(name_request)
     models.connect(settings.database_url)
     app = Flask(__name__, static_folder=None)
-    app.config.update(MAX_CONTENT_LENGTH=MAX_BODY, SETTINGS=settings)
+    # Werkzeug cuts a chunked body at its limit and says nothing; the byte beyond tells.
+    app.config.update(MAX_CONTENT_LENGTH=MAX_BODY + 1, SETTINGS=settings)
     app.extensions["business_hours"] = recipients.BusinessHours(
         *settings.business_hours, settings.business_days
     )
@@ -44,6 +65,9 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     app.url_map.merge_slashes = False  # a redirect would be HTML
     app.register_blueprint(api)
     app.add_url_rule("/healthz", view_func=health)
+    app.add_url_rule("/openapi.json", view_func=show_description)
+    app.add_url_rule("/docs", view_func=show_docs)
+    app.add_url_rule("/docs/<name>", view_func=show_docs_file)
     app.before_request(begin)
     app.after_request(end)
     if settings.metrics_token:
@@ -209,16 +233,61 @@ def show_metrics():
     return current_app.response_class(metrics.render(gauges), content_type=metrics.CONTENT_TYPE)
 
 
+def show_description():
+    """Describe the interface in OpenAPI."""
+    return respond(description(current_app.config["SETTINGS"].max_message_length), 200)
+
+
+@functools.cache
+def description(max_message_length):
+    """The text of openapi.json, with the length of message that is allowed here."""
+    described = json.loads((HERE / "openapi.json").read_text())
+    fields = described["components"]["schemas"]["TextMessageRequest"]["properties"]
+    fields["message"]["maxLength"] = max_message_length
+    return json.dumps(described, indent=2) + "\n"
+
+
+def show_docs():
+    """Show openapi.json as a page on which a request can be tried."""
+    response = send_from_directory(HERE / "docs", "index.html")
+    response.headers["Content-Security-Policy"] = (
+        "default-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'"
+    )
+    return response
+
+
+def show_docs_file(name):
+    """Hand out a part of the page."""
+    if name not in DOCS:
+        abort(404)
+    return send_from_directory(DOCS[name], name)
+
+
 def seconds_since(instant, now):
     return round((now - instant).total_seconds()) if instant else 0
 
 
 def read_json():
     """The request's JSON value; its size is checked before its type, its type before its text."""
-    body = request.get_data(cache=False)
+    body = read_body()
     if request.mimetype != "application/json":
         raise BadRequest("Content-Type: must be application/json")
     return schemas.parse(body)
+
+
+def read_body():
+    """The bytes of the request, all that were announced and no more than MAX_BODY."""
+    try:
+        body = request.get_data(cache=False)
+    except HTTPException:
+        raise
+    except Exception:  # gunicorn's errors have no base of their own
+        raise BadRequest("body: is not encoded as announced") from None
+    if len(body) > MAX_BODY:
+        abort(413)
+    if len(body) < (request.content_length or 0):
+        raise BadRequest("body: is shorter than announced")
+    return body
 
 
 def idempotency(value):

@@ -1,9 +1,9 @@
 """The operator's commands: `flask db`, `keys`, `dnc` and `messages`."""
 
 import codecs
-import csv
 import json
 import re
+import sys
 from datetime import timedelta
 
 import click
@@ -72,7 +72,7 @@ messages = Commands("messages", help="Text messages: look, approve, cancel, try 
 
 def register(app):
     """Give the `flask` command these groups."""
-    for group in (db, keys, dnc, messages, stats):
+    for group in (db, keys, dnc, messages, stats, describe):
         app.cli.add_command(group)
 
 
@@ -94,7 +94,7 @@ def create(name, group, expires):
 
 
 @keys.command()
-@click.argument("name")
+@click.argument("name", type=Name())
 @click.option(
     "--overlap",
     type=Duration(),
@@ -122,7 +122,7 @@ def list_keys():
 
 
 @keys.command()
-@click.argument("name")
+@click.argument("name", type=Name())
 def revoke(name):
     """Refuse a key from now on, in every process."""
     done = ApiKey.named(name).revoke(clock())
@@ -171,7 +171,7 @@ def import_numbers(file, region):
     lines = body.decode("utf-16" if utf16 else "utf-8-sig", "replace").splitlines()
     now, new, seen, skipped = clock(), 0, set(), []
     batch = []
-    with click.progressbar(lines, label="importing", file=click.get_text_stream("stderr")) as bar:
+    with click.progressbar(lines, label="importing", file=sys.stderr) as bar:
         for line_number, line in enumerate(bar, 1):
             try:
                 number = first_number(line, region)
@@ -198,18 +198,17 @@ def first_number(line, region):
 
     Lines are read one by one, so that a stray quotation mark costs one number, not a file.
     """
-    cell = (
-        next(csv.reader([line]), [""])[0]
-        if '"' in line
-        else re.split("[,;\t]", line, maxsplit=1)[0]
-    )
+    quoted = re.match(r'\s*"([^"]*)"', line)
+    cell = quoted[1] if quoted else re.split("[,;\t]", line, maxsplit=1)[0]
     return recipients.national(cell, region) if cell.strip() else None
 
 
 @messages.command("list")
 @click.option("--status", type=click.Choice(list(Status)))
 @click.option("--awaiting-approval", is_flag=True, help="Only those that wait for a yes.")
-@click.option("--visible-to", metavar="KEY_NAME", help="Only those that this key may see.")
+@click.option(
+    "--visible-to", type=Name(), metavar="KEY_NAME", help="Only those that this key may see."
+)
 @click.option("--json", "as_json", is_flag=True, help="One array of what `show` prints.")
 def list_messages(status, awaiting_approval, visible_to, as_json):
     """List messages, the oldest first; numbers are masked."""
@@ -224,9 +223,7 @@ def list_messages(status, awaiting_approval, visible_to, as_json):
             message.status if message.approved else f"{message.status} (awaiting approval)",
             mask(message.to),
             moment(message.send_at),
-            recipients.local_time(recipients.find(message.to), message.send_at)
-            if message.to
-            else "-",
+            local_time(message),
             str(message.attempts),
             message.key.name,
         )
@@ -287,7 +284,7 @@ def command_for_old(name, past, batch, help):
             iter(lambda: batch(before), 0),
             label=name,
             item_show_func=lambda _: f"{total} messages",
-            file=click.get_text_stream("stderr"),
+            file=sys.stderr,
         ) as bar:
             for number in bar:
                 total += number
@@ -342,6 +339,18 @@ def stats(as_json):
     click.echo(f"the oldest due message waits: {waited}")
 
 
+@click.command("openapi")
+def describe():
+    """Print the interface in OpenAPI, out of the schemas that validate: what openapi.json holds."""
+    try:
+        import openapi
+    except ModuleNotFoundError as error:  # what only developers install
+        raise click.ClickException(
+            f"needs {error.name}: pip install -r requirements-dev.txt"
+        ) from None
+    click.echo(json.dumps(openapi.document(), indent=2))
+
+
 def record(message):
     """What `show` prints."""
     instants = ("send_date", "send_at", "created_at", "finished_at")
@@ -358,6 +367,16 @@ def record(message):
 
 def moment(instant, missing="-"):
     return f"{instant:%Y-%m-%dT%H:%M:%S}.{instant.microsecond // 1000:03}Z" if instant else missing
+
+
+def local_time(message):
+    """The recipient's local time when the message is to be sent; a dash where there is none."""
+    try:
+        at = message.send_at
+        return recipients.local_time(recipients.find(message.to), at) if message.to else "-"
+    except (OverflowError, recipients.InvalidNumber):
+        # in the year 10000 already, or no longer valid for a newer libphonenumber
+        return "-"
 
 
 def mask(number):

@@ -32,9 +32,11 @@ secure_scheme_headers = {}
 class NoRequestText(logging.Filter):
     """Keep what a client sent out of the log: a malformed header may hold a key."""
 
+    TELLING = ("Invalid request from", "Ignored premature client disconnection")
+
     def filter(self, record):
-        if isinstance(record.msg, str) and record.msg.startswith("Invalid request from"):
-            record.msg = record.msg.partition(":")[0]
+        if isinstance(record.msg, str) and record.msg.startswith(self.TELLING):
+            record.msg, record.args = record.msg.partition(": ")[0].removesuffix(". %s"), ()
         return True
 
 

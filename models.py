@@ -535,8 +535,10 @@ class Message(Table):
         if awaiting_approval:
             messages = messages.where(_awaiting())
         if visible_to:
-            shared = (ApiKey.group == visible_to.group) & cls.available_to_group
-            messages = messages.where((cls.key == visible_to) | shared)
+            visible = cls.key == visible_to
+            if visible_to.group:
+                visible |= (ApiKey.group == visible_to.group) & cls.available_to_group
+            messages = messages.where(visible)
         return messages.iterator()
 
     @classmethod

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections import Counter
 from datetime import UTC, datetime
 
 from marshmallow import RAISE, Schema, ValidationError, fields
@@ -99,15 +100,52 @@ class Instant(fields.Field):
         return isoformat(value)
 
 
+def about(description, example=None, **keywords):
+    """What openapi.json says of a field beside its type."""
+    example = {} if example is None else {"example": example}
+    return {"metadata": {"description": description} | example | keywords}
+
+
 class TextMessageRequest(Schema):
     error_messages = {"unknown": "is not a field of this request"}  # noqa: RUF012
 
-    to = PhoneNumber(required=True)
-    message = Text(required=True)
-    send_date = FutureInstant()
-    manual_mode = Flag(load_default=False)
-    available_to_group = Flag(load_default=False)
-    check_dnc = Flag(load_default=False)
+    to = PhoneNumber(
+        required=True,
+        **about(
+            "Recipient phone number in E.164 format: a plus sign followed by the digits.",
+            "+12125550123",
+            pattern=r"^\+[0-9]+$",
+        ),
+    )
+    message = Text(
+        required=True,
+        **about(
+            "Text message body, sent as it is. Not empty, not only white space, without U+0000 "
+            "and lone surrogates.",
+            "Your table is ready.",
+            maxLength=1600,
+            pattern=r"^[^\u0000]*[^\s\u0000][^\u0000]*$",
+        ),
+    )
+    send_date = FutureInstant(
+        **about(
+            "Schedules the sending: an ISO 8601 date-time in the future, also outside business "
+            "hours. UTC where it has no offset.",
+            "2099-11-05T14:05:00-05:00",
+        )
+    )
+    manual_mode = Flag(
+        load_default=False,
+        **about("When true, manual approval is required before sending."),
+    )
+    available_to_group = Flag(
+        load_default=False,
+        **about("When true, the message is visible to the group of the API key."),
+    )
+    check_dnc = Flag(
+        load_default=False,
+        **about("When true, the Do Not Call list is checked before queueing."),
+    )
 
     class Meta:
         unknown = RAISE
@@ -116,34 +154,98 @@ class TextMessageRequest(Schema):
 class TextMessageResponse(Schema):
     """The interface's fields in the interface's order."""
 
-    message_id = fields.UUID()
-    status = fields.String()
-    to_phone_number = fields.String()
-    to_phone_normalized = fields.String()
-    recipient_country = fields.String()
-    recipient_timezone = fields.String()
-    recipient_location = fields.String()
-    recipient_local_time = fields.String()
-    timezone_offset = fields.Raw()
-    is_dst = fields.Boolean()
-    scheduled_send_date = Instant()
-    within_business_hours = fields.Boolean()
-    can_send_now = fields.Boolean()
-    manual_mode = fields.Boolean()
-    available_to_group = fields.Boolean()
-    check_dnc = fields.Boolean()
-    business_hours = fields.String()
-    message_length = fields.Integer()
-    max_retries = fields.Integer()
-    message = fields.String()
+    message_id = fields.UUID(
+        **about("Identifier of the created message.", "019cb4a1-5480-7d3e-9f62-3b1d6c0a8e57")
+    )
+    status = fields.String(
+        **about(
+            "`queued` for sending now, or `scheduled` for a later time.",
+            "queued",
+            enum=["queued", "scheduled"],
+        )
+    )
+    to_phone_number = fields.String(
+        **about("The recipient number as formatted for display.", "+1 212-555-0123")
+    )
+    to_phone_normalized = fields.String(
+        **about("The recipient number in E.164 form.", "+12125550123", format="phone")
+    )
+    recipient_country = fields.String(
+        **about(
+            "Country of the recipient, ISO 3166 alpha-2; `001` for a number of no country.",
+            "US",
+            pattern="^([A-Z]{2}|001)$",
+        )
+    )
+    recipient_timezone = fields.String(
+        **about(
+            "Time zone label of the recipient.",
+            "GMT-5",
+            pattern=r"^GMT[+-][0-9]{1,2}(\.[0-9]+)?$",
+        )
+    )
+    recipient_location = fields.String(
+        **about("Place of the recipient: city and country name.", "New York, United States")
+    )
+    recipient_local_time = fields.String(
+        **about("The recipient's local time as text.", "12:00 PM, Tuesday, Mar 3")
+    )
+    timezone_offset = fields.Raw(
+        **about(
+            "Offset of the recipient's time zone in hours; all offsets, ascending, where the "
+            "number can be in zones of several.",
+            -5,
+            oneOf=[
+                {"type": "number"},
+                {"type": "array", "items": {"type": "number"}, "minItems": 2},
+            ],
+        )
+    )
+    is_dst = fields.Boolean(
+        **about("Whether daylight saving time applies to the recipient.", False)
+    )
+    scheduled_send_date = Instant(
+        **about(
+            "Time at which the message is to be sent, UTC.",
+            "2026-03-03T17:00:00.000Z",
+        )
+    )
+    within_business_hours = fields.Boolean(
+        **about("Whether the recipient is currently within business hours.", True)
+    )
+    can_send_now = fields.Boolean(**about("Whether the message can be sent now.", True))
+    manual_mode = fields.Boolean(**about("The option as applied.", False))
+    available_to_group = fields.Boolean(**about("The option as applied.", False))
+    check_dnc = fields.Boolean(**about("The option as applied.", False))
+    business_hours = fields.String(
+        **about("The business-hours window.", "9:00 AM - 5:00 PM local time")
+    )
+    message_length = fields.Integer(**about("Length of the message body in characters.", 20))
+    max_retries = fields.Integer(
+        **about("Maximum number of send retries for the message.", 3, minimum=0)
+    )
+    message = fields.String(
+        **about("Human-readable status text.", "Text message queued for immediate sending.")
+    )
 
 
 class Error(Schema):
-    error = fields.Boolean(dump_default=True)
-    message = fields.String()
-    statusCode = fields.Integer()
-    details = fields.Dict()
-    timestamp = Instant()
+    error = fields.Boolean(dump_default=True, **about("Always true.", enum=[True]))
+    message = fields.String(**about("Short description of the error."))
+    statusCode = fields.Integer(**about("HTTP status code of the error."))
+    details = fields.Dict(
+        **about(
+            "Additional information; empty where there is none.",
+            properties={
+                "validationErrors": {
+                    "type": "array",
+                    "items": {"type": "string"},
+                    "description": "One entry per problem, beginning with the field's name.",
+                }
+            },
+        )
+    )
+    timestamp = Instant(**about("Time at which the error was produced, UTC."))
 
 
 def isoformat(instant: datetime) -> str:
@@ -198,8 +300,8 @@ def digest(value) -> str:
 def _named_once(pairs):
     value = dict(pairs)
     if len(value) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise BadRequest(*(f"{name}: is given twice" for name in value if names.count(name) > 1))
+        times = Counter(name for name, _ in pairs)
+        raise BadRequest(*(f"{name}: is given twice" for name in value if times[name] > 1))
     return value
 
 

@@ -37,7 +37,7 @@ class CarrierServer(ThreadingHTTPServer):
     """Take texts; `answers[number]`, or else `answer`, is what a number's text is answered with.
 
     `texts` lists the (number, text) pairs that came, `requests` what they came in, in the order of
-    arrival. `delay` is the time in seconds that each answer takes.
+    arrival; `connections` counts what they came over. An answer takes `delay` seconds.
     """
 
     daemon_threads = True
@@ -48,7 +48,7 @@ class CarrierServer(ThreadingHTTPServer):
         self.address = f"127.0.0.1:{self.server_port}"
         self.requests, self.texts, self.answers = [], [], {}
         self.answer = None
-        self.delay = 0
+        self.delay = self.connections = 0
         self.closing = threading.Event()
         self._connections = set()
         self._thread = threading.Thread(target=self.serve_forever, args=(0.02,))
@@ -63,6 +63,7 @@ class CarrierServer(ThreadingHTTPServer):
         return self.answers.get(number) or self.answer or self.yes(len(self.texts))
 
     def process_request(self, request, client_address):
+        self.connections += 1
         self._connections.add(request)
         super().process_request(request, client_address)
 

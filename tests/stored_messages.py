@@ -1,0 +1,69 @@
+"""Messages in the database, put there without the web: as many as a test needs, in any state."""
+
+import contextlib
+import sqlite3
+import uuid
+
+import psycopg
+
+from conftest import NEW_YORK, TUESDAY_NOON
+from models import ApiKey, Message, Status, db, new_id
+
+SENDER = uuid.UUID(int=1)
+"""Who holds the messages that are being sent."""
+
+
+def store(now=TUESDAY_NOON, **columns):
+    """Store a message and return it: to New York, queued just now, unless `columns` say else."""
+    values = {
+        "id": new_id(now),
+        "key": key_named("app"),
+        "to": NEW_YORK,
+        "message": "Hello",
+        "send_at": now,
+        "status": Status.QUEUED,
+        "manual_mode": False,
+        "available_to_group": False,
+        "check_dnc": False,
+        "max_retries": 3,
+        "created_at": now,
+    } | columns
+    values.setdefault("approved", not values["manual_mode"])
+    return Message.create(**values)
+
+
+def store_many(count, now=TUESDAY_NOON, **columns):
+    """Store messages to as many numbers, and return these numbers."""
+    numbers = [f"+1212555{n:04}" for n in range(count)]
+    with db.atomic():
+        for number in numbers:
+            store(now, to=number, **columns)
+    return numbers
+
+
+def key_named(name, group=None, now=TUESDAY_NOON):
+    defaults = {"group": group, "digest": name, "created_at": now}
+    return ApiKey.get_or_create(name=name, defaults=defaults)[0]
+
+
+def again(message):
+    """Read a message anew."""
+    return Message.get_by_id(message.id)
+
+
+def statuses():
+    """How many messages are in each status that any is in."""
+    return {status: count for status, count in Message.by_status().items() if count}
+
+
+def connection_of(url):
+    """A connection of a test's own, past peewee; its owner closes it."""
+    if url.startswith("sqlite:"):
+        return sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, timeout=60)
+    return psycopg.connect(url, autocommit=True)
+
+
+def look(url, query):
+    """The rows of a query, read over a connection of its own, from any thread."""
+    with contextlib.closing(connection_of(url)) as connection:
+        return connection.execute(query).fetchall()

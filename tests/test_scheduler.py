@@ -1,0 +1,714 @@
+"""One pass: what is promoted, sent, tried again, held back and counted, and at which instant."""
+
+import itertools
+import re
+import threading
+import time
+import uuid
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from zoneinfo import ZoneInfo
+
+import peewee
+import pytest
+
+import models
+import recipients
+import scheduler
+from carriers import CarrierError
+from conftest import LONDON, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
+from models import DoNotCall, Message, Status
+from scheduler import Scheduler
+from stored_messages import SENDER, again, statuses, store, store_many
+
+MILLISECOND = timedelta(milliseconds=1)
+SECOND, MINUTE, HOUR, DAY = (
+    timedelta(**{unit: 1}) for unit in ("seconds", "minutes", "hours", "days")
+)
+TUESDAY_EVENING = datetime(2026, 3, 3, 22, 0, tzinfo=UTC)  # 5 PM in New York: just closed
+TUESDAY_NIGHT = datetime(2026, 3, 4, 4, 0, tzinfo=UTC)  # 11 PM in New York
+WEDNESDAY_OPENING = datetime(2026, 3, 4, 14, 0, tzinfo=UTC)
+FOR_NOW, FOR_GOOD = CarrierError("out of order"), CarrierError("no such number", permanent=True)
+TOO_FAST = CarrierError("slow down", too_fast=True)
+
+
+class FakeCarrier:
+    """Take every text, unless there is another answer for its number.
+
+    An answer is a reference, an exception, or a function that gives one of them.
+    """
+
+    def __init__(self):
+        self.texts, self.answers = [], {}
+
+    def send(self, to, text):
+        self.texts.append((to, text))
+        answer = self.answers.get(to)
+        answer = answer() if callable(answer) else answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    @property
+    def numbers(self):
+        return [number for number, _ in self.texts]
+
+
+@pytest.fixture
+def carrier():
+    return FakeCarrier()
+
+
+@pytest.fixture
+def run_pass(settings, carrier, at):
+    """Run one pass at an instant, with settings of its own: `run_pass(NOON, max_retries=0)`."""
+
+    def run(instant, carrier=carrier, **changes):
+        at(instant)
+        return Scheduler(settings._replace(**changes), carrier).run_pass()
+
+    return run
+
+
+# Promotion
+
+
+def test_a_scheduled_message_is_sent_at_its_time_and_not_a_millisecond_before(run_pass, carrier):
+    message = store(status=Status.SCHEDULED, send_date=TUESDAY_NOON, send_at=TUESDAY_NOON)
+    assert not +run_pass(TUESDAY_NOON - MILLISECOND)
+    assert again(message).status == Status.SCHEDULED
+    assert +run_pass(TUESDAY_NOON) == Counter({"promoted": 1, "sent": 1})
+    assert carrier.texts == [(NEW_YORK, "Hello")]
+
+
+def test_what_is_sent_is_recorded_with_the_carriers_reference_and_sent_no_more(run_pass, carrier):
+    message = store(last_error="out of order", attempts=2)
+    carrier.answers[NEW_YORK] = "SM123"
+    run_pass(TUESDAY_NOON + MINUTE)
+    sent = again(message)
+    assert (sent.status, sent.attempts, sent.last_error) == (Status.SENT, 3, None)
+    assert (sent.carrier_reference, sent.finished_at) == ("SM123", TUESDAY_NOON + MINUTE)
+    assert (sent.claimed_by, sent.claimed_at) == (None, None)
+    assert not +run_pass(TUESDAY_NOON + DAY)
+    assert len(carrier.texts) == 1
+
+
+def test_the_text_is_sent_as_it_came(run_pass, carrier):
+    text = " \t‮ 👩‍👩‍👧\r\n%s {to} 'x' \\ é "
+    store(message=text)
+    run_pass(TUESDAY_NOON)
+    assert carrier.texts == [(NEW_YORK, text)]
+
+
+def test_the_longest_due_is_sent_first(run_pass, carrier):
+    for minutes in (3, 1, 5, 2, 4):
+        store(to=f"+1212555000{minutes}", send_at=TUESDAY_NOON - minutes * MINUTE)
+    run_pass(TUESDAY_NOON, send_concurrency=1)
+    assert [number[-1] for number in carrier.numbers] == ["5", "4", "3", "2", "1"]
+
+
+def test_one_pass_sends_all_that_is_queued_each_once(run_pass, carrier):
+    numbers = store_many(50)
+    assert +run_pass(TUESDAY_NOON) == Counter({"sent": 50})
+    assert sorted(carrier.numbers) == numbers
+
+
+def test_sends_run_side_by_side_as_many_as_the_setting_says(run_pass, carrier):
+    together = threading.Barrier(5)
+    for number in store_many(10):
+        carrier.answers[number] = lambda: together.wait(20) and None
+    assert run_pass(TUESDAY_NOON, send_concurrency=5)["sent"] == 10
+    together.reset()
+    most, under_way, guard = [], set(), threading.Lock()
+
+    def count():
+        me = object()
+        with guard:
+            under_way.add(me)
+            most.append(len(under_way))
+        time.sleep(0.02)
+        with guard:
+            under_way.remove(me)
+
+    for number in store_many(10):
+        carrier.answers[number] = count
+    assert run_pass(TUESDAY_NOON, send_concurrency=3)["sent"] == 10
+    assert max(most) <= 3
+
+
+def test_a_pass_ends_although_new_messages_never_stop_coming(run_pass, carrier):
+    """Otherwise, on a busy day, nothing that is scheduled would ever become due."""
+    due = store(to=LONDON, status=Status.SCHEDULED, send_at=TUESDAY_NOON + MINUTE)
+    store()
+
+    def another():
+        assert len(carrier.texts) < 100, "the pass does not end"
+        store()
+
+    carrier.answers[NEW_YORK] = another
+    assert run_pass(TUESDAY_NOON, send_concurrency=1)["sent"] < 100
+    assert again(due).status == Status.SCHEDULED
+    run_pass(TUESDAY_NOON + MINUTE, send_concurrency=1)
+    assert again(due).status == Status.SENT
+
+
+# Transitions
+
+MOVES = {
+    "approve": (Message.approve, {Status.SCHEDULED, Status.QUEUED}),
+    "cancel": (lambda m: m.cancel(TUESDAY_NOON), {Status.SCHEDULED, Status.QUEUED}),
+    "retry": (lambda m: m.retry(TUESDAY_NOON), {Status.FAILED, Status.BLOCKED}),
+    "sent": (lambda m: m.sent("SM1", TUESDAY_NOON), set(Status) - {Status.SENT}),
+    "retry_at": (lambda m: m.retry_at(TUESDAY_NOON, "busy"), {Status.SENDING}),
+    "fail": (lambda m: m.fail("no", TUESDAY_NOON), {Status.SENDING}),
+    "block": (lambda m: m.block(TUESDAY_NOON), {Status.SENDING}),
+    "reschedule": (lambda m: m.reschedule(TUESDAY_NOON), {Status.SENDING}),
+}
+
+
+def held(status, **columns):
+    """A message in a status; SENDER holds it where it is being sent."""
+    claim = {"claimed_by": SENDER, "claimed_at": TUESDAY_NOON} if status == Status.SENDING else {}
+    return store(status=status, **claim | columns)
+
+
+@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("status", Status)
+def test_a_transition_happens_from_its_states_alone_and_says_whether_it_did(
+    database_url, status, move
+):
+    transition, allowed = MOVES[move]
+    message = held(status, approved=False)
+    before = again(message).__data__
+    assert transition(message) is (status in allowed)
+    if status not in allowed:
+        assert again(message).__data__ == before
+    elif move != "approve":
+        assert again(message).status != status
+        assert (again(message).claimed_by, again(message).claimed_at) == (None, None)
+
+
+@pytest.mark.parametrize("move", ["retry_at", "fail", "block", "reschedule"])
+def test_a_sender_that_lost_its_claim_changes_nothing(database_url, move):
+    message = held(Status.SENDING)
+    Message.update(claimed_by=uuid.UUID(int=2)).execute()
+    before = again(message).__data__
+    assert not MOVES[move][0](message)
+    assert again(message).__data__ == before
+
+
+def test_a_late_yes_counts_although_the_claim_is_lost(database_url):
+    message = held(Status.SENDING)
+    Message.update(claimed_by=uuid.UUID(int=2)).execute()
+    assert message.sent("SM1", TUESDAY_NOON)
+    assert again(message).status == Status.SENT
+
+
+@pytest.mark.parametrize("status", Status)
+def test_only_what_is_queued_and_approved_can_be_claimed(database_url, status):
+    for approved in (True, False):
+        held(status, approved=approved)
+    claimed = Message.claim(uuid.UUID(int=2), 10, TUESDAY_NOON)
+    assert [m.approved for m in claimed] == ([True] if status == Status.QUEUED else [])
+
+
+@pytest.mark.parametrize("status", Status)
+def test_only_what_is_scheduled_and_due_is_promoted(database_url, status):
+    late = held(status, send_at=TUESDAY_NOON + MILLISECOND)
+    held(status, send_at=TUESDAY_NOON)
+    assert Message.promote(TUESDAY_NOON) == (status == Status.SCHEDULED)
+    assert again(late).status == status
+
+
+def test_no_more_is_claimed_than_asked_for(database_url):
+    store_many(5)
+    assert len(Message.claim(SENDER, 3, TUESDAY_NOON)) == 3
+    assert len(Message.claim(SENDER, 3, TUESDAY_NOON)) == 2
+    assert Message.claim(SENDER, 3, TUESDAY_NOON) == []
+
+
+def test_a_cancelled_message_is_never_sent(run_pass, carrier):
+    for status in (Status.SCHEDULED, Status.QUEUED):
+        assert store(status=status).cancel(TUESDAY_NOON)
+    assert not +run_pass(TUESDAY_NOON + DAY)
+    assert carrier.texts == []
+
+
+# Approval
+
+
+def test_nothing_is_sent_before_somebody_approves_it(run_pass, carrier):
+    queued = store(manual_mode=True)
+    scheduled = store(manual_mode=True, status=Status.SCHEDULED, to=LONDON)
+    store(manual_mode=True, status=Status.SCHEDULED, send_at=TUESDAY_NOON + HOUR)
+    assert +run_pass(TUESDAY_NOON) == Counter({"promoted": 1, "waiting for approval": 3})
+    assert carrier.texts == []
+    assert queued.approve()
+    assert scheduled.approve()
+    assert +run_pass(TUESDAY_NOON) == Counter({"sent": 2, "waiting for approval": 1})
+    assert sorted(carrier.numbers) == [NEW_YORK, LONDON]
+
+
+def test_what_is_approved_before_its_time_is_sent_at_its_time(run_pass, carrier):
+    message = store(manual_mode=True, status=Status.SCHEDULED, send_at=TUESDAY_NOON)
+    message.approve()
+    run_pass(TUESDAY_NOON - MILLISECOND)
+    assert carrier.texts == []
+    run_pass(TUESDAY_NOON)
+    assert carrier.numbers == [NEW_YORK]
+
+
+def test_approved_at_night_it_waits_for_the_opening(run_pass, carrier):
+    message = store(manual_mode=True)
+    run_pass(TUESDAY_NOON)
+    message.approve()
+    assert +run_pass(TUESDAY_NIGHT) == Counter({"rescheduled": 1})
+    assert (again(message).status, again(message).send_at) == (Status.SCHEDULED, WEDNESDAY_OPENING)
+    assert not +run_pass(WEDNESDAY_OPENING - MILLISECOND)
+    run_pass(WEDNESDAY_OPENING)
+    assert carrier.numbers == [NEW_YORK]
+
+
+def test_approved_after_its_send_date_it_is_sent_at_once(run_pass, carrier):
+    message = store(manual_mode=True, send_date=TUESDAY_NOON, status=Status.SCHEDULED)
+    run_pass(TUESDAY_NOON)
+    message.approve()
+    run_pass(TUESDAY_NIGHT)
+    assert carrier.numbers == [NEW_YORK]
+
+
+# The Do Not Call list
+
+
+@pytest.mark.parametrize("status", [Status.SCHEDULED, Status.QUEUED])
+def test_a_number_that_joined_the_list_meanwhile_gets_no_text(run_pass, carrier, status):
+    message = store(status=status, check_dnc=True)
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON)
+    assert +run_pass(TUESDAY_NOON) == Counter({"blocked": 1})
+    assert carrier.texts == []
+    blocked = again(message)
+    assert (blocked.status, blocked.finished_at, blocked.attempts) == ("blocked", TUESDAY_NOON, 0)
+    DoNotCall.remove([NEW_YORK])
+    assert not +run_pass(TUESDAY_NOON + DAY)
+
+
+@pytest.mark.parametrize("status", [Status.SCHEDULED, Status.QUEUED])
+def test_who_did_not_ask_for_the_list_is_not_held_by_it(run_pass, carrier, status):
+    store(status=status, check_dnc=False)
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON)
+    run_pass(TUESDAY_NOON)
+    assert carrier.numbers == [NEW_YORK]
+
+
+def test_the_list_does_not_touch_what_is_not_due(run_pass, carrier):
+    message = store(status=Status.SCHEDULED, check_dnc=True, send_at=TUESDAY_NOON + MILLISECOND)
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON)
+    assert not +run_pass(TUESDAY_NOON)
+    DoNotCall.remove([NEW_YORK])
+    run_pass(TUESDAY_NOON + MILLISECOND)
+    assert again(message).status == Status.SENT
+
+
+def test_a_number_that_joins_the_list_in_the_middle_of_a_pass_gets_no_text(run_pass, carrier):
+    store(to=LONDON, send_at=TUESDAY_NOON - MINUTE)
+    second = store(check_dnc=True)
+    carrier.answers[LONDON] = lambda: DoNotCall.add([NEW_YORK], TUESDAY_NOON) and None
+    run_pass(TUESDAY_NOON, send_concurrency=1)
+    assert carrier.numbers == [LONDON]
+    assert again(second).status == Status.BLOCKED
+
+
+def test_a_retry_looks_at_the_list_again(run_pass, carrier):
+    message = store(check_dnc=True)
+    carrier.answers[NEW_YORK] = FOR_NOW
+    run_pass(TUESDAY_NOON)
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON)
+    run_pass(TUESDAY_NOON + 2 * MINUTE)
+    assert len(carrier.texts) == 1
+    assert again(message).status == Status.BLOCKED
+
+
+def test_who_opted_out_joins_the_list_and_gets_no_more_texts(run_pass, carrier):
+    first = store(send_at=TUESDAY_NOON - MINUTE)
+    second = store(check_dnc=True)
+    carrier.answers[NEW_YORK] = CarrierError("opted out", opted_out=True)
+    counts = run_pass(TUESDAY_NOON, send_concurrency=1)
+    assert +counts == Counter({"failed": 1, "blocked": 1})
+    assert DoNotCall.lists(NEW_YORK)
+    assert (again(first).status, again(first).last_error) == (Status.FAILED, "opted out")
+    assert again(second).status == Status.BLOCKED
+    assert len(carrier.texts) == 1
+
+
+def test_who_opted_out_twice_is_on_the_list_once(run_pass, carrier):
+    store()
+    store()
+    carrier.answers[NEW_YORK] = CarrierError("opted out", opted_out=True)
+    assert run_pass(TUESDAY_NOON)["failed"] == 2
+    assert DoNotCall.select().count() == 1
+
+
+# Business hours
+
+
+@pytest.mark.parametrize("now", [TUESDAY_EVENING, TUESDAY_NIGHT])
+def test_held_up_past_closing_it_waits_for_the_next_opening(run_pass, carrier, now):
+    message = store(send_at=TUESDAY_NOON, attempts=1, last_error="busy")
+    assert +run_pass(now) == Counter({"rescheduled": 1})
+    waiting = again(message)
+    assert (waiting.status, waiting.send_at) == (Status.SCHEDULED, WEDNESDAY_OPENING)
+    assert (waiting.attempts, waiting.last_error) == (1, "busy")
+    run_pass(WEDNESDAY_OPENING)
+    assert carrier.numbers == [NEW_YORK]
+
+
+def test_in_the_last_minute_before_closing_it_is_sent(run_pass, carrier):
+    store()
+    run_pass(TUESDAY_EVENING - MILLISECOND)
+    assert carrier.numbers == [NEW_YORK]
+
+
+def test_closing_time_comes_in_the_middle_of_a_pass(run_pass, carrier, at):
+    numbers = store_many(3)
+    carrier.answers[numbers[1]] = lambda: at(TUESDAY_EVENING)
+    counts = run_pass(TUESDAY_EVENING - MINUTE, send_concurrency=1)
+    assert +counts == Counter({"sent": 2, "rescheduled": 1})
+    assert carrier.numbers == numbers[:2]
+
+
+def test_a_send_date_is_obeyed_at_night(run_pass, carrier):
+    store(status=Status.SCHEDULED, send_date=TUESDAY_NIGHT, send_at=TUESDAY_NIGHT)
+    run_pass(TUESDAY_NIGHT)
+    assert carrier.numbers == [NEW_YORK]
+
+
+def test_on_a_day_without_business_hours_it_waits_for_one_that_has_them(run_pass, carrier):
+    saturday, monday = datetime(2026, 3, 7, 17, tzinfo=UTC), datetime(2026, 3, 9, 13, tzinfo=UTC)
+    message = store(saturday)
+    weekdays = {"business_days": frozenset(range(5))}
+    run_pass(saturday, **weekdays)
+    assert again(message).send_at == monday  # and the clocks changed on Sunday
+    run_pass(monday, **weekdays)
+    assert carrier.numbers == [NEW_YORK]
+
+
+def test_a_scheduler_that_was_off_for_a_day_still_keeps_to_business_hours(run_pass, carrier):
+    kept = store(status=Status.SCHEDULED, send_at=WEDNESDAY_OPENING)
+    store(to=LONDON, status=Status.SCHEDULED, send_at=TUESDAY_NOON, send_date=TUESDAY_NOON)
+    counts = run_pass(TUESDAY_NIGHT + DAY)
+    assert +counts == Counter({"promoted": 2, "sent": 1, "rescheduled": 1})
+    assert carrier.numbers == [LONDON]
+    assert again(kept).send_at == WEDNESDAY_OPENING + DAY
+    run_pass(WEDNESDAY_OPENING + DAY)
+    assert carrier.numbers == [LONDON, NEW_YORK]
+
+
+def test_a_retry_that_falls_into_the_night_waits_for_the_opening(run_pass, carrier):
+    message = store()
+    carrier.answers[NEW_YORK] = FOR_NOW
+    run_pass(TUESDAY_EVENING - SECOND)
+    run_pass(TUESDAY_EVENING + 2 * MINUTE)
+    assert len(carrier.texts) == 1
+    assert (again(message).send_at, again(message).attempts) == (WEDNESDAY_OPENING, 1)
+    carrier.answers.clear()
+    run_pass(WEDNESDAY_OPENING)
+    assert again(message).status == Status.SENT
+
+
+def test_a_retry_of_a_message_with_a_send_date_does_not_wait(run_pass, carrier):
+    store(send_date=TUESDAY_NIGHT)
+    carrier.answers[NEW_YORK] = FOR_NOW
+    run_pass(TUESDAY_NIGHT)
+    run_pass(TUESDAY_NIGHT + 2 * MINUTE)
+    assert len(carrier.texts) == 2
+
+
+# Carriers that say no
+
+
+@pytest.mark.parametrize(("attempts", "minutes"), [(0, 1), (1, 5), (2, 25)])
+def test_a_failed_send_is_tried_again_after_1_5_and_25_minutes(
+    run_pass, carrier, attempts, minutes
+):
+    for number in store_many(30, attempts=attempts):
+        carrier.answers[number] = FOR_NOW
+    assert +run_pass(TUESDAY_NOON) == Counter({"retrying": 30})
+    delays = [(m.send_at - TUESDAY_NOON) / MINUTE for m in Message.select()]
+    assert all(0.9 * minutes <= delay <= 1.1 * minutes for delay in delays)
+    assert len(set(delays)) > 20
+    assert {m.attempts for m in Message.select()} == {attempts + 1}
+    assert {m.last_error for m in Message.select()} == {"out of order"}
+
+
+def test_the_first_delay_is_a_setting(run_pass, carrier):
+    message = store()
+    carrier.answers[NEW_YORK] = FOR_NOW
+    run_pass(TUESDAY_NOON, retry_delay=1000)
+    assert 900 <= (again(message).send_at - TUESDAY_NOON).total_seconds() <= 1100
+
+
+@pytest.mark.parametrize("max_retries", [0, 1, 3])
+def test_it_is_given_up_after_exactly_max_retries(run_pass, carrier, max_retries):
+    message = store(max_retries=max_retries, send_date=TUESDAY_NOON)
+    carrier.answers[NEW_YORK] = FOR_NOW
+    for hours in range(max_retries + 3):
+        run_pass(TUESDAY_NOON + hours * HOUR, max_retries=7)  # the message's own counts
+    assert len(carrier.texts) == 1 + max_retries
+    failed = again(message)
+    assert (failed.status, failed.attempts) == (Status.FAILED, 1 + max_retries)
+    assert failed.finished_at == TUESDAY_NOON + max_retries * HOUR
+    assert failed.last_error == "out of order"
+
+
+def test_what_the_carrier_refuses_for_good_is_not_tried_again(run_pass, carrier):
+    message = store()
+    carrier.answers[NEW_YORK] = FOR_GOOD
+    assert +run_pass(TUESDAY_NOON) == Counter({"failed": 1})
+    assert not +run_pass(TUESDAY_NOON + DAY)
+    assert len(carrier.texts) == 1
+    assert (again(message).status, again(message).last_error) == ("failed", "no such number")
+
+
+def test_too_fast_uses_no_retry_up(run_pass, carrier):
+    message = store(max_retries=0, send_date=TUESDAY_NOON)
+    carrier.answers[NEW_YORK] = TOO_FAST
+    for hours in range(5):
+        assert run_pass(TUESDAY_NOON + hours * HOUR)["retrying"] == 1
+    assert (again(message).attempts, again(message).last_error) == (0, "slow down")
+    carrier.answers.clear()
+    run_pass(TUESDAY_NOON + DAY)
+    assert again(message).status == Status.SENT
+
+
+@pytest.mark.parametrize(("retry_after", "least", "most"), [(7, 7, 7), (0, 0, 0), (None, 54, 66)])
+def test_too_fast_waits_as_long_as_the_carrier_asks(run_pass, carrier, retry_after, least, most):
+    message = store()
+    carrier.answers[NEW_YORK] = CarrierError("slow", too_fast=True, retry_after=retry_after)
+    run_pass(TUESDAY_NOON)
+    assert least <= (again(message).send_at - TUESDAY_NOON).total_seconds() <= most
+
+
+def test_after_too_fast_the_pass_begins_nothing_more(run_pass, carrier):
+    numbers = store_many(5)
+    carrier.answers[numbers[1]] = TOO_FAST
+    counts = run_pass(TUESDAY_NOON, send_concurrency=1)
+    assert +counts == Counter({"sent": 1, "retrying": 1, "waiting for a carrier": 3})
+    assert carrier.numbers == numbers[:2]
+    assert run_pass(TUESDAY_NOON, send_concurrency=1)["sent"] == 3
+
+
+def test_a_carrier_that_fails_in_an_unforeseen_way_is_tried_again(run_pass, carrier, caplog):
+    message = store()
+    carrier.answers[NEW_YORK] = KeyError("+12125550123 Hello")
+    assert run_pass(TUESDAY_NOON)["retrying"] == 1
+    assert (again(message).attempts, again(message).last_error) == (1, "unexpected KeyError")
+    assert "Hello" not in caplog.text
+    assert "2125550123" not in caplog.text
+
+
+UNSTORABLE = ["SM\0", "SM\ud800", "\udfff\0" * 1000]
+
+
+@pytest.mark.parametrize("reference", UNSTORABLE)
+def test_a_reference_that_no_database_holds_does_not_hide_the_carriers_yes(
+    run_pass, carrier, reference
+):
+    message, other = store(), store(to=LONDON)
+    carrier.answers[NEW_YORK] = reference
+    run_pass(TUESDAY_NOON)
+    run_pass(TUESDAY_NOON + HOUR)
+    assert sorted(carrier.numbers) == [NEW_YORK, LONDON]
+    assert (again(message).status, again(other).status) == (Status.SENT, Status.SENT)
+
+
+@pytest.mark.parametrize("reason", UNSTORABLE)
+def test_a_reason_that_no_database_holds_stops_nothing(run_pass, carrier, reason):
+    message, other = store(), store(to=LONDON)
+    carrier.answers[NEW_YORK] = CarrierError(reason, permanent=True)
+    run_pass(TUESDAY_NOON)
+    assert (again(message).status, again(other).status) == (Status.FAILED, Status.SENT)
+
+
+@pytest.mark.parametrize("number", ["+12125550", "+99912345678", "+10000000000"])
+def test_a_number_that_a_newer_libphonenumber_refuses_fails_alone(run_pass, carrier, number):
+    message = store(to=number)
+    store()
+    counts = run_pass(TUESDAY_NOON)
+    assert carrier.numbers == [NEW_YORK]
+    assert +counts == Counter({"failed": 1, "sent": 1})
+    assert "not a valid phone number" in again(message).last_error
+
+
+def test_a_hundred_retries_are_too_many_for_no_calendar(run_pass, carrier):
+    message = store(max_retries=100, attempts=99)
+    carrier.answers[NEW_YORK] = FOR_NOW
+    assert run_pass(TUESDAY_NOON, retry_delay=86_400)["retrying"] == 1
+    assert again(message).send_at.year < 2030
+
+
+# Senders that die
+
+
+def test_what_a_dead_sender_held_is_sent_by_another_after_claim_timeout(run_pass, carrier):
+    held(Status.SENDING, claimed_at=TUESDAY_NOON)
+    assert not +run_pass(TUESDAY_NOON + 300 * SECOND)
+    counts = run_pass(TUESDAY_NOON + 300 * SECOND + MILLISECOND)
+    assert +counts == Counter({"taken over": 1, "sent": 1})
+    assert carrier.numbers == [NEW_YORK]
+
+
+def test_claim_timeout_is_a_setting(run_pass, carrier):
+    held(Status.SENDING, claimed_at=TUESDAY_NOON)
+    assert not +run_pass(TUESDAY_NOON + 10 * SECOND, claim_timeout=10)
+    assert run_pass(TUESDAY_NOON + 11 * SECOND, claim_timeout=10)["sent"] == 1
+
+
+def test_what_is_taken_over_passes_all_gates_again(run_pass, carrier):
+    held(Status.SENDING, claimed_at=TUESDAY_NOON, check_dnc=True)
+    held(Status.SENDING, claimed_at=TUESDAY_NOON, to=LONDON)
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON)
+    counts = run_pass(TUESDAY_NIGHT)
+    assert +counts == Counter({"taken over": 2, "blocked": 1, "rescheduled": 1})
+    assert carrier.texts == []
+
+
+def test_a_sender_that_is_only_slow_renews_its_claim(settings, carrier, database_url):
+    message, renewals = store(), set()
+
+    def slow():
+        end = time.monotonic() + 2.5
+        while time.monotonic() < end:
+            renewals.update(look(database_url, "SELECT claimed_at FROM message"))
+            time.sleep(0.05)
+
+    carrier.answers[NEW_YORK] = slow
+    impatient = settings._replace(claim_timeout=1, business_hours=(0, 1440))
+    assert Scheduler(impatient, carrier).run_pass()["sent"] == 1
+    assert len(renewals) > 3  # every quarter of a second, but for a busy machine
+    assert again(message).status == Status.SENT
+
+
+# A database that fails
+
+
+class FaultyDatabase:
+    """Stand before the database and let statements fail, before or after they have been done."""
+
+    def __init__(self, monkeypatch):
+        self.statements, self.fails, self.after = 0, lambda number: False, False
+        cursor = models.db.obj.cursor
+        monkeypatch.setattr(models.db.obj, "cursor", lambda *name: FaultyCursor(self, cursor(*name)))
+
+
+class FaultyCursor:
+    def __init__(self, database, cursor):
+        self.database, self.cursor = database, cursor
+
+    def __getattr__(self, name):
+        return getattr(self.cursor, name)
+
+    def execute(self, *statement):
+        self.database.statements += 1
+        fails = self.database.fails(self.database.statements)
+        if not fails or self.database.after:
+            self.cursor.execute(*statement)
+        if fails:
+            raise peewee.OperationalError("the server closed the connection unexpectedly")
+
+
+@pytest.fixture
+def faulty(database_url, monkeypatch):
+    return FaultyDatabase(monkeypatch)
+
+
+@pytest.fixture
+def hours_pass(monkeypatch):
+    """Let the scheduler's waiting take no time, and each look at its stopwatch 100 seconds."""
+    stopwatch = itertools.count(0, 100)
+    fake = SimpleNamespace(monotonic=lambda: next(stopwatch), sleep=lambda seconds: None)
+    monkeypatch.setattr(scheduler, "time", fake)
+
+
+@pytest.mark.usefixtures("hours_pass")
+@pytest.mark.parametrize("after", [False, True], ids=["undone", "done"])
+def test_whichever_statement_fails_nothing_is_lost_or_sent_twice(run_pass, carrier, faulty, after):
+    """Each statement of a pass in turn, COMMIT among them, is the one that fails."""
+    refusals = 0
+
+    def refuse_once():
+        nonlocal refusals
+        refusals += 1
+        return FOR_NOW if refusals == 1 else None
+
+    for failing in itertools.count(1):
+        Message.delete().execute()
+        messages = [
+            store(to=NEW_YORK, check_dnc=True, status=Status.SCHEDULED),
+            store(to=LONDON, send_at=TUESDAY_NOON - MINUTE),
+            store(to="+12125550199", send_date=TUESDAY_NOON),
+        ]
+        carrier.texts.clear()
+        carrier.answers, refusals = {LONDON: refuse_once}, 0
+        faulty.statements, faulty.after = 0, after
+        faulty.fails = lambda number, failing=failing: number == failing
+        for minutes in range(0, 60, 15):
+            try:
+                run_pass(TUESDAY_NOON - 2 * HOUR + minutes * MINUTE, send_concurrency=2)
+            except models.DATABASE_ERRORS:
+                models.disconnect()  # as main() does
+        if faulty.statements < failing:
+            break
+        assert {again(m).status for m in messages} == {Status.SENT}, failing
+        assert Counter(carrier.numbers) == {NEW_YORK: 1, LONDON: 2, "+12125550199": 1}, failing
+        assert [again(m).attempts for m in messages] == [1, 2, 1], failing
+    assert failing > 30
+
+
+@pytest.mark.usefixtures("hours_pass")
+def test_what_was_sent_is_recorded_however_long_the_database_is_away(run_pass, carrier, faulty):
+    message = store()
+
+    def go_away():
+        until = faulty.statements + 50
+        faulty.fails = lambda number: number <= until
+
+    carrier.answers[NEW_YORK] = go_away
+    assert run_pass(TUESDAY_NOON)["sent"] == 1
+    assert again(message).status == Status.SENT
+
+
+@pytest.mark.usefixtures("hours_pass")
+def test_a_scheduler_that_is_to_stop_does_not_wait_for_the_database_for_ever(
+    settings, carrier, faulty, at
+):
+    at(TUESDAY_NOON)
+    scheduler_ = Scheduler(settings, carrier)
+    store()
+
+    def go_away():
+        faulty.fails = lambda number: True
+        scheduler_.stopping = True
+
+    carrier.answers[NEW_YORK] = go_away
+    with pytest.raises(models.DATABASE_ERRORS):
+        scheduler_.run_pass()
+
+
+@pytest.fixture
+def break_database(database_url):
+    """Break the database for half a second: close Postgres' connections, lock SQLite."""
+    connection = connection_of(database_url)
+
+    def begin():
+        if database_url.startswith("sqlite"):
+            connection.execute("BEGIN IMMEDIATE")
+            threading.Timer(0.5, connection.execute, ["ROLLBACK"]).start()
+        else:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+
+    yield begin
+    connection.close()
