@@ -324,9 +324,10 @@ class AppriseCarrier:
         place, _, query = self._url.partition("://")[2].partition("?")
         parts = [*re.split("[/:@]", place), *(value for _, value in parse_qsl(query))]
         secrets = {text, *parts, *map(unquote, parts)} - {"", "{to}"}
-        secret = "|".join(map(re.escape, sorted(secrets, key=len, reverse=True)))
+        longest_first = sorted(map(re.escape, secrets), key=len, reverse=True)
         number = r"\+?\d(?:[\s().-]{0,2}\d){6,}"
-        said = re.sub(rf"(?<!\w)(?:{secret})(?!\w)|{number}", "***", said)
+        private = "|".join([*(rf"(?<!\w){secret}(?!\w)" for secret in longest_first), number])
+        said = re.sub(private, "***", said)
         return f"{self._name} {' '.join(said.split())[:300]}"
 
 

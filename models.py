@@ -5,6 +5,7 @@ Instants go in and come out as aware UTC datetimes and are stored as whole milli
 """
 
 import hashlib
+import re
 import secrets
 import threading
 import uuid
@@ -160,6 +161,13 @@ class InstantField(BigIntegerField):
         return value if value is None else EPOCH + value * MILLISECOND
 
 
+class SaidField(TextField):
+    """What a carrier said, without what no database can hold: it must not hide the outcome."""
+
+    def db_value(self, value):
+        return value and re.sub("[\0\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", value)
+
+
 class Table(Model):
     class Meta:
         database = db
@@ -309,8 +317,8 @@ class Message(Table):
     claimed_by = UUIDField(null=True)
     claimed_at = InstantField(null=True)
     finished_at = InstantField(null=True)
-    last_error = TextField(null=True)
-    carrier_reference = TextField(null=True)
+    last_error = SaidField(null=True)
+    carrier_reference = SaidField(null=True)
     created_at = InstantField()
     idempotency_key = TextField(null=True)
     request_digest = TextField(null=True)
@@ -432,13 +440,13 @@ class Message(Table):
             last_error=error,
         )
 
-    def fail(self, error, now):
+    def fail(self, error, now, counted=True):
         """Give this claimed message up."""
         return self._move(
             self._claimed(),
             status=Status.FAILED,
             finished_at=now,
-            attempts=Message.attempts + 1,
+            attempts=Message.attempts + counted,
             last_error=error,
         )
 

@@ -24,6 +24,8 @@ from models import DoNotCall, Message, clock
 MOVES = ("promoted", "sent", "retrying", "failed", "blocked", "rescheduled", "taken over")
 WAITS = ("waiting for approval", "waiting for a carrier")
 
+LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES come to
+
 log = logging.getLogger("scheduler")
 
 
@@ -58,6 +60,7 @@ class Scheduler:
         it had sends under way.
         """
         under_way, done, too_fast = {}, set(), False
+        left = Message.awaiting_carrier()  # or a pass would never end where messages never stop
         patience = self.settings.claim_timeout / 4
         renew_at = time.monotonic() + patience
         with ThreadPoolExecutor(self.settings.send_concurrency) as pool:
@@ -65,7 +68,8 @@ class Scheduler:
                 outcomes = [(under_way.pop(future), future) for future in done]
                 too_fast |= any(getattr(f.exception(), "too_fast", False) for _, f in outcomes)
                 stop = too_fast or self.stopping
-                free = 0 if stop else self.settings.send_concurrency - len(under_way)
+                free = 0 if stop else min(left, self.settings.send_concurrency - len(under_way))
+                left -= free
                 renewing = list(under_way.values()) if time.monotonic() >= renew_at else []
                 if renewing:
                     renew_at = time.monotonic() + patience
@@ -84,8 +88,8 @@ class Scheduler:
     def exchange(self, outcomes, renewing, free, in_doubt):
         """Record outcomes and claim anew, in one transaction: what to send now, what happened.
 
-        While messages are in doubt, a database that is away is waited for: giving up would mean
-        to send them twice. After CLAIM_TIMEOUT others take them over anyway.
+        While messages are in doubt, a database that is away is waited for, because giving up would
+        mean to send them twice; but no longer than CLAIM_TIMEOUT by one who is told to stop.
         """
         give_up_at = time.monotonic() + self.settings.claim_timeout
         while True:
@@ -99,7 +103,7 @@ class Scheduler:
                 return ready, events
             except models.DATABASE_ERRORS as error:
                 models.disconnect()
-                if not in_doubt or time.monotonic() > give_up_at:
+                if not in_doubt or (self.stopping and time.monotonic() > give_up_at):
                     raise
                 log.error("the database failed, trying again: %s", models.reason(error))
                 time.sleep(1)
@@ -132,7 +136,14 @@ class Scheduler:
             if message.check_dnc and message.to in listed:
                 message.block(now)
                 events.append((message.id, "blocked", ""))
-            elif opening := self.must_wait(message, now):
+                continue
+            try:
+                opening = self.must_wait(message, now)
+            except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
+                message.fail(f"the number {error}", now, counted=False)
+                events.append((message.id, "failed", f"the number {error}"))
+                continue
+            if opening:
                 message.reschedule(opening)
                 events.append((message.id, "rescheduled", ""))
             else:
@@ -151,7 +162,7 @@ class Scheduler:
 
 def retry_delay(failures: int, first: int) -> float:
     """Seconds until the next attempt after so many earlier failures: 1, 5, 25 times `first`."""
-    return first * 5**failures * random.uniform(0.9, 1.1)
+    return min(first * 5**failures, LONGEST_DELAY) * random.uniform(0.9, 1.1)
 
 
 def line(counts: Counter) -> str:

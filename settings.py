@@ -133,16 +133,25 @@ def _one_of(text, choices):
 def _database_url(text):
     if not text:
         raise EnvError("must be set on this host, whose disk does not last: attach a Postgres")
-    try:
-        url = urlsplit(text)
-        usable = (url.scheme == "sqlite" and not url.netloc and len(url.path) > 1) or (
-            url.scheme in ("postgres", "postgresql") and url.port != 0
-        )
-    except ValueError:
-        usable = False
-    if not usable:
+    if not re.fullmatch("sqlite:///[^?]+", text) and not _names_postgres(text):
         raise EnvError(
             "must be sqlite:///relative/path, sqlite:////absolute/path or "
             "postgresql://user:password@host:port/name"
         )
     return text
+
+
+def _names_postgres(text):
+    """Whether libpq can read this URL; its own complaint would show parts of a password."""
+    if not re.match("postgres(ql)?://", text):
+        return False
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        ports = conninfo_to_dict(text).get("port", "5432").split(",")
+        url = urlsplit(text)
+        stray = "@" in url.netloc.partition("@")[2] + url.path
+        return not stray and all(0 < int(port) < 65_536 for port in ports)
+    except (ProgrammingError, ValueError):
+        return False

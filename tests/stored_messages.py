@@ -59,7 +59,8 @@ def statuses():
 def connection_of(url):
     """A connection of a test's own, past peewee; its owner closes it."""
     if url.startswith("sqlite:"):
-        return sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, timeout=60)
+        path = url.removeprefix("sqlite:///")
+        return sqlite3.connect(path, 60, isolation_level=None, check_same_thread=False)
     return psycopg.connect(url, autocommit=True)
 
 

@@ -574,6 +574,7 @@ def test_the_simulator_does_what_its_numbers_stand_for(number, meaning):
         "nosuchcarrier://user:s3cret@127.0.0.1/path-token/{to}",
         "vonage://key:s3cret@not-a-number/{to}",
         "vonage://s3cret@15005550006/{to}",
+        "vonage://{to}",
         "vonage://key:s3cret@15005550006/12125550199/{to}",
         "smpp://user:s3cret@127.0.0.1/{to}",
         "tgram://123456789:s3cret-s3cret-s3cret-s3cret-s3cret/{to}",

@@ -1,17 +1,242 @@
 """POST /v1/text-messages: what is answered, and what is kept."""
 
-from conftest import SUNDAY_NIGHT, TUESDAY_NOON
+import json
+import re
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from answers import PATH, accepted, problems, refusal
+from conftest import LONDON, NEW_YORK, TUESDAY_NOON
+from models import DoNotCall, Message, clock
+
+MILLISECOND = timedelta(milliseconds=1)
+OPENING = datetime(2026, 3, 3, 14, 0, tzinfo=UTC)  # 9 AM in New York, a Tuesday
+CLOSING = datetime(2026, 3, 3, 22, 0, tzinfo=UTC)  # 5 PM there
+FRIDAY_EVENING = datetime(2026, 3, 6, 23, 0, tzinfo=UTC)  # 6 PM there
+BEFORE_SUMMER_TIME = datetime(2026, 3, 8, 4, 0, tzinfo=UTC)  # 11 PM, three hours before
+BEFORE_WINTER_TIME = datetime(2026, 11, 1, 4, 0, tzinfo=UTC)  # midnight, two hours before
+YEARS_END = datetime(2027, 1, 1, 4, 59, 59, 999_000, tzinfo=UTC)  # there, too
+JULY_EVENING = datetime(2026, 7, 15, 17, 0, tzinfo=UTC)  # 6 PM in London
+JANUARY_NOON = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
+TUESDAY_8PM = datetime(2026, 3, 3, 20, 0, tzinfo=UTC)  # business hours from Honolulu to New York
+
+QUEUED = {
+    "status": "queued",
+    "within_business_hours": True,
+    "can_send_now": True,
+    "manual_mode": False,
+    "available_to_group": False,
+    "check_dnc": False,
+    "business_hours": "9:00 AM - 5:00 PM local time",
+    "message_length": 5,
+    "max_retries": 3,
+    "message": "Text message queued for immediate sending.",
+}
+SCHEDULED = QUEUED | {"status": "scheduled", "within_business_hours": False, "can_send_now": False}
 
 
-def test_inside_business_hours_the_message_is_queued(post, at):
+def recipient(number, display, country, location, zone, local_time, offset, is_dst=False):
+    return {
+        "to_phone_number": display,
+        "to_phone_normalized": number,
+        "recipient_country": country,
+        "recipient_timezone": zone,
+        "recipient_location": location,
+        "recipient_local_time": local_time,
+        "timezone_offset": offset,
+        "is_dst": is_dst,
+    }
+
+
+def until(instant):
+    return {
+        "scheduled_send_date": instant,
+        "message": f"Text message scheduled for {instant}.",
+    }
+
+
+WHOLE_ANSWERS = {
+    "New York at noon": (
+        TUESDAY_NOON,
+        QUEUED
+        | recipient(
+            *(NEW_YORK, "+1 212-555-0123", "US", "New York, United States"),
+            *("GMT-5", "12:00 PM, Tuesday, Mar 3", -5),
+        )
+        | {"scheduled_send_date": "2026-03-03T17:00:00.000Z"},
+    ),
+    "London on a summer evening": (
+        JULY_EVENING,
+        SCHEDULED
+        | recipient(
+            *(LONDON, "+44 20 8366 1177", "GB", "London, United Kingdom"),
+            *("GMT+1", "6:00 PM, Wednesday, Jul 15", 1, True),
+        )
+        | until("2026-07-16T08:00:00.000Z"),
+    ),
+    "an Indian mobile in the evening": (
+        JANUARY_NOON,
+        SCHEDULED
+        | recipient(
+            *("+919876543210", "+91 98765 43210", "IN", "Kolkata, India"),
+            *("GMT+5.5", "5:30 PM, Thursday, Jan 15", 5.5),
+        )
+        | until("2026-01-16T03:30:00.000Z"),
+    ),
+    "a toll-free number of the United States": (
+        TUESDAY_8PM,
+        QUEUED
+        | recipient(
+            *("+18005550199", "+1 800-555-0199", "US", "New York, United States"),
+            *("GMT-5", "3:00 PM, Tuesday, Mar 3", [-10, -9, -8, -7, -6, -5]),
+        )
+        | {"scheduled_send_date": "2026-03-03T20:00:00.000Z"},
+    ),
+    "a number of no country": (
+        JANUARY_NOON,
+        QUEUED
+        | recipient(
+            *("+80012345678", "+800 1234 5678", "001", "UTC, World"),
+            *("GMT+0", "12:00 PM, Thursday, Jan 15", 0),
+        )
+        | {"scheduled_send_date": "2026-01-15T12:00:00.000Z"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("now", "whole"), WHOLE_ANSWERS.values(), ids=WHOLE_ANSWERS)
+def test_the_answer_has_exactly_these_values_and_types(now, whole, post, at):
+    at(now)
+    response = post(to=whole["to_phone_normalized"])
+    body = accepted(response)
+    assert str(uuid.UUID(body["message_id"])) == body.pop("message_id")
+    assert body == whole
+    assert json.dumps(whole["timezone_offset"], separators=(",", ":")) == re.search(
+        r'"timezone_offset":(\[.*?\]|[^,]+)', response.text
+    ).group(1)  # == does not tell 5 from 5.0, nor True from 1
+    assert {name: type(value) for name, value in body.items()} == {
+        name: type(value) for name, value in whole.items()
+    }
+
+
+@pytest.mark.parametrize("send_date", [..., "2026-03-05T03:00:00Z"])
+def test_manual_mode_changes_nothing_but_the_text_and_the_approval(send_date, post, at):
     at(TUESDAY_NOON)
-    response = post()
-    assert response.status_code == 201
-    assert response.json["status"] == "queued"
+    free = accepted(post(send_date=send_date))
+    held = accepted(post(send_date=send_date, manual_mode=True))
+    assert "approval" in held.pop("message")
+    assert "approval" not in free.pop("message")
+    differences = {name for name in free if free[name] != held[name]}
+    assert differences == {"message_id", "manual_mode"}
+    approved = {str(row.id): row.approved for row in Message.select()}
+    assert approved == {free["message_id"]: True, held["message_id"]: False}
 
 
-def test_outside_business_hours_the_message_waits_for_opening(post, at):
-    at(SUNDAY_NIGHT)
-    body = post().json
-    assert body["status"] == "scheduled"
-    assert body["scheduled_send_date"] == "2026-03-02T14:00:00.000Z"
+@pytest.mark.parametrize("option", ["manual_mode", "available_to_group", "check_dnc"])
+@pytest.mark.parametrize("value", [True, False])
+def test_options_are_echoed_and_kept(option, value, post):
+    body = accepted(post(**{option: value}))
+    options = {name: body[name] for name in ("manual_mode", "available_to_group", "check_dnc")}
+    assert options == dict.fromkeys(options, False) | {option: value}
+    row = Message.get()
+    assert {name: getattr(row, name) for name in options} == options
+
+
+def test_a_recipient_on_the_do_not_call_list_is_refused_only_with_check_dnc(post):
+    DoNotCall.add([NEW_YORK], clock())
+    refusal(post(check_dnc=True), 403)
+    assert Message.select().count() == 0
+    assert accepted(post())["check_dnc"] is False
+    assert accepted(post(to=LONDON, check_dnc=True))["check_dnc"] is True
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "  two spaces\t\n ",
+        "\r\n.",
+        "👩‍👩‍👧 ❤️ 𝄞",
+        "e\u0301 is not \u00e9",
+        "\ufeffmark, \u2028, \u202eright to left\u202c, \x01, \x7f",
+        "'; DROP TABLE message; -- % %s {to} \\ \"",
+        "\uffff\U0010ffff",
+    ],
+)
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_what_is_stored_is_what_was_asked_for_and_answered(text, ascii_only, post_bytes, key):
+    fields = {"to": LONDON, "message": text, "send_date": "2126-03-04T03:00:00.5+01:00"}
+    before = clock()
+    body = accepted(post_bytes(json.dumps(fields, ensure_ascii=ascii_only)))
+    assert body["message_length"] == len(text)
+    row = Message.get()
+    assert (row.message, row.to, row.key.name) == (text, LONDON, "app")
+    assert str(row.id) == body["message_id"]
+    assert row.status == body["status"]
+    assert row.send_at == row.send_date == datetime(2126, 3, 4, 2, 0, 0, 500_000, tzinfo=UTC)
+    assert before <= row.created_at <= clock()
+    assert (row.attempts, row.max_retries) == (0, body["max_retries"])
+    assert row.last_error is row.finished_at is row.claimed_by is row.answer is None
+
+
+def test_the_length_is_counted_in_code_points(post):
+    assert accepted(post(message="😀" * 1600))["message_length"] == 1600
+    assert accepted(post(message="e\u0301" * 800))["message_length"] == 1600
+    assert problems(post(message="😀" * 1601)) == [
+        "message: must have at most 1600 characters, has 1601"
+    ]
+
+
+def test_ids_are_different_and_sort_by_time(post):
+    ids = [post().json["message_id"] for _ in range(3)]
+    assert len(set(ids)) == 3
+    assert [uuid.UUID(message_id).version for message_id in ids] == [7, 7, 7]
+    assert ids[0][:13] <= ids[1][:13] <= ids[2][:13]
+
+
+def test_max_message_length_and_max_retries_are_settings(post_with):
+    assert accepted(post_with("12345", max_message_length=5))["message_length"] == 5
+    assert problems(post_with("123456", max_message_length=5))
+    assert accepted(post_with(max_retries=0))["max_retries"] == 0
+
+
+def test_a_body_has_at_most_64_kib(post_bytes):
+    body = json.dumps({"to": NEW_YORK, "message": "Hello"})
+    accepted(post_bytes(body.ljust(65_536)))
+    refusal(post_bytes(body.ljust(65_537)), 413)
+    assert Message.select().count() == 1
+
+
+def test_checks_come_in_the_order_that_is_documented(client, key):
+    DoNotCall.add([NEW_YORK], clock())
+    wrong = {"path": PATH + "s", "method": "PUT", "data": b"{" * 65_537, "headers": {}}
+    answers = []
+    for mended in (
+        {},
+        {"path": PATH},
+        {"method": "POST"},
+        {"headers": {"X-Api-Key": key}},
+        {"data": b"{"},
+        {"headers": {"X-Api-Key": key, "Content-Type": "application/json"}},
+        {"data": json.dumps({"to": NEW_YORK, "message": "", "check_dnc": True})},
+        {"data": json.dumps({"to": NEW_YORK, "message": "Hello", "check_dnc": True})},
+        {"data": json.dumps({"to": NEW_YORK, "message": "Hello"})},
+    ):
+        wrong |= mended
+        response = client.open(**wrong)
+        listed = response.json.get("details", {}).get("validationErrors", [""])
+        answers.append((response.status_code, listed[0].partition(":")[0]))
+    assert answers == [
+        *((404, ""), (405, ""), (401, ""), (413, "")),
+        *((400, "Content-Type"), (400, "body"), (400, "message"), (403, ""), (201, "")),
+    ]
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    ["application/json; charset=utf-8", "APPLICATION/JSON", 'application/json;x="y;z"'],
+)
+def test_a_content_type_may_have_parameters(content_type, post_bytes):
+    body = json.dumps({"to": NEW_YORK, "message": "Hello"})
+    accepted(post_bytes(body, **{"Content-Type": content_type}))

@@ -1,0 +1,70 @@
+"""What answers look like: the fields of a 201, and the one body of every error."""
+
+import json
+import re
+
+PATH = "/v1/text-messages"
+
+FIELDS = [
+    "message_id",
+    "status",
+    "to_phone_number",
+    "to_phone_normalized",
+    "recipient_country",
+    "recipient_timezone",
+    "recipient_location",
+    "recipient_local_time",
+    "timezone_offset",
+    "is_dst",
+    "scheduled_send_date",
+    "within_business_hours",
+    "can_send_now",
+    "manual_mode",
+    "available_to_group",
+    "check_dnc",
+    "business_hours",
+    "message_length",
+    "max_retries",
+    "message",
+]
+
+INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
+
+
+def error_in(status, content_type, text):
+    """The `details` of an error that has the status, and exactly the fields of an error."""
+    assert content_type == "application/json", text
+    body = json.loads(text)
+    assert list(body) == ["error", "message", "statusCode", "details", "timestamp"]
+    assert body["error"] is True
+    assert body["statusCode"] == status, text
+    assert type(body["statusCode"]) is int
+    assert isinstance(body["message"], str)
+    assert body["message"]
+    assert INSTANT.fullmatch(body["timestamp"])
+    if status == 400:
+        assert list(body["details"]) == ["validationErrors"]
+        assert body["details"]["validationErrors"]
+        assert all(isinstance(problem, str) for problem in body["details"]["validationErrors"])
+    else:
+        assert body["details"] == {}
+    return body["details"]
+
+
+def refusal(response, status):
+    """The `details` of a test client's response that must be an error with this status."""
+    assert response.status_code == status, response.text
+    return error_in(status, response.headers["Content-Type"], response.text)
+
+
+def problems(response):
+    """What a 400 complains of."""
+    return refusal(response, 400)["validationErrors"]
+
+
+def accepted(response):
+    """The body of a 201: every field, in the interface's order, and nothing else."""
+    assert response.status_code == 201, response.text
+    assert response.headers["Content-Type"] == "application/json"
+    assert list(response.json) == FIELDS
+    return response.json

@@ -1,0 +1,207 @@
+"""The interface description: true, handed out, and a page on which a request can be tried."""
+
+import json
+import sys
+
+import pytest
+from openapi_spec_validator import OpenAPIV30SpecValidator
+
+import models
+from app import create_app
+from browser import HOST, MISSING, PROGRAMS, Browser
+from conftest import NEW_YORK, ROOT, TUESDAY_NOON, Process, answers, free_port, wait_until
+
+WRITTEN = (ROOT / "openapi.json").read_text()
+DESCRIPTION = json.loads(WRITTEN)
+OPERATION = "/v1/text-messages"
+POST = DESCRIPTION["paths"][OPERATION]["post"]
+EXAMPLES = POST["requestBody"]["content"]["application/json"]["examples"]
+SCHEMAS, ERRORS = DESCRIPTION["components"]["schemas"], DESCRIPTION["components"]["responses"]
+
+on_sqlite = pytest.mark.parametrize("empty_database_url", ["sqlite"], indirect=True)
+
+
+def test_the_command_prints_what_the_repository_keeps(flask):
+    assert flask("openapi").stdout == WRITTEN
+
+
+def test_the_command_names_the_package_that_it_lacks(flask, monkeypatch):
+    monkeypatch.setitem(sys.modules, "apispec", None)
+    monkeypatch.delitem(sys.modules, "openapi", raising=False)
+    result = flask("openapi")
+    assert result.exit_code == 1
+    assert result.stderr == "Error: needs apispec: pip install -r requirements-dev.txt\n"
+
+
+def test_the_description_is_valid_openapi():
+    OpenAPIV30SpecValidator(DESCRIPTION).validate()
+
+
+def test_everybody_gets_the_description(client):
+    response = client.get("/openapi.json")
+    assert response.status_code == 200
+    assert response.mimetype == "application/json"
+    assert response.text == WRITTEN
+
+
+def test_the_description_has_the_length_that_is_allowed_here(settings):
+    client = create_app(settings._replace(max_message_length=20)).test_client()
+    described = client.get("/openapi.json").json["components"]["schemas"]
+    assert described["TextMessageRequest"]["properties"]["message"]["maxLength"] == 20
+
+
+def test_the_fields_are_those_of_the_interface_in_its_order(post):
+    assert list(SCHEMAS["TextMessageRequest"]["properties"]) == [
+        *("to", "message", "send_date", "manual_mode", "available_to_group", "check_dnc")
+    ]
+    assert SCHEMAS["TextMessageRequest"]["required"] == ["message", "to"]
+    assert SCHEMAS["TextMessageResponse"]["required"] == list(json.loads(post().text))
+    assert SCHEMAS["Error"]["required"] == list(json.loads(post(to=...).text))
+
+
+def test_the_example_request_gets_the_example_answer(post, at):
+    at(TUESDAY_NOON)
+    answer = post(**EXAMPLES["now"]["value"]).json
+    properties = SCHEMAS["TextMessageResponse"]["properties"]
+    example = {name: described["example"] for name, described in properties.items()}
+    assert answer | {"message_id": example["message_id"]} == example
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_example_request_is_accepted(post, name):
+    assert post(**EXAMPLES[name]["value"]).status_code == 201
+
+
+def fail_with(monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr("recipients.facts", fail)
+
+
+BREAK = {
+    "400": lambda post, client, patch: post(to="+12120000000", message=...),
+    "401": lambda post, client, patch: post(headers={"X-Api-Key": "unknown"}),
+    "403": lambda post, client, patch: (
+        models.DoNotCall.add([NEW_YORK], TUESDAY_NOON) and post(check_dnc=True)
+    ),
+    "405": lambda post, client, patch: client.get(OPERATION),
+    "413": lambda post, client, patch: post(message="x" * 70_000),
+    "500": lambda post, client, patch: fail_with(patch, RuntimeError()) or post(),
+    "503": lambda post, client, patch: (
+        fail_with(patch, models.DATABASE_ERRORS[0]("is gone")) or post()
+    ),
+}
+
+
+@pytest.mark.parametrize("status", sorted(POST["responses"].keys() - {"201"}))
+def test_every_error_looks_like_its_example(status, post, client, at, monkeypatch):
+    at(TUESDAY_NOON)
+    described = ERRORS[POST["responses"][status]["$ref"].rpartition("/")[2]]
+    response = BREAK[status](post, client, monkeypatch)
+    assert response.status == f"{status} {response.status.partition(' ')[2]}"
+    assert response.json == described["content"]["application/json"]["example"]
+    for name, header in described.get("headers", {}).items():
+        assert set(response.headers[name].split(", ")) == set(header["example"].split(", "))
+
+
+@pytest.fixture
+def web(serve, database_url):
+    return serve(database_url)
+
+
+@pytest.fixture
+def attack(start, web, key):
+    """Let schemathesis send requests out of the description to gunicorn; what it says."""
+
+    def run(*options):
+        schemathesis = start(
+            "schemathesis",
+            *("--config-file", ROOT / "tests" / "schemathesis.toml", "--no-color"),
+            *("run", f"{web.url}/openapi.json", "--url", web.url, "--header", f"X-Api-Key: {key}"),
+            *options,
+        )
+        assert schemathesis.wait(1200) == 0, schemathesis.output
+        return schemathesis.output
+
+    return run
+
+
+@on_sqlite
+def test_no_request_out_of_the_description_breaks_it(attack):
+    models.DoNotCall.add([NEW_YORK], TUESDAY_NOON)
+    assert "No issues found" in attack("--generation-deterministic", "--max-examples", "150")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("mode", ["positive", "all"])
+def test_no_request_of_many_breaks_the_description(attack, mode):
+    models.DoNotCall.add([NEW_YORK], TUESDAY_NOON)
+    options = ("--mode", mode, "--max-time", "120", "--max-examples", "100000", "--workers", "2")
+    assert "No issues found" in attack(*options)
+
+
+def test_the_page_brings_nothing_of_other_hosts(client):
+    with client.get("/docs") as response:
+        page = response.text
+        assert response.mimetype == "text/html"
+        assert "'self'" in response.headers["Content-Security-Policy"]
+    assert "//" not in page
+    for name in ("page.js", "swagger-ui-bundle.js", "swagger-ui.css", "favicon-32x32.png"):
+        assert f"docs/{name}" in page
+        with client.get(f"/docs/{name}") as response:
+            assert response.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["", "index.html", "swagger-ui.js", "..", "../app.py", "%2e%2e%2fapp.py", "x/page.js"]
+)
+def test_below_the_page_there_is_nothing_else(client, path):
+    response = client.get(f"/docs/{path}")
+    assert response.status_code == 404
+    assert response.json["statusCode"] == 404
+
+
+@pytest.mark.parametrize("path", ["/docs", "/docs/page.js", "/openapi.json"])
+def test_the_page_is_only_to_be_read(client, path):
+    response = client.post(path)
+    assert response.status_code == 405
+    assert response.json["statusCode"] == 405
+    assert "GET" in response.headers["Allow"]
+
+
+@pytest.fixture
+def browser(tmp_path):
+    if MISSING:
+        pytest.skip(f"{MISSING} not installed: apt-get install chromium chromium-driver")
+    port = free_port()
+    driver = Process([PROGRAMS["chromedriver"], f"--port={port}"], tmp_path / "browser")
+    try:
+        wait_until(lambda: answers(f"http://127.0.0.1:{port}/status"))
+        browser = Browser(f"http://127.0.0.1:{port}", tmp_path / "profile")
+        yield browser
+        browser.close()
+    finally:
+        driver.kill()
+
+
+@on_sqlite
+@pytest.mark.parametrize("prefix", ["", "/staging"])
+def test_a_request_can_be_tried_on_the_page(browser, serve, database_url, key, prefix):
+    base = f"http://{HOST}:{serve(database_url, SCRIPT_NAME=prefix).port}{prefix}"
+    browser.open(f"{base}/docs")
+    assert browser.text("h2.title").startswith("Text Message Sending Service")
+    assert browser.text(".opblock-summary-path") == OPERATION
+    browser.click(".btn.authorize")
+    browser.write(".auth-container input", key)
+    browser.click(".auth-btn-wrapper .authorize")
+    browser.click(".auth-btn-wrapper .btn-done")
+    browser.click(".try-out__btn")
+    browser.click(".execute")
+    assert browser.text(".live-responses-table .response .response-col_status").startswith("201")
+    kept = [{"to": sent.to, "message": sent.message} for sent in models.Message.select()]
+    assert kept == [EXAMPLES["now"]["value"]]
+    requested = browser.requested()
+    assert f"{base}{OPERATION}" in requested
+    assert {url for url in requested if not url.startswith(f"{base}/")} == set()
+    assert browser.complaints() == []
