@@ -204,7 +204,7 @@ def first_number(line, region):
 
 
 @messages.command("list")
-@click.option("--status", type=click.Choice(list(Status)))
+@click.option("--status", type=click.Choice([*map(str, Status)]))
 @click.option("--awaiting-approval", is_flag=True, help="Only those that wait for a yes.")
 @click.option(
     "--visible-to", type=Name(), metavar="KEY_NAME", help="Only those that this key may see."

@@ -461,8 +461,8 @@ class Message(Table):
     # Transitions by an operator
 
     def approve(self):
-        """Let this message be sent when its time comes."""
-        return self._move(_awaiting(), approved=True)
+        """Let this message be sent when its time comes; once more changes nothing."""
+        return self._move(_in(Status.SCHEDULED, Status.QUEUED), approved=True)
 
     def cancel(self, now):
         """Keep this message, which no sender holds yet, from ever being sent."""

@@ -302,7 +302,10 @@ def _plain(value):
 
 def digest(value) -> str:
     """The same for the same JSON value, however it was written."""
-    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    try:
+        canonical = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    except RecursionError:  # what could just be read may be too deep to be written
+        raise BadRequest("body: is nested too deep") from None
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 

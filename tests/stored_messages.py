@@ -29,7 +29,13 @@ def store(now=TUESDAY_NOON, **columns):
         "created_at": now,
     } | columns
     values.setdefault("approved", not values["manual_mode"])
-    return Message.create(**values)
+    return again(Message.create(**values))
+
+
+def held(status, **columns):
+    """A message in a status; SENDER holds it where it is being sent."""
+    claim = {"claimed_by": SENDER, "claimed_at": TUESDAY_NOON} if status == Status.SENDING else {}
+    return store(status=status, **claim | columns)
 
 
 def store_many(count, now=TUESDAY_NOON, **columns):

@@ -3,7 +3,7 @@
 import json
 import re
 import uuid
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
@@ -11,13 +11,6 @@ from answers import PATH, accepted, problems, refusal
 from conftest import LONDON, NEW_YORK, TUESDAY_NOON
 from models import DoNotCall, Message, clock
 
-MILLISECOND = timedelta(milliseconds=1)
-OPENING = datetime(2026, 3, 3, 14, 0, tzinfo=UTC)  # 9 AM in New York, a Tuesday
-CLOSING = datetime(2026, 3, 3, 22, 0, tzinfo=UTC)  # 5 PM there
-FRIDAY_EVENING = datetime(2026, 3, 6, 23, 0, tzinfo=UTC)  # 6 PM there
-BEFORE_SUMMER_TIME = datetime(2026, 3, 8, 4, 0, tzinfo=UTC)  # 11 PM, three hours before
-BEFORE_WINTER_TIME = datetime(2026, 11, 1, 4, 0, tzinfo=UTC)  # midnight, two hours before
-YEARS_END = datetime(2027, 1, 1, 4, 59, 59, 999_000, tzinfo=UTC)  # there, too
 JULY_EVENING = datetime(2026, 7, 15, 17, 0, tzinfo=UTC)  # 6 PM in London
 JANUARY_NOON = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
 TUESDAY_8PM = datetime(2026, 3, 3, 20, 0, tzinfo=UTC)  # business hours from Honolulu to New York

@@ -19,7 +19,7 @@ from carriers import CarrierError
 from conftest import NEW_YORK, TUESDAY_NOON
 from models import DoNotCall, Message, Status
 from scheduler import Scheduler
-from stored_messages import SENDER, again, connection_of, look, statuses, store, store_many
+from stored_messages import SENDER, again, connection_of, held, look, statuses, store, store_many
 
 NEIGHBOUR, THIRD = "+12125550188", "+12125550199"
 MILLISECOND = timedelta(milliseconds=1)
@@ -166,12 +166,6 @@ MOVES = {
     "block": (lambda m: m.block(TUESDAY_NOON), {Status.SENDING}),
     "reschedule": (lambda m: m.reschedule(TUESDAY_NOON), {Status.SENDING}),
 }
-
-
-def held(status, **columns):
-    """A message in a status; SENDER holds it where it is being sent."""
-    claim = {"claimed_by": SENDER, "claimed_at": TUESDAY_NOON} if status == Status.SENDING else {}
-    return store(status=status, **claim | columns)
 
 
 @pytest.mark.parametrize("move", MOVES)

@@ -1,0 +1,175 @@
+"""Idempotency-Key: the same request again gets the first answer, and makes no second message."""
+
+import json
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+
+from answers import PATH, accepted, error_in, problems, refusal
+from conftest import LONDON, NEW_YORK, TUESDAY_NOON
+from models import ApiKey, DoNotCall, Message, clock
+from stored_messages import look
+
+BODY = '{"to": "+12125550123", "message": "Hello é", "check_dnc": true}'
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def once(post_bytes):
+    """Send a body with an idempotency key."""
+    return lambda body=BODY, name="order-1", **headers: post_bytes(
+        body, **{"Idempotency-Key": name} | headers
+    )
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        BODY,
+        ' {"check_dnc":true , "message":"Hello \\u00e9",\n"to":"+12125550123"}\r\n',
+        '{"\\u0074o": "\\u002b12125550123", "message": "\\u0048ello é", "check_dnc": true}',
+    ],
+)
+def test_the_same_request_gets_the_same_answer_to_the_byte(again, once, at):
+    at(TUESDAY_NOON)
+    first = once()
+    accepted(first)
+    at(TUESDAY_NOON + 9 * HOUR)  # at night: a new message would be scheduled
+    second = once(again)
+    assert second.status_code == 201
+    assert second.data == first.data
+    assert second.headers["Content-Type"] == first.headers["Content-Type"]
+    assert Message.select().count() == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        '{"to": "+12125550123", "message": "Hello"}',
+        '{"to": "+12125550123", "message": "Hello e\\u0301", "check_dnc": true}',
+        '{"to": "+12125550123", "message": "Hello é", "check_dnc": true, "manual_mode": false}',
+        '{"to": "+12125550123", "message": "Hello é", "check_dnc": 1}',
+        '{"to": "+12125550123"}',
+        "[]",
+    ],
+)
+def test_another_body_with_the_same_key_is_refused(other, once):
+    first = once()
+    assert problems(once(other)) == ["Idempotency-Key: was used before, with another request body"]
+    assert once().data == first.data
+    assert Message.select().count() == 1
+
+
+def test_the_names_of_other_api_keys_are_their_own(once):
+    first = accepted(once())
+    secret = ApiKey.issue("other", None, clock())
+    second = accepted(once(**{"X-Api-Key": secret}))
+    third = accepted(once('{"to": "+12125550123", "message": "!"}', "order-2"))
+    assert len({body["message_id"] for body in (first, second, third)}) == 3
+
+
+def test_names_differ_by_case_and_without_one_every_request_counts(once, post):
+    ids = {accepted(response)["message_id"] for response in (once(), once(name="Order-1"))}
+    ids |= {accepted(post())["message_id"] for _ in range(2)}
+    assert len(ids) == Message.select().count() == 4
+    assert Message.select().where(Message.answer.is_null(False)).count() == 2
+
+
+@pytest.mark.parametrize("name", ["!", "~" * 255, 'a,b;c="d"', "'; --", "%00"])
+def test_visible_ascii_is_a_name(name, once):
+    assert once(name=name).data == once(name=name).data
+    assert Message.select().count() == 1
+
+
+@pytest.mark.parametrize("name", ["", " ", "a b", "é", "\x7f", "~" * 256, "a\t", "\xff"])
+def test_anything_else_is_no_name(name, client, key):
+    headers = {"HTTP_X_API_KEY": key, "HTTP_IDEMPOTENCY_KEY": name}
+    response = client.post(PATH, json=json.loads(BODY), environ_overrides=headers)
+    assert problems(response) == ["Idempotency-Key: must be 1 to 255 visible ASCII characters"]
+    assert Message.select().count() == 0
+
+
+def test_a_name_is_free_after_a_refusal(once):
+    problems(once('{"to": 1}'))
+    problems(once("{"))
+    DoNotCall.add([NEW_YORK], clock())
+    refusal(once(), 403)
+    DoNotCall.remove([NEW_YORK])
+    accepted(once('{"to": "+442083661177", "message": "changed"}'))
+
+
+def test_the_answer_is_repeated_after_its_time_has_come(once, at):
+    at(TUESDAY_NOON)
+    body = json.dumps({"to": LONDON, "message": "Hello", "send_date": "2026-03-03T18:00:00Z"})
+    first = once(body)
+    at(TUESDAY_NOON + HOUR)
+    assert once(body).data == first.data
+    problems(once(body, "order-2"))
+
+
+def test_the_answer_is_repeated_whatever_became_of_the_message(once, flask):
+    first = once()
+    DoNotCall.add([NEW_YORK], clock())
+    flask("messages", "cancel", first.json["message_id"])
+    assert once().data == first.data
+    refusal(once(name="order-2"), 403)
+
+
+def test_a_revoked_key_gets_no_answer_repeated(once, flask):
+    once()
+    flask("keys", "revoke", "app")
+    refusal(once(), 401)
+
+
+def test_a_redacted_message_is_not_made_again(once, flask, at):
+    at(TUESDAY_NOON)
+    flask("messages", "cancel", once().json["message_id"])
+    at(TUESDAY_NOON + HOUR)
+    assert flask("messages", "redact", "--older-than", "0").exit_code == 0
+    assert problems(once()) == ["Idempotency-Key: was used before; the answer is no longer kept"]
+    assert Message.select().count() == 1
+
+
+def send(url, key, name, body=BODY):
+    """The status and the text of a real request's answer."""
+    headers = {"X-Api-Key": key, "Content-Type": "application/json", "Idempotency-Key": name}
+    request = urllib.request.Request(url + PATH, body.encode(), headers)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_20_identical_requests_at_once_make_one_message_also_after_a_restart(
+    serve, database_url, key
+):
+    count = "SELECT count(*) FROM message"
+    with ThreadPoolExecutor(20) as pool:
+        web = serve(database_url, workers=2)
+        for name in map(str, range(5)):
+            answers = set(pool.map(lambda _, name=name: send(web.url, key, name), range(20)))
+            assert len(answers) == 1
+            assert {status for status, _ in answers} == {201}
+        last = answers
+        assert look(database_url, count) == [(5,)]
+        assert web.terminate() == 0
+        web = serve(database_url, workers=2)
+        assert set(pool.map(lambda _: send(web.url, key, "4"), range(20))) == last
+        assert look(database_url, count) == [(5,)]
+
+
+def test_of_20_different_bodies_at_once_one_is_taken(serve, database_url, key):
+    bodies = [json.dumps({"to": NEW_YORK, "message": str(n)}) for n in range(20)]
+    web = serve(database_url, workers=2)
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda body: send(web.url, key, "order-1", body), bodies))
+    assert sorted(status for status, _ in answers) == [201, *[400] * 19]
+    for status, text in answers:
+        if status == 400:
+            (problem,) = error_in(status, "application/json", text)["validationErrors"]
+            assert "another request body" in problem
+    assert look(database_url, "SELECT count(*) FROM message") == [(1,)]

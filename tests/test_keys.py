@@ -1,0 +1,226 @@
+"""API keys: who may send, and who sees what was sent."""
+
+import json
+import re
+from datetime import timedelta
+
+import pytest
+
+from answers import PATH, accepted, refusal
+from conftest import NEW_YORK, TUESDAY_NOON
+from models import ApiKey, Message, db
+from stored_messages import look
+
+VALID = {"to": NEW_YORK, "message": "Hello"}
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def knock(client):
+    """Send a valid request with these headers, given by their names in WSGI's environment."""
+    return lambda **headers: client.post(
+        PATH, json=VALID, environ_overrides={f"HTTP_{name}": text for name, text in headers.items()}
+    )
+
+
+@pytest.fixture
+def create(flask):
+    """Create a key by the command; its secret."""
+    return lambda *words: flask("keys", "create", *words).stdout.strip()
+
+
+@pytest.fixture
+def visible_to(flask):
+    """The texts that a key may see, by the command."""
+
+    def names(key):
+        listed = json.loads(flask("messages", "list", "--visible-to", key, "--json").stdout)
+        return sorted(message["message"] for message in listed)
+
+    return names
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X_API_KEY": "{}"},
+        {"AUTHORIZATION": "Bearer {}"},
+        {"AUTHORIZATION": "bearer {}"},
+        {"AUTHORIZATION": "BEARER   {}  "},
+        {"X_API_KEY": "{}", "AUTHORIZATION": "Bearer wrong"},
+        {"X_API_KEY": "{}", "AUTHORIZATION": "Basic dXNlcjpwYXNz"},
+        {"X_API_KEY": "{}", "AUTHORIZATION": ""},
+    ],
+    ids=str,
+)
+def test_a_key_is_taken_from_either_header(headers, knock, key):
+    accepted(knock(**{name: text.format(key) for name, text in headers.items()}))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"X_API_KEY": ""},
+        {"X_API_KEY": " "},
+        {"X_API_KEY": "wrong"},
+        {"X_API_KEY": "Bearer {}"},
+        {"X_API_KEY": "{},{}"},
+        {"X_API_KEY": "{}x"},
+        {"X_API_KEY": "x" * 60_000},
+        {"X_API_KEY": "\xff\xfe\x80"},
+        {"X_API_KEY": "{}\xa0"},
+        {"X_API_KEY": "\0"},
+        {"X_API_KEY": "' OR 1=1 --"},
+        {"X_API_KEY": "", "AUTHORIZATION": "Bearer {}"},
+        {"X_API_KEY": "wrong", "AUTHORIZATION": "Bearer {}"},
+        {"AUTHORIZATION": ""},
+        {"AUTHORIZATION": "Bearer"},
+        {"AUTHORIZATION": "Bearer "},
+        {"AUTHORIZATION": "Bearer: {}"},
+        {"AUTHORIZATION": "Bearer\xff {}"},
+        {"AUTHORIZATION": "Bearer \xff\xfe"},
+        {"AUTHORIZATION": "Token {}"},
+        {"AUTHORIZATION": "{}"},
+        {"AUTHORIZATION": "Bearer,{}"},
+        {"AUTHORIZATION": "Bearer " + "x" * 60_000},
+        {"API_KEY": "{}"},
+        {"COOKIE": "X-Api-Key={}"},
+    ],
+    ids=lambda headers: str(headers)[:50],
+)
+def test_without_a_valid_key_nobody_gets_past(headers, knock, key):
+    response = knock(**{name: text.replace("{}", key) for name, text in headers.items()})
+    refusal(response, 401)
+    assert response.headers["WWW-Authenticate"] == "Bearer"
+    assert key not in response.text
+    assert Message.select().count() == 0
+
+
+def test_the_upper_case_of_a_key_is_no_key(knock, key):
+    refusal(knock(X_API_KEY=key.swapcase()), 401)
+
+
+def test_the_digest_of_a_key_is_no_key(knock, key):
+    refusal(knock(X_API_KEY=ApiKey.get().digest), 401)
+
+
+def test_the_key_is_not_taken_from_the_address(client, key):
+    refusal(client.post(f"{PATH}?api_key={key}&X-Api-Key={key}", json=VALID), 401)
+
+
+def test_the_key_is_checked_before_the_body_is_read(client):
+    class Body:
+        def read(self, *_):
+            raise AssertionError("the body was read")
+
+        readinto = readline = read
+
+    environ = {"wsgi.input": Body(), "CONTENT_LENGTH": "10", "HTTP_X_API_KEY": "wrong"}
+    response = client.post(PATH, environ_overrides=environ | {"wsgi.input_terminated": True})
+    refusal(response, 401)
+
+
+@pytest.mark.parametrize("key_sent", ["", "wrong", "\xff"])
+def test_path_and_method_are_checked_before_the_key(key_sent, client):
+    headers = {"X-Api-Key": key_sent}
+    refusal(client.post("/v1/text-message", headers=headers), 404)
+    response = client.get(PATH, headers=headers)
+    refusal(response, 405)
+    assert response.allow == {"OPTIONS", "POST"}
+
+
+def test_options_needs_no_key(client):
+    response = client.options(PATH)
+    assert response.status_code == 200
+    assert response.allow == {"OPTIONS", "POST"}
+    assert response.data == b""
+
+
+def test_a_key_is_shown_once_and_only_its_digest_is_kept(create, flask, database_url, knock):
+    secret = create("app", "--group", "sales")
+    assert re.fullmatch(r"tms_[\w-]{43}", secret)
+    accepted(knock(X_API_KEY=secret))
+    assert secret not in flask("keys", "list").stdout
+    rows = [look(database_url, f'SELECT * FROM "{table}"') for table in db.get_tables()]
+    assert ApiKey.digest_of(secret) in str(rows)
+    assert secret not in str(rows)
+    assert secret.removeprefix("tms_") not in str(rows)
+
+
+def test_two_keys_are_different(create):
+    assert create("one")[:12] != create("two")[:12]
+
+
+def test_a_revoked_key_is_refused_at_once_and_for_good(create, flask, knock):
+    secret, other = create("app"), create("other")
+    accepted(knock(X_API_KEY=secret))
+    assert flask("keys", "revoke", "app").exit_code == 0
+    refusal(knock(X_API_KEY=secret), 401)
+    refusal(knock(AUTHORIZATION=f"Bearer {secret}"), 401)
+    accepted(knock(X_API_KEY=other))
+    assert flask("keys", "rotate", "app").exit_code == 1
+    assert flask("keys", "create", "app").exit_code == 1
+    refusal(knock(X_API_KEY=secret), 401)
+
+
+def test_an_expired_key_is_refused_from_its_instant_on(create, knock, at):
+    at(TUESDAY_NOON)
+    secret = create("app", "--expires", "1h")
+    at(TUESDAY_NOON + HOUR - timedelta(milliseconds=1))
+    accepted(knock(X_API_KEY=secret))
+    at(TUESDAY_NOON + HOUR)
+    refusal(knock(X_API_KEY=secret), 401)
+
+
+def test_a_rotated_key_lets_both_secrets_in_for_the_overlap(create, flask, knock, at):
+    at(TUESDAY_NOON)
+    old = create("app", "--expires", "3h")
+    new = flask("keys", "rotate", "app", "--overlap", "1h").stdout.strip()
+    for secret in (old, new):
+        accepted(knock(X_API_KEY=secret))
+    at(TUESDAY_NOON + HOUR)
+    refusal(knock(X_API_KEY=old), 401)
+    accepted(knock(X_API_KEY=new))
+    at(TUESDAY_NOON + 3 * HOUR)
+    refusal(knock(X_API_KEY=new), 401)
+
+
+def test_revoking_a_rotated_key_refuses_both_secrets(create, flask, knock):
+    old = create("app")
+    new = flask("keys", "rotate", "app").stdout.strip()
+    flask("keys", "revoke", "app")
+    for secret in (old, new):
+        refusal(knock(X_API_KEY=secret), 401)
+
+
+def test_a_message_is_visible_to_its_key_and_if_marked_to_the_keys_group(
+    client, create, visible_to
+):
+    groups = {"ann": "sales", "bob": "sales", "eve": "support", "sales": "", "alone": ""}
+    for name, group in groups.items():
+        secret = create(name, *(["--group", group] if group else []))
+        for marked in (True, False):
+            body = VALID | {"message": f"{name} {marked}", "available_to_group": marked}
+            accepted(client.post(PATH, json=body, headers={"X-Api-Key": secret}))
+    assert visible_to("ann") == ["ann False", "ann True", "bob True"]
+    assert visible_to("bob") == ["ann True", "bob False", "bob True"]
+    assert visible_to("eve") == ["eve False", "eve True"]
+    assert visible_to("sales") == ["sales False", "sales True"]
+    assert visible_to("alone") == ["alone False", "alone True"]
+
+
+def test_groups_are_compared_exactly(client, create, visible_to):
+    secret = create("ann", "--group", "Sales")
+    create("bob", "--group", "sales")
+    body = VALID | {"available_to_group": True}
+    accepted(client.post(PATH, json=body, headers={"X-Api-Key": secret}))
+    assert visible_to("bob") == []
+
+
+def test_use_is_noted_to_the_hour(create, knock, at):
+    at(TUESDAY_NOON + timedelta(minutes=59))
+    secret = create("app")
+    assert ApiKey.get().last_used_at is None
+    accepted(knock(X_API_KEY=secret))
+    assert ApiKey.get().last_used_at == TUESDAY_NOON

@@ -1,0 +1,351 @@
+"""flask messages: look, approve, cancel, try again; what an operator is told and what happens."""
+
+import json
+import re
+import uuid
+
+import pytest
+
+import scheduler
+from conftest import LONDON, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
+from models import FINISHED, Message, Status, new_id
+from scheduler import Scheduler
+from stored_messages import again, held, key_named, store
+
+UNKNOWN = str(new_id(TUESDAY_NOON))
+SHOWN = [
+    *("message_id", "key", "group", "status", "to", "message", "attempts", "max_retries"),
+    *("approved", "manual_mode", "available_to_group", "check_dnc", "last_error"),
+    *("carrier_reference", "send_date", "send_at", "created_at", "finished_at"),
+]
+
+
+@pytest.fixture
+def messages(flask, at):
+    """Run `flask messages …` at noon: `messages("approve", message.id)`."""
+    at(TUESDAY_NOON)
+    return lambda *words: flask("messages", *map(str, words))
+
+
+@pytest.fixture
+def listed(messages):
+    """The ids that `flask messages list` lists, in its order: `listed("--status", "sent")`."""
+
+    def ids(*words):
+        result = messages("list", "--json", *words)
+        assert (result.exit_code, result.stderr) == (0, "")
+        return [uuid.UUID(shown["message_id"]) for shown in json.loads(result.stdout)]
+
+    return ids
+
+
+# list
+
+
+def test_an_empty_list_is_a_header_for_people_and_an_empty_array_for_programs(messages):
+    result = messages("list")
+    assert result.stdout.split() == [
+        *("message_id", "status", "to", "send", "at", "(UTC)", "local", "time", "attempts", "key")
+    ]
+    assert json.loads(messages("list", "--json").stdout) == []
+
+
+def test_a_row_tells_what_an_operator_needs_and_masks_the_number(messages):
+    message = store(attempts=2, status=Status.SCHEDULED)
+    header, row = messages("list").stdout.splitlines()
+    assert re.split("  +", row) == [
+        *(str(message.id), "scheduled", "+12•••••••23", "2026-03-03T17:00:00.000Z"),
+        *("12:00 PM, Tuesday, Mar 3", "2", "app"),
+    ]
+    assert header.index("local time") == row.index("12:00 PM")
+
+
+def test_no_number_and_no_text_is_in_a_list_for_people(messages):
+    numbers = (NEW_YORK, LONDON, "+376312345", "+6907123")
+    for number in numbers:
+        store(to=number, message="attack at dawn")
+    shown = messages("list").stdout
+    for number in numbers:
+        assert number[:3] in shown
+        assert number[3:-2] not in shown
+    assert "attack" not in shown
+
+
+def test_what_awaits_approval_says_so(messages):
+    store(manual_mode=True)
+    assert "queued (awaiting approval)" in messages("list").stdout
+
+
+def test_a_number_that_a_newer_libphonenumber_refuses_is_listed_all_the_same(messages):
+    message = store(to="+10000000000")
+    result = messages("list")
+    assert result.exit_code == 0
+    assert str(message.id) in result.stdout
+
+
+def test_a_redacted_message_is_listed_all_the_same(messages, listed):
+    message = store(to=None, message=None, status=Status.SENT, finished_at=TUESDAY_NOON)
+    assert str(message.id) in messages("list").stdout
+    assert listed() == [message.id]
+
+
+def test_a_list_begins_with_the_oldest(listed):
+    ids = [store().id for _ in range(5)]
+    assert listed() == sorted(ids)
+
+
+def test_a_list_can_be_narrowed_to_a_status(listed):
+    messages = {status: held(status) for status in Status}
+    for status in Status:
+        assert listed("--status", status) == [messages[status].id]
+
+
+def test_a_status_that_does_not_exist_is_refused_with_those_that_do(messages):
+    result = messages("list", "--status", "done")
+    assert result.exit_code == 2
+    assert "'scheduled', 'queued', 'sending', 'sent', 'failed', 'blocked'" in result.stderr
+
+
+def test_a_list_can_be_narrowed_to_what_awaits_approval(listed):
+    waiting = [
+        store(manual_mode=True),
+        store(manual_mode=True, status=Status.SCHEDULED),
+    ]
+    store()
+    store(manual_mode=True, approved=True)
+    for status in set(Status) - {Status.SCHEDULED, Status.QUEUED}:
+        held(status, manual_mode=True)
+    assert listed("--awaiting-approval") == sorted(m.id for m in waiting)
+    assert listed("--awaiting-approval", "--status", "queued") == [waiting[0].id]
+
+
+def test_a_key_may_see_its_own_messages_and_what_its_group_shares_and_no_more(listed):
+    """Every key, group and option at once; the exact answer for each key."""
+    groups = {"red1": "red", "red2": "red", "blue1": "blue", "alone1": None, "alone2": None}
+    keys = {name: key_named(name, group) for name, group in groups.items()}
+    stored = {
+        (name, shared): store(key=key, available_to_group=shared).id
+        for name, key in keys.items()
+        for shared in (True, False)
+    }
+    for name, group in groups.items():
+        visible = {
+            message_id
+            for (owner, shared), message_id in stored.items()
+            if owner == name or (shared and group and groups[owner] == group)
+        }
+        assert set(listed("--visible-to", name)) == visible, name
+
+
+def test_groups_are_told_apart_exactly(listed):
+    names = ("red", "RED", "red ", "re", "r%d", "r_d")
+    ids = [store(key=key_named(f"key of {g!r}", g), available_to_group=True).id for g in names]
+    for group, message_id in zip(names, ids, strict=True):
+        assert listed("--visible-to", f"key of {group!r}") == [message_id]
+
+
+def test_what_a_key_may_see_can_be_narrowed_too(listed):
+    shared = store(key=key_named("a", "red"), available_to_group=True, manual_mode=True)
+    store(key=key_named("a", "red"), available_to_group=True)
+    key_named("b", "red")
+    assert listed("--visible-to", "b", "--awaiting-approval") == [shared.id]
+    assert listed("--visible-to", "b", "--status", "sent") == []
+
+
+def test_a_key_that_does_not_exist_is_refused_in_one_line(messages):
+    result = messages("list", "--visible-to", "nobody")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "Error: there is no key named 'nobody'\n"
+
+
+# show
+
+
+def test_show_prints_one_object_with_all_there_is_to_know(messages):
+    message = store(
+        key=key_named("shop", "sales"),
+        message=' 👩‍👩‍👧\n"quoted" ‮',
+        send_date=TUESDAY_NOON,
+        status=Status.FAILED,
+        finished_at=SUNDAY_NIGHT,
+        attempts=4,
+        last_error="out of order",
+        carrier_reference="SM1",
+        check_dnc=True,
+    )
+    result = messages("show", message.id)
+    assert (result.exit_code, result.stderr) == (0, "")
+    shown = json.loads(result.stdout)
+    assert list(shown) == SHOWN
+    assert shown == {
+        "message_id": str(message.id),
+        "key": "shop",
+        "group": "sales",
+        "status": "failed",
+        "to": NEW_YORK,
+        "message": ' 👩‍👩‍👧\n"quoted" ‮',
+        "attempts": 4,
+        "max_retries": 3,
+        "approved": True,
+        "manual_mode": False,
+        "available_to_group": False,
+        "check_dnc": True,
+        "last_error": "out of order",
+        "carrier_reference": "SM1",
+        "send_date": "2026-03-03T17:00:00.000Z",
+        "send_at": "2026-03-03T17:00:00.000Z",
+        "created_at": "2026-03-03T17:00:00.000Z",
+        "finished_at": "2026-03-02T04:30:00.000Z",
+    }
+
+
+def test_show_takes_an_id_in_any_of_its_forms(messages):
+    message = store()
+    for form in (message.id, message.id.hex, str(message.id).upper()):
+        assert json.loads(messages("show", form).stdout)["message_id"] == str(message.id)
+
+
+def test_the_list_for_programs_is_an_array_of_what_show_prints(messages):
+    ids = sorted(store(available_to_group=shared).id for shared in (True, False))
+    shown = [json.loads(messages("show", message_id).stdout) for message_id in ids]
+    assert json.loads(messages("list", "--json").stdout) == shown
+
+
+# approve, cancel, retry
+
+DONE = {"approve": "approved", "cancel": "cancelled", "retry": "queued again"}
+ALLOWED = {
+    "approve": {Status.SCHEDULED, Status.QUEUED},
+    "cancel": {Status.SCHEDULED, Status.QUEUED},
+    "retry": {Status.FAILED, Status.BLOCKED},
+}
+
+
+@pytest.mark.parametrize("command", DONE)
+def test_a_command_does_what_it_can_and_refuses_the_rest_with_the_reason(messages, command):
+    for status in Status:
+        finished = {"finished_at": SUNDAY_NIGHT} if status in FINISHED else {}
+        message = held(status, manual_mode=True, **finished)
+        result = messages(command, message.id)
+        if status in ALLOWED[command]:
+            assert (result.exit_code, result.stderr) == (0, "")
+            assert result.stdout == f"{message.id}: {DONE[command]}\n"
+            continue
+        assert (result.exit_code, result.stdout) == (1, ""), status
+        assert again(message).__data__ == message.__data__
+        reason = {
+            Status.SENDING: "being sent right now",
+            Status.SCHEDULED: "scheduled, awaiting approval",
+            Status.QUEUED: "queued, awaiting approval",
+        }.get(status, f"{status} at 2026-03-02 04:30:00 UTC")
+        assert result.stderr == f"{message.id}: not {DONE[command]}: {reason}\n"
+
+
+@pytest.mark.parametrize("command", DONE)
+def test_several_ids_are_served_one_by_one_and_one_refusal_shows_in_the_exit_status(
+    messages, command
+):
+    good = [store(status=min(ALLOWED[command]), manual_mode=True) for _ in range(3)]
+    sent = store(status=Status.SENT, finished_at=TUESDAY_NOON)
+    assert messages(command, *(m.id for m in good[:2])).exit_code == 0
+    result = messages(command, sent.id, UNKNOWN, good[2].id)
+    assert result.exit_code == 1
+    assert result.stdout == f"{good[2].id}: {DONE[command]}\n"
+    refused, unknown = result.stderr.splitlines()
+    assert refused == f"{sent.id}: not {DONE[command]}: sent at 2026-03-03 17:00:00 UTC"
+    assert unknown == f"{UNKNOWN}: there is no such message"
+
+
+@pytest.mark.parametrize("command", [*DONE, "show"])
+def test_an_unknown_id_is_refused_in_one_line(messages, command):
+    result = messages(command, UNKNOWN)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.endswith("there is no such message\n")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [*DONE, "show"])
+def test_what_is_no_id_is_refused_and_nothing_is_done(messages, command):
+    message = store(manual_mode=True)
+    for bad in ("1", "", "zzz", f"{UNKNOWN}0", "' OR 1=1 --", "é"):
+        result = messages(command, bad)
+        assert result.exit_code == 2
+        assert "is not a valid UUID" in result.stderr
+    assert again(message).__data__ == message.__data__
+
+
+@pytest.mark.parametrize("command", DONE)
+def test_without_an_id_a_command_shows_its_usage(messages, command):
+    result = messages(command)
+    assert result.exit_code == 2
+    assert "Usage:" in result.stderr
+
+
+@pytest.mark.parametrize("command", DONE)
+def test_one_bad_id_among_good_ones_stops_before_anything_is_done(messages, command):
+    message = store(status=min(ALLOWED[command]), manual_mode=True)
+    assert messages(command, message.id, "zzz").exit_code == 2
+    assert again(message).__data__ == message.__data__
+
+
+def test_approving_twice_is_approving_once(messages):
+    message = store(manual_mode=True)
+    for _ in range(2):
+        result = messages("approve", message.id, message.id)
+        assert (result.exit_code, result.stderr) == (0, "")
+    assert again(message).approved
+
+
+def test_what_was_approved_can_still_be_cancelled_and_what_was_cancelled_not_approved(messages):
+    message = store(manual_mode=True)
+    assert messages("approve", message.id).exit_code == 0
+    assert messages("cancel", message.id).exit_code == 0
+    assert messages("approve", message.id).exit_code == 1
+    assert again(message).status == Status.CANCELLED
+    assert again(message).finished_at == TUESDAY_NOON
+
+
+def test_cancel_is_how_an_approver_says_no(messages, listed):
+    message = store(manual_mode=True)
+    assert messages("cancel", message.id).exit_code == 0
+    assert listed("--awaiting-approval") == []
+
+
+@pytest.mark.parametrize("status", [Status.FAILED, Status.BLOCKED])
+def test_retry_gives_a_message_all_its_retries_again(messages, settings, status):
+    message = store(
+        status=status, attempts=4, last_error="busy", finished_at=SUNDAY_NIGHT, send_at=SUNDAY_NIGHT
+    )
+    assert messages("retry", message.id).exit_code == 0
+    waiting = again(message)
+    assert (waiting.status, waiting.attempts) == (Status.SCHEDULED, 0)
+    assert (waiting.send_at, waiting.finished_at) == (TUESDAY_NOON, None)
+    sent = []
+    carrier = type("Carrier", (), {"send": lambda self, to, text: sent.append(to)})()
+    assert Scheduler(settings, carrier).run_pass()["sent"] == 1
+    assert sent == [NEW_YORK]
+
+
+def test_retry_keeps_approval_and_the_do_not_call_list_in_force(messages, settings):
+    unapproved = store(status=Status.BLOCKED, manual_mode=True, finished_at=SUNDAY_NIGHT)
+    listed = store(status=Status.BLOCKED, check_dnc=True, to=LONDON, finished_at=SUNDAY_NIGHT)
+    scheduler.DoNotCall.add([LONDON], TUESDAY_NOON)
+    assert messages("retry", unapproved.id, listed.id).exit_code == 0
+    carrier = type("Carrier", (), {"send": lambda self, to, text: pytest.fail("was sent")})()
+    Scheduler(settings, carrier).run_pass()
+    assert (again(unapproved).status, again(unapproved).approved) == (Status.QUEUED, False)
+    assert again(listed).status == Status.BLOCKED
+
+
+def test_what_was_redacted_is_not_tried_again(messages):
+    message = store(status=Status.FAILED, to=None, message=None, finished_at=SUNDAY_NIGHT)
+    assert messages("retry", message.id).exit_code == 1
+    assert again(message).status == Status.FAILED
+
+
+def test_a_database_that_fails_is_one_line_and_a_status(flask, empty_database_url, settings):
+    Message.drop_table()
+    result = flask("messages", "list")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: the database failed: ")
+    assert result.stderr.count("\n") == 1
