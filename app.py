@@ -78,7 +78,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     for kind, handler in (
         (HTTPException, http_error),
         (BadRequest, bad_request),
-        *((kind, database_error) for kind in models.DATABASE_ERRORS),
+        *((kind, database_error) for kind in models.ALL_DATABASE_ERRORS),
         (Exception, unexpected_error),
     ):
         app.register_error_handler(kind, handler)
@@ -138,8 +138,9 @@ def create_text_message():
     recipient, send_date = order["to"], order.get("send_date")
     if order["check_dnc"]:
         with models.turn:
-            if DoNotCall.lists(recipient.e164):
-                abort(403, "The recipient is on the Do Not Call list.")
+            listed = DoNotCall.lists(recipient.e164)
+        if listed:
+            abort(403, "The recipient is on the Do Not Call list.")
 
     facts = recipients.facts(recipient, now, hours)
     can_send_now = send_date is None and facts.within_business_hours
@@ -277,6 +278,9 @@ def read_json():
 
 def read_body():
     """The bytes of the request, all that were announced and no more than MAX_BODY."""
+    announced = request.content_length or 0
+    if announced > MAX_BODY:
+        abort(413)
     try:
         body = request.get_data(cache=False)
     except HTTPException:
@@ -285,7 +289,7 @@ def read_body():
         raise BadRequest("body: is not encoded as announced") from None
     if len(body) > MAX_BODY:
         abort(413)
-    if len(body) < (request.content_length or 0):
+    if len(body) < announced:
         raise BadRequest("body: is shorter than announced")
     return body
 
@@ -341,13 +345,11 @@ def bad_request(error):
 
 
 def database_error(error):
-    models.disconnect()
     log.error("the database failed: %s", models.reason(error))
     return render_error(503, "The service cannot reach its database. Try again later.")
 
 
 def unexpected_error(error):
-    models.disconnect()
     # without the exception's own text, which may repeat what the client sent
     log.error("%s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
     return render_error(500, "Something went wrong on our side.")

@@ -16,18 +16,26 @@ from models import ApiKey, DoNotCall, Message, Refused, Status, clock
 BATCH = 5_000
 
 
-class Commands(AppGroup):
-    """Commands whose failures are one line on standard error and a status other than 0."""
+class Clear:
+    """Whose failures are one line on standard error and a status other than 0."""
 
     def invoke(self, ctx):
         try:
             return super().invoke(ctx)
         except Refused as error:
             raise click.ClickException(str(error)) from None
-        except models.DATABASE_ERRORS as error:
+        except models.ALL_DATABASE_ERRORS as error:
             failure = click.ClickException(f"the database failed: {models.reason(error)}")
             failure.exit_code = 2  # `dnc check` means "not listed" by 1
             raise failure from None
+
+
+class Command(Clear, click.Command):
+    pass
+
+
+class Commands(Clear, AppGroup):
+    pass
 
 
 class Name(click.ParamType):
@@ -305,7 +313,7 @@ command_for_old(
 )
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def stats(as_json):
     """Show how many messages are in each state, what waits, and what ended lately."""

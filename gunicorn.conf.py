@@ -1,5 +1,6 @@
 """How gunicorn serves the application on simple hosting; PORT and WEB_CONCURRENCY are its own."""
 
+import gc
 import logging
 import os
 import shutil
@@ -45,6 +46,8 @@ def on_starting(server):
         handler.addFilter(NoRequestText())
         handler.setFormatter(environment.formatter(settings))
     recipients.preload()
+    gc.collect()
+    gc.freeze()  # the collector would write to the shared pages, and so copy them to each worker
 
 
 def on_exit(server):

@@ -5,12 +5,13 @@ Instants go in and come out as aware UTC datetimes and are stored as whole milli
 """
 
 import hashlib
+import json
 import re
 import secrets
 import threading
 import uuid
 from collections import deque
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cache
@@ -20,7 +21,9 @@ from peewee import (
     SQL,
     BigIntegerField,
     BooleanField,
+    DatabaseError,
     DatabaseProxy,
+    DataError,
     ForeignKeyField,
     IntegerField,
     IntegrityError,
@@ -41,6 +44,8 @@ db = DatabaseProxy()
 
 DATABASE_ERRORS = (OperationalError, InterfaceError, InternalError, ProgrammingError)
 """What a database raises that cannot be reached, is locked, full, read-only or not migrated."""
+ALL_DATABASE_ERRORS = (DatabaseError, InterfaceError)
+"""These, and what it raises where its file is damaged, or a value is none that it can keep."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND, HOUR = timedelta(milliseconds=1), timedelta(hours=1)
@@ -73,8 +78,43 @@ class Status(StrEnum):
 FINISHED = (Status.SENT, Status.FAILED, Status.BLOCKED, Status.CANCELLED)
 
 
-turn = threading.RLock()
-"""Held by a thread while it uses the database: a process has one connection for all of them."""
+PATIENCE = 5  # seconds
+
+
+class Busy(OperationalError):
+    """Says that other threads wait for the database, which gives them no answer."""
+
+
+class Turn:
+    """Held by a thread while it uses the database: a process has one connection for all of them.
+
+    Whose turn does not come in time is refused: behind a database that does not answer, each would
+    wait as long as all before it together. A connection that failed is dropped.
+    """
+
+    def __init__(self):
+        self._lock = threading.RLock()
+
+    def __enter__(self):
+        if not self._lock.acquire(timeout=PATIENCE):
+            raise Busy("others have been waiting for it")
+
+    def __exit__(self, kind, error, traceback):
+        try:
+            if error:
+                _drop()
+        finally:
+            self._lock.release()
+
+
+turn = Turn()
+
+
+class Postgres(PostgresqlDatabase):
+    """A PostgreSQL that does not let one who waits for another's lock wait for ever."""
+
+    def _initialize_connection(self, conn):
+        conn.execute(f"SET lock_timeout = '{PATIENCE}s'")
 
 
 def connect(url: str) -> None:
@@ -89,15 +129,15 @@ def connect(url: str) -> None:
             url.removeprefix("sqlite:///"),
             pragmas={"journal_mode": "wal", "synchronous": "full", "foreign_keys": 1},
             lock_type="IMMEDIATE",
-            timeout=5,
+            timeout=PATIENCE,
             thread_safe=False,
             check_same_thread=False,
         )
     else:
         conninfo = "postgresql:" + url.partition(":")[2]
-        limits = {"connect_timeout": 5, "tcp_user_timeout": 10_000}  # seconds, milliseconds
+        limits = {"connect_timeout": PATIENCE, "tcp_user_timeout": 10_000}  # seconds, milliseconds
         limits = {name: limit for name, limit in limits.items() if f"{name}=" not in url}
-        database = PostgresqlDatabase(conninfo, prefer_psycopg3=True, thread_safe=False, **limits)
+        database = Postgres(conninfo, prefer_psycopg3=True, thread_safe=False, **limits)
     if db.obj:
         disconnect()
     db.initialize(database)
@@ -106,10 +146,14 @@ def connect(url: str) -> None:
 def disconnect() -> None:
     """Drop the connection, whatever state it is in; the next query opens another."""
     with turn:
-        connection = None if db.is_closed() else db.connection()
-        db.dispose()
-        if connection:
-            connection.close()
+        _drop()
+
+
+def _drop():
+    connection = None if db.is_closed() else db.connection()
+    db.dispose()
+    if connection:
+        connection.close()
 
 
 def revive(query):
@@ -118,7 +162,9 @@ def revive(query):
         try:
             return query()
         except DATABASE_ERRORS:
-            disconnect()
+            if not db.for_update:
+                raise  # SQLite's do not die: it was locked, and would be again
+            _drop()
             return query()
 
 
@@ -129,7 +175,9 @@ def _sql(database, query):
 
 
 def reason(error: Exception) -> str:
-    """What the database said, in one line."""
+    """What the database said, in one line, unless that could repeat a value."""
+    if isinstance(error, DataError | IntegrityError):
+        return type(error).__name__
     return str(error).partition("\n")[0]
 
 
@@ -140,6 +188,7 @@ def upgrade() -> list[str]:
     """
     with db.atomic():
         if db.for_update:  # Postgres; SQLite's BEGIN IMMEDIATE has let only one of us in
+            db.execute_sql("SET LOCAL lock_timeout = 0")
             db.execute_sql("SELECT pg_advisory_xact_lock(hashtext('text-messages upgrade'))")
         return Runner(db.obj, str(Path(__file__).parent / "migrations")).up()
 
@@ -279,10 +328,14 @@ class DoNotCall(Table):
 
     @classmethod
     def add(cls, numbers, now):
-        """Put numbers on the list; how many were not on it yet."""
-        rows = [(number, now) for number in numbers]
-        new = cls.insert_many(rows, (cls.number, cls.added_at)).on_conflict_ignore()
-        return new.as_rowcount().execute()
+        """Put numbers on the list, in one quick statement; how many were not on it yet."""
+        values = "json_array_elements_text" if db.for_update else "json_each"
+        sql = (
+            f"INSERT INTO do_not_call (number, added_at) SELECT value, {db.param} "
+            f"FROM {values}({db.param}) WHERE true ON CONFLICT DO NOTHING"
+        )
+        parameters = (cls.added_at.db_value(now), json.dumps(list(numbers)))
+        return db.execute_sql(sql, parameters).rowcount
 
     @classmethod
     def remove(cls, numbers):
@@ -291,10 +344,10 @@ class DoNotCall(Table):
 
 
 class _Entry:
-    """A message on its way into the database; `stored` becomes a bool or an exception."""
+    """A message on its way into the database; `stored` is a bool or an exception, once `done`."""
 
     def __init__(self, row):
-        self.row, self.stored = row, None
+        self.row, self.stored, self.done = row, None, threading.Event()
 
 
 _entries = deque()
@@ -336,24 +389,38 @@ class Message(Table):
         fields = cls._meta.sorted_fields
         entry = _Entry([f.db_value(columns.get(f.name, f.default)) for f in fields])
         _entries.append(entry)
-        with turn:
-            if entry.stored is None:
-                cls._store_all([_entries.popleft() for _ in range(len(_entries))])
+        try:
+            with turn:
+                if not entry.done.is_set():
+                    cls._store_all()
+        except Busy:
+            try:
+                _entries.remove(entry)  # or it would be stored after we said that it is not
+            except ValueError:
+                entry.done.wait()  # somebody is storing it right now
+            else:
+                raise
         if isinstance(entry.stored, Exception):
             raise entry.stored
         if not entry.stored:
             raise AlreadyAnswered
 
     @classmethod
-    def _store_all(cls, entries):
+    def _store_all(cls):
+        entries = []
+        with suppress(IndexError):  # who gave up waiting took an entry back
+            for _ in range(len(_entries)):
+                entries.append(_entries.popleft())
         try:
             with nullcontext() if len(entries) == 1 else db.atomic():
                 sql = _sql(db.obj, cls._new)
                 stored = [db.execute_sql(sql, entry.row).rowcount == 1 for entry in entries]
         except Exception as error:  # every thread gets it; none waits for ever
+            _drop()
             stored = [error] * len(entries)
         for entry, outcome in zip(entries, stored, strict=True):
             entry.stored = outcome
+            entry.done.set()
 
     @classmethod
     def _new(cls):
@@ -422,10 +489,10 @@ class Message(Table):
     def sent(self, reference, now):
         """Record the carrier's yes: it happened, whatever became of the claim meanwhile."""
         return self._move(
-            Message.status != Status.SENT,
+            set(Status) - {Status.SENT},
             status=Status.SENT,
             finished_at=now,
-            attempts=Message.attempts + 1,
+            attempts=self.attempts + 1,
             carrier_reference=reference,
             last_error=None,
         )
@@ -433,46 +500,51 @@ class Message(Table):
     def retry_at(self, instant, error, counted=True):
         """Schedule this claimed message again after a failed send."""
         return self._move(
-            self._claimed(),
+            {Status.SENDING},
             status=Status.SCHEDULED,
             send_at=instant,
-            attempts=Message.attempts + counted,
+            attempts=self.attempts + counted,
             last_error=error,
         )
 
     def fail(self, error, now, counted=True):
         """Give this claimed message up."""
         return self._move(
-            self._claimed(),
+            {Status.SENDING},
             status=Status.FAILED,
             finished_at=now,
-            attempts=Message.attempts + counted,
+            attempts=self.attempts + counted,
             last_error=error,
         )
 
     def block(self, now):
         """Keep this claimed message from a recipient on the Do Not Call list."""
-        return self._move(self._claimed(), status=Status.BLOCKED, finished_at=now)
+        return self._move({Status.SENDING}, status=Status.BLOCKED, finished_at=now)
 
     def reschedule(self, instant):
         """Put this claimed message back until the recipient's next opening."""
-        return self._move(self._claimed(), status=Status.SCHEDULED, send_at=instant)
+        return self._move({Status.SENDING}, status=Status.SCHEDULED, send_at=instant)
 
     # Transitions by an operator
 
     def approve(self):
         """Let this message be sent when its time comes; once more changes nothing."""
-        return self._move(_in(Status.SCHEDULED, Status.QUEUED), approved=True)
+        return self._move({Status.SCHEDULED, Status.QUEUED}, approved=True)
 
     def cancel(self, now):
         """Keep this message, which no sender holds yet, from ever being sent."""
-        waiting = _in(Status.SCHEDULED, Status.QUEUED)
+        waiting = {Status.SCHEDULED, Status.QUEUED}
         return self._move(waiting, status=Status.CANCELLED, finished_at=now)
 
     def retry(self, now):
-        """Queue this failed or blocked message again, with all its retries."""
-        ended = _in(Status.FAILED, Status.BLOCKED) & Message.to.is_null(False)
-        return self._move(ended, status=Status.SCHEDULED, send_at=now, finished_at=None, attempts=0)
+        """Have this failed or blocked message sent again, with all its retries."""
+        return self._move(
+            {Status.FAILED, Status.BLOCKED},
+            status=Status.SCHEDULED,
+            send_at=now,
+            finished_at=None,
+            attempts=0,
+        )
 
     # Growing old: in batches, so that nobody else waits long
 
@@ -564,14 +636,27 @@ class Message(Table):
             return f"{self.status} at {self.finished_at:%Y-%m-%d %H:%M:%S} UTC"
         return self.status if self.approved else f"{self.status}, awaiting approval"
 
-    def _claimed(self):
-        return _in(Status.SENDING) & (Message.claimed_by == self.claimed_by)
+    def _move(self, among, **changes):
+        """Change this message where its status is among these, in one statement; whether it did.
 
-    def _move(self, precondition, **changes):
-        """Change this message where the precondition holds, in one statement; whether it did."""
+        Out of `sending`, only the sender that claimed it may move it; what was redacted, nobody
+        may send. Written out, because peewee needs half a millisecond to build this, and a
+        scheduler does little else.
+        """
         if "status" in changes:
-            changes["claimed_by"] = changes["claimed_at"] = None
-        return Message.update(**changes).where(Message.id == self.id, precondition).execute() == 1
+            changes |= {"claimed_by": None, "claimed_at": None}
+        names, fields, mark = list(changes), self._meta.fields, db.param
+        values = [fields[name].db_value(changes[name]) for name in names]
+        assignments = ", ".join(f"{name} = {mark}" for name in names)
+        statuses = ", ".join(f"'{status}'" for status in sorted(among))
+        sql = f"UPDATE message SET {assignments} WHERE id = {mark} AND status IN ({statuses})"
+        values.append(fields["id"].db_value(self.id))
+        if among == {Status.SENDING}:
+            sql += f" AND claimed_by = {mark}"
+            values.append(fields["claimed_by"].db_value(self.claimed_by))
+        if changes.get("status") == Status.SCHEDULED:
+            sql += ' AND "to" IS NOT NULL'
+        return db.execute_sql(sql, values).rowcount == 1
 
 
 def _in(*statuses):

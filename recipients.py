@@ -337,9 +337,8 @@ def _minute(at):
 
 
 def preload() -> None:
-    """Load the names of places, about 100 MB, before the web server forks."""
-    _geocoder()
-    _english()
+    """Load what naming a place needs, about 100 MB, before the web server forks."""
+    location(find("+12125550123"))  # Babel and libphonenumber load what they need when they need it
 
 
 def location(recipient: Recipient) -> str:

@@ -25,6 +25,7 @@ MOVES = ("promoted", "sent", "retrying", "failed", "blocked", "rescheduled", "ta
 WAITS = ("waiting for approval", "waiting for a carrier")
 
 LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES come to
+SETTLING = 10  # seconds after which a living sender has reached a database that is back
 
 log = logging.getLogger("scheduler")
 
@@ -38,13 +39,15 @@ class Scheduler:
         self.hours = recipients.BusinessHours(*settings.business_hours, settings.business_days)
         self.claimant = uuid.uuid4()
         self.stopping = False
+        self.settled_at = 0.0  # by time.monotonic()
 
     def run_pass(self) -> Counter:
         """Do all that can be done now; how often each thing happened, and what waits."""
         now, counts = clock(), Counter()
         dead = now - timedelta(seconds=self.settings.claim_timeout)
-        counts["taken over"] = models.revive(lambda: Message.take_over(dead))
-        counts["blocked"] = Message.block_listed(now)
+        counts["blocked"] = models.revive(lambda: Message.block_listed(now))
+        if time.monotonic() >= self.settled_at:
+            counts["taken over"] = Message.take_over(dead)
         counts["promoted"] = Message.promote(now)
         if self.carrier:
             self.send_queued(counts)
@@ -102,11 +105,19 @@ class Scheduler:
                     ready = self.gate(claimed, events, now)
                 return ready, events
             except models.DATABASE_ERRORS as error:
-                models.disconnect()
+                self.reconnect()
                 if not in_doubt or (self.stopping and time.monotonic() > give_up_at):
                     raise
                 log.error("the database failed, trying again: %s", models.reason(error))
                 time.sleep(1)
+
+    def reconnect(self):
+        """Leave a database that failed, and others the time to tell it what they sent meanwhile.
+
+        While it was away, no sender could renew a claim: they all look dead at first.
+        """
+        models.disconnect()
+        self.settled_at = time.monotonic() + SETTLING
 
     def record(self, message, future, now):
         """Write down what the carrier said; the event: message id, move, reason."""
@@ -205,7 +216,7 @@ def main() -> int:
                 print(counts, flush=True)
                 shown = counts
         except models.DATABASE_ERRORS as error:
-            models.disconnect()
+            scheduler.reconnect()
             log.error("the pass failed: the database: %s", models.reason(error))
             status = 1
         if every is None:

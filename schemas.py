@@ -53,6 +53,10 @@ class Text(StrictField):
     """A text that every carrier can send and every database can hold; kept as it came."""
 
     UNSENDABLE = re.compile("[\0\ud800-\udfff]")
+    # of str.strip, for a regular expression: what \s is differs from language to language
+    WHITE_SPACE = (
+        r"\u0009-\u000d\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+    )
 
     def parse(self, value):
         most = Context.get()["max_message_length"]
@@ -121,7 +125,7 @@ class TextMessageRequest(Schema):
             "and lone surrogates.",
             "Your table is ready.",
             maxLength=1600,
-            pattern=r"^[^\u0000]*[^\s\u0000][^\u0000]*$",
+            pattern=rf"^[^\u0000]*[^\u0000{Text.WHITE_SPACE}][^\u0000]*$",
         ),
     )
     send_date = FutureInstant(

@@ -5,7 +5,6 @@ import os
 import re
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from dotenv import load_dotenv
 from environs import Env, EnvError, EnvValidationError
@@ -114,8 +113,8 @@ def _days(text):
     days = set()
     try:
         for part in text.lower().split(","):
-            first, _, last = (day.strip() for day in part.partition("-"))
-            start, end = DAYS.index(first), DAYS.index(last or first)
+            first, dash, last = (day.strip() for day in part.partition("-"))
+            start, end = DAYS.index(first), DAYS.index(last if dash else first)
             days.update((start + n) % 7 for n in range((end - start) % 7 + 1))
     except ValueError:
         raise EnvError(
@@ -150,8 +149,9 @@ def _names_postgres(text):
 
     try:
         ports = conninfo_to_dict(text).get("port", "5432").split(",")
-        url = urlsplit(text)
-        stray = "@" in url.netloc.partition("@")[2] + url.path
-        return not stray and all(0 < int(port) < 65_536 for port in ports)
+        usable = all(0 < int(port) < 65_536 for port in ports)
     except (ProgrammingError, ValueError):
         return False
+    address = text.partition("://")[2].partition("?")[0]
+    stray = address.count("@") > 1 or "@" in address.partition("/")[2]  # of a password not encoded
+    return usable and not stray

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -53,12 +54,24 @@ def postgres(tmp_path_factory):
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def empty_database_url(request, tmp_path):
-    """A database with no tables, on SQLite and on Postgres in turn."""
-    if request.param == "sqlite":
+def kind(request):
+    """Which database: each in turn."""
+    return request.param
+
+
+@pytest.fixture
+def empty_database_url(kind, request, tmp_path):
+    """A database with no tables."""
+    if kind == "sqlite":
         yield f"sqlite:///{tmp_path}/messages.db"
-        return
-    server = request.getfixturevalue("postgres")
+    else:
+        with _database(request.getfixturevalue("postgres")) as url:
+            yield url
+
+
+@contextlib.contextmanager
+def _database(server):
+    """A database of a server's, for as long as it is needed."""
     name = f"test_{uuid.uuid4().hex}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f'CREATE DATABASE "{name}"')
@@ -73,12 +86,45 @@ def _renamed(url, name):
     return f"{before.rpartition('/')[0]}/{name}{mark}{query}"
 
 
-@pytest.fixture
-def database_url(empty_database_url):
-    """A database with its tables, connected for this test."""
-    models.connect(empty_database_url)
+@pytest.fixture(scope="session")
+def migrated_sqlite(tmp_path_factory):
+    """The file of a database with its tables, to be copied."""
+    path = tmp_path_factory.mktemp("sqlite") / "migrated.db"
+    _migrate(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def migrated_postgres(postgres):
+    """A database with its tables, to be emptied."""
+    with _database(postgres) as url:
+        _migrate(url)
+        yield url
+
+
+def _migrate(url):
+    models.connect(url)
     models.upgrade()
-    yield empty_database_url
+    models.disconnect()
+
+
+@pytest.fixture
+def database_url(kind, request, tmp_path):
+    """A database with its tables, all empty, connected for this test."""
+    if kind == "sqlite":
+        shutil.copy(request.getfixturevalue("migrated_sqlite"), tmp_path / "messages.db")
+        url = f"sqlite:///{tmp_path}/messages.db"
+    else:
+        url = request.getfixturevalue("migrated_postgres")
+        with psycopg.connect(url) as connection:
+            connection.execute(  # what processes that were killed have left behind
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            for table in ("message", "do_not_call", "api_key"):  # TRUNCATE takes far longer
+                connection.execute(f"DELETE FROM {table}")
+    models.connect(url)
+    yield url
     models.disconnect()
 
 

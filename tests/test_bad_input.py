@@ -28,7 +28,7 @@ RIGHT_TYPES = {
 FIELDS = ["to", "message", "send_date", "manual_mode", "available_to_group", "check_dnc"]
 
 # Nothing of these reaches a query but the key's; what might differ runs on both databases below.
-on_sqlite = pytest.mark.parametrize("empty_database_url", ["sqlite"], indirect=True)
+on_sqlite = pytest.mark.parametrize("kind", ["sqlite"])
 
 
 @pytest.fixture(autouse=True)

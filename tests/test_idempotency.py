@@ -77,9 +77,11 @@ def test_names_differ_by_case_and_without_one_every_request_counts(once, post):
     assert Message.select().where(Message.answer.is_null(False)).count() == 2
 
 
-@pytest.mark.parametrize("name", ["!", "~" * 255, 'a,b;c="d"', "'; --", "%00"])
+@pytest.mark.parametrize("name", ["!", "~" * 255, 'a,b;c="d"', "';--", "%00"])
 def test_visible_ascii_is_a_name(name, once):
-    assert once(name=name).data == once(name=name).data
+    first = once(name=name)
+    accepted(first)
+    assert once(name=name).data == first.data
     assert Message.select().count() == 1
 
 

@@ -1,6 +1,7 @@
 """The interface description: true, handed out, and a page on which a request can be tried."""
 
 import json
+import re
 import sys
 
 import pytest
@@ -18,7 +19,7 @@ POST = DESCRIPTION["paths"][OPERATION]["post"]
 EXAMPLES = POST["requestBody"]["content"]["application/json"]["examples"]
 SCHEMAS, ERRORS = DESCRIPTION["components"]["schemas"], DESCRIPTION["components"]["responses"]
 
-on_sqlite = pytest.mark.parametrize("empty_database_url", ["sqlite"], indirect=True)
+on_sqlite = pytest.mark.parametrize("kind", ["sqlite"])
 
 
 def test_the_command_prints_what_the_repository_keeps(flask):
@@ -57,6 +58,14 @@ def test_the_fields_are_those_of_the_interface_in_its_order(post):
     assert SCHEMAS["TextMessageRequest"]["required"] == ["message", "to"]
     assert SCHEMAS["TextMessageResponse"]["required"] == list(json.loads(post().text))
     assert SCHEMAS["Error"]["required"] == list(json.loads(post(to=...).text))
+
+
+def test_white_space_is_the_same_in_the_description_and_in_the_service():
+    pattern = SCHEMAS["TextMessageRequest"]["properties"]["message"]["pattern"]
+    blank = {char for char in map(chr, range(sys.maxunicode + 1)) if not re.search(pattern, char)}
+    assert blank == {char for char in map(chr, range(sys.maxunicode + 1)) if char.isspace()} | {
+        "\0"
+    }
 
 
 def test_the_example_request_gets_the_example_answer(post, at):

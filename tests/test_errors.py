@@ -1,0 +1,254 @@
+"""Errors: one body on every path, and nothing given away."""
+
+import contextlib
+import logging
+import shutil
+from pathlib import Path
+
+import peewee
+import psycopg
+import pytest
+
+import models
+import recipients
+import settings as environment
+from answers import PATH, accepted, problems, refusal
+from app import create_app
+from conftest import NEW_YORK
+from models import Message
+from stored_messages import connection_of
+
+on_sqlite = pytest.mark.parametrize("kind", ["sqlite"])
+on_postgres = pytest.mark.parametrize("kind", ["postgres"])
+SECRET = "secret-2125550123"
+VALID = {"to": NEW_YORK, "message": "Hello"}
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/", "//", "/v1", "/v1/", "/v2/text-messages", "/V1/text-messages", "/v1/Text-messages"),
+        *("//v1//text-messages", "/v1//text-messages", f"{PATH}/", f"{PATH}/x", f"{PATH}.json"),
+        *(f"{PATH}%00", f"{PATH}%2F", "/v1/../v1/text-messages", "/%ff%fe"),
+        *("/static/app.py", "/app.py", "/.env", "/messages.db", "/favicon.ico", "/" + "x" * 20_000),
+        *("/v1/text-messages;a=b", "/%E2%82%AC", "/<script>alert(1)</script>", "/%0d%0aX: y"),
+    ],
+    ids=lambda path: path[:30],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_an_unknown_path_is_404(path, method, client):
+    response = client.open(path, method=method, json=VALID)
+    refusal(response, 404)
+    assert "<" not in response.text
+    assert "Location" not in response.headers
+
+
+@pytest.mark.parametrize(
+    "method", ["GET", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "PROPFIND", "FOO"]
+)
+def test_a_wrong_method_is_405_and_says_which_are_right(method, client, key):
+    environ = {"REQUEST_METHOD": method, "HTTP_X_API_KEY": key}
+    response = client.open(PATH, environ_overrides=environ)
+    refusal(response, 405)
+    assert response.allow == {"OPTIONS", "POST"}
+
+
+def test_head_has_the_headers_of_an_error_and_no_body(client):
+    response = client.head(PATH)
+    assert (response.status_code, response.data) == (405, b"")
+    assert response.headers["Content-Type"] == "application/json"
+    assert response.allow == {"OPTIONS", "POST"}
+    assert client.head("/nowhere").status_code == 404
+
+
+def test_health_is_there_for_get_and_head_alone(client):
+    response = client.get("/healthz")
+    assert response.status_code == 200
+    assert response.headers["Content-Type"] == "application/json"
+    assert response.json["status"] == "ok"
+    head = client.head("/healthz")
+    assert (head.status_code, head.data) == (200, b"")
+    refused = client.post("/healthz")
+    refusal(refused, 405)
+    assert refused.allow == {"GET", "HEAD", "OPTIONS"}
+
+
+def test_method_override_headers_change_nothing(client, key):
+    headers = {"X-Api-Key": key, "X-HTTP-Method-Override": "POST", "X-Method": "POST"}
+    refusal(client.get(PATH, headers=headers, json=VALID), 405)
+
+
+@pytest.mark.parametrize("announced", ["65537", "99999999999999999999", "0" * 100 + "65537"])
+def test_too_large_a_body_is_413_before_it_is_read(announced, client, key):
+    environ = {"HTTP_X_API_KEY": key, "CONTENT_LENGTH": announced}
+    refusal(client.post(PATH, environ_overrides=environ), 413)
+
+
+@pytest.mark.parametrize("announced", ["-1", "1e3", "abc", "\xb2"])
+def test_a_length_that_is_none_is_400(announced, client, key):
+    environ = {"HTTP_X_API_KEY": key, "CONTENT_LENGTH": announced}
+    problems(client.post(PATH, environ_overrides=environ))
+
+
+def test_a_body_shorter_than_announced_is_400(client, key):
+    body = b'{"to": "+12125550123", "message": "Hello"}'
+    environ = {"HTTP_X_API_KEY": key, "CONTENT_LENGTH": "100", "wsgi.input_terminated": True}
+    response = client.post(
+        PATH, data=body, content_type="application/json", environ_overrides=environ
+    )
+    assert problems(response) == ["body: is shorter than announced"]
+    assert Message.select().count() == 0
+
+
+@pytest.mark.parametrize("error", [RuntimeError, ValueError, KeyError, RecursionError, OSError])
+def test_an_unexpected_error_is_500_and_tells_nothing(error, post, monkeypatch, caplog):
+    def fail(*_):
+        raise error(SECRET)
+
+    caplog.set_level(logging.DEBUG)
+    with monkeypatch.context() as patch:
+        patch.setattr(recipients, "facts", fail)
+        response = post(message=SECRET)
+    refusal(response, 500)
+    assert SECRET not in response.text
+    assert error.__name__ not in response.text
+    assert SECRET not in caplog.text
+    assert error.__name__ in caplog.text
+    assert "create_text_message" in caplog.text  # where it happened
+    accepted(post())
+
+
+def test_an_error_of_the_database_is_503_and_the_next_request_is_served(post, monkeypatch, caplog):
+    def refuse(error):
+        def execute(*_):
+            raise error(SECRET)
+
+        return execute
+
+    for error, status in (
+        (peewee.OperationalError, 503),
+        (peewee.InterfaceError, 503),
+        (peewee.DatabaseError, 503),
+        (peewee.DataError, 503),
+        (RuntimeError, 500),
+    ):
+        caplog.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(Message, "_new", refuse(error))
+            models._sql.cache_clear()
+            response = post()
+        refusal(response, status)
+        assert SECRET not in response.text
+        # what a database says of itself helps; what it says of a value may be a text's
+        assert (SECRET in caplog.text) == (error not in (peewee.DataError, RuntimeError))
+    accepted(post())
+    assert Message.select().count() == 1
+
+
+@pytest.fixture
+def settings_of(monkeypatch, tmp_path):
+    """The default settings for a database."""
+    monkeypatch.chdir(tmp_path)
+    for name in environment.Settings._fields:
+        monkeypatch.delenv(name.upper(), raising=False)
+    yield lambda url: environment.load()._replace(database_url=url)
+    models.disconnect()
+
+
+@pytest.fixture
+def unmigrated(empty_database_url, settings_of):
+    return create_app(settings_of(empty_database_url)).test_client()
+
+
+def test_without_tables_everything_that_needs_them_is_503(unmigrated):
+    refusal(unmigrated.get("/healthz"), 503)
+    refusal(unmigrated.post(PATH, json=VALID, headers={"X-Api-Key": "any"}), 503)
+    refusal(unmigrated.post(PATH, json=VALID), 401)
+    refusal(unmigrated.get(PATH), 405)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite:////nowhere/at/all/messages.db",
+        "sqlite:////proc/messages.db",
+        "sqlite:////tmp",
+        "sqlite:///damaged.db",
+        "postgresql://user:password@127.0.0.1:1/nothing",
+        "postgresql:///nothing?host=/nowhere",
+    ],
+)
+def test_a_database_that_cannot_be_reached_is_503(url, settings_of, caplog, tmp_path):
+    (tmp_path / "damaged.db").write_bytes(b"this is no database" * 100)
+    client = create_app(settings_of(url)).test_client()
+    for _ in range(2):
+        refusal(client.get("/healthz"), 503)
+        refusal(client.post(PATH, json=VALID, headers={"X-Api-Key": "any"}), 503)
+    assert caplog.text.count("the database failed") == 4
+    assert "password" not in caplog.text
+
+
+def test_a_table_that_is_gone_is_503_and_back_again_is_served(database_url, client, key):
+    headers = {"X-Api-Key": key}
+    accepted(client.post(PATH, json=VALID, headers=headers))
+    with contextlib.closing(connection_of(database_url)) as connection:
+        connection.execute("ALTER TABLE message RENAME TO hidden")
+        refusal(client.post(PATH, json=VALID, headers=headers), 503)
+        refusal(client.get("/healthz"), 503)
+        connection.execute("ALTER TABLE hidden RENAME TO message")
+    accepted(client.post(PATH, json=VALID, headers=headers))
+    assert client.get("/healthz").status_code == 200
+
+
+@on_postgres
+def test_a_kept_connection_that_died_is_not_noticed(database_url, client, key):
+    headers = {"X-Api-Key": key}
+    accepted(client.post(PATH, json=VALID, headers=headers))
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    accepted(client.post(PATH, json=VALID, headers=headers))
+
+
+def allow_connections(server, name):
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+
+
+def test_a_database_that_is_gone_is_503(empty_database_url, settings_of, postgres):
+    client = create_app(settings_of(empty_database_url)).test_client()
+    models.upgrade()
+    headers = {"X-Api-Key": models.ApiKey.issue("app", None, models.clock())}
+    accepted(client.post(PATH, json=VALID, headers=headers))
+    if empty_database_url.startswith("sqlite:"):
+        models.disconnect()
+        shutil.rmtree(Path(empty_database_url.removeprefix("sqlite:///")).parent)
+    else:
+        name = psycopg.conninfo.conninfo_to_dict(empty_database_url)["dbname"]
+        with psycopg.connect(postgres, autocommit=True) as connection:
+            connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,)
+            )
+    refusal(client.get("/healthz"), 503)
+    refusal(client.post(PATH, json=VALID, headers=headers), 503)
+
+
+@on_sqlite
+def test_a_locked_database_is_503(database_url, client, key, monkeypatch):
+    accepted(client.post(PATH, json=VALID, headers={"X-Api-Key": key}))
+    models.db.execute_sql("PRAGMA busy_timeout = 50")
+    with contextlib.closing(connection_of(database_url)) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        refusal(client.post(PATH, json=VALID, headers={"X-Api-Key": key}), 503)
+        connection.execute("ROLLBACK")
+    accepted(client.post(PATH, json=VALID, headers={"X-Api-Key": key}))
+    assert Message.select().count() == 2
+
+
+def test_every_answer_has_an_id_of_its_own(post, client):
+    answers = (post(), post(), post(to=1), post({"X-Api-Key": "?"}), client.get("/"))
+    assert len({response.headers["X-Request-Id"] for response in answers}) == 5

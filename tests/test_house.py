@@ -1,0 +1,105 @@
+"""The house: who imports whom, who owns what, and what is pinned."""
+
+import ast
+import re
+import subprocess
+import sys
+
+import pytest
+
+from conftest import ROOT
+
+OURS = {path.stem for path in ROOT.glob("*.py")} - {"gunicorn.conf"}
+ALLOWED = {
+    "settings": set(),
+    "recipients": set(),
+    "carriers": set(),
+    "models": set(),
+    "schemas": {"recipients"},
+    "scheduler": {"settings", "models", "recipients", "carriers"},
+    "metrics": set(),
+    "openapi": {"schemas"},
+    "cli": {"models", "recipients", "openapi"},
+    "app": OURS - {"scheduler", "carriers"},
+}
+OWNERS = {
+    "flask": {"app", "cli"},
+    "werkzeug": {"app", "gunicorn.conf"},
+    "peewee": {"models", *(path.stem for path in ROOT.glob("migrations/*.py"))},
+    "playhouse": {"models"},
+    "marshmallow": {"schemas"},
+    "phonenumbers": {"recipients"},
+    "babel": {"recipients"},
+    "environs": {"settings"},
+    "dotenv": {"settings"},
+    "apprise": {"carriers"},
+    "urllib3": {"carriers"},
+}
+SOURCES = [*ROOT.glob("*.py"), *ROOT.glob("migrations/*.py")]
+
+
+def tree(path):
+    return ast.parse(path.read_text(), path)
+
+
+def imported(path):
+    """The top-level names of all modules that a file imports, wherever in it."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            yield node.module.partition(".")[0]
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_a_module_imports_only_whom_it_may(name):
+    assert (OURS & {*imported(ROOT / f"{name}.py")}) <= ALLOWED[name]
+
+
+@pytest.mark.parametrize("package", OWNERS)
+def test_a_package_is_known_to_its_owners_alone(package):
+    assert {path.stem for path in SOURCES if package in imported(path)} <= OWNERS[package]
+
+
+def test_every_module_has_its_place():
+    assert {*ALLOWED} == OURS
+
+
+def test_migrations_import_nothing_of_ours():
+    for path in ROOT.glob("migrations/*.py"):
+        assert not OURS & {*imported(path)}
+
+
+def test_exactly_one_function_reads_the_clock():
+    readers = [
+        (path.stem, function.name)
+        for path in SOURCES
+        for function in ast.walk(tree(path))
+        if isinstance(function, ast.FunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute) and node.attr in {"now", "utcnow", "today"}
+        if isinstance(node.value, ast.Name) and node.value.id in {"datetime", "date"}
+    ]
+    assert readers == [("models", "clock")]
+
+
+def test_a_scheduler_needs_no_flask_and_not_the_names_of_places():
+    code = "import scheduler, sys; print(*sys.modules)"
+    loaded = subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True).split()
+    assert not {"flask", "werkzeug", "babel", "phonenumbers.geocoder", "apprise"} & {*loaded}
+
+
+@pytest.mark.parametrize("name", ["requirements", "requirements-dev"])
+def test_all_requirements_are_pinned_and_none_is_missing(name):
+    lines = (ROOT / f"{name}.txt").read_text().splitlines()
+    packages = [line for line in lines if line and not line.lstrip().startswith("#")]
+    assert packages
+    assert all(re.fullmatch(r"[a-z0-9._-]+(\[.*\])?==\S+( ;.*)?", line) for line in packages)
+    pinned = {re.split(r"[=\[]", line)[0] for line in packages}
+    wanted = re.findall(r"^([a-zA-Z][\w.-]*)", (ROOT / f"{name}.in").read_text(), re.MULTILINE)
+    assert {package.lower() for package in wanted} <= pinned
+
+
+def test_every_public_module_says_what_it_is_for():
+    assert [path.name for path in SOURCES if not ast.get_docstring(tree(path))] == []

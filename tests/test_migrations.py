@@ -1,0 +1,124 @@
+"""Migrations: whatever way they came about, the tables are those of the models."""
+
+import re
+
+import peewee
+import pytest
+from playhouse.schema_diff import diff_models
+
+import models
+from conftest import ROOT
+from models import TABLES, db
+
+NAMES = sorted(table._meta.table_name for table in TABLES)
+MIGRATIONS = sorted(path.stem for path in (ROOT / "migrations").glob("[0-9]*.py"))
+
+
+@pytest.fixture
+def migrated(empty_database_url):
+    """An empty database, once it was migrated."""
+    models.connect(empty_database_url)
+    applied = models.upgrade()
+    yield applied
+    models.disconnect()
+
+
+def columns():
+    """Name, type, whether it may be null, whether it is the primary key, and its default."""
+    return {name: sorted(tuple(column) for column in db.get_columns(name)) for name in NAMES}
+
+
+def indexes():
+    """Columns, whether they are unique, and name and condition where it has one.
+
+    Without the primary keys' own: SQLite's do_not_call is its index (WITHOUT ROWID).
+    """
+    found = set()
+    for name in NAMES:
+        for index in db.get_indexes(name):
+            definition = re.sub(r"[\"()\s]|::text|public\.", "", (index.sql or "").lower())
+            named = definition if "where" in definition else ""  # other names are peewee's choice
+            if index.columns != db.get_primary_keys(name):
+                found.add((name, tuple(index.columns), index.unique, named))
+    return found
+
+
+def foreign_keys():
+    return {tuple(key) for name in NAMES for key in db.get_foreign_keys(name)}
+
+
+def test_all_migrations_are_applied_in_order_to_an_empty_database(migrated):
+    assert migrated == MIGRATIONS
+    assert models.upgrade() == []
+
+
+def test_schema_diff_finds_no_difference(migrated):
+    assert str(diff_models(db, list(TABLES))) == ""
+    assert {*NAMES} <= {*db.get_tables()}
+
+
+def test_columns_and_indexes_are_those_that_the_models_would_make(migrated):
+    migrated = columns(), indexes(), foreign_keys()
+    db.drop_tables(TABLES)
+    assert not {*NAMES} & {*db.get_tables()}
+    db.create_tables(TABLES)
+    assert (columns(), indexes(), foreign_keys()) == migrated
+
+
+def test_the_tables_hold_what_they_promise(migrated):
+    now = models.clock()
+    models.ApiKey.issue("app", None, now)
+    with pytest.raises(models.Refused):
+        models.ApiKey.issue("app", None, now)
+    with pytest.raises(peewee.IntegrityError):
+        models.Message.insert(
+            id=models.new_id(now),
+            key=0,
+            to="+1",
+            message="",
+            send_at=now,
+            status="queued",
+            manual_mode=False,
+            available_to_group=False,
+            check_dnc=False,
+            approved=True,
+            max_retries=0,
+            created_at=now,
+        ).execute()
+
+
+@pytest.mark.parametrize("count", range(len(MIGRATIONS)))
+def test_a_database_of_any_age_can_be_upgraded(count, empty_database_url, tmp_path):
+    for name in MIGRATIONS[:count]:
+        (tmp_path / f"{name}.py").write_text((ROOT / "migrations" / f"{name}.py").read_text())
+    models.connect(empty_database_url)
+    with db.atomic():
+        models.Runner(db.obj, str(tmp_path)).up()
+    assert models.upgrade() == MIGRATIONS[count:]
+    assert str(diff_models(db, list(TABLES))) == ""
+    models.disconnect()
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(empty_database_url, tmp_path, monkeypatch):
+    for name in MIGRATIONS:
+        (tmp_path / f"{name}.py").write_text((ROOT / "migrations" / f"{name}.py").read_text())
+    (tmp_path / "9999_broken.py").write_text(
+        "def up(migrator, db):\n    db.execute_sql('CREATE TABLE half (a int)')\n    1 / 0\n"
+    )
+    models.connect(empty_database_url)
+    with pytest.raises(ZeroDivisionError), db.atomic():
+        models.Runner(db.obj, str(tmp_path)).up()
+    assert not {*NAMES, "half"} & {*db.get_tables()}
+    assert models.upgrade() == MIGRATIONS
+    models.disconnect()
+
+
+def test_three_upgrades_at_once_all_end_well(empty_database_url, start):
+    upgrades = [start("flask", "db", "upgrade", DATABASE_URL=empty_database_url) for _ in range(3)]
+    assert [upgrade.wait() for upgrade in upgrades] == [0, 0, 0]
+    outputs = sorted(upgrade.output.splitlines() for upgrade in upgrades)
+    assert outputs == [
+        [f"applied {name}" for name in MIGRATIONS],
+        ["the tables are up to date"],
+        ["the tables are up to date"],
+    ]

@@ -1,0 +1,377 @@
+"""python scheduler.py as real processes: many at once, killed, told to stop, without a database."""
+
+import json
+import re
+import signal
+import sqlite3
+import time
+from collections import Counter
+
+import psycopg
+import pytest
+
+import models
+from carrier_servers import HANG, HANG_UP, Answer, TwilioServer, refusal
+from conftest import NEW_YORK, free_port, wait_until
+from models import DoNotCall, Message, Status, clock
+from running import ALWAYS
+from stored_messages import again, statuses, store, store_many
+
+pytest_plugins = ["carrier_servers", "running"]
+
+NOTHING = "0 promoted, 0 sent, 0 retrying, 0 failed, 0 blocked, 0 rescheduled, 0 taken over, "
+SECRETS = (TwilioServer.sid, "a token", "a%20token", "s3cret", "5550", "attack", "tms_")
+
+
+def counted(name, output):
+    """How many of something a scheduler's lines of counts tell of together."""
+    return sum(map(int, re.findall(rf"(\d+) {name}", output)))
+
+
+def assert_tells_no_secret(output):
+    assert not [secret for secret in SECRETS if secret in output], output
+
+
+# Many at once
+
+
+def test_four_schedulers_at_once_deliver_each_of_400_texts_once(schedule, twilio):
+    twilio.delay = 0.05
+    schedulers = [schedule("--every", "0.1", CARRIER_URL=twilio.url) for _ in range(4)]
+    wait_until(lambda: all(NOTHING in s.output for s in schedulers))
+    numbers = store_many(400)
+    wait_until(lambda: statuses() == {Status.SENT: 400})
+    assert [s.terminate() for s in schedulers] == [0, 0, 0, 0]
+    assert sorted(twilio.numbers) == numbers
+    assert all(counted("sent", s.output) for s in schedulers), "some had nothing to do"
+    assert all(message.carrier_reference for message in Message.select())
+
+
+def test_a_sender_that_is_only_slow_is_never_taken_over(schedule, twilio):
+    """Sends that last longer than CLAIM_TIMEOUT, beside quick ones and an idle scheduler."""
+    twilio.wait()
+    slow = [schedule("--every", "0.1", CARRIER_URL=twilio.url, CLAIM_TIMEOUT="2") for _ in "12"]
+    wait_until(lambda: all(NOTHING in s.output for s in slow))
+    numbers = store_many(20, send_date=clock())
+    wait_until(lambda: len(twilio.texts) == 16)
+    time.sleep(5)
+    twilio.go_on.set()
+    wait_until(lambda: statuses() == {Status.SENT: 20})
+    assert sorted(twilio.numbers) == numbers
+    assert not any(counted("taken over", s.output) for s in slow)
+
+
+def test_what_a_killed_scheduler_held_is_sent_by_later_passes(schedule, twilio):
+    """At most what was under way is sent twice, and nothing is lost."""
+    twilio.delay = 0.3
+    numbers = store_many(50)
+    killed = schedule(CARRIER_URL=twilio.url)
+    wait_until(lambda: len(twilio.texts) >= 20)
+    killed.kill()
+    twilio.delay = 0
+    schedule("--every", "0.1", CARRIER_URL=twilio.url, CLAIM_TIMEOUT="2")
+    wait_until(lambda: statuses() == {Status.SENT: 50})
+    assert sorted(set(twilio.numbers)) == numbers
+    twice = [n for n, times in Counter(twilio.numbers).items() if times > 1]
+    assert len(twice) <= 8
+    assert len(twilio.numbers) <= 58
+
+
+# Told to stop
+
+
+@pytest.mark.parametrize(
+    ("words", "name"), [(["--every=0.1"], "SIGTERM"), (["--every=0.1"], "SIGINT"), ([], "SIGTERM")]
+)
+def test_a_signal_lets_sends_end_and_none_begin(schedule, twilio, words, name):
+    twilio.wait()
+    store_many(20)
+    scheduler = schedule(*words, CARRIER_URL=twilio.url, SEND_CONCURRENCY="4")
+    wait_until(lambda: len(twilio.texts) == 4)
+    for _ in range(2):  # impatience changes nothing
+        scheduler.popen.send_signal(signal.Signals[name])
+        time.sleep(0.2)
+    assert scheduler.popen.poll() is None
+    twilio.go_on.set()
+    assert scheduler.wait() == 0
+    assert len(twilio.texts) == 4
+    assert statuses() == {Status.SENT: 4, Status.QUEUED: 16}
+    assert "Traceback" not in scheduler.output
+
+
+def test_an_idle_scheduler_stops_at_once(schedule):
+    scheduler = schedule("--every", "3600")
+    wait_until(lambda: NOTHING in scheduler.output)
+    assert scheduler.terminate(5) == 0
+
+
+def test_every_takes_seconds(start):
+    wrong = ("0", "-1", "nan", "inf", "soon", "", "86401")
+    for scheduler in [start("scheduler.py", f"--every={seconds}") for seconds in wrong]:
+        assert scheduler.wait() == 2
+        assert "--every" in scheduler.output.splitlines()[-1]
+
+
+# The database
+
+
+def test_one_pass_says_what_it_did_in_one_line(schedule, twilio):
+    store()
+    store(to="+12125550188", status=Status.SCHEDULED, check_dnc=True)
+    DoNotCall.add(["+12125550188"], clock())
+    scheduler = schedule(CARRIER_URL=twilio.url, LOG_LEVEL="WARNING")
+    assert scheduler.wait() == 0
+    assert scheduler.output == (
+        "0 promoted, 1 sent, 0 retrying, 0 failed, 1 blocked, 0 rescheduled, 0 taken over, "
+        "0 waiting for approval, 0 waiting for a carrier\n"
+    )
+
+
+def unusable_databases(tmp_path):
+    yield "no server", f"postgresql://someone:s3cret@127.0.0.1:{free_port()}/messages"
+    yield "no host", "postgresql://someone:s3cret@no-such-host.invalid/messages"
+    yield "no folder", f"sqlite:///{tmp_path}/nowhere/messages.db"
+    yield "no tables", f"sqlite:///{tmp_path}/empty.db"
+    yield "a folder", f"sqlite:///{tmp_path}"
+
+
+def test_a_pass_without_a_database_ends_with_status_1_and_one_clear_line(start, tmp_path):
+    started = {
+        why: start("scheduler.py", DATABASE_URL=url) for why, url in unusable_databases(tmp_path)
+    }
+    for why, scheduler in started.items():
+        assert scheduler.wait() == 1, why
+        (line,) = scheduler.output.splitlines()
+        assert "the pass failed: the database: " in line
+        assert "s3cret" not in line
+
+
+def test_a_pass_waits_for_whoever_is_writing_to_sqlite(start, tmp_path):
+    url = f"sqlite:///{tmp_path}/messages.db"
+    models.connect(url)
+    models.upgrade()
+    models.disconnect()
+    writer = sqlite3.connect(tmp_path / "messages.db", isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
+    scheduler = start("scheduler.py", DATABASE_URL=url)
+    time.sleep(3)
+    assert scheduler.popen.poll() is None
+    writer.execute("ROLLBACK")
+    writer.close()
+    assert scheduler.wait() == 0
+
+
+def test_every_goes_on_once_the_tables_are_there(start, empty_database_url, twilio):
+    scheduler = start(
+        "scheduler.py",
+        *("--every", "0.1"),
+        **ALWAYS | {"DATABASE_URL": empty_database_url, "CARRIER_URL": twilio.url},
+    )
+    wait_until(lambda: scheduler.output.count("the pass failed") > 2)
+    models.connect(empty_database_url)
+    models.upgrade()
+    message = store()
+    wait_until(lambda: again(message).status == Status.SENT)
+    models.disconnect()
+    assert scheduler.terminate() == 0
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_every_survives_a_postgres_that_goes_away_and_doubles_nothing(
+    start, stoppable_postgres, twilio, how
+):
+    """It goes for longer than CLAIM_TIMEOUT; one scheduler has texts under way, another nothing."""
+    url = stoppable_postgres.url
+    models.connect(url)
+    models.upgrade()
+    twilio.wait()
+    environ = ALWAYS | {"DATABASE_URL": url, "CARRIER_URL": twilio.url, "CLAIM_TIMEOUT": "2"}
+    numbers = store_many(5, send_date=clock())
+    busy = start("scheduler.py", "--every", "0.1", **environ)
+    wait_until(lambda: len(twilio.texts) == 5)
+    idle = start("scheduler.py", "--every", "0.1", **environ)
+    wait_until(lambda: NOTHING in idle.output)
+    models.disconnect()
+    getattr(stoppable_postgres, how)()
+    twilio.go_on.set()
+    time.sleep(3)
+    stoppable_postgres.start()
+    wait_until(lambda: statuses() == {Status.SENT: 5})
+    message = store(to="+12125559999")
+    wait_until(lambda: again(message).status == Status.SENT)
+    assert sorted(twilio.numbers) == [*numbers, "+12125559999"]
+    with psycopg.connect(url) as connection:
+        query = "SELECT COUNT(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+        connected = connection.execute(query).fetchone()[0]
+    assert connected <= 4  # two schedulers, this test twice
+    models.disconnect()
+    assert [s.terminate() for s in (busy, idle)] == [0, 0]
+
+
+# The carrier
+
+
+def test_without_a_carrier_it_says_how_many_wait(schedule):
+    for status in (Status.QUEUED, Status.SCHEDULED):
+        store(status=status)
+    scheduler = schedule()
+    assert scheduler.wait() == 0
+    assert scheduler.output.endswith("0 waiting for approval, 2 waiting for a carrier\n")
+    assert statuses() == {Status.QUEUED: 2}
+
+
+UNUSABLE = (
+    "nonsense s3cret",
+    "unknown://user:s3cret@host/{to}",
+    "twilio://s3cret@+15005550006",
+    "twilio://AC1:s3cret@",
+    "twilio://AC1:s3cret@+15005550006?region=s3cret",
+    "json://user:s3cret@host/",
+    "vonage://s3cret:s3cret@{to}",
+    "console:s3cret",
+    "://s3cret",
+)
+
+
+def test_a_carrier_url_that_no_carrier_takes_stops_the_start_with_one_line(start):
+    for url, scheduler in {url: start("scheduler.py", CARRIER_URL=url) for url in UNUSABLE}.items():
+        assert scheduler.wait() == 1, url
+        (line,) = scheduler.output.splitlines()
+        assert line.startswith("CARRIER_URL: "), url
+        assert "s3cret" not in line, url
+
+
+IMPATIENT = """
+import sys, carriers
+carriers.TIMEOUT = 0.5
+import scheduler
+sys.exit(scheduler.main())
+"""
+
+
+@pytest.fixture
+def one_pass(start, database_url):
+    """Run a pass that gives carriers half a second; its output, where it ends well."""
+
+    def run(carrier_url, **environ):
+        environ = {"DATABASE_URL": database_url, "CARRIER_URL": carrier_url} | environ
+        scheduler = start("python", "-c", IMPATIENT, **ALWAYS | environ)
+        assert scheduler.wait() == 0, scheduler.output
+        assert "Traceback" not in scheduler.output
+        return scheduler.output
+
+    return run
+
+
+GARBAGE = Answer(200, b"\xff\xfe{]<html>" * 100)
+TWILIO_SAYS = {
+    "yes": (None, Status.SENT),
+    "201 and garbage": (Answer(201, b"\0\xff{"), Status.SENT),
+    "201 and an unstorable SID": (Answer(201, {"sid": "SM\0\ud800"}), Status.SENT),
+    "garbage": (GARBAGE, Status.SCHEDULED),
+    "the number is not valid": (refusal(21211), Status.FAILED),
+    "400 without a code": (Answer(400, {"message": "+12125550123"}), Status.SCHEDULED),
+    "opted out": (refusal(21610), Status.FAILED),
+    "too fast": (refusal(20429, 429, {"Retry-After": "7"}), Status.SCHEDULED),
+    "500": (Answer(500, b"oops"), Status.SCHEDULED),
+    "hangs": (HANG, Status.SCHEDULED),
+    "hangs up": (HANG_UP, Status.SCHEDULED),
+}
+WEBHOOK_SAYS = {
+    "yes": (None, Status.SENT),
+    "garbage": (GARBAGE, Status.SENT),  # that anything came is all a webhook says
+    "400": (Answer(400), Status.FAILED),
+    "401": (Answer(401), Status.SCHEDULED),
+    "429": (Answer(429), Status.SCHEDULED),
+    "500": (Answer(500, b"oops"), Status.SCHEDULED),
+    "hangs": (HANG, Status.SCHEDULED),
+    "hangs up": (HANG_UP, Status.SCHEDULED),
+}
+
+
+@pytest.mark.parametrize("name", ["twilio_server", "webhook_server"])
+def test_whatever_the_carrier_answers_the_message_goes_where_it_belongs_and_no_log_tells_of_it(
+    one_pass, request, name
+):
+    server = request.getfixturevalue(name)
+    says = TWILIO_SAYS if name == "twilio_server" else WEBHOOK_SAYS
+    stored = {}
+    for n, (kind, (answer, _)) in enumerate(says.items()):
+        number = f"+1212555{n:04}"
+        stored[kind] = store(to=number, message="attack at dawn", check_dnc=True)
+        if answer:
+            server.answers[number] = answer
+    output = one_pass(server.url, LOG_LEVEL="DEBUG", SEND_CONCURRENCY=str(len(says)))
+    assert {kind: again(m).status for kind, m in stored.items()} == {
+        kind: status for kind, (_, status) in says.items()
+    }
+    for kind, message in stored.items():
+        assert f"message {message.id} " in output, kind
+        assert again(message).attempts == (kind not in ("too fast", "429")), kind
+        assert bool(again(message).last_error) == (says[kind][1] != Status.SENT), kind
+        assert_tells_no_secret(str(again(message).last_error))
+    assert_tells_no_secret(output)
+    if name == "twilio_server":
+        assert [row.number for row in DoNotCall.select()] == [stored["opted out"].to]
+        wait = (again(stored["too fast"]).send_at - clock()).total_seconds()
+        assert wait <= 7
+
+
+@pytest.mark.parametrize("kind", ["twilio", "webhook"])
+def test_a_carrier_that_is_down_is_tried_again_later(one_pass, kind):
+    numbers = store_many(10, message="attack at dawn")
+    address = f"127.0.0.1:{free_port()}"
+    url = {
+        "twilio": f"twilio://AC1:s3cret@+15005550006?base_url=http://{address}",
+        "webhook": f"json://user:s3cret@{address}/?:to={{to}}",
+    }[kind]
+    output = one_pass(url, LOG_LEVEL="DEBUG")
+    assert statuses() == {Status.SCHEDULED: len(numbers)}
+    assert {message.attempts for message in Message.select()} == {1}
+    assert "10 retrying" in output
+    assert_tells_no_secret(output)
+
+
+def test_a_slow_carrier_holds_up_a_pass_and_nothing_else(one_pass, twilio_server):
+    twilio_server.delay = 0.3
+    store_many(20)
+    began = time.monotonic()
+    assert "20 sent" in one_pass(twilio_server.url, SEND_CONCURRENCY="10")
+    assert time.monotonic() - began > 0.6
+
+
+def test_the_console_carrier_prints_the_text_and_the_log_does_not(schedule):
+    store(message="attack\nat dawn")
+    scheduler = schedule(CARRIER_URL="console:", LOG_LEVEL="DEBUG")
+    assert scheduler.wait() == 0
+    lines = [line for line in scheduler.output.splitlines() if "attack" in line or "5550" in line]
+    assert lines == [f"{NEW_YORK} 'attack\\nat dawn'"]
+
+
+# What it is made of
+
+FOOTPRINT = r"""
+import json, pathlib, re, sys
+sys.argv = ["scheduler.py"]
+import scheduler
+status = scheduler.main()
+told = pathlib.Path("/proc/self/status").read_text()  # getrusage knows the parent's peak, too
+peak = int(re.search(r"VmHWM:\s*(\d+)", told)[1]) // 1024
+print(json.dumps({"status": status, "peak": peak, "modules": sorted(sys.modules)}))
+"""
+
+
+def test_the_scheduler_imports_no_web_and_no_names_of_places_and_stays_small(start, database_url):
+    store()
+    environ = ALWAYS | {"DATABASE_URL": database_url, "CARRIER_URL": "console:"}
+    scheduler = start("python", "-c", FOOTPRINT, **environ)
+    assert scheduler.wait() == 0, scheduler.output
+    told = json.loads(scheduler.output.splitlines()[-1])
+    assert told["status"] == 0
+    unwanted = {"flask", "werkzeug", "marshmallow", "babel", "click", "gunicorn", "apprise"}
+    unwanted |= {"phonenumbers.geocoder", "phonenumbers.geodata", "app", "cli", "schemas"}
+    loaded = {m for m in told["modules"] if m in unwanted or m.partition(".")[0] in unwanted}
+    # environs reads settings with marshmallow; nothing of ours does
+    assert loaded - {m for m in loaded if m.startswith("marshmallow")} == set()
+    print(f"peak memory of a scheduler that sends: {told['peak']} MB")
+    assert told["peak"] < 75

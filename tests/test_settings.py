@@ -1,0 +1,279 @@
+"""Settings: from the environment and .env, typed, bounded, and refused all at once."""
+
+import contextlib
+import os
+import re
+from pathlib import Path
+from urllib.parse import quote
+
+import peewee
+import psycopg
+import pytest
+
+import models
+import settings as environment
+from conftest import ROOT
+from settings import SettingsError
+
+DEFAULTS = environment.Settings(
+    database_url="sqlite:///messages.db",
+    business_hours=(9 * 60, 17 * 60),
+    business_days=frozenset(range(7)),
+    max_message_length=1600,
+    max_retries=3,
+    retry_delay=60,
+    claim_timeout=300,
+    send_concurrency=8,
+    carrier_url=None,
+    log_level="INFO",
+    log_format="TEXT",
+    metrics_token=None,
+)
+BAD = {
+    "DATABASE_URL": "mysql://s3cret",
+    "BUSINESS_HOURS": "s3cret",
+    "BUSINESS_DAYS": "s3cret",
+    "MAX_MESSAGE_LENGTH": "s3cret",
+    "MAX_RETRIES": "s3cret",
+    "RETRY_DELAY": "s3cret",
+    "CLAIM_TIMEOUT": "s3cret",
+    "SEND_CONCURRENCY": "s3cret",
+    "LOG_LEVEL": "s3cret",
+    "LOG_FORMAT": "s3cret",
+}
+
+
+@pytest.fixture
+def load(monkeypatch, tmp_path):
+    """Load the settings of an environment that holds nothing else, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def read(**variables):
+        for name in environment.Settings._fields:
+            monkeypatch.delenv(name.upper(), raising=False)
+        for name in environment.FORGETFUL_HOSTS:
+            monkeypatch.delenv(name, raising=False)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        return environment.load()
+
+    yield read
+    for name in environment.Settings._fields:
+        os.environ.pop(name.upper(), None)  # what a .env has set
+
+
+def test_these_are_the_defaults(load):
+    assert load() == DEFAULTS
+
+
+def test_the_example_shows_the_defaults(load):
+    example = (ROOT / ".env.example").read_text()
+    shown = dict(re.findall(r"^# ([A-Z_]+)=(.*)$", example, re.MULTILINE))
+    ours = {name: value for name, value in shown.items() if name.lower() in DEFAULTS._fields}
+    assert {name.lower() for name in ours} == set(DEFAULTS._fields) - {"carrier_url"}
+    assert load(**ours) == DEFAULTS
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("BUSINESS_HOURS", "00:00-24:00", (0, 1440)),
+        ("BUSINESS_HOURS", "08:30 - 12:01", (510, 721)),
+        ("BUSINESS_HOURS", "23:59-24:00", (1439, 1440)),
+        ("BUSINESS_DAYS", "mon-fri", {0, 1, 2, 3, 4}),
+        ("BUSINESS_DAYS", "mon,wed,sat", {0, 2, 5}),
+        ("BUSINESS_DAYS", "Sat - Mon, wed", {5, 6, 0, 2}),
+        ("BUSINESS_DAYS", "sun", {6}),
+        ("MAX_MESSAGE_LENGTH", "1", 1),
+        ("MAX_RETRIES", "0", 0),
+        ("RETRY_DELAY", "0", 0),
+        ("CLAIM_TIMEOUT", "1", 1),
+        ("SEND_CONCURRENCY", "256", 256),
+        ("LOG_LEVEL", "debug", "DEBUG"),
+        ("LOG_FORMAT", "json", "JSON"),
+        ("CARRIER_URL", " console: ", "console:"),
+        ("CARRIER_URL", "", None),
+        ("METRICS_TOKEN", "", None),
+    ],
+)
+def test_a_value_is_read(name, text, value, load):
+    assert getattr(load(**{name: text}), name.lower()) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *(("BUSINESS_HOURS", text) for text in ("", "9-5", "9:00-17:00", "17:00-09:00", "24:00")),
+        *(("BUSINESS_HOURS", text) for text in ("09:00-09:00", "09:00-24:01", "09:60-17:00")),
+        *(("BUSINESS_HOURS", text) for text in ("09:00-17:00-18:00", "٠٩:٠٠-17:00", "09:00–17:00")),
+        *(("BUSINESS_DAYS", text) for text in ("", "monday", "mon-", "mon,,tue", "0-4", "-", ",")),
+        *(
+            ("MAX_MESSAGE_LENGTH", text)
+            for text in ("", "0", "-1", "65537", "1e3", "１６", "1 600")
+        ),
+        *(("MAX_RETRIES", text) for text in ("-1", "101", "3.0", "true", "9" * 5000)),
+        *(("RETRY_DELAY", text) for text in ("-1", "86401", "60s", "nan")),
+        *(("CLAIM_TIMEOUT", text) for text in ("0", "86401", "inf")),
+        *(("SEND_CONCURRENCY", text) for text in ("0", "257", "0x10")),
+        *(("LOG_LEVEL", text) for text in ("", "loud", "10", "INFO ")),
+        *(("LOG_FORMAT", text) for text in ("", "xml")),
+        *(("DATABASE_URL", text) for text in ("", "s3cret", "sqlite:", "sqlite://", "sqlite:///")),
+        *(("DATABASE_URL", text) for text in ("sqlite://s3cret.db", "SQLite:///x", " sqlite:///x")),
+        *(("DATABASE_URL", text) for text in ("mysql://u:s3cret@h/d", "http://s3cret", "/s3cret")),
+        ("DATABASE_URL", "sqlite:///messages.db?mode=ro"),
+        ("DATABASE_URL", "postgresql://u:s3cret%ZZ@h/d"),
+        ("DATABASE_URL", "postgresql://u:s3@cret@h/d"),
+        ("DATABASE_URL", "postgresql://u:s3/cret@h/d"),
+        ("DATABASE_URL", "postgresql://u:53/s3cret@h/d"),
+        ("DATABASE_URL", "postgresql://u:s3#@cret@h/d"),
+        ("DATABASE_URL", "postgresql://u:s3cret@h:0/d"),
+        ("DATABASE_URL", "postgresql://u:s3cret@h:65536/d"),
+        ("DATABASE_URL", "postgresql://u:s3cret@[::1/d"),
+        ("DATABASE_URL", "postgresql://u:s3cret@h/d?ssl_mode=disable"),
+    ],
+    ids=lambda text: text[:40],
+)
+def test_a_value_that_cannot_be_used_is_refused_and_not_repeated(name, text, load):
+    with pytest.raises(SettingsError) as refusal:
+        load(**{name: text})
+    line = str(refusal.value)
+    assert line.startswith(f"{name}: must be ")
+    assert "\n" not in line
+    assert len(line) < 200
+    assert "s3cret" not in line
+    assert "cret" not in line
+
+
+def test_all_problems_are_told_at_once(load):
+    with pytest.raises(SettingsError) as refusal:
+        load(**BAD)
+    lines = str(refusal.value).splitlines()
+    assert [line.partition(":")[0] for line in lines] == list(BAD)
+    assert "s3cret" not in str(refusal.value)
+
+
+def test_a_file_named_env_is_read_and_the_environment_wins(load, tmp_path):
+    (tmp_path / ".env").write_text(
+        "# a comment\r\nMAX_RETRIES=7\r\nexport RETRY_DELAY='8'\r\n\r\nCLAIM_TIMEOUT = 9 # s\r\n"
+    )
+    settings = load(MAX_RETRIES="5")
+    assert (settings.max_retries, settings.retry_delay, settings.claim_timeout) == (5, 8, 9)
+
+
+def test_a_file_named_env_above_is_not_read(load, tmp_path, monkeypatch):
+    (tmp_path / ".env").write_text("MAX_RETRIES=7")
+    (tmp_path / "inner").mkdir()
+    monkeypatch.chdir(tmp_path / "inner")
+    assert load() == DEFAULTS
+
+
+def test_a_file_named_env_that_cannot_be_read_is_a_problem(load, tmp_path):
+    (tmp_path / ".env").write_bytes(b"\xff\xfeA\0=\0")
+    with pytest.raises(SettingsError, match=r"^\.env: cannot be read"):
+        load()
+
+
+@pytest.mark.parametrize("host", environment.FORGETFUL_HOSTS)
+def test_a_host_whose_disk_does_not_last_needs_a_database(host, load):
+    with pytest.raises(SettingsError, match=r"^DATABASE_URL: must be set on this host"):
+        load(**{host: "x"})
+    assert load(**{host: "x", "DATABASE_URL": "postgresql:///d"}).database_url == "postgresql:///d"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["flask", "keys", "list"],
+        ["gunicorn", "-c", ROOT / "gunicorn.conf.py", "app:create_app()"],
+        ["scheduler.py"],
+        ["scheduler.py", "--every", "1"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_every_process_stops_with_these_lines(words, start):
+    process = start(*words, **BAD)
+    assert process.wait(20) not in (0, None)
+    lines = process.output.splitlines()
+    assert [line.partition(":")[0] for line in lines] == list(BAD)
+    assert "s3cret" not in process.output
+
+
+def test_a_process_reads_the_file_beside_it(start, tmp_path):
+    (tmp_path / "cwd").mkdir()
+    (tmp_path / "cwd" / ".env").write_text("DATABASE_URL=sqlite:///here.db\n")
+    assert start("flask", "db", "upgrade").wait() == 0
+    assert (tmp_path / "cwd" / "here.db").exists()
+    assert start("flask", "db", "upgrade", DATABASE_URL="sqlite:///there.db").wait() == 0
+    assert (tmp_path / "cwd" / "there.db").exists()
+
+
+@pytest.fixture
+def reach():
+    """Connect to a database by its URL and ask it something; the connection's own settings."""
+
+    def ask(url):
+        models.connect(url)
+        assert models.db.execute_sql("SELECT 1").fetchone() == (1,)
+        return models.db.connection()
+
+    yield ask
+    models.disconnect()
+
+
+@pytest.mark.parametrize("path", ["relative.db", "a b/ü.db", "per%20cent#.db"])
+@pytest.mark.parametrize("absolute", [True, False])
+def test_a_path_to_sqlite_is_taken_as_it_stands(path, absolute, load, reach, tmp_path):
+    (tmp_path / path).parent.mkdir(exist_ok=True)
+    url = f"sqlite:///{tmp_path / path if absolute else path}"
+    assert ("////" in url) == absolute
+    reach(load(DATABASE_URL=url).database_url)
+    models.upgrade()
+    assert (tmp_path / path).stat().st_size
+
+
+@pytest.fixture
+def role(postgres):
+    """A role whose password holds all that is special in a URL; its name and its password."""
+    name, password = "tms_special", "p@ss:w/o?r#d[]%&= ü'\"\\+$"
+    with contextlib.closing(psycopg.connect(postgres, autocommit=True)) as connection:
+        (hba,) = connection.execute("SHOW hba_file").fetchone()
+        if os.access(hba, os.W_OK):  # the tests' own server, which trusts everybody else
+            rules = Path(hba).read_text()
+            Path(hba).write_text(f"local all {name} scram-sha-256\n{rules}")
+            connection.execute("SELECT pg_reload_conf()")
+        literal = psycopg.sql.Literal(password)
+        connection.execute(
+            psycopg.sql.SQL(f"CREATE ROLE {name} LOGIN PASSWORD {{}}").format(literal)
+        )
+        yield name, password
+        connection.execute(f"DROP ROLE {name}")
+
+
+def test_a_percent_encoded_password_opens_postgres(postgres, role, load, reach):
+    name, password = role
+    known = psycopg.conninfo.conninfo_to_dict(postgres)
+    where = f"host={quote(known['host'], safe='')}&port={known.get('port', 5432)}"
+    url = "postgres://{}:{}@/{}?" + where
+    good = load(DATABASE_URL=url.format(name, quote(password, safe=""), known["dbname"]))
+    connection = reach(good.database_url)
+    assert connection.info.user == name
+    assert connection.info.password == password
+    with pytest.raises(peewee.OperationalError, match="password"):
+        reach(url.format(name, quote(password[:-1], safe=""), known["dbname"]))
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql"])
+@pytest.mark.parametrize("mode", ["disable", "prefer"])
+def test_sslmode_reaches_postgres(scheme, mode, postgres, load, reach):
+    mark = "&" if "?" in postgres else "?"
+    url = f"{scheme}:{postgres.partition(':')[2]}{mark}sslmode={mode}"
+    connection = reach(load(DATABASE_URL=url).database_url)
+    assert connection.info.get_parameters().get("sslmode", "prefer") == mode
+
+
+def test_a_socket_folder_can_stand_for_the_host(postgres, load, reach):
+    known = psycopg.conninfo.conninfo_to_dict(postgres)
+    if not known["host"].startswith("/"):
+        pytest.skip("TEST_DATABASE_URL names no socket")
+    url = f"postgresql://{known['user']}@{quote(known['host'], safe='')}/{known['dbname']}"
+    assert reach(load(DATABASE_URL=url).database_url).info.host == known["host"]

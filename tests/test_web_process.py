@@ -1,0 +1,286 @@
+"""The web server as it really runs: gunicorn with two workers, spoken to over sockets."""
+
+import http.client
+import json
+import re
+import socket
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from answers import FIELDS, PATH, error_in
+from conftest import NEW_YORK, ROOT, TOOLS, wait_until
+from models import ApiKey, Message, clock
+from stored_messages import look
+
+TEXT = "the-text-of-a-message"
+BODY = json.dumps({"to": NEW_YORK, "message": TEXT}).encode()
+CHUNKED = b"Transfer-Encoding: chunked"
+
+
+@pytest.fixture
+def web(serve, database_url):
+    return serve(database_url, workers=2, LOG_LEVEL="DEBUG")
+
+
+def exchange(port, request, half_close=False):
+    """Send bytes over a fresh connection; all that comes back until it is closed."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(request)
+        if half_close:
+            connection.shutdown(socket.SHUT_WR)
+        received = b""
+        while chunk := connection.recv(65_536):
+            received += chunk
+        return received
+
+
+def request_of(key, *headers, line=f"POST {PATH} HTTP/1.1", body=BODY, length=None, **others):
+    """The bytes of a request, right unless said otherwise; None leaves a header out."""
+    usual = {
+        "Host": "localhost",
+        "X-Api-Key": key,
+        "Content-Type": "application/json",
+        "Content-Length": None if CHUNKED in headers else len(body) if length is None else length,
+        "Connection": "close",
+    } | {name.replace("_", "-"): value for name, value in others.items()}
+    lines = [
+        f"{name}: {value}".encode("latin-1") for name, value in usual.items() if value is not None
+    ]
+    return b"\r\n".join([line.encode("latin-1"), *lines, *headers]) + b"\r\n\r\n" + body
+
+
+def chunks(*parts, end=b"0\r\n\r\n"):
+    return b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + end
+
+
+# What is HTTP is answered by us in JSON: a request's changes, and the statuses of the answers.
+OURS = {
+    "as it should be": ({}, [], [201]),
+    "HTTP/1.0": ({"line": f"POST {PATH} HTTP/1.0", "Host": None}, [], [201]),
+    "an address in full": ({"line": f"POST http://evil{PATH} HTTP/1.1"}, [], [201]),
+    "an odd host": ({"Host": "a b/../<x>:99999"}, [], [201]),
+    "a host of other bytes": ({"Host": "\xff\xfe"}, [], [201]),
+    "a query": ({"line": f"POST {PATH}?to=1&api_key=x HTTP/1.1"}, [], [201]),
+    "Expect: 100-continue": ({"Expect": "100-continue"}, [], [100, 201]),
+    "an upgrade": ({"Upgrade": "h2c", "HTTP2_Settings": "AAMAAABk"}, [], [201]),
+    "in chunks": ({"body": chunks(BODY[:9], BODY[9:])}, [CHUNKED], [201]),
+    "chunks with a trailer": ({"body": chunks(BODY, end=b"0\r\nX-A: b\r\n\r\n")}, [CHUNKED], [201]),
+    "64 KiB in a chunk": ({"body": chunks(BODY.ljust(65_536))}, [CHUNKED], [201]),
+    "a byte more in a chunk": ({"body": chunks(BODY.ljust(65_537))}, [CHUNKED], [413]),
+    "a byte more in chunks": ({"body": chunks(*[BODY.ljust(8192)] * 8, b" ")}, [CHUNKED], [413]),
+    "64 KiB": ({"body": BODY.ljust(65_536)}, [], [201]),
+    "a byte more": ({"body": BODY.ljust(65_537)}, [], [413]),
+    "more announced than sent": ({"length": 1000}, [], [400]),
+    "too much announced, nothing sent": ({"length": 10**12, "body": b""}, [], [413]),
+    "no length": ({"Content_Length": None}, [], [400]),
+    "nothing": ({"body": b""}, [], [400]),
+    "bad chunks": ({"body": f"{TEXT}\r\n".encode() + chunks(BODY)}, [CHUNKED], [400]),
+    "chunks cut short": ({"body": chunks(BODY)[:-20]}, [CHUNKED], [400]),
+    "a bad trailer": ({"body": chunks(BODY, end=b"0\r\nX A: b\r\n\r\n")}, [CHUNKED], [400]),
+    "a gzipped body": ({"body": b"\x1f\x8b\x08\x00", "Content_Encoding": "gzip"}, [], [400]),
+    "no key": ({"X_Api_Key": None}, [], [401]),
+    "a key of other bytes": ({"X_Api_Key": "\xff\xfe"}, [], [401]),
+    "two keys": ({}, [b"X-Api-Key: x"], [401]),
+    "a key with underscores": ({"X_Api_Key": None}, [b"X_Api_Key: KEY"], [401]),
+    "no key, and no body though announced": (
+        {"X_Api_Key": "x", "body": b"", "length": 9},
+        [],
+        [401],
+    ),
+    "another method": ({"line": f"PATCH {PATH} HTTP/1.1"}, [], [405]),
+    "a method of no standard": ({"line": f"FOO {PATH} HTTP/1.1"}, [], [405]),
+    "TRACE": ({"line": f"TRACE {PATH} HTTP/1.1"}, [], [405]),
+    "an override of the method": (
+        {"line": f"GET {PATH} HTTP/1.1"},
+        [b"X-HTTP-Method: POST"],
+        [405],
+    ),
+    "another path": ({"line": "POST /v1/text-message HTTP/1.1"}, [], [404]),
+    "a path with U+0000": ({"line": f"POST {PATH}%00 HTTP/1.1"}, [], [404]),
+    "a path with two slashes": ({"line": f"POST /{PATH} HTTP/1.1"}, [], [404]),
+    "a path out of here": ({"line": "GET /../../etc/passwd HTTP/1.1"}, [], [404]),
+    "OPTIONS *": ({"line": "OPTIONS * HTTP/1.1"}, [], [404]),
+    "CONNECT": ({"line": "CONNECT evil:443 HTTP/1.1"}, [], [404]),
+    "forged mounts": (
+        {"line": f"POST /x{PATH} HTTP/1.1"},
+        [
+            b"SCRIPT_NAME: /x",
+            b"Script-Name: /x",
+            b"X-Forwarded-Prefix: /x",
+            b"PATH_INFO: " + PATH.encode(),
+        ],
+        [404],
+    ),
+    "forged origins": (
+        {"X_Forwarded_Host": "evil", "X_Forwarded_Proto": "https", "Forwarded": "host=evil"},
+        [b"X-Forwarded-For: 1.2.3.4", b"X-Forwarded-Ssl: on", b"REMOTE_USER: root"],
+        [201],
+    ),
+}
+
+# What is not HTTP is answered by gunicorn in its own way, and logged without what was sent.
+GUNICORNS = {
+    "U+0000 in a header": ({"X_Api_Key": "KEY\0"}, [], 400),
+    "a header's name with a space": ({}, [b"X A: KEY"], 400),
+    "a header without a colon": ({}, [b"KEY"], 400),
+    "a folded header": ({}, [b"X-A: b\r\n KEY"], 400),
+    "two hosts": ({}, [b"Host: KEY"], 400),
+    "a negative length": ({"length": -5}, [], 400),
+    "a signed length": ({"length": "+5"}, [], 400),
+    "two lengths": ({}, [b"Content-Length: 5"], 400),
+    "length and chunks": ({"Content_Length": 5, "body": chunks(BODY)}, [CHUNKED], 400),
+    "an unknown coding": ({}, [b"Transfer-Encoding: KEY"], 400),
+    "a huge header": ({}, [b"X-A: " + b"KEY" * 9_000], 431),
+    "too many headers": ({}, [b"X-%d: KEY" % n for n in range(200)], 431),
+    "a huge line": ({"line": f"POST {PATH}?{'KEY' * 3_000} HTTP/1.1"}, [], 414),
+    "HTTP/2.0": ({"line": f"POST {PATH}?KEY HTTP/2.0"}, [], 400),
+    "a method in lower case": ({"line": f"post {PATH}?KEY HTTP/1.1"}, [], 400),
+    "a space in the address": ({"line": f"POST {PATH}?KEY x HTTP/1.1"}, [], 400),
+    "an expectation": ({"Expect": "KEY"}, [], 417),
+    "a line of a proxy": ({"line": f"PROXY TCP4 KEY\r\nPOST {PATH} HTTP/1.1"}, [], 400),
+}
+
+
+def with_key(request, key):
+    """KEY stands for the key."""
+    return request.replace(b"KEY", key.encode())
+
+
+def answers_in(received):
+    """The answers in what came back: status, headers, body."""
+    found = []
+    while received:
+        head, _, rest = received.partition(b"\r\n\r\n")
+        line, *lines = head.decode("latin-1").split("\r\n")
+        headers = {
+            name.lower(): value for name, _, value in (line.partition(": ") for line in lines)
+        }
+        length = int(headers.get("content-length", 0))
+        found.append((int(line.split()[1]), headers, rest[:length].decode()))
+        received = rest[length:]
+    return found
+
+
+def test_every_request_gets_the_documented_answer_and_leaves_no_secret_in_the_log(
+    web, key, database_url
+):
+    for name, (changes, headers, statuses) in OURS.items():
+        request = with_key(request_of(key, *headers, **changes), key)
+        answers = answers_in(
+            exchange(web.port, request, half_close="length" in changes or "cut" in name)
+        )
+        assert [status for status, _, _ in answers] == statuses, name
+        status, received, text = answers[-1]
+        assert received["content-type"] == "application/json", name
+        if status == 201:
+            assert list(json.loads(text)) == FIELDS
+        else:
+            error_in(status, received["content-type"], text)
+        assert ("allow" in received) == (status == 405)
+        assert ("www-authenticate" in received) == (status == 401)
+    created = sum(201 in statuses for _, _, statuses in OURS.values())
+    assert look(database_url, "SELECT count(*) FROM message") == [(created,)]
+
+    for name, (changes, headers, status) in GUNICORNS.items():
+        request = with_key(request_of(key, *headers, **changes), key)
+        received = exchange(web.port, request)
+        assert received.startswith(b"HTTP/1.1 %d " % status), name
+    for cut in (50, 80, 120, 200):  # a client that goes away in the middle of its headers
+        exchange(web.port, request_of(key)[:cut], half_close=True)
+    exchange(web.port, f"\x16\x03\x01 {key}".encode(), half_close=True)
+    assert look(database_url, "SELECT count(*) FROM message") == [(created,)]
+
+    assert web.terminate() == 0
+    log = web.output
+    assert log.count(" INFO web ") == created
+    assert log.count("Invalid request from") >= len(GUNICORNS)
+    for secret in (key, key[8:40], NEW_YORK, NEW_YORK[1:], TEXT):
+        assert secret not in log
+    assert "Traceback" not in log
+
+
+def test_two_requests_sent_at_once_get_two_answers_in_order(web, key):
+    first = request_of(key, Connection=None, body=b"{}")
+    unknown = request_of("x", Connection=None)
+    answers = answers_in(exchange(web.port, first + unknown + request_of(key)))
+    assert [status for status, _, _ in answers] == [400, 401, 201]
+
+
+def test_a_body_that_hides_a_request_is_never_taken_for_one(web, key, database_url):
+    hidden = request_of(key)
+    for outer in (
+        request_of(key, body=hidden),
+        request_of("wrong", body=hidden),
+        request_of(key, line="POST /nowhere HTTP/1.1", body=hidden),
+        request_of(key, CHUNKED, body=chunks(hidden)),
+    ):
+        assert len(answers_in(exchange(web.port, outer))) == 1
+    assert look(database_url, "SELECT count(*) FROM message") == [(0,)]
+
+
+def post(port, key, path=PATH, body=BODY):
+    """The status of a request over a fresh connection, and its body."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    headers = {"X-Api-Key": key, "Content-Type": "application/json", "Connection": "close"}
+    connection.request("POST", path, body, headers)
+    with connection.getresponse() as response:
+        return response.status, response.headers["Content-Type"], response.read().decode()
+
+
+def test_a_revoked_key_is_refused_by_every_worker_at_once(web, key, database_url):
+    def statuses(secret, count=60):
+        with ThreadPoolExecutor(8) as pool:
+            return {
+                status for status, *_ in pool.map(lambda _: post(web.port, secret), range(count))
+            }
+
+    other = ApiKey.issue("other", None, clock())
+    assert statuses(key) == statuses(other) == {201}
+    subprocess.run(
+        [TOOLS / "flask", "--app", ROOT / "app.py", "keys", "revoke", "app"],
+        env={"DATABASE_URL": database_url},
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    assert statuses(key) == {401}
+    assert statuses(other) == {201}
+    assert Message.select().count() == 180
+
+
+def test_a_stage_is_served_below_its_prefix_and_nowhere_else(serve, database_url, key):
+    web = serve(database_url, SCRIPT_NAME="/staging")
+    for _ in range(4):  # of both workers
+        status, _, text = post(web.port, key, f"/staging{PATH}")
+        assert status == 201
+        assert list(json.loads(text)) == FIELDS
+        for path in (PATH, "/", "/staging", "/stagingx" + PATH, f"/dev{PATH}", f"/Staging{PATH}"):
+            status, content_type, text = post(web.port, key, path)
+            error_in(status, content_type, text)
+            assert status == 404
+
+
+def test_a_slow_client_keeps_nobody_waiting(web, key):
+    slow = [socket.create_connection(("127.0.0.1", web.port), timeout=10) for _ in range(40)]
+    for connection in slow:
+        connection.sendall(request_of(key)[:-10])
+    assert post(web.port, key)[0] == 201
+    for connection in slow:
+        connection.sendall(request_of(key)[-10:])
+    assert {answers_in(connection.recv(65_536))[0][0] for connection in slow} == {201}
+    for connection in slow:
+        connection.close()
+
+
+def test_the_log_can_be_json_and_names_the_request(serve, database_url, key):
+    web = serve(database_url, LOG_FORMAT="json")
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=30)
+    connection.request("POST", PATH, BODY, {"X-Api-Key": key, "Content-Type": "application/json"})
+    response = connection.getresponse()
+    message_id = json.loads(response.read())["message_id"]
+    connection.close()
+    lines = wait_until(lambda: re.findall(r"^\{.*\}$", web.output, re.MULTILINE))
+    (line,) = [line for line in map(json.loads, lines) if line["name"] == "web"]
+    assert message_id in line["message"]
+    assert line["request_id"] == response.headers["X-Request-Id"]
