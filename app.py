@@ -11,6 +11,7 @@ import traceback
 from datetime import timedelta
 from pathlib import Path
 
+import flask_swagger_ui
 from flask import (
     Blueprint,
     Flask,
@@ -21,7 +22,6 @@ from flask import (
     request,
     send_from_directory,
 )
-from swagger_ui_bundle import swagger_ui_path
 from werkzeug.datastructures import WWWAuthenticate
 from werkzeug.exceptions import HTTPException, Unauthorized
 
@@ -35,11 +35,12 @@ from schemas import BadRequest
 
 MAX_BODY = 64 * 1024
 HERE = Path(__file__).parent
+SWAGGER_UI = Path(flask_swagger_ui.__file__).parent / "dist"
 DOCS = {  # what the page at /docs is made of, and nothing else of these folders
     "page.js": HERE / "docs",
-    "swagger-ui-bundle.js": swagger_ui_path,
-    "swagger-ui.css": swagger_ui_path,
-    "favicon-32x32.png": swagger_ui_path,
+    "swagger-ui-bundle.js": SWAGGER_UI,
+    "swagger-ui.css": SWAGGER_UI,
+    "favicon-32x32.png": SWAGGER_UI,
 }
 
 api = Blueprint("api", __name__, url_prefix="/v1")

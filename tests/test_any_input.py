@@ -117,8 +117,8 @@ def test_any_idempotency_key_is_taken_or_refused(value, client, key, created):
 
 
 @often
-@given(path=st.text(st.characters(), max_size=40))
+@given(path=st.text(st.characters(max_codepoint=255), max_size=40))
 def test_any_path_has_the_one_error_body(path, client):
-    response = client.get("/v1/" + path.replace("?", "").replace("#", ""))
+    response = client.get("/", environ_overrides={"PATH_INFO": f"/v1/{path}"})
     error_in(response.status_code, response.headers["Content-Type"], response.text)
-    assert response.status_code in (404, 405)
+    assert response.status_code == 404

@@ -1,9 +1,15 @@
 """Nothing lost and nothing doubled: processes killed, databases gone, disks full, clients slow."""
 
 import contextlib
+import itertools
 import json
 import os
 import signal
+import socket
+import sqlite3
+import statistics
+import subprocess
+import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -11,9 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import psycopg
 import pytest
+from playhouse.migrations import Runner
 
 import models
-from conftest import NEW_YORK, ROOT, wait_until
+from conftest import NEW_YORK, ROOT, free_port, wait_until
 from models import ApiKey, Message, Status, clock
 from running import ALWAYS, Clients, health, send
 from stored_messages import connection_of, look, statuses, store_many
@@ -201,18 +208,261 @@ def test_web_and_scheduler_survive_a_postgres_that_is_stopped_and_started(
         assert process.popen.poll() is None
 
 
-def test_a_request_while_another_writes_to_sqlite_waits_its_turn(serve, tmp_path):
-    url = f"sqlite:///{tmp_path}/messages.db"
-    models.connect(url)
-    models.upgrade()
-    secret = ApiKey.issue("app", None, clock())
-    models.disconnect()
-    web = serve(url, workers=2)
-    with contextlib.closing(connection_of(url)) as writer, ThreadPoolExecutor(8) as pool:
-        writer.execute("BEGIN IMMEDIATE")
-        answers = [pool.submit(send, web, secret, HELLO) for _ in range(8)]
-        time.sleep(2)
-        assert not any(answer.done() for answer in answers)
-        assert health(web)[0] == 200
-        writer.execute("ROLLBACK")
+@pytest.fixture
+def lock(database_url):
+    """Keep everybody else from writing: `with lock(): …`."""
+
+    @contextlib.contextmanager
+    def hold():
+        begin = (
+            ("BEGIN IMMEDIATE",)
+            if database_url.startswith("sqlite")
+            else ("BEGIN", "LOCK TABLE message IN ACCESS EXCLUSIVE MODE")
+        )
+        with contextlib.closing(connection_of(database_url)) as connection:
+            for statement in begin:
+                connection.execute(statement)
+            yield
+            connection.execute("ROLLBACK")
+
+    return hold
+
+
+def test_a_request_waits_its_turn_while_another_writes(serve, database_url, key, lock):
+    web = serve(database_url, workers=2)
+    with ThreadPoolExecutor(8) as pool:
+        with lock():
+            answers = [pool.submit(send, web, key, HELLO) for _ in range(8)]
+            time.sleep(2)
+            assert not any(answer.done() for answer in answers)
         assert [answer.result()[0] for answer in answers] == [201] * 8
+    assert Message.select().count() == 8
+
+
+def test_no_request_waits_for_ever_while_another_writes(serve, database_url, key, lock):
+    """Not even a crowd of them, each of which could wait for all before it."""
+    web = serve(database_url, workers=1)
+    assert send(web, key, HELLO)[0] == 201
+    with lock(), ThreadPoolExecutor(30) as pool:
+        began = time.monotonic()
+        for answer in [pool.submit(send, web, key, HELLO) for _ in range(30)]:
+            assert_is_an_error(answer.result(), 503)
+        assert time.monotonic() - began < 60, "they waited for one another"
+    assert send(web, key, HELLO)[0] == 201
+    assert Message.select().count() == 2
+
+
+# A disk that is full or cannot be written to
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder on a disk of three megabytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", folder]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"a small disk cannot be mounted here: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@pytest.fixture
+def disk_key(small_disk):
+    """The secret of a key in a database on the small disk."""
+    models.connect(f"sqlite:///{small_disk}/messages.db")
+    models.upgrade()
+    yield ApiKey.issue("app", None, clock())
+    models.disconnect()
+
+
+def test_a_full_disk_is_503_until_there_is_room_again(serve, small_disk, disk_key):
+    url = f"sqlite:///{small_disk}/messages.db"
+    web = serve(url, workers=2)
+    assert send(web, disk_key, HELLO)[0] == 201
+    stored, filler = 1, small_disk / "filler"
+    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
+    status = 201
+    while status == 201:  # what SQLite has allocated already can still be used
+        status, body = send(web, disk_key, HELLO | {"message": "x" * 1600})
+        stored += status == 201
+        assert stored < 5000
+    assert_is_an_error((status, body), 503)
+    for _ in range(6):
+        stored += send(web, disk_key, HELLO | {"message": "x" * 1600})[0] == 201
+    filler.unlink()
+    for _ in range(6):
+        assert send(web, disk_key, HELLO)[0] == 201
+        stored += 1
+    assert health(web)[0] == 200
+    assert Message.select().count() == stored
+    assert look(url, "PRAGMA integrity_check") == [("ok",)]
+    assert "Traceback" not in web.output
+
+
+def test_what_was_sent_while_the_disk_was_full_is_recorded_and_not_sent_again(
+    start, small_disk, disk_key, twilio
+):
+    url = f"sqlite:///{small_disk}/messages.db"
+    numbers = store_many(100)
+    models.disconnect()
+    twilio.wait()
+    environ = ALWAYS | {"DATABASE_URL": url, "CARRIER_URL": twilio.url}
+    scheduler = start("scheduler.py", "--every", "0.1", **environ)
+    wait_until(lambda: len(twilio.texts) == 8)
+    with contextlib.suppress(OSError), (small_disk / "filler").open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
+    with contextlib.closing(connection_of(url)) as connection, contextlib.suppress(sqlite3.Error):
+        connection.execute("PRAGMA wal_autocheckpoint = 0")  # or its log would begin anew
+        while True:
+            connection.execute("INSERT INTO do_not_call VALUES (hex(randomblob(20)), 0)")
+    twilio.go_on.set()
+    wait_until(lambda: "database or disk is full" in scheduler.output)
+    (small_disk / "filler").unlink()
+    wait_until(lambda: statuses() == {Status.SENT: 100})
+    assert sorted(twilio.numbers) == numbers
+    assert scheduler.terminate() == 0
+
+
+def test_a_disk_that_cannot_be_written_to_is_503_or_a_clear_line(
+    serve, start, small_disk, disk_key
+):
+    url = f"sqlite:///{small_disk}/messages.db"
+    models.disconnect()
+    web = serve(url, workers=1)
+    assert send(web, disk_key, HELLO)[0] == 201
+
+    def remount(how):
+        mount = ["mount", "-o", f"remount,{how}", small_disk]
+        return subprocess.run(mount, capture_output=True, check=False).returncode == 0
+
+    web.kill()
+    wait_until(lambda: remount("ro"))  # when nobody has a file open for writing any more
+    web = serve_unhealthy(start, url)
+    assert_is_an_error(send(web, disk_key, HELLO), 503)
+    for words in (("scheduler.py",), ("flask", "db", "upgrade")):
+        failed = start(*words, DATABASE_URL=url)
+        assert failed.wait() != 0
+        assert len(failed.output.splitlines()) == 1
+        assert "database" in failed.output
+    assert remount("rw")
+    assert send(web, disk_key, HELLO)[0] == 201
+    assert health(web)[0] == 200
+
+
+def serve_unhealthy(start, url):
+    """Start gunicorn and wait until it answers, whatever it says."""
+    web = start(
+        *("gunicorn", "-c", ROOT / "gunicorn.conf.py", "app:create_app()"),
+        **{"DATABASE_URL": url, "PORT": str(port := free_port()), "WEB_CONCURRENCY": "1"},
+    )
+    web.port = port
+
+    def listens():
+        with contextlib.suppress(OSError):
+            return socket.create_connection(("127.0.0.1", port), 5).close() is None
+
+    wait_until(listens)
+    return web
+
+
+# Slow clients
+
+
+@pytest.fixture
+def trickle():
+    """Open connections that send a request a byte a second: `trickle(web, 64)`."""
+    stopping, threads, sockets = threading.Event(), [], []
+
+    def begin(web, count):
+        request = (
+            b"POST /v1/text-messages HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 60000\r\n\r\n"
+        )
+        for n in range(count):
+            sockets.append(socket.create_connection(("127.0.0.1", web.port), 60))
+            sockets[-1].sendall(request[: n * 7 % len(request)])  # some at each stage
+
+        def feed():
+            for index in itertools.count():
+                for n, client in enumerate(sockets):
+                    start = n * 7 % len(request) + index
+                    with contextlib.suppress(OSError):
+                        client.sendall(request[start : start + 1] or b" ")
+                if stopping.wait(1):
+                    return
+
+        threads.append(threading.Thread(target=feed))
+        threads[-1].start()
+
+    yield begin
+    stopping.set()
+    for thread in threads:
+        thread.join()
+    for client in sockets:
+        client.close()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_64_clients_that_send_a_byte_a_second_hold_nobody_up(
+    serve, database_url, key, trickle, workers
+):
+    web = serve(database_url, workers=workers)
+    trickle(web, 64)
+    time.sleep(2)
+    times = []
+    for _ in range(20):
+        began = time.monotonic()
+        assert send(web, key, HELLO)[0] == 201
+        times.append(time.monotonic() - began)
+    print(f"beside 64 slow clients, {workers} workers: median {statistics.median(times):.3f} s")
+    assert statistics.median(times) < 1
+
+
+# Upgrades
+
+
+def test_an_upgrade_from_the_first_tables_keeps_every_row(start, empty_database_url):
+    """Two web processes and a scheduler begin it at once; then all work on as before."""
+    models.connect(empty_database_url)
+    folder = str(ROOT / "migrations")
+    with models.db.atomic():
+        assert Runner(models.db.obj, folder).up("0001_initial") == ["0001_initial"]
+    digest = ApiKey.digest_of("tms_old")
+    statements = [
+        f"INSERT INTO api_key (id, name, digest, created_at) VALUES (1, 'old', '{digest}', 5)",
+        "INSERT INTO do_not_call VALUES ('+12125550188', 5)",
+    ]
+    columns = (
+        'INSERT INTO message (id, key_id, "to", message, send_at, status, manual_mode, '
+        "available_to_group, check_dnc, approved, attempts, max_retries, created_at) VALUES "
+    )
+    for n, number in enumerate(("+12125550123", "+12125550188")):
+        message_id = f"019cb4a4-6a80-7000-8000-00000000000{n}"
+        if empty_database_url.startswith("sqlite"):
+            message_id = message_id.replace("-", "")
+        values = f"('{message_id}', 1, '{number}', 'old', 5, 'scheduled', "
+        statements.append(f"{columns} {values} false, true, true, true, 0, 3, 5)")
+    for statement in statements:
+        models.db.execute_sql(statement)
+    models.disconnect()
+    upgrades = [start("flask", "db", "upgrade", DATABASE_URL=empty_database_url) for _ in "123"]
+    assert [upgrade.wait() for upgrade in upgrades] == [0, 0, 0], [u.output for u in upgrades]
+    newer = {path.stem for path in (ROOT / "migrations").glob("0*.py")} - {"0001_initial"}
+    applied = [line for u in upgrades for line in u.output.splitlines() if "applied" in line]
+    assert sorted(applied) == sorted(f"applied {name}" for name in newer)
+    models.connect(empty_database_url)
+    assert models.upgrade() == []
+    assert ApiKey.authenticate("tms_old", clock())
+    assert [(m.to, m.message, m.send_at) for m in Message.listing()] == [
+        (number, "old", models.EPOCH + 5 * models.MILLISECOND)
+        for number in ("+12125550123", "+12125550188")
+    ]
+    environ = ALWAYS | {"DATABASE_URL": empty_database_url, "CARRIER_URL": "simulator:"}
+    assert start("scheduler.py", **environ).wait() == 0
+    assert statuses() == {Status.SENT: 1, Status.BLOCKED: 1}
+    models.disconnect()

@@ -199,7 +199,7 @@ def browser(tmp_path):
 def test_a_request_can_be_tried_on_the_page(browser, serve, database_url, key, prefix):
     base = f"http://{HOST}:{serve(database_url, SCRIPT_NAME=prefix).port}{prefix}"
     browser.open(f"{base}/docs")
-    assert browser.text("h2.title").startswith("Text Message Sending Service")
+    assert browser.text("h1.title").startswith("Text Message Sending Service")
     assert browser.text(".opblock-summary-path") == OPERATION
     browser.click(".btn.authorize")
     browser.write(".auth-container input", key)
