@@ -125,78 +125,87 @@ def bearer_token():
 @api.post("/text-messages")
 def create_text_message():
     """Queue or schedule one text message."""
-    now = clock()
-    settings, hours = current_app.config["SETTINGS"], current_app.extensions["business_hours"]
     value = read_json()
+    now = clock()  # not before a slow client has sent the last byte
     idempotency_key, digest = idempotency(value)
-    if idempotency_key:
-        with models.turn:
-            earlier = Message.answered(g.key, idempotency_key)
-        if earlier:
-            return repeat(earlier, digest)
+    if idempotency_key and (earlier := answered(idempotency_key)):
+        return repeat(earlier, digest)
 
+    settings = current_app.config["SETTINGS"]
     order = schemas.load(value, now, settings.max_message_length)
-    recipient, send_date = order["to"], order.get("send_date")
-    if order["check_dnc"]:
-        with models.turn:
-            listed = DoNotCall.lists(recipient.e164)
-        if listed:
-            abort(403, "The recipient is on the Do Not Call list.")
+    recipient = order.pop("to")
+    if order["check_dnc"] and on_do_not_call_list(recipient):
+        abort(403, "The recipient is on the Do Not Call list.")
 
-    facts = recipients.facts(recipient, now, hours)
-    can_send_now = send_date is None and facts.within_business_hours
-    if can_send_now:
-        status, send_at = Status.QUEUED, now
-    else:
-        status = Status.SCHEDULED
-        send_at = send_date or recipients.next_opening(recipient, now, hours)
-    message_id = models.new_id(now)
-    options = {name: order[name] for name in ("manual_mode", "available_to_group", "check_dnc")}
-    answer = schemas.dump(
-        options
-        | {
-            "message_id": message_id,
-            "status": status,
-            "to_phone_number": recipient.international,
-            "to_phone_normalized": recipient.e164,
-            "recipient_country": recipient.country,
-            "recipient_timezone": facts.timezone,
-            "recipient_location": recipients.location(recipient),
-            "recipient_local_time": facts.local_time,
-            "timezone_offset": facts.timezone_offset,
-            "is_dst": facts.is_dst,
-            "scheduled_send_date": send_at,
-            "within_business_hours": facts.within_business_hours,
-            "can_send_now": can_send_now,
-            "business_hours": str(hours),
-            "message_length": len(order["message"]),
-            "max_retries": settings.max_retries,
-            "message": status_text(status, send_at, order["manual_mode"]),
-        }
-    )
+    facts = recipients.facts(recipient, now, business_hours())
+    message = order | {
+        "id": models.new_id(now),
+        "to": recipient.e164,
+        "max_retries": settings.max_retries,
+        **decide(order, recipient, facts, now),
+    }
+    answer = schemas.dump(describe(message, recipient, facts))
     try:
         Message.store(
-            id=message_id,
+            **message,
             key=g.key,
-            to=recipient.e164,
-            message=order["message"],
-            send_date=send_date,
-            send_at=send_at,
-            status=status,
             approved=not order["manual_mode"],
-            max_retries=settings.max_retries,
             created_at=now,
             idempotency_key=idempotency_key,
             request_digest=digest,
             answer=answer if idempotency_key else None,
-            **options,
         )
     except AlreadyAnswered:
-        with models.turn:
-            earlier = Message.answered(g.key, idempotency_key)
-        return repeat(earlier, digest)
-    log.info("message %s %s", message_id, status)
+        return repeat(answered(idempotency_key), digest)
+    log.info("message %s %s", message["id"], message["status"])
     return respond(answer, 201)
+
+
+def decide(order, recipient, facts, now):
+    """Whether the text goes now or later, by what was asked for and the recipient's own clock."""
+    if send_date := order.get("send_date"):
+        return {"status": Status.SCHEDULED, "send_at": send_date}
+    if facts.within_business_hours:
+        return {"status": Status.QUEUED, "send_at": now}
+    opening = recipients.next_opening(recipient, now, business_hours())
+    return {"status": Status.SCHEDULED, "send_at": opening}
+
+
+def describe(message, recipient, facts):
+    """The interface's words for a new message."""
+    options = ("manual_mode", "available_to_group", "check_dnc", "max_retries", "status")
+    return {name: message[name] for name in options} | {
+        "message_id": message["id"],
+        "to_phone_number": recipient.international,
+        "to_phone_normalized": recipient.e164,
+        "recipient_country": recipient.country,
+        "recipient_timezone": facts.timezone,
+        "recipient_location": recipients.location(recipient),
+        "recipient_local_time": facts.local_time,
+        "timezone_offset": facts.timezone_offset,
+        "is_dst": facts.is_dst,
+        "scheduled_send_date": message["send_at"],
+        "within_business_hours": facts.within_business_hours,
+        "can_send_now": message["status"] == Status.QUEUED,
+        "business_hours": str(business_hours()),
+        "message_length": len(message["message"]),
+        "message": status_text(message),
+    }
+
+
+def business_hours():
+    return current_app.extensions["business_hours"]
+
+
+def on_do_not_call_list(recipient):
+    with models.turn:
+        return DoNotCall.lists(recipient.e164)
+
+
+def answered(idempotency_key):
+    """The message that was created with this idempotency key of this API key, or None."""
+    with models.turn:
+        return Message.answered(g.key, idempotency_key)
 
 
 def health():
@@ -314,14 +323,14 @@ def repeat(message, digest):
     return respond(message.answer, 201)
 
 
-def status_text(status, send_at, manual_mode):
+def status_text(message):
     when = (
         "queued for immediate sending"
-        if status == Status.QUEUED
-        else f"scheduled for {schemas.isoformat(send_at)}"
+        if message["status"] == Status.QUEUED
+        else f"scheduled for {schemas.isoformat(message['send_at'])}"
     )
-    approval = "; it awaits manual approval and is not sent before" if manual_mode else ""
-    return f"Text message {when}{approval}."
+    approval = "; it awaits manual approval and is not sent before"
+    return f"Text message {when}{approval if message['manual_mode'] else ''}."
 
 
 def respond(text, status):
