@@ -24,6 +24,10 @@ class Clear:
             return super().invoke(ctx)
         except Refused as error:
             raise click.ClickException(str(error)) from None
+        except BrokenPipeError:  # click ends quietly where nobody reads on
+            raise
+        except OSError as error:
+            raise click.ClickException(error.strerror or str(error)) from None
         except models.ALL_DATABASE_ERRORS as error:
             failure = click.ClickException(f"the database failed: {models.reason(error)}")
             failure.exit_code = 2  # `dnc check` means "not listed" by 1
@@ -204,10 +208,9 @@ def import_numbers(file, region):
 def first_number(line, region):
     """The number in the first column of a line, in E.164 form; None where the line is blank.
 
-    Lines are read one by one, so that a stray quotation mark costs one number, not a file.
+    Quotation marks need no care: libphonenumber looks for where a number begins and ends.
     """
-    quoted = re.match(r'\s*"([^"]*)"', line)
-    cell = quoted[1] if quoted else re.split("[,;\t]", line, maxsplit=1)[0]
+    cell = re.split("[,;\t]", line, maxsplit=1)[0]
     return recipients.national(cell, region) if cell.strip() else None
 
 

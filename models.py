@@ -110,6 +110,14 @@ class Turn:
 turn = Turn()
 
 
+class Sqlite(SqliteDatabase):
+    """A SQLite whose reason is heard: it has rolled back already where the disk was full."""
+
+    def rollback(self):
+        if self.connection().in_transaction:
+            super().rollback()
+
+
 class Postgres(PostgresqlDatabase):
     """A PostgreSQL that does not let one who waits for another's lock wait for ever."""
 
@@ -125,7 +133,7 @@ def connect(url: str) -> None:
     round trip and a process there. One writer a process is also what SQLite is fastest with.
     """
     if url.startswith("sqlite:"):
-        database = SqliteDatabase(
+        database = Sqlite(
             url.removeprefix("sqlite:///"),
             pragmas={"journal_mode": "wal", "synchronous": "full", "foreign_keys": 1},
             lock_type="IMMEDIATE",
@@ -328,13 +336,16 @@ class DoNotCall(Table):
 
     @classmethod
     def add(cls, numbers, now):
-        """Put numbers on the list, in one quick statement; how many were not on it yet."""
+        """Put numbers on the list, in one quick statement; how many were not on it yet.
+
+        Sorted, so that Postgres cannot find two that do this at once in a deadlock.
+        """
         values = "json_array_elements_text" if db.for_update else "json_each"
         sql = (
             f"INSERT INTO do_not_call (number, added_at) SELECT value, {db.param} "
             f"FROM {values}({db.param}) WHERE true ON CONFLICT DO NOTHING"
         )
-        parameters = (cls.added_at.db_value(now), json.dumps(list(numbers)))
+        parameters = (cls.added_at.db_value(now), json.dumps(sorted(numbers)))
         return db.execute_sql(sql, parameters).rowcount
 
     @classmethod
@@ -551,17 +562,24 @@ class Message(Table):
     @classmethod
     def purge(cls, before):
         """Delete some messages that were finished before an instant; how many."""
-        return cls.delete().where(cls.id.in_(cls._old(before))).execute()
+        old = cls._is_old(before)
+        return cls.delete().where(old, cls.id.in_(cls._some(old))).execute()
 
     @classmethod
     def redact(cls, before):
         """Forget number and text of some messages that were finished before an instant."""
-        old = cls._old(before).where(cls.message.is_null(False))
-        return cls.update(to=None, message=None, answer=None).where(cls.id.in_(old)).execute()
+        old = cls._is_old(before) & cls.message.is_null(False)
+        nothing = {"to": None, "message": None, "answer": None}
+        return cls.update(nothing).where(old, cls.id.in_(cls._some(old))).execute()
 
     @classmethod
-    def _old(cls, before):
-        return cls.select(cls.id).where(_in(*FINISHED), cls.finished_at < before).limit(1000)
+    def _is_old(cls, before):
+        return _in(*FINISHED) & (cls.finished_at < before)
+
+    @classmethod
+    def _some(cls, condition):
+        """The ids of a batch; who changes them asks again, for what is tried again meanwhile."""
+        return cls.select(cls.id).where(condition).limit(1000)
 
     # Questions
 

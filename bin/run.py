@@ -1,6 +1,7 @@
 """What `make run` does: tables, a first API key, web and scheduler, and a curl line that works."""
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -10,8 +11,6 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-
-from dotenv import load_dotenv
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
@@ -30,14 +29,19 @@ def main():
         sys.exit(f"cannot write to {ROOT}")
     if not Path(".env").exists():
         shutil.copy(".env.example", ".env")
-    load_dotenv(".env")
+    try:
+        environment.load()
+    except environment.SettingsError as problems:
+        sys.exit(str(problems))
     port = os.environ.setdefault("PORT", "8000")
     check(port)
     os.environ["PATH"] = f"{TOOLS}:{os.environ['PATH']}"
     if upgrade := subprocess.run(["flask", "db", "upgrade"]).returncode:
         sys.exit(upgrade)
     threading.Thread(target=welcome, args=(f"http://localhost:{port}",), daemon=True).start()
-    processes = subprocess.Popen(["honcho", "start", "--port", port, "web", "scheduler"])
+    # honcho would let .env win over the environment; what it says is in the environment by now
+    honcho = ["honcho", "start", "--env", os.devnull, "--port", port, "web", "scheduler"]
+    processes = subprocess.Popen(honcho)
     while True:
         try:
             sys.exit(processes.wait())
@@ -48,6 +52,8 @@ def main():
 def check(port):
     """Stop with a clear line where the port cannot be used."""
     try:
+        if not re.fullmatch("0*[1-9][0-9]*", port):
+            raise ValueError("a port is a number from 1 to 65535")
         with socket.socket() as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(("", int(port)))
@@ -82,7 +88,12 @@ def welcome(base):
     key = FIRST_KEY.read_text().strip() if FIRST_KEY.exists() else ""
     if not key or status(path, key) == 401:  # a new database, or the key was revoked
         name = f"first-{time.strftime('%Y%m%d-%H%M%S')}"
-        key = subprocess.check_output(["flask", "keys", "create", name], text=True).strip()
+        created = subprocess.run(
+            ["flask", "keys", "create", name], stdout=subprocess.PIPE, text=True
+        )
+        if created.returncode:  # it has said why; or it was stopped by Ctrl-C, like all of us
+            return
+        key = created.stdout.strip()
         FIRST_KEY.touch(0o600)
         FIRST_KEY.write_text(f"{key}\n")
     number, note = number_to_try()

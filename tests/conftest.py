@@ -155,6 +155,35 @@ def flask(app):
 
 
 @pytest.fixture
+def run(flask):
+    """Run a command that must succeed; what it prints on standard output."""
+
+    def succeed(*words, **options):
+        result = flask(*words, **options)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    return succeed
+
+
+@pytest.fixture
+def refused(flask):
+    """Run a command that must fail with a clear line; that line."""
+
+    def fail(*words, status=1, **options):
+        result = flask(*words, **options)
+        assert isinstance(result.exception, SystemExit), repr(result.exception)
+        assert result.exit_code == status
+        assert result.stdout == ""
+        *usage, line = result.stderr.splitlines()
+        assert usage == [] or usage[0].startswith("Usage: app ")  # click's own errors show it
+        assert usage == [] or status == 2
+        return line
+
+    return fail
+
+
+@pytest.fixture
 def key(database_url):
     """The secret of a key without a group."""
     return models.ApiKey.issue("app", None, models.clock())

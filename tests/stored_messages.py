@@ -66,7 +66,7 @@ def connection_of(url):
     """A connection of a test's own, past peewee; its owner closes it."""
     if url.startswith("sqlite:"):
         path = url.removeprefix("sqlite:///")
-        return sqlite3.connect(path, 60, isolation_level=None, check_same_thread=False)
+        return sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
     return psycopg.connect(url, autocommit=True)
 
 

@@ -179,6 +179,13 @@ def test_a_body_that_is_not_one_json_object_in_utf8_is_refused(body, idempotency
 
 
 @on_sqlite
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+def test_what_python_alone_reads_as_json_is_refused_as_no_json(constant, post_bytes):
+    body = f'{{"to": "+12125550123", "message": "a", "check_dnc": {constant}}}'
+    assert problems(post_bytes(body)) == [f"body: must be JSON, which has no {constant}"]
+
+
+@on_sqlite
 def test_nesting_is_refused_at_every_depth(post_bytes):
     for depth in (1, 10, *range(900, 1010), 3_000):
         value = "[" * depth + "]" * depth

@@ -1,6 +1,7 @@
 """Nothing lost and nothing doubled: processes killed, databases gone, disks full, clients slow."""
 
 import contextlib
+import http.client
 import itertools
 import json
 import os
@@ -13,6 +14,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import psutil
 import psycopg
@@ -20,10 +22,10 @@ import pytest
 from playhouse.migrations import Runner
 
 import models
-from conftest import NEW_YORK, ROOT, free_port, wait_until
+from conftest import NEW_YORK, ROOT, TUESDAY_NOON, free_port, wait_until
 from models import ApiKey, Message, Status, clock
 from running import ALWAYS, Clients, health, send
-from stored_messages import connection_of, look, statuses, store_many
+from stored_messages import again, connection_of, look, statuses, store, store_many
 
 pytest_plugins = ["running"]
 
@@ -173,7 +175,7 @@ def test_web_and_scheduler_survive_a_postgres_that_is_stopped_and_started(
     web = serve(url, workers=2, **ALWAYS)
     scheduler = start(
         *("scheduler.py", "--every", "0.1"),
-        **ALWAYS | {"DATABASE_URL": url, "CARRIER_URL": twilio.url},
+        **ALWAYS | {"DATABASE_URL": url, "CARRIER_URL": twilio.url, "CLAIM_TIMEOUT": "3"},
     )
     wait_until(lambda: "waiting for a carrier" in scheduler.output)
     texts = set()
@@ -250,6 +252,23 @@ def test_no_request_waits_for_ever_while_another_writes(serve, database_url, key
         assert time.monotonic() - began < 60, "they waited for one another"
     assert send(web, key, HELLO)[0] == 201
     assert Message.select().count() == 2
+
+
+@pytest.mark.parametrize("clean", [Message.purge, Message.redact])
+def test_what_an_operator_tries_again_is_not_cleaned_away_at_that_moment(database_url, clean):
+    message = store(status=Status.FAILED, finished_at=TUESDAY_NOON)
+    with (
+        contextlib.closing(connection_of(database_url)) as operator,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        operator.execute("BEGIN")
+        operator.execute("UPDATE message SET status = 'scheduled', finished_at = NULL")
+        cleaned = pool.submit(clean, TUESDAY_NOON + timedelta(days=1))
+        time.sleep(0.5)
+        assert not cleaned.done()
+        operator.execute("COMMIT")
+        assert cleaned.result() == 0
+    assert again(message).message == "Hello"
 
 
 # A disk that is full or cannot be written to
@@ -344,13 +363,13 @@ def test_a_disk_that_cannot_be_written_to_is_503_or_a_clear_line(
     wait_until(lambda: remount("ro"))  # when nobody has a file open for writing any more
     web = serve_unhealthy(start, url)
     assert_is_an_error(send(web, disk_key, HELLO), 503)
-    for words in (("scheduler.py",), ("flask", "db", "upgrade")):
+    for words in (("scheduler.py",), ("flask", "keys", "create", "new")):
         failed = start(*words, DATABASE_URL=url)
         assert failed.wait() != 0
         assert len(failed.output.splitlines()) == 1
         assert "database" in failed.output
     assert remount("rw")
-    assert send(web, disk_key, HELLO)[0] == 201
+    wait_until(lambda: send(web, disk_key, HELLO)[0] == 201)  # SQLite may keep an old file open
     assert health(web)[0] == 200
 
 
@@ -466,3 +485,81 @@ def test_an_upgrade_from_the_first_tables_keeps_every_row(start, empty_database_
     assert start("scheduler.py", **environ).wait() == 0
     assert statuses() == {Status.SENT: 1, Status.BLOCKED: 1}
     models.disconnect()
+
+
+# Load
+
+
+def keep_posting(web, secret, until, times, answered):
+    """Post over one kept connection until told to stop, noting each answer's status and time."""
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=60)
+    headers = {"X-Api-Key": secret, "Content-Type": "application/json"}
+    body = json.dumps(HELLO | {"message": "x" * 100})
+    with contextlib.closing(connection):
+        while not until():
+            began = time.monotonic()
+            connection.request("POST", "/v1/text-messages", body, headers)
+            response = connection.getresponse()
+            response.read()
+            answered.append(response.status)
+            times.append(time.monotonic() - began)
+
+
+def resident(process):
+    """Megabytes of memory of a process and its children, each by itself."""
+    processes = [psutil.Process(process.popen.pid)]
+    processes += processes[0].children(recursive=True)
+    return [round(p.memory_full_info().uss / 1e6) for p in processes]
+
+
+@pytest.mark.soak
+def test_64_connections_for_a_minute_get_nothing_but_201(serve, database_url, key):
+    web = serve(database_url, workers=2)
+    times, answered, end = [], [], time.monotonic() + 60
+    with ThreadPoolExecutor(64) as pool:
+        for client in [
+            pool.submit(keep_posting, web, key, lambda: time.monotonic() > end, times, answered)
+            for _ in range(64)
+        ]:
+            client.result()
+    quantiles = statistics.quantiles(times, n=100)
+    print(
+        f"64 connections, a minute: {len(times)} answers, median {quantiles[49] * 1000:.0f} ms, "
+        f"99th percentile {quantiles[98] * 1000:.0f} ms, most {max(times) * 1000:.0f} ms"
+    )
+    assert set(answered) == {201}
+    assert Message.select().count() == len(answered)
+    assert max(times) < 5
+
+
+@pytest.mark.soak
+def test_memory_is_flat_over_100_000_requests(serve, start, database_url, key):
+    web = serve(database_url, workers=2, **ALWAYS)
+    environ = ALWAYS | {"DATABASE_URL": database_url, "CARRIER_URL": "simulator:"}
+    scheduler = start("scheduler.py", "--every", "0.5", **environ, LOG_LEVEL="WARNING")
+    times, answered, most = [], [], 10_000
+
+    def post_all():
+        with ThreadPoolExecutor(16) as pool:
+            for client in [
+                pool.submit(keep_posting, web, key, lambda: len(answered) >= most, times, answered)
+                for _ in range(16)
+            ]:
+                client.result()
+
+    def all_sent():
+        return set(statuses()) == {Status.SENT}
+
+    post_all()
+    wait_until(all_sent, 600)
+    before = resident(web) + resident(scheduler)
+    most = 100_000
+    post_all()
+    wait_until(all_sent, 3600)
+    after = resident(web) + resident(scheduler)
+    print(
+        f"megabytes of master, workers and scheduler after 10,000: {before}, after 100,000: {after}"
+    )
+    assert set(answered) == {201}
+    for early, late in zip(before, after, strict=True):
+        assert late < early + 15

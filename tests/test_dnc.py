@@ -1,0 +1,148 @@
+"""The Do Not Call list: adding, removing, checking, and importing whatever a file may hold."""
+
+import contextlib
+
+import pytest
+
+import cli
+from conftest import LONDON, NEW_YORK, ROOT, wait_until
+from models import DoNotCall
+from stored_messages import connection_of, look
+
+PARIS = "+33142685300"
+
+
+@pytest.fixture
+def import_file(flask, tmp_path):
+    """Import a file of these bytes; its standard output and the lines on standard error."""
+
+    def run(body, *options):
+        path = tmp_path / "numbers.csv"
+        path.write_bytes(body)
+        result = flask("dnc", "import", str(path), *options)
+        assert result.exit_code == 0, result.output
+        progress, *lines = result.stderr.splitlines()
+        assert progress.startswith("importing")
+        return result.stdout.strip(), lines
+
+    return run
+
+
+def on_the_list():
+    return {row.number for row in DoNotCall.select()}
+
+
+def test_numbers_are_added_checked_and_removed(run, flask):
+    assert run("dnc", "add", NEW_YORK, LONDON, NEW_YORK) == "2 added, 0 listed before\n"
+    assert run("dnc", "add", "+1 (212) 555-0123", PARIS) == "1 added, 1 listed before\n"
+    assert on_the_list() == {NEW_YORK, LONDON, PARIS}
+    assert run("dnc", "check", "+1 212 555 0123") == "listed\n"
+    assert run("dnc", "remove", NEW_YORK, "+13105550123") == "1 removed, 1 not listed\n"
+    result = flask("dnc", "check", NEW_YORK)
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "not listed\n", "")
+    assert on_the_list() == {LONDON, PARIS}
+
+
+def test_nothing_is_added_where_one_number_is_wrong(refused):
+    assert "'123'" in refused("dnc", "add", NEW_YORK, "123", status=2)
+    assert on_the_list() == set()
+
+
+MESSY = f"""\ufeffphone;name\r
+\r
+{NEW_YORK};Ann\r
+"{LONDON}";"Bob; Jr."\r
+"+33 1 42 68 53 00",Zoë\r
+   \r
+{NEW_YORK}\tagain\r
+not a number;Eve\r
++1212555;short\r
+  +13105550123  \r
+"+13105550124\r
+"""
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("line_end", ["\r\n", "\n", "\r"])
+def test_a_messy_file_is_imported_and_can_be_imported_again(encoding, line_end, import_file):
+    body = MESSY.replace("\r\n", line_end).encode(encoding)
+    summary, lines = import_file(body)
+    assert summary == "5 added, 0 listed before, 2 skipped"
+    assert [line.partition(":")[0] for line in lines] == ["line 8", "line 9"]
+    assert on_the_list() == {NEW_YORK, LONDON, PARIS, "+13105550123", "+13105550124"}
+    assert import_file(body) == ("0 added, 5 listed before, 2 skipped", lines)
+
+
+@pytest.mark.parametrize(
+    ("body", "summary"),
+    [
+        (b"", "0 added, 0 listed before, 0 skipped"),
+        (b"\n\r\n \t\n", "0 added, 0 listed before, 0 skipped"),
+        (b"phone number\n", "0 added, 0 listed before, 0 skipped"),
+        (b"2125550123\n", "0 added, 0 listed before, 1 skipped"),
+        (NEW_YORK.encode(), "1 added, 0 listed before, 0 skipped"),
+        (b"caf\xe9\n+12125550123,\xff\xfe\n", "1 added, 0 listed before, 0 skipped"),
+        (b'"(212) 555-0123"\t"a,b"\n\'+12125550123\'', "1 added, 0 listed before, 1 skipped"),
+        (b'"' + b"1" * 200_000 + b"\n+12125550123", "1 added, 0 listed before, 1 skipped"),
+        (b"1" * 200_000 + b"\n+12125550123", "1 added, 0 listed before, 1 skipped"),
+        (b'+12125550123,"a\nb"\n', "1 added, 0 listed before, 1 skipped"),
+    ],
+    ids=lambda value: ascii(value[:20]),
+)
+def test_odd_files_are_imported_too(body, summary, import_file):
+    assert import_file(body)[0] == summary
+
+
+def test_a_binary_file_adds_nothing(import_file):
+    body = (ROOT / ".git" / "index").read_bytes() if (ROOT / ".git").exists() else bytes(range(256))
+    assert import_file(body)[0].startswith("0 added, 0 listed before, ")
+
+
+def test_national_numbers_need_a_region(import_file):
+    body = b"(212) 555-0123\n020 8366 1177\n+33 1 42 68 53 00\n"
+    summary, lines = import_file(body, "--region", "us")
+    assert summary == "2 added, 0 listed before, 1 skipped"
+    assert lines == ["line 2: is not a valid phone number"]
+    assert import_file(body, "--region", "GB")[0] == "1 added, 1 listed before, 1 skipped"
+    assert on_the_list() == {NEW_YORK, LONDON, PARIS}
+
+
+def test_a_region_that_is_none_is_refused(refused, tmp_path):
+    (tmp_path / "numbers").write_text(NEW_YORK)
+    line = refused("dnc", "import", str(tmp_path / "numbers"), "--region", "XX", status=2)
+    assert "XX is no country's code" in line
+    assert on_the_list() == set()
+
+
+def test_a_dash_imports_standard_input(run):
+    assert run("dnc", "import", "-", input=f"{NEW_YORK}\n{LONDON}\n").startswith("2 added")
+    assert on_the_list() == {NEW_YORK, LONDON}
+
+
+def test_more_than_a_batch_is_imported_and_repeats_are_counted_once(import_file, monkeypatch):
+    sizes, add = [], DoNotCall.add
+    monkeypatch.setattr(cli, "BATCH", 10)
+    monkeypatch.setattr(DoNotCall, "add", lambda new, now: sizes.append(len(new)) or add(new, now))
+    numbers = [f"+1212555{n:04}" for n in range(100, 135)]
+    add(numbers[:3], cli.clock())
+    body = "\n".join(numbers * 2).encode()
+    assert import_file(body)[0] == "32 added, 3 listed before, 0 skipped"
+    assert sizes == [10, 10, 10, 5]
+    assert on_the_list() == set(numbers)
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_two_who_add_the_same_numbers_wait_for_one_another(database_url, start, tmp_path):
+    numbers = [f"+1212555{n:04}" for n in range(100, 200)]
+    (tmp_path / "numbers").write_text("\n".join(reversed(numbers)))
+    insert = "INSERT INTO do_not_call VALUES (%s, 0)"
+    with contextlib.closing(connection_of(database_url)) as other, other.transaction():
+        other.execute(insert, [numbers[0]])
+        words = ("dnc", "import", tmp_path / "numbers")
+        importing = start("flask", *words, DATABASE_URL=database_url)
+        waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
+        wait_until(lambda: look(database_url, waiting))
+        other.execute(insert, [numbers[-1]])
+    assert importing.wait() == 0
+    assert "98 added, 2 listed before" in importing.output
+    assert on_the_list() == set(numbers)
