@@ -9,9 +9,10 @@ import json
 import re
 import secrets
 import threading
+import time
 import uuid
 from collections import deque
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cache
@@ -40,7 +41,7 @@ from peewee import (
 )
 from playhouse.migrations import Runner
 
-db = DatabaseProxy()
+db, reader = DatabaseProxy(), DatabaseProxy()
 
 DATABASE_ERRORS = (OperationalError, InterfaceError, InternalError, ProgrammingError)
 """What a database raises that cannot be reached, is locked, full, read-only or not migrated."""
@@ -86,13 +87,14 @@ class Busy(OperationalError):
 
 
 class Turn:
-    """Held by a thread while it uses the database: a process has one connection for all of them.
+    """Held by a thread while it uses a connection, which all threads of a process share.
 
     Whose turn does not come in time is refused: behind a database that does not answer, each would
     wait as long as all before it together. A connection that failed is dropped.
     """
 
-    def __init__(self):
+    def __init__(self, database):
+        self._database = database
         self._lock = threading.RLock()
 
     def __enter__(self):
@@ -102,18 +104,47 @@ class Turn:
     def __exit__(self, kind, error, traceback):
         try:
             if error:
-                _drop()
+                self.drop()
         finally:
             self._lock.release()
 
+    def drop(self):
+        """Drop the connection, whatever state it is in; the next query opens another."""
+        if self._database.obj is None or self._database.is_closed():
+            return
+        connection = self._database.connection()
+        self._database.dispose()
+        connection.close()
 
-turn = Turn()
+
+turn = Turn(db)
+reading = Turn(reader)
+"""For the key check alone, which need not wait until the disk has what others store."""
 
 
 class Sqlite(SqliteDatabase):
-    """A SQLite whose reason is heard: it has rolled back already where the disk was full."""
+    """A SQLite that serves writers in no time, and whose reason is heard when it fails."""
+
+    def begin(self, lock_type=None):
+        """Begin a transaction, where others write after them.
+
+        SQLite's own waiting sleeps up to a tenth of a second, while the lock comes and goes.
+        """
+        give_up_at = time.monotonic() + PATIENCE
+        self.execute_sql("PRAGMA busy_timeout = 0")
+        try:
+            while True:
+                try:
+                    return super().begin(lock_type)
+                except OperationalError as error:
+                    if "locked" not in str(error) or time.monotonic() > give_up_at:
+                        raise
+                time.sleep(0.0005)
+        finally:
+            self.execute_sql(f"PRAGMA busy_timeout = {PATIENCE * 1000}")
 
     def rollback(self):
+        """Roll back, unless SQLite has done so already because the disk was full."""
         if self.connection().in_transaction:
             super().rollback()
 
@@ -124,16 +155,30 @@ class Postgres(PostgresqlDatabase):
     def _initialize_connection(self, conn):
         conn.execute(f"SET lock_timeout = '{PATIENCE}s'")
 
+    def begin(self, isolation_level=None):
+        """Begin a transaction; replace a kept connection that died meanwhile."""
+        try:
+            super().begin(isolation_level)
+        except DATABASE_ERRORS:
+            turn.drop()
+            super().begin(isolation_level)
+
 
 def connect(url: str) -> None:
     """Point every model at the database of a `sqlite:///` or `postgresql://` URL.
 
-    Nothing is opened yet: a process opens its one connection with its first query and keeps it,
-    because closing SQLite's last one checkpoints the WAL and a new one to Postgres costs a
-    round trip and a process there. One writer a process is also what SQLite is fastest with.
+    Nothing is opened yet: a process opens a connection with its first query and keeps it, because
+    closing SQLite's last one checkpoints the WAL and a new one to Postgres costs a round trip and
+    a process there. One writer a process is also what SQLite is fastest with.
     """
+    disconnect()
+    db.initialize(_database(url))
+    reader.initialize(_database(url))
+
+
+def _database(url):
     if url.startswith("sqlite:"):
-        database = Sqlite(
+        return Sqlite(
             url.removeprefix("sqlite:///"),
             pragmas={"journal_mode": "wal", "synchronous": "full", "foreign_keys": 1},
             lock_type="IMMEDIATE",
@@ -141,30 +186,20 @@ def connect(url: str) -> None:
             thread_safe=False,
             check_same_thread=False,
         )
-    else:
-        conninfo = "postgresql:" + url.partition(":")[2]
-        limits = {"connect_timeout": PATIENCE, "tcp_user_timeout": 10_000}  # seconds, milliseconds
-        limits = {name: limit for name, limit in limits.items() if f"{name}=" not in url}
-        database = Postgres(conninfo, prefer_psycopg3=True, thread_safe=False, **limits)
-    if db.obj:
-        disconnect()
-    db.initialize(database)
+    conninfo = "postgresql:" + url.partition(":")[2]
+    limits = {"connect_timeout": PATIENCE, "tcp_user_timeout": 10_000}  # seconds, milliseconds
+    limits = {name: limit for name, limit in limits.items() if f"{name}=" not in url}
+    return Postgres(conninfo, prefer_psycopg3=True, thread_safe=False, **limits)
 
 
 def disconnect() -> None:
-    """Drop the connection, whatever state it is in; the next query opens another."""
-    with turn:
-        _drop()
+    """Drop the connections; the next query opens another."""
+    for each in (turn, reading):
+        with each:
+            each.drop()
 
 
-def _drop():
-    connection = None if db.is_closed() else db.connection()
-    db.dispose()
-    if connection:
-        connection.close()
-
-
-def revive(query):
+def revive(query, turn=turn):
     """Run the first query of a request or a pass; replace a kept connection that died meanwhile."""
     with turn:
         try:
@@ -172,7 +207,7 @@ def revive(query):
         except DATABASE_ERRORS:
             if not db.for_update:
                 raise  # SQLite's do not die: it was locked, and would be again
-            _drop()
+            turn.drop()
             return query()
 
 
@@ -268,13 +303,14 @@ class ApiKey(Table):
         """The id of this secret's key, or None where it is unknown, expired or revoked."""
         digest, instant = cls.digest_of(secret), cls.expires_at.db_value(now)
         parameters = (instant, digest, digest, instant)
-        row = db.execute_sql(_sql(db.obj, cls._with_secret), parameters).fetchone()
+        sql = _sql(db.obj, cls._with_secret)
+        row = revive(lambda: reader.execute_sql(sql, parameters).fetchone(), reading)
         if row is None:
             return None
         key_id, last_used_at = row
         if last_used_at is None or instant - last_used_at >= HOUR // MILLISECOND:
             hour = now.replace(minute=0, second=0, microsecond=0)
-            cls.update(last_used_at=hour).where(cls.id == key_id).execute()
+            revive(cls.update(last_used_at=hour).where(cls.id == key_id).execute)
         return key_id
 
     @classmethod
@@ -423,11 +459,11 @@ class Message(Table):
             for _ in range(len(_entries)):
                 entries.append(_entries.popleft())
         try:
-            with nullcontext() if len(entries) == 1 else db.atomic():
+            with db.atomic():
                 sql = _sql(db.obj, cls._new)
                 stored = [db.execute_sql(sql, entry.row).rowcount == 1 for entry in entries]
         except Exception as error:  # every thread gets it; none waits for ever
-            _drop()
+            turn.drop()
             stored = [error] * len(entries)
         for entry, outcome in zip(entries, stored, strict=True):
             entry.stored = outcome

@@ -89,6 +89,9 @@ def start_logging(settings: Settings) -> logging.Handler:
     """Write one line an event to standard error, from LOG_LEVEL upwards."""
     handler = logging.StreamHandler()
     handler.setFormatter(formatter(settings))
+    # No line shows these, so they need not be found out ("Optimization" in logging's docs); the
+    # process is in gunicorn's first lines
+    logging.logThreads = logging.logMultiprocessing = False
     logging.basicConfig(level=settings.log_level, handlers=[handler])
     logging.getLogger("peewee").setLevel(logging.WARNING)  # at DEBUG it shows numbers and texts
     return handler

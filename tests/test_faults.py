@@ -204,7 +204,7 @@ def test_web_and_scheduler_survive_a_postgres_that_is_stopped_and_started(
         query = "SELECT COUNT(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
         (connected,) = connection.execute(query).fetchone()
     models.disconnect()
-    assert connected <= 5  # two workers, a scheduler, this test twice
+    assert connected <= 7  # two for each of two workers, a scheduler, this test twice
     for process in (web, scheduler):
         assert "Traceback" not in process.output
         assert process.popen.poll() is None
@@ -440,6 +440,21 @@ def test_64_clients_that_send_a_byte_a_second_hold_nobody_up(
         times.append(time.monotonic() - began)
     print(f"beside 64 slow clients, {workers} workers: median {statistics.median(times):.3f} s")
     assert statistics.median(times) < 1
+
+
+@pytest.mark.xfail(reason="gunicorn 27 waits for them in the thread that accepts", strict=False)
+def test_clients_that_do_not_close_their_connections_hold_nobody_up(serve, database_url):
+    """They asked for `Connection: close` and got their answer; no key is needed for that."""
+    web = serve(database_url, workers=1)
+    request = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        for _ in range(6):
+            client = socket.create_connection(("127.0.0.1", web.port), 60)
+            stack.enter_context(contextlib.closing(client)).sendall(request)
+        time.sleep(0.2)
+        began = time.monotonic()
+        assert health(web)[0] == 200
+        assert time.monotonic() - began < 4  # two seconds for each, as it is
 
 
 # Upgrades

@@ -61,6 +61,7 @@ OURS = {
     "HTTP/1.0": ({"line": f"POST {PATH} HTTP/1.0", "Host": None}, [], [201]),
     "an address in full": ({"line": f"POST http://evil{PATH} HTTP/1.1"}, [], [201]),
     "an odd host": ({"Host": "a b/../<x>:99999"}, [], [201]),
+    "no host at all": ({"Host": ".a"}, [], [400]),
     "a host of other bytes": ({"Host": "\xff\xfe"}, [], [201]),
     "a query": ({"line": f"POST {PATH}?to=1&api_key=KEY HTTP/1.1"}, [], [201]),
     "Expect: 100-continue": ({"Expect": "100-continue"}, [], [100, 201]),
