@@ -8,6 +8,7 @@ import re
 import secrets
 import time
 import traceback
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -355,6 +356,9 @@ def bad_request(error):
 
 
 def database_error(error):
+    if not isinstance(error, models.Busy):
+        with suppress(models.Busy):
+            models.disconnect()  # both: while one is open, SQLite takes a disk to be read-only still
     log.error("the database failed: %s", models.reason(error))
     return render_error(503, "The service cannot reach its database. Try again later.")
 

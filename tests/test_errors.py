@@ -240,7 +240,7 @@ def test_a_database_that_is_gone_is_503(empty_database_url, settings_of, postgre
 @on_sqlite
 def test_a_locked_database_is_503(database_url, client, key, monkeypatch):
     accepted(client.post(PATH, json=VALID, headers={"X-Api-Key": key}))
-    models.db.execute_sql("PRAGMA busy_timeout = 50")
+    monkeypatch.setattr(models, "PATIENCE", 0.1)
     with contextlib.closing(connection_of(database_url)) as connection:
         connection.execute("BEGIN EXCLUSIVE")
         refusal(client.post(PATH, json=VALID, headers={"X-Api-Key": key}), 503)
