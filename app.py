@@ -358,7 +358,7 @@ def bad_request(error):
 def database_error(error):
     if not isinstance(error, models.Busy):
         with suppress(models.Busy):
-            models.disconnect()  # both: while one is open, SQLite takes a disk to be read-only still
+            models.disconnect()  # both: SQLite takes a disk for read-only while one is open
     log.error("the database failed: %s", models.reason(error))
     return render_error(503, "The service cannot reach its database. Try again later.")
 

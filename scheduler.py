@@ -215,7 +215,7 @@ def main() -> int:
             if counts != shown:
                 print(counts, flush=True)
                 shown = counts
-        except models.DATABASE_ERRORS as error:
+        except models.ALL_DATABASE_ERRORS as error:
             scheduler.reconnect()
             log.error("the pass failed: the database: %s", models.reason(error))
             status = 1

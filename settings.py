@@ -134,8 +134,8 @@ def _one_of(text, choices):
 
 def _database_url(text):
     if not text:
-        raise EnvError("must be set on this host, whose disk does not last: attach a Postgres")
-    if not re.fullmatch("sqlite:///[^?]+", text) and not _names_postgres(text):
+        raise EnvError("must be set: on a host whose disk does not last, attach a Postgres")
+    if not re.fullmatch("sqlite:///(?!:memory:)[^?]+", text) and not _names_postgres(text):
         raise EnvError(
             "must be sqlite:///relative/path, sqlite:////absolute/path or "
             "postgresql://user:password@host:port/name"

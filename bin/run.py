@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -42,6 +43,7 @@ def main():
     # honcho would let .env win over the environment; what it says is in the environment by now
     honcho = ["honcho", "start", "--env", os.devnull, "--port", port, "web", "scheduler"]
     processes = subprocess.Popen(honcho)
+    signal.signal(signal.SIGTERM, lambda *_: processes.terminate())
     while True:
         try:
             sys.exit(processes.wait())

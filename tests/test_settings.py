@@ -175,7 +175,7 @@ def test_a_file_named_env_that_cannot_be_read_is_a_problem(load, tmp_path):
 
 @pytest.mark.parametrize("host", environment.FORGETFUL_HOSTS)
 def test_a_host_whose_disk_does_not_last_needs_a_database(host, load):
-    with pytest.raises(SettingsError, match=r"^DATABASE_URL: must be set on this host"):
+    with pytest.raises(SettingsError, match=r"^DATABASE_URL: must be set: on a host"):
         load(**{host: "x"})
     assert load(**{host: "x", "DATABASE_URL": "postgresql:///d"}).database_url == "postgresql:///d"
 
