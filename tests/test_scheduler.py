@@ -293,6 +293,14 @@ def test_who_did_not_ask_for_the_list_is_not_held_by_it(run_pass, carrier, statu
     assert carrier.numbers == [NEW_YORK]
 
 
+def test_the_list_holds_the_message_that_asked_for_it_and_not_its_neighbour(run_pass, carrier):
+    asked, did_not = (store(check_dnc=asked, message=str(asked)) for asked in (True, False))
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON)
+    run_pass(TUESDAY_NOON)
+    assert carrier.texts == [(NEW_YORK, "False")]
+    assert (again(asked).status, again(did_not).status) == (Status.BLOCKED, Status.SENT)
+
+
 def test_the_list_does_not_touch_what_is_not_due(run_pass, carrier):
     message = store(status=Status.SCHEDULED, check_dnc=True, send_at=TUESDAY_NOON + MILLISECOND)
     DoNotCall.add([NEW_YORK], TUESDAY_NOON)
