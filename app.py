@@ -9,6 +9,7 @@ import secrets
 import time
 import traceback
 from contextlib import suppress
+from contextvars import ContextVar
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,7 +20,6 @@ from flask import (
     abort,
     current_app,
     g,
-    has_request_context,
     request,
     send_from_directory,
 )
@@ -46,6 +46,7 @@ DOCS = {  # what the page at /docs is made of, and nothing else of these folders
 
 api = Blueprint("api", __name__, url_prefix="/v1")
 log = logging.getLogger("web")
+request_id = ContextVar("request_id", default="-")
 
 
 def create_app(settings: environment.Settings | None = None) -> Flask:
@@ -55,7 +56,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
             settings = environment.load()
         except environment.SettingsError as problems:
             raise SystemExit(str(problems)) from None
-    environment.start_logging(settings).addFilter(name_request)
+    environment.start_logging(settings).addFilter(name_record)
     models.connect(settings.database_url)
     app = Flask(__name__, static_folder=None)
     # Werkzeug cuts a chunked body at its limit and says nothing; the byte beyond tells.
@@ -70,13 +71,13 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     app.add_url_rule("/openapi.json", view_func=show_description)
     app.add_url_rule("/docs", view_func=show_docs)
     app.add_url_rule("/docs/<name>", view_func=show_docs_file)
-    app.before_request(begin)
-    app.after_request(end)
+    observe = None
     if settings.metrics_token:
         import metrics
 
-        app.extensions["metrics"] = metrics
+        observe, app.extensions["metrics"] = metrics.observe, metrics
         app.add_url_rule("/metrics", view_func=show_metrics)
+    app.wsgi_app = name_requests(app.wsgi_app, observe)
     for kind, handler in (
         (HTTPException, http_error),
         (BadRequest, bad_request),
@@ -88,22 +89,30 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     return app
 
 
-def begin():
-    """Name the request, so that its lines in the log can be found."""
-    g.request_id, g.began_at = secrets.token_hex(8), time.perf_counter()
+def name_requests(wsgi_app, observe=None):
+    """Give each request an id, which its answer and its lines in the log carry.
+
+    Around Flask, whose hooks take ten times as long.
+    """
+
+    def serve(environ, start_response):
+        began_at = time.perf_counter()
+        name = secrets.token_hex(8)
+        request_id.set(name)
+
+        def start(status, headers, *error):
+            if observe:
+                observe(int(status[:3]), time.perf_counter() - began_at)
+            return start_response(status, [*headers, ("X-Request-Id", name)], *error)
+
+        return wsgi_app(environ, start)
+
+    return serve
 
 
-def end(response):
-    response.headers["X-Request-Id"] = g.request_id
-    if metrics := current_app.extensions.get("metrics"):
-        metrics.observe(response.status_code, time.perf_counter() - g.began_at)
-    return response
-
-
-def name_request(record):
+def name_record(record):
     """Give a line of the log its request's id."""
-    if has_request_context() and "request_id" in g:
-        record.request_id = g.request_id
+    record.request_id = request_id.get()
     return True
 
 

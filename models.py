@@ -123,25 +123,28 @@ reading = Turn(reader)
 
 
 class Sqlite(SqliteDatabase):
-    """A SQLite that serves writers in no time, and whose reason is heard when it fails."""
+    """A SQLite that serves writers in no time, and whose reason is heard when it fails.
+
+    SQLite's own waiting for another process sleeps up to a tenth of a second, while the lock comes
+    and goes.
+    """
 
     def begin(self, lock_type=None):
-        """Begin a transaction, where others write after them.
+        self._patiently(super().begin, lock_type)
 
-        SQLite's own waiting sleeps up to a tenth of a second, while the lock comes and goes.
-        """
-        give_up_at = time.monotonic() + PATIENCE
-        self.execute_sql("PRAGMA busy_timeout = 0")
-        try:
-            while True:
-                try:
-                    return super().begin(lock_type)
-                except OperationalError as error:
-                    if "locked" not in str(error) or time.monotonic() > give_up_at:
-                        raise
-                time.sleep(0.0005)
-        finally:
-            self.execute_sql(f"PRAGMA busy_timeout = {PATIENCE * 1000}")
+    def execute_sql(self, sql, params=None):
+        return self._patiently(super().execute_sql, sql, params)
+
+    def _patiently(self, action, *arguments):
+        give_up_at = None
+        while True:
+            try:
+                return action(*arguments)
+            except OperationalError as error:
+                give_up_at = give_up_at or time.monotonic() + PATIENCE
+                if "locked" not in str(error) or time.monotonic() > give_up_at:
+                    raise
+            time.sleep(0.0005)
 
     def rollback(self):
         """Roll back, unless SQLite has done so already because the disk was full."""
@@ -180,7 +183,12 @@ def _database(url):
     if url.startswith("sqlite:"):
         return Sqlite(
             url.removeprefix("sqlite:///"),
-            pragmas={"journal_mode": "wal", "synchronous": "full", "foreign_keys": 1},
+            pragmas={
+                "journal_mode": "wal",
+                "synchronous": "full",
+                "foreign_keys": 1,
+                "busy_timeout": 0,
+            },
             lock_type="IMMEDIATE",
             timeout=PATIENCE,
             thread_safe=False,
@@ -460,13 +468,13 @@ class Message(Table):
         with suppress(IndexError):  # who gave up waiting took an entry back
             while len(entries) < 32:  # SQLite may take no more than 999 parameters
                 entries.append(_entries.popleft())
+        sql, values = _sql(db.obj, cls._new, len(entries)), [v for e in entries for v in e.row]
         try:
-            with db.atomic():
-                sql = _sql(db.obj, cls._new, len(entries))
-                count = db.execute_sql(sql, [value for e in entries for value in e.row]).rowcount
-                stored = [True] * count
-                if count < len(entries):  # somebody's idempotency key is taken
-                    stored = [cls.get_or_none(cls.id == e.message_id) is not None for e in entries]
+            # once more where the connection had died: what is stored already stays as it is
+            if revive(lambda: db.execute_sql(sql, values).rowcount) == len(entries):
+                stored = [True] * len(entries)
+            else:  # somebody's idempotency key is taken
+                stored = [cls.get_or_none(cls.id == e.message_id) is not None for e in entries]
         except Exception as error:  # every thread gets it; none waits for ever
             turn.drop()
             stored = [error] * len(entries)

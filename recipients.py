@@ -19,6 +19,7 @@ from phonenumbers.phonenumberutil import is_number_type_geographical
 from phonenumbers.timezone import time_zones_for_geographical_number
 
 zoneinfo.reset_tzpath(to=())
+phonenumbers.enable_pattern_cache()  # 1 MB for all countries; Python's own forgets, and is slower
 
 REGIONS = phonenumbers.SUPPORTED_REGIONS
 NO_COUNTRY = phonenumbers.REGION_CODE_FOR_NON_GEO_ENTITY  # "001"
@@ -222,14 +223,21 @@ def _clocks(zones, day):
 
 def facts(recipient: Recipient, now: datetime, hours: BusinessHours) -> Facts:
     """Tell what the recipient's clocks say now."""
-    main, *others = (now.astimezone(zone) for zone in _clocks(recipient.zones, now.date()))
+    return _facts(recipient.zones, _minute(now), hours)
+
+
+@lru_cache(maxsize=1024)
+def _facts(zones, minute, hours):
+    """Tell what clocks say in one minute: most recipients of a minute share theirs with others."""
+    zones = _clocks(zones, minute.date())
+    main, *others = (minute.astimezone(zone) for zone in zones)
     offsets = sorted({_hours(main), *map(_hours, others)})
     return Facts(
         timezone=f"GMT{_hours(main):+g}",
         local_time=_written(main),
         timezone_offset=offsets if len(offsets) > 1 else offsets[0],
         is_dst=_is_dst(main),
-        within_business_hours=within_business_hours(recipient, now, hours),
+        within_business_hours=_within(zones, minute, hours),
     )
 
 
@@ -243,10 +251,14 @@ def within_business_hours(recipient: Recipient, now: datetime, hours: BusinessHo
 
     Where the hours of those zones never overlap, the main zone decides.
     """
-    zones = _clocks(recipient.zones, now.date())
-    if not _hold(zones[:1], now, hours):
+    return facts(recipient, now, hours).within_business_hours
+
+
+def _within(zones, minute, hours):
+    """Say the same of zones whose clocks differ."""
+    if not _hold(zones[:1], minute, hours):
         return False
-    return _hold(zones, now, hours) or _common_opening(zones, _minute(now), hours) is None
+    return _hold(zones, minute, hours) or _common_opening(zones, minute, hours) is None
 
 
 def next_opening(recipient: Recipient, now: datetime, hours: BusinessHours) -> datetime:
