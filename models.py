@@ -122,6 +122,73 @@ reading = Turn(reader)
 """For the key check alone, which need not wait until the disk has what others store."""
 
 
+class Together:
+    """Does at once what several threads want of a database at the same time.
+
+    Whoever comes while nobody works leads: it works for all who came by then, wakes them, and hands
+    over to the first of those who came meanwhile. `work` gets a list of what is wanted and returns
+    the list of outcomes.
+    """
+
+    MOST = 32  # SQLite may take no more than 999 parameters in one statement
+
+    def __init__(self, work, turn):
+        self._work, self._turn = work, turn
+        self._lock, self._waiting, self._led = threading.Lock(), deque(), False
+
+    def __call__(self, wanted):
+        mine = _Wish(wanted)
+        with self._lock:
+            self._waiting.append(mine)
+            mine.leads, self._led = not self._led, True
+        if not mine.leads and not mine.woken.acquire(timeout=PATIENCE):
+            self._give_up(mine)
+        if mine.leads:
+            self._lead()
+        if mine.error:
+            raise mine.error
+        return mine.outcome
+
+    def _lead(self):
+        with self._lock:
+            wishes = [self._waiting.popleft() for _ in range(min(self.MOST, len(self._waiting)))]
+        try:
+            with self._turn:
+                outcomes = self._work([wish.wanted for wish in wishes])
+            for wish, outcome in zip(wishes, outcomes, strict=True):
+                wish.outcome = outcome
+        except BaseException as error:
+            for wish in wishes:
+                wish.error = error
+        finally:
+            with self._lock:
+                self._led = bool(self._waiting)
+                if self._led:
+                    self._waiting[0].leads = True
+                    wishes.append(self._waiting[0])
+            for wish in wishes:
+                wish.woken.release()
+
+    def _give_up(self, mine):
+        """Take a wish back, unless somebody works at it right now: then its outcome is awaited."""
+        with self._lock:
+            if mine in self._waiting and not mine.leads:
+                self._waiting.remove(mine)
+                raise Busy("others have been waiting for it")
+        mine.woken.acquire()
+
+
+class _Wish:
+    """What one thread wants, and what became of it."""
+
+    __slots__ = ("error", "leads", "outcome", "wanted", "woken")
+
+    def __init__(self, wanted):
+        self.wanted, self.outcome, self.error = wanted, None, None
+        self.leads, self.woken = False, threading.Lock()
+        self.woken.acquire()
+
+
 class Sqlite(SqliteDatabase):
     """A SQLite that serves writers in no time, and whose reason is heard when it fails.
 
@@ -310,9 +377,7 @@ class ApiKey(Table):
     def authenticate(cls, secret, now):
         """The id of this secret's key, or None where it is unknown, expired or revoked."""
         digest, instant = cls.digest_of(secret), cls.expires_at.db_value(now)
-        parameters = (instant, digest, digest, instant)
-        sql = _sql(db.obj, cls._with_secret)
-        row = revive(lambda: reader.execute_sql(sql, parameters).fetchone(), reading)
+        row = _authenticate((digest, instant))
         if row is None:
             return None
         key_id, last_used_at = row
@@ -320,6 +385,14 @@ class ApiKey(Table):
             hour = now.replace(minute=0, second=0, microsecond=0)
             revive(cls.update(last_used_at=hour).where(cls.id == key_id).execute)
         return key_id
+
+    @classmethod
+    def _rows_with(cls, wanted):
+        """The rows of valid keys for digests and instants; None where there is none."""
+        sql, now = _sql(db.obj, cls._with_secret), max(instant for _, instant in wanted)
+        find = lambda digest: reader.execute_sql(sql, (now, digest, digest, now)).fetchone()  # noqa: E731
+        rows = revive(lambda: {digest: find(digest) for digest in dict(wanted)}, reading)
+        return [rows[digest] for digest, _ in wanted]
 
     @classmethod
     def _with_secret(cls):
@@ -398,17 +471,6 @@ class DoNotCall(Table):
         return cls.delete().where(cls.number.in_(list(numbers))).execute()
 
 
-class _Entry:
-    """A message on its way into the database; `stored` is a bool or an exception, once `done`."""
-
-    def __init__(self, message_id, row):
-        self.message_id, self.row = message_id, row
-        self.stored, self.done = None, threading.Event()
-
-
-_entries = deque()
-
-
 class Message(Table):
     id = UUIDField(primary_key=True)
     key = ForeignKeyField(ApiKey, index=False)
@@ -442,45 +504,21 @@ class Message(Table):
         What other threads want stored meanwhile is committed together with it: the wait for the
         disk is most of the cost, and the same for one message as for ten.
         """
-        fields = cls._meta.sorted_fields
-        row = [field.db_value(columns.get(field.name, field.default)) for field in fields]
-        entry = _Entry(columns["id"], row)
-        _entries.append(entry)
-        try:
-            with turn:
-                while not entry.done.is_set():
-                    cls._store_some()
-        except Busy:
-            try:
-                _entries.remove(entry)  # or it would be stored after we said that it is not
-            except ValueError:
-                entry.done.wait()  # somebody is storing it right now
-            else:
-                raise
-        if isinstance(entry.stored, Exception):
-            raise entry.stored
-        if not entry.stored:
+        row = [field.db_value(columns.get(field.name, field.default)) for field in _FIELDS]
+        if not _store(row):
             raise AlreadyAnswered
 
     @classmethod
-    def _store_some(cls):
-        entries = []
-        with suppress(IndexError):  # who gave up waiting took an entry back
-            while len(entries) < 32:  # SQLite may take no more than 999 parameters
-                entries.append(_entries.popleft())
-        sql, values = _sql(db.obj, cls._new, len(entries)), [v for e in entries for v in e.row]
-        try:
-            # once more where the connection had died: what is stored already stays as it is
-            if revive(lambda: db.execute_sql(sql, values).rowcount) == len(entries):
-                stored = [True] * len(entries)
-            else:  # somebody's idempotency key is taken
-                stored = [cls.get_or_none(cls.id == e.message_id) is not None for e in entries]
-        except Exception as error:  # every thread gets it; none waits for ever
-            turn.drop()
-            stored = [error] * len(entries)
-        for entry, outcome in zip(entries, stored, strict=True):
-            entry.stored = outcome
-            entry.done.set()
+    def _store_all(cls, rows):
+        """Store messages in one statement; of each, whether it is stored now.
+
+        Where the connection had died, once more: what was stored already stays as it is.
+        """
+        sql, values = _sql(db.obj, cls._new, len(rows)), [value for row in rows for value in row]
+        if revive(lambda: db.execute_sql(sql, values).rowcount) == len(rows):
+            return [True] * len(rows)
+        ids = (cls.id.python_value(row[0]) for row in rows)  # somebody's idempotency key is taken
+        return [cls.get_or_none(cls.id == message_id) is not None for message_id in ids]
 
     @classmethod
     def _new(cls, count):
@@ -724,6 +762,11 @@ class Message(Table):
         if changes.get("status") == Status.SCHEDULED:
             sql += ' AND "to" IS NOT NULL'
         return db.execute_sql(sql, values).rowcount == 1
+
+
+_FIELDS = Message._meta.sorted_fields
+_store = Together(Message._store_all, turn)
+_authenticate = Together(ApiKey._rows_with, reading)
 
 
 def _in(*statuses):
