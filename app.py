@@ -17,6 +17,7 @@ import flask_swagger_ui
 from flask import (
     Blueprint,
     Flask,
+    Response,
     abort,
     current_app,
     g,
@@ -59,8 +60,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     environment.start_logging(settings).addFilter(name_record)
     models.connect(settings.database_url)
     app = Flask(__name__, static_folder=None)
-    # Werkzeug cuts a chunked body at its limit and says nothing; the byte beyond tells.
-    app.config.update(MAX_CONTENT_LENGTH=MAX_BODY + 1, SETTINGS=settings)
+    app.config["SETTINGS"] = settings
     app.extensions["business_hours"] = recipients.BusinessHours(
         *settings.business_hours, settings.business_days
     )
@@ -149,14 +149,15 @@ def create_text_message():
     if order["check_dnc"] and on_do_not_call_list(recipient):
         abort(403, "The recipient is on the Do Not Call list.")
 
-    facts = recipients.facts(recipient, now, business_hours())
+    hours = current_app.extensions["business_hours"]
+    facts = recipients.facts(recipient, now, hours)
     message = order | {
         "id": models.new_id(now),
         "to": recipient.e164,
         "max_retries": settings.max_retries,
-        **decide(order, recipient, facts, now),
+        **decide(order, recipient, facts, hours, now),
     }
-    answer = schemas.dump(describe(message, recipient, facts))
+    answer = schemas.dump(describe(message, recipient, facts, hours))
     try:
         Message.store(
             **message,
@@ -173,17 +174,17 @@ def create_text_message():
     return respond(answer, 201)
 
 
-def decide(order, recipient, facts, now):
+def decide(order, recipient, facts, hours, now):
     """Whether the text goes now or later, by what was asked for and the recipient's own clock."""
     if send_date := order.get("send_date"):
         return {"status": Status.SCHEDULED, "send_at": send_date}
     if facts.within_business_hours:
         return {"status": Status.QUEUED, "send_at": now}
-    opening = recipients.next_opening(recipient, now, business_hours())
+    opening = recipients.next_opening(recipient, now, hours)
     return {"status": Status.SCHEDULED, "send_at": opening}
 
 
-def describe(message, recipient, facts):
+def describe(message, recipient, facts, hours):
     """The interface's words for a new message."""
     options = ("manual_mode", "available_to_group", "check_dnc", "max_retries", "status")
     return {name: message[name] for name in options} | {
@@ -199,14 +200,10 @@ def describe(message, recipient, facts):
         "scheduled_send_date": message["send_at"],
         "within_business_hours": facts.within_business_hours,
         "can_send_now": message["status"] == Status.QUEUED,
-        "business_hours": str(business_hours()),
+        "business_hours": str(hours),
         "message_length": len(message["message"]),
         "message": status_text(message),
     }
-
-
-def business_hours():
-    return current_app.extensions["business_hours"]
 
 
 def on_do_not_call_list(recipient):
@@ -251,7 +248,7 @@ def show_metrics():
                 {None: waited},
             ),
         ]
-    return current_app.response_class(metrics.render(gauges), content_type=metrics.CONTENT_TYPE)
+    return Response(metrics.render(gauges), content_type=metrics.CONTENT_TYPE)
 
 
 def show_description():
@@ -297,12 +294,19 @@ def read_json():
 
 
 def read_body():
-    """The bytes of the request, all that were announced and no more than MAX_BODY."""
-    announced = request.content_length or 0
-    if announced > MAX_BODY:
+    """The bytes of the request, all that were announced and no more than MAX_BODY.
+
+    Not by Flask's `get_data()`, which ends a body that is too long or too short and says nothing.
+    """
+    announced = request.content_length
+    if announced is None:  # chunked, or there is none
+        announced, most = 0, MAX_BODY + 1
+    elif announced > MAX_BODY:
         abort(413)
+    else:
+        most = announced
     try:
-        body = request.get_data(cache=False)
+        body = request.environ["wsgi.input"].read(most)
     except HTTPException:
         raise
     except Exception:  # gunicorn's errors have no base of their own
@@ -344,7 +348,7 @@ def status_text(message):
 
 
 def respond(text, status):
-    return current_app.response_class(text, status, mimetype="application/json")
+    return Response(text, status, content_type="application/json")
 
 
 def render_error(status, message, details=None, response=None):

@@ -68,6 +68,7 @@ class BusinessHours(NamedTuple):
     closes: int
     days: frozenset[int]
 
+    @cache
     def __str__(self):
         return f"{_clock(self.opens)} - {_clock(self.closes)} local time"
 
@@ -146,7 +147,7 @@ def _read(to):
         read = _valid(bare) if _E164.fullmatch(bare) else None
         if read is None:
             raise InvalidNumber("must be a phone number in E.164 format: a plus sign and digits")
-    form = phonenumbers.format_number(read[0], PhoneNumberFormat.E164)
+    form = f"+{read[0].country_code}{phonenumbers.national_significant_number(read[0])}"
     if form != to:
         raise InvalidNumber(f"must be in E.164 format: {form}")
     return read
@@ -357,8 +358,8 @@ def location(recipient: Recipient) -> str:
     """Name the recipient's place and country: "New York, United States"."""
     if recipient.country == NO_COUNTRY:
         return "UTC, World"
-    country = _english().territories[recipient.country]
-    return f"{_place(recipient) or _city(recipient)}, {country}"
+    place = _place(recipient) or _city(recipient.country, recipient.zones[0].key)
+    return f"{place}, {_country_name(recipient.country)}"
 
 
 def _place(recipient):
@@ -369,19 +370,24 @@ def _place(recipient):
     return None if place in _country_names(recipient.country) else _CODE.sub("", place)
 
 
-def _city(recipient):
-    """Return the city that the main zone is named for."""
-    if recipient.country in _UNLISTED:
-        return _UNLISTED[recipient.country][1]
-    key = recipient.zones[0].key
-    named = _english().time_zones.get(key, {}).get("city")
-    return named or key.rpartition("/")[2].replace("_", " ")
+@cache
+def _city(country, zone):
+    """Return the city that a country's main zone is named for."""
+    if country in _UNLISTED:
+        return _UNLISTED[country][1]
+    named = _english().time_zones.get(zone, {}).get("city")
+    return named or zone.rpartition("/")[2].replace("_", " ")
+
+
+@cache
+def _country_name(country):
+    return _english().territories[country]
 
 
 @cache
 def _country_names(country):
     """Return what libphonenumber may call a country instead of a place; "" is no description."""
-    ours = _english().territories[country]
+    ours = _country_name(country)
     theirs = _geocoder().LOCALE_DATA.get(country, {}).values()
     return {"", ours, *theirs, *(name.removesuffix("s") for name in theirs)}  # "Cocos Island"
 
