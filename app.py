@@ -187,8 +187,11 @@ def decide(order, recipient, facts, hours, now):
 def describe(message, recipient, facts, hours):
     """The interface's words for a new message."""
     options = ("manual_mode", "available_to_group", "check_dnc", "max_retries", "status")
+    queued, send_at = message["status"] == Status.QUEUED, schemas.isoformat(message["send_at"])
+    when = "queued for immediate sending" if queued else f"scheduled for {send_at}"
+    approval = "; it awaits manual approval and is not sent before"
     return {name: message[name] for name in options} | {
-        "message_id": message["id"],
+        "message_id": str(message["id"]),
         "to_phone_number": recipient.international,
         "to_phone_normalized": recipient.e164,
         "recipient_country": recipient.country,
@@ -197,12 +200,12 @@ def describe(message, recipient, facts, hours):
         "recipient_local_time": facts.local_time,
         "timezone_offset": facts.timezone_offset,
         "is_dst": facts.is_dst,
-        "scheduled_send_date": message["send_at"],
+        "scheduled_send_date": send_at,
         "within_business_hours": facts.within_business_hours,
-        "can_send_now": message["status"] == Status.QUEUED,
+        "can_send_now": queued,
         "business_hours": str(hours),
         "message_length": len(message["message"]),
-        "message": status_text(message),
+        "message": f"Text message {when}{approval if message['manual_mode'] else ''}.",
     }
 
 
@@ -335,16 +338,6 @@ def repeat(message, digest):
     if message.answer is None:
         raise BadRequest("Idempotency-Key: was used before; the answer is no longer kept")
     return respond(message.answer, 201)
-
-
-def status_text(message):
-    when = (
-        "queued for immediate sending"
-        if message["status"] == Status.QUEUED
-        else f"scheduled for {schemas.isoformat(message['send_at'])}"
-    )
-    approval = "; it awaits manual approval and is not sent before"
-    return f"Text message {when}{approval if message['manual_mode'] else ''}."
 
 
 def respond(text, status):

@@ -49,7 +49,8 @@ ALL_DATABASE_ERRORS = (DatabaseError, InterfaceError)
 """These, and what it raises where its file is damaged, or a value is none that it can keep."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MILLISECOND, HOUR = timedelta(milliseconds=1), timedelta(hours=1)
+MILLISECOND = timedelta(milliseconds=1)
+HOUR = timedelta(hours=1) // MILLISECOND
 
 
 def clock() -> datetime:
@@ -381,7 +382,7 @@ class ApiKey(Table):
         if row is None:
             return None
         key_id, last_used_at = row
-        if last_used_at is None or instant - last_used_at >= HOUR // MILLISECOND:
+        if last_used_at is None or instant - last_used_at >= HOUR:
             hour = now.replace(minute=0, second=0, microsecond=0)
             revive(cls.update(last_used_at=hour).where(cls.id == key_id).execute)
         return key_id
@@ -514,16 +515,18 @@ class Message(Table):
 
         Where the connection had died, once more: what was stored already stays as it is.
         """
-        sql, values = _sql(db.obj, cls._new, len(rows)), [value for row in rows for value in row]
+        if db.for_update:  # Postgres: psycopg needs longer for a row of values than for all of these
+            rows_as_json = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
+            values = [json.dumps(rows_as_json, ensure_ascii=False)]
+            source = f"SELECT {_NAMES} FROM json_populate_recordset(NULL::message, %s)"
+        else:
+            values = [value for row in rows for value in row]
+            source = "VALUES " + ", ".join([_MARKS] * len(rows))
+        sql = f"INSERT INTO message ({_NAMES}) {source} ON CONFLICT DO NOTHING"
         if revive(lambda: db.execute_sql(sql, values).rowcount) == len(rows):
             return [True] * len(rows)
         ids = (cls.id.python_value(row[0]) for row in rows)  # somebody's idempotency key is taken
         return [cls.get_or_none(cls.id == message_id) is not None for message_id in ids]
-
-    @classmethod
-    def _new(cls, count):
-        row = dict.fromkeys(_FIELDS)
-        return cls.insert_many([row] * count).on_conflict(action="NOTHING")
 
     @classmethod
     def answered(cls, key, idempotency_key):
@@ -764,12 +767,12 @@ class Message(Table):
         return db.execute_sql(sql, values).rowcount == 1
 
 
-_FIELDS = [  # of a new message; binding a NULL costs as much as a number and its index
-    field
-    for field in Message._meta.sorted_fields
-    if field.name
-    not in ("claimed_by", "claimed_at", "finished_at", "last_error", "carrier_reference")
-]
+_LATER = {"claimed_by", "claimed_at", "finished_at", "last_error", "carrier_reference"}
+_FIELDS = [field for field in Message._meta.sorted_fields if field.name not in _LATER]
+_COLUMNS = [field.column_name for field in _FIELDS]
+_NAMES = ", ".join(f'"{name}"' for name in _COLUMNS)
+_MARKS = "(" + ", ".join("?" * len(_COLUMNS)) + ")"
+
 _store = Together(Message._store_all, turn)
 _authenticate = Together(ApiKey._rows_with, reading)
 

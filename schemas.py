@@ -289,7 +289,7 @@ def dump(response: dict) -> str:
 def dump_error(status: int, message: str, details: dict, now: datetime) -> str:
     """The JSON text of an Error."""
     error = {"error": True, "message": message, "statusCode": status}
-    return _encode(Error, error | {"details": details, "timestamp": now})
+    return _encode(Error, error | {"details": details, "timestamp": isoformat(now)})
 
 
 def _encode(schema, values):
@@ -298,10 +298,6 @@ def _encode(schema, values):
     The values are ours and of the right types already: marshmallow would look at each again.
     """
     return _ENCODER.encode({name: values[name] for name in schema._declared_fields})
-
-
-def _plain(value):
-    return isoformat(value) if isinstance(value, datetime) else str(value)
 
 
 def digest(value) -> str:
@@ -326,5 +322,5 @@ def _refuse_constant(name):
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_named_once, parse_constant=_refuse_constant)
-_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_plain)
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 _REQUEST = TextMessageRequest()
