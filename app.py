@@ -20,7 +20,6 @@ from flask import (
     Response,
     abort,
     current_app,
-    g,
     request,
     send_from_directory,
 )
@@ -116,17 +115,20 @@ def name_record(record):
     return True
 
 
-@api.before_request
-def check_key():
-    """Let nobody past without a valid key, before the body is read."""
-    if request.method == "OPTIONS":
-        return
-    secret = request.headers.get("X-Api-Key")
-    if secret is None:
-        secret = bearer_token()
-    g.key = secret and ApiKey.authenticate(secret, clock())
-    if not g.key:
-        raise Unauthorized("The API key is missing or invalid.", www_authenticate=BEARER)
+def with_key(view):
+    """Let nobody past without a valid key, before the body is read; the view gets the key's id."""
+
+    @functools.wraps(view)
+    def checked():
+        secret = request.headers.get("X-Api-Key")
+        if secret is None:
+            secret = bearer_token()
+        key = secret and ApiKey.authenticate(secret, clock())
+        if not key:
+            raise Unauthorized("The API key is missing or invalid.", www_authenticate=BEARER)
+        return view(key)
+
+    return checked
 
 
 def bearer_token():
@@ -135,12 +137,13 @@ def bearer_token():
 
 
 @api.post("/text-messages")
-def create_text_message():
+@with_key
+def create_text_message(key):
     """Queue or schedule one text message."""
     value = read_json()
     now = clock()  # not before a slow client has sent the last byte
     idempotency_key, digest = idempotency(value)
-    if idempotency_key and (earlier := answered(idempotency_key)):
+    if idempotency_key and (earlier := answered(key, idempotency_key)):
         return repeat(earlier, digest)
 
     settings = current_app.config["SETTINGS"]
@@ -161,7 +164,7 @@ def create_text_message():
     try:
         Message.store(
             **message,
-            key=g.key,
+            key=key,
             approved=not order["manual_mode"],
             created_at=now,
             idempotency_key=idempotency_key,
@@ -169,7 +172,7 @@ def create_text_message():
             answer=answer if idempotency_key else None,
         )
     except AlreadyAnswered:
-        return repeat(answered(idempotency_key), digest)
+        return repeat(answered(key, idempotency_key), digest)
     log.info("message %s %s", message["id"], message["status"])
     return respond(answer, 201)
 
@@ -213,9 +216,9 @@ def on_do_not_call_list(recipient):
     return models.revive(lambda: DoNotCall.lists(recipient.e164))
 
 
-def answered(idempotency_key):
+def answered(key, idempotency_key):
     """The message that was created with this idempotency key of this API key, or None."""
-    return models.revive(lambda: Message.answered(g.key, idempotency_key))
+    return models.revive(lambda: Message.answered(key, idempotency_key))
 
 
 def health():
@@ -301,15 +304,12 @@ def read_body():
 
     Not by Flask's `get_data()`, which ends a body that is too long or too short and says nothing.
     """
-    announced = request.content_length
-    if announced is None:  # chunked, or there is none
-        announced, most = 0, MAX_BODY + 1
-    elif announced > MAX_BODY:
+    announced = request.content_length or 0
+    if announced > MAX_BODY:
         abort(413)
-    else:
-        most = announced
+    chunked = request.content_length is None and request.environ.get("wsgi.input_terminated")
     try:
-        body = request.environ["wsgi.input"].read(most)
+        body = request.environ["wsgi.input"].read(MAX_BODY + 1 if chunked else announced)
     except HTTPException:
         raise
     except Exception:  # gunicorn's errors have no base of their own

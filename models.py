@@ -12,7 +12,6 @@ import threading
 import time
 import uuid
 from collections import deque
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cache
@@ -280,8 +279,8 @@ def revive(query, turn=turn):
     with turn:
         try:
             return query()
-        except DATABASE_ERRORS:
-            if not db.for_update:
+        except DATABASE_ERRORS as error:
+            if not db.for_update or "lock timeout" in str(error):
                 raise  # SQLite's do not die: it was locked, and would be again
             turn.drop()
             return query()
@@ -515,7 +514,7 @@ class Message(Table):
 
         Where the connection had died, once more: what was stored already stays as it is.
         """
-        if db.for_update:  # Postgres: psycopg needs longer for a row of values than for all of these
+        if db.for_update:  # Postgres; to psycopg, each row of values costs more than all of this
             rows_as_json = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
             values = [json.dumps(rows_as_json, ensure_ascii=False)]
             source = f"SELECT {_NAMES} FROM json_populate_recordset(NULL::message, %s)"

@@ -68,9 +68,8 @@ class BusinessHours(NamedTuple):
     closes: int
     days: frozenset[int]
 
-    @cache
     def __str__(self):
-        return f"{_clock(self.opens)} - {_clock(self.closes)} local time"
+        return _window(self.opens, self.closes)
 
     def hold_at(self, local: datetime) -> bool:
         """Say whether a local time is within these hours."""
@@ -334,6 +333,11 @@ def _written(local):
     """Write a local time in English, whatever the locale of the process."""
     clock = _clock(local.hour * 60 + local.minute)
     return f"{clock}, {_WEEKDAYS[local.weekday()]}, {_MONTHS[local.month - 1]} {local.day}"
+
+
+@cache
+def _window(opens, closes):
+    return f"{_clock(opens)} - {_clock(closes)} local time"
 
 
 def _clock(minute):

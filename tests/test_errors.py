@@ -135,8 +135,7 @@ def test_an_error_of_the_database_is_503_and_the_next_request_is_served(post, mo
     ):
         caplog.clear()
         with monkeypatch.context() as patch:
-            patch.setattr(Message, "_new", refuse(error))
-            models._sql.cache_clear()
+            patch.setattr(models._store, "_work", refuse(error))
             response = post()
         refusal(response, status)
         assert SECRET not in response.text
