@@ -34,7 +34,7 @@ import recipients  # noqa: E402
 
 TOOLS = Path(sys.executable).parent
 SCRATCH = Path(tempfile.mkdtemp(prefix="bench-"))
-ROUNDS, SECONDS = 3, 5
+ROUNDS, SECONDS = 5, 5
 # (prefix, digits that follow) in a dozen countries; only valid numbers are used
 COUNTRIES = (
     ("+1212", 7),
