@@ -26,7 +26,7 @@ def fill(count, status=Status.SENT):
     for done, batch in enumerate(iter(lambda: list(itertools.islice(rows, BATCH)), [])):
         with models.db.atomic():
             fields = Message._meta.sorted_fields
-            sql = models._sql(models.db.obj, Message._new, 1)
+            sql = Message.insert(dict.fromkeys(fields)).sql()[0]
             cursor = models.db.connection().cursor()
             cursor.executemany(
                 sql, [[f.db_value(r.get(f.name, f.default)) for f in fields] for r in batch]

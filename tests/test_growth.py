@@ -2,6 +2,7 @@
 
 import threading
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -135,3 +136,11 @@ def test_several_purges_at_once_beside_a_busy_service_delete_each_message_once(
     deleted = [int(process.output.split()[-2]) for process in purges]
     assert sum(deleted) == 3000
     assert Message.select().count() == len(waiting)
+
+
+def test_the_benchmarks_fill_a_table_with_messages(database_url, monkeypatch):
+    monkeypatch.syspath_prepend(Path(models.__file__).parent / "benchmarks")
+    import fill
+
+    fill.fill(3, Status.QUEUED)
+    assert [message.status for message in Message.select()] == [Status.QUEUED] * 3
