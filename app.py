@@ -46,7 +46,7 @@ DOCS = {  # what the page at /docs is made of, and nothing else of these folders
 
 api = Blueprint("api", __name__, url_prefix="/v1")
 log = logging.getLogger("web")
-request_id = ContextVar("request_id", default="-")
+request_id = ContextVar("request_id", default=None)
 
 
 def create_app(settings: environment.Settings | None = None) -> Flask:
@@ -97,21 +97,25 @@ def name_requests(wsgi_app, observe=None):
     def serve(environ, start_response):
         began_at = time.perf_counter()
         name = secrets.token_hex(8)
-        request_id.set(name)
+        before = request_id.set(name)
 
         def start(status, headers, *error):
             if observe:
                 observe(int(status[:3]), time.perf_counter() - began_at)
             return start_response(status, [*headers, ("X-Request-Id", name)], *error)
 
-        return wsgi_app(environ, start)
+        try:
+            return wsgi_app(environ, start)
+        finally:
+            request_id.reset(before)
 
     return serve
 
 
 def name_record(record):
     """Give a line of the log its request's id."""
-    record.request_id = request_id.get()
+    if name := request_id.get():
+        record.request_id = name
     return True
 
 
@@ -310,8 +314,6 @@ def read_body():
     chunked = request.content_length is None and request.environ.get("wsgi.input_terminated")
     try:
         body = request.environ["wsgi.input"].read(MAX_BODY + 1 if chunked else announced)
-    except HTTPException:
-        raise
     except Exception:  # gunicorn's errors have no base of their own
         raise BadRequest("body: is not encoded as announced") from None
     if len(body) > MAX_BODY:

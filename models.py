@@ -254,7 +254,7 @@ def _database(url):
                 "journal_mode": "wal",
                 "synchronous": "full",
                 "foreign_keys": 1,
-                "busy_timeout": 0,
+                "busy_timeout": 0,  # Sqlite waits by itself
             },
             lock_type="IMMEDIATE",
             timeout=PATIENCE,
