@@ -308,10 +308,11 @@ def read_body():
 
     Not by Flask's `get_data()`, which ends a body that is too long or too short and says nothing.
     """
-    announced = request.content_length or 0
+    length = request.content_length
+    announced = length or 0
     if announced > MAX_BODY:
         abort(413)
-    chunked = request.content_length is None and request.environ.get("wsgi.input_terminated")
+    chunked = length is None and request.environ.get("wsgi.input_terminated")
     try:
         body = request.environ["wsgi.input"].read(MAX_BODY + 1 if chunked else announced)
     except Exception:  # gunicorn's errors have no base of their own

@@ -49,7 +49,7 @@ ALL_DATABASE_ERRORS = (DatabaseError, InterfaceError)
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
-HOUR = timedelta(hours=1) // MILLISECOND
+HOUR = timedelta(hours=1) // MILLISECOND  # as instants are stored
 
 
 def clock() -> datetime:
@@ -127,7 +127,7 @@ class Together:
 
     Whoever comes while nobody works leads: it works for all who came by then, wakes them, and hands
     over to the first of those who came meanwhile. `work` gets a list of what is wanted and returns
-    the list of outcomes.
+    the list of outcomes; it can be called again with the same list, where the connection had died.
     """
 
     MOST = 32  # SQLite may take no more than 999 parameters in one statement
@@ -153,8 +153,7 @@ class Together:
         with self._lock:
             wishes = [self._waiting.popleft() for _ in range(min(self.MOST, len(self._waiting)))]
         try:
-            with self._turn:
-                outcomes = self._work([wish.wanted for wish in wishes])
+            outcomes = revive(lambda: self._work([wish.wanted for wish in wishes]), self._turn)
             for wish, outcome in zip(wishes, outcomes, strict=True):
                 wish.outcome = outcome
         except BaseException as error:
@@ -287,9 +286,9 @@ def revive(query, turn=turn):
 
 
 @cache
-def _sql(database, query, *arguments):
+def _sql(database, query):
     """The text of a query; peewee would build it anew, for half a millisecond, in each request."""
-    return query(*arguments).sql()[0]
+    return query().sql()[0]
 
 
 def reason(error: Exception) -> str:
@@ -390,8 +389,10 @@ class ApiKey(Table):
     def _rows_with(cls, wanted):
         """The rows of valid keys for digests and instants; None where there is none."""
         sql, now = _sql(db.obj, cls._with_secret), max(instant for _, instant in wanted)
-        find = lambda digest: reader.execute_sql(sql, (now, digest, digest, now)).fetchone()  # noqa: E731
-        rows = revive(lambda: {digest: find(digest) for digest in dict(wanted)}, reading)
+        rows = {
+            digest: reader.execute_sql(sql, (now, digest, digest, now)).fetchone()
+            for digest in dict(wanted)
+        }
         return [rows[digest] for digest, _ in wanted]
 
     @classmethod
@@ -510,10 +511,7 @@ class Message(Table):
 
     @classmethod
     def _store_all(cls, rows):
-        """Store messages in one statement; of each, whether it is stored now.
-
-        Where the connection had died, once more: what was stored already stays as it is.
-        """
+        """Store messages in one statement; of each, whether it is stored now, or was already."""
         if db.for_update:  # Postgres; to psycopg, each row of values costs more than all of this
             rows_as_json = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
             values = [json.dumps(rows_as_json, ensure_ascii=False)]
@@ -522,7 +520,7 @@ class Message(Table):
             values = [value for row in rows for value in row]
             source = "VALUES " + ", ".join([_MARKS] * len(rows))
         sql = f"INSERT INTO message ({_NAMES}) {source} ON CONFLICT DO NOTHING"
-        if revive(lambda: db.execute_sql(sql, values).rowcount) == len(rows):
+        if db.execute_sql(sql, values).rowcount == len(rows):
             return [True] * len(rows)
         ids = (cls.id.python_value(row[0]) for row in rows)  # somebody's idempotency key is taken
         return [cls.get_or_none(cls.id == message_id) is not None for message_id in ids]
@@ -766,6 +764,7 @@ class Message(Table):
         return db.execute_sql(sql, values).rowcount == 1
 
 
+# A new message has no value in these, and what is not written costs nothing
 _LATER = {"claimed_by", "claimed_at", "finished_at", "last_error", "carrier_reference"}
 _FIELDS = [field for field in Message._meta.sorted_fields if field.name not in _LATER]
 _COLUMNS = [field.column_name for field in _FIELDS]

@@ -69,7 +69,7 @@ class BusinessHours(NamedTuple):
     days: frozenset[int]
 
     def __str__(self):
-        return _window(self.opens, self.closes)
+        return f"{_clock(self.opens)} - {_clock(self.closes)} local time"
 
     def hold_at(self, local: datetime) -> bool:
         """Say whether a local time is within these hours."""
@@ -146,7 +146,7 @@ def _read(to):
         read = _valid(bare) if _E164.fullmatch(bare) else None
         if read is None:
             raise InvalidNumber("must be a phone number in E.164 format: a plus sign and digits")
-    form = f"+{read[0].country_code}{phonenumbers.national_significant_number(read[0])}"
+    form = phonenumbers.format_number(read[0], PhoneNumberFormat.E164)
     if form != to:
         raise InvalidNumber(f"must be in E.164 format: {form}")
     return read
@@ -333,11 +333,6 @@ def _written(local):
     """Write a local time in English, whatever the locale of the process."""
     clock = _clock(local.hour * 60 + local.minute)
     return f"{clock}, {_WEEKDAYS[local.weekday()]}, {_MONTHS[local.month - 1]} {local.day}"
-
-
-@cache
-def _window(opens, closes):
-    return f"{_clock(opens)} - {_clock(closes)} local time"
 
 
 def _clock(minute):

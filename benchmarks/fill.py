@@ -22,11 +22,11 @@ def fill(count, status=Status.SENT):
         name="fill", digest="-", created_at=now
     )
     rows = (row(number, key, now - timedelta(seconds=number), status) for number in range(count))
+    fields = Message._meta.sorted_fields
+    sql = Message.insert(dict.fromkeys(fields)).sql()[0]
     started = time.monotonic()
     for done, batch in enumerate(iter(lambda: list(itertools.islice(rows, BATCH)), [])):
         with models.db.atomic():
-            fields = Message._meta.sorted_fields
-            sql = Message.insert(dict.fromkeys(fields)).sql()[0]
             cursor = models.db.connection().cursor()
             cursor.executemany(
                 sql, [[f.db_value(r.get(f.name, f.default)) for f in fields] for r in batch]
