@@ -8,7 +8,6 @@ import re
 import secrets
 import time
 import traceback
-from contextlib import suppress
 from contextvars import ContextVar
 from datetime import timedelta
 from pathlib import Path
@@ -365,9 +364,6 @@ def bad_request(error):
 
 
 def database_error(error):
-    if not isinstance(error, models.Busy):
-        with suppress(models.Busy):
-            models.disconnect()  # both: SQLite takes a disk for read-only while one is open
     log.error("the database failed: %s", models.reason(error))
     return render_error(503, "The service cannot reach its database. Try again later.")
 

@@ -6,6 +6,7 @@ Instants go in and come out as aware UTC datetimes and are stored as whole milli
 
 import hashlib
 import json
+import math
 import re
 import secrets
 import threading
@@ -40,7 +41,7 @@ from peewee import (
 )
 from playhouse.migrations import Runner
 
-db, reader = DatabaseProxy(), DatabaseProxy()
+db = DatabaseProxy()
 
 DATABASE_ERRORS = (OperationalError, InterfaceError, InternalError, ProgrammingError)
 """What a database raises that cannot be reached, is locked, full, read-only or not migrated."""
@@ -87,14 +88,13 @@ class Busy(OperationalError):
 
 
 class Turn:
-    """Held by a thread while it uses a connection, which all threads of a process share.
+    """Held by a thread while it uses the connection, which all threads of a process share.
 
     Whose turn does not come in time is refused: behind a database that does not answer, each would
     wait as long as all before it together. A connection that failed is dropped.
     """
 
-    def __init__(self, database):
-        self._database = database
+    def __init__(self):
         self._lock = threading.RLock()
 
     def __enter__(self):
@@ -110,20 +110,18 @@ class Turn:
 
     def drop(self):
         """Drop the connection, whatever state it is in; the next query opens another."""
-        if self._database.obj is None or self._database.is_closed():
+        if db.obj is None or db.is_closed():
             return
-        connection = self._database.connection()
-        self._database.dispose()
+        connection = db.connection()
+        db.dispose()
         connection.close()
 
 
-turn = Turn(db)
-reading = Turn(reader)
-"""For the key check alone, which need not wait until the disk has what others store."""
+turn = Turn()
 
 
 class Together:
-    """Does at once what several threads want of a database at the same time.
+    """Does at once what several threads want of the database at the same time.
 
     Whoever comes while nobody works leads: it works for all who came by then, wakes them, and hands
     over to the first of those who came meanwhile. `work` gets a list of what is wanted and returns
@@ -132,8 +130,8 @@ class Together:
 
     MOST = 32  # SQLite may take no more than 999 parameters in one statement
 
-    def __init__(self, work, turn):
-        self._work, self._turn = work, turn
+    def __init__(self, work):
+        self._work = work
         self._lock, self._waiting, self._led = threading.Lock(), deque(), False
 
     def __call__(self, wanted):
@@ -153,7 +151,7 @@ class Together:
         with self._lock:
             wishes = [self._waiting.popleft() for _ in range(min(self.MOST, len(self._waiting)))]
         try:
-            outcomes = revive(lambda: self._work([wish.wanted for wish in wishes]), self._turn)
+            outcomes = revive(lambda: self._work([wish.wanted for wish in wishes]))
             for wish, outcome in zip(wishes, outcomes, strict=True):
                 wish.outcome = outcome
         except BaseException as error:
@@ -242,7 +240,7 @@ def connect(url: str) -> None:
     """
     disconnect()
     db.initialize(_database(url))
-    reader.initialize(_database(url))
+    _leases.clear()
 
 
 def _database(url):
@@ -267,13 +265,12 @@ def _database(url):
 
 
 def disconnect() -> None:
-    """Drop the connections; the next query opens another."""
-    for each in (turn, reading):
-        with each:
-            each.drop()
+    """Drop the connection; the next query opens another."""
+    with turn:
+        turn.drop()
 
 
-def revive(query, turn=turn):
+def revive(query):
     """Run the first query of a request or a pass; replace a kept connection that died meanwhile."""
     with turn:
         try:
@@ -340,6 +337,14 @@ class Table(Model):
         legacy_table_names = False
 
 
+LEASE = 0.5  # seconds
+"""How long a process takes a key as it read it: to ask each time would be a seventh of a request.
+
+Who takes a key back waits as long, and so returns when it is refused in every process.
+"""
+_leases = {}  # by the secret's digest: the key's id, until when it is good, and the lease's end
+
+
 class ApiKey(Table):
     name = TextField(unique=True)
     group = TextField(null=True)
@@ -374,31 +379,34 @@ class ApiKey(Table):
 
     @classmethod
     def authenticate(cls, secret, now):
-        """The id of this secret's key, or None where it is unknown, expired or revoked."""
+        """The id of this secret's key, or None where it is unknown, expired or revoked.
+
+        Asked of the database no more than once a LEASE.
+        """
         digest, instant = cls.digest_of(secret), cls.expires_at.db_value(now)
-        row = _authenticate((digest, instant))
+        key_id, expires_at, lease_ends = _leases.get(digest, (None, 0, 0))
+        asked = time.monotonic()
+        if instant < expires_at and asked < lease_ends:
+            return key_id
+        sql = _sql(db.obj, cls._with_secret)
+        values = (instant, digest, digest, instant)
+        row = revive(lambda: db.execute_sql(sql, values).fetchone())
         if row is None:
             return None
-        key_id, last_used_at = row
+        key_id, last_used_at, current, expires_at, old_expires_at = row
         if last_used_at is None or instant - last_used_at >= HOUR:
             hour = now.replace(minute=0, second=0, microsecond=0)
             revive(cls.update(last_used_at=hour).where(cls.id == key_id).execute)
+        ends = (expires_at, None if current == digest else old_expires_at)
+        _leases[digest] = key_id, min(filter(None, ends), default=math.inf), asked + LEASE
         return key_id
-
-    @classmethod
-    def _rows_with(cls, wanted):
-        """The rows of valid keys for digests and instants; None where there is none."""
-        sql, now = _sql(db.obj, cls._with_secret), max(instant for _, instant in wanted)
-        rows = {
-            digest: reader.execute_sql(sql, (now, digest, digest, now)).fetchone()
-            for digest in dict(wanted)
-        }
-        return [rows[digest] for digest, _ in wanted]
 
     @classmethod
     def _with_secret(cls):
         old = (cls.old_digest == "") & (cls.old_expires_at > EPOCH)
-        return cls.select(cls.id, cls.last_used_at).where(
+        return cls.select(
+            cls.id, cls.last_used_at, cls.digest, cls.expires_at, cls.old_expires_at
+        ).where(
             cls.revoked_at.is_null(),
             cls.expires_at.is_null() | (cls.expires_at > EPOCH),
             (cls.digest == "") | old,
@@ -429,12 +437,15 @@ class ApiKey(Table):
         )
         if not changed:
             raise Refused(f"the key {self.name!r} is revoked, or was rotated just now")
+        time.sleep(LEASE)
         return secret
 
     def revoke(self, now):
-        """Refuse this key from now on; False where it was revoked before."""
+        """Refuse this key in every process, before this returns; False where it was revoked."""
         live = (ApiKey.id == self.id) & ApiKey.revoked_at.is_null()
-        return ApiKey.update(revoked_at=now).where(live).execute() == 1
+        done = ApiKey.update(revoked_at=now).where(live).execute() == 1
+        time.sleep(LEASE)
+        return done
 
 
 class DoNotCall(Table):
@@ -771,8 +782,7 @@ _COLUMNS = [field.column_name for field in _FIELDS]
 _NAMES = ", ".join(f'"{name}"' for name in _COLUMNS)
 _MARKS = "(" + ", ".join("?" * len(_COLUMNS)) + ")"
 
-_store = Together(Message._store_all, turn)
-_authenticate = Together(ApiKey._rows_with, reading)
+_store = Together(Message._store_all)
 
 
 def _in(*statuses):

@@ -28,13 +28,11 @@ def plan(sql, parameters):
 def asked_by(action):
     """The statements that an action sends, with their parameters."""
     asked = []
-    for database in (models.db, models.reader):
-        database.query_hooks.append(lambda event: asked.append((event.sql, event.params)))
+    models.db.query_hooks.append(lambda event: asked.append((event.sql, event.params)))
     try:
         action()
     finally:
         models.db.query_hooks.clear()
-        models.reader.query_hooks.clear()
     verbs = ("SELECT", "UPDATE", "DELETE")
     return [(sql, parameters) for sql, parameters in asked if sql.startswith(verbs)]
 

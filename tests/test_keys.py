@@ -2,10 +2,12 @@
 
 import json
 import re
+import time
 from datetime import timedelta
 
 import pytest
 
+import models
 from answers import PATH, accepted, refusal
 from conftest import NEW_YORK, TUESDAY_NOON
 from models import ApiKey, Message, db
@@ -184,6 +186,35 @@ def test_a_rotated_key_lets_both_secrets_in_for_the_overlap(create, flask, knock
     accepted(knock(X_API_KEY=new))
     at(TUESDAY_NOON + 3 * HOUR)
     refusal(knock(X_API_KEY=new), 401)
+
+
+def test_a_key_rotated_without_overlap_is_refused_at_once(create, flask, knock):
+    old = create("app")
+    accepted(knock(X_API_KEY=old))
+    new = flask("keys", "rotate", "app", "--overlap", "0m").stdout.strip()
+    refusal(knock(X_API_KEY=old), 401)
+    accepted(knock(X_API_KEY=new))
+
+
+def test_a_key_is_asked_of_the_database_when_its_lease_is_over_and_not_before(
+    create, knock, monkeypatch
+):
+    now, later = create("now"), create("later")
+    monkeypatch.setattr(models, "LEASE", 0.01)
+    accepted(knock(X_API_KEY=now))
+    monkeypatch.setattr(models, "LEASE", 60)
+    accepted(knock(X_API_KEY=later))
+    ApiKey.update(revoked_at=TUESDAY_NOON).execute()
+    time.sleep(0.01)
+    refusal(knock(X_API_KEY=now), 401)
+    accepted(knock(X_API_KEY=later))
+
+
+def test_an_unknown_key_is_asked_of_the_database_every_time(create, knock):
+    refusal(knock(X_API_KEY="tms_late"), 401)
+    create("app")
+    ApiKey.update(digest=ApiKey.digest_of("tms_late")).execute()
+    accepted(knock(X_API_KEY="tms_late"))
 
 
 def test_revoking_a_rotated_key_refuses_both_secrets(create, flask, knock):

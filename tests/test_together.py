@@ -8,7 +8,7 @@ import pytest
 
 import models
 from conftest import wait_until
-from models import Busy, Together, Turn
+from models import Busy, Together
 
 
 class Work:
@@ -40,7 +40,7 @@ def work():
 
 @pytest.fixture
 def together(work):
-    return Together(work, Turn(models.reader))
+    return Together(work)
 
 
 @pytest.fixture
