@@ -5,6 +5,7 @@ Instants go in and come out as aware UTC datetimes and are stored as whole milli
 """
 
 import hashlib
+import itertools
 import json
 import math
 import re
@@ -573,19 +574,24 @@ class Message(Table):
         """
         if not limit:
             return []
-        free = cls.select().where(_sendable()).order_by(cls.send_at).limit(limit)
-        if db.for_update:
-            free = free.for_update("FOR UPDATE SKIP LOCKED")
         with db.atomic():
-            messages = list(free)
-            (
-                cls.update(status=Status.SENDING, claimed_by=claimant, claimed_at=now)
-                .where(cls.id.in_([message.id for message in messages]))
-                .execute()
-            )
+            messages = list(cls.raw(_sql(db.obj, cls._free), limit))
+            if messages:
+                these, ids = _among(message.id for message in messages)
+                sql = (
+                    f"UPDATE message SET status = '{Status.SENDING}', claimed_by = {db.param}, "
+                    f"claimed_at = {db.param} WHERE {these}"
+                )
+                claim = (cls.claimed_by.db_value(claimant), cls.claimed_at.db_value(now))
+                db.execute_sql(sql, (*claim, *ids))
         for message in messages:
             message.claimed_by = claimant
         return messages
+
+    @classmethod
+    def _free(cls):
+        free = cls.select().where(_sendable()).order_by(cls.send_at).limit(1)
+        return free.for_update("FOR UPDATE SKIP LOCKED") if db.for_update else free
 
     @classmethod
     def renew(cls, claimant, messages, now):
@@ -595,16 +601,26 @@ class Message(Table):
             these = cls.id.in_([message.id for message in messages])
             cls.update(claimed_at=now).where(mine, these).execute()
 
-    def sent(self, reference, now):
-        """Record the carrier's yes: it happened, whatever became of the claim meanwhile."""
-        return self._move(
-            set(Status) - {Status.SENT},
-            status=Status.SENT,
-            finished_at=now,
-            attempts=self.attempts + 1,
-            carrier_reference=reference,
-            last_error=None,
+    @classmethod
+    def sent(cls, references, now):
+        """Record the carrier's yes to messages, its references by their ids; how many.
+
+        It happened, whatever became of the claims meanwhile. One statement, because a scheduler
+        does little else.
+        """
+        if not references:
+            return 0
+        these, ids = _among(references)
+        said = map(cls.carrier_reference.db_value, references.values())
+        mark = db.param
+        sql = (
+            f"UPDATE message SET status = '{Status.SENT}', claimed_by = NULL, claimed_at = NULL, "
+            f"finished_at = {mark}, attempts = attempts + 1, last_error = NULL, "
+            f"carrier_reference = CASE id {f'WHEN {mark} THEN {mark} ' * len(ids)}END "
+            f"WHERE {these} AND status <> '{Status.SENT}'"
         )
+        pairs = itertools.chain(*zip(ids, said, strict=True))
+        return db.execute_sql(sql, (cls.finished_at.db_value(now), *pairs, *ids)).rowcount
 
     def retry_at(self, instant, error, counted=True):
         """Schedule this claimed message again after a failed send."""
@@ -788,6 +804,12 @@ _store = Together(Message._store_all)
 def _in(*statuses):
     """The condition on the status, written out so that partial indexes serve it."""
     return SQL("status IN ({})".format(", ".join(f"'{status}'" for status in statuses)))
+
+
+def _among(ids):
+    """The condition that a message is one of these, written out, and its parameters."""
+    values = [Message.id.db_value(message_id) for message_id in ids]
+    return f"id IN ({', '.join([db.param] * len(values))})", values
 
 
 def _sendable():

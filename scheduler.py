@@ -99,6 +99,7 @@ class Scheduler:
             try:
                 with models.db.atomic():
                     now = clock()
+                    Message.sent({m.id: f.result() for m, f in outcomes if not f.exception()}, now)
                     events = [self.record(message, future, now) for message, future in outcomes]
                     Message.renew(self.claimant, renewing, now)
                     claimed = Message.claim(self.claimant, free, now)
@@ -120,10 +121,9 @@ class Scheduler:
         self.settled_at = time.monotonic() + SETTLING
 
     def record(self, message, future, now):
-        """Write down what the carrier said; the event: message id, move, reason."""
+        """Write down a carrier's no, its yes being written; the event: message id, move, reason."""
         error = future.exception()
         if error is None:
-            message.sent(future.result(), now)
             return message.id, "sent", ""
         if not isinstance(error, CarrierError):
             log.error("unexpected %s while sending message %s", type(error).__name__, message.id)

@@ -34,7 +34,7 @@ import recipients  # noqa: E402
 
 TOOLS = Path(sys.executable).parent
 SCRATCH = Path(tempfile.mkdtemp(prefix="bench-"))
-ROUNDS, SECONDS = 9, 3  # gunicorn shares out connections differently in each
+ROUNDS, SECONDS = 15, 2  # gunicorn shares out connections differently in each
 # (prefix, digits that follow) in a dozen countries; only valid numbers are used
 COUNTRIES = (
     ("+1212", 7),
