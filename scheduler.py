@@ -4,6 +4,7 @@ Run it from cron, or with --every to repeat it. Any number may run at once.
 """
 
 import argparse
+import gc
 import logging
 import random
 import signal
@@ -198,6 +199,7 @@ def main() -> int:
         sys.exit(str(problems))
     except ValueError as problem:
         sys.exit(f"CARRIER_URL: {problem}")
+    gc.freeze()  # or the collector looks at all that is loaded once more when the process ends
     environment.start_logging(settings)
     models.connect(settings.database_url)
     scheduler = Scheduler(settings, carrier)
