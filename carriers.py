@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from email.utils import mktime_tz, parsedate_tz
+from functools import cache
 from typing import Protocol
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -254,8 +255,8 @@ class AppriseCarrier:
 
     Each text gets an instance of the plugin of its own, so Apprise throttles none. The plugin is
     handed the text directly: Apprise.notify() would cut trailing white space off and have no more
-    than a few texts under way at once. A yes is the plugin's: some, those for Vonage and SMPP among
-    them, do not look at what the carrier answers. Proxies that the environment names are used.
+    than a few texts under way at once. A yes is the plugin's: some, Vonage's among them, do not
+    look at what the carrier answers. Proxies that the environment names are used.
     """
 
     def __init__(self, url, concurrency):
@@ -267,6 +268,9 @@ class AppriseCarrier:
         logging.getLogger("apprise").addFilter(_apprise_log)
         self._url = url
         self._name = f"{url.partition(':')[0].lower()}://"
+        if self._name in ("smpp://", "smpps://"):
+            with contextlib.suppress(ImportError):  # the plugin says so below
+                _hear_answers()
         self._instantiate = apprise.Apprise.instantiate
         self._asset = apprise.AppriseAsset(http_redirects=False)
         self._how = {
@@ -381,6 +385,38 @@ def _keep_connections(concurrency):
             """Leave the connections to the next text."""
 
     requests.sessions.Session = Session  # what requests.post() and its like make
+
+
+@cache
+def _hear_answers():
+    """Let smpplib, which Apprise's SMPP calls, hear the peer's answer to each part of a text.
+
+    The plugin hangs up after the first: a refusal is not noticed, and parts that the peer has not
+    read by then are lost with the connection.
+    """
+    import smpplib.client
+    from smpplib import consts, smpp
+
+    class Client(smpplib.client.Client):
+        unanswered, refusal = 0, None
+
+        def send_message(self, **part):
+            self.unanswered += 1
+            return super().send_message(**part)
+
+        def unbind(self):
+            while self.unanswered:
+                answer = self.read_pdu()
+                self.unanswered -= answer.command == "submit_sm_resp" or answer.is_error()
+                if answer.is_error():
+                    self.refusal = consts.DESCRIPTIONS.get(answer.status, answer.status)
+            with contextlib.suppress(Exception):  # what counts has been said
+                self.send_pdu(smpp.make_pdu("unbind", client=self))
+            if self.refusal:
+                self.disconnect()
+                raise ConnectionError(self.refusal)
+
+    smpplib.client.Client = Client
 
 
 def _silence(*libraries):

@@ -1,5 +1,5 @@
 // An SMPP peer for tests. Writes its port, then each submit_sm as a line of JSON. Takes the login
-// user/secret alone. Needs the npm package smpp.
+// user/secret alone, and no part that ends in "refuse me". Needs the npm package smpp.
 const smpp = require('smpp');
 
 const say = (what) => process.stdout.write(JSON.stringify(what) + '\n');
@@ -19,7 +19,8 @@ const server = smpp.createServer((session) => {
       part: udh ? [...udh[0].slice(-2)].reverse() : [1, 1],
       text: message,
     });
-    session.send(pdu.response({ message_id: 'an id' }));
+    const refused = message.endsWith('refuse me');
+    session.send(pdu.response(refused ? { command_status: smpp.ESME_RSUBMITFAIL } : { message_id: 'an id' }));
   });
   session.on('unbind', (pdu) => session.send(pdu.response()));
 });

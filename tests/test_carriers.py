@@ -704,6 +704,17 @@ def test_an_smpp_peer_gets_the_whole_text_in_parts_that_fit(smpp_peer, text, par
     assert "".join(part["text"] for part in came) == text
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["refuse me", "x" * 400 + "refuse me", "x" * 144 + "refuse me, not this"],
+    ids=["alone", "last", "first"],
+)
+def test_a_text_of_which_an_smpp_peer_refuses_a_part_is_not_taken(smpp_peer, refused, text):
+    error = refused(connect(smpp_peer.url), text=text)
+    assert kind(error) == "for now"
+    assert "submit_sm or submit_multi failed" in str(error)
+
+
 @leaves_its_socket_open
 def test_an_smpp_peer_that_is_not_there_is_for_now(refused):
     carrier = connect("smpp://user:s3cret@127.0.0.1:9/15005550006/{to}")
