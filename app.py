@@ -26,6 +26,7 @@ from werkzeug.datastructures import WWWAuthenticate
 from werkzeug.exceptions import HTTPException, Unauthorized
 
 import cli
+import logs
 import models
 import recipients
 import schemas
@@ -37,7 +38,7 @@ MAX_BODY = 64 * 1024
 HERE = Path(__file__).parent
 SWAGGER_UI = Path(flask_swagger_ui.__file__).parent / "dist"
 DOCS = {  # what the page at /docs is made of, and nothing else of these folders
-    "page.js": HERE / "docs",
+    "page.js": HERE / "static",
     "swagger-ui-bundle.js": SWAGGER_UI,
     "swagger-ui.css": SWAGGER_UI,
     "favicon-32x32.png": SWAGGER_UI,
@@ -55,7 +56,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
             settings = environment.load()
         except environment.SettingsError as problems:
             raise SystemExit(str(problems)) from None
-    environment.start_logging(settings).addFilter(name_record)
+    logs.start(settings).addFilter(name_record)
     models.connect(settings.database_url)
     app = Flask(__name__, static_folder=None)
     app.config["SETTINGS"] = settings
@@ -276,7 +277,7 @@ def description(max_message_length):
 
 def show_docs():
     """Show openapi.json as a page on which a request can be tried."""
-    response = send_from_directory(HERE / "docs", "index.html")
+    response = send_from_directory(HERE / "static", "index.html")
     response.headers["Content-Security-Policy"] = (
         "default-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'"
     )

@@ -7,6 +7,7 @@ import shutil
 
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
+import logs
 import recipients
 import settings as environment
 
@@ -44,7 +45,7 @@ class NoRequestText(logging.Filter):
 def on_starting(server):
     for handler in server.log.error_log.handlers:
         handler.addFilter(NoRequestText())
-        handler.setFormatter(environment.formatter(settings))
+        handler.setFormatter(logs.formatter(settings))
     recipients.preload()
     gc.collect()
     gc.freeze()  # the collector would write to the shared pages, and so copy them to each worker

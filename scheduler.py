@@ -16,6 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from datetime import timedelta
 
 import carriers
+import logs
 import models
 import recipients
 import settings as environment
@@ -83,7 +84,13 @@ class Scheduler:
                     counts[move] += 1
                     log.info("message %s %s%s", message_id, move, reason and f": {reason}")
                 for message in ready:
-                    future = pool.submit(self.carrier.send, message.to, message.message)
+                    future = pool.submit(
+                        self.carrier.send,
+                        message.to,
+                        message.message,
+                        message_id=str(message.id),
+                        valid_for=259_200,
+                    )
                     under_way[future] = message
                 if not under_way and not events:
                     return
@@ -191,7 +198,12 @@ def main() -> int:
     try:
         settings = environment.load()
         carrier = (
-            carriers.connect(settings.carrier_url, settings.send_concurrency)
+            carriers.connect(
+                settings.carrier_url,
+                settings.send_concurrency,
+                settings.carrier_timeout,
+                settings.public_url,
+            )
             if settings.carrier_url
             else None
         )
@@ -200,7 +212,7 @@ def main() -> int:
     except ValueError as problem:
         sys.exit(f"CARRIER_URL: {problem}")
     gc.freeze()  # or the collector looks at all that is loaded once more when the process ends
-    environment.start_logging(settings)
+    logs.start(settings)
     models.connect(settings.database_url)
     scheduler = Scheduler(settings, carrier)
 

@@ -1,8 +1,8 @@
 """The environment, typed and bounded: every setting of the service and its default."""
 
-import logging
 import os
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,13 +23,20 @@ class SettingsError(Exception):
 class Settings(NamedTuple):
     database_url: str
     business_hours: tuple[int, int]  # opening and closing, minutes after midnight
-    business_days: frozenset[int]  # Monday is 0
+    business_days: frozenset[int] | None  # Monday is 0; None: the recipient's country's own
+    skip_holidays: bool
     max_message_length: int  # characters
     max_retries: int
     retry_delay: int  # seconds
     claim_timeout: int  # seconds
     send_concurrency: int
+    carrier_timeout: int  # seconds
+    expire_after: timedelta
+    check_dnc: bool  # for every message, whatever was asked for
+    allowed_countries: frozenset[str] | None  # ISO 3166; None: all
     carrier_url: str | None
+    public_url: str | None  # without a slash at the end
+    secret_key: str | None
     log_level: str
     log_format: str
     metrics_token: str | None
@@ -46,18 +53,28 @@ def load() -> Settings:
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise SettingsError(f".env: cannot be read ({type(error).__name__})") from None
     env = Env(eager=False)
-    for parse in (_database_url, _hours, _days, _whole, _one_of):
+    for parse in (
+        *(_database_url, _hours, _days, _whole, _one_of),
+        *(_duration, _countries, _public_url, _secret),
+    ):
         env.add_parser(parse.__name__.strip("_"), parse)
     forgetful = any(host in os.environ for host in FORGETFUL_HOSTS)
     settings = Settings(
         database_url=env.database_url("DATABASE_URL", "" if forgetful else DEFAULT_DATABASE),
         business_hours=env.hours("BUSINESS_HOURS", "09:00-17:00"),
         business_days=env.days("BUSINESS_DAYS", "mon-sun"),
+        skip_holidays=env.one_of("SKIP_HOLIDAYS", "FALSE", choices=("FALSE", "TRUE")) == "TRUE",
         max_message_length=env.whole("MAX_MESSAGE_LENGTH", "1600", least=1, most=65_536),
         max_retries=env.whole("MAX_RETRIES", "3", least=0, most=100),
         retry_delay=env.whole("RETRY_DELAY", "60", least=0, most=86_400),
         claim_timeout=env.whole("CLAIM_TIMEOUT", "300", least=1, most=86_400),
         send_concurrency=env.whole("SEND_CONCURRENCY", "8", least=1, most=256),
+        carrier_timeout=env.whole("CARRIER_TIMEOUT", "60", least=1, most=600),
+        expire_after=env.duration("EXPIRE_AFTER", "72h"),
+        check_dnc=env.one_of("CHECK_DNC", "ASKED", choices=("ASKED", "ALWAYS")) == "ALWAYS",
+        allowed_countries=env.countries("ALLOWED_COUNTRIES", ""),
+        public_url=env.public_url("PUBLIC_URL", ""),
+        secret_key=env.secret("SECRET_KEY", ""),
         carrier_url=env.str("CARRIER_URL", "").strip() or None,
         log_level=env.one_of("LOG_LEVEL", "INFO", choices=LEVELS),
         log_format=env.one_of("LOG_FORMAT", "TEXT", choices=("TEXT", "JSON")),
@@ -73,28 +90,6 @@ def load() -> Settings:
         )
         raise SettingsError("\n".join(lines)) from None
     return settings
-
-
-def formatter(settings: Settings) -> logging.Formatter:
-    """How a line of the log looks: text for people, or JSON for machines."""
-    fields = "%(asctime)s %(levelname)s %(name)s %(request_id)s %(message)s"
-    if settings.log_format == "JSON":
-        from pythonjsonlogger.json import JsonFormatter
-
-        return JsonFormatter(fields, defaults={"request_id": None})
-    return logging.Formatter(fields, defaults={"request_id": "-"})
-
-
-def start_logging(settings: Settings) -> logging.Handler:
-    """Write one line an event to standard error, from LOG_LEVEL upwards."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(formatter(settings))
-    # No line shows these, so they need not be found out ("Optimization" in logging's docs); the
-    # process is in gunicorn's first lines
-    logging.logThreads = logging.logMultiprocessing = False
-    logging.basicConfig(level=settings.log_level, handlers=[handler])
-    logging.getLogger("peewee").setLevel(logging.WARNING)  # at DEBUG it shows numbers and texts
-    return handler
 
 
 def _whole(text, least, most):
@@ -113,6 +108,8 @@ def _hours(text):
 
 
 def _days(text):
+    if text.strip().lower() == "local":
+        return None
     days = set()
     try:
         for part in text.lower().split(","):
@@ -121,7 +118,7 @@ def _days(text):
             days.update((start + n) % 7 for n in range((end - start) % 7 + 1))
     except ValueError:
         raise EnvError(
-            "must be a range or a list of mon, tue, wed, thu, fri, sat, sun, like mon-fri"
+            "must be local, or a range or a list of mon, tue, wed, thu, fri, sat, sun, like mon-fri"
         ) from None
     return frozenset(days)
 
@@ -130,6 +127,33 @@ def _one_of(text, choices):
     if text.upper() not in choices:
         raise EnvError(f"must be one of {', '.join(choices)}")
     return text.upper()
+
+
+def _duration(text):
+    match = re.fullmatch(r"(\d{1,5})([mhd])", text.strip(), re.ASCII)
+    if not match or not int(match[1]):
+        raise EnvError("must be minutes, hours or days, like 30m, 72h or 10d")
+    return timedelta(**{{"m": "minutes", "h": "hours", "d": "days"}[match[2]]: int(match[1])})
+
+
+def _countries(text):
+    codes = frozenset(code.strip().upper() for code in text.split(",")) - {""}
+    if not all(re.fullmatch("[A-Z]{2}|001", code) for code in codes):
+        raise EnvError("must be a list of ISO 3166 codes, like US,CA,GB")
+    return codes or None
+
+
+def _public_url(text):
+    text = text.strip()
+    if text and not re.fullmatch(r"https?://[\w.:\[\]-]+(/[^\s?#]*)?", text, re.ASCII):
+        raise EnvError("must be the address of the service, like https://texts.example.com")
+    return text.rstrip("/") or None
+
+
+def _secret(text):
+    if text and len(text) < 8:
+        raise EnvError("must have at least 8 characters, made at random")
+    return text or None
 
 
 def _database_url(text):

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import logging
 import os
 import shutil
@@ -13,7 +12,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import formatdate
-from pathlib import Path
+from functools import partial
 
 import phonenumbers
 import pytest
@@ -22,9 +21,12 @@ from hypothesis import strategies as st
 
 import carriers
 from carrier_servers import HANG, HANG_UP, Answer, TwilioServer, WebhookServer, refusal
-from carriers import CarrierError, connect
+from carriers import CarrierError, simulator, twilio
+from carriers.http import LONGEST_PAUSE
 
 pytest_plugins = ["carrier_servers"]
+
+connect = partial(carriers.connect, timeout=0.5)
 
 NUMBER = "+12125550123"
 TEXT = "attack at dawn, 🚀 héllo"
@@ -42,7 +44,7 @@ real_server = settings(
 
 @pytest.fixture(autouse=True)
 def short_timeout(monkeypatch):
-    monkeypatch.setattr(carriers, "TIMEOUT", 0.5)
+    monkeypatch.setattr(twilio, "CONNECT_TIMEOUT", 0.5)
 
 
 @pytest.fixture(params=["twilio_server", "webhook_server"])
@@ -395,7 +397,7 @@ def test_twilio_is_not_reached_through_a_proxy_of_the_environments(monkeypatch, 
         ("0", 0),
         ("7", 7),
         (" 7 ", 7),
-        ("999999999999", carriers.LONGEST_PAUSE),
+        ("999999999999", LONGEST_PAUSE),
         ("9" * 5000, None),
         ("-5", None),
         ("1.5", None),
@@ -525,7 +527,7 @@ def test_the_simulator_does_what_its_numbers_stand_for(number, meaning):
         assert kind(caught.value) == meaning
         assert caught.value.retry_after == (1 if meaning == "too fast" else None)
         documented = f"{number[:2]} {number[2:5]} {number[5:8]} {number[8:]}"
-        assert documented in carriers.Simulator.__doc__
+        assert documented in simulator.Simulator.__doc__
 
 
 # URLs that no carrier takes
@@ -648,90 +650,3 @@ def test_only_apprises_carriers_import_apprise(url):
 # SMPP, spoken to a peer in Node.js
 
 leaves_its_socket_open = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # smpplib's
-
-
-@pytest.fixture(scope="session")
-def smpp_package(request):
-    """Install the npm package smpp, once; skip where that cannot be done."""
-    if not (shutil.which("node") and shutil.which("npm")):
-        pytest.skip("there is no Node.js with npm to run an SMPP peer")
-    folder = Path(request.config.cache.mkdir("smpp"))
-    if not (folder / "node_modules" / "smpp").exists():
-        install = "npm install --no-audit --no-fund --ignore-scripts --fetch-retries=0 smpp@0.5.1"
-        try:
-            subprocess.run(
-                [*install.split(), "--prefix", folder], check=True, capture_output=True, timeout=60
-            )
-        except subprocess.SubprocessError:
-            pytest.skip("the npm package smpp cannot be installed")
-    return folder / "node_modules"
-
-
-@pytest.fixture
-def smpp_peer(smpp_package):
-    pytest.importorskip("smpplib", reason="Apprise needs smpplib for smpp://")
-    peer = subprocess.Popen(
-        ["node", Path(__file__).with_name("smpp_server.js")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-        env={**os.environ, "NODE_PATH": str(smpp_package)},
-    )
-    peer.url = f"smpp://user:secret@127.0.0.1:{peer.stdout.readline().strip()}/15005550006/{{to}}"
-    yield peer
-    peer.communicate(timeout=10)
-
-
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
-        ("hello", 1),
-        ("  héllo\n[€]  ", 1),
-        ("Привет, 🚀", 1),
-        ("x" * 160, 1),
-        ("x" * 1600, 11),
-        ("й" * 71, 2),
-        ("日本語" * 200, 9),
-    ],
-)
-def test_an_smpp_peer_gets_the_whole_text_in_parts_that_fit(smpp_peer, text, parts):
-    connect(smpp_peer.url).send(NUMBER, text)
-    came = [json.loads(smpp_peer.stdout.readline()) for _ in range(parts)]
-    assert [part["part"] for part in came] == [[n, parts] for n in range(1, parts + 1)]
-    assert {part["to"] for part in came} == {"12125550123"}
-    assert {part["from"] for part in came} == {"15005550006"}
-    assert "".join(part["text"] for part in came) == text
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["refuse me", "x" * 400 + "refuse me", "x" * 144 + "refuse me, not this"],
-    ids=["alone", "last", "first"],
-)
-def test_a_text_of_which_an_smpp_peer_refuses_a_part_is_not_taken(smpp_peer, refused, text):
-    error = refused(connect(smpp_peer.url), text=text)
-    assert kind(error) == "for now"
-    assert "submit_sm or submit_multi failed" in str(error)
-
-
-@leaves_its_socket_open
-def test_an_smpp_peer_that_is_not_there_is_for_now(refused):
-    carrier = connect("smpp://user:s3cret@127.0.0.1:9/15005550006/{to}")
-    assert kind(refused(carrier)) == "for now"
-
-
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # the plugin's socket
-def test_an_smpp_peer_that_knows_another_password_is_for_now(smpp_peer, refused):
-    error = refused(connect(smpp_peer.url.replace("secret", "s3cret")))
-    assert kind(error) == "for now"
-    assert "Password" in str(error)
-
-
-def test_a_text_over_smpp_is_in_no_log(caplog, smpp_peer):
-    caplog.set_level(logging.DEBUG)
-    connect(smpp_peer.url).send(NUMBER, TEXT)
-    assert NUMBER[1:].encode().hex() not in caplog.text
-    assert_tells_no_secret(caplog.text)

@@ -42,7 +42,7 @@ class FakeCarrier:
     def __init__(self):
         self.texts, self.answers = [], {}
 
-    def send(self, to, text):
+    def send(self, to, text, **_):
         self.texts.append((to, text))
         answer = self.answers.get(to)
         answer = answer() if callable(answer) else answer

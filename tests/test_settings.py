@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import quote
 
@@ -19,12 +20,19 @@ DEFAULTS = environment.Settings(
     database_url="sqlite:///messages.db",
     business_hours=(9 * 60, 17 * 60),
     business_days=frozenset(range(7)),
+    skip_holidays=False,
     max_message_length=1600,
     max_retries=3,
     retry_delay=60,
     claim_timeout=300,
     send_concurrency=8,
+    carrier_timeout=60,
+    expire_after=timedelta(hours=72),
+    check_dnc=False,
+    allowed_countries=None,
     carrier_url=None,
+    public_url=None,
+    secret_key=None,
     log_level="INFO",
     log_format="TEXT",
     metrics_token=None,
@@ -38,6 +46,12 @@ BAD = {
     "RETRY_DELAY": "s3cret",
     "CLAIM_TIMEOUT": "s3cret",
     "SEND_CONCURRENCY": "s3cret",
+    "CARRIER_TIMEOUT": "s3cret",
+    "EXPIRE_AFTER": "s3cret",
+    "CHECK_DNC": "s3cret",
+    "ALLOWED_COUNTRIES": "s3cret",
+    "SKIP_HOLIDAYS": "s3cret",
+    "PUBLIC_URL": "s3cret",
     "LOG_LEVEL": "s3cret",
     "LOG_FORMAT": "s3cret",
 }

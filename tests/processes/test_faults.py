@@ -94,7 +94,7 @@ def test_killed_workers_and_a_killed_master_lose_nothing_and_double_nothing(
 
 DIE = """
 import os, signal, sys
-import carriers, models, scheduler
+import carriers.twilio, models, scheduler
 
 point, held = sys.argv.pop(), []
 
@@ -104,10 +104,10 @@ def die():
 
 def kill_at(the_point, owner, name, when):
     original = getattr(owner, name)
-    def method(*args):
+    def method(*args, **more):
         if when == "before":
             die()
-        original(*args)
+        original(*args, **more)
         die()
     if the_point == point:
         setattr(owner, name, method)
@@ -130,7 +130,7 @@ def record(references, now):
 
 models.Message.claim, models.Message.sent = remember, record
 kill_at("after the claim is committed", scheduler.ThreadPoolExecutor, "submit", "before")
-kill_at("after the carrier's yes", carriers.Twilio, "send", "after")
+kill_at("after the carrier's yes", carriers.twilio.Twilio, "send", "after")
 scheduler.main()
 """
 POINTS = {  # how often a text is sent if the scheduler dies there, and another takes over

@@ -245,7 +245,7 @@ def test_a_carrier_url_that_no_carrier_takes_stops_the_start_with_one_line(start
 
 IMPATIENT = """
 import sys, carriers
-carriers.TIMEOUT = 0.5
+carriers.CONNECT_TIMEOUT = 0.5
 import scheduler
 sys.exit(scheduler.main())
 """
@@ -257,6 +257,7 @@ def one_pass(start, database_url):
 
     def run(carrier_url, **environ):
         environ = {"DATABASE_URL": database_url, "CARRIER_URL": carrier_url} | environ
+        environ = {"CARRIER_TIMEOUT": "1"} | environ
         scheduler = start("python", "-c", IMPATIENT, **ALWAYS | environ)
         assert scheduler.wait() == 0, scheduler.output
         assert "Traceback" not in scheduler.output

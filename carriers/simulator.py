@@ -1,0 +1,25 @@
+"""The carrier `simulator:`: sends nothing, and fails as its numbers say."""
+
+from carriers import Carrier, CarrierError
+
+
+class Simulator(Carrier):
+    """Send nothing; the number decides what happens. All are valid, and reserved for fiction.
+
+    +1 212 555 0101   refused for good
+    +1 212 555 0102   failing for now
+    +1 212 555 0103   "too fast", try again after a second
+    +1 212 555 0104   the recipient has opted out
+    any other         taken
+    """
+
+    def send(self, to, text, **_):
+        match to:
+            case "+12125550101":
+                raise CarrierError("the simulator refuses this number for good", permanent=True)
+            case "+12125550102":
+                raise CarrierError("the simulator fails for now")
+            case "+12125550103":
+                raise CarrierError("the simulator is too busy", too_fast=True, retry_after=1)
+            case "+12125550104":
+                raise CarrierError("the recipient has opted out", opted_out=True)
