@@ -31,6 +31,7 @@ import models
 import recipients
 import schemas
 import settings as environment
+from hours import BusinessHours
 from models import AlreadyAnswered, ApiKey, DoNotCall, Message, Status, clock
 from schemas import BadRequest
 
@@ -60,9 +61,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     models.connect(settings.database_url)
     app = Flask(__name__, static_folder=None)
     app.config["SETTINGS"] = settings
-    app.extensions["business_hours"] = recipients.BusinessHours(
-        *settings.business_hours, settings.business_days
-    )
+    app.extensions["business_hours"] = BusinessHours.from_settings(settings)
     app.json.sort_keys = False
     app.url_map.merge_slashes = False  # a redirect would be HTML
     app.register_blueprint(api)

@@ -1,4 +1,4 @@
-"""Who a phone number reaches: country, place, time zones, local time and business hours.
+"""Who a phone number reaches: country, place and time zones.
 
 Everything here is a function of a number, an instant and the hours; an instant is an aware UTC
 `datetime`. What is known of numbers is libphonenumber's, of zones IANA's (the package `tzdata`,
@@ -7,7 +7,7 @@ never the machine's older copy), of English names CLDR's.
 
 import re
 import zoneinfo
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import datetime
 from functools import cache, lru_cache
 from importlib import resources
 from typing import NamedTuple
@@ -17,6 +17,8 @@ import phonenumbers
 from phonenumbers import NumberParseException, PhoneNumber, PhoneNumberFormat, PhoneNumberType
 from phonenumbers.phonenumberutil import is_number_type_geographical
 from phonenumbers.timezone import time_zones_for_geographical_number
+
+from hours import BusinessHours, Facts, written
 
 zoneinfo.reset_tzpath(to=())
 phonenumbers.enable_pattern_cache()  # 1 MB for all countries; Python's own forgets, and is slower
@@ -43,38 +45,14 @@ _MOST_POPULOUS = {
     "UZ": ("Asia/Tashkent",),
 }
 
-_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-
 _E164 = re.compile(r"\+[0-9]{4,20}")
 _PUNCTUATION = re.compile(r"[\s().,/\-\u2010-\u2015\u2212]")  # hyphens, dashes and the minus sign
 _LONGEST = 40  # characters of text that could be a number with its punctuation
 _CODE = re.compile(r"(?:,| -) [A-Z]{2,5}$| MG$")  # ", NY" and " - SP", once written without a dash
-_HORIZON = 15  # days in which hours that can overlap do so, whatever the clocks do meanwhile
-_DAY = timedelta(days=1)
 
 
 class InvalidNumber(ValueError):
     """A text is no phone number; the message says why, in words that can follow a field's name."""
-
-
-class BusinessHours(NamedTuple):
-    """When messages may be sent: from `opens` up to, not including, `closes` on `days`.
-
-    Minutes after local midnight, 0 <= opens < closes <= 1440; Monday is day 0.
-    """
-
-    opens: int
-    closes: int
-    days: frozenset[int]
-
-    def __str__(self):
-        return f"{_clock(self.opens)} - {_clock(self.closes)} local time"
-
-    def hold_at(self, local: datetime) -> bool:
-        """Say whether a local time is within these hours."""
-        minute = local.hour * 60 + local.minute
-        return self.opens <= minute < self.closes and local.weekday() in self.days
 
 
 class Recipient(NamedTuple):
@@ -90,16 +68,6 @@ class Recipient(NamedTuple):
     def international(self) -> str:
         """Write the number for display, as libphonenumber does for callers from abroad."""
         return phonenumbers.format_number(self.number, PhoneNumberFormat.INTERNATIONAL)
-
-
-class Facts(NamedTuple):
-    """What the clocks of a recipient say at one instant."""
-
-    timezone: str  # "GMT-8"
-    local_time: str  # "2:05 PM, Tuesday, Nov 5"
-    timezone_offset: int | float | list[int | float]  # hours; ascending where there are several
-    is_dst: bool
-    within_business_hours: bool
 
 
 # Numbers
@@ -207,43 +175,17 @@ def _standard(zone):
     return local.utcoffset() - local.dst()
 
 
-@lru_cache(maxsize=1024)
-def _clocks(zones, day):
-    """Return one zone for each way in which clocks run in the weeks from a day, main one first."""
-    midnight = datetime.combine(day, time(), UTC)
-    instants = [midnight + days * _DAY for days in range(_HORIZON + 3)]
-    distinct = {}
-    for zone in zones:
-        distinct.setdefault(tuple(at.astimezone(zone).utcoffset() for at in instants), zone)
-    return tuple(distinct.values())
-
-
 # The clocks of a recipient
 
 
 def facts(recipient: Recipient, now: datetime, hours: BusinessHours) -> Facts:
     """Tell what the recipient's clocks say now."""
-    return _facts(recipient.zones, _minute(now), hours)
-
-
-@lru_cache(maxsize=1024)
-def _facts(zones, minute, hours):
-    """Tell what clocks say in one minute: most recipients of a minute share theirs with others."""
-    zones = _clocks(zones, minute.date())
-    main, *others = (minute.astimezone(zone) for zone in zones)
-    offsets = sorted({_hours(main), *map(_hours, others)})
-    return Facts(
-        timezone=f"GMT{_hours(main):+g}",
-        local_time=_written(main),
-        timezone_offset=offsets if len(offsets) > 1 else offsets[0],
-        is_dst=_is_dst(main),
-        within_business_hours=_within(zones, minute, hours),
-    )
+    return hours.facts(recipient.zones, now)
 
 
 def local_time(recipient: Recipient, at: datetime) -> str:
     """Write the time in the recipient's main zone: "2:05 PM, Tuesday, Nov 5"."""
-    return _written(at.astimezone(recipient.zones[0]))
+    return written(at.astimezone(recipient.zones[0]))
 
 
 def within_business_hours(recipient: Recipient, now: datetime, hours: BusinessHours) -> bool:
@@ -254,95 +196,9 @@ def within_business_hours(recipient: Recipient, now: datetime, hours: BusinessHo
     return facts(recipient, now, hours).within_business_hours
 
 
-def _within(zones, minute, hours):
-    """Say the same of zones whose clocks differ."""
-    if not _hold(zones[:1], minute, hours):
-        return False
-    return _hold(zones, minute, hours) or _common_opening(zones, minute, hours) is None
-
-
 def next_opening(recipient: Recipient, now: datetime, hours: BusinessHours) -> datetime:
     """Return the first instant after now, UTC, at which business hours begin for the recipient."""
-    zones, minute = _clocks(recipient.zones, now.date()), _minute(now)
-    return _common_opening(zones, minute, hours) or _common_opening(zones[:1], minute, hours)
-
-
-@lru_cache(maxsize=1024)
-def _common_opening(zones, after, hours):
-    """Return the first instant after a whole minute at which hours begin to hold in all zones.
-
-    None where they do not within the horizon. Hours can only begin where, in some zone, they open
-    or the clocks change; both happen on whole minutes.
-    """
-    for _ in range(_HORIZON):
-        until = after + _DAY
-        begins = sorted({at for zone in zones for at in _beginnings(zone, after, until, hours)})
-        for at in begins:
-            if after < at <= until and _hold(zones, at, hours):
-                return at
-        after = until
-    return None
-
-
-def _beginnings(zone, since, until, hours):
-    """Yield the instants about a day at which hours may begin in one zone."""
-    first, last = since.astimezone(zone), until.astimezone(zone)
-    opens = time(*divmod(hours.opens, 60), tzinfo=zone)
-    for ordinal in range(first.toordinal(), last.toordinal() + 1):
-        opening = datetime.combine(date.fromordinal(ordinal), opens)
-        yield opening.astimezone(UTC)
-        yield opening.replace(fold=1).astimezone(UTC)
-    if first.utcoffset() != last.utcoffset():
-        yield _change(zone, since, until)
-
-
-def _change(zone, before, after):
-    """Return the instant between two whole minutes at which the clocks of a zone change."""
-    offset = before.astimezone(zone).utcoffset()
-    while (minutes := (after - before) // timedelta(minutes=1)) > 1:
-        middle = before + timedelta(minutes=minutes // 2)
-        if middle.astimezone(zone).utcoffset() == offset:
-            before = middle
-        else:
-            after = middle
-    return after
-
-
-def _hold(zones, at, hours):
-    return all(hours.hold_at(at.astimezone(zone)) for zone in zones)
-
-
-def _is_dst(local):
-    """Say whether people would call a local time daylight saving time.
-
-    Irish law calls winter time the exception and summer time standard, and IANA follows it; the
-    Irish do not. Morocco's negative saving in Ramadan is not daylight saving time either.
-    """
-    if local.tzinfo.key == "Europe/Dublin":
-        return not local.dst()
-    return local.dst() > timedelta(0)
-
-
-def _hours(local):
-    """Return the UTC offset of a local time in hours, an int where it is whole."""
-    hours = local.utcoffset() / timedelta(hours=1)
-    return int(hours) if hours.is_integer() else hours
-
-
-def _written(local):
-    """Write a local time in English, whatever the locale of the process."""
-    clock = _clock(local.hour * 60 + local.minute)
-    return f"{clock}, {_WEEKDAYS[local.weekday()]}, {_MONTHS[local.month - 1]} {local.day}"
-
-
-def _clock(minute):
-    """Write a minute of the day on a twelve-hour clock."""
-    hour, minute = divmod(minute % 1440, 60)
-    return f"{hour % 12 or 12}:{minute:02} {'PM' if hour >= 12 else 'AM'}"
-
-
-def _minute(at):
-    return at.replace(second=0, microsecond=0)
+    return hours.next_opening(recipient.zones, now)
 
 
 # Names

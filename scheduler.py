@@ -21,6 +21,7 @@ import models
 import recipients
 import settings as environment
 from carriers import CarrierError
+from hours import BusinessHours
 from models import DoNotCall, Message, clock
 
 MOVES = ("promoted", "sent", "retrying", "failed", "blocked", "rescheduled", "taken over")
@@ -38,7 +39,7 @@ class Scheduler:
     def __init__(self, settings: environment.Settings, carrier: carriers.Carrier | None):
         self.settings = settings
         self.carrier = carrier
-        self.hours = recipients.BusinessHours(*settings.business_hours, settings.business_days)
+        self.hours = BusinessHours.from_settings(settings)
         self.claimant = uuid.uuid4()
         self.stopping = False
         self.settled_at = 0.0  # by time.monotonic()

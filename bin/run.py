@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT))
 
 import recipients  # noqa: E402
 import settings as environment  # noqa: E402
+from hours import BusinessHours  # noqa: E402
 from models import clock  # noqa: E402
 
 FIRST_KEY = ROOT / ".first-key"
@@ -70,7 +71,7 @@ NUMBERS = ("+12125550123", "+442079460958", "+61255501234", "+18085550123")
 def number_to_try():
     """A number whose text goes now, so that a newcomer sees it go, and a note where none does."""
     options = environment.load()
-    hours = recipients.BusinessHours(*options.business_hours, options.business_days)
+    hours = BusinessHours.from_settings(options)
     for number in NUMBERS:
         if recipients.within_business_hours(recipients.find(number), clock(), hours):
             return number, "its number is nobody's; it appears here within seconds"

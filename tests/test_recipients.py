@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import recipients
-from recipients import BusinessHours, InvalidNumber, Recipient
+from hours import BusinessHours
+from recipients import InvalidNumber, Recipient
 
 JANUARY = datetime(2026, 1, 15, 12, tzinfo=UTC)  # a Thursday
 JULY = datetime(2026, 7, 15, 12, tzinfo=UTC)  # a Wednesday
