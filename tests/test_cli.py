@@ -8,8 +8,9 @@ import pytest
 
 import cli
 import models
-from conftest import NEW_YORK, ROOT, SUNDAY_NIGHT, TOOLS, TUESDAY_NOON
 from models import ApiKey
+from running import ROOT, TOOLS
+from samples import NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
 
 COMMANDS = [
     *("db", "keys", "dnc", "messages", "stats", "db upgrade"),

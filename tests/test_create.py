@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from answers import PATH, accepted, problems, refusal
-from conftest import LONDON, NEW_YORK, TUESDAY_NOON
 from models import DoNotCall, Message, clock
+from samples import LONDON, NEW_YORK, TUESDAY_NOON
 
 JULY_EVENING = datetime(2026, 7, 15, 17, 0, tzinfo=UTC)  # 6 PM in London
 JANUARY_NOON = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)

@@ -11,7 +11,7 @@ import urllib.request
 import pytest
 import yaml
 
-from conftest import ROOT, TOOLS, answers, free_port, wait_until
+from running import ROOT, TOOLS, answers, free_port, wait_until
 
 PROCFILE = dict(line.split(": ", 1) for line in (ROOT / "Procfile").read_text().splitlines())
 

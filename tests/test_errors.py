@@ -14,8 +14,8 @@ import recipients
 import settings as environment
 from answers import PATH, accepted, problems, refusal
 from app import create_app
-from conftest import NEW_YORK
 from models import Message
+from samples import NEW_YORK
 from stored_messages import connection_of
 
 on_sqlite = pytest.mark.parametrize("kind", ["sqlite"])

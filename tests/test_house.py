@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from conftest import ROOT
+from running import ROOT
 
 OURS = {path.stem for path in ROOT.glob("*.py")} - {"gunicorn.conf"} | {"carriers"}
 ALLOWED = {

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from answers import PATH, accepted, error_in, problems, refusal
-from conftest import LONDON, NEW_YORK, TUESDAY_NOON
 from models import ApiKey, DoNotCall, Message, clock
+from samples import LONDON, NEW_YORK, TUESDAY_NOON
 from stored_messages import look
 
 BODY = '{"to": "+12125550123", "message": "Hello é", "check_dnc": true}'

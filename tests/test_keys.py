@@ -9,8 +9,8 @@ import pytest
 
 import models
 from answers import PATH, accepted, refusal
-from conftest import NEW_YORK, TUESDAY_NOON
 from models import ApiKey, Message, db
+from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import look
 
 VALID = {"to": NEW_YORK, "message": "Hello"}

@@ -8,8 +8,8 @@ import pytest
 
 import models
 import scheduler
-from conftest import LONDON, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
 from models import FINISHED, Status, new_id
+from samples import LONDON, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
 from scheduler import Scheduler
 from stored_messages import again, held, key_named, store
 

@@ -7,8 +7,8 @@ import pytest
 from playhouse.schema_diff import diff_models
 
 import models
-from conftest import ROOT
 from models import TABLES, db
+from running import ROOT
 
 NAMES = sorted(table._meta.table_name for table in TABLES)
 MIGRATIONS = sorted(path.stem for path in (ROOT / "migrations").glob("[0-9]*.py"))

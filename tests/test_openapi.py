@@ -10,7 +10,8 @@ from openapi_spec_validator import OpenAPIV30SpecValidator
 import models
 from app import create_app
 from browser import HOST, MISSING, PROGRAMS, Browser
-from conftest import NEW_YORK, ROOT, TUESDAY_NOON, Process, answers, free_port, wait_until
+from running import ROOT, Process, answers, free_port, wait_until
+from samples import NEW_YORK, TUESDAY_NOON
 
 WRITTEN = (ROOT / "openapi.json").read_text()
 DESCRIPTION = json.loads(WRITTEN)

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from app import create_app
-from conftest import TUESDAY_NOON
 from models import Status
+from samples import TUESDAY_NOON
 from stored_messages import store
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

@@ -9,7 +9,8 @@ import pytest
 
 import models
 import settings as environment
-from conftest import ROOT, TUESDAY_NOON
+from running import ROOT
+from samples import TUESDAY_NOON
 
 README = (ROOT / "README.md").read_text()
 PARCEL = uuid.UUID("019cb4b5-1080-7d2c-9e4f-3a1f0b8d5c11")  # the message of the README

@@ -16,8 +16,8 @@ import pytest
 import models
 import scheduler
 from carriers import CarrierError
-from conftest import NEW_YORK, TUESDAY_NOON
 from models import DoNotCall, Message, Status
+from samples import NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
 from stored_messages import SENDER, again, connection_of, held, look, statuses, store, store_many
 

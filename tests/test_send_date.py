@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from answers import accepted, problems
-from conftest import SUNDAY_NIGHT, TUESDAY_NOON
 from models import Message
+from samples import SUNDAY_NIGHT, TUESDAY_NOON
 
 MILLISECOND = timedelta(milliseconds=1)
 OPENING = datetime(2026, 3, 3, 14, 0, tzinfo=UTC)  # 9 AM in New York, a Tuesday

@@ -13,7 +13,7 @@ import pytest
 
 import models
 import settings as environment
-from conftest import ROOT
+from running import ROOT
 from settings import SettingsError
 
 DEFAULTS = environment.Settings(

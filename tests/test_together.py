@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import models
-from conftest import wait_until
 from models import Busy, Together
+from running import wait_until
 
 
 class Work:

@@ -9,8 +9,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from answers import PATH, accepted, error_in, problems
-from conftest import LONDON, NEW_YORK
 from models import Message
+from samples import LONDON, NEW_YORK
 
 VALID = {"to": NEW_YORK, "message": "Hello"}
 

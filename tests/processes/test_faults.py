@@ -22,12 +22,10 @@ import pytest
 from playhouse.migrations import Runner
 
 import models
-from conftest import NEW_YORK, ROOT, TUESDAY_NOON, free_port, wait_until
 from models import ApiKey, Message, Status, clock
-from running import ALWAYS, Clients, health, send
+from running import ALWAYS, ROOT, Clients, free_port, health, send, wait_until
+from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import again, connection_of, look, statuses, store, store_many
-
-pytest_plugins = ["running"]
 
 HELLO = {"to": NEW_YORK, "message": "Hello"}
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import models
-from conftest import NEW_YORK, TUESDAY_NOON
 from models import FINISHED, ApiKey, Message, Status
+from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import again, key_named, store, store_many
 
 DAY = timedelta(days=1)

@@ -12,7 +12,7 @@ from contextlib import closing
 
 import pytest
 
-from conftest import PYTHON, ROOT, Process, free_port, wait_until
+from running import PYTHON, ROOT, Process, free_port, wait_until
 
 NOT_COPIED = shutil.ignore_patterns(".*", "*.db*", "tests", "benchmarks", "__pycache__")
 

@@ -12,12 +12,12 @@ import pytest
 
 import models
 from carrier_servers import HANG, HANG_UP, Answer, TwilioServer, refusal
-from conftest import NEW_YORK, free_port, wait_until
 from models import DoNotCall, Message, Status, clock
-from running import ALWAYS
+from running import ALWAYS, free_port, wait_until
+from samples import NEW_YORK
 from stored_messages import again, statuses, store, store_many
 
-pytest_plugins = ["carrier_servers", "running"]
+pytest_plugins = ["carrier_servers"]
 
 NOTHING = "0 promoted, 0 sent, 0 retrying, 0 failed, 0 blocked, 0 rescheduled, 0 taken over, "
 SECRETS = (TwilioServer.sid, "a token", "a%20token", "s3cret", "5550", "attack", "tms_")

@@ -11,8 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from answers import FIELDS, PATH, error_in
-from conftest import NEW_YORK, ROOT, TOOLS, wait_until
 from models import ApiKey, Message, clock
+from running import ROOT, TOOLS, wait_until
+from samples import NEW_YORK
 from stored_messages import look
 
 TEXT = "the-text-of-a-message"

