@@ -5,17 +5,13 @@ import logging
 import os
 import shutil
 
+from gunicorn.glogging import Logger
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 import logs
 import recipients
-import settings as environment
 
-try:
-    settings = environment.load()
-except environment.SettingsError as problems:
-    raise SystemExit(str(problems)) from None
-
+settings = logs.load_settings()
 METRICS_FOLDER = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
 loglevel = settings.log_level
 
@@ -42,10 +38,17 @@ class NoRequestText(logging.Filter):
         return True
 
 
+class logger_class(Logger):  # gunicorn's name for this setting
+    """Write gunicorn's lines like all others."""
+
+    def setup(self, cfg):
+        super().setup(cfg)
+        for handler in self.error_log.handlers:
+            handler.addFilter(NoRequestText())
+            handler.setFormatter(logs.formatter(settings.log_format))
+
+
 def on_starting(server):
-    for handler in server.log.error_log.handlers:
-        handler.addFilter(NoRequestText())
-        handler.setFormatter(logs.formatter(settings))
     recipients.preload()
     gc.collect()
     gc.freeze()  # the collector would write to the shared pages, and so copy them to each worker

@@ -3,10 +3,11 @@
 import os
 import re
 from datetime import timedelta
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
-from dotenv import load_dotenv
+from dotenv import dotenv_values, load_dotenv
 from environs import Env, EnvError, EnvValidationError
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -90,6 +91,20 @@ def load() -> Settings:
         )
         raise SettingsError("\n".join(lines)) from None
     return settings
+
+
+def misspelt() -> list[str]:
+    """Name the variables that look like a setting written wrong, with the setting, one a line.
+
+    The environment holds much that is not for us, so a name has to be closer there than in `.env`.
+    """
+    known = {*map(str.upper, Settings._fields), "PORT", "WEB_CONCURRENCY", "SCRIPT_NAME"}
+    ours = dotenv_values(Path.cwd() / ".env")
+    return [
+        f"{name} is no setting; did you mean {near[0]}?"
+        for name in sorted(os.environ.keys() - known)
+        if (near := get_close_matches(name.upper(), known, 1, 0.75 if name in ours else 0.88))
+    ]
 
 
 def _whole(text, least, most):

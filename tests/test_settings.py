@@ -204,6 +204,42 @@ def test_a_file_named_env_that_cannot_be_read_is_a_problem(load, tmp_path):
         load()
 
 
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        *(("CARIER_URL", "CARRIER_URL"), ("SEND_CONCURENCY", "SEND_CONCURRENCY")),
+        *(("carrier_url", "CARRIER_URL"), ("BUSINESS_HOUR", "BUSINESS_HOURS")),
+        *(("DATABASE_URI", "DATABASE_URL"), ("WEB_CONCURENCY", "WEB_CONCURRENCY")),
+    ],
+)
+def test_a_misspelt_setting_is_named_with_the_one_that_is_meant(name, setting, load):
+    load(**{name: "s3cret"})
+    assert environment.misspelt() == [f"{name} is no setting; did you mean {setting}?"]
+
+
+def test_in_a_file_named_env_a_name_may_be_further_from_what_is_meant(load, tmp_path):
+    (tmp_path / ".env").write_text("CARRIER=console:\nMAX_RETRY=1\nTZ=UTC\nLOG_FILE=x\n")
+    load(POSTGRES_PASSWORD="x")
+    assert [line.rpartition(" ")[2] for line in environment.misspelt()] == [
+        *("CARRIER_URL?", "MAX_RETRIES?")
+    ]
+    for name in ("CARRIER", "MAX_RETRY", "TZ", "LOG_FILE"):
+        os.environ.pop(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("PORT", "HOST", "LOGNAME", "PUBLIC_KEY", "SECRET", "JWT_SECRET_KEY", "CI_LOG_LEVEL"),
+        *("DATABASE_PUBLIC_URL", "DATABASE_PRIVATE_URL", "TEST_DATABASE_URL", "AWS_SECRET_KEY"),
+        *("RAILWAY_PUBLIC_DOMAIN", "RENDER_EXTERNAL_URL", "SSL_CERT_FILE", "FLASK_APP", "BASE_URL"),
+    ],
+)
+def test_what_belongs_to_others_is_no_misspelt_setting(name, load):
+    load(**{name: "x"})
+    assert environment.misspelt() == []
+
+
 @pytest.mark.parametrize("host", environment.FORGETFUL_HOSTS)
 def test_a_host_whose_disk_does_not_last_needs_a_database(host, load):
     with pytest.raises(SettingsError, match=r"^DATABASE_URL: must be set: on a host"):

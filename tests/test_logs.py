@@ -1,0 +1,72 @@
+"""Lines of the log: one an event, with its instant, in text or in JSON."""
+
+import json
+import re
+import socket
+
+import pytest
+
+import logs
+
+INSTANT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+
+
+def lines_in(process):
+    """The lines of a process that writes JSON: every one of them is an object with its instant."""
+    lines = [json.loads(line) for line in process.output.splitlines()]
+    assert lines
+    assert all(re.fullmatch(INSTANT, line["asctime"]) for line in lines)
+    return lines
+
+
+def test_a_line_of_text_begins_with_its_instant_in_utc(serve, database_url):
+    web = serve(database_url)
+    assert web.terminate() == 0
+    for line in web.output.splitlines():
+        assert re.match(rf"{INSTANT} INFO gunicorn\.error - ", line)
+
+
+def test_the_web_writes_json_from_its_first_line_to_its_last(serve, database_url):
+    web = serve(database_url, LOG_FORMAT="json", CARIER_URL="console:")
+    with socket.create_connection(("127.0.0.1", web.port), timeout=10) as connection:
+        connection.sendall(b"what is no HTTP\r\n\r\n")
+        assert connection.recv(65_536)
+    assert web.terminate() == 0
+    messages = [line["message"] for line in lines_in(web)]
+    assert messages[0] == "CARIER_URL is no setting; did you mean CARRIER_URL?"
+    assert messages[1].startswith("Starting gunicorn")
+    assert any(message.startswith("Invalid request") for message in messages)
+    assert messages[-1] == "Shutting down: Master"
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("1 / 0", "ZeroDivisionError"),
+        ("threading.Thread(target=lambda: 1 / 0).start()", "ZeroDivisionError"),
+        ("warnings.warn('old')", "UserWarning"),
+    ],
+)
+def test_what_python_itself_writes_is_one_line_of_json(code, name, start):
+    begin = "import logs, threading, warnings; logs.start(logs.load_settings()); "
+    process = start("python", "-c", begin + code, LOG_FORMAT="json")
+    process.wait()
+    (line,) = lines_in(process)
+    assert name in line["message"] + line.get("exc_info", "")
+
+
+def test_settings_that_cannot_be_used_are_said_in_json_too(start):
+    bad = {"LOG_FORMAT": "json", "MAX_RETRIES": "many", "LOG_LEVEL": "loud"}
+    process = start("python", "-c", "import logs; logs.load_settings()", **bad)
+    assert process.wait() == 1
+    said = [line["message"].partition(":")[0] for line in lines_in(process)]
+    assert said == ["MAX_RETRIES", "LOG_LEVEL"]
+
+
+def test_the_two_formats_tell_the_same(caplog):
+    logs.log.warning("a line")
+    (record,) = caplog.records
+    text, object_ = logs.formatter("TEXT").format(record), logs.formatter("JSON").format(record)
+    known = json.loads(object_)
+    told = ("asctime", "levelname", "name", "message")
+    assert [known[name] for name in told] == text.replace(" - ", " ").split(" ", 3)
