@@ -1,16 +1,14 @@
 """The operator's commands: what they do, what they print, and with which status they end."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
 import cli
 import models
-from models import ApiKey
-from running import ROOT, TOOLS
-from samples import NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
+from samples import NEW_YORK, TUESDAY_NOON
+from stored_messages import store_history
 
 COMMANDS = [
     *("db", "keys", "dnc", "messages", "stats", "db upgrade"),
@@ -36,55 +34,6 @@ def test_help_lists_every_command(run):
         for line in run(group, "--help").partition("Commands:\n")[2].splitlines()
     }
     assert listed == {words for words in COMMANDS if " " in words}
-
-
-def test_tables_are_made_once(empty_database_url, start):
-    outputs = []
-    for _ in range(2):
-        upgrade = start("flask", "db", "upgrade", DATABASE_URL=empty_database_url)
-        assert upgrade.wait() == 0
-        outputs.append(upgrade.output.splitlines())
-    assert [line.split()[0] for line in outputs[0]] == ["applied"] * len(outputs[0])
-    assert outputs[1] == ["the tables are up to date"]
-
-
-def test_a_command_without_tables_says_so_in_one_line(empty_database_url, start):
-    keys = start("flask", "keys", "list", DATABASE_URL=empty_database_url)
-    assert keys.wait() == 2
-    assert len(keys.output.splitlines()) == 1
-    assert "the database failed" in keys.output
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["app", "Björk & Söhne", "名前", "-", "a b", "x" * 100, "'; DROP TABLE api_key; --", "%s"],
-)
-def test_a_key_is_created_listed_and_revoked(name, run):
-    secret = run("keys", "create", "--group", name, "--", name)
-    assert secret == secret.strip() + "\n"
-    assert len(secret.split()) == 1
-    listed = run("keys", "list").splitlines()[1]
-    assert listed.split("  ")[0] == name
-    assert listed.endswith("  -")
-    assert run("keys", "revoke", "--", name) == f"{name}: revoked\n"
-    assert run("keys", "revoke", "--", name) == f"{name}: was revoked before\n"
-    assert not run("keys", "list").splitlines()[1].endswith("  -")
-
-
-@pytest.mark.parametrize(
-    "name", ["", " ", "a\nb", "a\tb", "\x1b[31m", "x" * 101, "a\udcff", "\u202e"]
-)
-@pytest.mark.parametrize("command", ["create", "revoke", "rotate"])
-def test_a_name_that_cannot_be_shown_is_refused(command, name, refused):
-    assert "printable" in refused("keys", command, name, status=2)
-    assert ApiKey.select().count() == 0
-
-
-def test_a_name_is_taken_even_when_its_key_is_revoked(run, refused):
-    run("keys", "create", "app")
-    assert refused("keys", "create", "app") == "Error: a key named 'app' exists already"
-    run("keys", "revoke", "app")
-    assert refused("keys", "create", "app") == "Error: a key named 'app' exists already"
 
 
 @pytest.mark.parametrize(
@@ -119,25 +68,6 @@ def test_a_command_that_is_used_wrongly_ends_with_status_2(words, refused):
     refused(*words, status=2)
 
 
-def test_numbers_are_masked_in_a_list_and_whole_in_json(post, run, at):
-    at(SUNDAY_NIGHT)
-    post(message="Hello\x1b[31m", manual_mode=True)
-    at(TUESDAY_NOON)
-    post(to="+819012345678", send_date="9999-12-31T23:59:59.999Z")  # there, the year 10000
-    table = run("messages", "list")
-    assert NEW_YORK not in table
-    assert "Hello" not in table
-    _, held, far = table.splitlines()
-    assert "scheduled (awaiting approval)" in held
-    assert "9:00 AM, Monday, Mar 2" in held
-    assert "9999-12-31T23:59:59.999Z" in far
-    first, _ = json.loads(run("messages", "list", "--json"))
-    assert (first["to"], first["message"]) == (NEW_YORK, "Hello\x1b[31m")
-    assert json.loads(run("messages", "show", first["message_id"])) == first
-    assert json.loads(run("messages", "list", "--awaiting-approval", "--json")) == [first]
-    assert json.loads(run("messages", "list", "--status", "sent", "--json")) == []
-
-
 @pytest.mark.parametrize("kind", ["sqlite"])
 @pytest.mark.parametrize(
     "words", ["db upgrade", "keys list", f"dnc check {NEW_YORK}", "stats", "messages list"]
@@ -149,14 +79,6 @@ def test_a_damaged_database_is_said_in_one_line(words, database_url, refused):
     assert refused(*words.split(), status=2) == "Error: the database failed: file is not a database"
 
 
-def test_standard_output_has_the_key_alone(database_url):
-    command = [TOOLS / "flask", "--app", ROOT / "app.py", "keys", "create", "shell"]
-    environ = {"DATABASE_URL": database_url, "LOG_LEVEL": "DEBUG"}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
-    assert ApiKey.authenticate(done.stdout.removesuffix("\n"), cli.clock())
-    assert done.stdout.removesuffix("\n") not in done.stderr
-
-
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), OSError(5, "I/O error")])
 def test_a_file_that_fails_is_said_in_one_line(error, refused, monkeypatch):
     def fail(*_):
@@ -164,3 +86,36 @@ def test_a_file_that_fails_is_said_in_one_line(error, refused, monkeypatch):
 
     monkeypatch.setattr(cli, "table", fail)
     assert refused("keys", "list") == f"Error: {error.strerror}"
+
+
+def test_stats_count_messages_by_state_and_what_ended_lately(flask, at):
+    at(TUESDAY_NOON)
+    store_history()
+    numbers = json.loads(flask("stats", "--json").stdout)
+    assert numbers["messages"] == {
+        "scheduled": 2,
+        "queued": 2,
+        "sending": 0,
+        "sent": 2,
+        "failed": 1,
+        "blocked": 0,
+        "cancelled": 0,
+    }
+    assert numbers["last_hour"] == {"sent": 1, "failed": 0, "blocked": 0, "cancelled": 0}
+    assert numbers["last_day"] == {"sent": 2, "failed": 0, "blocked": 0, "cancelled": 0}
+    assert numbers["awaiting_approval"] == 1
+    assert numbers["oldest_due"] == "2026-03-03T15:00:00.000Z"  # what awaits approval is not due
+
+
+def test_stats_are_drawn_as_a_table_with_bars(flask, at):
+    at(TUESDAY_NOON)
+    store_history()
+    lines = flask("stats").stdout.splitlines()
+    assert lines[1].split() == ["scheduled", "2", "█" * 20]
+    assert lines[5].split() == ["failed", "1", "█" * 10, "0", "0"]
+    assert lines[-1] == "the oldest due message waits: since 2026-03-03T15:00:00.000Z (2:00:00)"
+
+
+def test_stats_of_an_empty_table_are_all_zero(flask):
+    assert set(json.loads(flask("stats", "--json").stdout)["messages"].values()) == {0}
+    assert flask("stats").exit_code == 0

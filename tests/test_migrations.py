@@ -111,14 +111,3 @@ def test_a_migration_that_fails_leaves_nothing_behind(empty_database_url, tmp_pa
     assert not {*NAMES, "half"} & {*db.get_tables()}
     assert models.upgrade() == MIGRATIONS
     models.disconnect()
-
-
-def test_three_upgrades_at_once_all_end_well(empty_database_url, start):
-    upgrades = [start("flask", "db", "upgrade", DATABASE_URL=empty_database_url) for _ in range(3)]
-    assert [upgrade.wait() for upgrade in upgrades] == [0, 0, 0]
-    outputs = sorted(upgrade.output.splitlines() for upgrade in upgrades)
-    assert outputs == [
-        [f"applied {name}" for name in MIGRATIONS],
-        ["the tables are up to date"],
-        ["the tables are up to date"],
-    ]

@@ -1,6 +1,5 @@
 """The web server as it really runs: gunicorn with two workers, spoken to over sockets."""
 
-import http.client
 import json
 import re
 import socket
@@ -12,12 +11,13 @@ import pytest
 
 from answers import FIELDS, PATH, error_in
 from models import ApiKey, Message, clock
-from running import ROOT, TOOLS, wait_until
+from running import ROOT, TOOLS, ask, post, wait_until
 from samples import NEW_YORK
-from stored_messages import look
+from stored_messages import look, store_history
 
 TEXT = "the-text-of-a-message"
-BODY = json.dumps({"to": NEW_YORK, "message": TEXT}).encode()
+VALID = {"to": NEW_YORK, "message": TEXT}
+BODY = json.dumps(VALID).encode()
 CHUNKED = b"Transfer-Encoding: chunked"
 
 
@@ -225,21 +225,11 @@ def test_a_body_that_hides_a_request_is_never_taken_for_one(web, key, database_u
     assert look(database_url, "SELECT count(*) FROM message") == [(0,)]
 
 
-def post(port, key, path=PATH, body=BODY):
-    """The status of a request over a fresh connection, and its body."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    headers = {"X-Api-Key": key, "Content-Type": "application/json", "Connection": "close"}
-    connection.request("POST", path, body, headers)
-    with connection.getresponse() as response:
-        return response.status, response.headers["Content-Type"], response.read().decode()
-
-
 def test_a_revoked_key_is_refused_by_every_worker_at_once(web, key, database_url):
     def statuses(secret, count=60):
         with ThreadPoolExecutor(8) as pool:
-            return {
-                status for status, *_ in pool.map(lambda _: post(web.port, secret), range(count))
-            }
+            answers = pool.map(lambda _: post(web, secret, VALID), range(count))
+            return {answer.status for answer in answers}
 
     revoked, other = threading.Event(), ApiKey.issue("other", None, clock())
     assert statuses(key) == statuses(other) == {201}
@@ -262,20 +252,19 @@ def test_a_revoked_key_is_refused_by_every_worker_at_once(web, key, database_url
 def test_a_stage_is_served_below_its_prefix_and_nowhere_else(serve, database_url, key):
     web = serve(database_url, SCRIPT_NAME="/staging")
     for _ in range(4):  # of both workers
-        status, _, text = post(web.port, key, f"/staging{PATH}")
-        assert status == 201
-        assert list(json.loads(text)) == FIELDS
+        response = post(web, key, VALID, f"/staging{PATH}")
+        assert response.status == 201
+        assert list(json.loads(response.text)) == FIELDS
         for path in (PATH, "/", "/staging", "/stagingx" + PATH, f"/dev{PATH}", f"/Staging{PATH}"):
-            status, content_type, text = post(web.port, key, path)
-            error_in(status, content_type, text)
-            assert status == 404
+            response = post(web, key, VALID, path)
+            error_in(404, response.headers["Content-Type"], response.text)
 
 
 def test_a_slow_client_keeps_nobody_waiting(web, key):
     slow = [socket.create_connection(("127.0.0.1", web.port), timeout=10) for _ in range(40)]
     for connection in slow:
         connection.sendall(request_of(key)[:-10])
-    assert post(web.port, key)[0] == 201
+    assert post(web, key, VALID).status == 201
     for connection in slow:
         connection.sendall(request_of(key)[-10:])
     assert {answers_in(connection.recv(65_536))[0][0] for connection in slow} == {201}
@@ -285,12 +274,66 @@ def test_a_slow_client_keeps_nobody_waiting(web, key):
 
 def test_the_log_can_be_json_and_names_the_request(serve, database_url, key):
     web = serve(database_url, LOG_FORMAT="json")
-    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=30)
-    connection.request("POST", PATH, BODY, {"X-Api-Key": key, "Content-Type": "application/json"})
-    response = connection.getresponse()
-    message_id = json.loads(response.read())["message_id"]
-    connection.close()
+    response = post(web, key, VALID)
+    message_id = json.loads(response.text)["message_id"]
     lines = wait_until(lambda: re.findall(r"^\{.*\}$", web.output, re.MULTILINE))
     (line,) = [line for line in map(json.loads, lines) if line["name"] == "web"]
     assert message_id in line["message"]
     assert line["request_id"] == response.headers["X-Request-Id"]
+
+
+def test_20_identical_requests_at_once_make_one_message_also_after_a_restart(
+    serve, database_url, key
+):
+    count = "SELECT count(*) FROM message"
+
+    def once(web, name):
+        """Post a request twenty times at once; the different answers to it."""
+        responses = pool.map(
+            lambda _: post(web, key, VALID, **{"Idempotency-Key": name}), range(20)
+        )
+        return {response._replace(headers=None) for response in responses}
+
+    with ThreadPoolExecutor(20) as pool:
+        web = serve(database_url, workers=2)
+        for name in map(str, range(5)):
+            last = once(web, name)
+            assert [answer.status for answer in last] == [201]
+        assert look(database_url, count) == [(5,)]
+        assert web.terminate() == 0
+        web = serve(database_url, workers=2)
+        assert once(web, "4") == last
+        assert look(database_url, count) == [(5,)]
+
+
+def test_of_20_different_bodies_at_once_one_is_taken(serve, database_url, key):
+    bodies = [VALID | {"message": str(n)} for n in range(20)]
+    web = serve(database_url, workers=2)
+    with ThreadPoolExecutor(20) as pool:
+        name = {"Idempotency-Key": "order-1"}
+        answers = list(pool.map(lambda body: post(web, key, body, **name), bodies))
+    assert sorted(answer.status for answer in answers) == [201, *[400] * 19]
+    for answer in answers:
+        if answer.status == 400:
+            (problem,) = error_in(400, "application/json", answer.text)["validationErrors"]
+            assert "another request body" in problem
+    assert look(database_url, "SELECT count(*) FROM message") == [(1,)]
+
+
+def test_metrics_are_summed_over_the_workers_and_read_from_the_database(
+    database_url, serve, key, tmp_path
+):
+    store_history()
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    web = serve(database_url, METRICS_TOKEN="token", PROMETHEUS_MULTIPROC_DIR=str(folder))
+    for _ in range(40):  # each on a connection of its own, so that both workers get some
+        assert post(web, key, VALID).status == 201
+    for _ in range(4):
+        response = ask(web, "GET", "/metrics", headers={"Authorization": "Bearer token"})
+        assert response.headers["Content-Type"].startswith("text/plain")
+        values = dict(re.findall(r"^([^#\s]+) (\S+)$", response.text, re.M))
+        assert values['http_request_duration_seconds_count{status="201"}'] == "40.0"
+        assert values['text_messages{status="sent"}'] == "2.0"
+        assert values["text_messages_awaiting_approval"] == "1.0"
+        assert float(values["text_messages_oldest_due_seconds"]) > 7200

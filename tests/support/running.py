@@ -16,12 +16,13 @@ import threading
 import time
 import urllib.request
 import uuid
-from collections import Counter
+from collections import Counter, namedtuple
 from pathlib import Path
 
 import pytest
 
 import settings
+from answers import PATH
 from carrier_servers import TwilioServer
 
 ROOT = Path(__file__).parents[2]
@@ -176,26 +177,34 @@ def schedule(start, database_url):
     )
 
 
-def send(web, secret, body, **headers):
-    """Post a text message over a connection of its own: status and the JSON of the answer.
+Response = namedtuple("Response", "status headers text")
 
-    Raises OSError or HTTPException where there is no whole answer.
-    """
+
+def ask(web, method, path, body=None, headers=None):
+    """Send a request over a connection of its own; raise OSError or HTTPException if it breaks."""
     connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=60)
     with contextlib.closing(connection):
-        headers = {"X-Api-Key": secret, "Content-Type": "application/json"} | headers
-        connection.request("POST", "/v1/text-messages", json.dumps(body), headers)
+        connection.request(method, path, body, headers or {})
         response = connection.getresponse()
-        return response.status, json.loads(response.read())
+        return Response(response.status, response.headers, response.read().decode())
+
+
+def post(web, secret, body, path=PATH, **headers):
+    """Post a body as JSON."""
+    headers = {"X-Api-Key": secret, "Content-Type": "application/json"} | headers
+    return ask(web, "POST", path, json.dumps(body), headers)
+
+
+def send(web, secret, body, **headers):
+    """Post a text message; the status and the JSON of the answer."""
+    response = post(web, secret, body, **headers)
+    return response.status, json.loads(response.text)
 
 
 def health(web):
     """The status and the JSON of /healthz."""
-    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=60)
-    with contextlib.closing(connection):
-        connection.request("GET", "/healthz")
-        response = connection.getresponse()
-        return response.status, json.loads(response.read())
+    response = ask(web, "GET", "/healthz")
+    return response.status, json.loads(response.text)
 
 
 class Clients:

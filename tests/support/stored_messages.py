@@ -3,12 +3,14 @@
 import contextlib
 import sqlite3
 import uuid
+from datetime import timedelta
 
 import psycopg
 
 from models import ApiKey, Message, Status, db, new_id
 from samples import NEW_YORK, TUESDAY_NOON
 
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 SENDER = uuid.UUID(int=1)
 """Who holds the messages that are being sent."""
 
@@ -45,6 +47,17 @@ def store_many(count, now=TUESDAY_NOON, **columns):
         for number in numbers:
             store(now, to=number, **columns)
     return numbers
+
+
+def store_history():
+    """Store messages that ended lately and long ago, are due, wait for a time or for approval."""
+    store(status=Status.SENT, finished_at=TUESDAY_NOON - HOUR / 2)
+    store(status=Status.SENT, finished_at=TUESDAY_NOON - 2 * HOUR)
+    store(status=Status.FAILED, finished_at=TUESDAY_NOON - 2 * DAY)
+    store(status=Status.QUEUED, send_at=TUESDAY_NOON - HOUR)
+    store(status=Status.SCHEDULED, send_at=TUESDAY_NOON - 2 * HOUR)
+    store(status=Status.SCHEDULED, send_at=TUESDAY_NOON + HOUR)
+    store(status=Status.QUEUED, send_at=TUESDAY_NOON - DAY, manual_mode=True, approved=False)
 
 
 def key_named(name, group=None, now=TUESDAY_NOON):

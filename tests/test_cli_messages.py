@@ -1,18 +1,21 @@
-"""flask messages: look, approve, cancel, try again; what an operator is told and what happens."""
+"""flask messages: look, approve, cancel, retry, purge, redact."""
 
 import json
 import re
 import uuid
+from datetime import timedelta
 
 import pytest
 
 import models
 import scheduler
-from models import FINISHED, Status, new_id
+from models import FINISHED, Message, Status, new_id
 from samples import LONDON, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
 from scheduler import Scheduler
-from stored_messages import again, held, key_named, store
+from stored_messages import again, held, key_named, store, store_many
 
+DAY = timedelta(days=1)
+OLD = TUESDAY_NOON - 31 * DAY
 UNKNOWN = str(new_id(TUESDAY_NOON))
 SHOWN = [
     *("message_id", "key", "group", "status", "to", "message", "attempts", "max_retries"),
@@ -322,7 +325,7 @@ def test_retry_gives_a_message_all_its_retries_again(messages, settings, status)
     assert (waiting.status, waiting.attempts) == (Status.SCHEDULED, 0)
     assert (waiting.send_at, waiting.finished_at) == (TUESDAY_NOON, None)
     sent = []
-    carrier = type("Carrier", (), {"send": lambda self, to, text: sent.append(to)})()
+    carrier = type("Carrier", (), {"send": lambda self, to, text, **_: sent.append(to)})()
     assert Scheduler(settings, carrier).run_pass()["sent"] == 1
     assert sent == [NEW_YORK]
 
@@ -351,3 +354,68 @@ def test_a_database_that_fails_is_one_line_and_a_status(flask):
     assert result.exit_code == 2
     assert result.stderr.startswith("Error: the database failed: ")
     assert result.stderr.count("\n") == 1
+
+
+def test_numbers_are_masked_in_a_list_and_whole_in_json(post, run, at):
+    at(SUNDAY_NIGHT)
+    post(message="Hello\x1b[31m", manual_mode=True)
+    at(TUESDAY_NOON)
+    post(to="+819012345678", send_date="9999-12-31T23:59:59.999Z")  # there, the year 10000
+    table = run("messages", "list")
+    assert NEW_YORK not in table
+    assert "Hello" not in table
+    _, held, far = table.splitlines()
+    assert "scheduled (awaiting approval)" in held
+    assert "9:00 AM, Monday, Mar 2" in held
+    assert "9999-12-31T23:59:59.999Z" in far
+    first, _ = json.loads(run("messages", "list", "--json"))
+    assert (first["to"], first["message"]) == (NEW_YORK, "Hello\x1b[31m")
+    assert json.loads(run("messages", "show", first["message_id"])) == first
+    assert json.loads(run("messages", "list", "--awaiting-approval", "--json")) == [first]
+    assert json.loads(run("messages", "list", "--status", "sent", "--json")) == []
+
+
+# purge, redact
+
+
+@pytest.fixture
+def ages(database_url, at):
+    """An old and a young message in each state."""
+    at(TUESDAY_NOON)
+    return {
+        (status, finished_at): store(
+            status=status, finished_at=finished_at if status in FINISHED else None, send_at=OLD
+        )
+        for status in Status
+        for finished_at in (OLD, TUESDAY_NOON - 29 * DAY)
+    }
+
+
+def test_purge_deletes_what_ended_long_ago_and_nothing_else(ages, flask):
+    result = flask("messages", "purge", "--older-than", "30")
+    assert (result.exit_code, result.stdout) == (0, "4 deleted\n")
+    kept = {message.id for message in Message.select()}
+    gone = {message.id for (status, ended), message in ages.items() if message.id not in kept}
+    assert gone == {ages[status, OLD].id for status in FINISHED}
+    assert flask("messages", "purge", "--older-than", "30").stdout == "0 deleted\n"
+
+
+def test_redact_clears_number_and_text_of_what_ended_long_ago_and_keeps_the_record(ages, flask):
+    result = flask("messages", "redact", "--older-than", "30")
+    assert (result.exit_code, result.stdout) == (0, "4 redacted\n")
+    for (status, ended), before in ages.items():
+        after = again(before)
+        if status in FINISHED and ended == OLD:
+            assert (after.to, after.message, after.answer) == (None, None, None)
+        else:
+            assert (after.to, after.message) == (NEW_YORK, "Hello")
+        assert (after.status, after.finished_at) == (before.status, before.finished_at)
+    assert flask("messages", "redact", "--older-than", "30").stdout == "0 redacted\n"
+
+
+def test_purge_and_redact_work_in_batches(database_url, flask, at):
+    at(TUESDAY_NOON)
+    store_many(2500, status=Status.SENT, finished_at=OLD)
+    assert flask("messages", "redact", "--older-than", "30").stdout == "2500 redacted\n"
+    assert flask("messages", "purge", "--older-than", "30").stdout == "2500 deleted\n"
+    assert Message.select().count() == 0

@@ -1,14 +1,10 @@
 """The Do Not Call list: adding, removing, checking, and importing whatever a file may hold."""
 
-import contextlib
-
 import pytest
 
 import cli
 from models import DoNotCall
-from running import wait_until
 from samples import LONDON, NEW_YORK
-from stored_messages import connection_of, look
 
 PARIS = "+33142685300"
 
@@ -128,21 +124,4 @@ def test_more_than_a_batch_is_imported_and_repeats_are_counted_once(import_file,
     body = "\n".join(numbers * 2).encode()
     assert import_file(body)[0] == "32 added, 3 listed before, 0 skipped"
     assert sizes == [10, 10, 10, 5]
-    assert on_the_list() == set(numbers)
-
-
-@pytest.mark.parametrize("kind", ["postgres"])
-def test_two_who_add_the_same_numbers_wait_for_one_another(database_url, start, tmp_path):
-    numbers = [f"+1212555{n:04}" for n in range(100, 200)]
-    (tmp_path / "numbers").write_text("\n".join(reversed(numbers)))
-    insert = "INSERT INTO do_not_call VALUES (%s, 0)"
-    with contextlib.closing(connection_of(database_url)) as other, other.transaction():
-        other.execute(insert, [numbers[0]])
-        words = ("dnc", "import", tmp_path / "numbers")
-        importing = start("flask", *words, DATABASE_URL=database_url)
-        waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
-        wait_until(lambda: look(database_url, waiting))
-        other.execute(insert, [numbers[-1]])
-    assert importing.wait() == 0
-    assert "98 added, 2 listed before" in importing.output
     assert on_the_list() == set(numbers)

@@ -2,15 +2,13 @@
 
 import json
 import urllib.request
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
 
-from answers import PATH, accepted, error_in, problems, refusal
+from answers import PATH, accepted, problems, refusal
 from models import ApiKey, DoNotCall, Message, clock
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
-from stored_messages import look
 
 BODY = '{"to": "+12125550123", "message": "Hello é", "check_dnc": true}'
 HOUR = timedelta(hours=1)
@@ -144,34 +142,3 @@ def send(url, key, name, body=BODY):
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read().decode()
-
-
-def test_20_identical_requests_at_once_make_one_message_also_after_a_restart(
-    serve, database_url, key
-):
-    count = "SELECT count(*) FROM message"
-    with ThreadPoolExecutor(20) as pool:
-        web = serve(database_url, workers=2)
-        for name in map(str, range(5)):
-            answers = set(pool.map(lambda _, name=name: send(web.url, key, name), range(20)))
-            assert len(answers) == 1
-            assert {status for status, _ in answers} == {201}
-        last = answers
-        assert look(database_url, count) == [(5,)]
-        assert web.terminate() == 0
-        web = serve(database_url, workers=2)
-        assert set(pool.map(lambda _: send(web.url, key, "4"), range(20))) == last
-        assert look(database_url, count) == [(5,)]
-
-
-def test_of_20_different_bodies_at_once_one_is_taken(serve, database_url, key):
-    bodies = [json.dumps({"to": NEW_YORK, "message": str(n)}) for n in range(20)]
-    web = serve(database_url, workers=2)
-    with ThreadPoolExecutor(20) as pool:
-        answers = list(pool.map(lambda body: send(web.url, key, "order-1", body), bodies))
-    assert sorted(status for status, _ in answers) == [201, *[400] * 19]
-    for status, text in answers:
-        if status == 400:
-            (problem,) = error_in(status, "application/json", text)["validationErrors"]
-            assert "another request body" in problem
-    assert look(database_url, "SELECT count(*) FROM message") == [(1,)]

@@ -1,0 +1,92 @@
+"""Commands as processes of their own, several at once, beside a busy service."""
+
+import contextlib
+import subprocess
+import threading
+from datetime import timedelta
+
+import pytest
+
+import cli
+from models import ApiKey, DoNotCall, Message, Status
+from running import ROOT, TOOLS, wait_until
+from samples import TUESDAY_NOON
+from stored_messages import connection_of, look, store_many
+
+
+def test_several_purges_at_once_beside_a_busy_service_delete_each_message_once(
+    database_url, start, serve, key
+):
+    store_many(3000, status=Status.SENT, finished_at=TUESDAY_NOON)
+    waiting = store_many(
+        200, status=Status.SCHEDULED, send_at=TUESDAY_NOON + timedelta(days=365_000)
+    )
+    purges = [
+        start("flask", "messages", "purge", "--older-than", "30", DATABASE_URL=database_url)
+        for _ in range(3)
+    ]
+    scheduler = start("scheduler.py", DATABASE_URL=database_url)
+    ended = [threading.Thread(target=process.wait) for process in (*purges, scheduler)]
+    for thread in ended:
+        thread.start()
+    for thread in ended:
+        thread.join()
+    assert [process.popen.returncode for process in (*purges, scheduler)] == [0] * 4, [
+        process.output for process in purges
+    ]
+    deleted = [int(process.output.split()[-2]) for process in purges]
+    assert sum(deleted) == 3000
+    assert Message.select().count() == len(waiting)
+
+
+def test_tables_are_made_once(empty_database_url, start):
+    outputs = []
+    for _ in range(2):
+        upgrade = start("flask", "db", "upgrade", DATABASE_URL=empty_database_url)
+        assert upgrade.wait() == 0
+        outputs.append(upgrade.output.splitlines())
+    assert [line.split()[0] for line in outputs[0]] == ["applied"] * len(outputs[0])
+    assert outputs[1] == ["the tables are up to date"]
+
+
+def test_a_command_without_tables_says_so_in_one_line(empty_database_url, start):
+    keys = start("flask", "keys", "list", DATABASE_URL=empty_database_url)
+    assert keys.wait() == 2
+    assert len(keys.output.splitlines()) == 1
+    assert "the database failed" in keys.output
+
+
+def test_standard_output_has_the_key_alone(database_url):
+    command = [TOOLS / "flask", "--app", ROOT / "app.py", "keys", "create", "shell"]
+    environ = {"DATABASE_URL": database_url, "LOG_LEVEL": "DEBUG"}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    assert ApiKey.authenticate(done.stdout.removesuffix("\n"), cli.clock())
+    assert done.stdout.removesuffix("\n") not in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_two_who_add_the_same_numbers_wait_for_one_another(database_url, start, tmp_path):
+    numbers = [f"+1212555{n:04}" for n in range(100, 200)]
+    (tmp_path / "numbers").write_text("\n".join(reversed(numbers)))
+    insert = "INSERT INTO do_not_call VALUES (%s, 0)"
+    with contextlib.closing(connection_of(database_url)) as other, other.transaction():
+        other.execute(insert, [numbers[0]])
+        words = ("dnc", "import", tmp_path / "numbers")
+        importing = start("flask", *words, DATABASE_URL=database_url)
+        waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
+        wait_until(lambda: look(database_url, waiting))
+        other.execute(insert, [numbers[-1]])
+    assert importing.wait() == 0
+    assert "98 added, 2 listed before" in importing.output
+    assert {row.number for row in DoNotCall.select()} == set(numbers)
+
+
+def test_three_upgrades_at_once_all_end_well(empty_database_url, start):
+    upgrades = [start("flask", "db", "upgrade", DATABASE_URL=empty_database_url) for _ in range(3)]
+    assert [upgrade.wait() for upgrade in upgrades] == [0, 0, 0]
+    outputs = sorted(upgrade.output.splitlines() for upgrade in upgrades)
+    assert outputs == [
+        [f"applied {path.stem}" for path in sorted(ROOT.glob("migrations/[0-9]*.py"))],
+        ["the tables are up to date"],
+        ["the tables are up to date"],
+    ]

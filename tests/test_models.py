@@ -1,0 +1,77 @@
+"""Large tables: indexes serve what is asked often."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import models
+from models import ApiKey, Message, Status
+from samples import TUESDAY_NOON
+from stored_messages import key_named, store_many
+
+DAY = timedelta(days=1)
+OLD = TUESDAY_NOON - 31 * DAY
+
+
+def plan(sql, parameters):
+    """How the database would run a statement; on Postgres, whether an index could serve it."""
+    if models.db.for_update:
+        models.db.execute_sql("SET enable_seqscan = off")
+        explained = models.db.execute_sql(f"EXPLAIN {sql}", parameters).fetchall()
+        return "\n".join(line for (line,) in explained)
+    explained = models.db.execute_sql(f"EXPLAIN QUERY PLAN {sql}", parameters).fetchall()
+    return "\n".join(line for *_, line in explained)
+
+
+def asked_by(action):
+    """The statements that an action sends, with their parameters."""
+    asked = []
+    models.db.query_hooks.append(lambda event: asked.append((event.sql, event.params)))
+    try:
+        action()
+    finally:
+        models.db.query_hooks.clear()
+    verbs = ("SELECT", "UPDATE", "DELETE")
+    return [(sql, parameters) for sql, parameters in asked if sql.startswith(verbs)]
+
+
+ASKED_OFTEN = {
+    "take over": lambda: Message.take_over(TUESDAY_NOON),
+    "block": lambda: Message.block_listed(TUESDAY_NOON),
+    "promote": lambda: Message.promote(TUESDAY_NOON),
+    "claim": lambda: Message.claim(models.new_id(TUESDAY_NOON), 8, TUESDAY_NOON),
+    "await approval": Message.awaiting_approval,
+    "await a carrier": Message.awaiting_carrier,
+    "oldest due": lambda: Message.oldest_due(TUESDAY_NOON),
+    "by status": Message.by_status,
+    "purge": lambda: Message.purge(OLD),
+    "redact": lambda: Message.redact(OLD),
+    "answered": lambda: Message.answered(1, "key"),
+    "authenticate": lambda: ApiKey.authenticate("secret", TUESDAY_NOON),
+    "a key's messages": lambda: list(Message.listing(visible_to=key_named("app"))),
+}
+
+
+@pytest.mark.parametrize("name", ASKED_OFTEN)
+def test_an_index_serves_what_is_asked_often(database_url, name):
+    store_many(30)
+    asked = asked_by(ASKED_OFTEN[name])
+    assert asked
+    for sql, parameters in asked:
+        lines = plan(sql, parameters).splitlines()
+        whole = [
+            line
+            for line in lines
+            if ("Seq Scan on message" in line)
+            or (line.startswith("SCAN") and "INDEX" not in line and "SUBQUERY" not in line)
+        ]
+        assert not whole or name == "a key's messages", (sql, lines)
+
+
+def test_the_benchmarks_fill_a_table_with_messages(database_url, monkeypatch):
+    monkeypatch.syspath_prepend(Path(models.__file__).parent / "benchmarks")
+    import fill
+
+    fill.fill(3, Status.QUEUED)
+    assert [message.status for message in Message.select()] == [Status.QUEUED] * 3
