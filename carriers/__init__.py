@@ -152,6 +152,10 @@ def connect(
             from carriers.twilio import Twilio
 
             return Twilio(url, concurrency, timeout)
+        case "smpp" | "smpps":
+            from carriers.smpp import Smpp
+
+            return Smpp(url, concurrency, timeout)
     if not re.match(r"[a-z][a-z0-9.+-]*://", url, re.IGNORECASE):
         raise ValueError("not the URL of a carrier: console:, simulator:, twilio://… or Apprise's")
     if "{to}" not in url:

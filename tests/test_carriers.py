@@ -198,8 +198,6 @@ def test_vonage_gets_the_whole_text_for_the_one_number(monkeypatch, webhook_serv
     [
         ("vonage://key:s3cret@15005550006/{to}", "+376312345"),
         ("vonage://key:s3cret@15005550006/{to}", "+491512345678901"),
-        ("smpp://user:s3cret@127.0.0.1:9/15005550006/{to}", "+376312345"),
-        ("smpp://user:s3cret@127.0.0.1:9/15005550006/{to}", "+491512345678901"),
         ("smsmgr://s3cret@{to}", "+491512345678901"),
     ],
 )
@@ -645,8 +643,3 @@ def test_only_apprises_carriers_import_apprise(url):
     code = f"import sys, carriers; carriers.connect({url!r}); print('apprise' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert ran.stdout == "False\n"
-
-
-# SMPP, spoken to a peer in Node.js
-
-leaves_its_socket_open = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # smpplib's

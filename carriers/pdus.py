@@ -1,0 +1,170 @@
+"""The PDUs of SMPP 3.4 that a sender of texts needs.
+
+Sections and names of fields are those of the "Short Message Peer to Peer Protocol Specification
+v3.4". smpplib, the kept library of PDUs, is not used: it raises KeyError for a submit_sm_resp with
+an optional parameter, by which a yes would be lost, it raises for optional parameters that it does
+not know, and it cuts a password without a word.
+"""
+
+import struct
+from typing import NamedTuple
+
+HEADER = struct.Struct(">4I")  # command_length, command_id, command_status, sequence_number
+LONGEST_PDU = 64 * 1024  # octets; far above what any peer has reason to send
+
+RESPONSE = GENERIC_NACK = 0x80000000
+BIND_TRANSMITTER, BIND_TRANSCEIVER, UNBIND, ENQUIRE_LINK = 0x02, 0x09, 0x06, 0x15
+SUBMIT_SM, DELIVER_SM, ALERT_NOTIFICATION = 0x04, 0x05, 0x102
+
+HAS_HEADER = 0x40  # esm_class (5.2.12): the text begins with a header (UDHI)
+MESSAGE_TYPE, RECEIPT = 0x3C, 0x04
+INTERNATIONAL, NATIONAL, NETWORK_SPECIFIC, ALPHANUMERIC = 1, 2, 3, 5  # type of number (5.2.5)
+UNKNOWN, E164 = 0, 1  # numbering plan (5.2.6)
+MESSAGE_PAYLOAD, RECEIPTED_MESSAGE_ID, MESSAGE_STATE = 0x0424, 0x001E, 0x0427  # tags (5.3.2)
+LONGEST_VALIDITY = 30 * 86_400  # seconds
+
+# What a command_status means for a text (5.1.3, and SMPP 5.0's codes that peers of 3.4 use, too).
+# For good is only what is wrong with this text or this recipient. What would be wrong with every
+# text, the sender or an option of the URL, is the account's. What is not listed is for now, the
+# carriers' own codes among it.
+OK, UNKNOWN_COMMAND, TEMPORARY_ERROR, PERMANENT_ERROR = 0x00, 0x03, 0x64, 0x65
+FOR_GOOD = {
+    0x01: "the text is too long",
+    0x0B: "the number is not valid",
+    0x43: "parts of a text are not taken",
+    0x104: "the alphabet is not taken",
+}
+TOO_FAST = {0x14: "the queue is full", 0x58: "too many texts"}
+ACCOUNT = {
+    0x05: "already bound",
+    0x0A: "the sender is not valid",
+    0x0D: "the bind failed",
+    0x0E: "the password is wrong",
+    0x0F: "the system_id is not known",
+    0x15: "the service type is not valid",
+    0x48: "the sender's type of number is not valid",
+    0x49: "the sender's numbering plan is not valid",
+    0x50: "the recipient's type of number is not valid",
+    0x51: "the recipient's numbering plan is not valid",
+    0x53: "the system_type is not valid",
+    0x100: "the service type is not allowed",
+    0x101: "the account may not send",
+}
+FOR_NOW = {
+    0x04: "the bind is not one that sends",
+    0x08: "an error of the carrier's system",
+    0x45: "the text was not taken",
+    0x62: "the validity period is not taken",
+    0x64: "a passing error of the receiver",
+    0xFF: "an unknown error",
+}
+REASONS = FOR_GOOD | TOO_FAST | ACCOUNT | FOR_NOW
+
+
+def reason(status: int) -> str:
+    """Return what a command_status says, in words for an operator."""
+    return f"{REASONS.get(status, 'refused')} (command_status 0x{status:02X})"
+
+
+def bind(system_id: str, password: str, system_type: str) -> bytes:
+    """Return the body of a bind (4.1.1)."""
+    words = b"".join(word.encode() + b"\0" for word in (system_id, password, system_type))
+    return words + b"\x34\0\0\0"  # interface_version, addr_ton, addr_npi, address_range
+
+
+def address(ton: int, npi: int, number: str) -> bytes:
+    """Return the fields of an address: type of number, numbering plan, the number or name."""
+    return bytes([ton, npi]) + number.encode() + b"\0"
+
+
+def submit_sm(
+    sender: bytes,
+    recipient: bytes,
+    part: bytes,
+    *,
+    coding: int,
+    has_header: bool,
+    receipt: bool,
+    valid_for: float,
+) -> bytes:
+    """Return the body of a submit_sm (4.4.1) between two addresses."""
+    minutes, seconds = divmod(max(1, min(int(valid_for), LONGEST_VALIDITY)), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    validity = f"0000{days:02}{hours:02}{minutes:02}{seconds:02}000R"  # relative (7.1.1)
+    return b"".join(
+        [
+            b"\0",  # service_type
+            sender,
+            recipient,
+            bytes([HAS_HEADER if has_header else 0, 0, 0]),  # protocol_id, priority_flag
+            b"\0" + validity.encode() + b"\0",  # after schedule_delivery_time
+            # registered_delivery, replace_if_present_flag, data_coding, sm_default_msg_id
+            bytes([receipt, 0, coding, 0, len(part)]),
+            part,
+        ]
+    )
+
+
+def message_id(octets: bytes) -> str | None:
+    """Return a message_id, None where it is empty. SMPP ends it after 64 characters."""
+    return octets.partition(b"\0")[0][:64].decode("latin-1") or None
+
+
+class Delivery(NamedTuple):
+    """A deliver_sm: a receipt, or a text to us."""
+
+    ton: int
+    source: str
+    esm_class: int
+    coding: int
+    message: bytes
+    optional: dict[int, bytes]  # by tag
+
+
+def deliver_sm(body: bytes) -> Delivery:
+    """Return what the body of a deliver_sm (4.6.1) says; raise ValueError if it is malformed."""
+    fields = _Fields(body)
+    fields.string()  # service_type
+    ton, _ = fields.octets(2)
+    source = fields.string().decode("latin-1")
+    fields.octets(2)
+    fields.string()  # destination_addr
+    esm_class, _, _ = fields.octets(3)
+    fields.string()  # schedule_delivery_time
+    fields.string()  # validity_period
+    _, _, coding, _, length = fields.octets(5)
+    message = fields.octets(length)
+    optional = fields.optional()
+    message = message or optional.get(MESSAGE_PAYLOAD, b"")
+    return Delivery(ton, source, esm_class, coding, message, optional)
+
+
+class _Fields:
+    """The fields of a body, taken one after the other; ValueError where it ends too soon."""
+
+    def __init__(self, body):
+        self._rest = body
+
+    def octets(self, count):
+        if len(self._rest) < count:
+            raise ValueError("the PDU ends too soon")
+        taken, self._rest = self._rest[:count], self._rest[count:]
+        return taken
+
+    def string(self):
+        """Take a C-Octet String; return it without its NUL."""
+        value, nul, self._rest = self._rest.partition(b"\0")
+        if not nul:
+            raise ValueError("a string has no end")
+        return value
+
+    def optional(self):
+        """Take the optional parameters, up to the first that is not whole."""
+        found = {}
+        while len(self._rest) >= 4:
+            tag, length = struct.unpack(">HH", self.octets(4))
+            if len(self._rest) < length:
+                break
+            found[tag] = self.octets(length)
+        return found

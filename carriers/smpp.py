@@ -1,0 +1,306 @@
+"""SMPP 3.4, for carriers that are reached directly: `smpp://`, and over TLS `smpps://`."""
+
+import asyncio
+import re
+import threading
+from collections import deque
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from carriers import Carrier, CarrierError, OptOut, Receipt, opt_outs, pdus
+from carriers.alphabets import NAMES, cut, decode
+from carriers.http import trusted
+from carriers.pdus import ACCOUNT, FOR_GOOD, TOO_FAST, Delivery
+from carriers.smpp_session import Bind
+
+PAUSE = 1  # seconds, where the peer says "too fast" between the parts of a text
+ACCOUNT_PAUSE = 60  # seconds between tries to bind only to listen, where the bind was refused
+MOST_HELD = 10_000  # receipts and texts that came and were not asked for yet
+
+# message_state (5.2.28) and the receipt's own word for it (appendix B). The other states are not
+# the last word (ENROUTE, ACCEPTED) or say nothing of the phone (UNKNOWN).
+STATES = {2: "DELIVRD", 3: "EXPIRED", 4: "DELETED", 5: "UNDELIV", 8: "REJECTD"}
+
+
+class Smpp(Carrier):
+    """A peer that speaks SMPP 3.4: `smpp://USER:PASSWORD@HOST:2775/FROM`, parts percent-encoded.
+
+    FROM is a number, a short code or a name. Options: `binds`, `bind`, `system_type`, `source_ton`,
+    `source_npi`, `dest_ton`, `dest_npi`, `alphabet`. SMPP 3.4 ends a system_id after 15 characters
+    and a password after 8; many carriers give out longer ones, so they are sent whole, never cut.
+
+    The first `send`, `check` or `received` binds, `close` unbinds. All texts go over that one bind,
+    or over `binds` of them. A bind that was lost is made again at once, then after pauses that
+    grow; texts wait for the next try and share its outcome.
+
+    Of a text in several parts, each part is sent once the one before was taken: what is wrong with
+    the text or the number is refused before a part went out. Where a later part was not taken the
+    text is in doubt, or failed for good where that part was refused for good; "too fast" is waited
+    for. A receipt is asked for with the last part alone, and the reference is its message_id.
+
+    The peer is told at once that a receipt was taken, so a scheduler that is killed loses what came
+    since the last `received`, and these messages stay `sent`. An incoming text is the peer's until
+    the call of `received` after the one that returned it, or `close`. After `close`, one more
+    `received` returns the rest.
+    """
+
+    def __init__(self, url: str, concurrency: int, timeout: float):
+        scheme, _, rest = url.partition("://")
+        self.name = scheme.lower()
+        place, _, query = rest.partition("?")
+        login, _, place = place.rpartition("@")
+        address, _, sender = place.removesuffix("/{to}").partition("/")
+        options = {
+            "bind": "transceiver",
+            "binds": "1",
+            "system_type": "",
+            "alphabet": "gsm",
+            "dest_ton": str(pdus.INTERNATIONAL),
+            "dest_npi": str(pdus.E164),
+        }
+        ton, npi, self._from = _sender(unquote(sender))
+        options |= {"source_ton": str(ton), "source_npi": str(npi)}
+        given = dict(parse_qsl(query, keep_blank_values=True))
+        if not given.keys() <= options.keys():
+            raise ValueError(f"{self.name}://… takes no option but {', '.join(sorted(options))}")
+        options |= given
+        if options["bind"] not in ("transceiver", "transmitter"):
+            raise ValueError("bind must be transceiver or transmitter")
+        if options["alphabet"] not in NAMES:
+            raise ValueError(f"alphabet must be one of {', '.join(NAMES)}")
+        self._coding = NAMES[options["alphabet"]]
+        self._transceiver = options["bind"] == "transceiver"
+        numbers = {
+            name: _number(name, value, most=100 if name == "binds" else 255)
+            for name, value in options.items()
+            if name == "binds" or name.endswith(("_ton", "_npi"))
+        }
+        self._sender = pdus.address(numbers["source_ton"], numbers["source_npi"], self._from)
+        self._recipient = numbers["dest_ton"], numbers["dest_npi"]
+        self._window = asyncio.Semaphore(concurrency)
+        bind = pdus.BIND_TRANSCEIVER if self._transceiver else pdus.BIND_TRANSMITTER
+        peer = *_host(self.name, address), trusted() if self.name == "smpps" else None
+        body = pdus.bind(*_login(self.name, login), _word("system_type", options["system_type"]))
+        self._timeout = timeout
+        self._binds = [
+            Bind(*peer, bind, body, timeout, self._deliver) for _ in range(numbers["binds"])
+        ]
+        self._lock = threading.RLock()
+        self._loop = self._thread = self._listening = None
+        self._closed = False
+        self._words = deque()  # what came, each with the session and sequence to answer, or None
+        self._handed_over = []  # the sessions and sequences to answer once the caller is back
+
+    def send(self, to, text, *, message_id, valid_for):
+        try:
+            coding, parts = cut(text, self._coding)
+        except ValueError as problem:
+            raise CarrierError(f"SMPP: {problem}", permanent=True) from None
+        bodies = [
+            pdus.submit_sm(
+                self._sender,
+                pdus.address(*self._recipient, to.removeprefix("+")),
+                part,
+                coding=coding,
+                has_header=len(parts) > 1,
+                receipt=self._transceiver and number == len(parts),
+                valid_for=valid_for,
+            )
+            for number, part in enumerate(parts, start=1)
+        ]
+        return self._run(self._send(bodies)).result()
+
+    def check(self):
+        self._run(self._check()).result()
+
+    def received(self):
+        with self._lock:
+            if self._transceiver and not self._closed:
+                if self._listening is None or self._listening.done():
+                    self._listening = self._run(self._listen())
+                for session, sequence in self._handed_over:
+                    self._loop.call_soon_threadsafe(session.answer, pdus.DELIVER_SM, sequence)
+            words = [self._words.popleft() for _ in range(len(self._words))]
+            self._handed_over = [unanswered for _, unanswered in words if unanswered]
+            return [word for word, _ in words]
+
+    def close(self):
+        with self._lock:
+            self._closed = True
+        if self._loop is not None and not self._loop.is_closed():
+            self._run(self._hang_up()).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def _run(self, coroutine):
+        """Return the future of a coroutine, on an event loop in a thread of its own."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+                self._thread.start()
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    # What follows runs on the event loop.
+
+    async def _session(self):
+        """Return the bound session that has least under way; bind what is not bound."""
+        attempts = [bind.attempt() for bind in self._binds]
+        bound = [bind.session for bind in self._binds if bind.open]
+        if not bound:
+            return await asyncio.shield(attempts[0])
+        return min(bound, key=lambda session: session.under_way)
+
+    async def _send(self, bodies):
+        async with self._window:
+            session = await self._session()
+            if not session.open:
+                raise CarrierError("SMPP: the connection was lost")
+            for taken, body in enumerate(bodies):
+                answer = await self._submit(session, body, taken, len(bodies))
+            return pdus.message_id(answer)
+
+    async def _submit(self, session, body, taken, parts):
+        """Return the body of the answer to one part, after `taken` others."""
+        give_up_at = asyncio.get_running_loop().time() + self._timeout
+        while True:
+            try:
+                status, answer = await session.ask(pdus.SUBMIT_SM, body)
+            except TimeoutError:
+                raise CarrierError("SMPP: no answer in time", in_doubt=True) from None
+            except ConnectionError:
+                raise CarrierError("SMPP: the connection was lost", in_doubt=True) from None
+            if status == pdus.OK:
+                return answer
+            late = asyncio.get_running_loop().time() > give_up_at
+            if late or not taken or status not in TOO_FAST:
+                raise _refusal(status, taken, parts)
+            await asyncio.sleep(PAUSE)
+
+    async def _check(self):
+        session = await self._session()
+        try:
+            await session.ask(pdus.ENQUIRE_LINK)
+        except (TimeoutError, ConnectionError):
+            raise CarrierError("SMPP: no answer in time") from None
+
+    async def _listen(self):
+        """Bind, if that is to be done, so that the peer can deliver."""
+        try:
+            await self._session()
+        except CarrierError as error:
+            if error.account:
+                await asyncio.sleep(ACCOUNT_PAUSE)
+
+    def _deliver(self, session, sequence, body):
+        """Keep what the peer delivers until it is asked for."""
+        if self._closed:
+            return  # unanswered, it is the peer's to deliver again
+        try:
+            word = read(pdus.deliver_sm(body))
+        except ValueError:
+            session.answer(pdus.DELIVER_SM, sequence, pdus.PERMANENT_ERROR)
+            return
+        if word and len(self._words) >= MOST_HELD:
+            session.answer(pdus.DELIVER_SM, sequence, pdus.TEMPORARY_ERROR)
+            return
+        if isinstance(word, OptOut):
+            self._words.append((word, (session, sequence)))
+            return
+        if word:
+            self._words.append((word, None))
+        session.answer(pdus.DELIVER_SM, sequence)
+
+    async def _hang_up(self):
+        for session, sequence in self._handed_over:
+            session.answer(pdus.DELIVER_SM, sequence)
+        await asyncio.gather(*(bind.session.unbind() for bind in self._binds if bind.open))
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+
+
+def read(delivery: Delivery) -> Receipt | OptOut | None:
+    """Return what a peer's deliver_sm tells, None where it is nothing to us."""
+    message_type = delivery.esm_class & pdus.MESSAGE_TYPE
+    if message_type == pdus.RECEIPT or pdus.RECEIPTED_MESSAGE_ID in delivery.optional:
+        return _receipt(delivery.message, delivery.optional)
+    text = delivery.message
+    if delivery.esm_class & pdus.HAS_HEADER and text:
+        text = text[1 + text[0] :]
+    stop = opt_outs.read(decode(text, delivery.coding))
+    number = re.fullmatch(r"\+?([1-9]\d{6,14})", delivery.source, re.ASCII)
+    # A national number is one of any country.
+    if message_type or stop is None or number is None or delivery.ton == pdus.NATIONAL:
+        return None
+    return OptOut(f"+{number[1]}", stop, "reply")
+
+
+def _receipt(message, optional):
+    """Return a Receipt from the optional parameters, or from the text that appendix B shows."""
+    found = re.findall(r"\b(id|stat|err):\s*(\S+)", message.decode("latin-1"), re.IGNORECASE)
+    words = {name.lower(): value for name, value in reversed(found)}  # the first of each counts
+    reference = optional.get(pdus.RECEIPTED_MESSAGE_ID) or words.get("id", "").encode("latin-1")
+    reference = pdus.message_id(reference)
+    state = optional.get(pdus.MESSAGE_STATE)
+    word = STATES.get(state[-1]) if state else words.get("stat", "").upper()
+    if reference is None or word not in STATES.values():
+        return None
+    if word == "DELIVRD":
+        return Receipt(reference, True)
+    error = re.fullmatch(r"0*([0-9A-Za-z]{1,8})", words.get("err", "0"))
+    more = f", error {error[0]}" if error and error[1] != "0" else ""
+    return Receipt(reference, False, f"SMPP: {word}{more}")
+
+
+def _refusal(status, taken, parts):
+    """Return the CarrierError for a command_status, where `taken` parts went out before."""
+    reason = f"SMPP: {pdus.reason(status)}"
+    for_good = status in FOR_GOOD
+    if taken:
+        reason = f"{reason}, after {taken} of {parts} parts were taken"
+        return CarrierError(reason, permanent=for_good, in_doubt=not for_good)
+    too_fast, account = status in TOO_FAST, status in ACCOUNT
+    return CarrierError(reason, permanent=for_good, too_fast=too_fast, account=account)
+
+
+def _sender(sender):
+    """Return the type of number, the numbering plan and the address of FROM."""
+    if re.fullmatch(r"\+[1-9]\d{6,14}|[1-9]\d{8,14}", sender, re.ASCII):
+        return pdus.INTERNATIONAL, pdus.E164, sender.removeprefix("+")
+    if re.fullmatch(r"\d{3,8}", sender, re.ASCII):
+        return pdus.NETWORK_SPECIFIC, pdus.UNKNOWN, sender
+    if re.fullmatch(r"(?=.*[A-Za-z])[\w &+.'!*-]{1,11}", sender, re.ASCII):
+        return pdus.ALPHANUMERIC, pdus.UNKNOWN, sender
+    raise ValueError("FROM in …@HOST/FROM is no number, short code or name of 1 to 11 characters")
+
+
+def _host(scheme, address):
+    try:
+        parts = urlsplit(f"//{address}")
+        if parts.hostname and parts.port != 0:
+            return parts.hostname, parts.port or (3550 if scheme == "smpps" else 2775)
+    except ValueError:
+        pass
+    raise ValueError(f"HOST in {scheme}://USER:PASSWORD@HOST:PORT/FROM cannot be used")
+
+
+def _login(scheme, login):
+    user, _, password = login.partition(":")
+    if not (user and password):
+        raise ValueError(f"{scheme}://USER:PASSWORD@HOST/FROM lacks the user or the password")
+    return _word("USER", unquote(user)), _word("PASSWORD", unquote(password))
+
+
+def _word(name, value):
+    if not re.fullmatch(r"[ -~]{0,64}", value):
+        raise ValueError(f"{name} must be up to 64 printable ASCII characters")
+    return value
+
+
+def _number(name, value, most):
+    least = 1 if name == "binds" else 0
+    if re.fullmatch(r"\d{1,3}", value, re.ASCII) and least <= int(value) <= most:
+        return int(value)
+    raise ValueError(f"{name} must be a number from {least} to {most}")

@@ -1,0 +1,220 @@
+"""Binds to an SMPP peer. All that is here runs on one event loop."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Callable
+
+from carriers import CONNECT_TIMEOUT, CarrierError
+from carriers.pdus import (
+    ALERT_NOTIFICATION,
+    DELIVER_SM,
+    ENQUIRE_LINK,
+    GENERIC_NACK,
+    HEADER,
+    LONGEST_PDU,
+    OK,
+    RESPONSE,
+    SUBMIT_SM,
+    UNBIND,
+    UNKNOWN_COMMAND,
+    reason,
+)
+
+IDLE = 30  # seconds without a word from the peer, after which it is asked whether it is there
+FIRST_PAUSE, LONGEST_PAUSE = 1, 15  # seconds from one try to bind to the next; the pause doubles
+UNBIND_TIMEOUT = 5  # seconds
+
+
+class Session:
+    """A connection to the peer, with requests under way in both directions."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        timeout: float,
+        deliver: Callable[["Session", int, bytes], None],
+    ):
+        self._loop = asyncio.get_running_loop()
+        self.open = True
+        self.served = False  # the peer did more than to bind
+        self.heard_at = self._loop.time()
+        self._reader, self._writer = reader, writer
+        self._timeout, self._deliver = timeout, deliver
+        self._answers = {}  # futures by command_id and sequence_number of the response
+        self._sequence = 0
+        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._keep_alive())]
+
+    @property
+    def under_way(self) -> int:
+        """The number of requests that the peer has not answered."""
+        return len(self._answers)
+
+    async def ask(
+        self, command: int, body: bytes = b"", timeout: float | None = None
+    ) -> tuple[int, bytes]:
+        """Send a request and return the command_status and the body of its answer.
+
+        Raise TimeoutError where none comes in time, and ConnectionError where none can come. A peer
+        that was silent all the time is given up.
+        """
+        if not self.open:
+            raise ConnectionError
+        self._sequence = self._sequence % 0x7FFFFFFF + 1
+        key, asked_at = (command | RESPONSE, self._sequence), self._loop.time()
+        self._answers[key] = answer = self._loop.create_future()
+        self._write(command, OK, self._sequence, body)
+        try:
+            async with asyncio.timeout(timeout or self._timeout):
+                return await answer
+        except TimeoutError:
+            if self.heard_at < asked_at:
+                self.close()
+            raise
+        finally:
+            del self._answers[key]
+
+    def answer(self, command: int, sequence: int, status: int = OK) -> None:
+        """Answer a request of the peer's."""
+        body = b"\0" if command == DELIVER_SM else b""  # an empty message_id
+        self._write(command | RESPONSE, status, sequence, body)
+
+    def close(self) -> None:
+        """Drop the connection; what is under way raises ConnectionError."""
+        self.open = False
+        self._writer.transport.abort()
+        for task in self._tasks:
+            task.cancel()
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(ConnectionError())
+
+    async def unbind(self) -> None:
+        """Take leave, and wait for the peer's answer, but not for long."""
+        try:
+            await self.ask(UNBIND, timeout=UNBIND_TIMEOUT)
+            self._writer.close()
+            async with asyncio.timeout(UNBIND_TIMEOUT):
+                await self._writer.wait_closed()
+        except (OSError, TimeoutError):
+            pass
+        self.close()
+
+    def _write(self, command, status, sequence, body):
+        if self.open:
+            self._writer.write(HEADER.pack(HEADER.size + len(body), command, status, sequence))
+            self._writer.write(body)
+
+    async def _read(self):
+        try:
+            while self.open:
+                header = HEADER.unpack(await self._reader.readexactly(HEADER.size))
+                length, command, status, sequence = header
+                if not HEADER.size <= length <= LONGEST_PDU:
+                    break  # nothing tells where the next PDU begins
+                body = await self._reader.readexactly(length - HEADER.size)
+                self.heard_at = self._loop.time()
+                self._take(command, status, sequence, body)
+                await self._writer.drain()  # a peer that does not read is not read
+        except (OSError, EOFError):
+            pass
+        finally:
+            self.close()
+
+    def _take(self, command, status, sequence, body):
+        """Do what one PDU of the peer's asks for."""
+        self.served |= command in (SUBMIT_SM | RESPONSE, DELIVER_SM)
+        if command == GENERIC_NACK:
+            for key in [key for key in self._answers if key[1] == sequence]:
+                self._resolve(key, status or UNKNOWN_COMMAND, b"")
+        elif command & RESPONSE:
+            self._resolve((command, sequence), status, body)
+        elif command == DELIVER_SM:
+            self._deliver(self, sequence, body)
+        elif command == ENQUIRE_LINK:
+            self.answer(command, sequence)
+        elif command == UNBIND:
+            self.answer(command, sequence)
+            self.open = False
+        elif command != ALERT_NOTIFICATION:  # which has no answer
+            self._write(GENERIC_NACK, UNKNOWN_COMMAND, sequence, b"")
+
+    def _resolve(self, key, status, body):
+        answer = self._answers.get(key)
+        if answer is not None and not answer.done():
+            answer.set_result((status, body))
+
+    async def _keep_alive(self):
+        """Ask a silent peer whether it is there."""
+        while True:
+            await asyncio.sleep(self.heard_at + IDLE - self._loop.time())
+            if self._loop.time() >= self.heard_at + IDLE:
+                with contextlib.suppress(TimeoutError):
+                    await self.ask(ENQUIRE_LINK)
+
+
+class Bind:
+    """One bind to the peer, made again where it was lost."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None,
+        command: int,
+        body: bytes,
+        timeout: float,
+        deliver: Callable[[Session, int, bytes], None],
+    ):
+        self._peer = {"host": host, "port": port, "ssl": tls}
+        self._command, self._body = command, body
+        self._timeout, self._deliver = timeout, deliver
+        self.session = None
+        self._attempt = None
+        self._began = self._pause = 0
+
+    @property
+    def open(self) -> bool:
+        """Whether there is a bound session."""
+        return self.session is not None and self.session.open
+
+    def attempt(self) -> asyncio.Task[Session]:
+        """Return the task that makes the session, a new one where none is and none is made."""
+        if not self.open and (self._attempt is None or self._attempt.done()):
+            self._attempt = asyncio.create_task(self._bind())
+            # Maybe nobody waits for it, and asyncio logs the errors that nobody looks at.
+            self._attempt.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return self._attempt
+
+    async def _bind(self):
+        """Return a bound session, after a pause where the last one or the last try was no good."""
+        now = asyncio.get_running_loop().time
+        if self.session is not None and self.session.served:
+            self._pause = 0
+        self.session = None
+        await asyncio.sleep(self._began + self._pause - now())
+        self._began = now()
+        self._pause = min(max(FIRST_PAUSE, 2 * self._pause), LONGEST_PAUSE)
+        session = await self._connect()
+        try:
+            status, _ = await session.ask(self._command, self._body)
+            if status != OK:
+                raise CarrierError(f"SMPP: bind: {reason(status)}", account=True)
+            self.session = session
+        except (TimeoutError, ConnectionError):
+            raise CarrierError("SMPP: no answer to the bind") from None
+        finally:
+            if not self.open:
+                session.close()
+        return session
+
+    async def _connect(self):
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                reader, writer = await asyncio.open_connection(**self._peer)
+        except ssl.SSLCertVerificationError:
+            raise CarrierError("SMPP: the peer's certificate is not trusted") from None
+        except (OSError, UnicodeError):
+            raise CarrierError("SMPP: the peer cannot be reached") from None
+        return Session(reader, writer, self._timeout, self._deliver)

@@ -1,0 +1,118 @@
+"""carriers/alphabets.py: what a phone shows is the text, however it was cut."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carriers.alphabets import DEFAULT, GSM, LATIN1, UCS2, cut, decode
+from phone import EXTENSION, STANDARD, character, show
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+gsm_texts = st.text(st.sampled_from([c for c in DEFAULT if c != "\x1b"] + [*"^{}\\[~]|€\f"]))
+long_texts = st.one_of(texts, gsm_texts, st.text(st.sampled_from("aé€🚀й日\x1b`")))
+
+
+def shown(coding, parts):
+    """What a phone shows of some parts, and the numbers in their headers."""
+    if len(parts) == 1:
+        return show(parts[0], coding), []
+    assert {part[:3] for part in parts} == {b"\5\0\3"}
+    assert len({part[3] for part in parts}) == 1, "parts of several texts"
+    numbers = [(part[5], part[4]) for part in parts]
+    return "".join(show(part[6:], coding) for part in parts), numbers
+
+
+@pytest.mark.parametrize(("code", "name"), list(enumerate(STANDARD)))
+def test_each_character_of_the_default_alphabet_has_its_code(code, name):
+    if name == "ESC":
+        assert cut("\x1b", GSM) == (UCS2, [b"\0\x1b"]), "it has no code: there it is no character"
+        return
+    assert cut(character(name), GSM) == (GSM, [bytes([code])])
+    assert decode(bytes([code]), GSM) == character(name)
+
+
+@pytest.mark.parametrize(("code", "name"), [*EXTENSION.items()])
+def test_each_character_of_the_extension_table_has_its_code(code, name):
+    assert cut(character(name), GSM) == (GSM, [bytes([0x1B, code])])
+    assert decode(bytes([0x1B, code]), GSM) == character(name)
+
+
+def test_no_other_character_goes_out_in_the_default_alphabet():
+    expressible = {character(name) for name in (*STANDARD, *EXTENSION.values())} - {"ESC"}
+    every = map(chr, [*range(0xD800), *range(0xE000, 0x110000, 7)])
+    assert {each for each in every if cut(each, GSM)[0] == GSM} == expressible
+
+
+@pytest.mark.parametrize(
+    ("text", "coding", "sizes"),
+    [
+        ("x" * 160, GSM, [160]),
+        ("x" * 161, GSM, [153, 8]),
+        ("€" * 80, GSM, [160]),
+        ("x" * 152 + "€" * 5, GSM, [152, 10]),
+        ("x" * 306 + "y", GSM, [153, 153, 1]),
+        ("é" * 140, LATIN1, [140]),
+        ("ê" * 141, LATIN1, [134, 7]),
+        ("x" * 70, UCS2, [140]),
+        ("x" * 71, UCS2, [134, 8]),
+        ("x" * 66 + "🚀" * 3, UCS2, [132, 12]),
+        ("", GSM, [0]),
+    ],
+)
+def test_a_text_is_cut_where_a_part_is_full_and_never_inside_a_character(text, coding, sizes):
+    used, parts = cut(text, coding)
+    header = 6 if len(parts) > 1 else 0
+    assert used == coding
+    assert [len(part) - header for part in parts] == sizes
+    assert shown(coding, parts)[0] == text
+
+
+@pytest.mark.parametrize(
+    ("text", "coding"), [("x`", GSM), ("x€", LATIN1), ("Привет", GSM), ("\x1b[", GSM)]
+)
+def test_what_an_alphabet_cannot_express_goes_out_in_one_that_can(text, coding):
+    used, parts = cut(text, coding)
+    assert used == UCS2
+    assert b"".join(parts) == text.encode("utf-16-be")
+
+
+@given(long_texts, st.integers(1, 40), st.sampled_from([GSM, LATIN1, UCS2]))
+def test_what_a_phone_shows_part_by_part_is_the_text(text, times, coding):
+    text *= times
+    coding, parts = cut(text, coding)
+    seen, numbers = shown(coding, parts)
+    assert seen == text
+    assert numbers == [(n, len(parts)) for n in range(1, len(parts) + 1)] or len(parts) == 1
+    for part in parts:
+        header = 0 if len(parts) == 1 else 6
+        # With a header of 6 octets, 7 of the 160 septets are taken.
+        room = 160 - (7 if header else 0) if coding == GSM else 140 - header
+        assert len(part) - header <= room
+
+
+def test_parts_of_two_texts_have_different_references():
+    (first, _), (second, _) = cut("x" * 200, GSM)[1], cut("x" * 200, GSM)[1]
+    assert first[3] != second[3]
+
+
+def test_a_text_of_more_parts_than_can_be_numbered_is_refused():
+    assert len(cut("x" * 153 * 255, GSM)[1]) == 255
+    with pytest.raises(ValueError, match="255 parts"):
+        cut("x" * (153 * 255 + 1), GSM)
+
+
+@pytest.mark.parametrize(
+    ("octets", "coding", "text"),
+    [
+        (b"STOP", 0xF0, "STOP"),  # a message class
+        (b"\x1b\x65", 0xF1, "€"),
+        (b"\xe9", 0xF5, "é"),
+        (b"STOP", 1, "STOP"),  # ASCII
+        (b"\x1bA", GSM, "A"),  # not in the extension table
+        (b"x\x1b", GSM, "x "),
+        (b"\xff", GSM, "\ufffd"),
+        (b"\0S\xd8", UCS2, "S\ufffd"),
+    ],
+)
+def test_what_comes_in_is_read_by_its_data_coding(octets, coding, text):
+    assert decode(octets, coding) == text
