@@ -12,7 +12,7 @@ run: .venv/run ## install everything and start web and scheduler, with a curl li
 test: .venv/test ## install everything, lint, run the whole suite on SQLite and on PostgreSQL
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist worksteal
 
 requirements: .venv/test ## pin requirements.in and requirements-dev.in anew
 	for name in requirements requirements-dev; do $(BIN)/uv pip compile --quiet --upgrade \

@@ -1,6 +1,7 @@
 """Nouns: databases, applications, clients, keys, clocks."""
 
 import contextlib
+import os
 import shutil
 import uuid
 
@@ -14,6 +15,11 @@ from running import PYTHON, ROOT, TOOLS, Process, answers, free_port, wait_until
 from samples import LONDON, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON  # noqa: F401
 
 pytest_plugins = ["running", "postgres_server"]
+
+
+def pytest_xdist_auto_num_workers():
+    """With `-n auto` run a process more than there are cores: many tests wait."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
