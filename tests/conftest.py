@@ -1,100 +1,20 @@
-"""Nouns: databases, applications, clients, keys, clocks."""
+"""Nouns: settings, applications, clients, commands, keys, clocks."""
 
-import contextlib
 import os
-import shutil
-import uuid
 
-import psycopg
 import pytest
 
 import models
 import settings as environment
 from app import create_app
-from running import PYTHON, ROOT, TOOLS, Process, answers, free_port, wait_until  # noqa: F401
-from samples import LONDON, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON  # noqa: F401
+from samples import NEW_YORK
 
-pytest_plugins = ["running", "postgres_server"]
+pytest_plugins = ["databases", "running"]
 
 
 def pytest_xdist_auto_num_workers():
     """With `-n auto` run a process more than there are cores: many tests wait."""
     return (os.cpu_count() or 1) + 1
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def kind(request):
-    """Which database: each in turn."""
-    return request.param
-
-
-@pytest.fixture
-def empty_database_url(kind, request, tmp_path):
-    """A database with no tables."""
-    if kind == "sqlite":
-        yield f"sqlite:///{tmp_path}/messages.db"
-    else:
-        with _database(request.getfixturevalue("postgres")) as url:
-            yield url
-
-
-@contextlib.contextmanager
-def _database(server):
-    """A database of a server's, for as long as it is needed."""
-    name = f"test_{uuid.uuid4().hex}"
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
-    yield _renamed(server, name)
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
-
-
-def _renamed(url, name):
-    """The same URL for another database of the server."""
-    before, mark, query = url.partition("?")
-    return f"{before.rpartition('/')[0]}/{name}{mark}{query}"
-
-
-@pytest.fixture(scope="session")
-def migrated_sqlite(tmp_path_factory):
-    """The file of a database with its tables, to be copied."""
-    path = tmp_path_factory.mktemp("sqlite") / "migrated.db"
-    _migrate(f"sqlite:///{path}")
-    return path
-
-
-@pytest.fixture(scope="session")
-def migrated_postgres(postgres):
-    """A database with its tables, to be emptied."""
-    with _database(postgres) as url:
-        _migrate(url)
-        yield url
-
-
-def _migrate(url):
-    models.connect(url)
-    models.upgrade()
-    models.disconnect()
-
-
-@pytest.fixture
-def database_url(kind, request, tmp_path):
-    """A database with its tables, all empty, connected for this test."""
-    if kind == "sqlite":
-        shutil.copy(request.getfixturevalue("migrated_sqlite"), tmp_path / "messages.db")
-        url = f"sqlite:///{tmp_path}/messages.db"
-    else:
-        url = request.getfixturevalue("migrated_postgres")
-        with psycopg.connect(url) as connection:
-            connection.execute(  # what processes that were killed have left behind
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
-            for table in ("message", "do_not_call", "api_key"):  # TRUNCATE takes far longer
-                connection.execute(f"DELETE FROM {table}")
-    models.connect(url)
-    yield url
-    models.disconnect()
 
 
 @pytest.fixture

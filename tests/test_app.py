@@ -14,12 +14,11 @@ import recipients
 import settings as environment
 from answers import PATH, accepted, problems, refusal
 from app import create_app
+from databases import on_postgres, on_sqlite
 from models import Message
 from samples import NEW_YORK
 from stored_messages import connection_of
 
-on_sqlite = pytest.mark.parametrize("kind", ["sqlite"])
-on_postgres = pytest.mark.parametrize("kind", ["postgres"])
 SECRET = "secret-2125550123"
 VALID = {"to": NEW_YORK, "message": "Hello"}
 

@@ -7,6 +7,7 @@ import pytest
 
 import cli
 import models
+from databases import on_sqlite
 from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import store_history
 
@@ -68,7 +69,7 @@ def test_a_command_that_is_used_wrongly_ends_with_status_2(words, refused):
     refused(*words, status=2)
 
 
-@pytest.mark.parametrize("kind", ["sqlite"])
+@on_sqlite
 @pytest.mark.parametrize(
     "words", ["db upgrade", "keys list", f"dnc check {NEW_YORK}", "stats", "messages list"]
 )

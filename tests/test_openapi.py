@@ -10,6 +10,7 @@ from openapi_spec_validator import OpenAPIV30SpecValidator
 import models
 from app import create_app
 from browser import HOST, MISSING, PROGRAMS, Browser
+from databases import on_sqlite
 from running import ROOT, Process, answers, free_port, wait_until
 from samples import NEW_YORK, TUESDAY_NOON
 
@@ -19,8 +20,6 @@ OPERATION = "/v1/text-messages"
 POST = DESCRIPTION["paths"][OPERATION]["post"]
 EXAMPLES = POST["requestBody"]["content"]["application/json"]["examples"]
 SCHEMAS, ERRORS = DESCRIPTION["components"]["schemas"], DESCRIPTION["components"]["responses"]
-
-on_sqlite = pytest.mark.parametrize("kind", ["sqlite"])
 
 
 def test_the_command_prints_what_the_repository_keeps(flask):

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from answers import PATH, problems, refusal
+from databases import on_sqlite
 from models import Message
 from samples import LONDON, NEW_YORK
 
@@ -28,7 +29,6 @@ RIGHT_TYPES = {
 FIELDS = ["to", "message", "send_date", "manual_mode", "available_to_group", "check_dnc"]
 
 # Nothing of these reaches a query but the key's; what might differ runs on both databases below.
-on_sqlite = pytest.mark.parametrize("kind", ["sqlite"])
 
 
 @pytest.fixture(autouse=True)

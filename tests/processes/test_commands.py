@@ -5,9 +5,8 @@ import subprocess
 import threading
 from datetime import timedelta
 
-import pytest
-
 import cli
+from databases import on_postgres
 from models import ApiKey, DoNotCall, Message, Status
 from running import ROOT, TOOLS, wait_until
 from samples import TUESDAY_NOON
@@ -64,7 +63,7 @@ def test_standard_output_has_the_key_alone(database_url):
     assert done.stdout.removesuffix("\n") not in done.stderr
 
 
-@pytest.mark.parametrize("kind", ["postgres"])
+@on_postgres
 def test_two_who_add_the_same_numbers_wait_for_one_another(database_url, start, tmp_path):
     numbers = [f"+1212555{n:04}" for n in range(100, 200)]
     (tmp_path / "numbers").write_text("\n".join(reversed(numbers)))

@@ -102,22 +102,3 @@ class PostgresServer:
         if self._process.poll() is None:
             self.stop()
         shutil.rmtree(self.folder)
-
-
-@pytest.fixture(scope="session")
-def postgres():
-    """The URL of a real PostgreSQL server: TEST_DATABASE_URL, or one started for the tests."""
-    if url := os.environ.get("TEST_DATABASE_URL"):
-        yield url
-        return
-    server = PostgresServer()
-    yield server.url
-    server.close()
-
-
-@pytest.fixture
-def stoppable_postgres():
-    """A PostgreSQL of the test's own, which it may stop, start and kill."""
-    server = PostgresServer()
-    yield server
-    server.close()

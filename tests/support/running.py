@@ -1,7 +1,4 @@
-"""Real processes: start them, wait for what they do, and talk to their web server.
-
-PYTEST_DONT_REWRITE: conftest imports it before it is a plugin.
-"""
+"""Real processes: start them, wait for what they do, and talk to their web server."""
 
 import contextlib
 import http.client

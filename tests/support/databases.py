@@ -1,0 +1,109 @@
+"""Databases: every test that asks for one runs on SQLite and on a real PostgreSQL."""
+
+import contextlib
+import os
+import shutil
+import uuid
+
+import psycopg
+import pytest
+
+import models
+from postgres_server import PostgresServer
+
+on_sqlite = pytest.mark.parametrize("kind", ["sqlite"])
+on_postgres = pytest.mark.parametrize("kind", ["postgres"])
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def kind(request):
+    """The name of the database: each in turn."""
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """The URL of a real PostgreSQL server: TEST_DATABASE_URL, or one started for the tests."""
+    if url := os.environ.get("TEST_DATABASE_URL"):
+        yield url
+        return
+    server = PostgresServer()
+    yield server.url
+    server.close()
+
+
+@pytest.fixture
+def stoppable_postgres():
+    """A PostgreSQL of the test's own, which it may stop, start and kill."""
+    server = PostgresServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def empty_database_url(kind, request, tmp_path):
+    """A database with no tables."""
+    if kind == "sqlite":
+        yield f"sqlite:///{tmp_path}/messages.db"
+    else:
+        with _database(request.getfixturevalue("postgres")) as url:
+            yield url
+
+
+@contextlib.contextmanager
+def _database(server):
+    """A database of a server's, for as long as it is needed."""
+    name = f"test_{uuid.uuid4().hex}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"')
+    yield _renamed(server, name)
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+def _renamed(url, name):
+    """The same URL for another database of the server."""
+    before, mark, query = url.partition("?")
+    return f"{before.rpartition('/')[0]}/{name}{mark}{query}"
+
+
+@pytest.fixture(scope="session")
+def migrated_sqlite(tmp_path_factory):
+    """The file of a database with its tables, to be copied."""
+    path = tmp_path_factory.mktemp("sqlite") / "migrated.db"
+    _migrate(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def migrated_postgres(postgres):
+    """A database with its tables, to be emptied."""
+    with _database(postgres) as url:
+        _migrate(url)
+        yield url
+
+
+def _migrate(url):
+    models.connect(url)
+    models.upgrade()
+    models.disconnect()
+
+
+@pytest.fixture
+def database_url(kind, request, tmp_path):
+    """A database with its tables, all empty, connected for this test."""
+    if kind == "sqlite":
+        shutil.copy(request.getfixturevalue("migrated_sqlite"), tmp_path / "messages.db")
+        url = f"sqlite:///{tmp_path}/messages.db"
+    else:
+        url = request.getfixturevalue("migrated_postgres")
+        with psycopg.connect(url) as connection:
+            connection.execute(  # what processes that were killed have left behind
+                "SELECT pg_terminate_backend(pid, 60_000) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            for table in reversed(models.TABLES):  # TRUNCATE takes far longer
+                connection.execute(f"DELETE FROM {table._meta.table_name}")
+    models.connect(url)
+    yield url
+    models.disconnect()
