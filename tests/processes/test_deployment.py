@@ -103,6 +103,18 @@ def test_app_json_starts_the_processes_of_the_procfile():
     assert set(formation) == set(PROCFILE) - {"release"}
 
 
+def test_no_host_is_told_to_pretend_that_it_sends():
+    web, scheduler = yaml.safe_load((ROOT / "render.yaml").read_text())["services"]
+    asked, same = (each["envVars"][-1] for each in (web, scheduler))
+    assert asked == {"key": "CARRIER_URL", "sync": False}
+    assert same["fromService"] == {
+        **{"type": web["type"], "name": web["name"]},
+        "envVarKey": "CARRIER_URL",
+    }
+    described = json.loads((ROOT / "app.json").read_text())["env"]["CARRIER_URL"]
+    assert described.keys() == {"description"}  # required, as without a value
+
+
 def test_the_cron_line_makes_one_pass(start, database_url):
     readme = (ROOT / "README.md").read_text()
     (line,) = re.findall(r"^\* \* \* \* \* cd (\S+) && (.*)$", readme, re.M)
