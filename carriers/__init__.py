@@ -9,7 +9,11 @@ credentials.
 import logging
 import re
 from datetime import datetime
+from difflib import get_close_matches
 from typing import NamedTuple
+
+OWN = ("console", "simulator", "twilio", "vonage", "smpp", "smpps", "webhook+http", "webhook+https")
+"""The schemes of the carriers that have a module here; Apprise knows more."""
 
 CONNECT_TIMEOUT = 10  # seconds
 LONGEST_ANSWER = 64 * 1024  # bytes; what follows is not read
@@ -137,6 +141,9 @@ def connect(
     Raise ValueError, in one line without credentials, for a URL that no carrier takes.
     """
     scheme, _, rest = url.partition(":")
+    near = get_close_matches(scheme.lower(), OWN, 1, 0.75)
+    if near and scheme.lower() not in OWN:
+        raise ValueError(f"{scheme} is no carrier; did you mean {near[0]}?")
     match scheme.lower():
         case "console" | "simulator" if rest:
             raise ValueError(f"{scheme.lower()}: takes nothing after the colon")
