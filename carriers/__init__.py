@@ -141,7 +141,7 @@ def connect(
     Raise ValueError, in one line without credentials, for a URL that no carrier takes.
     """
     scheme, _, rest = url.partition(":")
-    near = get_close_matches(scheme.lower(), OWN, 1, 0.75)
+    near = get_close_matches(scheme.lower(), OWN, 1, 0.8)
     if near and scheme.lower() not in OWN:
         raise ValueError(f"{scheme} is no carrier; did you mean {near[0]}?")
     match scheme.lower():
