@@ -74,17 +74,18 @@ def key_of():
 
 
 @pytest.mark.parametrize(
-    "host", ["DYNO", "RENDER", "RAILWAY_ENVIRONMENT", "FLY_APP_NAME", "K_SERVICE"]
-)
-@pytest.mark.parametrize(
-    "words",
+    ("host", "words"),
     [
-        ("scheduler.py",),
-        ("gunicorn", "-c", ROOT / "gunicorn.conf.py", "app:create_app()"),
-        ("flask", "db", "upgrade"),
+        ("DYNO", ("gunicorn", "-c", ROOT / "gunicorn.conf.py", "app:create_app()")),
+        ("DYNO", ("flask", "db", "upgrade")),
+        ("DYNO", ("scheduler.py",)),
+        ("RENDER", ("scheduler.py",)),
+        ("RAILWAY_ENVIRONMENT", ("scheduler.py",)),
+        ("FLY_APP_NAME", ("scheduler.py",)),
+        ("K_SERVICE", ("scheduler.py",)),
     ],
 )
-def test_where_the_disk_does_not_last_the_start_stops_without_a_database(start, words, host):
+def test_where_the_disk_does_not_last_the_start_stops_without_a_database(start, host, words):
     process = start(*words, **{host: "x"})
     assert process.wait() not in (0, None)
     assert process.output.startswith("DATABASE_URL: ")
