@@ -13,6 +13,8 @@ class Console(Carrier):
     text can pass for another line or steer a terminal.
     """
 
+    name = "console"
+
     def __init__(self):
         self._lock = threading.Lock()
 

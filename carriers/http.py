@@ -1,38 +1,210 @@
-"""What carriers over HTTP share: a pool of connections, trust, time-outs, Retry-After."""
+"""What carriers over HTTP share: a pool of connections, time-outs, reading of URLs and answers."""
 
-import ssl
+import base64
+import functools
+import http.client
+import io
+import json
+import re
+import threading
 import time
 from email.utils import mktime_tz, parsedate_tz
-from urllib.parse import parse_qsl, urlsplit
+from typing import NamedTuple
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+from carriers import CONNECT_TIMEOUT, LONGEST_ANSWER, CarrierError, silence
+from carriers.tls import trusted
 
 LONGEST_PAUSE = 3600  # seconds: no carrier's Retry-After holds messages back for longer
+LONGEST_REFERENCE = 255  # characters
 
 
-def base_url(query):
-    """Return the parts of the base URL in a twilio:// URL's query, or Twilio's own."""
-    options = dict(parse_qsl(query, keep_blank_values=True))
+class Answer(NamedTuple):
+    """What a server answered; `body` is as much of it as came."""
+
+    status: int
+    body: bytes
+    retry_after: float | None  # seconds
+
+    def json(self) -> dict:
+        """Return the JSON object in the body, or an empty one."""
+        try:
+            value = json.loads(self.body)
+        except (ValueError, RecursionError):
+            return {}
+        return value if isinstance(value, dict) else {}
+
+
+class Client:
+    """A pool of connections to one server.
+
+    Its certificate must be vouched for by an authority of the machine's or of certifi's. No
+    redirect is followed, nothing is sent again, and proxies that the environment names are not
+    used: they would see texts and numbers.
+    """
+
+    def __init__(self, name: str, base: SplitResult, concurrency: int, timeout: float):
+        silence("urllib3")
+        self._name = name
+        self._base = base
+        self._path = base.path.rstrip("/")
+        self._concurrency, self._timeout = concurrency, timeout
+        self._lock = threading.Lock()
+        self._pool = None
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: str | bytes | None = None,
+        headers: dict[str, str] | None = None,
+        longest: int = LONGEST_ANSWER,
+    ) -> Answer:
+        """Return the answer to one request; `path` is below the base's.
+
+        Raise CarrierError where none comes in time: for a POST in doubt, if there was a connection.
+        """
+        try:
+            response = self._connections().urlopen(
+                method, self._path + path, body, headers, redirect=False, preload_content=False
+            )
+        except urllib3.exceptions.HTTPError:
+            raise CarrierError(f"{self._name} gave no answer", in_doubt=method == "POST") from None
+        try:
+            content = response.read(longest)
+        except urllib3.exceptions.HTTPError:
+            content = b""
+        finally:
+            response.close()  # a connection whose answer was read whole is in the pool already
+        return Answer(response.status, content, _seconds(response.headers.get("Retry-After")))
+
+    def close(self) -> None:
+        """Close the connections that are kept."""
+        if self._pool is not None:
+            self._pool.close()
+
+    def _connections(self):
+        """Return the pool; make it where there is something to ask, as certificates take time."""
+        with self._lock:
+            if self._pool is None:
+                https = self._base.scheme == "https"
+                self._pool = urllib3.connection_from_url(
+                    f"{self._base.scheme}://{self._base.netloc}",
+                    maxsize=self._concurrency,
+                    timeout=urllib3.Timeout(
+                        connect=min(CONNECT_TIMEOUT, self._timeout), read=self._timeout
+                    ),
+                    retries=False,
+                    **({"ssl_context": trusted()} if https else {}),
+                )
+                kind = HTTPSConnection if https else HTTPConnection
+                self._pool.ConnectionCls = _connection(kind, self._name, self._timeout)
+            return self._pool
+
+
+def _connection(kind, name, timeout):
+    """Return a class of connections that tell "not reached" from "no answer", and keep time."""
+
+    class Connection(kind):
+        response_class = staticmethod(functools.partial(_Response, timeout))
+
+        def connect(self):
+            try:
+                super().connect()
+            except Exception:  # whatever went wrong, nothing has been asked yet
+                raise CarrierError(f"{name} cannot be reached") from None
+
+    return Connection
+
+
+class _Response(http.client.HTTPResponse):
+    """An answer that comes within `timeout` seconds as a whole, or not at all."""
+
+    def __init__(self, timeout, connection, *args, **kwargs):
+        super().__init__(connection, *args, **kwargs)
+        self.fp = io.BufferedReader(_Punctual(self.fp.detach(), connection, timeout))
+
+
+class _Punctual(io.RawIOBase):
+    """Read from a socket until a deadline; its own time-out begins anew with every byte."""
+
+    def __init__(self, raw, connection, timeout):
+        super().__init__()
+        self._raw, self._connection = raw, connection
+        self._deadline = time.monotonic() + timeout
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        self._connection.settimeout(left)
+        return self._raw.readinto(buffer)
+
+    def close(self):
+        super().close()
+        self._raw.close()
+
+
+def account_url(url: str, options: set[str]) -> tuple[str, str, str, dict[str, str]]:
+    """Return user, password, sender and options of `SCHEME://USER:PASSWORD@SENDER?OPTIONS`.
+
+    Each may be percent-encoded. `/{to}` behind the sender changes nothing. Raise ValueError where
+    a part is missing or an option is not one of `options`.
+    """
+    scheme, _, rest = url.partition("://")
+    scheme = scheme.lower()
+    parts, _, query = rest.partition("?")
+    credentials, _, sender = parts.rpartition("@")
+    user, password = map(unquote, credentials.partition(":")[::2])
+    if not (user and password):
+        raise ValueError(f"{scheme}://USER:PASSWORD@FROM lacks the user or the password")
+    given = dict(parse_qsl(query, keep_blank_values=True))
+    if given.keys() - options:
+        raise ValueError(f"{scheme}://… takes no option but {', '.join(sorted(options))}")
+    if not all(given.values()):
+        raise ValueError(f"an option of {scheme}://… is empty")
+    return user, password, unquote(sender.removesuffix("/{to}")), given
+
+
+def base_url(url: str) -> SplitResult:
+    """Return the parts of an address that paths can be added to; raise ValueError if it is none."""
     try:
-        base = urlsplit(options.pop("base_url", "https://api.twilio.com"))
+        base = urlsplit(url)
         usable = base.scheme in ("http", "https") and base.hostname and base.port != 0
     except ValueError:
         usable = False
-    if options:
-        raise ValueError("twilio://… takes no option but base_url")
     if not usable or base.username is not None or base.query or base.fragment:
-        raise ValueError("base_url in twilio://… is no http:// or https:// address")
+        raise ValueError("base_url is no http:// or https:// address")
     return base
 
 
-def trusted():
-    """Return a TLS context that trusts what the machine trusts, and what requests does."""
-    import certifi
-
-    context = ssl.create_default_context()
-    context.load_verify_locations(certifi.where())
-    return context
+def basic(user: str, password: str) -> dict[str, str]:
+    """Return the header of HTTP's Basic authentication."""
+    return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}
 
 
-def seconds(retry_after):
+def reference(value: object) -> str | None:
+    """Return a carrier's reference if it can be stored, otherwise None."""
+    usable = isinstance(value, str) and 0 < len(value) <= LONGEST_REFERENCE and value.isprintable()
+    return value if usable else None
+
+
+def e164(number: str) -> str | None:
+    """Return a number as E.164, whether it came with its plus sign or without; None if it is none.
+
+    Senders of incoming texts can be short codes and names, too.
+    """
+    digits = re.fullmatch(r"\+?([1-9]\d{6,14})", number, re.ASCII)
+    return f"+{digits[1]}" if digits else None
+
+
+def _seconds(retry_after):
     """Return a Retry-After header, seconds or an HTTP date, as seconds from now, or None."""
     try:
         if retry_after.strip().isdecimal():

@@ -13,6 +13,8 @@ class Simulator(Carrier):
     any other         taken
     """
 
+    name = "simulator"
+
     def send(self, to, text, **_):
         match to:
             case "+12125550101":

@@ -8,9 +8,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from carriers import Carrier, CarrierError, OptOut, Receipt, opt_outs, pdus
 from carriers.alphabets import NAMES, cut, decode
-from carriers.http import trusted
 from carriers.pdus import ACCOUNT, FOR_GOOD, TOO_FAST, Delivery
 from carriers.smpp_session import Bind
+from carriers.tls import trusted
 
 PAUSE = 1  # seconds, where the peer says "too fast" between the parts of a text
 ACCOUNT_PAUSE = 60  # seconds between tries to bind only to listen, where the bind was refused

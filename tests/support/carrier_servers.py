@@ -11,7 +11,7 @@ import threading
 from collections import namedtuple
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 import pytest
 
@@ -22,13 +22,19 @@ def pytest_configure(config):
     config.addinivalue_line("filterwarnings", old)
 
 
-Request = namedtuple("Request", "path headers body")
+Request = namedtuple("Request", "method path headers body")
 
 
-class Answer(namedtuple("Answer", "status body headers length", defaults=(200, b"", {}, None))):
-    """What a server answers; `length` is the Content-Length that it claims."""
+class Answer(
+    namedtuple("Answer", "status body headers length pause", defaults=(200, b"", {}, None, 0))
+):
+    """What a server answers; `length` is the Content-Length that it claims.
+
+    With a `pause`, its body comes a byte every so many seconds.
+    """
 
 
+DRIP = "send a byte of the answer every tenth of a second"
 HANG = "say nothing until the server is closed"
 HANG_UP = "close the connection without an answer"
 
@@ -37,7 +43,8 @@ class CarrierServer(ThreadingHTTPServer):
     """Take texts; `answers[number]`, or else `answer`, is what a number's text is answered with.
 
     `texts` lists the (number, text) pairs that came, `requests` what they came in, in the order of
-    arrival; `connections` counts what they came over. An answer takes `delay` seconds.
+    arrival; `asked` lists the GETs; `connections` counts what they came over. An answer takes
+    `delay` seconds.
     """
 
     daemon_threads = True
@@ -46,7 +53,7 @@ class CarrierServer(ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.address = f"127.0.0.1:{self.server_port}"
-        self.requests, self.texts, self.answers = [], [], {}
+        self.requests, self.asked, self.texts, self.answers = [], [], [], {}
         self.answer = None
         self.delay = self.connections = 0
         self.closing = threading.Event()
@@ -56,6 +63,9 @@ class CarrierServer(ThreadingHTTPServer):
 
     def take(self, request):
         """Note the text in `request` and return the answer to it."""
+        if request.method == "GET":
+            self.asked.append(request)
+            return self.answer or self.told(request)
         number, text = self.read(request)
         self.requests.append(request)
         self.texts.append((number, text))
@@ -92,13 +102,21 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
+    def do_GET(self):
+        self.respond(b"")
+
     def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        answer = self.server.take(Request(self.path, dict(self.headers), body))
+        self.respond(self.rfile.read(int(self.headers["Content-Length"])))
+
+    def respond(self, body):
+        answer = self.server.take(Request(self.command, self.path, dict(self.headers), body))
         if answer == HANG:
             self.server.closing.wait()
         if answer in (HANG, HANG_UP):
             self.close_connection = True
+            return
+        if answer == DRIP:
+            self.drip(b"HTTP/1.1 200 OK\r\nX-Long: " + b"x" * 1000, 0.1)
             return
         content = (
             answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
@@ -108,17 +126,33 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", answer.length or len(content))
         self.end_headers()
-        self.wfile.write(content)
+        if answer.pause:
+            self.drip(content, answer.pause)
+        else:
+            self.wfile.write(content)
         self.close_connection = answer.length is not None
+
+    def drip(self, content, pause):
+        self.close_connection = True
+        for byte in content:
+            if self.server.closing.wait(pause):
+                return
+            self.wfile.write(bytes([byte]))
 
     def log_message(self, *args):
         """Keep quiet."""
 
 
 class TwilioServer(CarrierServer):
-    """Play Twilio's `POST /2010-04-01/Accounts/{SID}/Messages.json`."""
+    """Play Twilio's messages and its account; `messages` is what it lists, the newest first."""
 
     sid, token, sender = "AC" + "5" * 32, "a token: /?#@&+%é", "+15005550006"
+    login = (sid, token)
+    page_size = 2
+
+    def __init__(self):
+        super().__init__()
+        self.messages, self.status = [], "active"
 
     @property
     def base_url(self):
@@ -137,18 +171,72 @@ class TwilioServer(CarrierServer):
 
     def take(self, request):
         answer = super().take(request)
-        login = base64.b64encode(f"{self.sid}:{self.token}".encode()).decode()
+        login = base64.b64encode(":".join(self.login).encode()).decode()
         if request.headers.get("Authorization") != f"Basic {login}":
             return refusal(20003, 401)
-        if not request.path.endswith(f"/2010-04-01/Accounts/{self.sid}/Messages.json"):
+        if f"/2010-04-01/Accounts/{self.sid}" not in request.path:
             return refusal(20404, 404)
         return answer
 
     def yes(self, count):
         return Answer(201, {"sid": f"SM{count:032x}", "status": "queued", "error_code": None})
 
+    def told(self, request):
+        path, _, query = request.path.partition("?")
+        if not path.endswith("/Messages.json"):
+            return Answer(200, {"sid": self.sid, "status": self.status})
+        query = {name: values[0] for name, values in parse_qs(query).items()}
+        listed = [each for each in self.messages if each["to"] == query.get("To", each["to"])]
+        first = int(query.get("Page", 0)) * self.page_size
+        more = listed[first + self.page_size :]
+        query = urlencode(query | {"Page": int(query.get("Page", 0)) + 1, "PageToken": "PASM1"})
+        page = {
+            "messages": listed[first : first + self.page_size],
+            "next_page_uri": f"{path}?{query}" if more else None,
+        }
+        return Answer(200, page)
+
+
+class VonageServer(CarrierServer):
+    """Play Vonage's `POST /sms/json`, which says yes or no in the body of a 200."""
+
+    key, secret, sender = "abcd1234", "s3cret", "15005550006"
+
+    @property
+    def url(self):
+        """A CARRIER_URL for this server."""
+        return f"vonage://{self.key}:{self.secret}@{self.sender}?base_url=http://{self.address}"
+
+    def read(self, request):
+        form = parse_qs(request.body.decode("ascii"), keep_blank_values=True, strict_parsing=True)
+        ((number,), (text,)) = form["to"], form["text"]
+        assert (form["api_key"], form["api_secret"]) == ([self.key], [self.secret])
+        return f"+{number}", text
+
+    def yes(self, count):
+        return verdict({"status": "0", "message-id": f"0A{count:014X}"})
+
+    def told(self, request):
+        return Answer(200, {"value": 10.28, "autoReload": False})
+
 
 class WebhookServer(CarrierServer):
+    """Play a webhook of one's own."""
+
+    @property
+    def url(self):
+        """A CARRIER_URL for this server."""
+        return f"webhook+http://{self.address}/texts?secret=s3cret"
+
+    def read(self, request):
+        body = json.loads(request.body)
+        return body["to"], body["message"]
+
+    def yes(self, count):
+        return Answer(202, {"reference": f"ref-{count}"})
+
+
+class AppriseServer(WebhookServer):
     """Play a carrier that takes the JSON object which Apprise's json:// posts."""
 
     @property
@@ -156,12 +244,13 @@ class WebhookServer(CarrierServer):
         """A CARRIER_URL for this server."""
         return f"json://{self.address}/texts?:to={{to}}"
 
-    def read(self, request):
-        body = json.loads(request.body)
-        return body["to"], body["message"]
-
     def yes(self, count):
         return Answer()
+
+
+def verdict(*parts):
+    """Answer as Vonage does: an object for each part of a text."""
+    return Answer(200, {"message-count": str(len(parts)), "messages": list(parts)})
 
 
 def refusal(code, status=400, headers=None):
@@ -172,15 +261,27 @@ def refusal(code, status=400, headers=None):
     return Answer(status, body, headers or {})
 
 
-@pytest.fixture
-def twilio_server():
-    server = TwilioServer()
+def playing(kind):
+    server = kind()
     yield server
     server.close()
+
+
+@pytest.fixture
+def twilio_server():
+    yield from playing(TwilioServer)
+
+
+@pytest.fixture
+def vonage_server():
+    yield from playing(VonageServer)
 
 
 @pytest.fixture
 def webhook_server():
-    server = WebhookServer()
-    yield server
-    server.close()
+    yield from playing(WebhookServer)
+
+
+@pytest.fixture
+def apprise_server():
+    yield from playing(AppriseServer)

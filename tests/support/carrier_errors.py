@@ -1,0 +1,47 @@
+"""What a carrier's no means, and what it must not tell."""
+
+import pytest
+
+from carrier_servers import TwilioServer
+from carriers import Carrier, CarrierError
+
+NUMBER = "+12125550123"
+TEXT = "attack at dawn, 🚀 héllo"
+MESSAGE_ID = "0198c5a7-7c1e-7a3b-9d2f-5b8c0e4f6a12"
+SECRETS = ("2125550123", "attack", TwilioServer.sid, "a token", "a%20token", "s3cret", "path-token")
+WORDS = ("permanent", "account", "too_fast", "in_doubt")
+
+
+def send(carrier: Carrier, to: str = NUMBER, text: str = TEXT, valid_for: int = 3600) -> str | None:
+    """Send a text as the scheduler does."""
+    return carrier.send(to, text, message_id=MESSAGE_ID, valid_for=valid_for)
+
+
+def refused(carrier: Carrier, to: str = NUMBER, text: str = TEXT) -> CarrierError:
+    """Send and return the CarrierError that must come of it."""
+    with pytest.raises(CarrierError) as caught:
+        send(carrier, to, text)
+    words = str(caught.value)
+    assert_tells_no_secret(words)
+    assert words == " ".join(words.split())
+    return caught.value
+
+
+def meaning(error: CarrierError) -> str:
+    """Return the one thing that the caller has to do about an error."""
+    flags = [word for word in WORDS if getattr(error, word)]
+    assert len(flags) <= 1
+    assert error.retry_after is None or error.too_fast
+    if error.opted_out:
+        assert error.permanent
+        return "opted out"
+    return {
+        "permanent": "for good",
+        "account": "the account",
+        "too_fast": "too fast",
+        "in_doubt": "in doubt",
+    }.get(*flags or [""], "for now")
+
+
+def assert_tells_no_secret(words: str) -> None:
+    assert not [secret for secret in SECRETS if secret in words], words

@@ -1,0 +1,62 @@
+"""carriers/console.py: standard output, for a first try."""
+
+import io
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from carrier_errors import meaning, refused, send
+from carriers import connect
+
+AWKWARD = [
+    " leading and trailing \t\n ",
+    "\r\n",
+    "line\nline\r\nline\rline\u2028line\x85line",
+    "{to} {} {0} %s %2B + & = ; #",
+    "# *markdown* _and_ <b>HTML</b> &amp; :smile: \\n \\u0041",
+    "👩‍👩‍👧‍👦 🇨🇭 é é ‮txet ﷺ",
+    "\x01\x1b[31m\x7f\uffff",
+    "x" * 1600,
+    "🚀" * 1600,
+]
+
+
+def test_the_console_shows_number_and_text(capsys):
+    assert send(connect("console:")) is None
+    assert capsys.readouterr().out == "+12125550123 'attack at dawn, 🚀 héllo'\n"
+
+
+@pytest.mark.parametrize("text", [*AWKWARD, "a\n+12125550199 'another'", "\u202e", "\x9b2J"])
+def test_no_text_forges_a_line_of_the_consoles(capsys, text):
+    send(connect("console:"), text=text)
+    out = capsys.readouterr().out
+    assert len(out.splitlines()) == 1
+    assert out.removesuffix("\n").isprintable()
+
+
+def test_the_console_writes_what_its_encoding_lacks_as_escapes(monkeypatch):
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", out)
+    send(connect("console:"), text="é🚀")
+    assert out.buffer.getvalue() == b"+12125550123 '\\xe9\\U0001f680'\n"
+
+
+def test_a_console_that_nobody_reads_is_a_carrier_that_fails_for_now(monkeypatch):
+    read, write = os.pipe()
+    os.close(read)
+    raw = os.fdopen(write, "wb", buffering=0)
+    out = io.TextIOWrapper(raw, write_through=True)
+    monkeypatch.setattr(sys, "stdout", out)
+    assert meaning(refused(connect("console:"))) == "for now"
+    raw.close()
+
+
+def test_the_console_keeps_lines_of_many_threads_apart(capfd):
+    carrier = connect("console:", 16)
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda i: send(carrier, f"+1212555{i:04}", "x" * 500), range(200)))
+    assert sorted(capfd.readouterr().out.splitlines()) == [
+        f"+1212555{i:04} '{'x' * 500}'" for i in range(200)
+    ]

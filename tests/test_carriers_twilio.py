@@ -1,0 +1,627 @@
+"""carriers/twilio.py: the requests that Twilio documents, its answers, its list, its callbacks."""
+
+import re
+import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime, formatdate
+from functools import partial
+from urllib.parse import parse_qs, parse_qsl, urlencode
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from twilio.request_validator import RequestValidator
+
+import carriers
+from carrier_errors import NUMBER, TEXT, meaning, refused, send
+from carrier_servers import HANG, HANG_UP, Answer, refusal
+from carriers import Callback, CarrierError, NotGenuine, OptOut, Receipt
+from carriers.http import LONGEST_PAUSE
+
+pytest_plugins = ["carrier_servers"]
+
+connect = partial(carriers.connect, timeout=0.5)
+
+PUBLIC_URL = "https://sms.example.com/staging"
+SID = "SM" + "1" * 32
+NOW = datetime(2026, 3, 3, 17, 0, tzinfo=UTC)
+
+# What the request may hold: CreateMessageRequest in Twilio's own description of its API,
+# github.com/twilio/twilio-oai, spec/json/twilio_api_v2010.json.
+DOCUMENTED = {
+    "To": r"\+[1-9]\d{1,14}",
+    "From": r"\+[1-9]\d{1,14}",
+    "MessagingServiceSid": r"MG[0-9a-fA-F]{32}",
+    "Body": r"(?s).{1,1600}",
+    "ValidityPeriod": r"[1-9]\d{0,3}|[12]\d{4}|3[0-5]\d{3}|36000",
+    "StatusCallback": r"https?://[^_\s]+",
+}
+
+
+def form(request):
+    return dict(parse_qsl(request.body.decode(), keep_blank_values=True, strict_parsing=True))
+
+
+# The request
+
+
+@pytest.mark.parametrize("sender", ["+15005550006", "MG" + "aB" * 16])
+@pytest.mark.parametrize("valid_for", [-1, 0, 0.5, 1, 60, 35_999.9, 36_000, 259_200, 10**9])
+@pytest.mark.parametrize("public_url", [None, PUBLIC_URL])
+def test_the_request_is_one_that_twilio_describes(twilio_server, sender, valid_for, public_url):
+    url = twilio_server.url.replace("+15005550006", sender)
+    send(connect(url, public_url=public_url), text="x" * 1600, valid_for=valid_for)
+    (request,) = twilio_server.requests
+    assert request.path == f"/2010-04-01/Accounts/{twilio_server.sid}/Messages.json"
+    assert request.headers["Content-Type"] == "application/x-www-form-urlencoded"
+    fields = form(request)
+    assert {name for name in fields if not re.fullmatch(DOCUMENTED[name], fields[name])} == set()
+    assert ("From" in fields) != ("MessagingServiceSid" in fields)
+    assert ("StatusCallback" in fields) == bool(public_url)
+
+
+def test_the_form_is_encoded_as_forms_are(twilio_server):
+    send(connect(twilio_server.url), text="1 + 1 = 2 & more", valid_for=600)
+    assert twilio_server.requests[0].body == (
+        b"To=%2B12125550123&From=%2B15005550006&Body=1+%2B+1+%3D+2+%26+more&ValidityPeriod=600"
+    )
+
+
+def test_receipts_are_asked_for_below_the_public_url(twilio_server):
+    send(connect(twilio_server.url, public_url=PUBLIC_URL))
+    callback = form(twilio_server.requests[0])["StatusCallback"]
+    assert callback == "https://sms.example.com/staging/carriers/twilio/status"
+
+
+@pytest.mark.parametrize(
+    ("sender", "field"),
+    [
+        ("+15005550006", b"&From=%2B15005550006&"),
+        ("%2B15005550006", b"&From=%2B15005550006&"),
+        ("12345", b"&From=12345&"),
+        ("My%20Shop", b"&From=My+Shop&"),
+        ("ACME", b"&From=ACME&"),
+        ("MG" + "aB" * 16, b"&MessagingServiceSid=MG" + b"aB" * 16 + b"&"),
+    ],
+)
+def test_the_sender_is_in_its_field(twilio_server, sender, field):
+    send(connect(twilio_server.url.replace("+15005550006", sender)))
+    assert field in twilio_server.requests[0].body
+
+
+def test_a_base_url_may_have_a_path_and_be_percent_encoded(twilio_server):
+    encoded = f"http%3A%2F%2F{twilio_server.address}%2Fproxy%2F"
+    send(connect(twilio_server.url.replace(twilio_server.base_url, encoded)))
+    assert twilio_server.requests[0].path.startswith("/proxy/2010-04-01/")
+
+
+# An API key
+
+
+@pytest.fixture
+def api_key_url(twilio_server, monkeypatch):
+    account, key = twilio_server.sid, "SK" + "7" * 32
+    monkeypatch.setattr(twilio_server, "login", (key, "key-s3cret"))
+    return (
+        f"twilio://{key}:key-s3cret@+15005550006?account={account}"
+        f"&base_url={twilio_server.base_url}"
+    )
+
+
+def test_an_api_key_signs_in_and_its_account_is_in_the_path(twilio_server, api_key_url):
+    assert send(connect(api_key_url))
+    (request,) = twilio_server.requests
+    assert request.path == f"/2010-04-01/Accounts/{twilio_server.sid}/Messages.json"
+
+
+def test_an_api_key_without_its_account_is_refused_at_the_start():
+    with pytest.raises(ValueError, match=r"needs its account: \?account=AC"):
+        connect("twilio://SK1:s3cret@+15005550006")
+
+
+def test_an_api_key_asks_for_no_receipts_that_it_could_not_verify(twilio_server, api_key_url):
+    carrier = connect(api_key_url, public_url=PUBLIC_URL)
+    send(carrier)
+    assert "StatusCallback" not in form(twilio_server.requests[0])
+    assert "auth_token" in carrier.warning
+
+
+def test_an_api_key_with_the_auth_token_asks_for_receipts(twilio_server, api_key_url):
+    carrier = connect(api_key_url + "&auth_token=the-token", public_url=PUBLIC_URL)
+    send(carrier)
+    assert "StatusCallback" in form(twilio_server.requests[0])
+    assert carrier.warning is None
+    assert carrier.callback(signed({"MessageSid": SID, "MessageStatus": "sent"}, "the-token")) == []
+
+
+# The answer
+
+
+def test_the_reference_is_the_sid(twilio_server):
+    assert send(connect(twilio_server.url)) == f"SM{1:032x}"
+
+
+UNREADABLE = [
+    Answer(201),
+    Answer(201, b"<html>Created</html>"),
+    Answer(201, b'{"sid": "SM', length=500),
+    Answer(201, b'{"sid": "SM1"}' + b" " * 1000, pause=0.02),
+    Answer(201, b"\xff\xfe"),
+    Answer(201, []),
+    Answer(201, "SM1"),
+    Answer(201, {"sid": None}),
+    Answer(201, {"sid": {"a": 1}}),
+    Answer(201, {"sid": "SM\0\ud800"}),
+    Answer(201, {"sid": "S" * 1000}),
+    Answer(201, b"[" * 60_000),
+    Answer(201, b"plain", {"Content-Encoding": "gzip"}),
+]
+
+
+@pytest.mark.parametrize("answer", UNREADABLE, ids=lambda answer: repr(answer)[:60])
+def test_a_201_that_cannot_be_read_means_sent(twilio_server, answer):
+    twilio_server.answer = answer
+    assert send(connect(twilio_server.url)) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "means"),
+    [
+        (21211, 400, "for good"),
+        (21408, 403, "for good"),
+        (21612, 400, "for good"),
+        (21614, 400, "for good"),
+        (21617, 400, "for good"),
+        (21635, 400, "for good"),
+        (21610, 400, "opted out"),
+        (20003, 401, "the account"),
+        (20005, 403, "the account"),
+        (10001, 400, "the account"),
+        (20404, 404, "the account"),
+        (21606, 400, "the account"),
+        (21659, 400, "the account"),
+        (21660, 400, "the account"),
+        (21212, 400, "the account"),
+        (21701, 400, "the account"),
+        (21703, 400, "the account"),
+        (21609, 400, "the account"),
+        (21999, 400, "for now"),
+        (20500, 500, "for now"),
+        (20503, 503, "for now"),
+        (20429, 429, "too fast"),
+        (21611, 429, "too fast"),
+        (14107, 400, "too fast"),
+        (30022, 400, "too fast"),
+        (0, 429, "too fast"),
+    ],
+)
+def test_twilios_codes_say_what_to_do(twilio_server, code, status, means):
+    twilio_server.answer = refusal(code, status)
+    error = refused(connect(twilio_server.url))
+    assert meaning(error) == means
+    assert f"HTTP {status}" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("answer", "means"),
+    [
+        (Answer(200), "in doubt"),
+        (Answer(200, b"<html>Log in to the hotel's network</html>"), "in doubt"),
+        (Answer(202, {"status": "queued"}), "in doubt"),
+        (Answer(204), "in doubt"),
+        (Answer(301, b"", {"Location": "/elsewhere"}), "for now"),
+        (Answer(307, b"", {"Location": "/elsewhere"}), "for now"),
+        (Answer(400, b"\x00\xff garbage"), "for now"),
+        (Answer(400, b""), "for now"),
+        (Answer(400, [21211]), "for now"),
+        (Answer(400, {"code": "21211"}), "for now"),
+        (Answer(400, {"code": [21211]}), "for now"),
+        (Answer(400, {"code": True}), "for now"),
+        (Answer(400, {"code": -21211}), "for now"),
+        (Answer(400, b'{"code": 21211', length=1000), "for now"),
+        (Answer(400, b"[" * 60_000), "for now"),
+        (Answer(400, b'{"code": ' + b"9" * 5_000 + b"}"), "for now"),
+        (Answer(400, b"x" * 200_000), "for now"),
+        (Answer(401, b""), "the account"),
+        (Answer(403, b"<html>"), "the account"),
+        (Answer(404, b"<html>"), "the account"),
+        (Answer(500, b"<html>"), "for now"),
+        (Answer(502, b""), "in doubt"),
+        (Answer(503, b""), "for now"),
+        (Answer(504, b""), "in doubt"),
+        (Answer(599, b""), "for now"),
+        (HANG, "in doubt"),
+        (HANG_UP, "in doubt"),
+    ],
+    ids=lambda value: repr(value)[:60],
+)
+def test_an_answer_without_a_code_is_no_yes_and_costs_one_request(twilio_server, answer, means):
+    twilio_server.answer = answer
+    assert meaning(refused(connect(twilio_server.url))) == means
+    assert len(twilio_server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("0", 0),
+        ("7", 7),
+        (" 7 ", 7),
+        ("999999999999", LONGEST_PAUSE),
+        ("9" * 5000, None),
+        ("-5", None),
+        ("1.5", None),
+        ("²", None),
+        ("soon", None),
+        ("", None),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0),
+        ("Wed, 99 Oct 99999999 07:28:00 GMT", None),
+        (None, None),
+    ],
+)
+def test_retry_after_is_seconds_or_nothing(twilio_server, header, seconds):
+    headers = {"Retry-After": header} if header is not None else {}
+    twilio_server.answer = refusal(20429, 429, headers)
+    assert refused(connect(twilio_server.url)).retry_after == seconds
+
+
+def test_retry_after_may_be_a_date(twilio_server):
+    in_an_hour = formatdate(time.time() + 1800, usegmt=True)
+    twilio_server.answer = refusal(20429, 429, {"Retry-After": in_an_hour})
+    assert 1500 < refused(connect(twilio_server.url)).retry_after <= 1800
+
+
+def test_retry_after_counts_only_where_the_carrier_is_too_busy(twilio_server):
+    twilio_server.answer = refusal(21211, 400, {"Retry-After": "7"})
+    assert refused(connect(twilio_server.url)).retry_after is None
+
+
+# Asking for the account
+
+
+def test_an_account_that_serves_passes_the_check(twilio_server):
+    connect(twilio_server.url).check()
+    (request,) = twilio_server.asked
+    assert request.path == f"/2010-04-01/Accounts/{twilio_server.sid}.json"
+    assert twilio_server.texts == []
+
+
+def test_an_api_key_checks_what_it_may_ask_for(twilio_server, api_key_url):
+    connect(api_key_url).check()
+    assert "/Messages.json" in twilio_server.asked[0].path
+
+
+@pytest.mark.parametrize("status", ["suspended", "closed"])
+def test_an_account_that_is_not_active_is_what_the_check_says(twilio_server, status):
+    twilio_server.status = status
+    with pytest.raises(CarrierError, match=status) as caught:
+        connect(twilio_server.url).check()
+    assert meaning(caught.value) == "the account"
+
+
+@pytest.mark.parametrize(
+    ("answer", "means"),
+    [(refusal(20003, 401), "the account"), (Answer(500), "for now"), (HANG, "for now")],
+    ids=["a wrong token", "an error", "no answer"],
+)
+def test_a_check_fails_as_a_text_would_but_is_never_in_doubt(twilio_server, answer, means):
+    twilio_server.answer = answer
+    with pytest.raises(CarrierError) as caught:
+        connect(twilio_server.url).check()
+    assert meaning(caught.value) == means
+
+
+# Asking for a text in doubt
+
+
+def listed(number, **changes):
+    """A message as Twilio lists it."""
+    return {
+        "sid": f"SM{number:032x}",
+        "to": NUMBER,
+        "from": "+15005550006",
+        "messaging_service_sid": None,
+        "body": TEXT,
+        "status": "delivered",
+        "direction": "outbound-api",
+        "date_created": format_datetime(NOW),
+        "date_sent": None,
+    } | changes
+
+
+@pytest.fixture
+def find(twilio_server):
+    def find(*messages, text=TEXT, sender="+15005550006"):
+        twilio_server.messages = list(messages)
+        carrier = connect(twilio_server.url.replace("+15005550006", sender))
+        return [int(sid[2:], 16) for sid in carrier.find(NUMBER, text, NOW)]
+
+    return find
+
+
+@pytest.mark.parametrize(
+    "status",
+    ["accepted", "scheduled", "queued", "sending", "sent", "delivered", "undelivered", "read"],
+)
+def test_what_twilio_took_is_found(find, status):
+    assert find(listed(1, status=status)) == [1]
+
+
+@pytest.mark.parametrize("status", ["failed", "canceled"])
+def test_what_twilio_gave_to_no_network_is_not_found(find, status):
+    assert find(listed(1, status=status)) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"body": "another text"},
+        {"body": TEXT.upper()},
+        {"body": None},
+        {"body": ""},
+        {"to": "+12125550199"},
+        {"from": "+15005550009"},
+        {"date_created": format_datetime(NOW - timedelta(minutes=10))},
+        {"date_created": None},
+        {"date_created": "yesterday"},
+        {"sid": None},
+        {"sid": ["SM1"]},
+    ],
+)
+def test_another_text_is_not_found(find, changes):
+    assert find(listed(1, **changes)) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"body": f"Sent from your Twilio trial account - {TEXT}"},
+        {"body": f"{TEXT}\r\n"},
+        {"from": None},
+        {"date_created": "Tue, 03 Mar 2026 17:00:00 -0000"},
+        {"date_created": format_datetime(NOW - timedelta(seconds=30))},
+        {"date_created": format_datetime(NOW + timedelta(hours=1))},
+    ],
+)
+def test_a_text_is_found_whatever_twilio_does_to_it(find, changes):
+    assert find(listed(1, **changes)) == [1]
+
+
+def test_a_text_of_a_messaging_service_is_found_by_its_service(find):
+    service = "MG" + "aB" * 16
+    ours = listed(1, messaging_service_sid=service, **{"from": "+15005550009"})
+    assert find(ours, listed(2), sender=service) == [1]
+
+
+def test_all_pages_are_looked_at_and_the_oldest_comes_first(find, twilio_server):
+    others = [listed(n, body="other", date_sent=None) for n in range(10, 15)]
+    later = NOW + timedelta(minutes=1)
+    assert find(listed(3, date_created=format_datetime(later)), *others, listed(2), listed(1)) == [
+        *(1, 2, 3)
+    ]
+    assert len(twilio_server.asked) == 4
+    assert all(parse_qs(request.path)["PageSize"] for request in twilio_server.asked[1:])
+
+
+def test_no_page_is_asked_for_that_is_older_than_the_text(find, twilio_server):
+    old = format_datetime(NOW - timedelta(days=1))
+    assert find(listed(9), *(listed(n, date_created=old) for n in range(50))) == [9]
+    assert len(twilio_server.asked) == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(Answer(500), Answer(200), Answer(200, b"<html>"), Answer(200, {"messages": "none"})),
+        *(HANG, HANG_UP, refusal(20003, 401), refusal(20429, 429)),
+    ],
+    ids=lambda answer: repr(answer)[:40],
+)
+def test_a_list_that_does_not_come_is_an_error_and_not_an_empty_list(twilio_server, answer):
+    twilio_server.answer = answer
+    with pytest.raises(CarrierError) as caught:
+        connect(twilio_server.url).find(NUMBER, TEXT, NOW)
+    assert not caught.value.in_doubt
+
+
+@pytest.mark.parametrize("following", ["//evil.example/", "http://evil.example/", 7, "", None])
+def test_a_list_leads_nowhere_else(twilio_server, following):
+    page = {"messages": [listed(1)], "next_page_uri": following}
+    twilio_server.answer = Answer(200, page)
+    assert connect(twilio_server.url).find(NUMBER, TEXT, NOW) == [f"SM{1:032x}"]
+    assert len(twilio_server.asked) == 1
+
+
+def test_a_list_that_never_ends_is_given_up(twilio_server):
+    again = f"/2010-04-01/Accounts/{twilio_server.sid}/Messages.json"
+    page = {"messages": [listed(1)], "next_page_uri": again}
+    twilio_server.answer = Answer(200, page)
+    assert connect(twilio_server.url).find(NUMBER, TEXT, NOW) == [f"SM{1:032x}"]
+    assert len(twilio_server.asked) < 100
+
+
+# Callbacks, signed by Twilio's own library
+
+
+TOKEN = "auth-t0ken"
+CARRIER = f"twilio://AC1:{TOKEN}@+15005550006?base_url=http://127.0.0.1"
+
+
+def signed(fields, token=TOKEN, kind="status", url=None, method="POST", signed_url=None, **more):
+    url = url or f"{PUBLIC_URL}/carriers/twilio/{kind}"
+    signature = RequestValidator(token).compute_signature(signed_url or url, fields)
+    headers = {"x-twilio-signature": signature} | more
+    return Callback(kind, method, url, headers, urlencode(fields).encode())
+
+
+@pytest.fixture
+def carrier():
+    return carriers.connect(CARRIER, public_url=PUBLIC_URL, sending=False)
+
+
+@pytest.mark.parametrize(
+    ("fields", "events"),
+    [
+        ({"MessageStatus": "delivered"}, [Receipt(SID, True)]),
+        ({"MessageStatus": "read"}, [Receipt(SID, True)]),
+        ({"MessageStatus": "queued"}, []),
+        ({"MessageStatus": "sending"}, []),
+        ({"MessageStatus": "sent"}, []),
+        ({"MessageStatus": "sent", "SmsStatus": "delivered"}, []),
+        ({"SmsStatus": "delivered"}, [Receipt(SID, True)]),
+        ({}, []),
+        (
+            {"MessageStatus": "undelivered", "ErrorCode": "30005"},
+            [Receipt(SID, False, "Twilio: the number is not in service (error 30005)")],
+        ),
+        (
+            {"MessageStatus": "failed", "ErrorCode": "30999"},
+            [Receipt(SID, False, "Twilio: failed (error 30999)")],
+        ),
+        ({"MessageStatus": "failed"}, [Receipt(SID, False, "Twilio: failed")]),
+        (
+            {"MessageStatus": "failed", "ErrorCode": "21610"},
+            [
+                Receipt(SID, False, "Twilio: the recipient has opted out (error 21610)"),
+                OptOut(NUMBER, True, "carrier"),
+            ],
+        ),
+        (
+            {"MessageStatus": "failed", "ErrorCode": f"30005 {NUMBER}"},
+            [Receipt(SID, False, "Twilio: failed")],
+        ),
+    ],
+)
+def test_a_status_says_what_became_of_a_text(carrier, fields, events):
+    assert carrier.callback(signed({"MessageSid": SID, "To": NUMBER} | fields)) == events
+
+
+@pytest.mark.parametrize(
+    ("fields", "stop"),
+    [
+        ({"Body": "STOP"}, True),
+        ({"Body": " stop. "}, True),
+        ({"Body": "Start"}, False),
+        ({"Body": "Bonjour", "OptOutType": "STOP"}, True),
+        ({"Body": "YES", "OptOutType": "START"}, False),
+        ({"Body": "END", "OptOutType": "HELP"}, None),
+        ({"Body": "STOP", "OptOutType": "another"}, True),
+        ({"Body": "YES"}, None),
+        ({"Body": "Who is this?"}, None),
+        ({"Body": ""}, None),
+        ({}, None),
+    ],
+)
+def test_a_reply_may_be_stop_or_start(carrier, fields, stop):
+    events = carrier.callback(
+        signed({"From": NUMBER, "To": "+15005550006"} | fields, kind="inbound")
+    )
+    assert events == ([] if stop is None else [OptOut(NUMBER, stop, "reply")])
+
+
+@pytest.mark.parametrize("sender", ["12345", "whatsapp:+12125550123", "ACME", "", "+0", "+1 212"])
+def test_a_stop_from_what_is_no_number_is_nothing(carrier, sender):
+    assert carrier.callback(signed({"From": sender, "Body": "STOP"}, kind="inbound")) == []
+
+
+names = st.text(st.sampled_from("abcXYZ09_é &=+"), min_size=1, max_size=8)
+fields = st.dictionaries(names, st.text(max_size=20), max_size=8)
+
+
+@given(fields)
+def test_whatever_twilio_signs_is_genuine(fields):
+    carrier = carriers.connect(CARRIER, public_url=PUBLIC_URL, sending=False)
+    carrier.callback(signed(fields))
+
+
+@given(fields, names, st.text(max_size=20))
+def test_whatever_is_changed_on_the_way_is_not_genuine(fields, name, value):
+    carrier = carriers.connect(CARRIER, public_url=PUBLIC_URL, sending=False)
+    request = signed(fields)
+    changed = fields | {name: value + "x"}
+    if changed != fields:
+        with pytest.raises(NotGenuine):
+            carrier.callback(request._replace(body=urlencode(changed).encode()))
+
+
+STATUS = {"MessageSid": SID, "MessageStatus": "delivered", "To": NUMBER}
+
+
+@pytest.mark.parametrize(
+    ("url", "signed_url"),
+    [
+        ("https://sms.example.com/x", "https://sms.example.com:443/x"),
+        ("https://sms.example.com:443/x", "https://sms.example.com/x"),
+        ("http://sms.example.com/x", "http://sms.example.com:80/x"),
+        ("https://sms.example.com:8443/x", "https://sms.example.com:8443/x"),
+        ("https://sms.example.com:8443/x", "https://sms.example.com/x"),
+        ("https://[2001:db8::1]:8443/x", "https://[2001:db8::1]:8443/x"),
+    ],
+)
+def test_the_port_may_be_signed_or_not(carrier, url, signed_url):
+    assert carrier.callback(signed(STATUS, url=url, signed_url=signed_url))
+
+
+def test_a_get_is_signed_with_its_query(carrier):
+    url = f"{PUBLIC_URL}/carriers/twilio/status?{urlencode(STATUS)}"
+    request = signed({}, url=url, method="GET")
+    assert carrier.callback(request) == [Receipt(SID, True)]
+
+
+def test_a_shared_key_signs_with_sha256(carrier):
+    url = f"{PUBLIC_URL}/carriers/twilio/status"
+    signature = RequestValidator(TOKEN).compute_signature(url, STATUS, "HMAC_SHA256")
+    settings = {"x-twilio-webhooks-signature-settings": "key=key1,algorithm=HMAC_SHA256"}
+    request = signed(STATUS, **settings)
+    with pytest.raises(NotGenuine):
+        carrier.callback(request)
+    request.headers["x-twilio-signature"] = signature
+    assert carrier.callback(request) == [Receipt(SID, True)]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"x-twilio-signature": ""},
+        {"x-twilio-signature": "é\udcff"[:1]},
+        {"x-twilio-signature": "A" * 28},
+        {
+            "x-twilio-signature": "A" * 28,
+            "x-twilio-webhooks-signature-settings": "algorithm=NONE",
+        },
+    ],
+)
+def test_what_is_not_signed_is_not_genuine(carrier, headers):
+    request = signed(STATUS)
+    with pytest.raises(NotGenuine):
+        carrier.callback(request._replace(headers=headers))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"url": "https://other.example.com/staging/carriers/twilio/status"},
+        {"url": "http://sms.example.com/staging/carriers/twilio/status"},
+        {"url": f"{PUBLIC_URL}/carriers/twilio/status?a=b"},
+        {"body": b""},
+        {"body": b"\xff\xfe"},
+        {"body": b"&".join([b"a=b"] * 100_000)},
+    ],
+    ids=lambda changes: repr(changes)[:40],
+)
+def test_a_signature_of_another_request_is_not_genuine(carrier, changes):
+    with pytest.raises(NotGenuine):
+        carrier.callback(signed(STATUS)._replace(**changes))
+
+
+def test_a_wrong_token_signs_nothing(carrier):
+    with pytest.raises(NotGenuine):
+        carrier.callback(signed(STATUS, token="another"))
+
+
+def test_with_an_api_key_alone_no_callback_is_genuine():
+    url = "twilio://SK1:s3cret@+15005550006?account=AC1&base_url=http://127.0.0.1"
+    carrier = carriers.connect(url, public_url=PUBLIC_URL, sending=False)
+    with pytest.raises(NotGenuine):
+        carrier.callback(signed(STATUS, token="s3cret"))
