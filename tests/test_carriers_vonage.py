@@ -1,0 +1,405 @@
+"""carriers/vonage.py: the requests that Vonage documents, its verdicts, its callbacks."""
+
+import functools
+import hashlib
+import json
+import re
+import time
+from functools import partial
+from urllib.parse import parse_qsl, urlencode
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from vonage_http_client.auth import Auth
+
+import carriers
+from carrier_errors import MESSAGE_ID, NUMBER, meaning, refused, send
+from carrier_servers import Answer, verdict
+from carriers import Callback, CarrierError, NotGenuine, OptOut, Receipt
+
+pytest_plugins = ["carrier_servers"]
+
+connect = partial(carriers.connect, timeout=0.5)
+
+PUBLIC_URL = "https://sms.example.com/staging"
+SECRET = "signature-s3cret"
+MESSAGE = "0A0000000123ABCD1"
+
+# What the request may hold: NewMessage in Vonage's own description of its SMS API,
+# github.com/Nexmo/api-specification, definitions/sms.yml.
+DOCUMENTED = {
+    "api_key": r"\w{8}",
+    "api_secret": r"\w{6,32}",
+    "from": r"\w{1,15}",
+    "to": r"\d{7,15}",
+    "text": r"(?s).+",
+    "type": r"text|unicode",
+    "ttl": r"[2-9]\d{4}|\d{6,8}|[1-5]\d{8}|60[0-4]\d{6}",
+    "client-ref": r".{1,40}",
+    "callback": r"https://\S+",
+}
+
+
+def form(request):
+    return dict(parse_qsl(request.body.decode(), keep_blank_values=True, strict_parsing=True))
+
+
+# The request
+
+
+@pytest.mark.parametrize("valid_for", [-1, 0, 0.5, 20, 60, 604_800, 10**9])
+@pytest.mark.parametrize("ending", ["", "/{to}"])
+def test_the_request_is_one_that_vonage_describes(vonage_server, valid_for, ending):
+    url = vonage_server.url.replace("?", f"{ending}?") + f"&signature_secret={SECRET}"
+    send(connect(url, public_url=PUBLIC_URL), valid_for=valid_for)
+    (request,) = vonage_server.requests
+    assert (request.method, request.path) == ("POST", "/sms/json")
+    assert request.headers["Content-Type"] == "application/x-www-form-urlencoded"
+    fields = form(request)
+    assert fields.keys() == DOCUMENTED.keys()
+    assert {name for name in fields if not re.fullmatch(DOCUMENTED[name], fields[name])} == set()
+    assert fields["to"] == NUMBER[1:]
+    assert fields["client-ref"] == MESSAGE_ID
+    assert fields["callback"] == f"{PUBLIC_URL}/carriers/vonage/status"
+
+
+@pytest.mark.parametrize(("valid_for", "ttl"), [(1, 20_000), (600, 600_000), (10**9, 604_800_000)])
+def test_the_time_to_live_is_within_vonages_limits(vonage_server, valid_for, ttl):
+    send(connect(vonage_server.url), valid_for=valid_for)
+    assert form(vonage_server.requests[0])["ttl"] == str(ttl)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Hello, Ä ñ Δ @ £ \n", "text"),
+        ("{[~]} | ^ \\ €", "text"),
+        ("a `backtick`", "unicode"),
+        ("héllo ç", "unicode"),
+        ("Привет", "unicode"),
+        ("🚀", "unicode"),
+        ("a\x1bb", "unicode"),
+    ],
+)
+def test_what_gsms_alphabet_lacks_goes_as_unicode(vonage_server, text, kind):
+    send(connect(vonage_server.url), text=text)
+    assert form(vonage_server.requests[0])["type"] == kind
+
+
+@pytest.mark.parametrize(
+    ("sender", "given"),
+    [
+        ("15005550006", "15005550006"),
+        ("+15005550006", "15005550006"),
+        ("%2B15005550006", "15005550006"),
+        ("12345", "12345"),
+        ("My%20Shop", "My Shop"),
+        ("ACME", "ACME"),
+    ],
+)
+def test_the_sender_is_a_number_without_its_plus_or_a_name(vonage_server, sender, given):
+    send(connect(vonage_server.url.replace("15005550006", sender)))
+    assert form(vonage_server.requests[0])["from"] == given
+
+
+def test_nexmo_is_another_name_of_the_same(vonage_server):
+    carrier = connect(vonage_server.url.replace("vonage://", "nexmo://"))
+    assert send(carrier)
+    assert carrier.name == "vonage"
+
+
+def test_receipts_are_asked_for_only_where_they_can_be_verified(vonage_server):
+    carrier = connect(vonage_server.url, public_url=PUBLIC_URL)
+    send(carrier)
+    assert "callback" not in form(vonage_server.requests[0])
+    assert "signature_secret" in carrier.warning
+    assert connect(vonage_server.url).warning is None
+
+
+# The answer
+
+
+def part(status="0", **more):
+    return {"status": status, "message-id": MESSAGE} | more
+
+
+def test_the_reference_is_the_last_parts(vonage_server):
+    parts = [part(**{"message-id": f"0A{n}"}) for n in range(3)]
+    vonage_server.answer = verdict(*parts)
+    assert send(connect(vonage_server.url)) == "0A2"
+
+
+@pytest.mark.parametrize("message_id", [None, 7, "", "x" * 1000, "a\0b"])
+def test_a_yes_without_a_usable_id_is_a_yes(vonage_server, message_id):
+    vonage_server.answer = verdict(part(**{"message-id": message_id}))
+    assert send(connect(vonage_server.url)) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "means"),
+    [
+        ("1", "too fast"),
+        ("2", "for now"),
+        ("3", "for good"),
+        ("4", "the account"),
+        ("5", "for now"),
+        ("6", "for good"),
+        ("7", "for good"),
+        ("8", "the account"),
+        ("9", "the account"),
+        ("10", "for now"),
+        ("11", "the account"),
+        ("12", "for good"),
+        ("14", "the account"),
+        ("15", "the account"),
+        ("22", "for good"),
+        ("23", "the account"),
+        ("29", "for good"),
+        ("32", "the account"),
+        ("33", "for good"),
+        ("99", "for now"),
+        (4, "the account"),
+        (None, "for now"),
+        ("", "for now"),
+        ({"a": 1}, "for now"),
+        ("+12125550123", "for now"),
+    ],
+)
+def test_the_status_in_the_body_says_what_to_do(vonage_server, status, means):
+    vonage_server.answer = verdict(part(status, **{"error-text": f"no text to {NUMBER}"}))
+    assert meaning(refused(connect(vonage_server.url))) == means
+
+
+def test_a_text_that_is_taken_in_part_is_in_doubt(vonage_server):
+    vonage_server.answer = verdict(part(), part("1"), part())
+    error = refused(connect(vonage_server.url))
+    assert meaning(error) == "in doubt"
+    assert "2 of 3 parts" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("answer", "means"),
+    [
+        (Answer(200), "in doubt"),
+        (Answer(200, b"<html>"), "in doubt"),
+        (Answer(200, {"messages": []}), "in doubt"),
+        (Answer(200, {"messages": ["0"]}), "in doubt"),
+        (Answer(200, b'{"messages": [{"status": "0"', length=500), "in doubt"),
+        (Answer(200, b"[" * 60_000), "in doubt"),
+        (Answer(400), "for now"),
+        (Answer(401, {"error": "Bad Credentials"}), "the account"),
+        (Answer(402), "the account"),
+        (Answer(403), "the account"),
+        (Answer(404), "the account"),
+        (Answer(429), "too fast"),
+        (Answer(500), "for now"),
+        (Answer(502), "for now"),
+        (Answer(504), "for now"),
+    ],
+    ids=lambda value: repr(value)[:60],
+)
+def test_an_answer_without_a_verdict_is_no_yes(vonage_server, answer, means):
+    vonage_server.answer = answer
+    assert meaning(refused(connect(vonage_server.url))) == means
+
+
+def test_the_check_asks_for_the_balance(vonage_server):
+    connect(vonage_server.url).check()
+    (request,) = vonage_server.asked
+    assert request.path == "/account/get-balance"
+    assert request.headers["Authorization"] == "Basic YWJjZDEyMzQ6czNjcmV0"
+    vonage_server.answer = Answer(401)
+    with pytest.raises(CarrierError) as caught:
+        connect(vonage_server.url).check()
+    assert meaning(caught.value) == "the account"
+
+
+# Callbacks, signed by Vonage's own library
+
+
+METHODS = ["md5", "sha1", "sha256", "sha512"]
+CARRIER = f"vonage://key:s3cret@ACME?signature_secret={SECRET}"
+
+
+def carrier_of(method=None):
+    method = f"&signature_method={method}" if method else ""
+    return carriers.connect(CARRIER + method, public_url=PUBLIC_URL, sending=False)
+
+
+@pytest.fixture
+def carrier():
+    return carrier_of()
+
+
+@functools.cache
+def signer(secret, method):
+    return Auth(api_key="key", api_secret="s", signature_secret=secret, signature_method=method)
+
+
+def signed(fields, method="md5", secret=SECRET, timestamp=None, how="form", kind="status"):
+    """Return a callback as Vonage makes it, signed by Vonage's library."""
+    fields = {"timestamp": str(timestamp or int(time.time()))} | fields
+    fields |= {"sig": signer(secret, method).sign_params(dict(fields)).upper()}
+    return request(fields, how, kind)
+
+
+def request(fields, how="form", kind="status"):
+    url = f"{PUBLIC_URL}/carriers/vonage/{kind}"
+    match how:
+        case "query":
+            return Callback(kind, "GET", f"{url}?{urlencode(fields)}", {}, b"")
+        case "json":
+            headers = {"content-type": "application/json; charset=utf-8"}
+            return Callback(kind, "POST", url, headers, json.dumps(fields).encode())
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    return Callback(kind, "POST", url, headers, urlencode(fields).encode())
+
+
+STATUS = {"messageId": MESSAGE, "msisdn": NUMBER[1:], "to": "ACME", "err-code": "0"}
+
+
+@pytest.mark.parametrize("how", ["query", "form", "json"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("told", [True, False])
+def test_a_receipt_is_read_however_it_is_sent_and_signed(how, method, told):
+    carrier = carrier_of(method if told else None)
+    callback = signed(STATUS | {"status": "delivered"}, method, how=how)
+    assert carrier.callback(callback) == [Receipt(MESSAGE, True)]
+
+
+def test_a_hash_is_signed_as_vonage_documents_it():
+    """Vonage's library signs by HMAC alone; the default of its accounts is "MD5 hash"."""
+    now = str(int(time.time()))
+    text = f"&messageId={MESSAGE}&status=delivered&text=a_b_c&timestamp={now}{SECRET}"
+    fields = {"messageId": MESSAGE, "status": "delivered", "text": "a&b=c", "timestamp": now}
+    callback = request(fields | {"sig": hashlib.md5(text.encode()).hexdigest()})
+    for method in (None, "md5hash"):
+        assert carrier_of(method).callback(callback) == [Receipt(MESSAGE, True)]
+
+
+@pytest.mark.parametrize("method", ["md5hash", "md5", "sha1", "sha512"])
+def test_with_a_method_no_other_counts(method):
+    with pytest.raises(NotGenuine):
+        carrier_of(method).callback(signed(STATUS | {"status": "delivered"}, "sha256"))
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "events"),
+    [
+        ("delivered", "0", [Receipt(MESSAGE, True)]),
+        ("accepted", "0", []),
+        ("buffered", "0", []),
+        ("unknown", "1", []),
+        ("another", "0", []),
+        ("expired", "", [Receipt(MESSAGE, False, "Vonage: expired")]),
+        (
+            "failed",
+            "6",
+            [Receipt(MESSAGE, False, "Vonage: filtered as unwanted (error 6)")],
+        ),
+        ("rejected", "99", [Receipt(MESSAGE, False, "Vonage: rejected (error 99)")]),
+        ("rejected", f"99 {NUMBER}", [Receipt(MESSAGE, False, "Vonage: rejected")]),
+        (
+            "rejected",
+            "9",
+            [
+                Receipt(MESSAGE, False, "Vonage: the recipient has opted out (error 9)"),
+                OptOut(NUMBER, True, "carrier"),
+            ],
+        ),
+    ],
+)
+def test_a_status_says_what_became_of_a_text(carrier, status, code, events):
+    assert carrier.callback(signed(STATUS | {"status": status, "err-code": code})) == events
+
+
+@pytest.mark.parametrize(
+    ("text", "stop"),
+    [("STOP", True), (" arrêt. ", True), ("unstop", False), ("YES", None), ("", None)],
+)
+@pytest.mark.parametrize("how", ["query", "form", "json"])
+def test_a_reply_may_be_stop_or_start(carrier, text, stop, how):
+    fields = {"msisdn": NUMBER[1:], "to": "15005550006", "text": text, "messageId": "1"}
+    events = carrier.callback(signed(fields, how=how, kind="inbound"))
+    assert events == ([] if stop is None else [OptOut(NUMBER, stop, "reply")])
+
+
+@pytest.mark.parametrize("sender", ["12345", "ACME", "", None])
+def test_a_stop_from_what_is_no_number_is_nothing(carrier, sender):
+    fields = {"text": "STOP"} | ({} if sender is None else {"msisdn": sender})
+    assert carrier.callback(signed(fields, kind="inbound")) == []
+
+
+names = st.text(st.sampled_from("abcXYZ09_é -&="), min_size=1, max_size=8)
+some_fields = st.dictionaries(names, st.text(max_size=20), max_size=8)
+
+
+@given(some_fields, st.sampled_from(["query", "form", "json"]))
+def test_whatever_vonage_signs_is_genuine(fields, how):
+    carrier_of().callback(signed(fields, how=how))
+
+
+@given(some_fields, names, st.text(max_size=20), st.sampled_from(METHODS))
+def test_whatever_is_changed_on_the_way_is_not_genuine(fields, name, value, method):
+    genuine = dict(parse_qsl(signed(fields, method).body.decode(), keep_blank_values=True))
+    changed = genuine | {name: value + "x"}
+    if changed != genuine:
+        with pytest.raises(NotGenuine):
+            carrier_of().callback(request(changed))
+
+
+HOUR = 3600
+
+
+@pytest.mark.parametrize("age", [0, 60, 23 * HOUR, -60])
+def test_a_callback_counts_for_as_long_as_vonage_repeats_it(carrier, age):
+    callback = signed(STATUS | {"status": "delivered"}, timestamp=int(time.time()) - age)
+    assert carrier.callback(callback)
+
+
+@pytest.mark.parametrize("age", [25 * HOUR, 365 * 24 * HOUR, -HOUR])
+def test_a_callback_of_another_day_is_a_replay(carrier, age):
+    with pytest.raises(NotGenuine):
+        carrier.callback(signed(STATUS, timestamp=int(time.time()) - age))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"body": b""},
+        {"body": b"\xff\xfe"},
+        {"body": b"&".join([b"a=b"] * 100_000)},
+        {"body": b"sig=&timestamp=1"},
+        {"method": "GET"},
+        {"headers": {"content-type": "application/json"}},
+        {"headers": {"content-type": "application/json"}, "body": b"[" * 60_000},
+        {"headers": {"content-type": "application/json"}, "body": b"[]"},
+        {"headers": {"content-type": "application/json"}, "body": b'{"sig": 1, "timestamp": 2}'},
+        {"headers": {"content-type": "application/json"}, "body": b'{"timestamp": ' + b"9" * 5000},
+        {"headers": {"content-type": "application/json"}, "body": b'{"a": "\\ud800"}'},
+    ],
+    ids=lambda changes: repr(changes)[:60],
+)
+def test_what_is_not_signed_is_not_genuine(carrier, changes):
+    with pytest.raises(NotGenuine):
+        carrier.callback(signed(STATUS)._replace(**changes))
+
+
+def test_a_lone_surrogate_is_not_genuine(carrier):
+    body = json.dumps({"timestamp": str(int(time.time())), "sig": "a", "text": "\ud800"}).encode()
+    headers = {"content-type": "application/json"}
+    with pytest.raises(NotGenuine):
+        carrier.callback(Callback("status", "POST", PUBLIC_URL, headers, body))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_wrong_secret_signs_nothing(carrier, method):
+    with pytest.raises(NotGenuine):
+        carrier.callback(signed(STATUS, method, secret="another"))
+
+
+def test_without_a_secret_no_callback_is_genuine():
+    carrier = carriers.connect("vonage://key:s3cret@ACME", public_url=PUBLIC_URL, sending=False)
+    with pytest.raises(NotGenuine):
+        carrier.callback(signed(STATUS))
