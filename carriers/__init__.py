@@ -6,14 +6,11 @@ here logs, and the libraries below are kept from logging what they are given: nu
 credentials.
 """
 
+import difflib
 import logging
 import re
 from datetime import datetime
-from difflib import get_close_matches
 from typing import NamedTuple
-
-OWN = ("console", "simulator", "twilio", "vonage", "smpp", "smpps", "webhook+http", "webhook+https")
-"""The schemes of the carriers that have a module here; Apprise knows more."""
 
 CONNECT_TIMEOUT = 10  # seconds
 LONGEST_ANSWER = 64 * 1024  # bytes; what follows is not read
@@ -94,6 +91,8 @@ class Carrier:
     name: str  # its scheme, which may be shown and logged
     can_be_asked = False
     """Whether `find` can tell what became of a text that is in doubt."""
+    warning: str | None = None
+    """What an operator should know about this URL, in one line for the log, without credentials."""
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         """Have `text`, exactly as it is, delivered to `to` (E.164); return a reference, if any.
@@ -132,21 +131,31 @@ class Carrier:
         """Hang up. Nothing is under way."""
 
 
+OWN_SCHEMES = {
+    *("console", "simulator", "twilio", "vonage", "nexmo"),
+    *("webhook+https", "webhook+http", "smpp", "smpps"),
+}
+
+
 def connect(
-    url: str, concurrency: int = 8, timeout: float = 60, public_url: str | None = None
+    url: str,
+    concurrency: int = 8,
+    timeout: float = 60,
+    public_url: str | None = None,
+    *,
+    sending: bool = True,
 ) -> Carrier:
     """Return the carrier that `url` names, ready for `concurrency` sends at once; send nothing.
 
     An answer is waited for up to `timeout` seconds. Callbacks are asked for under `public_url`.
-    Raise ValueError, in one line without credentials, for a URL that no carrier takes.
+    With `sending=False` it is good for `callback` alone, and Apprise is not loaded. Raise
+    ValueError, in one line without credentials, for a URL that no carrier takes.
     """
     scheme, _, rest = url.partition(":")
-    near = get_close_matches(scheme.lower(), OWN, 1, 0.8)
-    if near and scheme.lower() not in OWN:
-        raise ValueError(f"{scheme} is no carrier; did you mean {near[0]}?")
-    match scheme.lower():
+    scheme = scheme.lower()
+    match scheme:
         case "console" | "simulator" if rest:
-            raise ValueError(f"{scheme.lower()}: takes nothing after the colon")
+            raise ValueError(f"{scheme}: takes nothing after the colon")
         case "console":
             from carriers.console import Console
 
@@ -158,15 +167,31 @@ def connect(
         case "twilio":
             from carriers.twilio import Twilio
 
-            return Twilio(url, concurrency, timeout)
+            return Twilio(url, concurrency, timeout, public_url)
+        case "vonage" | "nexmo":
+            from carriers.vonage import Vonage
+
+            return Vonage(url, concurrency, timeout, public_url)
         case "smpp" | "smpps":
             from carriers.smpp import Smpp
 
             return Smpp(url, concurrency, timeout)
+        case "webhook+https" | "webhook+http":
+            from carriers.webhook import Webhook
+
+            return Webhook(url, concurrency, timeout)
     if not re.match(r"[a-z][a-z0-9.+-]*://", url, re.IGNORECASE):
-        raise ValueError("not the URL of a carrier: console:, simulator:, twilio://… or Apprise's")
+        raise ValueError("not the URL of a carrier: console:, simulator:, twilio://… or another")
+    from carriers import apprise_plugins
+
+    if scheme not in apprise_plugins.SCHEMES:
+        close = difflib.get_close_matches(scheme, OWN_SCHEMES | apprise_plugins.SCHEMES, 1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise ValueError(f"no carrier has this scheme{hint}")
     if "{to}" not in url:
         raise ValueError("{to} is missing: it says where in the URL the recipient's number belongs")
+    if not sending:
+        return Carrier()
     from carriers.apprise import Apprise
 
     return Apprise(url, concurrency, timeout)

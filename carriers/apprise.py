@@ -6,9 +6,14 @@ import re
 import threading
 from urllib.parse import parse_qsl, quote, unquote
 
-from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, silence
+import apprise
 
-HTTP_FOR_GOOD = {400, 413, 422}  # about this text; 401, 403 and 404 are about the settings
+from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, apprise_plugins, silence
+
+# A plugin tells of the HTTP status alone. 400 and 422 are about the account as often as about the
+# text, so they are for now: a retry more does no harm.
+FOR_GOOD = {413}
+ACCOUNT = {401, 402, 403}
 
 
 class Apprise(Carrier):
@@ -16,21 +21,18 @@ class Apprise(Carrier):
 
     Each text gets an instance of the plugin of its own, so Apprise throttles none. The plugin is
     handed the text directly: Apprise.notify() would cut trailing white space off and have no more
-    than a few texts under way at once. A yes is the plugin's: some, Vonage's among them, do not
-    look at what the carrier answers. Proxies that the environment names are used.
+    than a few texts under way at once. Each text has a connection of its own, as requests makes
+    it: 300 texts a second in the clear, some 30 with TLS. Proxies that the environment names are
+    used. Time-outs are the socket's: a carrier that drips its answer can prolong them.
     """
 
-    def __init__(self, url, concurrency, timeout):
-        import apprise
-
-        _keep_connections(concurrency)
-        silence("urllib3", "requests", "smpp", "smpplib")
-        logging.getLogger("apprise").setLevel(logging.WARNING)
+    def __init__(self, url: str, concurrency: int, timeout: float):
+        silence("urllib3", "requests")
+        logging.getLogger("apprise").setLevel(logging.DEBUG)
         logging.getLogger("apprise").addFilter(_apprise_log)
         self._url = url
         self._timeout = timeout
-        self._name = f"{url.partition(':')[0].lower()}://"
-        self._instantiate = apprise.Apprise.instantiate
+        self.name = url.partition(":")[0].lower()
         self._asset = apprise.AppriseAsset(http_redirects=False)
         self._how = {
             "title": "",
@@ -44,14 +46,19 @@ class Apprise(Carrier):
                 raise ValueError(self._words(f"cannot be used: {problem}")) from None
         if plugin is None:
             if any("disabled on this system" in line for line in said):
-                raise ValueError(f"{self._name} needs a package that is not installed")
-            raise ValueError(f"no carrier takes this {self._name} URL")
+                raise ValueError(f"{self.name}:// needs a package that is not installed")
+            raise ValueError(f"no carrier takes this {self.name}:// URL")
         if plugin.resolve_format("text") != "text":
-            raise ValueError(f"{self._name} takes no plain text")
+            raise ValueError(f"{self.name}:// takes no plain text")
         if not _texts_only(plugin, "+12125550100"):
-            raise ValueError(f"{self._name} does not text {{to}} alone where it stands")
+            raise ValueError(f"{self.name}:// does not text {{to}} alone where it stands")
+        if self.name not in apprise_plugins.READ_THE_ANSWER:
+            self.warning = (
+                f"{self.name}:// does not read what the carrier answers: a text counts as sent "
+                "by the HTTP status alone, even where the answer says that it was refused"
+            )
 
-    def send(self, to, text, **_):
+    def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         with _apprise_log.listening() as said:
             try:
                 plugin = self._plugin(to)
@@ -59,27 +66,34 @@ class Apprise(Carrier):
                 plugin = None
             # A plugin drops a number that it holds too short, and some then text their own sender.
             if plugin is None or not _texts_only(plugin, to):
-                raise CarrierError(f"{self._name} takes no such number", permanent=True)
+                raise CarrierError(f"{self.name}:// takes no such number", permanent=True)
+            in_doubt = False
             try:
                 if plugin.send(body=text, **self._how):
-                    return
-            except Exception as problem:
+                    return None
+            except Exception as problem:  # perhaps while it read the carrier's yes
+                in_doubt = True
                 said.append(f"{type(problem).__name__}: {problem}")
-        said = " ".join(said)
+        # requests says "Max retries exceeded" of a connection that was not made, and only of that.
+        failed = [line for line in said if line.startswith(NO_ANSWER)]
+        in_doubt |= any("Max retries exceeded" not in line for line in failed)
+        said = " ".join(line for line in said if line not in failed)
         status = re.search(r"error=(\d{3})\b", said)
-        status = status and int(status[1])
+        status = None if in_doubt or not status else int(status[1])
         raise CarrierError(
             self._words(said or "gave no reason", text),
-            permanent=status in HTTP_FOR_GOOD,
+            permanent=status in FOR_GOOD,
+            account=status in ACCOUNT,
             too_fast=status == 429,
+            in_doubt=in_doubt,
         )
 
     def _plugin(self, to):
         """Return a plugin that texts `to`, or None; raise what the plugin raises."""
         url = self._url.replace("{to}", quote(to, safe=""))
-        plugin = self._instantiate(url, self._asset, suppress_exceptions=False)
+        plugin = apprise.Apprise.instantiate(url, self._asset, suppress_exceptions=False)
         if plugin is not None:
-            plugin.socket_connect_timeout = CONNECT_TIMEOUT
+            plugin.socket_connect_timeout = min(CONNECT_TIMEOUT, self._timeout)
             plugin.socket_read_timeout = self._timeout
         return plugin
 
@@ -92,13 +106,16 @@ class Apprise(Carrier):
         number = r"\+?\d(?:[\s().-]{0,2}\d){6,}"
         private = "|".join([*(rf"(?<!\w){secret}(?!\w)" for secret in longest_first), number])
         said = re.sub(private, "***", said)
-        return f"{self._name} {' '.join(said.split())[:300]}"
+        return f"{self.name}:// {' '.join(said.split())[:300]}"
 
 
 def _texts_only(plugin, to):
     """Say whether `plugin` has kept `to`, and nobody else, as its recipient."""
     targets = getattr(plugin, "targets", None)
     return to[1:] in unquote(plugin.url()) and (targets is None or len(targets) == 1)
+
+
+NO_ANSWER = "Socket Exception"  # how plugins begin to tell, at DEBUG, what requests raised
 
 
 class _Listener(logging.Filter):
@@ -109,7 +126,8 @@ class _Listener(logging.Filter):
         self._thread = threading.local()
 
     def filter(self, record):
-        if hasattr(self._thread, "said"):
+        wanted = record.levelno >= logging.WARNING or str(record.msg).startswith(NO_ANSWER)
+        if wanted and hasattr(self._thread, "said"):
             self._thread.said.append(record.getMessage())
         return False
 
@@ -124,24 +142,3 @@ class _Listener(logging.Filter):
 
 
 _apprise_log = _Listener()
-
-
-def _keep_connections(concurrency):
-    """Let requests, which most plugins of Apprise's call, keep its connections.
-
-    It would open one for each text and read a hundred certificates anew for each: 35 ms of CPU.
-    """
-    import requests
-
-    adapter = requests.adapters.HTTPAdapter(pool_maxsize=concurrency)
-
-    class Session(requests.Session):
-        def __init__(self):
-            super().__init__()
-            self.mount("https://", adapter)
-            self.mount("http://", adapter)
-
-        def close(self):
-            """Leave the connections to the next text."""
-
-    requests.sessions.Session = Session  # what requests.post() and its like make

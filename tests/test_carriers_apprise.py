@@ -1,0 +1,154 @@
+"""carriers/apprise.py: the long tail, and what its plugins tell."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import apprise
+import pytest
+
+import carriers
+from carrier_errors import NUMBER, meaning, refused, send
+from carrier_servers import Answer
+from carriers import CarrierError, apprise_plugins
+from running import ROOT
+
+pytest_plugins = ["carrier_servers"]
+
+connect = partial(carriers.connect, timeout=0.5)
+
+
+@pytest.mark.parametrize(
+    ("where", "seen"),
+    [
+        ("/{to}", "/+12125550123"),
+        ("/?-to={to}", "/?to=%2B12125550123"),
+        ("/?+X-To={to}", "+12125550123"),
+        ("/?:to={to}", '"to": "+12125550123"'),
+    ],
+)
+def test_the_number_stands_where_the_url_says(apprise_server, where, seen):
+    apprise_server.read = lambda request: (NUMBER, "")
+    send(connect(f"json://{apprise_server.address}{where}"))
+    (request,) = apprise_server.requests
+    assert seen in (request.path, request.headers.get("X-To")) or seen in request.body.decode()
+
+
+@pytest.mark.parametrize("scheme", ["form", "xml"])
+def test_other_plugins_hand_number_and_text_on(apprise_server, scheme):
+    apprise_server.read = lambda request: (NUMBER, "")
+    send(connect(f"{scheme}://{apprise_server.address}/?:to={{to}}"), text="dawn")
+    body = apprise_server.requests[0].body
+    assert b"12125550123" in body
+    assert b"dawn" in body
+
+
+@pytest.mark.parametrize("number", ["+491512345678901", "+376312345"])
+def test_a_number_that_a_plugin_drops_is_refused_for_good(number):
+    """Some plugins would text their own sender where no recipient is left."""
+    url = {
+        "+491512345678901": "smsmgr://s3cret@{to}",
+        "+376312345": "bulkvs://u:p@15005550006/{to}",
+    }
+    assert meaning(refused(connect(url[number]), to=number)) == "for good"
+
+
+def test_its_yes_has_no_reference(apprise_server):
+    assert send(connect(apprise_server.url)) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "means"),
+    [
+        (400, "for now"),  # the account as often as the text
+        (422, "for now"),
+        (413, "for good"),
+        (429, "too fast"),
+        (401, "the account"),
+        (402, "the account"),
+        (403, "the account"),
+        (404, "for now"),
+        (408, "for now"),
+        (500, "for now"),
+        (503, "for now"),
+    ],
+)
+def test_the_status_says_what_to_do(apprise_server, status, means):
+    apprise_server.answer = Answer(status)
+    error = refused(connect(apprise_server.url))
+    assert meaning(error) == means
+    assert f"error={status}" in str(error)
+
+
+def test_each_thread_gets_the_reason_of_its_own_text(apprise_server):
+    numbers = [f"+1212555{i:04}" for i in range(64)]
+    for i, number in enumerate(numbers):
+        apprise_server.answers[number] = Answer(500 + i % 8)
+    carrier = connect(apprise_server.url, 16)
+
+    def status(number):
+        with pytest.raises(CarrierError) as caught:
+            send(carrier, number)
+        return int(str(caught.value).partition("error=")[2][:3])
+
+    with ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(status, numbers)) == [500 + i % 8 for i in range(64)]
+
+
+def test_a_carriers_own_words_lose_numbers_texts_and_credentials(monkeypatch):
+    from apprise.plugins.custom_json import NotifyJSON
+
+    def send(self, body, **kwargs):
+        self.logger.warning("%s to +1 (212) 555-0123 as 0012125550123\nby %s", body, self.password)
+        raise RuntimeError(f"{self.host} {self.fullpath} {body}")
+
+    monkeypatch.setattr(NotifyJSON, "send", send)
+    error = refused(connect("json://user:s3cr%20et@127.0.0.1/path-token?:to={to}"))
+    assert str(error) == "json:// *** to *** as *** by *** RuntimeError: *** /*** ***"
+    assert meaning(error) == "in doubt"  # it may have been the carrier's yes that broke it
+
+
+def test_a_plugin_that_gives_no_reason_is_named(monkeypatch):
+    from apprise.plugins.custom_json import NotifyJSON
+
+    monkeypatch.setattr(NotifyJSON, "send", lambda self, body, **kwargs: False)
+    error = refused(connect("json://127.0.0.1/{to}"))
+    assert str(error) == "json:// gave no reason"
+    assert meaning(error) == "for now"
+
+
+def test_requests_is_left_as_it_is(apprise_server):
+    code = (
+        "import requests; before = requests.Session; import carriers; "
+        f"carriers.connect({apprise_server.url!r}); "
+        "print(requests.Session is before is requests.sessions.Session)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert ran.stdout == "True\n"
+
+
+# Which plugins read the carrier's answer
+
+
+@pytest.mark.parametrize(
+    ("url", "warns"),
+    [
+        ("json://127.0.0.1/{to}", True),
+        ("bulksms://s3cret:s3cret@{to}", True),
+        ("voipms://s3cret:user@example.com/15005550006/{to}", False),
+        ("serwersms://user:s3cret@SENDER/{to}", False),
+    ],
+)
+def test_the_start_warns_where_a_plugin_does_not_read_the_answer(url, warns):
+    warning = connect(url).warning
+    assert bool(warning) == warns
+    assert not warns or "does not read" in warning
+    assert "s3cret" not in f"{warning}"
+
+
+def test_the_table_is_of_the_apprise_that_is_installed():
+    assert apprise.__version__ == apprise_plugins.VERSION
+    check = [sys.executable, ROOT / "bin" / "apprise_plugins.py", "--check"]
+    ran = subprocess.run(check, capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout + ran.stderr) == (0, "")
