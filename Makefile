@@ -3,6 +3,14 @@
 .PHONY: help run test soak bench requirements clean
 BIN := .venv/bin
 
+# What pip has installed names the folder in which it was
+MADE_IN := $(shell cat .venv/python 2>/dev/null)
+ifneq ($(filter-out clean help,$(MAKECMDGOALS)),)
+ifneq "$(MADE_IN)" "$(if $(MADE_IN),$(CURDIR))"
+$(error this folder was moved, and its packages were not: `make clean`, then try again)
+endif
+endif
+
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-14s%s\n", $$1, $$2}' Makefile
 

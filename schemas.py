@@ -87,13 +87,14 @@ class FutureInstant(StrictField):
             raise ValidationError(
                 "must be an ISO 8601 date and time, like 2026-03-02T14:00:00Z"
             ) from None
+        read_as = "" if instant.tzinfo else "; without an offset it was read as UTC"
         try:
             instant = instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)
         except OverflowError:
             raise ValidationError("must have a UTC instant in the years 1 to 9999") from None
         instant = instant.replace(microsecond=instant.microsecond // 1000 * 1000)
         if instant <= Context.get()["now"]:
-            raise ValidationError("must be in the future")
+            raise ValidationError(f"must be in the future{read_as}")
         return instant
 
 

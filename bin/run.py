@@ -1,8 +1,13 @@
-"""What `make run` does: tables, a first API key, web and scheduler, and a curl line that works."""
+"""What `make run` does: tables, keys, web and scheduler, and a curl line that works."""
 
+import contextlib
+import json
+import logging
 import os
 import re
-import shutil
+import secrets
+import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -11,48 +16,70 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
+import logs  # noqa: E402
+import models as database  # noqa: E402
 import recipients  # noqa: E402
-import settings as environment  # noqa: E402
 from hours import BusinessHours  # noqa: E402
-from models import clock  # noqa: E402
+from models import ApiKey, clock  # noqa: E402
+from settings import Settings  # noqa: E402
 
-FIRST_KEY = ROOT / ".first-key"
 TOOLS = Path(sys.executable).parent
+STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PAUSE = 5  # seconds until a scheduler that ended is started again
+
+# Numbers that are kept for fiction, around the world: mostly, it is business hours at one of them
+NUMBERS = ("+12125550123", "+442079460958", "+61255501234", "+18085550123")
+TIME_TO_PASTE = timedelta(seconds=60)  # the curl line, where it is business hours at none
+
+log = logging.getLogger("run")
 
 
-def main():
+def main() -> int:
+    """Run the service until it is stopped; return the exit status."""
     os.chdir(ROOT)
-    if not os.access(ROOT, os.W_OK):
-        sys.exit(f"cannot write to {ROOT}")
-    if not Path(".env").exists():
-        shutil.copy(".env.example", ".env")
-    try:
-        environment.load()
-    except environment.SettingsError as problems:
-        sys.exit(str(problems))
+    os.umask(0o077)  # .env and the database are for nobody else
+    settings = prepare()
     port = os.environ.setdefault("PORT", "8000")
     check(port)
-    os.environ["PATH"] = f"{TOOLS}:{os.environ['PATH']}"
-    if upgrade := subprocess.run(["flask", "db", "upgrade"]).returncode:
-        sys.exit(upgrade)
-    threading.Thread(target=welcome, args=(f"http://localhost:{port}",), daemon=True).start()
-    # honcho would let .env win over the environment; what it says is in the environment by now
-    honcho = ["honcho", "start", "--env", os.devnull, "--port", port, "web", "scheduler"]
-    processes = subprocess.Popen(honcho)
-    signal.signal(signal.SIGTERM, lambda *_: processes.terminate())
-    while True:
-        try:
-            sys.exit(processes.wait())
-        except KeyboardInterrupt:  # the terminal has sent it to honcho as well
-            continue
+    logs.start(settings)
+    database.connect(settings.database_url)
+    try:
+        database.upgrade()
+        key = kept_key("first")
+    except database.ALL_DATABASE_ERRORS as error:
+        sys.exit(f"the database failed: {database.reason(error)}")
+    finally:
+        database.disconnect()
+    address = f"http://localhost:{port}{os.environ.get('SCRIPT_NAME', '')}"
+    threading.Thread(target=welcome, args=(settings, address, key), daemon=True).start()
+    return supervise()
 
 
-def check(port):
+def prepare() -> Settings:
+    """Return the settings; make a `.env` where there is none, and a SECRET_KEY."""
+    if not os.access(ROOT, os.W_OK):
+        sys.exit(f"cannot write to {ROOT}")
+    env = Path(".env")
+    if not env.exists():
+        env.write_text(Path(".env.example").read_text())
+    settings = logs.load_settings()
+    if "SECRET_KEY" in os.environ:
+        return settings
+    env.chmod(0o600)
+    with env.open("a") as file:
+        file.write("\n# Made by `make run`: signs the sessions of the desk\n")
+        file.write(f"SECRET_KEY={secrets.token_hex(32)}\n")
+    return logs.load_settings()
+
+
+def check(port: str) -> None:
     """Stop with a clear line where the port cannot be used."""
     try:
         if not re.fullmatch("0*[1-9][0-9]*", port):
@@ -64,61 +91,114 @@ def check(port):
         sys.exit(f"port {port} cannot be used ({error}); PORT=8001 make run uses another")
 
 
-# Numbers that are kept for fiction, around the world: mostly, it is business hours at one of them
-NUMBERS = ("+12125550123", "+442079460958", "+61255501234", "+18085550123")
+def kept_key(name: str) -> str:
+    """Return the API key that an earlier run has kept, or a new one where it is not good."""
+    path, now = Path(f".{name}-key"), clock()
+    secret = path.read_text().strip() if path.exists() else ""
+    if not secret or not ApiKey.authenticate(secret, now):
+        secret = ApiKey.issue(f"{name}-{now:%Y%m%d-%H%M%S}", None, now)
+        path.write_text(f"{secret}\n")
+    return secret
 
 
-def number_to_try():
-    """A number whose text goes now, so that a newcomer sees it go, and a note where none does."""
-    options = environment.load()
-    hours = BusinessHours.from_settings(options)
-    for number in NUMBERS:
-        if recipients.within_business_hours(recipients.find(number), clock(), hours):
-            return number, "its number is nobody's; it appears here within seconds"
-    return NUMBERS[0], "its number is nobody's; the answer says when it goes"
+def supervise() -> int:
+    """Run web and scheduler until we are stopped, or the web ends; return the exit status.
+
+    A scheduler that ended is started again: without it, the web still takes messages.
+    """
+    commands = dict(line.split(": ", 1) for line in Path("Procfile").read_text().splitlines())
+    environ = os.environ | {"PATH": f"{TOOLS}:{os.environ['PATH']}"}
+    processes = {}
+
+    def start(name):
+        # in a group of its own: Ctrl-C is for us, and we let each end what is under way
+        words = shlex.split(commands[name])
+        processes[name] = subprocess.Popen(words, env=environ, process_group=0)
+
+    try:
+        start("web")
+        start("scheduler")
+        while not nobody_reads():
+            if processes["web"].poll() is not None:
+                return processes["web"].returncode
+            if (status := processes["scheduler"].poll()) is not None:
+                log.error("the scheduler ended (%s) and is started again in %s s", status, PAUSE)
+                time.sleep(PAUSE)
+                start("scheduler")
+            time.sleep(0.2)
+    finally:
+        for number in STOP:
+            signal.signal(number, signal.SIG_IGN)
+        for process in processes.values():
+            process.terminate()
+        for process in processes.values():
+            process.wait()
+    return 0
 
 
-def welcome(base):
-    """Wait until the service answers, then print a request to try."""
+def nobody_reads() -> bool:
+    """Say whether standard output leads nowhere, as in `make run | head`; then forget it."""
+    poll = select.poll()
+    poll.register(sys.stdout, 0)
+    gone = any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+    if gone:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return gone
+
+
+def welcome(settings: Settings, address: str, key: str) -> None:
+    """Wait until the service answers, then print where things are and a request to try."""
     for _ in range(300):
-        if status(f"{base}/healthz") == 200:
+        if status(f"{address}/healthz") == 200:
             break
         time.sleep(0.1)
     else:
         print("the service does not answer; its output says why", file=sys.stderr)
         return
-    path = f"{base}/v1/text-messages"
-    key = FIRST_KEY.read_text().strip() if FIRST_KEY.exists() else ""
-    if not key or status(path, key) == 401:  # a new database, or the key was revoked
-        name = f"first-{time.strftime('%Y%m%d-%H%M%S')}"
-        created = subprocess.run(
-            ["flask", "keys", "create", name], stdout=subprocess.PIPE, text=True
-        )
-        if created.returncode:  # it has said why; or it was stopped by Ctrl-C, like all of us
-            return
-        key = created.stdout.strip()
-        FIRST_KEY.touch(0o600)
-        FIRST_KEY.write_text(f"{key}\n")
-    number, note = number_to_try()
-    print(
-        f"""
-The service runs. Send a first text ({note}):
+    public = settings.public_url or address
+    body, note = text_to_try(settings)
+    with contextlib.suppress(BrokenPipeError):
+        print(
+            f"""
+The service runs. {public}/docs describes it, and lets you try requests.
+{note}
 
-curl {path} -H 'X-Api-Key: {key}' -H 'Content-Type: application/json' \\
-  -d '{{"to": "{number}", "message": "Hello from the service"}}'
+curl {address}/v1/text-messages \\
+  -H 'X-Api-Key: {key}' \\
+  -H 'Content-Type: application/json' \\
+  -d '{json.dumps(body)}'
 
 Ctrl-C stops it.
 """,
-        flush=True,
-    )
+            flush=True,
+        )
 
 
-def status(url, key=None):
-    """The status of a GET, or of an empty POST with a key; None where nobody answers."""
-    request = urllib.request.Request(url, headers={"X-Api-Key": key} if key else {})
-    request.data = b"" if key else None
+def text_to_try(settings: Settings) -> tuple[dict, str]:
+    """Return a request for a text that goes at once or soon, and what to expect of it."""
+    carrier = (settings.carrier_url or "").partition(":")[0].lower()
+    if not carrier:
+        note = "No carrier is set, so texts wait; CARRIER_URL=console: in .env shows them here."
+    elif carrier == "console":
+        note = "Send a first text; its number is nobody's, and it appears here within seconds."
+    else:
+        note = f"Send a first text, through {carrier}; its number is nobody's."
+    allowed, hours, now = settings.allowed_countries, BusinessHours.from_settings(settings), clock()
+    found = [recipients.find(number) for number in NUMBERS]
+    found = [one for one in found if not allowed or one.country in allowed] or found
+    body = {"to": found[0].e164, "message": "Hello from the service"}
+    for recipient in found:
+        if recipients.within_business_hours(recipient, now, hours):
+            return body | {"to": recipient.e164}, note
+    at = (now + TIME_TO_PASTE).replace(microsecond=0)
+    note += f"\nIt is night there, so it has a send_date, {at:%H:%M:%S} UTC: paste it before."
+    return body | {"send_date": at.isoformat().replace("+00:00", "Z")}, note
+
+
+def status(url: str) -> int | None:
+    """Return the status of a GET; None where nobody answers."""
     try:
-        with urllib.request.urlopen(request, timeout=5) as response:
+        with urllib.request.urlopen(url, timeout=5) as response:
             return response.status
     except urllib.error.HTTPError as error:
         return error.code
@@ -126,5 +206,29 @@ def status(url, key=None):
         return None
 
 
+@contextlib.contextmanager
+def foreground() -> Iterator[None]:
+    """Have the terminal send Ctrl-C to us alone: make would make an error of it."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR)
+        before = os.tcgetpgrp(terminal)
+    except OSError:  # there is no terminal
+        before = None
+    if before != os.getpgrp() or before == os.getpid():
+        yield
+        return
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # or we may not take the terminal
+    signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # make and its shell would not notice Ctrl-Z
+    os.setpgid(0, 0)
+    os.tcsetpgrp(terminal, os.getpid())
+    try:
+        yield
+    finally:
+        os.tcsetpgrp(terminal, before)
+
+
 if __name__ == "__main__":
-    main()
+    for number in STOP:
+        signal.signal(number, signal.default_int_handler)
+    with foreground(), contextlib.suppress(KeyboardInterrupt):
+        sys.exit(main())

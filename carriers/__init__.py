@@ -6,10 +6,9 @@ here logs, and the libraries below are kept from logging what they are given: nu
 credentials.
 """
 
-import difflib
 import logging
-import re
 from datetime import datetime
+from difflib import get_close_matches
 from typing import NamedTuple
 
 CONNECT_TIMEOUT = 10  # seconds
@@ -131,10 +130,11 @@ class Carrier:
         """Hang up. Nothing is under way."""
 
 
-OWN_SCHEMES = {
+OWN = {
     *("console", "simulator", "twilio", "vonage", "nexmo"),
     *("webhook+https", "webhook+http", "smpp", "smpps"),
 }
+"""The schemes of the carriers that have a module here; Apprise knows more."""
 
 
 def connect(
@@ -180,15 +180,14 @@ def connect(
             from carriers.webhook import Webhook
 
             return Webhook(url, concurrency, timeout)
-    if not re.match(r"[a-z][a-z0-9.+-]*://", url, re.IGNORECASE):
-        raise ValueError("not the URL of a carrier: console:, simulator:, twilio://… or another")
     from carriers import apprise_plugins
 
     if scheme not in apprise_plugins.SCHEMES:
-        close = difflib.get_close_matches(scheme, OWN_SCHEMES | apprise_plugins.SCHEMES, 1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        raise ValueError(f"no carrier has this scheme{hint}")
-    if "{to}" not in url:
+        near = get_close_matches(scheme, OWN | apprise_plugins.SCHEMES, 1, 0.7)
+        if near:
+            raise ValueError(f"{url.partition(':')[0]} is no carrier; did you mean {near[0]}?")
+        raise ValueError("not the URL of a carrier: console:, simulator:, twilio://… or another")
+    if not url.startswith("://", len(scheme)) or "{to}" not in url:
         raise ValueError("{to} is missing: it says where in the URL the recipient's number belongs")
     if not sending:
         return Carrier()

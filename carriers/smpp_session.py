@@ -167,7 +167,8 @@ class Bind:
         timeout: float,
         deliver: Callable[[Session, int, bytes], None],
     ):
-        self._peer = {"host": host, "port": port, "ssl": tls}
+        # Where an address of the host's hangs, the next is tried after a quarter of a second.
+        self._peer = {"host": host, "port": port, "ssl": tls, "happy_eyeballs_delay": 0.25}
         self._command, self._body = command, body
         self._timeout, self._deliver = timeout, deliver
         self.session = None

@@ -77,10 +77,17 @@ def test_a_send_date_is_obeyed_to_the_millisecond(written, instant, post, at):
     assert row.send_date == row.send_at == datetime.fromisoformat(instant)
 
 
-@pytest.mark.parametrize("written", ["17:00:00Z", "17:00:00.000999Z", "16:59:59.999Z", "17:00"])
+@pytest.mark.parametrize("written", ["17:00:00Z", "17:00:00.000999Z", "16:59:59.999Z"])
 def test_a_send_date_must_be_later_than_now(written, post, at):
     at(TUESDAY_NOON)
     assert problems(post(send_date=f"2026-03-03T{written}")) == ["send_date: must be in the future"]
+
+
+def test_a_past_send_date_without_an_offset_is_told_how_it_was_read(post, at):
+    at(TUESDAY_NOON)
+    assert problems(post(send_date="2026-03-03T17:00")) == [
+        "send_date: must be in the future; without an offset it was read as UTC"
+    ]
 
 
 @pytest.mark.parametrize(

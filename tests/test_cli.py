@@ -20,6 +20,7 @@ COMMANDS = [
 ]
 
 
+@on_sqlite
 @pytest.mark.parametrize("words", COMMANDS)
 def test_every_command_says_what_it_is_for(words, run):
     helped = run(*words.split(), "--help")
@@ -28,6 +29,7 @@ def test_every_command_says_what_it_is_for(words, run):
     assert purpose.strip().endswith(".") or purpose.strip()[0].isupper()
 
 
+@on_sqlite
 def test_help_lists_every_command(run):
     listed = {
         f"{group} {line.split()[0]}"
@@ -43,13 +45,13 @@ def test_help_lists_every_command(run):
         ("keys revoke nobody", "Error: there is no key named 'nobody'"),
         ("keys rotate nobody", "Error: there is no key named 'nobody'"),
         ("messages list --visible-to nobody", "Error: there is no key named 'nobody'"),
-        (f"messages show {'0' * 32}", "Error: there is no such message"),
     ],
 )
 def test_what_is_not_there_is_said(words, line, refused):
     assert refused(*words.split()) == line
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     "words",
     [
@@ -57,8 +59,7 @@ def test_what_is_not_there_is_said(words, line, refused):
         *("keys create a --expires 1", "keys create a --expires 1y", "keys create a --expires ٣d"),
         *("dnc add", "dnc remove", "dnc check", "dnc check +12125550123 +12125550124"),
         *("dnc add 123", "dnc add +1", "dnc check hello", "dnc import", "dnc import /nowhere"),
-        *("dnc import /tmp", "messages show", "messages show 1", "messages cancel x"),
-        *("messages list --status unknown", "messages purge", "messages purge --older-than -1"),
+        *("dnc import /tmp", "messages show", "messages purge", "messages purge --older-than -1"),
         *("keys", "unknown", "keys unknown", "db upgrade now"),
     ],
 )

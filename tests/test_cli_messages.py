@@ -123,24 +123,6 @@ def test_a_list_can_be_narrowed_to_what_awaits_approval(listed):
     assert listed("--awaiting-approval", "--status", "queued") == [waiting[0].id]
 
 
-def test_a_key_may_see_its_own_messages_and_what_its_group_shares_and_no_more(listed):
-    """Every key, group and option at once; the exact answer for each key."""
-    groups = {"red1": "red", "red2": "red", "blue1": "blue", "alone1": None, "alone2": None}
-    keys = {name: key_named(name, group) for name, group in groups.items()}
-    stored = {
-        (name, shared): store(key=key, available_to_group=shared).id
-        for name, key in keys.items()
-        for shared in (True, False)
-    }
-    for name, group in groups.items():
-        visible = {
-            message_id
-            for (owner, shared), message_id in stored.items()
-            if owner == name or (shared and group and groups[owner] == group)
-        }
-        assert set(listed("--visible-to", name)) == visible, name
-
-
 def test_groups_are_told_apart_exactly(listed):
     names = ("red", "RED", "red ", "re", "r%d", "r_d")
     ids = [store(key=key_named(f"key of {g!r}", g), available_to_group=True).id for g in names]
@@ -154,12 +136,6 @@ def test_what_a_key_may_see_can_be_narrowed_too(listed):
     key_named("b", "red")
     assert listed("--visible-to", "b", "--awaiting-approval") == [shared.id]
     assert listed("--visible-to", "b", "--status", "sent") == []
-
-
-def test_a_key_that_does_not_exist_is_refused_in_one_line(messages):
-    result = messages("list", "--visible-to", "nobody")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "Error: there is no key named 'nobody'\n"
 
 
 # show

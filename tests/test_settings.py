@@ -265,6 +265,22 @@ def test_every_process_stops_with_these_lines(words, start):
     assert "s3cret" not in process.output
 
 
+@pytest.mark.parametrize(
+    ("url", "scheme", "meant"),
+    [
+        ("twilo://AC5:s3cret@+15005550006", "twilo", "twilio"),
+        ("Twillio://AC5:s3cret@+15005550006", "Twillio", "twilio"),
+        ("vonnage://key:s3cret@15005550006/{to}", "vonnage", "vonage"),
+        ("consol:", "consol", "console"),
+        ("webhook+htps://h?secret=s3cret", "webhook+htps", "webhook+https"),
+    ],
+)
+def test_a_misspelt_carrier_is_told_with_the_one_that_is_meant(url, scheme, meant, start):
+    process = start("scheduler.py", CARRIER_URL=url)
+    assert process.wait() == 1
+    assert process.output == f"CARRIER_URL: {scheme} is no carrier; did you mean {meant}?\n"
+
+
 def test_a_process_reads_the_file_beside_it(start, tmp_path):
     (tmp_path / "cwd").mkdir()
     (tmp_path / "cwd" / ".env").write_text("DATABASE_URL=sqlite:///here.db\n")

@@ -74,17 +74,18 @@ def key_of():
 
 
 @pytest.mark.parametrize(
-    "host", ["DYNO", "RENDER", "RAILWAY_ENVIRONMENT", "FLY_APP_NAME", "K_SERVICE"]
-)
-@pytest.mark.parametrize(
-    "words",
+    ("host", "words"),
     [
-        ("scheduler.py",),
-        ("gunicorn", "-c", ROOT / "gunicorn.conf.py", "app:create_app()"),
-        ("flask", "db", "upgrade"),
+        ("DYNO", ("gunicorn", "-c", ROOT / "gunicorn.conf.py", "app:create_app()")),
+        ("DYNO", ("flask", "db", "upgrade")),
+        ("DYNO", ("scheduler.py",)),
+        ("RENDER", ("scheduler.py",)),
+        ("RAILWAY_ENVIRONMENT", ("scheduler.py",)),
+        ("FLY_APP_NAME", ("scheduler.py",)),
+        ("K_SERVICE", ("scheduler.py",)),
     ],
 )
-def test_where_the_disk_does_not_last_the_start_stops_without_a_database(start, words, host):
+def test_where_the_disk_does_not_last_the_start_stops_without_a_database(start, host, words):
     process = start(*words, **{host: "x"})
     assert process.wait() not in (0, None)
     assert process.output.startswith("DATABASE_URL: ")
@@ -101,6 +102,18 @@ def test_render_runs_the_same_commands():
 def test_app_json_starts_the_processes_of_the_procfile():
     formation = json.loads((ROOT / "app.json").read_text())["formation"]
     assert set(formation) == set(PROCFILE) - {"release"}
+
+
+def test_no_host_is_told_to_pretend_that_it_sends():
+    web, scheduler = yaml.safe_load((ROOT / "render.yaml").read_text())["services"]
+    asked, same = (each["envVars"][-1] for each in (web, scheduler))
+    assert asked == {"key": "CARRIER_URL", "sync": False}
+    assert same["fromService"] == {
+        **{"type": web["type"], "name": web["name"]},
+        "envVarKey": "CARRIER_URL",
+    }
+    described = json.loads((ROOT / "app.json").read_text())["env"]["CARRIER_URL"]
+    assert described.keys() == {"description"}  # required, as without a value
 
 
 def test_the_cron_line_makes_one_pass(start, database_url):

@@ -28,7 +28,7 @@ def web(serve, database_url):
 
 def exchange(port, request, half_close=False):
     """Send bytes over a fresh connection; all that comes back until it is closed."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(request)
         if half_close:
             connection.shutdown(socket.SHUT_WR)
@@ -261,7 +261,7 @@ def test_a_stage_is_served_below_its_prefix_and_nowhere_else(serve, database_url
 
 
 def test_a_slow_client_keeps_nobody_waiting(web, key):
-    slow = [socket.create_connection(("127.0.0.1", web.port), timeout=10) for _ in range(40)]
+    slow = [socket.create_connection(("127.0.0.1", web.port), timeout=60) for _ in range(40)]
     for connection in slow:
         connection.sendall(request_of(key)[:-10])
     assert post(web, key, VALID).status == 201

@@ -42,7 +42,7 @@ def answers(url):
         return False
 
 
-def wait_until(condition, seconds=30):
+def wait_until(condition, seconds=60):
     """Wait for a condition that another process brings about; what it gave."""
     deadline = time.monotonic() + seconds
     while not (result := condition()):
@@ -243,6 +243,11 @@ class Clients:
                 self.answers[number] = answer
                 return
             time.sleep(0.05)
+
+    def wait_for_answers(self, count):
+        """Wait until so many more requests are answered 201."""
+        enough = len(self.answers) + count
+        wait_until(lambda: len(self.answers) >= enough)
 
     def join(self):
         """Wait until each request that was begun is answered 201."""

@@ -99,7 +99,7 @@ class SmppPeer(socketserver.ThreadingTCPServer):
 class Handler(socketserver.BaseRequestHandler):
     def handle(self):
         peer = self.server
-        self.bound = False
+        self.bound, self.parts = False, 0
         self.guard = threading.Lock()
         with suppress(OSError):
             self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
@@ -141,12 +141,15 @@ class Handler(socketserver.BaseRequestHandler):
             system_id, password, system_type, version = list(split(body, "sssb"))
             with peer.lock:
                 peer.logins.append(Login(command, system_id, password, system_type, version))
+                if peer.bind_status == SILENCE:
+                    return
                 status = 0x0D if len(peer.bound) >= peer.most_binds else peer.bind_status
                 self.bound = status == 0
             self.write(pdu(command | RESPONSE, status, sequence, b"peer\0" if not status else b""))
         elif command == SUBMIT_SM:
             fields = list(split(body, "sbbsbbsbbbssbbbbt"))
             part = Part(*fields[1:8], *fields[11:13], fields[14], fields[16])
+            self.parts += 1
             with peer.lock:
                 peer.parts.append(part)
                 peer.waiting += 1

@@ -6,6 +6,7 @@ import uuid
 from datetime import timedelta
 
 import psycopg
+from peewee import chunked
 
 from models import ApiKey, Message, Status, db, new_id
 from samples import NEW_YORK, TUESDAY_NOON
@@ -17,7 +18,11 @@ SENDER = uuid.UUID(int=1)
 
 def store(now=TUESDAY_NOON, **columns):
     """Store a message and return it: to New York, queued just now, unless `columns` say else."""
-    values = {
+    return again(Message.create(**_row(now, columns)))
+
+
+def _row(now, columns):
+    row = {
         "id": new_id(now),
         "key": key_named("app"),
         "to": NEW_YORK,
@@ -30,8 +35,7 @@ def store(now=TUESDAY_NOON, **columns):
         "max_retries": 3,
         "created_at": now,
     } | columns
-    values.setdefault("approved", not values["manual_mode"])
-    return again(Message.create(**values))
+    return {"approved": not row["manual_mode"]} | row
 
 
 def held(status, **columns):
@@ -43,9 +47,11 @@ def held(status, **columns):
 def store_many(count, now=TUESDAY_NOON, **columns):
     """Store messages to as many numbers, and return these numbers."""
     numbers = [f"+1212555{n:04}" for n in range(count)]
+    row = _row(now, columns)
+    rows = [row | {"id": new_id(now), "to": number} for number in numbers]
     with db.atomic():
-        for number in numbers:
-            store(now, to=number, **columns)
+        for batch in chunked(rows, 500):
+            Message.insert_many(batch).execute()
     return numbers
 
 
