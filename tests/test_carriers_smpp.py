@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 import carriers
 import smpp_peer
 from carriers import CarrierError, OptOut, Receipt, pdus, smpp, smpp_session
-from conftest import wait_until
 from phone import show
+from running import wait_until
 from smpp_peer import BIND_TRANSCEIVER, BIND_TRANSMITTER, HANG_UP, SILENCE, SmppPeer, delivery, pdu
 
 NUMBER = "+12125550123"
@@ -421,21 +421,10 @@ def test_too_fast_between_parts_is_not_waited_for_for_ever(peer, impatient):
 def test_a_peer_that_enquires_and_never_answers_does_not_hold_a_send_up(peer, impatient):
     send(impatient)
     peer.answer = lambda part: SILENCE
-    done = threading.Event()
-
-    def enquire():
-        while not done.wait(0.02):
-            peer.sessions[0].write(pdu(smpp_peer.ENQUIRE_LINK, 0, 77))
-
-    enquirer = threading.Thread(target=enquire)
-    enquirer.start()
-    try:
-        began = time.monotonic()
-        assert {kind(outcome) for outcome in outcomes(impatient, 8)} == {"in doubt"}
-        assert time.monotonic() - began < 10
-    finally:
-        done.set()
-        enquirer.join()
+    peer.enquire()
+    began = time.monotonic()
+    assert {kind(outcome) for outcome in outcomes(impatient, 8)} == {"in doubt"}
+    assert time.monotonic() - began < 10
     assert (smpp_peer.ENQUIRE_LINK | smpp_peer.RESPONSE, 0, 77, b"") in peer.pdus
     peer.answer = lambda part: 0
     assert send(impatient)

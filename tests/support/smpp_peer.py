@@ -67,6 +67,7 @@ class SmppPeer(socketserver.ThreadingTCPServer):
         self.unbinds = self.waiting = self.most = 0
         self.lock = threading.Lock()
         self.sessions = []
+        self._enquiry = threading.Timer(0, self.enquire)
         self._thread = threading.Thread(target=self.serve_forever, args=(0.02,))
         self._thread.start()
 
@@ -85,10 +86,19 @@ class SmppPeer(socketserver.ThreadingTCPServer):
     def bound(self):
         return [session for session in self.sessions if session.bound]
 
+    def enquire(self):
+        """Ask all clients ten times a second whether they are there, until the peer is closed."""
+        for session in self.bound:
+            session.write(pdu(ENQUIRE_LINK, 0, 77))
+        self._enquiry = threading.Timer(0.1, self.enquire)
+        self._enquiry.daemon = True
+        self._enquiry.start()
+
     def handle_error(self, request, client_address):
         """Say nothing: a client that gave up is what some tests are about."""
 
     def close(self):
+        self._enquiry.cancel()
         self.shutdown()
         self._thread.join()
         for session in self.sessions:

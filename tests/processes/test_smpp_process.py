@@ -1,0 +1,49 @@
+"""python scheduler.py with an SMPP peer: one bind for all texts, and an end that is not held up."""
+
+import pytest
+
+from models import Message, Status
+from running import wait_until
+from smpp_peer import SILENCE, SmppPeer
+from stored_messages import statuses, store_many
+
+
+@pytest.fixture
+def peer():
+    server = SmppPeer()
+    yield server
+    server.close()
+
+
+def test_forty_texts_go_over_one_bind_and_sigterm_ends_it(schedule, peer):
+    peer.delay = 0.05
+    numbers = store_many(40)
+    scheduler = schedule("--every", "0.1", CARRIER_URL=peer.url)
+    wait_until(lambda: statuses() == {Status.SENT: 40})
+    assert scheduler.terminate() == 0
+    assert sorted(f"+{part.to}" for part in peer.parts) == numbers
+    assert len(peer.logins) == 1
+    assert 1 < peer.most <= 8
+    assert {message.carrier_reference for message in Message.select()} == {
+        f"id-{n}" for n in range(1, 41)
+    }
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_a_peer_that_enquires_and_never_answers_does_not_hold_up_the_end(schedule, peer):
+    peer.answer = lambda part: SILENCE
+    store_many(8)
+    scheduler = schedule("--every", "0.1", CARRIER_URL=peer.url, CARRIER_TIMEOUT="2")
+    wait_until(lambda: len(peer.parts) == 8)
+    peer.enquire()
+    assert scheduler.terminate(seconds=20) == 0
+    assert len(peer.parts) == 8
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_a_pass_ends_with_status_0_where_the_bind_is_refused(schedule, peer):
+    peer.bind_status = 0x0E
+    store_many(8)
+    assert schedule(CARRIER_URL=peer.url).wait() == 0
+    assert not peer.parts
+    assert len(peer.logins) < 8
