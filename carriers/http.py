@@ -12,9 +12,6 @@ from email.utils import mktime_tz, parsedate_tz
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-import urllib3
-from urllib3.connection import HTTPConnection, HTTPSConnection
-
 from carriers import CONNECT_TIMEOUT, LONGEST_ANSWER, CarrierError, silence
 from carriers.tls import trusted
 
@@ -67,6 +64,8 @@ class Client:
 
         Raise CarrierError where none comes in time: for a POST in doubt, if there was a connection.
         """
+        import urllib3  # here and below: who has nothing to ask, as the web, does not pay for it
+
         try:
             response = self._connections().urlopen(
                 method, self._path + path, body, headers, redirect=False, preload_content=False
@@ -87,7 +86,10 @@ class Client:
             self._pool.close()
 
     def _connections(self):
-        """Return the pool; make it where there is something to ask, as certificates take time."""
+        """Return the pool; the first call makes it."""
+        import urllib3
+        from urllib3.connection import HTTPConnection, HTTPSConnection
+
         with self._lock:
             if self._pool is None:
                 https = self._base.scheme == "https"

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
@@ -159,6 +160,40 @@ def test_a_carrier_that_drips_its_headers_is_given_up_and_in_doubt(our_server):
     started = time.monotonic()
     assert meaning(refused(connect(our_server.url))) == "in doubt"
     assert time.monotonic() - started < 5
+
+
+OK, CHUNKED = b"HTTP/1.1 500 Error\r\n", b"Transfer-Encoding: chunked\r\n\r\n"
+NO_HTTP = {
+    "garbage": (b"\0\xff\xfe\r\n\r\n", "in doubt"),
+    "no status": (b"HTTP/1.1\r\n\r\n", "in doubt"),
+    "a status of words": (b"HTTP/1.1 two hundred\r\n\r\n", "in doubt"),
+    "a negative status": (b"HTTP/1.1 -200 OK\r\n\r\n", "in doubt"),
+    "too many headers": (OK + b"A: b\r\n" * 1000 + b"\r\n", "in doubt"),
+    "too long a header": (OK + b"A: " + b"b" * 100_000 + b"\r\n\r\n", "in doubt"),
+    "another protocol": (b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n", "for now"),
+    "no chunk": (OK + CHUNKED + b"zz\r\n", "for now"),
+    "too long a chunk": (OK + CHUNKED + b"f" * 20 + b"\r\n", "for now"),
+    "an unknown encoding": (OK + b"Content-Encoding: gzip\r\n\r\nplain", "for now"),
+}
+
+
+@pytest.mark.parametrize("case", NO_HTTP)
+def test_an_answer_that_is_no_http_is_only_a_carrier_error(case):
+    content, means = NO_HTTP[case]
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+
+        def answer():
+            with listener.accept()[0] as connection:
+                connection.recv(65_536)
+                with contextlib.suppress(OSError):  # a client may have heard enough
+                    connection.sendall(content)
+
+        answering = pool.submit(answer)
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        carrier = carriers.connect(f"twilio://AC1:s3cret@+15005550006?base_url=http://{address}")
+        assert meaning(refused(carrier)) == means
+        carrier.close()
+        answering.result(30)
 
 
 def test_an_endless_answer_is_not_read_to_its_end(our_server):
@@ -399,7 +434,7 @@ def test_nothing_of_a_text_gets_into_logs_or_output(caplog, capfd, server, answe
 def test_only_who_sends_by_apprise_imports_it(url, sending):
     code = (
         f"import sys, carriers; carriers.connect({url!r}, sending={sending}); "
-        "print({'apprise', 'requests'} & sys.modules.keys())"
+        "print({'apprise', 'requests', 'urllib3'} & sys.modules.keys())"
     )
     ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert ran.stdout == "set()\n"
