@@ -16,7 +16,7 @@ from running import ROOT
 
 pytest_plugins = ["carrier_servers"]
 
-connect = partial(carriers.connect, timeout=0.5)
+connect = partial(carriers.connect, timeout=30)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ from carriers.http import LONGEST_PAUSE
 
 pytest_plugins = ["carrier_servers"]
 
-connect = partial(carriers.connect, timeout=0.5)
+connect = partial(carriers.connect, timeout=30)
+impatient = partial(carriers.connect, timeout=1)
 
 PUBLIC_URL = "https://sms.example.com/staging"
 SID = "SM" + "1" * 32
@@ -161,7 +162,7 @@ UNREADABLE = [
 @pytest.mark.parametrize("answer", UNREADABLE, ids=lambda answer: repr(answer)[:60])
 def test_a_201_that_cannot_be_read_means_sent(twilio_server, answer):
     twilio_server.answer = answer
-    assert send(connect(twilio_server.url)) is None
+    assert send(impatient(twilio_server.url)) is None
 
 
 @pytest.mark.parametrize(
@@ -237,7 +238,7 @@ def test_twilios_codes_say_what_to_do(twilio_server, code, status, means):
 )
 def test_an_answer_without_a_code_is_no_yes_and_costs_one_request(twilio_server, answer, means):
     twilio_server.answer = answer
-    assert meaning(refused(connect(twilio_server.url))) == means
+    assert meaning(refused(impatient(twilio_server.url))) == means
     assert len(twilio_server.requests) == 1
 
 
@@ -307,7 +308,7 @@ def test_an_account_that_is_not_active_is_what_the_check_says(twilio_server, sta
 def test_a_check_fails_as_a_text_would_but_is_never_in_doubt(twilio_server, answer, means):
     twilio_server.answer = answer
     with pytest.raises(CarrierError) as caught:
-        connect(twilio_server.url).check()
+        impatient(twilio_server.url).check()
     assert meaning(caught.value) == means
 
 
@@ -420,7 +421,7 @@ def test_no_page_is_asked_for_that_is_older_than_the_text(find, twilio_server):
 def test_a_list_that_does_not_come_is_an_error_and_not_an_empty_list(twilio_server, answer):
     twilio_server.answer = answer
     with pytest.raises(CarrierError) as caught:
-        connect(twilio_server.url).find(NUMBER, TEXT, NOW)
+        impatient(twilio_server.url).find(NUMBER, TEXT, NOW)
     assert not caught.value.in_doubt
 
 

@@ -20,7 +20,7 @@ from carriers import Callback, CarrierError, NotGenuine, OptOut, Receipt
 
 pytest_plugins = ["carrier_servers"]
 
-connect = partial(carriers.connect, timeout=0.5)
+connect = partial(carriers.connect, timeout=30)
 
 PUBLIC_URL = "https://sms.example.com/staging"
 SECRET = "signature-s3cret"

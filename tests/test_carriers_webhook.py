@@ -13,7 +13,7 @@ from carrier_servers import Answer
 
 pytest_plugins = ["carrier_servers"]
 
-connect = partial(carriers.connect, timeout=0.5)
+connect = partial(carriers.connect, timeout=30)
 
 
 def test_the_body_is_the_documented_object(webhook_server):
