@@ -64,7 +64,7 @@ class Client:
 
         Raise CarrierError where none comes in time: for a POST in doubt, if there was a connection.
         """
-        import urllib3  # here and below: who has nothing to ask, as the web, does not pay for it
+        import urllib3  # here and below: the web, which asks for nothing, does not pay for it
 
         try:
             response = self._connections().urlopen(
@@ -127,11 +127,11 @@ class _Response(http.client.HTTPResponse):
 
     def __init__(self, timeout, connection, *args, **kwargs):
         super().__init__(connection, *args, **kwargs)
-        self.fp = io.BufferedReader(_Punctual(self.fp.detach(), connection, timeout))
+        self.fp = io.BufferedReader(_Deadline(self.fp.detach(), connection, timeout))
 
 
-class _Punctual(io.RawIOBase):
-    """Read from a socket until a deadline; its own time-out begins anew with every byte."""
+class _Deadline(io.RawIOBase):
+    """Read from a socket until a deadline, where its own time-out begins anew with every byte."""
 
     def __init__(self, raw, connection, timeout):
         super().__init__()

@@ -432,7 +432,7 @@ def test_nothing_of_a_text_gets_into_logs_or_output(caplog, capfd, server, answe
         ("json://127.0.0.1/{to}", False),
     ],
 )
-def test_only_who_sends_by_apprise_imports_it(url, sending):
+def test_no_library_is_loaded_before_it_is_needed(url, sending):
     code = (
         f"import sys, carriers; carriers.connect({url!r}, sending={sending}); "
         "print({'apprise', 'requests', 'urllib3'} & sys.modules.keys())"

@@ -15,7 +15,7 @@ from twilio.request_validator import RequestValidator
 import carriers
 from carrier_errors import NUMBER, TEXT, meaning, refused, send
 from carrier_servers import HANG, HANG_UP, Answer, refusal
-from carriers import Callback, CarrierError, NotGenuine, OptOut, Receipt
+from carriers import Callback, CarrierError, NotGenuine, OptOut, Receipt, twilio
 from carriers.http import LONGEST_PAUSE
 
 pytest_plugins = ["carrier_servers"]
@@ -275,6 +275,11 @@ def test_retry_after_may_be_a_date(twilio_server):
 def test_retry_after_counts_only_where_the_carrier_is_too_busy(twilio_server):
     twilio_server.answer = refusal(21211, 400, {"Retry-After": "7"})
     assert refused(connect(twilio_server.url)).retry_after is None
+
+
+def test_no_code_means_two_things():
+    tables = (twilio.FOR_GOOD, twilio.ACCOUNT, twilio.TOO_FAST, twilio.UNDELIVERED)
+    assert len(twilio.REASONS) == sum(map(len, tables))
 
 
 # Asking for the account

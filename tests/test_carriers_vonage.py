@@ -16,7 +16,7 @@ from vonage_http_client.auth import Auth
 import carriers
 from carrier_errors import MESSAGE_ID, NUMBER, meaning, refused, send
 from carrier_servers import Answer, verdict
-from carriers import Callback, CarrierError, NotGenuine, OptOut, Receipt
+from carriers import Callback, CarrierError, NotGenuine, OptOut, Receipt, vonage
 
 pytest_plugins = ["carrier_servers"]
 
@@ -213,6 +213,11 @@ def test_the_check_asks_for_the_balance(vonage_server):
     with pytest.raises(CarrierError) as caught:
         connect(vonage_server.url).check()
     assert meaning(caught.value) == "the account"
+
+
+def test_no_status_means_two_things():
+    tables = (vonage.FOR_GOOD, vonage.ACCOUNT, vonage.TOO_FAST, vonage.FOR_NOW)
+    assert len(vonage.REASONS) == sum(map(len, tables))
 
 
 # Callbacks, signed by Vonage's own library
