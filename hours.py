@@ -9,9 +9,11 @@ from functools import lru_cache
 from typing import NamedTuple, Self
 from zoneinfo import ZoneInfo
 
+import calendars
+
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_HORIZON = 15  # days in which hours that can overlap do so, whatever the clocks do meanwhile
+HORIZON = 60  # days; a country's holidays leave out a day of the week three times at most
 _DAY = timedelta(days=1)
 
 
@@ -25,6 +27,13 @@ class Facts(NamedTuple):
     within_business_hours: bool
 
 
+class NeverOpens(Exception):
+    """Business hours do not begin within the horizon, which no settings and no country bring about.
+
+    It is an error rather than None so that nobody sends at once instead.
+    """
+
+
 class BusinessHours(NamedTuple):
     """When messages may be sent: from `opens` up to, not including, `closes` on `days`.
 
@@ -34,7 +43,7 @@ class BusinessHours(NamedTuple):
     opens: int
     closes: int
     days: frozenset[int] | None  # None: the working week of the recipient's country
-    skip_holidays: bool = False
+    skip_holidays: bool = False  # those of the recipient's country
 
     @classmethod
     def from_settings(cls, settings) -> Self:
@@ -44,19 +53,29 @@ class BusinessHours(NamedTuple):
     def __str__(self):
         return f"{_clock(self.opens)} - {_clock(self.closes)} local time"
 
-    def hold_at(self, local: datetime) -> bool:
-        """Say whether a local time is within these hours."""
+    def hold_at(self, country: str, local: datetime) -> bool:
+        """Say whether a local time in a country is within these hours."""
         minute = local.hour * 60 + local.minute
-        return self.opens <= minute < self.closes and local.weekday() in self.days
+        return self.opens <= minute < self.closes and self.hold_on(country, local.date())
 
-    def facts(self, zones: tuple[ZoneInfo, ...], now: datetime) -> Facts:
-        """Tell what the clocks of zones say now."""
-        return _facts(zones, _minute(now), self)
+    def hold_on(self, country: str, day: date) -> bool:
+        """Say whether a day in a country has business hours."""
+        if self.days is None:
+            workday = calendars.is_workday(country, day)
+        else:
+            workday = day.weekday() in self.days
+        return workday and not (self.skip_holidays and calendars.is_holiday(country, day))
 
-    def next_opening(self, zones: tuple[ZoneInfo, ...], now: datetime) -> datetime:
-        """Return the first instant after now, UTC, at which business hours begin in zones."""
-        zones, minute = _clocks(zones, now.date()), _minute(now)
-        return _common_opening(zones, minute, self) or _common_opening(zones[:1], minute, self)
+    def facts(self, country: str, zones: tuple[ZoneInfo, ...], now: datetime) -> Facts:
+        """Tell what the clocks of a country's zones say now."""
+        return _facts(country, zones, _minute(now), self)
+
+    def next_opening(self, country: str, zones: tuple[ZoneInfo, ...], now: datetime) -> datetime:
+        """Return the first instant after now, UTC, at which business hours begin in zones.
+
+        Raise NeverOpens where they do not within HORIZON days.
+        """
+        return _next_opening(country, zones, _minute(now), self)
 
 
 def written(local: datetime) -> str:
@@ -69,7 +88,7 @@ def written(local: datetime) -> str:
 def _clocks(zones, day):
     """Return one zone for each way in which clocks run in the weeks from a day, main one first."""
     midnight = datetime.combine(day, time(), UTC)
-    instants = [midnight + days * _DAY for days in range(_HORIZON + 3)]
+    instants = [midnight + days * _DAY for days in range(HORIZON + 3)]
     distinct = {}
     for zone in zones:
         distinct.setdefault(tuple(at.astimezone(zone).utcoffset() for at in instants), zone)
@@ -77,7 +96,7 @@ def _clocks(zones, day):
 
 
 @lru_cache(maxsize=1024)
-def _facts(zones, minute, hours):
+def _facts(country, zones, minute, hours):
     """Tell what clocks say in one minute: most recipients of a minute share theirs with others."""
     zones = _clocks(zones, minute.date())
     main, *others = (minute.astimezone(zone) for zone in zones)
@@ -87,32 +106,47 @@ def _facts(zones, minute, hours):
         local_time=written(main),
         timezone_offset=offsets if len(offsets) > 1 else offsets[0],
         is_dst=_is_dst(main),
-        within_business_hours=_within(zones, minute, hours),
+        within_business_hours=_hold(country, zones, minute, hours),
     )
 
 
-def _within(zones, minute, hours):
-    """Say the same of zones whose clocks differ."""
-    if not _hold(zones[:1], minute, hours):
-        return False
-    return _hold(zones, minute, hours) or _common_opening(zones, minute, hours) is None
-
-
 @lru_cache(maxsize=1024)
-def _common_opening(zones, after, hours):
-    """Return the first instant after a whole minute at which hours begin to hold in all zones.
+def _next_opening(country, zones, after, hours):
+    """Return the first instant after a whole minute at which hours begin to hold.
 
-    None where they do not within the horizon. Hours can only begin where, in some zone, they open
-    or the clocks change; both happen on whole minutes.
+    They can only begin where, in some zone, they open or the clocks change; both happen on whole
+    minutes.
     """
-    for _ in range(_HORIZON):
+    zones = _clocks(zones, after.date())
+    for _ in range(HORIZON):
         until = after + _DAY
         begins = sorted({at for zone in zones for at in _beginnings(zone, after, until, hours)})
         for at in begins:
-            if after < at <= until and _hold(zones, at, hours):
+            if after < at <= until and _hold(country, zones, at, hours):
                 return at
         after = until
-    return None
+    raise NeverOpens(f"no business hours in {country} within {HORIZON} days")
+
+
+def _hold(country, zones, at, hours):
+    """Say whether hours hold in all zones that count at an instant."""
+    return all(hours.hold_at(country, local) for local in _counting(zones, at, hours))
+
+
+def _counting(zones, at, hours):
+    """Yield the local times that count: the main zone's, and those of the others as they join.
+
+    A zone joins while the offsets of all that have joined differ by no more than half the length of
+    the hours, so that at least half of them stay in common.
+    """
+    half = timedelta(minutes=(hours.closes - hours.opens) / 2)
+    least = most = at.astimezone(zones[0]).utcoffset()
+    for zone in zones:
+        local = at.astimezone(zone)
+        offset = local.utcoffset()
+        if max(most, offset) - min(least, offset) <= half:
+            least, most = min(least, offset), max(most, offset)
+            yield local
 
 
 def _beginnings(zone, since, until, hours):
@@ -137,10 +171,6 @@ def _change(zone, before, after):
         else:
             after = middle
     return after
-
-
-def _hold(zones, at, hours):
-    return all(hours.hold_at(at.astimezone(zone)) for zone in zones)
 
 
 def _is_dst(local):

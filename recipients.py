@@ -10,13 +10,14 @@ import zoneinfo
 from datetime import datetime
 from functools import cache, lru_cache
 from importlib import resources
+from pathlib import Path
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import phonenumbers
 from phonenumbers import NumberParseException, PhoneNumber, PhoneNumberFormat, PhoneNumberType
 from phonenumbers.phonenumberutil import is_number_type_geographical
-from phonenumbers.timezone import time_zones_for_geographical_number
+from phonenumbers.tzdata import TIMEZONE_DATA
 
 from hours import BusinessHours, Facts, written
 
@@ -33,17 +34,8 @@ _UNLISTED = {
     "XK": ("Europe/Belgrade", "Pristina"),
 }
 
-# IANA lists the zone of a country that most people live in first (and so too those of an area code
-# with two: St. John's before Halifax), except here. By GeoNames' cities, summed by zone.
-_MOST_POPULOUS = {
-    "AU": ("Australia/Sydney", "Australia/Perth"),
-    "BR": ("America/Sao_Paulo",),
-    "CA": ("America/Toronto",),
-    "PS": ("Asia/Hebron",),
-    "RU": ("Europe/Moscow",),
-    "UA": ("Europe/Kyiv",),
-    "UZ": ("Asia/Tashkent",),
-}
+_ZONES = Path(__file__).parent / "numbering/zones.txt"
+_LIKELY = 1  # percent of a country's people
 
 _E164 = re.compile(r"\+[0-9]{4,20}")
 _PUNCTUATION = re.compile(r"[\s().,/\-\u2010-\u2015\u2212]")  # hyphens, dashes and the minus sign
@@ -73,19 +65,13 @@ class Recipient(NamedTuple):
 # Numbers
 
 
-def parse(to: str) -> PhoneNumber:
-    """Read a number that is valid and in E.164 form, or raise InvalidNumber."""
-    return _read(to)[0]
-
-
 def find(to: str) -> Recipient:
     """Find whom a number in E.164 form reaches, or raise InvalidNumber. Needs no `preload`."""
     number, kind = _read(to)
     country = phonenumbers.region_code_for_number(number)
     has_area = is_number_type_geographical(kind, number.country_code)
-    zones = _zones_of(country)
-    if has_area and len(zones) > 1:
-        zones = _narrowed(country, time_zones_for_geographical_number(number))
+    several = country != NO_COUNTRY and len(_table().zones[country]) > 1
+    zones = _area_zones(country, to[1:]) if several and has_area else _likely_zones(country)
     return Recipient(to, country, zones, number, has_area)
 
 
@@ -133,46 +119,58 @@ def _valid(e164):
 # Zones
 
 
+class _Table(NamedTuple):
+    """What numbering/zones.txt says, laid over what IANA and libphonenumber say."""
+
+    zones: dict[str, list[str]]  # of a country, that of most people first
+    likely: dict[str, list[str]]  # those in which at least one in a hundred of its people live
+    prefixes: dict[str, tuple[str, ...]]  # the zones of numbers that begin so, longest first
+    longest: int  # digits of a prefix
+
+
 @cache
-def _zone_names():
-    """Return the names of every country's zones by IANA's zone.tab, the main one first."""
-    names = {region: [zone] for region, (zone, _) in _UNLISTED.items()}
+def _table():
+    zones = {region: [zone] for region, (zone, _) in _UNLISTED.items()}
     table = resources.files("tzdata.zoneinfo").joinpath("zone.tab").read_text("utf-8")
     for line in table.splitlines():
         if not line.startswith("#"):
             country, _, name, *_ = line.split("\t")
-            names.setdefault(country, []).append(name)
-    for country, first in _MOST_POPULOUS.items():
-        names[country] = [*first, *(name for name in names[country] if name not in first)]
-    return names
+            zones.setdefault(country, []).append(name)
+    counted, likely, prefixes = {}, {}, dict(TIMEZONE_DATA)
+    for code in phonenumbers.COUNTRY_CODE_TO_REGION_CODE:
+        prefixes.pop(str(code), None)  # of no area
+    for line in _ZONES.read_text("ascii").splitlines():
+        head, names, *rest = line.split()
+        if head.isalpha():
+            counted.setdefault(head, []).append(names)
+            if float(rest[0]) >= _LIKELY:
+                likely.setdefault(head, []).append(names)
+        elif head != "#":
+            corrected = tuple(names.split(","))
+            prefixes |= {head + tail: corrected for tail in rest or [""]}
+    return _Table(zones | counted, zones | likely, prefixes, max(map(len, prefixes)))
 
 
 @cache
-def _zones_of(country):
-    """Return all zones of a country, the main one first."""
-    return tuple(map(ZoneInfo, ["UTC"] if country == NO_COUNTRY else _zone_names()[country]))
+def _likely_zones(country):
+    """Return the zones that a number of no known area can be in, the main one first."""
+    return tuple(map(ZoneInfo, ["UTC"] if country == NO_COUNTRY else _table().likely[country]))
+
+
+def _area_zones(country, digits):
+    """Return the zones that a number with an area can be in, by the longest prefix known."""
+    prefixes = _table().prefixes
+    for length in range(_table().longest, 1, -1):
+        if names := prefixes.get(digits[:length]):
+            return _own_zones(country, names)
+    return _likely_zones(country)
 
 
 @lru_cache(maxsize=1024)
-def _narrowed(country, names):
-    """Return the zones of a country that an area's zones stand for, the main one first.
-
-    A zone that is not the country's own (a neighbour's or an old name) stands for those of the
-    country's that keep its standard time; where there are none, for all of them.
-    """
-    own = _zones_of(country)
-    meant = set()
-    for name in names:
-        zone = ZoneInfo(name)
-        same = [zone] if zone in own else [z for z in own if _standard(z) == _standard(zone)]
-        meant.update(same or own)
-    return tuple(zone for zone in own if zone in meant)
-
-
-def _standard(zone):
-    """Return the standard offset of a zone, by the rules that IANA has for the time to come."""
-    local = datetime(2100, 1, 1, tzinfo=zone)
-    return local.utcoffset() - local.dst()
+def _own_zones(country, names):
+    """Return those of some zones that are the country's own, the main one first."""
+    own = tuple(ZoneInfo(name) for name in _table().zones[country] if name in names)
+    return own or _likely_zones(country)
 
 
 # The clocks of a recipient
@@ -180,7 +178,7 @@ def _standard(zone):
 
 def facts(recipient: Recipient, now: datetime, hours: BusinessHours) -> Facts:
     """Tell what the recipient's clocks say now."""
-    return hours.facts(recipient.zones, now)
+    return hours.facts(recipient.country, recipient.zones, now)
 
 
 def local_time(recipient: Recipient, at: datetime) -> str:
@@ -189,16 +187,20 @@ def local_time(recipient: Recipient, at: datetime) -> str:
 
 
 def within_business_hours(recipient: Recipient, now: datetime, hours: BusinessHours) -> bool:
-    """Say whether it is business hours in every zone of the recipient.
+    """Say whether it is business hours in the zones of the recipient that count.
 
-    Where the hours of those zones never overlap, the main zone decides.
+    The main zone counts, and of the others, by their people, each with whose hours those of all
+    before it keep at least half in common.
     """
     return facts(recipient, now, hours).within_business_hours
 
 
 def next_opening(recipient: Recipient, now: datetime, hours: BusinessHours) -> datetime:
-    """Return the first instant after now, UTC, at which business hours begin for the recipient."""
-    return hours.next_opening(recipient.zones, now)
+    """Return the first instant after now, UTC, at which business hours begin for the recipient.
+
+    Raise `hours.NeverOpens` where they do not, which no settings and no country bring about.
+    """
+    return hours.next_opening(recipient.country, recipient.zones, now)
 
 
 # Names

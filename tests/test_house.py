@@ -11,7 +11,8 @@ OURS = {path.stem for path in ROOT.glob("*.py")} - {"gunicorn.conf"} | {"carrier
 ALLOWED = {
     "settings": set(),
     "logs": {"settings"},
-    "hours": set(),
+    "calendars": set(),
+    "hours": {"calendars"},
     "recipients": {"hours"},
     "carriers": set(),
     "models": set(),
@@ -30,6 +31,7 @@ OWNERS = {
     "marshmallow": {"schemas"},
     "phonenumbers": {"recipients"},
     "babel": {"recipients"},
+    "holidays": {"calendars"},
     "environs": {"settings"},
     "dotenv": {"settings"},
     "apprise": {"apprise"},

@@ -1,0 +1,395 @@
+"""What clocks say, when it is business hours, and when they begin."""
+
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import pairwise
+from types import SimpleNamespace
+from zoneinfo import ZoneInfo
+
+import holidays
+import pytest
+from babel import Locale
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hours import BusinessHours, NeverOpens
+from numbering_plans import iana
+
+MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+
+OFFICE = BusinessHours(9 * 60, 17 * 60, frozenset(range(5)))
+DAILY = BusinessHours(9 * 60, 17 * 60, frozenset(range(7)))
+ALWAYS = BusinessHours(0, 1440, frozenset(range(7)))
+LOCAL = BusinessHours(9 * 60, 17 * 60, None, True)
+
+
+def zones(*names):
+    return tuple(map(ZoneInfo, names))
+
+
+def facts(zone, at):
+    return OFFICE.facts("US", zones(zone), at)
+
+
+def within(hours, country, names, at):
+    return hours.facts(country, zones(*names), at).within_business_hours
+
+
+def offset_at(name, at):
+    return at.astimezone(ZoneInfo(name)).utcoffset()
+
+
+def test_hours_come_from_the_settings():
+    asked = SimpleNamespace(business_hours=(540, 1020), business_days=None, skip_holidays=True)
+    assert BusinessHours.from_settings(asked) == LOCAL
+
+
+# Daylight saving time
+
+
+@pytest.mark.parametrize(
+    ("zone", "instant", "expected"),
+    [
+        ("Europe/Dublin", "2026-03-29T00:59:59Z", False),
+        ("Europe/Dublin", "2026-03-29T01:00:00Z", True),
+        ("Europe/Dublin", "2026-10-25T00:59:59Z", True),
+        ("Europe/Dublin", "2026-10-25T01:00:00Z", False),
+        ("Africa/Casablanca", "2026-02-10T12:00:00Z", False),  # +01, before Ramadan
+        ("Africa/Casablanca", "2026-03-01T12:00:00Z", False),  # +00, in Ramadan
+        ("Africa/Casablanca", "2026-07-15T12:00:00Z", False),
+        ("Africa/El_Aaiun", "2026-03-01T12:00:00Z", False),
+        ("Australia/Lord_Howe", "2026-01-15T12:00:00Z", True),  # half an hour
+        ("Australia/Lord_Howe", "2026-07-15T12:00:00Z", False),
+        ("Pacific/Chatham", "2026-01-15T12:00:00Z", True),
+        ("America/New_York", "2026-03-08T06:59:59Z", False),
+        ("America/New_York", "2026-03-08T07:00:00Z", True),
+        ("America/Vancouver", "2026-01-15T12:00:00Z", False),
+        ("America/Vancouver", "2027-01-15T12:00:00Z", False),  # permanent by then
+        ("America/Vancouver", "2027-07-15T12:00:00Z", False),
+        ("Europe/Istanbul", "2026-07-15T12:00:00Z", False),  # permanent
+        ("Europe/Moscow", "2026-07-15T12:00:00Z", False),
+        ("Asia/Kathmandu", "2026-07-15T12:00:00Z", False),
+        ("Europe/London", "2026-07-15T12:00:00Z", True),
+        ("Africa/Windhoek", "2026-01-15T12:00:00Z", False),
+    ],
+)
+def test_daylight_saving_time_is_what_people_there_call_so(zone, instant, expected):
+    at = datetime.fromisoformat(instant)
+    assert facts(zone, at).is_dst is expected
+
+
+def test_a_time_that_never_ends_is_not_daylight_saving_time():
+    later = [datetime(2027, 1, 1, tzinfo=UTC) + n * DAY for n in range(0, 3 * 365, 15)]
+    for name in sorted(set().union(*iana().values())):
+        claims = {at: facts(name, at).is_dst for at in later}
+        offsets = {offset_at(name, at) for at in later}
+        assert not any(claims.values()) or len(offsets) > 1, name
+        assert all(offset_at(name, at) == max(offsets) for at in later if claims[at]), name
+
+
+# Local time
+
+
+@pytest.mark.parametrize(
+    ("zone", "instant", "label", "local_time"),
+    [
+        ("America/Los_Angeles", "2026-11-05T22:05:00Z", "GMT-8", "2:05 PM, Thursday, Nov 5"),
+        ("America/New_York", "2026-03-08T06:59:59Z", "GMT-5", "1:59 AM, Sunday, Mar 8"),
+        ("America/New_York", "2026-03-08T07:00:00Z", "GMT-4", "3:00 AM, Sunday, Mar 8"),
+        ("Asia/Kolkata", "2026-01-15T18:30:00Z", "GMT+5.5", "12:00 AM, Friday, Jan 16"),
+        ("Asia/Kathmandu", "2026-01-15T06:15:00Z", "GMT+5.75", "12:00 PM, Thursday, Jan 15"),
+        ("America/St_Johns", "2026-01-15T12:00:00Z", "GMT-3.5", "8:30 AM, Thursday, Jan 15"),
+        ("Pacific/Chatham", "2025-12-31T12:00:00Z", "GMT+13.75", "1:45 AM, Thursday, Jan 1"),
+        ("Pacific/Kiritimati", "2026-02-28T10:00:00Z", "GMT+14", "12:00 AM, Sunday, Mar 1"),
+        ("Africa/Abidjan", "2026-01-15T23:59:59Z", "GMT+0", "11:59 PM, Thursday, Jan 15"),
+        ("Europe/London", "2026-10-25T00:59:00Z", "GMT+1", "1:59 AM, Sunday, Oct 25"),
+        ("Europe/London", "2026-10-25T01:00:00Z", "GMT+0", "1:00 AM, Sunday, Oct 25"),
+    ],
+)
+def test_local_time_is_written_as_people_read_it(zone, instant, label, local_time):
+    told = facts(zone, datetime.fromisoformat(instant))
+    assert (told.timezone, told.local_time) == (label, local_time)
+
+
+# Business hours
+
+
+@pytest.mark.parametrize(
+    ("hours", "text"),
+    [
+        (OFFICE, "9:00 AM - 5:00 PM local time"),
+        (ALWAYS, "12:00 AM - 12:00 AM local time"),
+        (BusinessHours(30, 750, frozenset({0})), "12:30 AM - 12:30 PM local time"),
+        (BusinessHours(720, 1439, frozenset({0})), "12:00 PM - 11:59 PM local time"),
+    ],
+)
+def test_business_hours_are_written_as_people_read_them(hours, text):
+    assert str(hours) == text
+
+
+@pytest.mark.parametrize(
+    ("instant", "expected"),
+    [
+        ("2026-03-02T13:59:59.999Z", False),  # a Monday in New York
+        ("2026-03-02T14:00:00Z", True),
+        ("2026-03-02T21:59:59.999Z", True),
+        ("2026-03-02T22:00:00Z", False),
+        ("2026-03-01T16:00:00Z", False),  # a Sunday
+    ],
+)
+def test_hours_include_their_opening_and_not_their_closing(instant, expected):
+    at = datetime.fromisoformat(instant)
+    assert within(OFFICE, "US", ["America/New_York"], at) is expected
+
+
+AUSTRALIA = ["Australia/Sydney", "Australia/Brisbane", "Australia/Perth", "Australia/Adelaide"]
+RUSSIA = [
+    *("Europe/Moscow", "Asia/Yekaterinburg", "Europe/Samara", "Asia/Vladivostok"),
+    *("Asia/Krasnoyarsk", "Asia/Irkutsk", "Asia/Novosibirsk", "Asia/Omsk", "Asia/Kamchatka"),
+]
+NEW_ZEALAND = ["Pacific/Auckland", "Pacific/Chatham"]
+
+
+def test_it_is_business_hours_only_where_it_is_in_every_zone_that_counts():
+    monday = datetime(2026, 1, 18, 19, tzinfo=UTC)  # 8:00 and 8:45
+    open_at = [within(DAILY, "NZ", NEW_ZEALAND, monday + n * 15 * MINUTE) for n in range(40)]
+    # Chatham opens first and closes first: 9:00 in Auckland to 17:00 in Chatham.
+    assert open_at == [4 <= n < 33 for n in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("country", "names", "day", "hours", "opens", "closes"),
+    [
+        # from 9:00 in Perth (+8) to 17:00 in Sydney (+11)
+        ("AU", AUSTRALIA, "2026-01-14", DAILY, 1, 6),
+        # from 9:00 in Moscow to 17:00 in Novosibirsk; Irkutsk, an hour further, does not count
+        ("RU", RUSSIA, "2026-01-14", DAILY, 6, 10),
+        # with hours of twelve, up to Irkutsk, and with seven not as far as Novosibirsk
+        ("RU", RUSSIA, "2026-01-14", BusinessHours(540, 1260, DAILY.days), 6, 13),
+        ("RU", RUSSIA, "2026-01-14", BusinessHours(540, 960, DAILY.days), 6, 10),
+    ],
+)
+def test_zones_count_while_half_of_the_hours_stays_in_common(
+    country, names, day, hours, opens, closes
+):
+    midnight = datetime.fromisoformat(f"{day}T00:00:00Z")
+    open_at = [within(hours, country, names, midnight + n * HOUR) for n in range(24)]
+    assert open_at == [opens <= n < closes for n in range(24)]
+
+
+def test_a_zone_counts_up_to_half_of_the_hours_and_not_a_minute_more():
+    names = ["Europe/Moscow", "Europe/Samara"]  # an hour apart
+    opening = datetime(2026, 1, 14, 6, tzinfo=UTC)  # 9:00 and 10:00
+    two_hours = BusinessHours(540, 660, DAILY.days)
+    less = BusinessHours(540, 659, DAILY.days)
+    assert not within(two_hours, "RU", names, opening + HOUR)
+    assert within(less, "RU", names, opening + HOUR)
+
+
+def test_zones_join_in_their_order_and_one_that_is_too_far_keeps_out_none_that_follows():
+    at = datetime(2026, 1, 14, 6, tzinfo=UTC)  # 9:00 in Moscow
+    six, twelve = "Asia/Omsk", "Asia/Kamchatka"
+    assert within(DAILY, "RU", ["Europe/Moscow", twelve], at)
+    assert within(DAILY, "RU", ["Europe/Moscow", twelve, six], at + 4 * HOUR)
+    assert not within(DAILY, "RU", ["Europe/Moscow", twelve, six], at + 5 * HOUR)  # 17:00 in Omsk
+
+
+def test_always_open_is_open_everywhere_at_every_hour():
+    midnight = datetime(2026, 1, 15, tzinfo=UTC)
+    assert all(within(ALWAYS, "RU", RUSSIA, midnight + n * HOUR) for n in range(48))
+
+
+@pytest.mark.parametrize(
+    ("zone", "hours", "now", "opening"),
+    [
+        # Friday evening waits for Monday
+        ("America/New_York", OFFICE, "2026-02-27T23:00:00Z", "2026-03-02T14:00:00Z"),
+        # the night in which clocks go forward, and back
+        ("America/New_York", DAILY, "2026-03-08T05:00:00Z", "2026-03-08T13:00:00Z"),
+        ("America/New_York", DAILY, "2026-11-01T04:00:00Z", "2026-11-01T14:00:00Z"),
+        # 2:30 does not exist: open at 3:00
+        (
+            "America/New_York",
+            BusinessHours(150, 1020, frozenset(range(7))),
+            "2026-03-08T05:00:00Z",
+            "2026-03-08T07:00:00Z",
+        ),
+        # closed at 1:30, and 1:00 comes again
+        (
+            "America/New_York",
+            BusinessHours(0, 90, frozenset(range(7))),
+            "2026-11-01T05:45:00Z",
+            "2026-11-01T06:00:00Z",
+        ),
+        # open at 1:30, closed again when 1:00 comes again, and open at the second 1:30
+        (
+            "America/New_York",
+            BusinessHours(90, 1020, frozenset(range(7))),
+            "2026-11-01T06:10:00Z",
+            "2026-11-01T06:30:00Z",
+        ),
+        # Friday begins at 1:00 in Cairo
+        (
+            "Africa/Cairo",
+            BusinessHours(0, 1440, frozenset({4})),
+            "2026-04-23T12:00:00Z",
+            "2026-04-23T22:00:00Z",
+        ),
+        # an opening a microsecond away, and one that is now
+        ("Europe/London", DAILY, "2026-01-15T08:59:59.999999Z", "2026-01-15T09:00:00Z"),
+        ("Europe/London", DAILY, "2026-01-15T09:00:00Z", "2026-01-16T09:00:00Z"),
+    ],
+)
+def test_the_next_opening_is_the_first_instant_within_hours(zone, hours, now, opening):
+    found = hours.next_opening("US", zones(zone), datetime.fromisoformat(now))
+    assert found == datetime.fromisoformat(opening)
+    assert found.tzinfo is UTC
+
+
+# The working week and holidays
+
+
+@pytest.mark.parametrize(
+    ("country", "zone", "now", "opening"),
+    [
+        # Friday and Saturday are the weekend in Egypt, Sunday alone in India
+        ("EG", "Africa/Cairo", "2026-02-05T20:00+02:00", "2026-02-08T09:00+02:00"),
+        ("IN", "Asia/Kolkata", "2026-02-06T20:00+05:30", "2026-02-07T09:00+05:30"),
+        ("IR", "Asia/Tehran", "2026-01-22T20:00+03:30", "2026-01-24T09:00+03:30"),
+        ("US", "America/New_York", "2026-02-06T20:00-05:00", "2026-02-09T09:00-05:00"),
+        # Thanksgiving, with a Friday between it and the weekend
+        ("US", "America/New_York", "2026-11-25T20:00-05:00", "2026-11-27T09:00-05:00"),
+        # Christmas falls on a Friday, and Boxing Day is made up for on Monday
+        ("GB", "Europe/London", "2026-12-24T20:00+00:00", "2026-12-29T09:00+00:00"),
+        # Golden Week, Chinese New Year, the Russian New Year
+        ("JP", "Asia/Tokyo", "2026-05-01T20:00+09:00", "2026-05-07T09:00+09:00"),
+        ("CN", "Asia/Shanghai", "2026-02-14T20:00+08:00", "2026-02-24T09:00+08:00"),
+        ("RU", "Europe/Moscow", "2025-12-30T20:00+03:00", "2026-01-12T09:00+03:00"),
+        # a number of no country has no holidays
+        ("001", "UTC", "2025-12-31T20:00+00:00", "2026-01-01T09:00+00:00"),
+    ],
+)
+def test_hours_follow_the_week_and_the_holidays_of_the_country(country, zone, now, opening):
+    now, opening = map(datetime.fromisoformat, (now, opening))
+    found = LOCAL.next_opening(country, zones(zone), now.astimezone(UTC))
+    assert found == opening
+    assert within(LOCAL, country, [zone], found)
+    assert not within(LOCAL, country, [zone], found - MINUTE)
+
+
+def test_a_holiday_counts_only_where_holidays_are_skipped():
+    christmas = datetime(2026, 12, 25, 15, tzinfo=UTC)  # a Friday
+    assert within(OFFICE, "US", ["America/New_York"], christmas)
+    assert not within(OFFICE._replace(skip_holidays=True), "US", ["America/New_York"], christmas)
+
+
+def test_two_countries_with_one_zone_have_each_their_own_days():
+    sunday = datetime(2026, 2, 8, 12, tzinfo=UTC)
+    week = BusinessHours(0, 1440, None)
+    assert within(week, "EG", ["Etc/UTC"], sunday)
+    assert not within(week, "GB", ["Etc/UTC"], sunday)
+
+
+def test_the_longest_holidays_of_any_country_end_within_the_horizon():
+    noons = [datetime(2026, 1, 1, 18, tzinfo=UTC) + n * 7 * DAY for n in range(104)]
+    for country in sorted(iana()):
+        for day in range(7):
+            hours = BusinessHours(540, 1020, frozenset({day}), True)
+            for noon in noons[:: 52 if day else 4]:
+                hours.next_opening(country, zones("UTC"), noon)
+
+
+def test_hours_that_never_begin_are_an_error_and_never_now(monkeypatch):
+    monkeypatch.setattr("calendars.is_holiday", lambda country, day: True)
+    with pytest.raises(NeverOpens):
+        LOCAL.next_opening("US", zones("America/New_York"), datetime(2031, 1, 1, tzinfo=UTC))
+
+
+# The rule, tried minute by minute
+
+GROUPS = [
+    ("AU", ("Australia/Sydney", "Australia/Lord_Howe", "Australia/Perth", "Australia/Eucla")),
+    ("AU", ("Australia/Lord_Howe",)),
+    ("CL", ("America/Santiago", "America/Punta_Arenas", "Pacific/Easter")),
+    ("CN", ("Asia/Shanghai", "Asia/Urumqi")),
+    ("CU", ("America/Havana",)),
+    ("EG", ("Africa/Cairo",)),
+    ("ES", ("Europe/Madrid", "Atlantic/Canary")),
+    ("GL", ("America/Nuuk", "America/Scoresbysund", "America/Thule")),
+    ("IE", ("Europe/Dublin",)),
+    ("JP", ("Asia/Tokyo",)),
+    ("KI", ("Pacific/Tarawa", "Pacific/Kanton", "Pacific/Kiritimati")),
+    ("LB", ("Asia/Beirut",)),
+    ("MA", ("Africa/Casablanca",)),
+    ("NP", ("Asia/Kathmandu",)),
+    ("NZ", ("Pacific/Auckland", "Pacific/Chatham")),
+    ("RU", ("Europe/Moscow", "Asia/Yekaterinburg", "Asia/Kamchatka", "Asia/Novosibirsk")),
+    ("US", ("America/New_York", "America/Phoenix", "Pacific/Honolulu", "America/Los_Angeles")),
+]
+
+
+@cache
+def changes(names):
+    """The days in 2026 and 2027 on which clocks change in any of these zones, and New Year."""
+    days = [datetime(2026, 1, 1, tzinfo=UTC) + n * DAY for n in range(730)]
+    return [
+        before
+        for before, after in pairwise(days)
+        if any(offset_at(name, before) != offset_at(name, after) for name in names)
+    ] + [days[0]]
+
+
+@st.composite
+def situations(draw):
+    """Zones, an instant often near a change of clocks or New Year, and hours on some days."""
+    country, names = draw(st.sampled_from(GROUPS))
+    now = (
+        draw(st.sampled_from(changes(names)))
+        + draw(st.integers(-3 * 1440, 1440)) * MINUTE
+        + timedelta(seconds=draw(st.integers(0, 59)))
+    )
+    opens = draw(st.sampled_from([0, 30, 60, 120, 150]) | st.integers(0, 1439))
+    closes = draw(st.just(1440) | st.integers(opens + 1, 1440))
+    every_day, some = st.just(frozenset(range(7))), st.frozensets(st.integers(0, 6), min_size=3)
+    days = draw(every_day | st.none() | some)
+    return country, names, now, BusinessHours(opens, closes, days, draw(st.booleans()))
+
+
+@cache
+def open_on(country, day, days, skip_holidays):
+    if skip_holidays and day in holidays.country_holidays(country, years=day.year):
+        return False
+    weekend = Locale.parse(f"und_{country}")
+    closed = {weekend.weekend_start, weekend.weekend_end}
+    return day.weekday() not in closed if days is None else day.weekday() in days
+
+
+def rule(country, names, at, hours):
+    """Say whether it is business hours, as the documentation puts it."""
+    joined = []
+    for name in names:
+        offsets = [offset_at(other, at) for other in (*joined, name)]
+        if 2 * (max(offsets) - min(offsets)) <= (hours.closes - hours.opens) * MINUTE:
+            joined.append(name)
+    for name in joined:
+        local = at.astimezone(ZoneInfo(name))
+        since_midnight = timedelta(hours=local.hour, minutes=local.minute)
+        if not hours.opens * MINUTE <= since_midnight < hours.closes * MINUTE:
+            return False
+        if not open_on(country, local.date(), hours.days, hours.skip_holidays):
+            return False
+    return True
+
+
+@given(situations())
+@settings(max_examples=150, deadline=None)
+def test_the_next_opening_is_the_first_minute_at_which_the_rule_holds(situation):
+    country, names, now, hours = situation
+    assert within(hours, country, names, now) is rule(country, names, now, hours)
+    if rule(country, names, now, hours):
+        return
+    minute = now.replace(second=0) + MINUTE
+    while not rule(country, names, minute, hours):
+        minute += MINUTE
+    assert hours.next_opening(country, zones(*names), now) == minute
+    assert within(hours, country, names, minute)

@@ -1,0 +1,155 @@
+"""The corrections to libphonenumber's zones, against those who know better."""
+
+import csv
+import random
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from zoneinfo import ZoneInfo
+
+import phonenumbers
+import pytest
+from phonenumbers.geodata import GEOCODE_DATA
+from phonenumbers.tzdata import TIMEZONE_DATA
+
+import recipients
+from conftest import ROOT
+from hours import BusinessHours
+from numbering import make_zones
+from numbering_plans import REGIONS, iana
+
+NUMBERING = ROOT / "numbering"
+SEASONS = [datetime(2026, month, 15, 12, tzinfo=UTC) for month in (1, 4, 7, 10)]
+ALWAYS = BusinessHours(0, 1440, frozenset(range(7)))
+HOUR = timedelta(hours=1)
+
+
+@cache
+def stated():
+    """What zones.txt says: shares by country and zone, zones by prefix."""
+    shares, corrections = {}, {}
+    for line in (NUMBERING / "zones.txt").read_text().splitlines():
+        head, *rest = line.split()
+        if head.isalpha():
+            shares.setdefault(head, {})[rest[0]] = float(rest[1])
+        elif head.isdigit():
+            zones, *tails = rest
+            for tail in tails or [""]:
+                assert head + tail not in corrections
+                corrections[head + tail] = zones.split(",")
+    return shares, corrections
+
+
+def offsets(zones, at):
+    return sorted({at.astimezone(ZoneInfo(zone)).utcoffset() / HOUR for zone in zones})
+
+
+def shown(recipient, at):
+    """The offsets that the service shows for a recipient."""
+    told = recipients.facts(recipient, at, ALWAYS).timezone_offset
+    return told if isinstance(told, list) else [told]
+
+
+def longest(table, digits):
+    return next((digits[:n] for n in range(len(digits), 0, -1) if digits[:n] in table), "")
+
+
+def recipient_of(prefix, tries, table=TIMEZONE_DATA):
+    """A recipient whose area is known by this very prefix of a table; None where none is found."""
+    chance = random.Random(prefix)
+    for n in range(tries):
+        digits = max(0, 8 + n % 6 - len(prefix))
+        number = prefix + str(chance.randrange(10**digits)).zfill(digits)[:digits]
+        try:
+            recipient = recipients.find(f"+{number}")
+        except recipients.InvalidNumber:
+            continue
+        if recipient.has_area and longest(table, number) in (prefix, longest(table, prefix)):
+            return recipient
+    return None
+
+
+def test_the_table_is_what_its_script_makes():
+    assert (NUMBERING / "zones.txt").read_text() == make_zones.make()
+
+
+def test_every_zone_is_its_countrys_own_and_most_people_come_first():
+    shares, _ = stated()
+    for country, zones in shares.items():
+        assert {*zones} == iana()[country] - {"Europe/Simferopol"}
+        assert list(zones.values()) == sorted(zones.values(), reverse=True)
+    assert {c for c in REGIONS if len(iana()[c]) > 1} == {*shares}
+
+
+def test_every_correction_shows_at_four_instants_a_year():
+    _, corrections = stated()
+    unused = set()
+    for prefix, zones in corrections.items():
+        recipient = recipient_of(prefix, 60, TIMEZONE_DATA | corrections)
+        if recipient is None:
+            unused.add(prefix)
+            continue
+        for at in SEASONS:
+            assert shown(recipient, at) == offsets(zones, at), prefix
+    assert len(unused) < len(corrections) / 5
+
+
+def test_no_correction_is_for_nothing():
+    _, corrections = stated()
+    for prefix, zones in corrections.items():
+        shorter = longest(TIMEZONE_DATA | corrections, prefix[:-1])
+        if prefix not in TIMEZONE_DATA:
+            assert corrections.get(shorter) != zones, prefix
+
+
+def test_a_prefix_without_a_correction_keeps_libphonenumbers_zones():
+    _, corrections = stated()
+    compared = 0
+    for prefix in random.Random(1).sample(sorted(GEOCODE_DATA), 6_000):
+        recipient = recipient_of(prefix, 12)
+        if recipient is None:
+            continue
+        theirs = longest(TIMEZONE_DATA, recipient.e164[1:])
+        ours = longest(corrections, recipient.e164[1:])
+        own = iana()[recipient.country] & {*TIMEZONE_DATA[theirs]}
+        if own and len(ours) < len(theirs) and not is_calling_code(theirs):
+            compared += 1
+            for at in SEASONS:
+                assert shown(recipient, at) == offsets(own, at), prefix
+    assert compared > 500
+
+
+def is_calling_code(prefix):
+    return int(prefix) in phonenumbers.COUNTRY_CODE_TO_REGION_CODE
+
+
+# North America, by its authority
+
+AREA_CODES = {
+    row["area_code"]: row["time_zones"]
+    for row in csv.DictReader((NUMBERING / "nanpa-2026-01-05.csv").read_text().splitlines())
+    if row["country"] in ("US", "CANADA") and row["location"] not in ("AS", "CNMI", "GU")
+}
+HOURS = {"N": -3.5, "A": -4, "E": -5, "C": -6, "M": -7, "P": -8, "AK": -9, "(UTC-10)": -10}
+EXCEPTIONS = {
+    "775": [-8],  # "PT/MT only for W Wendover"
+    "867": [-7, -6],  # "CMP": Yukon has kept -7 since 2020
+}
+
+
+@pytest.mark.parametrize("code", AREA_CODES)
+def test_an_area_code_has_the_clocks_that_the_authority_gives_it(code):
+    given_by_authority = AREA_CODES[code]
+    letters = [given_by_authority] if given_by_authority in HOURS else given_by_authority
+    expected = EXCEPTIONS.get(code) or sorted({HOURS[letter] for letter in letters})
+    try:
+        assert shown(recipients.find(f"+1{code}5550123"), SEASONS[0]) == expected
+    except recipients.InvalidNumber:  # libphonenumber does not know the code yet
+        assert offsets(stated()[1][f"1{code}"], SEASONS[0]) == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "july"),
+    [("474", [-6]), ("306", [-6]), ("602", [-7]), ("928", [-7]), ("808", [-10]), ("212", [-4])],
+)
+def test_an_area_code_without_summer_time_has_none(code, july):
+    assert shown(recipients.find(f"+1{code}5550123"), SEASONS[2]) == july
