@@ -83,7 +83,7 @@ WHOLE_ANSWERS = {
         QUEUED
         | recipient(
             *("+18005550199", "+1 800-555-0199", "US", "New York, United States"),
-            *("GMT-5", "3:00 PM, Tuesday, Mar 3", [-10, -9, -8, -7, -6, -5]),
+            *("GMT-5", "3:00 PM, Tuesday, Mar 3", [-8, -7, -6, -5]),
         )
         | {"scheduled_send_date": "2026-03-03T20:00:00.000Z"},
     ),
