@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import re
+import time
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
@@ -58,6 +59,10 @@ ACCOUNT = {
     21705: "the messaging service is not valid",
     90010: "the account is not active",
 }
+# These may be about the recipient's country alone, which this sender does not reach. While others
+# are texted from it, they say nothing against the account.
+BY_COUNTRY = {21606, 21703}
+RECENTLY = 600  # seconds
 TOO_FAST = {
     14107: "the sender's rate is exceeded",
     20429: "too many requests",
@@ -128,6 +133,7 @@ class Twilio(Carrier):
                 "no receipts are asked for, and replies are refused"
             )
         self._client = Client("Twilio", base, concurrency, timeout)
+        self._served_until = 0.0  # by time.monotonic(): the sender is known to serve
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         validity = min(max(int(valid_for), SHORTEST_VALIDITY), LONGEST_VALIDITY)
@@ -139,6 +145,7 @@ class Twilio(Carrier):
         # 201 means taken, whatever became of the rest: sending again would be a second text.
         sid = reference(answer.json().get("sid"))
         if answer.status == 201 or (sid and 200 <= answer.status < 300):
+            self._served_until = time.monotonic() + RECENTLY
             return sid
         # In doubt is what says neither yes nor no, or a gateway that itself got no answer.
         unclear = 200 <= answer.status < 300 or answer.status in (502, 504)
@@ -247,10 +254,12 @@ class Twilio(Carrier):
             raise NotGenuine
         return dict(form) | dict(parse_qsl(urlsplit(request.url).query))
 
-    @staticmethod
-    def _refusal(answer, in_doubt=False):
+    def _refusal(self, answer, in_doubt=False):
         """Return the CarrierError that an answer means."""
         code = _code(answer)
+        account = code in ACCOUNT or (code is None and answer.status in (401, 403, 404))
+        if code in BY_COUNTRY and time.monotonic() < self._served_until:
+            account = False
         words = f"{REASONS.get(code, 'refused')} (HTTP {answer.status}, error {code})"
         if code is None:
             words = f"no usable answer (HTTP {answer.status})"
@@ -261,7 +270,7 @@ class Twilio(Carrier):
             opted_out=code == OPTED_OUT,
             too_fast=too_fast,
             retry_after=answer.retry_after if too_fast else None,
-            account=code in ACCOUNT or (code is None and answer.status in (401, 403, 404)),
+            account=account,
             in_doubt=in_doubt,
         )
 

@@ -32,6 +32,10 @@ ACCOUNT = {
     "23": "PUBLIC_URL is no address that Vonage calls",
     "32": "the account wants signed requests",
 }
+# It may be about the recipient's country alone, where this sender is not allowed. While others are
+# texted from it, it says nothing against the account.
+BY_COUNTRY = {"15"}
+RECENTLY = 600  # seconds
 TOO_FAST = {"1": "too many requests"}
 FOR_NOW = {
     "2": "a parameter is missing",
@@ -102,6 +106,7 @@ class Vonage(Carrier):
             )
         base = base_url(options.get("base_url", "https://rest.nexmo.com"))
         self._client = Client("Vonage", base, concurrency, timeout)
+        self._served_until = 0.0  # by time.monotonic(): the sender is known to serve
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         form = {
@@ -127,16 +132,18 @@ class Vonage(Carrier):
             raise _refusal(answer)
         noes = [status for part in parts if (status := str(part.get("status"))) != "0"]
         if not noes:
+            self._served_until = time.monotonic() + RECENTLY
             return reference(parts[-1].get("message-id"))
         if len(noes) < len(parts):
             raise CarrierError(
                 f"Vonage: took {len(parts) - len(noes)} of {len(parts)} parts", in_doubt=True
             )
         status = noes[0] if noes[0].isdecimal() and len(noes[0]) < 4 else "unknown"
+        serves = status in BY_COUNTRY and time.monotonic() < self._served_until
         raise CarrierError(
             f"Vonage: {REASONS.get(status, 'refused')} (status {status})",
             permanent=status in FOR_GOOD,
-            account=status in ACCOUNT,
+            account=status in ACCOUNT and not serves,
             too_fast=status in TOO_FAST,
             retry_after=answer.retry_after if status in TOO_FAST else None,
         )

@@ -277,6 +277,17 @@ def test_retry_after_counts_only_where_the_carrier_is_too_busy(twilio_server):
     assert refused(connect(twilio_server.url)).retry_after is None
 
 
+@pytest.mark.parametrize("code", [21606, 21703])
+def test_a_sender_that_serves_others_does_not_reach_this_country(twilio_server, code):
+    twilio_server.answers["+447700900123"] = refusal(code)
+    carrier = connect(twilio_server.url)
+    assert meaning(refused(carrier, "+447700900123")) == "the account"
+    send(carrier)
+    assert meaning(refused(carrier, "+447700900123")) == "for now"
+    twilio_server.answer = refusal(20003, 401)
+    assert meaning(refused(carrier)) == "the account"
+
+
 def test_no_code_means_two_things():
     tables = (twilio.FOR_GOOD, twilio.ACCOUNT, twilio.TOO_FAST, twilio.UNDELIVERED)
     assert len(twilio.REASONS) == sum(map(len, tables))

@@ -215,6 +215,16 @@ def test_the_check_asks_for_the_balance(vonage_server):
     assert meaning(caught.value) == "the account"
 
 
+def test_a_sender_that_serves_others_is_not_allowed_in_this_country(vonage_server):
+    vonage_server.answers["+447700900123"] = verdict(part("15"))
+    carrier = connect(vonage_server.url)
+    assert meaning(refused(carrier, "+447700900123")) == "the account"
+    send(carrier)
+    assert meaning(refused(carrier, "+447700900123")) == "for now"
+    vonage_server.answer = verdict(part("4"))
+    assert meaning(refused(carrier)) == "the account"
+
+
 def test_no_status_means_two_things():
     tables = (vonage.FOR_GOOD, vonage.ACCOUNT, vonage.TOO_FAST, vonage.FOR_NOW)
     assert len(vonage.REASONS) == sum(map(len, tables))
