@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import re
 import shutil
 import socket
 import ssl
@@ -38,7 +39,8 @@ from carrier_servers import (
     refusal,
     verdict,
 )
-from carriers import Callback, CarrierError, NotGenuine
+from carriers import Callback, CarrierError, NotGenuine, twilio, vonage
+from running import ROOT
 
 pytest_plugins = ["carrier_servers"]
 
@@ -392,6 +394,30 @@ def test_a_misspelt_scheme_is_told_the_nearest(misspelt, meant, sending):
     with pytest.raises(ValueError, match=r"did you mean ") as caught:
         carriers.connect(f"{misspelt}://user:s3cret@127.0.0.1/{{to}}", sending=sending)
     assert f"did you mean {meant}" in str(caught.value)
+
+
+# The docs
+
+
+def documented(carrier):
+    """Return the columns of a carrier's row in the table of what its answers mean, as numbers."""
+    lines = (ROOT / "docs" / "carriers.md").read_text().splitlines()
+    (row,) = (line for line in lines if line.startswith(f"| {carrier} |") and "429" in line)
+    return [set(map(int, re.findall(r"\d+", column))) for column in row.split("|")[2:5]]
+
+
+def test_the_docs_sort_twilios_codes_as_the_carrier_does():
+    for_good, too_fast, account = documented("Twilio")
+    assert for_good <= twilio.FOR_GOOD.keys()
+    assert too_fast - {429} == twilio.TOO_FAST.keys()
+    assert account - {401, 403, 404} <= twilio.ACCOUNT.keys()
+
+
+def test_the_docs_sort_vonages_statuses_as_the_carrier_does():
+    for_good, too_fast, account = documented("Vonage")
+    assert for_good == {*map(int, vonage.FOR_GOOD)}
+    assert too_fast - {429} == {*map(int, vonage.TOO_FAST)}
+    assert account - {401, 404} == {*map(int, vonage.ACCOUNT)}
 
 
 # What nobody is told, and what is not paid for
