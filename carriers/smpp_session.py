@@ -103,8 +103,8 @@ class Session:
 
     def _write(self, command, status, sequence, body):
         if self.open:
-            self._writer.write(HEADER.pack(HEADER.size + len(body), command, status, sequence))
-            self._writer.write(body)
+            header = HEADER.pack(HEADER.size + len(body), command, status, sequence)
+            self._writer.write(header + body)
 
     async def _read(self):
         try:
