@@ -9,15 +9,18 @@ from datetime import timedelta
 import click
 from flask.cli import AppGroup
 
+import database
 import models
 import recipients
-from models import ApiKey, DoNotCall, Message, Refused, Status, clock
+from models import ApiKey, DoNotCall, Message, Refused, Role, Status
+from schemas import isoformat
 
 BATCH = 5_000
+SHELL = "shell"  # who approves and cancels here
 
 
-class Clear:
-    """Whose failures are one line on standard error and a status other than 0."""
+class OneLineErrors:
+    """Report a failure in one line on standard error, with a status other than 0."""
 
     def invoke(self, ctx):
         try:
@@ -28,17 +31,17 @@ class Clear:
             raise
         except OSError as error:
             raise click.ClickException(error.strerror or str(error)) from None
-        except models.ALL_DATABASE_ERRORS as error:
-            failure = click.ClickException(f"the database failed: {models.reason(error)}")
+        except database.ERRORS as error:
+            failure = click.ClickException(f"the database failed: {database.reason(error)}")
             failure.exit_code = 2  # `dnc check` means "not listed" by 1
             raise failure from None
 
 
-class Command(Clear, click.Command):
+class Command(OneLineErrors, click.Command):
     pass
 
 
-class Commands(Clear, AppGroup):
+class Commands(OneLineErrors, AppGroup):
     pass
 
 
@@ -91,7 +94,7 @@ def register(app):
 @db.command()
 def upgrade():
     """Create or migrate the tables; does nothing where they are up to date."""
-    applied = models.upgrade()
+    applied = database.upgrade()
     click.echo("\n".join(f"applied {name}" for name in applied) or "the tables are up to date")
 
 
@@ -99,10 +102,17 @@ def upgrade():
 @click.argument("name", type=Name())
 @click.option("--group", type=Name(), help="Keys of one group share messages marked for it.")
 @click.option("--expires", type=Duration(), help="Refuse the key after this time, like 90d.")
-def create(name, group, expires):
+@click.option(
+    "--role",
+    type=click.Choice([*map(str, Role)]),
+    default=str(Role.SENDER),
+    show_default=True,
+    help="A sender calls the API; the others sign in to the desk.",
+)
+def create(name, group, expires, role):
     """Create an API key and print it: the only time it can be seen."""
-    now = clock()
-    click.echo(ApiKey.issue(name, group, now, expires and now + expires))
+    now = models.clock()
+    click.echo(ApiKey.issue(name, group, now, expires and now + expires, Role(role)))
 
 
 @keys.command()
@@ -116,7 +126,7 @@ def create(name, group, expires):
 )
 def rotate(name, overlap):
     """Give a key a new secret and print it; the old one is good for the overlap."""
-    click.echo(ApiKey.named(name).rotate(clock() + overlap))
+    click.echo(ApiKey.named(name).rotate(models.clock() + overlap))
 
 
 @keys.command("list")
@@ -126,18 +136,19 @@ def list_keys():
         (
             key.name,
             key.group or "-",
+            key.role,
             *map(moment, (key.created_at, key.last_used_at, key.expires_at, key.revoked_at)),
         )
         for key in ApiKey.select().order_by(ApiKey.name)
     ]
-    table(("name", "group", "created", "last used", "expires", "revoked"), rows)
+    table(("name", "group", "role", "created", "last used", "expires", "revoked"), rows)
 
 
 @keys.command()
 @click.argument("name", type=Name())
 def revoke(name):
     """Refuse a key from now on, in every process."""
-    done = ApiKey.named(name).revoke(clock())
+    done = ApiKey.named(name).revoke(models.clock())
     click.echo(f"{name}: {'revoked' if done else 'was revoked before'}")
 
 
@@ -145,7 +156,7 @@ def revoke(name):
 @click.argument("numbers", type=Number(), nargs=-1, required=True)
 def add_numbers(numbers):
     """Put numbers on the list."""
-    new = DoNotCall.add(dict.fromkeys(numbers), clock())
+    new = DoNotCall.add(dict.fromkeys(numbers), models.clock(), "operator")
     click.echo(f"{new} added, {len(set(numbers)) - new} listed before")
 
 
@@ -181,7 +192,7 @@ def import_numbers(file, region):
     body = file.read()
     utf16 = body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     lines = body.decode("utf-16" if utf16 else "utf-8-sig", "replace").splitlines()
-    now, new, seen, skipped = clock(), 0, set(), []
+    now, new, seen, skipped = models.clock(), 0, set(), []
     batch = []
     with click.progressbar(lines, label="importing", file=sys.stderr) as bar:
         for line_number, line in enumerate(bar, 1):
@@ -196,10 +207,10 @@ def import_numbers(file, region):
             seen.add(number)
             batch.append(number)
             if len(batch) == BATCH:
-                new += DoNotCall.add(batch, now)
+                new += DoNotCall.add(batch, now, "import")
                 batch.clear()
     if batch:
-        new += DoNotCall.add(batch, now)
+        new += DoNotCall.add(batch, now, "import")
     for line in skipped:
         click.echo(line, err=True)
     click.echo(f"{new} added, {len(seen) - new} listed before, {len(skipped)} skipped")
@@ -271,16 +282,22 @@ def command_for_each(name, past, transition, help):
 
 
 command_for_each(
-    "approve", "approved", lambda m: m.approve(), "Let messages be sent when their time comes."
+    "approve",
+    "approved",
+    lambda m: m.approve(SHELL, models.clock()),
+    "Let messages be sent when their time comes.",
 )
 command_for_each(
     "cancel",
     "cancelled",
-    lambda m: m.cancel(clock()),
+    lambda m: m.cancel(SHELL, models.clock()),
     "Keep waiting messages from ever being sent; also how an approver says no.",
 )
 command_for_each(
-    "retry", "queued again", lambda m: m.retry(clock()), "Send failed or blocked messages again."
+    "retry",
+    "queued again",
+    lambda m: m.retry(models.clock()),
+    "Send failed or blocked messages again.",
 )
 
 
@@ -290,7 +307,7 @@ def command_for_old(name, past, batch, help):
     @messages.command(name, help=help)
     @click.option("--older-than", metavar="DAYS", type=click.IntRange(0, 36_500), required=True)
     def command(older_than):
-        before, total = clock() - timedelta(days=older_than), 0
+        before, total = models.clock() - timedelta(days=older_than), 0
         with click.progressbar(
             iter(lambda: batch(before), 0),
             label=name,
@@ -320,7 +337,7 @@ command_for_old(
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def stats(as_json):
     """Show how many messages are in each state, what waits, and what ended lately."""
-    now = clock()
+    now = models.clock()
     oldest = Message.oldest_due(now)
     numbers = {
         "messages": Message.by_status(),
@@ -364,10 +381,14 @@ def describe():
 
 def record(message):
     """What `show` prints."""
-    instants = ("send_date", "send_at", "created_at", "finished_at")
+    instants = (
+        *("send_date", "first_send_at", "send_at", "created_at", "approved_at"),
+        *("claimed_at", "in_doubt_since", "last_error_at", "finished_at", "receipt_at"),
+    )
     same = (
-        *("status", "to", "message", "attempts", "max_retries", "approved", "manual_mode"),
-        *("available_to_group", "check_dnc", "last_error", "carrier_reference"),
+        *("status", "to", "message", "attempts", "max_retries", "approved", "approved_by"),
+        *("cancelled_by", "manual_mode", "available_to_group", "check_dnc", "last_error"),
+        *("carrier_reference", "in_doubt", "take_overs"),
     )
     return (
         {"message_id": str(message.id), "key": message.key.name, "group": message.key.group}
@@ -377,7 +398,8 @@ def record(message):
 
 
 def moment(instant, missing="-"):
-    return f"{instant:%Y-%m-%dT%H:%M:%S}.{instant.microsecond // 1000:03}Z" if instant else missing
+    """Return an instant as the interface writes it."""
+    return isoformat(instant) if instant else missing
 
 
 def local_time(message):

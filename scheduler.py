@@ -11,181 +11,368 @@ import signal
 import sys
 import time
 import uuid
-from collections import Counter
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from datetime import timedelta
+from collections import Counter, deque
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 import carriers
+import database
 import logs
 import models
 import recipients
 import settings as environment
-from carriers import CarrierError
+from carriers import Carrier, CarrierError, OptOut
 from hours import BusinessHours
-from models import DoNotCall, Message, clock
+from models import CarrierState, DoNotCall, Message, Receipts
 
-MOVES = ("promoted", "sent", "retrying", "failed", "blocked", "rescheduled", "taken over")
+MOVES = (
+    *("promoted", "sent", "retrying", "failed", "blocked", "expired"),
+    *("rescheduled", "taken over"),
+)
 WAITS = ("waiting for approval", "waiting for a carrier")
 
 LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES come to
 SETTLING = 10  # seconds after which a living sender has reached a database that is back
+OBEYED = timedelta(hours=1)  # a send_date's instant; what is later keeps to business hours
+LISTENING = 1  # seconds of silence after which a single pass hears no more receipts
+MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
 
 log = logging.getLogger("scheduler")
 
 
-class Scheduler:
-    """Makes passes until `stopping` is set, which lets it begin no new send."""
+class Found(NamedTuple):
+    """What a carrier that was asked for a text in doubt has: its references, the oldest first."""
 
-    def __init__(self, settings: environment.Settings, carrier: carriers.Carrier | None):
+    references: list[str]
+
+
+class Scheduler:
+    """Make passes until `stopping` is set, which lets it begin no new send."""
+
+    def __init__(self, settings: environment.Settings, carrier: Carrier | None):
         self.settings = settings
         self.carrier = carrier
+        self.carrier_name = carrier.name if carrier else ""
         self.hours = BusinessHours.from_settings(settings)
         self.claimant = uuid.uuid4()
         self.stopping = False
         self.settled_at = 0.0  # by time.monotonic()
+        self.unheard = deque()  # receipts and opt-outs
 
     def run_pass(self) -> Counter:
-        """Do all that can be done now; how often each thing happened, and what waits."""
-        now, counts = clock(), Counter()
-        dead = now - timedelta(seconds=self.settings.claim_timeout)
-        counts["blocked"] = models.revive(lambda: Message.block_listed(now))
+        """Do all that can be done now; return how often each thing happened, and what waits."""
+        now, counts = models.clock(), Counter()
+        state = CarrierState.passed(self.carrier_name, now)
         if time.monotonic() >= self.settled_at:
+            dead = now - timedelta(seconds=self.settings.claim_timeout)
             counts["taken over"] = Message.take_over(dead)
-        counts["promoted"] = Message.promote(now)
+        scheduled_before = now - self.settings.expire_after
+        promoted = Message.promote(now, scheduled_before, self.settings.check_dnc)
+        counts["promoted"] = promoted[models.Status.QUEUED]
+        counts["blocked"] = promoted[models.Status.BLOCKED]
+        counts["expired"] = promoted[models.Status.EXPIRED]
+        counts["expired"] += Message.expire(now, scheduled_before)
+        Receipts.forget(now)
         if self.carrier:
-            self.send_queued(counts)
+            self.hear()
+            if not state.trouble or now >= state.retry_at:
+                self.send_queued(counts, probing=bool(state.trouble))
+            self.hear()
         counts["waiting for approval"] = Message.awaiting_approval()
         counts["waiting for a carrier"] = Message.awaiting_carrier()
+        database.db.close()
         return counts
 
-    def send_queued(self, counts):
-        """Send until nothing may be sent, the carrier says "too fast", or we are stopping.
+    # Sending
+
+    def send_queued(self, counts: Counter, probing: bool) -> None:
+        """Send until nothing may be sent, the carrier says to stop, or we are stopping.
 
         The threads talk to the carrier and do nothing else. What they bring back is recorded
         before more is claimed, so a scheduler that dies leaves no more messages in doubt than
-        it had sends under way.
+        it had sends under way. Where the carrier served nobody lately, `probing` sends one text
+        at first.
         """
-        under_way, done, too_fast = {}, set(), False
+        under_way, done, stop = {}, set(), False
+        most = 1 if probing else self.settings.send_concurrency
         left = Message.awaiting_carrier()  # or a pass would never end where messages never stop
         patience = self.settings.claim_timeout / 4
         renew_at = time.monotonic() + patience
         with ThreadPoolExecutor(self.settings.send_concurrency) as pool:
             while True:
                 outcomes = [(under_way.pop(future), future) for future in done]
-                too_fast |= any(getattr(f.exception(), "too_fast", False) for _, f in outcomes)
-                stop = too_fast or self.stopping
-                free = 0 if stop else min(left, self.settings.send_concurrency - len(under_way))
-                left -= free
+                in_doubt = bool(outcomes or under_way)
                 renewing = list(under_way.values()) if time.monotonic() >= renew_at else []
                 if renewing:
                     renew_at = time.monotonic() + patience
-                in_doubt = bool(outcomes or under_way)
-                ready, events = self.exchange(outcomes, renewing, free, in_doubt)
-                for message_id, move, reason in events:
-                    counts[move] += 1
-                    log.info("message %s %s%s", message_id, move, reason and f": {reason}")
-                for message in ready:
-                    future = pool.submit(
-                        self.carrier.send,
-                        message.to,
-                        message.message,
-                        message_id=str(message.id),
-                        valid_for=259_200,
-                    )
-                    under_way[future] = message
-                if not under_way and not events:
+                again = self.insist(in_doubt, self.record, outcomes, counts)
+                judged = [_judgement(future) for _, future in outcomes]
+                stop |= self.stopping or "stop" in judged
+                if "serves" in judged and probing and not stop:
+                    probing, most = False, self.settings.send_concurrency
+                    if CarrierState.end_trouble(self.carrier_name):
+                        log.info("carrier %s serves again", self.carrier_name)
+                free = 0 if stop else max(0, min(left, most - len(under_way) - len(again)))
+                left -= free
+                claimed, ready = self.insist(in_doubt, self.claim, free, renewing, counts)
+                for message in (*again, *ready):
+                    under_way[self.begin(pool, message)] = message
+                if not under_way and not claimed:
                     return
                 done, _ = wait(under_way, timeout=patience, return_when=FIRST_COMPLETED)
+                self.insist(True, self.hear)
 
-    def exchange(self, outcomes, renewing, free, in_doubt):
-        """Record outcomes and claim anew, in one transaction: what to send now, what happened.
+    def begin(self, pool: ThreadPoolExecutor, message: Message) -> Future:
+        """Ask the carrier about this message where it is in doubt and can be asked, or send it."""
+        if message.in_doubt and self.carrier.can_be_asked:
+            since = message.in_doubt_since
+            return pool.submit(lambda: Found(self.carrier.find(message.to, message.message, since)))
+        left = message.first_send_at + self.settings.expire_after - models.clock()
+        return pool.submit(
+            self.carrier.send,
+            message.to,
+            message.message,
+            message_id=str(message.id),
+            valid_for=max(1, round(left.total_seconds())),
+        )
+
+    def insist(self, in_doubt: bool, action: Callable, *arguments: Any) -> Any:
+        """Do something with the database; return what it returns.
 
         While messages are in doubt, a database that is away is waited for, because giving up would
-        mean to send them twice; but no longer than CLAIM_TIMEOUT by one who is told to stop.
+        mean to send them twice; but no longer than CLAIM_TIMEOUT where we are told to stop.
         """
         give_up_at = time.monotonic() + self.settings.claim_timeout
         while True:
             try:
-                with models.db.atomic():
-                    now = clock()
-                    Message.sent({m.id: f.result() for m, f in outcomes if not f.exception()}, now)
-                    events = [self.record(message, future, now) for message, future in outcomes]
-                    Message.renew(self.claimant, renewing, now)
-                    claimed = Message.claim(self.claimant, free, now)
-                    ready = self.gate(claimed, events, now)
-                return ready, events
-            except models.DATABASE_ERRORS as error:
+                return action(*arguments)
+            except database.ERRORS as error:
+                if not database.is_outage(error):
+                    raise
                 self.reconnect()
                 if not in_doubt or (self.stopping and time.monotonic() > give_up_at):
                     raise
-                log.error("the database failed, trying again: %s", models.reason(error))
+                log.error("the database failed, trying again: %s", database.reason(error))
                 time.sleep(1)
 
-    def reconnect(self):
+    def reconnect(self) -> None:
         """Leave a database that failed, and others the time to tell it what they sent meanwhile.
 
         While it was away, no sender could renew a claim: they all look dead at first.
         """
-        models.disconnect()
+        database.disconnect()
         self.settled_at = time.monotonic() + SETTLING
 
-    def record(self, message, future, now):
-        """Write down a carrier's no, its yes being written; the event: message id, move, reason."""
-        error = future.exception()
-        if error is None:
-            return message.id, "sent", ""
+    def claim(
+        self, free: int, renewing: list[Message], counts: Counter
+    ) -> tuple[list[Message], list[Message]]:
+        """Renew our claims and take more messages; return these, and those to be sent now."""
+        now = models.clock()
+        with database.db.atomic():
+            Message.renew(self.claimant, renewing, now)
+            claimed = Message.claim(self.claimant, free, now)
+            ready, events = self.gate(claimed, now)
+        for event in events:
+            self.note(counts, *event)
+        return claimed, ready
+
+    # What carriers answer
+
+    def record(self, outcomes: list[tuple[Message, Future]], counts: Counter) -> list[Message]:
+        """Write down what became of sends; return those that a carrier, asked, does not have."""
+        now, yes, again = models.clock(), {}, []
+        answers = [(message, future.exception(), future) for message, future in outcomes]
+        found = {m.id: f.result() for m, error, f in answers if not error}
+        asked = [each for each in found.values() if isinstance(each, Found)]
+        known = Message.known({r for each in asked for r in each.references}) if asked else set()
+        for message, error, _ in answers:
+            if error:
+                continue
+            result = found[message.id]
+            if isinstance(result, Found):
+                new = [each for each in result.references if each not in known]
+                if not new:
+                    again.append(message)
+                    continue
+                result = new[0]
+                known.add(result)
+            yes[message.id] = result
+        Message.sent(yes, now)
+        for message_id in yes:
+            self.note(counts, message_id, "sent")
+        for message, error, _ in answers:
+            if error:
+                self.refuse(message, error, counts, now)
+        return [message for message in again if self.may_send_again(message, counts, now)]
+
+    def may_send_again(self, message: Message, counts: Counter, now: datetime) -> bool:
+        """Say whether a text in doubt, which the carrier turned out not to have, is sent again."""
+        message.in_doubt, message.in_doubt_since = 0, None
+        if message.attempts <= message.max_retries:
+            return True
+        if message.fail("the carrier gave no answer, and has not taken it", now, counted=False):
+            self.note(counts, message.id, "failed", "no answer")
+        return False
+
+    def refuse(
+        self, message: Message, error: BaseException, counts: Counter, now: datetime
+    ) -> None:
+        """Write down a carrier's no, and what follows of it."""
         if not isinstance(error, CarrierError):
             log.error("unexpected %s while sending message %s", type(error).__name__, message.id)
-            error = CarrierError(f"unexpected {type(error).__name__}")
+            error = CarrierError(f"unexpected {type(error).__name__}", in_doubt=True)
+        asking = bool(message.in_doubt and self.carrier.can_be_asked)
         if error.opted_out:
-            DoNotCall.add([message.to], now)
-        if error.permanent or (message.attempts >= message.max_retries and not error.too_fast):
-            message.fail(str(error), now)
-            return message.id, "failed", str(error)
+            counts["blocked"] += self.opt_out(OptOut(message.to, True, "carrier"), now)
+        if error.account:
+            message.put_back()
+            if CarrierState.begin_trouble(self.carrier_name, str(error), now):
+                log.error("carrier %s serves nobody until mended: %s", self.carrier_name, error)
+            return
+        if error.in_doubt and not asking:
+            message.in_doubt += 1
+            message.in_doubt_since = message.in_doubt_since or message.claimed_at
+        if event := self.try_later(message, error, now, asking):
+            self.note(counts, message.id, *event)
+
+    def try_later(
+        self, message: Message, error: CarrierError, now: datetime, asking: bool = False
+    ) -> tuple[str, str] | None:
+        """Have this message tried again, or give it up; return the move and its reason."""
+        last = message.attempts >= message.max_retries and not error.too_fast
+        if error.in_doubt and not asking:
+            last = not self.carrier.can_be_asked and (last or message.in_doubt > 1)
+        words = str(error)
+        if error.permanent or last:
+            words += f"; {MAY_HAVE_TAKEN_IT}" if message.in_doubt else ""
+            return ("failed", words) if message.fail(words, now) else None
         delay = retry_delay(message.attempts, self.settings.retry_delay)
         if error.too_fast and error.retry_after is not None:
             delay = error.retry_after
-        message.retry_at(now + timedelta(seconds=delay), str(error), counted=not error.too_fast)
-        return message.id, "retrying", str(error)
+        at = now + timedelta(seconds=delay)
+        moved = message.retry_at(at, words, now, counted=not error.too_fast)
+        return ("retrying", words) if moved else None
 
-    def gate(self, claimed, events, now):
-        """Hold back what may not be sent after all; the rest."""
-        listed = DoNotCall.listed(message.to for message in claimed if message.check_dnc)
-        ready = []
+    def note(self, counts: Counter, message_id: uuid.UUID, move: str, reason: str = "") -> None:
+        """Count what happened to a message, and leave a line in the log."""
+        counts[move] += 1
+        level = logging.WARNING if move in ("retrying", "failed", "expired") else logging.INFO
+        log.log(level, "message %s %s%s", message_id, move, reason and f": {reason}")
+
+    # What may not be sent after all
+
+    def gate(self, claimed: list[Message], now: datetime) -> tuple[list[Message], list[tuple]]:
+        """Hold back what may not be sent after all; return the rest, and what happened.
+
+        A message that cannot be judged is set aside, so that it does not hold up its neighbours.
+        """
+        ready, events = [], []
+        always = self.settings.check_dnc
+        listed = DoNotCall.listed({m.to for m in claimed if always or m.check_dnc})
         for message in claimed:
-            if message.check_dnc and message.to in listed:
-                message.block(now)
-                events.append((message.id, "blocked", ""))
-                continue
             try:
-                opening = self.must_wait(message, now)
-            except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
-                message.fail(f"the number {error}", now, counted=False)
-                events.append((message.id, "failed", f"the number {error}"))
-                continue
-            if opening:
-                message.reschedule(opening)
-                events.append((message.id, "rescheduled", ""))
+                held = self.hold_back(message, listed, now)
+            except database.ERRORS:
+                raise
+            except Exception as error:
+                kind = type(error).__name__  # its words may hold the number
+                log.error("message %s cannot be judged: %s", message.id, kind)
+                held = self.try_later(message, CarrierError(f"cannot be judged: {kind}"), now)
+            if held:
+                events.append((message.id, *held))
             else:
                 ready.append(message)
-        return ready
+        return ready, events
 
-    def must_wait(self, message, now):
-        """The next opening, where this message keeps to business hours and it is outside them."""
-        if message.send_date:
+    def hold_back(
+        self, message: Message, listed: set[str], now: datetime
+    ) -> tuple[str, str] | None:
+        """Move a claimed message that may not be sent now; return the move and its reason."""
+        if message.to in listed and (message.check_dnc or self.settings.check_dnc):
+            message.block(now)
+            return "blocked", ""
+        if message.first_send_at + self.settings.expire_after <= now:
+            message.give_up_late(now)
+            return "expired", ""
+        words = None
+        if message.take_overs > message.max_retries:
+            words = f"{message.take_overs} schedulers died with it; {MAY_HAVE_TAKEN_IT}"
+        elif message.in_doubt > 1 and not self.carrier.can_be_asked:
+            words = f"given to the carrier twice without an answer; {MAY_HAVE_TAKEN_IT}"
+        opening = None
+        try:
+            opening = None if words else self.must_wait(message, now)
+        except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
+            words = f"the number {error}"
+        if words:
+            message.fail(words, now, counted=False)
+            return "failed", words
+        if opening:
+            message.reschedule(opening)
+            return "rescheduled", ""
+        return None
+
+    def must_wait(self, message: Message, now: datetime) -> datetime | None:
+        """Return the next opening, where this message keeps to business hours and is outside."""
+        if message.send_date and now < message.send_date + OBEYED:
             return None
         recipient = recipients.find(message.to)
         if recipients.within_business_hours(recipient, now, self.hours):
             return None
         return recipients.next_opening(recipient, now, self.hours)
 
+    # What carriers and recipients say later
+
+    def hear(self) -> bool:
+        """Record what came over the carrier's session; return whether anything did."""
+        self.unheard.extend(self.carrier.received())
+        heard, now = bool(self.unheard), models.clock()
+        while self.unheard:
+            event = self.unheard[0]
+            if isinstance(event, OptOut):
+                self.opt_out(event, now)
+            else:
+                Receipts.record(*event, now)
+            self.unheard.popleft()
+        return heard
+
+    def opt_out(self, event: OptOut, now: datetime) -> int:
+        """Do as a recipient said, STOP or START; return how many messages that blocked."""
+        DoNotCall.hear(event.number, event.stop, event.source, now)
+        if not event.stop:
+            return 0
+        return Message.block_number(event.number, now, self.settings.check_dnc)
+
+    def listen(self, seconds: float) -> None:
+        """Hear until nothing has come for so long."""
+        quiet_at = time.monotonic() + seconds
+        while self.carrier and self.carrier.listens and time.monotonic() < quiet_at:
+            if self.hear():
+                quiet_at = time.monotonic() + seconds
+            if self.stopping:
+                return
+            time.sleep(0.05)
+
+
+def _judgement(future):
+    """Say what an outcome tells of the carrier: it "serves", sending has to "stop", or nothing."""
+    error = future.exception()
+    if isinstance(error, CarrierError):
+        if error.account or error.too_fast:
+            return "stop"
+        return "serves" if error.permanent else None
+    return None if error else "serves"
+
 
 def retry_delay(failures: int, first: int) -> float:
-    """Seconds until the next attempt after so many earlier failures: 1, 5, 25 times `first`."""
+    """Return the seconds until the next attempt: 1, 5, 25 times `first` after 0, 1, 2 failures."""
     return min(first * 5**failures, LONGEST_DELAY) * random.uniform(0.9, 1.1)
 
 
 def line(counts: Counter) -> str:
+    """Write the counts of a pass in one line."""
     return ", ".join(f"{counts[name]} {name}" for name in (*MOVES, *WAITS))
 
 
@@ -214,7 +401,7 @@ def main() -> int:
         sys.exit(f"CARRIER_URL: {problem}")
     gc.freeze()  # or the collector looks at all that is loaded once more when the process ends
     logs.start(settings)
-    models.connect(settings.database_url)
+    database.connect(settings.database_url)
     scheduler = Scheduler(settings, carrier)
 
     def stop(signum, frame):
@@ -230,17 +417,19 @@ def main() -> int:
             if counts != shown:
                 print(counts, flush=True)
                 shown = counts
-        except models.ALL_DATABASE_ERRORS as error:
+            if every is None:
+                scheduler.listen(LISTENING)
+        except database.ERRORS as error:
             scheduler.reconnect()
-            log.error("the pass failed: the database: %s", models.reason(error))
+            log.error("the pass failed: the database: %s", database.reason(error))
             status = 1
-        if every is None:
-            return status
-        wake_at = time.monotonic() + every
+        wake_at = time.monotonic() + (every or 0)
         while not scheduler.stopping and time.monotonic() < wake_at:
             time.sleep(min(0.2, every))  # short, since a signal does not end a sleep
-        if scheduler.stopping:
-            return 0
+        if every is None or scheduler.stopping:
+            if carrier:
+                carrier.close()
+            return status if every is None else 0
 
 
 def seconds(text):

@@ -282,6 +282,12 @@ def load(value, now: datetime, max_message_length: int) -> dict:
         ) from None
 
 
+def fields_in(problems: list[str]) -> list[str]:
+    """Return the interface's fields that these problems are about, for the log."""
+    names = {problem.partition(":")[0] for problem in problems}
+    return sorted(names & _REQUEST.fields.keys())
+
+
 def dump(response: dict) -> str:
     """The JSON text of a TextMessageResponse."""
     return _encode(TextMessageResponse, response)

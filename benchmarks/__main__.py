@@ -26,6 +26,8 @@ from pathlib import Path
 
 import psycopg
 
+import database
+
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
@@ -92,14 +94,14 @@ def databases(server):
 
 
 def prepare(url):
-    models.connect(url)
-    models.upgrade()
+    database.connect(url)
+    database.upgrade()
     return url
 
 
 def new_key():
     secret = models.ApiKey.issue(uuid.uuid4().hex, None, models.clock())
-    models.disconnect()
+    database.disconnect()
     return secret
 
 
@@ -278,7 +280,7 @@ def idle(server):
     """A whole pass with nothing to do, for a cheap carrier and for one of Apprise's."""
     for name, fresh in databases(server):
         url = fresh()
-        models.disconnect()
+        database.disconnect()
         for carrier in ("console:", "json://127.0.0.1/?:to={to}"):
             times = [run_scheduler(url, CARRIER_URL=carrier) for _ in range(2 * ROUNDS)]
             show(
@@ -345,7 +347,7 @@ def send(server):
                 for _ in range(3):
                     url = fresh()
                     fill.fill(2000, models.Status.QUEUED)
-                    models.disconnect()
+                    database.disconnect()
                     seconds = run_scheduler(
                         url,
                         CARRIER_URL=carrier_url,
@@ -371,7 +373,7 @@ def promote(server):
             started = time.monotonic()
             assert models.Message.promote(models.clock()) == 100_000
             times.append(time.monotonic() - started)
-            models.disconnect()
+            database.disconnect()
         show(f"promotion of 100,000, {name}", f"{statistics.median(times):.2f} s", "<= 3 s")
 
 
@@ -386,7 +388,7 @@ def dnc(server):
         rates = []
         for _ in range(3):
             url = fresh()
-            models.disconnect()
+            database.disconnect()
             environ = os.environ | {"DATABASE_URL": url, "FLASK_APP": str(ROOT / "app.py")}
             started = time.monotonic()
             subprocess.run(
@@ -443,7 +445,7 @@ def main(names):
                 if not names or figure.__name__ in names:
                     figure(server)
     finally:
-        models.disconnect()
+        database.disconnect()
         shutil.rmtree(SCRATCH, ignore_errors=True)
 
 

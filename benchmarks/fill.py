@@ -8,6 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+import database
 import models
 import settings
 from models import Message, Status, clock
@@ -26,8 +27,8 @@ def fill(count, status=Status.SENT):
     sql = Message.insert(dict.fromkeys(fields)).sql()[0]
     started = time.monotonic()
     for done, batch in enumerate(iter(lambda: list(itertools.islice(rows, BATCH)), [])):
-        with models.db.atomic():
-            cursor = models.db.connection().cursor()
+        with database.db.atomic():
+            cursor = database.db.connection().cursor()
             cursor.executemany(
                 sql, [[f.db_value(r.get(f.name, f.default)) for f in fields] for r in batch]
             )
@@ -42,6 +43,7 @@ def row(number, key, instant, status):
         "key": key,
         "to": f"+1212{2000000 + number % 7_000_000}",
         "message": "Your parcel is here.",
+        "first_send_at": instant,
         "send_at": instant,
         "status": status,
         "manual_mode": False,
@@ -56,6 +58,6 @@ def row(number, key, instant, status):
 
 
 if __name__ == "__main__":
-    models.connect(settings.load().database_url)
-    models.upgrade()
+    database.connect(settings.load().database_url)
+    database.upgrade()
     fill(int(sys.argv[1]))

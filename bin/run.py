@@ -23,11 +23,12 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
+import database  # noqa: E402
 import logs  # noqa: E402
-import models as database  # noqa: E402
+import models  # noqa: E402
 import recipients  # noqa: E402
 from hours import BusinessHours  # noqa: E402
-from models import ApiKey, clock  # noqa: E402
+from models import ApiKey  # noqa: E402
 from settings import Settings  # noqa: E402
 
 TOOLS = Path(sys.executable).parent
@@ -53,7 +54,7 @@ def main() -> int:
     try:
         database.upgrade()
         key = kept_key("first")
-    except database.ALL_DATABASE_ERRORS as error:
+    except database.ERRORS as error:
         sys.exit(f"the database failed: {database.reason(error)}")
     finally:
         database.disconnect()
@@ -93,7 +94,7 @@ def check(port: str) -> None:
 
 def kept_key(name: str) -> str:
     """Return the API key that an earlier run has kept, or a new one where it is not good."""
-    path, now = Path(f".{name}-key"), clock()
+    path, now = Path(f".{name}-key"), models.clock()
     secret = path.read_text().strip() if path.exists() else ""
     if not secret or not ApiKey.authenticate(secret, now):
         secret = ApiKey.issue(f"{name}-{now:%Y%m%d-%H%M%S}", None, now)
@@ -183,7 +184,11 @@ def text_to_try(settings: Settings) -> tuple[dict, str]:
         note = "Send a first text; its number is nobody's, and it appears here within seconds."
     else:
         note = f"Send a first text, through {carrier}; its number is nobody's."
-    allowed, hours, now = settings.allowed_countries, BusinessHours.from_settings(settings), clock()
+    allowed, hours, now = (
+        settings.allowed_countries,
+        BusinessHours.from_settings(settings),
+        models.clock(),
+    )
     found = [recipients.find(number) for number in NUMBERS]
     found = [one for one in found if not allowed or one.country in allowed] or found
     body = {"to": found[0].e164, "message": "Hello from the service"}

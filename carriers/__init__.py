@@ -92,6 +92,8 @@ class Carrier:
     """Whether `find` can tell what became of a text that is in doubt."""
     warning: str | None = None
     """What an operator should know about this URL, in one line for the log, without credentials."""
+    listens = False
+    """Whether receipts and incoming texts come over a session of its own, by `received`."""
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         """Have `text`, exactly as it is, delivered to `to` (E.164); return a reference, if any.

@@ -118,7 +118,6 @@ def at(monkeypatch):
     """Stop every clock of ours at an instant."""
 
     def stop(instant):
-        for module in ("app", "cli", "scheduler"):
-            monkeypatch.setattr(f"{module}.clock", lambda: instant)
+        monkeypatch.setattr(models, "clock", lambda: instant)
 
     return stop

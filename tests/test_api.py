@@ -138,7 +138,7 @@ def test_options_are_echoed_and_kept(option, value, post):
 
 
 def test_a_recipient_on_the_do_not_call_list_is_refused_only_with_check_dnc(post):
-    DoNotCall.add([NEW_YORK], clock())
+    DoNotCall.add([NEW_YORK], clock(), "operator")
     refusal(post(check_dnc=True), 403)
     assert Message.select().count() == 0
     assert accepted(post())["check_dnc"] is False
@@ -202,7 +202,7 @@ def test_a_body_has_at_most_64_kib(post_bytes):
 
 
 def test_checks_come_in_the_order_that_is_documented(client, key):
-    DoNotCall.add([NEW_YORK], clock())
+    DoNotCall.add([NEW_YORK], clock(), "operator")
     wrong = {"path": PATH + "s", "method": "PUT", "data": b"{" * 65_537, "headers": {}}
     answers = []
     for mended in (

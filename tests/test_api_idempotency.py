@@ -94,7 +94,7 @@ def test_anything_else_is_no_name(name, client, key):
 def test_a_name_is_free_after_a_refusal(once):
     problems(once('{"to": 1}'))
     problems(once("{"))
-    DoNotCall.add([NEW_YORK], clock())
+    DoNotCall.add([NEW_YORK], clock(), "operator")
     refusal(once(), 403)
     DoNotCall.remove([NEW_YORK])
     accepted(once('{"to": "+442083661177", "message": "changed"}'))
@@ -111,7 +111,7 @@ def test_the_answer_is_repeated_after_its_time_has_come(once, at):
 
 def test_the_answer_is_repeated_whatever_became_of_the_message(once, flask):
     first = once()
-    DoNotCall.add([NEW_YORK], clock())
+    DoNotCall.add([NEW_YORK], clock(), "operator")
     flask("messages", "cancel", first.json["message_id"])
     assert once().data == first.data
     refusal(once(name="order-2"), 403)

@@ -9,8 +9,9 @@ import pytest
 
 import models
 from answers import PATH, accepted, refusal
+from database import db
 from databases import on_sqlite
-from models import ApiKey, Message, db
+from models import ApiKey, Message
 from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import look
 

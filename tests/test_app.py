@@ -9,6 +9,7 @@ import peewee
 import psycopg
 import pytest
 
+import database
 import models
 import recipients
 import settings as environment
@@ -134,7 +135,7 @@ def test_an_error_of_the_database_is_503_and_the_next_request_is_served(post, mo
     ):
         caplog.clear()
         with monkeypatch.context() as patch:
-            patch.setattr(models._store, "_work", refuse(error))
+            patch.setattr(models._store, "_insert_all", refuse(error))
             response = post()
         refusal(response, status)
         assert SECRET not in response.text
@@ -151,7 +152,7 @@ def settings_of(monkeypatch, tmp_path):
     for name in environment.Settings._fields:
         monkeypatch.delenv(name.upper(), raising=False)
     yield lambda url: environment.load()._replace(database_url=url)
-    models.disconnect()
+    database.disconnect()
 
 
 @pytest.fixture
@@ -218,11 +219,11 @@ def allow_connections(server, name):
 
 def test_a_database_that_is_gone_is_503(empty_database_url, settings_of, postgres):
     client = create_app(settings_of(empty_database_url)).test_client()
-    models.upgrade()
+    database.upgrade()
     headers = {"X-Api-Key": models.ApiKey.issue("app", None, models.clock())}
     accepted(client.post(PATH, json=VALID, headers=headers))
     if empty_database_url.startswith("sqlite:"):
-        models.disconnect()
+        database.disconnect()
         shutil.rmtree(Path(empty_database_url.removeprefix("sqlite:///")).parent)
     else:
         name = psycopg.conninfo.conninfo_to_dict(empty_database_url)["dbname"]
@@ -238,7 +239,7 @@ def test_a_database_that_is_gone_is_503(empty_database_url, settings_of, postgre
 @on_sqlite
 def test_a_locked_database_is_503(database_url, client, key, monkeypatch):
     accepted(client.post(PATH, json=VALID, headers={"X-Api-Key": key}))
-    monkeypatch.setattr(models, "PATIENCE", 0.1)
+    monkeypatch.setattr(database, "PATIENCE", 0.1)
     with contextlib.closing(connection_of(database_url)) as connection:
         connection.execute("BEGIN EXCLUSIVE")
         refusal(client.post(PATH, json=VALID, headers={"X-Api-Key": key}), 503)

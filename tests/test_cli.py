@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import cli
-import models
+import database
 from databases import on_sqlite
 from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import store_history
@@ -75,7 +75,7 @@ def test_a_command_that_is_used_wrongly_ends_with_status_2(words, refused):
     "words", ["db upgrade", "keys list", f"dnc check {NEW_YORK}", "stats", "messages list"]
 )
 def test_a_damaged_database_is_said_in_one_line(words, database_url, refused):
-    models.disconnect()
+    database.disconnect()
     for file in Path(database_url.removeprefix("sqlite:///")).parent.glob("messages.db*"):
         file.write_bytes(b"this is no database" * 100)
     assert refused(*words.split(), status=2) == "Error: the database failed: file is not a database"

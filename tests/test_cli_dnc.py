@@ -3,6 +3,7 @@
 import pytest
 
 import cli
+import models
 from models import DoNotCall
 from samples import LONDON, NEW_YORK
 
@@ -120,7 +121,7 @@ def test_more_than_a_batch_is_imported_and_repeats_are_counted_once(import_file,
     monkeypatch.setattr(cli, "BATCH", 10)
     monkeypatch.setattr(DoNotCall, "add", lambda new, now: sizes.append(len(new)) or add(new, now))
     numbers = [f"+1212555{n:04}" for n in range(100, 135)]
-    add(numbers[:3], cli.clock())
+    add(numbers[:3], models.clock())
     body = "\n".join(numbers * 2).encode()
     assert import_file(body)[0] == "32 added, 3 listed before, 0 skipped"
     assert sizes == [10, 10, 10, 5]

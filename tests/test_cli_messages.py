@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-import models
+import database
 import scheduler
 from models import FINISHED, Message, Status, new_id
 from samples import LONDON, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
@@ -309,7 +309,7 @@ def test_retry_gives_a_message_all_its_retries_again(messages, settings, status)
 def test_retry_keeps_approval_and_the_do_not_call_list_in_force(messages, settings):
     unapproved = store(status=Status.BLOCKED, manual_mode=True, finished_at=SUNDAY_NIGHT)
     listed = store(status=Status.BLOCKED, check_dnc=True, to=LONDON, finished_at=SUNDAY_NIGHT)
-    scheduler.DoNotCall.add([LONDON], TUESDAY_NOON)
+    scheduler.DoNotCall.add([LONDON], TUESDAY_NOON, "operator")
     assert messages("retry", unapproved.id, listed.id).exit_code == 0
     carrier = type("Carrier", (), {"send": lambda self, to, text: pytest.fail("was sent")})()
     Scheduler(settings, carrier).run_pass()
@@ -324,9 +324,9 @@ def test_what_was_redacted_is_not_tried_again(messages):
 
 
 def test_a_database_that_fails_is_one_line_and_a_status(flask):
-    models.db.execute_sql("ALTER TABLE message RENAME TO hidden")
+    database.db.execute_sql("ALTER TABLE message RENAME TO hidden")
     result = flask("messages", "list")
-    models.db.execute_sql("ALTER TABLE hidden RENAME TO message")
+    database.db.execute_sql("ALTER TABLE hidden RENAME TO message")
     assert result.exit_code == 2
     assert result.stderr.startswith("Error: the database failed: ")
     assert result.stderr.count("\n") == 1
@@ -369,7 +369,7 @@ def ages(database_url, at):
 
 def test_purge_deletes_what_ended_long_ago_and_nothing_else(ages, flask):
     result = flask("messages", "purge", "--older-than", "30")
-    assert (result.exit_code, result.stdout) == (0, "4 deleted\n")
+    assert (result.exit_code, result.stdout) == (0, "7 deleted\n")
     kept = {message.id for message in Message.select()}
     gone = {message.id for (status, ended), message in ages.items() if message.id not in kept}
     assert gone == {ages[status, OLD].id for status in FINISHED}
@@ -378,7 +378,7 @@ def test_purge_deletes_what_ended_long_ago_and_nothing_else(ages, flask):
 
 def test_redact_clears_number_and_text_of_what_ended_long_ago_and_keeps_the_record(ages, flask):
     result = flask("messages", "redact", "--older-than", "30")
-    assert (result.exit_code, result.stdout) == (0, "4 redacted\n")
+    assert (result.exit_code, result.stdout) == (0, "7 redacted\n")
     for (status, ended), before in ages.items():
         after = again(before)
         if status in FINISHED and ended == OLD:

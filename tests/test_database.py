@@ -1,4 +1,4 @@
-"""What several threads want at the same time, done by one of them."""
+"""The database: connections, errors, and inserts in batches."""
 
 import threading
 import time
@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-import models
-from models import Busy, Together
+import database
+from database import Busy, InsertBatcher
 from running import wait_until
 
 
@@ -39,8 +39,8 @@ def work():
 
 
 @pytest.fixture
-def together(work):
-    return Together(work)
+def batcher(work):
+    return InsertBatcher(work)
 
 
 @pytest.fixture
@@ -50,26 +50,26 @@ def threads():
 
 
 @pytest.fixture
-def ask_during_work(work, together, threads):
+def ask_during_work(work, batcher, threads):
     """Ask for things while the first of them is worked at; the futures of all."""
 
     def ask(first, *others):
-        futures = [threads.submit(together, first)]
+        futures = [threads.submit(batcher.insert, first)]
         wait_until(lambda: work.batches)
         for count, other in enumerate(others, 1):
-            futures.append(threads.submit(together, other))
-            wait_until(lambda count=count: len(together._waiting) == count)
+            futures.append(threads.submit(batcher.insert, other))
+            wait_until(lambda count=count: len(batcher._waiting) == count)
         return futures
 
     return ask
 
 
-def test_each_of_many_threads_gets_what_it_asked_for(work, together, threads):
+def test_each_of_many_threads_gets_what_it_asked_for(work, batcher, threads):
     work.permit()
-    assert list(threads.map(together, range(5000))) == list(range(0, 10_000, 2))
+    assert list(threads.map(batcher.insert, range(5000))) == list(range(0, 10_000, 2))
 
 
-def test_who_comes_during_the_work_is_served_together(work, ask_during_work):
+def test_what_comes_during_an_insert_is_inserted_together(work, ask_during_work):
     futures = ask_during_work(1, 2, 3, 4)
     work.permit()
     assert [future.result(5) for future in futures] == [2, 4, 6, 8]
@@ -83,32 +83,32 @@ def test_no_more_are_served_together_than_one_statement_takes(work, ask_during_w
     assert [len(batch) for batch in work.batches] == [1, 32, 32, 16]
 
 
-def test_an_error_reaches_all_it_concerns_and_nobody_else(work, together, ask_during_work):
+def test_an_error_reaches_all_it_concerns_and_nobody_else(work, batcher, ask_during_work):
     futures = ask_during_work(1, "bad", 2)
     work.permit()
     assert futures[0].result(5) == 2
     for future in futures[1:]:
         with pytest.raises(ValueError, match="bad"):
             future.result(5)
-    assert together(5) == 10
+    assert batcher.insert(5) == 10
 
 
 def test_who_waits_too_long_is_refused_and_not_served_later(
-    work, together, ask_during_work, monkeypatch
+    work, batcher, ask_during_work, monkeypatch
 ):
-    monkeypatch.setattr(models, "PATIENCE", 0.2)
+    monkeypatch.setattr(database, "PATIENCE", 0.2)
     first, second = ask_during_work(1, 2)
     with pytest.raises(Busy):
         second.result(5)
     assert not first.done()  # who is worked at waits for the outcome, whatever it is
     work.permit()
     assert first.result(5) == 2
-    assert together(3) == 6
+    assert batcher.insert(3) == 6
     assert work.batches == [[1], [3]]
 
 
 def test_who_is_worked_at_is_told_the_outcome_however_late(work, ask_during_work, monkeypatch):
-    monkeypatch.setattr(models, "PATIENCE", 0.5)
+    monkeypatch.setattr(database, "PATIENCE", 0.5)
     futures = ask_during_work(1, 2, 3)
     work.permit(1)
     wait_until(lambda: len(work.batches) == 2)

@@ -4,10 +4,13 @@ import re
 
 import peewee
 import pytest
+from playhouse.migrations import Runner
 from playhouse.schema_diff import diff_models
 
+import database
 import models
-from models import TABLES, db
+from database import db
+from models import TABLES
 from running import ROOT
 
 NAMES = sorted(table._meta.table_name for table in TABLES)
@@ -17,10 +20,10 @@ MIGRATIONS = sorted(path.stem for path in (ROOT / "migrations").glob("[0-9]*.py"
 @pytest.fixture
 def migrated(empty_database_url):
     """An empty database, once it was migrated."""
-    models.connect(empty_database_url)
-    applied = models.upgrade()
+    database.connect(empty_database_url)
+    applied = database.upgrade()
     yield applied
-    models.disconnect()
+    database.disconnect()
 
 
 def columns():
@@ -49,7 +52,7 @@ def foreign_keys():
 
 def test_all_migrations_are_applied_in_order_to_an_empty_database(migrated):
     assert migrated == MIGRATIONS
-    assert models.upgrade() == []
+    assert database.upgrade() == []
 
 
 def test_schema_diff_finds_no_difference(migrated):
@@ -91,12 +94,12 @@ def test_the_tables_hold_what_they_promise(migrated):
 def test_a_database_of_any_age_can_be_upgraded(count, empty_database_url, tmp_path):
     for name in MIGRATIONS[:count]:
         (tmp_path / f"{name}.py").write_text((ROOT / "migrations" / f"{name}.py").read_text())
-    models.connect(empty_database_url)
+    database.connect(empty_database_url)
     with db.atomic():
-        models.Runner(db.obj, str(tmp_path)).up()
-    assert models.upgrade() == MIGRATIONS[count:]
+        Runner(db.obj, str(tmp_path)).up()
+    assert database.upgrade() == MIGRATIONS[count:]
     assert str(diff_models(db, list(TABLES))) == ""
-    models.disconnect()
+    database.disconnect()
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(empty_database_url, tmp_path, monkeypatch):
@@ -105,9 +108,9 @@ def test_a_migration_that_fails_leaves_nothing_behind(empty_database_url, tmp_pa
     (tmp_path / "9999_broken.py").write_text(
         "def up(migrator, db):\n    db.execute_sql('CREATE TABLE half (a int)')\n    1 / 0\n"
     )
-    models.connect(empty_database_url)
+    database.connect(empty_database_url)
     with pytest.raises(ZeroDivisionError), db.atomic():
-        models.Runner(db.obj, str(tmp_path)).up()
+        Runner(db.obj, str(tmp_path)).up()
     assert not {*NAMES, "half"} & {*db.get_tables()}
-    assert models.upgrade() == MIGRATIONS
-    models.disconnect()
+    assert database.upgrade() == MIGRATIONS
+    database.disconnect()

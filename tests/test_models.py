@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+import database
 import models
-from models import ApiKey, Message, Status
-from samples import TUESDAY_NOON
+from models import ApiKey, Message, Receipts, Status
+from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import key_named, store_many
 
 DAY = timedelta(days=1)
@@ -16,30 +17,35 @@ OLD = TUESDAY_NOON - 31 * DAY
 
 def plan(sql, parameters):
     """How the database would run a statement; on Postgres, whether an index could serve it."""
-    if models.db.for_update:
-        models.db.execute_sql("SET enable_seqscan = off")
-        explained = models.db.execute_sql(f"EXPLAIN {sql}", parameters).fetchall()
+    if database.db.for_update:
+        database.db.execute_sql("SET enable_seqscan = off")
+        explained = database.db.execute_sql(f"EXPLAIN {sql}", parameters).fetchall()
         return "\n".join(line for (line,) in explained)
-    explained = models.db.execute_sql(f"EXPLAIN QUERY PLAN {sql}", parameters).fetchall()
+    explained = database.db.execute_sql(f"EXPLAIN QUERY PLAN {sql}", parameters).fetchall()
     return "\n".join(line for *_, line in explained)
 
 
 def asked_by(action):
     """The statements that an action sends, with their parameters."""
     asked = []
-    models.db.query_hooks.append(lambda event: asked.append((event.sql, event.params)))
+    database.db.query_hooks.append(lambda event: asked.append((event.sql, event.params)))
     try:
         action()
     finally:
-        models.db.query_hooks.clear()
+        database.db.query_hooks.clear()
     verbs = ("SELECT", "UPDATE", "DELETE")
     return [(sql, parameters) for sql, parameters in asked if sql.startswith(verbs)]
 
 
 ASKED_OFTEN = {
     "take over": lambda: Message.take_over(TUESDAY_NOON),
-    "block": lambda: Message.block_listed(TUESDAY_NOON),
-    "promote": lambda: Message.promote(TUESDAY_NOON),
+    "promote": lambda: Message.promote(TUESDAY_NOON, OLD),
+    "expire": lambda: Message.expire(TUESDAY_NOON, OLD),
+    "block a number": lambda: Message.block_number(NEW_YORK, TUESDAY_NOON),
+    "a receipt": lambda: Receipts.record("SM1", True, None, TUESDAY_NOON),
+    "retrying": Message.retrying,
+    "last sent": Message.last_sent_at,
+    "the commonest error": lambda: Message.commonest_error(OLD),
     "claim": lambda: Message.claim(models.new_id(TUESDAY_NOON), 8, TUESDAY_NOON),
     "await approval": Message.awaiting_approval,
     "await a carrier": Message.awaiting_carrier,

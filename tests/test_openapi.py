@@ -7,6 +7,7 @@ import sys
 import pytest
 from openapi_spec_validator import OpenAPIV30SpecValidator
 
+import database
 import models
 from app import create_app
 from browser import HOST, MISSING, PROGRAMS, Browser
@@ -92,14 +93,12 @@ BREAK = {
     "400": lambda post, client, patch: post(to="+12120000000", message=...),
     "401": lambda post, client, patch: post(headers={"X-Api-Key": "unknown"}),
     "403": lambda post, client, patch: (
-        models.DoNotCall.add([NEW_YORK], TUESDAY_NOON) and post(check_dnc=True)
+        models.DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator") and post(check_dnc=True)
     ),
     "405": lambda post, client, patch: client.get(OPERATION),
     "413": lambda post, client, patch: post(message="x" * 70_000),
     "500": lambda post, client, patch: fail_with(patch, RuntimeError()) or post(),
-    "503": lambda post, client, patch: (
-        fail_with(patch, models.DATABASE_ERRORS[0]("is gone")) or post()
-    ),
+    "503": lambda post, client, patch: fail_with(patch, database.ERRORS[0]("is gone")) or post(),
 }
 
 
@@ -138,14 +137,14 @@ def attack(start, web, key):
 
 @on_sqlite
 def test_no_request_out_of_the_description_breaks_it(attack):
-    models.DoNotCall.add([NEW_YORK], TUESDAY_NOON)
+    models.DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
     assert "No issues found" in attack("--generation-deterministic", "--max-examples", "150")
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("mode", ["positive", "all"])
 def test_no_request_of_many_breaks_the_description(attack, mode):
-    models.DoNotCall.add([NEW_YORK], TUESDAY_NOON)
+    models.DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
     options = ("--mode", mode, "--max-time", "120", "--max-examples", "100000", "--workers", "2")
     assert "No issues found" in attack(*options)
 

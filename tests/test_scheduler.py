@@ -13,10 +13,10 @@ from zoneinfo import ZoneInfo
 import peewee
 import pytest
 
-import models
+import database
 import scheduler
-from carriers import CarrierError
-from models import DoNotCall, Message, Status
+from carriers import Carrier, CarrierError
+from models import TAKEN, DoNotCall, Message, Status
 from samples import NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
 from stored_messages import SENDER, again, connection_of, held, look, statuses, store, store_many
@@ -33,11 +33,13 @@ FOR_NOW, FOR_GOOD = CarrierError("out of order"), CarrierError("no such number",
 TOO_FAST = CarrierError("slow down", too_fast=True)
 
 
-class FakeCarrier:
+class FakeCarrier(Carrier):
     """Take every text, unless there is another answer for its number.
 
     An answer is a reference, an exception, or a function that gives one of them.
     """
+
+    name = "fake"
 
     def __init__(self):
         self.texts, self.answers = [], {}
@@ -156,12 +158,13 @@ def test_a_pass_ends_although_new_messages_never_stop_coming(run_pass, carrier):
 
 # Transitions
 
+RETRIED = {Status.FAILED, Status.BLOCKED, Status.UNDELIVERED, Status.EXPIRED}
 MOVES = {
-    "approve": (Message.approve, {Status.SCHEDULED, Status.QUEUED}),
-    "cancel": (lambda m: m.cancel(TUESDAY_NOON), {Status.SCHEDULED, Status.QUEUED}),
-    "retry": (lambda m: m.retry(TUESDAY_NOON), {Status.FAILED, Status.BLOCKED}),
-    "sent": (lambda m: Message.sent({m.id: "SM1"}, TUESDAY_NOON) == 1, set(Status) - {Status.SENT}),
-    "retry_at": (lambda m: m.retry_at(TUESDAY_NOON, "busy"), {Status.SENDING}),
+    "approve": (lambda m: m.approve("shell", TUESDAY_NOON), {Status.SCHEDULED, Status.QUEUED}),
+    "cancel": (lambda m: m.cancel("shell", TUESDAY_NOON), {Status.SCHEDULED, Status.QUEUED}),
+    "retry": (lambda m: m.retry(TUESDAY_NOON), RETRIED),
+    "sent": (lambda m: Message.sent({m.id: "SM1"}, TUESDAY_NOON) == 1, set(Status) - {*TAKEN}),
+    "retry_at": (lambda m: m.retry_at(TUESDAY_NOON, "busy", TUESDAY_NOON), {Status.SENDING}),
     "fail": (lambda m: m.fail("no", TUESDAY_NOON), {Status.SENDING}),
     "block": (lambda m: m.block(TUESDAY_NOON), {Status.SENDING}),
     "reschedule": (lambda m: m.reschedule(TUESDAY_NOON), {Status.SENDING}),
@@ -202,14 +205,14 @@ def test_only_what_is_queued_and_approved_can_be_claimed(database_url):
     for status, approved in itertools.product(Status, (True, False)):
         held(status, approved=approved)
     (claimed,) = Message.claim(uuid.UUID(int=2), 100, TUESDAY_NOON)
-    assert (claimed.status, claimed.approved) == (Status.QUEUED, True)
+    assert (claimed.status, claimed.approved) == (Status.SENDING, True)
     assert again(claimed).status == Status.SENDING
 
 
 def test_only_what_is_scheduled_and_due_is_promoted(database_url):
     for status, late in itertools.product(Status, (0, 1)):
         held(status, send_at=TUESDAY_NOON + late * MILLISECOND, finished_at=TUESDAY_NOON)
-    assert Message.promote(TUESDAY_NOON) == 1
+    assert Message.promote(TUESDAY_NOON, TUESDAY_NOON - DAY) == {Status.QUEUED: 1}
     assert statuses() == dict.fromkeys(Status, 2) | {Status.SCHEDULED: 1, Status.QUEUED: 3}
 
 
@@ -222,7 +225,7 @@ def test_no_more_is_claimed_than_asked_for(database_url):
 
 def test_a_cancelled_message_is_never_sent(run_pass, carrier):
     for status in (Status.SCHEDULED, Status.QUEUED):
-        assert store(status=status).cancel(TUESDAY_NOON)
+        assert store(status=status).cancel("shell", TUESDAY_NOON)
     assert not +run_pass(TUESDAY_NOON + DAY)
     assert carrier.texts == []
 
@@ -236,15 +239,15 @@ def test_nothing_is_sent_before_somebody_approves_it(run_pass, carrier):
     store(manual_mode=True, status=Status.SCHEDULED, send_at=TUESDAY_NOON + HOUR)
     assert +run_pass(TUESDAY_NOON) == Counter({"promoted": 1, "waiting for approval": 3})
     assert carrier.texts == []
-    assert queued.approve()
-    assert scheduled.approve()
+    assert queued.approve("shell", TUESDAY_NOON)
+    assert scheduled.approve("shell", TUESDAY_NOON)
     assert +run_pass(TUESDAY_NOON) == Counter({"sent": 2, "waiting for approval": 1})
     assert sorted(carrier.numbers) == [NEW_YORK, NEIGHBOUR]
 
 
 def test_what_is_approved_before_its_time_is_sent_at_its_time(run_pass, carrier):
     message = store(manual_mode=True, status=Status.SCHEDULED, send_at=TUESDAY_NOON)
-    message.approve()
+    message.approve("shell", TUESDAY_NOON)
     run_pass(TUESDAY_NOON - MILLISECOND)
     assert carrier.texts == []
     run_pass(TUESDAY_NOON)
@@ -254,7 +257,7 @@ def test_what_is_approved_before_its_time_is_sent_at_its_time(run_pass, carrier)
 def test_approved_at_night_it_waits_for_the_opening(run_pass, carrier):
     message = store(manual_mode=True)
     run_pass(TUESDAY_NOON)
-    message.approve()
+    message.approve("shell", TUESDAY_NOON)
     assert +run_pass(TUESDAY_NIGHT) == Counter({"rescheduled": 1})
     assert (again(message).status, again(message).send_at) == (Status.SCHEDULED, WEDNESDAY_OPENING)
     assert not +run_pass(WEDNESDAY_OPENING - MILLISECOND)
@@ -262,11 +265,20 @@ def test_approved_at_night_it_waits_for_the_opening(run_pass, carrier):
     assert carrier.numbers == [NEW_YORK]
 
 
-def test_approved_after_its_send_date_it_is_sent_at_once(run_pass, carrier):
-    message = store(manual_mode=True, send_date=TUESDAY_NOON, status=Status.SCHEDULED)
-    run_pass(TUESDAY_NOON)
-    message.approve()
-    run_pass(TUESDAY_NIGHT)
+@pytest.mark.parametrize("late", [timedelta(0), HOUR - MILLISECOND])
+def test_approved_within_an_hour_of_its_send_date_it_is_sent_at_night(run_pass, carrier, late):
+    message = store(manual_mode=True, send_date=TUESDAY_NIGHT, send_at=TUESDAY_NIGHT)
+    message.approve("shell", TUESDAY_NIGHT)
+    run_pass(TUESDAY_NIGHT + late)
+    assert carrier.numbers == [NEW_YORK]
+
+
+def test_approved_an_hour_after_its_send_date_it_keeps_to_business_hours(run_pass, carrier):
+    message = store(manual_mode=True, send_date=TUESDAY_NIGHT, send_at=TUESDAY_NIGHT)
+    message.approve("shell", TUESDAY_NIGHT)
+    assert +run_pass(TUESDAY_NIGHT + HOUR) == Counter({"rescheduled": 1})
+    assert again(message).send_at == WEDNESDAY_OPENING
+    run_pass(WEDNESDAY_OPENING)
     assert carrier.numbers == [NEW_YORK]
 
 
@@ -276,7 +288,7 @@ def test_approved_after_its_send_date_it_is_sent_at_once(run_pass, carrier):
 @pytest.mark.parametrize("status", [Status.SCHEDULED, Status.QUEUED])
 def test_a_number_that_joined_the_list_meanwhile_gets_no_text(run_pass, carrier, status):
     message = store(status=status, check_dnc=True)
-    DoNotCall.add([NEW_YORK], TUESDAY_NOON)
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
     assert +run_pass(TUESDAY_NOON) == Counter({"blocked": 1})
     assert carrier.texts == []
     blocked = again(message)
@@ -288,14 +300,14 @@ def test_a_number_that_joined_the_list_meanwhile_gets_no_text(run_pass, carrier,
 @pytest.mark.parametrize("status", [Status.SCHEDULED, Status.QUEUED])
 def test_who_did_not_ask_for_the_list_is_not_held_by_it(run_pass, carrier, status):
     store(status=status, check_dnc=False)
-    DoNotCall.add([NEW_YORK], TUESDAY_NOON)
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
     run_pass(TUESDAY_NOON)
     assert carrier.numbers == [NEW_YORK]
 
 
 def test_the_list_holds_the_message_that_asked_for_it_and_not_its_neighbour(run_pass, carrier):
     asked, did_not = (store(check_dnc=asked, message=str(asked)) for asked in (True, False))
-    DoNotCall.add([NEW_YORK], TUESDAY_NOON)
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
     run_pass(TUESDAY_NOON)
     assert carrier.texts == [(NEW_YORK, "False")]
     assert (again(asked).status, again(did_not).status) == (Status.BLOCKED, Status.SENT)
@@ -303,7 +315,7 @@ def test_the_list_holds_the_message_that_asked_for_it_and_not_its_neighbour(run_
 
 def test_the_list_does_not_touch_what_is_not_due(run_pass, carrier):
     message = store(status=Status.SCHEDULED, check_dnc=True, send_at=TUESDAY_NOON + MILLISECOND)
-    DoNotCall.add([NEW_YORK], TUESDAY_NOON)
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
     assert not +run_pass(TUESDAY_NOON)
     DoNotCall.remove([NEW_YORK])
     run_pass(TUESDAY_NOON + MILLISECOND)
@@ -313,7 +325,9 @@ def test_the_list_does_not_touch_what_is_not_due(run_pass, carrier):
 def test_a_number_that_joins_the_list_in_the_middle_of_a_pass_gets_no_text(run_pass, carrier):
     store(to=NEIGHBOUR, send_at=TUESDAY_NOON - MINUTE)
     second = store(check_dnc=True)
-    carrier.answers[NEIGHBOUR] = lambda: DoNotCall.add([NEW_YORK], TUESDAY_NOON) and None
+    carrier.answers[NEIGHBOUR] = lambda: (
+        DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator") and None
+    )
     run_pass(TUESDAY_NOON, send_concurrency=1)
     assert carrier.numbers == [NEIGHBOUR]
     assert again(second).status == Status.BLOCKED
@@ -323,7 +337,7 @@ def test_a_retry_looks_at_the_list_again(run_pass, carrier):
     message = store(check_dnc=True)
     carrier.answers[NEW_YORK] = FOR_NOW
     run_pass(TUESDAY_NOON)
-    DoNotCall.add([NEW_YORK], TUESDAY_NOON)
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
     run_pass(TUESDAY_NOON + 2 * MINUTE)
     assert len(carrier.texts) == 1
     assert again(message).status == Status.BLOCKED
@@ -395,13 +409,12 @@ def test_on_a_day_without_business_hours_it_waits_for_one_that_has_them(run_pass
 
 def test_a_scheduler_that_was_off_for_a_day_still_keeps_to_business_hours(run_pass, carrier):
     kept = store(status=Status.SCHEDULED, send_at=WEDNESDAY_OPENING)
-    store(to=NEIGHBOUR, status=Status.SCHEDULED, send_at=TUESDAY_NOON, send_date=TUESDAY_NOON)
-    counts = run_pass(TUESDAY_NIGHT + DAY)
-    assert +counts == Counter({"promoted": 2, "sent": 1, "rescheduled": 1})
-    assert carrier.numbers == [NEIGHBOUR]
-    assert again(kept).send_at == WEDNESDAY_OPENING + DAY
+    late = store(status=Status.SCHEDULED, send_at=TUESDAY_NOON, send_date=TUESDAY_NOON)
+    assert +run_pass(TUESDAY_NIGHT + DAY) == Counter({"promoted": 2, "rescheduled": 2})
+    assert carrier.numbers == []
+    assert {again(kept).send_at, again(late).send_at} == {WEDNESDAY_OPENING + DAY}
     run_pass(WEDNESDAY_OPENING + DAY)
-    assert carrier.numbers == [NEIGHBOUR, NEW_YORK]
+    assert carrier.numbers == [NEW_YORK, NEW_YORK]
 
 
 def test_a_retry_that_falls_into_the_night_waits_for_the_opening(run_pass, carrier):
@@ -567,7 +580,7 @@ def test_claim_timeout_is_a_setting(run_pass, carrier):
 def test_what_is_taken_over_passes_all_gates_again(run_pass, carrier):
     held(Status.SENDING, claimed_at=TUESDAY_NOON, check_dnc=True)
     held(Status.SENDING, claimed_at=TUESDAY_NOON, to=NEIGHBOUR)
-    DoNotCall.add([NEW_YORK], TUESDAY_NOON)
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
     counts = run_pass(TUESDAY_NIGHT)
     assert +counts == Counter({"taken over": 2, "blocked": 1, "rescheduled": 1})
     assert carrier.texts == []
@@ -597,9 +610,9 @@ class FaultyDatabase:
 
     def __init__(self, monkeypatch):
         self.statements, self.fails, self.after = 0, lambda number: False, False
-        cursor = models.db.obj.cursor
+        cursor = database.db.obj.cursor
         monkeypatch.setattr(
-            models.db.obj, "cursor", lambda *name: FaultyCursor(self, cursor(*name))
+            database.db.obj, "cursor", lambda *name: FaultyCursor(self, cursor(*name))
         )
 
 
@@ -657,8 +670,8 @@ def test_whichever_statement_fails_nothing_is_lost_or_sent_twice(run_pass, carri
         for minutes in (0, 15, 30):
             try:
                 run_pass(TUESDAY_NOON + minutes * MINUTE, send_concurrency=2)
-            except models.DATABASE_ERRORS:
-                models.disconnect()  # as main() does
+            except database.ERRORS:
+                database.disconnect()  # as main() does
         if faulty.statements < failing:
             break
         assert {again(m).status for m in messages} == {Status.SENT}, failing
@@ -693,7 +706,7 @@ def test_a_scheduler_that_is_to_stop_does_not_wait_for_the_database_for_ever(
         scheduler_.stopping = True
 
     carrier.answers[NEW_YORK] = go_away
-    with pytest.raises(models.DATABASE_ERRORS):
+    with pytest.raises(database.ERRORS):
         scheduler_.run_pass()
 
 
@@ -720,7 +733,7 @@ def test_a_database_that_breaks_while_texts_are_under_way_doubles_none(
     run_pass, carrier, break_database, monkeypatch
 ):
     numbers = store_many(20)
-    monkeypatch.setattr(models, "PATIENCE", 0.1)
+    monkeypatch.setattr(database, "PATIENCE", 0.1)
     carrier.answers[numbers[3]] = break_database
     assert run_pass(TUESDAY_NOON)["sent"] == 20
     assert sorted(carrier.numbers) == numbers
@@ -738,7 +751,7 @@ def test_a_clock_that_is_set_back_sends_nothing_twice_and_nothing_early(run_pass
     for minutes in (-60, -30, -1, 0):
         assert not +run_pass(TUESDAY_NOON + minutes * MINUTE)
     run_pass(TUESDAY_NOON + 2 * MINUTE)
-    assert carrier.numbers == [NEW_YORK, NEIGHBOUR, NEW_YORK]
+    assert sorted(carrier.numbers) == [NEW_YORK, NEW_YORK, NEIGHBOUR]
     assert {again(failing).status, again(later).status} == {Status.SENT}
 
 
@@ -822,11 +835,11 @@ def test_the_line_names_each_count(run_pass, carrier):
     store(to="+442083661177")
     store(check_dnc=True, to="+12125550103")
     store(manual_mode=True)
-    DoNotCall.add(["+12125550103"], TUESDAY_NOON)
+    DoNotCall.add(["+12125550103"], TUESDAY_NOON, "operator")
     carrier.answers |= {"+12125550101": FOR_NOW, "+12125550102": FOR_GOOD}
     assert scheduler.line(run_pass(TUESDAY_NOON)) == (
-        "1 promoted, 1 sent, 1 retrying, 1 failed, 1 blocked, 1 rescheduled, 1 taken over, "
-        "1 waiting for approval, 0 waiting for a carrier"
+        "1 promoted, 1 sent, 1 retrying, 1 failed, 1 blocked, 0 expired, 1 rescheduled, "
+        "1 taken over, 1 waiting for approval, 0 waiting for a carrier"
     )
 
 

@@ -11,7 +11,7 @@ import peewee
 import psycopg
 import pytest
 
-import models
+import database
 import settings as environment
 from running import ROOT
 from settings import SettingsError
@@ -295,12 +295,12 @@ def reach():
     """Connect to a database by its URL and ask it something; the connection's own settings."""
 
     def ask(url):
-        models.connect(url)
-        assert models.db.execute_sql("SELECT 1").fetchone() == (1,)
-        return models.db.connection()
+        database.connect(url)
+        assert database.db.execute_sql("SELECT 1").fetchone() == (1,)
+        return database.db.connection()
 
     yield ask
-    models.disconnect()
+    database.disconnect()
 
 
 @pytest.mark.parametrize("path", ["relative.db", "a b/ü.db", "per%20cent#.db"])
@@ -310,7 +310,7 @@ def test_a_path_to_sqlite_is_taken_as_it_stands(path, absolute, load, reach, tmp
     url = f"sqlite:///{tmp_path / path if absolute else path}"
     assert ("////" in url) == absolute
     reach(load(DATABASE_URL=url).database_url)
-    models.upgrade()
+    database.upgrade()
     assert (tmp_path / path).stat().st_size
 
 

@@ -5,7 +5,7 @@ import subprocess
 import threading
 from datetime import timedelta
 
-import cli
+import models
 from databases import on_postgres
 from models import ApiKey, DoNotCall, Message, Status
 from running import ROOT, TOOLS, wait_until
@@ -59,7 +59,7 @@ def test_standard_output_has_the_key_alone(database_url):
     command = [TOOLS / "flask", "--app", ROOT / "app.py", "keys", "create", "shell"]
     environ = {"DATABASE_URL": database_url, "LOG_LEVEL": "DEBUG"}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
-    assert ApiKey.authenticate(done.stdout.removesuffix("\n"), cli.clock())
+    assert ApiKey.authenticate(done.stdout.removesuffix("\n"), models.clock())
     assert done.stdout.removesuffix("\n") not in done.stderr
 
 

@@ -11,6 +11,8 @@ import urllib.request
 import pytest
 import yaml
 
+import database
+import models
 from running import ROOT, TOOLS, answers, free_port, wait_until
 
 PROCFILE = dict(line.split(": ", 1) for line in (ROOT / "Procfile").read_text().splitlines())
@@ -62,12 +64,11 @@ def test_a_paas_can_run_the_procfile(empty_database_url, start, key_of, tmp_path
 @pytest.fixture
 def key_of():
     """A new key in a database that others use."""
-    import models
 
     def issue(url):
-        models.connect(url)
+        database.connect(url)
         secret = models.ApiKey.issue("paas", None, models.clock())
-        models.disconnect()
+        database.disconnect()
         return secret
 
     return issue

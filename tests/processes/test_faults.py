@@ -21,6 +21,7 @@ import psycopg
 import pytest
 from playhouse.migrations import Runner
 
+import database
 import models
 from databases import on_sqlite
 from models import ApiKey, Message, Status, clock
@@ -171,8 +172,8 @@ def test_web_and_scheduler_survive_a_postgres_that_is_stopped_and_started(
     serve, start, stoppable_postgres, twilio, times
 ):
     url = stoppable_postgres.url
-    models.connect(url)
-    models.upgrade()
+    database.connect(url)
+    database.upgrade()
     secret = ApiKey.issue("app", None, clock())
     web = serve(url, workers=2, **ALWAYS)
     scheduler = start(
@@ -191,7 +192,7 @@ def test_web_and_scheduler_survive_a_postgres_that_is_stopped_and_started(
     for round_ in range(times):
         for _ in range(4):
             create()
-        models.disconnect()
+        database.disconnect()
         (stoppable_postgres.kill if round_ % 2 else stoppable_postgres.stop)()
         for _ in range(4):  # both workers
             assert_is_an_error(send(web, secret, HELLO), 503)
@@ -205,7 +206,7 @@ def test_web_and_scheduler_survive_a_postgres_that_is_stopped_and_started(
     with psycopg.connect(url) as connection:
         query = "SELECT COUNT(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
         (connected,) = connection.execute(query).fetchone()
-    models.disconnect()
+    database.disconnect()
     assert connected <= 7  # two for each of two workers, a scheduler, this test twice
     for process in (web, scheduler):
         assert "Traceback" not in process.output
@@ -296,10 +297,10 @@ def small_disk(tmp_path):
 @pytest.fixture
 def disk_key(small_disk):
     """The secret of a key in a database on the small disk."""
-    models.connect(f"sqlite:///{small_disk}/messages.db")
-    models.upgrade()
+    database.connect(f"sqlite:///{small_disk}/messages.db")
+    database.upgrade()
     yield ApiKey.issue("app", None, clock())
-    models.disconnect()
+    database.disconnect()
 
 
 def test_a_full_disk_is_503_until_there_is_room_again(serve, small_disk, disk_key):
@@ -333,7 +334,7 @@ def test_what_was_sent_while_the_disk_was_full_is_recorded_and_not_sent_again(
 ):
     url = f"sqlite:///{small_disk}/messages.db"
     numbers = store_many(100)
-    models.disconnect()
+    database.disconnect()
     twilio.wait()
     environ = ALWAYS | {"DATABASE_URL": url, "CARRIER_URL": twilio.url}
     scheduler = start("scheduler.py", "--every", "0.1", **environ)
@@ -357,7 +358,7 @@ def test_a_disk_that_cannot_be_written_to_is_503_or_a_clear_line(
     serve, start, small_disk, disk_key
 ):
     url = f"sqlite:///{small_disk}/messages.db"
-    models.disconnect()
+    database.disconnect()
     web = serve(url, workers=1)
     assert send(web, disk_key, HELLO)[0] == 201
 
@@ -470,10 +471,10 @@ def test_clients_that_do_not_close_their_connections_hold_others_up_for_seconds_
 
 def test_an_upgrade_from_the_first_tables_keeps_every_row(start, empty_database_url):
     """Two web processes and a scheduler begin it at once; then all work on as before."""
-    models.connect(empty_database_url)
+    database.connect(empty_database_url)
     folder = str(ROOT / "migrations")
-    with models.db.atomic():
-        assert Runner(models.db.obj, folder).up("0001_initial") == ["0001_initial"]
+    with database.db.atomic():
+        assert Runner(database.db.obj, folder).up("0001_initial") == ["0001_initial"]
     digest = ApiKey.digest_of("tms_old")
     statements = [
         f"INSERT INTO api_key (id, name, digest, created_at) VALUES (1, 'old', '{digest}', 5)",
@@ -490,15 +491,15 @@ def test_an_upgrade_from_the_first_tables_keeps_every_row(start, empty_database_
         values = f"('{message_id}', 1, '{number}', 'old', 5, 'scheduled', "
         statements.append(f"{columns} {values} false, true, true, true, 0, 3, 5)")
     for statement in statements:
-        models.db.execute_sql(statement)
-    models.disconnect()
+        database.db.execute_sql(statement)
+    database.disconnect()
     upgrades = [start("flask", "db", "upgrade", DATABASE_URL=empty_database_url) for _ in "123"]
     assert [upgrade.wait() for upgrade in upgrades] == [0, 0, 0], [u.output for u in upgrades]
     newer = {path.stem for path in (ROOT / "migrations").glob("0*.py")} - {"0001_initial"}
     applied = [line for u in upgrades for line in u.output.splitlines() if "applied" in line]
     assert sorted(applied) == sorted(f"applied {name}" for name in newer)
-    models.connect(empty_database_url)
-    assert models.upgrade() == []
+    database.connect(empty_database_url)
+    assert database.upgrade() == []
     assert ApiKey.authenticate("tms_old", clock())
     assert [(m.to, m.message, m.send_at) for m in Message.listing()] == [
         (number, "old", models.EPOCH + 5 * models.MILLISECOND)
@@ -507,7 +508,7 @@ def test_an_upgrade_from_the_first_tables_keeps_every_row(start, empty_database_
     environ = ALWAYS | {"DATABASE_URL": empty_database_url, "CARRIER_URL": "simulator:"}
     assert start("scheduler.py", **environ).wait() == 0
     assert statuses() == {Status.SENT: 1, Status.BLOCKED: 1}
-    models.disconnect()
+    database.disconnect()
 
 
 # Load

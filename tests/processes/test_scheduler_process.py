@@ -11,7 +11,7 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-import models
+import database
 from carrier_servers import HANG, HANG_UP, Answer, TwilioServer, refusal
 from models import DoNotCall, Message, Status, clock
 from running import ALWAYS, free_port, wait_until
@@ -122,7 +122,7 @@ def test_every_takes_seconds(start):
 def test_one_pass_says_what_it_did_in_one_line(schedule, twilio):
     store()
     store(to="+12125550188", status=Status.SCHEDULED, check_dnc=True)
-    DoNotCall.add(["+12125550188"], clock())
+    DoNotCall.add(["+12125550188"], clock(), "operator")
     scheduler = schedule(CARRIER_URL=twilio.url, LOG_LEVEL="WARNING")
     assert scheduler.wait() == 0
     assert scheduler.output == (
@@ -152,9 +152,9 @@ def test_a_pass_without_a_database_ends_with_status_1_and_one_clear_line(start, 
 
 def test_a_pass_waits_for_whoever_is_writing_to_sqlite(start, tmp_path):
     url = f"sqlite:///{tmp_path}/messages.db"
-    models.connect(url)
-    models.upgrade()
-    models.disconnect()
+    database.connect(url)
+    database.upgrade()
+    database.disconnect()
     writer = sqlite3.connect(tmp_path / "messages.db", isolation_level=None)
     writer.execute("BEGIN IMMEDIATE")
     scheduler = start("scheduler.py", DATABASE_URL=url)
@@ -172,11 +172,11 @@ def test_every_goes_on_once_the_tables_are_there(start, empty_database_url, twil
         **ALWAYS | {"DATABASE_URL": empty_database_url, "CARRIER_URL": twilio.url},
     )
     wait_until(lambda: scheduler.output.count("the pass failed") > 2)
-    models.connect(empty_database_url)
-    models.upgrade()
+    database.connect(empty_database_url)
+    database.upgrade()
     message = store()
     wait_until(lambda: again(message).status == Status.SENT)
-    models.disconnect()
+    database.disconnect()
     assert scheduler.terminate() == 0
 
 
@@ -186,8 +186,8 @@ def test_every_survives_a_postgres_that_goes_away_and_doubles_nothing(
 ):
     """It goes for longer than CLAIM_TIMEOUT; one scheduler has texts under way, another nothing."""
     url = stoppable_postgres.url
-    models.connect(url)
-    models.upgrade()
+    database.connect(url)
+    database.upgrade()
     twilio.wait()
     environ = ALWAYS | {"DATABASE_URL": url, "CARRIER_URL": twilio.url, "CLAIM_TIMEOUT": "2"}
     numbers = store_many(5, send_date=clock())
@@ -195,7 +195,7 @@ def test_every_survives_a_postgres_that_goes_away_and_doubles_nothing(
     wait_until(lambda: len(twilio.texts) == 5)
     idle = start("scheduler.py", "--every", "0.1", **environ)
     wait_until(lambda: NOTHING in idle.output)
-    models.disconnect()
+    database.disconnect()
     getattr(stoppable_postgres, how)()
     twilio.go_on.set()
     time.sleep(3)
@@ -208,7 +208,7 @@ def test_every_survives_a_postgres_that_goes_away_and_doubles_nothing(
         query = "SELECT COUNT(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
         connected = connection.execute(query).fetchone()[0]
     assert connected <= 4  # two schedulers, this test twice
-    models.disconnect()
+    database.disconnect()
     assert [s.terminate() for s in (busy, idle)] == [0, 0]
 
 

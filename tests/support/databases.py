@@ -8,6 +8,7 @@ import uuid
 import psycopg
 import pytest
 
+import database
 import models
 from postgres_server import PostgresServer
 
@@ -84,9 +85,9 @@ def migrated_postgres(postgres):
 
 
 def _migrate(url):
-    models.connect(url)
-    models.upgrade()
-    models.disconnect()
+    database.connect(url)
+    database.upgrade()
+    database.disconnect()
 
 
 @pytest.fixture
@@ -104,6 +105,6 @@ def database_url(kind, request, tmp_path):
             )
             for table in reversed(models.TABLES):  # TRUNCATE takes far longer
                 connection.execute(f"DELETE FROM {table._meta.table_name}")
-    models.connect(url)
+    database.connect(url)
     yield url
-    models.disconnect()
+    database.disconnect()

@@ -8,7 +8,9 @@ from datetime import timedelta
 import psycopg
 from peewee import chunked
 
-from models import ApiKey, Message, Status, db, new_id
+import models
+from database import db
+from models import ApiKey, Message, Status, new_id
 from samples import NEW_YORK, TUESDAY_NOON
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -35,7 +37,8 @@ def _row(now, columns):
         "max_retries": 3,
         "created_at": now,
     } | columns
-    return {"approved": not row["manual_mode"]} | row
+    first_send_at = max(row["send_at"], models.clock())  # or it had expired long ago
+    return {"approved": not row["manual_mode"], "first_send_at": first_send_at} | row
 
 
 def held(status, **columns):

@@ -1,0 +1,196 @@
+"""The blueprint of the one public operation: the key, the body, idempotency, and the story."""
+
+import functools
+import logging
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from flask import Blueprint, Response, abort, current_app, g, request
+from werkzeug.datastructures import WWWAuthenticate
+from werkzeug.exceptions import Unauthorized
+
+import models
+import recipients
+import schemas
+from hours import BusinessHours, Facts
+from models import AlreadyAnswered, ApiKey, DoNotCall, Identity, Message, Role, Status
+from recipients import Recipient
+from schemas import BadRequest
+
+MAX_BODY = 64 * 1024
+BEARER = WWWAuthenticate("bearer")
+
+blueprint = Blueprint("api", __name__, url_prefix="/v1")
+log = logging.getLogger("web")
+
+
+def with_key(view: Callable) -> Callable:
+    """Let nobody past without a valid key, before the body is read; the view gets the key first."""
+
+    @functools.wraps(view)
+    def checked(**arguments: Any) -> Response:
+        secret = request.headers.get("X-Api-Key")
+        if secret is None:
+            secret = bearer_token()
+        key = ApiKey.authenticate(secret, models.clock()) if secret else None
+        if key is None:
+            raise Unauthorized(
+                "The API key is missing or invalid: send it as X-Api-Key or Authorization: Bearer.",
+                www_authenticate=BEARER,
+            )
+        g.key = key
+        if key.role != Role.SENDER:
+            abort(403, f"A key of role {key.role} signs in to the desk and sends nothing.")
+        return view(key, **arguments)
+
+    return checked
+
+
+def bearer_token() -> str:
+    """Return the token of the Authorization header, or nothing."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+@blueprint.post("/text-messages")
+@with_key
+def create_text_message(key: Identity) -> Response:
+    """Queue or schedule one text message."""
+    value = read_json()
+    now = models.clock()  # not before a slow client has sent the last byte
+    idempotency_key, digest = idempotency(value)
+    if idempotency_key and (earlier := Message.answered(key.id, idempotency_key)):
+        return repeat(earlier, digest)
+
+    settings = current_app.config["SETTINGS"]
+    order = schemas.load(value, now, settings.max_message_length)
+    order["check_dnc"] |= settings.check_dnc
+    recipient = order.pop("to")
+    if order["check_dnc"] and DoNotCall.lists(recipient.e164):
+        abort(403, "The recipient is on the Do Not Call list.")
+
+    hours = current_app.extensions["business_hours"]
+    facts = recipients.facts(recipient, now, hours)
+    message = order | {
+        "id": models.new_id(now),
+        "to": recipient.e164,
+        "max_retries": settings.max_retries,
+        **decide(order, recipient, facts, hours, now),
+    }
+    answer = schemas.dump(describe(message, recipient, facts, hours))
+    try:
+        Message.store(
+            **message,
+            key=key.id,
+            created_at=now,
+            idempotency_key=idempotency_key,
+            request_digest=digest,
+            answer=answer if idempotency_key else None,
+        )
+    except AlreadyAnswered:
+        return repeat(Message.answered(key.id, idempotency_key), digest)
+    log.info("message %s %s", message["id"], message["status"])
+    return respond(answer)
+
+
+def decide(
+    order: dict, recipient: Recipient, facts: Facts, hours: BusinessHours, now: datetime
+) -> dict:
+    """Decide by the order and the recipient's own clock whether the text goes now or later."""
+    if send_date := order.get("send_date"):
+        return {"status": Status.SCHEDULED, "send_at": send_date}
+    if facts.within_business_hours:
+        return {"status": Status.QUEUED, "send_at": now}
+    opening = recipients.next_opening(recipient, now, hours)
+    return {"status": Status.SCHEDULED, "send_at": opening}
+
+
+def describe(message: dict, recipient: Recipient, facts: Facts, hours: BusinessHours) -> dict:
+    """Describe a new message in the interface's words."""
+    options = ("manual_mode", "available_to_group", "check_dnc", "max_retries", "status")
+    queued, send_at = message["status"] == Status.QUEUED, schemas.isoformat(message["send_at"])
+    when = "queued for immediate sending" if queued else f"scheduled for {send_at}"
+    approval = "; it awaits manual approval and is not sent before"
+    return {name: message[name] for name in options} | {
+        "message_id": str(message["id"]),
+        "to_phone_number": recipient.international,
+        "to_phone_normalized": recipient.e164,
+        "recipient_country": recipient.country,
+        "recipient_timezone": facts.timezone,
+        "recipient_location": recipients.location(recipient),
+        "recipient_local_time": facts.local_time,
+        "timezone_offset": facts.timezone_offset,
+        "is_dst": facts.is_dst,
+        "scheduled_send_date": send_at,
+        "within_business_hours": facts.within_business_hours,
+        "can_send_now": queued,
+        "business_hours": str(hours),
+        "message_length": len(message["message"]),
+        "message": f"Text message {when}{approval if message['manual_mode'] else ''}.",
+    }
+
+
+# The body
+
+
+def read_json() -> Any:
+    """Return the request's JSON value; check its size before its type, its type before its text."""
+    body = read_body()
+    if request.mimetype != "application/json":
+        raise BadRequest("Content-Type: must be application/json")
+    return schemas.parse(body)
+
+
+def read_body() -> bytes:
+    """Return the bytes of the request, all that were announced and no more than MAX_BODY.
+
+    Not by Flask's `get_data()`, which ends a body that is too long or too short and says nothing.
+    """
+    length = request.content_length
+    announced = length or 0
+    if announced > MAX_BODY:
+        too_large()
+    chunked = length is None and request.environ.get("wsgi.input_terminated")
+    try:
+        body = request.environ["wsgi.input"].read(MAX_BODY + 1 if chunked else announced)
+    except Exception:  # gunicorn's errors have no base of their own
+        raise BadRequest("body: is not encoded as announced") from None
+    if len(body) > MAX_BODY:
+        too_large()
+    if len(body) < announced:
+        raise BadRequest("body: is shorter than announced")
+    return body
+
+
+def too_large() -> None:
+    """Refuse a body that is longer than MAX_BODY."""
+    abort(413, f"The body has more than {MAX_BODY // 1024} KiB.")
+
+
+# Idempotency
+
+
+def idempotency(value: Any) -> tuple[str | None, str | None]:
+    """Return the request's idempotency key and the digest of its body, two Nones without one."""
+    key = request.headers.get("Idempotency-Key")
+    if key is None:
+        return None, None
+    if not re.fullmatch("[!-~]{1,255}", key):
+        raise BadRequest("Idempotency-Key: must be 1 to 255 visible ASCII characters")
+    return key, schemas.digest(value)
+
+
+def repeat(message: Message, digest: str) -> Response:
+    """Answer as the first request with this idempotency key was answered."""
+    if message.request_digest != digest:
+        raise BadRequest("Idempotency-Key: was used before, with another request body")
+    if message.answer is None:
+        raise BadRequest("Idempotency-Key: was used before; the answer is no longer kept")
+    return respond(message.answer)
+
+
+def respond(text: str) -> Response:
+    """Answer that the message is created."""
+    return Response(text, 201, content_type="application/json")

@@ -1,0 +1,408 @@
+"""The database: its connections, its migrations, what its errors mean, and inserts in batches.
+
+Any thread may use `db` and the models as peewee documents it. Each thread has a connection of its
+own, taken from a small pool with its first query; a web request gives it back at its end, any other
+thread when it calls `db.close()` or ends.
+"""
+
+import contextlib
+import select
+import sqlite3
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from peewee import (
+    DatabaseError,
+    DatabaseProxy,
+    DataError,
+    IntegrityError,
+    InterfaceError,
+    OperationalError,
+    Psycopg3Adapter,
+)
+from playhouse.migrations import Runner
+from playhouse.pool import PooledPostgresqlDatabase, PooledSqliteDatabase
+
+db = DatabaseProxy()
+
+ERRORS = (DatabaseError, InterfaceError)
+"""What peewee raises for the database's own errors: outages, and bugs of ours; see `is_outage`."""
+
+POOL = 4  # connections a process: a PaaS' smallest Postgres allows 20, and SQLite has one writer
+PATIENCE = 5  # seconds that a thread waits for a connection, or for somebody else's lock
+ANSWER_TIMEOUT = 15  # seconds until a Postgres that says nothing is given up
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+class Busy(OperationalError):
+    """Say that a thread has waited for PATIENCE seconds and others still hold what it needs."""
+
+
+# Connections
+
+
+class Pooled:
+    """Bound how many connections there are, and how long a thread waits for one."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        self._places = threading.BoundedSemaphore(POOL)
+        self._own = threading.local()
+        super().__init__(*args, max_connections=0, **kwargs)
+
+    def connect(self, reuse_if_open: bool = False) -> bool:
+        if not self.is_closed():
+            return super().connect(reuse_if_open)
+        if not self._places.acquire(timeout=PATIENCE):
+            raise Busy(f"all {POOL} connections of this process are in use")
+        try:
+            super().connect()
+        except BaseException:
+            self._places.release()
+            raise
+        # Where a thread ends without closing, its connection is given back, too
+        thread, connection = threading.current_thread(), self.connection()
+        self._own.release = weakref.finalize(thread, self._abandon, connection)
+        return True
+
+    def close(self) -> bool:
+        was_open = super().close()
+        if was_open:
+            self._own.release.detach()
+            self._places.release()
+        return was_open
+
+    def _abandon(self, connection):
+        self._close(connection)
+        self._places.release()
+
+
+class Sqlite(Pooled, PooledSqliteDatabase):
+    """A SQLite that waits for other writers in short naps.
+
+    SQLite's own waiting sleeps up to a tenth of a second while the lock comes and goes: with 8
+    threads in 2 processes the 99th percentile of a request was half a second.
+    """
+
+    def begin(self, lock_type: str | None = None) -> None:
+        self._retry_while_locked(super().begin, lock_type)
+
+    def execute_sql(self, sql: str, params: Any = None) -> Any:
+        return self._retry_while_locked(super().execute_sql, sql, params)
+
+    def rollback(self) -> None:
+        """Roll back, unless SQLite has done so already because the disk was full."""
+        if self.connection().in_transaction:
+            super().rollback()
+
+    def _retry_while_locked(self, action, *arguments):
+        give_up_at = None
+        while True:
+            try:
+                return action(*arguments)
+            except OperationalError as error:
+                if _code(error) != sqlite3.SQLITE_BUSY:
+                    if not self.in_transaction():
+                        self.manual_close()  # the file may be another by now
+                    raise
+                give_up_at = give_up_at or time.monotonic() + PATIENCE
+                if time.monotonic() > give_up_at:
+                    raise
+            time.sleep(0.0005)
+
+
+class Connection(psycopg.Connection):
+    """A connection that gives up on a server that says nothing for ANSWER_TIMEOUT seconds.
+
+    TCP's own keepalive notices a dead host, but not a proxy that swallows what it gets.
+    """
+
+    answer_timeout: float | None = ANSWER_TIMEOUT
+
+    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        give_up_at = self.answer_timeout and time.monotonic() + self.answer_timeout
+        try:
+            return super().wait(gen, interval=interval, timeout=timeout or self.answer_timeout)
+        except psycopg.OperationalError:
+            if give_up_at and time.monotonic() >= give_up_at:
+                self.pgconn.finish()  # what is under way there can never be told apart again
+            raise
+
+
+class Adapter(Psycopg3Adapter):
+    def connect(self, db: Any, **params: Any) -> Connection:
+        # Prepared statements belong to a server's process, which PgBouncer changes
+        return Connection.connect(db.database, prepare_threshold=None, **params)
+
+
+class Postgres(Pooled, PooledPostgresqlDatabase):
+    """A PostgreSQL whose silence, locks and dead connections hold nobody up for long."""
+
+    psycopg3_adapter = Adapter
+    session = {  # noqa: RUF012
+        "lock_timeout": f"{PATIENCE}s",
+        # A server that lost us lets go of our locks
+        "idle_in_transaction_session_timeout": "30s",
+        "tcp_keepalives_idle": "10",
+        "tcp_keepalives_interval": "5",
+        "tcp_keepalives_count": "3",
+    }
+
+    def _initialize_connection(self, conn):
+        if not hasattr(conn, "is_ours"):
+            settings = ", ".join(
+                f"set_config('{k}', '{v}', false)" for k, v in self.session.items()
+            )
+            conn.execute(f"SELECT {settings}")
+            conn.is_ours = True
+
+    def _is_closed(self, conn):
+        """Say whether an idle connection has died: then something is there to be read.
+
+        Without a round trip, which peewee's own probe needs. What died without a word is noticed
+        by the next statement, after ANSWER_TIMEOUT.
+        """
+        if conn.closed:
+            return True
+        poll = select.poll()
+        poll.register(conn.pgconn.socket, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def begin(self, isolation_level: str | None = None) -> None:
+        with self._dropping_the_dead():
+            super().begin(isolation_level)
+
+    def execute_sql(self, sql: str, params: Any = None) -> Any:
+        with self._dropping_the_dead():
+            return super().execute_sql(sql, params)
+
+    def rollback(self) -> None:
+        with self._dropping_the_dead():
+            super().rollback()
+
+    @contextlib.contextmanager
+    def _dropping_the_dead(self):
+        """Where a connection failed, have the next statement open another."""
+        try:
+            yield
+        except (OperationalError, InterfaceError) as error:
+            if getattr(getattr(error, "orig", None), "sqlstate", None) is None:
+                self.close_idle()  # the others have died with it
+            if not self.in_transaction():
+                self.close()
+            raise
+
+
+def connect(url: str) -> None:
+    """Point every model at the database of a `sqlite:///` or `postgresql://` URL; open nothing.
+
+    Connections are kept: closing SQLite's last one checkpoints the WAL, which halves the
+    throughput, and a new one to Postgres costs a round trip and a process there.
+    """
+    disconnect()
+    db.initialize(_database(url))
+
+
+def _database(url):
+    if url.startswith("sqlite:"):
+        return Sqlite(
+            url.removeprefix("sqlite:///"),
+            pragmas={
+                "journal_mode": "wal",
+                "synchronous": "full",  # what "answered 201, so it is kept" means
+                "foreign_keys": 1,
+                "busy_timeout": 0,  # Sqlite waits by itself
+            },
+            lock_type="IMMEDIATE",
+            returning_clause=True,
+            check_same_thread=False,  # the pool hands connections across threads
+        )
+    limits = {
+        "connect_timeout": PATIENCE,
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": ANSWER_TIMEOUT * 1000,
+    }
+    limits = {name: limit for name, limit in limits.items() if f"{name}=" not in url}
+    conninfo = "postgresql:" + url.partition(":")[2]
+    return Postgres(conninfo, prefer_psycopg3=True, **limits)
+
+
+def on_postgres() -> bool:
+    """Say whether the database is a Postgres."""
+    return isinstance(db.obj, Postgres)
+
+
+def disconnect() -> None:
+    """Close the connections that this thread and nobody use; the next query opens another."""
+    if db.obj is not None:
+        db.close()
+        db.close_idle()
+
+
+# Errors
+
+# https://sqlite.org/rescode.html: locked, read-only, interrupted, unreadable, full, damaged
+_SQLITE_OUTAGES = {
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_NOTADB,
+}
+# https://www.postgresql.org/docs/current/errcodes-appendix.html: no connection, no such database,
+# no permission to connect, rolled back for another's sake, no resources, not in this state,
+# stopped by an operator, trouble below, damaged
+_POSTGRES_OUTAGES = ("08", "28", "3D", "40", "53", "55", "57", "58", "XX", "25006")
+
+
+tables: set[str] = set()
+"""The names of the tables, which `models` adds: without one of them, nothing works."""
+
+
+def is_outage(error: Exception) -> bool:
+    """Say whether a database error means "later": a database that is away, locked, full or old.
+
+    What is left is a bug: broken SQL, a value that it cannot keep, a rule that was violated.
+    """
+    if isinstance(error, Busy) or not hasattr(error, "orig"):
+        return True
+    if isinstance(error.orig, sqlite3.Error):
+        code = _code(error)
+        return code in _SQLITE_OUTAGES or (code == sqlite3.SQLITE_ERROR and not is_migrated())
+    state = getattr(error.orig, "sqlstate", None)
+    if state is None:  # libpq's own: the connection was refused or is lost
+        return isinstance(error, OperationalError | InterfaceError)
+    return state.startswith(_POSTGRES_OUTAGES) or (state.startswith("42") and not is_migrated())
+
+
+def is_migrated() -> bool:
+    """Say whether the tables are those that this version needs."""
+    try:
+        migrations = Runner(db.obj, str(MIGRATIONS)).status()
+        applied = all(each.applied for each in migrations if each.path)
+        return applied and tables <= set(db.get_tables())
+    except ERRORS:
+        return False
+
+
+def reason(error: Exception) -> str:
+    """Return what the database said, in one line, unless that could repeat a value."""
+    if isinstance(error, DataError | IntegrityError):
+        return type(error).__name__
+    return str(error).partition("\n")[0]
+
+
+def _code(error):
+    """Return SQLite's primary result code, or None."""
+    code = getattr(getattr(error, "orig", None), "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+# Migrations
+
+
+def upgrade() -> list[str]:
+    """Create or migrate the tables in one transaction; return the names of what was applied.
+
+    Upgrades that start together wait for one another; all but the first find nothing to do.
+    """
+    try:
+        with db.atomic():
+            if on_postgres():  # SQLite's BEGIN IMMEDIATE has let only one of us in
+                db.connection().answer_timeout = None  # to index ten million rows takes minutes
+                db.execute_sql("SET LOCAL lock_timeout = 0")
+                db.execute_sql("SELECT pg_advisory_xact_lock(hashtext('text-messages upgrade'))")
+            return Runner(db.obj, str(MIGRATIONS)).up()
+    finally:
+        disconnect()
+
+
+# Inserts in batches
+
+
+class InsertBatcher:
+    """Insert in one statement what several threads want to insert at the same time.
+
+    The wait for the disk is most of an insert's cost, and the same for one row as for ten: without
+    this, a web process creates 0.66 (SQLite) and 0.79 (Postgres) times as many messages a second.
+
+    The thread that finds nobody inserting does so for all rows that wait, then hands over to the
+    oldest that came meanwhile. `insert_all` gets a list of rows and returns a list of outcomes.
+    """
+
+    MOST = 32  # rows: SQLite may take no more than 999 parameters in one statement
+
+    def __init__(self, insert_all: Callable[[list], list]):
+        self._insert_all = insert_all
+        self._lock, self._waiting, self._inserting = threading.Lock(), deque(), False
+
+    def insert(self, row: Any) -> Any:
+        """Insert a row; return its outcome, or raise what the statement raised.
+
+        Within a transaction of the caller's, which may yet be rolled back, it is inserted alone.
+        """
+        if db.in_transaction():
+            return self._insert_all([row])[0]
+        mine = _Insert(row)
+        with self._lock:
+            self._waiting.append(mine)
+            mine.leads, self._inserting = not self._inserting, True
+        if not mine.leads and not mine.woken.wait(PATIENCE):
+            self._withdraw(mine)
+        if mine.leads:
+            self._serve()
+        if mine.error:
+            raise mine.error
+        return mine.outcome
+
+    def _serve(self):
+        with self._lock:
+            batch = [self._waiting.popleft() for _ in range(min(self.MOST, len(self._waiting)))]
+        try:
+            outcomes = self._insert_all([each.row for each in batch])
+            for each, outcome in zip(batch, outcomes, strict=True):
+                each.outcome = outcome
+        except BaseException as error:
+            for each in batch:
+                each.error = error
+        finally:
+            with self._lock:
+                self._inserting = bool(self._waiting)
+                if self._inserting:
+                    self._waiting[0].leads = True
+                    batch.append(self._waiting[0])
+            for each in batch:
+                each.woken.set()
+
+    def _withdraw(self, mine):
+        """Give up waiting; if the row is being inserted right now, wait for the outcome."""
+        with self._lock:
+            if mine in self._waiting and not mine.leads:
+                self._waiting.remove(mine)
+                raise Busy("other inserts take too long")
+        mine.woken.wait()
+
+
+class _Insert:
+    """A row that waits, and what became of it."""
+
+    __slots__ = ("error", "leads", "outcome", "row", "woken")
+
+    def __init__(self, row):
+        self.row, self.outcome, self.error = row, None, None
+        self.leads, self.woken = False, threading.Event()

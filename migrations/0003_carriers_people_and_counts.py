@@ -1,0 +1,156 @@
+"""What carriers say later, what people decided, and how many messages have ended."""
+
+from peewee import (
+    SQL,
+    BigIntegerField,
+    BooleanField,
+    FloatField,
+    ForeignKeyField,
+    IntegerField,
+    Model,
+    SqliteDatabase,
+    TextField,
+    UUIDField,
+)
+
+ENDED = "NOT IN ('scheduled', 'queued', 'sending')"
+
+
+def up(migrator, db):
+    migrator.migrate(
+        migrator.drop_index("api_key", "apikey_name"),
+        migrator.add_column("api_key", "role", TextField(default="sender")),
+        migrator.add_column("do_not_call", "source", TextField(null=True)),
+        migrator.add_column("message", "first_send_at", BigIntegerField(null=True)),
+        migrator.add_column("message", "in_doubt", IntegerField(default=0)),
+        migrator.add_column("message", "in_doubt_since", BigIntegerField(null=True)),
+        migrator.add_column("message", "take_overs", IntegerField(default=0)),
+        migrator.add_column("message", "last_error_at", BigIntegerField(null=True)),
+        migrator.add_column("message", "approved_by", TextField(null=True)),
+        migrator.add_column("message", "approved_at", BigIntegerField(null=True)),
+        migrator.add_column("message", "cancelled_by", TextField(null=True)),
+        migrator.add_column("message", "receipt_at", BigIntegerField(null=True)),
+        migrator.drop_index("message", "message_awaiting"),
+        migrator.drop_index("message", "message_finished"),
+    )
+    db.execute_sql("UPDATE message SET first_send_at = send_at")
+    add_indexes(db)
+    add_tables(db)
+    count_what_ends(db)
+
+
+def add_indexes(db):
+    class ApiKey(Model):
+        name = TextField()
+        revoked_at = BigIntegerField(null=True)
+
+        class Meta:
+            database = db
+            table_name = "api_key"
+
+    class Message(Model):
+        id = UUIDField(primary_key=True)
+        key = ForeignKeyField(ApiKey, index=False)
+        to = TextField(null=True)
+        send_at = BigIntegerField()
+        status = TextField()
+        finished_at = BigIntegerField(null=True)
+        last_error_at = BigIntegerField(null=True)
+        carrier_reference = TextField(null=True)
+
+        class Meta:
+            database = db
+            table_name = "message"
+
+    awaiting = "status IN ('scheduled', 'queued') AND NOT approved"
+    for table, name, columns, where in (
+        (ApiKey, "api_key_live_name", ["name"], "revoked_at IS NULL"),
+        (Message, "message_awaiting", ["send_at", "id"], awaiting),
+        (Message, "message_awaiting_key", ["key", "send_at", "id"], awaiting),
+        (Message, "message_finished", ["status", "finished_at"], "finished_at IS NOT NULL"),
+        (
+            Message,
+            "message_retrying",
+            ["last_error_at"],
+            "status IN ('scheduled', 'queued') AND last_error_at IS NOT NULL",
+        ),
+        (Message, "message_reference", ["carrier_reference"], "carrier_reference IS NOT NULL"),
+        (Message, "message_ended", ["status", "id"], "finished_at IS NOT NULL"),
+        (Message, "message_to", ["to", "id"], None),
+    ):
+        index = table.index(
+            *(getattr(table, column) for column in columns),
+            unique=table is ApiKey,
+            where=where and SQL(where),
+            name=name,
+        )
+        db.execute(index)
+
+
+def add_tables(db):
+    class Tally(Model):
+        status = TextField()
+        backend = IntegerField()
+        number = BigIntegerField()
+
+        class Meta:
+            database = db
+            table_name = "tally"
+            primary_key = False
+            constraints = (SQL("PRIMARY KEY (status, backend)"),)
+
+    class EarlyReceipt(Model):
+        reference = TextField(primary_key=True)
+        delivered = BooleanField()
+        reason = TextField(null=True)
+        received_at = BigIntegerField(index=True)
+
+        class Meta:
+            database = db
+            table_name = "early_receipt"
+
+    class CarrierState(Model):
+        name = TextField(primary_key=True)
+        last_pass_at = BigIntegerField(null=True)
+        trouble = TextField(null=True)
+        trouble_since = BigIntegerField(null=True)
+        retry_at = BigIntegerField(null=True)
+        pause = FloatField(default=0)
+
+        class Meta:
+            database = db
+            table_name = "carrier_state"
+
+    db.create_tables([Tally, EarlyReceipt, CarrierState])
+
+
+def count_what_ends(db):
+    """Keep the number of messages in each final status: to count ten millions takes seconds.
+
+    A row for each of the database's own processes, so that none waits for another.
+    """
+    db.execute_sql(
+        "INSERT INTO tally (status, backend, number) "
+        f"SELECT status, 0, COUNT(*) FROM message WHERE status {ENDED} GROUP BY status"
+    )
+    add = (
+        "INSERT INTO tally (status, backend, number) VALUES ({row}.status, {backend}, {number}) "
+        "ON CONFLICT (status, backend) DO UPDATE SET number = tally.number + excluded.number;"
+    )
+    moments = {
+        "come": ("INSERT", "NEW", f"NEW.status {ENDED}", 1),
+        "end": ("UPDATE", "NEW", f"NEW.status {ENDED} AND OLD.status <> NEW.status", 1),
+        "leave": ("UPDATE", "OLD", f"OLD.status {ENDED} AND OLD.status <> NEW.status", -1),
+        "go": ("DELETE", "OLD", f"OLD.status {ENDED}", -1),
+    }
+    for name, (event, row, when, number) in moments.items():
+        trigger = f"CREATE TRIGGER tally_{name} AFTER {event} ON message FOR EACH ROW WHEN ({when})"
+        if isinstance(db, SqliteDatabase):
+            db.execute_sql(f"{trigger} BEGIN {add.format(row=row, backend=0, number=number)} END")
+        else:
+            body = add.format(row=row, backend="pg_backend_pid()", number=number)
+            db.execute_sql(
+                f"CREATE FUNCTION tally_{name}() RETURNS trigger LANGUAGE plpgsql AS "
+                f"$$ BEGIN {body} RETURN NULL; END $$"
+            )
+            db.execute_sql(f"{trigger} EXECUTE FUNCTION tally_{name}()")
