@@ -172,7 +172,9 @@ class Postgres(Pooled, PooledPostgresqlDatabase):
             return True
         poll = select.poll()
         poll.register(conn.pgconn.socket, select.POLLIN)
-        return bool(poll.poll(0))
+        if dead := bool(poll.poll(0)):
+            conn.close()
+        return dead
 
     def begin(self, isolation_level: str | None = None) -> None:
         with self._dropping_the_dead():
@@ -192,7 +194,7 @@ class Postgres(Pooled, PooledPostgresqlDatabase):
         try:
             yield
         except (OperationalError, InterfaceError) as error:
-            if getattr(getattr(error, "orig", None), "sqlstate", None) is None:
+            if getattr(_cause(error), "sqlstate", None) is None:
                 self.close_idle()  # the others have died with it
             if not self.in_transaction():
                 self.close()
@@ -281,10 +283,11 @@ def is_outage(error: Exception) -> bool:
     """
     if isinstance(error, Busy) or not hasattr(error, "orig"):
         return True
-    if isinstance(error.orig, sqlite3.Error):
+    cause = _cause(error)
+    if isinstance(cause, sqlite3.Error):
         code = _code(error)
         return code in _SQLITE_OUTAGES or (code == sqlite3.SQLITE_ERROR and not is_migrated())
-    state = getattr(error.orig, "sqlstate", None)
+    state = getattr(cause, "sqlstate", None)
     if state is None:  # libpq's own: the connection was refused or is lost
         return isinstance(error, OperationalError | InterfaceError)
     return state.startswith(_POSTGRES_OUTAGES) or (state.startswith("42") and not is_migrated())
@@ -307,9 +310,16 @@ def reason(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
 
+def _cause(error):
+    """Return the driver's own error, which peewee may have wrapped twice."""
+    while hasattr(error, "orig"):
+        error = error.orig
+    return error
+
+
 def _code(error):
     """Return SQLite's primary result code, or None."""
-    code = getattr(getattr(error, "orig", None), "sqlite_errorcode", None)
+    code = getattr(_cause(error), "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
 
 

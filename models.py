@@ -948,5 +948,5 @@ ApiKey.add_index(
     )
 )
 
-TABLES = (ApiKey, DoNotCall, Message, EarlyReceipt, Tally, CarrierState)
+TABLES = (Tally, CarrierState, EarlyReceipt, ApiKey, DoNotCall, Message)
 tables.update(table._meta.table_name for table in TABLES)

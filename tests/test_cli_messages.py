@@ -93,9 +93,9 @@ def test_a_redacted_message_is_listed_all_the_same(messages, listed):
     assert listed() == [message.id]
 
 
-def test_a_list_begins_with_the_oldest(listed):
+def test_a_list_begins_with_the_newest(listed):
     ids = [store().id for _ in range(5)]
-    assert listed() == sorted(ids)
+    assert listed() == sorted(ids, reverse=True)
 
 
 def test_a_list_can_be_narrowed_to_a_status(listed):
