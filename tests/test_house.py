@@ -104,5 +104,12 @@ def test_all_requirements_are_pinned_and_none_is_missing(name):
     assert {package.lower() for package in wanted} <= pinned
 
 
+def test_the_tests_mirror_the_house():
+    rooms = OURS | {"house", "migrations", "numbering", "readme", "docs"}
+    for path in ROOT.glob("tests/test_*.py"):
+        room = path.stem.removeprefix("test_")
+        assert any(room == name or room.startswith(f"{name}_") for name in rooms), path.name
+
+
 def test_every_public_module_says_what_it_is_for():
     assert [path.name for path in SOURCES if not ast.get_docstring(tree(path))] == []
