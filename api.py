@@ -68,6 +68,9 @@ def create_text_message(key: Identity) -> Response:
     order = schemas.load(value, now, settings.max_message_length)
     order["check_dnc"] |= settings.check_dnc
     recipient = order.pop("to")
+    if settings.allowed_countries and recipient.country not in settings.allowed_countries:
+        country = recipients.country_name(recipient.country)
+        abort(403, f"The recipient's country is not one that texts may go to: {country}.")
     if order["check_dnc"] and DoNotCall.lists(recipient.e164):
         abort(403, "The recipient is on the Do Not Call list.")
 

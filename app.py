@@ -15,6 +15,7 @@ import database
 import logs
 import models
 import monitoring
+import recipients
 import schemas
 import settings as environment
 from hours import BusinessHours
@@ -31,6 +32,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
             settings = environment.load()
         except environment.SettingsError as problems:
             raise SystemExit(str(problems)) from None
+    check_countries(settings)
     logs.start(settings).addFilter(add_request_id)
     database.connect(settings.database_url)
     app = Flask(__name__, static_folder=None)
@@ -52,6 +54,16 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
         app.register_error_handler(kind, handler)
     cli.register(app)
     return app
+
+
+def check_countries(settings: environment.Settings) -> None:
+    """Stop the start where ALLOWED_COUNTRIES names what is no country, such as UK for GB."""
+    known = {*recipients.REGIONS, recipients.NO_COUNTRY}
+    if unknown := sorted((settings.allowed_countries or frozenset()) - known):
+        raise SystemExit(
+            f"ALLOWED_COUNTRIES: no country with telephone numbers has the ISO 3166 code "
+            f"{', '.join(unknown)}"
+        )
 
 
 # Around each request

@@ -8,6 +8,7 @@ import shutil
 from gunicorn.glogging import Logger
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
+import calendars
 import logs
 import recipients
 
@@ -50,6 +51,8 @@ class logger_class(Logger):  # gunicorn's name for this setting
 
 def on_starting(server):
     recipients.preload()
+    if settings.skip_holidays:
+        calendars.preload()
     gc.collect()
     gc.freeze()  # the collector would write to the shared pages, and so copy them to each worker
 

@@ -64,7 +64,7 @@ ERRORS = {
     401: ("Unauthorized", "API key missing or invalid.", "The API key is missing or invalid."),
     403: (
         "Forbidden",
-        "The number is on the Do Not Call list.",
+        "The number is on the Do Not Call list, or of a country that texts may not go to.",
         "The recipient is on the Do Not Call list.",
     ),
     405: (

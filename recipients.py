@@ -214,9 +214,15 @@ def preload() -> None:
 def location(recipient: Recipient) -> str:
     """Name the recipient's place and country: "New York, United States"."""
     if recipient.country == NO_COUNTRY:
-        return "UTC, World"
+        return f"UTC, {country_name(NO_COUNTRY)}"
     place = _place(recipient) or _city(recipient.country, recipient.zones[0].key)
-    return f"{place}, {_country_name(recipient.country)}"
+    return f"{place}, {country_name(recipient.country)}"
+
+
+@cache
+def country_name(country: str) -> str:
+    """Name a country in English, as CLDR does; "World" for a number of none."""
+    return "World" if country == NO_COUNTRY else _english().territories[country]
 
 
 def _place(recipient):
@@ -237,14 +243,9 @@ def _city(country, zone):
 
 
 @cache
-def _country_name(country):
-    return _english().territories[country]
-
-
-@cache
 def _country_names(country):
     """Return what libphonenumber may call a country instead of a place; "" is no description."""
-    ours = _country_name(country)
+    ours = country_name(country)
     theirs = _geocoder().LOCALE_DATA.get(country, {}).values()
     return {"", ours, *theirs, *(name.removesuffix("s") for name in theirs)}  # "Cocos Island"
 

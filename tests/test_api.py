@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from answers import PATH, accepted, problems, refusal
+from app import create_app
 from models import DoNotCall, Message, clock
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 
@@ -143,6 +144,46 @@ def test_a_recipient_on_the_do_not_call_list_is_refused_only_with_check_dnc(post
     assert Message.select().count() == 0
     assert accepted(post())["check_dnc"] is False
     assert accepted(post(to=LONDON, check_dnc=True))["check_dnc"] is True
+
+
+@pytest.mark.parametrize(
+    ("to", "name"),
+    [(LONDON, "United Kingdom"), ("+80012345678", "World"), ("+905012345678", "Türkiye")],
+)
+def test_a_number_of_a_country_that_is_not_allowed_is_refused_with_its_name(
+    to, name, settings, key
+):
+    app = create_app(settings._replace(allowed_countries=frozenset({"US", "CA"})))
+    body = {"to": to, "message": "Hello"}
+    response = app.test_client().post(PATH, json=body, headers={"X-Api-Key": key})
+    refusal(response, 403)
+    assert response.json["message"].endswith(f": {name}.")
+    assert Message.select().count() == 0
+
+
+@pytest.mark.parametrize("countries", [{"US"}, {"GB", "US", "001"}, None])
+def test_a_number_of_an_allowed_country_is_accepted(countries, post_with):
+    accepted(post_with(allowed_countries=countries and frozenset(countries)))
+
+
+def test_a_body_that_is_not_valid_is_400_before_its_country_counts(post_with):
+    problems(post_with(" ", allowed_countries=frozenset({"CA"})))
+
+
+def test_a_number_of_another_country_is_refused_whether_or_not_it_is_on_the_list(post_with):
+    DoNotCall.add([NEW_YORK], clock(), "operator")
+    response = post_with(allowed_countries=frozenset({"CA"}), check_dnc=True)
+    refusal(response, 403)
+    assert "United States" in response.json["message"]
+
+
+@pytest.mark.parametrize("code", ["UK", "XX", "AN"])
+def test_a_code_that_is_no_countrys_stops_the_start(code, settings):
+    with pytest.raises(SystemExit) as stop:
+        create_app(settings._replace(allowed_countries=frozenset({"US", code})))
+    assert str(stop.value).startswith("ALLOWED_COUNTRIES: ")
+    assert code in str(stop.value)
+    assert "\n" not in str(stop.value)
 
 
 @pytest.mark.parametrize(
