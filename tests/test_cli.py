@@ -8,6 +8,7 @@ import pytest
 import cli
 import database
 from databases import on_sqlite
+from models import FINISHED
 from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import store_history
 
@@ -99,12 +100,15 @@ def test_stats_count_messages_by_state_and_what_ended_lately(flask, at):
         "queued": 2,
         "sending": 0,
         "sent": 2,
+        "delivered": 0,
+        "undelivered": 0,
         "failed": 1,
         "blocked": 0,
         "cancelled": 0,
+        "expired": 0,
     }
-    assert numbers["last_hour"] == {"sent": 1, "failed": 0, "blocked": 0, "cancelled": 0}
-    assert numbers["last_day"] == {"sent": 2, "failed": 0, "blocked": 0, "cancelled": 0}
+    assert numbers["last_hour"] == dict.fromkeys(FINISHED, 0) | {"sent": 1}
+    assert numbers["last_day"] == dict.fromkeys(FINISHED, 0) | {"sent": 2}
     assert numbers["awaiting_approval"] == 1
     assert numbers["oldest_due"] == "2026-03-03T15:00:00.000Z"  # what awaits approval is not due
 
@@ -114,7 +118,7 @@ def test_stats_are_drawn_as_a_table_with_bars(flask, at):
     store_history()
     lines = flask("stats").stdout.splitlines()
     assert lines[1].split() == ["scheduled", "2", "█" * 20]
-    assert lines[5].split() == ["failed", "1", "█" * 10, "0", "0"]
+    assert lines[7].split() == ["failed", "1", "█" * 10, "0", "0"]
     assert lines[-1] == "the oldest due message waits: since 2026-03-03T15:00:00.000Z (2:00:00)"
 
 
