@@ -8,6 +8,7 @@ import re
 import unicodedata
 import zoneinfo
 from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib import resources
@@ -22,11 +23,11 @@ from phonenumbers.tzdata import TIMEZONE_DATA
 
 HERE = Path(__file__).parent
 ZONES = HERE / "zones.txt"
-REPORT = HERE / "nanpa-2026-01-05.csv"
+REPORT = HERE / "nanpa-2026-01-05.csv"  # of the North American Numbering Plan Administrator
 HEADER = """\
 # Made by `make zones`; not to be edited. Two kinds of lines:
 #   country  zone    the percentage of the country's people who live in it
-#   prefix   zones   the last three digits of the prefixes that are corrected; none: the prefix is
+#   prefix   zones   the three digits that follow, one correction each; none: of the prefix itself
 """
 WEEKS = [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(weeks=n) for n in range(260)]
 ABANDONED = {"Europe/Simferopol"}  # has had no numbers of +380 since 2014
@@ -57,7 +58,7 @@ PROVINCES = {
 # Zones
 
 
-def listed_zones():
+def listed_zones() -> dict[str, list[str]]:
     """Return the zones of every country by IANA's zone.tab."""
     zones = defaultdict(list)
     table = resources.files("tzdata.zoneinfo").joinpath("zone.tab").read_text("utf-8")
@@ -68,7 +69,7 @@ def listed_zones():
     return zones
 
 
-def links():
+def links() -> dict[str, str]:
     """Return IANA's other names of zones and what they stand for."""
     table = resources.files("tzdata.zoneinfo").joinpath("tzdata.zi").read_text("utf-8")
     lines = (line.split() for line in table.splitlines() if line.startswith("L "))
@@ -79,14 +80,15 @@ LISTED, LINKS = listed_zones(), links()
 OWN = {country: [z for z in zones if z not in ABANDONED] for country, zones in LISTED.items()}
 
 
-def canonical(name):
+def canonical(name: str) -> str:
+    """Return what a zone's name stands for in the end."""
     while name in LINKS:
         name = LINKS[name]
     return name
 
 
 @cache
-def named(country, name):
+def named(country: str, name: str) -> set[str]:
     """Return the zones of a country that a zone's name, which may be an old one, stands for."""
     if name in OWN[country]:
         return {name}
@@ -94,13 +96,14 @@ def named(country, name):
 
 
 @cache
-def clock(name):
+def clock(name: str) -> tuple:
     """Return what a zone's clocks show in five years; two zones that agree are one to us."""
     locals_ = [at.astimezone(ZoneInfo(name)) for at in WEEKS]
     return tuple((local.utcoffset(), local.dst()) for local in locals_)
 
 
-def clocks(zones):
+def clocks(zones: Iterable[str]) -> set[tuple]:
+    """Return the different clocks of some zones."""
     return {clock(zone) for zone in zones}
 
 
@@ -108,7 +111,7 @@ def clocks(zones):
 
 
 @cache
-def fold(name):
+def fold(name: str) -> str:
     """Return a name as it is compared: "St. Louis" and "Saint-Louis" are the same."""
     bare = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     long = re.sub(r"\b(st|ft|mt)\b", lambda short: LONG[short[0]], bare)
@@ -136,24 +139,24 @@ class Places:
             for other in {fold(other) for other in city["alternatenames"]} - {name, ""}:
                 self.by_other_name[country, other].append(city)
 
-    def called(self, country, name):
+    def called(self, country: str, name: str) -> list[dict]:
         """Return the places of a name, or else those that have it as another name."""
         key = country, fold(name)
         return self.by_name.get(key) or self.by_other_name.get(key) or []
 
-    def zones_of_state(self, country, state):
+    def zones_of_state(self, country: str, state: str) -> set[str]:
         """Return the zones of at least one in a hundred of a state's people."""
         return inhabited(self.people_of_states[country, state])
 
 
-def shares(people, country):
+def shares(people: dict[str, Counter], country: str) -> dict[str, float]:
     """Return the zones of a country and the percentages of its people, most people first."""
     count, total = people[country], people[country].total() or 1
     ordered = sorted(OWN[country], key=lambda zone: -count[zone])
     return {zone: 100 * count[zone] / total for zone in ordered}
 
 
-def inhabited(people, one_in=100):
+def inhabited(people: Counter, one_in: int = 100) -> set[str]:
     """Return the zones of at least one in so many of these people."""
     return {zone for zone, number in people.items() if one_in * number >= people.total()}
 
@@ -164,7 +167,7 @@ def inhabited(people, one_in=100):
 class Geocoder:
     """The places that libphonenumber names for prefixes, found in GeoNames."""
 
-    def __init__(self, places, country_of):
+    def __init__(self, places: Places, country_of: Callable[[str], str | None]):
         self.places = places
         self.texts = {
             prefix: (country, *self.split(texts["en"]))
@@ -177,12 +180,12 @@ class Geocoder:
         self.found = {prefix: cities for prefix, cities in found.items() if cities}
 
     @staticmethod
-    def split(text):
+    def split(text: str) -> tuple[list[str], str | None]:
         """Split "Gering/Scottsbluff, NE" into names and the label of their state."""
         names, _, label = re.fullmatch(r"(.*?)(?:(, | - )([^,]+))?", text).groups()
         return [name.strip() for name in names.split("/")], label
 
-    def learn(self):
+    def learn(self) -> None:
         """Learn from unique names what labels of states mean and which states prefixes are in."""
         labels, around = defaultdict(Counter), defaultdict(set)
         written = Counter((country, bool(label)) for country, _, label in self.texts.values())
@@ -198,7 +201,7 @@ class Geocoder:
         self.states_around = {p: Counter(state for _, state in near) for p, near in around.items()}
         self.state = {label: states.most_common(1)[0][0] for label, states in labels.items()}
 
-    def find(self, prefix):
+    def find(self, prefix: str) -> list[dict]:
         """Return the places that a prefix's name means: by state, then by population."""
         country, names, label = self.texts[prefix]
         meant = []
@@ -216,7 +219,7 @@ class Geocoder:
             meant += self.largest(cities)
         return meant
 
-    def namesake(self, prefix, cities):
+    def namesake(self, prefix: str, cities: list[dict]) -> list[dict]:
         """Return the towns among some places, unless their states agree with libphonenumber."""
         theirs = set(TIMEZONE_DATA[longest(TIMEZONE_DATA, prefix)])
         towns = [city for city in cities if city["population"] >= TOWN]
@@ -224,7 +227,7 @@ class Geocoder:
         agree = any(theirs <= self.places.zones_of_state(*state) for state in states)
         return [] if agree or prefix.startswith("1") else towns
 
-    def near(self, prefix, cities):
+    def near(self, prefix: str, cities: list[dict]) -> list[dict]:
         """Return those of some places of one name that are in a state of the prefixes around.
 
         Where prefixes around are of many states, those that are towns.
@@ -239,14 +242,14 @@ class Geocoder:
         return [city for city in cities if city["population"] >= TOWN]
 
     @staticmethod
-    def largest(cities):
+    def largest(cities: list[dict]) -> list[dict]:
         """Return the place that is far larger than its namesakes, or all of them."""
         ordered = sorted(cities, key=lambda city: -city["population"])
         people = [city["population"] for city in ordered]
         return ordered[:1] if len(people) > 1 and people[0] >= FAR_LARGER * people[1] else ordered
 
 
-def zones_of(cities, one_in=100):
+def zones_of(cities: list[dict], one_in: int = 100) -> set[str]:
     """Return the zones of at least one in so many of the people of some places."""
     if len(cities) == 1:
         return {cities[0]["zone"]}
@@ -259,7 +262,7 @@ def zones_of(cities, one_in=100):
 # North America
 
 
-def report(places):
+def report(places: Places) -> dict[str, tuple[str, set[str]]]:
     """Return the country and the zones of area codes, by the authority's letters and the states."""
     found = {}
     with REPORT.open() as lines:
@@ -273,12 +276,12 @@ def report(places):
     return found
 
 
-def letters(text):
+def letters(text: str) -> Iterable[str]:
     """Return the letters of "EC"; of "PT/MT only for W Wendover", the first."""
     return [text] if text in LETTERS else text.partition("/")[0].removesuffix("T")
 
 
-def main_zone(people, letter):
+def main_zone(people: Counter, letter: str) -> str:
     """Return the zone of most people among those of one letter."""
     hours = timedelta(hours=LETTERS[letter])
     zones = (z for z in people if LETTERS_OF.astimezone(ZoneInfo(z)).utcoffset() == hours)
@@ -289,12 +292,13 @@ def main_zone(people, letter):
 
 
 @cache
-def calling_code(prefix):
+def calling_code(prefix: str) -> str:
+    """Return the calling code that a prefix begins with."""
     codes = phonenumbers.COUNTRY_CODE_TO_REGION_CODE
     return next(prefix[:n] for n in (1, 2, 3) if int(prefix[:n]) in codes)
 
 
-def longest(table, prefix):
+def longest(table: Container[str], prefix: str) -> str:
     """Return the longest beginning of a prefix that a table has, or ""."""
     return next((prefix[:n] for n in range(len(prefix), 0, -1) if prefix[:n] in table), "")
 
@@ -302,7 +306,7 @@ def longest(table, prefix):
 class Corrections(dict):
     """Prefixes for which libphonenumber's zones are wrong, and the right ones."""
 
-    def __init__(self, places, area_codes):
+    def __init__(self, places: Places, area_codes: dict[str, tuple[str, set[str]]]):
         several = [c for c in OWN if c in phonenumbers.SUPPORTED_REGIONS if len(clocks(OWN[c])) > 1]
         codes = {str(phonenumbers.country_code_for_region(c)): c for c in several}
         self.countries = codes | {"76": None, "77": None}  # Kazakhstan
@@ -315,16 +319,17 @@ class Corrections(dict):
                 self[prefix] = self.table[prefix] = self.right[prefix]
         self.merge()
 
-    def country(self, prefix):
+    def country(self, prefix: str) -> str | None:
+        """Return the country of a prefix; None where all of its zones show the same."""
         return self.countries.get(longest(self.countries, prefix[:4]))
 
-    def current(self, prefix):
+    def current(self, prefix: str) -> set[str]:
         """Return what a number with a prefix gets, with the corrections so far."""
         country, key = self.country(prefix), longest(self.table, prefix)
         own = {zone for zone in self.table.get(key, ()) if zone in OWN[country]}
         return own if own and key != calling_code(prefix[:3]) else self.default[country]
 
-    def judge(self, geocoder, area_codes):
+    def judge(self, geocoder: Geocoder, area_codes: dict) -> dict[str, set[str]]:
         """Return the right zones of every prefix of which something better is known."""
         places, regions = defaultdict(list), defaultdict(list)
         for prefix, cities in geocoder.found.items():
@@ -358,7 +363,7 @@ class Corrections(dict):
                 right[prefix] = theirs if place or agree else better[known]
         return right | better
 
-    def merge(self):
+    def merge(self) -> None:
         """Write ten corrections that differ in the last digit, and agree, as one."""
         for prefix in sorted(self, key=len, reverse=True):
             ten = [prefix[:-1] + digit for digit in "0123456789"]
@@ -369,7 +374,7 @@ class Corrections(dict):
                     del self[p]
 
 
-def lines():
+def lines() -> Iterator[str]:
     """Yield the lines of zones.txt."""
     places = Places()
     for country in sorted(phonenumbers.SUPPORTED_REGIONS & OWN.keys()):

@@ -306,7 +306,7 @@ CORRECTED = [
     ("+869912345678", "Urumqi, Xinjiang, China", "Asia/Urumqi"),
     # mobiles: of New Zealand, Chile, Ecuador and Ukraine
     ("+64211234567", "Auckland, New Zealand", "Pacific/Auckland"),
-    ("+56800123456", "Santiago, Chile", "America/Santiago"),
+    ("+56961234567", "Santiago, Chile", "America/Santiago"),
     ("+593991234567", "Guayaquil, Ecuador", "America/Guayaquil"),
     ("+380501234567", "Kyiv, Ukraine", "Europe/Kyiv"),
     ("+380652123456", "Crimea, Ukraine", "Europe/Kyiv"),
