@@ -12,10 +12,10 @@ from phonenumbers.geodata import GEOCODE_DATA
 from phonenumbers.tzdata import TIMEZONE_DATA
 
 import recipients
-from conftest import ROOT
 from hours import BusinessHours
 from numbering import make_zones
 from numbering_plans import REGIONS, iana
+from running import ROOT
 
 NUMBERING = ROOT / "numbering"
 SEASONS = [datetime(2026, month, 15, 12, tzinfo=UTC) for month in (1, 4, 7, 10)]
