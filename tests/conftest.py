@@ -17,6 +17,22 @@ def pytest_xdist_auto_num_workers():
     return (os.cpu_count() or 1) + 1
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable():
+    """Replace lone surrogates, which xdist cannot send: one failure would end the whole run."""
+    return _encodable((yield))
+
+
+def _encodable(value):
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, dict):
+        return {name: _encodable(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_encodable, value))
+    return value
+
+
 @pytest.fixture
 def settings(database_url, monkeypatch, tmp_path):
     """The default settings, whatever the machine's environment says."""
