@@ -115,3 +115,13 @@ def test_business_days_are_a_setting(post_with, at):
     sunday = post_with(business_days=frozenset([6])).json
     assert sunday["within_business_hours"] is False
     assert sunday["scheduled_send_date"] == "2026-03-08T13:00:00.000Z"
+
+
+def test_the_week_and_the_holidays_of_the_recipients_country_are_a_setting(post_with, at):
+    at(datetime(2026, 11, 26, 17, 0, tzinfo=UTC))  # Thanksgiving, a Thursday, noon in New York
+    assert accepted(post_with())["status"] == "queued"
+    assert accepted(post_with(business_days=None))["status"] == "queued"
+    body = accepted(post_with(business_days=None, skip_holidays=True))
+    assert body["status"] == "scheduled"
+    assert body["within_business_hours"] is body["can_send_now"] is False
+    assert body["scheduled_send_date"] == "2026-11-27T14:00:00.000Z"

@@ -800,6 +800,19 @@ def test_the_opening_is_the_wall_clocks_on_any_day(run_pass, carrier, night, ope
     assert carrier.numbers == [NEW_YORK]
 
 
+def test_a_holiday_and_the_weekend_after_it_are_waited_out(run_pass, carrier):
+    christmas = datetime(2026, 12, 25, 17, 0, tzinfo=UTC)  # a Friday, noon in New York
+    monday_opening = datetime(2026, 12, 28, 14, 0, tzinfo=UTC)
+    message = store(status=Status.SCHEDULED, send_at=christmas)
+    local = {"business_days": None, "skip_holidays": True}
+    assert +run_pass(christmas, **local) == Counter({"promoted": 1, "rescheduled": 1})
+    assert again(message).send_at == monday_opening
+    run_pass(monday_opening - MILLISECOND, **local)
+    assert carrier.texts == []
+    run_pass(monday_opening, **local)
+    assert carrier.numbers == [NEW_YORK]
+
+
 def test_a_zone_whose_rules_changed_since_is_judged_by_todays_rules(run_pass, carrier, monkeypatch):
     message = store(status=Status.SCHEDULED, send_at=WEDNESDAY_OPENING)
     find = scheduler.recipients.find
