@@ -117,7 +117,7 @@ def describe(message: dict, recipient: Recipient, facts: Facts, hours: BusinessH
     when = "queued for immediate sending" if queued else f"scheduled for {send_at}"
     approval = "; it awaits manual approval and is not sent before"
     return {name: message[name] for name in options} | {
-        "message_id": str(message["id"]),
+        "message_id": message["id"],
         "to_phone_number": recipient.international,
         "to_phone_normalized": recipient.e164,
         "recipient_country": recipient.country,
@@ -126,7 +126,7 @@ def describe(message: dict, recipient: Recipient, facts: Facts, hours: BusinessH
         "recipient_local_time": facts.local_time,
         "timezone_offset": facts.timezone_offset,
         "is_dst": facts.is_dst,
-        "scheduled_send_date": send_at,
+        "scheduled_send_date": message["send_at"],
         "within_business_hours": facts.within_business_hours,
         "can_send_now": queued,
         "business_hours": str(hours),

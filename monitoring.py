@@ -19,6 +19,7 @@ STATIC = Path(__file__).parent / "static"
 SWAGGER_UI = Path(flask_swagger_ui.__file__).parent / "dist"
 DOCS = {  # what the page at /docs is made of, and nothing else of these folders
     "page.js": STATIC,
+    "page.css": STATIC,
     "swagger-ui-bundle.js": SWAGGER_UI,
     "swagger-ui.css": SWAGGER_UI,
     "favicon-32x32.png": SWAGGER_UI,
@@ -87,7 +88,8 @@ def show_description() -> Response:
 def description(max_message_length: int) -> str:
     """Return the text of openapi.json, with the length of message that is allowed here."""
     described = json.loads((STATIC.parent / "openapi.json").read_text())
-    fields = described["components"]["schemas"]["TextMessageRequest"]["properties"]
+    request = described["paths"]["/v1/text-messages"]["post"]["requestBody"]
+    fields = request["content"]["application/json"]["schema"]["properties"]
     fields["message"]["maxLength"] = max_message_length
     return json.dumps(described, indent=2) + "\n"
 

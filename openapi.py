@@ -8,16 +8,25 @@ import schemas
 TYPES = {
     schemas.PhoneNumber: ("string", "phone"),
     schemas.Text: ("string", None),
-    schemas.FutureInstant: ("string", "date-time"),
+    # RFC 3339, which OpenAPI means by date-time, has no time without an offset, no basic format
+    schemas.FutureInstant: ("string", "iso-date-time"),
     schemas.Flag: ("boolean", None),
     schemas.Instant: ("string", "date-time"),
 }
 
+INFO = {
+    "description": "Creates text messages, sent immediately or scheduled by the recipient's own "
+    "clock.\n\nAn API key is made by the operator of the service: `flask keys create NAME` prints "
+    "it, once. Send it as `X-Api-Key`, or as `Authorization: Bearer`.",
+    "contact": {"name": "The operator of this service"},
+    "license": {"name": "MIT", "url": "https://opensource.org/license/mit"},
+}
+
 SERVERS = [
-    {"url": ".", "description": "The deployment that this description comes from."},
+    {"url": ".", "description": "This service"},
     {
         "url": "https://{host}/{stage}",
-        "description": "A stage of a deployment.",
+        "description": "A stage of a deployment",
         "variables": {
             "host": {"default": "texts.example.com"},
             "stage": {"default": "production", "enum": ["dev", "staging", "production"]},
@@ -26,7 +35,12 @@ SERVERS = [
 ]
 
 KEY_SCHEMES = {
-    "ApiKey": {"type": "apiKey", "in": "header", "name": "X-Api-Key"},
+    "ApiKey": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-Api-Key",
+        "description": "Made by the operator of the service: `flask keys create NAME`.",
+    },
     "Bearer": {"type": "http", "scheme": "bearer", "description": "The same API key."},
 }
 
@@ -61,7 +75,11 @@ ERRORS = {
         "Validation or bad request error; `details.validationErrors` lists the problems.",
         "The request is not valid.",
     ),
-    401: ("Unauthorized", "API key missing or invalid.", "The API key is missing or invalid."),
+    401: (
+        "Unauthorized",
+        "API key missing or invalid.",
+        "The API key is missing or invalid: send it as X-Api-Key or Authorization: Bearer.",
+    ),
     403: (
         "Forbidden",
         "The number is on the Do Not Call list, or of a country that texts may not go to.",
@@ -75,7 +93,7 @@ ERRORS = {
     413: (
         "ContentTooLarge",
         "The body has more than 64 KiB.",
-        "The data value transmitted exceeds the capacity limit.",
+        "The body has more than 64 KiB.",
     ),
     500: ("InternalServerError", "The service failed.", "Something went wrong on our side."),
     503: (
@@ -91,36 +109,42 @@ HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 405: {"Allow": "POST, OPTIONS"}}
 
 
 def document() -> dict:
-    """Describe the interface in OpenAPI 3.0."""
-    plugin = MarshmallowPlugin()
+    """Describe the interface in OpenAPI 3.0.
+
+    The request's schema stands in the operation, not among the components: only there does
+    openapi-typescript take a field with a default for one that may be left out.
+    """
+    plugin = MarshmallowPlugin(schema_name_resolver=lambda schema: None)
     spec = APISpec(
         title="Text Message Sending Service",
         version="1.0.0",
         openapi_version="3.0.3",
-        info={"description": "Creates text messages, sent immediately or scheduled."},
+        info=INFO,
         plugins=[plugin],
         servers=SERVERS,
         security=[{name: []} for name in KEY_SCHEMES],
     )
     for field, type_and_format in TYPES.items():
         plugin.map_to_openapi_type(field, *type_and_format)
-    for schema in (schemas.TextMessageRequest, schemas.TextMessageResponse, schemas.Error):
+    for schema in (schemas.TextMessageResponse, schemas.Error):
         spec.components.schema(schema.__name__, schema=schema)
-        if schema is not schemas.TextMessageRequest:  # an answer has all its fields, always
-            described = spec.components.schemas[schema.__name__]
-            described["required"] = list(described["properties"])
+        described = spec.components.schemas[schema.__name__]
+        described["required"] = list(described["properties"])  # an answer has all its fields
     for name, scheme in KEY_SCHEMES.items():
         spec.components.security_scheme(name, scheme)
     spec.components.parameter("Idempotency-Key", "header", IDEMPOTENCY_KEY)
     for status, (name, description, message) in ERRORS.items():
         spec.components.response(name, _response(status, description, message))
-    spec.tag({"name": "Text messages"})
+    spec.tag({"name": "Text messages", "description": "Texts to one phone number each."})
     spec.path(
         "/v1/text-messages",
         operations={
             "post": {
                 "operationId": "createTextMessage",
                 "summary": "Create (send or schedule) a text message",
+                "description": "Without `send_date`, the text goes now where it is business hours "
+                "at the recipient's, or else at their next opening; with `send_date`, at that "
+                "instant. The answer says which, and what it knows of the recipient.",
                 "tags": ["Text messages"],
                 "parameters": ["Idempotency-Key"],
                 "requestBody": {

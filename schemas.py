@@ -5,11 +5,14 @@ import json
 import re
 from collections import Counter
 from datetime import UTC, datetime
+from typing import Any
 
 from marshmallow import RAISE, Schema, ValidationError, fields
 from marshmallow.experimental.context import Context
 
 import recipients
+
+COMPACT = (",", ":")
 
 
 class BadRequest(Exception):
@@ -101,9 +104,12 @@ class FutureInstant(StrictField):
 class Instant(fields.Field):
     """An aware datetime, written in UTC with milliseconds and a Z."""
 
+    def _serialize(self, value, attr, obj, **kwargs):
+        return isoformat(value)
 
-def about(description, example=None, **keywords):
-    """What openapi.json says of a field beside its type."""
+
+def about(description: str, example: object = None, **keywords: object) -> dict:
+    """Say in openapi.json more of a field than its type."""
     example = {} if example is None else {"example": example}
     return {"metadata": {"description": description} | example | keywords}
 
@@ -134,6 +140,7 @@ class TextMessageRequest(Schema):
             "Schedules the sending: an ISO 8601 date-time in the future, also outside business "
             "hours. UTC where it has no offset.",
             "2099-11-05T14:05:00-05:00",
+            pattern=r"^[0-9-]+(W[0-9]{2}-?[0-9])?T[0-9:.,]+(Z|[+-][0-9:]+)?$",
         )
     )
     manual_mode = Flag(
@@ -151,6 +158,7 @@ class TextMessageRequest(Schema):
 
     class Meta:
         unknown = RAISE
+        title = "TextMessageRequest"  # for openapi.json, as Meta.title of apispec
 
 
 class TextMessageResponse(Schema):
@@ -251,12 +259,12 @@ class Error(Schema):
 
 
 def isoformat(instant: datetime) -> str:
-    """`2026-03-02T14:00:00.000Z`."""
+    """Write an aware UTC datetime like `2026-03-02T14:00:00.000Z`."""
     return instant.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
-def parse(body: bytes):
-    """The value of a JSON text in UTF-8; BadRequest where it has none, or more than one."""
+def parse(body: bytes) -> Any:
+    """Return the value of a JSON text in UTF-8; raise BadRequest where it has none, or several."""
     try:
         return _DECODER.decode(body.decode())
     except UnicodeDecodeError:
@@ -269,8 +277,8 @@ def parse(body: bytes):
         raise BadRequest("body: has a number that is too long") from None
 
 
-def load(value, now: datetime, max_message_length: int) -> dict:
-    """The fields of a request; BadRequest with every problem, each beginning with its field."""
+def load(value: Any, now: datetime, max_message_length: int) -> dict:
+    """Return the fields of a request; raise BadRequest with every problem, its field first."""
     if not isinstance(value, dict):
         raise BadRequest("body: must be a JSON object")
     try:
@@ -289,28 +297,20 @@ def fields_in(problems: list[str]) -> list[str]:
 
 
 def dump(response: dict) -> str:
-    """The JSON text of a TextMessageResponse."""
-    return _encode(TextMessageResponse, response)
+    """Return the JSON text of a TextMessageResponse."""
+    return _RESPONSE.dumps(response, separators=COMPACT)
 
 
 def dump_error(status: int, message: str, details: dict, now: datetime) -> str:
-    """The JSON text of an Error."""
-    error = {"error": True, "message": message, "statusCode": status}
-    return _encode(Error, error | {"details": details, "timestamp": isoformat(now)})
+    """Return the JSON text of an Error."""
+    error = {"message": message, "statusCode": status, "details": details, "timestamp": now}
+    return _ERROR.dumps(error, separators=COMPACT)
 
 
-def _encode(schema, values):
-    """The JSON text of a schema's fields, in its order.
-
-    The values are ours and of the right types already: marshmallow would look at each again.
-    """
-    return _ENCODER.encode({name: values[name] for name in schema._declared_fields})
-
-
-def digest(value) -> str:
-    """The same for the same JSON value, however it was written."""
+def digest(value: Any) -> str:
+    """Return the same for the same JSON value, however it was written."""
     try:
-        canonical = json.dumps(value, sort_keys=True, separators=(",", ":"))
+        canonical = json.dumps(value, sort_keys=True, separators=COMPACT)
     except RecursionError:  # what could just be read may be too deep to be written
         raise BadRequest("body: is nested too deep") from None
     return hashlib.sha256(canonical.encode()).hexdigest()
@@ -329,5 +329,4 @@ def _refuse_constant(name):
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_named_once, parse_constant=_refuse_constant)
-_ENCODER = json.JSONEncoder(separators=(",", ":"))
-_REQUEST = TextMessageRequest()
+_REQUEST, _RESPONSE, _ERROR = TextMessageRequest(), TextMessageResponse(), Error()

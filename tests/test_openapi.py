@@ -19,7 +19,8 @@ WRITTEN = (ROOT / "openapi.json").read_text()
 DESCRIPTION = json.loads(WRITTEN)
 OPERATION = "/v1/text-messages"
 POST = DESCRIPTION["paths"][OPERATION]["post"]
-EXAMPLES = POST["requestBody"]["content"]["application/json"]["examples"]
+BODY = POST["requestBody"]["content"]["application/json"]
+EXAMPLES, REQUEST = BODY["examples"], BODY["schema"]
 SCHEMAS, ERRORS = DESCRIPTION["components"]["schemas"], DESCRIPTION["components"]["responses"]
 
 
@@ -48,25 +49,40 @@ def test_everybody_gets_the_description(client):
 
 def test_the_description_has_the_length_that_is_allowed_here(settings):
     client = create_app(settings._replace(max_message_length=20)).test_client()
-    described = client.get("/openapi.json").json["components"]["schemas"]
-    assert described["TextMessageRequest"]["properties"]["message"]["maxLength"] == 20
+    described = client.get("/openapi.json").json["paths"][OPERATION]["post"]["requestBody"]
+    fields = described["content"]["application/json"]["schema"]["properties"]
+    assert fields["message"]["maxLength"] == 20
 
 
 def test_the_fields_are_those_of_the_interface_in_its_order(post):
-    assert list(SCHEMAS["TextMessageRequest"]["properties"]) == [
+    assert list(REQUEST["properties"]) == [
         *("to", "message", "send_date", "manual_mode", "available_to_group", "check_dnc")
     ]
-    assert SCHEMAS["TextMessageRequest"]["required"] == ["message", "to"]
+    assert REQUEST["required"] == ["message", "to"]
     assert SCHEMAS["TextMessageResponse"]["required"] == list(json.loads(post().text))
     assert SCHEMAS["Error"]["required"] == list(json.loads(post(to=...).text))
 
 
 def test_white_space_is_the_same_in_the_description_and_in_the_service():
-    pattern = SCHEMAS["TextMessageRequest"]["properties"]["message"]["pattern"]
+    pattern = REQUEST["properties"]["message"]["pattern"]
     blank = {char for char in map(chr, range(sys.maxunicode + 1)) if not re.search(pattern, char)}
     assert blank == {char for char in map(chr, range(sys.maxunicode + 1)) if char.isspace()} | {
         "\0"
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        *((text, 201) for text in ("2099-11-05T14:05:00-05:00", "2099-11-05T14:05Z")),
+        *((text, 201) for text in ("20991105T140500,5+0530", "2099-W45-4T14:05")),
+        *((text, 400) for text in ("2099-11-05", "2099-11-05 14:05:00Z", "tomorrow", "")),
+    ],
+)
+def test_the_description_and_the_service_take_the_same_dates(text, status, post):
+    described = re.search(REQUEST["properties"]["send_date"]["pattern"], text)
+    assert bool(described) == (status == 201)
+    assert post(send_date=text).status_code == status
 
 
 def test_the_example_request_gets_the_example_answer(post, at):
@@ -155,7 +171,7 @@ def test_the_page_brings_nothing_of_other_hosts(client):
         assert response.mimetype == "text/html"
         assert "'self'" in response.headers["Content-Security-Policy"]
     assert "//" not in page
-    for name in ("page.js", "swagger-ui-bundle.js", "swagger-ui.css", "favicon-32x32.png"):
+    for name in re.findall(r'(?:src|href)="docs/([^"]+)"', page):
         assert f"docs/{name}" in page
         with client.get(f"/docs/{name}") as response:
             assert response.status_code == 200
@@ -198,15 +214,18 @@ def browser(tmp_path):
 def test_a_request_can_be_tried_on_the_page(browser, serve, database_url, key, prefix):
     base = f"http://{HOST}:{serve(database_url, SCRIPT_NAME=prefix).port}{prefix}"
     browser.open(f"{base}/docs")
+    browser.narrow(390)
     assert browser.text("h1.title").startswith("Text Message Sending Service")
     assert browser.text(".opblock-summary-path") == OPERATION
     browser.click(".btn.authorize")
+    assert browser.count(".auth-container input") == 1
     browser.write(".auth-container input", key)
     browser.click(".auth-btn-wrapper .authorize")
     browser.click(".auth-btn-wrapper .btn-done")
     browser.click(".try-out__btn")
     browser.click(".execute")
     assert browser.text(".live-responses-table .response .response-col_status").startswith("201")
+    assert browser.sideways() == 0
     kept = [{"to": sent.to, "message": sent.message} for sent in models.Message.select()]
     assert kept == [EXAMPLES["now"]["value"]]
     requested = browser.requested()

@@ -52,6 +52,24 @@ class Browser:
     def text(self, selector):
         return self._call(f"/element/{self._find(selector)}/text")
 
+    def count(self, selector):
+        """How many elements there are, once there is one."""
+        self._find(selector)
+        return self._run("return document.querySelectorAll(arguments[0]).length", selector)
+
+    def narrow(self, width):
+        """Make the window as narrow as a phone, which no window of a desktop may be."""
+        screen = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+        self._call(
+            "/goog/cdp/execute",
+            {"cmd": "Emulation.setDeviceMetricsOverride", "params": screen},
+        )
+
+    def sideways(self):
+        """How many pixels the page can be scrolled sideways."""
+        page = "document.documentElement"
+        return self._run(f"return {page}.scrollWidth - {page}.clientWidth")
+
     def requested(self):
         """The addresses that pages asked for since the last call."""
         events = [json.loads(line["message"])["message"] for line in self._log("performance")]
@@ -71,6 +89,9 @@ class Browser:
 
     def close(self):
         self._call("", method="DELETE")
+
+    def _run(self, script, *args):
+        return self._call("/execute/sync", {"script": script, "args": args})
 
     def _find(self, selector):
         return self._call("/element", {"using": "css selector", "value": selector})[ELEMENT]

@@ -32,7 +32,7 @@ ZONES = st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=
 FUTURE = st.datetimes(datetime(2100, 1, 1), datetime(9999, 12, 30), timezones=ZONES)  # noqa: DTZ001
 
 schemathesis.openapi.format("phone", st.sampled_from(NUMBERS))
-schemathesis.openapi.format("date-time", FUTURE.map(datetime.isoformat))
+schemathesis.openapi.format("iso-date-time", FUTURE.map(datetime.isoformat))
 
 
 @schemathesis.hook
