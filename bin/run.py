@@ -28,11 +28,12 @@ import logs  # noqa: E402
 import models  # noqa: E402
 import recipients  # noqa: E402
 from hours import BusinessHours  # noqa: E402
-from models import ApiKey  # noqa: E402
+from models import ApiKey, Role  # noqa: E402
 from settings import Settings  # noqa: E402
 
 TOOLS = Path(sys.executable).parent
 STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STDOUT = 1
 PAUSE = 5  # seconds until a scheduler that ended is started again
 
 # Numbers that are kept for fiction, around the world: mostly, it is business hours at one of them
@@ -53,13 +54,13 @@ def main() -> int:
     database.connect(settings.database_url)
     try:
         database.upgrade()
-        key = kept_key("first")
+        key, operators = kept_key("first", Role.SENDER), kept_key("operator", Role.OPERATOR)
     except database.ERRORS as error:
         sys.exit(f"the database failed: {database.reason(error)}")
     finally:
         database.disconnect()
     address = f"http://localhost:{port}{os.environ.get('SCRIPT_NAME', '')}"
-    threading.Thread(target=welcome, args=(settings, address, key), daemon=True).start()
+    threading.Thread(target=welcome, args=(settings, address, key, operators), daemon=True).start()
     return supervise()
 
 
@@ -73,10 +74,13 @@ def prepare() -> Settings:
     settings = logs.load_settings()
     if "SECRET_KEY" in os.environ:
         return settings
-    env.chmod(0o600)
-    with env.open("a") as file:
-        file.write("\n# Made by `make run`: signs the sessions of the desk\n")
-        file.write(f"SECRET_KEY={secrets.token_hex(32)}\n")
+    try:
+        env.chmod(0o600)
+        with env.open("a") as file:
+            file.write("\n# Made by `make run`: signs the sessions of the desk\n")
+            file.write(f"SECRET_KEY={secrets.token_hex(32)}\n")
+    except OSError as error:
+        sys.exit(f".env: cannot be written ({error.strerror})")
     return logs.load_settings()
 
 
@@ -92,12 +96,12 @@ def check(port: str) -> None:
         sys.exit(f"port {port} cannot be used ({error}); PORT=8001 make run uses another")
 
 
-def kept_key(name: str) -> str:
+def kept_key(name: str, role: Role) -> str:
     """Return the API key that an earlier run has kept, or a new one where it is not good."""
     path, now = Path(f".{name}-key"), models.clock()
     secret = path.read_text().strip() if path.exists() else ""
     if not secret or not ApiKey.authenticate(secret, now):
-        secret = ApiKey.issue(f"{name}-{now:%Y%m%d-%H%M%S}", None, now)
+        secret = ApiKey.issue(f"{name}-{now:%Y%m%d-%H%M%S}", None, now, role=role)
         path.write_text(f"{secret}\n")
     return secret
 
@@ -140,14 +144,14 @@ def supervise() -> int:
 def nobody_reads() -> bool:
     """Say whether standard output leads nowhere, as in `make run | head`; then forget it."""
     poll = select.poll()
-    poll.register(sys.stdout, 0)
+    poll.register(STDOUT, 0)
     gone = any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
     if gone:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)
     return gone
 
 
-def welcome(settings: Settings, address: str, key: str) -> None:
+def welcome(settings: Settings, address: str, key: str, operators: str) -> None:
     """Wait until the service answers, then print where things are and a request to try."""
     for _ in range(300):
         if status(f"{address}/healthz") == 200:
@@ -157,11 +161,14 @@ def welcome(settings: Settings, address: str, key: str) -> None:
         print("the service does not answer; its output says why", file=sys.stderr)
         return
     public = settings.public_url or address
+    desk = f"\n{public}/desk/ is for people: sign in with {operators}"
+    if status(f"{address}/desk/") != 200:
+        desk = ""
     body, note = text_to_try(settings)
     with contextlib.suppress(BrokenPipeError):
         print(
             f"""
-The service runs. {public}/docs describes it, and lets you try requests.
+The service runs. {public}/docs describes it, and lets you try requests.{desk}
 {note}
 
 curl {address}/v1/text-messages \\
