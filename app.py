@@ -10,6 +10,7 @@ from flask import Flask, Response, g
 from werkzeug.exceptions import HTTPException
 
 import api
+import carriers
 import cli
 import database
 import logs
@@ -28,11 +29,9 @@ request_id = ContextVar("request_id", default=None)
 def create_app(settings: environment.Settings | None = None) -> Flask:
     """Build the application from the environment, or from the given settings."""
     if settings is None:
-        try:
-            settings = environment.load()
-        except environment.SettingsError as problems:
-            raise SystemExit(str(problems)) from None
+        settings = logs.load_settings()
     check_countries(settings)
+    check_carrier(settings)
     logs.start(settings).addFilter(add_request_id)
     database.connect(settings.database_url)
     app = Flask(__name__, static_folder=None)
@@ -57,13 +56,22 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
 
 
 def check_countries(settings: environment.Settings) -> None:
-    """Stop the start where ALLOWED_COUNTRIES names what is no country, such as UK for GB."""
+    """End the process where ALLOWED_COUNTRIES names what is no country, such as UK for GB."""
     known = {*recipients.REGIONS, recipients.NO_COUNTRY}
     if unknown := sorted((settings.allowed_countries or frozenset()) - known):
-        raise SystemExit(
+        logs.end(
             f"ALLOWED_COUNTRIES: no country with telephone numbers has the ISO 3166 code "
             f"{', '.join(unknown)}"
         )
+
+
+def check_carrier(settings: environment.Settings) -> None:
+    """End the process where the scheduler could not use CARRIER_URL."""
+    try:
+        if settings.carrier_url:
+            carriers.connect(settings.carrier_url, public_url=settings.public_url, sending=False)
+    except ValueError as problem:
+        logs.end(f"CARRIER_URL: {problem}")
 
 
 # Around each request

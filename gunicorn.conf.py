@@ -5,7 +5,10 @@ import logging
 import os
 import shutil
 
+from gunicorn.arbiter import Arbiter
+from gunicorn.config import Config
 from gunicorn.glogging import Logger
+from gunicorn.workers.base import Worker
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 import calendars
@@ -33,7 +36,7 @@ class NoRequestText(logging.Filter):
 
     TELLING = ("Invalid request from", "Ignored premature client disconnection")
 
-    def filter(self, record):
+    def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.msg, str) and record.msg.startswith(self.TELLING):
             record.msg, record.args = record.msg.partition(": ")[0].removesuffix(". %s"), ()
         return True
@@ -42,14 +45,15 @@ class NoRequestText(logging.Filter):
 class logger_class(Logger):  # gunicorn's name for this setting
     """Write gunicorn's lines like all others."""
 
-    def setup(self, cfg):
+    def setup(self, cfg: Config) -> None:
         super().setup(cfg)
         for handler in self.error_log.handlers:
             handler.addFilter(NoRequestText())
             handler.setFormatter(logs.formatter(settings.log_format))
 
 
-def on_starting(server):
+def on_starting(server: Arbiter) -> None:
+    """Load once what all workers share."""
     recipients.preload()
     if settings.skip_holidays:
         calendars.preload()
@@ -57,13 +61,13 @@ def on_starting(server):
     gc.freeze()  # the collector would write to the shared pages, and so copy them to each worker
 
 
-def on_exit(server):
+def on_exit(server: Arbiter) -> None:
     """Leave no metrics of this run behind, unless somebody asked for them in a folder."""
     if settings.metrics_token and not METRICS_FOLDER:
         shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True)
 
 
-def post_worker_init(worker):
+def post_worker_init(worker: Worker) -> None:
     """Answer 404 outside a stage's prefix, where gunicorn itself would answer 500 in HTML."""
     prefix = os.environ.pop("SCRIPT_NAME", "").strip("/")
     if prefix:

@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 import time
+from typing import NoReturn
 
 import settings as environment
 from settings import Settings, SettingsError
@@ -49,13 +50,17 @@ def load_settings() -> Settings:
     try:
         return environment.load()
     except SettingsError as problems:
-        lines = str(problems).splitlines()
+        end(str(problems))
+
+
+def end(problems: str) -> NoReturn:
+    """End the process because of its settings: each line of `problems` is one of the log's."""
     if os.environ.get("LOG_FORMAT", "").upper() != "JSON":
-        sys.exit("\n".join(lines))
+        sys.exit(problems)
     handler = logging.StreamHandler()
     handler.setFormatter(formatter("JSON"))
-    log.addHandler(handler)
-    for line in lines:
+    log.handlers, log.propagate = [handler], False
+    for line in problems.splitlines():
         log.critical(line)
     sys.exit(1)
 

@@ -4,6 +4,7 @@ Run it from cron, or with --every to repeat it. Any number may run at once.
 """
 
 import argparse
+import functools
 import gc
 import logging
 import random
@@ -383,8 +384,9 @@ def main() -> int:
         "--every", type=seconds, metavar="SECONDS", help="repeat until SIGTERM or SIGINT"
     )
     every = parser.parse_args().every
+    settings = logs.load_settings()
+    logs.start(settings)
     try:
-        settings = environment.load()
         carrier = (
             carriers.connect(
                 settings.carrier_url,
@@ -395,12 +397,12 @@ def main() -> int:
             if settings.carrier_url
             else None
         )
-    except environment.SettingsError as problems:
-        sys.exit(str(problems))
     except ValueError as problem:
-        sys.exit(f"CARRIER_URL: {problem}")
+        logs.end(f"CARRIER_URL: {problem}")
     gc.freeze()  # or the collector looks at all that is loaded once more when the process ends
-    logs.start(settings)
+    if every:  # a single pass prints its counts, and nothing else where all is well
+        introduce(carrier)
+    show = log.info if settings.log_format == "JSON" else functools.partial(print, flush=True)
     database.connect(settings.database_url)
     scheduler = Scheduler(settings, carrier)
 
@@ -415,7 +417,7 @@ def main() -> int:
         try:
             counts = line(scheduler.run_pass())
             if counts != shown:
-                print(counts, flush=True)
+                show(counts)
                 shown = counts
             if every is None:
                 scheduler.listen(LISTENING)
@@ -430,6 +432,16 @@ def main() -> int:
             if carrier:
                 carrier.close()
             return status if every is None else 0
+
+
+def introduce(carrier: Carrier | None) -> None:
+    """Say where texts go, or that they go nowhere."""
+    if carrier is None:
+        log.warning("CARRIER_URL is not set: messages are promoted and wait")
+        return
+    log.info("texts go to %s", carrier.name)
+    if carrier.warning:
+        log.warning(carrier.warning)
 
 
 def seconds(text):

@@ -18,10 +18,12 @@ FORGETFUL_HOSTS = ("DYNO", "RENDER", "RAILWAY_ENVIRONMENT", "FLY_APP_NAME", "K_S
 
 
 class SettingsError(Exception):
-    """Says what is wrong with the environment: one line per problem, each naming its variable."""
+    """Say what is wrong with the environment: one line per problem, each naming its variable."""
 
 
 class Settings(NamedTuple):
+    """Every setting, typed and within its bounds."""
+
     database_url: str
     business_hours: tuple[int, int]  # opening and closing, minutes after midnight
     business_days: frozenset[int] | None  # Monday is 0; None: the recipient's country's own
@@ -46,7 +48,7 @@ class Settings(NamedTuple):
 def load() -> Settings:
     """Read the settings from the environment and, where it is silent, from `.env`.
 
-    Raises SettingsError with all problems at once; no value is ever repeated in one, because
+    Raise SettingsError with all problems at once; no value is ever repeated in one, because
     it may hold a password.
     """
     try:

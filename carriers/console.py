@@ -17,6 +17,8 @@ class Console(Carrier):
 
     def __init__(self):
         self._lock = threading.Lock()
+        if not sys.stdout.isatty():
+            self.warning = "console: sends nothing, it prints texts here"
 
     def send(self, to, text, **_):
         encoding = sys.stdout.encoding or "utf-8"

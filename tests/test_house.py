@@ -24,7 +24,7 @@ ALLOWED = {
     "cli": {"database", "models", "recipients", "schemas", "openapi"},
     "api": {"models", "schemas", "recipients", "hours"},
     "monitoring": {"api", "models", "metrics"},
-    "app": OURS - {"scheduler", "carriers"},
+    "app": OURS - {"scheduler"},
 }
 OWNERS = {
     "flask": {"app", "api", "monitoring", "cli"},
