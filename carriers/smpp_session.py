@@ -37,14 +37,19 @@ class Session:
         deliver: Callable[["Session", int, bytes], None],
     ):
         self._loop = asyncio.get_running_loop()
-        self.open = True
         self.served = False  # the peer did more than to bind
         self.heard_at = self._loop.time()
         self._reader, self._writer = reader, writer
         self._timeout, self._deliver = timeout, deliver
         self._answers = {}  # futures by command_id and sequence_number of the response
         self._sequence = 0
+        self._closed = False
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._keep_alive())]
+
+    @property
+    def open(self) -> bool:
+        """Whether a request can be written."""
+        return not (self._closed or self._writer.is_closing())
 
     @property
     def under_way(self) -> int:
@@ -82,7 +87,7 @@ class Session:
 
     def close(self) -> None:
         """Drop the connection; what is under way raises ConnectionError."""
-        self.open = False
+        self._closed = True
         self._writer.transport.abort()
         for task in self._tasks:
             task.cancel()
@@ -108,7 +113,7 @@ class Session:
 
     async def _read(self):
         try:
-            while self.open:
+            while not self._closed:
                 header = HEADER.unpack(await self._reader.readexactly(HEADER.size))
                 length, command, status, sequence = header
                 if not HEADER.size <= length <= LONGEST_PDU:
@@ -136,7 +141,7 @@ class Session:
             self.answer(command, sequence)
         elif command == UNBIND:
             self.answer(command, sequence)
-            self.open = False
+            self._closed = True
         elif command != ALERT_NOTIFICATION:  # which has no answer
             self._write(GENERIC_NACK, UNKNOWN_COMMAND, sequence, b"")
 
@@ -167,8 +172,7 @@ class Bind:
         timeout: float,
         deliver: Callable[[Session, int, bytes], None],
     ):
-        # Where an address of the host's hangs, the next is tried after a quarter of a second.
-        self._peer = {"host": host, "port": port, "ssl": tls, "happy_eyeballs_delay": 0.25}
+        self._peer = {"host": host, "port": port, "ssl": tls}
         self._command, self._body = command, body
         self._timeout, self._deliver = timeout, deliver
         self.session = None

@@ -37,7 +37,6 @@ BIND_FAILED, INVALID_SENDER = 0x0D, 0x0A
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch):
     monkeypatch.setattr(smpp_session, "FIRST_PAUSE", 0.05)
-    monkeypatch.setattr(smpp_session, "CONNECT_TIMEOUT", 1)
     monkeypatch.setattr(smpp, "PAUSE", 0.05)
 
 
@@ -70,8 +69,8 @@ def carrier(connect, peer):
 
 @pytest.fixture
 def impatient(connect, peer):
-    """A carrier that waits a second for an answer."""
-    return connect(peer.url, timeout=1)
+    """A carrier that waits two seconds for an answer."""
+    return connect(peer.url, timeout=2)
 
 
 def send(carrier, text=TEXT, to=NUMBER, valid_for=259_200):
@@ -438,7 +437,7 @@ def test_an_answer_after_six_seconds_is_a_yes_to_one_copy(peer, carrier):
 
 
 def test_an_answer_that_comes_too_late_is_nobody_elses(peer, impatient):
-    peer.delay = 2
+    peer.delay = 3
     assert kind(refused(impatient)) == "in doubt"
     peer.delay = 0
     wait_until(lambda: not peer.waiting)
@@ -617,7 +616,8 @@ def test_smpps_trusts_only_what_is_vouched_for(tmp_path, monkeypatch, connect):
         assert len(server.logins) == server.unbinds == 1
 
 
-def test_smpps_to_a_peer_without_tls_is_for_now_and_sends_no_password(peer, connect):
+def test_smpps_to_a_peer_without_tls_is_for_now_and_sends_no_password(peer, connect, monkeypatch):
+    monkeypatch.setattr(smpp_session, "CONNECT_TIMEOUT", 1)
     assert kind(refused(connect(peer.url.replace("smpp:", "smpps:")))) == "for now"
     assert not peer.logins
 
