@@ -307,7 +307,11 @@ def reason(error: Exception) -> str:
     """Return what the database said, in one line, unless that could repeat a value."""
     if isinstance(error, DataError | IntegrityError):
         return type(error).__name__
-    return str(error).partition("\n")[0]
+    said = str(error).partition("\n")[0]
+    state = getattr(getattr(error, "orig", None), "sqlstate", None) or ""
+    if (_code(error) == sqlite3.SQLITE_ERROR or state.startswith("42")) and not is_migrated():
+        return f"{said}; flask db upgrade makes the tables"
+    return said
 
 
 def _cause(error):
