@@ -5,7 +5,6 @@ own, taken from a small pool with its first query; a web request gives it back a
 thread when it calls `db.close()` or ends.
 """
 
-import contextlib
 import select
 import sqlite3
 import threading
@@ -34,7 +33,6 @@ db = DatabaseProxy()
 ERRORS = (DatabaseError, InterfaceError)
 """What peewee raises for the database's own errors: outages, and bugs of ours; see `is_outage`."""
 
-POOL = 4  # connections a process: a PaaS' smallest Postgres allows 20, and SQLite has one writer
 PATIENCE = 5  # seconds that a thread waits for a connection, or for somebody else's lock
 ANSWER_TIMEOUT = 15  # seconds until a Postgres that says nothing is given up
 
@@ -51,8 +49,10 @@ class Busy(OperationalError):
 class Pooled:
     """Bound how many connections there are, and how long a thread waits for one."""
 
+    size = 4  # connections a process: a PaaS' smallest Postgres allows 20 in all
+
     def __init__(self, *args: Any, **kwargs: Any):
-        self._places = threading.BoundedSemaphore(POOL)
+        self._places = threading.BoundedSemaphore(self.size)
         self._own = threading.local()
         super().__init__(*args, max_connections=0, **kwargs)
 
@@ -60,7 +60,7 @@ class Pooled:
         if not self.is_closed():
             return super().connect(reuse_if_open)
         if not self._places.acquire(timeout=PATIENCE):
-            raise Busy(f"all {POOL} connections of this process are in use")
+            raise Busy("all connections of this process are in use")
         try:
             super().connect()
         except BaseException:
@@ -124,6 +124,9 @@ class Connection(psycopg.Connection):
     """
 
     answer_timeout: float | None = ANSWER_TIMEOUT
+    is_new = True
+    was_idle = False  # and may have died meanwhile
+    gave_up = False
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         give_up_at = self.answer_timeout and time.monotonic() + self.answer_timeout
@@ -131,6 +134,7 @@ class Connection(psycopg.Connection):
             return super().wait(gen, interval=interval, timeout=timeout or self.answer_timeout)
         except psycopg.OperationalError:
             if give_up_at and time.monotonic() >= give_up_at:
+                self.gave_up = True
                 self.pgconn.finish()  # what is under way there can never be told apart again
             raise
 
@@ -155,12 +159,10 @@ class Postgres(Pooled, PooledPostgresqlDatabase):
     }
 
     def _initialize_connection(self, conn):
-        if not hasattr(conn, "is_ours"):
-            settings = ", ".join(
-                f"set_config('{k}', '{v}', false)" for k, v in self.session.items()
-            )
-            conn.execute(f"SELECT {settings}")
-            conn.is_ours = True
+        if conn.is_new:
+            pairs = ", ".join(f"set_config('{k}', '{v}', false)" for k, v in self.session.items())
+            conn.execute(f"SELECT {pairs}")
+        conn.was_idle, conn.is_new = not conn.is_new, False
 
     def _is_closed(self, conn):
         """Say whether an idle connection has died: then something is there to be read.
@@ -177,28 +179,34 @@ class Postgres(Pooled, PooledPostgresqlDatabase):
         return dead
 
     def begin(self, isolation_level: str | None = None) -> None:
-        with self._dropping_the_dead():
-            super().begin(isolation_level)
+        self._on_a_live_connection(super().begin, isolation_level)
 
     def execute_sql(self, sql: str, params: Any = None) -> Any:
-        with self._dropping_the_dead():
-            return super().execute_sql(sql, params)
+        return self._on_a_live_connection(super().execute_sql, sql, params)
 
     def rollback(self) -> None:
-        with self._dropping_the_dead():
-            super().rollback()
+        self._on_a_live_connection(super().rollback)
 
-    @contextlib.contextmanager
-    def _dropping_the_dead(self):
-        """Where a connection failed, have the next statement open another."""
+    def _on_a_live_connection(self, action, *arguments):
+        """Do something with the connection; where it turns out to be dead, leave it.
+
+        What finds a connection dead that has just been taken from the pool is done once more: the
+        server closed it while it was idle.
+        """
         try:
-            yield
+            result = action(*arguments)
         except (OperationalError, InterfaceError) as error:
-            if getattr(_cause(error), "sqlstate", None) is None:
+            connection = None if self.is_closed() else self.connection()
+            died_idle = bool(connection and connection.closed and connection.was_idle)
+            if getattr(_cause(error), "sqlstate", None) is None or died_idle:
                 self.close_idle()  # the others have died with it
             if not self.in_transaction():
                 self.close()
-            raise
+            if not died_idle or connection.gave_up:
+                raise
+            return action(*arguments)
+        self.connection().was_idle = False
+        return result
 
 
 def connect(url: str) -> None:
@@ -372,6 +380,7 @@ class InsertBatcher:
         """
         if db.in_transaction():
             return self._insert_all([row])[0]
+        db.close()  # or threads that wait could hold all the connections
         mine = _Insert(row)
         with self._lock:
             self._waiting.append(mine)

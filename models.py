@@ -552,9 +552,9 @@ class Message(Table):
             in_doubt_since=self.in_doubt_since,
         )
 
-    def put_back(self) -> bool:
-        """Queue this claimed message again, as if it had never been claimed."""
-        return self._move({Status.SENDING}, status=Status.QUEUED)
+    def put_back(self, now: datetime) -> bool:
+        """Queue this claimed message again, behind the others: the fault may be its own."""
+        return self._move({Status.SENDING}, status=Status.QUEUED, send_at=now)
 
     def block(self, now: datetime) -> bool:
         """Keep this claimed message from a recipient on the Do Not Call list."""

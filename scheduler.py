@@ -228,7 +228,7 @@ class Scheduler:
         if error.opted_out:
             counts["blocked"] += self.opt_out(OptOut(message.to, True, "carrier"), now)
         if error.account:
-            message.put_back()
+            message.put_back(now)
             if CarrierState.begin_trouble(self.carrier_name, str(error), now):
                 log.error("carrier %s serves nobody until mended: %s", self.carrier_name, error)
             return

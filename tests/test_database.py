@@ -1,5 +1,6 @@
 """The database: connections, errors, and inserts in batches."""
 
+import contextlib
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -7,8 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import database
-from database import Busy, InsertBatcher
+import models
+from answers import PATH, refusal
+from database import Busy, InsertBatcher, db
+from models import ApiKey, Message
 from running import wait_until
+from samples import NEW_YORK
+from stored_messages import connection_of, key_named, store
 
 
 class Work:
@@ -39,8 +45,10 @@ def work():
 
 
 @pytest.fixture
-def batcher(work):
-    return InsertBatcher(work)
+def batcher(work, tmp_path):
+    database.connect(f"sqlite:///{tmp_path}/unused.db")
+    yield InsertBatcher(work)
+    database.disconnect()
 
 
 @pytest.fixture
@@ -116,3 +124,155 @@ def test_who_is_worked_at_is_told_the_outcome_however_late(work, ask_during_work
     assert not futures[2].done()
     work.permit(1)
     assert [future.result(5) for future in futures] == [2, 4, 6]
+
+
+# Plain use of peewee
+
+
+def test_a_view_that_rolls_back_takes_no_other_request_with_it(app, key):
+    """Written the plain way: a transaction that something else in the view undoes."""
+
+    @app.get("/plain")
+    def plain():
+        with db.atomic() as transaction:
+            ApiKey.update(group="undone").execute()
+            transaction.rollback()
+        return "undone"
+
+    def create(number):
+        body = {"to": NEW_YORK, "message": f"text {number}"}
+        response = app.test_client().post(PATH, json=body, headers={"X-Api-Key": key})
+        return number if response.status_code == 201 else None
+
+    with ThreadPoolExecutor(8) as pool:
+        views = [pool.submit(app.test_client().get, "/plain") for _ in range(60)]
+        created = {*pool.map(create, range(120))} - {None}
+        assert {view.result().status_code for view in views} == {200}
+    assert len(created) == 120
+    assert {message.message for message in Message.select()} == {f"text {n}" for n in created}
+    assert ApiKey.get().group is None
+
+
+def test_a_message_stored_in_a_transaction_that_is_rolled_back_is_gone_alone(database_url):
+    kept = threading.Event()
+
+    def undo():
+        with db.atomic() as transaction:
+            store_new("undone")
+            kept.wait(10)
+            transaction.rollback()
+        db.close()
+
+    def keep():
+        store_new("kept")
+        db.close()
+
+    key_named("app")
+    db.close()
+    with ThreadPoolExecutor(2) as pool:
+        undone = pool.submit(undo)
+        if db.obj.for_update:  # SQLite has one writer: the other waits
+            pool.submit(keep).result()
+        kept.set()
+        undone.result()
+        if not db.obj.for_update:
+            pool.submit(keep).result()
+    assert [message.message for message in Message.select()] == ["kept"]
+
+
+def store_new(text):
+    """Store a message as the operation does."""
+    now = models.clock()
+    Message.store(
+        id=models.new_id(now),
+        key=key_named("app").id,
+        to=NEW_YORK,
+        message=text,
+        send_at=now,
+        status=models.Status.QUEUED,
+        manual_mode=False,
+        available_to_group=False,
+        check_dnc=False,
+        max_retries=3,
+        created_at=now,
+    )
+
+
+def test_a_misspelt_column_is_refused(database_url):
+    with pytest.raises(TypeError):
+        Message.store(mesage="Hello")
+
+
+def test_a_thread_that_ends_without_closing_gives_its_connection_back(database_url, monkeypatch):
+    monkeypatch.setattr(database, "PATIENCE", 5)
+    for _ in range(3 * db.obj.size):
+        thread = threading.Thread(target=lambda: Message.select().count())
+        thread.start()
+        thread.join()
+    assert Message.select().count() == 0
+
+
+def test_a_thread_that_finds_all_connections_in_use_is_told_so_in_time(database_url, monkeypatch):
+    monkeypatch.setattr(database, "PATIENCE", 0.2)
+    db.close()
+    all_taken, go_on = threading.Barrier(db.obj.size + 1), threading.Event()
+
+    def hold():
+        db.connect()
+        all_taken.wait(10)
+        go_on.wait(10)
+        db.close()
+
+    with ThreadPoolExecutor(db.obj.size) as pool:
+        holders = [pool.submit(hold) for _ in range(db.obj.size)]
+        all_taken.wait(10)
+        with pytest.raises(Busy):
+            db.connect()
+        go_on.set()
+        for holder in holders:
+            holder.result()
+    assert Message.select().count() == 0
+
+
+# What errors mean
+
+
+def broken_sql():
+    db.execute_sql("SELEC 1")
+
+
+def violated_rule():
+    for _ in "12":
+        models.DoNotCall.create(number=NEW_YORK, added_at=models.clock())
+
+
+def unfit_value():
+    Message.update(send_at=None).execute()
+    store()
+    Message.update(send_at=None).execute()
+
+
+@pytest.mark.parametrize("bug", [broken_sql, violated_rule, unfit_value])
+def test_a_bug_is_no_outage(app, bug, caplog):
+    app.add_url_rule("/bug", view_func=bug)
+    response = app.test_client().get("/bug")
+    assert refusal(response, 500) == {}
+    assert "OperationalError" in caplog.text or "Error" in caplog.text
+    assert NEW_YORK not in caplog.text
+
+
+def test_a_lock_that_another_holds_is_an_outage_in_any_language(database_url, monkeypatch):
+    """Postgres translates its words; the code stays."""
+    key_named("app")
+    with contextlib.closing(connection_of(database_url)) as connection:
+        if db.obj.for_update:
+            db.execute_sql("SET lock_timeout = '100ms'")
+            connection.execute("BEGIN")
+            connection.execute("LOCK TABLE api_key IN ACCESS EXCLUSIVE MODE")
+        else:
+            monkeypatch.setattr(database, "PATIENCE", 0.1)
+            connection.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(database.ERRORS) as caught:
+            ApiKey.update(group="x").execute()
+        connection.execute("ROLLBACK")
+    assert database.is_outage(caught.value)
