@@ -194,6 +194,13 @@ def test_zones_join_in_their_order_and_one_that_is_too_far_keeps_out_none_that_f
     assert not within(DAILY, "RU", ["Europe/Moscow", twelve, six], at + 5 * HOUR)  # 17:00 in Omsk
 
 
+def test_a_zone_joins_only_where_all_that_have_joined_are_near():
+    names = ["Asia/Omsk", "Europe/Moscow", "Asia/Yakutsk"]  # +6, +3, +9
+    at = datetime(2026, 1, 14, 10, tzinfo=UTC)  # 16:00, 13:00 and 19:00
+    assert within(DAILY, "RU", names, at)
+    assert not within(DAILY, "RU", [names[0], names[2], names[1]], at)
+
+
 def test_always_open_is_open_everywhere_at_every_hour():
     midnight = datetime(2026, 1, 15, tzinfo=UTC)
     assert all(within(ALWAYS, "RU", RUSSIA, midnight + n * HOUR) for n in range(48))
