@@ -20,7 +20,7 @@ from stored_messages import again, statuses, store, store_many
 
 pytest_plugins = ["carrier_servers"]
 
-NOTHING = "0 promoted, 0 sent, 0 retrying, 0 failed, 0 blocked, 0 rescheduled, 0 taken over, "
+NOTHING = "0 promoted, 0 sent, 0 retrying, 0 failed, 0 blocked, 0 expired, 0 rescheduled, "
 SECRETS = (TwilioServer.sid, "a token", "a%20token", "s3cret", "5550", "attack", "tms_")
 
 
@@ -126,8 +126,8 @@ def test_one_pass_says_what_it_did_in_one_line(schedule, twilio):
     scheduler = schedule(CARRIER_URL=twilio.url, LOG_LEVEL="WARNING")
     assert scheduler.wait() == 0
     assert scheduler.output == (
-        "0 promoted, 1 sent, 0 retrying, 0 failed, 1 blocked, 0 rescheduled, 0 taken over, "
-        "0 waiting for approval, 0 waiting for a carrier\n"
+        "0 promoted, 1 sent, 0 retrying, 0 failed, 1 blocked, 0 expired, 0 rescheduled, "
+        "0 taken over, 0 waiting for approval, 0 waiting for a carrier\n"
     )
 
 
