@@ -286,7 +286,6 @@ WEBHOOK_SAYS = {
     "yes": (None, Status.SENT),
     "garbage": (GARBAGE, Status.SENT),  # that anything came is all a webhook says
     "400": (Answer(400), Status.FAILED),
-    "401": (Answer(401), Status.SCHEDULED),
     "429": (Answer(429), Status.SCHEDULED),
     "500": (Answer(500, b"oops"), Status.SCHEDULED),
     "hangs": (HANG, Status.SCHEDULED),
