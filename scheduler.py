@@ -328,7 +328,8 @@ class Scheduler:
 
     def hear(self) -> bool:
         """Record what came over the carrier's session; return whether anything did."""
-        self.unheard.extend(self.carrier.received())
+        if not self.unheard:  # the next call acknowledges what this one returns
+            self.unheard.extend(self.carrier.received())
         heard, now = bool(self.unheard), models.clock()
         while self.unheard:
             event = self.unheard[0]
@@ -338,6 +339,13 @@ class Scheduler:
                 Receipts.record(*event, now)
             self.unheard.popleft()
         return heard
+
+    def hear_the_rest(self) -> None:
+        """Record what came until the carrier was closed, if the database is there."""
+        try:
+            self.hear()
+        except database.ERRORS as error:
+            log.error("receipts are lost: the database: %s", database.reason(error))
 
     def opt_out(self, event: OptOut, now: datetime) -> int:
         """Do as a recipient said, STOP or START; return how many messages that blocked."""
@@ -431,6 +439,7 @@ def main() -> int:
         if every is None or scheduler.stopping:
             if carrier:
                 carrier.close()
+                scheduler.hear_the_rest()
             return status if every is None else 0
 
 

@@ -1,6 +1,7 @@
 """SMPP 3.4, for carriers that are reached directly: `smpp://`, and over TLS `smpps://`."""
 
 import asyncio
+import contextlib
 import re
 import threading
 from collections import deque
@@ -68,7 +69,7 @@ class Smpp(Carrier):
         if options["alphabet"] not in NAMES:
             raise ValueError(f"alphabet must be one of {', '.join(NAMES)}")
         self._coding = NAMES[options["alphabet"]]
-        self._transceiver = options["bind"] == "transceiver"
+        self.listens = options["bind"] == "transceiver"
         numbers = {
             name: _number(name, value, most=100 if name == "binds" else 255)
             for name, value in options.items()
@@ -77,7 +78,7 @@ class Smpp(Carrier):
         self._sender = pdus.address(numbers["source_ton"], numbers["source_npi"], self._from)
         self._recipient = numbers["dest_ton"], numbers["dest_npi"]
         self._window = asyncio.Semaphore(concurrency)
-        bind = pdus.BIND_TRANSCEIVER if self._transceiver else pdus.BIND_TRANSMITTER
+        bind = pdus.BIND_TRANSCEIVER if self.listens else pdus.BIND_TRANSMITTER
         peer = *_host(self.name, address), trusted() if self.name == "smpps" else None
         body = pdus.bind(*_login(self.name, login), _word("system_type", options["system_type"]))
         self._timeout = timeout
@@ -102,7 +103,7 @@ class Smpp(Carrier):
                 part,
                 coding=coding,
                 has_header=len(parts) > 1,
-                receipt=self._transceiver and number == len(parts),
+                receipt=self.listens and number == len(parts),
                 valid_for=valid_for,
             )
             for number, part in enumerate(parts, start=1)
@@ -114,7 +115,7 @@ class Smpp(Carrier):
 
     def received(self):
         with self._lock:
-            if self._transceiver and not self._closed:
+            if self.listens and not self._closed:
                 if self._listening is None or self._listening.done():
                     self._listening = self._run(self._listen())
                 for session, sequence in self._handed_over:
@@ -147,9 +148,12 @@ class Smpp(Carrier):
         """Return the bound session that has least under way; bind what is not bound."""
         attempts = [bind.attempt() for bind in self._binds]
         bound = [bind.session for bind in self._binds if bind.open]
-        if not bound:
-            return await asyncio.shield(attempts[0])
-        return min(bound, key=lambda session: session.under_way)
+        if bound:
+            return min(bound, key=lambda session: session.under_way)
+        for attempt in attempts[:-1]:  # the peer may allow fewer
+            with contextlib.suppress(CarrierError):
+                return await asyncio.shield(attempt)
+        return await asyncio.shield(attempts[-1])
 
     async def _send(self, bodies):
         async with self._window:

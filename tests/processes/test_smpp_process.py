@@ -2,9 +2,9 @@
 
 import pytest
 
-from models import Message, Status
+from models import DoNotCall, Message, Status
 from running import wait_until
-from smpp_peer import SILENCE, SmppPeer
+from smpp_peer import DELIVER_SM, RESPONSE, SILENCE, SmppPeer, delivery
 from stored_messages import statuses, store_many
 
 
@@ -22,7 +22,7 @@ def test_forty_texts_go_over_one_bind_and_sigterm_ends_it(schedule, peer):
     wait_until(lambda: statuses() == {Status.SENT: 40})
     assert scheduler.terminate() == 0
     assert sorted(f"+{part.to}" for part in peer.parts) == numbers
-    assert len(peer.logins) == 1
+    assert len(peer.logins) == peer.unbinds == 1
     assert 1 < peer.most <= 8
     assert {message.carrier_reference for message in Message.select()} == {
         f"id-{n}" for n in range(1, 41)
@@ -47,3 +47,38 @@ def test_a_pass_ends_with_status_0_where_the_bind_is_refused(schedule, peer):
     assert schedule(CARRIER_URL=peer.url).wait() == 0
     assert not peer.parts
     assert len(peer.logins) < 8
+
+
+def receipt(reference, word=b"DELIVRD"):
+    return delivery(b"id:%s sub:001 stat:%s err:000" % (reference.encode(), word), esm_class=4)
+
+
+def test_a_single_pass_hears_receipts_and_stop(schedule, peer):
+    (number,) = store_many(1)
+    assert schedule(CARRIER_URL=peer.url).wait() == 0
+    assert statuses() == {Status.SENT: 1}
+    reference = Message.get().carrier_reference
+
+    def tell(session):
+        session.deliver(receipt(reference), 1)
+        session.deliver(delivery(b"STOP", source=number), 2)
+
+    peer.when_bound = tell
+    assert schedule(CARRIER_URL=peer.url).wait() == 0
+    assert statuses() == {Status.DELIVERED: 1}
+    assert DoNotCall.lists(number)
+    answered = [(p[1], p[2]) for p in peer.pdus if p[0] == DELIVER_SM | RESPONSE]
+    assert answered == [(0, 1), (0, 2)]
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_what_came_between_passes_is_recorded_before_the_end(schedule, peer):
+    store_many(1)
+    scheduler = schedule("--every", "60", CARRIER_URL=peer.url)
+    wait_until(lambda: statuses() == {Status.SENT: 1})
+    wait_until(lambda: "1 sent" in scheduler.output)
+    peer.bound[0].deliver(receipt(Message.get().carrier_reference), 1)
+    wait_until(lambda: any(p[0] == DELIVER_SM | RESPONSE for p in peer.pdus))
+    assert scheduler.terminate() == 0
+    assert statuses() == {Status.DELIVERED: 1}
+    assert peer.unbinds == 1

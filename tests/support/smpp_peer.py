@@ -74,6 +74,9 @@ class SmppPeer(socketserver.ThreadingTCPServer):
     def answer(self, part):
         return 0
 
+    def when_bound(self, session):
+        """Do nothing."""
+
     def message_id(self, count):
         return f"id-{count}"
 
@@ -156,6 +159,8 @@ class Handler(socketserver.BaseRequestHandler):
                 status = 0x0D if len(peer.bound) >= peer.most_binds else peer.bind_status
                 self.bound = status == 0
             self.write(pdu(command | RESPONSE, status, sequence, b"peer\0" if not status else b""))
+            if self.bound:
+                peer.when_bound(self)
         elif command == SUBMIT_SM:
             fields = list(split(body, "sbbsbbsbbbssbbbbt"))
             part = Part(*fields[1:8], *fields[11:13], fields[14], fields[16])
