@@ -9,7 +9,7 @@ import settings as environment
 from app import create_app
 from samples import NEW_YORK
 
-pytest_plugins = ["databases", "running"]
+pytest_plugins = ["databases", "fake_carrier", "running"]
 
 
 def pytest_xdist_auto_num_workers():

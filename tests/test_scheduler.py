@@ -15,7 +15,8 @@ import pytest
 
 import database
 import scheduler
-from carriers import Carrier, CarrierError
+from carriers import CarrierError
+from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST
 from models import TAKEN, DoNotCall, Message, Status
 from samples import NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
@@ -29,50 +30,6 @@ SECOND, MINUTE, HOUR, DAY = (
 TUESDAY_EVENING = datetime(2026, 3, 3, 22, 0, tzinfo=UTC)  # 5 PM in New York: just closed
 TUESDAY_NIGHT = datetime(2026, 3, 4, 4, 0, tzinfo=UTC)  # 11 PM in New York
 WEDNESDAY_OPENING = datetime(2026, 3, 4, 14, 0, tzinfo=UTC)
-FOR_NOW, FOR_GOOD = CarrierError("out of order"), CarrierError("no such number", permanent=True)
-TOO_FAST = CarrierError("slow down", too_fast=True)
-
-
-class FakeCarrier(Carrier):
-    """Take every text, unless there is another answer for its number.
-
-    An answer is a reference, an exception, or a function that gives one of them.
-    """
-
-    name = "fake"
-
-    def __init__(self):
-        self.texts, self.answers = [], {}
-
-    def send(self, to, text, **_):
-        self.texts.append((to, text))
-        answer = self.answers.get(to)
-        answer = answer() if callable(answer) else answer
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    @property
-    def numbers(self):
-        return [number for number, _ in self.texts]
-
-
-@pytest.fixture
-def carrier():
-    return FakeCarrier()
-
-
-@pytest.fixture
-def run_pass(settings, carrier, at):
-    """Run one pass at an instant, with settings of its own: `run_pass(NOON, max_retries=0)`."""
-
-    def run(instant, carrier=carrier, **changes):
-        at(instant)
-        return Scheduler(settings._replace(**changes), carrier).run_pass()
-
-    return run
-
-
 # Promotion
 
 
@@ -523,7 +480,7 @@ def test_a_carrier_that_fails_in_an_unforeseen_way_is_tried_again(run_pass, carr
 UNSTORABLE = ["SM\0", "SM\ud800"]
 
 
-@pytest.mark.parametrize("reference", UNSTORABLE)
+@pytest.mark.parametrize("reference", UNSTORABLE, ids=ascii)
 def test_a_reference_that_no_database_holds_does_not_hide_the_carriers_yes(
     run_pass, carrier, reference
 ):
@@ -535,7 +492,7 @@ def test_a_reference_that_no_database_holds_does_not_hide_the_carriers_yes(
     assert (again(message).status, again(other).status) == (Status.SENT, Status.SENT)
 
 
-@pytest.mark.parametrize("reason", UNSTORABLE)
+@pytest.mark.parametrize("reason", UNSTORABLE, ids=ascii)
 def test_a_reason_that_no_database_holds_stops_nothing(run_pass, carrier, reason):
     message, other = store(), store(to=NEIGHBOUR)
     carrier.answers[NEW_YORK] = CarrierError(reason, permanent=True)

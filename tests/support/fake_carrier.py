@@ -1,0 +1,49 @@
+"""A carrier at the one seam where a fake is good enough: between scheduler and carriers."""
+
+import pytest
+
+from carriers import Carrier, CarrierError
+from scheduler import Scheduler
+
+FOR_NOW, FOR_GOOD = CarrierError("out of order"), CarrierError("no such number", permanent=True)
+TOO_FAST = CarrierError("slow down", too_fast=True)
+
+
+class FakeCarrier(Carrier):
+    """Take every text, unless there is another answer for its number.
+
+    An answer is a reference, an exception, or a function that gives one of them.
+    """
+
+    name = "fake"
+
+    def __init__(self):
+        self.texts, self.answers = [], {}
+
+    def send(self, to, text, **_):
+        self.texts.append((to, text))
+        answer = self.answers.get(to)
+        answer = answer() if callable(answer) else answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    @property
+    def numbers(self):
+        return [number for number, _ in self.texts]
+
+
+@pytest.fixture
+def carrier():
+    return FakeCarrier()
+
+
+@pytest.fixture
+def run_pass(settings, carrier, at):
+    """Run one pass at an instant, with settings of its own: `run_pass(NOON, max_retries=0)`."""
+
+    def run(instant, carrier=carrier, **changes):
+        at(instant)
+        return Scheduler(settings._replace(**changes), carrier).run_pass()
+
+    return run

@@ -1,0 +1,315 @@
+"""What a scheduler does where a carrier's answer is missing, its account serves nobody, a message
+cannot be judged, or is too old."""
+
+from collections import Counter
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+
+import recipients
+import scheduler
+from carriers import CarrierError
+from fake_carrier import FOR_GOOD, FOR_NOW, FakeCarrier
+from models import CarrierState, Message, Status
+from samples import NEW_YORK, TUESDAY_NOON
+from stored_messages import DAY, HOUR, again, held, statuses, store, store_many
+
+NEIGHBOUR = "+12125550188"
+MINUTE, SECOND = timedelta(minutes=1), timedelta(seconds=1)
+IN_DOUBT = CarrierError("no answer", in_doubt=True)
+ACCOUNT = CarrierError("the token is wrong", account=True)
+MAY_HAVE = "the carrier may have taken it"
+
+
+class AskableCarrier(FakeCarrier):
+    """A carrier that lists what it has taken, like Twilio: `taken` holds (number, text) pairs."""
+
+    can_be_asked = True
+
+    def __init__(self):
+        super().__init__()
+        self.taken, self.asked, self.listing = [], [], None
+
+    def find(self, to, text, since):
+        self.asked.append((to, text, since))
+        if isinstance(self.listing, Exception):
+            raise self.listing
+        return [f"SM{n}" for n, each in enumerate(self.taken) if each == (to, text)]
+
+    def take(self, to, text, answer=None):
+        """Have taken a text; raise or return what is answered."""
+        self.taken.append((to, text))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer or f"SM{len(self.taken) - 1}"
+
+
+@pytest.fixture
+def askable():
+    return AskableCarrier()
+
+
+def later(run_pass, minutes, **changes):
+    """Run a pass so many minutes later; what it did beside promoting."""
+    counts = run_pass(TUESDAY_NOON + minutes * MINUTE, **changes)
+    del counts["promoted"]
+    return +counts
+
+
+# In doubt
+
+
+def test_what_stays_unanswered_twice_is_not_sent_a_third_time(run_pass, carrier):
+    message = store()
+    carrier.answers[NEW_YORK] = IN_DOUBT
+    assert later(run_pass, 0) == Counter({"retrying": 1})
+    assert later(run_pass, 2) == Counter({"failed": 1})
+    assert len(carrier.texts) == 2
+    assert again(message).last_error == f"no answer; {MAY_HAVE}"
+    assert not later(run_pass, 60)
+
+
+def test_what_is_answered_the_second_time_is_sent(run_pass, carrier):
+    message = store()
+    carrier.answers[NEW_YORK] = IN_DOUBT
+    later(run_pass, 0)
+    carrier.answers.clear()
+    later(run_pass, 2)
+    assert (again(message).status, again(message).in_doubt) == (Status.SENT, 1)
+
+
+def test_a_carrier_that_can_be_asked_is_asked_and_what_it_has_is_sent(run_pass, askable):
+    message = store()
+    askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello", IN_DOUBT)
+    assert later(run_pass, 0, carrier=askable) == Counter({"retrying": 1})
+    assert later(run_pass, 2, carrier=askable) == Counter({"sent": 1})
+    assert len(askable.texts) == 1
+    assert askable.asked == [(NEW_YORK, "Hello", TUESDAY_NOON)]
+    assert again(message).carrier_reference == "SM0"
+
+
+def test_what_a_carrier_that_is_asked_does_not_have_is_sent(run_pass, askable):
+    message = store()
+    askable.answers[NEW_YORK] = IN_DOUBT
+    later(run_pass, 0, carrier=askable)
+    askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello")
+    assert later(run_pass, 2, carrier=askable) == Counter({"sent": 1})
+    assert len(askable.texts) == 2
+    assert len(askable.taken) == 1
+    assert again(message).attempts == 2
+
+
+def test_a_carrier_that_can_be_asked_never_gets_two_copies(run_pass, askable):
+    """However often its answers are lost."""
+    message = store(max_retries=5)
+    askable.answers[NEW_YORK] = IN_DOUBT  # it never takes it
+    for minutes in range(4):
+        later(run_pass, minutes * 30, carrier=askable, retry_delay=1)
+    askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello", IN_DOUBT)
+    for minutes in range(4, 8):
+        later(run_pass, minutes * 30, carrier=askable, retry_delay=1)
+    assert len(askable.taken) == 1
+    assert again(message).status == Status.SENT
+
+
+def test_a_carrier_that_does_not_answer_when_asked_is_sent_nothing(run_pass, askable):
+    message = store()
+    askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello", IN_DOUBT)
+    later(run_pass, 0, carrier=askable)
+    askable.listing = FOR_NOW
+    for minutes in (2, 10, 60, 240):
+        later(run_pass, minutes, carrier=askable)
+    assert len(askable.texts) == 1
+    assert again(message).status == Status.FAILED
+    assert MAY_HAVE in again(message).last_error
+
+
+def test_two_equal_texts_in_doubt_are_not_taken_for_one(run_pass, askable):
+    both = [store(), store()]
+    answers = iter([IN_DOUBT, CarrierError("lost", in_doubt=True)])
+    taken = iter([True, False])
+
+    def lose():
+        if next(taken):
+            askable.taken.append((NEW_YORK, "Hello"))
+        raise next(answers)
+
+    askable.answers[NEW_YORK] = lose
+    later(run_pass, 0, carrier=askable)
+    askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello")
+    later(run_pass, 2, carrier=askable)
+    assert {again(message).carrier_reference for message in both} == {"SM0", "SM1"}
+    assert len(askable.taken) == 2
+
+
+def test_what_a_dead_sender_held_is_in_doubt(run_pass, askable):
+    message = held(Status.SENDING, claimed_at=TUESDAY_NOON - HOUR)
+    askable.taken.append((NEW_YORK, "Hello"))
+    assert later(run_pass, 0, carrier=askable) == Counter({"taken over": 1, "sent": 1})
+    assert askable.texts == []
+    assert askable.asked[0][2] == TUESDAY_NOON - HOUR
+    assert again(message).carrier_reference == "SM0"
+
+
+def test_what_two_dead_senders_held_is_not_sent_a_third_time(run_pass, carrier):
+    message = held(Status.SENDING, claimed_at=TUESDAY_NOON - HOUR, in_doubt=1)
+    assert later(run_pass, 0) == Counter({"taken over": 1, "failed": 1})
+    assert carrier.texts == []
+    assert MAY_HAVE in again(message).last_error
+
+
+def test_what_kills_every_scheduler_that_takes_it_is_given_up(run_pass, askable):
+    message = held(Status.SENDING, claimed_at=TUESDAY_NOON - HOUR, take_overs=3)
+    store(to=NEIGHBOUR)
+    assert later(run_pass, 0, carrier=askable) == Counter({"taken over": 1, "failed": 1, "sent": 1})
+    assert again(message).last_error.startswith("4 schedulers died with it")
+
+
+# The account
+
+
+def test_trouble_with_the_account_stops_sending_and_costs_no_retry(
+    run_pass,
+    carrier,
+    caplog,
+):
+    for number in store_many(20):
+        carrier.answers[number] = ACCOUNT
+    later(run_pass, 0, send_concurrency=2)
+    assert len(carrier.texts) <= 4
+    assert statuses() == {Status.QUEUED: 20}
+    assert {(m.attempts, m.last_error) for m in Message.select()} == {(0, None)}
+    state = CarrierState.get_by_id("fake")
+    assert (state.trouble, state.trouble_since) == ("the token is wrong", TUESDAY_NOON)
+    assert caplog.text.count("the token is wrong") == 1
+
+
+def test_it_is_tried_again_with_a_pause_that_grows_to_a_minute(run_pass, carrier):
+    for number in store_many(5):
+        carrier.answers[number] = ACCOUNT
+    tried = []
+    for second in range(400):
+        before = len(carrier.texts)
+        run_pass(TUESDAY_NOON + second * SECOND)
+        if len(carrier.texts) > before:
+            tried.append(second)
+    gaps = [after - before for before, after in pairwise(tried)]
+    assert gaps[:4] == [5, 10, 20, 40]
+    assert set(gaps[4:]) == {60}
+    assert statuses() == {Status.QUEUED: 5}
+
+
+def test_it_goes_on_by_itself_once_it_is_mended(run_pass, carrier, caplog):
+    caplog.set_level("INFO")
+    numbers = store_many(20)
+    carrier.answers = dict.fromkeys(numbers, ACCOUNT)
+    later(run_pass, 0)
+    carrier.answers.clear()
+    assert later(run_pass, 1) == Counter({"sent": 20})
+    assert CarrierState.get_by_id("fake").trouble is None
+    assert "serves again" in caplog.text
+
+
+def test_one_message_alone_that_the_account_refuses_holds_nobody_up(run_pass, carrier):
+    store(send_at=TUESDAY_NOON - HOUR)
+    carrier.answers[NEW_YORK] = ACCOUNT
+    later(run_pass, 0)
+    store(TUESDAY_NOON + SECOND, to=NEIGHBOUR, send_at=TUESDAY_NOON - HOUR)
+    later(run_pass, 1, send_concurrency=1)
+    assert NEIGHBOUR in carrier.numbers
+
+
+# What cannot be judged
+
+
+@pytest.mark.parametrize("error", [KeyError, ValueError, ZeroDivisionError])
+def test_a_message_that_cannot_be_judged_is_set_aside_and_the_rest_go_on(
+    run_pass,
+    carrier,
+    monkeypatch,
+    caplog,
+    error,
+):
+    numbers = store_many(6)
+    find = recipients.find
+
+    def fail_for_one(to):
+        if to == numbers[2]:
+            raise error(to)
+        return find(to)
+
+    monkeypatch.setattr(recipients, "find", fail_for_one)
+    for minutes in (0, 2, 10, 60, 120):
+        later(run_pass, minutes)
+    assert sorted(carrier.numbers) == sorted({*numbers} - {numbers[2]})
+    bad = Message.get(Message.to == numbers[2])
+    assert (bad.status, bad.attempts) == (Status.FAILED, 4)
+    assert bad.last_error == f"cannot be judged: {error.__name__}"
+    assert numbers[2] not in caplog.text
+
+
+# What is too old
+
+
+@pytest.mark.parametrize("status", [Status.SCHEDULED, Status.QUEUED])
+def test_an_old_text_expires_instead_of_being_sent(run_pass, carrier, status):
+    message = store(status=status, first_send_at=TUESDAY_NOON - 3 * DAY)
+    assert later(run_pass, 0) == Counter({"expired": 1})
+    assert carrier.texts == []
+    assert (again(message).status, again(message).finished_at) == (Status.EXPIRED, TUESDAY_NOON)
+
+
+def test_it_is_counted_from_when_it_was_scheduled_first(run_pass, carrier):
+    """Not from a retry, which moves the time of sending."""
+    store(attempts=2, first_send_at=TUESDAY_NOON - HOUR)
+    assert +run_pass(TUESDAY_NOON, expire_after=HOUR) == Counter({"expired": 1})
+
+
+def test_up_to_then_it_is_sent(run_pass, carrier):
+    store(first_send_at=TUESDAY_NOON - HOUR + SECOND)
+    assert +run_pass(TUESDAY_NOON, expire_after=HOUR) == Counter({"sent": 1})
+
+
+def test_what_waits_for_approval_expires_too(run_pass):
+    old = TUESDAY_NOON - 3 * DAY - SECOND
+    message = store(manual_mode=True, send_at=old, first_send_at=old)
+    assert later(run_pass, 0) == Counter({"expired": 1})
+    assert not message.approve("shell", TUESDAY_NOON)
+
+
+def test_the_carrier_is_told_how_long_a_text_is_wanted(run_pass, carrier, monkeypatch):
+    store(first_send_at=TUESDAY_NOON - HOUR)
+    wanted = []
+    monkeypatch.setattr(
+        FakeCarrier, "send", lambda self, to, text, **how: wanted.append(how["valid_for"])
+    )
+    run_pass(TUESDAY_NOON)
+    assert wanted == [71 * 3600]
+
+
+def test_promotion_happens_in_batches(database_url, monkeypatch):
+    """So that no writer waits for more than one of them."""
+    monkeypatch.setattr("models.BATCH", 10)
+    store_many(25, status=Status.SCHEDULED)
+    old = store(status=Status.SCHEDULED, first_send_at=TUESDAY_NOON - 4 * DAY)
+    moved = Message.promote(TUESDAY_NOON, TUESDAY_NOON - 3 * DAY)
+    assert moved == {Status.QUEUED: 25, Status.EXPIRED: 1}
+    assert again(old).status == Status.EXPIRED
+
+
+def test_a_refusal_that_comes_after_the_claim_was_lost_is_not_told_as_one(
+    run_pass,
+    carrier,
+    caplog,
+):
+    message = store()
+
+    def lose_claim():
+        Message.update(claimed_by=scheduler.uuid.uuid4()).execute()
+        return FOR_GOOD
+
+    carrier.answers[NEW_YORK] = lose_claim
+    assert later(run_pass, 0)["failed"] == 0
+    assert "failed" not in caplog.text
+    assert again(message).status == Status.SENDING
