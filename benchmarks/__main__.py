@@ -26,13 +26,12 @@ from pathlib import Path
 
 import psycopg
 
-import database
-
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 import fill  # noqa: E402
 
+import database  # noqa: E402
 import models  # noqa: E402
 import recipients  # noqa: E402
 
