@@ -116,7 +116,8 @@ class Smpp(Carrier):
     def received(self):
         with self._lock:
             if self.listens and not self._closed:
-                if self._listening is None or self._listening.done():
+                idle = self._listening is None or self._listening.done()
+                if idle and not any(bind.open for bind in self._binds):
                     self._listening = self._run(self._listen())
                 for session, sequence in self._handed_over:
                     self._loop.call_soon_threadsafe(session.answer, pdus.DELIVER_SM, sequence)

@@ -182,7 +182,8 @@ class Bind:
     @property
     def open(self) -> bool:
         """Whether there is a bound session."""
-        return self.session is not None and self.session.open
+        session = self.session  # other threads ask, too
+        return session is not None and session.open
 
     def attempt(self) -> asyncio.Task[Session]:
         """Return the task that makes the session, a new one where none is and none is made."""
