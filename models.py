@@ -132,7 +132,7 @@ class Identity:
 class ApiKey(Table):
     name = TextField()  # unique among those that are not revoked
     group = TextField(null=True)
-    role = TextField(default=Role.SENDER)
+    role = TextField(default=Role.SENDER, constraints=[SQL("DEFAULT 'sender'")])
     digest = TextField(unique=True)
     created_at = InstantField()
     revoked_at = InstantField(null=True)
@@ -320,9 +320,11 @@ class Message(Table):
     max_retries = IntegerField()
     claimed_by = UUIDField(null=True)
     claimed_at = InstantField(null=True)
-    in_doubt = IntegerField(default=0)  # how often the carrier may have taken it without a word
+    # How often the carrier may have taken it without a word
+    in_doubt = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     in_doubt_since = InstantField(null=True)
-    take_overs = IntegerField(default=0)  # how many senders died with it
+    # How many senders died with it
+    take_overs = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     finished_at = InstantField(null=True)
     last_error = CarrierTextField(null=True)
     last_error_at = InstantField(null=True)

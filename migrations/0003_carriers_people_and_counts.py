@@ -19,12 +19,9 @@ ENDED = "NOT IN ('scheduled', 'queued', 'sending')"
 def up(migrator, db):
     migrator.migrate(
         migrator.drop_index("api_key", "apikey_name"),
-        migrator.add_column("api_key", "role", TextField(default="sender")),
         migrator.add_column("do_not_call", "source", TextField(null=True)),
         migrator.add_column("message", "first_send_at", BigIntegerField(null=True)),
-        migrator.add_column("message", "in_doubt", IntegerField(default=0)),
         migrator.add_column("message", "in_doubt_since", BigIntegerField(null=True)),
-        migrator.add_column("message", "take_overs", IntegerField(default=0)),
         migrator.add_column("message", "last_error_at", BigIntegerField(null=True)),
         migrator.add_column("message", "approved_by", TextField(null=True)),
         migrator.add_column("message", "approved_at", BigIntegerField(null=True)),
@@ -33,7 +30,17 @@ def up(migrator, db):
         migrator.drop_index("message", "message_awaiting"),
         migrator.drop_index("message", "message_finished"),
     )
-    db.execute_sql("UPDATE message SET first_send_at = send_at")
+    # Not by add_column: it would rebuild SQLite's tables, to whose rows others refer
+    for table, column in (
+        ("api_key", "role TEXT NOT NULL DEFAULT 'sender'"),
+        ("message", "in_doubt INTEGER NOT NULL DEFAULT 0"),
+        ("message", "take_overs INTEGER NOT NULL DEFAULT 0"),
+    ):
+        db.execute_sql(f"ALTER TABLE {table} ADD COLUMN {column}")
+    db.execute_sql(
+        "UPDATE message SET first_send_at = send_at "
+        "WHERE status IN ('scheduled', 'queued', 'sending')"
+    )
     add_indexes(db)
     add_tables(db)
     count_what_ends(db)

@@ -10,6 +10,8 @@ import socket
 import threading
 from collections import namedtuple
 from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlencode
 
@@ -176,7 +178,16 @@ class TwilioServer(CarrierServer):
             return refusal(20003, 401)
         if f"/2010-04-01/Accounts/{self.sid}" not in request.path:
             return refusal(20404, 404)
+        if request.method == "POST" and answer[0] == 201 and isinstance(answer.body, dict):
+            self.list(request, answer.body)
         return answer
+
+    def list(self, request, answer):
+        """Have a text that was taken in the list of messages."""
+        number, text = self.read(request)
+        message = {"to": number, "body": text, "from": self.sender, "status": "sent"}
+        dates = {"date_created": format_datetime(datetime.now(UTC))}
+        self.messages.insert(0, message | dates | {"sid": answer.get("sid")})
 
     def yes(self, count):
         return Answer(201, {"sid": f"SM{count:032x}", "status": "queued", "error_code": None})
