@@ -26,16 +26,16 @@ def observe(status: int, seconds: float) -> None:
     REQUESTS.labels(status).observe(seconds)
 
 
-def gauge(name: str, help: str, values: dict) -> GaugeMetricFamily:
-    """A number that was just read, one for each status; or a single one under the key None."""
-    family = GaugeMetricFamily(name, help, labels=[] if None in values else ["status"])
-    for label, value in values.items():
-        family.add_metric([] if label is None else [label], value)
+def gauge(name: str, help: str, values: dict, label: str = "status") -> GaugeMetricFamily:
+    """Return numbers that were just read, one for each label; a single one under the key None."""
+    family = GaugeMetricFamily(name, help, labels=[] if None in values else [label])
+    for labelled, value in values.items():
+        family.add_metric([] if labelled is None else [labelled], value)
     return family
 
 
 def render(gauges: Iterable[GaugeMetricFamily]) -> bytes:
-    """Everything in Prometheus' text format."""
+    """Return everything in Prometheus' text format."""
     registry = CollectorRegistry()
     MultiProcessCollector(registry)
 

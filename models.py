@@ -5,13 +5,14 @@ Instants go in and come out as aware UTC datetimes and are stored as whole milli
 """
 
 import hashlib
+import heapq
 import json
 import re
 import secrets
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Self
@@ -41,6 +42,9 @@ HOUR = timedelta(hours=1)
 
 BATCH = 5_000
 """Rows that a bulk change moves in one transaction, so that nobody else waits long."""
+
+PAGE = 500
+"""Rows that are read at once where all are wanted."""
 
 
 def clock() -> datetime:
@@ -73,6 +77,7 @@ class Status(StrEnum):
 WAITING = (Status.SCHEDULED, Status.QUEUED)
 TAKEN = (Status.SENT, Status.DELIVERED, Status.UNDELIVERED)
 """The carrier has taken it: nothing but a receipt changes these."""
+RETRYABLE = (Status.FAILED, Status.BLOCKED, Status.UNDELIVERED, Status.EXPIRED)
 FINISHED = tuple(status for status in Status if status not in (*WAITING, Status.SENDING))
 
 
@@ -84,11 +89,15 @@ class Role(StrEnum):
 
 def new_id(now: datetime) -> uuid.UUID:
     """A UUID of version 7 (RFC 9562): it sorts by time, so it lands beside its neighbours."""
-    milliseconds = (now - EPOCH) // MILLISECOND
     tail = secrets.randbits(74)
     return uuid.UUID(
-        int=milliseconds << 80 | 7 << 76 | (tail >> 62) << 64 | 2 << 62 | tail & (1 << 62) - 1
+        int=first_id(now).int | 7 << 76 | (tail >> 62) << 64 | 2 << 62 | tail & (1 << 62) - 1
     )
+
+
+def first_id(instant: datetime) -> uuid.UUID:
+    """Return what no id that was made from an instant on is less than."""
+    return uuid.UUID(int=(instant - EPOCH) // MILLISECOND << 80)
 
 
 class InstantField(BigIntegerField):
@@ -232,6 +241,13 @@ class ApiKey(Table):
         time.sleep(LEASE)
         return secret
 
+    def extend(self, expires_at: datetime | None) -> None:
+        """Let this key be good until an instant, None for ever; Refused where it is revoked."""
+        live = (ApiKey.id == self.id) & ApiKey.revoked_at.is_null()
+        if not ApiKey.update(expires_at=expires_at).where(live).execute():
+            raise Refused(f"the key {self.name!r} is revoked")
+        time.sleep(LEASE)
+
     def revoke(self, now: datetime) -> bool:
         """Refuse this key in every process, before this returns; False where it was revoked."""
         live = (ApiKey.id == self.id) & ApiKey.revoked_at.is_null()
@@ -289,6 +305,14 @@ class DoNotCall(Table):
         return cls.delete().where(listed).execute()
 
     @classmethod
+    def entries(cls) -> Iterator[Self]:
+        """Read the whole list by number, in pages: nothing stays open meanwhile."""
+        after = ()
+        while page := list(_narrowed(cls.select(), *after).order_by(cls.number).limit(PAGE)):
+            yield from page
+            after = (cls.number > page[-1].number,)
+
+    @classmethod
     def hear(cls, number: str, stop: bool, source: str, now: datetime) -> bool:
         """Do as a recipient said: STOP lists the number, START takes it off where a reply put it.
 
@@ -308,6 +332,7 @@ class Message(Table):
     send_date = InstantField(null=True)  # asked for
     first_send_at = InstantField(null=True)  # decided first; expiry is counted from it
     send_at = InstantField()  # decided; moves with every retry
+    due_since = InstantField(null=True)  # when it should have gone, while sends of it fail
     status = TextField()
     manual_mode = BooleanField()
     available_to_group = BooleanField()
@@ -534,6 +559,7 @@ class Message(Table):
             {Status.SENDING},
             status=Status.SCHEDULED,
             send_at=instant,
+            due_since=self.due_since or self._became_due(),
             attempts=self.attempts + counted,
             last_error=error,
             last_error_at=now,
@@ -556,7 +582,8 @@ class Message(Table):
 
     def put_back(self, now: datetime) -> bool:
         """Queue this claimed message again, behind the others: the fault may be its own."""
-        return self._move({Status.SENDING}, status=Status.QUEUED, send_at=now)
+        since = self.due_since or self._became_due()
+        return self._move({Status.SENDING}, status=Status.QUEUED, send_at=now, due_since=since)
 
     def block(self, now: datetime) -> bool:
         """Keep this claimed message from a recipient on the Do Not Call list."""
@@ -568,7 +595,9 @@ class Message(Table):
 
     def reschedule(self, instant: datetime) -> bool:
         """Put this claimed message back until the recipient's next opening."""
-        return self._move({Status.SENDING}, status=Status.SCHEDULED, send_at=instant)
+        return self._move(
+            {Status.SENDING}, status=Status.SCHEDULED, send_at=instant, due_since=None
+        )
 
     # Transitions by people
 
@@ -585,10 +614,11 @@ class Message(Table):
     def retry(self, now: datetime) -> bool:
         """Have this message, which did not reach its recipient, sent again with all its retries."""
         return self._move(
-            {Status.FAILED, Status.BLOCKED, Status.UNDELIVERED, Status.EXPIRED},
+            {*RETRYABLE},
             status=Status.SCHEDULED,
             first_send_at=now,
             send_at=now,
+            due_since=None,
             finished_at=None,
             attempts=0,
             in_doubt=0,
@@ -642,8 +672,9 @@ class Message(Table):
     def oldest_due(cls, now: datetime) -> datetime | None:
         """Return when the message that has waited longest to be sent was due, if any waits."""
         due = cls.select(fn.MIN(cls.send_at)).where(_in(Status.SCHEDULED), cls.send_at <= now)
-        sendable = cls.select(fn.MIN(cls.send_at)).where(_sendable())
-        instants = [query.scalar() for query in (due, sendable)]
+        retrying = cls.select(fn.MIN(cls.due_since)).where(_retrying())
+        sendable = cls.select().where(_sendable()).order_by(cls.send_at).first()
+        instants = due.scalar(), retrying.scalar(), sendable and sendable._became_due()
         return min(filter(None, instants), default=None)
 
     @classmethod
@@ -662,15 +693,21 @@ class Message(Table):
 
     @classmethod
     def commonest_error(cls, since: datetime) -> tuple[str, int] | None:
-        """Return the error that most sends have failed with since an instant, and how many."""
+        """Return the commonest error that messages have had since an instant, and of how many.
+
+        Of the latest BATCH that are tried again and the latest BATCH that failed, so that an
+        outage with a million of them is told as quickly.
+        """
         counts = Counter()
-        lately = cls.last_error_at >= since
-        failed = (cls.status == Status.FAILED) & _finished() & (cls.finished_at >= since)
-        for which in (_retrying() & lately, failed):
-            rows = (
-                cls.select(cls.last_error, fn.COUNT(cls.id)).where(which).group_by(cls.last_error)
+        failed = (cls.status == Status.FAILED) & _finished()
+        for which, at in ((_erring(), cls.last_error_at), (failed, cls.finished_at)):
+            latest = (
+                cls.select(cls.last_error)
+                .where(which, at >= since, cls.last_error.is_null(False))
+                .order_by(at.desc())
+                .limit(BATCH)
             )
-            counts.update(dict(rows.tuples()))
+            counts.update(error for (error,) in latest.tuples())
         return next(iter(counts.most_common(1)), None)
 
     @classmethod
@@ -699,23 +736,72 @@ class Message(Table):
     @classmethod
     def listing(
         cls,
-        status: str | None = None,
+        *,
+        statuses: Collection[str] = (),
         awaiting_approval: bool = False,
+        to: str | None = None,
+        since: datetime | None = None,
+        key: str | None = None,
+        group: str | None = None,
         visible_to: ApiKey | None = None,
         limit: int | None = None,
     ) -> Iterator[Self]:
-        """Read messages with their keys, the newest first."""
-        messages = cls.select(cls, ApiKey).join(ApiKey).order_by(cls.id.desc()).limit(limit)
-        if status:
-            messages = messages.where(cls.status == status)
-        if awaiting_approval:
-            messages = messages.where(_awaiting())
+        """Read messages with their keys, the newest first.
+
+        In pages: nothing stays open meanwhile. For each key and status, an index gives the newest
+        ids, so that a page of a million messages costs no more than one of a thousand.
+        """
+        narrow = [_awaiting()] if awaiting_approval else []
+        if to:
+            narrow.append(cls.to == to)
+        if since:
+            narrow.append(cls.id >= first_id(since))
+        ranges = [
+            (*of_key, *in_status, *narrow)
+            for of_key in cls._of_keys(key, group, visible_to)
+            for in_status in _ranges(statuses)
+        ]
+        left, before = limit, ()
+        while left is None or left > 0:
+            size = PAGE if left is None else min(PAGE, left)
+            ids = heapq.nlargest(
+                size,
+                (
+                    id
+                    for each in ranges
+                    for (id,) in _narrowed(cls.select(cls.id), *each, *before)
+                    .order_by(cls.id.desc())
+                    .limit(size)
+                    .tuples()
+                ),
+            )
+            page = cls.select(cls, ApiKey).join(ApiKey).where(cls.id.in_(ids))
+            yield from page.order_by(cls.id.desc()) if ids else ()
+            if len(ids) < size:
+                return
+            left, before = left and left - size, (cls.id < ids[-1],)
+
+    @classmethod
+    def _of_keys(cls, name, group, visible_to):
+        """Return a condition for each key that messages are wanted of, an empty one for all."""
+        if name is group is visible_to is None:
+            return [()]
+        keys = ApiKey.select()
+        if name is not None:
+            keys = keys.where(ApiKey.name == name)
+        if group is not None:
+            keys = keys.where(ApiKey.group == group)
+        if not keys:
+            raise Refused("there is no such key")
         if visible_to:
-            visible = cls.key == visible_to
-            if visible_to.group:
-                visible |= (ApiKey.group == visible_to.group) & cls.available_to_group
-            messages = messages.where(visible)
-        return messages.iterator()
+            own = ApiKey.id == visible_to
+            keys = keys.where(own | (ApiKey.group == visible_to.group) if visible_to.group else own)
+        return [
+            (cls.key == key,)
+            if visible_to in (None, key)
+            else (cls.key == key, cls.available_to_group)
+            for key in keys
+        ]
 
     @classmethod
     def find(cls, message_id: uuid.UUID) -> Self:
@@ -724,6 +810,10 @@ class Message(Table):
         if message is None:
             raise Refused("there is no such message")
         return message
+
+    def _became_due(self):
+        """Return when this message could have been sent first, as far as the clock decides it."""
+        return max(self.send_at, self.approved_at or EPOCH)
 
     def state(self) -> str:
         """Say where this message stands, in an operator's words."""
@@ -865,6 +955,11 @@ class CarrierState(Table):
         return cls.get_by_id(name)
 
     @classmethod
+    def latest(cls) -> Self | None:
+        """Return the state of the carrier that the latest pass was made with, if there was one."""
+        return cls.select().order_by(cls.last_pass_at.desc()).first()
+
+    @classmethod
     def begin_trouble(cls, name: str, trouble: str, now: datetime) -> bool:
         """Stop sending by a carrier for a pause that grows; return whether it was fine before."""
         new = {
@@ -892,6 +987,11 @@ class CarrierState(Table):
         return bool(cls.update(nothing).where(cls.name == name, ~cls.trouble.is_null()).execute())
 
 
+def _narrowed(query, *conditions):
+    """Return a query narrowed by conditions, of which there may be none."""
+    return query.where(*conditions) if conditions else query
+
+
 def _in(*statuses):
     """Return the condition on the status, written out so that partial indexes serve it."""
     return SQL("status IN ({})".format(", ".join(f"'{status}'" for status in statuses)))
@@ -914,11 +1014,28 @@ def _awaiting():
 
 
 def _retrying():
+    return _in(*WAITING) & SQL("due_since IS NOT NULL")
+
+
+def _erring():
     return _in(*WAITING) & SQL("last_error_at IS NOT NULL")
 
 
 def _finished():
     return SQL("finished_at IS NOT NULL")
+
+
+def _ranges(statuses):
+    """Return conditions for these statuses, an empty one for all, each served by an index."""
+    ranges = []
+    for status in statuses:
+        if status == Status.QUEUED:
+            ranges += [(_sendable(),), (_in(status), _awaiting())]
+        elif status in FINISHED:
+            ranges.append((_in(status), _finished()))
+        else:
+            ranges.append((_in(status),))
+    return ranges or [()]
 
 
 for _name, _columns, _where in (
@@ -927,7 +1044,8 @@ for _name, _columns, _where in (
     ("message_awaiting", [Message.send_at, Message.id], _awaiting()),
     ("message_awaiting_key", [Message.key, Message.send_at, Message.id], _awaiting()),
     ("message_claimed", [Message.claimed_at], _in(Status.SENDING)),
-    ("message_retrying", [Message.last_error_at], _retrying()),
+    ("message_retrying", [Message.due_since], _retrying()),
+    ("message_last_error", [Message.last_error_at], _erring()),
     ("message_finished", [Message.status, Message.finished_at], _finished()),
     ("message_reference", [Message.carrier_reference], SQL("carrier_reference IS NOT NULL")),
     ("message_ended", [Message.status, Message.id], _finished()),

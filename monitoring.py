@@ -4,16 +4,20 @@ import functools
 import hmac
 import importlib
 import json
+import re
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import flask_swagger_ui
-from flask import Blueprint, Flask, Response, abort, current_app, send_from_directory
+from flask import Blueprint, Flask, Response, abort, current_app, request, send_from_directory
 from werkzeug.exceptions import Unauthorized
 
+import health
 import models
+import schemas
 from api import BEARER, bearer_token
 from models import Message
+from schemas import BadRequest
 
 STATIC = Path(__file__).parent / "static"
 SWAGGER_UI = Path(flask_swagger_ui.__file__).parent / "dist"
@@ -44,10 +48,34 @@ def observe(status: int, seconds: float) -> None:
 
 
 @blueprint.get("/healthz")
-def health() -> dict:
-    """Say that the database answers, and how many seconds the oldest due message has waited."""
-    now = models.clock()
-    return {"status": "ok", "oldest_due_seconds": seconds_since(Message.oldest_due(now), now)}
+def show_health() -> dict | Response:
+    """Say that the database answers, and how the service does.
+
+    With `?strict`, answer 503 where texts that should go do not; `?strict=600` has more patience.
+    """
+    state, patience = health.read(models.clock()), patience_asked_for()
+    told = {
+        "oldest_due_seconds": state.seconds_since(state.oldest_due) or 0,
+        "retrying": state.retrying,
+        "last_sent_seconds": state.seconds_since(state.last_sent_at),
+        "last_pass_seconds": state.seconds_since(state.last_pass_at),
+        "commonest_error": state.error(),
+        "problems": state.problems(patience),
+    }
+    if "strict" in request.args and told["problems"]:
+        text = schemas.dump_error(503, "Texts that should go do not.", told, state.now)
+        return Response(text, 503, content_type="application/json")
+    return {"status": "ok"} | told
+
+
+def patience_asked_for() -> timedelta:
+    """Return how long nothing may go before that is a problem."""
+    seconds = request.args.get("strict")
+    if not seconds:
+        return health.PATIENCE
+    if not re.fullmatch("[1-9][0-9]{0,5}", seconds):
+        raise BadRequest("strict: must be a number of seconds")
+    return timedelta(seconds=int(seconds))
 
 
 def show_metrics() -> Response:
@@ -56,6 +84,8 @@ def show_metrics() -> Response:
     now = models.clock()
     if not hmac.compare_digest(bearer_token().encode(), token.encode()):
         raise Unauthorized("The token is missing or invalid.", www_authenticate=BEARER)
+    state = health.read(now)
+    error, errors = state.commonest_error or ("", 0)
     gauges = [
         metrics.gauge("text_messages", "Messages by status.", Message.by_status()),
         metrics.gauge(
@@ -71,7 +101,32 @@ def show_metrics() -> Response:
         metrics.gauge(
             "text_messages_oldest_due_seconds",
             "How long the oldest due message has waited.",
-            {None: seconds_since(Message.oldest_due(now), now)},
+            {None: state.seconds_since(state.oldest_due) or 0},
+        ),
+        metrics.gauge(
+            "text_messages_retrying", "Messages whose sends fail.", {None: state.retrying}
+        ),
+        metrics.gauge(
+            "text_messages_last_sent_timestamp_seconds",
+            "When a carrier took a text, latest.",
+            {None: timestamp(state.last_sent_at)},
+        ),
+        metrics.gauge(
+            "text_messages_last_pass_timestamp_seconds",
+            "When a scheduler began a pass, latest.",
+            {None: timestamp(state.last_pass_at)},
+        ),
+        metrics.gauge(
+            "text_messages_commonest_error",
+            "Messages with the commonest error of the last hour.",
+            {error: errors},
+            label="error",
+        ),
+        metrics.gauge(
+            "text_messages_carrier_trouble",
+            "1 where the carrier serves nobody on this account.",
+            {state.carrier or "": int(bool(state.trouble))},
+            label="carrier",
         ),
     ]
     return Response(metrics.render(gauges), content_type=metrics.CONTENT_TYPE)
@@ -112,6 +167,6 @@ def show_docs_file(name: str) -> Response:
     return send_from_directory(DOCS[name], name)
 
 
-def seconds_since(instant: datetime | None, now: datetime) -> int:
-    """Return how many seconds ago an instant was; 0 where there is none."""
-    return round((now - instant).total_seconds()) if instant else 0
+def timestamp(instant: datetime | None) -> float:
+    """Return an instant in seconds since 1970, as Prometheus has it; 0 where there is none."""
+    return instant.timestamp() if instant else 0

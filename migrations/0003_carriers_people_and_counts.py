@@ -21,6 +21,7 @@ def up(migrator, db):
         migrator.drop_index("api_key", "apikey_name"),
         migrator.add_column("do_not_call", "source", TextField(null=True)),
         migrator.add_column("message", "first_send_at", BigIntegerField(null=True)),
+        migrator.add_column("message", "due_since", BigIntegerField(null=True)),
         migrator.add_column("message", "in_doubt_since", BigIntegerField(null=True)),
         migrator.add_column("message", "last_error_at", BigIntegerField(null=True)),
         migrator.add_column("message", "approved_by", TextField(null=True)),
@@ -61,6 +62,7 @@ def add_indexes(db):
         to = TextField(null=True)
         send_at = BigIntegerField()
         status = TextField()
+        due_since = BigIntegerField(null=True)
         finished_at = BigIntegerField(null=True)
         last_error_at = BigIntegerField(null=True)
         carrier_reference = TextField(null=True)
@@ -78,6 +80,12 @@ def add_indexes(db):
         (
             Message,
             "message_retrying",
+            ["due_since"],
+            "status IN ('scheduled', 'queued') AND due_since IS NOT NULL",
+        ),
+        (
+            Message,
+            "message_last_error",
             ["last_error_at"],
             "status IN ('scheduled', 'queued') AND last_error_at IS NOT NULL",
         ),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import cli
+import cli.keys
 import database
 from databases import on_sqlite
 from models import FINISHED
@@ -13,9 +13,9 @@ from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import store_history
 
 COMMANDS = [
-    *("db", "keys", "dnc", "messages", "stats", "db upgrade"),
-    *("keys create", "keys list", "keys revoke", "keys rotate"),
-    *("dnc add", "dnc remove", "dnc check", "dnc import"),
+    *("db", "keys", "dnc", "messages", "carriers", "stats", "db upgrade", "carriers check"),
+    *("keys create", "keys list", "keys revoke", "keys rotate", "keys extend"),
+    *("dnc add", "dnc remove", "dnc check", "dnc import", "dnc list", "dnc export"),
     *("messages list", "messages show", "messages approve", "messages cancel", "messages retry"),
     *("messages purge", "messages redact"),
 ]
@@ -34,7 +34,7 @@ def test_every_command_says_what_it_is_for(words, run):
 def test_help_lists_every_command(run):
     listed = {
         f"{group} {line.split()[0]}"
-        for group in ("db", "keys", "dnc", "messages")
+        for group in ("db", "keys", "dnc", "messages", "carriers")
         for line in run(group, "--help").partition("Commands:\n")[2].splitlines()
     }
     assert listed == {words for words in COMMANDS if " " in words}
@@ -87,7 +87,7 @@ def test_a_file_that_fails_is_said_in_one_line(error, refused, monkeypatch):
     def fail(*_):
         raise error
 
-    monkeypatch.setattr(cli, "table", fail)
+    monkeypatch.setattr(cli.keys, "table", fail)
     assert refused("keys", "list") == f"Error: {error.strerror}"
 
 
@@ -119,7 +119,7 @@ def test_stats_are_drawn_as_a_table_with_bars(flask, at):
     lines = flask("stats").stdout.splitlines()
     assert lines[1].split() == ["scheduled", "2", "█" * 20]
     assert lines[7].split() == ["failed", "1", "█" * 10, "0", "0"]
-    assert lines[-1] == "the oldest due message waits: since 2026-03-03T15:00:00.000Z (2:00:00)"
+    assert lines[-2] == "the oldest due message waits: since 2026-03-03T15:00:00.000Z (2:00:00)"
 
 
 def test_stats_of_an_empty_table_are_all_zero(flask):

@@ -2,10 +2,10 @@
 
 import pytest
 
-import cli
+import cli.dnc
 import models
 from models import DoNotCall
-from samples import LONDON, NEW_YORK
+from samples import LONDON, NEW_YORK, TUESDAY_NOON
 
 PARIS = "+33142685300"
 
@@ -14,11 +14,11 @@ PARIS = "+33142685300"
 def import_file(flask, tmp_path):
     """Import a file of these bytes; its standard output and the lines on standard error."""
 
-    def run(body, *options):
+    def run(body, *options, status=0):
         path = tmp_path / "numbers.csv"
         path.write_bytes(body)
         result = flask("dnc", "import", str(path), *options)
-        assert result.exit_code == 0, result.output
+        assert result.exit_code == status, result.output
         progress, *lines = result.stderr.splitlines()
         assert progress.startswith("importing")
         return result.stdout.strip(), lines
@@ -30,11 +30,13 @@ def on_the_list():
     return {row.number for row in DoNotCall.select()}
 
 
-def test_numbers_are_added_checked_and_removed(run, flask):
+def test_numbers_are_added_checked_and_removed(run, flask, at):
+    at(TUESDAY_NOON)
     assert run("dnc", "add", NEW_YORK, LONDON, NEW_YORK) == "2 added, 0 listed before\n"
     assert run("dnc", "add", "+1 (212) 555-0123", PARIS) == "1 added, 1 listed before\n"
     assert on_the_list() == {NEW_YORK, LONDON, PARIS}
-    assert run("dnc", "check", "+1 212 555 0123") == "listed\n"
+    checked = run("dnc", "check", "+1 212 555 0123").splitlines()
+    assert checked == ["listed", "since 2026-03-03T17:00:00.000Z, by operator"]
     assert run("dnc", "remove", NEW_YORK, "+13105550123") == "1 removed, 1 not listed\n"
     result = flask("dnc", "check", NEW_YORK)
     assert (result.exit_code, result.stdout, result.stderr) == (1, "not listed\n", "")
@@ -77,7 +79,6 @@ def test_a_messy_file_is_imported_and_can_be_imported_again(encoding, line_end, 
         (b"", "0 added, 0 listed before, 0 skipped"),
         (b"\n\r\n \t\n", "0 added, 0 listed before, 0 skipped"),
         (b"phone number\n", "0 added, 0 listed before, 0 skipped"),
-        (b"2125550123\n", "0 added, 0 listed before, 1 skipped"),
         (NEW_YORK.encode(), "1 added, 0 listed before, 0 skipped"),
         (b"caf\xe9\n+12125550123,\xff\xfe\n", "1 added, 0 listed before, 0 skipped"),
         (b'"(212) 555-0123"\t"a,b"\n\'+12125550123\'', "1 added, 0 listed before, 1 skipped"),
@@ -92,7 +93,83 @@ def test_odd_files_are_imported_too(body, summary, import_file):
 
 
 def test_a_binary_file_adds_nothing(import_file):
-    assert import_file(bytes(range(256)) * 100)[0].startswith("0 added, 0 listed before, ")
+    body = bytes(range(256)) * 100
+    assert import_file(body, status=1)[0].startswith("0 added, 0 listed before, ")
+
+
+def test_a_file_that_is_mostly_skipped_fails_and_says_what_to_try(import_file):
+    body = f"{LONDON}\n(212) 555-0123\n(310) 555-0123\n".encode()
+    summary, lines = import_file(body, status=1)
+    assert summary == "1 added, 0 listed before, 2 skipped"
+    assert lines[-1].endswith("most lines were skipped: try --region, which reads national numbers")
+    assert import_file(body, "--region", "US")[0] == "2 added, 1 listed before, 0 skipped"
+    assert import_file(body, "--region", "GB", status=1)[1][-1].endswith("is --region right?")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "name,email,phone\nAnn,a@example.com,{0}\nBob,b@example.com,{1}\n",
+        "{0}\n{1}\n",
+        "Order number;Mobile\n2125550199;{0}\n12;{1}\n",
+        '"Doe, Ann"\t"3 High Street; London"\t{0}\n"Roe, Bob"\t\t{1}\n',
+        "id,mobile phone,land line\n1,{0},\n2,{1},+13105550199\n",
+    ],
+)
+def test_the_column_of_the_numbers_is_found(import_file, body):
+    assert import_file(body.format(NEW_YORK, LONDON).encode())[0].startswith("2 added")
+    assert on_the_list() == {NEW_YORK, LONDON}
+
+
+def test_a_column_of_national_numbers_is_found_by_its_name_and_read_with_a_region(import_file):
+    body = b"order number,phone\n1,(212) 555-0123\n2,617-209-1009\n"
+    _, lines = import_file(body, status=1)
+    assert lines[0] == "line 2: is not a phone number"
+    assert import_file(body, "--region", "US")[0] == "2 added, 0 listed before, 0 skipped"
+
+
+def test_what_a_spreadsheet_makes_of_numbers_is_read(import_file):
+    body = b'6172091009.0\n2.125550123E+09\n="2125550124"\n12125550125\n'
+    assert import_file(body, "--region", "US")[0] == "4 added, 0 listed before, 0 skipped"
+    assert on_the_list() == {"+16172091009", NEW_YORK, "+12125550124", "+12125550125"}
+
+
+def test_a_number_that_a_spreadsheet_has_rounded_is_skipped_with_the_reason(import_file):
+    body = f"{NEW_YORK}\n6.17E+09\n".encode()
+    assert import_file(body, "--region", "US") == (
+        "1 added, 0 listed before, 1 skipped",
+        ["line 2: was rounded by a spreadsheet"],
+    )
+
+
+def test_national_numbers_are_added_and_removed_with_a_region(run, refused):
+    assert run("dnc", "add", "--region", "us", "(212) 555-0123") == "1 added, 0 listed before\n"
+    assert on_the_list() == {NEW_YORK}
+    assert run("dnc", "remove", "--region", "US", "212-555-0123") == "1 removed, 0 not listed\n"
+    line = refused("dnc", "add", "2125550123", status=2)
+    assert line.endswith("'2125550123': is not a phone number; --region reads national numbers")
+
+
+def test_the_list_shows_sources_and_instants_and_says_how_many_there_are(run):
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
+    DoNotCall.add([LONDON], TUESDAY_NOON, "reply")
+    _, new_york, london, total = run("dnc", "list").splitlines()
+    assert new_york.split() == [NEW_YORK, "operator", "2026-03-03T17:00:00.000Z"]
+    assert london.split() == [LONDON, "reply", "2026-03-03T17:00:00.000Z"]
+    assert total == "2 of 2 numbers"
+    assert run("dnc", "list", "--limit", "1").splitlines()[-1] == "1 of 2 numbers"
+
+
+def test_what_is_exported_can_be_imported(run, import_file):
+    numbers = [f"+1212555{n:04}" for n in range(100, 1150)]
+    DoNotCall.add(numbers, TUESDAY_NOON, "operator")
+    exported = run("dnc", "export")
+    assert exported.splitlines()[:2] == [
+        "number,source,since",
+        f"{numbers[0]},operator,2026-03-03T17:00:00.000Z",
+    ]
+    DoNotCall.remove(numbers)
+    assert import_file(exported.encode())[0] == "1050 added, 0 listed before, 0 skipped"
 
 
 def test_national_numbers_need_a_region(import_file):
@@ -118,7 +195,7 @@ def test_a_dash_imports_standard_input(run):
 
 def test_more_than_a_batch_is_imported_and_repeats_are_counted_once(import_file, monkeypatch):
     sizes, add = [], DoNotCall.add
-    monkeypatch.setattr(cli, "BATCH", 10)
+    monkeypatch.setattr(cli.dnc, "BATCH", 10)
     monkeypatch.setattr(
         DoNotCall, "add", lambda new, *how: sizes.append(len(new)) or add(new, *how)
     )

@@ -94,7 +94,10 @@ def test_a_list_begins_with_the_newest(listed):
 
 
 def test_a_list_can_be_narrowed_to_a_status(listed):
-    messages = {status: held(status) for status in Status}
+    messages = {
+        status: held(status, finished_at=TUESDAY_NOON if status in FINISHED else None)
+        for status in Status
+    }
     for status in Status:
         assert listed("--status", status) == [messages[status].id]
 
@@ -173,11 +176,13 @@ def test_show_prints_one_object_with_all_there_is_to_know(messages):
         "send_at": "2026-03-03T17:00:00.000Z",
         "created_at": "2026-03-03T17:00:00.000Z",
         "approved_at": None,
-        "claimed_at": None,
         "in_doubt_since": None,
         "last_error_at": None,
         "finished_at": "2026-03-02T04:30:00.000Z",
         "receipt_at": None,
+        "claimed_at": None,
+        "claimed_by": None,
+        "claim_ends_at": None,
     }
 
 

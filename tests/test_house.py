@@ -7,7 +7,7 @@ import pytest
 
 from running import ROOT
 
-OURS = {path.stem for path in ROOT.glob("*.py")} - {"gunicorn.conf"} | {"carriers"}
+OURS = {path.stem for path in ROOT.glob("*.py")} - {"gunicorn.conf"} | {"carriers", "cli"}
 ALLOWED = {
     "settings": set(),
     "logs": {"settings"},
@@ -21,13 +21,15 @@ ALLOWED = {
     "scheduler": {"settings", "logs", "database", "models", "recipients", "hours", "carriers"},
     "metrics": set(),
     "openapi": {"schemas"},
-    "cli": {"database", "models", "recipients", "schemas", "openapi"},
+    "health": {"models", "schemas"},
+    "cli": {"database", "models", "recipients", "schemas", "openapi", "health", "carriers"},
     "api": {"models", "schemas", "recipients", "hours"},
-    "monitoring": {"api", "models", "metrics"},
+    "monitoring": {"api", "models", "metrics", "health", "schemas"},
     "app": OURS - {"scheduler"},
 }
+CLI = {path.stem for path in ROOT.glob("cli/*.py")}
 OWNERS = {
-    "flask": {"app", "api", "monitoring", "cli"},
+    "flask": {"app", "api", "monitoring", *CLI},
     "werkzeug": {"app", "api", "monitoring", "gunicorn.conf"},
     "peewee": {"database", "models", *(path.stem for path in ROOT.glob("migrations/*.py"))},
     "playhouse": {"database"},
@@ -41,7 +43,12 @@ OWNERS = {
     "urllib3": {"http"},
     "certifi": {"tls"},
 }
-SOURCES = [*ROOT.glob("*.py"), *ROOT.glob("carriers/*.py"), *ROOT.glob("migrations/*.py")]
+SOURCES = [
+    *ROOT.glob("*.py"),
+    *ROOT.glob("carriers/*.py"),
+    *ROOT.glob("cli/*.py"),
+    *ROOT.glob("migrations/*.py"),
+]
 
 
 def tree(path):

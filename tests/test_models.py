@@ -56,7 +56,14 @@ ASKED_OFTEN = {
     "redact": lambda: Message.redact(OLD),
     "answered": lambda: Message.answered(1, "key"),
     "authenticate": lambda: ApiKey.authenticate("secret", TUESDAY_NOON),
-    "a key's messages": lambda: list(Message.listing(visible_to=key_named("app"))),
+    "all messages": lambda: list(Message.listing(limit=50)),
+    "messages to a number": lambda: list(Message.listing(to=NEW_YORK)),
+    "messages since": lambda: list(Message.listing(since=OLD)),
+    "messages in every status": lambda: list(Message.listing(statuses=Status, limit=50)),
+    "what waits for a yes": lambda: list(Message.listing(awaiting_approval=True, limit=50)),
+    "a key's messages": lambda: list(Message.listing(key=key_named("app").name)),
+    "a group's messages": lambda: list(Message.listing(group=key_named("of", "red").group)),
+    "what a key may see": lambda: list(Message.listing(visible_to=key_named("app"))),
 }
 
 
@@ -66,6 +73,8 @@ def test_an_index_serves_what_is_asked_often(database_url, name):
     asked = asked_by(ASKED_OFTEN[name])
     assert asked
     for sql, parameters in asked:
+        if 'FROM "api_key"' in sql:  # a small table
+            continue
         lines = plan(sql, parameters).splitlines()
         whole = [
             line
@@ -73,7 +82,7 @@ def test_an_index_serves_what_is_asked_often(database_url, name):
             if ("Seq Scan on message" in line)
             or re.match("SCAN (?!CONSTANT)(?!.*(INDEX|SUBQUERY))", line)
         ]
-        assert not whole or name == "a key's messages", (sql, lines)
+        assert not whole, (sql, lines)
 
 
 def test_the_benchmarks_fill_a_table_with_messages(database_url, monkeypatch):

@@ -1,0 +1,14 @@
+"""The operator's commands: `flask keys`, `dnc`, `messages`, and those of the whole service."""
+
+from flask import Flask
+
+from cli import dnc, keys, messages, service
+
+
+def register(app: Flask) -> None:
+    """Give the `flask` command these groups."""
+    for command in (
+        *(service.db, keys.keys, dnc.dnc, messages.messages),
+        *(service.carriers, service.stats, service.openapi),
+    ):
+        app.cli.add_command(command)

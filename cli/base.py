@@ -1,0 +1,165 @@
+"""What the commands share: errors in one line, kinds of arguments, tables, and asking first."""
+
+import re
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
+
+import click
+from flask.cli import AppGroup
+
+import database
+import models
+import recipients
+from models import Refused
+from schemas import isoformat
+
+PART = 500  # rows of a table that are read before they are printed
+
+
+class OneLineErrors:
+    """Report a failure in one line on standard error, with a status other than 0."""
+
+    def invoke(self, ctx):
+        try:
+            return super().invoke(ctx)
+        except Refused as error:
+            raise click.ClickException(str(error)) from None
+        except BrokenPipeError:  # click ends quietly where nobody reads on
+            raise
+        except OSError as error:
+            raise click.ClickException(error.strerror or str(error)) from None
+        except database.ERRORS as error:
+            failure = click.ClickException(f"the database failed: {database.reason(error)}")
+            failure.exit_code = 2  # `dnc check` means "not listed" by 1
+            raise failure from None
+
+
+class Command(OneLineErrors, click.Command):
+    pass
+
+
+class Commands(OneLineErrors, AppGroup):
+    pass
+
+
+# Kinds of arguments
+
+
+class Name(click.ParamType):
+    name = "name"
+
+    def convert(self, value, param, ctx):
+        if not value.strip() or len(value) > 100 or not value.isprintable():
+            self.fail("must be 1 to 100 printable characters, not only spaces", param, ctx)
+        return value
+
+
+class Duration(click.ParamType):
+    """A length of time: 90d, 12h or 30m."""
+
+    name = "duration"
+
+    def convert(self, value, param, ctx):
+        match = re.fullmatch(r"(\d{1,5})([dhm])", value, re.ASCII)
+        if not match:
+            self.fail("must be days, hours or minutes: 90d, 12h or 30m", param, ctx)
+        unit = {"d": "days", "h": "hours", "m": "minutes"}[match[2]]
+        return timedelta(**{unit: int(match[1])})
+
+
+class Instant(click.ParamType):
+    """A past instant: an ISO 8601 date or date-time, in UTC unless it says else, or 2h for ago."""
+
+    name = "instant"
+
+    def convert(self, value, param, ctx):
+        if isinstance(value, datetime):
+            return value
+        if re.fullmatch(r"\d+[dhm]", value, re.ASCII):
+            return models.clock() - Duration().convert(value, param, ctx)
+        try:
+            instant = datetime.fromisoformat(value)
+            return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).astimezone(UTC)
+        except (ValueError, OverflowError):
+            self.fail("must be like 2h, 3d, 2026-03-01 or 2026-03-01T09:00Z", param, ctx)
+
+
+class Region(click.ParamType):
+    name = "region"
+
+    def convert(self, value, param, ctx):
+        if (region := value.upper()) not in recipients.REGIONS:
+            self.fail(f"{region} is no country's code", param, ctx)
+        return region
+
+
+class Number(click.ParamType):
+    """A phone number with its plus sign; spaces and punctuation are forgiven."""
+
+    name = "number"
+
+    def convert(self, value, param, ctx):
+        try:
+            return recipients.national(value, None)
+        except recipients.InvalidNumber as error:
+            self.fail(f"{value!r}: {error}", param, ctx)
+
+
+# What is printed
+
+
+def moment(instant: datetime | None, missing: str | None = "-") -> str | None:
+    """Return an instant as the interface writes it."""
+    return isoformat(instant) if instant else missing
+
+
+def mask(number: str | None) -> str:
+    """Return enough of a number to recognise it by, not enough to call it."""
+    return f"{number[:3]}{'•' * (len(number) - 5)}{number[-2:]}" if number else "-"
+
+
+def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> int:
+    """Print rows in columns, a part at a time so that there may be any number; return how many."""
+    rows, printed, widths = iter(rows), 0, [0 for _ in header]
+    part = [header, *islice(rows, PART)]
+    while part:
+        printed += len(part)
+        widths = [max(width, *map(len, cells)) for width, *cells in zip(widths, *part, strict=True)]
+        for row in part:
+            click.echo("  ".join(map(str.ljust, row, widths)).rstrip())
+        part = list(islice(rows, PART))
+    return printed - 1
+
+
+# Asking first
+
+
+yes_option = click.option("--yes", is_flag=True, help="Do it without asking.")
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask on the terminal whether to go on; end the command where the answer is no."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.ClickException(f"{question} There is no terminal to ask at; --yes does it.")
+    click.confirm(question, abort=True, err=True)
+
+
+def count(number: int, noun: str = "message") -> str:
+    """Return a number with its noun: 1 message, 2 messages."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def options(*all_of_them: Any) -> Any:
+    """Return a decorator that gives a command all of these options."""
+
+    def decorate(command):
+        for option in reversed(all_of_them):
+            command = option(command)
+        return command
+
+    return decorate

@@ -1,0 +1,191 @@
+"""`flask dnc`: the Do Not Call list, and the files that it is kept in elsewhere."""
+
+import codecs
+import csv
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from decimal import Decimal
+from itertools import islice
+
+import click
+
+import models
+import recipients
+from cli.base import Commands, Number, Region, count, moment, table
+from models import DoNotCall
+from recipients import InvalidNumber
+
+BATCH = 5_000
+SAMPLE, COLUMNS = 1_000, 100  # lines and columns that are looked at to find the numbers
+
+dnc = Commands("dnc", help="The Do Not Call list: numbers that get no text with check_dnc.")
+region_option = click.option(
+    "--region", type=Region(), help="Read national numbers too, as dialled in this country: US."
+)
+
+
+@dnc.command()
+@click.argument("numbers", nargs=-1, required=True)
+@region_option
+def add(numbers, region):
+    """Put numbers on the list."""
+    numbers = read_all(numbers, region)
+    new = DoNotCall.add(numbers, models.clock(), "operator")
+    click.echo(f"{new} added, {len(numbers) - new} listed before")
+
+
+@dnc.command()
+@click.argument("numbers", nargs=-1, required=True)
+@region_option
+def remove(numbers, region):
+    """Take numbers off the list."""
+    numbers = read_all(numbers, region)
+    gone = DoNotCall.remove(numbers)
+    click.echo(f"{gone} removed, {len(numbers) - gone} not listed")
+
+
+@dnc.command()
+@click.argument("number", type=Number())
+@click.pass_context
+def check(ctx, number):
+    """Say whether a number is listed, since when and why: status 0 where it is, 1 where not."""
+    entry = DoNotCall.get_or_none(DoNotCall.number == number)
+    click.echo("listed" if entry else "not listed")
+    if entry:
+        click.echo(f"since {moment(entry.added_at)}, by {entry.source or 'an unknown source'}")
+    ctx.exit(not entry)
+
+
+@dnc.command("list")
+@click.option("--limit", type=click.IntRange(0), default=50, show_default=True, help="0 for all.")
+def list_numbers(limit):
+    """List the numbers, with source and instant, and say how many there are."""
+    entries = islice(DoNotCall.entries(), limit or None)
+    rows = ((e.number, e.source or "-", moment(e.added_at)) for e in entries)
+    shown = table(("number", "source", "since"), rows)
+    click.echo(f"{shown} of {count(DoNotCall.select().count(), 'number')}")
+
+
+@dnc.command()
+@click.argument("file", type=click.File("w", encoding="utf-8", lazy=True), default="-")
+def export(file):
+    """Write the whole list as a CSV, which `import` reads."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(("number", "source", "since"))
+    for entry in DoNotCall.entries():
+        writer.writerow((entry.number, entry.source or "", moment(entry.added_at)))
+
+
+@dnc.command("import")
+@click.argument("file", type=click.File("rb"))
+@region_option
+@click.pass_context
+def import_numbers(ctx, file, region):
+    """Put a file's numbers on the list: a number a line, or the column of a CSV that holds them.
+
+    Can be run again: numbers that are listed stay listed. Lines without a usable number are
+    skipped and reported with the reason; where these are most of them, the status is 1.
+    """
+    body = file.read()
+    utf16 = body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    lines = body.decode("utf-16" if utf16 else "utf-8-sig", "replace").splitlines()
+    column = column_of_numbers(lines, region)
+    now, new, usable, seen, batch, skipped = models.clock(), 0, 0, set(), [], []
+    with click.progressbar(lines, label="importing", file=sys.stderr) as bar:
+        for line_number, line in enumerate(bar, 1):
+            try:
+                number = number_in(line, column, region)
+            except InvalidNumber as error:
+                if line_number > 1 or re.search(r"\d", line):  # a header is no loss
+                    skipped.append(f"line {line_number}: {error}")
+                continue
+            usable += number is not None
+            if number is None or number in seen:
+                continue
+            seen.add(number)
+            batch.append(number)
+            if len(batch) == BATCH:
+                new += DoNotCall.add(batch, now, "import")
+                batch.clear()
+    if batch:
+        new += DoNotCall.add(batch, now, "import")
+    for line in skipped:
+        click.echo(line, err=True)
+    click.echo(f"{new} added, {len(seen) - new} listed before, {len(skipped)} skipped")
+    if len(skipped) > usable:
+        hint = "is --region right?" if region else "try --region, which reads national numbers"
+        raise click.ClickException(f"most lines were skipped: {hint}")
+
+
+# Reading numbers
+
+
+def read_all(texts: list[str], region: str | None) -> list[str]:
+    """Return the E.164 forms of what was typed, each once; end the command where one is wrong."""
+    numbers = {}
+    for text in texts:
+        try:
+            numbers[recipients.national(text, region)] = None
+        except InvalidNumber as error:
+            hint = "" if region or text.startswith("+") else "; --region reads national numbers"
+            raise click.BadParameter(f"{text!r}: {error}{hint}", param_hint="NUMBERS") from None
+    return list(numbers)
+
+
+def column_of_numbers(lines: list[str], region: str | None) -> int:
+    """Return the column in which most lines have a number; where none has, the one named so."""
+    found, sample = Counter(), [list(islice(cells(line), COLUMNS)) for line in lines[:SAMPLE]]
+    for row in sample:
+        found.update(column for column, cell in enumerate(row) if reads(cell, region))
+    header = sample[0] if sample else []
+    named = {
+        column: 2 if re.search("phone|mobile|cell|tel|msisdn", name, re.I) else 1
+        for column, name in enumerate(header)
+        if re.search("phone|mobile|cell|tel|msisdn|number", name, re.I)
+    }
+    columns = range(max(map(len, sample), default=1))
+    return max(columns, key=lambda column: (found[column], named.get(column, 0), -column))
+
+
+def cells(line: str) -> Iterator[str]:
+    """Split a line at commas, semicolons and tabs that are not between quotation marks."""
+    start, quoted = 0, False
+    for mark in re.finditer('[",;\t]', line):
+        if mark[0] == '"':
+            quoted = not quoted
+        elif not quoted:
+            yield line[start : mark.start()]
+            start = mark.end()
+    yield line[start:]
+
+
+def number_in(line: str, column: int, region: str | None) -> str | None:
+    """Return the number in a column of a line, in E.164 form; None where the line is blank."""
+    if not line.strip():
+        return None
+    cell = next(islice(cells(line), column, None), "")
+    return read(cell, region)
+
+
+def reads(cell: str, region: str | None) -> bool:
+    """Say whether a cell holds a number."""
+    try:
+        return bool(read(cell, region))
+    except InvalidNumber:
+        return False
+
+
+def read(cell: str, region: str | None) -> str:
+    """Return the E.164 form of a cell's number, also of what a spreadsheet made of it.
+
+    Quotation marks need no care: libphonenumber looks for where a number begins and ends.
+    """
+    text = cell.strip(' "=')
+    if re.fullmatch(r"\d{1,20}\.0+|\d(\.\d{1,20})?[eE]\+?\d\d?", text, re.ASCII):
+        number = Decimal(text)
+        if number.as_tuple().exponent > 0:
+            raise InvalidNumber("was rounded by a spreadsheet")
+        text = str(int(number))
+    return recipients.national(text, region)

@@ -1,0 +1,130 @@
+"""`flask db`, `stats`, `carriers` and `openapi`: the service as a whole."""
+
+import json
+from datetime import timedelta
+
+import click
+from flask import current_app
+
+import database
+import health
+import models
+from carriers import CarrierError, connect
+from cli.base import Command, Commands, Number, count, moment, table
+from models import DoNotCall, Message, Refused
+
+TEST_TEXT = "A test of the text message service."
+TEST_LASTS = 600  # seconds
+
+db = Commands("db", help="The database's tables.")
+carriers = Commands("carriers", help="The carrier that CARRIER_URL names.")
+
+
+@db.command()
+def upgrade():
+    """Create or migrate the tables; does nothing where they are up to date."""
+    applied = database.upgrade()
+    click.echo("\n".join(f"applied {name}" for name in applied) or "the tables are up to date")
+
+
+@carriers.command()
+@click.option("--to", type=Number(), help="Send one text to this number, and say what came back.")
+@click.pass_context
+def check(ctx, to):
+    """Ask the carrier whether it would serve us: status 0 where it would, 1 where not.
+
+    Status 2 where it cannot be asked without sending: --to sends one text.
+    """
+    settings = current_app.config["SETTINGS"]
+    if not settings.carrier_url:
+        raise Refused("CARRIER_URL is not set: texts wait")
+    if to and DoNotCall.lists(to):
+        raise Refused("this number is on the Do Not Call list")
+    carrier = connect(settings.carrier_url, 1, settings.carrier_timeout, settings.public_url)
+    if carrier.warning:
+        click.echo(carrier.warning, err=True)
+    try:
+        if to:
+            message_id = str(models.new_id(models.clock()))
+            said = carrier.send(to, TEST_TEXT, message_id=message_id, valid_for=TEST_LASTS)
+            click.echo(f"{carrier.name} took the text" + (f": {said}" if said else ""))
+        else:
+            carrier.check()
+            click.echo(f"{carrier.name} would serve")
+    except CarrierError as error:
+        raise Refused(f"{carrier.name}: {error}") from None
+    except NotImplementedError:
+        click.echo(f"{carrier.name} cannot be asked without sending; --to sends a text", err=True)
+        ctx.exit(2)
+    finally:
+        carrier.close()
+
+
+@click.command(cls=Command)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def stats(as_json):
+    """Show how many messages are in each state, what waits, what ended lately, what is wrong."""
+    now = models.clock()
+    state = health.read(now)
+    counts = {
+        "messages": Message.by_status(),
+        "last_hour": Message.ended_since(now - timedelta(hours=1)),
+        "last_day": Message.ended_since(now - timedelta(days=1)),
+    }
+    awaiting = Message.awaiting_approval()
+    if as_json:
+        told = counts | {
+            "awaiting_approval": awaiting,
+            "retrying": state.retrying,
+            "oldest_due": moment(state.oldest_due, None),
+            "last_sent_at": moment(state.last_sent_at, None),
+            "last_pass_at": moment(state.last_pass_at, None),
+            "carrier": state.carrier,
+            "trouble": state.trouble,
+            "trouble_since": moment(state.trouble_since, None),
+            "commonest_error": state.error(),
+            "problems": state.problems(),
+        }
+        click.echo(json.dumps(told, indent=2))
+        return
+    most = max(counts["messages"].values()) or 1
+    table(
+        ("status", "messages", "", "last hour", "last day"),
+        [
+            (
+                status,
+                str(number),
+                "█" * -(-number * 20 // most),
+                *(str(counts[span].get(status, "")) for span in ("last_hour", "last_day")),
+            )
+            for status, number in counts["messages"].items()
+        ],
+    )
+
+    error, due = state.commonest_error, state.oldest_due
+    click.echo(f"\nawaiting approval: {awaiting}")
+    click.echo(f"being tried again: {state.retrying}")
+    click.echo(f"the latest text went: {_ago(state.last_sent_at, now)}")
+    click.echo(f"the latest pass of a scheduler: {_ago(state.last_pass_at, now)}")
+    words = f"{error[0]} ({count(error[1])})" if error else "none"
+    click.echo(f"the commonest error of the last hour: {words}")
+    waited = f"since {moment(due)} ({now - due})" if due else "none"
+    click.echo(f"the oldest due message waits: {waited}")
+    for problem in state.problems():
+        click.echo(f"PROBLEM: {problem}")
+
+
+def _ago(instant, now):
+    return f"{moment(instant)} ({now - instant} ago)" if instant else "never"
+
+
+@click.command()
+def openapi():
+    """Print the interface in OpenAPI, out of the schemas that validate: what openapi.json holds."""
+    try:
+        from openapi import document
+    except ModuleNotFoundError as error:  # what only developers install
+        raise click.ClickException(
+            f"needs {error.name}: pip install -r requirements-dev.txt"
+        ) from None
+    click.echo(json.dumps(document(), indent=2))
