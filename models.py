@@ -11,13 +11,14 @@ import re
 import secrets
 import time
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Self
 
 from peewee import (
+    EXCLUDED,
     SQL,
     BigIntegerField,
     BooleanField,
@@ -256,6 +257,9 @@ class ApiKey(Table):
         return done
 
 
+PEOPLE = ("operator", "import")
+
+
 class DoNotCall(Table):
     number = TextField(primary_key=True)  # E.164
     added_at = InstantField()
@@ -275,26 +279,23 @@ class DoNotCall(Table):
 
     @classmethod
     def add(cls, numbers: Iterable[str], now: datetime, source: str) -> int:
-        """Put numbers on the list, in one quick statement; return how many were not on it yet.
+        """Put numbers on the list; return how many were not on it yet.
 
-        Sorted, so that Postgres cannot find two that do this at once in a deadlock.
+        What people put there outlasts a START, also where a reply came first. Sorted, so that
+        Postgres cannot find two that do this at once in a deadlock.
         """
         values = "json_array_elements_text" if on_postgres() else "json_each"
+        numbers = json.dumps(sorted(numbers))
+        if source in PEOPLE:
+            these = SQL(f"number IN (SELECT value FROM {values}({db.param}))", (numbers,))
+            cls.update(source=source).where(cls.source == "reply", these).execute()
         sql = (
             f"INSERT INTO do_not_call (number, added_at, source) SELECT value, {db.param}, "
-            f"{db.param} FROM {values}({db.param}) WHERE true ON CONFLICT DO NOTHING"
+            f"{db.param} FROM {values}({db.param}) WHERE true ON CONFLICT (number) DO UPDATE "
+            "SET source = excluded.source WHERE do_not_call.source = 'reply' "
+            f"AND excluded.source IN {PEOPLE}"  # a STOP that came in between
         )
-        numbers = json.dumps(sorted(numbers))
-        new = db.execute_sql(sql, (cls.added_at.db_value(now), source, numbers)).rowcount
-        if source in ("operator", "import"):  # what people say outlasts a START
-            replied = SQL(
-                f"number IN (SELECT value FROM {values}(%s))"
-                if on_postgres()
-                else f"number IN (SELECT value FROM {values}(?))",
-                (numbers,),
-            )
-            cls.update(source=source).where(cls.source == "reply", replied).execute()
-        return new
+        return db.execute_sql(sql, (cls.added_at.db_value(now), source, numbers)).rowcount
 
     @classmethod
     def remove(cls, numbers: Iterable[str], source: str | None = None) -> int:
@@ -313,15 +314,18 @@ class DoNotCall(Table):
             after = (cls.number > page[-1].number,)
 
     @classmethod
-    def hear(cls, number: str, stop: bool, source: str, now: datetime) -> bool:
+    def hear(
+        cls, number: str, stop: bool, source: str, now: datetime, always_check_dnc: bool = False
+    ) -> int:
         """Do as a recipient said: STOP lists the number, START takes it off where a reply put it.
 
-        What waits for such a number and looks at the list is blocked when its turn comes. Return
-        whether anything changed.
+        A STOP blocks what waits for the number and looks at the list; return how many those are.
         """
-        if stop:
-            return cls.add([number], now, source) == 1
-        return cls.remove([number], "reply") == 1
+        if not stop:
+            cls.remove([number], "reply")
+            return 0
+        cls.add([number], now, source)
+        return Message.block_number(number, now, always_check_dnc)
 
 
 class Message(Table):
@@ -541,8 +545,11 @@ class Message(Table):
             ),
         }
         these = cls.id.in_(list(references))
-        recorded = cls.update(changes).where(these, ~_in(*TAKEN)).execute()
-        Receipts.settle(filter(None, map(cls.carrier_reference.db_value, references.values())))
+        said = {cls.carrier_reference.db_value(each) for each in references.values() if each}
+        with db.atomic():
+            Receipts.lock(said)
+            recorded = cls.update(changes).where(these, ~_in(*TAKEN)).execute()
+            Receipts.settle(said)
         return recorded
 
     @classmethod
@@ -854,64 +861,104 @@ class EarlyReceipt(Table):
 class Receipts:
     """What carriers say later about the texts that they took.
 
-    A receipt and the yes may be recorded at the same moment by two processes. Each commits its own
-    before it looks for the other's, so that one of them finds both.
+    A receipt and the yes that it belongs to may be recorded at the same moment, by two processes.
+    Each locks the reference until its transaction ends, so the second sees what the first has done.
     """
 
-    KEPT = timedelta(
-        days=3
-    )  # for a yes that is recorded late; others on the account have some, too
+    KEPT = timedelta(days=3)  # for a yes that comes late; most are of others on the account
 
     @classmethod
-    def record(cls, reference: str, delivered: bool, reason: str | None, now: datetime) -> bool:
-        """Record a receipt; return whether its message is known.
+    def record(cls, receipts: Iterable[tuple[str, bool, str | None]], now: datetime) -> int:
+        """Record receipts: each a reference, whether the text was delivered, and why not.
 
-        In whatever order they come and however often: `delivered` is the last word.
+        In whatever order they come and however often: `delivered` is the last word, and else the
+        first. Return how many of the references belong to messages.
         """
-        if cls._apply(reference, delivered, reason, now):
-            return True
-        row = {
-            "reference": reference,
-            "delivered": delivered,
-            "reason": reason,
-            "received_at": now,
-        }
-        insert = EarlyReceipt.insert(row).on_conflict(
-            conflict_target=[EarlyReceipt.reference],
-            update=row,
-            where=~EarlyReceipt.delivered,
-        )
-        insert.execute()
-        return cls.settle([reference]) == 1
+        words = {}
+        for reference, delivered, reason in receipts:
+            reference = Message.carrier_reference.db_value(reference)
+            if delivered or reference not in words:
+                words[reference] = delivered, reason, now
+        if not words:
+            return 0
+        with db.atomic():
+            cls.lock(words)
+            known = cls._apply(words)
+            cls._keep({each: words[each] for each in sorted(words.keys() - known)})
+        return len(known)
 
     @classmethod
-    def settle(cls, references: Iterable[str]) -> int:
-        """Apply the receipts that came before these references were recorded; return how many."""
-        references, settled = list(references), 0
-        if not references:
-            return 0
-        for early in EarlyReceipt.select().where(EarlyReceipt.reference.in_(references)):
-            if cls._apply(early.reference, early.delivered, early.reason, early.received_at):
-                settled += 1
-                EarlyReceipt.delete_by_id(early.reference)
-        return settled
+    def settle(cls, references: Collection[str]) -> None:
+        """Apply what came before these references, which must be locked, were recorded."""
+        early = EarlyReceipt.select().where(EarlyReceipt.reference.in_(references)).tuples()
+        known = cls._apply({reference: tuple(word) for reference, *word in early})
+        if known:
+            EarlyReceipt.delete().where(EarlyReceipt.reference.in_(known)).execute()
 
     @classmethod
     def forget(cls, now: datetime) -> None:
-        """Drop receipts that no message of ours has claimed in time."""
+        """Drop receipts that no message has claimed in time; in batches, so that nobody waits."""
         old = EarlyReceipt.received_at < now - cls.KEPT
-        EarlyReceipt.delete().where(old).execute()
+        batch = EarlyReceipt.select(EarlyReceipt.reference).where(old).limit(BATCH)
+        forget = EarlyReceipt.delete().where(EarlyReceipt.reference.in_(batch))
+        while forget.execute() == BATCH:
+            pass
+
+    @staticmethod
+    def lock(references: Collection[str]) -> None:
+        """Keep these references from everybody else until the present transaction ends.
+
+        Sorted against deadlocks. SQLite's transactions are alone as they are.
+        """
+        if references and on_postgres():
+            db.execute_sql(
+                "SELECT pg_advisory_xact_lock(hashtextextended(value, 0)) "
+                "FROM unnest(%s::text[]) AS value",
+                (sorted(references),),
+            )
 
     @classmethod
-    def _apply(cls, reference, delivered, reason, now):
-        """Say whether a message of this reference is known; move it unless it is delivered."""
-        status = Status.DELIVERED if delivered else Status.UNDELIVERED
-        same = Message.carrier_reference == reference
-        changes = {"status": status, "last_error": reason, "receipt_at": now}
-        open_to = _in(Status.SENT, Status.UNDELIVERED) if delivered else _in(Status.SENT)
-        if Message.update(changes).where(same, open_to).execute():
-            return True
-        return Message.select().where(same, _in(*TAKEN)).exists()
+    def _apply(cls, words):
+        """Tell the messages of these references what became of them; return those that are known.
+
+        Where a carrier has used a reference again, the latest message is meant.
+        """
+        known = Message.known(words) if words else set()
+        alike = defaultdict(list)
+        for reference in known:
+            alike[words[reference]].append(reference)
+        later = Message.alias()
+        newer = later.select().where(
+            later.carrier_reference == Message.carrier_reference,
+            later.finished_at > Message.finished_at,
+        )
+        for (delivered, reason, at), references in alike.items():
+            status = Status.DELIVERED if delivered else Status.UNDELIVERED
+            before = _in(Status.SENT, Status.UNDELIVERED) if delivered else _in(Status.SENT)
+            (
+                Message.update(status=status, last_error=reason, receipt_at=at)
+                .where(Message.carrier_reference.in_(references), before, ~fn.EXISTS(newer))
+                .execute()
+            )
+        return known
+
+    @classmethod
+    def _keep(cls, words):
+        """Keep receipts for a yes that is yet to be recorded."""
+        if not words:
+            return
+        rows = [(reference, *word) for reference, word in words.items()]
+        row = EarlyReceipt
+        news = ~row.delivered & EXCLUDED.delivered
+        (
+            row.insert_many(rows, [row.reference, row.delivered, row.reason, row.received_at])
+            .on_conflict(
+                conflict_target=[row.reference],
+                preserve=[row.delivered, row.reason, row.received_at],
+                where=news,
+            )
+            .execute()
+        )
 
 
 class Tally(Table):

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 import uuid
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from datetime import datetime, timedelta
@@ -24,7 +24,7 @@ import logs
 import models
 import recipients
 import settings as environment
-from carriers import Carrier, CarrierError, OptOut
+from carriers import Carrier, CarrierError, OptOut, Receipt
 from hours import BusinessHours
 from models import CarrierState, DoNotCall, Message, Receipts
 
@@ -37,7 +37,9 @@ WAITS = ("waiting for approval", "waiting for a carrier")
 LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES come to
 SETTLING = 10  # seconds after which a living sender has reached a database that is back
 OBEYED = timedelta(hours=1)  # a send_date's instant; what is later keeps to business hours
-LISTENING = 1  # seconds of silence after which a single pass hears no more receipts
+TICK = 0.2  # seconds, since a signal does not end a sleep
+HEARD_AT_ONCE = 500  # receipts in one transaction
+SILENCE, LONGEST_LISTENING = 3, 60  # seconds that a single pass listens for; to bind takes a while
 MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
 
 log = logging.getLogger("scheduler")
@@ -60,7 +62,7 @@ class Scheduler:
         self.claimant = uuid.uuid4()
         self.stopping = False
         self.settled_at = 0.0  # by time.monotonic()
-        self.unheard = deque()  # receipts and opt-outs
+        self.unheard = []  # receipts and opt-outs
 
     def run_pass(self) -> Counter:
         """Do all that can be done now; return how often each thing happened, and what waits."""
@@ -226,7 +228,9 @@ class Scheduler:
             error = CarrierError(f"unexpected {type(error).__name__}", in_doubt=True)
         asking = bool(message.in_doubt and self.carrier.can_be_asked)
         if error.opted_out:
-            counts["blocked"] += self.opt_out(OptOut(message.to, True, "carrier"), now)
+            counts["blocked"] += DoNotCall.hear(
+                message.to, True, "carrier", now, self.settings.check_dnc
+            )
         if error.account:
             message.put_back(now)
             if CarrierState.begin_trouble(self.carrier_name, str(error), now):
@@ -327,42 +331,51 @@ class Scheduler:
     # What carriers and recipients say later
 
     def hear(self) -> bool:
-        """Record what came over the carrier's session; return whether anything did."""
-        if not self.unheard:  # the next call acknowledges what this one returns
-            self.unheard.extend(self.carrier.received())
+        """Record what came over the carrier's session; return whether anything did.
+
+        A carrier that is asked for more may take it that the last is recorded, so it is.
+        """
+        if not self.unheard:
+            self.unheard = self.carrier.received()
         heard, now = bool(self.unheard), models.clock()
         while self.unheard:
-            event = self.unheard[0]
-            if isinstance(event, OptOut):
-                self.opt_out(event, now)
-            else:
-                Receipts.record(*event, now)
-            self.unheard.popleft()
+            events = self.unheard[:HEARD_AT_ONCE]
+            Receipts.record((each for each in events if isinstance(each, Receipt)), now)
+            for event in events:
+                if isinstance(event, OptOut):
+                    DoNotCall.hear(*event, now, self.settings.check_dnc)
+            del self.unheard[:HEARD_AT_ONCE]
         return heard
 
-    def hear_the_rest(self) -> None:
-        """Record what came until the carrier was closed, if the database is there."""
-        try:
-            self.hear()
-        except database.ERRORS as error:
-            log.error("receipts are lost: the database: %s", database.reason(error))
-
-    def opt_out(self, event: OptOut, now: datetime) -> int:
-        """Do as a recipient said, STOP or START; return how many messages that blocked."""
-        DoNotCall.hear(event.number, event.stop, event.source, now)
-        if not event.stop:
-            return 0
-        return Message.block_number(event.number, now, self.settings.check_dnc)
-
-    def listen(self, seconds: float) -> None:
-        """Hear until nothing has come for so long."""
-        quiet_at = time.monotonic() + seconds
-        while self.carrier and self.carrier.listens and time.monotonic() < quiet_at:
+    def listen(self, seconds: float | None) -> None:
+        """Hear for so many seconds; after a single pass, while the carrier has much to say."""
+        if not (self.carrier and self.carrier.listens):
+            self.sleep(seconds or 0)
+            return
+        longest, silence = (seconds, seconds) if seconds else (LONGEST_LISTENING, SILENCE)
+        now = time.monotonic()
+        end, quiet_at = now + longest, now + silence
+        while not self.stopping and time.monotonic() < min(end, quiet_at):
             if self.hear():
-                quiet_at = time.monotonic() + seconds
-            if self.stopping:
-                return
-            time.sleep(0.05)
+                database.db.close()
+                quiet_at = time.monotonic() + silence
+            time.sleep(min(TICK, silence))
+
+    def sleep(self, seconds: float) -> None:
+        """Do nothing for so many seconds, or until we are told to stop."""
+        wake_at = time.monotonic() + seconds
+        while not self.stopping and time.monotonic() < wake_at:
+            time.sleep(min(TICK, seconds))
+
+    def close(self) -> None:
+        """Hang up; record what the carrier said before and meanwhile.
+
+        Where the database fails at first, do not: what was not acknowledged comes again.
+        """
+        if self.carrier:
+            self.hear()
+            self.carrier.close()
+            self.hear()
 
 
 def _judgement(future):
@@ -427,19 +440,18 @@ def main() -> int:
             if counts != shown:
                 show(counts)
                 shown = counts
-            if every is None:
-                scheduler.listen(LISTENING)
+            scheduler.listen(every)
         except database.ERRORS as error:
             scheduler.reconnect()
             log.error("the pass failed: the database: %s", database.reason(error))
             status = 1
-        wake_at = time.monotonic() + (every or 0)
-        while not scheduler.stopping and time.monotonic() < wake_at:
-            time.sleep(min(0.2, every))  # short, since a signal does not end a sleep
+            scheduler.sleep(every or 0)
         if every is None or scheduler.stopping:
-            if carrier:
-                carrier.close()
-                scheduler.hear_the_rest()
+            try:
+                scheduler.close()
+            except database.ERRORS as error:
+                log.error("receipts are lost: the database: %s", database.reason(error))
+                status = 1
             return status if every is None else 0
 
 

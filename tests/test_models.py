@@ -43,7 +43,7 @@ ASKED_OFTEN = {
     "promote": lambda: Message.promote(TUESDAY_NOON, OLD),
     "expire": lambda: Message.expire(TUESDAY_NOON, OLD),
     "block a number": lambda: Message.block_number(NEW_YORK, TUESDAY_NOON),
-    "a receipt": lambda: Receipts.record("SM1", True, None, TUESDAY_NOON),
+    "a receipt": lambda: Receipts.record([("SM1", True, None), ("SM2", False, "")], TUESDAY_NOON),
     "retrying": Message.retrying,
     "last sent": Message.last_sent_at,
     "the commonest error": lambda: Message.commonest_error(OLD),

@@ -1,0 +1,409 @@
+"""What carriers and recipients say later, in whatever order and however many at once."""
+
+import itertools
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
+from datetime import timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import models
+from database import db
+from models import BATCH, TAKEN, DoNotCall, EarlyReceipt, Message, Receipts, Status
+from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from stored_messages import again, held, statuses, store, store_many
+
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
+LATER = TUESDAY_NOON + 90 * DAY
+DELIVERED, UNDELIVERED = ("SM1", True, None), ("SM1", False, "no such number")
+
+
+@pytest.fixture(autouse=True)
+def database(database_url):
+    """Every test is about the database."""
+
+
+def sent(reference="SM1", **columns):
+    usual = {"status": Status.SENT, "finished_at": TUESDAY_NOON}
+    return store(carrier_reference=reference, **usual | columns)
+
+
+def kept():
+    """The receipts that wait for a yes: whether each was delivered, by reference."""
+    return {row.reference: row.delivered for row in EarlyReceipt.select()}
+
+
+# The last word
+
+
+@pytest.mark.parametrize(
+    ("receipts", "status", "reason"),
+    [
+        ([DELIVERED], Status.DELIVERED, None),
+        ([UNDELIVERED], Status.UNDELIVERED, "no such number"),
+        ([UNDELIVERED, DELIVERED], Status.DELIVERED, None),
+        ([DELIVERED, UNDELIVERED], Status.DELIVERED, None),
+        ([UNDELIVERED, ("SM1", False, "expired")], Status.UNDELIVERED, "no such number"),
+        ([DELIVERED, DELIVERED], Status.DELIVERED, None),
+        ([("SM2", True, None), ("sm1", True, None)], Status.SENT, None),
+        ([], Status.SENT, None),
+    ],
+)
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("early", [True, False])
+def test_delivered_is_the_last_word_in_any_order(receipts, status, reason, at_once, early):
+    message = held(Status.SENDING)
+    if not early:
+        Message.sent({message.id: "SM1"}, TUESDAY_NOON)
+    for batch in [receipts] if at_once else [[receipt] for receipt in receipts]:
+        Receipts.record(batch, LATER)
+    if early:
+        Message.sent({message.id: "SM1"}, TUESDAY_NOON)
+    told = again(message)
+    assert (told.status, told.last_error) == (status, reason)
+    assert told.finished_at == TUESDAY_NOON
+    assert told.receipt_at == (None if status == Status.SENT else LATER)
+    assert "SM1" not in kept()
+
+
+def test_it_is_told_how_many_receipts_are_of_messages():
+    sent("SM1"), sent("SM2")
+    receipts = [("SM1", True, None), ("SM2", False, "x"), ("SM3", True, None), ("SM1", True, None)]
+    assert Receipts.record(receipts, LATER) == 2
+    assert kept() == {"SM3": True}
+    assert Receipts.record((), LATER) == 0
+
+
+def test_each_of_many_receipts_has_its_own_reason():
+    messages = {f"SM{n}": sent(f"SM{n}") for n in range(9)}
+    Receipts.record([(name, False, f"reason {name}") for name in messages], LATER)
+    for name, message in messages.items():
+        assert again(message).last_error == f"reason {name}"
+
+
+def test_where_a_carrier_uses_a_reference_again_the_latest_message_is_meant():
+    old, new = sent("7"), sent("7", finished_at=TUESDAY_NOON + DAY)
+    Receipts.record([("7", True, None)], LATER)
+    assert (again(old).status, again(new).status) == (Status.SENT, Status.DELIVERED)
+
+
+def test_a_message_that_was_redacted_is_told_and_one_that_was_purged_is_not():
+    redacted, _ = sent("SM1"), sent("SM2", finished_at=TUESDAY_NOON - DAY)
+    assert Message.purge(TUESDAY_NOON) == 1
+    assert Message.redact(LATER) == 1
+    assert Receipts.record([("SM1", True, None), ("SM2", True, None)], LATER) == 1
+    assert again(redacted).status == Status.DELIVERED
+    assert again(redacted).to is None
+
+
+@pytest.mark.parametrize("status", TAKEN)
+def test_what_was_delivered_or_not_is_finished(status):
+    one, two = (sent(status=status, finished_at=TUESDAY_NOON + n * DAY) for n in range(2))
+    assert Message.redact(TUESDAY_NOON + MINUTE) == 1
+    assert again(one).message is None
+    assert Message.purge(TUESDAY_NOON + MINUTE) == 1
+    assert [message.id for message in Message.select()] == [two.id]
+    assert Message.by_status()[status] == 1
+
+
+def test_an_operator_may_retry_what_did_not_arrive_and_the_old_reference_is_forgotten():
+    message = sent()
+    Receipts.record([UNDELIVERED], LATER)
+    assert again(message).retry(LATER)
+    assert again(message).carrier_reference is None
+    Receipts.record([DELIVERED], LATER)
+    assert again(message).status == Status.SCHEDULED
+    Message.sent({message.id: "SM2"}, LATER)
+    assert again(message).status == Status.SENT
+    Receipts.record([("SM2", True, None)], LATER)
+    assert again(message).status == Status.DELIVERED
+
+
+@pytest.mark.parametrize("status", [Status.SENT, Status.DELIVERED])
+def test_what_may_have_arrived_is_not_sent_again(status):
+    assert not sent(status=status).retry(LATER)
+
+
+def test_of_two_senders_yeses_the_first_counts_and_its_receipt():
+    message = held(Status.SENDING)
+    Message.sent({message.id: "SM1"}, TUESDAY_NOON)
+    Message.sent({message.id: "SM2"}, TUESDAY_NOON)
+    Receipts.record([("SM2", False, "twice")], LATER)
+    assert again(message).status == Status.SENT
+    Receipts.record([DELIVERED], LATER)
+    assert again(message).status == Status.DELIVERED
+
+
+# What belongs to nobody here
+
+
+def test_an_unknown_receipt_is_kept_three_days_and_no_longer():
+    Receipts.record([DELIVERED], TUESDAY_NOON)
+    Receipts.forget(TUESDAY_NOON + 3 * DAY)
+    assert kept()
+    Receipts.forget(TUESDAY_NOON + 3 * DAY + timedelta(milliseconds=1))
+    assert not kept()
+
+
+def test_repeating_an_unknown_receipt_does_not_prolong_its_time():
+    Receipts.record([UNDELIVERED, ("SM2", True, None)], TUESDAY_NOON)
+    for days in range(3):
+        repeated = [UNDELIVERED, ("SM2", True, None), ("SM2", False, "x")]
+        Receipts.record(repeated, TUESDAY_NOON + days * DAY)
+    Receipts.forget(TUESDAY_NOON + 3 * DAY + MINUTE)
+    assert not kept()
+
+
+def test_many_are_forgotten_in_batches():
+    rows = [(f"SM{n}", True, None, TUESDAY_NOON) for n in range(BATCH + 1)]
+    row = EarlyReceipt
+    fields = [row.reference, row.delivered, row.reason, row.received_at]
+    with db.atomic():
+        for start in range(0, len(rows), 1000):
+            row.insert_many(rows[start : start + 1000], fields).execute()
+    Receipts.forget(LATER)
+    assert not kept()
+
+
+def test_an_unknown_receipt_costs_a_few_statements_whatever_is_stored():
+    store_many(200, status=Status.SENT, carrier_reference="another", finished_at=TUESDAY_NOON)
+    asked = []
+    db.query_hooks.append(lambda event: asked.append(event.sql))
+    try:
+        Receipts.record([(f"SM{n}", True, None) for n in range(500)], LATER)
+    finally:
+        db.query_hooks.clear()
+    assert 0 < len(asked) <= 6
+
+
+# At the same moment
+
+
+@pytest.mark.parametrize("first", ["the yes", "the receipt"])
+def test_a_receipt_finds_the_yes_that_another_is_recording(first):
+    """Also where one of them is recorded in a transaction of its caller's."""
+    message = held(Status.SENDING)
+    recorded = [
+        lambda: Message.sent({message.id: "SM1"}, TUESDAY_NOON),
+        lambda: Receipts.record([DELIVERED], LATER),
+    ]
+    if first == "the receipt":
+        recorded.reverse()
+    is_open, commit = threading.Event(), threading.Event()
+
+    def hold():
+        with db.atomic():
+            recorded[0]()
+            is_open.set()
+            commit.wait(60)
+        db.close()
+
+    def follow():
+        recorded[1]()
+        db.close()
+
+    db.close()
+    with ThreadPoolExecutor() as pool:
+        holding = pool.submit(hold)
+        assert is_open.wait(60)
+        following = pool.submit(follow)
+        wait([following], timeout=0.3)  # it is done too early, or waits
+        commit.set()
+        holding.result()
+        following.result()
+    assert again(message).status == Status.DELIVERED
+    assert not kept()
+
+
+def test_many_receipts_and_yeses_at_once_all_find_each_other():
+    ids = [held(Status.SENDING).id for _ in range(120)]
+    yeses = [{id: f"SM{n}"} for n, id in enumerate(ids)]
+    pairs = [dict(itertools.chain(*map(dict.items, group))) for group in _in_fours(yeses)]
+    receipts = [(f"SM{n}", n % 2 == 0, "why") for n in range(len(ids))] * 2
+    random.shuffle(receipts)
+    work = [lambda pair=pair: Message.sent(pair, TUESDAY_NOON) for pair in pairs]
+    work += [lambda some=some: Receipts.record(some, LATER) for some in _in_fours(receipts)]
+    random.shuffle(work)
+
+    def do(action):
+        try:
+            action()
+        finally:
+            db.close()
+
+    db.close()
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(do, action) for action in work]:
+            done.result()
+    assert statuses() == {Status.DELIVERED: 60, Status.UNDELIVERED: 60}
+    assert not kept()
+
+
+def _in_fours(things):
+    return [things[start : start + 4] for start in range(0, len(things), 4)]
+
+
+# Any order of events, beside a model of a few lines
+
+
+class Model:
+    """What is expected of one message, and of the receipts that wait for a yes."""
+
+    def __init__(self):
+        self.status, self.reference, self.kept = Status.SENDING, None, {}
+        self.gone = self.redacted = False
+
+    def yes(self, reference):
+        if not self.gone and self.status not in TAKEN:
+            self.status, self.reference = Status.SENT, reference
+            if reference in self.kept:
+                self.receipt(reference, self.kept.pop(reference))
+
+    def receipt(self, reference, delivered):
+        if self.gone or reference != self.reference:
+            self.kept[reference] = delivered or self.kept.get(reference, False)
+        elif delivered:
+            self.status = Status.DELIVERED
+        elif self.status == Status.SENT:
+            self.status = Status.UNDELIVERED
+
+    def retry(self):
+        if self.status == Status.UNDELIVERED and not self.redacted:
+            self.status, self.reference = Status.SCHEDULED, None
+
+    def take_over(self):
+        if self.status == Status.SENDING:
+            self.status = Status.QUEUED
+
+    def purge(self):
+        self.gone |= self.status in TAKEN
+
+    def redact(self):
+        self.redacted |= self.status in TAKEN
+
+    def forget(self):
+        self.kept.clear()
+
+
+references = st.sampled_from(["SM1", "SM2"])
+receipts = st.lists(st.tuples(references, st.booleans()), min_size=1, max_size=3)
+events = st.lists(
+    st.tuples(st.just("yes"), references)
+    | st.tuples(st.just("receipts"), receipts)
+    | st.tuples(st.sampled_from(["retry", "take_over", "purge", "redact", "forget"])),
+    max_size=12,
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(events)
+def test_whatever_happens_in_whatever_order_the_last_word_counts(events):
+    EarlyReceipt.delete().execute()
+    Message.delete().execute()
+    message, model = held(Status.SENDING), Model()
+    for event, *arguments in events:
+        match event:
+            case "yes":
+                Message.sent({message.id: arguments[0]}, TUESDAY_NOON)
+                model.yes(*arguments)
+            case "receipts":
+                (pairs,) = arguments
+                Receipts.record([(name, good, f"{good}") for name, good in pairs], LATER)
+                for pair in pairs:
+                    model.receipt(*pair)
+            case "take_over":
+                Message.take_over(LATER)
+                model.take_over()
+            case "forget":
+                Receipts.forget(LATER + 4 * DAY)
+                model.forget()
+            case "retry":
+                message.retry(LATER)
+                model.retry()
+            case _:
+                getattr(Message, event)(LATER)
+                getattr(model, event)()
+        found = Message.get_or_none(Message.id == message.id)
+        assert (found is None) == model.gone
+        if found:
+            assert (found.status, found.carrier_reference) == (model.status, model.reference)
+            assert (found.to is None) == model.redacted
+        assert kept() == model.kept
+
+
+# STOP and START
+
+
+def test_start_takes_a_number_off_that_joined_by_a_reply_and_no_other():
+    for number, source in ((NEW_YORK, "reply"), (LONDON, "operator")):
+        DoNotCall.add([number], TUESDAY_NOON, source)
+    DoNotCall.add(["+12125550188"], TUESDAY_NOON, "import")
+    DoNotCall.add(["+12125550199"], TUESDAY_NOON, "carrier")
+    DoNotCall.create(number="+12125550177", added_at=TUESDAY_NOON)
+    for row in list(DoNotCall.select()):
+        assert DoNotCall.hear(row.number, False, "reply", LATER) == 0
+        assert DoNotCall.lists(row.number) == (row.source != "reply")
+
+
+@pytest.mark.parametrize("source", ["operator", "import"])
+@pytest.mark.parametrize("first", ["a reply", "people"])
+def test_what_people_put_on_the_list_outlasts_a_start(source, first):
+    words = [
+        lambda: DoNotCall.hear(NEW_YORK, True, "reply", TUESDAY_NOON),
+        lambda: DoNotCall.add([NEW_YORK, LONDON], TUESDAY_NOON, source),
+    ]
+    for word in words if first == "a reply" else reversed(words):
+        word()
+    assert {row.source for row in DoNotCall.select()} == {source}
+    DoNotCall.hear(NEW_YORK, False, "reply", LATER)
+    assert DoNotCall.lists(NEW_YORK)
+
+
+@pytest.mark.parametrize("source", ["operator", "import", "reply", "carrier"])
+def test_a_number_joins_once_and_keeps_the_instant(source):
+    assert DoNotCall.add([NEW_YORK], TUESDAY_NOON, "reply") == 1
+    assert DoNotCall.add([NEW_YORK, LONDON], LATER, source) == 1
+    assert DoNotCall.get_by_id(NEW_YORK).added_at == TUESDAY_NOON
+
+
+def test_an_operators_add_beside_many_starts_and_stops_is_never_lost():
+    stopping = threading.Event()
+
+    def reply():
+        for stop in itertools.cycle([True, False]):
+            if stopping.is_set():
+                break
+            DoNotCall.hear(NEW_YORK, stop, "reply", models.clock())
+        db.close()
+
+    db.close()
+    with ThreadPoolExecutor() as pool:
+        replying = [pool.submit(reply) for _ in range(2)]
+        try:
+            give_up_at = time.monotonic() + 60
+            for _ in range(30):
+                DoNotCall.add([NEW_YORK], models.clock(), "operator")
+                assert DoNotCall.get_or_none(DoNotCall.number == NEW_YORK), "it was lost"
+                assert DoNotCall.get_by_id(NEW_YORK).source == "operator"
+                DoNotCall.remove([NEW_YORK])
+                assert time.monotonic() < give_up_at
+        finally:
+            stopping.set()
+        for each in replying:
+            each.result()
+
+
+def test_a_stop_blocks_what_waits_and_nothing_else():
+    asked = {status: held(status, check_dnc=True) for status in Status}
+    store(check_dnc=False)
+    store(check_dnc=True, to=LONDON)
+    assert DoNotCall.hear(NEW_YORK, True, "reply", LATER) == 2
+    for status, message in asked.items():
+        assert again(message).status == (Status.BLOCKED if status in models.WAITING else status)
+    assert again(asked[Status.QUEUED]).finished_at == LATER
+    assert DoNotCall.hear(NEW_YORK, True, "reply", LATER) == 0
+    assert DoNotCall.hear(NEW_YORK, True, "reply", LATER, always_check_dnc=True) == 1
