@@ -6,6 +6,7 @@ from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from dotenv import dotenv_values, load_dotenv
 from environs import Env, EnvError, EnvValidationError
@@ -162,7 +163,13 @@ def _countries(text):
 
 def _public_url(text):
     text = text.strip()
-    if text and not re.fullmatch(r"https?://[\w.:\[\]-]+(/[^\s?#]*)?", text, re.ASCII):
+    try:
+        parts = urlsplit(text)
+        has_host = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        has_host = False
+    written = re.fullmatch(r"https?://[\w.:\[\]-]+(/[^\s?#]*)?", text, re.ASCII)
+    if text and not (has_host and written):
         raise EnvError("must be the address of the service, like https://texts.example.com")
     return text.rstrip("/") or None
 

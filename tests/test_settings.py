@@ -145,7 +145,10 @@ def test_a_value_is_read(name, text, value, load):
         *(("SKIP_HOLIDAYS", text) for text in ("", "yes", "1")),
         *(("ALLOWED_COUNTRIES", text) for text in ("USA", "US;CA", "+1", "ＵＳ")),
         *(("PUBLIC_URL", text) for text in ("texts.example.com", "ftp://s3cret", "https://a?b")),
-        ("PUBLIC_URL", "https://u:s3cret@h"),
+        *(
+            ("PUBLIC_URL", f"https://{host}")
+            for host in ("u:s3cret@h", "[x", "h:99999", ":", "h:x")
+        ),
         *(("LOG_LEVEL", text) for text in ("", "loud", "10", "INFO ")),
         *(("LOG_FORMAT", text) for text in ("", "xml")),
         *(("DATABASE_URL", text) for text in ("", "s3cret", "sqlite:", "sqlite://", "sqlite:///")),
