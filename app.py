@@ -10,6 +10,7 @@ from flask import Flask, Response, g
 from werkzeug.exceptions import HTTPException
 
 import api
+import callbacks
 import carriers
 import cli
 import database
@@ -19,6 +20,7 @@ import monitoring
 import recipients
 import schemas
 import settings as environment
+from carriers import Carrier
 from hours import BusinessHours
 from schemas import BadRequest
 
@@ -31,18 +33,20 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     if settings is None:
         settings = logs.load_settings()
     check_countries(settings)
-    check_carrier(settings)
+    carrier = connect_carrier(settings)
     logs.start(settings).addFilter(add_request_id)
     database.connect(settings.database_url)
     app = Flask(__name__, static_folder=None)
     app.config["SETTINGS"] = settings
     app.extensions["business_hours"] = BusinessHours.from_settings(settings)
+    app.extensions["carrier"] = carrier
     app.json.sort_keys = False
     app.url_map.merge_slashes = False  # a redirect would be HTML
     app.before_request(begin_request)
     app.after_request(end_request)
     app.teardown_appcontext(close_database)
     app.register_blueprint(api.blueprint)
+    app.register_blueprint(callbacks.blueprint)
     monitoring.register(app)
     for kind, handler in (
         (HTTPException, http_error),
@@ -65,11 +69,12 @@ def check_countries(settings: environment.Settings) -> None:
         )
 
 
-def check_carrier(settings: environment.Settings) -> None:
-    """End the process where the scheduler could not use CARRIER_URL."""
+def connect_carrier(settings: environment.Settings) -> Carrier | None:
+    """Return what tells genuine callbacks; end the process where CARRIER_URL cannot be used."""
+    if not settings.carrier_url:
+        return None
     try:
-        if settings.carrier_url:
-            carriers.connect(settings.carrier_url, public_url=settings.public_url, sending=False)
+        return carriers.connect(settings.carrier_url, public_url=settings.public_url, sending=False)
     except ValueError as problem:
         logs.end(f"CARRIER_URL: {problem}")
 

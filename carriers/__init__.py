@@ -192,7 +192,9 @@ def connect(
     if not url.startswith("://", len(scheme)) or "{to}" not in url:
         raise ValueError("{to} is missing: it says where in the URL the recipient's number belongs")
     if not sending:
-        return Carrier()
+        carrier = Carrier()
+        carrier.name = scheme
+        return carrier
     from carriers.apprise import Apprise
 
     return Apprise(url, concurrency, timeout)

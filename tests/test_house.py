@@ -24,12 +24,13 @@ ALLOWED = {
     "health": {"models", "schemas"},
     "cli": {"database", "models", "recipients", "schemas", "openapi", "health", "carriers"},
     "api": {"models", "schemas", "recipients", "hours"},
+    "callbacks": {"api", "models", "carriers"},
     "monitoring": {"api", "models", "metrics", "health", "schemas"},
     "app": OURS - {"scheduler"},
 }
 CLI = {path.stem for path in ROOT.glob("cli/*.py")}
 OWNERS = {
-    "flask": {"app", "api", "monitoring", *CLI},
+    "flask": {"app", "api", "callbacks", "monitoring", *CLI},
     "werkzeug": {"app", "api", "monitoring", "gunicorn.conf"},
     "peewee": {"database", "models", *(path.stem for path in ROOT.glob("migrations/*.py"))},
     "playhouse": {"database"},

@@ -1,0 +1,41 @@
+"""The blueprint of carriers' callbacks: what they, and recipients, say later over HTTP."""
+
+from flask import Blueprint, Response, abort, current_app, request
+
+import models
+from api import read_body
+from carriers import Callback, NotGenuine, OptOut, Receipt
+from models import DoNotCall, Receipts
+
+blueprint = Blueprint("callbacks", __name__, url_prefix="/carriers")
+
+
+@blueprint.post("/twilio/<any(status, inbound):kind>", defaults={"name": "twilio"})
+@blueprint.route(
+    "/vonage/<any(status, inbound):kind>", defaults={"name": "vonage"}, methods=["GET", "POST"]
+)
+def hear(name: str, kind: str) -> Response:
+    """Do as a genuine callback says, however often it comes; nothing where it is not ours."""
+    settings, carrier = current_app.config["SETTINGS"], current_app.extensions["carrier"]
+    if not (settings.public_url and carrier and carrier.name == name):
+        abort(403, "Texts do not go out by this carrier, or there is no PUBLIC_URL.")
+    query = request.query_string.decode("latin-1")
+    callback = Callback(
+        kind,
+        request.method,
+        f"{settings.public_url}/carriers/{name}/{kind}{query and '?'}{query}",
+        {header.lower(): value for header, value in request.headers},
+        read_body(),
+    )
+    try:
+        events = carrier.callback(callback)
+    except NotGenuine:
+        abort(403, "The signature is not the carrier's for this address below PUBLIC_URL.")
+    now = models.clock()
+    Receipts.record((event for event in events if isinstance(event, Receipt)), now)
+    for event in events:
+        if isinstance(event, OptOut):
+            DoNotCall.hear(*event, now, settings.check_dnc)
+    response = Response(status=204)
+    del response.headers["Content-Type"]
+    return response

@@ -1,0 +1,37 @@
+"""Callbacks, signed by the carriers' own libraries, in werkzeug's words for a request."""
+
+import json
+import time
+from urllib.parse import urlencode
+
+from twilio.request_validator import RequestValidator
+from vonage_http_client.auth import Auth
+
+FORM = "application/x-www-form-urlencoded"
+
+
+def of_twilio(url, fields, token):
+    """A POST that Twilio makes to an address."""
+    signature = RequestValidator(token).compute_signature(url, fields)
+    return {
+        "method": "POST",
+        "data": urlencode(fields).encode(),
+        "headers": {"X-Twilio-Signature": signature, "Content-Type": FORM},
+    }
+
+
+def of_vonage(fields, secret, how="form"):
+    """What Vonage makes of fields: a form, JSON, or a GET with a query."""
+    signer = Auth(api_key="k", api_secret="s", signature_secret=secret, signature_method="sha256")
+    fields = {"timestamp": str(int(time.time()))} | fields
+    fields["sig"] = signer.sign_params(dict(fields))
+    if how == "query":
+        return {"method": "GET", "query_string": urlencode(fields)}
+    if how == "json":
+        headers = {"Content-Type": "application/json"}
+        return {"method": "POST", "data": json.dumps(fields).encode(), "headers": headers}
+    return {
+        "method": "POST",
+        "data": urlencode(fields).encode(),
+        "headers": {"Content-Type": FORM},
+    }
