@@ -38,7 +38,8 @@ LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES com
 SETTLING = 10  # seconds after which a living sender has reached a database that is back
 OBEYED = timedelta(hours=1)  # a send_date's instant; what is later keeps to business hours
 TICK = 0.2  # seconds, since a signal does not end a sleep
-HEARD_AT_ONCE = 500  # receipts in one transaction
+LONGEST_UNHEARD = 1  # seconds that a STOP waits for while texts wait for their answers
+HEARD_AT_ONCE = 100  # receipts in one transaction: each holds one of the database's locks
 SILENCE, LONGEST_LISTENING = 3, 60  # seconds that a single pass listens for; to bind takes a while
 MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
 
@@ -124,7 +125,8 @@ class Scheduler:
                     under_way[self.begin(pool, message)] = message
                 if not under_way and not claimed:
                     return
-                done, _ = wait(under_way, timeout=patience, return_when=FIRST_COMPLETED)
+                soon = min(patience, LONGEST_UNHEARD) if self.carrier.listens else patience
+                done, _ = wait(under_way, timeout=soon, return_when=FIRST_COMPLETED)
                 self.insist(True, self.hear)
 
     def begin(self, pool: ThreadPoolExecutor, message: Message) -> Future:

@@ -10,7 +10,7 @@ import database
 import models
 from models import ApiKey, Message, Receipts, Status
 from samples import NEW_YORK, TUESDAY_NOON
-from stored_messages import key_named, store_many
+from stored_messages import key_named, store, store_many
 
 DAY = timedelta(days=1)
 OLD = TUESDAY_NOON - 31 * DAY
@@ -43,7 +43,9 @@ ASKED_OFTEN = {
     "promote": lambda: Message.promote(TUESDAY_NOON, OLD),
     "expire": lambda: Message.expire(TUESDAY_NOON, OLD),
     "block a number": lambda: Message.block_number(NEW_YORK, TUESDAY_NOON),
-    "a receipt": lambda: Receipts.record([("SM1", True, None), ("SM2", False, "")], TUESDAY_NOON),
+    "a receipt": lambda: Receipts.record([("SM1", True, None), ("SM2", False, "")], OLD),
+    "a yes": lambda: Message.sent({models.new_id(OLD): "SM3"}, OLD),
+    "old receipts": lambda: Receipts.forget(TUESDAY_NOON),
     "retrying": Message.retrying,
     "last sent": Message.last_sent_at,
     "the commonest error": lambda: Message.commonest_error(OLD),
@@ -70,6 +72,7 @@ ASKED_OFTEN = {
 @pytest.mark.parametrize("name", ASKED_OFTEN)
 def test_an_index_serves_what_is_asked_often(database_url, name):
     store_many(30)
+    store(status=Status.SENT, finished_at=OLD, carrier_reference="SM1")
     asked = asked_by(ASKED_OFTEN[name])
     assert asked
     for sql, parameters in asked:

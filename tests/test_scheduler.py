@@ -290,6 +290,16 @@ def test_a_number_that_joins_the_list_in_the_middle_of_a_pass_gets_no_text(run_p
     assert again(second).status == Status.BLOCKED
 
 
+@pytest.mark.parametrize("status", [Status.SCHEDULED, Status.QUEUED])
+def test_where_the_list_is_always_looked_at_nobody_on_it_gets_a_text(run_pass, carrier, status):
+    message = store(status=status, check_dnc=False)
+    store(to=NEIGHBOUR, status=status, check_dnc=False)
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
+    assert run_pass(TUESDAY_NOON, check_dnc=True)["blocked"] == 1
+    assert carrier.numbers == [NEIGHBOUR]
+    assert again(message).status == Status.BLOCKED
+
+
 def test_a_retry_looks_at_the_list_again(run_pass, carrier):
     message = store(check_dnc=True)
     carrier.answers[NEW_YORK] = FOR_NOW

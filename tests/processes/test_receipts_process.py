@@ -17,7 +17,7 @@ from models import ApiKey, DoNotCall, EarlyReceipt, Message, Status, clock
 from running import ALWAYS, send, wait_until
 from samples import NEW_YORK
 from signed_callbacks import of_twilio
-from smpp_peer import SmppPeer, delivery
+from smpp_peer import SILENCE, SmppPeer, delivery
 from stored_messages import statuses, store, store_many
 
 PUBLIC_URL = "https://sms.example.com"
@@ -203,7 +203,7 @@ def test_beside_four_schedulers_each_message_ends_where_its_last_word_says(
         with ThreadPoolExecutor(2) as pool:
             saying = [pool.submit(keep_saying) for _ in range(2)]
             try:
-                wait_until(lambda: not unsent() and len(server.words) == count, seconds=240)
+                wait_until(lambda: not unsent() and len(server.words) == count, seconds=900)
             finally:
                 silent.set()
             for each in saying:
@@ -268,6 +268,17 @@ def test_an_smscs_receipts_and_texts_come_while_the_scheduler_sends_and_rests(sc
     wait_until(lambda: not DoNotCall.lists(NEW_YORK))
     assert scheduler.terminate() == 0
     assert not EarlyReceipt.select().exists()
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_a_stop_does_not_wait_for_an_smsc_that_answers_no_text(schedule, peer):
+    peer.answer = lambda part: SILENCE
+    store_many(8)
+    schedule("--every", "600", CARRIER_URL=peer.url, CARRIER_TIMEOUT="600")
+    wait_until(lambda: len(peer.parts) == 8)
+    peer.bound[0].deliver(delivery(b"STOP"), sequence=61)
+    wait_until(lambda: DoNotCall.lists(NEW_YORK))
+    wait_until(lambda: (0x80000005, 0, 61, b"\0") in peer.pdus)
 
 
 def test_a_single_pass_hears_what_an_smsc_says(schedule, peer):
