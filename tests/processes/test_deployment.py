@@ -118,8 +118,8 @@ def test_no_host_is_told_to_pretend_that_it_sends():
 
 
 def test_the_cron_line_makes_one_pass(start, database_url):
-    readme = (ROOT / "README.md").read_text()
-    (line,) = re.findall(r"^\* \* \* \* \* cd (\S+) && (.*)$", readme, re.M)
+    page = (ROOT / "docs" / "deploying.md").read_text()
+    (line,) = re.findall(r"^\* \* \* \* \* cd (\S+) && (.*)$", page, re.M)
     assert line[1] == ".venv/bin/python scheduler.py"
     process = start("scheduler.py", DATABASE_URL=database_url)
     assert process.wait() == 0

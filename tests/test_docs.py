@@ -1,0 +1,212 @@
+"""The pages are true: what they print is run, what they name is there, where they lead exists."""
+
+import argparse
+import json
+import re
+import shlex
+from configparser import ConfigParser
+
+import click
+import pytest
+from flask import Flask, request
+
+import carriers
+import settings as environment
+from models import Status
+from running import ROOT
+from samples import TUESDAY_NOON
+
+pytest_plugins = ["carrier_servers"]
+
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text()
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md"))
+}
+OPTIONAL = {"METRICS_TOKEN"}  # of the settings without a default
+EXCHANGES = [  # a request as a curl line, and the answer that follows it
+    pytest.param(*blocks, id=page)
+    for page, text in PAGES.items()
+    for blocks in re.findall(r"^```sh\ncurl (.*?)^```$.*?^```json\n(.*?)^```$", text, re.M | re.S)
+]
+CURL = argparse.ArgumentParser()
+CURL.add_argument("address")
+CURL.add_argument("-H", action="append", default=[])
+CURL.add_argument("-d")
+PARCEL = "019cb4b5-1080-7d2c-9e4f-3a1f0b8d5c11"  # every message that the pages print
+
+pages = pytest.mark.parametrize("page", PAGES)
+
+
+def blocks(page, language):
+    """The blocks of code in a language that a page has."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGES[page], re.M | re.S)
+
+
+def rows(page, heading):
+    """The first column of the table under a heading, as the names in it."""
+    section = re.search(rf"^#+ {heading}$(.*?)(?=^#|\Z)", PAGES[page], re.M | re.S)[1]
+    return [cell for row in re.findall(r"^\| ([^|]*) \|", section, re.M) for cell in _names(row)]
+
+
+def _names(cell):
+    return re.findall(r"`([^`]+)`", cell) or re.findall(r"\d+", cell)
+
+
+# What is printed is run
+
+
+@pytest.mark.parametrize(("curl", "printed"), EXCHANGES)
+def test_a_request_gets_the_printed_answer(client, key, at, curl, printed):
+    at(TUESDAY_NOON)
+    arguments = CURL.parse_args(shlex.split(curl.replace("$API_KEY", key).replace("\\\n", "")))
+    path = arguments.address.removeprefix("http://localhost:8000")
+    method = client.post if arguments.d else client.get
+    headers = dict(header.split(": ", 1) for header in arguments.H)
+    answer = method(path, data=arguments.d, headers=headers).json
+    printed = json.loads(printed)
+    if "message_id" in printed:
+        printed["message_id"] = answer["message_id"]
+    assert list(answer.items()) == list(printed.items())
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "console")])
+def test_the_commands_print_what_is_printed(flask, post, at, page):
+    at(TUESDAY_NOON)
+    message = post(manual_mode=True, send_date="2026-03-04T14:00:00Z").json["message_id"]
+    for session in blocks(page, "console"):
+        for command, printed in re.findall(r"^\$ flask (.*)\n((?:[^$].*\n)*)", session, re.M):
+            result = flask(*shlex.split(command.replace(PARCEL, message)))
+            assert result.exit_code == 0, result.output
+            assert _without_secrets(result.output) == _without_secrets(
+                printed.replace(PARCEL, message)
+            )
+
+
+def _without_secrets(text):
+    return re.sub(r"tms_\S{43}", "tms_", text)
+
+
+def test_the_printed_lines_verify_a_webhook(webhook_server):
+    (lines,) = blocks("docs/carriers.md", "python")
+    carrier = carriers.connect(webhook_server.url)
+    carrier.send("+12125550123", "Your parcel is here.", message_id=PARCEL, valid_for=60)
+    (sent,) = webhook_server.requests
+    with Flask(__name__).test_request_context(data=sent.body, headers=dict(sent.headers)):
+        names = {"request": request, "secret": "s3cret"}
+        exec(lines, names)
+    printed = re.search(r"^POST /PATH\n.*?^({.*?})$", PAGES["docs/carriers.md"], re.M | re.S)[1]
+    assert names["order"] == json.loads(printed)
+
+
+def test_the_printed_units_run_the_scheduler():
+    units = ConfigParser(strict=False)
+    units.optionxform = str
+    for block in blocks("docs/deploying.md", "ini"):
+        units.read_string(block)
+    service = units["Service"]
+    assert service["ExecStart"].startswith(f"{service['WorkingDirectory']}/.venv/bin/")
+
+
+# What is named is there
+
+
+@pages
+def test_every_file_that_is_named_is_there(page):
+    names = re.findall(r"`(\w[\w./-]*\.(?:py|json|yaml|txt|in|csv|md|example))`", PAGES[page])
+    assert [name for name in names if not (ROOT / name).exists()] == []
+
+
+@pages
+def test_every_link_leads_somewhere(page):
+    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", PAGES[page]):
+        path, _, anchor = target.partition("#")
+        file = (ROOT / page).parent / path if path else ROOT / page
+        assert file.exists(), target
+        assert not anchor or anchor in anchors(file), target
+
+
+def anchors(file):
+    """The anchors that GitHub gives the headings of a page."""
+    for heading in re.findall(r"^#+ (.*)$", file.read_text(), re.M):
+        yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pages
+def test_every_command_that_is_named_takes_what_is_written(app, page):
+    for line in re.findall(r"(?:`|^\$ )flask ([^`\n]+)", PAGES[page], re.M):
+        words = shlex.split(line.replace("…", ""))
+        group = app.cli.get_command(None, words[0])
+        assert group, line
+        if isinstance(group, click.Group) and len(words) > 1 and words[1].isalpha():
+            group = group.get_command(None, words[1])
+            assert group, line
+        options = {option for parameter in group.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= options | {"--help"}, line
+
+
+@pages
+def test_every_target_of_make_that_is_named_is_there(page):
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
+    assert {*re.findall(r"`make ([a-z]+)", PAGES[page])} <= {*targets}
+
+
+# Nothing is forgotten
+
+
+def test_every_page_is_reached_from_the_readme():
+    linked = {*re.findall(r"\]\(([\w./]+\.md)", PAGES["README.md"])}
+    assert PAGES.keys() - {"README.md"} <= linked
+
+
+@pytest.mark.parametrize("group", ["db", "keys", "dnc", "messages", "stats", "openapi"])
+def test_every_group_of_commands_is_described(group):
+    assert any(f"flask {group}" in text for text in PAGES.values())
+
+
+def test_every_status_of_a_message_is_explained():
+    assert rows("docs/api.md", "What becomes of it") == [*map(str, Status)]
+
+
+def test_every_field_and_every_status_of_an_answer_is_explained():
+    described = json.loads((ROOT / "openapi.json").read_text())
+    post = described["paths"]["/v1/text-messages"]["post"]
+    wanted = post["requestBody"]["content"]["application/json"]["schema"]["properties"]
+    answered = described["components"]["schemas"]["TextMessageResponse"]["properties"]
+    errors = [status for status in post["responses"] if status != "201"]
+    assert rows("docs/api.md", "Fields of the request") == [*wanted]
+    assert rows("docs/api.md", "Fields of the answer") == [*answered]
+    assert {*errors} <= {*rows("docs/api.md", "Errors")}
+
+
+SETTINGS = [*map(str.upper, environment.Settings._fields), "PORT", "WEB_CONCURRENCY", "SCRIPT_NAME"]
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_every_setting_has_a_row_and_an_example(setting):
+    assert setting in rows("README.md", "Settings")
+    assert re.search(rf"^(# )?{setting}=", (ROOT / ".env.example").read_text(), re.M)
+
+
+def test_the_described_defaults_are_the_defaults(settings):
+    described = dict(re.findall(r"^\| `([A-Z_]+)` \| `([^`]*)` \|", PAGES["README.md"], re.M))
+    example = re.findall(r"^# ([A-Z_]+)=(.+)$", (ROOT / ".env.example").read_text(), re.M)
+    assert described.items() >= {(name, value) for name, value in example if name in described}
+    for name, default in described.items():
+        if default.isdigit():
+            assert int(default) == getattr(settings, name.lower())
+
+
+@pytest.mark.parametrize("host", ["app.json", "render.yaml"])
+def test_a_host_asks_for_what_has_no_default(host):
+    """So that nobody deploys a service that sends nothing, or a desk that nobody can enter."""
+    unset = re.findall(r"^\| `([A-Z_]+)` \| none \|", PAGES["README.md"], re.M)
+    asked = {*re.findall(r"\b[A-Z_]{4,}\b", (ROOT / host).read_text())}
+    assert {*unset} - OPTIONAL <= asked
+
+
+@pytest.mark.parametrize("scheme", sorted(carriers.OWN))
+def test_every_carrier_has_its_row(scheme):
+    described = "nexmo://" if scheme == "nexmo" else scheme
+    assert described in PAGES["docs/carriers.md"]
+    if scheme != "nexmo":  # an alias of Vonage's
+        assert f"`{scheme}:" in PAGES["README.md"]
