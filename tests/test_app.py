@@ -251,3 +251,23 @@ def test_a_locked_database_is_503(database_url, client, key, monkeypatch):
 def test_every_answer_has_an_id_of_its_own(post, client):
     answers = (post(), post(), post(to=1), post({"X-Api-Key": "?"}), client.get("/"))
     assert len({response.headers["X-Request-Id"] for response in answers}) == 5
+
+
+def test_a_refused_request_leaves_a_line_with_its_key_and_its_fields_alone(post, caplog):
+    caplog.set_level(logging.INFO)
+    response = post(to="+1 212 555 0123", message="", send_dat="attack at dawn", **{"a\nb": 1})
+    assert response.status_code == 400
+    (line,) = [record for record in caplog.records if record.name == "web"]
+    assert line.getMessage() == "refused with 400: key app, fields message,to"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/x+12125550123", 404), ("GET", PATH, 405), ("POST", PATH, 401)],
+)
+def test_a_request_of_nobody_known_leaves_a_line_too(client, caplog, method, path, status):
+    caplog.set_level(logging.INFO)
+    headers = {"X-Api-Key": SECRET}
+    client.open(path, method=method, headers=headers, json={"to": NEW_YORK, "message": "Hello"})
+    (line,) = [record for record in caplog.records if record.name == "web"]
+    assert line.getMessage() == f"refused with {status}: key -, fields -"

@@ -7,8 +7,9 @@ import pytest
 
 import cli.keys
 import database
+from app import create_app
 from databases import on_sqlite
-from models import FINISHED
+from models import FINISHED, DoNotCall
 from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import store_history
 
@@ -125,3 +126,65 @@ def test_stats_are_drawn_as_a_table_with_bars(flask, at):
 def test_stats_of_an_empty_table_are_all_zero(flask):
     assert set(json.loads(flask("stats", "--json").stdout)["messages"].values()) == {0}
     assert flask("stats").exit_code == 0
+
+
+# carriers check
+
+
+@pytest.fixture
+def check(settings):
+    """Run `flask carriers check` with a CARRIER_URL."""
+
+    def run(url, *words):
+        app = create_app(settings._replace(carrier_url=url))
+        return app.test_cli_runner().invoke(args=["carriers", "check", *words])
+
+    return run
+
+
+@on_sqlite
+def test_a_carrier_that_would_serve_is_said_without_sending(check, twilio):
+    result = check(twilio.url)
+    assert (result.exit_code, result.stdout) == (0, "twilio would serve\n")
+    assert twilio.texts == []
+
+
+@on_sqlite
+def test_a_carrier_that_would_not_serve_is_said_in_its_words(check, twilio):
+    twilio.login = (twilio.sid, "another token")
+    result = check(twilio.url)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("Error: twilio: ")
+    assert result.stderr.count("\n") == 1
+    assert twilio.token not in result.stderr
+
+
+@on_sqlite
+def test_a_test_text_is_sent_and_what_came_back_is_said(check, twilio):
+    result = check(twilio.url, "--to", NEW_YORK)
+    assert (result.exit_code, result.stdout) == (0, f"twilio took the text: SM{1:032x}\n")
+    assert [number for number, _ in twilio.texts] == [NEW_YORK]
+
+
+@on_sqlite
+def test_a_carrier_that_cannot_be_asked_is_asked_by_a_text(check):
+    result = check("simulator:")
+    assert result.exit_code == 2
+    assert result.stderr == "simulator cannot be asked without sending; --to sends a text\n"
+    assert check("simulator:", "--to", NEW_YORK).stdout == "simulator took the text\n"
+    refused = check("simulator:", "--to", "+12125550101")
+    assert refused.exit_code == 1
+    assert refused.stderr == "Error: simulator: the simulator refuses this number for good\n"
+
+
+@on_sqlite
+def test_no_test_text_goes_to_a_number_that_wants_none(check):
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "reply")
+    result = check("simulator:", "--to", NEW_YORK)
+    assert result.exit_code == 1
+    assert "Do Not Call" in result.stderr
+
+
+@on_sqlite
+def test_without_a_carrier_there_is_nothing_to_check(check):
+    assert check(None).stderr == "Error: CARRIER_URL is not set: texts wait\n"

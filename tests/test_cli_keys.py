@@ -1,8 +1,14 @@
 """flask keys: creating, listing, rotating and revoking."""
 
+from datetime import timedelta
+
 import pytest
 
+import models
 from models import ApiKey
+from samples import TUESDAY_NOON
+
+DAY = timedelta(days=1)
 
 
 @pytest.mark.parametrize(
@@ -35,3 +41,43 @@ def test_a_name_is_taken_until_its_key_is_revoked(run, refused):
     assert refused("keys", "create", "app") == "Error: a key named 'app' exists already"
     run("keys", "revoke", "app")
     assert run("keys", "create", "app") != first
+
+
+def test_a_key_that_has_expired_is_good_again_once_it_is_extended(run, at):
+    at(TUESDAY_NOON)
+    secret = run("keys", "create", "app", "--expires", "1d").strip()
+    at(TUESDAY_NOON + 2 * DAY)
+    assert ApiKey.authenticate(secret, models.clock()) is None
+    extended = run("keys", "extend", "app", "--expires", "30d")
+    assert extended == "app: good until 2026-04-04T17:00:00.000Z\n"
+    assert ApiKey.authenticate(secret, models.clock())
+    assert ApiKey.authenticate(secret, models.clock() + 30 * DAY) is None
+    assert run("keys", "extend", "app", "--expires", "never") == "app: does not expire\n"
+    assert ApiKey.authenticate(secret, models.clock() + 3000 * DAY)
+
+
+def test_a_shorter_life_counts_at_once(run, at):
+    at(TUESDAY_NOON)
+    secret = run("keys", "create", "app").strip()
+    assert ApiKey.authenticate(secret, TUESDAY_NOON)
+    run("keys", "extend", "app", "--expires", "1h")
+    assert ApiKey.authenticate(secret, TUESDAY_NOON + timedelta(hours=1)) is None
+
+
+def test_a_revoked_key_is_not_extended(run, refused):
+    run("keys", "create", "app")
+    run("keys", "revoke", "app")
+    assert refused("keys", "extend", "app", "--expires", "1d") == "Error: the key 'app' is revoked"
+    refused("keys", "extend", "app", status=2)
+    refused("keys", "extend", "app", "--expires", "soon", status=2)
+
+
+def test_the_list_shows_the_role_and_until_when_an_old_secret_is_good(run, at):
+    at(TUESDAY_NOON)
+    run("keys", "create", "ann", "--role", "approver")
+    assert run("keys", "list").splitlines()[1].split()[:3] == ["ann", "-", "approver"]
+    run("keys", "rotate", "ann", "--overlap", "2d")
+    header, ann = run("keys", "list").splitlines()
+    assert ann[header.index("old secret until") :].split() == ["2026-03-05T17:00:00.000Z", "-"]
+    at(TUESDAY_NOON + 3 * DAY)
+    assert "2026-03-05" not in run("keys", "list")

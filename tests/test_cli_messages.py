@@ -3,18 +3,19 @@
 import json
 import re
 import uuid
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 import database
 from carriers import Carrier
-from models import FINISHED, DoNotCall, Message, Status, new_id
+from models import FINISHED, ApiKey, DoNotCall, Message, Status, new_id
 from samples import LONDON, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
 from scheduler import Scheduler
-from stored_messages import again, held, key_named, store, store_many
+from stored_messages import SENDER, again, held, key_named, store, store_many
 
-DAY = timedelta(days=1)
+SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
+MONDAY_OPENING = datetime(2026, 3, 2, 14, tzinfo=UTC)  # 9 AM in New York
 OLD = TUESDAY_NOON - 31 * DAY
 UNKNOWN = str(new_id(TUESDAY_NOON))
 
@@ -134,6 +135,60 @@ def test_what_a_key_may_see_can_be_narrowed_too(listed):
     assert listed("--visible-to", "b", "--status", "sent") == []
 
 
+def test_a_list_can_be_narrowed_to_a_number_a_key_a_group_and_a_time(listed):
+    mine = store(key=key_named("a", "red"), to=LONDON, now=TUESDAY_NOON - 2 * DAY)
+    other = store(key=key_named("b", "red"), now=TUESDAY_NOON - DAY)
+    foreign = store(key=key_named("c", "blue"), now=TUESDAY_NOON)
+    assert listed("--to", "+44 20 8366 1177") == [mine.id]
+    assert listed("--key", "a") == [mine.id]
+    assert listed("--group", "red") == [other.id, mine.id]
+    assert listed("--group", "red", "--key", "b") == [other.id]
+    assert listed("--since", "25h") == [foreign.id, other.id]
+    assert listed("--since", "2026-03-03T17:00Z") == [foreign.id]
+    assert listed("--since", "2026-03-02", "--to", NEW_YORK) == [foreign.id, other.id]
+    assert listed("--since", "2026-03-03T18:00+02:00", "--status", "sent") == []
+
+
+def test_the_messages_of_a_name_that_was_used_again_are_those_of_both_keys(listed, run):
+    first = store(key=key_named("a", "red"))
+    run("keys", "revoke", "a")
+    ApiKey.issue("a", "blue", TUESDAY_NOON)
+    second = store(key=ApiKey.named("a"))
+    assert {*listed("--key", "a")} == {first.id, second.id}
+    assert listed("--group", "red") == [first.id]
+
+
+@pytest.mark.parametrize("words", ["--key nobody", "--group nobody", "--visible-to nobody"])
+def test_a_key_or_group_that_does_not_exist_is_said(words, messages):
+    result = messages("list", *words.split())
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("since", ["yesterday", "1", "2026-13-01", "-1d", "٣d", "9" * 30 + "d", ""])
+def test_a_time_that_is_none_is_refused(since, messages):
+    assert messages("list", "--since", since).exit_code == 2
+
+
+def test_people_see_the_newest_fifty_and_programs_everything(messages, listed):
+    store_many(60)
+    result = messages("list")
+    assert len(result.stdout.splitlines()) == 1 + 50
+    assert result.stderr == "the newest 50; --limit 0 shows all\n"
+    assert len(messages("list", "--limit", "0").stdout.splitlines()) == 1 + 60
+    assert len(listed()) == 60
+    assert len(listed("--limit", "7")) == 7
+
+
+def test_a_list_of_many_pages_has_each_message_once_in_order(listed):
+    store_many(1200, key=key_named("a", "red"), now=TUESDAY_NOON - DAY)
+    store_many(1200, key=key_named("b", "red"), now=TUESDAY_NOON)
+    ids = listed("--group", "red")
+    assert len({*ids}) == 2400
+    assert ids == sorted(ids, reverse=True)
+    assert listed("--group", "red", "--limit", "1201") == ids[:1201]
+
+
 # show
 
 
@@ -190,6 +245,14 @@ def test_show_takes_an_id_in_any_of_its_forms(messages):
     message = store()
     for form in (message.id, message.id.hex, str(message.id).upper()):
         assert json.loads(messages("show", form).stdout)["message_id"] == str(message.id)
+
+
+def test_show_tells_who_holds_a_message_and_when_another_would_take_it_over(messages):
+    message = held(Status.SENDING)
+    shown = json.loads(messages("show", message.id).stdout)
+    assert shown["claimed_by"] == str(SENDER)
+    assert shown["claimed_at"] == "2026-03-03T17:00:00.000Z"
+    assert shown["claim_ends_at"] == "2026-03-03T17:05:00.000Z"  # CLAIM_TIMEOUT
 
 
 def test_the_list_for_programs_is_an_array_of_what_show_prints(messages):
@@ -338,6 +401,65 @@ def test_retry_keeps_approval_and_the_do_not_call_list_in_force(messages, settin
     assert again(listed).status == Status.BLOCKED
 
 
+def test_retry_keeps_to_business_hours_an_hour_after_the_send_date(flask, settings, carrier, at):
+    message = store(status=Status.FAILED, send_date=SUNDAY_NIGHT, finished_at=SUNDAY_NIGHT)
+    for late, sent in ((HOUR - SECOND, 1), (HOUR, 0)):
+        at(SUNDAY_NIGHT + late)
+        Message.update(status=Status.FAILED).execute()
+        assert flask("messages", "retry", str(message.id)).exit_code == 0
+        assert Scheduler(settings, carrier).run_pass()["sent"] == sent
+    assert again(message).send_at == MONDAY_OPENING
+
+
+@pytest.mark.parametrize("command", DONE)
+def test_filters_say_which_messages_and_yes_does_it_without_asking(messages, command):
+    status = min(ALLOWED[command])
+    kept = [
+        store(status=status, manual_mode=True, finished_at=TUESDAY_NOON),
+        store(status=Status.SENT, to=LONDON, finished_at=TUESDAY_NOON),
+        held(Status.SENDING, to=LONDON, manual_mode=True),
+    ]
+    wanted = [
+        store(status=status, to=LONDON, manual_mode=True, finished_at=TUESDAY_NOON)
+        for _ in range(3)
+    ]
+    result = messages(command, "--to", LONDON, "--yes")
+    assert (result.exit_code, result.stderr) == (0, "")
+    done = [f"{message.id}: {DONE[command]}" for message in wanted]
+    assert sorted(result.stdout.splitlines()) == sorted(done)
+    assert [again(message).__data__ for message in kept] == [message.__data__ for message in kept]
+    once_more = messages(command, "--to", LONDON, "--yes", "--status", "sent")
+    assert once_more.stdout == f"there is no such message to {command}\n"
+    assert once_more.exit_code == 0
+
+
+@pytest.mark.parametrize("command", DONE)
+def test_without_a_terminal_and_without_yes_nothing_is_done(messages, command):
+    message = store(status=min(ALLOWED[command]), manual_mode=True, finished_at=TUESDAY_NOON)
+    result = messages(command, "--to", NEW_YORK)
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"Error: {command.capitalize()} 1 message? There is no terminal to ask at; --yes does it.\n"
+    )
+    assert again(message).__data__ == message.__data__
+
+
+@pytest.mark.parametrize("words", [("--limit", "3"), ("--yes",), ("--limit", "3", "--yes")])
+@pytest.mark.parametrize("command", DONE)
+def test_a_command_for_every_message_there_is_needs_a_filter(messages, command, words):
+    message = store(status=min(ALLOWED[command]), manual_mode=True, finished_at=TUESDAY_NOON)
+    assert messages(command, *words).exit_code == 2
+    assert messages(command, message.id, "--to", NEW_YORK).exit_code == 2
+    assert again(message).__data__ == message.__data__
+
+
+def test_the_limit_takes_the_newest(messages):
+    older = store(manual_mode=True, now=TUESDAY_NOON - DAY)
+    newer = store(manual_mode=True)
+    assert messages("approve", "--awaiting-approval", "--limit", "1", "--yes").exit_code == 0
+    assert (again(older).approved, again(newer).approved) == (False, True)
+
+
 def test_what_was_redacted_is_not_tried_again(messages):
     message = store(status=Status.FAILED, to=None, message=None, finished_at=SUNDAY_NIGHT)
     assert messages("retry", message.id).exit_code == 1
@@ -416,3 +538,11 @@ def test_purge_and_redact_work_in_batches(database_url, flask, at):
     assert flask("messages", "redact", "--older-than", "30").stdout == "2500 redacted\n"
     assert flask("messages", "purge", "--older-than", "30").stdout == "2500 deleted\n"
     assert Message.select().count() == 0
+
+
+def test_to_purge_everything_has_to_be_meant(ages, flask):
+    refused = flask("messages", "purge", "--older-than", "0")
+    assert refused.exit_code == 1
+    assert "Purge every message that has ended?" in refused.stderr
+    assert Message.select().count() == len(ages)
+    assert flask("messages", "purge", "--older-than", "0", "--yes").stdout == "14 deleted\n"
