@@ -822,6 +822,11 @@ class Message(Table):
         """Return when this message could have been sent first, as far as the clock decides it."""
         return max(self.send_at, self.approved_at or EPOCH)
 
+    @property
+    def wanted_since(self) -> datetime:
+        """When this message was to be sent at first, from which its expiry is counted."""
+        return self.first_send_at or self.send_at  # null where an older version stored it
+
     def state(self) -> str:
         """Say where this message stands, in an operator's words."""
         if self.status == Status.SENDING:

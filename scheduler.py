@@ -134,7 +134,7 @@ class Scheduler:
         if message.in_doubt and self.carrier.can_be_asked:
             since = message.in_doubt_since
             return pool.submit(lambda: Found(self.carrier.find(message.to, message.message, since)))
-        left = message.first_send_at + self.settings.expire_after - models.clock()
+        left = message.wanted_since + self.settings.expire_after - models.clock()
         return pool.submit(
             self.carrier.send,
             message.to,
@@ -300,7 +300,7 @@ class Scheduler:
         if message.to in listed and (message.check_dnc or self.settings.check_dnc):
             message.block(now)
             return "blocked", ""
-        if message.first_send_at + self.settings.expire_after <= now:
+        if message.wanted_since + self.settings.expire_after <= now:
             message.give_up_late(now)
             return "expired", ""
         words = None
