@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import carriers
 from carrier_errors import (
+    AWKWARD,
     MESSAGE_ID,
     NUMBER,
     TEXT,
@@ -76,19 +77,6 @@ def our_server(request):
 
 
 # What arrives
-
-
-AWKWARD = [
-    " leading and trailing \t\n ",
-    "\r\n",
-    "line\nline\r\nline\rline\u2028line\x85line",
-    "{to} {} {0} %s %2B + & = ; #",
-    "# *markdown* _and_ <b>HTML</b> &amp; :smile: \\n \\u0041",
-    "👩‍👩‍👧‍👦 🇨🇭 é é ‮txet ﷺ",
-    "\x01\x1b[31m\x7f\uffff",
-    "x" * 1600,
-    "🚀" * 1600,
-]
 
 
 @pytest.mark.parametrize("text", AWKWARD)

@@ -7,20 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from carrier_errors import meaning, refused, send
+from carrier_errors import AWKWARD, meaning, refused, send
 from carriers import connect
-
-AWKWARD = [
-    " leading and trailing \t\n ",
-    "\r\n",
-    "line\nline\r\nline\rline\u2028line\x85line",
-    "{to} {} {0} %s %2B + & = ; #",
-    "# *markdown* _and_ <b>HTML</b> &amp; :smile: \\n \\u0041",
-    "👩‍👩‍👧‍👦 🇨🇭 é é ‮txet ﷺ",
-    "\x01\x1b[31m\x7f\uffff",
-    "x" * 1600,
-    "🚀" * 1600,
-]
 
 
 def test_the_console_shows_number_and_text(capsys):

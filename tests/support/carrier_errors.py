@@ -1,4 +1,4 @@
-"""What a carrier's no means, and what it must not tell."""
+"""Texts for carriers, what their no means, and what it must not tell."""
 
 import pytest
 
@@ -8,6 +8,18 @@ from carriers import Carrier, CarrierError
 NUMBER = "+12125550123"
 TEXT = "attack at dawn, 🚀 héllo"
 MESSAGE_ID = "0198c5a7-7c1e-7a3b-9d2f-5b8c0e4f6a12"
+AWKWARD = [
+    " leading and trailing \t\n ",
+    "\r\n",
+    "line\nline\r\nline\rline\u2028line\x85line",
+    "{to} {} {0} %s %2B + & = ; #",
+    "# *markdown* _and_ <b>HTML</b> &amp; :smile: \\n \\u0041",
+    "👩‍👩‍👧‍👦 🇨🇭 é é ‮txet ﷺ",
+    "\x01\x1b[31m\x7f\uffff",
+    "x" * 1600,
+    "🚀" * 1600,
+]
+"""Texts that something on the way might change."""
 SECRETS = ("2125550123", "attack", TwilioServer.sid, "a token", "a%20token", "s3cret", "path-token")
 WORDS = ("permanent", "account", "too_fast", "in_doubt")
 
