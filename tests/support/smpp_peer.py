@@ -80,6 +80,9 @@ class SmppPeer(socketserver.ThreadingTCPServer):
     def message_id(self, count):
         return f"id-{count}"
 
+    def greet(self, session):
+        """Deliver to a session that was bound just now what waited for it: nothing."""
+
     @property
     def url(self):
         scheme = "smpps" if self.tls else "smpp"
@@ -159,6 +162,8 @@ class Handler(socketserver.BaseRequestHandler):
                 status = 0x0D if len(peer.bound) >= peer.most_binds else peer.bind_status
                 self.bound = status == 0
             self.write(pdu(command | RESPONSE, status, sequence, b"peer\0" if not status else b""))
+            if self.bound:
+                peer.greet(self)
             if self.bound:
                 peer.when_bound(self)
         elif command == SUBMIT_SM:
