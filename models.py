@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from peewee import (
     EXCLUDED,
@@ -30,6 +30,7 @@ from peewee import (
     IntegrityError,
     Model,
     TextField,
+    Tuple,
     UUIDField,
     Value,
     fn,
@@ -194,13 +195,21 @@ class ApiKey(Table):
         key = cls.live(now).where(cls._with_digest(digest, now)).first()
         if key is None:
             return None
-        if key.last_used_at is None or now - key.last_used_at >= HOUR:
-            hour = now.replace(minute=0, second=0, microsecond=0)
-            cls.update(last_used_at=hour).where(cls.id == key.id).execute()
+        key.note_use(now)
         ends = (key.expires_at, None if key.digest == digest else key.old_expires_at)
-        known = Identity(key.id, key.name, key.group, key.role)
+        known = key.identity()
         _leases[db.obj, digest] = known, min(filter(None, ends), default=None), asked + LEASE
         return known
+
+    def identity(self) -> Identity:
+        """Return what a request may know of this key."""
+        return Identity(self.id, self.name, self.group, self.role)
+
+    def note_use(self, now: datetime) -> None:
+        """Keep the hour in which this key was last used."""
+        if self.last_used_at is None or now - self.last_used_at >= HOUR:
+            hour = now.replace(minute=0, second=0, microsecond=0)
+            ApiKey.update(last_used_at=hour).where(ApiKey.id == self.id).execute()
 
     @classmethod
     def live(cls, now: datetime):
@@ -255,6 +264,46 @@ class ApiKey(Table):
         done = ApiKey.update(revoked_at=now).where(live).execute() == 1
         time.sleep(LEASE)
         return done
+
+
+class SignIn(Table):
+    """A person at the desk: until the sign-out, for LASTS, and while the key is what it was."""
+
+    id = TextField(primary_key=True)
+    key = ForeignKeyField(ApiKey, index=False)
+    digest = TextField()  # the key's: one that is rotated has another
+    began_at = InstantField(index=True)
+
+    LASTS = timedelta(hours=12)
+
+    @classmethod
+    def begin(cls, secret: str, now: datetime) -> str | None:
+        """Sign in by a key's secret and return an id; None where it opens no desk.
+
+        The desk has no overlap: a secret from before a rotation opens nothing.
+        """
+        digest = ApiKey.digest_of(secret)
+        people = (ApiKey.digest == digest) & ApiKey.role.in_([Role.APPROVER, Role.OPERATOR])
+        key = ApiKey.live(now).where(people).first()
+        if key is None:
+            return None
+        key.note_use(now)
+        cls.delete().where(cls.began_at <= now - cls.LASTS).execute()
+        return cls.create(id=secrets.token_urlsafe(), key=key, digest=digest, began_at=now).id
+
+    @classmethod
+    def find(cls, id: str, now: datetime) -> Identity | None:
+        """Return the key by which somebody is signed in, or None where that has ended."""
+        signed_in = (
+            (cls.id == id) & (cls.digest == ApiKey.digest) & (cls.began_at > now - cls.LASTS)
+        )
+        key = ApiKey.live(now).join(cls, on=(cls.key == ApiKey.id)).where(signed_in).first()
+        return key and key.identity()
+
+    @classmethod
+    def end(cls, id: str) -> None:
+        """Sign out."""
+        cls.delete().where(cls.id == id).execute()
 
 
 PEOPLE = ("operator", "import")
@@ -326,6 +375,13 @@ class DoNotCall(Table):
             return 0
         cls.add([number], now, source)
         return Message.block_number(number, now, always_check_dnc)
+
+
+class Place(NamedTuple):
+    """Where a page of messages ends, and the next begins."""
+
+    send_at: datetime
+    id: uuid.UUID
 
 
 class Message(Table):
@@ -610,9 +666,15 @@ class Message(Table):
 
     def approve(self, by: str, now: datetime) -> bool:
         """Let this message be sent when its time comes; once more changes nothing."""
-        if self.approved:
-            return self._move({*WAITING}, approved=True)
-        return self._move({*WAITING}, approved=True, approved_by=by, approved_at=now)
+        return self.decide(True, by, now) or self._move({*WAITING}, approved=True)
+
+    def decide(self, yes: bool, by: str, now: datetime) -> bool:
+        """Approve or refuse this message; False where it does not wait for approval any more."""
+        if yes:
+            changes = {"approved": True, "approved_by": by, "approved_at": now}
+        else:
+            changes = {"status": Status.CANCELLED, "cancelled_by": by, "finished_at": now}
+        return self._move({*WAITING}, ~Message.approved, **changes)
 
     def cancel(self, by: str, now: datetime) -> bool:
         """Keep this message, which no sender holds yet, from ever being sent."""
@@ -810,6 +872,95 @@ class Message(Table):
             for key in keys
         ]
 
+    # What people see: pages that go on where the last one ended
+
+    @property
+    def place(self) -> Place:
+        """Where a page that ends with this message ends."""
+        return Place(self.send_at, self.id)
+
+    @classmethod
+    def seen_by(cls, person: Identity):
+        """Select the messages, with their keys, that somebody at the desk may see."""
+        messages = cls.select(cls, ApiKey).join(ApiKey)
+        if person.role == Role.OPERATOR:
+            return messages
+        # As a Value, so that without a group it is "= NULL", which is true of nobody
+        return messages.where(cls.available_to_group, ApiKey.group == Value(person.group))
+
+    @classmethod
+    def awaiting(cls, person: Identity, after: Place | None, limit: int) -> list[Self]:
+        """Return some that wait for this person's yes, what is to be sent first before others."""
+        return cls._soonest(cls._awaiting(person), after, limit)
+
+    @classmethod
+    def count_awaiting(cls, person: Identity, most: int) -> int:
+        """Count the messages that wait for this person's yes, up to `most`."""
+        parts = (cls.select(cls.id).where(which).limit(most) for which in cls._awaiting(person))
+        return min(most, sum(part.count() for part in parts))
+
+    @classmethod
+    def _awaiting(cls, person):
+        """Return conditions, each served by an index: a group's keys one by one."""
+        if person.role == Role.OPERATOR:
+            return [_awaiting()]
+        keys = ApiKey.select(ApiKey.id).where(ApiKey.group == Value(person.group))
+        return [(cls.key == key) & _awaiting_group() for key in keys]
+
+    @classmethod
+    def page(
+        cls, status: Status | None, number: str | None, after: Place | None, limit: int
+    ) -> list[Self]:
+        """Return some messages: what waits the soonest first, all else the newest first."""
+        if number is None and status in (Status.SCHEDULED, Status.SENDING):
+            return cls._soonest([_in(status)], after, limit)
+        if number is None and status == Status.QUEUED:
+            return cls._soonest([_sendable(), _awaiting() & _in(status)], after, limit)
+        messages = cls.select(cls, ApiKey).join(ApiKey).order_by(cls.id.desc()).limit(limit)
+        if number:
+            messages = messages.where(cls.to == number)
+        if status in FINISHED:
+            messages = messages.where(_finished())
+        if status:
+            messages = messages.where(cls.status == status)
+        if after:
+            messages = messages.where(cls.id < after.id)
+        return list(messages)
+
+    @classmethod
+    def _soonest(cls, conditions, after, limit):
+        """Return the first messages of several conditions; each index is asked for few."""
+        found = []
+        for condition in conditions:
+            messages = cls.select(cls, ApiKey).join(ApiKey).where(condition)
+            if after:
+                at, id = cls.send_at.db_value(after.send_at), cls.id.db_value(after.id)
+                place = Tuple(Value(at, converter=False), Value(id, converter=False))
+                messages = messages.where(Tuple(cls.send_at, cls.id) > place)
+            found.extend(messages.order_by(cls.send_at, cls.id).limit(limit))
+        return sorted(found, key=lambda message: message.place)[:limit]
+
+    @classmethod
+    def going_out(cls, now: datetime, hours: int) -> list[tuple[int, int]]:
+        """Count for each of the next hours what is to be sent, and what of it awaits approval.
+
+        What is due already counts for the first hour, unless it awaits approval.
+        """
+        since, until = cls.send_at.db_value(now), cls.send_at.db_value(now + hours * HOUR)
+        hour = (SQL("send_at") - Value(since, converter=False)) / 3_600_000
+        soon = SQL("send_at") < Value(until, converter=False)
+        later = SQL("send_at") >= Value(since, converter=False)
+
+        def by_hour(*conditions):
+            counts = cls.select(hour, fn.COUNT(cls.id)).where(*conditions).group_by(SQL("1"))
+            return Counter(dict(counts.tuples()))
+
+        scheduled = by_hour(_in(Status.SCHEDULED), later, soon)
+        waiting = by_hour(_awaiting(), later, soon)
+        due = cls.select().where(_in(Status.SCHEDULED) & SQL("approved"), ~later).count()
+        scheduled[0] += due + cls.awaiting_carrier()
+        return [(scheduled[number], waiting[number]) for number in range(hours)]
+
     @classmethod
     def find(cls, message_id: uuid.UUID) -> Self:
         """Return one message with its key; Refused where there is none."""
@@ -835,7 +986,7 @@ class Message(Table):
             return f"{self.status} at {self.finished_at:%Y-%m-%d %H:%M:%S} UTC"
         return self.status if self.approved else f"{self.status}, awaiting approval"
 
-    def _move(self, among: set[Status], **changes: Any) -> bool:
+    def _move(self, among: set[Status], *conditions: Any, **changes: Any) -> bool:
         """Change this message where its status is among these, in one statement; whether it did.
 
         Out of `sending`, only the sender that claimed it may move it; what was redacted, nobody
@@ -848,7 +999,7 @@ class Message(Table):
             allowed &= Message.to.is_null(False)
         if "status" in changes:
             changes |= {"claimed_by": None, "claimed_at": None}
-        return Message.update(changes).where(allowed).execute() == 1
+        return Message.update(changes).where(allowed, *conditions).execute() == 1
 
 
 _store = InsertBatcher(Message._insert_all)
@@ -1065,6 +1216,10 @@ def _awaiting():
     return _in(*WAITING) & SQL("NOT approved")
 
 
+def _awaiting_group():
+    return _awaiting() & SQL("available_to_group")
+
+
 def _retrying():
     return _in(*WAITING) & SQL("due_since IS NOT NULL")
 
@@ -1094,7 +1249,7 @@ for _name, _columns, _where in (
     ("message_due", [Message.send_at], _in(Status.SCHEDULED)),
     ("message_sendable", [Message.send_at], _sendable()),
     ("message_awaiting", [Message.send_at, Message.id], _awaiting()),
-    ("message_awaiting_key", [Message.key, Message.send_at, Message.id], _awaiting()),
+    ("message_awaiting_key", [Message.key, Message.send_at, Message.id], _awaiting_group()),
     ("message_claimed", [Message.claimed_at], _in(Status.SENDING)),
     ("message_retrying", [Message.due_since], _retrying()),
     ("message_last_error", [Message.last_error_at], _erring()),
@@ -1120,5 +1275,5 @@ ApiKey.add_index(
     )
 )
 
-TABLES = (Tally, CarrierState, EarlyReceipt, ApiKey, DoNotCall, Message)
+TABLES = (Tally, CarrierState, EarlyReceipt, ApiKey, SignIn, DoNotCall, Message)
 tables.update(table._meta.table_name for table in TABLES)

@@ -75,7 +75,12 @@ def add_indexes(db):
     for table, name, columns, where in (
         (ApiKey, "api_key_live_name", ["name"], "revoked_at IS NULL"),
         (Message, "message_awaiting", ["send_at", "id"], awaiting),
-        (Message, "message_awaiting_key", ["key", "send_at", "id"], awaiting),
+        (
+            Message,
+            "message_awaiting_key",
+            ["key", "send_at", "id"],
+            f"{awaiting} AND available_to_group",
+        ),
         (Message, "message_finished", ["status", "finished_at"], "finished_at IS NOT NULL"),
         (
             Message,
@@ -136,7 +141,22 @@ def add_tables(db):
             database = db
             table_name = "carrier_state"
 
-    db.create_tables([Tally, EarlyReceipt, CarrierState])
+    class ApiKey(Model):
+        class Meta:
+            database = db
+            table_name = "api_key"
+
+    class SignIn(Model):
+        id = TextField(primary_key=True)
+        key = ForeignKeyField(ApiKey, index=False)
+        digest = TextField()
+        began_at = BigIntegerField(index=True)
+
+        class Meta:
+            database = db
+            table_name = "sign_in"
+
+    db.create_tables([Tally, EarlyReceipt, CarrierState, SignIn])
 
 
 def count_what_ends(db):
