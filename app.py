@@ -14,6 +14,7 @@ import callbacks
 import carriers
 import cli
 import database
+import desk
 import logs
 import models
 import monitoring
@@ -48,6 +49,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     app.register_blueprint(api.blueprint)
     app.register_blueprint(callbacks.blueprint)
     monitoring.register(app)
+    desk.register(app)
     for kind, handler in (
         (HTTPException, http_error),
         (BadRequest, bad_request),
@@ -120,8 +122,13 @@ def add_request_id(record: logging.LogRecord) -> bool:
 def render_error(
     status: int, message: str, details: dict | None = None, response: Response | None = None
 ) -> Response:
-    """Render any error of the application, whatever the path; keep the headers of `response`."""
+    """Render any error of the application; keep the headers of `response`.
+
+    One body, whatever the path; only the desk answers people.
+    """
     response = response or Response(status=status)
+    if desk.serves_request():
+        return desk.render_error(status, message, response)
     response.set_data(schemas.dump_error(status, message, details or {}, models.clock()))
     response.content_type = "application/json"
     return response

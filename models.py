@@ -941,12 +941,12 @@ class Message(Table):
         return sorted(found, key=lambda message: message.place)[:limit]
 
     @classmethod
-    def going_out(cls, now: datetime, hours: int) -> list[tuple[int, int]]:
-        """Count for each of the next hours what is to be sent, and what of it awaits approval.
+    def going_out(cls, first: datetime, hours: int) -> list[tuple[int, int]]:
+        """Count for each hour from an instant on what is to be sent, and what of it has no yes.
 
-        What is due already counts for the first hour, unless it awaits approval.
+        What is due since before counts for the first hour, unless it awaits approval.
         """
-        since, until = cls.send_at.db_value(now), cls.send_at.db_value(now + hours * HOUR)
+        since, until = cls.send_at.db_value(first), cls.send_at.db_value(first + hours * HOUR)
         hour = (SQL("send_at") - Value(since, converter=False)) / 3_600_000
         soon = SQL("send_at") < Value(until, converter=False)
         later = SQL("send_at") >= Value(since, converter=False)

@@ -1,0 +1,167 @@
+"""What the desk says of a message, in the words of people."""
+
+import unicodedata
+from datetime import datetime, timedelta
+from functools import cached_property
+from operator import itemgetter
+
+from markupsafe import Markup, escape
+
+import recipients
+from hours import BusinessHours, written
+from models import WAITING, Message, Status
+
+OBEYED = timedelta(hours=1)  # a send_date's instant; what is later keeps to business hours
+RETRIED = (Status.FAILED, Status.BLOCKED, Status.UNDELIVERED, Status.EXPIRED)
+JOINERS = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"  # of emoji, of Persian words
+WORDS = {
+    Status.SCHEDULED: "waits for its time",
+    Status.QUEUED: "waits for the carrier",
+    Status.SENDING: "is being sent right now",
+    Status.SENT: "was sent",
+    Status.DELIVERED: "was sent, and reached the phone",
+    Status.UNDELIVERED: "was sent, and did not reach the phone",
+    Status.FAILED: "could not be sent",
+    Status.BLOCKED: "was not sent: the number is on the Do Not Call list",
+    Status.EXPIRED: "expired: it was not approved or sent in time",
+}
+
+
+class Entry:
+    """A message as the desk shows it."""
+
+    def __init__(self, message: Message, now: datetime, hours: BusinessHours, lasts: timedelta):
+        self.message, self.now, self.hours = message, now, hours
+        self.is_late = message.first_send_at <= now - lasts
+
+    @cached_property
+    def recipient(self) -> recipients.Recipient | None:
+        """The recipient; None where the number is cleared, or libphonenumber knows it no more."""
+        try:
+            return recipients.find(self.message.to) if self.message.to else None
+        except recipients.InvalidNumber:
+            return None
+
+    @property
+    def number(self) -> str:
+        """The number as people write it."""
+        return self.recipient.international if self.recipient else self.message.to or "cleared"
+
+    @property
+    def location(self) -> str:
+        return recipients.location(self.recipient) if self.recipient else ""
+
+    @property
+    def awaits_approval(self) -> bool:
+        return self.message.status in WAITING and not self.message.approved
+
+    @property
+    def can_be_cancelled(self) -> bool:
+        return self.message.status in WAITING and self.message.approved
+
+    @property
+    def can_be_retried(self) -> bool:
+        return self.message.status in RETRIED and self.message.to is not None
+
+    @cached_property
+    def leaves_at(self) -> datetime:
+        """When it is sent, if it may be: what is due waits for the recipient's business hours."""
+        message, now = self.message, self.now
+        obeyed = message.send_date and now < message.send_date + OBEYED
+        if message.send_at > now or obeyed or not self.recipient:
+            return max(message.send_at, now)
+        if recipients.within_business_hours(self.recipient, now, self.hours):
+            return now
+        return recipients.next_opening(self.recipient, now, self.hours)
+
+    @property
+    def leaves_at_once(self) -> bool:
+        return self.leaves_at <= self.now
+
+    def local(self, at: datetime) -> str:
+        """Write an instant in the recipient's local time; nothing where that is unknown."""
+        try:
+            return self.write(at.astimezone(self.recipient.zones[0])) if self.recipient else ""
+        except OverflowError:  # in the year 10000 already
+            return ""
+
+    def write(self, at: datetime) -> str:
+        """Write a local time, with its year where that is another."""
+        return written(at) + (f", {at.year}" if at.year != self.now.year else "")
+
+    def ago(self, at: datetime) -> str:
+        """Say how far an instant is from now: "in 3 hours", "2 days ago"."""
+        if abs(at - self.now) < timedelta(minutes=1):
+            return "just now" if at <= self.now else "in less than a minute"
+        return f"in {span(at - self.now)}" if at > self.now else f"{span(self.now - at)} ago"
+
+    @property
+    def state(self) -> str:
+        """Say where the message stands, as the end of a sentence about it."""
+        message = self.message
+        if message.status == Status.CANCELLED:
+            how = "was cancelled" if message.approved else "was refused"
+            return f"{how} by {message.cancelled_by or 'somebody'}"
+        if self.awaits_approval:
+            return "waits for approval"
+        if message.status in WAITING and message.approved_by:
+            return f"was approved by {message.approved_by} and {WORDS[message.status]}"
+        return WORDS[message.status]
+
+    @property
+    def history(self) -> list[tuple[datetime, str]]:
+        """What happened to the message, in order, as far as it is kept."""
+        message, sends = self.message, counted(self.message.attempts, "send")
+        reason = f": {message.last_error}" if message.last_error else ""
+        ended = self.state
+        if message.receipt_at:
+            ended = "was sent"
+        arrived = "reached the phone" if message.status == Status.DELIVERED else "did not arrive"
+        events = [
+            (message.created_at, f"asked for by {message.key.name}"),
+            (message.approved_at, f"approved by {message.approved_by}"),
+            (message.last_error_at, f"not sent, after {sends}{reason}"),
+            (message.claimed_at, "taken by a sender"),
+            (message.finished_at, ended),
+            (message.receipt_at, f"{arrived}, says the carrier{reason}"),
+        ]
+        return sorted((event for event in events if event[0]), key=itemgetter(0))
+
+
+def span(length: timedelta) -> str:
+    """Write a length of time as people say it: "40 minutes", "2 h 40 min", "13 hours", "3 days"."""
+    days, minutes = length.days, length // timedelta(minutes=1)
+    if days >= 730:
+        return f"{int(days / 365.25):,} years"
+    if days >= 2:
+        return f"{days} days"
+    if minutes >= 600 or (minutes >= 60 and minutes % 60 == 0):
+        return counted(minutes // 60, "hour")
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return counted(minutes, "minute") if minutes else "less than a minute"
+
+
+def counted(count: int, noun: str) -> str:
+    """Write how many there are of something: "1 text", "2 texts"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def visible(text: str) -> Markup:
+    """Escape a text and show by name what would be invisible or turn its direction around."""
+    shown = (
+        Markup('<span class="control" title="{}">U+{:04X}</span>').format(
+            unicodedata.name(character, "control character"), ord(character)
+        )
+        if hides(character)
+        else escape(character)
+        for character in text.replace("\r\n", "\n")
+    )
+    return Markup("").join(shown)
+
+
+def hides(character: str) -> bool:
+    """Say whether a character is a control, a format or a private one, which people cannot see."""
+    if character in "\n\t" or character in JOINERS:
+        return False
+    return unicodedata.category(character) in ("Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp")

@@ -1,0 +1,342 @@
+"""The desk's pages: each shows itself at GET and does what its buttons say at POST."""
+
+import logging
+import re
+import uuid
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from urllib.parse import urlencode
+
+from flask import (
+    Blueprint,
+    Response,
+    abort,
+    current_app,
+    flash,
+    g,
+    redirect,
+    render_template,
+    request,
+    session,
+    url_for,
+)
+
+import models
+import recipients
+from desk import sessions
+from desk.entries import Entry, counted, span, visible
+from models import FINISHED, CarrierState, DoNotCall, Identity, Message, Place, Role, SignIn, Status
+
+PAGE = 50  # messages
+MANY = 1_000  # up to which they are counted
+MAX_FORM = 64 * 1024  # bytes
+DAY = 24  # hours
+SILENCE = timedelta(minutes=5)  # of all schedulers, after which an operator should know
+
+log = logging.getLogger("web")
+blueprint = Blueprint(
+    "desk", __name__, template_folder="templates", static_folder="static", static_url_path="/static"
+)
+blueprint.add_app_template_filter(visible)
+blueprint.add_app_template_filter(span)
+blueprint.add_app_template_filter(counted)
+blueprint.add_app_template_global(sessions.token, "csrf_token")
+
+
+# Around each page
+
+
+@blueprint.before_request
+def admit() -> Response | tuple[str, int] | None:
+    """Find out who is signed in; let a form past that carries its session's token."""
+    request.max_content_length = MAX_FORM
+    g.person = g.key = None
+    if request.endpoint == "desk.static":
+        return None
+    if sign_in := session.get("sign_in"):
+        g.person = g.key = SignIn.find(sign_in, models.clock())
+    at_the_door = request.endpoint in ("desk.waiting", "desk.sign_in")
+    if request.method == "POST":
+        if g.person is None and request.endpoint != "desk.sign_in":
+            note = "You were signed out meanwhile, so nothing was changed. Please sign in again."
+            return render_template("sign_in.html", problem=note), 403
+        sessions.check_token()
+    elif g.person is None and not at_the_door:
+        return redirect(url_for(".waiting"))
+    return None
+
+
+@blueprint.after_request
+def protect(response: Response) -> Response:
+    """Have browsers run nothing, frame nothing, keep nothing and fetch nothing from elsewhere."""
+    response.headers["Content-Security-Policy"] = (
+        "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
+        "frame-ancestors 'none'; base-uri 'none'"
+    )
+    response.headers["Referrer-Policy"] = "same-origin"
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    if response.mimetype == "text/html":
+        response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def operator() -> Identity:
+    """Return who is signed in, an operator; refuse others."""
+    if g.person.role != Role.OPERATOR:
+        abort(403, "Only an operator's key opens this page.")
+    return g.person
+
+
+# In and out
+
+
+@blueprint.get("")
+def enter() -> Response:
+    """Lead to the desk, also without the slash at its end."""
+    return redirect(url_for(".waiting"))
+
+
+@blueprint.post("/sign-in")
+def sign_in() -> Response | tuple[str, int]:
+    """Sign in by a key."""
+    id = SignIn.begin(request.form.get("key", "").strip(), models.clock())
+    if id is None:
+        # Keys have 256 random bits, so there is nothing to gain by trying many
+        note = "This key does not open the desk. It may be mistyped, expired or revoked."
+        return render_template("sign_in.html", problem=note), 403
+    sessions.begin(id)
+    return redirect(url_for(".waiting"), 303)
+
+
+@blueprint.post("/sign-out")
+def sign_out() -> Response:
+    """Sign out: a copy of the cookie is worth nothing from now on."""
+    SignIn.end(session["sign_in"])
+    session.clear()
+    return redirect(url_for(".waiting"), 303)
+
+
+# Pages
+
+
+@blueprint.get("/")
+def waiting() -> str:
+    """Show what waits for approval, or the door."""
+    if g.person is None:
+        if request.headers.get("Sec-Fetch-Site") == "cross-site" and not request.cookies:
+            # A link from elsewhere brings no SameSite=Strict cookie; a page of ours does
+            return render_template("arrive.html")
+        return render_template("sign_in.html")
+    now, after = models.clock(), read_place()
+    messages = Message.awaiting(g.person, after, PAGE + 1)
+    overview = None
+    if g.person.role == Role.OPERATOR and not after:
+        overview = look_over(now)
+    return render_template(
+        "waiting.html",
+        entries=entries(messages[:PAGE], now),
+        more=write_place(messages, now),
+        count=Message.count_awaiting(g.person, MANY + 1),
+        many=MANY,
+        overview=overview,
+        missed=entries(pop_missed(), now),
+        all_selected=request.args.get("select") == "all",
+    )
+
+
+@blueprint.get("/messages")
+def messages() -> str | tuple[str, int]:
+    """Show an operator all messages, those of a status or those to a number."""
+    operator()
+    now, status, problem = models.clock(), request.args.get("status") or None, None
+    written, number = request.args.get("number", "").strip(), None
+    if status and status not in [*Status]:
+        abort(400, "There is no such status.")
+    try:
+        number = recipients.national(written, None) if written else None
+    except recipients.InvalidNumber:
+        problem = "Write the whole number, with + and its country's code: +1 212 555 0123."
+    found = [] if problem else Message.page(status, number, read_place(), PAGE + 1)
+    page = render_template(
+        "messages.html",
+        entries=entries(found[:PAGE], now),
+        more=write_place(found, now),
+        statuses=[*Status],
+        status=status,
+        written=written,
+        problem=problem,
+        missed=entries(pop_missed(), now),
+    )
+    return (page, 400) if problem else page
+
+
+@blueprint.get("/messages/<uuid:message_id>")
+def message(message_id: uuid.UUID) -> str:
+    """Show one message with its whole history."""
+    found = Message.seen_by(g.person).where(Message.id == message_id)
+    now = models.clock()
+    shown = entries(found, now)
+    if not shown:
+        abort(404, "There is no such message here.")
+    return render_template("message.html", entry=shown[0], missed=entries(pop_missed(), now))
+
+
+@blueprint.route("/do-not-call", methods=["GET", "POST"])
+def do_not_call() -> str | Response | tuple[str, int]:
+    """Let an operator keep the Do Not Call list."""
+    person = operator()
+    if request.method == "GET":
+        return render_template("do_not_call.html", written="")
+    written = request.form.get("number", "").strip()
+    try:
+        number = recipients.national(written, None)
+    except recipients.InvalidNumber:
+        problem = "Write the whole number, with + and its country's code: +1 212 555 0123."
+        return render_template("do_not_call.html", written=written, problem=problem), 400
+    flash(keep_list(request.form, number, person))
+    return redirect(url_for(".do_not_call"), 303)
+
+
+def keep_list(buttons: dict, number: str, person: Identity) -> str:
+    """Do with a number what a button says, and say what came of it."""
+    shown, now = recipients.find(number).international, models.clock()
+    if "add" in buttons:
+        new = DoNotCall.add([number], now, "operator")
+        log.info("a number was added to the Do Not Call list by %s", person.name)
+        return f"{shown} is on the list now." if new else f"{shown} was on the list before."
+    if "remove" in buttons:
+        gone = DoNotCall.remove([number])
+        log.info("a number was removed from the Do Not Call list by %s", person.name)
+        return f"{shown} is no longer on the list." if gone else f"{shown} was not on the list."
+    if listed := DoNotCall.get_or_none(DoNotCall.number == number):
+        why = SOURCES.get(listed.source, "")
+        return f"{shown} is on the list since {listed.added_at:%Y-%m-%d}{why}."
+    return f"{shown} is not on the list."
+
+
+SOURCES = {
+    "operator": ", put there by an operator",
+    "import": ", from an imported file",
+    "reply": ", because its owner replied so",
+    "carrier": ", because the carrier says so",
+}
+
+
+# Buttons
+
+
+def decide(yes: bool) -> Callable[[Message, str, datetime], bool]:
+    return lambda message, by, now: message.decide(yes, by, now)
+
+
+ACTIONS = {
+    "approve": ("approved", decide(True)),
+    "refuse": ("refused", decide(False)),
+    "cancel": ("cancelled", lambda message, by, now: message.cancel(by, now)),
+    "retry": ("to be sent again", lambda message, by, now: message.retry(now)),
+}
+DECISIONS = ("approve", "refuse")
+
+
+@blueprint.post("/")
+@blueprint.post("/messages")
+@blueprint.post("/messages/<uuid:message_id>")
+def change(message_id: uuid.UUID | None = None) -> Response:
+    """Do what a button says to one message or to those selected; say what could not be done."""
+    action = next((name for name in ACTIONS if name in request.form), None)
+    if action is None:
+        abort(400, "No button was pressed.")
+    if action not in DECISIONS:
+        operator()
+    now, settings = models.clock(), current_app.config["SETTINGS"]
+    Message.expire(now, now - settings.expire_after)  # before somebody approves it in vain
+    ids = read_ids(request.form[action])
+    found = {
+        message.id: message for message in Message.seen_by(g.person).where(Message.id.in_(ids))
+    }
+    past, transition = ACTIONS[action]
+    done, missed = [], []
+    for id in ids:
+        if id not in found:
+            continue
+        if transition(found[id], g.person.name, now):
+            done.append(id)
+            log.info("message %s %s by %s", id, past, g.person.name)
+        else:
+            missed.append(id)
+    if done:
+        flash(f"{counted(len(done), 'text')} {past}.")
+    if absent := len(ids) - len(found):
+        flash(f"{counted(absent, 'text')} not changed: there is no such message here.")
+    if not ids:
+        flash("No text was selected.")
+    session["missed"] = [id.hex for id in missed]
+    query = urlencode([(name, value) for name, value in request.args.items() if name != "select"])
+    return redirect(f"{request.script_root}{request.path}?{query}#list", 303)
+
+
+def read_ids(value: str) -> list[uuid.UUID]:
+    """Return the ids that a button means: its own, or those selected, each once."""
+    values = request.form.getlist("id") if value == "selected" else [value]
+    try:
+        ids = [uuid.UUID(each) for each in dict.fromkeys(values)]
+    except ValueError:
+        abort(400, "That is no message's id.")
+    if len(ids) > PAGE:
+        abort(400, f"No more than {PAGE} texts can be selected at once.")
+    return ids
+
+
+def pop_missed() -> list[Message]:
+    """Return the messages that the last button did not change, as they are now."""
+    ids = [uuid.UUID(each) for each in session.pop("missed", ())]
+    return list(Message.seen_by(g.person).where(Message.id.in_(ids))) if ids else []
+
+
+# What pages are made of
+
+
+def entries(found: list[Message], now: datetime) -> list[Entry]:
+    """Return messages as they are shown."""
+    hours = current_app.extensions["business_hours"]
+    lasts = current_app.config["SETTINGS"].expire_after
+    return [Entry(message, now, hours, lasts) for message in found]
+
+
+def read_place() -> Place | None:
+    """Return where this page goes on, None for the first."""
+    text = request.args.get("after")
+    if not text:
+        return None
+    match = re.fullmatch(r"(\d{1,15})-([0-9a-f]{32})", text, re.ASCII)
+    try:
+        at, id = match.groups()
+        return Place(models.EPOCH + int(at) * models.MILLISECOND, uuid.UUID(id))
+    except (AttributeError, OverflowError):
+        abort(404, "There is no such page.")
+
+
+def write_place(found: list[Message], now: datetime) -> str | None:
+    """Return where the next page goes on, None where this is the last."""
+    if len(found) <= PAGE:
+        return None
+    last = found[PAGE - 1].place
+    return f"{(last.send_at - models.EPOCH) // models.MILLISECOND}-{last.id.hex}"
+
+
+def look_over(now: datetime) -> dict:
+    """Return what an operator sees on top: what goes out, what became of it, and trouble."""
+    this_hour = now.replace(minute=0, second=0, microsecond=0)
+    hours = Message.going_out(this_hour, DAY)
+    carrier = CarrierState.latest()
+    ended = Message.ended_since(now - timedelta(hours=DAY))
+    return {
+        "hours": [
+            (f"{this_hour + number * models.HOUR:%H}", *counts)
+            for number, counts in enumerate(hours)
+        ],
+        "ended": {status: ended[status] for status in FINISHED},
+        "carrier": carrier,
+        "is_silent": carrier is None or now - carrier.last_pass_at > SILENCE,
+        "now": now,
+    }

@@ -1,0 +1,97 @@
+"""A person at the desk without a browser: reads pages, presses buttons by their words."""
+
+from html.parser import HTMLParser
+
+
+class Page(HTMLParser):
+    """The forms of a page, with what they would send, and all that can be read on it."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.forms, self.words, self.links, self.elements = [], [], [], []
+        self._button = None
+        self.feed(html)
+        self.text = " ".join(" ".join(self.words).split())
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.elements.append((tag, attrs))
+        if tag == "form":
+            self.forms.append(attrs | {"inputs": [], "boxes": [], "buttons": []})
+        elif tag == "input" and attrs.get("type") == "checkbox":
+            self.forms[-1]["boxes"].append((attrs["name"], attrs["value"], "checked" in attrs))
+        elif tag == "input":
+            self.forms[-1]["inputs"].append((attrs["name"], attrs.get("value", "")))
+        elif tag == "button" and "disabled" not in attrs:
+            self._button = attrs | {"words": ""}
+            self.forms[-1]["buttons"].append(self._button)
+        elif tag == "a":
+            self.links.append(attrs["href"])
+
+    def handle_endtag(self, tag):
+        if tag == "button":
+            self._button = None
+
+    def handle_data(self, data):
+        self.words.append(data)
+        if self._button:
+            self._button["words"] += data
+
+    def buttons(self, words):
+        """The buttons of these words, each with its form."""
+        return [
+            (form, button)
+            for form in self.forms
+            for button in form["buttons"]
+            if button["words"].strip() == words
+        ]
+
+
+class Visitor:
+    """A person with a browser of their own."""
+
+    def __init__(self, app, prefix=""):
+        self.client = app.test_client()
+        self.prefix = prefix
+        self.at = None
+
+    def open(self, path="/desk/"):
+        return self._keep(path, self.client.get(path, **self._mounted()))
+
+    def press(self, words, message=None, selected=(), **fields):
+        """Press a button, that of a message where there are several; follow where it leads."""
+        found = self.page.buttons(words)
+        if message:
+            found = [each for each in found if each[1].get("value") == str(message.id)]
+        (form, button), *_ = found
+        sent = [*form["inputs"], *((n, v) for n, v, checked in form["boxes"] if checked)]
+        sent = [(n, v) for n, v in sent if n not in fields] + [*fields.items()]
+        sent += [("id", str(each.id)) for each in selected]
+        if "name" in button:
+            sent.append((button["name"], button.get("value", "")))
+        return self.post(form.get("action") or self.at, sent)
+
+    def post(self, path, sent):
+        data = {}
+        for name, value in sent:
+            data.setdefault(name, []).append(value)
+        path = path.removeprefix(self.prefix) if self.prefix else path
+        response = self.client.post(path, data=data, **self._mounted())
+        if response.status_code == 303:
+            return self.open(response.location.removeprefix(self.prefix).partition("#")[0])
+        return self._keep(path, response)
+
+    def sign_in(self, key):
+        self.open()
+        return self.press("Sign in", key=key)
+
+    @property
+    def token(self):
+        return next(v for form in self.page.forms for n, v in form["inputs"] if n == "csrf_token")
+
+    def _mounted(self):
+        return {"environ_overrides": {"SCRIPT_NAME": self.prefix}} if self.prefix else {}
+
+    def _keep(self, path, response):
+        self.at, self.response, self.page = path, response, Page(response.text)
+        return response
