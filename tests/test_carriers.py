@@ -3,9 +3,7 @@
 import contextlib
 import logging
 import re
-import shutil
 import socket
-import ssl
 import subprocess
 import sys
 import threading
@@ -38,9 +36,19 @@ from carrier_servers import (
     VonageServer,
     WebhookServer,
     refusal,
+    self_signed,
     verdict,
 )
-from carriers import Callback, CarrierError, NotGenuine, twilio, vonage
+from carriers import (
+    Callback,
+    CarrierError,
+    NotGenuine,
+    apprise,
+    pdus,
+    twilio,
+    vonage,
+    webhook,
+)
 from running import ROOT
 
 pytest_plugins = ["carrier_servers"]
@@ -218,13 +226,7 @@ def test_a_proxy_of_the_environments_is_not_used(monkeypatch, our_server):
 
 
 def test_only_a_certificate_that_is_vouched_for_is_trusted(tmp_path, monkeypatch):
-    openssl = shutil.which("openssl") or pytest.skip("there is no openssl to make a certificate")
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    make = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
-    files = ["-keyout", key, "-out", certificate, "-addext", "subjectAltName=DNS:localhost"]
-    subprocess.run([*make, *files], check=True, capture_output=True)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+    context, certificate = self_signed(tmp_path)
     server = TwilioServer()
     server.socket = context.wrap_socket(server.socket, server_side=True)
     url = server.url.replace(server.base_url, f"https://localhost:{server.server_port}")
@@ -384,28 +386,52 @@ def test_a_misspelt_scheme_is_told_the_nearest(misspelt, meant, sending):
     assert f"did you mean {meant}" in str(caught.value)
 
 
-# The docs
+# What is forgotten where a carrier is added
 
 
-def documented(carrier):
-    """Return the columns of a carrier's row in the table of what its answers mean, as numbers."""
-    lines = (ROOT / "docs" / "carriers.md").read_text().splitlines()
-    (row,) = (line for line in lines if line.startswith(f"| {carrier} |") and "429" in line)
-    return [set(map(int, re.findall(r"\d+", column))) for column in row.split("|")[2:5]]
+MODULES = {
+    path.stem
+    for path in (ROOT / "carriers").glob("*.py")
+    if re.search(r"^class \w+\(Carrier\):", path.read_text(), re.MULTILINE)
+}
+NO_HTTP = {"console", "simulator", "smpp"}
+DOCS = (ROOT / "docs" / "carriers.md").read_text()
 
 
-def test_the_docs_sort_twilios_codes_as_the_carrier_does():
-    for_good, too_fast, account = documented("Twilio")
-    assert for_good <= twilio.FOR_GOOD.keys()
-    assert too_fast - {429} == twilio.TOO_FAST.keys()
-    assert account - {401, 403, 404} <= twilio.ACCOUNT.keys()
+def test_every_carrier_keeps_the_contract():
+    """By the tests of this file, the logs' silence among them; its own where it speaks no HTTP."""
+    assert {name.removesuffix("_server") for name in KINDS} | NO_HTTP == MODULES
 
 
-def test_the_docs_sort_vonages_statuses_as_the_carrier_does():
-    for_good, too_fast, account = documented("Vonage")
-    assert for_good == {*map(int, vonage.FOR_GOOD)}
-    assert too_fast - {429} == {*map(int, vonage.TOO_FAST)}
-    assert account - {401, 404} == {*map(int, vonage.ACCOUNT)}
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_every_carrier_has_tests_and_a_section_of_its_own(name):
+    assert (ROOT / "tests" / f"test_carriers_{name}.py").exists()
+    assert re.search(rf"^(## |`).*{name}", DOCS, re.MULTILINE | re.IGNORECASE)
+
+
+@pytest.mark.parametrize(
+    ("name", "for_good", "too_fast", "account"),
+    [
+        ("Twilio", {*twilio.FOR_GOOD}, {429, *twilio.TOO_FAST}, {401, 403, 404, *twilio.ACCOUNT}),
+        ("SMPP", {*pdus.FOR_GOOD}, {*pdus.TOO_FAST}, {*pdus.ACCOUNT}),
+        ("webhook", webhook.FOR_GOOD, {429}, webhook.ACCOUNT),
+        ("Apprise", apprise.FOR_GOOD, {429}, apprise.ACCOUNT),
+        (
+            "Vonage",
+            {*map(int, vonage.FOR_GOOD)},
+            {429, *map(int, vonage.TOO_FAST)},
+            {401, 404, *map(int, vonage.ACCOUNT)},
+        ),
+    ],
+)
+def test_the_docs_sort_a_carriers_answers_as_it_does(name, for_good, too_fast, account):
+    (row,) = re.findall(rf"^\| {name} \|(.*?)\|(.*?)\|(.*?)\|.*\|$", DOCS, re.MULTILINE)
+    described = [{int(code, 0) for code in re.findall(r"0x\w+|\d+", cell)} for cell in row]
+    if "and the like" in row[0]:  # Twilio has hundreds
+        assert described[0] <= for_good
+        assert described[2] <= account
+        for_good, account = described[0], described[2]
+    assert described == [for_good, too_fast, account]
 
 
 # What nobody is told, and what is not paid for

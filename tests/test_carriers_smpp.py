@@ -4,7 +4,6 @@ import json
 import logging
 import os
 import shutil
-import ssl
 import struct
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from hypothesis import strategies as st
 
 import carriers
 import smpp_peer
+from carrier_servers import self_signed
 from carriers import CarrierError, OptOut, Receipt, pdus, smpp, smpp_session
 from phone import show
 from running import wait_until
@@ -586,13 +586,7 @@ def test_check_asks_over_the_bind(peer, impatient):
 @contextmanager
 def tls_peer(folder):
     """A peer over TLS whose certificate no authority has signed, and the certificate."""
-    openssl = shutil.which("openssl") or pytest.skip("there is no openssl to make a certificate")
-    key, certificate = folder / "key.pem", folder / "certificate.pem"
-    make = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
-    files = ["-keyout", key, "-out", certificate, "-addext", "subjectAltName=DNS:localhost"]
-    subprocess.run([*make, *files], check=True, capture_output=True)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+    context, certificate = self_signed(folder)
     server = SmppPeer(context)
     try:
         yield server, certificate

@@ -6,7 +6,10 @@ PYTEST_DONT_REWRITE lets tests import the classes as well.
 
 import base64
 import json
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 from collections import namedtuple
 from contextlib import suppress
@@ -257,6 +260,18 @@ class AppriseServer(WebhookServer):
 
     def yes(self, count):
         return Answer()
+
+
+def self_signed(folder):
+    """A server's TLS for localhost, and the certificate, which no authority has signed."""
+    openssl = shutil.which("openssl") or pytest.skip("there is no openssl to make a certificate")
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    make = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
+    files = ["-keyout", key, "-out", certificate, "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run([*make, *files], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return context, certificate
 
 
 def verdict(*parts):
