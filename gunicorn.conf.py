@@ -14,15 +14,15 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 import calendars
 import logs
 import recipients
+import webworker
 
 settings = logs.load_settings()
 METRICS_FOLDER = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
 loglevel = settings.log_level
 
-# A thread waits for each client, so one that sends a byte a second occupies a thread and nothing
-# else: there must be more threads than slow clients, and idle threads cost next to nothing.
-worker_class = "gthread"
-threads = 96
+# Its threads never wait for clients, only for the database
+worker_class = webworker.Worker
+threads = 64
 preload_app = True  # libphonenumber's names, 100 MB, are loaded once and shared by all workers
 control_socket_disable = True  # its path is the same for all gunicorns of a user
 

@@ -27,7 +27,8 @@ ALLOWED = {
     "callbacks": {"api", "models", "carriers"},
     "monitoring": {"api", "models", "metrics", "health", "schemas"},
     "desk": {"models", "recipients", "hours", "settings"},
-    "app": OURS - {"scheduler"},
+    "webworker": set(),
+    "app": OURS - {"scheduler", "webworker"},
 }
 CLI = {path.stem for path in ROOT.glob("cli/*.py")}
 DESK = {path.stem for path in ROOT.glob("desk/*.py")}
@@ -35,6 +36,7 @@ OWNERS = {
     "flask": {"app", "api", "callbacks", "monitoring", *CLI, *DESK},
     "flask_wtf": {"sessions"},
     "wtforms": {"sessions"},
+    "gunicorn": {"gunicorn.conf", "webworker"},
     "werkzeug": {"app", "api", "monitoring", "gunicorn.conf", *DESK},
     "peewee": {"database", "models", *(path.stem for path in ROOT.glob("migrations/*.py"))},
     "playhouse": {"database"},

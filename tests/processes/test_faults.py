@@ -2,15 +2,14 @@
 
 import contextlib
 import http.client
-import itertools
 import json
 import os
+import resource
 import signal
 import socket
 import sqlite3
 import statistics
 import subprocess
-import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -398,72 +397,118 @@ def serve_unhealthy(start, url):
 
 # Slow clients
 
+HEAD = (
+    b"POST /v1/text-messages HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    b"Content-Length: 60000\r\n\r\n"
+)
+CHUNKS = HEAD.replace(b"Content-Length: 60000", b"Transfer-Encoding: chunked") + b"9\r\n\r\n\r\n"
+SLOW = {
+    "say nothing": lambda n: b"",
+    "stop in their headers": lambda n: HEAD[: n * 7 % len(HEAD)],
+    "stop in their body": lambda n: HEAD + b"{",
+    "stop in a chunk": lambda n: CHUNKS,
+    "do not close after their answer": lambda n: (
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    ),
+}
+
 
 @pytest.fixture
-def trickle():
-    """Open connections that send a request a byte a second: `trickle(web, 64)`."""
-    stopping, threads, sockets = threading.Event(), [], []
+def crowd():
+    """Open connections that send something and stay open: `crowd(web, 1000, lambda n: b"GET")`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
+    clients = []
 
-    def begin(web, count):
-        request = (
-            b"POST /v1/text-messages HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-            b"Content-Length: 60000\r\n\r\n"
-        )
+    def gather(web, count, begin):
         for n in range(count):
-            sockets.append(socket.create_connection(("127.0.0.1", web.port), 60))
-            sockets[-1].sendall(request[: n * 7 % len(request)])  # some at each stage
+            clients.append(socket.create_connection(("127.0.0.1", web.port), 60))
+            clients[-1].sendall(begin(n))
+        return clients
 
-        def feed():
-            for index in itertools.count():
-                for n, client in enumerate(sockets):
-                    start = n * 7 % len(request) + index
-                    with contextlib.suppress(OSError):
-                        client.sendall(request[start : start + 1] or b" ")
-                if stopping.wait(1):
-                    return
-
-        threads.append(threading.Thread(target=feed))
-        threads[-1].start()
-
-    yield begin
-    stopping.set()
-    for thread in threads:
-        thread.join()
-    for client in sockets:
+    yield gather
+    for client in clients:
         client.close()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-@on_sqlite
-@pytest.mark.parametrize("workers", [1, 2])
-def test_64_clients_that_send_a_byte_a_second_hold_nobody_up(
-    serve, database_url, key, trickle, workers
-):
-    web = serve(database_url, workers=workers)
-    trickle(web, 64)
-    time.sleep(2)
+def waits(web, key, count=20):
+    """The seconds until each of so many texts, one after the other, is answered 201."""
     times = []
-    for _ in range(20):
+    for _ in range(count):
         began = time.monotonic()
         assert send(web, key, HELLO)[0] == 201
         times.append(time.monotonic() - began)
-    print(f"beside 64 slow clients, {workers} workers: median {statistics.median(times):.3f} s")
+    return times
+
+
+@on_sqlite
+@pytest.mark.parametrize("how", SLOW)
+def test_1000_clients_that_never_finish_hold_nobody_up(serve, database_url, key, crowd, how):
+    web = serve(database_url, workers=1)
+    usual = statistics.median(waits(web, key))
+    crowd(web, 1000, SLOW[how])
+    times = waits(web, key)
+    print(f"beside 1,000 clients that {how}: median {statistics.median(times):.3f} s")
+    assert statistics.median(times) < 1 + usual
+
+
+@on_sqlite
+def test_clients_that_send_a_byte_now_and_then_hold_nobody_up(serve, database_url, key, crowd):
+    web = serve(database_url, workers=2)
+    clients, times = crowd(web, 200, lambda n: HEAD[:1]), []
+    for byte in HEAD[1:11]:
+        for client in clients:
+            client.sendall(bytes([byte]))
+        times += waits(web, key, 2)
     assert statistics.median(times) < 5
 
 
 @on_sqlite
-def test_clients_that_do_not_close_their_connections_hold_others_up_for_seconds_at_most(
-    serve, database_url
+def test_more_clients_than_a_worker_may_have_open_files_hold_nobody_up(
+    serve, database_url, key, crowd
 ):
-    """They asked for `Connection: close`: gunicorn 27 waits for that in the thread that accepts."""
+    """The one that has been silent the longest makes room."""
+    web = serve(database_url, workers=1, GUNICORN_CMD_ARGS="--worker-connections 100000")
+    (worker,) = psutil.Process(web.popen.pid).children()
+    worker.rlimit(psutil.RLIMIT_NOFILE, (256, 256))
+    clients = crowd(web, 1000, SLOW["stop in their headers"])
+    assert set(map(bool, waits(web, key))) == {True}
+    assert clients[0].recv(1) == b"", "the first was closed"
+    assert worker.is_running()
+    assert "Traceback" not in web.output
+
+
+@on_sqlite
+def test_a_request_that_is_not_finished_in_time_is_told_what_is_missing(
+    serve, database_url, key, crowd
+):
     web = serve(database_url, workers=1)
-    request = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    with contextlib.ExitStack() as stack:
-        for _ in range(3):
-            client = socket.create_connection(("127.0.0.1", web.port), 60)
-            stack.enter_context(contextlib.closing(client)).sendall(request)
-        began = time.monotonic()
-        assert health(web)[0] == 200
-        assert time.monotonic() - began < 30  # two seconds for each, on an idle machine
+    head = HEAD.replace(b"Host: x", b"Host: x\r\nX-Api-Key: " + key.encode())
+    (client,) = crowd(web, 1, lambda n: head + b"{")
+    answer = b""
+    while piece := client.recv(65_536):
+        answer += piece
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"Connection: close" in answer
+    assert b"shorter than announced" in answer
+
+
+@on_sqlite
+def test_what_follows_a_body_that_was_not_read_is_never_taken_for_a_request(
+    serve, database_url, key, crowd
+):
+    web = serve(database_url, workers=1)
+    hidden = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    head = HEAD.replace(b"60000", b"600000")
+    (client,) = crowd(web, 1, lambda n: head)
+    answer = client.recv(65_536)
+    with contextlib.suppress(OSError):
+        client.sendall(hidden * 10)
+        while piece := client.recv(65_536):
+            answer += piece
+    assert answer.startswith(b"HTTP/1.1 401 ")
+    assert answer.count(b"HTTP/1.1") == 1
 
 
 # Upgrades

@@ -1,0 +1,230 @@
+"""A gunicorn worker whose threads never wait for a client.
+
+gunicorn's own threaded worker gives a connection to a thread with its first byte, and the thread
+waits for the rest. Here one loop collects what clients send, and a thread gets whole requests, as
+from a proxy that buffers. Clients that are silent, slow or many cost memory alone.
+"""
+
+import re
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from functools import partial
+from selectors import EVENT_READ
+from typing import Any
+
+from gunicorn.http import get_parser
+from gunicorn.http.errors import LimitRequestHeaders
+from gunicorn.workers.gthread import TConn, ThreadWorker
+
+MOST = 128 * 1024  # bytes of a request; the application refuses bodies half as long
+REQUEST_TIMEOUT = 10  # seconds until a request that is not whole is taken as it is
+LINGERING = 2  # seconds for a client to read the answer and close, before we do
+SEND_TIMEOUT = 30  # seconds for a client to take what it is sent
+
+FRAMING = re.compile(
+    rb"\r\n(content-length|transfer-encoding|expect)[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE
+)
+
+
+class Connection(TConn):
+    """A connection, and what has come over it since its last request."""
+
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        self.initialized = self.data_ready = True  # no thread waits for more
+        self.received = bytearray()
+        self.length = None  # of the request, once its head is there
+        self.chunked = self.cut_short = self.overread = self.lingering = False
+
+    def init(self) -> None:
+        """Bound how long a thread may take to send; the base class sends for ever."""
+        self.sock.settimeout(SEND_TIMEOUT)
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield what has come, and note when a reader asks for more."""
+        yield bytes(self.received)
+        self.overread = True
+
+    def is_whole(self) -> bool:
+        """Say whether a request has come to its end, or to one that no more bytes can mend."""
+        if self.length is None and not self._read_head():
+            return False
+        if len(self.received) > MOST or self.length > MOST:
+            self.cut_short = len(self.received) < self.length or self.chunked
+            return True
+        if not self.chunked:
+            return len(self.received) >= self.length
+        return self.received.endswith(b"\r\n") and self._chunks_end()
+
+    def _read_head(self):
+        end = self.received.find(b"\r\n\r\n")
+        if end < 0:
+            return False
+        fields = {name.lower(): value for name, value in FRAMING.findall(self.received, 0, end)}
+        length = fields.get(b"content-length", b"").strip()
+        self.length = end + 4 + (int(length) if re.fullmatch(rb"\d{1,18}", length) else 0)
+        self.chunked = b"transfer-encoding" in fields
+        if b"expect" in fields and len(self.received) == end + 4 and self.length < MOST:
+            self.sock.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        return True
+
+    def _chunks_end(self):
+        """Say whether gunicorn's own parser wants no more of the body."""
+        self.overread = False
+        try:
+            body = next(get_parser(self.cfg, self.pieces(), self.client)).body
+            while body.read(65_536):
+                pass
+        except Exception:  # the thread that handles the request will meet it again
+            return not self.overread
+        return not self.overread
+
+
+class Worker(ThreadWorker):
+    """Collect requests in the main thread, and have the threads answer them."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.waiting = {}  # connections that no thread has, the longest waiting first
+        self.look_at = 0.0  # by time.monotonic(), when connections are looked at for the next time
+
+    def accept(self, listener: socket.socket) -> None:
+        """Accept a connection; where there are too many, close the one that waits the longest."""
+        if self.cfg.is_ssl:  # a handshake needs a thread
+            super().accept(listener)
+            return
+        try:
+            client, address = listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):  # another worker's, or gone again
+            return
+        except OSError:  # no more files may be open
+            self.drop_longest_waiting(self.nr_conns * 9 // 10)
+            return
+        self.nr_conns += 1
+        connection = Connection(self.cfg, client, address, listener.getsockname())
+        self.wait_for(connection, REQUEST_TIMEOUT)
+        self.drop_longest_waiting(self.worker_connections - 1)
+
+    def wait_for(self, connection: Connection, seconds: float) -> None:
+        """Wait so long for what this connection's client sends or does."""
+        connection.sock.setblocking(False)
+        connection.timeout = time.monotonic() + seconds
+        self.waiting[connection] = None
+        self.poller.register(connection.sock, EVENT_READ, partial(self.receive, connection))
+
+    def stop_waiting_for(self, connection: Connection) -> None:
+        """Leave this connection to a thread, or to its end."""
+        self.poller.unregister(connection.sock)
+        del self.waiting[connection]
+
+    def drop(self, connection: Connection) -> None:
+        """Close this connection at once."""
+        self.stop_waiting_for(connection)
+        self.nr_conns -= 1
+        connection.close()
+
+    def drop_longest_waiting(self, most: int) -> None:
+        """Have no more than so many connections, as far as no thread has them."""
+        while self.nr_conns > most and self.waiting:
+            self.drop(next(iter(self.waiting)))
+
+    def receive(self, connection: Connection, sock: socket.socket) -> None:
+        """Take what a client sent; a whole request goes to a thread."""
+        if connection not in self.waiting:  # dropped for one that was accepted just before
+            return
+        try:
+            data = sock.recv(65_536)
+        except BlockingIOError:
+            return
+        except OSError:
+            self.drop(connection)
+            return
+        if connection.lingering or not (data or connection.received):
+            if not data:
+                self.drop(connection)
+            return
+        if not connection.received:
+            connection.timeout = time.monotonic() + REQUEST_TIMEOUT
+        connection.received += data
+        if not data:
+            connection.cut_short = True
+            self.hand_over(connection)
+        else:
+            self.hand_over_if_whole(connection)
+
+    def hand_over_if_whole(self, connection: Connection) -> None:
+        """Give a thread the request, if it is whole; refuse headers without an end."""
+        try:
+            if connection.is_whole():
+                self.hand_over(connection)
+                return
+        except OSError:  # while it was told to continue
+            self.drop(connection)
+            return
+        if connection.length is None and len(connection.received) > MOST:
+            self.stop_waiting_for(connection)
+            error = LimitRequestHeaders("limit request headers size")
+            self.handle_error(None, connection.sock, connection.client, error)
+            self.linger(connection)
+
+    def hand_over(self, connection: Connection) -> None:
+        """Give a thread what has come."""
+        self.stop_waiting_for(connection)
+        connection.overread = False
+        connection.parser = get_parser(self.cfg, connection.pieces(), connection.client)
+        self.enqueue_req(connection)
+
+    def handle_request(self, req: Any, conn: TConn) -> bool:
+        """Answer a request; after one that was cut short, nothing can be told apart any more."""
+        if isinstance(conn, Connection) and conn.cut_short:
+            req.force_close()
+        return super().handle_request(req, conn)
+
+    def finish_request(self, conn: TConn, fs: Future) -> None:
+        """Wait for a connection's next request, or for its client to close it."""
+        if not isinstance(conn, Connection):
+            super().finish_request(conn, fs)
+            return
+        keep = not fs.cancelled() and not fs.exception() and fs.result()
+        if not keep or conn.overread:
+            self.linger(conn)
+            return
+        conn.received = bytearray(conn.parser.unreader.take_buffered())
+        conn.length, conn.chunked = None, False
+        self.wait_for(conn, REQUEST_TIMEOUT if conn.received else self.cfg.keepalive)
+        if conn.received:
+            self.hand_over_if_whole(conn)
+
+    def linger(self, connection: Connection) -> None:
+        """Close our side, and leave the client the time to read what it was sent.
+
+        To close at once while it still sends would reset the connection, and lose the answer
+        (RFC 9112, 9.6).
+        """
+        connection.lingering = True
+        self.wait_for(connection, LINGERING)
+        try:
+            connection.sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            self.drop(connection)
+
+    def murder_keepalived(self, force: bool = False) -> None:
+        """Close the connections for which we have waited long enough."""
+        super().murder_keepalived(force)
+        now = time.monotonic()
+        if now < self.look_at and not force:
+            return
+        self.look_at = now + 0.2
+        for connection in [each for each in self.waiting if force or each.timeout <= now]:
+            if connection.length is None or connection.lingering or force:
+                self.drop(connection)
+            else:  # the application says what is missing
+                connection.cut_short = True
+                self.hand_over(connection)
+
+    def _cap_keepalive(self, deadline):
+        super()._cap_keepalive(deadline)
+        for connection in self.waiting:
+            connection.timeout = min(connection.timeout, deadline)
