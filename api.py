@@ -27,7 +27,7 @@ log = logging.getLogger("web")
 
 
 def with_key(view: Callable) -> Callable:
-    """Let nobody past without a valid key, before the body is read; the view gets the key first."""
+    """Require a valid key before the body is read, and pass it to the view as first argument."""
 
     @functools.wraps(view)
     def checked(**arguments: Any) -> Response:

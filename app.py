@@ -135,16 +135,19 @@ def render_error(
 
 
 def http_error(error: HTTPException) -> Response:
+    """Render what Flask and the views abort with."""
     details = {"validationErrors": [f"body: {error.description}"]} if error.code == 400 else {}
     return render_error(error.code, error.description, details, error.get_response())
 
 
 def bad_request(error: BadRequest) -> Response:
+    """Render all problems of a request, and note their fields for the log."""
     g.fields = schemas.fields_in(error.problems)
     return render_error(400, "The request is not valid.", {"validationErrors": error.problems})
 
 
 def database_error(error: Exception) -> Response:
+    """Render an outage of the database; any other error of its is ours."""
     if not database.is_outage(error):
         return unexpected_error(error)
     log.error("the database failed: %s", database.reason(error))
@@ -152,6 +155,7 @@ def database_error(error: Exception) -> Response:
 
 
 def unexpected_error(error: Exception) -> Response:
+    """Render a mistake of ours, and leave its traceback in the log."""
     # without the exception's own text, which may repeat what the client sent
     log.error("%s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
     return render_error(500, "Something went wrong on our side.")

@@ -34,7 +34,7 @@ def preload() -> None:
 @lru_cache(maxsize=1024)
 def _holidays(country, year):
     """Return the national holidays of a year, in a set that threads can share."""
-    import holidays  # 0.1 s and 18 MB, which only those pay who skip holidays
+    import holidays  # 0.1 s and 18 MB, only where holidays are skipped
 
     try:
         return frozenset(holidays.country_holidays(country, years=year, expand=False))

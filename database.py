@@ -33,7 +33,7 @@ db = DatabaseProxy()
 ERRORS = (DatabaseError, InterfaceError)
 """What peewee raises for the database's own errors: outages, and bugs of ours; see `is_outage`."""
 
-PATIENCE = 5  # seconds that a thread waits for a connection, or for somebody else's lock
+PATIENCE = 5  # seconds that a thread waits for a connection, or for another's lock
 ANSWER_TIMEOUT = 15  # seconds until a Postgres that says nothing is given up
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -146,7 +146,7 @@ class Adapter(Psycopg3Adapter):
 
 
 class Postgres(Pooled, PooledPostgresqlDatabase):
-    """A PostgreSQL whose silence, locks and dead connections hold nobody up for long."""
+    """A PostgreSQL on which no silence, lock or dead connection is waited for long."""
 
     psycopg3_adapter = Adapter
     session = {  # noqa: RUF012
@@ -251,7 +251,7 @@ def on_postgres() -> bool:
 
 
 def disconnect() -> None:
-    """Close the connections that this thread and nobody use; the next query opens another."""
+    """Close this thread's connection and the idle ones; the next query opens another."""
     if db.obj is not None:
         db.close()
         db.close_idle()
@@ -363,7 +363,7 @@ class InsertBatcher:
     The wait for the disk is most of an insert's cost, and the same for one row as for ten: without
     this, a web process creates 0.66 (SQLite) and 0.79 (Postgres) times as many messages a second.
 
-    The thread that finds nobody inserting does so for all rows that wait, then hands over to the
+    A thread that finds no other inserting does so for all rows that wait, then hands over to the
     oldest that came meanwhile. `insert_all` gets a list of rows and returns a list of outcomes.
     """
 

@@ -29,6 +29,7 @@ from peewee import (
     IntegerField,
     IntegrityError,
     Model,
+    ModelSelect,
     TextField,
     Tuple,
     UUIDField,
@@ -43,7 +44,7 @@ MILLISECOND = timedelta(milliseconds=1)
 HOUR = timedelta(hours=1)
 
 BATCH = 5_000
-"""Rows that a bulk change moves in one transaction, so that nobody else waits long."""
+"""Rows that a bulk change moves in one transaction, so that others do not wait long."""
 
 PAGE = 500
 """Rows that are read at once where all are wanted."""
@@ -183,7 +184,7 @@ class ApiKey(Table):
 
     @classmethod
     def authenticate(cls, secret: str, now: datetime) -> Identity | None:
-        """Return whose secret this is, or None where it is unknown, expired or revoked.
+        """Return the identity of a secret, or None where it is unknown, expired or revoked.
 
         The database is asked no more than once a LEASE.
         """
@@ -212,7 +213,7 @@ class ApiKey(Table):
             ApiKey.update(last_used_at=hour).where(ApiKey.id == self.id).execute()
 
     @classmethod
-    def live(cls, now: datetime):
+    def live(cls, now: datetime) -> ModelSelect:
         """Select the keys that are neither revoked nor expired."""
         unexpired = cls.expires_at.is_null() | (cls.expires_at > now)
         return cls.select().where(cls.revoked_at.is_null(), unexpired)
@@ -293,7 +294,7 @@ class SignIn(Table):
 
     @classmethod
     def find(cls, id: str, now: datetime) -> Identity | None:
-        """Return the key by which somebody is signed in, or None where that has ended."""
+        """Return the key of a session at the desk, or None where it is good no longer."""
         signed_in = (
             (cls.id == id) & (cls.digest == ApiKey.digest) & (cls.began_at > now - cls.LASTS)
         )
@@ -566,7 +567,7 @@ class Message(Table):
 
     @classmethod
     def renew(cls, claimant: uuid.UUID, messages: Iterable[Self], now: datetime) -> None:
-        """Say that their sender is alive, so that nobody takes these messages over."""
+        """Renew the claims of a living sender, so that its messages are not taken over."""
         ids = [message.id for message in messages]
         if ids:
             mine = _in(Status.SENDING) & (cls.claimed_by == claimant)
@@ -705,7 +706,7 @@ class Message(Table):
             waiting &= cls.check_dnc
         return cls.update(status=Status.BLOCKED, finished_at=now).where(waiting).execute()
 
-    # Growing old: in batches, so that nobody else waits long
+    # Growing old: in batches, so that others do not wait long
 
     @classmethod
     def purge(cls, before: datetime) -> int:
@@ -729,7 +730,7 @@ class Message(Table):
 
     @classmethod
     def awaiting_approval(cls) -> int:
-        """Count the messages that wait for somebody's yes."""
+        """Count the messages that wait for approval."""
         return cls.select().where(_awaiting()).count()
 
     @classmethod
@@ -880,12 +881,12 @@ class Message(Table):
         return Place(self.send_at, self.id)
 
     @classmethod
-    def seen_by(cls, person: Identity):
+    def seen_by(cls, person: Identity) -> ModelSelect:
         """Select the messages, with their keys, that somebody at the desk may see."""
         messages = cls.select(cls, ApiKey).join(ApiKey)
         if person.role == Role.OPERATOR:
             return messages
-        # As a Value, so that without a group it is "= NULL", which is true of nobody
+        # As a Value, so that without a group it is "= NULL", which is never true
         return messages.where(cls.available_to_group, ApiKey.group == Value(person.group))
 
     @classmethod
@@ -1006,7 +1007,7 @@ _store = InsertBatcher(Message._insert_all)
 
 
 class EarlyReceipt(Table):
-    """A receipt that came before the yes it belongs to was recorded, or belongs to nobody here."""
+    """A receipt for which no message is known: its yes is recorded later, or it is not ours."""
 
     reference = CarrierTextField(primary_key=True)
     delivered = BooleanField()
@@ -1053,7 +1054,7 @@ class Receipts:
 
     @classmethod
     def forget(cls, now: datetime) -> None:
-        """Drop receipts that no message has claimed in time; in batches, so that nobody waits."""
+        """Drop receipts that no message has claimed in time, in batches."""
         old = EarlyReceipt.received_at < now - cls.KEPT
         batch = EarlyReceipt.select(EarlyReceipt.reference).where(old).limit(BATCH)
         forget = EarlyReceipt.delete().where(EarlyReceipt.reference.in_(batch))
@@ -1062,7 +1063,7 @@ class Receipts:
 
     @staticmethod
     def lock(references: Collection[str]) -> None:
-        """Keep these references from everybody else until the present transaction ends.
+        """Lock these references until the present transaction ends.
 
         Sorted against deadlocks. SQLite's transactions are alone as they are.
         """
@@ -1142,7 +1143,7 @@ class CarrierState(Table):
 
     name = TextField(primary_key=True)  # its scheme; "" where there is no carrier
     last_pass_at = InstantField(null=True)
-    trouble = CarrierTextField(null=True)  # why it serves nobody on this account
+    trouble = CarrierTextField(null=True)  # why it refuses the account
     trouble_since = InstantField(null=True)
     retry_at = InstantField(null=True)
     pause = FloatField(default=0)  # seconds

@@ -27,7 +27,7 @@ phonenumbers.enable_pattern_cache()  # 1 MB for all countries; Python's own forg
 REGIONS = phonenumbers.SUPPORTED_REGIONS
 NO_COUNTRY = phonenumbers.REGION_CODE_FOR_NON_GEO_ENTITY  # "001"
 
-# Regions that IANA lists under no code of their own: whose clocks they follow, and their main town.
+# Regions that IANA lists under no code of their own: the zone that they follow, their main town.
 _UNLISTED = {
     "AC": ("Atlantic/St_Helena", "Georgetown"),
     "TA": ("Atlantic/St_Helena", "Edinburgh of the Seven Seas"),
@@ -66,7 +66,7 @@ class Recipient(NamedTuple):
 
 
 def find(to: str) -> Recipient:
-    """Find whom a number in E.164 form reaches, or raise InvalidNumber. Needs no `preload`."""
+    """Return the recipient of an E.164 number, or raise InvalidNumber; `preload` is not needed."""
     number, kind = _read(to)
     country = phonenumbers.region_code_for_number(number)
     has_area = is_number_type_geographical(kind, number.country_code)
@@ -189,8 +189,8 @@ def local_time(recipient: Recipient, at: datetime) -> str:
 def within_business_hours(recipient: Recipient, now: datetime, hours: BusinessHours) -> bool:
     """Say whether it is business hours in the zones of the recipient that count.
 
-    The main zone counts, and of the others, by their people, each with whose hours those of all
-    before it keep at least half in common.
+    The main zone counts. Of the others, the most populous first, each counts that leaves at least
+    half of the hours in common with all before it.
     """
     return facts(recipient, now, hours).within_business_hours
 

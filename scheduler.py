@@ -467,7 +467,8 @@ def introduce(carrier: Carrier | None) -> None:
         log.warning(carrier.warning)
 
 
-def seconds(text):
+def seconds(text: str) -> float:
+    """Read the argument of --every."""
     value = float(text)
     if not 0 < value <= 86_400:
         raise argparse.ArgumentTypeError("must be more than 0 and at most 86400")

@@ -34,7 +34,8 @@ class StrictField(fields.Field):
             raise ValidationError(self.type_problem)
         return self.parse(value)
 
-    def parse(self, value):
+    def parse(self, value: Any) -> Any:
+        """Return what the value loads to; raise ValidationError where it breaks a rule."""
         return value
 
 
@@ -45,7 +46,7 @@ class Flag(StrictField):
 class PhoneNumber(StrictField):
     """A number in its own E.164 form; loads to a Recipient."""
 
-    def parse(self, value):
+    def parse(self, value: str) -> recipients.Recipient:
         try:
             return recipients.find(value)
         except recipients.InvalidNumber as error:
@@ -61,7 +62,7 @@ class Text(StrictField):
         r"\u0009-\u000d\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
     )
 
-    def parse(self, value):
+    def parse(self, value: str) -> str:
         most = Context.get()["max_message_length"]
         problems = []
         if not value.strip():
@@ -81,7 +82,7 @@ class FutureInstant(StrictField):
     # datetime.fromisoformat alone would take a bare date and any separator
     SHAPE = re.compile(r"[\d-]+(W\d\d-?\d)?T[\d:.,]+(Z|[+-][\d:]+)?", re.ASCII)
 
-    def parse(self, value):
+    def parse(self, value: str) -> datetime:
         try:
             if not self.SHAPE.fullmatch(value):
                 raise ValueError

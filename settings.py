@@ -15,7 +15,7 @@ DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 DEFAULT_DATABASE = "sqlite:///messages.db"
 FORGETFUL_HOSTS = ("DYNO", "RENDER", "RAILWAY_ENVIRONMENT", "FLY_APP_NAME", "K_SERVICE")
-"""Variables by which hosts are known whose disk is gone with the next deployment."""
+"""Variables that tell a host on which files are lost with the next deployment."""
 
 
 class SettingsError(Exception):

@@ -26,7 +26,7 @@ class CarrierError(Exception):
     opted_out    the recipient told the carrier that no texts are wanted; always permanent
     too_fast     the carrier says "slow down", which is no failed try; `retry_after` is the number
                  of seconds that it asked for, or None
-    account      the carrier serves nobody on this account: wrong credentials, an unknown sender,
+    account      the carrier refuses the whole account: wrong credentials, an unknown sender,
                  no credit, a bind refused. Every other text would be refused, too
     in_doubt     no answer came, or it was lost: the carrier may have taken the text
     """
@@ -82,7 +82,7 @@ class Callback(NamedTuple):
 
 
 class Carrier:
-    """Somebody who delivers texts. Many threads may call `send` and `find` at once.
+    """What delivers texts. Many threads may call `send` and `find` at once.
 
     What a carrier cannot do is not overridden.
     """
@@ -98,7 +98,7 @@ class Carrier:
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         """Have `text`, exactly as it is, delivered to `to` (E.164); return a reference, if any.
 
-        `valid_for` is the number of seconds after which nobody wants it delivered any more. Raise
+        `valid_for` is the number of seconds after which it should no longer be delivered. Raise
         CarrierError where the carrier did not take it.
         """
         raise NotImplementedError
@@ -200,7 +200,7 @@ def connect(
     return Apprise(url, concurrency, timeout)
 
 
-def silence(*libraries):
+def silence(*libraries: str) -> None:
     """Let these libraries log nothing: they log URLs, numbers, texts as hexadecimal digits."""
     for library in libraries:
         logging.getLogger(library).setLevel(logging.CRITICAL)

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import re
 import threading
+from collections.abc import Iterator
 from urllib.parse import parse_qsl, quote, unquote
 
 import apprise
@@ -110,7 +111,7 @@ class Apprise(Carrier):
 
 
 def _texts_only(plugin, to):
-    """Say whether `plugin` has kept `to`, and nobody else, as its recipient."""
+    """Say whether `to`, and nothing else, is the recipient of `plugin`."""
     targets = getattr(plugin, "targets", None)
     return to[1:] in unquote(plugin.url()) and (targets is None or len(targets) == 1)
 
@@ -119,20 +120,20 @@ NO_ANSWER = "Socket Exception"  # how plugins begin to tell, at DEBUG, what requ
 
 
 class _Listener(logging.Filter):
-    """Keep what a library logs from everybody but a thread that listens: numbers are in it."""
+    """Pass what a library logs to the thread that listens alone, since numbers are in it."""
 
     def __init__(self):
         super().__init__()
         self._thread = threading.local()
 
-    def filter(self, record):
+    def filter(self, record: logging.LogRecord) -> bool:
         wanted = record.levelno >= logging.WARNING or str(record.msg).startswith(NO_ANSWER)
         if wanted and hasattr(self._thread, "said"):
             self._thread.said.append(record.getMessage())
         return False
 
     @contextlib.contextmanager
-    def listening(self):
+    def listening(self) -> Iterator[list[str]]:
         """Collect what the library warns of in this thread."""
         self._thread.said = []
         try:

@@ -20,7 +20,7 @@ class Console(Carrier):
         if not sys.stdout.isatty():
             self.warning = "console: sends nothing, it prints texts here"
 
-    def send(self, to, text, **_):
+    def send(self, to: str, text: str, **_: object) -> None:
         encoding = sys.stdout.encoding or "utf-8"
         line = f"{to} {text!r}\n".encode(encoding, "backslashreplace").decode(encoding)
         try:

@@ -146,20 +146,20 @@ class _Fields:
     def __init__(self, body):
         self._rest = body
 
-    def octets(self, count):
+    def octets(self, count: int) -> bytes:
         if len(self._rest) < count:
             raise ValueError("the PDU ends too soon")
         taken, self._rest = self._rest[:count], self._rest[count:]
         return taken
 
-    def string(self):
+    def string(self) -> bytes:
         """Take a C-Octet String; return it without its NUL."""
         value, nul, self._rest = self._rest.partition(b"\0")
         if not nul:
             raise ValueError("a string has no end")
         return value
 
-    def optional(self):
+    def optional(self) -> dict[int, bytes]:
         """Take the optional parameters, up to the first that is not whole."""
         found = {}
         while len(self._rest) >= 4:

@@ -15,7 +15,7 @@ class Simulator(Carrier):
 
     name = "simulator"
 
-    def send(self, to, text, **_):
+    def send(self, to: str, text: str, **_: object) -> None:
         match to:
             case "+12125550101":
                 raise CarrierError("the simulator refuses this number for good", permanent=True)

@@ -91,7 +91,7 @@ class Smpp(Carrier):
         self._words = deque()  # what came, each with the session and sequence to answer, or None
         self._handed_over = []  # the sessions and sequences to answer once the caller is back
 
-    def send(self, to, text, *, message_id, valid_for):
+    def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         try:
             coding, parts = cut(text, self._coding)
         except ValueError as problem:
@@ -110,10 +110,10 @@ class Smpp(Carrier):
         ]
         return self._run(self._send(bodies)).result()
 
-    def check(self):
+    def check(self) -> None:
         self._run(self._check()).result()
 
-    def received(self):
+    def received(self) -> list[Receipt | OptOut]:
         with self._lock:
             if self.listens and not self._closed:
                 idle = self._listening is None or self._listening.done()
@@ -125,7 +125,7 @@ class Smpp(Carrier):
             self._handed_over = [unanswered for _, unanswered in words if unanswered]
             return [word for word, _ in words]
 
-    def close(self):
+    def close(self) -> None:
         with self._lock:
             self._closed = True
         if self._loop is not None and not self._loop.is_closed():

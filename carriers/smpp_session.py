@@ -189,7 +189,7 @@ class Bind:
         """Return the task that makes the session, a new one where none is and none is made."""
         if not self.open and (self._attempt is None or self._attempt.done()):
             self._attempt = asyncio.create_task(self._bind())
-            # Maybe nobody waits for it, and asyncio logs the errors that nobody looks at.
+            # Perhaps no text waits for it, and asyncio logs errors that are never retrieved.
             self._attempt.add_done_callback(lambda task: task.cancelled() or task.exception())
         return self._attempt
 

@@ -31,7 +31,7 @@ def up(migrator, db):
         migrator.drop_index("message", "message_awaiting"),
         migrator.drop_index("message", "message_finished"),
     )
-    # Not by add_column: it would rebuild SQLite's tables, to whose rows others refer
+    # Not by add_column, which would rebuild SQLite's tables: other tables refer to their rows
     for table, column in (
         ("api_key", "role TEXT NOT NULL DEFAULT 'sender'"),
         ("message", "in_doubt INTEGER NOT NULL DEFAULT 0"),
