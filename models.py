@@ -30,6 +30,7 @@ from peewee import (
     IntegrityError,
     Model,
     ModelSelect,
+    NodeList,
     TextField,
     Tuple,
     UUIDField,
@@ -45,6 +46,9 @@ HOUR = timedelta(hours=1)
 
 BATCH = 5_000
 """Rows that a bulk change moves in one transaction, so that others do not wait long."""
+
+SAMPLE = 1_000
+"""Messages by which the commonest error is found."""
 
 PAGE = 500
 """Rows that are read at once where all are wanted."""
@@ -765,7 +769,7 @@ class Message(Table):
     def commonest_error(cls, since: datetime) -> tuple[str, int] | None:
         """Return the commonest error that messages have had since an instant, and of how many.
 
-        Of the latest BATCH that are tried again and the latest BATCH that failed, so that an
+        Of the latest SAMPLE that are tried again and the latest SAMPLE that failed, so that an
         outage with a million of them is told as quickly.
         """
         counts = Counter()
@@ -775,7 +779,7 @@ class Message(Table):
                 cls.select(cls.last_error)
                 .where(which, at >= since, cls.last_error.is_null(False))
                 .order_by(at.desc())
-                .limit(BATCH)
+                .limit(SAMPLE)
             )
             counts.update(error for (error,) in latest.tuples())
         return next(iter(counts.most_common(1)), None)
@@ -822,14 +826,15 @@ class Message(Table):
         ids, so that a page of a million messages costs no more than one of a thousand.
         """
         narrow = [_awaiting()] if awaiting_approval else []
+        newest = (_unhelped(cls.id) if awaiting_approval else cls.id).desc()
         if to:
             narrow.append(cls.to == to)
         if since:
             narrow.append(cls.id >= first_id(since))
         ranges = [
-            (*of_key, *in_status, *narrow)
+            ((*of_key, *in_status, *narrow), order)
             for of_key in cls._of_keys(key, group, visible_to)
-            for in_status in _ranges(statuses)
+            for in_status, order in _ranges(statuses, newest)
         ]
         left, before = limit, ()
         while left is None or left > 0:
@@ -838,9 +843,9 @@ class Message(Table):
                 size,
                 (
                     id
-                    for each in ranges
-                    for (id,) in _narrowed(cls.select(cls.id), *each, *before)
-                    .order_by(cls.id.desc())
+                    for conditions, order in ranges
+                    for (id,) in _narrowed(cls.select(cls.id), *conditions, *before)
+                    .order_by(order)
                     .limit(size)
                     .tuples()
                 ),
@@ -1233,17 +1238,23 @@ def _finished():
     return SQL("finished_at IS NOT NULL")
 
 
-def _ranges(statuses):
-    """Return conditions for these statuses, an empty one for all, each served by an index."""
+def _ranges(statuses, newest):
+    """Return a condition and an order for each of these statuses, so that an index serves it."""
     ranges = []
+    few = _unhelped(Message.id).desc()
     for status in statuses:
         if status == Status.QUEUED:
-            ranges += [(_sendable(),), (_in(status), _awaiting())]
+            ranges += [((_sendable(),), few), ((_in(status), _awaiting()), few)]
         elif status in FINISHED:
-            ranges.append((_in(status), _finished()))
+            ranges.append(((_in(status), _finished()), newest))
         else:
-            ranges.append((_in(status),))
-    return ranges or [()]
+            ranges.append(((_in(status),), few))
+    return ranges or [((), newest)]
+
+
+def _unhelped(column):
+    """Return a column to sort by as it is: SQLite would read the whole table to spare a sort."""
+    return column if on_postgres() else NodeList((SQL("+"), column))
 
 
 for _name, _columns, _where in (
