@@ -146,7 +146,7 @@ def test_a_recipient_on_the_do_not_call_list_is_refused_only_with_check_dnc(post
     assert accepted(post(to=LONDON, check_dnc=True))["check_dnc"] is True
 
 
-def test_where_the_list_is_always_looked_at_the_answer_says_so(post_with):
+def test_with_check_dnc_always_the_answer_has_it_as_applied(post_with):
     assert accepted(post_with(check_dnc=True))["check_dnc"] is True
     assert Message.get().check_dnc
     DoNotCall.add([NEW_YORK], clock(), "operator")

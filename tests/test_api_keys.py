@@ -94,7 +94,7 @@ def test_a_key_is_taken_from_either_header(headers, knock, key):
     ],
     ids=lambda headers: str(headers)[:50],
 )
-def test_without_a_valid_key_nobody_gets_past(headers, knock, key):
+def test_without_a_valid_key_a_request_is_401(headers, knock, key):
     response = knock(**{name: text.replace("{}", key) for name, text in headers.items()})
     refusal(response, 401)
     assert response.headers["WWW-Authenticate"] == "Bearer"

@@ -83,7 +83,7 @@ def test_a_send_date_must_be_later_than_now(written, post, at):
     assert problems(post(send_date=f"2026-03-03T{written}")) == ["send_date: must be in the future"]
 
 
-def test_a_past_send_date_without_an_offset_is_told_how_it_was_read(post, at):
+def test_a_past_send_date_without_an_offset_is_refused_with_how_it_was_read(post, at):
     at(TUESDAY_NOON)
     assert problems(post(send_date="2026-03-03T17:00")) == [
         "send_date: must be in the future; without an offset it was read as UTC"

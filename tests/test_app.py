@@ -102,7 +102,7 @@ def test_a_body_shorter_than_announced_is_400(client, key):
 
 
 @pytest.mark.parametrize("error", [RuntimeError, ValueError, KeyError, RecursionError, OSError])
-def test_an_unexpected_error_is_500_and_tells_nothing(error, post, monkeypatch, caplog):
+def test_an_unexpected_error_is_500_and_gives_nothing_away(error, post, monkeypatch, caplog):
     def fail(*_):
         raise error(SECRET)
 
@@ -265,7 +265,7 @@ def test_a_refused_request_leaves_a_line_with_its_key_and_its_fields_alone(post,
     ("method", "path", "status"),
     [("GET", "/x+12125550123", 404), ("GET", PATH, 405), ("POST", PATH, 401)],
 )
-def test_a_request_of_nobody_known_leaves_a_line_too(client, caplog, method, path, status):
+def test_a_refused_request_without_a_key_leaves_a_line_too(client, caplog, method, path, status):
     caplog.set_level(logging.INFO)
     headers = {"X-Api-Key": SECRET}
     client.open(path, method=method, headers=headers, json={"to": NEW_YORK, "message": "Hello"})

@@ -73,7 +73,7 @@ def test_every_country_works_again_after_its_longest_holidays():
             assert not any(all(holidays[n : n + 4]) for n in range(97)), (country, weekday)
 
 
-def test_the_package_of_holidays_is_loaded_by_those_who_skip_them_alone():
+def test_the_package_of_holidays_is_loaded_only_where_they_are_skipped():
     code = (
         "import calendars, datetime, sys; day = datetime.date(2026, 1, 1); "
         "calendars.is_workday('US', day); print('holidays' in sys.modules); "

@@ -140,7 +140,7 @@ def test_a_recipient_that_replies_stop_gets_nothing_that_looks_at_the_list(open_
     assert not DoNotCall.lists(NEW_YORK)
 
 
-def test_where_the_list_is_always_looked_at_all_that_waits_is_blocked(open_client):
+def test_with_check_dnc_always_a_stop_blocks_all_that_waits(open_client):
     message = store(check_dnc=False)
     understood(reply(open_client(TWILIO, check_dnc=True), "STOP"))
     assert again(message).status == Status.BLOCKED

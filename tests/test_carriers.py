@@ -363,7 +363,7 @@ def test_a_url_that_no_carrier_takes_is_refused_in_one_line(caplog, capfd, url):
         assert_tells_no_secret(output)
 
 
-def test_a_url_that_forgot_the_number_says_so():
+def test_a_url_without_the_number_is_refused_with_what_is_missing():
     with pytest.raises(ValueError, match=r"\{to\} is missing"):
         connect("json://127.0.0.1/texts")
 
@@ -380,7 +380,7 @@ def test_a_url_that_forgot_the_number_says_so():
     ],
 )
 @pytest.mark.parametrize("sending", [True, False])
-def test_a_misspelt_scheme_is_told_the_nearest(misspelt, meant, sending):
+def test_a_misspelt_scheme_is_refused_with_the_nearest(misspelt, meant, sending):
     with pytest.raises(ValueError, match=r"did you mean ") as caught:
         carriers.connect(f"{misspelt}://user:s3cret@127.0.0.1/{{to}}", sending=sending)
     assert f"did you mean {meant}" in str(caught.value)

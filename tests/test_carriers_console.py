@@ -31,7 +31,7 @@ def test_the_console_writes_what_its_encoding_lacks_as_escapes(monkeypatch):
     assert out.buffer.getvalue() == b"+12125550123 '\\xe9\\U0001f680'\n"
 
 
-def test_a_console_that_nobody_reads_is_a_carrier_that_fails_for_now(monkeypatch):
+def test_a_console_that_cannot_be_written_to_fails_for_now(monkeypatch):
     read, write = os.pipe()
     os.close(read)
     raw = os.fdopen(write, "wb", buffering=0)

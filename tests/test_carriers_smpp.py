@@ -163,7 +163,7 @@ def test_the_alphabet_is_the_one_asked_for(peer, connect, options, coding, octet
         (400 * 86_400, "000030000000000R"),
     ],
 )
-def test_what_nobody_wants_any_more_is_not_delivered_late(peer, carrier, seconds, validity):
+def test_a_text_has_a_validity_period(peer, carrier, seconds, validity):
     send(carrier, valid_for=seconds)
     assert peer.parts[0].validity == validity
 
@@ -436,7 +436,7 @@ def test_an_answer_after_six_seconds_is_a_yes_to_one_copy(peer, carrier):
     assert len(peer.parts) == 1
 
 
-def test_an_answer_that_comes_too_late_is_nobody_elses(peer, impatient):
+def test_an_answer_that_comes_too_late_is_not_taken_for_another_texts(peer, impatient):
     peer.delay = 3
     assert kind(refused(impatient)) == "in doubt"
     peer.delay = 0
@@ -560,9 +560,7 @@ def test_a_half_open_connection_is_given_up(peer, impatient):
     assert len(peer.logins) == 2
 
 
-def test_an_idle_connection_is_asked_and_given_up_where_nobody_answers(
-    peer, impatient, monkeypatch
-):
+def test_an_idle_connection_is_probed_and_given_up_without_an_answer(peer, impatient, monkeypatch):
     monkeypatch.setattr(smpp_session, "IDLE", 0.05)
     send(impatient)
     wait_until(lambda: [p[0] for p in peer.pdus].count(smpp_peer.ENQUIRE_LINK) > 3)
@@ -730,7 +728,7 @@ def test_after_close_the_rest_is_handed_over(peer, carrier):
     assert carrier.received() == []
 
 
-def test_ten_thousand_receipts_are_told_once_each(peer, carrier):
+def test_ten_thousand_receipts_are_returned_once_each(peer, carrier):
     carrier.check()
     for number in range(10_000):
         receipt = delivery(RECEIPT % (b"%d" % number, b"DELIVRD", b"000"), esm_class=4)
@@ -755,7 +753,7 @@ def test_ten_thousand_receipts_are_told_once_each(peer, carrier):
         (b"START", {"coding": 3}, False),
     ],
 )
-def test_a_word_for_stop_or_start_is_told_with_its_number(peer, carrier, octets, options, stop):
+def test_a_word_for_stop_or_start_is_returned_with_its_number(peer, carrier, octets, options, stop):
     carrier.check()
     peer.sessions[0].deliver(delivery(octets, **options))
     assert received(carrier, 1) == [OptOut(NUMBER, stop, "reply")]
@@ -791,7 +789,7 @@ def test_a_stop_is_the_peers_until_it_was_dealt_with(peer, carrier):
     wait_until(lambda: answers_to(peer, 5) == [0])
 
 
-def test_close_acknowledges_what_was_told_and_nothing_else(peer, carrier):
+def test_close_acknowledges_what_was_returned_and_nothing_else(peer, carrier):
     carrier.check()
     peer.sessions[0].deliver(delivery(b"STOP"), 5)
     received(carrier, 1)
@@ -987,7 +985,7 @@ def test_a_foreign_peer_gets_each_text_whole(foreign_peer, connect):
         assert "".join(seen) == text
 
 
-def test_a_foreign_peer_tells_what_became_of_a_text_and_who_wants_none(foreign_peer, connect):
+def test_a_foreign_peers_receipts_and_opt_outs_are_read(foreign_peer, connect):
     carrier = connect(foreign_peer.url)
     reference = send(carrier, "stop me")
     words = received(carrier, 2)

@@ -91,7 +91,7 @@ def test_no_more_are_served_together_than_one_statement_takes(work, ask_during_w
     assert [len(batch) for batch in work.batches] == [1, 32, 32, 16]
 
 
-def test_an_error_reaches_all_it_concerns_and_nobody_else(work, batcher, ask_during_work):
+def test_an_error_reaches_the_rows_of_its_batch_and_no_others(work, batcher, ask_during_work):
     futures = ask_during_work(1, "bad", 2)
     work.permit()
     assert futures[0].result(5) == 2
@@ -101,21 +101,23 @@ def test_an_error_reaches_all_it_concerns_and_nobody_else(work, batcher, ask_dur
     assert batcher.insert(5) == 10
 
 
-def test_who_waits_too_long_is_refused_and_not_served_later(
+def test_a_thread_that_waits_too_long_gets_busy_and_its_row_is_not_inserted(
     work, batcher, ask_during_work, monkeypatch
 ):
     monkeypatch.setattr(database, "PATIENCE", 0.2)
     first, second = ask_during_work(1, 2)
     with pytest.raises(Busy):
         second.result(5)
-    assert not first.done()  # who is worked at waits for the outcome, whatever it is
+    assert not first.done()  # its row is being inserted, so it waits for the outcome
     work.permit()
     assert first.result(5) == 2
     assert batcher.insert(3) == 6
     assert work.batches == [[1], [3]]
 
 
-def test_who_is_worked_at_is_told_the_outcome_however_late(work, ask_during_work, monkeypatch):
+def test_a_row_that_is_being_inserted_is_waited_for_however_long_it_takes(
+    work, ask_during_work, monkeypatch
+):
     monkeypatch.setattr(database, "PATIENCE", 0.5)
     futures = ask_during_work(1, 2, 3)
     work.permit(1)
@@ -212,7 +214,7 @@ def test_a_thread_that_ends_without_closing_gives_its_connection_back(database_u
     assert Message.select().count() == 0
 
 
-def test_a_thread_that_finds_all_connections_in_use_is_told_so_in_time(database_url, monkeypatch):
+def test_a_thread_that_finds_all_connections_in_use_gets_busy_in_time(database_url, monkeypatch):
     monkeypatch.setattr(database, "PATIENCE", 0.2)
     db.close()
     all_taken, go_on = threading.Barrier(db.obj.size + 1), threading.Event()

@@ -74,7 +74,7 @@ def imported(path):
 
 
 @pytest.mark.parametrize("name", ALLOWED)
-def test_a_module_imports_only_whom_it_may(name):
+def test_a_module_imports_only_what_it_may(name):
     folder = ROOT / name
     paths = folder.glob("*.py") if folder.is_dir() else [folder.with_suffix(".py")]
     for path in paths:
@@ -126,5 +126,5 @@ def test_the_tests_mirror_the_house():
         assert any(room == name or room.startswith(f"{name}_") for name in rooms), path.name
 
 
-def test_every_public_module_says_what_it_is_for():
+def test_every_module_has_a_docstring():
     assert [path.name for path in SOURCES if not ast.get_docstring(tree(path))] == []

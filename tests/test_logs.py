@@ -55,7 +55,7 @@ def test_what_python_itself_writes_is_one_line_of_json(code, name, start):
     assert name in line["message"] + line.get("exc_info", "")
 
 
-def test_settings_that_cannot_be_used_are_said_in_json_too(start):
+def test_settings_that_cannot_be_used_are_reported_in_json_too(start):
     bad = {"LOG_FORMAT": "json", "MAX_RETRIES": "many", "LOG_LEVEL": "loud"}
     process = start("python", "-c", "import logs; logs.load_settings()", **bad)
     assert process.wait() == 1
@@ -63,7 +63,7 @@ def test_settings_that_cannot_be_used_are_said_in_json_too(start):
     assert said == ["MAX_RETRIES", "LOG_LEVEL"]
 
 
-def test_the_two_formats_tell_the_same(caplog):
+def test_the_two_formats_have_the_same_content(caplog):
     logs.log.warning("a line")
     (record,) = caplog.records
     text, object_ = logs.formatter("TEXT").format(record), logs.formatter("JSON").format(record)

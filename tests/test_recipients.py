@@ -232,7 +232,7 @@ WORLD = [
 
 
 @pytest.mark.parametrize(("to", "country", "place", "january", "july", "dst"), WORLD)
-def test_a_number_tells_country_place_and_clock(to, country, place, january, july, dst):
+def test_a_number_has_its_country_place_and_clock(to, country, place, january, july, dst):
     recipient = recipients.find(to)
     winter = recipients.facts(recipient, JANUARY, OFFICE)
     summer = recipients.facts(recipient, JULY, OFFICE)
@@ -277,7 +277,7 @@ SEVERAL_ZONES = [
 
 
 @pytest.mark.parametrize(("to", "main", "january", "july"), SEVERAL_ZONES)
-def test_a_number_that_can_be_in_several_zones_tells_them_all(to, main, january, july):
+def test_a_number_that_can_be_in_several_zones_has_them_all(to, main, january, july):
     recipient = recipients.find(to)
     assert recipient.zones[0].key.endswith(f"/{main}")
     assert recipients.facts(recipient, JANUARY, OFFICE).timezone_offset == january
@@ -346,7 +346,7 @@ def test_a_brazilian_number_shows_the_time_of_its_state(to, zone):
         ("+56800123456", "2026-01-14T12:00Z"),
     ],
 )
-def test_a_mobile_hears_at_hours_that_most_of_its_country_shares(to, opening):
+def test_a_mobile_is_texted_at_hours_that_most_of_its_country_shares(to, opening):
     opening = datetime.fromisoformat(opening)
     recipient = recipients.find(to)
     night = opening - timedelta(hours=5)

@@ -255,14 +255,14 @@ def test_a_number_that_joined_the_list_meanwhile_gets_no_text(run_pass, carrier,
 
 
 @pytest.mark.parametrize("status", [Status.SCHEDULED, Status.QUEUED])
-def test_who_did_not_ask_for_the_list_is_not_held_by_it(run_pass, carrier, status):
+def test_without_check_dnc_a_number_on_the_list_gets_its_text(run_pass, carrier, status):
     store(status=status, check_dnc=False)
     DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
     run_pass(TUESDAY_NOON)
     assert carrier.numbers == [NEW_YORK]
 
 
-def test_the_list_holds_the_message_that_asked_for_it_and_not_its_neighbour(run_pass, carrier):
+def test_the_list_blocks_a_message_with_check_dnc_and_not_its_neighbour(run_pass, carrier):
     asked, did_not = (store(check_dnc=asked, message=str(asked)) for asked in (True, False))
     DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
     run_pass(TUESDAY_NOON)
@@ -291,7 +291,7 @@ def test_a_number_that_joins_the_list_in_the_middle_of_a_pass_gets_no_text(run_p
 
 
 @pytest.mark.parametrize("status", [Status.SCHEDULED, Status.QUEUED])
-def test_where_the_list_is_always_looked_at_nobody_on_it_gets_a_text(run_pass, carrier, status):
+def test_with_check_dnc_always_no_number_on_the_list_gets_a_text(run_pass, carrier, status):
     message = store(status=status, check_dnc=False)
     store(to=NEIGHBOUR, status=status, check_dnc=False)
     DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
@@ -310,7 +310,7 @@ def test_a_retry_looks_at_the_list_again(run_pass, carrier):
     assert again(message).status == Status.BLOCKED
 
 
-def test_who_opted_out_joins_the_list_and_gets_no_more_texts(run_pass, carrier):
+def test_a_recipient_that_opted_out_joins_the_list_and_gets_no_more_texts(run_pass, carrier):
     first = store(send_at=TUESDAY_NOON - MINUTE)
     second = store(check_dnc=True)
     carrier.answers[NEW_YORK] = CarrierError("opted out", opted_out=True)
@@ -322,7 +322,7 @@ def test_who_opted_out_joins_the_list_and_gets_no_more_texts(run_pass, carrier):
     assert len(carrier.texts) == 1
 
 
-def test_who_opted_out_twice_is_on_the_list_once(run_pass, carrier):
+def test_a_recipient_that_opted_out_twice_is_on_the_list_once(run_pass, carrier):
     store()
     store()
     carrier.answers[NEW_YORK] = CarrierError("opted out", opted_out=True)

@@ -211,7 +211,7 @@ def test_it_goes_on_by_itself_once_it_is_mended(run_pass, carrier, caplog):
     assert "serves again" in caplog.text
 
 
-def test_one_message_alone_that_the_account_refuses_holds_nobody_up(run_pass, carrier):
+def test_one_message_that_the_account_refuses_holds_no_other_up(run_pass, carrier):
     store(send_at=TUESDAY_NOON - HOUR)
     carrier.answers[NEW_YORK] = ACCOUNT
     later(run_pass, 0)
@@ -303,7 +303,7 @@ def test_promotion_happens_in_batches(database_url, monkeypatch):
     assert again(old).status == Status.EXPIRED
 
 
-def test_a_refusal_that_comes_after_the_claim_was_lost_is_not_told_as_one(
+def test_a_refusal_after_the_claim_was_lost_is_not_reported(
     run_pass,
     carrier,
     caplog,

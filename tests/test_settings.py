@@ -178,7 +178,7 @@ def test_a_value_that_cannot_be_used_is_refused_and_not_repeated(name, text, loa
     assert "cret" not in line
 
 
-def test_all_problems_are_told_at_once(load):
+def test_all_problems_are_reported_at_once(load):
     with pytest.raises(SettingsError) as refusal:
         load(**BAD)
     lines = str(refusal.value).splitlines()
@@ -278,7 +278,7 @@ def test_every_process_stops_with_these_lines(words, start):
         ("webhook+htps://h?secret=s3cret", "webhook+htps", "webhook+https"),
     ],
 )
-def test_a_misspelt_carrier_is_told_with_the_one_that_is_meant(url, scheme, meant, start):
+def test_a_misspelt_carrier_is_refused_with_the_one_that_is_meant(url, scheme, meant, start):
     process = start("scheduler.py", CARRIER_URL=url)
     assert process.wait() == 1
     assert process.output == f"CARRIER_URL: {scheme} is no carrier; did you mean {meant}?\n"

@@ -64,7 +64,9 @@ def test_standard_output_has_the_key_alone(database_url):
 
 
 @on_postgres
-def test_two_who_add_the_same_numbers_wait_for_one_another(database_url, start, tmp_path):
+def test_two_processes_that_add_the_same_numbers_wait_for_one_another(
+    database_url, start, tmp_path
+):
     numbers = [f"+1212555{n:04}" for n in range(100, 200)]
     (tmp_path / "numbers").write_text("\n".join(reversed(numbers)))
     insert = "INSERT INTO do_not_call VALUES (%s, 0)"

@@ -105,7 +105,7 @@ def test_app_json_starts_the_processes_of_the_procfile():
     assert set(formation) == set(PROCFILE) - {"release"}
 
 
-def test_no_host_is_told_to_pretend_that_it_sends():
+def test_no_host_is_set_up_to_pretend_that_it_sends():
     web, scheduler = yaml.safe_load((ROOT / "render.yaml").read_text())["services"]
     asked, same = (each["envVars"][-1] for each in (web, scheduler))
     assert asked == {"key": "CARRIER_URL", "sync": False}

@@ -128,7 +128,7 @@ def read_until(words, popen):
     return output
 
 
-def test_it_ends_where_nobody_reads_on(project, tmp_path):
+def test_it_ends_when_its_output_is_closed(project, tmp_path):
     with (tmp_path / "stderr").open("w") as stderr:
         run = subprocess.Popen(
             [PYTHON, "bin/run.py"],
@@ -211,7 +211,7 @@ def test_what_it_makes_is_for_its_user_alone(run, project):
     assert len(secrets) == 1  # made once
 
 
-def test_a_folder_that_was_moved_is_told(installed, tmp_path):
+def test_a_folder_that_was_moved_is_reported(installed, tmp_path):
     moved = installed.rename(tmp_path / "elsewhere")
     make = ["make", "-o", ".venv/run"]
     told = subprocess.run([*make, "run"], cwd=moved, capture_output=True, text=True)
@@ -223,7 +223,7 @@ def test_a_folder_that_was_moved_is_told(installed, tmp_path):
     assert Path(sys.prefix).exists()
 
 
-def test_a_port_in_use_is_said_in_one_line(run):
+def test_a_port_in_use_is_reported_in_one_line(run):
     with socket.socket() as taken:
         taken.bind(("", 0))
         taken.listen()
@@ -234,14 +234,14 @@ def test_a_port_in_use_is_said_in_one_line(run):
 
 
 @pytest.mark.parametrize("port", ["", "0", "-1", "http", "65536", "８０"])
-def test_what_is_no_port_is_said_in_one_line(port, run):
+def test_what_is_no_port_is_reported_in_one_line(port, run):
     process = run(PORT=port)
     assert process.wait() == 1
     (line,) = process.output.splitlines()
     assert line.startswith(f"port {port} cannot be used")
 
 
-def test_settings_that_cannot_be_used_are_said_before_anything_starts(run):
+def test_settings_that_cannot_be_used_are_reported_before_anything_starts(run):
     process = run(MAX_RETRIES="many", LOG_LEVEL="loud")
     assert process.wait() == 1
     assert [line.partition(":")[0] for line in process.output.splitlines()] == [
@@ -249,7 +249,7 @@ def test_settings_that_cannot_be_used_are_said_before_anything_starts(run):
     ]
 
 
-def test_a_file_named_env_that_cannot_be_read_is_said_in_one_line(run, project):
+def test_a_file_named_env_that_cannot_be_read_is_reported_in_one_line(run, project):
     (project / ".env").write_bytes(b"\xff\xfe")
     process = run()
     assert process.wait() == 1

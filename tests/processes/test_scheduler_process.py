@@ -150,7 +150,7 @@ def test_a_pass_without_a_database_ends_with_status_1_and_one_clear_line(start, 
         assert "s3cret" not in line
 
 
-def test_a_pass_waits_for_whoever_is_writing_to_sqlite(start, tmp_path):
+def test_a_pass_waits_for_another_process_that_writes_to_sqlite(start, tmp_path):
     url = f"sqlite:///{tmp_path}/messages.db"
     database.connect(url)
     database.upgrade()
@@ -294,7 +294,7 @@ WEBHOOK_SAYS = {
 
 
 @pytest.mark.parametrize("name", ["twilio_server", "webhook_server"])
-def test_whatever_the_carrier_answers_the_message_goes_where_it_belongs_and_no_log_tells_of_it(
+def test_every_answer_of_a_carrier_moves_the_message_as_documented_and_leaves_no_secret_in_the_log(
     one_pass, request, name
 ):
     server = request.getfixturevalue(name)

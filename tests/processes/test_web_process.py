@@ -260,7 +260,7 @@ def test_a_stage_is_served_below_its_prefix_and_nowhere_else(serve, database_url
             error_in(404, response.headers["Content-Type"], response.text)
 
 
-def test_a_slow_client_keeps_nobody_waiting(web, key):
+def test_a_slow_client_keeps_no_other_waiting(web, key):
     slow = [socket.create_connection(("127.0.0.1", web.port), timeout=60) for _ in range(40)]
     for connection in slow:
         connection.sendall(request_of(key)[:-10])
