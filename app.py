@@ -4,6 +4,7 @@ import logging
 import secrets
 import time
 import traceback
+from collections.abc import Callable
 from contextvars import ContextVar
 
 from flask import Flask, Response, g
@@ -43,9 +44,6 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     app.extensions["carrier"] = carrier
     app.json.sort_keys = False
     app.url_map.merge_slashes = False  # a redirect would be HTML
-    app.before_request(begin_request)
-    app.after_request(end_request)
-    app.teardown_appcontext(close_database)
     app.register_blueprint(api.blueprint)
     app.register_blueprint(callbacks.blueprint)
     monitoring.register(app)
@@ -58,6 +56,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     ):
         app.register_error_handler(kind, handler)
     cli.register(app)
+    app.wsgi_app = around_requests(app)
     return app
 
 
@@ -84,29 +83,29 @@ def connect_carrier(settings: environment.Settings) -> Carrier | None:
 # Around each request
 
 
-def begin_request() -> None:
-    """Give the request an id, which its answer and its lines in the log carry."""
-    g.began_at = time.perf_counter()
-    g.request_id = secrets.token_hex(8)
-    request_id.set(g.request_id)
+def around_requests(app: Flask) -> Callable:
+    """Return the WSGI application that gives each request an id and its connection back.
 
+    The id is in the answer and in the request's lines of the log. Around Flask, because three of
+    its hooks take 19 microseconds for each request, a fiftieth of the whole.
+    """
+    serve, observe = app.wsgi_app, monitoring.observer(app)
 
-def end_request(response: Response) -> Response:
-    """Name the request in its answer; leave a line where it was refused."""
-    response.headers["X-Request-Id"] = g.request_id
-    if response.status_code >= 400:
-        key = g.get("key")
-        fields = ",".join(g.get("fields", ())) or "-"
-        name = key.name if key else "-"
-        log.info("refused with %s: key %s, fields %s", response.status_code, name, fields)
-    monitoring.observe(response.status_code, time.perf_counter() - g.began_at)
-    return response
+    def serve_request(environ, start_response):
+        began_at, name = time.perf_counter(), secrets.token_hex(8)
+        before = request_id.set(name)
 
+        def start(status, headers, *error):
+            observe(int(status[:3]), time.perf_counter() - began_at)
+            return start_response(status, [*headers, ("X-Request-Id", name)], *error)
 
-def close_database(error: BaseException | None = None) -> None:
-    """Give the connection back that the request has used."""
-    database.db.close()
-    request_id.set(None)
+        try:
+            return serve(environ, start)
+        finally:
+            database.db.close()
+            request_id.reset(before)
+
+    return serve_request
 
 
 def add_request_id(record: logging.LogRecord) -> bool:
@@ -126,6 +125,8 @@ def render_error(
 
     One body, whatever the path; only the desk answers people.
     """
+    key, fields = g.get("key"), ",".join(g.get("fields", ())) or "-"
+    log.info("refused with %s: key %s, fields %s", status, key.name if key else "-", fields)
     response = response or Response(status=status)
     if desk.serves_request():
         return desk.render_error(status, message, response)

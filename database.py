@@ -380,12 +380,13 @@ class InsertBatcher:
         """
         if db.in_transaction():
             return self._insert_all([row])[0]
-        db.close()  # or threads that wait could hold all the connections
+        if not db.is_closed():
+            db.close()  # or threads that wait could hold all the connections
         mine = _Insert(row)
         with self._lock:
             self._waiting.append(mine)
             mine.leads, self._inserting = not self._inserting, True
-        if not mine.leads and not mine.woken.wait(PATIENCE):
+        if not (mine.leads or mine.woken.acquire(timeout=PATIENCE)):
             self._withdraw(mine)
         if mine.leads:
             self._serve()
@@ -410,7 +411,7 @@ class InsertBatcher:
                     self._waiting[0].leads = True
                     batch.append(self._waiting[0])
             for each in batch:
-                each.woken.set()
+                each.woken.release()
 
     def _withdraw(self, mine):
         """Give up waiting; if the row is being inserted right now, wait for the outcome."""
@@ -418,7 +419,7 @@ class InsertBatcher:
             if mine in self._waiting and not mine.leads:
                 self._waiting.remove(mine)
                 raise Busy("other inserts take too long")
-        mine.woken.wait()
+        mine.woken.acquire()
 
 
 class _Insert:
@@ -428,4 +429,5 @@ class _Insert:
 
     def __init__(self, row):
         self.row, self.outcome, self.error = row, None, None
-        self.leads, self.woken = False, threading.Event()
+        self.leads, self.woken = False, threading.Lock()
+        self.woken.acquire()

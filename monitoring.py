@@ -5,6 +5,7 @@ import hmac
 import importlib
 import json
 import re
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -41,10 +42,10 @@ def register(app: Flask) -> None:
         app.add_url_rule("/metrics", view_func=show_metrics)
 
 
-def observe(status: int, seconds: float) -> None:
-    """Count an answered request, where somebody wants to know."""
-    if metrics := current_app.extensions.get("metrics"):
-        metrics.observe(status, seconds)
+def observer(app: Flask) -> Callable[[int, float], None]:
+    """Return what counts an answered request: its status, and the seconds that it took."""
+    metrics = app.extensions.get("metrics")
+    return metrics.observe if metrics else lambda status, seconds: None
 
 
 @blueprint.get("/healthz")
