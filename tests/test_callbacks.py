@@ -110,7 +110,7 @@ def test_what_is_no_last_word_changes_nothing(open_client, fields):
     assert not EarlyReceipt.select().exists()
 
 
-def test_a_prometheus_and_the_stats_count_what_was_delivered(open_client):
+def test_the_metrics_count_what_was_delivered(open_client):
     sent()
     client = open_client(TWILIO, metrics_token="m3trics")
     status(client, MessageStatus="delivered")

@@ -63,14 +63,14 @@ def test_delivered_is_the_last_word_in_any_order(receipts, status, reason, at_on
         Receipts.record(batch, LATER)
     if early:
         Message.sent({message.id: "SM1"}, TUESDAY_NOON)
-    told = again(message)
-    assert (told.status, told.last_error) == (status, reason)
-    assert told.finished_at == TUESDAY_NOON
-    assert told.receipt_at == (None if status == Status.SENT else LATER)
+    moved = again(message)
+    assert (moved.status, moved.last_error) == (status, reason)
+    assert moved.finished_at == TUESDAY_NOON
+    assert moved.receipt_at == (None if status == Status.SENT else LATER)
     assert "SM1" not in kept()
 
 
-def test_it_is_told_how_many_receipts_are_of_messages():
+def test_only_the_references_of_messages_are_counted():
     sent("SM1"), sent("SM2")
     receipts = [("SM1", True, None), ("SM2", False, "x"), ("SM3", True, None), ("SM1", True, None)]
     assert Receipts.record(receipts, LATER) == 2
@@ -91,7 +91,7 @@ def test_where_a_carrier_uses_a_reference_again_the_latest_message_is_meant():
     assert (again(old).status, again(new).status) == (Status.SENT, Status.DELIVERED)
 
 
-def test_a_message_that_was_redacted_is_told_and_one_that_was_purged_is_not():
+def test_a_receipt_reaches_a_message_that_was_redacted_and_none_that_was_purged():
     redacted, _ = sent("SM1"), sent("SM2", finished_at=TUESDAY_NOON - DAY)
     assert Message.purge(TUESDAY_NOON) == 1
     assert Message.redact(LATER) == 1
