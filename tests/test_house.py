@@ -90,6 +90,11 @@ def test_every_module_has_its_place():
     assert {*ALLOWED} == OURS
 
 
+def test_every_module_is_in_the_plan_for_contributors():
+    plan = (ROOT / "docs" / "contributing.md").read_text()
+    assert [name for name in OURS if f"`{name}.py`" not in plan and f"`{name}/`" not in plan] == []
+
+
 def test_migrations_import_nothing_of_ours():
     for path in ROOT.glob("migrations/*.py"):
         assert not OURS & {*imported(path)}
