@@ -4,7 +4,11 @@ import argparse
 import json
 import re
 import shlex
+import shutil
+import sqlite3
+import subprocess
 from configparser import ConfigParser
+from contextlib import closing
 
 import click
 import pytest
@@ -12,6 +16,7 @@ from flask import Flask, request
 
 import carriers
 import settings as environment
+from databases import on_sqlite
 from models import Status
 from running import ROOT
 from samples import TUESDAY_NOON
@@ -105,6 +110,18 @@ def test_the_printed_units_run_the_scheduler():
         units.read_string(block)
     service = units["Service"]
     assert service["ExecStart"].startswith(f"{service['WorkingDirectory']}/.venv/bin/")
+
+
+@on_sqlite
+def test_the_printed_backup_is_a_whole_database(post, database_url):
+    if not shutil.which("sqlite3"):
+        pytest.skip("there is no sqlite3")
+    post()
+    (command,) = blocks("docs/deploying.md", "sh")
+    file = database_url.removeprefix("sqlite:///")
+    subprocess.run(command.replace("messages.db ", f"{file} "), shell=True, check=True)
+    with closing(sqlite3.connect("messages-backup.db")) as backup:
+        assert backup.execute("SELECT count(*) FROM message").fetchone() == (1,)
 
 
 # What is named is there
