@@ -148,7 +148,7 @@ def bad_request(error: BadRequest) -> Response:
 
 
 def database_error(error: Exception) -> Response:
-    """Render an outage of the database; any other error of its is ours."""
+    """Render an outage of the database; treat its other errors as ours."""
     if not database.is_outage(error):
         return unexpected_error(error)
     log.error("the database failed: %s", database.reason(error))

@@ -1,4 +1,4 @@
-"""How the service does, read from the database, and what an operator should be woken for."""
+"""The service's health, read from the database, and what an operator should be woken for."""
 
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -59,7 +59,7 @@ class Health(NamedTuple):
 
 
 def read(now: datetime) -> Health:
-    """Read how the service does: an index serves each question, however many messages there are."""
+    """Read the service's health; an index serves each question, however many messages there are."""
     carrier = CarrierState.latest()
     return Health(
         now,

@@ -95,7 +95,7 @@ class Role(StrEnum):
 
 
 def new_id(now: datetime) -> uuid.UUID:
-    """A UUID of version 7 (RFC 9562): it sorts by time, so it lands beside its neighbours."""
+    """Return a UUID of version 7 (RFC 9562), which sorts by time and so lands beside others."""
     tail = secrets.randbits(74)
     return uuid.UUID(
         int=first_id(now).int | 7 << 76 | (tail >> 62) << 64 | 2 << 62 | tail & (1 << 62) - 1
@@ -103,7 +103,7 @@ def new_id(now: datetime) -> uuid.UUID:
 
 
 def first_id(instant: datetime) -> uuid.UUID:
-    """Return what no id that was made from an instant on is less than."""
+    """Return the least id that can be made from an instant on."""
     return uuid.UUID(int=(instant - EPOCH) // MILLISECOND << 80)
 
 
@@ -499,7 +499,7 @@ class Message(Table):
 
     @classmethod
     def take_over(cls, before: datetime) -> int:
-        """Queue again what a sender claimed before this instant and never finished; how many.
+        """Queue what a sender claimed before an instant and never finished; return how many.
 
         The sender may have died after the carrier's yes, so these are in doubt.
         """
@@ -545,7 +545,7 @@ class Message(Table):
 
     @classmethod
     def expire(cls, now: datetime, scheduled_before: datetime) -> int:
-        """Give up what waits for approval or a carrier since before an instant; how many."""
+        """Give up what waits for approval or a carrier since before an instant; return how many."""
         old = (cls.send_at < scheduled_before) & (cls.first_send_at < scheduled_before)
         changes = {"status": Status.EXPIRED, "finished_at": now}
         return sum(
@@ -896,12 +896,12 @@ class Message(Table):
 
     @classmethod
     def awaiting(cls, person: Identity, after: Place | None, limit: int) -> list[Self]:
-        """Return some that wait for this person's yes, what is to be sent first before others."""
+        """Return some that wait for this person's approval, the first to be sent first."""
         return cls._soonest(cls._awaiting(person), after, limit)
 
     @classmethod
     def count_awaiting(cls, person: Identity, most: int) -> int:
-        """Count the messages that wait for this person's yes, up to `most`."""
+        """Count the messages that wait for this person's approval, up to `most`."""
         parts = (cls.select(cls.id).where(which).limit(most) for which in cls._awaiting(person))
         return min(most, sum(part.count() for part in parts))
 
@@ -948,7 +948,7 @@ class Message(Table):
 
     @classmethod
     def going_out(cls, first: datetime, hours: int) -> list[tuple[int, int]]:
-        """Count for each hour from an instant on what is to be sent, and what of it has no yes.
+        """Count what is to be sent, and what lacks approval, in each hour from an instant on.
 
         What is due since before counts for the first hour, unless it awaits approval.
         """
@@ -981,7 +981,7 @@ class Message(Table):
 
     @property
     def wanted_since(self) -> datetime:
-        """When this message was to be sent at first, from which its expiry is counted."""
+        """Return when this message was to be sent at first, from which its expiry is counted."""
         return self.first_send_at or self.send_at  # null where an older version stored it
 
     def state(self) -> str:
@@ -993,7 +993,7 @@ class Message(Table):
         return self.status if self.approved else f"{self.status}, awaiting approval"
 
     def _move(self, among: set[Status], *conditions: Any, **changes: Any) -> bool:
-        """Change this message where its status is among these, in one statement; whether it did.
+        """Change this message if its status is among these, atomically; return whether it did.
 
         Out of `sending`, only the sender that claimed it may move it; what was redacted, nobody
         may send.
@@ -1150,7 +1150,7 @@ class Tally(Table):
 
 
 class CarrierState(Table):
-    """How it goes with a carrier, for all schedulers together."""
+    """The state of a carrier, shared by all schedulers."""
 
     name = TextField(primary_key=True)  # its scheme; "" where there is no carrier
     last_pass_at = InstantField(null=True)

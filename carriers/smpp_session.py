@@ -96,7 +96,7 @@ class Session:
                 answer.set_exception(ConnectionError())
 
     async def unbind(self) -> None:
-        """Take leave, and wait for the peer's answer, but not for long."""
+        """Unbind, and wait for the peer's answer, but not for long."""
         try:
             await self.ask(UNBIND, timeout=UNBIND_TIMEOUT)
             self._writer.close()
