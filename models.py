@@ -614,39 +614,41 @@ class Message(Table):
         return recorded
 
     @classmethod
-    def known(cls, references: Iterable[str]) -> set[str]:
+    def known(cls, references: set[str]) -> set[str]:
         """Return those of a carrier's references that belong to messages already."""
-        found = cls.select(cls.carrier_reference).where(cls.carrier_reference.in_(list(references)))
+        those = cls.carrier_reference.in_(references)
+        found = cls.select(cls.carrier_reference).where(those) if references else ()
         return {message.carrier_reference for message in found}
 
     def retry_at(
-        self, instant: datetime, error: str, now: datetime, *, counted: bool = True
+        self,
+        instant: datetime,
+        error: str,
+        now: datetime,
+        *,
+        counted: bool = True,
+        doubt: bool = False,
     ) -> bool:
-        """Schedule this claimed message again after a failed send."""
-        return self._move(
-            {Status.SENDING},
-            status=Status.SCHEDULED,
-            send_at=instant,
-            due_since=self.due_since or self._became_due(),
-            attempts=self.attempts + counted,
-            last_error=error,
-            last_error_at=now,
-            in_doubt=self.in_doubt,
-            in_doubt_since=self.in_doubt_since,
-        )
+        """Schedule this claimed message again after a failed send.
 
-    def fail(self, error: str, now: datetime, *, counted: bool = True) -> bool:
-        """Give this claimed message up."""
-        return self._move(
-            {Status.SENDING},
-            status=Status.FAILED,
-            finished_at=now,
-            attempts=self.attempts + counted,
-            last_error=error,
-            last_error_at=now,
-            in_doubt=self.in_doubt,
-            in_doubt_since=self.in_doubt_since,
-        )
+        With `doubt`, the carrier may have taken it without a word.
+        """
+        failure = self._failure(error, now, counted, doubt)
+        return self._move({Status.SENDING}, status=Status.SCHEDULED, send_at=instant, **failure)
+
+    def fail(self, error: str, now: datetime, *, counted: bool = True, doubt: bool = False) -> bool:
+        """Give this claimed message up; with `doubt`, the carrier may have taken it."""
+        failure = self._failure(error, now, counted, doubt)
+        return self._move({Status.SENDING}, status=Status.FAILED, finished_at=now, **failure)
+
+    def _failure(self, error, now, counted, doubt):
+        return {
+            "attempts": self.attempts + counted,
+            "last_error": error,
+            "last_error_at": now,
+            "in_doubt": self.in_doubt + doubt,
+            "in_doubt_since": self.in_doubt_since or (self.claimed_at if doubt else None),
+        }
 
     def put_back(self, now: datetime) -> bool:
         """Queue this claimed message again, behind the others: the fault may be its own."""

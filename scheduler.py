@@ -111,7 +111,7 @@ class Scheduler:
                 renewing = list(under_way.values()) if time.monotonic() >= renew_at else []
                 if renewing:
                     renew_at = time.monotonic() + patience
-                again = self.insist(in_doubt, self.record, outcomes, counts)
+                again = self.record(outcomes, counts)
                 judged = [_judgement(future) for _, future in outcomes]
                 stop |= self.stopping or "stop" in judged
                 if "serves" in judged and probing and not stop:
@@ -186,12 +186,16 @@ class Scheduler:
     # What carriers answer
 
     def record(self, outcomes: list[tuple[Message, Future]], counts: Counter) -> list[Message]:
-        """Write down what became of sends; return those that a carrier, asked, does not have."""
+        """Write down what became of sends; return those that a carrier, asked, does not have.
+
+        Each step waits for a database that is away by itself, so that none happens twice.
+        """
         now, yes, again = models.clock(), {}, []
         answers = [(message, future.exception(), future) for message, future in outcomes]
         found = {m.id: f.result() for m, error, f in answers if not error}
         asked = [each for each in found.values() if isinstance(each, Found)]
-        known = Message.known({r for each in asked for r in each.references}) if asked else set()
+        references = {reference for each in asked for reference in each.references}
+        known = self.insist(True, Message.known, references)
         for message, error, _ in answers:
             if error:
                 continue
@@ -204,13 +208,13 @@ class Scheduler:
                 result = new[0]
                 known.add(result)
             yes[message.id] = result
-        Message.sent(yes, now)
+        self.insist(True, Message.sent, yes, now)
         for message_id in yes:
             self.note(counts, message_id, "sent")
         for message, error, _ in answers:
             if error:
-                self.refuse(message, error, counts, now)
-        return [message for message in again if self.may_send_again(message, counts, now)]
+                self.insist(True, self.refuse, message, error, counts, now)
+        return [m for m in again if self.insist(True, self.may_send_again, m, counts, now)]
 
     def may_send_again(self, message: Message, counts: Counter, now: datetime) -> bool:
         """Say whether a text in doubt, which the carrier turned out not to have, is sent again."""
@@ -238,28 +242,28 @@ class Scheduler:
             if CarrierState.begin_trouble(self.carrier_name, str(error), now):
                 log.error("carrier %s serves nobody until mended: %s", self.carrier_name, error)
             return
-        if error.in_doubt and not asking:
-            message.in_doubt += 1
-            message.in_doubt_since = message.in_doubt_since or message.claimed_at
-        if event := self.try_later(message, error, now, asking):
+        if event := self.try_later(message, error, now, doubt=error.in_doubt and not asking):
             self.note(counts, message.id, *event)
 
     def try_later(
-        self, message: Message, error: CarrierError, now: datetime, asking: bool = False
+        self, message: Message, error: CarrierError, now: datetime, doubt: bool = False
     ) -> tuple[str, str] | None:
-        """Have this message tried again, or give it up; return the move and its reason."""
+        """Have this message tried again, or give it up; return the move and its reason.
+
+        With `doubt`, the carrier may have taken it this time.
+        """
         last = message.attempts >= message.max_retries and not error.too_fast
-        if error.in_doubt and not asking:
-            last = not self.carrier.can_be_asked and (last or message.in_doubt > 1)
+        if doubt:
+            last = not self.carrier.can_be_asked and (last or message.in_doubt > 0)
         words = str(error)
         if error.permanent or last:
-            words += f"; {MAY_HAVE_TAKEN_IT}" if message.in_doubt else ""
-            return ("failed", words) if message.fail(words, now) else None
+            words += f"; {MAY_HAVE_TAKEN_IT}" if message.in_doubt or doubt else ""
+            return ("failed", words) if message.fail(words, now, doubt=doubt) else None
         delay = retry_delay(message.attempts, self.settings.retry_delay)
         if error.too_fast and error.retry_after is not None:
             delay = error.retry_after
         at = now + timedelta(seconds=delay)
-        moved = message.retry_at(at, words, now, counted=not error.too_fast)
+        moved = message.retry_at(at, words, now, counted=not error.too_fast, doubt=doubt)
         return ("retrying", words) if moved else None
 
     def note(self, counts: Counter, message_id: uuid.UUID, move: str, reason: str = "") -> None:
