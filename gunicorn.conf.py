@@ -72,5 +72,5 @@ def post_worker_init(worker: Worker) -> None:
     prefix = os.environ.pop("SCRIPT_NAME", "").strip("/")
     if prefix:
         app = worker.wsgi
-        outside = lambda environ, start: app(environ | {"PATH_INFO": "/"}, start)  # noqa: E731
+        outside = lambda environ, start: app(environ | {"PATH_INFO": "/x"}, start)  # noqa: E731
         worker.wsgi = DispatcherMiddleware(outside, {f"/{prefix}": app})

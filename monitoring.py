@@ -1,4 +1,4 @@
-"""What the service says of itself: `/healthz`, `/metrics`, `/openapi.json`, `/docs`."""
+"""What the service says of itself: `/`, `/healthz`, `/metrics`, `/openapi.json`, `/docs`."""
 
 import functools
 import hmac
@@ -10,7 +10,16 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import flask_swagger_ui
-from flask import Blueprint, Flask, Response, abort, current_app, request, send_from_directory
+from flask import (
+    Blueprint,
+    Flask,
+    Response,
+    abort,
+    current_app,
+    request,
+    send_from_directory,
+    url_for,
+)
 from werkzeug.exceptions import Unauthorized
 
 import health
@@ -46,6 +55,20 @@ def observer(app: Flask) -> Callable[[int, float], None]:
     """Return what counts an answered request: its status, and the seconds that it took."""
     metrics = app.extensions.get("metrics")
     return metrics.observe if metrics else lambda status, seconds: None
+
+
+@blueprint.get("/", strict_slashes=False)  # or "//" is redirected, in HTML
+def show_addresses() -> dict:
+    """Say where things are, the desk too where there is one."""
+    views = {
+        "text_messages": "api.create_text_message",
+        "docs": "monitoring.show_docs",
+        "openapi": "monitoring.show_description",
+        "health": "monitoring.show_health",
+        "desk": "desk.waiting",
+    }
+    there = current_app.view_functions
+    return {name: url_for(view) for name, view in views.items() if view in there}
 
 
 @blueprint.get("/healthz")

@@ -28,8 +28,8 @@ VALID = {"to": NEW_YORK, "message": "Hello"}
 @pytest.mark.parametrize(
     "path",
     [
-        *("/", "//", "/v1", "/v1/", "/v2/text-messages", "/V1/text-messages", "/v1/Text-messages"),
-        *("//v1//text-messages", "/v1//text-messages", f"{PATH}/", f"{PATH}/x", f"{PATH}.json"),
+        *("/v1", "/v1/", "/v2/text-messages", "/V1/text-messages", "/v1/Text-messages"),
+        *("/v1//text-messages", f"{PATH}/", f"{PATH}/x", f"{PATH}.json"),
         *(f"{PATH}%00", f"{PATH}%2F", "/v1/../v1/text-messages", "/%ff%fe"),
         *("/static/app.py", "/app.py", "/.env", "/messages.db", "/favicon.ico", "/" + "x" * 20_000),
         *("/v1/text-messages;a=b", "/%E2%82%AC", "/<script>alert(1)</script>", "/%0d%0aX: y"),
@@ -249,7 +249,7 @@ def test_a_locked_database_is_503(database_url, client, key, monkeypatch):
 
 
 def test_every_answer_has_an_id_of_its_own(post, client):
-    answers = (post(), post(), post(to=1), post({"X-Api-Key": "?"}), client.get("/"))
+    answers = (post(), post(), post(to=1), post({"X-Api-Key": "?"}), client.get("/x"))
     assert len({response.headers["X-Request-Id"] for response in answers}) == 5
 
 

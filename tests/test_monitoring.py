@@ -27,6 +27,23 @@ def refused(response):
     return error["details"]["problems"]
 
 
+def test_the_root_says_where_things_are(settings):
+    app = create_app(settings._replace(secret_key="x" * 32))
+    answer = app.test_client().get("/", base_url="http://localhost/staging")
+    assert answer.json == {
+        "text_messages": "/staging/v1/text-messages",
+        "docs": "/staging/docs",
+        "openapi": "/staging/openapi.json",
+        "health": "/staging/healthz",
+        "desk": "/staging/desk/",
+    }
+
+
+def test_without_a_desk_the_root_does_not_name_one(client):
+    assert "desk" not in client.get("/").json
+    assert client.post("/").status_code == 405
+
+
 class Failing(Carrier):
     """A carrier that says no as long as it has an error."""
 
