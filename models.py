@@ -570,12 +570,18 @@ class Message(Table):
         return sorted(claimed, key=lambda message: (message.send_at, message.id))
 
     @classmethod
-    def renew(cls, claimant: uuid.UUID, messages: Iterable[Self], now: datetime) -> None:
-        """Renew the claims of a living sender, so that its messages are not taken over."""
+    def renew(cls, claimant: uuid.UUID, messages: Iterable[Self], now: datetime) -> set[uuid.UUID]:
+        """Renew the claims of a living sender; return which of these messages it still holds.
+
+        Should it die yet, they are in doubt since it claimed them first.
+        """
         ids = [message.id for message in messages]
-        if ids:
-            mine = _in(Status.SENDING) & (cls.claimed_by == claimant)
-            cls.update(claimed_at=now).where(mine, cls.id.in_(ids)).execute()
+        if not ids:
+            return set()
+        mine = _in(Status.SENDING) & (cls.claimed_by == claimant) & cls.id.in_(ids)
+        since = fn.COALESCE(cls.in_doubt_since, cls.claimed_at)
+        renewed = cls.update(claimed_at=now, in_doubt_since=since).where(mine).returning(cls.id)
+        return {message.id for message in renewed.execute()}
 
     @classmethod
     def sent(cls, references: dict[uuid.UUID, str | None], now: datetime) -> int:

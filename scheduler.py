@@ -52,6 +52,10 @@ class Found(NamedTuple):
     references: list[str]
 
 
+class ClaimLost(Exception):
+    """Say that a message was not sent, because another sender may hold it by now."""
+
+
 class Scheduler:
     """Make passes until `stopping` is set, which lets it begin no new send."""
 
@@ -134,9 +138,17 @@ class Scheduler:
         if message.in_doubt and self.carrier.can_be_asked:
             since = message.in_doubt_since
             return pool.submit(lambda: Found(self.carrier.find(message.to, message.message, since)))
+        return pool.submit(self.send, message)
+
+    def send(self, message: Message) -> str | None:
+        """Give the carrier a text, unless our claim may be another's by now; return its reference.
+
+        It may where this process stood still, or the database did.
+        """
+        if time.monotonic() > message.held_until:
+            raise ClaimLost
         left = message.wanted_since + self.settings.expire_after - models.clock()
-        return pool.submit(
-            self.carrier.send,
+        return self.carrier.send(
             message.to,
             message.message,
             message_id=str(message.id),
@@ -174,11 +186,13 @@ class Scheduler:
         self, free: int, renewing: list[Message], counts: Counter
     ) -> tuple[list[Message], list[Message]]:
         """Renew our claims and take more messages; return these, and those to be sent now."""
-        now = models.clock()
+        now, held_until = models.clock(), time.monotonic() + self.settings.claim_timeout / 2
         with database.db.atomic():
-            Message.renew(self.claimant, renewing, now)
+            held = Message.renew(self.claimant, renewing, now)
             claimed = Message.claim(self.claimant, free, now)
             ready, events = self.gate(claimed, now)
+        for message in (*claimed, *(each for each in renewing if each.id in held)):
+            message.held_until = held_until
         for event in events:
             self.note(counts, *event)
         return claimed, ready
@@ -229,6 +243,9 @@ class Scheduler:
         self, message: Message, error: BaseException, counts: Counter, now: datetime
     ) -> None:
         """Write down a carrier's no, and what follows of it."""
+        if isinstance(error, ClaimLost):
+            message.put_back(now)  # if it is still ours
+            return
         if not isinstance(error, CarrierError):
             log.error("unexpected %s while sending message %s", type(error).__name__, message.id)
             error = CarrierError(f"unexpected {type(error).__name__}", in_doubt=True)

@@ -1,7 +1,10 @@
 """What a scheduler does where a carrier's answer is missing, its account serves nobody, a message
 cannot be judged, or is too old."""
 
+import time
+import uuid
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import timedelta
 from itertools import pairwise
 
@@ -13,7 +16,8 @@ from carriers import CarrierError
 from fake_carrier import FOR_GOOD, FOR_NOW, FakeCarrier
 from models import CarrierState, Message, Status
 from samples import NEW_YORK, TUESDAY_NOON
-from stored_messages import DAY, HOUR, again, held, statuses, store, store_many
+from scheduler import Scheduler
+from stored_messages import DAY, HOUR, SENDER, again, held, statuses, store, store_many
 
 NEIGHBOUR = "+12125550188"
 MINUTE, SECOND = timedelta(minutes=1), timedelta(seconds=1)
@@ -77,6 +81,36 @@ def test_what_is_answered_the_second_time_is_sent(run_pass, carrier):
     carrier.answers.clear()
     later(run_pass, 2)
     assert (again(message).status, again(message).in_doubt) == (Status.SENT, 1)
+
+
+def test_a_sender_that_stood_still_leaves_what_it_claimed_to_others(
+    run_pass, carrier, settings, at
+):
+    """As one that is stopped by SIGSTOP between its claim and the send."""
+    message = store()
+    at(TUESDAY_NOON)
+    slow = Scheduler(settings._replace(claim_timeout=1), carrier)
+    _, (claimed,) = slow.claim(1, [], Counter())
+    time.sleep(0.6)  # more than half of CLAIM_TIMEOUT, without renewal
+    with ThreadPoolExecutor(1) as pool:
+        future = slow.begin(pool, claimed)
+        wait([future])
+    slow.record([(claimed, future)], Counter())
+    assert carrier.texts == []
+    assert (again(message).status, again(message).in_doubt) == (Status.QUEUED, 0)
+    run_pass(TUESDAY_NOON)
+    assert len(carrier.texts) == 1
+
+
+def test_a_claim_that_is_renewed_leaves_the_start_of_the_doubt_where_it_was(database_url):
+    message = store()
+    (claimed,) = Message.claim(SENDER, 1, TUESDAY_NOON)
+    late = TUESDAY_NOON + HOUR
+    assert Message.renew(SENDER, [claimed], late) == {message.id}
+    assert Message.renew(uuid.UUID(int=2), [claimed], late) == set()
+    assert Message.take_over(late) == 0
+    assert Message.take_over(late + SECOND) == 1
+    assert again(message).in_doubt_since == TUESDAY_NOON
 
 
 def test_a_carrier_that_can_be_asked_is_asked_and_what_it_has_is_sent(run_pass, askable):
