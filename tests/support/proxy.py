@@ -76,4 +76,4 @@ class _Pair:
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 else:
                     end.shutdown(socket.SHUT_RDWR)
-                end.close()
+            end.close()
