@@ -1,14 +1,44 @@
 """A real Chromium without a window, driven by its own chromedriver over the WebDriver protocol."""
 
 import base64
+import contextlib
 import json
 import shutil
+import socket
+import subprocess
+import time
+import urllib.error
 import urllib.request
 
 PROGRAMS = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
 MISSING = " and ".join(name for name, path in PROGRAMS.items() if not path)
 HOST = "texts.test"  # leads here; every other name leads nowhere
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # W3C WebDriver, 12.1
+
+
+@contextlib.contextmanager
+def open_browser(folder):
+    """A browser of one's own, with its profile in a folder, closed at the end."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    words = [PROGRAMS["chromedriver"], f"--port={port}"]
+    driver = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/status"):
+                break
+            time.sleep(0.05)
+        browser = Browser(url, folder / "profile")
+        try:
+            yield browser
+        finally:
+            browser.close()
+    finally:
+        driver.terminate()
+        driver.wait()
 
 
 class Browser:
@@ -44,7 +74,7 @@ class Browser:
         self._call("/url", {"url": url})
 
     def click(self, selector):
-        self._call(f"/element/{self._find(selector)}/click", {})
+        self._click(self._find(selector))
 
     def write(self, selector, text):
         self._call(f"/element/{self._find(selector)}/value", {"text": text})
@@ -55,7 +85,48 @@ class Browser:
     def count(self, selector):
         """How many elements there are, once there is one."""
         self._find(selector)
-        return self._run("return document.querySelectorAll(arguments[0]).length", selector)
+        return self.run("return document.querySelectorAll(arguments[0]).length", selector)
+
+    def press(self, words, index=0):
+        """Press a button by its words, as people find it, and wait for the page that follows."""
+        found = f"//button[normalize-space()='{words}']"
+        buttons = self._call("/elements", {"using": "xpath", "value": found})
+        self._leave_by(buttons[index][ELEMENT])
+
+    def follow(self, selector):
+        """Follow a link, and wait for the page that it leads to."""
+        self._leave_by(self._find(selector))
+
+    def _leave_by(self, element):
+        self.run("window.isLeft = true")
+        self._click(element)
+        self.wait_for("return !window.isLeft && document.readyState == 'complete'")
+
+    def wait_for(self, script):
+        """Wait until a script returns something true, also while pages come and go."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            with contextlib.suppress(urllib.error.HTTPError):  # between two pages
+                if self.run(script):
+                    return
+            time.sleep(0.02)
+        raise AssertionError(f"not in time: {script}")
+
+    def type(self, key):
+        """Type a key wherever the focus is."""
+        keys = [{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]
+        self._call("/actions", {"actions": [{"type": "key", "id": "keys", "actions": keys}]})
+
+    def look_like(self, width, height, dark=False):
+        """Look like a screen of this size, a phone's where it is narrow, on a dark or light day."""
+        phone = width < 600
+        screen = {"width": width, "height": height, "deviceScaleFactor": 1 + phone, "mobile": phone}
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        for command, params in (
+            ("Emulation.setDeviceMetricsOverride", screen),
+            ("Emulation.setEmulatedMedia", {"features": [scheme]}),
+        ):
+            self._call("/goog/cdp/execute", {"cmd": command, "params": params})
 
     def narrow(self, width):
         """Make the window as narrow as a phone, which no window of a desktop may be."""
@@ -68,7 +139,7 @@ class Browser:
     def sideways(self):
         """How many pixels the page can be scrolled sideways."""
         page = "document.documentElement"
-        return self._run(f"return {page}.scrollWidth - {page}.clientWidth")
+        return self.run(f"return {page}.scrollWidth - {page}.clientWidth")
 
     def requested(self):
         """The addresses that pages asked for since the last call."""
@@ -90,8 +161,14 @@ class Browser:
     def close(self):
         self._call("", method="DELETE")
 
-    def _run(self, script, *args):
+    def run(self, script, *args):
+        """Run a script in the page; what it returns, also as a promise."""
         return self._call("/execute/sync", {"script": script, "args": args})
+
+    def _click(self, element):
+        """Click an element in the middle of the window, where nothing that sticks covers it."""
+        self.run("arguments[0].scrollIntoView({block: 'center'})", {ELEMENT: element})
+        self._call(f"/element/{element}/click", {})
 
     def _find(self, selector):
         return self._call("/element", {"using": "css selector", "value": selector})[ELEMENT]

@@ -1,0 +1,216 @@
+"""The desk in a real Chromium: an approver's and an operator's day, on a desktop and on a phone."""
+
+import shutil
+import subprocess
+
+import pytest
+
+import models
+from browser import HOST, MISSING, open_browser
+from databases import on_sqlite
+from models import ApiKey, DoNotCall, Message, Role, Status
+from samples import LONDON, NEW_YORK
+from stored_messages import again, key_named, store
+
+SECRET_KEY = "not so secret, but long enough"
+WIDE, PHONE = (1100, 900), (390, 844)
+LONG = "<i>\u202e" + "W" * 1590
+AXE = "4.14.1"
+
+
+@pytest.fixture
+def browser(tmp_path):
+    if MISSING:
+        pytest.skip(f"{MISSING} not installed: apt-get install chromium chromium-driver")
+    with open_browser(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def desk(serve, database_url):
+    """The address of a desk, served by two processes."""
+    web = serve(database_url, SECRET_KEY=SECRET_KEY)
+    return f"http://{HOST}:{web.port}/desk/"
+
+
+@pytest.fixture(scope="session")
+def axe(request, tmp_path_factory):
+    """The source of axe-core, which finds what keeps people out; skip where it cannot be had."""
+    if not shutil.which("npm"):
+        pytest.skip("there is no npm to install axe-core")
+    folder = request.config.cache.mkdir(f"axe-core-{AXE}")
+    source = folder / "node_modules/axe-core/axe.min.js"
+    if not source.exists():
+        fresh = tmp_path_factory.mktemp("npm") / "axe"
+        install = "npm install --no-audit --no-fund --ignore-scripts --fetch-retries=0"
+        words = [*install.split(), f"axe-core@{AXE}", "--prefix", str(fresh)]
+        if subprocess.run(words, capture_output=True, timeout=300).returncode:
+            pytest.skip("the npm package axe-core cannot be installed")
+        shutil.copytree(fresh, folder, dirs_exist_ok=True)
+    return source.read_text()
+
+
+def issue(name, role, group=None):
+    return ApiKey.issue(name, group, models.clock(), role=role)
+
+
+def ask(text, to=NEW_YORK, **columns):
+    """Store a text of the group's that waits for approval, a day before it is to be sent."""
+    now = models.clock()
+    waits = {"manual_mode": True, "available_to_group": True, "status": Status.SCHEDULED}
+    key = key_named("shop", "front")
+    at = {"send_at": now + 24 * models.HOUR, "created_at": now}
+    return store(now, message=text, to=to, key=key, **at | waits | columns)
+
+
+def sign_in(browser, desk, role, group=None):
+    browser.open(desk)
+    browser.write("input[type=password]", issue(f"Ann the {role}", role, group))
+    browser.press("Sign in")
+    assert browser.text("h1").startswith("Waiting for approval")
+
+
+def select(browser, count):
+    for box in range(1, count + 1):
+        browser.click(f".cards li:nth-child({box}) input")
+
+
+def test_an_approver_approves_one_then_thirty_and_refuses_the_rest(browser, desk):
+    asked = [ask(f"text {number}") for number in range(33)]
+    sign_in(browser, desk, Role.APPROVER, "front")
+    assert browser.text("h1") == "Waiting for approval 33"
+    browser.press("Approve")
+    assert browser.text("[role=status]") == "1 text approved."
+    assert again(asked[0]).approved_by == "Ann the approver"
+    select(browser, 30)
+    browser.press("Approve selected")
+    assert browser.text("[role=status]") == "30 texts approved."
+    browser.press("Refuse", 1)
+    assert browser.text("[role=status]") == "1 text refused."
+    select(browser, 1)
+    browser.press("Refuse selected")
+    assert browser.text(".empty") == "Nothing waits for approval."
+    assert Message.select().where(Message.approved).count() == 31
+    assert again(asked[32]).status == again(asked[31]).status == Status.CANCELLED
+    browser.press("Sign out")
+    assert browser.count("input[type=password]") == 1
+    assert browser.complaints() == []
+
+
+def test_a_phone_shows_a_hostile_text_whole_and_nothing_scrolls_sideways(browser, desk):
+    message = ask(LONG)
+    browser.look_like(*PHONE)
+    browser.open(desk)
+    assert browser.sideways() == 0
+    sign_in(browser, desk, Role.OPERATOR)
+    assert browser.text(".text") == LONG.replace("\u202e", "U+202E")
+    for page in ("", "messages", f"messages/{message.id}", "do-not-call", "nowhere"):
+        browser.open(desk + page)
+        assert browser.sideways() == 0, page
+    browser.open(desk)
+    height = "return Math.min(...[...document.querySelectorAll('button, input, select, header a')]"
+    height += ".filter(e => e.type != 'hidden' && e.type != 'checkbox' && e.offsetHeight)"
+    assert browser.run(f"{height}.map(e => e.getBoundingClientRect().height))") >= 44
+    assert browser.run("return document.querySelector('label.to').offsetHeight") >= 44
+
+
+def test_a_race_with_a_sender_is_told(browser, desk, schedule, twilio):
+    message = ask("Hello", status=Status.QUEUED, send_at=models.clock())
+    sign_in(browser, desk, Role.APPROVER, "front")
+    message.approve("Bob", models.clock())
+    assert schedule(CARRIER_URL=twilio.url).wait() == 0
+    assert again(message).status == Status.SENT
+    browser.press("Refuse")
+    told = browser.text("[role=status]")
+    assert "1 text not changed" in told
+    assert "+1 212-555-0123 was sent." in told
+    assert again(message).status == Status.SENT
+
+
+def test_an_operators_day(browser, desk):
+    failed = store(models.clock(), status=Status.FAILED, to=LONDON, finished_at=models.clock())
+    waiting = ask("not this one", manual_mode=False)
+    sign_in(browser, desk, Role.OPERATOR)
+    assert browser.count("svg[role=img]") == 2
+    browser.open(f"{desk}messages?status=failed")
+    browser.press("Retry")
+    assert browser.text("[role=status]") == "1 text to be sent again."
+    assert again(failed).status == Status.SCHEDULED
+    browser.open(f"{desk}messages")
+    browser.write("#number", "+1 212 555 0123")
+    browser.press("Show")
+    browser.follow(".to a")
+    browser.press("Cancel")
+    assert browser.text("[role=status]") == "1 text cancelled."
+    assert again(waiting).status == Status.CANCELLED
+    assert "was cancelled by Ann the operator" in browser.text(".history")
+    browser.open(f"{desk}do-not-call")
+    for button, told in (("Add", "is on the list now"), ("Remove", "is no longer on the list")):
+        browser.write("#number", "+44 20 8366 1177")
+        browser.press(button)
+        assert told in browser.text("[role=status]")
+        assert DoNotCall.lists(LONDON) is (button == "Add")
+    assert browser.complaints() == []
+
+
+@on_sqlite
+def test_the_keyboard_reaches_everything_and_enter_in_a_box_approves_nothing(browser, desk):
+    message = ask("Hello")
+    sign_in(browser, desk, Role.APPROVER, "front")
+    browser.run("document.querySelector('.cards input').focus()")
+    browser.type("\ue007")  # Enter
+    browser.type(" ")
+    assert browser.run("return document.querySelector('.cards input').checked")
+    assert browser.text(".chosen") == ""  # what follows is the style sheet's
+    shown = "return getComputedStyle(document.querySelector('.chosen'), '::before').content"
+    assert browser.run(shown) == 'counter(chosen) " selected"'
+    assert not again(message).approved
+    browser.run("document.querySelector('button[name=approve]').focus()")
+    browser.type("\ue007")
+    assert browser.text("[role=status]") == "1 text approved."
+    assert again(message).approved
+
+
+@on_sqlite
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("screen", [WIDE, PHONE])
+def test_axe_finds_nothing_serious(browser, desk, axe, screen, dark):
+    message = ask(LONG)
+    ask("Hello", status=Status.FAILED, approved=True, finished_at=models.clock())
+    browser.look_like(*screen, dark)
+
+    def findings():
+        script = f"{axe}\nreturn axe.run(document, {{resultTypes: ['violations']}})"
+        found = browser.run(script)["violations"]
+        return [
+            (each["id"], node["html"])
+            for each in found
+            if each["impact"] in ("serious", "critical")
+            for node in each["nodes"]
+        ]
+
+    browser.open(desk)
+    assert findings() == []
+    sign_in(browser, desk, Role.OPERATOR)
+    pages = ("", "?select=all", "messages", "messages?number=1", f"messages/{message.id}")
+    for page in (*pages, "do-not-call", "nowhere"):
+        browser.open(desk + page)
+        assert findings() == [], page
+
+
+@on_sqlite
+def test_a_link_from_another_site_finds_one_signed_in(browser, desk):
+    here = desk.replace(HOST, "127.0.0.1")  # browsers say where a request is from to safe hosts
+    sign_in(browser, here, Role.APPROVER, "front")
+    browser.open(desk.replace("/desk/", "/docs"))
+    browser.run(f"location.href = '{here}'")
+    browser.wait_for("return document.title.startsWith('Waiting')")
+
+
+@on_sqlite
+def test_nothing_comes_from_other_hosts(browser, desk):
+    ask("<img src=//elsewhere.test/x>")
+    browser.requested()
+    sign_in(browser, desk, Role.OPERATOR)
+    assert {url for url in browser.requested() if not url.startswith(desk)} == set()
+    assert browser.complaints() == []
