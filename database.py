@@ -135,7 +135,7 @@ class Connection(psycopg.Connection):
         except psycopg.OperationalError:
             if give_up_at and time.monotonic() >= give_up_at:
                 self.gave_up = True
-                self.pgconn.finish()  # what is under way there can never be told apart again
+                self.pgconn.finish()  # later answers could not be told apart
             raise
 
 
@@ -151,7 +151,7 @@ class Postgres(Pooled, PooledPostgresqlDatabase):
     psycopg3_adapter = Adapter
     session = {  # noqa: RUF012
         "lock_timeout": f"{PATIENCE}s",
-        # A server that lost us lets go of our locks
+        # A server that lost the connection releases its locks
         "idle_in_transaction_session_timeout": "30s",
         "tcp_keepalives_idle": "10",
         "tcp_keepalives_interval": "5",
@@ -276,7 +276,7 @@ _SQLITE_OUTAGES = {
 }
 # https://www.postgresql.org/docs/current/errcodes-appendix.html: no connection, no such database,
 # no permission to connect, rolled back for another's sake, no resources, not in this state,
-# stopped by an operator, trouble below, damaged
+# stopped by an operator, a system error, damaged
 _POSTGRES_OUTAGES = ("08", "28", "3D", "40", "53", "55", "57", "58", "XX", "25006")
 
 

@@ -28,7 +28,7 @@ class Facts(NamedTuple):
 
 
 class NeverOpens(Exception):
-    """Business hours do not begin within the horizon, which no settings and no country bring about.
+    """Business hours do not begin within the horizon; no settings and no country lead to this.
 
     It is an error rather than None so that nobody sends at once instead.
     """
@@ -67,7 +67,7 @@ class BusinessHours(NamedTuple):
         return workday and not (self.skip_holidays and calendars.is_holiday(country, day))
 
     def facts(self, country: str, zones: tuple[ZoneInfo, ...], now: datetime) -> Facts:
-        """Tell what the clocks of a country's zones say now."""
+        """Return what the clocks of a country's zones show now."""
         return _facts(country, zones, _minute(now), self)
 
     def next_opening(self, country: str, zones: tuple[ZoneInfo, ...], now: datetime) -> datetime:
@@ -97,7 +97,7 @@ def _clocks(zones, day):
 
 @lru_cache(maxsize=1024)
 def _facts(country, zones, minute, hours):
-    """Tell what clocks say in one minute: most recipients of a minute share theirs with others."""
+    """Return what clocks show in one minute, cached: recipients of the same minute share it."""
     zones = _clocks(zones, minute.date())
     main, *others = (minute.astimezone(zone) for zone in zones)
     offsets = sorted({_hours(main), *map(_hours, others)})

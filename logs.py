@@ -14,7 +14,7 @@ log = logging.getLogger("settings")
 
 
 def formatter(log_format: str) -> logging.Formatter:
-    """Return what makes a line of the log, with its time in UTC: TEXT or JSON."""
+    """Return the formatter of the log's lines, TEXT or JSON, with times in UTC."""
     fields = "%(asctime)s %(levelname)s %(name)s %(request_id)s %(message)s"
     if log_format == "JSON":
         from pythonjsonlogger.json import JsonFormatter

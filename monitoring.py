@@ -73,7 +73,7 @@ def show_addresses() -> dict:
 
 @blueprint.get("/healthz")
 def show_health() -> dict | Response:
-    """Say that the database answers, and how the service does.
+    """Report that the database answers, and how the service is.
 
     With `?strict`, answer 503 where texts that should go do not; `?strict=600` has more patience.
     """
@@ -103,7 +103,7 @@ def patience_asked_for() -> timedelta:
 
 
 def show_metrics() -> Response:
-    """Tell Prometheus about requests and messages; needs METRICS_TOKEN as a bearer token."""
+    """Report requests and messages to Prometheus; needs METRICS_TOKEN as a bearer token."""
     metrics, token = current_app.extensions["metrics"], current_app.config["SETTINGS"].metrics_token
     now = models.clock()
     if not hmac.compare_digest(bearer_token().encode(), token.encode()):
@@ -185,7 +185,7 @@ def show_docs() -> Response:
 
 @blueprint.get("/docs/<name>")
 def show_docs_file(name: str) -> Response:
-    """Hand out a part of the page."""
+    """Serve a part of the page."""
     if name not in DOCS:
         abort(404)
     return send_from_directory(DOCS[name], name)

@@ -177,7 +177,7 @@ def _own_zones(country, names):
 
 
 def facts(recipient: Recipient, now: datetime, hours: BusinessHours) -> Facts:
-    """Tell what the recipient's clocks say now."""
+    """Return what the recipient's clocks show now."""
     return hours.facts(recipient.country, recipient.zones, now)
 
 

@@ -110,7 +110,7 @@ class Instant(fields.Field):
 
 
 def about(description: str, example: object = None, **keywords: object) -> dict:
-    """Say in openapi.json more of a field than its type."""
+    """Return what openapi.json says of a field beside its type."""
     example = {} if example is None else {"example": example}
     return {"metadata": {"description": description} | example | keywords}
 

@@ -129,7 +129,7 @@ class Carrier:
         raise NotGenuine
 
     def close(self) -> None:
-        """Hang up. Nothing is under way."""
+        """Close all connections. Nothing is under way."""
 
 
 OWN = {
@@ -201,6 +201,6 @@ def connect(
 
 
 def silence(*libraries: str) -> None:
-    """Let these libraries log nothing: they log URLs, numbers, texts as hexadecimal digits."""
+    """Keep these libraries from logging: they log URLs, numbers, texts in hexadecimal digits."""
     for library in libraries:
         logging.getLogger(library).setLevel(logging.CRITICAL)

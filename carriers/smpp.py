@@ -227,7 +227,7 @@ class Smpp(Carrier):
 
 
 def read(delivery: Delivery) -> Receipt | OptOut | None:
-    """Return what a peer's deliver_sm tells, None where it is nothing to us."""
+    """Return the receipt or the opt-out that a peer's deliver_sm holds, or None."""
     message_type = delivery.esm_class & pdus.MESSAGE_TYPE
     if message_type == pdus.RECEIPT or pdus.RECEIPTED_MESSAGE_ID in delivery.optional:
         return _receipt(delivery.message, delivery.optional)
