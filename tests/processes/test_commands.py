@@ -1,16 +1,46 @@
 """Commands as processes of their own, several at once, beside a busy service."""
 
 import contextlib
+import os
+import pty
 import subprocess
 import threading
 from datetime import timedelta
 
+import pytest
+
 import models
-from databases import on_postgres
+from databases import on_postgres, on_sqlite
 from models import ApiKey, DoNotCall, Message, Status
 from running import ROOT, TOOLS, wait_until
 from samples import TUESDAY_NOON
-from stored_messages import connection_of, look, store_many
+from stored_messages import again, connection_of, look, store, store_many
+
+
+@pytest.fixture
+def terminal(database_url):
+    """Run a command at a terminal, and type an answer when it asks: its status and output."""
+
+    def run(answer, *words):
+        keyboard, screen = pty.openpty()
+        process = subprocess.Popen(
+            [TOOLS / "flask", "--app", ROOT / "app.py", *words],
+            env={"DATABASE_URL": database_url, "BUSINESS_HOURS": "00:00-24:00"},
+            stdin=screen,
+            stdout=screen,
+            stderr=screen,
+        )
+        os.close(screen)
+        shown = b""
+        with contextlib.suppress(OSError):  # the other end of a terminal is gone
+            while part := os.read(keyboard, 4096):
+                shown += part
+                if shown.endswith(b"[y/N]: "):
+                    os.write(keyboard, answer.encode())
+        os.close(keyboard)
+        return process.wait(60), shown.decode()
+
+    return run
 
 
 def test_several_purges_at_once_beside_a_busy_service_delete_each_message_once(
@@ -91,3 +121,38 @@ def test_three_upgrades_at_once_all_end_well(empty_database_url, start):
         ["the tables are up to date"],
         ["the tables are up to date"],
     ]
+
+
+@on_sqlite
+def test_what_would_be_approved_is_shown_with_its_text_before_it_is_asked(terminal):
+    message = store(manual_mode=True, message="Hello\x1b[31m \u202etxet")
+    status, shown = terminal("n\n", "messages", "approve", "--awaiting-approval")
+    assert status == 1
+    assert str(message.id) in shown
+    assert r"'Hello\x1b[31m \u202etxet'" in shown  # escaped: it cannot steer the terminal
+    assert "Approve 1 message? [y/N]: " in shown
+    assert message.to not in shown
+    assert not again(message).approved
+    status, shown = terminal("y\n", "messages", "approve", "--awaiting-approval")
+    assert status == 0
+    assert f"{message.id}: approved" in shown
+    assert again(message).approved
+
+
+@on_sqlite
+def test_what_is_not_shown_is_counted(terminal):
+    store_many(51, manual_mode=True, approved=False)
+    status, shown = terminal("n\n", "messages", "cancel", "--awaiting-approval")
+    assert status == 1
+    assert "and 1 more; --limit 50 goes by portions" in shown
+    assert "Cancel 51 messages? " in shown
+    assert Message.select().where(Message.status == Status.CANCELLED).count() == 0
+
+
+@on_sqlite
+def test_to_purge_everything_is_asked_at_a_terminal(terminal):
+    store(status=Status.SENT, finished_at=TUESDAY_NOON)
+    assert terminal("n\n", "messages", "purge", "--older-than", "0")[0] == 1
+    assert Message.select().count() == 1
+    assert terminal("y\n", "messages", "purge", "--older-than", "0")[0] == 0
+    assert Message.select().count() == 0
