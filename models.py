@@ -923,13 +923,19 @@ class Message(Table):
 
     @classmethod
     def page(
-        cls, status: Status | None, number: str | None, after: Place | None, limit: int
+        cls,
+        status: Status | None,
+        number: str | None,
+        after: Place | None,
+        limit: int,
+        now: datetime,
     ) -> list[Self]:
         """Return some messages: what waits the soonest first, all else the newest first."""
         if number is None and status in (Status.SCHEDULED, Status.SENDING):
             return cls._soonest([_in(status)], after, limit)
         if number is None and status == Status.QUEUED:
-            return cls._soonest([_sendable(), _awaiting() & _in(status)], after, limit)
+            due = _awaiting() & _in(status) & (cls.send_at <= now)  # as all that is queued is
+            return cls._soonest([_sendable(), due], after, limit)
         messages = cls.select(cls, ApiKey).join(ApiKey).order_by(cls.id.desc()).limit(limit)
         if number:
             messages = messages.where(cls.to == number)
@@ -946,13 +952,15 @@ class Message(Table):
         """Return the first messages of several conditions; each index is asked for few."""
         found = []
         for condition in conditions:
-            messages = cls.select(cls, ApiKey).join(ApiKey).where(condition)
+            places = cls.select(cls.send_at, cls.id).where(condition)
             if after:
                 at, id = cls.send_at.db_value(after.send_at), cls.id.db_value(after.id)
-                place = Tuple(Value(at, converter=False), Value(id, converter=False))
-                messages = messages.where(Tuple(cls.send_at, cls.id) > place)
-            found.extend(messages.order_by(cls.send_at, cls.id).limit(limit))
-        return sorted(found, key=lambda message: message.place)[:limit]
+                last = Tuple(Value(at, converter=False), Value(id, converter=False))
+                places = places.where(Tuple(cls.send_at, cls.id) > last)
+            found.extend(places.order_by(cls.send_at, cls.id).limit(limit).tuples())
+        ids = [id for _, id in sorted(found)[:limit]]
+        messages = cls.select(cls, ApiKey).join(ApiKey).where(cls.id.in_(ids)) if ids else ()
+        return sorted(messages, key=lambda message: message.place)
 
     @classmethod
     def going_out(cls, first: datetime, hours: int) -> list[tuple[int, int]]:

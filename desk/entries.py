@@ -1,5 +1,6 @@
 """What the desk says of a message, in the words of people."""
 
+import re
 import unicodedata
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -13,6 +14,7 @@ from models import WAITING, Message, Status
 
 OBEYED = timedelta(hours=1)  # a send_date's instant; what is later keeps to business hours
 RETRIED = (Status.FAILED, Status.BLOCKED, Status.UNDELIVERED, Status.EXPIRED)
+_UNUSUAL = re.compile(r"[^\n\t -~]")
 JOINERS = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"  # of emoji, of Persian words
 WORDS = {
     Status.SCHEDULED: "waits for its time",
@@ -149,15 +151,16 @@ def counted(count: int, noun: str) -> str:
 
 def visible(text: str) -> Markup:
     """Escape a text and show by name what would be invisible or turn its direction around."""
-    shown = (
-        Markup('<span class="control" title="{}">U+{:04X}</span>').format(
-            unicodedata.name(character, "control character"), ord(character)
-        )
-        if hides(character)
-        else escape(character)
-        for character in text.replace("\r\n", "\n")
-    )
-    return Markup("").join(shown)
+    escaped = str(escape(text.replace("\r\n", "\n")))
+    return Markup(_UNUSUAL.sub(lambda match: _named(match[0]), escaped))
+
+
+def _named(character):
+    """Return a character, or markup that names it where nobody could see it."""
+    if not hides(character):
+        return character
+    name = unicodedata.name(character, "control character")
+    return f'<span class="control" title="{name}">U+{ord(character):04X}</span>'
 
 
 def hides(character: str) -> bool:
