@@ -29,9 +29,12 @@ def installed():
 
 
 class PostgresServer:
-    """A PostgreSQL that can be stopped, started and killed while others use it."""
+    """A PostgreSQL that can be stopped, started and killed while others use it.
 
-    def __init__(self):
+    With another as `primary`, it is that one's standby, until it is promoted.
+    """
+
+    def __init__(self, primary=None):
         self.folder = Path(tempfile.mkdtemp(prefix="postgres-"))
         self.url = f"postgresql://postgres@/postgres?host={self.folder}"
         self._log = self.folder / "log"
@@ -41,7 +44,12 @@ class PostgresServer:
         if os.geteuid() == 0:  # as root PostgreSQL refuses to run
             self._become_nobody()
         self._process = None
-        self._run("initdb", "--no-sync", "--no-locale", "--encoding=UTF8", "--username=postgres")
+        if primary:
+            words = ("--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+            self._run("pg_basebackup", *words, "--username=postgres", "-h", primary.folder)
+        else:
+            words = ("--no-sync", "--no-locale", "--encoding=UTF8")
+            self._run("initdb", *words, "--username=postgres")
         self.start()
 
     def _become_nobody(self):
@@ -84,6 +92,12 @@ class PostgresServer:
             psycopg.connect(self.url, connect_timeout=10).close()
             return True
         return False
+
+    def run(self, statement):
+        """Run a statement; the first column of its first row, if there is one."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            cursor = connection.execute(statement)
+            return cursor.fetchone()[0] if cursor.description else None
 
     def stop(self):
         """Stop as for maintenance: clients are thrown out."""

@@ -45,6 +45,7 @@ class Proxy:
                 server.connect(self._upstream)
             except OSError:
                 client.close()
+                server.close()
                 continue
             self._pairs = [pair for pair in self._pairs if not pair.closed]
             self._pairs.append(_Pair(self, client, server))
