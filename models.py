@@ -639,8 +639,13 @@ class Message(Table):
 
         With `doubt`, the carrier may have taken it without a word.
         """
-        failure = self._failure(error, now, counted, doubt)
-        return self._move({Status.SENDING}, status=Status.SCHEDULED, send_at=instant, **failure)
+        return self._move(
+            {Status.SENDING},
+            status=Status.SCHEDULED,
+            send_at=instant,
+            due_since=self.due_since or self._became_due(),
+            **self._failure(error, now, counted, doubt),
+        )
 
     def fail(self, error: str, now: datetime, *, counted: bool = True, doubt: bool = False) -> bool:
         """Give this claimed message up; with `doubt`, the carrier may have taken it."""
