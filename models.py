@@ -104,7 +104,7 @@ def new_id(now: datetime) -> uuid.UUID:
 
 def first_id(instant: datetime) -> uuid.UUID:
     """Return the least id that can be made from an instant on."""
-    return uuid.UUID(int=(instant - EPOCH) // MILLISECOND << 80)
+    return uuid.UUID(int=(max(instant, EPOCH) - EPOCH) // MILLISECOND << 80)
 
 
 class InstantField(BigIntegerField):

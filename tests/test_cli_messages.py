@@ -170,6 +170,13 @@ def test_a_time_that_is_none_is_refused(since, messages):
     assert messages("list", "--since", since).exit_code == 2
 
 
+@pytest.mark.parametrize("since", ["99999d", "0001-01-02", "1969-12-31T23:59:59Z"])
+def test_any_time_in_the_past_will_do(since, listed):
+    message = store()
+    assert listed("--since", since) == [message.id]
+    assert listed("--since", "9999-12-31") == []
+
+
 def test_people_see_the_newest_fifty_and_programs_everything(messages, listed):
     store_many(60)
     result = messages("list")
