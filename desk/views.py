@@ -125,7 +125,8 @@ def sign_out() -> Response:
 def waiting() -> str:
     """Show what waits for approval, or the door."""
     if g.person is None:
-        if request.headers.get("Sec-Fetch-Site") == "cross-site" and not request.cookies:
+        is_linked = request.headers.get("Sec-Fetch-Site") == "cross-site"
+        if is_linked and current_app.config["SESSION_COOKIE_NAME"] not in request.cookies:
             # A link from elsewhere brings no SameSite=Strict cookie; a page of ours does
             return render_template("arrive.html")
         return render_template("sign_in.html")

@@ -153,6 +153,7 @@ def test_the_desk_is_found_without_its_last_slash(client):
 
 def test_a_link_from_elsewhere_does_not_sign_anybody_out(app):
     client = app.test_client()
+    client.set_cookie("other", "of another application", path="/")
     response = client.get("/desk/", headers={"Sec-Fetch-Site": "cross-site"})
     assert 'http-equiv="refresh"' in response.text
     assert "Set-Cookie" not in response.headers
