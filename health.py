@@ -22,7 +22,7 @@ class Health(NamedTuple):
     last_sent_at: datetime | None
     last_pass_at: datetime | None
     carrier: str | None  # that of the last pass, "" without one; None before the first pass
-    trouble: str | None  # why it serves nobody
+    trouble: str | None  # why it refuses the account
     trouble_since: datetime | None
     commonest_error: tuple[str, int] | None  # of the last hour
 
@@ -35,7 +35,7 @@ class Health(NamedTuple):
         problems = []
         if self.trouble:
             since = isoformat(self.trouble_since)
-            problems.append(f"{self.carrier} serves nobody since {since}: {self.trouble}")
+            problems.append(f"{self.carrier} has refused the account since {since}: {self.trouble}")
         if self.oldest_due is None:
             return problems
         due, limit = self.now - self.oldest_due, self.now - patience

@@ -410,7 +410,7 @@ class Message(Table):
     max_retries = IntegerField()
     claimed_by = UUIDField(null=True)
     claimed_at = InstantField(null=True)
-    # How often the carrier may have taken it without a word
+    # How often the carrier may have taken it without an answer
     in_doubt = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     in_doubt_since = InstantField(null=True)
     # How many senders died with it
@@ -487,7 +487,7 @@ class Message(Table):
         sql = f"INSERT INTO message ({names}) {source} ON CONFLICT DO NOTHING"
         if db.execute_sql(sql, values).rowcount == len(rows):
             return [True] * len(rows)
-        # Somebody's idempotency key is taken
+        # Some idempotency key is taken
         return [cls.select().where(cls.id == uuid.UUID(row["id"])).exists() for row in rows]
 
     @classmethod
@@ -637,7 +637,7 @@ class Message(Table):
     ) -> bool:
         """Schedule this claimed message again after a failed send.
 
-        With `doubt`, the carrier may have taken it without a word.
+        With `doubt`, the carrier may have taken it without an answer.
         """
         return self._move(
             {Status.SENDING},

@@ -148,7 +148,7 @@ def show_metrics() -> Response:
         ),
         metrics.gauge(
             "text_messages_carrier_trouble",
-            "1 where the carrier serves nobody on this account.",
+            "1 where the carrier refuses the account.",
             {state.carrier or "": int(bool(state.trouble))},
             label="carrier",
         ),

@@ -38,7 +38,7 @@ LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES com
 SETTLING = 10  # seconds after which a living sender has reached a database that is back
 OBEYED = timedelta(hours=1)  # a send_date's instant; what is later keeps to business hours
 TICK = 0.2  # seconds, since a signal does not end a sleep
-LONGEST_UNHEARD = 1  # seconds that a STOP waits for while texts wait for their answers
+LONGEST_UNHEARD = 1  # seconds until a STOP is recorded while sends are under way
 HEARD_AT_ONCE = 100  # receipts in one transaction: each holds one of the database's locks
 SILENCE, LONGEST_LISTENING = 3, 60  # seconds that a single pass listens for; to bind takes a while
 MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
@@ -105,7 +105,7 @@ class Scheduler:
         """
         under_way, done, stop = {}, set(), False
         most = 1 if probing else self.settings.send_concurrency
-        left = Message.awaiting_carrier()  # or a pass would never end where messages never stop
+        left = Message.awaiting_carrier()  # or a pass might never end while messages arrive
         patience = self.settings.claim_timeout / 4
         renew_at = time.monotonic() + patience
         with ThreadPoolExecutor(self.settings.send_concurrency) as pool:
@@ -121,7 +121,7 @@ class Scheduler:
                 if "serves" in judged and probing and not stop:
                     probing, most = False, self.settings.send_concurrency
                     if CarrierState.end_trouble(self.carrier_name):
-                        log.info("carrier %s serves again", self.carrier_name)
+                        log.info("carrier %s takes texts again", self.carrier_name)
                 free = 0 if stop else max(0, min(left, most - len(under_way) - len(again)))
                 left -= free
                 claimed, ready = self.insist(in_doubt, self.claim, free, renewing, counts)
@@ -156,7 +156,7 @@ class Scheduler:
         )
 
     def insist(self, in_doubt: bool, action: Callable, *arguments: Any) -> Any:
-        """Do something with the database; return what it returns.
+        """Call something that needs the database, again while that is away; return what it returns.
 
         While messages are in doubt, a database that is away is waited for, because giving up would
         mean to send them twice; but no longer than CLAIM_TIMEOUT where we are told to stop.
@@ -175,7 +175,7 @@ class Scheduler:
                 time.sleep(1)
 
     def reconnect(self) -> None:
-        """Leave a database that failed, and others the time to tell it what they sent meanwhile.
+        """Disconnect, and leave other senders the time to record what they sent meanwhile.
 
         While it was away, no sender could renew a claim: they all look dead at first.
         """
@@ -242,7 +242,7 @@ class Scheduler:
     def refuse(
         self, message: Message, error: BaseException, counts: Counter, now: datetime
     ) -> None:
-        """Write down a carrier's no, and what follows of it."""
+        """Record a carrier's no, and what follows from it."""
         if isinstance(error, ClaimLost):
             message.put_back(now)  # if it is still ours
             return
@@ -257,7 +257,11 @@ class Scheduler:
         if error.account:
             message.put_back(now)
             if CarrierState.begin_trouble(self.carrier_name, str(error), now):
-                log.error("carrier %s serves nobody until mended: %s", self.carrier_name, error)
+                log.error(
+                    "carrier %s refuses the account, nothing is sent until that is mended: %s",
+                    self.carrier_name,
+                    error,
+                )
             return
         if event := self.try_later(message, error, now, doubt=error.in_doubt and not asking):
             self.note(counts, message.id, *event)
@@ -391,7 +395,7 @@ class Scheduler:
             time.sleep(min(TICK, seconds))
 
     def close(self) -> None:
-        """Hang up; record what the carrier said before and meanwhile.
+        """Close the carrier; record what it said before and meanwhile.
 
         Where the database fails at first, do not: what was not acknowledged comes again.
         """
@@ -422,7 +426,7 @@ def line(counts: Counter) -> str:
 
 
 def main() -> int:
-    """Run one pass, or one every so many seconds until SIGTERM or SIGINT; the exit status."""
+    """Run one pass, or one every so often until SIGTERM or SIGINT; return the exit status."""
     parser = argparse.ArgumentParser(description="Promote due messages and send queued ones.")
     parser.add_argument(
         "--every", type=seconds, metavar="SECONDS", help="repeat until SIGTERM or SIGINT"

@@ -31,7 +31,7 @@ def upgrade():
 @click.option("--to", type=Number(), help="Send one text to this number, and say what came back.")
 @click.pass_context
 def check(ctx, to):
-    """Ask the carrier whether it would serve us: status 0 where it would, 1 where not.
+    """Ask the carrier whether it would take texts: status 0 where it would, 1 where not.
 
     Status 2 where it cannot be asked without sending: --to sends one text.
     """

@@ -836,7 +836,12 @@ def test_an_approver_sees_no_figures_of_others(approver):
         (None, None, None, "no scheduler has run yet"),
         ("twilio", None, TUESDAY_NOON - HOUR, "the last pass of a scheduler was 1 hour ago"),
         ("", None, TUESDAY_NOON, "No carrier is set"),
-        ("twilio", "20003: wrong", TUESDAY_NOON, "The carrier serves nobody since 1 hour : 20003"),
+        (
+            "twilio",
+            "20003: wrong",
+            TUESDAY_NOON,
+            "The carrier has refused the account for 1 hour : 20003",
+        ),
     ],
 )
 def test_an_operator_sees_the_carriers_trouble(operator, name, trouble, passed, words):
@@ -851,5 +856,5 @@ def test_an_operator_sees_the_carriers_trouble(operator, name, trouble, passed, 
 def test_a_carrier_that_serves_is_no_news(operator):
     CarrierState.passed("twilio", TUESDAY_NOON)
     operator.open()
-    assert "serves nobody" not in operator.page.text
+    assert "refused the account" not in operator.page.text
     assert "Nothing is being sent" not in operator.page.text

@@ -158,7 +158,7 @@ def test_a_wrong_token_is_told_at_once_and_over_once_it_is_mended(healthz, stats
     messages = [store() for _ in range(3)]
     carrier = Failing(account=True)
     run_pass(carrier, TUESDAY_NOON)
-    problem = "failing serves nobody since 2026-03-03T17:00:00.000Z: it says no"
+    problem = "failing has refused the account since 2026-03-03T17:00:00.000Z: it says no"
     told = healthz(TUESDAY_NOON).json
     assert (told["status"], told["problems"]) == ("ok", [problem])
     assert refused(healthz(TUESDAY_NOON, "?strict")) == [problem]

@@ -1,4 +1,4 @@
-"""What a scheduler does where a carrier's answer is missing, its account serves nobody, a message
+"""What a scheduler does where a carrier's answer is missing, it refuses the account, a message
 cannot be judged, or is too old."""
 
 import time
@@ -242,7 +242,7 @@ def test_it_goes_on_by_itself_once_it_is_mended(run_pass, carrier, caplog):
     carrier.answers.clear()
     assert later(run_pass, 1) == Counter({"sent": 20})
     assert CarrierState.get_by_id("fake").trouble is None
-    assert "serves again" in caplog.text
+    assert "takes texts again" in caplog.text
 
 
 def test_one_message_that_the_account_refuses_holds_no_other_up(run_pass, carrier):

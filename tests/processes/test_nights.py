@@ -53,10 +53,10 @@ def assert_over(night, twilio):
 def test_a_wrong_token(night, twilio):
     login, twilio.login = twilio.login, (twilio.sid, "another token")
     night.post()
-    wait_until(lambda: night.tells("twilio serves nobody since "))
+    wait_until(lambda: night.tells("twilio has refused the account since "))
     status, told = health(night.web)
     assert (status, told["status"]) == (200, "ok")
-    assert "twilio serves nobody since " in told["problems"][0]
+    assert "twilio has refused the account since " in told["problems"][0]
     twilio.login = login
     assert_over(night, twilio)
     assert not any(message.attempts > 1 for message in Message.select())
