@@ -33,7 +33,7 @@ zones: .venv/test ## make numbering/zones.txt anew, which corrects libphonenumbe
 soak: .venv/test ## the long tests: load, crashes, a database that goes away
 	$(BIN)/pytest -m soak
 
-bench: .venv/test ## the figures of the README (needs wrk)
+bench: .venv/test ## the figures of benchmarks/README.md (needs wrk)
 	$(BIN)/python -W ignore benchmarks $(ONLY)
 
 clean: ## remove the virtual environment
