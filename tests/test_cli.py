@@ -49,7 +49,7 @@ def test_help_lists_every_command(run):
         ("messages list --visible-to nobody", "Error: there is no key named 'nobody'"),
     ],
 )
-def test_what_is_not_there_is_said(words, line, refused):
+def test_what_is_not_there_is_reported_in_one_line(words, line, refused):
     assert refused(*words.split()) == line
 
 
@@ -76,7 +76,7 @@ def test_a_command_that_is_used_wrongly_ends_with_status_2(words, refused):
 @pytest.mark.parametrize(
     "words", ["db upgrade", "keys list", f"dnc check {NEW_YORK}", "stats", "messages list"]
 )
-def test_a_damaged_database_is_said_in_one_line(words, database_url, refused):
+def test_a_damaged_database_is_reported_in_one_line(words, database_url, refused):
     database.disconnect()
     for file in Path(database_url.removeprefix("sqlite:///")).parent.glob("messages.db*"):
         file.write_bytes(b"this is no database" * 100)
@@ -84,7 +84,7 @@ def test_a_damaged_database_is_said_in_one_line(words, database_url, refused):
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), OSError(5, "I/O error")])
-def test_a_file_that_fails_is_said_in_one_line(error, refused, monkeypatch):
+def test_a_file_that_fails_is_reported_in_one_line(error, refused, monkeypatch):
     def fail(*_):
         raise error
 
@@ -143,14 +143,14 @@ def check(settings):
 
 
 @on_sqlite
-def test_a_carrier_that_would_serve_is_said_without_sending(check, twilio):
+def test_a_carrier_that_takes_texts_is_reported_without_sending(check, twilio):
     result = check(twilio.url)
     assert (result.exit_code, result.stdout) == (0, "twilio would serve\n")
     assert twilio.texts == []
 
 
 @on_sqlite
-def test_a_carrier_that_would_not_serve_is_said_in_its_words(check, twilio):
+def test_a_carrier_that_takes_no_texts_is_reported_in_its_words(check, twilio):
     twilio.login = (twilio.sid, "another token")
     result = check(twilio.url)
     assert (result.exit_code, result.stdout) == (1, "")
@@ -160,7 +160,7 @@ def test_a_carrier_that_would_not_serve_is_said_in_its_words(check, twilio):
 
 
 @on_sqlite
-def test_a_test_text_is_sent_and_what_came_back_is_said(check, twilio):
+def test_a_test_text_is_sent_and_its_answer_is_reported(check, twilio):
     result = check(twilio.url, "--to", NEW_YORK)
     assert (result.exit_code, result.stdout) == (0, f"twilio took the text: SM{1:032x}\n")
     assert [number for number, _ in twilio.texts] == [NEW_YORK]

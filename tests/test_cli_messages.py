@@ -50,7 +50,7 @@ def test_an_empty_list_is_a_header_for_people_and_an_empty_array_for_programs(me
     assert json.loads(messages("list", "--json").stdout) == []
 
 
-def test_a_row_tells_what_an_operator_needs_and_masks_the_number(messages):
+def test_a_row_has_what_an_operator_needs_and_masks_the_number(messages):
     message = store(attempts=2, status=Status.SCHEDULED)
     header, row = messages("list").stdout.splitlines()
     assert re.split("  +", row) == [
@@ -120,7 +120,7 @@ def test_a_list_can_be_narrowed_to_what_awaits_approval(listed):
     assert listed("--awaiting-approval", "--status", "queued") == [older.id]
 
 
-def test_groups_are_told_apart_exactly(listed):
+def test_groups_are_distinguished_exactly(listed):
     names = ("red", "RED", "red ", "re", "r%d", "r_d")
     ids = [store(key=key_named(f"key of {g!r}", g), available_to_group=True).id for g in names]
     for group, message_id in zip(names, ids, strict=True):
@@ -159,7 +159,7 @@ def test_the_messages_of_a_name_that_was_used_again_are_those_of_both_keys(liste
 
 
 @pytest.mark.parametrize("words", ["--key nobody", "--group nobody", "--visible-to nobody"])
-def test_a_key_or_group_that_does_not_exist_is_said(words, messages):
+def test_a_key_or_group_that_does_not_exist_is_reported(words, messages):
     result = messages("list", *words.split())
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.count("\n") == 1
@@ -254,7 +254,7 @@ def test_show_takes_an_id_in_any_of_its_forms(messages):
         assert json.loads(messages("show", form).stdout)["message_id"] == str(message.id)
 
 
-def test_show_tells_who_holds_a_message_and_when_another_would_take_it_over(messages):
+def test_show_has_the_claim_of_a_message_and_when_it_ends(messages):
     message = held(Status.SENDING)
     shown = json.loads(messages("show", message.id).stdout)
     assert shown["claimed_by"] == str(SENDER)

@@ -137,7 +137,7 @@ def test_a_key_of_people_sends_nothing(client, role):
 
 
 @pytest.mark.parametrize("path", [*PAGES, f"/desk/messages/{UUID(int=7)}"])
-def test_whoever_is_not_signed_in_is_led_to_the_door(app, path):
+def test_without_a_session_every_page_leads_to_the_sign_in(app, path):
     visitor = Visitor(app)
     response = visitor.open(path)
     if path != "/desk/":
@@ -269,7 +269,7 @@ def test_what_is_due_goes_at_once_or_at_the_next_opening(approver, at, hour, wor
     assert words in approver.page.text
 
 
-def test_the_year_is_told_where_it_is_another(approver):
+def test_the_year_is_shown_where_it_is_another(approver):
     ask(send_at=TUESDAY_NOON.replace(year=2031))
     ask(send_at=TUESDAY_NOON.replace(year=9999, month=12, day=31, hour=23), to="+61255501234")
     approver.open()
@@ -284,7 +284,7 @@ def test_what_is_to_be_sent_first_stands_first(approver):
     assert late.id != soon.id
 
 
-def test_approving_keeps_who_and_when(approver, run):
+def test_approving_records_the_approver_and_the_instant(approver, run):
     message = ask()
     approver.open()
     approver.press("Approve", message)
@@ -351,7 +351,7 @@ MEANWHILE = {
 
 @pytest.mark.parametrize("words", MEANWHILE)
 @pytest.mark.parametrize("button", ["Approve", "Refuse", "Approve selected"])
-def test_what_changed_meanwhile_is_said_and_stays(approver, words, button):
+def test_what_changed_meanwhile_is_reported_and_stays(approver, words, button):
     message = ask()
     Message.update(first_send_at=TUESDAY_NOON).execute()
     approver.open()
@@ -378,7 +378,7 @@ def test_a_late_approval_says_that_the_text_expired(app, at):
     assert not again(message).approved
 
 
-def test_one_of_thirty_that_changed_is_told_apart(approver):
+def test_one_of_thirty_that_changed_is_reported_by_itself(approver):
     asked = ask_many(30)
     approver.open()
     asked[7].approve("Bob", TUESDAY_NOON)
@@ -398,7 +398,7 @@ def test_fifty_that_all_changed_are_all_named(approver):
     assert approver.page.text.count("was approved by Bob") == 50
 
 
-def test_of_two_who_decide_at_once_the_first_is_kept(approver):
+def test_of_two_decisions_at_once_the_first_is_kept(approver):
     message = ask()
     first, second = again(message), again(message)
     assert first.decide(True, "Ann", TUESDAY_NOON)
@@ -435,7 +435,7 @@ def test_an_approver_sees_and_changes_nothing_of_others(approver, hidden):
     assert (kept.status, kept.approved, kept.approved_by) == (Status.QUEUED, False, None)
 
 
-def test_an_approver_without_a_group_is_told_why_nothing_is_shown(app):
+def test_an_approver_without_a_group_reads_why_nothing_is_shown(app):
     ask(key="alone", group=None)
     visitor = Visitor(app)
     visitor.sign_in(issue("Ann"))
@@ -699,7 +699,7 @@ def test_an_operator_finds_messages_by_number(operator, written):
     assert "another" not in operator.page.text
 
 
-def test_a_number_that_is_none_is_told(operator):
+def test_what_is_no_number_is_reported(operator):
     response = operator.open("/desk/messages?number=12")
     assert response.status_code == 400
     assert "country's code" in operator.page.text
@@ -743,7 +743,7 @@ def test_what_is_redacted_cannot_be_tried_again(operator):
     assert again(message).status == Status.FAILED
 
 
-def test_a_message_is_told_with_its_history(operator):
+def test_a_message_is_shown_with_its_history(operator):
     message = store(
         status=Status.DELIVERED,
         created_at=TUESDAY_NOON - 3 * HOUR,
@@ -853,7 +853,7 @@ def test_an_operator_sees_the_carriers_trouble(operator, name, trouble, passed, 
     assert words in operator.page.text
 
 
-def test_a_carrier_that_serves_is_no_news(operator):
+def test_a_carrier_that_takes_texts_is_not_reported(operator):
     CarrierState.passed("twilio", TUESDAY_NOON)
     operator.open()
     assert "refused the account" not in operator.page.text

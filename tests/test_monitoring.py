@@ -130,9 +130,7 @@ def test_metrics_need_their_token(settings, headers):
 
 
 @pytest.mark.parametrize("reason", [{"permanent": False}, {"too_fast": True}])
-def test_a_carrier_that_is_down_is_told_and_forgotten_once_it_serves(
-    reason, healthz, stats, run_pass
-):
+def test_a_carrier_that_is_down_is_reported_until_it_is_back(reason, healthz, stats, run_pass):
     message = store(max_retries=9)
     carrier = Failing(**reason)
     run_pass(carrier, TUESDAY_NOON + SECOND)
@@ -154,7 +152,7 @@ def test_a_carrier_that_is_down_is_told_and_forgotten_once_it_serves(
     assert (told["retrying"], told["last_sent_seconds"]) == (0, 0)
 
 
-def test_a_wrong_token_is_told_at_once_and_over_once_it_is_mended(healthz, stats, flask, run_pass):
+def test_a_wrong_token_is_reported_at_once_until_it_is_mended(healthz, stats, flask, run_pass):
     messages = [store() for _ in range(3)]
     carrier = Failing(account=True)
     run_pass(carrier, TUESDAY_NOON)
@@ -174,7 +172,7 @@ def test_a_wrong_token_is_told_at_once_and_over_once_it_is_mended(healthz, stats
     assert stats(TUESDAY_NOON + MINUTE)["trouble"] is None
 
 
-def test_a_dead_scheduler_is_told_and_forgotten_once_another_lives(healthz, stats, run_pass):
+def test_a_dead_scheduler_is_reported_until_another_makes_a_pass(healthz, stats, run_pass):
     run_pass(Failing(), TUESDAY_NOON)
     store()
     now = TUESDAY_NOON + MINUTE
@@ -188,7 +186,7 @@ def test_a_dead_scheduler_is_told_and_forgotten_once_another_lives(healthz, stat
     assert healthz(now, "?strict").status_code == 200
 
 
-def test_a_scheduler_without_a_carrier_is_told(healthz, run_pass):
+def test_a_scheduler_without_a_carrier_is_reported(healthz, run_pass):
     store()
     now = TUESDAY_NOON + 3 * MINUTE
     run_pass(None, now)
@@ -272,7 +270,7 @@ def test_a_database_without_tables_is_no_good_health(client):
         database.db.execute_sql("ALTER TABLE hidden RENAME TO carrier_state")
 
 
-def test_a_carrier_that_is_used_no_more_tells_nothing(healthz):
+def test_a_carrier_that_is_used_no_more_is_not_reported(healthz):
     CarrierState.passed("old", SUNDAY_NIGHT)
     CarrierState.begin_trouble("old", "wrong token", SUNDAY_NIGHT)
     CarrierState.passed("new", TUESDAY_NOON)
