@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 import click
+from click import Context, Parameter
 from flask.cli import AppGroup
 
 import database
@@ -22,7 +23,7 @@ PART = 500  # rows of a table that are read before they are printed
 class OneLineErrors:
     """Report a failure in one line on standard error, with a status other than 0."""
 
-    def invoke(self, ctx):
+    def invoke(self, ctx: Context) -> Any:
         try:
             return super().invoke(ctx)
         except Refused as error:
@@ -51,7 +52,7 @@ class Commands(OneLineErrors, AppGroup):
 class Name(click.ParamType):
     name = "name"
 
-    def convert(self, value, param, ctx):
+    def convert(self, value: str, param: Parameter | None, ctx: Context | None) -> str:
         if not value.strip() or len(value) > 100 or not value.isprintable():
             self.fail("must be 1 to 100 printable characters, not only spaces", param, ctx)
         return value
@@ -62,7 +63,7 @@ class Duration(click.ParamType):
 
     name = "duration"
 
-    def convert(self, value, param, ctx):
+    def convert(self, value: str, param: Parameter | None, ctx: Context | None) -> timedelta:
         match = re.fullmatch(r"(\d{1,5})([dhm])", value, re.ASCII)
         if not match:
             self.fail("must be days, hours or minutes: 90d, 12h or 30m", param, ctx)
@@ -75,7 +76,9 @@ class Instant(click.ParamType):
 
     name = "instant"
 
-    def convert(self, value, param, ctx):
+    def convert(
+        self, value: str | datetime, param: Parameter | None, ctx: Context | None
+    ) -> datetime:
         if isinstance(value, datetime):
             return value
         if re.fullmatch(r"\d+[dhm]", value, re.ASCII):
@@ -90,7 +93,7 @@ class Instant(click.ParamType):
 class Region(click.ParamType):
     name = "region"
 
-    def convert(self, value, param, ctx):
+    def convert(self, value: str, param: Parameter | None, ctx: Context | None) -> str:
         if (region := value.upper()) not in recipients.REGIONS:
             self.fail(f"{region} is no country's code", param, ctx)
         return region
@@ -101,7 +104,7 @@ class Number(click.ParamType):
 
     name = "number"
 
-    def convert(self, value, param, ctx):
+    def convert(self, value: str, param: Parameter | None, ctx: Context | None) -> str:
         try:
             return recipients.national(value, None)
         except recipients.InvalidNumber as error:
@@ -117,7 +120,7 @@ def moment(instant: datetime | None, missing: str | None = "-") -> str | None:
 
 
 def mask(number: str | None) -> str:
-    """Return enough of a number to recognise it by, not enough to call it."""
+    """Return a number with its middle hidden: enough to recognise it, not to call it."""
     return f"{number[:3]}{'•' * (len(number) - 5)}{number[-2:]}" if number else "-"
 
 

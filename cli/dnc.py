@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
 from itertools import islice
+from typing import BinaryIO, TextIO
 
 import click
 
@@ -29,7 +30,7 @@ region_option = click.option(
 @dnc.command()
 @click.argument("numbers", nargs=-1, required=True)
 @region_option
-def add(numbers, region):
+def add(numbers: tuple[str, ...], region: str | None) -> None:
     """Put numbers on the list."""
     numbers = read_all(numbers, region)
     new = DoNotCall.add(numbers, models.clock(), "operator")
@@ -39,7 +40,7 @@ def add(numbers, region):
 @dnc.command()
 @click.argument("numbers", nargs=-1, required=True)
 @region_option
-def remove(numbers, region):
+def remove(numbers: tuple[str, ...], region: str | None) -> None:
     """Take numbers off the list."""
     numbers = read_all(numbers, region)
     gone = DoNotCall.remove(numbers)
@@ -49,7 +50,7 @@ def remove(numbers, region):
 @dnc.command()
 @click.argument("number", type=Number())
 @click.pass_context
-def check(ctx, number):
+def check(ctx: click.Context, number: str) -> None:
     """Say whether a number is listed, since when and why: status 0 where it is, 1 where not."""
     entry = DoNotCall.get_or_none(DoNotCall.number == number)
     click.echo("listed" if entry else "not listed")
@@ -60,7 +61,7 @@ def check(ctx, number):
 
 @dnc.command("list")
 @click.option("--limit", type=click.IntRange(0), default=50, show_default=True, help="0 for all.")
-def list_numbers(limit):
+def list_numbers(limit: int) -> None:
     """List the numbers, with source and instant, and say how many there are."""
     entries = islice(DoNotCall.entries(), limit or None)
     rows = ((e.number, e.source or "-", moment(e.added_at)) for e in entries)
@@ -70,7 +71,7 @@ def list_numbers(limit):
 
 @dnc.command()
 @click.argument("file", type=click.File("w", encoding="utf-8", lazy=True), default="-")
-def export(file):
+def export(file: TextIO) -> None:
     """Write the whole list as a CSV, which `import` reads."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(("number", "source", "since"))
@@ -82,7 +83,7 @@ def export(file):
 @click.argument("file", type=click.File("rb"))
 @region_option
 @click.pass_context
-def import_numbers(ctx, file, region):
+def import_numbers(ctx: click.Context, file: BinaryIO, region: str | None) -> None:
     """Put a file's numbers on the list: a number a line, or the column of a CSV that holds them.
 
     Can be run again: numbers that are listed stay listed. Lines without a usable number are

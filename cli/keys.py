@@ -1,6 +1,9 @@
 """`flask keys`: who may send, and who may sign in to the desk."""
 
+from datetime import timedelta
+
 import click
+from click import Context, Parameter
 
 import models
 from cli.base import Commands, Duration, Name, moment, table
@@ -12,7 +15,7 @@ keys = Commands("keys", help="API keys: who may send.")
 class Lifetime(Duration):
     """A length of time, or "never" for no end."""
 
-    def convert(self, value, param, ctx):
+    def convert(self, value: str, param: Parameter | None, ctx: Context | None) -> timedelta | None:
         return None if value == "never" else super().convert(value, param, ctx)
 
 
@@ -27,7 +30,7 @@ class Lifetime(Duration):
     show_default=True,
     help="A sender calls the API; the others sign in to the desk.",
 )
-def create(name, group, expires, role):
+def create(name: str, group: str | None, expires: timedelta | None, role: str) -> None:
     """Create an API key and print it: the only time it can be seen."""
     now = models.clock()
     click.echo(ApiKey.issue(name, group, now, expires and now + expires, Role(role)))
@@ -42,7 +45,7 @@ def create(name, group, expires, role):
     show_default=True,
     help="How long the old one lasts.",
 )
-def rotate(name, overlap):
+def rotate(name: str, overlap: timedelta) -> None:
     """Give a key a new secret and print it; the old one is good for the overlap."""
     click.echo(ApiKey.named(name).rotate(models.clock() + overlap))
 
@@ -55,7 +58,7 @@ def rotate(name, overlap):
     required=True,
     help='Refuse the key after this time from now, like 90d; "never" for no end.',
 )
-def extend(name, expires):
+def extend(name: str, expires: timedelta | None) -> None:
     """Let a key, also one that has expired, be good for a time from now on."""
     until = expires and models.clock() + expires
     ApiKey.named(name).extend(until)
@@ -63,7 +66,7 @@ def extend(name, expires):
 
 
 @keys.command("list")
-def list_keys():
+def list_keys() -> None:
     """List the keys: group, role, and when created, last used (to the hour), expired, revoked.
 
     A key that was rotated shows until when its old secret is good.
@@ -86,7 +89,7 @@ def list_keys():
 
 @keys.command()
 @click.argument("name", type=Name())
-def revoke(name):
+def revoke(name: str) -> None:
     """Refuse a key from now on, in every process; its name can be used again."""
     done = ApiKey.named(name).revoke(models.clock())
     click.echo(f"{name}: {'revoked' if done else 'was revoked before'}")

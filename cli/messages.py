@@ -3,8 +3,10 @@
 import json
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
-from datetime import timedelta
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Any
 
 import click
 from flask import current_app
@@ -26,14 +28,14 @@ from cli.base import (
 )
 from models import RETRYABLE, WAITING, ApiKey, Message, Refused, Status
 
-SHELL = "shell"  # who approves and cancels here
-SHOWN = 50  # messages, where nobody says how many
+SHELL = "shell"  # the name under which approvals and cancellations here are kept
+SHOWN = 50  # messages, without --limit
 
 messages = Commands("messages", help="Text messages: look, approve, cancel, try again.")
 
 filters = options(
     click.option("--status", type=click.Choice([*map(str, Status)])),
-    click.option("--awaiting-approval", is_flag=True, help="Only those that wait for a yes."),
+    click.option("--awaiting-approval", is_flag=True, help="Only those that wait for approval."),
     click.option("--to", type=Number(), help="Only those to this number."),
     click.option("--key", type=Name(), metavar="KEY_NAME", help="Only those that this key sent."),
     click.option("--group", type=Name(), help="Only those that keys of this group sent."),
@@ -48,7 +50,13 @@ filters = options(
 )
 
 
-def select(status, visible_to, limit, among=(), **others) -> Iterator[Message]:
+def select(
+    status: str | None,
+    visible_to: str | None,
+    limit: int | None,
+    among: Collection[str] = (),
+    **others: Any,
+) -> Iterator[Message]:
     """Read the messages that these filters mean, those of the statuses `among` alone."""
     if among and status not in (None, *among):
         return iter(())
@@ -71,7 +79,7 @@ def select(status, visible_to, limit, among=(), **others) -> Iterator[Message]:
     help=f"At most so many, 0 for all: the default with --json; {SHOWN} without.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One array of what `show` prints.")
-def list_messages(limit, as_json, **chosen):
+def list_messages(limit: int | None, as_json: bool, **chosen: Any) -> None:
     """List messages, the newest first; numbers are masked."""
     if as_json:
         print_array(map(record, select(limit=limit, **chosen)))
@@ -84,7 +92,7 @@ def list_messages(limit, as_json, **chosen):
 
 @messages.command()
 @click.argument("message_id", type=click.UUID)
-def show(message_id):
+def show(message_id: uuid.UUID) -> None:
     """Print one message as a JSON object."""
     click.echo(json.dumps(record(Message.find(message_id)), indent=2))
 
@@ -130,6 +138,7 @@ def print_table(found: Iterable[Message]) -> int:
 
 
 def row(message: Message) -> tuple[str, ...]:
+    """Return a message as a row for people."""
     return (
         str(message.id),
         message.status if message.approved else f"{message.status} (awaiting approval)",
@@ -154,7 +163,9 @@ def local_time(message: Message) -> str:
 # Deciding
 
 
-def command_for_each(name, past, transition, help, **among):
+def command_for_each(
+    name: str, past: str, transition: Callable[[Message], bool], help: str, **among: Any
+) -> None:
     """Add a command that makes one transition for each id, and refuses what cannot make it.
 
     Instead of ids it takes the filters: then it shows what it would do, the texts too, and asks.
@@ -190,7 +201,7 @@ def command_for_each(name, past, transition, help, **among):
         ctx.exit(refused)
 
 
-def look_at(found: Iterable[Message], silent: bool) -> list:
+def look_at(found: Iterable[Message], silent: bool) -> list[uuid.UUID]:
     """Return the ids of messages; print the first of them, with their texts, unless silent."""
     ids, rows = [], []
     for message in found:
@@ -200,7 +211,7 @@ def look_at(found: Iterable[Message], silent: bool) -> list:
     if rows:
         table((*HEADER, "text"), rows)
         if len(ids) > len(rows):
-            click.echo(f"and {len(ids) - len(rows)} more; --limit {SHOWN} goes by portions")
+            click.echo(f"and {len(ids) - len(rows)} more; --limit {SHOWN} takes them in portions")
     return ids
 
 
@@ -230,7 +241,9 @@ command_for_each(
 # Letting go
 
 
-def command_for_old(name, past, batch, help, asks):
+def command_for_old(
+    name: str, past: str, batch: Callable[[datetime], int], help: str, asks: bool
+) -> None:
     """Add a command that does something to all old finished messages, batch by batch."""
 
     @messages.command(name, help=help)

@@ -21,7 +21,7 @@ carriers = Commands("carriers", help="The carrier that CARRIER_URL names.")
 
 
 @db.command()
-def upgrade():
+def upgrade() -> None:
     """Create or migrate the tables; does nothing where they are up to date."""
     applied = database.upgrade()
     click.echo("\n".join(f"applied {name}" for name in applied) or "the tables are up to date")
@@ -30,7 +30,7 @@ def upgrade():
 @carriers.command()
 @click.option("--to", type=Number(), help="Send one text to this number, and say what came back.")
 @click.pass_context
-def check(ctx, to):
+def check(ctx: click.Context, to: str | None) -> None:
     """Ask the carrier whether it would take texts: status 0 where it would, 1 where not.
 
     Status 2 where it cannot be asked without sending: --to sends one text.
@@ -62,7 +62,7 @@ def check(ctx, to):
 
 @click.command(cls=Command)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def stats(as_json):
+def stats(as_json: bool) -> None:
     """Show how many messages are in each state, what waits, what ended lately, what is wrong."""
     now = models.clock()
     state = health.read(now)
@@ -119,7 +119,7 @@ def _ago(instant, now):
 
 
 @click.command()
-def openapi():
+def openapi() -> None:
     """Print the interface in OpenAPI, out of the schemas that validate: what openapi.json holds."""
     try:
         from openapi import document
