@@ -1,0 +1,134 @@
+"""The scheduler: an idle pass, sending, promotion, and many of them at once."""
+
+import re
+import statistics
+import time
+
+import fill
+import psycopg
+from machinery import (
+    ALWAYS,
+    ROUNDS,
+    databases,
+    peer,
+    run_scheduler,
+    show,
+    start_scheduler,
+    web,
+)
+
+import database
+import models
+
+TEXTS, SENDINGS = 2000, 3
+CARRIERS = (
+    "console:",
+    "twilio://AC1:token@+15005550006?base_url=http://127.0.0.1:9",
+    "vonage://key:secret@sender?base_url=http://127.0.0.1:9",
+    "webhook+http://127.0.0.1:9/",
+    "json://127.0.0.1/?:to={to}",
+)
+
+
+def idle(server):
+    """A whole pass with nothing to do, for a cheap carrier and for one of Apprise's."""
+    for name, fresh in databases(server):
+        url = fresh()
+        database.disconnect()
+        for carrier in CARRIERS:
+            times = [run_scheduler(url, CARRIER_URL=carrier) for _ in range(2 * ROUNDS)]
+            show(
+                f"an idle pass, {name}, {carrier.partition(':')[0]}:",
+                f"{statistics.median(times):.2f} s",
+                "<= 0.6 s",
+            )
+
+
+def send(server):
+    """Texts/s of one scheduler by a carrier of 50 ms."""
+    with peer("twilio") as port, peer("smpp") as smpp_port:
+        twilio = f"twilio://AC1:token@+15005550006?base_url=http://127.0.0.1:{port}"
+        apprise = f"json://127.0.0.1:{port}/?:to={{to}}"
+        smpp = f"smpp://user:secret@127.0.0.1:{smpp_port}/15005550006"
+        figures = (
+            ("Twilio, 32", twilio, 32, 500),
+            ("Twilio, 128", twilio, 128, 1500),
+            ("Apprise, 32", apprise, 32, 200),
+            ("SMPP, window 64", smpp, 64, 1000),
+        )
+        for name, fresh in databases(server):
+            for kind, carrier_url, concurrency, target in figures:
+                rates = [
+                    TEXTS / send_all(fresh(), carrier_url, concurrency) for _ in range(SENDINGS)
+                ]
+                show(
+                    f"sending, {name}, {kind}",
+                    f"{statistics.median(rates):.0f} texts/s",
+                    f">= {target}",
+                    f"{TEXTS} texts, with the process's start; the limit is {concurrency * 20}",
+                )
+
+
+def send_all(url, carrier_url, concurrency):
+    """The seconds that a pass takes which sends TEXTS texts."""
+    fill.fill(TEXTS, models.Status.QUEUED)
+    database.disconnect()
+    seconds = run_scheduler(
+        url, CARRIER_URL=carrier_url, SEND_CONCURRENCY=str(concurrency), **ALWAYS
+    )
+    assert models.Message.by_status()[models.Status.SENT] == TEXTS
+    database.disconnect()
+    return seconds
+
+
+def many(server):
+    """Eight schedulers against one, beside four web processes, on one Postgres."""
+    (_, (_, fresh)) = databases(server)
+    with peer("twilio") as port:
+        carrier_url = f"twilio://AC1:token@+15005550006?base_url=http://127.0.0.1:{port}"
+        environ = {"CARRIER_URL": carrier_url, "SEND_CONCURRENCY": "16"} | ALWAYS
+        seconds, spread, waits = {}, None, []
+        for count in (1, 8):
+            url = fresh()
+            fill.fill(4 * TEXTS, models.Status.QUEUED)
+            database.disconnect()
+            with web(url=url, workers=4):
+                started = time.monotonic()
+                schedulers = [start_scheduler(url, **environ) for _ in range(count)]
+                while any(each.poll() is None for each in schedulers):
+                    waits += longest_waits(url)
+                    time.sleep(0.02)
+                seconds[count] = time.monotonic() - started
+            lines = [each.stdout.read() for each in schedulers]
+            sent = [int(re.search(r"(\d+) sent", line)[1]) for line in lines]
+            assert sum(sent) == 4 * TEXTS, sent
+            spread = min(sent) / (sum(sent) / count)
+    show("8 schedulers: throughput", f"{seconds[1] / seconds[8]:.2f} of one's", ">= 1.00")
+    show(
+        "8 schedulers: least sent by one of them", f"{spread:.2f} of its share", "", "claims spread"
+    )
+    show("8 schedulers: longest wait for a lock", f"{max(waits, default=0):.0f} ms", "<= 100 ms")
+
+
+def longest_waits(url):
+    """The milliseconds for which statements wait for a lock just now."""
+    query = (
+        "SELECT extract(epoch FROM clock_timestamp() - waitstart) * 1000 FROM pg_locks "
+        "WHERE NOT granted AND waitstart IS NOT NULL"
+    )
+    with psycopg.connect(url) as connection:
+        return [float(milliseconds) for (milliseconds,) in connection.execute(query)]
+
+
+def promote(server):
+    """The promotion of 100,000 messages that are due."""
+    for name, fresh in databases(server):
+        times = []
+        for _ in range(3):
+            fresh()
+            fill.fill(100_000, models.Status.SCHEDULED)
+            started = time.monotonic()
+            assert models.Message.promote(models.clock()) == 100_000
+            times.append(time.monotonic() - started)
+            database.disconnect()
+        show(f"promotion of 100,000, {name}", f"{statistics.median(times):.2f} s", "<= 3 s")

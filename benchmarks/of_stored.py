@@ -1,0 +1,108 @@
+"""What a million stored messages cost, or BENCH_MESSAGES, and a long list of numbers."""
+
+import random
+import statistics
+from concurrent.futures import ThreadPoolExecutor
+
+import fill
+from machinery import (
+    METRICS_TOKEN,
+    ROUNDS,
+    SCRATCH,
+    STORED,
+    bodies,
+    databases,
+    get,
+    new_key,
+    post,
+    run_command,
+    run_scheduler,
+    show,
+    timer,
+    web,
+    wrk,
+)
+
+import database
+
+COMMANDS = {
+    "stats": ("stats",),
+    "list by number": ("messages", "list", "--to", "+12122000001"),
+    "list by status": ("messages", "list", "--status", "queued"),
+    "list by time": ("messages", "list", "--since", "1h"),
+}
+
+
+def dnc(server):
+    """The import of 100,000 numbers into the Do Not Call list."""
+    file = SCRATCH / "dnc.csv"
+    chance = random.Random(2)
+    numbers = {f"+1212{chance.randrange(2_000_000, 10_000_000)}" for _ in range(130_000)}
+    valid = [number for number in numbers if number[5:8] not in ("911", "411")][:100_000]
+    file.write_text("number,name\n" + "".join(f"{number},somebody\n" for number in valid))
+    for name, fresh in databases(server):
+        rates = []
+        for _ in range(3):
+            url = fresh()
+            database.disconnect()
+            rates.append(100_000 / run_command(url, "dnc", "import", file))
+        show(
+            f"Do Not Call import, {name}",
+            f"{statistics.median(rates):.0f} numbers/s",
+            ">= 15000",
+            "start of the process included",
+        )
+
+
+def growth(server):
+    """What is done with many stored messages, against the same with none."""
+    file = bodies()
+    for name, fresh in databases(server):
+        full = fresh()
+        fill.fill(STORED)
+        full_key = new_key()
+        empty = fresh()
+        empty_key = new_key()
+
+        with web(url=full) as (old, _), web(url=empty) as (young, _):
+            wrk(old, file, full_key, 2)
+            wrk(young, file, empty_key, 2)
+            rounds = [
+                (wrk(old, file, full_key)[0], wrk(young, file, empty_key)[0]) for _ in range(ROUNDS)
+            ]
+            share = statistics.median(a / b for a, b in rounds)
+            show(f"{STORED:,} messages, {name}: create", f"{share:.2f} of empty", ">= 0.90", "rate")
+            bearer = {"Authorization": f"Bearer {METRICS_TOKEN}"}
+            for path in ("/healthz", "/metrics"):
+                compare(f"{name}: {path}", (old, young), get, path, **bearer)
+        compare(f"{name}: idle pass", (full, empty), run_scheduler)
+        for what, words in COMMANDS.items():
+            compare(f"{name}: {what}", (full, empty), run_command, *words)
+
+
+def compare(what, both, seconds, *arguments, **more):
+    """Show by how much longer something takes with many messages, the median of turns."""
+    pairs = [[seconds(each, *arguments, **more) for each in both] for _ in range(ROUNDS)]
+    share = statistics.median(full / empty for full, empty in pairs)
+    added = statistics.median(full - empty for full, empty in pairs) * 1000
+    words = f"{share:.2f} of empty, {added:+.0f} ms"
+    show(f"{STORED:,} messages, {what}", words, "<= 1.10, +100 ms", "time")
+
+
+def purge(server):
+    """The longest that a 201 takes while all that is stored is purged."""
+    for name, fresh in databases(server):
+        url = fresh()
+        fill.fill(STORED)
+        key, waits = new_key(), []
+        words = ("messages", "purge", "--older-than", "1", "--yes")
+        with web(url=url) as (address, _), ThreadPoolExecutor(1) as pool:
+            purged = pool.submit(run_command, url, *words)
+            while not purged.done():
+                waits.append(timer(post, address, key))
+        show(
+            f"purge of {STORED:,}, {name}: a 201 takes at most",
+            f"{max(waits) * 1000:.0f} ms",
+            "<= 1000 ms",
+            f"{len(waits)} texts in the {purged.result():.0f} s that it takes",
+        )

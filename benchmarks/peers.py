@@ -1,0 +1,48 @@
+"""Carriers for benchmarks that take 50 ms for each text: `python benchmarks/peers.py twilio`."""
+
+import asyncio
+import contextlib
+import itertools
+import re
+import struct
+import sys
+
+DELAY = 0.05  # seconds
+
+
+async def answer_twilio(reader, writer):
+    """Say yes to every POST as Twilio does, each with a SID of its own."""
+    with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
+            await reader.readexactly(int(length[1]) if length else 0)
+            await asyncio.sleep(DELAY)
+            body = b'{"sid": "SM%032x"}' % next(numbers)
+            writer.write(
+                b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+            )
+
+
+async def answer_smpp(reader, writer):
+    """Say yes to every PDU; to a text after the delay."""
+    later = asyncio.get_running_loop().call_later
+    with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+        while True:
+            length, command, _, number = struct.unpack(">4I", await reader.readexactly(16))
+            await reader.readexactly(length - 16)
+            reference = b"%d\0" % next(numbers)
+            head = struct.pack(">4I", 16 + len(reference), command | 0x80000000, 0, number)
+            later(DELAY if command == 4 else 0, writer.write, head + reference)
+
+
+async def serve(answer):
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=1024)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+numbers = itertools.count(1)
+if __name__ == "__main__":
+    asyncio.run(serve({"twilio": answer_twilio, "smpp": answer_smpp}[sys.argv[1]]))
