@@ -6,7 +6,7 @@ UTC `datetime`.
 
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 from zoneinfo import ZoneInfo
 
 import calendars
@@ -46,7 +46,7 @@ class BusinessHours(NamedTuple):
     skip_holidays: bool = False  # those of the recipient's country
 
     @classmethod
-    def from_settings(cls, settings) -> Self:
+    def from_settings(cls, settings: Any) -> Self:
         """Return the hours that the environment asks for."""
         return cls(*settings.business_hours, settings.business_days, settings.skip_holidays)
 

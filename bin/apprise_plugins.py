@@ -16,6 +16,7 @@ import json
 import logging
 import sys
 import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 from unittest import mock
 
@@ -113,7 +114,7 @@ READ_THE_ANSWER = frozenset(_READ_THE_ANSWER.split())
 TABLE = "<!-- bin/apprise_plugins.py writes this table -->\n", "<!-- end of the table -->\n"
 
 
-def tried(url, number, body):
+def tried(url: str, number: str, body: bytes) -> tuple[bool, str]:
     """Return whether the plugin of a URL calls a 200 with `body` a yes, and what it sent."""
     sent = []
 
@@ -140,7 +141,7 @@ def tried(url, number, body):
     return bool(yes), " ".join(sent)
 
 
-def found():
+def found() -> tuple[list[str], list[tuple[str, list[str], bool, str]]]:
     """Return every scheme, and a row for each plugin that texts."""
     manager = NotificationManager()
     plugins = {}
@@ -164,11 +165,13 @@ def found():
     return sorted(manager.schemas()), sorted(rows, key=lambda row: row[0].lower())
 
 
-def wrapped(words):
+def wrapped(words: Iterable[str]) -> str:
+    """Return words in lines that fit a source file."""
     return textwrap.fill(" ".join(words), 99)
 
 
-def main():
+def main() -> None:
+    """Write carriers/apprise_plugins.py and the table of docs/carriers.md."""
     logging.getLogger("apprise").setLevel(logging.CRITICAL)
     schemes, rows = found()
     readers = sorted(name for _, names, reads, _ in rows if reads for name in names)

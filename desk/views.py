@@ -229,6 +229,7 @@ SOURCES = {
 
 
 def decide(yes: bool) -> Callable[[Message, str, datetime], bool]:
+    """Return what a button does to a message: approve it, or refuse it."""
     return lambda message, by, now: message.decide(yes, by, now)
 
 
