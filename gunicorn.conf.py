@@ -20,6 +20,11 @@ settings = logs.load_settings()
 METRICS_FOLDER = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
 loglevel = settings.log_level
 
+# gunicorn reads these from the environment, but before it was filled in from `.env`
+if port := os.environ.get("PORT"):
+    bind = f"0.0.0.0:{port}"
+workers = os.environ.get("WEB_CONCURRENCY") or "1"
+
 # Its threads never wait for clients, only for the database
 worker_class = webworker.Worker
 threads = 64

@@ -13,6 +13,7 @@ import yaml
 
 import database
 import models
+from databases import on_sqlite
 from running import ROOT, TOOLS, answers, free_port, wait_until
 
 PROCFILE = dict(line.split(": ", 1) for line in (ROOT / "Procfile").read_text().splitlines())
@@ -59,6 +60,20 @@ def test_a_paas_can_run_the_procfile(empty_database_url, start, key_of, tmp_path
         assert json.load(response)["status"] == "queued"
     wait_until(lambda: "'Hello from a PaaS'" in service.output)
     assert service.terminate() in (0, 143, -15)
+
+
+@on_sqlite
+def test_port_and_workers_may_stand_in_a_file_named_env(start, database_url, tmp_path):
+    port = free_port()
+    (tmp_path / "cwd").mkdir()
+    (tmp_path / "cwd" / ".env").write_text(f"PORT={port}\nWEB_CONCURRENCY=2\n")
+    web = start(
+        *("gunicorn", "-c", ROOT / "gunicorn.conf.py", "app:create_app()"),
+        DATABASE_URL=database_url,
+    )
+    wait_until(lambda: answers(f"http://127.0.0.1:{port}/healthz") or web.popen.poll() is not None)
+    wait_until(lambda: web.output.count("Booting worker") == 2)
+    assert web.terminate() == 0
 
 
 @pytest.fixture
