@@ -45,7 +45,7 @@ def idle(server):
 
 
 def send(server):
-    """Texts/s of one scheduler by a carrier of 50 ms."""
+    """Texts/s of one pass by a carrier of 50 ms; by SMPP, it listens for a second at its end."""
     with peer("twilio") as port, peer("smpp") as smpp_port:
         twilio = f"twilio://AC1:token@+15005550006?base_url=http://127.0.0.1:{port}"
         apprise = f"json://127.0.0.1:{port}/?:to={{to}}"
@@ -65,7 +65,7 @@ def send(server):
                     f"sending, {name}, {kind}",
                     f"{statistics.median(rates):.0f} texts/s",
                     f">= {target}",
-                    f"{TEXTS} texts, with the process's start; the limit is {concurrency * 20}",
+                    f"{TEXTS} texts, with start and end; the limit is {concurrency * 20}",
                 )
 
 
