@@ -16,6 +16,7 @@ from flask import Flask, request
 
 import carriers
 import settings as environment
+from database import Postgres
 from databases import on_sqlite
 from models import Status
 from running import ROOT
@@ -122,6 +123,20 @@ def test_the_printed_backup_is_a_whole_database(post, database_url):
     subprocess.run(command.replace("messages.db ", f"{file} "), shell=True, check=True)
     with closing(sqlite3.connect("messages-backup.db")) as backup:
         assert backup.execute("SELECT count(*) FROM message").fetchone() == (1,)
+
+
+def test_the_printed_limits_of_a_session_are_those_of_the_service():
+    (roles,) = blocks("docs/deploying.md", "sql")
+    limits = dict(re.findall(r"SET (\w+) = '(\w+)';", roles))
+    assert limits
+    assert limits.items() <= Postgres.session.items()
+
+
+def test_the_printed_database_url_is_taken(settings, monkeypatch):
+    (line,) = blocks("docs/deploying.md", "text")
+    name, _, url = line.strip().partition("=")
+    monkeypatch.setenv(name, url)
+    assert environment.load().database_url == url
 
 
 # What is named is there
