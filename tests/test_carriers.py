@@ -394,13 +394,13 @@ MODULES = {
     for path in (ROOT / "carriers").glob("*.py")
     if re.search(r"^class \w+\(Carrier\):", path.read_text(), re.MULTILINE)
 }
-NO_HTTP = {"console", "simulator", "smpp"}
+WITHOUT_HTTP = {"console", "simulator", "smpp"}
 DOCS = (ROOT / "docs" / "carriers.md").read_text()
 
 
 def test_every_carrier_keeps_the_contract():
     """By the tests of this file, the logs' silence among them; its own where it speaks no HTTP."""
-    assert {name.removesuffix("_server") for name in KINDS} | NO_HTTP == MODULES
+    assert {name.removesuffix("_server") for name in KINDS} | WITHOUT_HTTP == MODULES
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))
