@@ -141,8 +141,7 @@ class Connection(psycopg.Connection):
 
 class Adapter(Psycopg3Adapter):
     def connect(self, db: Any, **params: Any) -> Connection:
-        # Prepared statements belong to a server's process, which PgBouncer changes
-        return Connection.connect(db.database, prepare_threshold=None, **params)
+        return Connection.connect(db.database, **params)
 
 
 class Postgres(Pooled, PooledPostgresqlDatabase):
@@ -161,7 +160,10 @@ class Postgres(Pooled, PooledPostgresqlDatabase):
     def _initialize_connection(self, conn):
         if conn.is_new:
             pairs = ", ".join(f"set_config('{k}', '{v}', false)" for k, v in self.session.items())
-            conn.execute(f"SELECT {pairs}")
+            answer = conn.execute(f"SELECT pg_backend_pid(), {pairs}").fetchone()
+            if answer[0] != conn.info.backend_pid:
+                # A pooler such as PgBouncer changes the server's process, to which they belong
+                conn.prepare_threshold = None
         conn.was_idle, conn.is_new = not conn.is_new, False
 
     def _is_closed(self, conn):

@@ -299,13 +299,13 @@ def fields_in(problems: list[str]) -> list[str]:
 
 def dump(response: dict) -> str:
     """Return the JSON text of a TextMessageResponse."""
-    return _RESPONSE.dumps(response, separators=COMPACT)
+    return _ENCODER.encode(_RESPONSE.dump(response))
 
 
 def dump_error(status: int, message: str, details: dict, now: datetime) -> str:
     """Return the JSON text of an Error."""
     error = {"message": message, "statusCode": status, "details": details, "timestamp": now}
-    return _ERROR.dumps(error, separators=COMPACT)
+    return _ENCODER.encode(_ERROR.dump(error))
 
 
 def digest(value: Any) -> str:
@@ -330,4 +330,5 @@ def _refuse_constant(name):
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_named_once, parse_constant=_refuse_constant)
+_ENCODER = json.JSONEncoder(separators=COMPACT)
 _REQUEST, _RESPONSE, _ERROR = TextMessageRequest(), TextMessageResponse(), Error()
