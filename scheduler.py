@@ -205,28 +205,23 @@ class Scheduler:
         Each step waits for a database that is away by itself, so that none happens twice.
         """
         now, yes, again = models.clock(), {}, []
-        answers = [(message, future.exception(), future) for message, future in outcomes]
-        found = {m.id: f.result() for m, error, f in answers if not error}
-        asked = [each for each in found.values() if isinstance(each, Found)]
+        answers = [(m, future.result()) for m, future in outcomes if not future.exception()]
+        asked = [answer for _, answer in answers if isinstance(answer, Found)]
         references = {reference for each in asked for reference in each.references}
         known = self.insist(True, Message.known, references)
-        for message, error, _ in answers:
-            if error:
-                continue
-            result = found[message.id]
-            if isinstance(result, Found):
-                new = [each for each in result.references if each not in known]
-                if not new:
-                    again.append(message)
-                    continue
-                result = new[0]
-                known.add(result)
-            yes[message.id] = result
+        for message, answer in answers:
+            if not isinstance(answer, Found):
+                yes[message.id] = answer
+            elif new := [each for each in answer.references if each not in known]:
+                yes[message.id] = new[0]
+                known.add(new[0])
+            else:
+                again.append(message)
         self.insist(True, Message.sent, yes, now)
         for message_id in yes:
             self.note(counts, message_id, "sent")
-        for message, error, _ in answers:
-            if error:
+        for message, future in outcomes:
+            if error := future.exception():
                 self.insist(True, self.refuse, message, error, counts, now)
         return [m for m in again if self.insist(True, self.may_send_again, m, counts, now)]
 
