@@ -15,7 +15,8 @@ import models
 import recipients
 import schemas
 from hours import BusinessHours, Facts
-from models import AlreadyAnswered, ApiKey, DoNotCall, Identity, Message, Role, Status
+from keys import ApiKey, Identity, Role
+from models import AlreadyAnswered, DoNotCall, Message, Status
 from recipients import Recipient
 from schemas import BadRequest
 

@@ -1,4 +1,4 @@
-"""The database: its connections, its migrations, what its errors mean, and inserts in batches.
+"""The database: connections, what errors mean, what tables share, migrations, batched inserts.
 
 Any thread may use `db` and the models as peewee documents it. Each thread has a connection of its
 own, taken from a small pool with its first query; a web request gives it back at its end, any other
@@ -12,16 +12,19 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import psycopg
 from peewee import (
+    BigIntegerField,
     DatabaseError,
     DatabaseProxy,
     DataError,
     IntegrityError,
     InterfaceError,
+    Model,
     OperationalError,
     Psycopg3Adapter,
 )
@@ -37,6 +40,9 @@ PATIENCE = 5  # seconds that a thread waits for a connection, or for another's l
 ANSWER_TIMEOUT = 15  # seconds until a Postgres that says nothing is given up
 
 MIGRATIONS = Path(__file__).parent / "migrations"
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
 
 
 class Busy(OperationalError):
@@ -282,10 +288,6 @@ _SQLITE_OUTAGES = {
 _POSTGRES_OUTAGES = ("08", "28", "3D", "40", "53", "55", "57", "58", "XX", "25006")
 
 
-tables: set[str] = set()
-"""The names of the tables, which `models` adds: without one of them, nothing works."""
-
-
 def is_outage(error: Exception) -> bool:
     """Say whether a database error means "later": a database that is away, locked, full or old.
 
@@ -308,7 +310,8 @@ def is_migrated() -> bool:
     try:
         migrations = Runner(db.obj, str(MIGRATIONS)).status()
         applied = all(each.applied for each in migrations if each.path)
-        return applied and tables <= set(db.get_tables())
+        needed = {table._meta.table_name for table in Table.__subclasses__()}
+        return applied and needed <= {*db.get_tables()}
     except ERRORS:
         return False
 
@@ -335,6 +338,34 @@ def _code(error):
     """Return SQLite's primary result code, or None."""
     code = getattr(_cause(error), "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
+
+
+# Tables
+
+
+class Table(Model):
+    """A table of this database; `is_migrated` looks for every one that is defined."""
+
+    class Meta:
+        database = db
+        legacy_table_names = False
+
+
+class InstantField(BigIntegerField):
+    """An aware UTC datetime, stored as whole milliseconds since 1970.
+
+    So instants sort and compare alike on SQLite and Postgres.
+    """
+
+    def db_value(self, value: datetime | None) -> int | None:
+        return value if value is None else (value - EPOCH) // MILLISECOND
+
+    def python_value(self, value: int | None) -> datetime | None:
+        return value if value is None else EPOCH + value * MILLISECOND
+
+
+class Refused(Exception):
+    """Say, for an operator, why something cannot be done in the present state."""
 
 
 # Migrations

@@ -3,7 +3,8 @@
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from models import CarrierState, Message
+import reports
+from models import CarrierState
 from schemas import isoformat
 
 PATIENCE = timedelta(minutes=2)
@@ -63,12 +64,12 @@ def read(now: datetime) -> Health:
     carrier = CarrierState.latest()
     return Health(
         now,
-        oldest_due=Message.oldest_due(now),
-        retrying=Message.retrying(),
-        last_sent_at=Message.last_sent_at(),
+        oldest_due=reports.oldest_due(now),
+        retrying=reports.retrying(),
+        last_sent_at=reports.last_sent_at(),
         last_pass_at=carrier and carrier.last_pass_at,
         carrier=carrier and carrier.name,
         trouble=carrier and carrier.trouble,
         trouble_since=carrier and carrier.trouble_since,
-        commonest_error=Message.commonest_error(now - timedelta(hours=1)),
+        commonest_error=reports.commonest_error(now - timedelta(hours=1)),
     )

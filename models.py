@@ -1,21 +1,14 @@
-"""The tables, every query, and every state transition of a message.
+"""Messages and what belongs to them: the tables, and every change of a message's state."""
 
-Instants go in and come out as aware UTC datetimes and are stored as whole milliseconds since
-1970, so that they sort and compare alike on SQLite and Postgres.
-"""
-
-import hashlib
-import heapq
 import json
 import re
 import secrets
-import time
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from peewee import (
     EXCLUDED,
@@ -27,28 +20,26 @@ from peewee import (
     FloatField,
     ForeignKeyField,
     IntegerField,
-    IntegrityError,
-    Model,
-    ModelSelect,
-    NodeList,
     TextField,
-    Tuple,
     UUIDField,
     Value,
     fn,
 )
 
-from database import InsertBatcher, db, on_postgres, tables
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MILLISECOND = timedelta(milliseconds=1)
-HOUR = timedelta(hours=1)
+from database import (
+    EPOCH,
+    MILLISECOND,
+    InsertBatcher,
+    InstantField,
+    Refused,
+    Table,
+    db,
+    on_postgres,
+)
+from keys import ApiKey
 
 BATCH = 5_000
 """Rows that a bulk change moves in one transaction, so that others do not wait long."""
-
-SAMPLE = 1_000
-"""Messages by which the commonest error is found."""
 
 PAGE = 500
 """Rows that are read at once where all are wanted."""
@@ -58,10 +49,6 @@ def clock() -> datetime:
     """Return now, in UTC, cut to the milliseconds that are stored and answered."""
     now = datetime.now(UTC)
     return now.replace(microsecond=now.microsecond // 1000 * 1000)
-
-
-class Refused(Exception):
-    """Say, for an operator, why something cannot be done in the present state."""
 
 
 class AlreadyAnswered(Exception):
@@ -88,10 +75,18 @@ RETRYABLE = (Status.FAILED, Status.BLOCKED, Status.UNDELIVERED, Status.EXPIRED)
 FINISHED = tuple(status for status in Status if status not in (*WAITING, Status.SENDING))
 
 
-class Role(StrEnum):
-    SENDER = "sender"  # calls the public operation
-    APPROVER = "approver"  # signs in to the desk, and sees what its group may see
-    OPERATOR = "operator"  # signs in to the desk, and sees everything
+def has_status(*statuses: Status) -> SQL:
+    """Return the condition that a message is in one of these statuses."""
+    return SQL("status IN ({})".format(", ".join(f"'{status}'" for status in statuses)))
+
+
+# Spelt as the conditions of the indexes below, which would not serve them otherwise
+IS_SENDABLE = has_status(Status.QUEUED) & SQL("approved")
+AWAITS_APPROVAL = has_status(*WAITING) & SQL("NOT approved")
+AWAITS_GROUP = AWAITS_APPROVAL & SQL("available_to_group")
+IS_RETRYING = has_status(*WAITING) & SQL("due_since IS NOT NULL")
+HAS_ERROR = has_status(*WAITING) & SQL("last_error_at IS NOT NULL")
+HAS_ENDED = SQL("finished_at IS NOT NULL")
 
 
 def new_id(now: datetime) -> uuid.UUID:
@@ -107,208 +102,11 @@ def first_id(instant: datetime) -> uuid.UUID:
     return uuid.UUID(int=(max(instant, EPOCH) - EPOCH) // MILLISECOND << 80)
 
 
-class InstantField(BigIntegerField):
-    def db_value(self, value: datetime | None) -> int | None:
-        return value if value is None else (value - EPOCH) // MILLISECOND
-
-    def python_value(self, value: int | None) -> datetime | None:
-        return value if value is None else EPOCH + value * MILLISECOND
-
-
 class CarrierTextField(TextField):
     """What a carrier said, without what no database can hold: it must not hide the outcome."""
 
     def db_value(self, value: str | None) -> str | None:
         return value and re.sub("[\0\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", value)
-
-
-class Table(Model):
-    class Meta:
-        database = db
-        legacy_table_names = False
-
-
-LEASE = 0.5  # seconds
-"""How long a process takes a key as it read it: to ask each time would be a tenth of a request.
-
-`revoke` and `rotate` sleep one LEASE, so that no process accepts the old secret afterwards.
-"""
-_leases = {}  # by database and digest of the secret: the identity, and until when it is good
-
-
-class Identity:
-    """What a request may know of the key that it was sent with."""
-
-    __slots__ = ("group", "id", "name", "role")
-
-    def __init__(self, id: int, name: str, group: str | None, role: str):
-        self.id, self.name, self.group, self.role = id, name, group, role
-
-
-class ApiKey(Table):
-    name = TextField()  # unique among those that are not revoked
-    group = TextField(null=True)
-    role = TextField(default=Role.SENDER, constraints=[SQL("DEFAULT 'sender'")])
-    digest = TextField(unique=True)
-    created_at = InstantField()
-    revoked_at = InstantField(null=True)
-    expires_at = InstantField(null=True)
-    last_used_at = InstantField(null=True)  # to the hour
-    old_digest = TextField(null=True, index=True)  # of the secret before the rotation
-    old_expires_at = InstantField(null=True)
-
-    @staticmethod
-    def digest_of(secret: str) -> str:
-        """Return what is stored: SHA-256 is enough for a secret of 256 random bits."""
-        return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
-
-    @classmethod
-    def issue(
-        cls,
-        name: str,
-        group: str | None,
-        now: datetime,
-        expires_at: datetime | None = None,
-        role: Role = Role.SENDER,
-    ) -> str:
-        """Store a new key and return the secret, which is not; Refused where the name is taken."""
-        secret = cls._new_secret()
-        try:
-            cls.create(
-                name=name,
-                group=group,
-                role=role,
-                digest=cls.digest_of(secret),
-                created_at=now,
-                expires_at=expires_at,
-            )
-        except IntegrityError:
-            raise Refused(f"a key named {name!r} exists already") from None
-        return secret
-
-    @classmethod
-    def authenticate(cls, secret: str, now: datetime) -> Identity | None:
-        """Return the identity of a secret, or None where it is unknown, expired or revoked.
-
-        The database is asked no more than once a LEASE.
-        """
-        digest = cls.digest_of(secret)
-        known, expires_at, lease_ends = _leases.get((db.obj, digest), (None, EPOCH, 0))
-        asked = time.monotonic()
-        if asked < lease_ends and (expires_at is None or now < expires_at):
-            return known
-        key = cls.live(now).where(cls._with_digest(digest, now)).first()
-        if key is None:
-            return None
-        key.note_use(now)
-        ends = (key.expires_at, None if key.digest == digest else key.old_expires_at)
-        known = key.identity()
-        _leases[db.obj, digest] = known, min(filter(None, ends), default=None), asked + LEASE
-        return known
-
-    def identity(self) -> Identity:
-        """Return what a request may know of this key."""
-        return Identity(self.id, self.name, self.group, self.role)
-
-    def note_use(self, now: datetime) -> None:
-        """Keep the hour in which this key was last used."""
-        if self.last_used_at is None or now - self.last_used_at >= HOUR:
-            hour = now.replace(minute=0, second=0, microsecond=0)
-            ApiKey.update(last_used_at=hour).where(ApiKey.id == self.id).execute()
-
-    @classmethod
-    def live(cls, now: datetime) -> ModelSelect:
-        """Select the keys that are neither revoked nor expired."""
-        unexpired = cls.expires_at.is_null() | (cls.expires_at > now)
-        return cls.select().where(cls.revoked_at.is_null(), unexpired)
-
-    @classmethod
-    def _with_digest(cls, digest, now):
-        return (cls.digest == digest) | ((cls.old_digest == digest) & (cls.old_expires_at > now))
-
-    @staticmethod
-    def _new_secret():
-        return "tms_" + secrets.token_urlsafe(32)  # a prefix that secret scanners can look for
-
-    @classmethod
-    def named(cls, name: str) -> Self:
-        """Return the key of this name, the live one before those revoked; Refused if none is."""
-        latest = (cls.revoked_at.is_null().desc(), cls.id.desc())
-        key = cls.select().where(cls.name == name).order_by(*latest).first()
-        if key is None:
-            raise Refused(f"there is no key named {name!r}")
-        return key
-
-    def rotate(self, old_expires_at: datetime) -> str:
-        """Give this key a new secret and return it; the old one is good until an instant."""
-        secret = self._new_secret()
-        changed = (
-            ApiKey.update(
-                digest=self.digest_of(secret),
-                old_digest=self.digest,
-                old_expires_at=old_expires_at,
-            )
-            .where(ApiKey.id == self.id, ApiKey.digest == self.digest, ApiKey.revoked_at.is_null())
-            .execute()
-        )
-        if not changed:
-            raise Refused(f"the key {self.name!r} is revoked, or was rotated just now")
-        time.sleep(LEASE)
-        return secret
-
-    def extend(self, expires_at: datetime | None) -> None:
-        """Let this key be good until an instant, None for ever; Refused where it is revoked."""
-        live = (ApiKey.id == self.id) & ApiKey.revoked_at.is_null()
-        if not ApiKey.update(expires_at=expires_at).where(live).execute():
-            raise Refused(f"the key {self.name!r} is revoked")
-        time.sleep(LEASE)
-
-    def revoke(self, now: datetime) -> bool:
-        """Refuse this key in every process, before this returns; False where it was revoked."""
-        live = (ApiKey.id == self.id) & ApiKey.revoked_at.is_null()
-        done = ApiKey.update(revoked_at=now).where(live).execute() == 1
-        time.sleep(LEASE)
-        return done
-
-
-class SignIn(Table):
-    """A person at the desk: until the sign-out, for LASTS, and while the key is what it was."""
-
-    id = TextField(primary_key=True)
-    key = ForeignKeyField(ApiKey, index=False)
-    digest = TextField()  # the key's: one that is rotated has another
-    began_at = InstantField(index=True)
-
-    LASTS = timedelta(hours=12)
-
-    @classmethod
-    def begin(cls, secret: str, now: datetime) -> str | None:
-        """Sign in by a key's secret and return an id; None where it opens no desk.
-
-        The desk has no overlap: a secret from before a rotation opens nothing.
-        """
-        digest = ApiKey.digest_of(secret)
-        people = (ApiKey.digest == digest) & ApiKey.role.in_([Role.APPROVER, Role.OPERATOR])
-        key = ApiKey.live(now).where(people).first()
-        if key is None:
-            return None
-        key.note_use(now)
-        cls.delete().where(cls.began_at <= now - cls.LASTS).execute()
-        return cls.create(id=secrets.token_urlsafe(), key=key, digest=digest, began_at=now).id
-
-    @classmethod
-    def find(cls, id: str, now: datetime) -> Identity | None:
-        """Return the key of a session at the desk, or None where it is good no longer."""
-        signed_in = (
-            (cls.id == id) & (cls.digest == ApiKey.digest) & (cls.began_at > now - cls.LASTS)
-        )
-        key = ApiKey.live(now).join(cls, on=(cls.key == ApiKey.id)).where(signed_in).first()
-        return key and key.identity()
-
-    @classmethod
-    def end(cls, id: str) -> None:
-        """Sign out."""
-        cls.delete().where(cls.id == id).execute()
 
 
 PEOPLE = ("operator", "import")
@@ -362,10 +160,10 @@ class DoNotCall(Table):
     @classmethod
     def entries(cls) -> Iterator[Self]:
         """Read the whole list by number, in pages: nothing stays open meanwhile."""
-        after = ()
-        while page := list(_narrowed(cls.select(), *after).order_by(cls.number).limit(PAGE)):
+        after = ""
+        while page := list(cls.select().where(cls.number > after).order_by(cls.number).limit(PAGE)):
             yield from page
-            after = (cls.number > page[-1].number,)
+            after = page[-1].number
 
     @classmethod
     def hear(
@@ -382,11 +180,18 @@ class DoNotCall(Table):
         return Message.block_number(number, now, always_check_dnc)
 
 
-class Place(NamedTuple):
-    """Where a page of messages ends, and the next begins."""
+class Tally(Table):
+    """How many messages have ended, by status: triggers of the database keep it.
 
-    send_at: datetime
-    id: uuid.UUID
+    A row for each of the database's own processes, so that none waits for another.
+    """
+
+    status = TextField()
+    backend = IntegerField()
+    number = BigIntegerField()
+
+    class Meta:
+        primary_key = CompositeKey("status", "backend")
 
 
 class Message(Table):
@@ -503,7 +308,7 @@ class Message(Table):
 
         The sender may have died after the carrier's yes, so these are in doubt.
         """
-        dead = _in(Status.SENDING) & (cls.claimed_at < before)
+        dead = has_status(Status.SENDING) & (cls.claimed_at < before)
         changes = {
             cls.status: Status.QUEUED,
             cls.claimed_by: None,
@@ -522,7 +327,7 @@ class Message(Table):
         What was scheduled first before `scheduled_before` has expired. In batches: writers wait
         for no more than one.
         """
-        due = _in(Status.SCHEDULED) & (cls.send_at <= now)
+        due = has_status(Status.SCHEDULED) & (cls.send_at <= now)
         listed = cls.to.in_(DoNotCall.select(DoNotCall.number))
         blocked = listed if always_check_dnc else cls.check_dnc & listed
         expired = cls.first_send_at < scheduled_before
@@ -534,7 +339,7 @@ class Message(Table):
             moved = [
                 status
                 for (status,) in cls.update(status=became, finished_at=finished)
-                .where(_locked(batch), _in(Status.SCHEDULED))
+                .where(_locked(batch), has_status(Status.SCHEDULED))
                 .returning(cls.status)
                 .tuples()
                 .execute()
@@ -549,7 +354,8 @@ class Message(Table):
         old = (cls.send_at < scheduled_before) & (cls.first_send_at < scheduled_before)
         changes = {"status": Status.EXPIRED, "finished_at": now}
         return sum(
-            cls.update(changes).where(which, old).execute() for which in (_awaiting(), _sendable())
+            cls.update(changes).where(which, old).execute()
+            for which in (AWAITS_APPROVAL, IS_SENDABLE)
         )
 
     @classmethod
@@ -560,7 +366,7 @@ class Message(Table):
         """
         if not limit:
             return []
-        free = cls.select(cls.id).where(_sendable()).order_by(cls.send_at).limit(limit)
+        free = cls.select(cls.id).where(IS_SENDABLE).order_by(cls.send_at).limit(limit)
         claimed = (
             cls.update(status=Status.SENDING, claimed_by=claimant, claimed_at=now)
             .where(_locked(free))
@@ -578,7 +384,7 @@ class Message(Table):
         ids = [message.id for message in messages]
         if not ids:
             return set()
-        mine = _in(Status.SENDING) & (cls.claimed_by == claimant) & cls.id.in_(ids)
+        mine = has_status(Status.SENDING) & (cls.claimed_by == claimant) & cls.id.in_(ids)
         since = fn.COALESCE(cls.in_doubt_since, cls.claimed_at)
         renewed = cls.update(claimed_at=now, in_doubt_since=since).where(mine).returning(cls.id)
         return {message.id for message in renewed.execute()}
@@ -615,7 +421,7 @@ class Message(Table):
         said = {cls.carrier_reference.db_value(each) for each in references.values() if each}
         with db.atomic():
             Receipts.lock(said)
-            recorded = cls.update(changes).where(these, ~_in(*TAKEN)).execute()
+            recorded = cls.update(changes).where(these, ~has_status(*TAKEN)).execute()
             Receipts.settle(said)
         return recorded
 
@@ -643,7 +449,7 @@ class Message(Table):
             {Status.SENDING},
             status=Status.SCHEDULED,
             send_at=instant,
-            due_since=self.due_since or self._became_due(),
+            due_since=self.due_since or self.became_due,
             **self._failure(error, now, counted, doubt),
         )
 
@@ -663,7 +469,7 @@ class Message(Table):
 
     def put_back(self, now: datetime) -> bool:
         """Queue this claimed message again, behind the others: the fault may be its own."""
-        since = self.due_since or self._became_due()
+        since = self.due_since or self.became_due
         return self._move({Status.SENDING}, status=Status.QUEUED, send_at=now, due_since=since)
 
     def block(self, now: datetime) -> bool:
@@ -718,7 +524,7 @@ class Message(Table):
     @classmethod
     def block_number(cls, number: str, now: datetime, always_check_dnc: bool = False) -> int:
         """Block what waits for a number that joined the Do Not Call list; return how many."""
-        waiting = (cls.to == number) & _in(*WAITING)
+        waiting = (cls.to == number) & has_status(*WAITING)
         if not always_check_dnc:
             waiting &= cls.check_dnc
         return cls.update(status=Status.BLOCKED, finished_at=now).where(waiting).execute()
@@ -741,254 +547,7 @@ class Message(Table):
     @classmethod
     def _some(cls, condition):
         """Select a batch of ids; the change asks again, as one may be retried meanwhile."""
-        return cls.select(cls.id).where(condition, _in(*FINISHED)).limit(1000)
-
-    # Questions
-
-    @classmethod
-    def awaiting_approval(cls) -> int:
-        """Count the messages that wait for approval."""
-        return cls.select().where(_awaiting()).count()
-
-    @classmethod
-    def awaiting_carrier(cls) -> int:
-        """Count the messages that may be sent now."""
-        return cls.select().where(_sendable()).count()
-
-    @classmethod
-    def oldest_due(cls, now: datetime) -> datetime | None:
-        """Return when the message that has waited longest to be sent was due, if any waits."""
-        due = cls.select(fn.MIN(cls.send_at)).where(_in(Status.SCHEDULED), cls.send_at <= now)
-        retrying = cls.select(fn.MIN(cls.due_since)).where(_retrying())
-        sendable = cls.select().where(_sendable()).order_by(cls.send_at).first()
-        instants = due.scalar(), retrying.scalar(), sendable and sendable._became_due()
-        return min(filter(None, instants), default=None)
-
-    @classmethod
-    def retrying(cls) -> int:
-        """Count the messages that wait for another try."""
-        return cls.select().where(_retrying()).count()
-
-    @classmethod
-    def last_sent_at(cls) -> datetime | None:
-        """Return when a carrier last took a text."""
-        latest = (
-            cls.select(fn.MAX(cls.finished_at)).where(cls.status == status, _finished()).scalar()
-            for status in TAKEN
-        )
-        return max(filter(None, latest), default=None)
-
-    @classmethod
-    def commonest_error(cls, since: datetime) -> tuple[str, int] | None:
-        """Return the commonest error that messages have had since an instant, and of how many.
-
-        Of the latest SAMPLE that are tried again and the latest SAMPLE that failed, so that an
-        outage with a million of them is told as quickly.
-        """
-        counts = Counter()
-        failed = (cls.status == Status.FAILED) & _finished()
-        for which, at in ((_erring(), cls.last_error_at), (failed, cls.finished_at)):
-            latest = (
-                cls.select(cls.last_error)
-                .where(which, at >= since, cls.last_error.is_null(False))
-                .order_by(at.desc())
-                .limit(SAMPLE)
-            )
-            counts.update(error for (error,) in latest.tuples())
-        return next(iter(counts.most_common(1)), None)
-
-    @classmethod
-    def by_status(cls) -> dict[str, int]:
-        """Count the messages in each status: an index counts what waits, Tally what has ended."""
-        waiting = {
-            Status.SCHEDULED: [_in(Status.SCHEDULED)],
-            Status.QUEUED: [_sendable(), _awaiting() & _in(Status.QUEUED)],
-            Status.SENDING: [_in(Status.SENDING)],
-        }
-        return {
-            status: sum(cls.select().where(condition).count() for condition in conditions)
-            for status, conditions in waiting.items()
-        } | Tally.totals()
-
-    @classmethod
-    def ended_since(cls, instant: datetime) -> dict[str, int]:
-        """Count the messages that were finished from an instant on, by status."""
-        ended = (
-            cls.select(cls.status, fn.COUNT(cls.id))
-            .where(cls.finished_at >= instant, cls.status.in_(FINISHED))
-            .group_by(cls.status)
-        )
-        return dict.fromkeys(FINISHED, 0) | dict(ended.tuples())
-
-    @classmethod
-    def listing(
-        cls,
-        *,
-        statuses: Collection[str] = (),
-        awaiting_approval: bool = False,
-        to: str | None = None,
-        since: datetime | None = None,
-        key: str | None = None,
-        group: str | None = None,
-        visible_to: ApiKey | None = None,
-        limit: int | None = None,
-    ) -> Iterator[Self]:
-        """Read messages with their keys, the newest first.
-
-        In pages: nothing stays open meanwhile. For each key and status, an index gives the newest
-        ids, so that a page of a million messages costs no more than one of a thousand.
-        """
-        narrow = [_awaiting()] if awaiting_approval else []
-        newest = (_unhelped(cls.id) if awaiting_approval else cls.id).desc()
-        if to:
-            narrow.append(cls.to == to)
-        if since:
-            narrow.append(cls.id >= first_id(since))
-        ranges = [
-            ((*of_key, *in_status, *narrow), order)
-            for of_key in cls._of_keys(key, group, visible_to)
-            for in_status, order in _ranges(statuses, newest)
-        ]
-        left, before = limit, ()
-        while left is None or left > 0:
-            size = PAGE if left is None else min(PAGE, left)
-            ids = heapq.nlargest(
-                size,
-                (
-                    id
-                    for conditions, order in ranges
-                    for (id,) in _narrowed(cls.select(cls.id), *conditions, *before)
-                    .order_by(order)
-                    .limit(size)
-                    .tuples()
-                ),
-            )
-            page = cls.select(cls, ApiKey).join(ApiKey).where(cls.id.in_(ids))
-            yield from page.order_by(cls.id.desc()) if ids else ()
-            if len(ids) < size:
-                return
-            left, before = left and left - size, (cls.id < ids[-1],)
-
-    @classmethod
-    def _of_keys(cls, name, group, visible_to):
-        """Return a condition for each key that messages are wanted of, an empty one for all."""
-        if name is group is visible_to is None:
-            return [()]
-        keys = ApiKey.select()
-        if name is not None:
-            keys = keys.where(ApiKey.name == name)
-        if group is not None:
-            keys = keys.where(ApiKey.group == group)
-        if not keys:
-            raise Refused("there is no such key")
-        if visible_to:
-            own = ApiKey.id == visible_to
-            keys = keys.where(own | (ApiKey.group == visible_to.group) if visible_to.group else own)
-        return [
-            (cls.key == key,)
-            if visible_to in (None, key)
-            else (cls.key == key, cls.available_to_group)
-            for key in keys
-        ]
-
-    # What people see: pages that go on where the last one ended
-
-    @property
-    def place(self) -> Place:
-        """Where a page that ends with this message ends."""
-        return Place(self.send_at, self.id)
-
-    @classmethod
-    def seen_by(cls, person: Identity) -> ModelSelect:
-        """Select the messages, with their keys, that somebody at the desk may see."""
-        messages = cls.select(cls, ApiKey).join(ApiKey)
-        if person.role == Role.OPERATOR:
-            return messages
-        # As a Value, so that without a group it is "= NULL", which is never true
-        return messages.where(cls.available_to_group, ApiKey.group == Value(person.group))
-
-    @classmethod
-    def awaiting(cls, person: Identity, after: Place | None, limit: int) -> list[Self]:
-        """Return some that wait for this person's approval, the first to be sent first."""
-        return cls._soonest(cls._awaiting(person), after, limit)
-
-    @classmethod
-    def count_awaiting(cls, person: Identity, most: int) -> int:
-        """Count the messages that wait for this person's approval, up to `most`."""
-        parts = (cls.select(cls.id).where(which) for which in cls._awaiting(person))
-        # In the index's order, or Postgres reads the table instead, however far
-        counts = (part.order_by(cls.send_at, cls.id).limit(most).count() for part in parts)
-        return min(most, sum(counts))
-
-    @classmethod
-    def _awaiting(cls, person):
-        """Return conditions, each served by an index: a group's keys one by one."""
-        if person.role == Role.OPERATOR:
-            return [_awaiting()]
-        keys = ApiKey.select(ApiKey.id).where(ApiKey.group == Value(person.group))
-        return [(cls.key == key) & _awaiting_group() for key in keys]
-
-    @classmethod
-    def page(
-        cls,
-        status: Status | None,
-        number: str | None,
-        after: Place | None,
-        limit: int,
-        now: datetime,
-    ) -> list[Self]:
-        """Return some messages: what waits the soonest first, all else the newest first."""
-        if number is None and status in (Status.SCHEDULED, Status.SENDING):
-            return cls._soonest([_in(status)], after, limit)
-        if number is None and status == Status.QUEUED:
-            due = _awaiting() & _in(status) & (cls.send_at <= now)  # as all that is queued is
-            return cls._soonest([_sendable(), due], after, limit)
-        messages = cls.select(cls, ApiKey).join(ApiKey).order_by(cls.id.desc()).limit(limit)
-        if number:
-            messages = messages.where(cls.to == number)
-        if status in FINISHED:
-            messages = messages.where(_finished())
-        if status:
-            messages = messages.where(cls.status == status)
-        if after:
-            messages = messages.where(cls.id < after.id)
-        return list(messages)
-
-    @classmethod
-    def _soonest(cls, conditions, after, limit):
-        """Return the first messages of several conditions; each index is asked for few."""
-        found = []
-        for condition in conditions:
-            places = cls.select(cls.send_at, cls.id).where(condition)
-            if after:
-                at, id = cls.send_at.db_value(after.send_at), cls.id.db_value(after.id)
-                last = Tuple(Value(at, converter=False), Value(id, converter=False))
-                places = places.where(Tuple(cls.send_at, cls.id) > last)
-            found.extend(places.order_by(cls.send_at, cls.id).limit(limit).tuples())
-        ids = [id for _, id in sorted(found)[:limit]]
-        messages = cls.select(cls, ApiKey).join(ApiKey).where(cls.id.in_(ids)) if ids else ()
-        return sorted(messages, key=lambda message: message.place)
-
-    @classmethod
-    def going_out(cls, first: datetime, hours: int) -> list[tuple[int, int]]:
-        """Count what is to be sent, and what lacks approval, in each hour from an instant on.
-
-        What is due since before counts for the first hour, unless it awaits approval.
-        """
-        since, until = cls.send_at.db_value(first), cls.send_at.db_value(first + hours * HOUR)
-        hour = (SQL("send_at") - Value(since, converter=False)) / 3_600_000
-        soon = SQL("send_at") < Value(until, converter=False)
-        later = SQL("send_at") >= Value(since, converter=False)
-
-        def by_hour(*conditions):
-            counts = cls.select(hour, fn.COUNT(cls.id)).where(*conditions).group_by(SQL("1"))
-            return Counter(dict(counts.tuples()))
-
-        scheduled = by_hour(_in(Status.SCHEDULED), later, soon)
-        waiting = by_hour(_awaiting(), later, soon)
-        due = cls.select().where(_in(Status.SCHEDULED) & SQL("approved"), ~later).count()
-        scheduled[0] += due + cls.awaiting_carrier()
-        return [(scheduled[number], waiting[number]) for number in range(hours)]
+        return cls.select(cls.id).where(condition, has_status(*FINISHED)).limit(1000)
 
     @classmethod
     def find(cls, message_id: uuid.UUID) -> Self:
@@ -998,7 +557,8 @@ class Message(Table):
             raise Refused("there is no such message")
         return message
 
-    def _became_due(self):
+    @property
+    def became_due(self) -> datetime:
         """Return when this message could have been sent first, as far as the clock decides it."""
         return max(self.send_at, self.approved_at or EPOCH)
 
@@ -1111,7 +671,11 @@ class Receipts:
             alike[words[reference]].append(reference)
         for (delivered, reason, at), references in alike.items():
             status = Status.DELIVERED if delivered else Status.UNDELIVERED
-            before = _in(Status.SENT, Status.UNDELIVERED) if delivered else _in(Status.SENT)
+            before = (
+                has_status(Status.SENT, Status.UNDELIVERED)
+                if delivered
+                else has_status(Status.SENT)
+            )
             same = Message.id.in_([latest[reference] for reference in references])
             same &= Message.carrier_reference.in_(references)  # or it was retried just now
             changes = {"status": status, "last_error": reason, "receipt_at": at}
@@ -1150,26 +714,6 @@ class Receipts:
             )
             .execute()
         )
-
-
-class Tally(Table):
-    """How many messages have ended, by status: triggers of the database keep it.
-
-    A row for each of the database's own processes, so that none waits for another.
-    """
-
-    status = TextField()
-    backend = IntegerField()
-    number = BigIntegerField()
-
-    class Meta:
-        primary_key = CompositeKey("status", "backend")
-
-    @classmethod
-    def totals(cls) -> dict[str, int]:
-        """Count the messages in each final status."""
-        sums = cls.select(cls.status, fn.SUM(cls.number)).group_by(cls.status)
-        return dict.fromkeys(FINISHED, 0) | {status: int(total) for status, total in sums.tuples()}
 
 
 class CarrierState(Table):
@@ -1225,16 +769,6 @@ class CarrierState(Table):
         return bool(cls.update(nothing).where(cls.name == name, ~cls.trouble.is_null()).execute())
 
 
-def _narrowed(query, *conditions):
-    """Return a query narrowed by conditions, of which there may be none."""
-    return query.where(*conditions) if conditions else query
-
-
-def _in(*statuses):
-    """Return the condition on the status, written out so that partial indexes serve it."""
-    return SQL("status IN ({})".format(", ".join(f"'{status}'" for status in statuses)))
-
-
 def _locked(batch):
     """Return the condition that a message is of a batch, which no other process gets meanwhile."""
     if on_postgres():
@@ -1243,60 +777,17 @@ def _locked(batch):
     return Message.id.in_(batch)
 
 
-def _sendable():
-    return _in(Status.QUEUED) & SQL("approved")
-
-
-def _awaiting():
-    return _in(*WAITING) & SQL("NOT approved")
-
-
-def _awaiting_group():
-    return _awaiting() & SQL("available_to_group")
-
-
-def _retrying():
-    return _in(*WAITING) & SQL("due_since IS NOT NULL")
-
-
-def _erring():
-    return _in(*WAITING) & SQL("last_error_at IS NOT NULL")
-
-
-def _finished():
-    return SQL("finished_at IS NOT NULL")
-
-
-def _ranges(statuses, newest):
-    """Return a condition and an order for each of these statuses, so that an index serves it."""
-    ranges = []
-    few = _unhelped(Message.id).desc()
-    for status in statuses:
-        if status == Status.QUEUED:
-            ranges += [((_sendable(),), few), ((_in(status), _awaiting()), few)]
-        elif status in FINISHED:
-            ranges.append(((_in(status), _finished()), newest))
-        else:
-            ranges.append(((_in(status),), few))
-    return ranges or [((), newest)]
-
-
-def _unhelped(column):
-    """Return a column to sort by as it is: SQLite would read the whole table to spare a sort."""
-    return column if on_postgres() else NodeList((SQL("+"), column))
-
-
 for _name, _columns, _where in (
-    ("message_due", [Message.send_at], _in(Status.SCHEDULED)),
-    ("message_sendable", [Message.send_at], _sendable()),
-    ("message_awaiting", [Message.send_at, Message.id], _awaiting()),
-    ("message_awaiting_key", [Message.key, Message.send_at, Message.id], _awaiting_group()),
-    ("message_claimed", [Message.claimed_at], _in(Status.SENDING)),
-    ("message_retrying", [Message.due_since], _retrying()),
-    ("message_last_error", [Message.last_error_at], _erring()),
-    ("message_finished", [Message.status, Message.finished_at], _finished()),
+    ("message_due", [Message.send_at], has_status(Status.SCHEDULED)),
+    ("message_sendable", [Message.send_at], IS_SENDABLE),
+    ("message_awaiting", [Message.send_at, Message.id], AWAITS_APPROVAL),
+    ("message_awaiting_key", [Message.key, Message.send_at, Message.id], AWAITS_GROUP),
+    ("message_claimed", [Message.claimed_at], has_status(Status.SENDING)),
+    ("message_retrying", [Message.due_since], IS_RETRYING),
+    ("message_last_error", [Message.last_error_at], HAS_ERROR),
+    ("message_finished", [Message.status, Message.finished_at], HAS_ENDED),
     ("message_reference", [Message.carrier_reference], SQL("carrier_reference IS NOT NULL")),
-    ("message_ended", [Message.status, Message.id], _finished()),
+    ("message_ended", [Message.status, Message.id], HAS_ENDED),
     ("message_key", [Message.key, Message.id], None),
     ("message_to", [Message.to, Message.id], None),
 ):
@@ -1310,11 +801,3 @@ Message.add_index(
         name="message_idempotency",
     )
 )
-ApiKey.add_index(
-    ApiKey.index(
-        ApiKey.name, unique=True, where=SQL("revoked_at IS NULL"), name="api_key_live_name"
-    )
-)
-
-TABLES = (Tally, CarrierState, EarlyReceipt, ApiKey, SignIn, DoNotCall, Message)
-tables.update(table._meta.table_name for table in TABLES)

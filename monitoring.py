@@ -24,9 +24,9 @@ from werkzeug.exceptions import Unauthorized
 
 import health
 import models
+import reports
 import schemas
 from api import BEARER, bearer_token
-from models import Message
 from schemas import BadRequest
 
 STATIC = Path(__file__).parent / "static"
@@ -111,16 +111,16 @@ def show_metrics() -> Response:
     state = health.read(now)
     error, errors = state.commonest_error or ("", 0)
     gauges = [
-        metrics.gauge("text_messages", "Messages by status.", Message.by_status()),
+        metrics.gauge("text_messages", "Messages by status.", reports.by_status()),
         metrics.gauge(
             "text_messages_ended_last_hour",
             "Sends by outcome, within the last hour.",
-            Message.ended_since(now - timedelta(hours=1)),
+            reports.ended_since(now - timedelta(hours=1)),
         ),
         metrics.gauge(
             "text_messages_awaiting_approval",
             "Messages that wait for a yes.",
-            {None: Message.awaiting_approval()},
+            {None: reports.awaiting_approval()},
         ),
         metrics.gauge(
             "text_messages_oldest_due_seconds",

@@ -23,6 +23,7 @@ import database
 import logs
 import models
 import recipients
+import reports
 import settings as environment
 from carriers import Carrier, CarrierError, OptOut, Receipt
 from hours import BusinessHours
@@ -88,8 +89,8 @@ class Scheduler:
             if not state.trouble or now >= state.retry_at:
                 self.send_queued(counts, probing=bool(state.trouble))
             self.hear()
-        counts["waiting for approval"] = Message.awaiting_approval()
-        counts["waiting for a carrier"] = Message.awaiting_carrier()
+        counts["waiting for approval"] = reports.awaiting_approval()
+        counts["waiting for a carrier"] = reports.awaiting_carrier()
         database.db.close()
         return counts
 
@@ -105,7 +106,7 @@ class Scheduler:
         """
         under_way, done, stop = {}, set(), False
         most = 1 if probing else self.settings.send_concurrency
-        left = Message.awaiting_carrier()  # or a pass might never end while messages arrive
+        left = reports.awaiting_carrier()  # or a pass might never end while messages arrive
         patience = self.settings.claim_timeout / 4
         renew_at = time.monotonic() + patience
         with ThreadPoolExecutor(self.settings.send_concurrency) as pool:

@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import database
 import models
 import settings
+from keys import ApiKey
 from models import Message, Status, clock
 
 BATCH = 1_000
@@ -19,9 +20,7 @@ BATCH = 1_000
 def fill(count, status=Status.SENT):
     """Store so many messages, one a second into the past, in batches."""
     now = clock()
-    key = models.ApiKey.get_or_none() or models.ApiKey.create(
-        name="fill", digest="-", created_at=now
-    )
+    key = ApiKey.get_or_none() or ApiKey.create(name="fill", digest="-", created_at=now)
     rows = (row(number, key, now - timedelta(seconds=number), status) for number in range(count))
     fields = Message._meta.sorted_fields
     sql = Message.insert(dict.fromkeys(fields)).sql()[0]

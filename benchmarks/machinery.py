@@ -17,6 +17,7 @@ from pathlib import Path
 import psycopg
 
 import database
+import keys
 import models
 import recipients
 
@@ -89,7 +90,7 @@ def prepare(url):
 
 
 def new_key():
-    secret = models.ApiKey.issue(uuid.uuid4().hex, None, models.clock())
+    secret = keys.ApiKey.issue(uuid.uuid4().hex, None, models.clock())
     database.disconnect()
     return secret
 

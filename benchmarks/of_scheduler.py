@@ -19,6 +19,7 @@ from machinery import (
 
 import database
 import models
+import reports
 
 TEXTS, SENDINGS = 2000, 3
 CARRIERS = (
@@ -76,7 +77,7 @@ def send_all(url, carrier_url, concurrency):
     seconds = run_scheduler(
         url, CARRIER_URL=carrier_url, SEND_CONCURRENCY=str(concurrency), **ALWAYS
     )
-    assert models.Message.by_status()[models.Status.SENT] == TEXTS
+    assert reports.by_status()[models.Status.SENT] == TEXTS
     database.disconnect()
     return seconds
 
@@ -128,7 +129,7 @@ def promote(server):
             fresh()
             fill.fill(100_000, models.Status.SCHEDULED)
             started = time.monotonic()
-            promoted = models.Message.promote(models.clock(), models.EPOCH)
+            promoted = models.Message.promote(models.clock(), database.EPOCH)
             assert promoted == {models.Status.QUEUED: 100_000}
             times.append(time.monotonic() - started)
             database.disconnect()

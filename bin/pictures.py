@@ -17,7 +17,8 @@ import models  # noqa: E402
 import settings  # noqa: E402
 from app import create_app  # noqa: E402
 from browser import open_browser  # noqa: E402
-from models import ApiKey, CarrierState, Message, Role, Status  # noqa: E402
+from keys import ApiKey, Role  # noqa: E402
+from models import CarrierState, Message, Status  # noqa: E402
 
 PICTURES = ROOT / "docs/pictures"
 DESKTOP, PHONE = (1100, 900), (390, 844)

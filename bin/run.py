@@ -28,7 +28,7 @@ import logs  # noqa: E402
 import models  # noqa: E402
 import recipients  # noqa: E402
 from hours import BusinessHours  # noqa: E402
-from models import ApiKey, Role  # noqa: E402
+from keys import ApiKey, Role  # noqa: E402
 from settings import Settings  # noqa: E402
 
 TOOLS = Path(sys.executable).parent

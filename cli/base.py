@@ -14,7 +14,7 @@ from flask.cli import AppGroup
 import database
 import models
 import recipients
-from models import Refused
+from database import Refused
 from schemas import isoformat
 
 PART = 500  # rows of a table that are read before they are printed

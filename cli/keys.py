@@ -7,7 +7,7 @@ from click import Context, Parameter
 
 import models
 from cli.base import Commands, Duration, Name, moment, table
-from models import ApiKey, Role
+from keys import ApiKey, Role
 
 keys = Commands("keys", help="API keys: who may send.")
 

@@ -13,6 +13,7 @@ from flask import current_app
 
 import models
 import recipients
+import reports
 from cli.base import (
     Commands,
     Instant,
@@ -26,7 +27,9 @@ from cli.base import (
     table,
     yes_option,
 )
-from models import RETRYABLE, WAITING, ApiKey, Message, Refused, Status
+from database import Refused
+from keys import ApiKey
+from models import RETRYABLE, WAITING, Message, Status
 
 SHELL = "shell"  # the name under which approvals and cancellations here are kept
 SHOWN = 50  # messages, without --limit
@@ -60,7 +63,7 @@ def select(
     """Read the messages that these filters mean, those of the statuses `among` alone."""
     if among and status not in (None, *among):
         return iter(())
-    return Message.listing(
+    return reports.listing(
         statuses=[status] if status else among,
         visible_to=ApiKey.named(visible_to) if visible_to else None,
         limit=limit or None,

@@ -9,9 +9,11 @@ from flask import current_app
 import database
 import health
 import models
+import reports
 from carriers import CarrierError, connect
 from cli.base import Command, Commands, Number, count, moment, table
-from models import DoNotCall, Message, Refused
+from database import Refused
+from models import DoNotCall
 
 TEST_TEXT = "A test of the text message service."
 TEST_LASTS = 600  # seconds
@@ -67,11 +69,11 @@ def stats(as_json: bool) -> None:
     now = models.clock()
     state = health.read(now)
     counts = {
-        "messages": Message.by_status(),
-        "last_hour": Message.ended_since(now - timedelta(hours=1)),
-        "last_day": Message.ended_since(now - timedelta(days=1)),
+        "messages": reports.by_status(),
+        "last_hour": reports.ended_since(now - timedelta(hours=1)),
+        "last_day": reports.ended_since(now - timedelta(days=1)),
     }
-    awaiting = Message.awaiting_approval()
+    awaiting = reports.awaiting_approval()
     if as_json:
         told = counts | {
             "awaiting_approval": awaiting,

@@ -11,7 +11,7 @@ from flask_wtf.csrf import generate_csrf, validate_csrf
 from werkzeug.exceptions import BadRequest
 from wtforms import ValidationError
 
-from models import SignIn
+from keys import SignIn
 from settings import Settings
 
 

@@ -24,13 +24,17 @@ from flask import (
 
 import models
 import recipients
+import reports
+from database import EPOCH, MILLISECOND
 from desk import sessions
 from desk.entries import Entry, counted, span, visible
-from models import FINISHED, CarrierState, DoNotCall, Identity, Message, Place, Role, SignIn, Status
+from keys import Identity, Role, SignIn
+from models import FINISHED, CarrierState, DoNotCall, Message, Status
 
 PAGE = 50  # messages
 MANY = 1_000  # up to which they are counted
 MAX_FORM = 64 * 1024  # bytes
+HOUR = timedelta(hours=1)
 DAY = 24  # hours
 LONG = 0.2  # seconds
 SILENCE = timedelta(minutes=5)  # of all schedulers, after which an operator should know
@@ -131,7 +135,7 @@ def waiting() -> str:
             return render_template("arrive.html")
         return render_template("sign_in.html")
     now, after = models.clock(), read_place()
-    messages = Message.awaiting(g.person, after, PAGE + 1)
+    messages = reports.awaiting(g.person, after, PAGE + 1)
     overview = None
     if g.person.role == Role.OPERATOR and not after:
         overview = look_over(now)
@@ -139,7 +143,7 @@ def waiting() -> str:
         "waiting.html",
         entries=entries(messages[:PAGE], now),
         more=write_place(messages, now),
-        count=Message.count_awaiting(g.person, MANY + 1),
+        count=reports.count_awaiting(g.person, MANY + 1),
         many=MANY,
         overview=overview,
         missed=entries(pop_missed(), now),
@@ -159,7 +163,7 @@ def messages() -> str | tuple[str, int]:
         number = recipients.national(written, None) if written else None
     except recipients.InvalidNumber:
         problem = "Write the whole number, with + and its country's code: +1 212 555 0123."
-    found = [] if problem else Message.page(status, number, read_place(), PAGE + 1, now)
+    found = [] if problem else reports.page(status, number, read_place(), PAGE + 1, now)
     page = render_template(
         "messages.html",
         entries=entries(found[:PAGE], now),
@@ -176,7 +180,7 @@ def messages() -> str | tuple[str, int]:
 @blueprint.get("/messages/<uuid:message_id>")
 def message(message_id: uuid.UUID) -> str:
     """Show one message with its whole history."""
-    found = Message.seen_by(g.person).where(Message.id == message_id)
+    found = reports.seen_by(g.person).where(Message.id == message_id)
     now = models.clock()
     shown = entries(found, now)
     if not shown:
@@ -256,7 +260,7 @@ def change(message_id: uuid.UUID | None = None) -> Response:
     Message.expire(now, now - settings.expire_after)  # before somebody approves it in vain
     ids = read_ids(request.form[action])
     found = {
-        message.id: message for message in Message.seen_by(g.person).where(Message.id.in_(ids))
+        message.id: message for message in reports.seen_by(g.person).where(Message.id.in_(ids))
     }
     past, transition = ACTIONS[action]
     done, missed = [], []
@@ -294,7 +298,7 @@ def read_ids(value: str) -> list[uuid.UUID]:
 def pop_missed() -> list[Message]:
     """Return the messages that the last button did not change, as they are now."""
     ids = [uuid.UUID(each) for each in session.pop("missed", ())]
-    return list(Message.seen_by(g.person).where(Message.id.in_(ids))) if ids else []
+    return list(reports.seen_by(g.person).where(Message.id.in_(ids))) if ids else []
 
 
 # What pages are made of
@@ -307,7 +311,7 @@ def entries(found: list[Message], now: datetime) -> list[Entry]:
     return [Entry(message, now, hours, lasts) for message in found]
 
 
-def read_place() -> Place | None:
+def read_place() -> reports.Place | None:
     """Return where this page goes on, None for the first."""
     text = request.args.get("after")
     if not text:
@@ -315,7 +319,7 @@ def read_place() -> Place | None:
     match = re.fullmatch(r"(\d{1,15})-([0-9a-f]{32})", text, re.ASCII)
     try:
         at, id = match.groups()
-        return Place(models.EPOCH + int(at) * models.MILLISECOND, uuid.UUID(id))
+        return reports.Place(EPOCH + int(at) * MILLISECOND, uuid.UUID(id))
     except (AttributeError, OverflowError):
         abort(404, "There is no such page.")
 
@@ -324,8 +328,8 @@ def write_place(found: list[Message], now: datetime) -> str | None:
     """Return where the next page goes on, None where this is the last."""
     if len(found) <= PAGE:
         return None
-    last = found[PAGE - 1].place
-    return f"{(last.send_at - models.EPOCH) // models.MILLISECOND}-{last.id.hex}"
+    last = found[PAGE - 1]
+    return f"{(last.send_at - EPOCH) // MILLISECOND}-{last.id.hex}"
 
 
 def look_over(now: datetime) -> dict:
@@ -349,11 +353,11 @@ def figures(now: datetime) -> dict:
         return kept[1]
     began = time.monotonic()
     this_hour = now.replace(minute=0, second=0, microsecond=0)
-    ended = Message.ended_since(now - DAY * models.HOUR)
+    ended = reports.ended_since(now - DAY * HOUR)
     counted = {
         "hours": [
-            (f"{this_hour + number * models.HOUR:%H}", *counts)
-            for number, counts in enumerate(Message.going_out(this_hour, DAY))
+            (f"{this_hour + number * HOUR:%H}", *counts)
+            for number, counts in enumerate(reports.going_out(this_hour, DAY))
         ],
         "ended": {status: ended[status] for status in FINISHED},
     }

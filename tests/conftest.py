@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+import keys
 import models
 import settings as environment
 from app import create_app
@@ -91,7 +92,7 @@ def refused(flask):
 @pytest.fixture
 def key(database_url):
     """The secret of a key without a group."""
-    return models.ApiKey.issue("app", None, models.clock())
+    return keys.ApiKey.issue("app", None, models.clock())
 
 
 @pytest.fixture

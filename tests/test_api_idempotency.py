@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from answers import PATH, accepted, problems, refusal
-from models import ApiKey, DoNotCall, Message, clock
+from keys import ApiKey
+from models import DoNotCall, Message, clock
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 
 BODY = '{"to": "+12125550123", "message": "Hello é", "check_dnc": true}'

@@ -2,16 +2,15 @@
 
 import json
 import re
-import time
 from datetime import timedelta
 
 import pytest
 
-import models
 from answers import PATH, accepted, refusal
 from database import db
 from databases import on_sqlite
-from models import ApiKey, Message
+from keys import ApiKey
+from models import Message
 from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import look
 
@@ -200,27 +199,6 @@ def test_a_key_rotated_without_overlap_is_refused_at_once(create, flask, knock):
     accepted(knock(X_API_KEY=new))
 
 
-def test_a_key_is_asked_of_the_database_when_its_lease_is_over_and_not_before(
-    create, knock, monkeypatch
-):
-    now, later = create("now"), create("later")
-    monkeypatch.setattr(models, "LEASE", 0.01)
-    accepted(knock(X_API_KEY=now))
-    monkeypatch.setattr(models, "LEASE", 60)
-    accepted(knock(X_API_KEY=later))
-    ApiKey.update(revoked_at=TUESDAY_NOON).execute()
-    time.sleep(0.01)
-    refusal(knock(X_API_KEY=now), 401)
-    accepted(knock(X_API_KEY=later))
-
-
-def test_an_unknown_key_is_asked_of_the_database_every_time(create, knock):
-    refusal(knock(X_API_KEY="tms_late"), 401)
-    create("app")
-    ApiKey.update(digest=ApiKey.digest_of("tms_late")).execute()
-    accepted(knock(X_API_KEY="tms_late"))
-
-
 def test_revoking_a_rotated_key_refuses_both_secrets(create, flask, knock):
     old = create("app")
     new = flask("keys", "rotate", "app").stdout.strip()
@@ -243,11 +221,3 @@ def test_a_message_is_visible_to_its_key_and_if_marked_to_the_keys_group(
     assert visible_to("eve") == ["eve False", "eve True"]
     assert visible_to("sales") == ["sales False", "sales True"]
     assert visible_to("alone") == ["alone False", "alone True"]
-
-
-def test_use_is_noted_to_the_hour(create, knock, at):
-    at(TUESDAY_NOON + timedelta(minutes=59))
-    secret = create("app")
-    assert ApiKey.get().last_used_at is None
-    accepted(knock(X_API_KEY=secret))
-    assert ApiKey.get().last_used_at == TUESDAY_NOON

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 import database
+import keys
 import models
 import recipients
 import settings as environment
@@ -220,7 +221,7 @@ def allow_connections(server, name):
 def test_a_database_that_is_gone_is_503(empty_database_url, settings_of, postgres):
     client = create_app(settings_of(empty_database_url)).test_client()
     database.upgrade()
-    headers = {"X-Api-Key": models.ApiKey.issue("app", None, models.clock())}
+    headers = {"X-Api-Key": keys.ApiKey.issue("app", None, models.clock())}
     accepted(client.post(PATH, json=VALID, headers=headers))
     if empty_database_url.startswith("sqlite:"):
         database.disconnect()

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 import models
-from models import ApiKey
+from keys import ApiKey
 from samples import TUESDAY_NOON
 
 DAY = timedelta(days=1)

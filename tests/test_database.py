@@ -11,7 +11,8 @@ import database
 import models
 from answers import PATH, refusal
 from database import Busy, InsertBatcher, db
-from models import ApiKey, Message
+from keys import ApiKey
+from models import Message
 from running import wait_until
 from samples import NEW_YORK
 from stored_messages import connection_of, key_named, store

@@ -6,11 +6,13 @@ from uuid import UUID
 
 import pytest
 
+import database
 import models
 from app import create_app
 from databases import on_sqlite
 from desk_visitor import Visitor
-from models import ApiKey, CarrierState, DoNotCall, Message, Role, SignIn, Status
+from keys import ApiKey, Role, SignIn
+from models import CarrierState, DoNotCall, Message, Status
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 from stored_messages import DAY, HOUR, again, held, key_named, store
 
@@ -192,7 +194,7 @@ def test_a_session_ends_with_its_key_and_after_twelve_hours(app, approver, at, e
     elif end == "rotate":
         ApiKey.named("Ann").rotate(TUESDAY_NOON + DAY)
     else:
-        at(TUESDAY_NOON + timedelta(hours=12) - models.MILLISECOND)
+        at(TUESDAY_NOON + timedelta(hours=12) - database.MILLISECOND)
         assert not is_out(approver)
         at(TUESDAY_NOON + timedelta(hours=12))
     response = approver.post("/desk/", [("approve", str(message.id))])

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import models
+import reports
 from database import db
 from models import BATCH, TAKEN, DoNotCall, EarlyReceipt, Message, Receipts, Status
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
@@ -107,7 +108,7 @@ def test_what_was_delivered_or_not_is_finished(status):
     assert again(one).message is None
     assert Message.purge(TUESDAY_NOON + MINUTE) == 1
     assert [message.id for message in Message.select()] == [two.id]
-    assert Message.by_status()[status] == 1
+    assert reports.by_status()[status] == 1
 
 
 def test_an_operator_may_retry_what_did_not_arrive_and_the_old_reference_is_forgotten():

@@ -16,7 +16,8 @@ import pytest
 
 import database
 from carrier_servers import DRIP, HANG, HANG_UP, Answer, TwilioServer, refusal
-from models import TAKEN, ApiKey, Message, Status, clock
+from keys import ApiKey
+from models import TAKEN, Message, Status, clock
 from proxy import Proxy
 from running import ALWAYS, ROOT, Clients, free_port, wait_until
 

@@ -11,7 +11,8 @@ import pytest
 
 import models
 from databases import on_postgres, on_sqlite
-from models import ApiKey, DoNotCall, Message, Status
+from keys import ApiKey
+from models import DoNotCall, Message, Status
 from running import ROOT, TOOLS, wait_until
 from samples import TUESDAY_NOON
 from stored_messages import again, connection_of, look, store, store_many

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 import database
+import keys
 import models
 from databases import on_sqlite
 from running import ROOT, TOOLS, answers, free_port, wait_until
@@ -82,7 +83,7 @@ def key_of():
 
     def issue(url):
         database.connect(url)
-        secret = models.ApiKey.issue("paas", None, models.clock())
+        secret = keys.ApiKey.issue("paas", None, models.clock())
         database.disconnect()
         return secret
 

@@ -2,13 +2,15 @@
 
 import shutil
 import subprocess
+from datetime import timedelta
 
 import pytest
 
 import models
 from browser import HOST, MISSING, open_browser
 from databases import on_sqlite
-from models import ApiKey, DoNotCall, Message, Role, Status
+from keys import ApiKey, Role
+from models import DoNotCall, Message, Status
 from samples import LONDON, NEW_YORK
 from stored_messages import again, key_named, store
 
@@ -59,7 +61,7 @@ def ask(text, to=NEW_YORK, **columns):
     now = models.clock()
     waits = {"manual_mode": True, "available_to_group": True, "status": Status.SCHEDULED}
     key = key_named("shop", "front")
-    at = {"send_at": now + 24 * models.HOUR, "created_at": now}
+    at = {"send_at": now + timedelta(days=1), "created_at": now}
     return store(now, message=text, to=to, key=key, **at | waits | columns)
 
 

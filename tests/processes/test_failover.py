@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 import database
-from models import ApiKey, Message, Status, clock
+from keys import ApiKey
+from models import Message, Status, clock
 from postgres_server import PostgresServer
 from proxy import Proxy
 from running import ALWAYS, Clients, free_port, wait_until

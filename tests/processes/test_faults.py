@@ -21,8 +21,10 @@ import pytest
 from playhouse.migrations import Runner
 
 import database
+import reports
 from databases import on_sqlite
-from models import ApiKey, Message, Status, clock
+from keys import ApiKey
+from models import Message, Status, clock
 from running import ALWAYS, ROOT, Clients, free_port, health, send, wait_until
 from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import again, connection_of, look, statuses, store, store_many
@@ -547,7 +549,7 @@ def test_an_upgrade_from_the_first_tables_keeps_every_row(start, empty_database_
     database.connect(empty_database_url)
     assert database.upgrade() == []
     assert ApiKey.authenticate("tms_old", clock())
-    assert {(m.to, m.message, m.send_at, m.first_send_at) for m in Message.listing()} == {
+    assert {(m.to, m.message, m.send_at, m.first_send_at) for m in reports.listing()} == {
         (number, "old", yesterday, yesterday) for number in ("+12125550123", "+12125550188")
     }
     environ = ALWAYS | {"DATABASE_URL": empty_database_url, "CARRIER_URL": "simulator:"}

@@ -13,7 +13,8 @@ import pytest
 
 from app import create_app
 from carrier_servers import TwilioServer
-from models import ApiKey, DoNotCall, EarlyReceipt, Message, Status, clock
+from keys import ApiKey
+from models import DoNotCall, EarlyReceipt, Message, Status, clock
 from running import ALWAYS, send, wait_until
 from samples import NEW_YORK
 from signed_callbacks import of_twilio

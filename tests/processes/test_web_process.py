@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from answers import FIELDS, PATH, error_in
-from models import ApiKey, Message, clock
+from keys import ApiKey
+from models import Message, clock
 from running import ROOT, TOOLS, ask, post, wait_until
 from samples import NEW_YORK
 from stored_messages import look, store_history

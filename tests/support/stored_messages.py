@@ -9,8 +9,10 @@ import psycopg
 from peewee import chunked
 
 import models
+import reports
 from database import db
-from models import ApiKey, Message, Status, new_id
+from keys import ApiKey
+from models import Message, Status, new_id
 from samples import NEW_YORK, TUESDAY_NOON
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -81,7 +83,7 @@ def again(message):
 
 def statuses():
     """How many messages are in each status that any is in."""
-    return {status: count for status, count in Message.by_status().items() if count}
+    return {status: count for status, count in reports.by_status().items() if count}
 
 
 def connection_of(url):

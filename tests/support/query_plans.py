@@ -1,0 +1,43 @@
+"""How the database would run what it is asked."""
+
+import re
+
+from database import db
+
+
+def reads_whole(action):
+    """The statements of an action that read the whole of a large table, with their plans."""
+    asked = _asked_by(action)
+    assert asked
+    plans = [
+        (sql, _plan(sql, parameters))
+        for sql, parameters in asked
+        if 'FROM "api_key"' not in sql  # a small table
+    ]
+    return [(sql, lines) for sql, lines in plans if any(map(_is_whole, lines))]
+
+
+def _asked_by(action):
+    """The statements that an action sends, with their parameters."""
+    asked = []
+    db.query_hooks.append(lambda event: asked.append((event.sql, event.params)))
+    try:
+        action()
+    finally:
+        db.query_hooks.clear()
+    verbs = ("SELECT", "UPDATE", "DELETE")
+    return [(sql, parameters) for sql, parameters in asked if sql.startswith(verbs)]
+
+
+def _plan(sql, parameters):
+    """The lines of a plan; on Postgres, those that tell whether an index could serve it."""
+    if db.for_update:
+        db.execute_sql("SET enable_seqscan = off")
+        return [line for (line,) in db.execute_sql(f"EXPLAIN {sql}", parameters).fetchall()]
+    explained = db.execute_sql(f"EXPLAIN QUERY PLAN {sql}", parameters).fetchall()
+    return [line for *_, line in explained]
+
+
+def _is_whole(line):
+    scan = "SCAN (?!CONSTANT|_wrapped)(?!.*(INDEX|SUBQUERY))"  # peewee counts what it has wrapped
+    return "Seq Scan on message" in line or re.match(scan, line)

@@ -1,0 +1,46 @@
+"""Keys as a process knows them: for a lease."""
+
+import time
+from datetime import timedelta
+
+import pytest
+
+import keys
+from keys import ApiKey
+from samples import TUESDAY_NOON
+
+
+@pytest.fixture
+def issue(database_url):
+    """Issue a key of this name; its secret."""
+    return lambda name: ApiKey.issue(name, None, TUESDAY_NOON)
+
+
+def is_known(secret, now=TUESDAY_NOON):
+    return ApiKey.authenticate(secret, now) is not None
+
+
+def test_a_key_is_asked_of_the_database_when_its_lease_is_over_and_not_before(issue, monkeypatch):
+    now, later = issue("now"), issue("later")
+    monkeypatch.setattr(keys, "LEASE", 0.01)
+    assert is_known(now)
+    monkeypatch.setattr(keys, "LEASE", 60)
+    assert is_known(later)
+    ApiKey.update(revoked_at=TUESDAY_NOON).execute()
+    time.sleep(0.01)
+    assert not is_known(now)
+    assert is_known(later)
+
+
+def test_an_unknown_key_is_asked_of_the_database_every_time(issue):
+    assert not is_known("tms_late")
+    issue("app")
+    ApiKey.update(digest=ApiKey.digest_of("tms_late")).execute()
+    assert is_known("tms_late")
+
+
+def test_use_is_noted_to_the_hour(issue):
+    secret = issue("app")
+    assert ApiKey.get().last_used_at is None
+    assert is_known(secret, TUESDAY_NOON + timedelta(minutes=59))
+    assert ApiKey.get().last_used_at == TUESDAY_NOON
