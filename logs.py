@@ -33,7 +33,8 @@ def start(settings: Settings) -> logging.Handler:
     handler.setFormatter(formatter(settings.log_format))
     # No line shows these, so they need not be found out ("Optimization" in logging's docs); the
     # process is in gunicorn's first lines
-    logging.logThreads = logging.logMultiprocessing = False
+    logging.logThreads = logging.logMultiprocessing = logging.logProcesses = False
+    logging._srcfile = None
     logging.basicConfig(level=settings.log_level, handlers=[handler])
     logging.getLogger("peewee").setLevel(logging.WARNING)  # at DEBUG it shows numbers and texts
     if settings.log_format == "JSON":  # what is otherwise written in several lines

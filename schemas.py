@@ -298,8 +298,11 @@ def fields_in(problems: list[str]) -> list[str]:
 
 
 def dump(response: dict) -> str:
-    """Return the JSON text of a TextMessageResponse."""
-    return _ENCODER.encode(_RESPONSE.dump(response))
+    """Return the JSON text of a TextMessageResponse, its fields in the interface's order.
+
+    Not by marshmallow, which would look at each value again and take a twentieth of the request.
+    """
+    return _ENCODER.encode({name: response[name] for name in _RESPONSE.fields})
 
 
 def dump_error(status: int, message: str, details: dict, now: datetime) -> str:
@@ -329,6 +332,10 @@ def _refuse_constant(name):
     raise BadRequest(f"body: must be JSON, which has no {name}")
 
 
+def _written(value):
+    return isoformat(value) if isinstance(value, datetime) else str(value)
+
+
 _DECODER = json.JSONDecoder(object_pairs_hook=_named_once, parse_constant=_refuse_constant)
-_ENCODER = json.JSONEncoder(separators=COMPACT)
+_ENCODER = json.JSONEncoder(separators=COMPACT, default=_written)
 _REQUEST, _RESPONSE, _ERROR = TextMessageRequest(), TextMessageResponse(), Error()
