@@ -789,7 +789,7 @@ for _name, _columns, _where in (
     ("message_reference", [Message.carrier_reference], SQL("carrier_reference IS NOT NULL")),
     ("message_ended", [Message.status, Message.id], HAS_ENDED),
     ("message_key", [Message.key, Message.id], None),
-    ("message_to", [Message.to, Message.id], None),
+    ("message_to", [Message.to], None),
 ):
     Message.add_index(Message.index(*_columns, where=_where, name=_name))
 Message.add_index(

@@ -96,7 +96,7 @@ def add_indexes(db):
         ),
         (Message, "message_reference", ["carrier_reference"], "carrier_reference IS NOT NULL"),
         (Message, "message_ended", ["status", "id"], "finished_at IS NOT NULL"),
-        (Message, "message_to", ["to", "id"], None),
+        (Message, "message_to", ["to"], None),
     ):
         index = table.index(
             *(getattr(table, column) for column in columns),
