@@ -27,7 +27,6 @@ SCRATCH = Path(tempfile.mkdtemp(prefix="bench-"))
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "15"))
 SECONDS = 2  # of a round: gunicorn shares out connections differently in each
 STORED = int(os.environ.get("BENCH_MESSAGES", "1_000_000"))
-METRICS_TOKEN = "token"
 ALWAYS = {"BUSINESS_HOURS": "00:00-24:00"}
 # (prefix, digits that follow) in a dozen countries; only valid numbers are used
 COUNTRIES = (
@@ -99,7 +98,7 @@ def new_key():
 
 
 @contextlib.contextmanager
-def web(target="app:create_app()", url=None, workers=2):
+def web(target="app:create_app()", url=None, workers=2, **settings):
     """gunicorn as the Procfile starts it; its base address and the time until it answered."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -108,10 +107,9 @@ def web(target="app:create_app()", url=None, workers=2):
         "PORT": str(port),
         "WEB_CONCURRENCY": str(workers),
         "LOG_LEVEL": "INFO",
-        "METRICS_TOKEN": METRICS_TOKEN,
         "PYTHONPATH": f"{ROOT}:{ROOT}/benchmarks",
     }
-    environ |= {"DATABASE_URL": url} if url else {}
+    environ |= settings | ({"DATABASE_URL": url} if url else {})
     with (SCRATCH / "web.log").open("wb") as output:
         process = subprocess.Popen(
             [TOOLS / "gunicorn", "-c", ROOT / "gunicorn.conf.py", target],
