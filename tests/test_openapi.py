@@ -10,9 +10,9 @@ from openapi_spec_validator import OpenAPIV30SpecValidator
 import database
 import models
 from app import create_app
-from browser import HOST, MISSING, PROGRAMS, Browser
+from browser import HOST
 from databases import on_sqlite
-from running import ROOT, Process, answers, free_port, wait_until
+from running import ROOT
 from samples import NEW_YORK, TUESDAY_NOON
 
 WRITTEN = (ROOT / "openapi.json").read_text()
@@ -194,27 +194,12 @@ def test_the_page_is_only_to_be_read(client, path):
     assert "GET" in response.headers["Allow"]
 
 
-@pytest.fixture
-def browser(tmp_path):
-    if MISSING:
-        pytest.skip(f"{MISSING} not installed: apt-get install chromium chromium-driver")
-    port = free_port()
-    driver = Process([PROGRAMS["chromedriver"], f"--port={port}"], tmp_path / "browser")
-    try:
-        wait_until(lambda: answers(f"http://127.0.0.1:{port}/status"))
-        browser = Browser(f"http://127.0.0.1:{port}", tmp_path / "profile")
-        yield browser
-        browser.close()
-    finally:
-        driver.kill()
-
-
 @on_sqlite
 @pytest.mark.parametrize("prefix", ["", "/staging"])
 def test_a_request_can_be_tried_on_the_page(browser, serve, database_url, key, prefix):
     base = f"http://{HOST}:{serve(database_url, SCRIPT_NAME=prefix).port}{prefix}"
     browser.open(f"{base}/docs")
-    browser.narrow(390)
+    browser.look_like(390, 844)
     assert browser.text("h1.title").startswith("Text Message Sending Service")
     assert browser.text(".opblock-summary-path") == OPERATION
     browser.click(".btn.authorize")

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 import models
-from browser import HOST, MISSING, open_browser
+from browser import ENTER, HOST
 from databases import on_sqlite
 from keys import ApiKey, Role
 from models import DoNotCall, Message, Status
@@ -18,14 +18,6 @@ SECRET_KEY = "not so secret, but long enough"
 WIDE, PHONE = (1100, 900), (390, 844)
 LONG = "<i>\u202e" + "W" * 1590
 AXE = "4.14.1"
-
-
-@pytest.fixture
-def browser(tmp_path):
-    if MISSING:
-        pytest.skip(f"{MISSING} not installed: apt-get install chromium chromium-driver")
-    with open_browser(tmp_path) as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -160,7 +152,7 @@ def test_the_keyboard_reaches_everything_and_enter_in_a_box_approves_nothing(bro
     message = ask("Hello")
     sign_in(browser, desk, Role.APPROVER, "front")
     browser.run("document.querySelector('.cards input').focus()")
-    browser.type("\ue007")  # Enter
+    browser.type(ENTER)
     browser.type(" ")
     assert browser.run("return document.querySelector('.cards input').checked")
     assert browser.text(".chosen") == ""  # what follows is the style sheet's
@@ -168,7 +160,8 @@ def test_the_keyboard_reaches_everything_and_enter_in_a_box_approves_nothing(bro
     assert browser.run(shown) == 'counter(chosen) " selected"'
     assert not again(message).approved
     browser.run("document.querySelector('button[name=approve]').focus()")
-    browser.type("\ue007")
+    with browser.leaving():
+        browser.type(ENTER)
     assert browser.text("[role=status]") == "1 text approved."
     assert again(message).approved
 
@@ -212,7 +205,6 @@ def test_a_link_from_another_site_finds_one_signed_in(browser, desk):
 @on_sqlite
 def test_nothing_comes_from_other_hosts(browser, desk):
     ask("<img src=//elsewhere.test/x>")
-    browser.requested()
     sign_in(browser, desk, Role.OPERATOR)
     assert {url for url in browser.requested() if not url.startswith(desk)} == set()
     assert browser.complaints() == []

@@ -4,11 +4,12 @@ import base64
 import contextlib
 import json
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
 import urllib.request
+
+import pytest
 
 PROGRAMS = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
 MISSING = " and ".join(name for name, path in PROGRAMS.items() if not path)
@@ -16,29 +17,34 @@ HOST = "texts.test"  # leads here; every other name leads nowhere
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # W3C WebDriver, 12.1
 
 
-@contextlib.contextmanager
-def open_browser(folder):
-    """A browser of one's own, with its profile in a folder, closed at the end."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    words = [PROGRAMS["chromedriver"], f"--port={port}"]
-    driver = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+ENTER = "\ue007"
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory):
+    """A browser with a profile of its own, closed at the end; skip where there is none."""
+    if MISSING:
+        pytest.skip(f"{MISSING} not installed: apt-get install chromium chromium-driver")
+    words = [PROGRAMS["chromedriver"], "--port=0"]
+    driver = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
-        url = f"http://127.0.0.1:{port}"
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/status"):
-                break
-            time.sleep(0.05)
-        browser = Browser(url, folder / "profile")
+        told = next(line for line in driver.stdout if "successfully on port" in line)
+        url = f"http://127.0.0.1:{int(told.split()[-1].rstrip('.'))}"
+        browser = Browser(url, tmp_path_factory.mktemp("chromium"))
         try:
             yield browser
         finally:
             browser.close()
     finally:
-        driver.terminate()
-        driver.wait()
+        driver.kill()
+        driver.communicate()
+
+
+@pytest.fixture
+def browser(chromium):
+    """The browser as it was on its first day: it remembers nothing of earlier tests."""
+    chromium.forget()
+    return chromium
 
 
 class Browser:
@@ -91,15 +97,19 @@ class Browser:
         """Press a button by its words, as people find it, and wait for the page that follows."""
         found = f"//button[normalize-space()='{words}']"
         buttons = self._call("/elements", {"using": "xpath", "value": found})
-        self._leave_by(buttons[index][ELEMENT])
+        with self.leaving():
+            self._click(buttons[index][ELEMENT])
 
     def follow(self, selector):
         """Follow a link, and wait for the page that it leads to."""
-        self._leave_by(self._find(selector))
+        with self.leaving():
+            self._click(self._find(selector))
 
-    def _leave_by(self, element):
+    @contextlib.contextmanager
+    def leaving(self):
+        """Wait for the page that follows what is done in between."""
         self.run("window.isLeft = true")
-        self._click(element)
+        yield
         self.wait_for("return !window.isLeft && document.readyState == 'complete'")
 
     def wait_for(self, script):
@@ -122,19 +132,17 @@ class Browser:
         phone = width < 600
         screen = {"width": width, "height": height, "deviceScaleFactor": 1 + phone, "mobile": phone}
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        for command, params in (
-            ("Emulation.setDeviceMetricsOverride", screen),
-            ("Emulation.setEmulatedMedia", {"features": [scheme]}),
-        ):
-            self._call("/goog/cdp/execute", {"cmd": command, "params": params})
+        self._devtools("Emulation.setDeviceMetricsOverride", **screen)
+        self._devtools("Emulation.setEmulatedMedia", features=[scheme])
 
-    def narrow(self, width):
-        """Make the window as narrow as a phone, which no window of a desktop may be."""
-        screen = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": True}
-        self._call(
-            "/goog/cdp/execute",
-            {"cmd": "Emulation.setDeviceMetricsOverride", "params": screen},
-        )
+    def forget(self):
+        """Forget cookies, the page, what was logged, and the screen that it looked like."""
+        self.open("about:blank")
+        self._devtools("Network.clearBrowserCookies")
+        self._devtools("Emulation.clearDeviceMetricsOverride")
+        self._devtools("Emulation.setEmulatedMedia", features=[])
+        self.requested()
+        self.complaints()
 
     def sideways(self):
         """How many pixels the page can be scrolled sideways."""
@@ -172,6 +180,9 @@ class Browser:
 
     def _find(self, selector):
         return self._call("/element", {"using": "css selector", "value": selector})[ELEMENT]
+
+    def _devtools(self, command, **params):
+        self._call("/goog/cdp/execute", {"cmd": command, "params": params})
 
     def _log(self, kind):
         return self._call("/se/log", {"type": kind})
