@@ -17,10 +17,11 @@ help: ## show this list
 run: .venv/run ## install everything and start web and scheduler, with a curl line to try
 	@$(BIN)/python bin/run.py
 
+# Its processes take one test at a time: the long ones come first, and none waits behind another
 test: .venv/test ## install everything, lint, run the whole suite on SQLite and on PostgreSQL
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pytest -n auto --dist worksteal
+	$(BIN)/pytest -n auto --maxschedchunk 1
 
 requirements: .venv/test ## pin requirements.in and requirements-dev.in anew
 	for name in requirements requirements-dev; do $(BIN)/uv pip compile --quiet --upgrade \

@@ -14,8 +14,8 @@ pytest_plugins = ["browser", "databases", "fake_carrier", "running"]
 
 
 def pytest_xdist_auto_num_workers():
-    """With `-n auto` run a process more than there are cores: many tests wait."""
-    return (os.cpu_count() or 1) + 1
+    """With `-n auto` run two processes a core: many tests wait."""
+    return 2 * (os.cpu_count() or 1)
 
 
 @pytest.hookimpl(wrapper=True)
