@@ -300,7 +300,9 @@ def calling_code(prefix: str) -> str:
 
 def longest(table: Container[str], prefix: str) -> str:
     """Return the longest beginning of a prefix that a table has, or ""."""
-    return next((prefix[:n] for n in range(len(prefix), 0, -1) if prefix[:n] in table), "")
+    while prefix and prefix not in table:
+        prefix = prefix[:-1]
+    return prefix
 
 
 class Corrections(dict):
@@ -315,8 +317,9 @@ class Corrections(dict):
         self.table = dict(TIMEZONE_DATA)
         self.right = self.judge(Geocoder(places, self.country), area_codes)
         for prefix in sorted(self.right, key=lambda prefix: (len(prefix), prefix)):
-            if clocks(self.current(prefix)) != clocks(self.right[prefix]):
-                self[prefix] = self.table[prefix] = self.right[prefix]
+            current, right = self.current(prefix), self.right[prefix]
+            if current != right and clocks(current) != clocks(right):
+                self[prefix] = self.table[prefix] = right
         self.merge()
 
     def country(self, prefix: str) -> str | None:
