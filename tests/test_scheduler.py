@@ -838,4 +838,4 @@ def test_the_log_has_a_line_an_event_without_number_or_text(run_pass, carrier, c
     lines = [r.getMessage() for r in caplog.records if r.name == "scheduler"]
     assert f"message {sent.id} sent" in lines
     assert f"message {failed.id} failed: no such number" in lines
-    assert not re.search("attack|5550", caplog.text)
+    assert not re.search("attack|1212555", caplog.text)

@@ -21,7 +21,7 @@ from stored_messages import again, statuses, store, store_many
 pytest_plugins = ["carrier_servers"]
 
 NOTHING = "0 promoted, 0 sent, 0 retrying, 0 failed, 0 blocked, 0 expired, 0 rescheduled, "
-SECRETS = (TwilioServer.sid, "a token", "a%20token", "s3cret", "5550", "attack", "tms_")
+SECRETS = (TwilioServer.sid, "a token", "a%20token", "s3cret", "1212555", "attack", "tms_")
 
 
 def counted(name, output):
@@ -348,7 +348,7 @@ def test_the_console_carrier_prints_the_text_and_the_log_does_not(schedule):
     store(message="attack\nat dawn")
     scheduler = schedule(CARRIER_URL="console:", LOG_LEVEL="DEBUG")
     assert scheduler.wait() == 0
-    lines = [line for line in scheduler.output.splitlines() if "attack" in line or "5550" in line]
+    lines = [line for line in scheduler.output.splitlines() if "attack" in line or NEW_YORK in line]
     assert lines == [f"{NEW_YORK} 'attack\\nat dawn'"]
 
 
