@@ -135,7 +135,11 @@ GUNICORNS = {
     "a signed length": ({"length": "+5"}, [], 400),
     "two lengths": ({}, [b"Content-Length: 5"], 400),
     "length and chunks": ({"Content_Length": 5, "body": chunks(BODY)}, [CHUNKED], 400),
-    "an unknown coding": ({}, [b"Transfer-Encoding: KEY"], 501),  # as RFC 9112 has it
+    "an unknown coding": (
+        {"body": chunks(BODY)},
+        [b"Transfer-Encoding: KEY"],
+        501,
+    ),  # as RFC 9112 has it
     "a huge header": ({}, [b"X-A: " + b"KEY" * 9_000], 431),
     "too many headers": ({}, [b"X-%d: KEY" % n for n in range(200)], 431),
     "a huge line": ({"line": f"POST {PATH}?{'KEY' * 3_000} HTTP/1.1"}, [], 414),
