@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from running import PYTHON, ROOT, Process, answers, free_port, wait_until
+from running import ALWAYS, PYTHON, ROOT, Process, answers, free_port, wait_until
 from settings import DAYS
 
 NOT_COPIED = shutil.ignore_patterns(".*", "*.db*", "tests", "benchmarks", "__pycache__")
@@ -92,7 +92,7 @@ def test_the_curl_line_works_and_again_after_a_restart(run, project):
     port = str(free_port())
     printed = []
     for _ in range(2):
-        process = run(PORT=port, DATABASE_URL="sqlite:///right.db")
+        process = run(PORT=port, DATABASE_URL="sqlite:///right.db", **ALWAYS)
         printed.append(curl_line(process))
         assert send(printed[-1]) == 201
         assert f"http://localhost:{port}/docs" in process.output
