@@ -22,7 +22,6 @@ from peewee import (
     IntegerField,
     TextField,
     UUIDField,
-    Value,
     fn,
 )
 
@@ -366,12 +365,20 @@ class Message(Table):
         """
         if not limit:
             return []
-        free = cls.select(cls.id).where(IS_SENDABLE).order_by(cls.send_at).limit(limit)
-        claimed = (
-            cls.update(status=Status.SENDING, claimed_by=claimant, claimed_at=now)
-            .where(_locked(free))
-            .returning(cls)
-            .execute()
+        # As SQL, like `sent`: for peewee to write both takes half of a sender's time between sends
+        free = (
+            "SELECT id FROM message WHERE status IN ('queued') AND approved "
+            f"ORDER BY send_at LIMIT {db.param}"
+        )
+        these = f"id IN ({free})"
+        if on_postgres():
+            these = f"id = ANY(ARRAY({free} FOR UPDATE SKIP LOCKED))"
+        claimed = cls.raw(
+            f"UPDATE message SET status = 'sending', claimed_by = {db.param}, "
+            f"claimed_at = {db.param} WHERE {these} RETURNING *",
+            cls.claimed_by.db_value(claimant),
+            cls.claimed_at.db_value(now),
+            limit,
         )
         return sorted(claimed, key=lambda message: (message.send_at, message.id))
 
@@ -398,32 +405,24 @@ class Message(Table):
         """
         if not references:
             return 0
-        changes = {
-            cls.status: Status.SENT,
-            cls.claimed_by: None,
-            cls.claimed_at: None,
-            cls.finished_at: now,
-            cls.attempts: cls.attempts + 1,
-            cls.last_error: None,
-            cls.last_error_at: None,
-            cls.carrier_reference: Case(
-                cls.id,
-                [
-                    (
-                        Value(cls.id.db_value(id), converter=False),
-                        cls.carrier_reference.db_value(said),
-                    )
-                    for id, said in references.items()
-                ],
-            ),
-        }
-        these = cls.id.in_(list(references))
-        said = {cls.carrier_reference.db_value(each) for each in references.values() if each}
+        said = {id.hex: cls.carrier_reference.db_value(each) for id, each in references.items()}
+        if on_postgres():  # whose planner takes JSON for a hundred rows, and reads the whole table
+            taken = "unnest(%s::uuid[], %s::text[]) AS taken(key, value)"
+            values = [[*said], [*said.values()]]
+        else:
+            taken, values = "json_each(?) AS taken", [json.dumps(said)]
+        sql = (
+            "UPDATE message SET status = 'sent', claimed_by = NULL, claimed_at = NULL, "
+            f"finished_at = {db.param}, attempts = attempts + 1, last_error = NULL, "
+            f"last_error_at = NULL, carrier_reference = taken.value FROM {taken} "
+            f"WHERE message.id = taken.key AND status NOT IN {tuple(map(str, TAKEN))}"
+        )
         with db.atomic():
-            Receipts.lock(said)
-            recorded = cls.update(changes).where(these, ~has_status(*TAKEN)).execute()
-            Receipts.settle(said)
-        return recorded
+            early = {each for each in said.values() if each}
+            Receipts.lock(early)
+            recorded = db.execute_sql(sql, (cls.finished_at.db_value(now), *values))
+            Receipts.settle(early)
+        return recorded.rowcount
 
     @classmethod
     def known(cls, references: set[str]) -> set[str]:

@@ -14,8 +14,9 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 import carriers
@@ -104,7 +105,7 @@ class Scheduler:
         it had sends under way. Where the carrier served nobody lately, `probing` sends one text
         at first.
         """
-        under_way, done, stop = {}, set(), False
+        under_way, ended, done, stop = {}, SimpleQueue(), [], False
         most = 1 if probing else self.settings.send_concurrency
         left = reports.awaiting_carrier()  # or a pass might never end while messages arrive
         patience = self.settings.claim_timeout / 4
@@ -127,11 +128,13 @@ class Scheduler:
                 left -= free
                 claimed, ready = self.insist(in_doubt, self.claim, free, renewing, counts)
                 for message in (*again, *ready):
-                    under_way[self.begin(pool, message)] = message
+                    future = self.begin(pool, message)
+                    under_way[future] = message
+                    future.add_done_callback(ended.put)
                 if not under_way and not claimed:
                     return
                 soon = min(patience, LONGEST_UNHEARD) if self.carrier.listens else patience
-                done, _ = wait(under_way, timeout=soon, return_when=FIRST_COMPLETED)
+                done = gather(ended, soon if under_way else 0)
                 self.insist(True, self.hear)
 
     def begin(self, pool: ThreadPoolExecutor, message: Message) -> Future:
@@ -399,6 +402,17 @@ class Scheduler:
             self.hear()
             self.carrier.close()
             self.hear()
+
+
+def gather(ended: SimpleQueue, seconds: float) -> list[Future]:
+    """Return the sends that have ended; wait so many seconds where none has."""
+    try:
+        done = [ended.get(timeout=seconds)]
+    except Empty:
+        return []
+    while not ended.empty():
+        done.append(ended.get())
+    return done
 
 
 def _judgement(future):
