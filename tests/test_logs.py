@@ -7,6 +7,7 @@ import socket
 import pytest
 
 import logs
+from databases import on_sqlite
 
 INSTANT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
@@ -19,6 +20,7 @@ def lines_in(process):
     return lines
 
 
+@on_sqlite
 def test_a_line_of_text_begins_with_its_instant_in_utc(serve, database_url):
     web = serve(database_url)
     assert web.terminate() == 0
@@ -26,6 +28,7 @@ def test_a_line_of_text_begins_with_its_instant_in_utc(serve, database_url):
         assert re.match(rf"{INSTANT} INFO gunicorn\.error - ", line)
 
 
+@on_sqlite
 def test_the_web_writes_json_from_its_first_line_to_its_last(serve, database_url):
     web = serve(database_url, LOG_FORMAT="json", CARIER_URL="console:")
     with socket.create_connection(("127.0.0.1", web.port), timeout=10) as connection:

@@ -133,6 +133,7 @@ def test_no_host_is_set_up_to_pretend_that_it_sends():
     assert described.keys() == {"description"}  # required, as without a value
 
 
+@on_sqlite
 def test_the_cron_line_makes_one_pass(start, database_url):
     page = (ROOT / "docs" / "deploying.md").read_text()
     (line,) = re.findall(r"^\* \* \* \* \* cd (\S+) && (.*)$", page, re.M)

@@ -19,6 +19,8 @@ WIDE, PHONE = (1100, 900), (390, 844)
 LONG = "<i>\u202e" + "W" * 1590
 AXE = "4.14.1"
 
+pytestmark = on_sqlite  # what the desk does is tried on both in test_desk.py
+
 
 @pytest.fixture
 def desk(serve, database_url):
@@ -147,7 +149,6 @@ def test_an_operators_day(browser, desk):
     assert browser.complaints() == []
 
 
-@on_sqlite
 def test_the_keyboard_reaches_everything_and_enter_in_a_box_approves_nothing(browser, desk):
     message = ask("Hello")
     sign_in(browser, desk, Role.APPROVER, "front")
@@ -166,7 +167,6 @@ def test_the_keyboard_reaches_everything_and_enter_in_a_box_approves_nothing(bro
     assert again(message).approved
 
 
-@on_sqlite
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("screen", [WIDE, PHONE])
 def test_axe_finds_nothing_serious(browser, desk, axe, screen, dark):
@@ -193,7 +193,6 @@ def test_axe_finds_nothing_serious(browser, desk, axe, screen, dark):
         assert findings() == [], page
 
 
-@on_sqlite
 def test_a_link_from_another_site_finds_one_signed_in(browser, desk):
     here = desk.replace(HOST, "127.0.0.1")  # browsers say where a request is from to safe hosts
     sign_in(browser, here, Role.APPROVER, "front")
@@ -202,7 +201,6 @@ def test_a_link_from_another_site_finds_one_signed_in(browser, desk):
     browser.wait_for("return document.title.startsWith('Waiting')")
 
 
-@on_sqlite
 def test_nothing_comes_from_other_hosts(browser, desk):
     ask("<img src=//elsewhere.test/x>")
     sign_in(browser, desk, Role.OPERATOR)

@@ -13,6 +13,7 @@ import pytest
 
 from app import create_app
 from carrier_servers import TwilioServer
+from databases import on_sqlite
 from keys import ApiKey
 from models import DoNotCall, EarlyReceipt, Message, Status, clock
 from running import ALWAYS, send, wait_until
@@ -92,6 +93,7 @@ def proxied(serve, database_url, twilio, request):
         proxy.close()
 
 
+@on_sqlite
 @pytest.mark.parametrize("prefix", ["", "/staging"])
 def test_twilio_says_through_a_proxy_that_a_text_was_delivered(
     proxied, schedule, start, twilio, database_url, prefix
@@ -287,7 +289,7 @@ def test_an_smscs_receipts_and_texts_come_while_the_scheduler_sends_and_rests(sc
     assert not EarlyReceipt.select().exists()
 
 
-@pytest.mark.parametrize("kind", ["sqlite"])
+@on_sqlite
 def test_a_stop_does_not_wait_for_an_smsc_that_answers_no_text(schedule, peer):
     peer.answer = lambda part: SILENCE
     store_many(8)

@@ -13,6 +13,7 @@ import pytest
 
 import database
 from carrier_servers import HANG, HANG_UP, Answer, TwilioServer, refusal
+from databases import on_sqlite
 from models import DoNotCall, Message, Status, clock
 from running import ALWAYS, free_port, wait_until
 from samples import NEW_YORK
@@ -84,6 +85,7 @@ def test_what_a_killed_scheduler_held_is_sent_by_later_passes(schedule, twilio):
 # Told to stop
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("words", "name"), [(["--every=0.1"], "SIGTERM"), (["--every=0.1"], "SIGINT"), ([], "SIGTERM")]
 )
@@ -103,6 +105,7 @@ def test_a_signal_lets_sends_end_and_none_begin(schedule, twilio, words, name):
     assert "Traceback" not in scheduler.output
 
 
+@on_sqlite
 def test_an_idle_scheduler_stops_at_once(schedule):
     scheduler = schedule("--every", "3600")
     wait_until(lambda: NOTHING in scheduler.output)
@@ -119,6 +122,7 @@ def test_every_takes_seconds(start):
 # The database
 
 
+@on_sqlite
 def test_one_pass_says_what_it_did_in_one_line(schedule, twilio):
     store()
     store(to="+12125550188", status=Status.SCHEDULED, check_dnc=True)
@@ -215,6 +219,7 @@ def test_every_survives_a_postgres_that_goes_away_and_doubles_nothing(
 # The carrier
 
 
+@on_sqlite
 def test_without_a_carrier_it_says_how_many_wait(schedule):
     for status in (Status.QUEUED, Status.SCHEDULED):
         store(status=status)
@@ -336,6 +341,7 @@ def test_a_carrier_that_is_down_is_tried_again_later(one_pass, kind):
     assert_tells_no_secret(output)
 
 
+@on_sqlite
 def test_a_slow_carrier_holds_up_a_pass_and_nothing_else(one_pass, twilio_server):
     twilio_server.delay = 0.3
     store_many(20)
@@ -344,6 +350,7 @@ def test_a_slow_carrier_holds_up_a_pass_and_nothing_else(one_pass, twilio_server
     assert time.monotonic() - began > 0.6
 
 
+@on_sqlite
 def test_the_console_carrier_prints_the_text_and_the_log_does_not(schedule):
     store(message="attack\nat dawn")
     scheduler = schedule(CARRIER_URL="console:", LOG_LEVEL="DEBUG")

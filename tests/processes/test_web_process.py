@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from answers import FIELDS, PATH, error_in
+from databases import on_sqlite
 from keys import ApiKey
 from models import Message, clock
 from running import ROOT, TOOLS, ask, post, wait_until
@@ -135,11 +136,8 @@ GUNICORNS = {
     "a signed length": ({"length": "+5"}, [], 400),
     "two lengths": ({}, [b"Content-Length: 5"], 400),
     "length and chunks": ({"Content_Length": 5, "body": chunks(BODY)}, [CHUNKED], 400),
-    "an unknown coding": (
-        {"body": chunks(BODY)},
-        [b"Transfer-Encoding: KEY"],
-        501,
-    ),  # as RFC 9112 has it
+    # As RFC 9112 has it
+    "an unknown coding": ({"body": chunks(BODY)}, [b"Transfer-Encoding: KEY"], 501),
     "a huge header": ({}, [b"X-A: " + b"KEY" * 9_000], 431),
     "too many headers": ({}, [b"X-%d: KEY" % n for n in range(200)], 431),
     "a huge line": ({"line": f"POST {PATH}?{'KEY' * 3_000} HTTP/1.1"}, [], 414),
@@ -171,6 +169,7 @@ def answers_in(received):
     return found
 
 
+@on_sqlite
 def test_every_request_gets_the_documented_answer_and_leaves_no_secret_in_the_log(
     web, key, database_url
 ):
@@ -211,6 +210,7 @@ def test_every_request_gets_the_documented_answer_and_leaves_no_secret_in_the_lo
     assert "Traceback" not in log
 
 
+@on_sqlite
 def test_two_requests_sent_at_once_get_two_answers_in_order(web, key):
     first = request_of(key, Connection=None, body=b"{}")
     unknown = request_of("x", Connection=None)
@@ -218,6 +218,7 @@ def test_two_requests_sent_at_once_get_two_answers_in_order(web, key):
     assert [status for status, _, _ in answers] == [400, 401, 201]
 
 
+@on_sqlite
 def test_a_body_that_hides_a_request_is_never_taken_for_one(web, key, database_url):
     hidden = request_of(key)
     for outer in (
@@ -254,6 +255,7 @@ def test_a_revoked_key_is_refused_by_every_worker_at_once(web, key, database_url
     assert Message.select().count() == kept + 60
 
 
+@on_sqlite
 def test_a_stage_is_served_below_its_prefix_and_nowhere_else(serve, database_url, key):
     web = serve(database_url, SCRIPT_NAME="/staging")
     for _ in range(4):  # of both workers
@@ -265,6 +267,7 @@ def test_a_stage_is_served_below_its_prefix_and_nowhere_else(serve, database_url
             error_in(404, response.headers["Content-Type"], response.text)
 
 
+@on_sqlite
 def test_a_slow_client_keeps_no_other_waiting(web, key):
     slow = [socket.create_connection(("127.0.0.1", web.port), timeout=60) for _ in range(40)]
     for connection in slow:
@@ -277,6 +280,7 @@ def test_a_slow_client_keeps_no_other_waiting(web, key):
         connection.close()
 
 
+@on_sqlite
 def test_the_log_can_be_json_and_names_the_request(serve, database_url, key):
     web = serve(database_url, LOG_FORMAT="json")
     response = post(web, key, VALID)
