@@ -2,7 +2,8 @@
 
 import pytest
 
-from models import DoNotCall, Message, Status
+from databases import on_sqlite
+from models import Message, Status
 from running import wait_until
 from smpp_peer import DELIVER_SM, RESPONSE, SILENCE, SmppPeer, delivery
 from stored_messages import statuses, store_many
@@ -29,7 +30,7 @@ def test_forty_texts_go_over_one_bind_and_sigterm_ends_it(schedule, peer):
     }
 
 
-@pytest.mark.parametrize("kind", ["sqlite"])
+@on_sqlite
 def test_a_peer_that_enquires_and_never_answers_does_not_hold_up_the_end(schedule, peer):
     peer.answer = lambda part: SILENCE
     store_many(8)
@@ -40,7 +41,7 @@ def test_a_peer_that_enquires_and_never_answers_does_not_hold_up_the_end(schedul
     assert len(peer.parts) == 8
 
 
-@pytest.mark.parametrize("kind", ["sqlite"])
+@on_sqlite
 def test_a_pass_ends_with_status_0_where_the_bind_is_refused(schedule, peer):
     peer.bind_status = 0x0E
     store_many(8)
@@ -53,25 +54,7 @@ def receipt(reference, word=b"DELIVRD"):
     return delivery(b"id:%s sub:001 stat:%s err:000" % (reference.encode(), word), esm_class=4)
 
 
-def test_a_single_pass_hears_receipts_and_stop(schedule, peer):
-    (number,) = store_many(1)
-    assert schedule(CARRIER_URL=peer.url).wait() == 0
-    assert statuses() == {Status.SENT: 1}
-    reference = Message.get().carrier_reference
-
-    def tell(session):
-        session.deliver(receipt(reference), 1)
-        session.deliver(delivery(b"STOP", source=number), 2)
-
-    peer.when_bound = tell
-    assert schedule(CARRIER_URL=peer.url).wait() == 0
-    assert statuses() == {Status.DELIVERED: 1}
-    assert DoNotCall.lists(number)
-    answered = [(p[1], p[2]) for p in peer.pdus if p[0] == DELIVER_SM | RESPONSE]
-    assert answered == [(0, 1), (0, 2)]
-
-
-@pytest.mark.parametrize("kind", ["sqlite"])
+@on_sqlite
 def test_what_came_between_passes_is_recorded_before_the_end(schedule, peer):
     store_many(1)
     scheduler = schedule("--every", "60", CARRIER_URL=peer.url)

@@ -74,9 +74,6 @@ class SmppPeer(socketserver.ThreadingTCPServer):
     def answer(self, part):
         return 0
 
-    def when_bound(self, session):
-        """Do nothing."""
-
     def message_id(self, count):
         return f"id-{count}"
 
@@ -164,8 +161,6 @@ class Handler(socketserver.BaseRequestHandler):
             self.write(pdu(command | RESPONSE, status, sequence, b"peer\0" if not status else b""))
             if self.bound:
                 peer.greet(self)
-            if self.bound:
-                peer.when_bound(self)
         elif command == SUBMIT_SM:
             fields = list(split(body, "sbbsbbsbbbssbbbbt"))
             part = Part(*fields[1:8], *fields[11:13], fields[14], fields[16])
