@@ -42,9 +42,9 @@ def chromium(tmp_path_factory):
 
 @pytest.fixture
 def browser(chromium):
-    """The browser as it was on its first day: it remembers nothing of earlier tests."""
+    """The browser, which remembers nothing of earlier tests."""
+    yield chromium
     chromium.forget()
-    return chromium
 
 
 class Browser:
