@@ -230,7 +230,7 @@ def test_answers_in_another_order_find_their_texts(peer, connect):
         waiting.append(part)
         if len(waiting) == 8:
             all_came.set()
-        all_came.wait(20)
+        all_came.wait(60)
         time.sleep(0.01 * (8 - waiting.index(part)))
         return 0
 
@@ -941,7 +941,7 @@ class ForeignPeer:
         self.popen.stdin.close()
         self.popen.terminate()
         self.popen.stdout.close()
-        self.popen.wait(10)
+        self.popen.wait(60)
 
 
 @pytest.fixture(params=["npm smpp", "smpp.twisted3", "Net::SMPP"])

@@ -32,7 +32,7 @@ class Work:
         assert self.running == 1, "two threads work at once"
         self.batches.append(numbers)
         try:
-            assert self.permits.acquire(timeout=10)
+            assert self.permits.acquire(timeout=60)
             if "bad" in numbers:
                 raise ValueError("bad")
             return [number * 2 for number in numbers]
@@ -81,24 +81,24 @@ def test_each_of_many_threads_gets_what_it_asked_for(work, batcher, threads):
 def test_what_comes_during_an_insert_is_inserted_together(work, ask_during_work):
     futures = ask_during_work(1, 2, 3, 4)
     work.permit()
-    assert [future.result(5) for future in futures] == [2, 4, 6, 8]
+    assert [future.result(60) for future in futures] == [2, 4, 6, 8]
     assert work.batches == [[1], [2, 3, 4]]
 
 
 def test_no_more_are_served_together_than_one_statement_takes(work, ask_during_work):
     futures = ask_during_work(0, *range(1, 81))
     work.permit()
-    assert [future.result(5) for future in futures] == list(range(0, 162, 2))
+    assert [future.result(60) for future in futures] == list(range(0, 162, 2))
     assert [len(batch) for batch in work.batches] == [1, 32, 32, 16]
 
 
 def test_an_error_reaches_the_rows_of_its_batch_and_no_others(work, batcher, ask_during_work):
     futures = ask_during_work(1, "bad", 2)
     work.permit()
-    assert futures[0].result(5) == 2
+    assert futures[0].result(60) == 2
     for future in futures[1:]:
         with pytest.raises(ValueError, match="bad"):
-            future.result(5)
+            future.result(60)
     assert batcher.insert(5) == 10
 
 
@@ -108,10 +108,10 @@ def test_a_thread_that_waits_too_long_gets_busy_and_its_row_is_not_inserted(
     monkeypatch.setattr(database, "PATIENCE", 0.2)
     first, second = ask_during_work(1, 2)
     with pytest.raises(Busy):
-        second.result(5)
+        second.result(60)
     assert not first.done()  # its row is being inserted, so it waits for the outcome
     work.permit()
-    assert first.result(5) == 2
+    assert first.result(60) == 2
     assert batcher.insert(3) == 6
     assert work.batches == [[1], [3]]
 
@@ -126,7 +126,7 @@ def test_a_row_that_is_being_inserted_is_waited_for_however_long_it_takes(
     time.sleep(1)
     assert not futures[2].done()
     work.permit(1)
-    assert [future.result(5) for future in futures] == [2, 4, 6]
+    assert [future.result(60) for future in futures] == [2, 4, 6]
 
 
 # Plain use of peewee
@@ -162,7 +162,7 @@ def test_a_message_stored_in_a_transaction_that_is_rolled_back_is_gone_alone(dat
     def undo():
         with db.atomic() as transaction:
             store_new("undone")
-            kept.wait(10)
+            kept.wait(60)
             transaction.rollback()
         db.close()
 
@@ -222,13 +222,13 @@ def test_a_thread_that_finds_all_connections_in_use_gets_busy_in_time(database_u
 
     def hold():
         db.connect()
-        all_taken.wait(10)
-        go_on.wait(10)
+        all_taken.wait(60)
+        go_on.wait(60)
         db.close()
 
     with ThreadPoolExecutor(db.obj.size) as pool:
         holders = [pool.submit(hold) for _ in range(db.obj.size)]
-        all_taken.wait(10)
+        all_taken.wait(60)
         with pytest.raises(Busy):
             db.connect()
         go_on.set()

@@ -31,7 +31,7 @@ def test_a_line_of_text_begins_with_its_instant_in_utc(serve, database_url):
 @on_sqlite
 def test_the_web_writes_json_from_its_first_line_to_its_last(serve, database_url):
     web = serve(database_url, LOG_FORMAT="json", CARIER_URL="console:")
-    with socket.create_connection(("127.0.0.1", web.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", web.port), timeout=60) as connection:
         connection.sendall(b"what is no HTTP\r\n\r\n")
         assert connection.recv(65_536)
     assert web.terminate() == 0

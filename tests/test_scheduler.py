@@ -76,7 +76,7 @@ def test_one_pass_sends_all_that_is_queued_each_once(run_pass, carrier):
 def test_sends_run_side_by_side_as_many_as_the_setting_says(run_pass, carrier):
     together = threading.Barrier(5)
     for number in store_many(10):
-        carrier.answers[number] = lambda: together.wait(20) and None
+        carrier.answers[number] = lambda: together.wait(60) and None
     assert run_pass(TUESDAY_NOON, send_concurrency=5)["sent"] == 10
     together.reset()
     most, under_way, guard = [], set(), threading.Lock()

@@ -73,7 +73,7 @@ def test_killed_workers_and_a_killed_master_lose_nothing_and_double_nothing(
     web.kill()  # and what it left behind
     for worker in workers:
         with contextlib.suppress(psutil.NoSuchProcess):
-            worker.wait(10)
+            worker.wait(60)
     clients.stopping = True  # what was begun is repeated until it is answered
     start(
         *("gunicorn", "-c", ROOT / "gunicorn.conf.py", "app:create_app()"),

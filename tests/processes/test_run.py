@@ -84,7 +84,7 @@ def send(words):
     headers = dict(text.split(": ", 1) for option, text in given if option == "-H")
     (body,) = (text for option, text in given if option == "-d")
     request = urllib.request.Request(url, body.encode(), headers)
-    with urllib.request.urlopen(request, timeout=10) as response:
+    with urllib.request.urlopen(request, timeout=60) as response:
         return response.status
 
 

@@ -94,7 +94,7 @@ class Process:
         """Send SIGKILL to the process and all its children."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.popen.pid, signal.SIGKILL)
-        self.popen.wait(10)
+        self.popen.wait(60)
 
 
 @pytest.fixture
