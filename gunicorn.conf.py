@@ -12,6 +12,7 @@ from gunicorn.workers.base import Worker
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 import calendars
+import desk
 import logs
 import recipients
 import webworker
@@ -60,6 +61,7 @@ class logger_class(Logger):  # gunicorn's name for this setting
 def on_starting(server: Arbiter) -> None:
     """Load once what all workers share."""
     recipients.preload()
+    desk.preload(server.app.wsgi())
     if settings.skip_holidays:
         calendars.preload()
     gc.collect()

@@ -779,7 +779,7 @@ def _locked(batch):
 for _name, _columns, _where in (
     ("message_due", [Message.send_at], has_status(Status.SCHEDULED)),
     ("message_sendable", [Message.send_at], IS_SENDABLE),
-    ("message_awaiting", [Message.send_at, Message.id], AWAITS_APPROVAL),
+    ("message_awaiting", [Message.status, Message.send_at, Message.id], AWAITS_APPROVAL),
     ("message_awaiting_key", [Message.key, Message.send_at, Message.id], AWAITS_GROUP),
     ("message_claimed", [Message.claimed_at], has_status(Status.SENDING)),
     ("message_retrying", [Message.due_since], IS_RETRYING),

@@ -5,11 +5,12 @@ import uuid
 from collections import Counter
 from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import NamedTuple
 
-from peewee import SQL, ModelSelect, NodeList, Tuple, Value, fn
+from peewee import SQL, ModelSelect, NodeList, Select, Tuple, Value, ValuesList, fn
 
-from database import Refused, on_postgres
+from database import EPOCH, MILLISECOND, Refused, db, on_postgres
 from keys import ApiKey, Identity, Role
 from models import (
     AWAITS_APPROVAL,
@@ -21,6 +22,7 @@ from models import (
     IS_SENDABLE,
     PAGE,
     TAKEN,
+    WAITING,
     Message,
     Status,
     Tally,
@@ -105,39 +107,54 @@ def by_status() -> dict[str, int]:
     return waiting | dict.fromkeys(FINISHED, 0) | ended
 
 
-def ended_since(instant: datetime) -> dict[str, int]:
-    """Count the messages that were finished from an instant on, by status."""
-    ended = (
-        Message.select(Message.status, fn.COUNT(Message.id))
-        .where(Message.finished_at >= instant, Message.status.in_(FINISHED))
-        .group_by(Message.status)
-    )
-    return dict.fromkeys(FINISHED, 0) | dict(ended.tuples())
+def ended_since(instant: datetime, most: int | None = None) -> dict[str, int]:
+    """Count the messages that were finished from an instant on, by status, each up to `most`.
 
-
-def going_out(first: datetime, hours: int) -> list[tuple[int, int]]:
-    """Count what is to be sent, and what lacks approval, in each hour from an instant on.
-
-    What is due since before counts for the first hour, unless it awaits approval.
+    Status by status, which takes an index alone; GROUP BY takes ten times as long.
     """
-    since, until = Message.send_at.db_value(first), Message.send_at.db_value(first + hours * HOUR)
-    hour = (SQL("send_at") - Value(since, converter=False)) / 3_600_000
-    soon = SQL("send_at") < Value(until, converter=False)
-    later = SQL("send_at") >= Value(since, converter=False)
-
-    def by_hour(*conditions):
-        counts = Message.select(hour, fn.COUNT(Message.id)).where(*conditions).group_by(SQL("1"))
-        return Counter(dict(counts.tuples()))
-
-    scheduled = by_hour(has_status(Status.SCHEDULED), later, soon)
-    waiting = by_hour(AWAITS_APPROVAL, later, soon)
-    due = Message.select().where(has_status(Status.SCHEDULED) & SQL("approved"), ~later).count()
-    scheduled[0] += due + awaiting_carrier()
-    return [(scheduled[number], waiting[number]) for number in range(hours)]
+    since = Message.finished_at >= instant
+    return {
+        status: _count((Message.status == status) & since, most, Message.finished_at)
+        for status in FINISHED
+    }
 
 
-def _count(condition):
-    return Message.select().where(condition).count()
+def going_out(first: datetime, hours: int, most: int) -> list[tuple[int, int]]:
+    """Count what is to be sent, and what of it lacks approval, in each hour from an instant on.
+
+    Each up to `most`. What is due since before counts for the first hour; what is queued, only
+    with its approval.
+    """
+    instants = [EPOCH, *(first + number * HOUR for number in range(1, hours + 1))]
+    scheduled = has_status(Status.SCHEDULED)
+    totals = _count_between(instants, scheduled, most)
+    totals[0] = min(most, totals[0] + _count(IS_SENDABLE, most, Message.send_at))
+    unapproved = _count_between(instants, scheduled & AWAITS_APPROVAL, most)
+    return list(zip(totals, unapproved, strict=True))
+
+
+def _count(condition, most=None, *order):
+    """Count the messages that meet a condition, up to `most` of them."""
+    return _counting(condition, most, *order).scalar(db)
+
+
+def _counting(condition, most, *order):
+    """Select the number of messages that meet a condition, up to `most` of them.
+
+    Up to a number only in the order of an index, or Postgres reads the table, however far.
+    """
+    few = Message.select(SQL("1")).where(condition).order_by(*order).limit(most)
+    return Select([few.alias("few")], [fn.COUNT(SQL("*"))])
+
+
+def _count_between(instants, condition, most):
+    """Count the messages that are to be sent between each two of these instants, up to `most`."""
+    edges = [(instant - EPOCH) // MILLISECOND for instant in instants]
+    spans = ValuesList([*pairwise(edges)]).cte("span", columns=("since", "until"))
+    within = condition & SQL("send_at >= since AND send_at < until")
+    number = _counting(within, most, Message.send_at)
+    counts = Select([spans], [number]).order_by(SQL("since")).with_cte(spans)
+    return [count for (count,) in db.execute(counts)]
 
 
 # Listings for the commands
@@ -267,16 +284,13 @@ def awaiting(person: Identity, after: Place | None, limit: int) -> list[Message]
 
 def count_awaiting(person: Identity, most: int) -> int:
     """Count the messages that wait for this person's approval, up to `most`."""
-    parts = (Message.select(Message.id).where(which) for which in _awaiting(person))
-    # In the index's order, or Postgres reads the table instead, however far
-    counts = (part.order_by(Message.send_at, Message.id).limit(most).count() for part in parts)
-    return min(most, sum(counts))
+    return min(most, sum(_count(which, most, Message.send_at) for which in _awaiting(person)))
 
 
 def _awaiting(person):
-    """Return conditions, each served by an index: a group's keys one by one."""
+    """Return conditions, each served by an index: a status or a group's key at a time."""
     if person.role == Role.OPERATOR:
-        return [AWAITS_APPROVAL]
+        return [AWAITS_APPROVAL & has_status(status) for status in WAITING]
     keys = ApiKey.select(ApiKey.id).where(ApiKey.group == Value(person.group))
     return [(Message.key == key) & AWAITS_GROUP for key in keys]
 
@@ -286,15 +300,12 @@ def page(
     number: str | None,
     after: Place | None,
     limit: int,
-    now: datetime,
 ) -> list[Message]:
     """Return some messages: what waits the soonest first, all else the newest first."""
     if number is None and status in (Status.SCHEDULED, Status.SENDING):
         return _soonest([has_status(status)], after, limit)
     if number is None and status == Status.QUEUED:
-        # With the instant, as all that is queued is due
-        due = AWAITS_APPROVAL & has_status(status) & (Message.send_at <= now)
-        return _soonest([IS_SENDABLE, due], after, limit)
+        return _soonest([IS_SENDABLE, AWAITS_APPROVAL & has_status(status)], after, limit)
     messages = _with_keys().order_by(Message.id.desc()).limit(limit)
     if number:
         messages = messages.where(Message.to == number)

@@ -88,8 +88,8 @@ def prepare(url):
     return url
 
 
-def new_key():
-    secret = keys.ApiKey.issue(uuid.uuid4().hex, None, models.clock())
+def new_key(role=keys.Role.SENDER):
+    secret = keys.ApiKey.issue(uuid.uuid4().hex, None, models.clock(), role=role)
     database.disconnect()
     return secret
 

@@ -1,7 +1,10 @@
 """What a million stored messages cost, or BENCH_MESSAGES, and a long list of numbers."""
 
 import random
+import re
 import statistics
+import urllib.parse
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import fill
@@ -23,6 +26,8 @@ from machinery import (
 )
 
 import database
+from keys import Role
+from models import Message, Status, clock
 
 COMMANDS = {
     "stats": ("stats",),
@@ -87,6 +92,46 @@ def compare(what, both, seconds, *arguments, **more):
     added = statistics.median(full - empty for full, empty in pairs) * 1000
     words = f"{share:.2f} of empty, {added:+.0f} ms"
     show(f"{STORED:,} messages, {what}", words, "<= 1.10, +100 ms", "time")
+
+
+def desk(server):
+    """The desk's pages where many texts wait for approval, one a second, and as many have ended."""
+    for name, fresh in databases(server):
+        url = fresh()
+        fill.fill(STORED)
+        fill.fill(STORED, Status.SCHEDULED)
+        if database.on_postgres():
+            database.db.connection().answer_timeout = None
+        twice = 2 * Message.send_at.db_value(clock())
+        Message.update(approved=False, send_at=twice - Message.send_at).where(
+            Message.status == Status.SCHEDULED
+        ).execute()
+        key = new_key(Role.OPERATOR)
+        with web(url=url, workers=1, SECRET_KEY="a" * 32) as (address, _):
+            base, browser = sign_in(address, key)
+            for path in ("", "messages", *(f"messages?status={status}" for status in Status)):
+                first, *others = (timer(fetch, browser, base + path) for _ in range(1 + ROUNDS))
+                show(
+                    f"{name}: /desk/{path}",
+                    f"{statistics.median(others) * 1000:.0f} ms, first {first * 1000:.0f} ms",
+                    "<= 50 ms",
+                    f"{STORED:,} waiting, as many ended",
+                )
+
+
+def sign_in(address, key):
+    """The address of the desk, and a browser that is signed in there."""
+    base = address.removesuffix("v1/text-messages") + "desk/"
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    token = re.search(r'name="csrf_token" value="([^"]+)', fetch(browser, base))[1]
+    form = urllib.parse.urlencode({"csrf_token": token, "key": key})
+    fetch(browser, base + "sign-in", form.encode())
+    return base, browser
+
+
+def fetch(browser, address, form=None):
+    with browser.open(address, form, timeout=60) as response:
+        return response.read().decode()
 
 
 def purge(server):

@@ -15,6 +15,12 @@ def register(app: Flask) -> None:
         app.register_blueprint(views.blueprint, url_prefix=PREFIX)
 
 
+def preload(app: Flask) -> None:
+    """Compile the templates, which the first request for each page would wait for otherwise."""
+    for name in app.jinja_env.list_templates():
+        app.jinja_env.get_template(name)
+
+
 def serves_request() -> bool:
     """Say whether the present request is for the desk, also where it leads nowhere there."""
     is_there = views.blueprint.name in current_app.blueprints

@@ -144,9 +144,14 @@ def span(length: timedelta) -> str:
     return counted(minutes, "minute") if minutes else "less than a minute"
 
 
-def counted(count: int, noun: str) -> str:
-    """Write how many there are of something: "1 text", "2 texts"."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def counted(count: int, noun: str, or_more: bool = False) -> str:
+    """Write how many there are of something: "1 text", "2 texts", "1,000+ texts"."""
+    return f"{number(count, or_more)} {noun}{'' if count == 1 else 's'}"
+
+
+def number(count: int, or_more: bool = False) -> str:
+    """Write a number, and whether it was counted no further: "1,000", "1,000+"."""
+    return f"{count:,}{'+' if or_more else ''}"
 
 
 def visible(text: str) -> Markup:

@@ -2,7 +2,6 @@
 
 import logging
 import re
-import time
 import uuid
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -27,16 +26,15 @@ import recipients
 import reports
 from database import EPOCH, MILLISECOND
 from desk import sessions
-from desk.entries import Entry, counted, span, visible
+from desk.entries import Entry, counted, number, span, visible
 from keys import Identity, Role, SignIn
-from models import FINISHED, CarrierState, DoNotCall, Message, Status
+from models import CarrierState, DoNotCall, Message, Status
 
 PAGE = 50  # messages
-MANY = 1_000  # up to which they are counted
+MANY = 1_000  # messages, up to which those that wait, and those of an hour, are counted
 MAX_FORM = 64 * 1024  # bytes
 HOUR = timedelta(hours=1)
 DAY = 24  # hours
-LONG = 0.2  # seconds
 SILENCE = timedelta(minutes=5)  # of all schedulers, after which an operator should know
 
 log = logging.getLogger("web")
@@ -46,6 +44,7 @@ blueprint = Blueprint(
 blueprint.add_app_template_filter(visible)
 blueprint.add_app_template_filter(span)
 blueprint.add_app_template_filter(counted)
+blueprint.add_app_template_filter(number)
 blueprint.add_app_template_global(sessions.token, "csrf_token")
 
 
@@ -143,7 +142,7 @@ def waiting() -> str:
         "waiting.html",
         entries=entries(messages[:PAGE], now),
         more=write_place(messages, now),
-        count=reports.count_awaiting(g.person, MANY + 1),
+        count=reports.count_awaiting(g.person, MANY),
         many=MANY,
         overview=overview,
         missed=entries(pop_missed(), now),
@@ -163,7 +162,7 @@ def messages() -> str | tuple[str, int]:
         number = recipients.national(written, None) if written else None
     except recipients.InvalidNumber:
         problem = "Write the whole number, with + and its country's code: +1 212 555 0123."
-    found = [] if problem else reports.page(status, number, read_place(), PAGE + 1, now)
+    found = [] if problem else reports.page(status, number, read_place(), PAGE + 1)
     page = render_template(
         "messages.html",
         entries=entries(found[:PAGE], now),
@@ -335,33 +334,14 @@ def write_place(found: list[Message], now: datetime) -> str | None:
 def look_over(now: datetime) -> dict:
     """Return what an operator sees on top: what goes out, what became of it, and trouble."""
     carrier = CarrierState.latest()
-    return figures(now) | {
+    this_hour = now.replace(minute=0, second=0, microsecond=0)
+    going_out = enumerate(reports.going_out(this_hour, DAY, MANY))
+    return {
+        "hours": [(f"{this_hour + after * HOUR:%H}", *counts) for after, counts in going_out],
+        "most_an_hour": MANY,
+        "ended": reports.ended_since(now - DAY * HOUR, DAY * MANY),
+        "most_a_day": DAY * MANY,
         "carrier": carrier,
         "is_silent": carrier is None or now - carrier.last_pass_at > SILENCE,
         "now": now,
     }
-
-
-def figures(now: datetime) -> dict:
-    """Count what goes out in the next 24 hours, and what ended in the last.
-
-    With a million texts in a day that takes a second: what took long is kept for twenty times as
-    long, so that no more than a twentieth of the time goes into it.
-    """
-    kept = current_app.extensions.get("desk_figures")
-    if kept and time.monotonic() < kept[0]:
-        return kept[1]
-    began = time.monotonic()
-    this_hour = now.replace(minute=0, second=0, microsecond=0)
-    ended = reports.ended_since(now - DAY * HOUR)
-    counted = {
-        "hours": [
-            (f"{this_hour + number * HOUR:%H}", *counts)
-            for number, counts in enumerate(reports.going_out(this_hour, DAY))
-        ],
-        "ended": {status: ended[status] for status in FINISHED},
-    }
-    took = time.monotonic() - began
-    if took > LONG:
-        current_app.extensions["desk_figures"] = time.monotonic() + 20 * took, counted
-    return counted

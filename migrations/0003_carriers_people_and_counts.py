@@ -74,7 +74,7 @@ def add_indexes(db):
     awaiting = "status IN ('scheduled', 'queued') AND NOT approved"
     for table, name, columns, where in (
         (ApiKey, "api_key_live_name", ["name"], "revoked_at IS NULL"),
-        (Message, "message_awaiting", ["send_at", "id"], awaiting),
+        (Message, "message_awaiting", ["status", "send_at", "id"], awaiting),
         (
             Message,
             "message_awaiting_key",

@@ -650,14 +650,37 @@ def test_a_decision_leads_back_to_its_page(approver):
     assert "text 55" not in approver.page.text
 
 
-def test_more_than_a_thousand_are_not_counted(approver):
-    ask_many(1)
-    row = Message.select().dicts().get()
+def store_thousand_like(message):
+    """Store a thousand copies of a message."""
+    row = Message.select().where(Message.id == message.id).dicts().get()
     rows = [row | {"id": models.new_id(TUESDAY_NOON)} for _ in range(1000)]
     for start in range(0, 1000, 25):
         Message.insert_many(rows[start : start + 25]).execute()
-    approver.open()
-    assert "Waiting for approval 1000+" in approver.page.text
+
+
+def test_more_than_a_thousand_are_not_counted(approver, operator):
+    store_thousand_like(ask(send_at=TUESDAY_NOON + 2 * HOUR))
+    ask(send_at=TUESDAY_NOON + HOUR, status=Status.SCHEDULED)
+    for visitor in (approver, operator):
+        visitor.open()
+        assert "Waiting for approval 1,000+" in visitor.page.text
+
+
+def test_more_than_a_thousand_of_an_hour_are_not_counted(operator):
+    asked = ask(status=Status.SCHEDULED, send_at=TUESDAY_NOON + HOUR)
+    store_thousand_like(asked)
+    store(status=Status.SCHEDULED, send_at=TUESDAY_NOON + 2 * HOUR)
+    operator.open()
+    words = "1,001+ texts, 1,000+ of them not approved yet; most, 1,000+, from 18:00 UTC"
+    assert f"Next 24 hours: {words}" in operator.page.text
+
+
+def test_a_queued_text_goes_out_this_hour_once_it_is_approved(operator):
+    asked = ask(status=Status.QUEUED, send_at=TUESDAY_NOON)
+    operator.open()
+    assert "Next 24 hours: 0 texts " in operator.page.text
+    operator.press("Approve", asked)
+    assert "Next 24 hours: 1 text;" in operator.page.text
 
 
 # An operator's day

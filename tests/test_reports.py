@@ -22,7 +22,8 @@ ASKED_OFTEN = {
     "oldest due": lambda: reports.oldest_due(TUESDAY_NOON),
     "by status": reports.by_status,
     "ended": lambda: reports.ended_since(OLD),
-    "going out": lambda: reports.going_out(TUESDAY_NOON, 24),
+    "ended, up to a number": lambda: reports.ended_since(OLD, 50),
+    "going out": lambda: reports.going_out(TUESDAY_NOON, 24, 50),
     "all messages": lambda: list(reports.listing(limit=50)),
     "messages to a number": lambda: list(reports.listing(to=NEW_YORK)),
     "messages since": lambda: list(reports.listing(since=OLD)),
@@ -33,10 +34,10 @@ ASKED_OFTEN = {
     "what a key may see": lambda: list(reports.listing(visible_to=key_named("app"))),
     "an operator's page": lambda: reports.awaiting(OPERATOR, None, 50),
     "an operator's count": lambda: reports.count_awaiting(OPERATOR, 50),
-    "the desk's page of a number": lambda: reports.page(None, NEW_YORK, None, 50, TUESDAY_NOON),
+    "the desk's page of a number": lambda: reports.page(None, NEW_YORK, None, 50),
 } | {
     f"the desk's page of {status}": lambda status=status: reports.page(
-        status, None, reports.Place(TUESDAY_NOON, store().id), 50, TUESDAY_NOON
+        status, None, reports.Place(TUESDAY_NOON, store().id), 50
     )
     for status in (None, *Status)
 }
