@@ -777,7 +777,7 @@ def _locked(batch):
 
 
 for _name, _columns, _where in (
-    ("message_due", [Message.send_at], has_status(Status.SCHEDULED)),
+    ("message_due", [Message.send_at, Message.id], has_status(Status.SCHEDULED)),
     ("message_sendable", [Message.send_at], IS_SENDABLE),
     ("message_awaiting", [Message.status, Message.send_at, Message.id], AWAITS_APPROVAL),
     ("message_awaiting_key", [Message.key, Message.send_at, Message.id], AWAITS_GROUP),

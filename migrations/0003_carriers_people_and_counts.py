@@ -29,6 +29,7 @@ def up(migrator, db):
         migrator.add_column("message", "cancelled_by", TextField(null=True)),
         migrator.add_column("message", "receipt_at", BigIntegerField(null=True)),
         migrator.drop_index("message", "message_awaiting"),
+        migrator.drop_index("message", "message_due"),
         migrator.drop_index("message", "message_finished"),
     )
     # Not by add_column, which would rebuild SQLite's tables: other tables refer to their rows
@@ -74,6 +75,7 @@ def add_indexes(db):
     awaiting = "status IN ('scheduled', 'queued') AND NOT approved"
     for table, name, columns, where in (
         (ApiKey, "api_key_live_name", ["name"], "revoked_at IS NULL"),
+        (Message, "message_due", ["send_at", "id"], "status IN ('scheduled')"),
         (Message, "message_awaiting", ["status", "send_at", "id"], awaiting),
         (
             Message,
