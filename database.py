@@ -70,6 +70,8 @@ class Pooled:
         try:
             super().connect()
         except BaseException:
+            if not self.is_closed():  # what was to be its first statement failed
+                super().close()
             self._places.release()
             raise
         # Where a thread ends without closing, its connection is given back, too

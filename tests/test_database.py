@@ -13,6 +13,7 @@ from answers import PATH, refusal
 from database import Busy, InsertBatcher, db
 from keys import ApiKey
 from models import Message
+from proxy import Proxy
 from running import wait_until
 from samples import NEW_YORK
 from stored_messages import connection_of, key_named, store
@@ -287,3 +288,17 @@ def test_a_lock_that_another_holds_is_an_outage_in_any_language(database_url, mo
             ApiKey.update(group="x").execute()
         connection.execute("ROLLBACK")
     assert database.is_outage(caught.value)
+
+
+def test_a_server_that_goes_while_a_session_is_set_up_is_an_outage_and_no_more(stoppable_postgres):
+    proxy = Proxy(stoppable_postgres.folder / ".s.PGSQL.5432")
+    database.connect(f"postgresql://postgres@127.0.0.1:{proxy.port}/postgres")
+    proxy.hang_up_at = b"set_config"
+    for _ in range(db.obj.size + 1):
+        with pytest.raises(database.ERRORS) as lost, db.atomic():
+            pass
+        assert database.is_outage(lost.value)
+    proxy.hang_up_at = None
+    assert db.execute_sql("SELECT 1").fetchone() == (1,)
+    database.disconnect()
+    proxy.close()

@@ -10,12 +10,13 @@ import time
 class Proxy:
     """Forward what comes to `127.0.0.1:port` to the Unix socket `upstream`, both ways.
 
-    Everything stays as it is for as long as nothing is asked of it; `delay` slows each piece.
+    Everything stays as it is for as long as nothing is asked of it; `delay` slows each piece, and
+    whoever sends something with the words `hang_up_at` is hung up on.
     """
 
     def __init__(self, upstream):
         self._upstream = str(upstream)
-        self._pairs, self.delay = [], 0
+        self._pairs, self.delay, self.hang_up_at = [], 0, None
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -64,6 +65,8 @@ class _Pair:
             while piece := source.recv(65_536):
                 if proxy.delay:
                     time.sleep(proxy.delay)
+                if proxy.hang_up_at and proxy.hang_up_at in piece:
+                    break
                 if not self.silent:
                     target.sendall(piece)
         if not self.silent:
