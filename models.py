@@ -349,13 +349,20 @@ class Message(Table):
 
     @classmethod
     def expire(cls, now: datetime, scheduled_before: datetime) -> int:
-        """Give up what waits for approval or a carrier since before an instant; return how many."""
+        """Give up what waits for approval or a carrier since before an instant; return how many.
+
+        In batches, as in `promote`.
+        """
         old = (cls.send_at < scheduled_before) & (cls.first_send_at < scheduled_before)
-        changes = {"status": Status.EXPIRED, "finished_at": now}
-        return sum(
-            cls.update(changes).where(which, old).execute()
-            for which in (AWAITS_APPROVAL, IS_SENDABLE)
-        )
+        expired = 0
+        for which in (AWAITS_APPROVAL, IS_SENDABLE):
+            batch = cls.select(cls.id).where(which, old).limit(BATCH)
+            give_up = cls.update(status=Status.EXPIRED, finished_at=now).where(_locked(batch), which)
+            moved = BATCH
+            while moved == BATCH:
+                moved = give_up.execute()
+                expired += moved
+        return expired
 
     @classmethod
     def claim(cls, claimant: uuid.UUID, limit: int, now: datetime) -> list[Self]:

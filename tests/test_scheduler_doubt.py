@@ -11,6 +11,7 @@ from itertools import pairwise
 import pytest
 
 import recipients
+import reports
 import scheduler
 from carriers import CarrierError
 from fake_carrier import FOR_GOOD, FOR_NOW, FakeCarrier
@@ -335,6 +336,16 @@ def test_promotion_happens_in_batches(database_url, monkeypatch):
     moved = Message.promote(TUESDAY_NOON, TUESDAY_NOON - 3 * DAY)
     assert moved == {Status.QUEUED: 25, Status.EXPIRED: 1}
     assert again(old).status == Status.EXPIRED
+
+
+def test_expiry_happens_in_batches(database_url, monkeypatch):
+    """Postgres counts 100,000 ends of one transaction in a minute, those of 20 batches in 7 s."""
+    monkeypatch.setattr("models.BATCH", 10)
+    old = TUESDAY_NOON - 4 * DAY
+    store_many(25, send_at=old, first_send_at=old)
+    store_many(5, first_send_at=TUESDAY_NOON)
+    assert Message.expire(TUESDAY_NOON, TUESDAY_NOON - 3 * DAY) == 25
+    assert reports.by_status()[Status.EXPIRED] == 25
 
 
 def test_a_refusal_after_the_claim_was_lost_is_not_reported(
