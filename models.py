@@ -356,8 +356,8 @@ class Message(Table):
         old = (cls.send_at < scheduled_before) & (cls.first_send_at < scheduled_before)
         expired = 0
         for which in (AWAITS_APPROVAL, IS_SENDABLE):
-            batch = cls.select(cls.id).where(which, old).limit(BATCH)
-            give_up = cls.update(status=Status.EXPIRED, finished_at=now).where(_locked(batch), which)
+            batch = _locked(cls.select(cls.id).where(which, old).limit(BATCH))
+            give_up = cls.update(status=Status.EXPIRED, finished_at=now).where(batch, which)
             moved = BATCH
             while moved == BATCH:
                 moved = give_up.execute()
