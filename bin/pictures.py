@@ -1,4 +1,7 @@
-"""Make the pictures of the desk in docs/pictures/ by a real Chromium: `python bin/pictures.py`."""
+"""Make the pictures of the desk by a real Chromium: `python bin/pictures.py [FOLDER]`.
+
+Without a folder, those in docs/pictures/.
+"""
 
 import os
 import sys
@@ -20,7 +23,7 @@ from browser import open_browser  # noqa: E402
 from keys import ApiKey, Role  # noqa: E402
 from models import CarrierState, Message, Status  # noqa: E402
 
-PICTURES = ROOT / "docs/pictures"
+PICTURES = Path(sys.argv[1] if sys.argv[1:] else ROOT / "docs/pictures").absolute()
 DESKTOP, PHONE = (1100, 900), (390, 844)
 TEXTS = (
     (
@@ -53,7 +56,7 @@ def main() -> None:
     key = fill(models.clock())
     server = make_server("127.0.0.1", 0, app, threaded=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    with open_browser(folder) as browser:
+    with open_browser(folder / "profile") as browser:
         take(browser, f"http://127.0.0.1:{server.port}/desk/", key)
     server.shutdown()
 

@@ -15,22 +15,17 @@ PROGRAMS = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
 MISSING = " and ".join(name for name, path in PROGRAMS.items() if not path)
 HOST = "texts.test"  # leads here; every other name leads nowhere
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # W3C WebDriver, 12.1
-
-
 ENTER = "\ue007"
 
 
-@pytest.fixture(scope="session")
-def chromium(tmp_path_factory):
-    """A browser with a profile of its own, closed at the end; skip where there is none."""
-    if MISSING:
-        pytest.skip(f"{MISSING} not installed: apt-get install chromium chromium-driver")
+@contextlib.contextmanager
+def open_browser(folder):
+    """A browser with its profile in a folder, closed at the end."""
     words = [PROGRAMS["chromedriver"], "--port=0"]
     driver = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
         told = next(line for line in driver.stdout if "successfully on port" in line)
-        url = f"http://127.0.0.1:{int(told.split()[-1].rstrip('.'))}"
-        browser = Browser(url, tmp_path_factory.mktemp("chromium"))
+        browser = Browser(f"http://127.0.0.1:{int(told.split()[-1].rstrip('.'))}", folder)
         try:
             yield browser
         finally:
@@ -38,6 +33,15 @@ def chromium(tmp_path_factory):
     finally:
         driver.kill()
         driver.communicate()
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory):
+    """A browser of a worker's own; skip where there is none."""
+    if MISSING:
+        pytest.skip(f"{MISSING} not installed: apt-get install chromium chromium-driver")
+    with open_browser(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser
 
 
 @pytest.fixture
