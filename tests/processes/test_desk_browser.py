@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-import sys
 from datetime import timedelta
 
 import pytest
@@ -12,7 +11,6 @@ from browser import ENTER, HOST
 from databases import on_sqlite
 from keys import ApiKey, Role
 from models import DoNotCall, Message, Status
-from running import ROOT
 from samples import LONDON, NEW_YORK
 from stored_messages import again, key_named, store
 
@@ -208,10 +206,3 @@ def test_nothing_comes_from_other_hosts(browser, desk):
     sign_in(browser, desk, Role.OPERATOR)
     assert {url for url in browser.requested() if not url.startswith(desk)} == set()
     assert browser.complaints() == []
-
-
-def test_the_pictures_can_be_made(chromium, tmp_path):
-    words = [sys.executable, ROOT / "bin/pictures.py", tmp_path / "pictures"]
-    subprocess.run(words, check=True, capture_output=True, timeout=300)
-    made = {path.name for path in (tmp_path / "pictures").glob("*.png")}
-    assert made == {path.name for path in (ROOT / "docs/pictures").glob("*.png")}
