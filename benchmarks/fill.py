@@ -16,7 +16,8 @@ from models import Message, Status, clock
 BATCH = 2_000
 NUMBERS = """
     WITH RECURSIVE numbers(number) AS (
-        SELECT CAST({first} AS bigint) UNION ALL SELECT number + 1 FROM numbers WHERE number + 1 < {end}
+        SELECT CAST({first} AS bigint)
+        UNION ALL SELECT number + 1 FROM numbers WHERE number + 1 < {end}
     )
 """
 ROWS = """
