@@ -106,6 +106,8 @@ def desk(server):
         Message.update(approved=False, send_at=twice - Message.send_at).where(
             Message.status == Status.SCHEDULED
         ).execute()
+        if database.on_postgres():  # as it does by itself after a while
+            database.db.execute_sql("VACUUM ANALYZE message")
         key = new_key(Role.OPERATOR)
         with web(url=url, workers=1, SECRET_KEY="a" * 32) as (address, _):
             base, browser = sign_in(address, key)
