@@ -37,6 +37,9 @@ from database import (
 )
 from keys import ApiKey
 
+OBEYED = timedelta(hours=1)
+"""How long a send_date's instant is obeyed; what is later keeps to business hours."""
+
 BATCH = 5_000
 """Rows that a bulk change moves in one transaction, so that others do not wait long."""
 
@@ -354,14 +357,10 @@ class Message(Table):
         In batches, as in `promote`.
         """
         old = (cls.send_at < scheduled_before) & (cls.first_send_at < scheduled_before)
-        expired = 0
+        give_up, expired = cls.update(status=Status.EXPIRED, finished_at=now), 0
         for which in (AWAITS_APPROVAL, IS_SENDABLE):
             batch = _locked(cls.select(cls.id).where(which, old).limit(BATCH))
-            give_up = cls.update(status=Status.EXPIRED, finished_at=now).where(batch, which)
-            moved = BATCH
-            while moved == BATCH:
-                moved = give_up.execute()
-                expired += moved
+            expired += _repeat(give_up.where(batch, which))
         return expired
 
     @classmethod
@@ -573,6 +572,10 @@ class Message(Table):
         """Return when this message was to be sent at first, from which its expiry is counted."""
         return self.first_send_at or self.send_at  # null where an older version stored it
 
+    def obeys_send_date(self, now: datetime) -> bool:
+        """Say whether a send_date lets this message go now, whatever hours the recipient has."""
+        return self.send_date is not None and now < self.send_date + OBEYED
+
     def state(self) -> str:
         """Say where this message stands, in an operator's words."""
         if self.status == Status.SENDING:
@@ -652,9 +655,7 @@ class Receipts:
         """Drop receipts that no message has claimed in time, in batches."""
         old = EarlyReceipt.received_at < now - cls.KEPT
         batch = EarlyReceipt.select(EarlyReceipt.reference).where(old).limit(BATCH)
-        forget = EarlyReceipt.delete().where(EarlyReceipt.reference.in_(batch))
-        while forget.execute() == BATCH:
-            pass
+        _repeat(EarlyReceipt.delete().where(EarlyReceipt.reference.in_(batch)))
 
     @staticmethod
     def lock(references: Collection[str]) -> None:
@@ -773,6 +774,14 @@ class CarrierState(Table):
         """Send by a carrier again; return whether there was trouble."""
         nothing = {"trouble": None, "trouble_since": None, "retry_at": None, "pause": 0}
         return bool(cls.update(nothing).where(cls.name == name, ~cls.trouble.is_null()).execute())
+
+
+def _repeat(change):
+    """Make a change of up to BATCH rows until there are no more; return of how many."""
+    total = 0
+    while (changed := change.execute()) == BATCH:
+        total += changed
+    return total + changed
 
 
 def _locked(batch):

@@ -38,7 +38,6 @@ WAITS = ("waiting for approval", "waiting for a carrier")
 
 LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES come to
 SETTLING = 10  # seconds after which a living sender has reached a database that is back
-OBEYED = timedelta(hours=1)  # a send_date's instant; what is later keeps to business hours
 TICK = 0.2  # seconds, since a signal does not end a sleep
 LONGEST_UNHEARD = 1  # seconds until a STOP is recorded while sends are under way
 HEARD_AT_ONCE = 100  # receipts in one transaction: each holds one of the database's locks
@@ -347,7 +346,7 @@ class Scheduler:
 
     def must_wait(self, message: Message, now: datetime) -> datetime | None:
         """Return the next opening, where this message keeps to business hours and is outside."""
-        if message.send_date and now < message.send_date + OBEYED:
+        if message.obeys_send_date(now):
             return None
         recipient = recipients.find(message.to)
         if recipients.within_business_hours(recipient, now, self.hours):

@@ -10,10 +10,8 @@ from markupsafe import Markup, escape
 
 import recipients
 from hours import BusinessHours, written
-from models import WAITING, Message, Status
+from models import RETRYABLE, WAITING, Message, Status
 
-OBEYED = timedelta(hours=1)  # a send_date's instant; what is later keeps to business hours
-RETRIED = (Status.FAILED, Status.BLOCKED, Status.UNDELIVERED, Status.EXPIRED)
 _UNUSUAL = re.compile(r"[^\n\t -~]")
 JOINERS = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"  # of emoji, of Persian words
 WORDS = {
@@ -63,13 +61,13 @@ class Entry:
 
     @property
     def can_be_retried(self) -> bool:
-        return self.message.status in RETRIED and self.message.to is not None
+        return self.message.status in RETRYABLE and self.message.to is not None
 
     @cached_property
     def leaves_at(self) -> datetime:
         """When it is sent, if it may be: what is due waits for the recipient's business hours."""
         message, now = self.message, self.now
-        obeyed = message.send_date and now < message.send_date + OBEYED
+        obeyed = message.obeys_send_date(now)
         if message.send_at > now or obeyed or not self.recipient:
             return max(message.send_at, now)
         if recipients.within_business_hours(self.recipient, now, self.hours):
