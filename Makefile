@@ -1,6 +1,6 @@
 # Two commands do everything: `make run` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help run test soak bench requirements zones clean
+.PHONY: help run test soak bench requirements numbering clean
 BIN := .venv/bin
 
 # What pip has installed names the folder in which it was
@@ -28,8 +28,9 @@ requirements: .venv/test ## pin requirements.in and requirements-dev.in anew
 	  --universal --python-version 3.11 --custom-compile-command "make requirements" \
 	  $$name.in --output-file $$name.txt || exit 1; done
 
-zones: .venv/test ## make numbering/zones.txt anew, which corrects libphonenumber's time zones
+numbering: .venv/test ## make numbering/ anew: libphonenumber's time zones corrected, its names of places
 	$(BIN)/python numbering/make_zones.py
+	$(BIN)/python numbering/make_places.py
 
 soak: .venv/test ## the long tests: load, crashes, a database that goes away
 	$(BIN)/pytest -m soak

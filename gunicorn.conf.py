@@ -29,7 +29,7 @@ workers = os.environ.get("WEB_CONCURRENCY") or "1"
 # Its threads never wait for clients, only for the database
 worker_class = webworker.Worker
 threads = 64
-preload_app = True  # libphonenumber's names, 100 MB, are loaded once and shared by all workers
+preload_app = True  # what all workers need is loaded once, and shared
 control_socket_disable = True  # its path is the same for all gunicorns of a user
 
 # No header of a client says where the application is mounted or which scheme was used.

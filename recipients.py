@@ -5,8 +5,11 @@ Everything here is a function of a number, an instant and the hours; an instant 
 never the machine's older copy), of English names CLDR's.
 """
 
+import gzip
 import re
 import zoneinfo
+from array import array
+from bisect import bisect
 from datetime import datetime
 from functools import cache, lru_cache
 from importlib import resources
@@ -33,14 +36,14 @@ _UNLISTED = {
     "TA": ("Atlantic/St_Helena", "Edinburgh of the Seven Seas"),
     "XK": ("Europe/Belgrade", "Pristina"),
 }
+_SHORT_NAMES = {"CC": "Cocos Island"}  # libphonenumber's, where CLDR's is longer
 
-_ZONES = Path(__file__).parent / "numbering/zones.txt"
+_NUMBERING = Path(__file__).parent / "numbering"
 _LIKELY = 1  # percent of a country's people
 
 _E164 = re.compile(r"\+[0-9]{4,20}")
 _PUNCTUATION = re.compile(r"[\s().,/\-\u2010-\u2015\u2212]")  # hyphens, dashes and the minus sign
 _LONGEST = 40  # characters of text that could be a number with its punctuation
-_CODE = re.compile(r"(?:,| -) [A-Z]{2,5}$| MG$")  # ", NY" and " - SP", once written without a dash
 
 
 class InvalidNumber(ValueError):
@@ -139,7 +142,7 @@ def _table():
     counted, likely, prefixes = {}, {}, dict(TIMEZONE_DATA)
     for code in phonenumbers.COUNTRY_CODE_TO_REGION_CODE:
         prefixes.pop(str(code), None)  # of no area
-    for line in _ZONES.read_text("ascii").splitlines():
+    for line in (_NUMBERING / "zones.txt").read_text("ascii").splitlines():
         head, names, *rest = line.split()
         if head.isalpha():
             counted.setdefault(head, []).append(names)
@@ -207,8 +210,8 @@ def next_opening(recipient: Recipient, now: datetime, hours: BusinessHours) -> d
 
 
 def preload() -> None:
-    """Load what naming a place needs, about 100 MB, before the web server forks."""
-    location(find("+12125550123"))  # Babel and libphonenumber load what they need when they need it
+    """Load what naming a place needs, before the web server forks."""
+    location(find("+12125550123"))
 
 
 def location(recipient: Recipient) -> str:
@@ -226,11 +229,15 @@ def country_name(country: str) -> str:
 
 
 def _place(recipient):
-    """Return libphonenumber's name of the number's place, None where that is just the country."""
+    """Return libphonenumber's name of the number's place, "" where it knows only the country."""
     if not recipient.has_area:
-        return None
-    place = _geocoder().description_for_valid_number(recipient.number, "en")
-    return None if place in _country_names(recipient.country) else _CODE.sub("", place)
+        return ""
+    code, digits = recipient.number.country_code, recipient.e164[1:]
+    if token := phonenumbers.country_mobile_token(code):  # Argentina's 9, which tells no place
+        digits = digits.replace(f"{code}{token}", str(code), 1)
+    place = _places().names[bisect(_places().first, int(digits[:9].ljust(9, "0"))) - 1]
+    country = recipient.country
+    return "" if place in (country_name(country), _SHORT_NAMES.get(country)) else place
 
 
 @cache
@@ -242,33 +249,20 @@ def _city(country, zone):
     return named or zone.rpartition("/")[2].replace("_", " ")
 
 
-@cache
-def _country_names(country):
-    """Return what libphonenumber may call a country instead of a place; "" is no description."""
-    ours = country_name(country)
-    theirs = _geocoder().LOCALE_DATA.get(country, {}).values()
-    return {"", ours, *theirs, *(name.removesuffix("s") for name in theirs)}  # "Cocos Island"
+class _Places(NamedTuple):
+    """The places of numbering/places.txt.gz: the first numbers of each, ascending, and its name."""
+
+    first: array  # nine digits of a number
+    names: list[str]
 
 
 @cache
-def _geocoder():
-    """Return libphonenumber's geocoder, its data made smaller.
-
-    This is the one place that changes a library at run time, for 20 MiB: master and two workers
-    need 148 instead of 167. The data are 287,000 dictionaries, by language, of 40,000 names; here
-    one stays of each name, and that in English only. This can go once phonenumbers loads the
-    languages apart, or those MiB no longer matter.
-    """
-    from phonenumbers import geocoder, geodata
-
+def _places():
+    with gzip.open(_NUMBERING / "places.txt.gz", "rt", encoding="utf-8") as file:
+        lines = file.read().splitlines()
     shared = {}
-    for prefix, names in geodata.GEOCODE_DATA.items():
-        name = names.get("en")
-        geodata.GEOCODE_DATA[prefix] = shared.setdefault(name, {"en": name} if name else {})
-    for part, module in vars(geodata).items():
-        if part.startswith("data"):  # the same once more
-            module.data.clear()
-    return geocoder
+    names = [shared.setdefault(name, name) for name in (line[10:] for line in lines)]
+    return _Places(array("I", [int(line[:9]) for line in lines]), names)
 
 
 @cache

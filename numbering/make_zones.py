@@ -1,6 +1,6 @@
 """Make zones.txt: the shares of a country's zones, and corrections to libphonenumber's prefixes.
 
-`make zones` runs it. What it knows and what it cannot know is told in docs/decisions.md.
+`make numbering` runs it. What it knows and what it cannot know is told in docs/decisions.md.
 """
 
 import csv
@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 ZONES = HERE / "zones.txt"
 REPORT = HERE / "nanpa-2026-01-05.csv"  # of the North American Numbering Plan Administrator
 HEADER = """\
-# Made by `make zones`; not to be edited. Two kinds of lines:
+# Made by `make numbering`; not to be edited. Two kinds of lines:
 #   country  zone    the percentage of the country's people who live in it
 #   prefix   zones   the three digits that follow, one correction each; none: of the prefix itself
 """

@@ -2,19 +2,22 @@
 
 import csv
 import gc
+import gzip
 import random
+import re
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from zoneinfo import ZoneInfo
 
 import phonenumbers
 import pytest
+from phonenumbers import geocoder
 from phonenumbers.geodata import GEOCODE_DATA
 from phonenumbers.tzdata import TIMEZONE_DATA
 
 import recipients
 from hours import BusinessHours
-from numbering import make_zones
+from numbering import make_places, make_zones
 from numbering_plans import REGIONS, iana
 from running import ROOT
 
@@ -78,8 +81,9 @@ def no_garbage_collection():
 
 
 @pytest.mark.usefixtures("no_garbage_collection")
-def test_the_table_is_what_its_script_makes():
+def test_the_tables_are_what_their_scripts_make():
     assert (NUMBERING / "zones.txt").read_text() == make_zones.make()
+    assert gzip.decompress((NUMBERING / "places.txt.gz").read_bytes()).decode() == make_places.make()
 
 
 def test_every_zone_is_its_countrys_own_and_most_people_come_first():
@@ -163,3 +167,20 @@ def test_an_area_code_has_the_clocks_that_the_authority_gives_it(code):
 )
 def test_an_area_code_without_summer_time_has_none(code, july):
     assert shown(recipients.find(f"+1{code}5550123"), SEASONS[2]) == july
+
+
+def test_a_numbers_place_is_the_one_that_libphonenumber_names_without_codes_of_states():
+    compared, coded = 0, 0
+    for prefix in random.Random(2).sample(sorted(GEOCODE_DATA), 4_000):
+        recipient = recipient_of(prefix, 12, GEOCODE_DATA)
+        if recipient is None:
+            continue
+        country = recipients.country_name(recipient.country)
+        theirs = geocoder.description_for_valid_number(recipient.number, "en")
+        place = recipients.location(recipient).removesuffix(f", {country}")
+        if theirs not in ("", country):
+            assert place == re.sub(r"(?:,| -) [A-Z]{2,5}$| MG$", "", theirs), recipient.e164
+            compared += 1
+            coded += place != theirs
+    assert compared > 2_000
+    assert coded > 100

@@ -390,26 +390,12 @@ def test_every_number_has_a_place_and_a_country_name():
         ("+551121234567", "São Paulo, Brazil"),
         ("+553136971234", "Bairro Eldorado - Sete Lagoas, Brazil"),
         ("+862012345678", "Guangzhou, Guangdong, China"),
+        ("+5493414211234", "Rosario, Santa Fe, Argentina"),  # 9 is a mobile's, of no place
         ("+902123456789", "Istanbul (Europe), Türkiye"),
     ],
 )
 def test_a_place_carries_no_code_of_a_state(to, place):
     assert recipients.location(recipients.find(to)) == place
-
-
-def test_no_description_of_libphonenumber_keeps_a_code_of_a_state():
-    recipients.preload()
-    from phonenumbers import geocoder
-
-    coded = {
-        name
-        for prefix, names in geocoder.GEOCODE_DATA.items()
-        for name in [names.get("en", "")]
-        if prefix.startswith(("1", "52", "55")) and name.split(" ")[-1].isupper()
-    }
-    kept = {name for name in coded if recipients._CODE.sub("", name) == name}
-    assert len(coded) > 10_000
-    assert kept == {"Washington D.C."}
 
 
 # The clocks of a recipient

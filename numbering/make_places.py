@@ -1,0 +1,44 @@
+"""Make places.txt.gz: where among all numbers the places begin that libphonenumber names.
+
+`make numbering` runs it. The library's geocoder keeps a dictionary of languages for each of 287,000
+prefixes: 0.3 seconds and 70 MB of a web process, for names of which only the English are shown.
+"""
+
+import gzip
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from phonenumbers.geodata import GEOCODE_DATA
+
+PLACES = Path(__file__).parent / "places.txt.gz"
+DIGITS = 9  # of the longest prefix
+CODE = re.compile(r"(?:,| -) [A-Z]{2,5}$| MG$")  # ", NY" and " - SP", once written without a dash
+
+
+def beginnings() -> Iterator[tuple[str, str]]:
+    """Yield the first digits of the first number of each place, ascending, and its name.
+
+    A place ends where the next begins; where none does, that of a shorter prefix goes on, or none.
+    """
+    named = {
+        prefix: CODE.sub("", names["en"]) for prefix, names in GEOCODE_DATA.items() if "en" in names
+    }
+    first = {prefix.ljust(DIGITS, "0") for prefix in named}
+    next_ = {str(int(prefix) + 1).ljust(DIGITS, "0") for prefix in named}
+    last = None
+    for digits in sorted({"0" * DIGITS} | first | next_):
+        prefixes = (digits[:length] for length in range(DIGITS, 0, -1))
+        name = next((named[prefix] for prefix in prefixes if prefix in named), "")
+        if name != last:
+            yield digits, name
+        last = name
+
+
+def make() -> str:
+    """Return the text of places.txt.gz, made anew."""
+    return "".join(f"{digits} {name}\n" for digits, name in beginnings())
+
+
+if __name__ == "__main__":
+    PLACES.write_bytes(gzip.compress(make().encode(), mtime=0))
