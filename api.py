@@ -14,9 +14,10 @@ from werkzeug.exceptions import Unauthorized
 import models
 import recipients
 import schemas
+from do_not_call import DoNotCall
 from hours import BusinessHours, Facts
 from keys import ApiKey, Identity, Role
-from models import AlreadyAnswered, DoNotCall, Message, Status
+from models import AlreadyAnswered, Message, Status
 from recipients import Recipient
 from schemas import BadRequest
 

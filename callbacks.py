@@ -3,9 +3,9 @@
 from flask import Blueprint, Response, abort, current_app, request
 
 import models
+import receipts
 from api import read_body
-from carriers import Callback, NotGenuine, OptOut, Receipt
-from models import DoNotCall, Receipts
+from carriers import Callback, NotGenuine
 
 blueprint = Blueprint("callbacks", __name__, url_prefix="/carriers")
 
@@ -31,11 +31,7 @@ def hear(name: str, kind: str) -> Response:
         events = carrier.callback(callback)
     except NotGenuine:
         abort(403, "The signature is not the carrier's for this address below PUBLIC_URL.")
-    now = models.clock()
-    Receipts.record((event for event in events if isinstance(event, Receipt)), now)
-    for event in events:
-        if isinstance(event, OptOut):
-            DoNotCall.hear(*event, now, settings.check_dnc)
+    receipts.hear(events, models.clock(), settings.check_dnc)
     response = Response(status=204)
     del response.headers["Content-Type"]
     return response

@@ -5,6 +5,7 @@ own, taken from a small pool with its first query; a web request gives it back a
 thread when it calls `db.close()` or ends.
 """
 
+import re
 import select
 import sqlite3
 import threading
@@ -27,6 +28,7 @@ from peewee import (
     Model,
     OperationalError,
     Psycopg3Adapter,
+    TextField,
 )
 from playhouse.migrations import Runner
 from playhouse.pool import PooledPostgresqlDatabase, PooledSqliteDatabase
@@ -38,6 +40,12 @@ ERRORS = (DatabaseError, InterfaceError)
 
 PATIENCE = 5  # seconds that a thread waits for a connection, or for another's lock
 ANSWER_TIMEOUT = 15  # seconds until a Postgres that says nothing is given up
+
+BATCH = 5_000
+"""Rows that a bulk change moves in one transaction, so that others do not wait long."""
+
+PAGE = 500
+"""Rows that are read at once where all are wanted."""
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -364,6 +372,18 @@ class InstantField(BigIntegerField):
 
     def python_value(self, value: int | None) -> datetime | None:
         return value if value is None else EPOCH + value * MILLISECOND
+
+
+class CarrierTextField(TextField):
+    """What a carrier said, without what no database can hold: it must not hide the outcome."""
+
+    def db_value(self, value: str | None) -> str | None:
+        return value and re.sub("[\0\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", value)
+
+
+def json_values() -> str:
+    """Return the name of the function that makes rows of the texts in a JSON array."""
+    return "json_array_elements_text" if on_postgres() else "json_each"
 
 
 class Refused(Exception):

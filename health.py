@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import reports
-from models import CarrierState
+from carrier_state import CarrierState
 from schemas import isoformat
 
 PATIENCE = timedelta(minutes=2)

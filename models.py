@@ -1,23 +1,20 @@
-"""Messages and what belongs to them: the tables, and every change of a message's state."""
+"""Messages: their table, and every change of their state up to a carrier's yes."""
 
 import json
-import re
 import secrets
 import uuid
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Self
 
 from peewee import (
-    EXCLUDED,
     SQL,
     BigIntegerField,
     BooleanField,
     Case,
     CompositeKey,
-    FloatField,
     ForeignKeyField,
     IntegerField,
     TextField,
@@ -26,8 +23,10 @@ from peewee import (
 )
 
 from database import (
+    BATCH,
     EPOCH,
     MILLISECOND,
+    CarrierTextField,
     InsertBatcher,
     InstantField,
     Refused,
@@ -35,16 +34,11 @@ from database import (
     db,
     on_postgres,
 )
+from do_not_call import DoNotCall
 from keys import ApiKey
 
 OBEYED = timedelta(hours=1)
 """How long a send_date's instant is obeyed; what is later keeps to business hours."""
-
-BATCH = 5_000
-"""Rows that a bulk change moves in one transaction, so that others do not wait long."""
-
-PAGE = 500
-"""Rows that are read at once where all are wanted."""
 
 
 def clock() -> datetime:
@@ -102,84 +96,6 @@ def new_id(now: datetime) -> uuid.UUID:
 def first_id(instant: datetime) -> uuid.UUID:
     """Return the least id that can be made from an instant on."""
     return uuid.UUID(int=(max(instant, EPOCH) - EPOCH) // MILLISECOND << 80)
-
-
-class CarrierTextField(TextField):
-    """What a carrier said, without what no database can hold: it must not hide the outcome."""
-
-    def db_value(self, value: str | None) -> str | None:
-        return value and re.sub("[\0\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", value)
-
-
-PEOPLE = ("operator", "import")
-
-
-class DoNotCall(Table):
-    number = TextField(primary_key=True)  # E.164
-    added_at = InstantField()
-    source = TextField(null=True)  # operator, import, reply or carrier; null before that was kept
-
-    @classmethod
-    def lists(cls, number: str) -> bool:
-        """Say whether a number is on the list."""
-        return cls.select().where(cls.number == number).exists()
-
-    @classmethod
-    def listed(cls, numbers: Iterable[str]) -> set[str]:
-        """Return those of these numbers that are on the list."""
-        numbers = list(numbers)
-        found = cls.select().where(cls.number.in_(numbers)) if numbers else ()
-        return {row.number for row in found}
-
-    @classmethod
-    def add(cls, numbers: Iterable[str], now: datetime, source: str) -> int:
-        """Put numbers on the list; return how many were not on it yet.
-
-        What people put there outlasts a START, also where a reply came first. Sorted, so that
-        Postgres cannot find two that do this at once in a deadlock.
-        """
-        values = "json_array_elements_text" if on_postgres() else "json_each"
-        numbers = json.dumps(sorted(numbers))
-        if source in PEOPLE:
-            these = SQL(f"number IN (SELECT value FROM {values}({db.param}))", (numbers,))
-            cls.update(source=source).where(cls.source == "reply", these).execute()
-        sql = (
-            f"INSERT INTO do_not_call (number, added_at, source) SELECT value, {db.param}, "
-            f"{db.param} FROM {values}({db.param}) WHERE true ON CONFLICT (number) DO UPDATE "
-            "SET source = excluded.source WHERE do_not_call.source = 'reply' "
-            f"AND excluded.source IN {PEOPLE}"  # a STOP that came in between
-        )
-        return db.execute_sql(sql, (cls.added_at.db_value(now), source, numbers)).rowcount
-
-    @classmethod
-    def remove(cls, numbers: Iterable[str], source: str | None = None) -> int:
-        """Take numbers off the list, only those of a source if one is given; return how many."""
-        listed = cls.number.in_(list(numbers))
-        if source:
-            listed &= cls.source == source
-        return cls.delete().where(listed).execute()
-
-    @classmethod
-    def entries(cls) -> Iterator[Self]:
-        """Read the whole list by number, in pages: nothing stays open meanwhile."""
-        after = ""
-        while page := list(cls.select().where(cls.number > after).order_by(cls.number).limit(PAGE)):
-            yield from page
-            after = page[-1].number
-
-    @classmethod
-    def hear(
-        cls, number: str, stop: bool, source: str, now: datetime, always_check_dnc: bool = False
-    ) -> int:
-        """Do as a recipient said: STOP lists the number, START takes it off where a reply put it.
-
-        A STOP blocks what waits for the number and looks at the list; return how many those are.
-        """
-        if not stop:
-            cls.remove([number], "reply")
-            return 0
-        cls.add([number], now, source)
-        return Message.block_number(number, now, always_check_dnc)
 
 
 class Tally(Table):
@@ -357,11 +273,11 @@ class Message(Table):
         In batches, as in `promote`.
         """
         old = (cls.send_at < scheduled_before) & (cls.first_send_at < scheduled_before)
-        give_up, expired = cls.update(status=Status.EXPIRED, finished_at=now), 0
+        give_up, total = cls.update(status=Status.EXPIRED, finished_at=now), 0
         for which in (AWAITS_APPROVAL, IS_SENDABLE):
             batch = _locked(cls.select(cls.id).where(which, old).limit(BATCH))
-            expired += _repeat(give_up.where(batch, which))
-        return expired
+            total += sum(iter(give_up.where(batch, which).execute, 0))
+        return total
 
     @classmethod
     def claim(cls, claimant: uuid.UUID, limit: int, now: datetime) -> list[Self]:
@@ -401,41 +317,6 @@ class Message(Table):
         since = fn.COALESCE(cls.in_doubt_since, cls.claimed_at)
         renewed = cls.update(claimed_at=now, in_doubt_since=since).where(mine).returning(cls.id)
         return {message.id for message in renewed.execute()}
-
-    @classmethod
-    def sent(cls, references: dict[uuid.UUID, str | None], now: datetime) -> int:
-        """Record the carrier's yes to messages, its references by their ids; return how many.
-
-        It happened, whatever became of the claims meanwhile. One statement: with one a message, a
-        scheduler sends 316 instead of 441 texts a second.
-        """
-        if not references:
-            return 0
-        said = {id.hex: cls.carrier_reference.db_value(each) for id, each in references.items()}
-        if on_postgres():  # whose planner takes JSON for a hundred rows, and reads the whole table
-            taken = "unnest(%s::uuid[], %s::text[]) AS taken(key, value)"
-            values = [[*said], [*said.values()]]
-        else:
-            taken, values = "json_each(?) AS taken", [json.dumps(said)]
-        sql = (
-            "UPDATE message SET status = 'sent', claimed_by = NULL, claimed_at = NULL, "
-            f"finished_at = {db.param}, attempts = attempts + 1, last_error = NULL, "
-            f"last_error_at = NULL, carrier_reference = taken.value FROM {taken} "
-            f"WHERE message.id = taken.key AND status NOT IN {tuple(map(str, TAKEN))}"
-        )
-        with db.atomic():
-            early = {each for each in said.values() if each}
-            Receipts.lock(early)
-            recorded = db.execute_sql(sql, (cls.finished_at.db_value(now), *values))
-            Receipts.settle(early)
-        return recorded.rowcount
-
-    @classmethod
-    def known(cls, references: set[str]) -> set[str]:
-        """Return those of a carrier's references that belong to messages already."""
-        those = cls.carrier_reference.in_(references)
-        found = cls.select(cls.carrier_reference).where(those) if references else ()
-        return {message.carrier_reference for message in found}
 
     def retry_at(
         self,
@@ -601,187 +482,6 @@ class Message(Table):
 
 
 _store = InsertBatcher(Message._insert_all)
-
-
-class EarlyReceipt(Table):
-    """A receipt for which no message is known: its yes is recorded later, or it is not ours."""
-
-    reference = CarrierTextField(primary_key=True)
-    delivered = BooleanField()
-    reason = CarrierTextField(null=True)
-    received_at = InstantField(index=True)
-
-
-class Receipts:
-    """What carriers say later about the texts that they took.
-
-    A receipt and the yes that it belongs to may be recorded at the same moment, by two processes.
-    Each locks the reference until its transaction ends, so the second sees what the first has done.
-    """
-
-    KEPT = timedelta(days=3)  # for a yes that comes late; most are of others on the account
-
-    @classmethod
-    def record(cls, receipts: Iterable[tuple[str, bool, str | None]], now: datetime) -> int:
-        """Record receipts: each a reference, whether the text was delivered, and why not.
-
-        In whatever order they come and however often: `delivered` is the last word, and else the
-        first. Return how many of the references belong to messages.
-        """
-        words = {}
-        for reference, delivered, reason in receipts:
-            reference = Message.carrier_reference.db_value(reference)
-            if delivered or reference not in words:
-                words[reference] = delivered, reason, now
-        if not words:
-            return 0
-        with db.atomic():
-            cls.lock(words)
-            known = cls._apply(words)
-            cls._keep({each: words[each] for each in sorted(words.keys() - known)})
-        return len(known)
-
-    @classmethod
-    def settle(cls, references: Collection[str]) -> None:
-        """Apply what came before these references, which must be locked, were recorded."""
-        early = EarlyReceipt.select().where(EarlyReceipt.reference.in_(references)).tuples()
-        words = {reference: tuple(word) for reference, *word in early}
-        if words:
-            known = [*cls._apply(words)]
-            EarlyReceipt.delete().where(EarlyReceipt.reference.in_(known)).execute()
-
-    @classmethod
-    def forget(cls, now: datetime) -> None:
-        """Drop receipts that no message has claimed in time, in batches."""
-        old = EarlyReceipt.received_at < now - cls.KEPT
-        batch = EarlyReceipt.select(EarlyReceipt.reference).where(old).limit(BATCH)
-        _repeat(EarlyReceipt.delete().where(EarlyReceipt.reference.in_(batch)))
-
-    @staticmethod
-    def lock(references: Collection[str]) -> None:
-        """Lock these references until the present transaction ends.
-
-        Sorted against deadlocks. SQLite's transactions are alone as they are.
-        """
-        if references and on_postgres():
-            db.execute_sql(
-                "SELECT pg_advisory_xact_lock(hashtextextended(value, 0)) "
-                "FROM unnest(%s::text[]) AS value",
-                (sorted(references),),
-            )
-
-    @classmethod
-    def _apply(cls, words):
-        """Move the messages of these references as their receipts say; return those that exist."""
-        latest, alike = cls._messages(words), defaultdict(list)
-        for reference in latest:
-            alike[words[reference]].append(reference)
-        for (delivered, reason, at), references in alike.items():
-            status = Status.DELIVERED if delivered else Status.UNDELIVERED
-            before = (
-                has_status(Status.SENT, Status.UNDELIVERED)
-                if delivered
-                else has_status(Status.SENT)
-            )
-            same = Message.id.in_([latest[reference] for reference in references])
-            same &= Message.carrier_reference.in_(references)  # or it was retried just now
-            changes = {"status": status, "last_error": reason, "receipt_at": at}
-            Message.update(changes).where(same, before).execute()
-        return latest.keys()
-
-    @staticmethod
-    def _messages(references):
-        """Return the ids of messages by their references.
-
-        Where a carrier has used a reference again, the latest is meant. One look into the index
-        for each: IN makes a Postgres without statistics of the table read all of it.
-        """
-        values = "json_array_elements_text" if on_postgres() else "json_each"
-        found = db.execute_sql(
-            "SELECT value, (SELECT id FROM message WHERE carrier_reference = value "
-            f"ORDER BY finished_at DESC LIMIT 1) FROM {values}({db.param})",
-            (json.dumps([*references]),),
-        )
-        return {reference: Message.id.python_value(id) for reference, id in found if id}
-
-    @classmethod
-    def _keep(cls, words):
-        """Keep receipts for a yes that is yet to be recorded."""
-        if not words:
-            return
-        rows = [(reference, *word) for reference, word in words.items()]
-        row = EarlyReceipt
-        news = ~row.delivered & EXCLUDED.delivered
-        (
-            row.insert_many(rows, [row.reference, row.delivered, row.reason, row.received_at])
-            .on_conflict(
-                conflict_target=[row.reference],
-                preserve=[row.delivered, row.reason, row.received_at],
-                where=news,
-            )
-            .execute()
-        )
-
-
-class CarrierState(Table):
-    """The state of a carrier, shared by all schedulers."""
-
-    name = TextField(primary_key=True)  # its scheme; "" where there is no carrier
-    last_pass_at = InstantField(null=True)
-    trouble = CarrierTextField(null=True)  # why it refuses the account
-    trouble_since = InstantField(null=True)
-    retry_at = InstantField(null=True)
-    pause = FloatField(default=0)  # seconds
-
-    FIRST_PAUSE, LONGEST_PAUSE = 5, 60  # seconds
-
-    @classmethod
-    def passed(cls, name: str, now: datetime) -> Self:
-        """Note that a pass is made, and return the state."""
-        cls.insert(name=name, last_pass_at=now).on_conflict(
-            conflict_target=[cls.name], update={cls.last_pass_at: now}
-        ).execute()
-        return cls.get_by_id(name)
-
-    @classmethod
-    def latest(cls) -> Self | None:
-        """Return the state of the carrier that the latest pass was made with, if there was one."""
-        return cls.select().order_by(cls.last_pass_at.desc()).first()
-
-    @classmethod
-    def begin_trouble(cls, name: str, trouble: str, now: datetime) -> bool:
-        """Stop sending by a carrier for a pause that grows; return whether it was fine before."""
-        new = {
-            cls.trouble: trouble,
-            cls.trouble_since: now,
-            cls.pause: cls.FIRST_PAUSE,
-            cls.retry_at: now + timedelta(seconds=cls.FIRST_PAUSE),
-        }
-        if cls.update(new).where(cls.name == name, cls.trouble.is_null()).execute():
-            return True
-        longer = fn.MIN if not on_postgres() else fn.LEAST
-        pause = longer(cls.pause * 2, cls.LONGEST_PAUSE)
-        again = {
-            cls.trouble: trouble,
-            cls.pause: pause,
-            cls.retry_at: cls.retry_at.db_value(now) + pause * 1000,
-        }
-        cls.update(again).where(cls.name == name, cls.retry_at <= now).execute()
-        return False
-
-    @classmethod
-    def end_trouble(cls, name: str) -> bool:
-        """Send by a carrier again; return whether there was trouble."""
-        nothing = {"trouble": None, "trouble_since": None, "retry_at": None, "pause": 0}
-        return bool(cls.update(nothing).where(cls.name == name, ~cls.trouble.is_null()).execute())
-
-
-def _repeat(change):
-    """Make a change of up to BATCH rows until there are no more; return of how many."""
-    total = 0
-    while (changed := change.execute()) == BATCH:
-        total += changed
-    return total + changed
 
 
 def _locked(batch):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from peewee import SQL, ModelSelect, NodeList, Select, Tuple, Value, ValuesList, fn
 
-from database import EPOCH, MILLISECOND, Refused, db, on_postgres
+from database import EPOCH, MILLISECOND, PAGE, Refused, db, on_postgres
 from keys import ApiKey, Identity, Role
 from models import (
     AWAITS_APPROVAL,
@@ -20,7 +20,6 @@ from models import (
     HAS_ERROR,
     IS_RETRYING,
     IS_SENDABLE,
-    PAGE,
     TAKEN,
     WAITING,
     Message,

@@ -23,12 +23,15 @@ import carriers
 import database
 import logs
 import models
+import receipts
 import recipients
 import reports
 import settings as environment
-from carriers import Carrier, CarrierError, OptOut, Receipt
+from carrier_state import CarrierState
+from carriers import Carrier, CarrierError, OptOut
+from do_not_call import DoNotCall
 from hours import BusinessHours
-from models import CarrierState, DoNotCall, Message, Receipts
+from models import Message
 
 MOVES = (
     *("promoted", "sent", "retrying", "failed", "blocked", "expired"),
@@ -83,7 +86,7 @@ class Scheduler:
         counts["blocked"] = promoted[models.Status.BLOCKED]
         counts["expired"] = promoted[models.Status.EXPIRED]
         counts["expired"] += Message.expire(now, scheduled_before)
-        Receipts.forget(now)
+        receipts.forget(now)
         if self.carrier:
             self.hear()
             if not state.trouble or now >= state.retry_at:
@@ -211,7 +214,7 @@ class Scheduler:
         answers = [(m, future.result()) for m, future in outcomes if not future.exception()]
         asked = [answer for _, answer in answers if isinstance(answer, Found)]
         references = {reference for each in asked for reference in each.references}
-        known = self.insist(True, Message.known, references)
+        known = self.insist(True, receipts.known, references)
         for message, answer in answers:
             if not isinstance(answer, Found):
                 yes[message.id] = answer
@@ -220,7 +223,7 @@ class Scheduler:
                 known.add(new[0])
             else:
                 again.append(message)
-        self.insist(True, Message.sent, yes, now)
+        self.insist(True, receipts.sent, yes, now)
         for message_id in yes:
             self.note(counts, message_id, "sent")
         for message, future in outcomes:
@@ -249,9 +252,8 @@ class Scheduler:
             error = CarrierError(f"unexpected {type(error).__name__}", in_doubt=True)
         asking = bool(message.in_doubt and self.carrier.can_be_asked)
         if error.opted_out:
-            counts["blocked"] += DoNotCall.hear(
-                message.to, True, "carrier", now, self.settings.check_dnc
-            )
+            said = OptOut(message.to, stop=True, source="carrier")
+            counts["blocked"] += receipts.obey(said, now, self.settings.check_dnc)
         if error.account:
             message.put_back(now)
             if CarrierState.begin_trouble(self.carrier_name, str(error), now):
@@ -364,11 +366,7 @@ class Scheduler:
             self.unheard = self.carrier.received()
         heard, now = bool(self.unheard), models.clock()
         while self.unheard:
-            events = self.unheard[:HEARD_AT_ONCE]
-            Receipts.record((each for each in events if isinstance(each, Receipt)), now)
-            for event in events:
-                if isinstance(event, OptOut):
-                    DoNotCall.hear(*event, now, self.settings.check_dnc)
+            receipts.hear(self.unheard[:HEARD_AT_ONCE], now, self.settings.check_dnc)
             del self.unheard[:HEARD_AT_ONCE]
         return heard
 

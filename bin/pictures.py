@@ -20,8 +20,9 @@ import models  # noqa: E402
 import settings  # noqa: E402
 from app import create_app  # noqa: E402
 from browser import open_browser  # noqa: E402
+from carrier_state import CarrierState  # noqa: E402
 from keys import ApiKey, Role  # noqa: E402
-from models import CarrierState, Message, Status  # noqa: E402
+from models import Message, Status  # noqa: E402
 
 PICTURES = Path(sys.argv[1] if sys.argv[1:] else ROOT / "docs/pictures").absolute()
 DESKTOP, PHONE = (1100, 900), (390, 844)

@@ -15,7 +15,7 @@ import click
 import models
 import recipients
 from cli.base import Commands, Number, Region, count, moment, table
-from models import DoNotCall
+from do_not_call import DoNotCall
 from recipients import InvalidNumber
 
 BATCH = 5_000

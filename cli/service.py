@@ -13,7 +13,7 @@ import reports
 from carriers import CarrierError, connect
 from cli.base import Command, Commands, Number, count, moment, table
 from database import Refused
-from models import DoNotCall
+from do_not_call import DoNotCall
 
 TEST_TEXT = "A test of the text message service."
 TEST_LASTS = 600  # seconds

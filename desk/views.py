@@ -24,11 +24,13 @@ from flask import (
 import models
 import recipients
 import reports
+from carrier_state import CarrierState
 from database import EPOCH, MILLISECOND
 from desk import sessions
 from desk.entries import Entry, counted, number, span, visible
+from do_not_call import DoNotCall
 from keys import Identity, Role, SignIn
-from models import CarrierState, DoNotCall, Message, Status
+from models import Message, Status
 
 PAGE = 50  # messages
 MANY = 1_000  # messages, up to which those that wait, and those of an hour, are counted

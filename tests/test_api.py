@@ -9,7 +9,8 @@ import pytest
 
 from answers import PATH, accepted, problems, refusal
 from app import create_app
-from models import DoNotCall, Message, clock
+from do_not_call import DoNotCall
+from models import Message, clock
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 
 JULY_EVENING = datetime(2026, 7, 15, 17, 0, tzinfo=UTC)  # 6 PM in London

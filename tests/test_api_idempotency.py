@@ -7,8 +7,9 @@ from datetime import timedelta
 import pytest
 
 from answers import PATH, accepted, problems, refusal
+from do_not_call import DoNotCall
 from keys import ApiKey
-from models import DoNotCall, Message, clock
+from models import Message, clock
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 
 BODY = '{"to": "+12125550123", "message": "Hello é", "check_dnc": true}'

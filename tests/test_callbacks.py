@@ -8,9 +8,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 import models
+import receipts
 from answers import refusal
 from app import create_app
-from models import DoNotCall, EarlyReceipt, Message, Status
+from do_not_call import DoNotCall
+from models import Message, Status
+from receipts import EarlyReceipt
 from samples import NEW_YORK, TUESDAY_NOON
 from signed_callbacks import FORM, of_twilio, of_vonage
 from stored_messages import again, held, store, store_many
@@ -95,7 +98,7 @@ def test_a_receipt_that_comes_before_the_yes_waits_for_it(open_client):
     message = held(Status.SENDING)
     understood(status(open_client(TWILIO), MessageStatus="delivered"))
     assert again(message).status == Status.SENDING
-    Message.sent({message.id: SID}, TUESDAY_NOON)
+    receipts.sent({message.id: SID}, TUESDAY_NOON)
     assert again(message).status == Status.DELIVERED
 
 

@@ -9,7 +9,8 @@ import cli.keys
 import database
 from app import create_app
 from databases import on_sqlite
-from models import FINISHED, DoNotCall
+from do_not_call import DoNotCall
+from models import FINISHED
 from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import store_history
 

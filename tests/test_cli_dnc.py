@@ -4,7 +4,7 @@ import pytest
 
 import cli.dnc
 import models
-from models import DoNotCall
+from do_not_call import DoNotCall
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 
 PARIS = "+33142685300"

@@ -9,8 +9,9 @@ import pytest
 
 import database
 from carriers import Carrier
+from do_not_call import DoNotCall
 from keys import ApiKey
-from models import FINISHED, DoNotCall, Message, Status, new_id
+from models import FINISHED, Message, Status, new_id
 from samples import LONDON, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
 from scheduler import Scheduler
 from stored_messages import SENDER, again, held, key_named, store, store_many

@@ -11,6 +11,7 @@ import database
 import models
 from answers import PATH, refusal
 from database import Busy, InsertBatcher, db
+from do_not_call import DoNotCall
 from keys import ApiKey
 from models import Message
 from proxy import Proxy
@@ -255,7 +256,7 @@ def broken_sql():
 
 def violated_rule():
     for _ in "12":
-        models.DoNotCall.create(number=NEW_YORK, added_at=models.clock())
+        DoNotCall.create(number=NEW_YORK, added_at=models.clock())
 
 
 def unfit_value():

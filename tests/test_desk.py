@@ -8,11 +8,14 @@ import pytest
 
 import database
 import models
+import receipts
 from app import create_app
+from carrier_state import CarrierState
 from databases import on_sqlite
 from desk_visitor import Visitor
+from do_not_call import DoNotCall
 from keys import ApiKey, Role, SignIn
-from models import CarrierState, DoNotCall, Message, Status
+from models import Message, Status
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 from stored_messages import DAY, HOUR, again, held, key_named, store
 
@@ -342,7 +345,7 @@ MEANWHILE = {
     "was approved by Bob": lambda m: m.approve("Bob", TUESDAY_NOON),
     "was refused by Bob": lambda m: m.decide(False, "Bob", TUESDAY_NOON),
     "was approved by Bob and was sent": lambda m: (
-        m.approve("Bob", TUESDAY_NOON) and Message.sent({m.id: None}, TUESDAY_NOON)
+        m.approve("Bob", TUESDAY_NOON) and receipts.sent({m.id: None}, TUESDAY_NOON)
     ),
     "is being sent right now": lambda m: Message.update(
         approved=True, status=Status.SENDING

@@ -7,6 +7,7 @@ import pytest
 from playhouse.migrations import Runner
 from playhouse.schema_diff import diff_models
 
+import app  # noqa: F401  defines every table
 import database
 import keys
 import models

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import models
-from models import Message, Receipts, Status
+import receipts
+from models import Message, Status
 from query_plans import reads_whole
 from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import store, store_many
@@ -17,9 +18,9 @@ DONE_OFTEN = {
     "promote": lambda: Message.promote(TUESDAY_NOON, OLD),
     "expire": lambda: Message.expire(TUESDAY_NOON, OLD),
     "block a number": lambda: Message.block_number(NEW_YORK, TUESDAY_NOON),
-    "a receipt": lambda: Receipts.record([("SM1", True, None), ("SM2", False, "")], OLD),
-    "a yes": lambda: Message.sent({models.new_id(OLD): "SM3"}, OLD),
-    "old receipts": lambda: Receipts.forget(TUESDAY_NOON),
+    "a receipt": lambda: receipts.record([("SM1", True, None), ("SM2", False, "")], OLD),
+    "a yes": lambda: receipts.sent({models.new_id(OLD): "SM3"}, OLD),
+    "old receipts": lambda: receipts.forget(TUESDAY_NOON),
     "claim": lambda: Message.claim(models.new_id(TUESDAY_NOON), 8, TUESDAY_NOON),
     "purge": lambda: Message.purge(OLD),
     "redact": lambda: Message.redact(OLD),

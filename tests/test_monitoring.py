@@ -8,8 +8,9 @@ import pytest
 import database
 from answers import problems
 from app import create_app
+from carrier_state import CarrierState
 from carriers import Carrier, CarrierError
-from models import CarrierState, Status
+from models import Status
 from samples import SUNDAY_NIGHT, TUESDAY_NOON
 from scheduler import Scheduler
 from stored_messages import again, held, store, store_history

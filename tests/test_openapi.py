@@ -12,6 +12,7 @@ import models
 from app import create_app
 from browser import HOST
 from databases import on_sqlite
+from do_not_call import DoNotCall
 from running import ROOT
 from samples import NEW_YORK, TUESDAY_NOON
 
@@ -109,7 +110,7 @@ BREAK = {
     "400": lambda post, client, patch: post(to="+12120000000", message=...),
     "401": lambda post, client, patch: post(headers={"X-Api-Key": "unknown"}),
     "403": lambda post, client, patch: (
-        models.DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator") and post(check_dnc=True)
+        DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator") and post(check_dnc=True)
     ),
     "405": lambda post, client, patch: client.get(OPERATION),
     "413": lambda post, client, patch: post(message="x" * 70_000),
@@ -153,14 +154,14 @@ def attack(start, web, key):
 
 @on_sqlite
 def test_no_request_out_of_the_description_breaks_it(attack):
-    models.DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
     assert "No issues found" in attack("--generation-deterministic", "--max-examples", "150")
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("mode", ["positive", "all"])
 def test_no_request_of_many_breaks_the_description(attack, mode):
-    models.DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
     options = ("--mode", mode, "--max-time", "120", "--max-examples", "100000", "--workers", "2")
     assert "No issues found" in attack(*options)
 

@@ -14,10 +14,12 @@ import peewee
 import pytest
 
 import database
+import receipts
 import scheduler
 from carriers import CarrierError
+from do_not_call import DoNotCall
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST
-from models import TAKEN, DoNotCall, Message, Status
+from models import TAKEN, Message, Status
 from samples import NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
 from stored_messages import SENDER, again, connection_of, held, look, statuses, store, store_many
@@ -120,7 +122,7 @@ MOVES = {
     "approve": (lambda m: m.approve("shell", TUESDAY_NOON), {Status.SCHEDULED, Status.QUEUED}),
     "cancel": (lambda m: m.cancel("shell", TUESDAY_NOON), {Status.SCHEDULED, Status.QUEUED}),
     "retry": (lambda m: m.retry(TUESDAY_NOON), RETRIED),
-    "sent": (lambda m: Message.sent({m.id: "SM1"}, TUESDAY_NOON) == 1, set(Status) - {*TAKEN}),
+    "sent": (lambda m: receipts.sent({m.id: "SM1"}, TUESDAY_NOON) == 1, set(Status) - {*TAKEN}),
     "retry_at": (lambda m: m.retry_at(TUESDAY_NOON, "busy", TUESDAY_NOON), {Status.SENDING}),
     "fail": (lambda m: m.fail("no", TUESDAY_NOON), {Status.SENDING}),
     "block": (lambda m: m.block(TUESDAY_NOON), {Status.SENDING}),
@@ -154,7 +156,7 @@ def test_a_sender_that_lost_its_claim_changes_nothing(database_url):
 def test_a_late_yes_counts_although_the_claim_is_lost(database_url):
     message = held(Status.SENDING)
     Message.update(claimed_by=uuid.UUID(int=2)).execute()
-    assert Message.sent({message.id: "SM1"}, TUESDAY_NOON) == 1
+    assert receipts.sent({message.id: "SM1"}, TUESDAY_NOON) == 1
     assert again(message).status == Status.SENT
 
 

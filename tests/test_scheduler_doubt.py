@@ -13,9 +13,10 @@ import pytest
 import recipients
 import reports
 import scheduler
+from carrier_state import CarrierState
 from carriers import CarrierError
 from fake_carrier import FOR_GOOD, FOR_NOW, FakeCarrier
-from models import CarrierState, Message, Status
+from models import Message, Status
 from samples import NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
 from stored_messages import DAY, HOUR, SENDER, again, held, statuses, store, store_many

@@ -11,8 +11,9 @@ import pytest
 
 import models
 from databases import on_postgres, on_sqlite
+from do_not_call import DoNotCall
 from keys import ApiKey
-from models import DoNotCall, Message, Status
+from models import Message, Status
 from running import ROOT, TOOLS, wait_until
 from samples import TUESDAY_NOON
 from stored_messages import again, connection_of, look, store, store_many

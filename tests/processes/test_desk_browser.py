@@ -9,8 +9,9 @@ import pytest
 import models
 from browser import ENTER, HOST
 from databases import on_sqlite
+from do_not_call import DoNotCall
 from keys import ApiKey, Role
-from models import DoNotCall, Message, Status
+from models import Message, Status
 from samples import LONDON, NEW_YORK
 from stored_messages import again, key_named, store
 

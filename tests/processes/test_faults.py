@@ -92,7 +92,7 @@ def test_killed_workers_and_a_killed_master_lose_nothing_and_double_nothing(
 
 DIE = """
 import os, signal, sys
-import carriers.twilio, models, scheduler
+import carriers.twilio, models, receipts, scheduler
 
 point, held = sys.argv.pop(), []
 
@@ -110,7 +110,7 @@ def kill_at(the_point, owner, name, when):
     if the_point == point:
         setattr(owner, name, method)
 
-claim, sent = models.Message.claim, models.Message.sent
+claim, sent = models.Message.claim, receipts.sent
 
 def remember(*args):
     messages = claim(*args)
@@ -126,7 +126,7 @@ def record(references, now):
     if references and point == "before the record is committed":
         die()
 
-models.Message.claim, models.Message.sent = remember, record
+models.Message.claim, receipts.sent = remember, record
 kill_at("after the claim is committed", scheduler.ThreadPoolExecutor, "submit", "before")
 kill_at("after the carrier's yes", carriers.twilio.Twilio, "send", "after")
 scheduler.main()

@@ -14,8 +14,10 @@ import pytest
 from app import create_app
 from carrier_servers import TwilioServer
 from databases import on_sqlite
+from do_not_call import DoNotCall
 from keys import ApiKey
-from models import DoNotCall, EarlyReceipt, Message, Status, clock
+from models import Message, Status, clock
+from receipts import EarlyReceipt
 from running import ALWAYS, send, wait_until
 from samples import NEW_YORK
 from signed_callbacks import of_twilio

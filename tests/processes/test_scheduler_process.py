@@ -14,7 +14,8 @@ import pytest
 import database
 from carrier_servers import HANG, HANG_UP, Answer, TwilioServer, refusal
 from databases import on_sqlite
-from models import DoNotCall, Message, Status, clock
+from do_not_call import DoNotCall
+from models import Message, Status, clock
 from running import ALWAYS, free_port, wait_until
 from samples import NEW_YORK
 from stored_messages import again, statuses, store, store_many

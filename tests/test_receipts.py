@@ -12,9 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import models
+import receipts
 import reports
-from database import db
-from models import BATCH, TAKEN, DoNotCall, EarlyReceipt, Message, Receipts, Status
+from carriers import OptOut
+from database import BATCH, db
+from do_not_call import DoNotCall
+from models import TAKEN, Message, Status
+from receipts import EarlyReceipt
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 from stored_messages import again, held, statuses, store, store_many
 
@@ -42,7 +46,7 @@ def kept():
 
 
 @pytest.mark.parametrize(
-    ("receipts", "status", "reason"),
+    ("said", "status", "reason"),
     [
         ([DELIVERED], Status.DELIVERED, None),
         ([UNDELIVERED], Status.UNDELIVERED, "no such number"),
@@ -56,14 +60,14 @@ def kept():
 )
 @pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize("early", [True, False])
-def test_delivered_is_the_last_word_in_any_order(receipts, status, reason, at_once, early):
+def test_delivered_is_the_last_word_in_any_order(said, status, reason, at_once, early):
     message = held(Status.SENDING)
     if not early:
-        Message.sent({message.id: "SM1"}, TUESDAY_NOON)
-    for batch in [receipts] if at_once else [[receipt] for receipt in receipts]:
-        Receipts.record(batch, LATER)
+        receipts.sent({message.id: "SM1"}, TUESDAY_NOON)
+    for batch in [said] if at_once else [[receipt] for receipt in said]:
+        receipts.record(batch, LATER)
     if early:
-        Message.sent({message.id: "SM1"}, TUESDAY_NOON)
+        receipts.sent({message.id: "SM1"}, TUESDAY_NOON)
     moved = again(message)
     assert (moved.status, moved.last_error) == (status, reason)
     assert moved.finished_at == TUESDAY_NOON
@@ -73,22 +77,22 @@ def test_delivered_is_the_last_word_in_any_order(receipts, status, reason, at_on
 
 def test_only_the_references_of_messages_are_counted():
     sent("SM1"), sent("SM2")
-    receipts = [("SM1", True, None), ("SM2", False, "x"), ("SM3", True, None), ("SM1", True, None)]
-    assert Receipts.record(receipts, LATER) == 2
+    said = [("SM1", True, None), ("SM2", False, "x"), ("SM3", True, None), ("SM1", True, None)]
+    assert receipts.record(said, LATER) == 2
     assert kept() == {"SM3": True}
-    assert Receipts.record((), LATER) == 0
+    assert receipts.record((), LATER) == 0
 
 
 def test_each_of_many_receipts_has_its_own_reason():
     messages = {f"SM{n}": sent(f"SM{n}") for n in range(9)}
-    Receipts.record([(name, False, f"reason {name}") for name in messages], LATER)
+    receipts.record([(name, False, f"reason {name}") for name in messages], LATER)
     for name, message in messages.items():
         assert again(message).last_error == f"reason {name}"
 
 
 def test_where_a_carrier_uses_a_reference_again_the_latest_message_is_meant():
     old, new = sent("7"), sent("7", finished_at=TUESDAY_NOON + DAY)
-    Receipts.record([("7", True, None)], LATER)
+    receipts.record([("7", True, None)], LATER)
     assert (again(old).status, again(new).status) == (Status.SENT, Status.DELIVERED)
 
 
@@ -96,7 +100,7 @@ def test_a_receipt_reaches_a_message_that_was_redacted_and_none_that_was_purged(
     redacted, _ = sent("SM1"), sent("SM2", finished_at=TUESDAY_NOON - DAY)
     assert Message.purge(TUESDAY_NOON) == 1
     assert Message.redact(LATER) == 1
-    assert Receipts.record([("SM1", True, None), ("SM2", True, None)], LATER) == 1
+    assert receipts.record([("SM1", True, None), ("SM2", True, None)], LATER) == 1
     assert again(redacted).status == Status.DELIVERED
     assert again(redacted).to is None
 
@@ -113,14 +117,14 @@ def test_what_was_delivered_or_not_is_finished(status):
 
 def test_an_operator_may_retry_what_did_not_arrive_and_the_old_reference_is_forgotten():
     message = sent()
-    Receipts.record([UNDELIVERED], LATER)
+    receipts.record([UNDELIVERED], LATER)
     assert again(message).retry(LATER)
     assert again(message).carrier_reference is None
-    Receipts.record([DELIVERED], LATER)
+    receipts.record([DELIVERED], LATER)
     assert again(message).status == Status.SCHEDULED
-    Message.sent({message.id: "SM2"}, LATER)
+    receipts.sent({message.id: "SM2"}, LATER)
     assert again(message).status == Status.SENT
-    Receipts.record([("SM2", True, None)], LATER)
+    receipts.record([("SM2", True, None)], LATER)
     assert again(message).status == Status.DELIVERED
 
 
@@ -131,11 +135,11 @@ def test_what_may_have_arrived_is_not_sent_again(status):
 
 def test_of_two_senders_yeses_the_first_counts_and_its_receipt():
     message = held(Status.SENDING)
-    Message.sent({message.id: "SM1"}, TUESDAY_NOON)
-    Message.sent({message.id: "SM2"}, TUESDAY_NOON)
-    Receipts.record([("SM2", False, "twice")], LATER)
+    receipts.sent({message.id: "SM1"}, TUESDAY_NOON)
+    receipts.sent({message.id: "SM2"}, TUESDAY_NOON)
+    receipts.record([("SM2", False, "twice")], LATER)
     assert again(message).status == Status.SENT
-    Receipts.record([DELIVERED], LATER)
+    receipts.record([DELIVERED], LATER)
     assert again(message).status == Status.DELIVERED
 
 
@@ -143,19 +147,19 @@ def test_of_two_senders_yeses_the_first_counts_and_its_receipt():
 
 
 def test_an_unknown_receipt_is_kept_three_days_and_no_longer():
-    Receipts.record([DELIVERED], TUESDAY_NOON)
-    Receipts.forget(TUESDAY_NOON + 3 * DAY)
+    receipts.record([DELIVERED], TUESDAY_NOON)
+    receipts.forget(TUESDAY_NOON + 3 * DAY)
     assert kept()
-    Receipts.forget(TUESDAY_NOON + 3 * DAY + timedelta(milliseconds=1))
+    receipts.forget(TUESDAY_NOON + 3 * DAY + timedelta(milliseconds=1))
     assert not kept()
 
 
 def test_repeating_an_unknown_receipt_does_not_prolong_its_time():
-    Receipts.record([UNDELIVERED, ("SM2", True, None)], TUESDAY_NOON)
+    receipts.record([UNDELIVERED, ("SM2", True, None)], TUESDAY_NOON)
     for days in range(3):
         repeated = [UNDELIVERED, ("SM2", True, None), ("SM2", False, "x")]
-        Receipts.record(repeated, TUESDAY_NOON + days * DAY)
-    Receipts.forget(TUESDAY_NOON + 3 * DAY + MINUTE)
+        receipts.record(repeated, TUESDAY_NOON + days * DAY)
+    receipts.forget(TUESDAY_NOON + 3 * DAY + MINUTE)
     assert not kept()
 
 
@@ -166,7 +170,7 @@ def test_many_are_forgotten_in_batches():
     with db.atomic():
         for start in range(0, len(rows), 1000):
             row.insert_many(rows[start : start + 1000], fields).execute()
-    Receipts.forget(LATER)
+    receipts.forget(LATER)
     assert not kept()
 
 
@@ -175,7 +179,7 @@ def test_an_unknown_receipt_costs_a_few_statements_whatever_is_stored():
     asked = []
     db.query_hooks.append(lambda event: asked.append(event.sql))
     try:
-        Receipts.record([(f"SM{n}", True, None) for n in range(500)], LATER)
+        receipts.record([(f"SM{n}", True, None) for n in range(500)], LATER)
     finally:
         db.query_hooks.clear()
     assert 0 < len(asked) <= 6
@@ -189,8 +193,8 @@ def test_a_receipt_finds_the_yes_that_another_is_recording(first):
     """Also where one of them is recorded in a transaction of its caller's."""
     message = held(Status.SENDING)
     recorded = [
-        lambda: Message.sent({message.id: "SM1"}, TUESDAY_NOON),
-        lambda: Receipts.record([DELIVERED], LATER),
+        lambda: receipts.sent({message.id: "SM1"}, TUESDAY_NOON),
+        lambda: receipts.record([DELIVERED], LATER),
     ]
     if first == "the receipt":
         recorded.reverse()
@@ -224,10 +228,10 @@ def test_many_receipts_and_yeses_at_once_all_find_each_other():
     ids = [held(Status.SENDING).id for _ in range(120)]
     yeses = [{id: f"SM{n}"} for n, id in enumerate(ids)]
     pairs = [dict(itertools.chain(*map(dict.items, group))) for group in _in_fours(yeses)]
-    receipts = [(f"SM{n}", n % 2 == 0, "why") for n in range(len(ids))] * 2
-    random.shuffle(receipts)
-    work = [lambda pair=pair: Message.sent(pair, TUESDAY_NOON) for pair in pairs]
-    work += [lambda some=some: Receipts.record(some, LATER) for some in _in_fours(receipts)]
+    said = [(f"SM{n}", n % 2 == 0, "why") for n in range(len(ids))] * 2
+    random.shuffle(said)
+    work = [lambda pair=pair: receipts.sent(pair, TUESDAY_NOON) for pair in pairs]
+    work += [lambda some=some: receipts.record(some, LATER) for some in _in_fours(said)]
     random.shuffle(work)
 
     def do(action):
@@ -291,10 +295,10 @@ class Model:
 
 
 references = st.sampled_from(["SM1", "SM2"])
-receipts = st.lists(st.tuples(references, st.booleans()), min_size=1, max_size=3)
+several = st.lists(st.tuples(references, st.booleans()), min_size=1, max_size=3)
 events = st.lists(
     st.tuples(st.just("yes"), references)
-    | st.tuples(st.just("receipts"), receipts)
+    | st.tuples(st.just("receipts"), several)
     | st.tuples(st.sampled_from(["retry", "take_over", "purge", "redact", "forget"])),
     max_size=12,
 )
@@ -309,18 +313,18 @@ def test_whatever_happens_in_whatever_order_the_last_word_counts(events):
     for event, *arguments in events:
         match event:
             case "yes":
-                Message.sent({message.id: arguments[0]}, TUESDAY_NOON)
+                receipts.sent({message.id: arguments[0]}, TUESDAY_NOON)
                 model.yes(*arguments)
             case "receipts":
                 (pairs,) = arguments
-                Receipts.record([(name, good, f"{good}") for name, good in pairs], LATER)
+                receipts.record([(name, good, f"{good}") for name, good in pairs], LATER)
                 for pair in pairs:
                     model.receipt(*pair)
             case "take_over":
                 Message.take_over(LATER)
                 model.take_over()
             case "forget":
-                Receipts.forget(LATER + 4 * DAY)
+                receipts.forget(LATER + 4 * DAY)
                 model.forget()
             case "retry":
                 message.retry(LATER)
@@ -346,7 +350,7 @@ def test_start_takes_a_number_off_that_joined_by_a_reply_and_no_other():
     DoNotCall.add(["+12125550199"], TUESDAY_NOON, "carrier")
     DoNotCall.create(number="+12125550177", added_at=TUESDAY_NOON)
     for row in list(DoNotCall.select()):
-        assert DoNotCall.hear(row.number, False, "reply", LATER) == 0
+        assert receipts.obey(OptOut(row.number, False, "reply"), LATER) == 0
         assert DoNotCall.lists(row.number) == (row.source != "reply")
 
 
@@ -354,13 +358,13 @@ def test_start_takes_a_number_off_that_joined_by_a_reply_and_no_other():
 @pytest.mark.parametrize("first", ["a reply", "people"])
 def test_what_people_put_on_the_list_outlasts_a_start(source, first):
     words = [
-        lambda: DoNotCall.hear(NEW_YORK, True, "reply", TUESDAY_NOON),
+        lambda: receipts.obey(OptOut(NEW_YORK, True, "reply"), TUESDAY_NOON),
         lambda: DoNotCall.add([NEW_YORK, LONDON], TUESDAY_NOON, source),
     ]
     for word in words if first == "a reply" else reversed(words):
         word()
     assert {row.source for row in DoNotCall.select()} == {source}
-    DoNotCall.hear(NEW_YORK, False, "reply", LATER)
+    receipts.obey(OptOut(NEW_YORK, False, "reply"), LATER)
     assert DoNotCall.lists(NEW_YORK)
 
 
@@ -378,7 +382,7 @@ def test_an_operators_add_beside_many_starts_and_stops_is_never_lost():
         for stop in itertools.cycle([True, False]):
             if stopping.is_set():
                 break
-            DoNotCall.hear(NEW_YORK, stop, "reply", models.clock())
+            receipts.obey(OptOut(NEW_YORK, stop, "reply"), models.clock())
         db.close()
 
     db.close()
@@ -402,9 +406,9 @@ def test_a_stop_blocks_what_waits_and_nothing_else():
     asked = {status: held(status, check_dnc=True) for status in Status}
     store(check_dnc=False)
     store(check_dnc=True, to=LONDON)
-    assert DoNotCall.hear(NEW_YORK, True, "reply", LATER) == 2
+    assert receipts.obey(OptOut(NEW_YORK, True, "reply"), LATER) == 2
     for status, message in asked.items():
         assert again(message).status == (Status.BLOCKED if status in models.WAITING else status)
     assert again(asked[Status.QUEUED]).finished_at == LATER
-    assert DoNotCall.hear(NEW_YORK, True, "reply", LATER) == 0
-    assert DoNotCall.hear(NEW_YORK, True, "reply", LATER, always_check_dnc=True) == 1
+    assert receipts.obey(OptOut(NEW_YORK, True, "reply"), LATER) == 0
+    assert receipts.obey(OptOut(NEW_YORK, True, "reply"), LATER, always_check_dnc=True) == 1
