@@ -17,7 +17,9 @@ help: ## show this list
 run: .venv/run ## install everything and start web and scheduler, with a curl line to try
 	@$(BIN)/python bin/run.py
 
-# Its processes take one test at a time: the long ones come first, and none waits behind another
+# Its processes take one test at a time: the long ones come first, and none waits behind another.
+# Each process, and each that a test starts, would compile all modules anew without the bytecode
+unexport PYTHONDONTWRITEBYTECODE
 test: .venv/test ## install everything, lint, run the whole suite on SQLite and on PostgreSQL
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .

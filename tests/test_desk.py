@@ -5,6 +5,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from jinja2 import FileSystemBytecodeCache
 
 import database
 import models
@@ -28,9 +29,17 @@ def desk_settings(settings):
     return settings._replace(secret_key=SECRET)
 
 
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory):
+    """The templates as Jinja has compiled them, which takes longer than most tests."""
+    return FileSystemBytecodeCache(str(tmp_path_factory.mktemp("templates")))
+
+
 @pytest.fixture
-def app(desk_settings):
-    return create_app(desk_settings)
+def app(desk_settings, compiled):
+    app = create_app(desk_settings)
+    app.jinja_env.bytecode_cache = compiled
+    return app
 
 
 @pytest.fixture(autouse=True)
