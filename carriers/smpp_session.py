@@ -5,21 +5,7 @@ import contextlib
 import ssl
 from collections.abc import Callable
 
-from carriers import CONNECT_TIMEOUT, CarrierError
-from carriers.pdus import (
-    ALERT_NOTIFICATION,
-    DELIVER_SM,
-    ENQUIRE_LINK,
-    GENERIC_NACK,
-    HEADER,
-    LONGEST_PDU,
-    OK,
-    RESPONSE,
-    SUBMIT_SM,
-    UNBIND,
-    UNKNOWN_COMMAND,
-    reason,
-)
+from carriers import CONNECT_TIMEOUT, CarrierError, pdus
 
 IDLE = 30  # seconds without a word from the peer, after which it is asked whether it is there
 FIRST_PAUSE, LONGEST_PAUSE = 1, 15  # seconds from one try to bind to the next; the pause doubles
@@ -67,9 +53,9 @@ class Session:
         if not self.open:
             raise ConnectionError
         self._sequence = self._sequence % 0x7FFFFFFF + 1
-        key, asked_at = (command | RESPONSE, self._sequence), self._loop.time()
+        key, asked_at = (command | pdus.RESPONSE, self._sequence), self._loop.time()
         self._answers[key] = answer = self._loop.create_future()
-        self._write(command, OK, self._sequence, body)
+        self._write(command, pdus.OK, self._sequence, body)
         try:
             async with asyncio.timeout(timeout or self._timeout):
                 return await answer
@@ -80,10 +66,10 @@ class Session:
         finally:
             del self._answers[key]
 
-    def answer(self, command: int, sequence: int, status: int = OK) -> None:
+    def answer(self, command: int, sequence: int, status: int = pdus.OK) -> None:
         """Answer a request of the peer's."""
-        body = b"\0" if command == DELIVER_SM else b""  # an empty message_id
-        self._write(command | RESPONSE, status, sequence, body)
+        body = b"\0" if command == pdus.DELIVER_SM else b""  # an empty message_id
+        self._write(command | pdus.RESPONSE, status, sequence, body)
 
     def close(self) -> None:
         """Drop the connection; what is under way raises ConnectionError."""
@@ -98,7 +84,7 @@ class Session:
     async def unbind(self) -> None:
         """Unbind, and wait for the peer's answer, but not for long."""
         try:
-            await self.ask(UNBIND, timeout=UNBIND_TIMEOUT)
+            await self.ask(pdus.UNBIND, timeout=UNBIND_TIMEOUT)
             self._writer.close()
             async with asyncio.timeout(UNBIND_TIMEOUT):
                 await self._writer.wait_closed()
@@ -108,17 +94,17 @@ class Session:
 
     def _write(self, command, status, sequence, body):
         if self.open:
-            header = HEADER.pack(HEADER.size + len(body), command, status, sequence)
+            header = pdus.HEADER.pack(pdus.HEADER.size + len(body), command, status, sequence)
             self._writer.write(header + body)
 
     async def _read(self):
         try:
             while not self._closed:
-                header = HEADER.unpack(await self._reader.readexactly(HEADER.size))
+                header = pdus.HEADER.unpack(await self._reader.readexactly(pdus.HEADER.size))
                 length, command, status, sequence = header
-                if not HEADER.size <= length <= LONGEST_PDU:
+                if not pdus.HEADER.size <= length <= pdus.LONGEST_PDU:
                     break  # nothing tells where the next PDU begins
-                body = await self._reader.readexactly(length - HEADER.size)
+                body = await self._reader.readexactly(length - pdus.HEADER.size)
                 self.heard_at = self._loop.time()
                 self._take(command, status, sequence, body)
                 await self._writer.drain()  # a peer that does not read is not read
@@ -129,21 +115,21 @@ class Session:
 
     def _take(self, command, status, sequence, body):
         """Do what one PDU of the peer's asks for."""
-        self.served |= command in (SUBMIT_SM | RESPONSE, DELIVER_SM)
-        if command == GENERIC_NACK:
+        self.served |= command in (pdus.SUBMIT_SM | pdus.RESPONSE, pdus.DELIVER_SM)
+        if command == pdus.GENERIC_NACK:
             for key in [key for key in self._answers if key[1] == sequence]:
-                self._resolve(key, status or UNKNOWN_COMMAND, b"")
-        elif command & RESPONSE:
+                self._resolve(key, status or pdus.UNKNOWN_COMMAND, b"")
+        elif command & pdus.RESPONSE:
             self._resolve((command, sequence), status, body)
-        elif command == DELIVER_SM:
+        elif command == pdus.DELIVER_SM:
             self._deliver(self, sequence, body)
-        elif command == ENQUIRE_LINK:
+        elif command == pdus.ENQUIRE_LINK:
             self.answer(command, sequence)
-        elif command == UNBIND:
+        elif command == pdus.UNBIND:
             self.answer(command, sequence)
             self._closed = True
-        elif command != ALERT_NOTIFICATION:  # which has no answer
-            self._write(GENERIC_NACK, UNKNOWN_COMMAND, sequence, b"")
+        elif command != pdus.ALERT_NOTIFICATION:  # which has no answer
+            self._write(pdus.GENERIC_NACK, pdus.UNKNOWN_COMMAND, sequence, b"")
 
     def _resolve(self, key, status, body):
         answer = self._answers.get(key)
@@ -156,7 +142,7 @@ class Session:
             await asyncio.sleep(self.heard_at + IDLE - self._loop.time())
             if self._loop.time() >= self.heard_at + IDLE:
                 with contextlib.suppress(TimeoutError):
-                    await self.ask(ENQUIRE_LINK)
+                    await self.ask(pdus.ENQUIRE_LINK)
 
 
 class Bind:
@@ -205,8 +191,8 @@ class Bind:
         session = await self._connect()
         try:
             status, _ = await session.ask(self._command, self._body)
-            if status != OK:
-                raise CarrierError(f"SMPP: bind: {reason(status)}", account=True)
+            if status != pdus.OK:
+                raise CarrierError(f"SMPP: bind: {pdus.reason(status)}", account=True)
             self.session = session
         except (TimeoutError, ConnectionError):
             raise CarrierError("SMPP: no answer to the bind") from None
