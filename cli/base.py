@@ -155,14 +155,3 @@ def confirm(question: str, yes: bool) -> None:
 def count(number: int, noun: str = "message") -> str:
     """Return a number with its noun: 1 message, 2 messages."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def options(*all_of_them: Any) -> Any:
-    """Return a decorator that gives a command all of these options."""
-
-    def decorate(command):
-        for option in reversed(all_of_them):
-            command = option(command)
-        return command
-
-    return decorate

@@ -23,7 +23,6 @@ from cli.base import (
     count,
     mask,
     moment,
-    options,
     table,
     yes_option,
 )
@@ -36,21 +35,21 @@ SHOWN = 50  # messages, without --limit
 
 messages = Commands("messages", help="Text messages: look, approve, cancel, try again.")
 
-filters = options(
-    click.option("--status", type=click.Choice([*map(str, Status)])),
-    click.option("--awaiting-approval", is_flag=True, help="Only those that wait for approval."),
-    click.option("--to", type=Number(), help="Only those to this number."),
-    click.option("--key", type=Name(), metavar="KEY_NAME", help="Only those that this key sent."),
-    click.option("--group", type=Name(), help="Only those that keys of this group sent."),
-    click.option(
-        "--visible-to", type=Name(), metavar="KEY_NAME", help="Only those that this key may see."
+FILTERS = [
+    click.Option(["--status"], type=click.Choice([*map(str, Status)])),
+    click.Option(["--awaiting-approval"], is_flag=True, help="Only those that wait for approval."),
+    click.Option(["--to"], type=Number(), help="Only those to this number."),
+    click.Option(["--key"], type=Name(), metavar="KEY_NAME", help="Only those that this key sent."),
+    click.Option(["--group"], type=Name(), help="Only those that keys of this group sent."),
+    click.Option(
+        ["--visible-to"], type=Name(), metavar="KEY_NAME", help="Only those that this key may see."
     ),
-    click.option(
-        "--since",
+    click.Option(
+        ["--since"],
         type=Instant(),
         help="Only those created since then: 2h (ago), 3d, 2026-03-01, 2026-03-01T09:00Z.",
     ),
-)
+]
 
 
 def select(
@@ -74,8 +73,7 @@ def select(
 # Looking
 
 
-@messages.command("list")
-@filters
+@messages.command("list", params=[*FILTERS])
 @click.option(
     "--limit",
     type=click.IntRange(0),
@@ -88,7 +86,7 @@ def list_messages(limit: int | None, as_json: bool, **chosen: Any) -> None:
         print_array(map(record, select(limit=limit, **chosen)))
         return
     limit = SHOWN if limit is None else limit
-    shown = print_table(select(limit=limit, **chosen))
+    shown = table(HEADER, map(row, select(limit=limit, **chosen)))
     if shown == limit and limit:
         click.echo(f"the newest {limit}; --limit 0 shows all", err=True)
 
@@ -135,11 +133,6 @@ def print_array(objects: Iterable[dict]) -> None:
 HEADER = ("message_id", "status", "to", "send at (UTC)", "local time", "attempts", "key")
 
 
-def print_table(found: Iterable[Message]) -> int:
-    """Print messages for people, without number and text; return how many."""
-    return table(HEADER, map(row, found))
-
-
 def row(message: Message) -> tuple[str, ...]:
     """Return a message as a row for people."""
     return (
@@ -174,9 +167,8 @@ def command_for_each(
     Instead of ids it takes the filters: then it shows what it would do, the texts too, and asks.
     """
 
-    @messages.command(name, help=help)
+    @messages.command(name, help=help, params=[*FILTERS])
     @click.argument("message_ids", metavar="[ID]...", type=click.UUID, nargs=-1)
-    @filters
     @click.option("--limit", type=click.IntRange(0), help="At most so many, the newest.")
     @yes_option
     @click.pass_context
