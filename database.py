@@ -216,7 +216,7 @@ class Postgres(Pooled, PooledPostgresqlDatabase):
         except (OperationalError, InterfaceError) as error:
             connection = None if self.is_closed() else self.connection()
             died_idle = bool(connection and connection.closed and connection.was_idle)
-            if getattr(_cause(error), "sqlstate", None) is None or died_idle:
+            if _state(error) is None or died_idle:
                 self.close_idle()  # the others have died with it
             if not self.in_transaction():
                 self.close()
@@ -305,14 +305,12 @@ def is_outage(error: Exception) -> bool:
     """
     if isinstance(error, Busy) or not hasattr(error, "orig"):
         return True
-    cause = _cause(error)
-    if isinstance(cause, sqlite3.Error):
-        code = _code(error)
-        return code in _SQLITE_OUTAGES or (code == sqlite3.SQLITE_ERROR and not is_migrated())
-    state = getattr(cause, "sqlstate", None)
+    if isinstance(_cause(error), sqlite3.Error):
+        return _code(error) in _SQLITE_OUTAGES or _tables_are_old(error)
+    state = _state(error)
     if state is None:  # libpq's own: the connection was refused or is lost
         return isinstance(error, OperationalError | InterfaceError)
-    return state.startswith(_POSTGRES_OUTAGES) or (state.startswith("42") and not is_migrated())
+    return state.startswith(_POSTGRES_OUTAGES) or _tables_are_old(error)
 
 
 def is_migrated() -> bool:
@@ -331,10 +329,13 @@ def reason(error: Exception) -> str:
     if isinstance(error, DataError | IntegrityError):
         return type(error).__name__
     said = str(error).partition("\n")[0]
-    state = getattr(getattr(error, "orig", None), "sqlstate", None) or ""
-    if (_code(error) == sqlite3.SQLITE_ERROR or state.startswith("42")) and not is_migrated():
-        return f"{said}; flask db upgrade makes the tables"
-    return said
+    return f"{said}; flask db upgrade makes the tables" if _tables_are_old(error) else said
+
+
+def _tables_are_old(error):
+    """Say whether a statement failed because the tables are not those that it was written for."""
+    wrong = _code(error) == sqlite3.SQLITE_ERROR or (_state(error) or "").startswith("42")
+    return wrong and not is_migrated()
 
 
 def _cause(error):
@@ -342,6 +343,11 @@ def _cause(error):
     while hasattr(error, "orig"):
         error = error.orig
     return error
+
+
+def _state(error):
+    """Return Postgres' SQLSTATE, or None."""
+    return getattr(_cause(error), "sqlstate", None)
 
 
 def _code(error):
