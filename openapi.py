@@ -11,7 +11,6 @@ TYPES = {
     # RFC 3339, which OpenAPI means by date-time, has no time without an offset, no basic format
     schemas.FutureInstant: ("string", "iso-date-time"),
     schemas.Flag: ("boolean", None),
-    schemas.Instant: ("string", "date-time"),
 }
 
 INFO = {
