@@ -175,7 +175,7 @@ def listing(
     In pages: nothing stays open meanwhile. For each key and status, an index gives the newest
     ids, so that a page of a million messages costs no more than one of a thousand.
     """
-    narrow = [AWAITS_APPROVAL] if awaiting_approval else []
+    narrow = [AWAITS_APPROVAL if awaiting_approval else SQL("true")]
     newest = (_unhelped(Message.id) if awaiting_approval else Message.id).desc()
     if to:
         narrow.append(Message.to == to)
@@ -194,7 +194,8 @@ def listing(
             (
                 id
                 for conditions, order in ranges
-                for (id,) in _narrowed(Message.select(Message.id), *conditions, *before)
+                for (id,) in Message.select(Message.id)
+                .where(*conditions, *before)
                 .order_by(order)
                 .limit(size)
                 .tuples()
@@ -227,11 +228,6 @@ def _of_keys(name, group, visible_to):
         else (Message.key == key, Message.available_to_group)
         for key in keys
     ]
-
-
-def _narrowed(query, *conditions):
-    """Return a query narrowed by conditions, of which there may be none."""
-    return query.where(*conditions) if conditions else query
 
 
 def _ranges(statuses, newest):
