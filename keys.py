@@ -5,7 +5,7 @@ import secrets
 import time
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Self
+from typing import NamedTuple, Self
 
 from peewee import SQL, ForeignKeyField, IntegrityError, ModelSelect, TextField
 
@@ -27,13 +27,13 @@ class Role(StrEnum):
     OPERATOR = "operator"  # signs in to the desk, and sees everything
 
 
-class Identity:
+class Identity(NamedTuple):
     """What a request may know of the key that it was sent with."""
 
-    __slots__ = ("group", "id", "name", "role")
-
-    def __init__(self, id: int, name: str, group: str | None, role: str):
-        self.id, self.name, self.group, self.role = id, name, group, role
+    id: int
+    name: str
+    group: str | None
+    role: str
 
 
 class ApiKey(Table):
@@ -88,7 +88,8 @@ class ApiKey(Table):
         asked = time.monotonic()
         if asked < lease_ends and (expires_at is None or now < expires_at):
             return known
-        key = cls.live(now).where(cls._with_digest(digest, now)).first()
+        is_old = (cls.old_digest == digest) & (cls.old_expires_at > now)
+        key = cls.live(now).where((cls.digest == digest) | is_old).first()
         if key is None:
             return None
         key.note_use(now)
@@ -112,10 +113,6 @@ class ApiKey(Table):
         """Select the keys that are neither revoked nor expired."""
         unexpired = cls.expires_at.is_null() | (cls.expires_at > now)
         return cls.select().where(cls.revoked_at.is_null(), unexpired)
-
-    @classmethod
-    def _with_digest(cls, digest, now):
-        return (cls.digest == digest) | ((cls.old_digest == digest) & (cls.old_expires_at > now))
 
     @staticmethod
     def _new_secret():

@@ -3,7 +3,6 @@
 import logging
 import re
 import uuid
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
@@ -37,6 +36,7 @@ MANY = 1_000  # messages, up to which those that wait, and those of an hour, are
 MAX_FORM = 64 * 1024  # bytes
 HOUR = timedelta(hours=1)
 DAY = 24  # hours
+NO_NUMBER = "Write the whole number, with + and its country's code: +1 212 555 0123."
 SILENCE = timedelta(minutes=5)  # of all schedulers, after which an operator should know
 
 log = logging.getLogger("web")
@@ -163,7 +163,7 @@ def messages() -> str | tuple[str, int]:
     try:
         number = recipients.national(written, None) if written else None
     except recipients.InvalidNumber:
-        problem = "Write the whole number, with + and its country's code: +1 212 555 0123."
+        problem = NO_NUMBER
     found = [] if problem else reports.page(status, number, read_place(), PAGE + 1)
     page = render_template(
         "messages.html",
@@ -199,8 +199,7 @@ def do_not_call() -> str | Response | tuple[str, int]:
     try:
         number = recipients.national(written, None)
     except recipients.InvalidNumber:
-        problem = "Write the whole number, with + and its country's code: +1 212 555 0123."
-        return render_template("do_not_call.html", written=written, problem=problem), 400
+        return render_template("do_not_call.html", written=written, problem=NO_NUMBER), 400
     flash(keep_list(request.form, number, person))
     return redirect(url_for(".do_not_call"), 303)
 
@@ -233,14 +232,9 @@ SOURCES = {
 # Buttons
 
 
-def decide(yes: bool) -> Callable[[Message, str, datetime], bool]:
-    """Return what a button does to a message: approve it, or refuse it."""
-    return lambda message, by, now: message.decide(yes, by, now)
-
-
 ACTIONS = {
-    "approve": ("approved", decide(True)),
-    "refuse": ("refused", decide(False)),
+    "approve": ("approved", lambda message, by, now: message.decide(True, by, now)),
+    "refuse": ("refused", lambda message, by, now: message.decide(False, by, now)),
     "cancel": ("cancelled", lambda message, by, now: message.cancel(by, now)),
     "retry": ("to be sent again", lambda message, by, now: message.retry(now)),
 }
