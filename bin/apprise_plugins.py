@@ -170,8 +170,8 @@ def wrapped(words: Iterable[str]) -> str:
     return textwrap.fill(" ".join(words), 99)
 
 
-def main() -> None:
-    """Write carriers/apprise_plugins.py and the table of docs/carriers.md."""
+def main() -> str | int:
+    """Write carriers/apprise_plugins.py and the table of docs/carriers.md; return the status."""
     logging.getLogger("apprise").setLevel(logging.CRITICAL)
     schemes, rows = found()
     readers = sorted(name for _, names, reads, _ in rows if reads for name in names)

@@ -191,11 +191,8 @@ def text_to_try(settings: Settings) -> tuple[dict, str]:
         note = "Send a first text; its number is nobody's, and it appears here within seconds."
     else:
         note = f"Send a first text, through {carrier}; its number is nobody's."
-    allowed, hours, now = (
-        settings.allowed_countries,
-        BusinessHours.from_settings(settings),
-        models.clock(),
-    )
+    allowed, now = settings.allowed_countries, models.clock()
+    hours = BusinessHours.from_settings(settings)
     found = [recipients.find(number) for number in NUMBERS]
     found = [one for one in found if not allowed or one.country in allowed] or found
     body = {"to": found[0].e164, "message": "Hello from the service"}
