@@ -281,7 +281,7 @@ class Scheduler:
             words += f"; {MAY_HAVE_TAKEN_IT}" if message.in_doubt or doubt else ""
             return ("failed", words) if message.fail(words, now, doubt=doubt) else None
         delay = retry_delay(message.attempts, self.settings.retry_delay)
-        if error.too_fast and error.retry_after is not None:
+        if error.retry_after is not None:
             delay = error.retry_after
         at = now + timedelta(seconds=delay)
         moved = message.retry_at(at, words, now, counted=not error.too_fast, doubt=doubt)

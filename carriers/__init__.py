@@ -46,7 +46,7 @@ class CarrierError(Exception):
         self.permanent = permanent or opted_out
         self.opted_out = opted_out
         self.too_fast = too_fast
-        self.retry_after = retry_after
+        self.retry_after = retry_after if too_fast else None
         self.account = account
         self.in_doubt = in_doubt
 

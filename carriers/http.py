@@ -5,7 +5,6 @@ import functools
 import http.client
 import io
 import json
-import re
 import threading
 import time
 from email.utils import mktime_tz, parsedate_tz
@@ -195,15 +194,6 @@ def reference(value: object) -> str | None:
     """Return a carrier's reference if it can be stored, otherwise None."""
     usable = isinstance(value, str) and 0 < len(value) <= LONGEST_REFERENCE and value.isprintable()
     return value if usable else None
-
-
-def e164(number: str) -> str | None:
-    """Return a number as E.164, whether it came with its plus sign or without; None if it is none.
-
-    Senders of incoming texts can be short codes and names, too.
-    """
-    digits = re.fullmatch(r"\+?([1-9]\d{6,14})", number, re.ASCII)
-    return f"+{digits[1]}" if digits else None
 
 
 def _seconds(retry_after):

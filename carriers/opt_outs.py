@@ -1,5 +1,6 @@
-"""The words by which recipients say that they want no texts, or want them again."""
+"""How recipients say that they want no texts, or want them again."""
 
+import re
 import unicodedata
 
 # What Twilio documents ("Twilio support for opt-out keywords", the Canadian ARRET with it), and
@@ -21,3 +22,12 @@ def read(text: str) -> bool | None:
     letters = unicodedata.normalize("NFKD", text.casefold())
     word = "".join(character for character in letters if character.isalnum())
     return True if word in STOP else False if word in START else None
+
+
+def e164(number: str) -> str | None:
+    """Return a number as E.164, whether it came with its plus sign or without; None if it is none.
+
+    Senders of incoming texts can be short codes and names, too.
+    """
+    digits = re.fullmatch(r"\+?([1-9]\d{6,14})", number, re.ASCII)
+    return f"+{digits[1]}" if digits else None

@@ -235,11 +235,11 @@ def read(delivery: Delivery) -> Receipt | OptOut | None:
     if delivery.esm_class & pdus.HAS_HEADER and text:
         text = text[1 + text[0] :]
     stop = opt_outs.read(decode(text, delivery.coding))
-    number = re.fullmatch(r"\+?([1-9]\d{6,14})", delivery.source, re.ASCII)
+    number = opt_outs.e164(delivery.source)
     # A national number is one of any country.
     if message_type or stop is None or number is None or delivery.ton == pdus.NATIONAL:
         return None
-    return OptOut(f"+{number[1]}", stop, "reply")
+    return OptOut(number, stop, "reply")
 
 
 def _receipt(message, optional):

@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from carriers import Callback, Carrier, CarrierError, NotGenuine, OptOut, Receipt, opt_outs
-from carriers.http import Client, account_url, base_url, basic, e164, reference
+from carriers.http import Client, account_url, base_url, basic, reference
 
 # Twilio's codes, https://www.twilio.com/docs/api/errors, by what they ask of the sender. A code
 # that is listed nowhere is for now: it costs a retry, and no text is given up for it at once.
@@ -200,7 +200,7 @@ class Twilio(Carrier):
                     events.append(Receipt(sid, True))
                 case "undelivered" | "failed" | "canceled" as status:
                     events.append(Receipt(sid, False, _words(status, code)))
-        number = e164(form.get("To", ""))
+        number = opt_outs.e164(form.get("To", ""))
         if code == OPTED_OUT and number:
             events.append(OptOut(number, stop=True, source="carrier"))
         return events
@@ -246,13 +246,11 @@ class Twilio(Carrier):
         # A field that comes twice with one value is signed once.
         signed = "".join(f"{name}{value}" for name, value in sorted(set(form)))
         given = request.headers.get("x-twilio-signature", "").encode(errors="replace")
-        genuine = False
         for url in _with_port_and_without(request.url):
             mac = hmac.new(self._auth_token.encode(), (url + signed).encode(), algorithm)
-            genuine |= hmac.compare_digest(base64.b64encode(mac.digest()), given)
-        if not genuine:
-            raise NotGenuine
-        return dict(form) | dict(parse_qsl(urlsplit(request.url).query))
+            if hmac.compare_digest(base64.b64encode(mac.digest()), given):
+                return dict(form) | dict(parse_qsl(urlsplit(request.url).query))
+        raise NotGenuine
 
     def _refusal(self, answer, in_doubt=False):
         """Return the CarrierError that an answer means."""
@@ -263,13 +261,12 @@ class Twilio(Carrier):
         words = f"{REASONS.get(code, 'refused')} (HTTP {answer.status}, error {code})"
         if code is None:
             words = f"no usable answer (HTTP {answer.status})"
-        too_fast = code in TOO_FAST or (code not in REASONS and answer.status == 429)
         return CarrierError(
             f"Twilio: {words}",
             permanent=code in FOR_GOOD,
             opted_out=code == OPTED_OUT,
-            too_fast=too_fast,
-            retry_after=answer.retry_after if too_fast else None,
+            too_fast=code in TOO_FAST or (code not in REASONS and answer.status == 429),
+            retry_after=answer.retry_after,
             account=account,
             in_doubt=in_doubt,
         )
@@ -293,7 +290,7 @@ def _reply(form):
     stop = {"STOP": True, "START": False, "HELP": None}.get(
         form.get("OptOutType", "").upper(), opt_outs.read(form.get("Body", ""))
     )
-    number = e164(form.get("From", ""))
+    number = opt_outs.e164(form.get("From", ""))
     return [OptOut(number, stop, "reply")] if number and stop is not None else []
 
 

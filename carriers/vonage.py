@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from carriers import Callback, Carrier, CarrierError, NotGenuine, OptOut, Receipt, opt_outs
 from carriers.alphabets import SEPTETS
-from carriers.http import Client, account_url, base_url, basic, e164, reference
+from carriers.http import Client, account_url, base_url, basic, reference
 
 # https://developer.vonage.com/en/messaging/sms/guides/troubleshooting-sms: the status of each part
 # of a text, by what it asks of the sender. One that is listed nowhere is for now.
@@ -67,8 +67,7 @@ LONGEST_CLIENT_REFERENCE = 40  # characters
 MOST_FIELDS = 200  # in a callback; Vonage's have some twenty
 # Vonage repeats a callback for 24 hours until it is answered; nothing says that it signs it anew.
 OLDEST, SKEW = 24 * 3600, 300  # seconds
-DIGESTS = {"md5": "md5", "sha1": "sha1", "sha256": "sha256", "sha512": "sha512"}
-METHODS = ("md5hash", *DIGESTS)
+METHODS = ("md5hash", "md5", "sha1", "sha256", "sha512")
 
 
 class Vonage(Carrier):
@@ -145,7 +144,7 @@ class Vonage(Carrier):
             permanent=status in FOR_GOOD,
             account=status in ACCOUNT and not serves,
             too_fast=status in TOO_FAST,
-            retry_after=answer.retry_after if status in TOO_FAST else None,
+            retry_after=answer.retry_after,
         )
 
     def check(self) -> None:
@@ -157,7 +156,7 @@ class Vonage(Carrier):
 
     def callback(self, request: Callback) -> list[Receipt | OptOut]:
         fields = self._genuine(request)
-        number = e164(fields.get("msisdn", ""))
+        number = opt_outs.e164(fields.get("msisdn", ""))
         if request.kind == "inbound":
             stop = opt_outs.read(fields.get("text", ""))
             return [OptOut(number, stop, "reply")] if number and stop is not None else []
@@ -198,19 +197,16 @@ class Vonage(Carrier):
             f"&{name}={value.replace('&', '_').replace('=', '_')}"
             for name, value in sorted(fields.items())
         )
-        genuine = False
-        for method in self._methods:
-            genuine |= hmac.compare_digest(self._signature(method, signed), given)
-        if not genuine:
-            raise NotGenuine
-        return fields
+        if any(hmac.compare_digest(self._signature(each, signed), given) for each in self._methods):
+            return fields
+        raise NotGenuine
 
     def _signature(self, method, signed):
         # A lone surrogate in JSON is no part of what Vonage signs.
         secret, signed = self._signature_secret.encode(), signed.encode(errors="replace")
         if method == "md5hash":
             return hashlib.md5(signed + secret).hexdigest().encode()
-        return hmac.new(secret, signed, DIGESTS[method]).hexdigest().encode()
+        return hmac.new(secret, signed, method).hexdigest().encode()
 
 
 def _fields(request):
@@ -233,7 +229,7 @@ def _refusal(answer):
         f"Vonage: no usable answer (HTTP {answer.status})",
         account=answer.status in (401, 402, 403, 404),
         too_fast=answer.status == 429,
-        retry_after=answer.retry_after if answer.status == 429 else None,
+        retry_after=answer.retry_after,
     )
 
 

@@ -60,7 +60,7 @@ class Webhook(Carrier):
             permanent=answer.status in FOR_GOOD,
             account=answer.status in ACCOUNT,
             too_fast=answer.status == 429,
-            retry_after=answer.retry_after if answer.status == 429 else None,
+            retry_after=answer.retry_after,
         )
 
     def close(self) -> None:
