@@ -1,5 +1,6 @@
 """One pass: what is promoted, sent, tried again, held back and counted, and at which instant."""
 
+import argparse
 import itertools
 import re
 import threading
@@ -32,6 +33,14 @@ SECOND, MINUTE, HOUR, DAY = (
 TUESDAY_EVENING = datetime(2026, 3, 3, 22, 0, tzinfo=UTC)  # 5 PM in New York: just closed
 TUESDAY_NIGHT = datetime(2026, 3, 4, 4, 0, tzinfo=UTC)  # 11 PM in New York
 WEDNESDAY_OPENING = datetime(2026, 3, 4, 14, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "soon", "", "86401"])
+def test_what_is_no_pause_between_passes_is_refused(text):
+    with pytest.raises((ValueError, argparse.ArgumentTypeError)):
+        scheduler.seconds(text)
+
+
 # Promotion
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from bin.run import check
 from running import ALWAYS, PYTHON, ROOT, Process, answers, free_port, wait_until
 from settings import DAYS
 
@@ -235,11 +236,16 @@ def test_a_port_in_use_is_reported_in_one_line(run):
 
 
 @pytest.mark.parametrize("port", ["", "0", "-1", "http", "65536", "８０"])
-def test_what_is_no_port_is_reported_in_one_line(port, run):
-    process = run(PORT=port)
+def test_what_is_no_port_is_refused(port):
+    with pytest.raises(SystemExit, match=rf"^port {port} cannot be used .*\Z"):
+        check(port)
+
+
+def test_what_is_no_port_is_reported_in_one_line(run):
+    process = run(PORT="65536")
     assert process.wait() == 1
     (line,) = process.output.splitlines()
-    assert line.startswith(f"port {port} cannot be used")
+    assert line.startswith("port 65536 cannot be used")
 
 
 def test_settings_that_cannot_be_used_are_reported_before_anything_starts(run):
