@@ -151,15 +151,15 @@ EXCEPTIONS = {
 }
 
 
-@pytest.mark.parametrize("code", AREA_CODES)
-def test_an_area_code_has_the_clocks_that_the_authority_gives_it(code):
-    given_by_authority = AREA_CODES[code]
-    letters = [given_by_authority] if given_by_authority in HOURS else given_by_authority
-    expected = EXCEPTIONS.get(code) or sorted({HOURS[letter] for letter in letters})
-    try:
-        assert shown(recipients.find(f"+1{code}5550123"), SEASONS[0]) == expected
-    except recipients.InvalidNumber:  # libphonenumber does not know the code yet
-        assert offsets(stated()[1][f"1{code}"], SEASONS[0]) == expected
+def test_an_area_code_has_the_clocks_that_the_authority_gives_it():
+    assert len(AREA_CODES) > 400
+    for code, given in AREA_CODES.items():
+        letters = [given] if given in HOURS else given
+        expected = EXCEPTIONS.get(code) or sorted({HOURS[letter] for letter in letters})
+        try:
+            assert shown(recipients.find(f"+1{code}5550123"), SEASONS[0]) == expected, code
+        except recipients.InvalidNumber:  # libphonenumber does not know the code yet
+            assert offsets(stated()[1][f"1{code}"], SEASONS[0]) == expected, code
 
 
 @pytest.mark.parametrize(

@@ -39,18 +39,13 @@ def nothing_stored(database_url):
 
 
 @on_sqlite
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        pytest.param(field, value, id=f"{field}: {name}")
-        for field in FIELDS
-        for name, value in TYPES.items()
-        if name != RIGHT_TYPES.get(field)
-    ],
-)
-def test_a_field_of_the_wrong_type_is_refused(field, value, post):
-    (problem,) = problems(post(**{field: value}))
-    assert problem.startswith(f"{field}: must ")
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_field_of_the_wrong_type_is_refused(field, post, subtests):
+    for name, value in TYPES.items():
+        if name != RIGHT_TYPES.get(field):
+            with subtests.test(name):
+                (problem,) = problems(post(**{field: value}))
+                assert problem.startswith(f"{field}: must ")
 
 
 @on_sqlite
@@ -94,22 +89,23 @@ def test_every_problem_is_listed_at_once(post):
     ]
 
 
+NO_NUMBERS = [
+    *("+1 212-555-0123", "+1(212)5550123", "12125550123", "2125550123", "+12125550123 "),
+    *("\n+12125550123", "+12125550123\n", "\0+12125550123", "tel:+12125550123"),
+    *("+１２１２５５５０１２３", "＋12125550123", "+١٢١٢٥٥٥٠١٢٣", "+1212555012३"),
+    *("+12125550123x5", "+12125550123;ext=5", "+12125550123,,5", "+1800FLOWERS"),
+    *("+112", "911", "+911", "+", "", "++12125550123", "+0", "+" + "1" * 60_000),
+    *("+4402083661177", "+99912345678", "+11111111111", "-12125550123", "+1.2125550123e10"),
+    *("\ud800", "\u202a+12125550123\u202c", "+121255501234", "+1212555012"),
+]
+
+
 @on_sqlite
-@pytest.mark.parametrize(
-    "number",
-    [
-        *("+1 212-555-0123", "+1(212)5550123", "12125550123", "2125550123", "+12125550123 "),
-        *("\n+12125550123", "+12125550123\n", "\0+12125550123", "tel:+12125550123"),
-        *("+１２１２５５５０１２３", "＋12125550123", "+١٢١٢٥٥٥٠١٢٣", "+1212555012३"),
-        *("+12125550123x5", "+12125550123;ext=5", "+12125550123,,5", "+1800FLOWERS"),
-        *("+112", "911", "+911", "+", "", "++12125550123", "+0", "+" + "1" * 60_000),
-        *("+4402083661177", "+99912345678", "+11111111111", "-12125550123", "+1.2125550123e10"),
-        *("\ud800", "\u202a+12125550123\u202c", "+121255501234", "+1212555012"),
-    ],
-)
-def test_what_is_no_number_in_e164_form_is_refused(number, post):
-    (problem,) = problems(post(to=number))
-    assert problem.startswith("to: ")
+def test_what_is_no_number_in_e164_form_is_refused(post, subtests):
+    for number in NO_NUMBERS:
+        with subtests.test(ascii(number[:40])):
+            (problem,) = problems(post(to=number))
+            assert problem.startswith("to: ")
 
 
 @on_sqlite
@@ -118,25 +114,26 @@ def test_a_number_that_is_only_written_differently_is_answered_with_its_e164_for
     assert problems(post(to="+4402083661177")) == [f"to: must be in E.164 format: {LONDON}"]
 
 
+NO_INSTANTS = [
+    *("2126-02-29T12:00:00Z", "2126-04-31T12:00:00Z", "2126-13-01T00:00:00Z"),
+    *("2126-01-01T25:00:00Z", "2126-01-01T12:60:00Z", "2126-01-01T12:00:61Z"),
+    *("2126-01-01", "20260101", "T12:00:00Z", "12:00", "2126-W01-1", "2126-01-01T"),
+    *("2126-01-01 12:00:00Z", "2126-01-01t12:00:00z", "2126-01-01T12:00:00 Z"),
+    *("2126-01-01T12:00:00UTC", "2126-01-01T12:00:00+25:00", "2126-01-01T12:00:00Z+01:00"),
+    *("2126-01-01T12:00:00[Europe/Paris]", "Tue, 03 Mar 2026 17:00:00 GMT", "4923000000"),
+    *("tomorrow", "", " ", "2126-01-01T12:00:00Z\n", "２126-01-01T12:00:00Z", "2126-01-01T\0"),
+    *("10000-01-01T00:00:00Z", "99999999999-01-01T00:00:00Z", "-2126-01-01T00:00:00Z"),
+    *("9999-12-31T23:59:59-00:01", "9999-12-31T23:59:59.999-23:59", "0001-01-01T00:00+23:59"),
+    *("1969-12-31T23:59:59.999Z", "2026-03-03T17:00:00Z", "2" * 60_000, "\ud800"),
+]
+
+
 @on_sqlite
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("2126-02-29T12:00:00Z", "2126-04-31T12:00:00Z", "2126-13-01T00:00:00Z"),
-        *("2126-01-01T25:00:00Z", "2126-01-01T12:60:00Z", "2126-01-01T12:00:61Z"),
-        *("2126-01-01", "20260101", "T12:00:00Z", "12:00", "2126-W01-1", "2126-01-01T"),
-        *("2126-01-01 12:00:00Z", "2126-01-01t12:00:00z", "2126-01-01T12:00:00 Z"),
-        *("2126-01-01T12:00:00UTC", "2126-01-01T12:00:00+25:00", "2126-01-01T12:00:00Z+01:00"),
-        *("2126-01-01T12:00:00[Europe/Paris]", "Tue, 03 Mar 2026 17:00:00 GMT", "4923000000"),
-        *("tomorrow", "", " ", "2126-01-01T12:00:00Z\n", "２126-01-01T12:00:00Z", "2126-01-01T\0"),
-        *("10000-01-01T00:00:00Z", "99999999999-01-01T00:00:00Z", "-2126-01-01T00:00:00Z"),
-        *("9999-12-31T23:59:59-00:01", "9999-12-31T23:59:59.999-23:59", "0001-01-01T00:00+23:59"),
-        *("1969-12-31T23:59:59.999Z", "2026-03-03T17:00:00Z", "2" * 60_000, "\ud800"),
-    ],
-)
-def test_what_is_no_instant_in_the_future_is_refused(text, post):
-    (problem,) = problems(post(send_date=text))
-    assert problem.startswith("send_date: must ")
+def test_what_is_no_instant_in_the_future_is_refused(post, subtests):
+    for text in NO_INSTANTS:
+        with subtests.test(ascii(text[:40])):
+            (problem,) = problems(post(send_date=text))
+            assert problem.startswith("send_date: must ")
 
 
 @pytest.mark.parametrize("text", ["a\0", "\0", "\ud800", "\udfff\ud800", "😀"[0] + "\ud83d"])
@@ -145,37 +142,38 @@ def test_what_no_database_can_hold_is_refused(text, post):
     assert "message: must not hold U+0000 or a lone surrogate, which no carrier can send" in listed
 
 
+NO_OBJECTS = [
+    *(b"", b" ", b"\0", b"{", b"{}}", b'{"to"}', b"{'to': 1}", b"to=1&message=2", b"<a/>"),
+    *(b"null", b"true", b"1", b'"text"', b"[]", b'[{"to": "+12125550123"}]', b"// {}\n{}"),
+    *(b"NaN", b'{"to": NaN}', b"Infinity", b'{"to": -Infinity}', b'{"to": 1e999}', b"[01]"),
+    *(b"[" * 60_000, b"[" * 30_000 + b"]" * 30_000, b'{"a":' * 10_000 + b"1" + b"}" * 10_000),
+    *(b"9" * 5_000, b'{"message": ' + b"9" * 5_000 + b"}", b'{"to": -' + b"9" * 60_000 + b"}"),
+    *(
+        b'{"to": "a\nb"}',
+        b'{"to": "\\x"}',
+        b'{"to": "\\u12"}',
+        b'{"to": "\xff"}',
+        b"\xed\xa0\x80",
+    ),
+    json.dumps(VALID).encode("utf-16"),
+    json.dumps(VALID).encode("utf-16-le"),
+    json.dumps(VALID).encode("utf-32"),
+    json.dumps(VALID).encode("utf-8-sig"),
+    b'{"to": "+12125550123", "message": "caf\xe9"}',
+    b'{"to": "+12125550123", "message": "a", "message": "a"}',
+    b'{"to": "+12125550123", "message": "a", "t\\u006f": "+12125550123"}',
+    json.dumps(VALID).encode() * 2,
+]
+
+
 @on_sqlite
 @pytest.mark.parametrize("idempotency", [{}, {"Idempotency-Key": "1"}], ids=["", "idempotent"])
-@pytest.mark.parametrize(
-    "body",
-    [
-        *(b"", b" ", b"\0", b"{", b"{}}", b'{"to"}', b"{'to': 1}", b"to=1&message=2", b"<a/>"),
-        *(b"null", b"true", b"1", b'"text"', b"[]", b'[{"to": "+12125550123"}]', b"// {}\n{}"),
-        *(b"NaN", b'{"to": NaN}', b"Infinity", b'{"to": -Infinity}', b'{"to": 1e999}', b"[01]"),
-        *(b"[" * 60_000, b"[" * 30_000 + b"]" * 30_000, b'{"a":' * 10_000 + b"1" + b"}" * 10_000),
-        *(b"9" * 5_000, b'{"message": ' + b"9" * 5_000 + b"}", b'{"to": -' + b"9" * 60_000 + b"}"),
-        *(
-            b'{"to": "a\nb"}',
-            b'{"to": "\\x"}',
-            b'{"to": "\\u12"}',
-            b'{"to": "\xff"}',
-            b"\xed\xa0\x80",
-        ),
-        json.dumps(VALID).encode("utf-16"),
-        json.dumps(VALID).encode("utf-16-le"),
-        json.dumps(VALID).encode("utf-32"),
-        json.dumps(VALID).encode("utf-8-sig"),
-        b'{"to": "+12125550123", "message": "caf\xe9"}',
-        b'{"to": "+12125550123", "message": "a", "message": "a"}',
-        b'{"to": "+12125550123", "message": "a", "t\\u006f": "+12125550123"}',
-        json.dumps(VALID).encode() * 2,
-    ],
-    ids=lambda body: ascii(body[:20]),
-)
-def test_a_body_that_is_not_one_json_object_in_utf8_is_refused(body, idempotency, post_bytes):
-    listed = problems(post_bytes(body, **idempotency))
-    assert {problem.partition(":")[0] for problem in listed} <= {"body", "to", "message", "a"}
+def test_a_body_that_is_not_one_json_object_in_utf8_is_refused(idempotency, post_bytes, subtests):
+    for body in NO_OBJECTS:
+        with subtests.test(ascii(body[:40])):
+            listed = problems(post_bytes(body, **idempotency))
+            named = {problem.partition(":")[0] for problem in listed}
+            assert named <= {"body", "to", "message", "a"}
 
 
 @on_sqlite
