@@ -124,10 +124,12 @@ def test_a_race_with_a_sender_is_told(browser, desk, schedule, twilio):
     assert again(message).status == Status.SENT
 
 
-def test_an_operators_day(browser, desk):
+def test_an_operators_day_brings_nothing_of_other_hosts(browser, desk):
     failed = store(models.clock(), status=Status.FAILED, to=LONDON, finished_at=models.clock())
     waiting = ask("not this one", manual_mode=False)
+    ask("<img src=//elsewhere.test/x>", to=LONDON)
     sign_in(browser, desk, Role.OPERATOR)
+    assert "<img" in browser.text(".text")
     assert browser.count("svg[role=img]") == 2
     browser.open(f"{desk}messages?status=failed")
     browser.press("Retry")
@@ -147,6 +149,7 @@ def test_an_operators_day(browser, desk):
         browser.press(button)
         assert told in browser.text("[role=status]")
         assert DoNotCall.lists(LONDON) is (button == "Add")
+    assert {url for url in browser.requested() if not url.startswith(desk)} == set()
     assert browser.complaints() == []
 
 
@@ -168,30 +171,26 @@ def test_the_keyboard_reaches_everything_and_enter_in_a_box_approves_nothing(bro
     assert again(message).approved
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("screen", [WIDE, PHONE])
-def test_axe_finds_nothing_serious(browser, desk, axe, screen, dark):
+def test_axe_finds_nothing_serious(browser, desk, axe):
     message = ask(LONG)
     ask("Hello", status=Status.FAILED, approved=True, finished_at=models.clock())
-    browser.look_like(*screen, dark)
 
     def findings():
+        """What axe says of the page on each screen, by day and by night."""
         script = f"{axe}\nreturn axe.run(document, {{resultTypes: ['violations']}})"
-        found = browser.run(script)["violations"]
-        return [
-            (each["id"], node["html"])
-            for each in found
-            if each["impact"] in ("serious", "critical")
-            for node in each["nodes"]
-        ]
+        for look in ((*WIDE, False), (*WIDE, True), (*PHONE, False), (*PHONE, True)):
+            browser.look_like(*look)
+            for each in browser.run(script)["violations"]:
+                if each["impact"] in ("serious", "critical"):
+                    yield from ((look, each["id"], node["html"]) for node in each["nodes"])
 
     browser.open(desk)
-    assert findings() == []
+    assert [*findings()] == []
     sign_in(browser, desk, Role.OPERATOR)
     pages = ("", "?select=all", "messages", "messages?number=1", f"messages/{message.id}")
     for page in (*pages, "do-not-call", "nowhere"):
         browser.open(desk + page)
-        assert findings() == [], page
+        assert [*findings()] == [], page
 
 
 def test_a_link_from_another_site_finds_one_signed_in(browser, desk):
@@ -200,10 +199,3 @@ def test_a_link_from_another_site_finds_one_signed_in(browser, desk):
     browser.open(desk.replace("/desk/", "/docs"))
     browser.run(f"location.href = '{here}'")
     browser.wait_for("return document.title.startsWith('Waiting')")
-
-
-def test_nothing_comes_from_other_hosts(browser, desk):
-    ask("<img src=//elsewhere.test/x>")
-    sign_in(browser, desk, Role.OPERATOR)
-    assert {url for url in browser.requested() if not url.startswith(desk)} == set()
-    assert browser.complaints() == []

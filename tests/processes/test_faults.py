@@ -445,14 +445,16 @@ def waits(web, key, count=20):
 
 
 @on_sqlite
-@pytest.mark.parametrize("how", SLOW)
-def test_1000_clients_that_never_finish_hold_nobody_up(serve, database_url, key, crowd, how):
+def test_1000_clients_that_never_finish_hold_nobody_up(serve, database_url, key, crowd):
     web = serve(database_url, workers=1)
     usual = statistics.median(waits(web, key))
-    crowd(web, 1000, SLOW[how])
-    times = waits(web, key)
-    print(f"beside 1,000 clients that {how}: median {statistics.median(times):.3f} s")
-    assert statistics.median(times) < 1 + usual
+    for how, begin in SLOW.items():
+        clients = crowd(web, 1000, begin)
+        times = waits(web, key)
+        print(f"beside 1,000 clients that {how}: median {statistics.median(times):.3f} s")
+        assert statistics.median(times) < 1 + usual, how
+        while clients:
+            clients.pop().close()
 
 
 @on_sqlite
