@@ -70,16 +70,6 @@ def test_several_purges_at_once_beside_a_busy_service_delete_each_message_once(
     assert Message.select().count() == len(waiting)
 
 
-def test_tables_are_made_once(empty_database_url, start):
-    outputs = []
-    for _ in range(2):
-        upgrade = start("flask", "db", "upgrade", DATABASE_URL=empty_database_url)
-        assert upgrade.wait() == 0
-        outputs.append(upgrade.output.splitlines())
-    assert [line.split()[0] for line in outputs[0]] == ["applied"] * len(outputs[0])
-    assert outputs[1] == ["the tables are up to date"]
-
-
 def test_a_command_without_tables_says_so_in_one_line(empty_database_url, start):
     keys = start("flask", "keys", "list", DATABASE_URL=empty_database_url)
     assert keys.wait() == 2
@@ -87,6 +77,7 @@ def test_a_command_without_tables_says_so_in_one_line(empty_database_url, start)
     assert "the database failed" in keys.output
 
 
+@on_sqlite
 def test_standard_output_has_the_key_alone(database_url):
     command = [TOOLS / "flask", "--app", ROOT / "app.py", "keys", "create", "shell"]
     environ = {"DATABASE_URL": database_url, "LOG_LEVEL": "DEBUG"}

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from carrier_servers import refusal
+from databases import on_sqlite
 from models import Message, Status
 from running import ALWAYS, ask, health, post, wait_until
 from stored_messages import statuses
@@ -62,6 +63,7 @@ def test_a_wrong_token(night, twilio):
     assert not any(message.attempts > 1 for message in Message.select())
 
 
+@on_sqlite  # what /healthz reads is tried on both in test_monitoring.py
 def test_a_carrier_that_is_down(night, twilio):
     twilio.answer = refusal(20500, 500)
     night.post()
@@ -73,6 +75,7 @@ def test_a_carrier_that_is_down(night, twilio):
     assert_over(night, twilio)
 
 
+@on_sqlite
 def test_a_dead_scheduler(night, twilio):
     night.scheduler.kill()
     night.post()
