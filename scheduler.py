@@ -6,6 +6,7 @@ Run it from cron, or with --every to repeat it. Any number may run at once.
 import argparse
 import functools
 import gc
+import itertools
 import logging
 import random
 import signal
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 
 import carriers
 import database
@@ -48,12 +49,6 @@ SILENCE, LONGEST_LISTENING = 3, 60  # seconds that a single pass listens for; to
 MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
 
 log = logging.getLogger("scheduler")
-
-
-class Found(NamedTuple):
-    """What a carrier that was asked for a text in doubt has: its references, the oldest first."""
-
-    references: list[str]
 
 
 class ClaimLost(Exception):
@@ -142,8 +137,8 @@ class Scheduler:
     def begin(self, pool: ThreadPoolExecutor, message: Message) -> Future:
         """Ask the carrier about this message where it is in doubt and can be asked, or send it."""
         if message.in_doubt and self.carrier.can_be_asked:
-            since = message.in_doubt_since
-            return pool.submit(lambda: Found(self.carrier.find(message.to, message.message, since)))
+            doubtful = message.to, message.message, message.in_doubt_since
+            return pool.submit(self.carrier.find, *doubtful)
         return pool.submit(self.send, message)
 
     def send(self, message: Message) -> str | None:
@@ -208,17 +203,17 @@ class Scheduler:
     def record(self, outcomes: list[tuple[Message, Future]], counts: Counter) -> list[Message]:
         """Write down what became of sends; return those that a carrier, asked, does not have.
 
-        Each step waits for a database that is away by itself, so that none happens twice.
+        A carrier that was asked gave a list of references, a send one or none. Each step waits for
+        a database that is away by itself, so that none happens twice.
         """
         now, yes, again = models.clock(), {}, []
         answers = [(m, future.result()) for m, future in outcomes if not future.exception()]
-        asked = [answer for _, answer in answers if isinstance(answer, Found)]
-        references = {reference for each in asked for reference in each.references}
-        known = self.insist(True, receipts.known, references)
+        asked = [answer for _, answer in answers if isinstance(answer, list)]
+        known = self.insist(True, receipts.known, set(itertools.chain(*asked)))
         for message, answer in answers:
-            if not isinstance(answer, Found):
+            if not isinstance(answer, list):
                 yes[message.id] = answer
-            elif new := [each for each in answer.references if each not in known]:
+            elif new := [each for each in answer if each not in known]:
                 yes[message.id] = new[0]
                 known.add(new[0])
             else:
