@@ -71,7 +71,7 @@ class Smpp(Carrier):
         self._coding = NAMES[options["alphabet"]]
         self.listens = options["bind"] == "transceiver"
         numbers = {
-            name: _number(name, value, most=100 if name == "binds" else 255)
+            name: _number(name, value, *((1, 100) if name == "binds" else (0, 255)))
             for name, value in options.items()
             if name == "binds" or name.endswith(("_ton", "_npi"))
         }
@@ -304,8 +304,7 @@ def _word(name, value):
     return value
 
 
-def _number(name, value, most):
-    least = 1 if name == "binds" else 0
+def _number(name, value, least, most):
     if re.fullmatch(r"\d{1,3}", value, re.ASCII) and least <= int(value) <= most:
         return int(value)
     raise ValueError(f"{name} must be a number from {least} to {most}")
