@@ -436,17 +436,11 @@ def main() -> int:
     every = parser.parse_args().every
     settings = logs.load_settings()
     logs.start(settings)
+    carrier = None
     try:
-        carrier = (
-            carriers.connect(
-                settings.carrier_url,
-                settings.send_concurrency,
-                settings.carrier_timeout,
-                settings.public_url,
-            )
-            if settings.carrier_url
-            else None
-        )
+        if url := settings.carrier_url:
+            limits = settings.send_concurrency, settings.carrier_timeout
+            carrier = carriers.connect(url, *limits, settings.public_url)
     except ValueError as problem:
         logs.end(f"CARRIER_URL: {problem}")
     gc.freeze()  # or the collector looks at all that is loaded once more when the process ends
