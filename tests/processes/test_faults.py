@@ -345,8 +345,9 @@ def test_what_was_sent_while_the_disk_was_full_is_recorded_and_not_sent_again(
             file.write(b"x" * 4096)
     with contextlib.closing(connection_of(url)) as connection, contextlib.suppress(sqlite3.Error):
         connection.execute("PRAGMA wal_autocheckpoint = 0")  # or its log would begin anew
+        row = "INSERT INTO do_not_call (number, added_at) VALUES (hex(randomblob(20)), 0)"
         while True:
-            connection.execute("INSERT INTO do_not_call (number, added_at) VALUES (hex(randomblob(20)), 0)")
+            connection.execute(row)
     twilio.go_on.set()
     wait_until(lambda: "database or disk is full" in scheduler.output)
     (small_disk / "filler").unlink()
