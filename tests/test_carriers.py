@@ -195,6 +195,21 @@ def test_an_answer_that_is_no_http_is_only_a_carrier_error(case):
         answering.result(30)
 
 
+def test_headers_and_body_come_in_one_packet():
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+
+        def first_packet():
+            with listener.accept()[0] as connection:
+                return connection.recv(65_536)
+
+        packet = pool.submit(first_packet)
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        carrier = carriers.connect(f"twilio://AC1:s3cret@+15005550006?base_url=http://{address}")
+        refused(carrier)
+        carrier.close()
+        assert b"Body=" in packet.result(30).partition(b"\r\n\r\n")[2]
+
+
 def test_an_endless_answer_is_not_read_to_its_end(our_server):
     our_server.answer = Answer(500, b"x" * 5_000_000)
     assert meaning(refused(connect(our_server.url))) == "for now"

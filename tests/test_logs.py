@@ -58,6 +58,22 @@ def test_what_python_itself_writes_is_one_line_of_json(code, name, start):
     assert name in line["message"] + line.get("exc_info", "")
 
 
+MANY_THREADS = """
+import logging, logs, threading
+logs.start(logs.load_settings())
+write = lambda: [logging.info("%s", "x" * 300) for _ in range(100)]
+threads = [threading.Thread(target=write) for _ in range(8)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+"""
+
+
+def test_lines_of_many_threads_are_whole_and_all_there(start):
+    process = start("python", "-c", MANY_THREADS, LOG_FORMAT="json", LOG_LEVEL="INFO")
+    assert process.wait() == 0
+    assert [line["message"] for line in lines_in(process)] == ["x" * 300] * 800
+
+
 def test_settings_that_cannot_be_used_are_reported_in_json_too(start):
     bad = {"LOG_FORMAT": "json", "MAX_RETRIES": "many", "LOG_LEVEL": "loud"}
     process = start("python", "-c", "import logs; logs.load_settings()", **bad)
