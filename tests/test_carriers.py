@@ -202,12 +202,13 @@ def test_headers_and_body_come_in_one_packet():
             with listener.accept()[0] as connection:
                 return connection.recv(65_536)
 
-        packet = pool.submit(first_packet)
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         carrier = carriers.connect(f"twilio://AC1:s3cret@+15005550006?base_url=http://{address}")
-        refused(carrier)
+        for _ in range(10):  # two packets can arrive as one
+            packet = pool.submit(first_packet)
+            refused(carrier)
+            assert b"Body=" in packet.result(30).partition(b"\r\n\r\n")[2]
         carrier.close()
-        assert b"Body=" in packet.result(30).partition(b"\r\n\r\n")[2]
 
 
 def test_an_endless_answer_is_not_read_to_its_end(our_server):
