@@ -100,14 +100,11 @@ def desk(server):
         url = fresh()
         fill.fill(STORED)
         fill.fill(STORED, Status.SCHEDULED)
-        if database.on_postgres():
-            database.db.connection().answer_timeout = None
         twice = 2 * Message.send_at.db_value(clock())
         Message.update(approved=False, send_at=twice - Message.send_at).where(
             Message.status == Status.SCHEDULED
         ).execute()
-        if database.on_postgres():  # as it does by itself after a while
-            database.db.execute_sql("VACUUM ANALYZE message")
+        fill.vacuum()
         key = new_key(Role.OPERATOR)
         with web(url=url, workers=1, SECRET_KEY="a" * 32) as (address, _):
             base, browser = sign_in(address, key)
