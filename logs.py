@@ -79,7 +79,7 @@ def end(problems: str) -> NoReturn:
     """End the process because of its settings: each line of `problems` is one of the log's."""
     if os.environ.get("LOG_FORMAT", "").upper() != "JSON":
         sys.exit(problems)
-    handler = logging.StreamHandler()
+    handler = LineHandler()
     handler.setFormatter(formatter("JSON"))
     log.handlers, log.propagate = [handler], False
     for line in problems.splitlines():
