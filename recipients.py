@@ -40,6 +40,7 @@ _SHORT_NAMES = {"CC": "Cocos Island"}  # libphonenumber's, where CLDR's is longe
 
 _NUMBERING = Path(__file__).parent / "numbering"
 _LIKELY = 1  # percent of a country's people
+_DIGITS = 9  # of a number, which tell its place
 
 _E164 = re.compile(r"\+[0-9]{4,20}")
 _PUNCTUATION = re.compile(r"[\s().,/\-\u2010-\u2015\u2212]")  # hyphens, dashes and the minus sign
@@ -235,7 +236,7 @@ def _place(recipient):
     code, digits = recipient.number.country_code, recipient.e164[1:]
     if token := phonenumbers.country_mobile_token(code):  # Argentina's 9, which tells no place
         digits = digits.replace(f"{code}{token}", str(code), 1)
-    place = _places().names[bisect(_places().first, int(digits[:9].ljust(9, "0"))) - 1]
+    place = _places().names[bisect(_places().first, int(digits[:_DIGITS].ljust(_DIGITS, "0"))) - 1]
     country = recipient.country
     return "" if place in (country_name(country), _SHORT_NAMES.get(country)) else place
 
@@ -252,7 +253,7 @@ def _city(country, zone):
 class _Places(NamedTuple):
     """The places of numbering/places.txt.gz: the first numbers of each, ascending, and its name."""
 
-    first: array  # nine digits of a number
+    first: array  # of _DIGITS digits
     names: list[str]
 
 
@@ -261,8 +262,8 @@ def _places():
     with gzip.open(_NUMBERING / "places.txt.gz", "rt", encoding="utf-8") as file:
         lines = file.read().splitlines()
     shared = {}
-    names = [shared.setdefault(name, name) for name in (line[10:] for line in lines)]
-    return _Places(array("I", [int(line[:9]) for line in lines]), names)
+    names = [shared.setdefault(name, name) for name in (line[_DIGITS + 1 :] for line in lines)]
+    return _Places(array("I", [int(line[:_DIGITS]) for line in lines]), names)
 
 
 @cache
