@@ -26,7 +26,7 @@ if port := os.environ.get("PORT"):
     bind = f"0.0.0.0:{port}"
 workers = os.environ.get("WEB_CONCURRENCY") or "1"
 
-# Its threads never wait for clients, only for the database
+# Its threads are for what is read, and for others while the database keeps the first waiting
 worker_class = webworker.Worker
 threads = 64
 preload_app = True  # what all workers need is loaded once, and shared

@@ -27,11 +27,11 @@ from database import (
     EPOCH,
     MILLISECOND,
     CarrierTextField,
-    InsertBatcher,
     InstantField,
     Refused,
     Table,
     db,
+    insert_together,
     on_postgres,
 )
 from do_not_call import DoNotCall
@@ -193,7 +193,7 @@ class Message(Table):
             "request_digest": request_digest,
             "answer": answer,
         }
-        if not _store.insert(row):
+        if not insert_together(cls._insert_all, row):
             raise AlreadyAnswered
 
     @classmethod
@@ -479,9 +479,6 @@ class Message(Table):
         if "status" in changes:
             changes |= {"claimed_by": None, "claimed_at": None}
         return Message.update(changes).where(allowed, *conditions).execute() == 1
-
-
-_store = InsertBatcher(Message._insert_all)
 
 
 def _locked(batch):

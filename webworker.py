@@ -7,9 +7,12 @@ from a proxy that buffers. Clients that are silent, slow or many cost memory alo
 
 import re
 import socket
+import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from selectors import EVENT_READ
 from typing import Any
@@ -18,10 +21,13 @@ from gunicorn.http import get_parser
 from gunicorn.http.errors import LimitRequestHeaders
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
+from database import run_together
+
 MOST = 128 * 1024  # bytes of a request; the application refuses bodies half as long
 REQUEST_TIMEOUT = 10  # seconds until a request that is not whole is taken as it is
 LINGERING = 2  # seconds for a client to read the answer and close, before we do
 SEND_TIMEOUT = 30  # seconds for a client to take what it is sent
+BUSY = 0.05  # seconds that the main thread answers before another takes its place
 
 FRAMING = re.compile(
     rb"\r\n(content-length|transfer-encoding|expect)[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE
@@ -82,13 +88,88 @@ class Connection(TConn):
         return not self.overread
 
 
+def drain(queue: deque) -> Iterator[Any]:
+    """Yield what a queue has, and take it out; other threads may do the same."""
+    with suppress(IndexError):
+        while True:
+            yield queue.popleft()
+
+
 class Worker(ThreadWorker):
-    """Collect requests in the main thread, and have the threads answer them."""
+    """Collect requests in the main thread, and answer there, together, what was posted.
+
+    Threads that pass Python's lock from CPU to CPU cost more than the work: with a thread for each
+    request, half as many messages a second are created. Other requests, which read and may take
+    long, have a thread each. While the main thread is kept waiting, by the database say, another
+    collects requests in its place, and gives what was posted to more threads.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.waiting = {}  # connections that no thread has, the longest waiting first
         self.look_at = 0.0  # by time.monotonic(), when connections are looked at for the next time
+        self.posted = deque()  # connections with a request that no thread has begun to answer
+        self.answered = deque()  # connections, each with whether it can be kept
+        self.busy_since = None  # by time.monotonic(), while the main thread answers
+        self.collecting = threading.Lock()  # held by the thread that collects requests
+
+    def run(self) -> None:
+        """Serve until told to stop."""
+        threading.Thread(target=self.stand_in, daemon=True).start()
+        with self.collecting:
+            super().run()
+
+    def wait_for_and_dispatch_events(self, timeout: float) -> None:
+        """Collect requests, and answer what was posted."""
+        super().wait_for_and_dispatch_events(0 if self.posted else timeout)
+        if not self.posted:
+            return
+        self.busy_since = time.monotonic()
+        self.collecting.release()
+        try:
+            self.answer_posted()
+        finally:
+            self.busy_since = None
+            if not self.collecting.acquire(blocking=False):
+                self.method_queue.defer(lambda: None)  # wakes the thread that stands in
+                self.collecting.acquire()
+        self.finish_answered()
+
+    def stand_in(self) -> None:
+        """Collect requests while the main thread has been answering for more than BUSY seconds."""
+        while True:
+            time.sleep(BUSY)
+            since = self.busy_since
+            if not since or time.monotonic() < since + BUSY:
+                continue
+            with self.collecting:
+                while self.busy_since == since:
+                    self.notify()
+                    super().wait_for_and_dispatch_events(BUSY)
+                    self.finish_answered()
+                    if self.posted:
+                        self.tpool.submit(self.answer_apart)
+                    self.murder_keepalived()
+
+    def answer_posted(self) -> None:
+        """Answer on this thread what no other has begun to answer."""
+        run_together(partial(self.answer, connection) for connection in drain(self.posted))
+
+    def answer_apart(self) -> None:
+        """Answer on another thread than that which collects requests."""
+        self.answer_posted()
+        self.method_queue.defer(self.finish_answered)
+
+    def answer(self, connection: Connection) -> None:
+        """Answer a connection's request."""
+        self.answered.append((connection, self.handle(connection)))
+
+    def enqueue_req(self, conn: TConn) -> None:
+        """Have a whole request answered."""
+        if isinstance(conn, Connection) and conn.received.startswith(b"POST "):
+            self.posted.append(conn)
+        else:
+            super().enqueue_req(conn)
 
     def accept(self, listener: socket.socket) -> None:
         """Accept a connection; where there are too many, close the one that waits the longest."""
@@ -183,11 +264,19 @@ class Worker(ThreadWorker):
         return super().handle_request(req, conn)
 
     def finish_request(self, conn: TConn, fs: Future) -> None:
-        """Wait for a connection's next request, or for its client to close it."""
-        if not isinstance(conn, Connection):
+        """Finish with what a thread of its own has answered."""
+        if isinstance(conn, Connection):
+            self.finish(conn, not fs.cancelled() and not fs.exception() and fs.result())
+        else:
             super().finish_request(conn, fs)
-            return
-        keep = not fs.cancelled() and not fs.exception() and fs.result()
+
+    def finish_answered(self) -> None:
+        """Finish with what was answered together."""
+        for connection, keep in drain(self.answered):
+            self.finish(connection, keep)
+
+    def finish(self, conn: Connection, keep: bool) -> None:
+        """Wait for a connection's next request, or for its client to close it."""
         if not keep or conn.overread:
             self.linger(conn)
             return

@@ -136,7 +136,7 @@ def test_an_error_of_the_database_is_503_and_the_next_request_is_served(post, mo
     ):
         caplog.clear()
         with monkeypatch.context() as patch:
-            patch.setattr(models._store, "_insert_all", refuse(error))
+            patch.setattr(Message, "_insert_all", refuse(error))
             response = post()
         refusal(response, status)
         assert SECRET not in response.text

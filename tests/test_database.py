@@ -2,15 +2,16 @@
 
 import contextlib
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from functools import partial
 
 import pytest
 
 import database
 import models
 from answers import PATH, refusal
-from database import Busy, InsertBatcher, db
+from database import Busy, db, insert_together, run_together
 from do_not_call import DoNotCall
 from keys import ApiKey
 from models import Message
@@ -20,115 +21,96 @@ from samples import NEW_YORK
 from stored_messages import connection_of, key_named, store
 
 
-class Work:
-    """Doubles numbers, one batch a permit; remembers what it was given together."""
+class Doubling:
+    """Doubles numbers; remembers what it was given together, and refuses what is no number."""
 
     def __init__(self):
-        self.batches, self.permits, self.running = [], threading.Semaphore(0), 0
-
-    def permit(self, count=10_000):
-        self.permits.release(count)
+        self.batches = []
 
     def __call__(self, numbers):
-        self.running += 1
-        assert self.running == 1, "two threads work at once"
         self.batches.append(numbers)
-        try:
-            assert self.permits.acquire(timeout=60)
-            if "bad" in numbers:
-                raise ValueError("bad")
-            return [number * 2 for number in numbers]
-        finally:
-            self.running -= 1
+        return [number * 2 for number in map(int, numbers)]
 
 
 @pytest.fixture
-def work():
-    return Work()
-
-
-@pytest.fixture
-def batcher(work, tmp_path):
+def double(tmp_path):
     database.connect(f"sqlite:///{tmp_path}/unused.db")
-    yield InsertBatcher(work)
+    yield Doubling()
     database.disconnect()
 
 
-@pytest.fixture
-def threads():
-    with ThreadPoolExecutor(100) as pool:
-        yield pool
+# Calls that insert together
 
 
-@pytest.fixture
-def ask_during_work(work, batcher, threads):
-    """Ask for things while the first of them is worked at; the futures of all."""
+def insert_each(double, *rows):
+    """Insert rows by calls of their own; the outcomes, or errors, in the order of their ends."""
+    ended = []
 
-    def ask(first, *others):
-        futures = [threads.submit(batcher.insert, first)]
-        wait_until(lambda: work.batches)
-        for count, other in enumerate(others, 1):
-            futures.append(threads.submit(batcher.insert, other))
-            wait_until(lambda count=count: len(batcher._waiting) == count)
-        return futures
+    def insert(row):
+        try:
+            ended.append(insert_together(double, row))
+        except ValueError as error:
+            ended.append(error)
 
-    return ask
-
-
-def test_each_of_many_threads_gets_what_it_asked_for(work, batcher, threads):
-    work.permit()
-    assert list(threads.map(batcher.insert, range(5000))) == list(range(0, 10_000, 2))
+    run_together(partial(insert, row) for row in rows)
+    return ended
 
 
-def test_what_comes_during_an_insert_is_inserted_together(work, ask_during_work):
-    futures = ask_during_work(1, 2, 3, 4)
-    work.permit()
-    assert [future.result(60) for future in futures] == [2, 4, 6, 8]
-    assert work.batches == [[1], [2, 3, 4]]
+def test_what_calls_insert_is_inserted_together_and_each_gets_its_outcome(double):
+    assert insert_each(double, 1, 2, 3) == [2, 4, 6]
+    assert double.batches == [[1, 2, 3]]
 
 
-def test_no_more_are_served_together_than_one_statement_takes(work, ask_during_work):
-    futures = ask_during_work(0, *range(1, 81))
-    work.permit()
-    assert [future.result(60) for future in futures] == list(range(0, 162, 2))
-    assert [len(batch) for batch in work.batches] == [1, 32, 32, 16]
+def test_no_more_are_inserted_together_than_one_statement_takes(double):
+    assert insert_each(double, *range(80)) == list(range(0, 160, 2))
+    assert [len(batch) for batch in double.batches] == [32, 32, 16]
 
 
-def test_an_error_reaches_the_rows_of_its_batch_and_no_others(work, batcher, ask_during_work):
-    futures = ask_during_work(1, "bad", 2)
-    work.permit()
-    assert futures[0].result(60) == 2
-    for future in futures[1:]:
-        with pytest.raises(ValueError, match="bad"):
-            future.result(60)
-    assert batcher.insert(5) == 10
+def test_an_error_reaches_the_calls_of_its_batch_and_no_others(double):
+    first, *others = insert_each(double, "bad", *range(40))
+    assert isinstance(first, ValueError)
+    assert others[:31] == [first] * 31
+    assert others[31:] == list(range(62, 80, 2))
 
 
-def test_a_thread_that_waits_too_long_gets_busy_and_its_row_is_not_inserted(
-    work, batcher, ask_during_work, monkeypatch
-):
-    monkeypatch.setattr(database, "PATIENCE", 0.2)
-    first, second = ask_during_work(1, 2)
-    with pytest.raises(Busy):
-        second.result(60)
-    assert not first.done()  # its row is being inserted, so it waits for the outcome
-    work.permit()
-    assert first.result(60) == 2
-    assert batcher.insert(3) == 6
-    assert work.batches == [[1], [3]]
+def test_calls_may_insert_nothing_or_several_rows(double):
+    ended = []
+
+    def insert_twice():
+        ended.append(insert_together(double, 1) + insert_together(double, 2))
+
+    run_together([insert_twice, lambda: ended.append("none"), insert_twice])
+    assert ended == ["none", 6, 6]
+    assert double.batches == [[1, 1], [2, 2]]
 
 
-def test_a_row_that_is_being_inserted_is_waited_for_however_long_it_takes(
-    work, ask_during_work, monkeypatch
-):
-    monkeypatch.setattr(database, "PATIENCE", 0.5)
-    futures = ask_during_work(1, 2, 3)
-    work.permit(1)
-    wait_until(lambda: len(work.batches) == 2)
-    time.sleep(1)
-    assert not futures[2].done()
-    work.permit(1)
-    assert [future.result(60) for future in futures] == [2, 4, 6]
+def test_an_exception_of_a_call_reaches_the_caller_and_others_do_not_go_on(double):
+    ended = []
+    with pytest.raises(ZeroDivisionError):
+        run_together([lambda: ended.append(insert_together(double, 1)), lambda: 1 / 0])
+    assert (ended, double.batches) == ([], [])
+
+
+def test_calls_know_nothing_of_one_another(database_url):
+    """Not what is in their contexts, nor their transactions and connections."""
+    key_named("app")
+    db.close()
+    name = ContextVar("name")
+
+    def keep(text):
+        name.set(text)
+        assert ApiKey.select().count() == 1  # on a connection that it leaves open
+        store_new(text)
+        assert Message.select().where(Message.message == text).exists()
+        assert name.get() == text
+
+    def undo():
+        with db.atomic() as transaction:
+            store_new("undone")
+            transaction.rollback()
+
+    run_together([partial(keep, "one"), undo, partial(keep, "two"), undo])
+    assert {message.message for message in Message.select()} == {"one", "two"}
 
 
 # Plain use of peewee

@@ -37,7 +37,7 @@ ALLOWED = {
     "callbacks": {"api", "models", "receipts", "carriers"},
     "monitoring": {"api", "models", "reports", "metrics", "health", "schemas"},
     "desk": STORED | {"recipients", "hours", "settings"},
-    "webworker": set(),
+    "webworker": {"database"},
     "app": OURS - {"scheduler", "webworker"},
 }
 
@@ -54,6 +54,7 @@ OWNERS = {
     "flask_wtf": {"desk/sessions"},
     "wtforms": {"desk/sessions"},
     "gunicorn": {"gunicorn.conf", "webworker"},
+    "greenlet": {"database"},
     "werkzeug": {"app", "api", "monitoring", "gunicorn.conf", *DESK},
     "peewee": {*STORED, *map(name_of, ROOT.glob("migrations/*.py"))},
     "playhouse": {"database"},

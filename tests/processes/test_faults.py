@@ -22,10 +22,11 @@ from playhouse.migrations import Runner
 
 import database
 import reports
+from answers import PATH
 from databases import on_sqlite
 from keys import ApiKey
 from models import Message, Status, clock
-from running import ALWAYS, ROOT, Clients, free_port, health, send, wait_until
+from running import ALWAYS, ROOT, Clients, ask, free_port, health, send, wait_until
 from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import again, connection_of, look, statuses, store, store_many
 
@@ -247,6 +248,39 @@ def test_a_request_waits_its_turn_while_another_writes(serve, database_url, key,
         assert not any(early)
         assert answered == [201] * 8
     assert Message.select().count() == answered.count(201)
+
+
+def test_others_are_answered_while_requests_wait_for_the_database(serve, database_url, key, lock):
+    """Also on a connection whose last request came together with one that waits."""
+    web = serve(database_url, workers=1)
+    (worker,) = psutil.Process(web.popen.pid).children()
+    clients = [http.client.HTTPConnection("127.0.0.1", web.port, timeout=60) for _ in "12"]
+
+    def request(client, body):
+        headers = {"X-Api-Key": key, "Content-Type": "application/json"}
+        client.request("POST", PATH, json.dumps(body), headers)
+
+    def answer(client):
+        with client.getresponse() as response:
+            return response.status, json.load(response)
+
+    for client in clients:
+        request(client, HELLO)
+        assert answer(client)[0] == 201
+    with lock():
+        began = time.monotonic()
+        worker.suspend()
+        for client, body in zip(clients, (HELLO, {}), strict=True):
+            request(client, body)
+        worker.resume()
+        for _ in range(5):
+            assert_is_an_error(answer(clients[1]), 400)
+            assert ask(web, "GET", "/").status == 200
+            request(clients[1], {})
+        assert time.monotonic() - began < database.PATIENCE
+    assert answer(clients[0])[0] == 201
+    for client in clients:
+        client.close()
 
 
 def test_no_request_waits_for_ever_while_another_writes(serve, database_url, key, lock):
