@@ -27,30 +27,9 @@ def formatter(log_format: str) -> logging.Formatter:
     return made
 
 
-class LineHandler(logging.Handler):
-    """Write each line to standard error by one call of the system, which needs no lock.
-
-    Threads wait for one another at a StreamHandler's: with it a web process creates 0.9 times as
-    many messages a second.
-    """
-
-    def handle(self, record: logging.LogRecord) -> bool:
-        if accepted := self.filter(record):
-            self.emit(record)
-        return accepted
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            line = (self.format(record) + "\n").encode(errors="backslashreplace")
-            while line:
-                line = line[os.write(2, line) :]
-        except Exception:
-            self.handleError(record)
-
-
 def start(settings: Settings) -> logging.Handler:
     """Write one line an event to standard error, from LOG_LEVEL upwards."""
-    handler = LineHandler()
+    handler = logging.StreamHandler()
     handler.setFormatter(formatter(settings.log_format))
     # No line shows these, so they need not be found out ("Optimization" in logging's docs); the
     # process is in gunicorn's first lines
@@ -79,7 +58,7 @@ def end(problems: str) -> NoReturn:
     """End the process because of its settings: each line of `problems` is one of the log's."""
     if os.environ.get("LOG_FORMAT", "").upper() != "JSON":
         sys.exit(problems)
-    handler = LineHandler()
+    handler = logging.StreamHandler()
     handler.setFormatter(formatter("JSON"))
     log.handlers, log.propagate = [handler], False
     for line in problems.splitlines():
