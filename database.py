@@ -427,15 +427,15 @@ def run_together(calls: Iterable[Callable[[], Any]]) -> None:
 
     Each call runs until it ends or has a row for `insert_together`; then their rows are inserted,
     and they go on. No thread waits for another, and the wait for the disk, which is most of an
-    insert's cost, is the same for ten rows as for one.
+    insert's cost, is the same for ten rows as for one. What a call raises ends the others, too.
     """
     waiting = []
     for call in map(_Call, calls):
+        while len(waiting) == TOGETHER:
+            waiting = _insert_for(waiting)
         call.switch()
         if not call.dead:
             waiting.append(call)
-        if len(waiting) == TOGETHER:
-            waiting = _insert_for(waiting)
     while waiting:
         waiting = _insert_for(waiting)
 

@@ -83,6 +83,10 @@ def test_calls_may_insert_nothing_or_several_rows(double):
     assert ended == ["none", 6, 6]
     assert double.batches == [[1, 1], [2, 2]]
 
+    run_together([insert_twice] * 80)
+    assert ended[3:] == [6] * 80
+    assert max(map(len, double.batches)) == 32
+
 
 def test_an_exception_of_a_call_reaches_the_caller_and_others_do_not_go_on(double):
     ended = []
