@@ -1,10 +1,12 @@
 """Bad input: a clear 400 that lists every problem; nothing is stored, nothing breaks."""
 
+import contextlib
 import json
 import time
 
 import pytest
 
+import schemas
 from answers import PATH, problems, refusal
 from databases import on_sqlite
 from models import Message
@@ -192,7 +194,7 @@ def test_nesting_is_refused_at_every_depth(post_bytes):
 
 
 @on_sqlite
-def test_a_name_given_twice_is_named_and_costs_no_time(post_bytes):
+def test_a_name_given_twice_is_named(post_bytes):
     assert problems(post_bytes(b'{"to": 1, "to": 2, "a": {"b": 1, "b": 2}}')) == [
         "b: is given twice"
     ]
@@ -200,10 +202,22 @@ def test_a_name_given_twice_is_named_and_costs_no_time(post_bytes):
         "to: is given twice",
         "message: is given twice",
     ]
+
+
+@on_sqlite
+def test_a_name_given_twice_among_many_costs_hardly_more_than_many_names():
     many = ",".join(f'"{n:x}":0' for n in range(7_000))
-    started = time.process_time()
-    assert problems(post_bytes(f'{{{many},"0":1}}')) == ["0: is given twice"]
-    assert time.process_time() - started < 0.3
+
+    def cost(body):
+        times = []
+        for _ in range(5):
+            started = time.process_time()
+            with contextlib.suppress(schemas.BadRequest):
+                schemas.parse(body.encode())
+            times.append(time.process_time() - started)
+        return min(times)
+
+    assert cost(f'{{{many},"0":1}}') < 20 * cost(f"{{{many}}}")
 
 
 @on_sqlite
