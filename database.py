@@ -89,12 +89,11 @@ class Pooled:
         return True
 
     def close(self) -> bool:
-        if self.is_closed():  # before peewee looks, which takes long
-            return False
-        super().close()
-        self._own.release.detach()
-        self._places.release()
-        return True
+        was_open = super().close()
+        if was_open:
+            self._own.release.detach()
+            self._places.release()
+        return was_open
 
     def _abandon(self, connection):
         self._close(connection)
