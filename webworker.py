@@ -1,8 +1,9 @@
 """A gunicorn worker whose threads never wait for a client.
 
 gunicorn's own threaded worker gives a connection to a thread with its first byte, and the thread
-waits for the rest. Here one loop collects what clients send, and a thread gets whole requests, as
-from a proxy that buffers. Clients that are silent, slow or many cost memory alone.
+waits for the rest, and for the client to take the answer. Here one loop collects what clients send,
+a thread gets whole requests, and the loop sends what a client does not take at once, as a proxy
+that buffers does. Clients that are silent, slow or many cost memory alone.
 """
 
 import re
@@ -14,8 +15,8 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from selectors import EVENT_READ
-from typing import Any
+from selectors import EVENT_READ, EVENT_WRITE
+from typing import Any, BinaryIO
 
 from gunicorn.http import get_parser
 from gunicorn.http.errors import LimitRequestHeaders
@@ -26,7 +27,8 @@ from database import run_together
 MOST = 128 * 1024  # bytes of a request; the application refuses bodies half as long
 REQUEST_TIMEOUT = 10  # seconds until a request that is not whole is taken as it is
 LINGERING = 2  # seconds for a client to read the answer and close, before we do
-SEND_TIMEOUT = 30  # seconds for a client to take what it is sent
+SEND_TIMEOUT = 30  # seconds for a client to take an answer
+MOST_UNSENT = 16 * 1024 * 1024  # bytes of answers that clients have not taken
 BUSY = 0.05  # seconds that the main thread answers before another takes its place
 
 FRAMING = re.compile(
@@ -34,19 +36,62 @@ FRAMING = re.compile(
 )
 
 
+class Outbox:
+    """What gunicorn takes for a client's socket: it keeps what is to be sent."""
+
+    def __init__(self):
+        self.unsent = bytearray()
+
+    def sendall(self, data: bytes) -> None:
+        self.unsent += data
+
+    send = sendall
+
+    def sendfile(self, file: BinaryIO, offset: int, count: int) -> None:
+        file.seek(offset)
+        self.unsent += file.read(count)
+
+    def recv(self, size: int) -> bytes:
+        return b""
+
+    def gettimeout(self) -> None:
+        return None
+
+    def setblocking(self, *ignored: Any) -> None:
+        pass
+
+    settimeout = shutdown = close = setblocking
+
+
 class Connection(TConn):
-    """A connection, and what has come over it since its last request."""
+    """A connection, what has come over it since its last request, and what is to be sent."""
 
     def __init__(self, *args: Any):
         super().__init__(*args)
+        self.socket, self.sock = self.sock, Outbox()
         self.initialized = self.data_ready = True  # no thread waits for more
         self.received = bytearray()
         self.length = None  # of the request, once its head is there
         self.chunked = self.cut_short = self.overread = self.lingering = False
 
-    def init(self) -> None:
-        """Bound how long a thread may take to send; the base class sends for ever."""
-        self.sock.settimeout(SEND_TIMEOUT)
+    @property
+    def unsent(self) -> bytearray:
+        """Return what the client has not taken yet."""
+        return self.sock.unsent
+
+    def send(self) -> None:
+        """Send as much as the client takes at once."""
+        try:
+            while self.unsent:
+                del self.unsent[: self.socket.send(self.unsent)]
+        except BlockingIOError:
+            pass
+        except OSError:  # it is gone, as the loop will find
+            self.unsent.clear()
+
+    def close(self, graceful: bool = False) -> None:
+        with suppress(OSError):
+            self.socket.close()
 
     def pieces(self) -> Iterator[bytes]:
         """Yield what has come, and note when a reader asks for more."""
@@ -73,7 +118,7 @@ class Connection(TConn):
         self.length = end + 4 + (int(length) if re.fullmatch(rb"\d{1,18}", length) else 0)
         self.chunked = b"transfer-encoding" in fields
         if b"expect" in fields and len(self.received) == end + 4 and self.length < MOST:
-            self.sock.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.socket.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         return True
 
     def _chunks_end(self):
@@ -160,6 +205,13 @@ class Worker(ThreadWorker):
         self.answer_posted()
         self.method_queue.defer(self.finish_answered)
 
+    def handle(self, conn: TConn) -> Any:
+        """Answer a request, as far as the client takes the answer at once."""
+        keep = super().handle(conn)
+        if isinstance(conn, Connection):
+            conn.send()
+        return keep
+
     def answer(self, connection: Connection) -> None:
         """Answer a connection's request."""
         self.answered.append((connection, self.handle(connection)))
@@ -190,14 +242,27 @@ class Worker(ThreadWorker):
 
     def wait_for(self, connection: Connection, seconds: float) -> None:
         """Wait so long for what this connection's client sends or does."""
-        connection.sock.setblocking(False)
+        self._wait(connection, seconds, EVENT_READ, partial(self.receive, connection))
+
+    def wait_to_send(self, connection: Connection, keep: bool) -> None:
+        """Wait for a client to take an answer; where all leave too much, drop the first of them."""
+        self._wait(connection, SEND_TIMEOUT, EVENT_WRITE, partial(self.send, connection, keep))
+        slow = [each for each in self.waiting if each.unsent]
+        too_much = sum(len(each.unsent) for each in slow) - MOST_UNSENT
+        for each in slow:
+            if too_much <= 0:
+                return
+            too_much -= len(each.unsent)
+            self.drop(each)
+
+    def _wait(self, connection, seconds, event, callback):
         connection.timeout = time.monotonic() + seconds
         self.waiting[connection] = None
-        self.poller.register(connection.sock, EVENT_READ, partial(self.receive, connection))
+        self.poller.register(connection.socket, event, callback)
 
     def stop_waiting_for(self, connection: Connection) -> None:
         """Leave this connection to a thread, or to its end."""
-        self.poller.unregister(connection.sock)
+        self.poller.unregister(connection.socket)
         del self.waiting[connection]
 
     def drop(self, connection: Connection) -> None:
@@ -248,7 +313,8 @@ class Worker(ThreadWorker):
             self.stop_waiting_for(connection)
             error = LimitRequestHeaders("limit request headers size")
             self.handle_error(None, connection.sock, connection.client, error)
-            self.linger(connection)
+            connection.send()
+            self.finish(connection, keep=False)
 
     def hand_over(self, connection: Connection) -> None:
         """Give a thread what has come."""
@@ -275,8 +341,20 @@ class Worker(ThreadWorker):
         for connection, keep in drain(self.answered):
             self.finish(connection, keep)
 
+    def send(self, connection: Connection, keep: bool, sock: socket.socket) -> None:
+        """Send more of an answer, and finish with it at its end."""
+        if connection not in self.waiting:  # dropped for another just before
+            return
+        connection.send()
+        if not connection.unsent:
+            self.stop_waiting_for(connection)
+            self.finish(connection, keep)
+
     def finish(self, conn: Connection, keep: bool) -> None:
-        """Wait for a connection's next request, or for its client to close it."""
+        """Wait for a connection's next request, or for its client to take all or to close it."""
+        if conn.unsent:
+            self.wait_to_send(conn, keep)
+            return
         if not keep or conn.overread:
             self.linger(conn)
             return
@@ -295,7 +373,7 @@ class Worker(ThreadWorker):
         connection.lingering = True
         self.wait_for(connection, LINGERING)
         try:
-            connection.sock.shutdown(socket.SHUT_WR)
+            connection.socket.shutdown(socket.SHUT_WR)
         except OSError:
             self.drop(connection)
 
@@ -307,7 +385,7 @@ class Worker(ThreadWorker):
             return
         self.look_at = now + 0.2
         for connection in [each for each in self.waiting if force or each.timeout <= now]:
-            if connection.length is None or connection.lingering or force:
+            if connection.length is None or connection.lingering or connection.unsent or force:
                 self.drop(connection)
             else:  # the application says what is missing
                 connection.cut_short = True
@@ -316,4 +394,6 @@ class Worker(ThreadWorker):
     def _cap_keepalive(self, deadline):
         super()._cap_keepalive(deadline)
         for connection in self.waiting:
+            if connection.unsent:  # is still to be taken
+                continue
             connection.timeout = min(connection.timeout, deadline)

@@ -22,6 +22,7 @@ from playhouse.migrations import Runner
 
 import database
 import reports
+import webworker
 from answers import PATH
 from databases import on_sqlite
 from keys import ApiKey
@@ -450,16 +451,25 @@ SLOW = {
 }
 
 
+LONG = "/docs/swagger-ui-bundle.js"
+
+
 @pytest.fixture
 def crowd():
-    """Open connections that send something and stay open: `crowd(web, 1000, lambda n: b"GET")`."""
+    """Open connections that send something and stay open: `crowd(web, 1000, lambda n: b"GET")`.
+
+    They announce that they take little at once.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
     clients = []
 
     def gather(web, count, begin):
         for n in range(count):
-            clients.append(socket.create_connection(("127.0.0.1", web.port), 60))
+            clients.append(socket.socket())
+            clients[-1].settimeout(60)
+            clients[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            clients[-1].connect(("127.0.0.1", web.port))
             clients[-1].sendall(begin(n))
         return clients
 
@@ -490,6 +500,31 @@ def test_1000_clients_that_never_finish_hold_nobody_up(serve, database_url, key,
         assert statistics.median(times) < 1 + usual, how
         while clients:
             clients.pop().close()
+
+
+@on_sqlite
+def test_clients_that_do_not_take_their_answer_hold_nobody_up(serve, database_url, key, crowd):
+    """They are more than there are threads. What they leave is kept, but not without a bound."""
+    web = serve(database_url, workers=1)
+    whole = ask(web, "GET", LONG).text.encode()
+    request = f"GET {LONG} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    clients = crowd(web, 100, lambda n: request * 4)  # the system keeps an answer or two for each
+    began = time.monotonic()
+    assert health(web)[0] == 200
+    assert time.monotonic() - began < webworker.SEND_TIMEOUT / 2
+    assert statistics.median(waits(web, key)) < 1
+    assert not read_all(clients[0]).endswith(whole), "kept for the one that waits the longest"
+    web.popen.terminate()
+    assert read_all(clients[-1]).endswith(whole), "what is under way comes to its end"
+
+
+def read_all(client):
+    """What a client gets until the connection ends."""
+    received = b""
+    with contextlib.suppress(ConnectionResetError):
+        while piece := client.recv(65_536):
+            received += piece
+    return received
 
 
 @on_sqlite
