@@ -28,7 +28,8 @@ MOST = 128 * 1024  # bytes of a request; the application refuses bodies half as 
 REQUEST_TIMEOUT = 10  # seconds until a request that is not whole is taken as it is
 LINGERING = 2  # seconds for a client to read the answer and close, before we do
 SEND_TIMEOUT = 30  # seconds for a client to take an answer
-MOST_UNSENT = 16 * 1024 * 1024  # bytes of answers that clients have not taken
+MOST_UNSENT = 4 * 1024 * 1024  # bytes of answers that clients have not taken
+PIECE = 64 * 1024  # bytes of a file that are read at once
 BUSY = 0.05  # seconds that the main thread answers before another takes its place
 
 FRAMING = re.compile(
@@ -37,10 +38,14 @@ FRAMING = re.compile(
 
 
 class Outbox:
-    """What gunicorn takes for a client's socket: it keeps what is to be sent."""
+    """What gunicorn takes for a client's socket: it keeps what is to be sent.
+
+    A file is read piece by piece, each when the client has taken what was before.
+    """
 
     def __init__(self):
         self.unsent = bytearray()
+        self.path, self.at, self.end = None, 0, 0  # of a file
 
     def sendall(self, data: bytes) -> None:
         self.unsent += data
@@ -48,8 +53,16 @@ class Outbox:
     send = sendall
 
     def sendfile(self, file: BinaryIO, offset: int, count: int) -> None:
-        file.seek(offset)
-        self.unsent += file.read(count)
+        self.path, self.at, self.end = file.name, offset, offset + count
+
+    def read_on(self) -> bytearray:
+        """Return what is unsent, or the next piece of the file; nothing at the end of both."""
+        if not self.unsent and self.at < self.end:
+            with open(self.path, "rb") as file:
+                file.seek(self.at)
+                self.unsent += file.read(min(PIECE, self.end - self.at))
+            self.at += len(self.unsent)
+        return self.unsent
 
     def recv(self, size: int) -> bytes:
         return b""
@@ -82,12 +95,12 @@ class Connection(TConn):
     def send(self) -> None:
         """Send as much as the client takes at once."""
         try:
-            while self.unsent:
-                del self.unsent[: self.socket.send(self.unsent)]
+            while unsent := self.sock.read_on():
+                del unsent[: self.socket.send(unsent)]
         except BlockingIOError:
             pass
         except OSError:  # it is gone, as the loop will find
-            self.unsent.clear()
+            self.sock = Outbox()
 
     def close(self, graceful: bool = False) -> None:
         with suppress(OSError):
@@ -394,6 +407,5 @@ class Worker(ThreadWorker):
     def _cap_keepalive(self, deadline):
         super()._cap_keepalive(deadline)
         for connection in self.waiting:
-            if connection.unsent:  # is still to be taken
-                continue
-            connection.timeout = min(connection.timeout, deadline)
+            if not connection.unsent:
+                connection.timeout = min(connection.timeout, deadline)

@@ -508,7 +508,7 @@ def test_clients_that_do_not_take_their_answer_hold_nobody_up(serve, database_ur
     web = serve(database_url, workers=1)
     whole = ask(web, "GET", LONG).text.encode()
     request = f"GET {LONG} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
-    clients = crowd(web, 100, lambda n: request * 4)  # the system keeps an answer or two for each
+    clients = crowd(web, 200, lambda n: request * 4)  # the system keeps an answer or two for each
     began = time.monotonic()
     assert health(web)[0] == 200
     assert time.monotonic() - began < webworker.SEND_TIMEOUT / 2
