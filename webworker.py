@@ -326,7 +326,6 @@ class Worker(ThreadWorker):
             self.stop_waiting_for(connection)
             error = LimitRequestHeaders("limit request headers size")
             self.handle_error(None, connection.sock, connection.client, error)
-            connection.send()
             self.finish(connection, keep=False)
 
     def hand_over(self, connection: Connection) -> None:

@@ -13,7 +13,7 @@ from answers import FIELDS, PATH, error_in
 from databases import on_sqlite
 from keys import ApiKey
 from models import Message, clock
-from running import ROOT, TOOLS, ask, post, wait_until
+from running import ROOT, TOOLS, ask, post, read_all, wait_until
 from samples import NEW_YORK
 from stored_messages import look, store_history
 
@@ -34,10 +34,7 @@ def exchange(port, request, half_close=False):
         connection.sendall(request)
         if half_close:
             connection.shutdown(socket.SHUT_WR)
-        received = b""
-        while chunk := connection.recv(65_536):
-            received += chunk
-        return received
+        return read_all(connection)
 
 
 def request_of(key, *headers, line=f"POST {PATH} HTTP/1.1", body=BODY, length=None, **others):

@@ -190,6 +190,14 @@ def ask(web, method, path, body=None, headers=None):
         return Response(response.status, response.headers, response.read().decode())
 
 
+def read_all(connection):
+    """All that comes over a socket until it is closed."""
+    received = b""
+    while piece := connection.recv(65_536):
+        received += piece
+    return received
+
+
 def post(web, secret, body, path=PATH, **headers):
     """Post a body as JSON."""
     headers = {"X-Api-Key": secret, "Content-Type": "application/json"} | headers
