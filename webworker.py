@@ -99,8 +99,8 @@ class Connection(TConn):
                 del unsent[: self.socket.send(unsent)]
         except BlockingIOError:
             pass
-        except OSError:  # it is gone, as the loop will find
-            self.sock = Outbox()
+        except OSError:  # the client is gone, or the file: nothing may follow what was cut
+            self.sock, self.overread = Outbox(), True
 
     def close(self, graceful: bool = False) -> None:
         with suppress(OSError):
