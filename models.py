@@ -391,12 +391,16 @@ class Message(Table):
         return self._move({*WAITING}, status=Status.CANCELLED, cancelled_by=by, finished_at=now)
 
     def retry(self, now: datetime) -> bool:
-        """Have this message, which did not reach its recipient, sent again with all its retries."""
+        """Have this message, which did not reach its recipient, sent again with all its retries.
+
+        At once, or at a send_date that is still to come.
+        """
+        send_at = max(now, self.send_date or now)
         return self._move(
             {*RETRYABLE},
             status=Status.SCHEDULED,
-            first_send_at=now,
-            send_at=now,
+            first_send_at=send_at,
+            send_at=send_at,
             due_since=None,
             finished_at=None,
             attempts=0,

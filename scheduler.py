@@ -123,8 +123,8 @@ class Scheduler:
                         log.info("carrier %s takes texts again", self.carrier_name)
                 free = 0 if stop else max(0, min(left, most - len(under_way) - len(again)))
                 left -= free
-                claimed, ready = self.insist(in_doubt, self.claim, free, renewing, counts)
-                for message in (*again, *ready):
+                claimed, ready = self.insist(in_doubt, self.claim, free, renewing, again, counts)
+                for message in ready:
                     future = self.begin(pool, message)
                     under_way[future] = message
                     future.add_done_callback(ended.put)
@@ -184,14 +184,17 @@ class Scheduler:
         self.settled_at = time.monotonic() + SETTLING
 
     def claim(
-        self, free: int, renewing: list[Message], counts: Counter
+        self, free: int, renewing: list[Message], again: list[Message], counts: Counter
     ) -> tuple[list[Message], list[Message]]:
-        """Renew our claims and take more messages; return these, and those to be sent now."""
+        """Renew our claims and take more messages; return these, and those to be sent now.
+
+        Among the latter are those that are sent `again`, as far as they still may be.
+        """
         now, held_until = models.clock(), time.monotonic() + self.settings.claim_timeout / 2
         with database.db.atomic():
             held = Message.renew(self.claimant, renewing, now)
             claimed = Message.claim(self.claimant, free, now)
-            ready, events = self.gate(claimed, now)
+            ready, events = self.gate([*again, *claimed], now)
         for message in (*claimed, *(each for each in renewing if each.id in held)):
             message.held_until = held_until
         for event in events:

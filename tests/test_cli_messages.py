@@ -420,6 +420,16 @@ def test_retry_keeps_to_business_hours_an_hour_after_the_send_date(flask, settin
     assert again(message).send_at == MONDAY_OPENING
 
 
+def test_retry_keeps_a_send_date_that_is_still_to_come(messages, settings, carrier, at):
+    """As of a message blocked by a STOP, which the recipient took back."""
+    message = store(status=Status.BLOCKED, send_date=TUESDAY_NOON + HOUR, finished_at=SUNDAY_NIGHT)
+    assert messages("retry", message.id).exit_code == 0
+    assert Scheduler(settings, carrier).run_pass()["sent"] == 0
+    assert again(message).send_at == TUESDAY_NOON + HOUR
+    at(TUESDAY_NOON + HOUR)
+    assert Scheduler(settings, carrier).run_pass()["sent"] == 1
+
+
 @pytest.mark.parametrize("command", DONE)
 def test_filters_say_which_messages_and_yes_does_it_without_asking(messages, command):
     status = min(ALLOWED[command])

@@ -15,6 +15,7 @@ import reports
 import scheduler
 from carrier_state import CarrierState
 from carriers import CarrierError
+from do_not_call import DoNotCall
 from fake_carrier import FOR_GOOD, FOR_NOW, FakeCarrier
 from models import Message, Status
 from samples import NEW_YORK, TUESDAY_NOON
@@ -23,6 +24,8 @@ from stored_messages import DAY, HOUR, SENDER, again, held, statuses, store, sto
 
 NEIGHBOUR = "+12125550188"
 MINUTE, SECOND = timedelta(minutes=1), timedelta(seconds=1)
+CLOSING = TUESDAY_NOON + 5 * HOUR
+OPENING = CLOSING + 16 * HOUR
 IN_DOUBT = CarrierError("no answer", in_doubt=True)
 ACCOUNT = CarrierError("the token is wrong", account=True)
 MAY_HAVE = "the carrier may have taken it"
@@ -36,9 +39,11 @@ class AskableCarrier(FakeCarrier):
     def __init__(self):
         super().__init__()
         self.taken, self.asked, self.listing = [], [], None
+        self.finding = lambda: None  # what happens meanwhile
 
     def find(self, to, text, since):
         self.asked.append((to, text, since))
+        self.finding()
         if isinstance(self.listing, Exception):
             raise self.listing
         return [f"SM{n}" for n, each in enumerate(self.taken) if each == (to, text)]
@@ -92,7 +97,7 @@ def test_a_sender_that_stood_still_leaves_what_it_claimed_to_others(
     message = store()
     at(TUESDAY_NOON)
     slow = Scheduler(settings._replace(claim_timeout=1), carrier)
-    _, (claimed,) = slow.claim(1, [], Counter())
+    _, (claimed,) = slow.claim(1, [], [], Counter())
     time.sleep(0.6)  # more than half of CLAIM_TIMEOUT, without renewal
     with ThreadPoolExecutor(1) as pool:
         future = slow.begin(pool, claimed)
@@ -134,6 +139,27 @@ def test_what_a_carrier_that_is_asked_does_not_have_is_sent(run_pass, askable):
     assert len(askable.texts) == 2
     assert len(askable.taken) == 1
     assert again(message).attempts == 2
+
+
+def test_what_a_carrier_turns_out_not_to_have_waits_if_it_has_closed_meanwhile(
+    run_pass, askable, at
+):
+    message = store(in_doubt=1, in_doubt_since=TUESDAY_NOON, attempts=1)
+    askable.finding = lambda: at(CLOSING)
+    assert run_pass(CLOSING - SECOND, carrier=askable)["rescheduled"] == 1
+    assert askable.asked
+    assert askable.texts == []
+    assert again(message).send_at == OPENING
+    askable.finding = lambda: at(OPENING)
+    assert run_pass(OPENING, carrier=askable)["sent"] == 1
+
+
+def test_what_a_carrier_turns_out_not_to_have_is_blocked_by_a_stop_meanwhile(run_pass, askable):
+    message = store(in_doubt=1, in_doubt_since=TUESDAY_NOON, attempts=1, check_dnc=True)
+    askable.finding = lambda: DoNotCall.add([NEW_YORK], TUESDAY_NOON, "STOP")
+    assert later(run_pass, 0, carrier=askable) == Counter({"blocked": 1})
+    assert askable.texts == []
+    assert again(message).status == Status.BLOCKED
 
 
 def test_a_carrier_that_can_be_asked_never_gets_two_copies(run_pass, askable):
