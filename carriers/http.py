@@ -28,7 +28,8 @@ class Answer(NamedTuple):
     def json(self) -> dict:
         """Return the JSON object in the body, or an empty one."""
         try:
-            value = json.loads(self.body)
+            # In whichever encoding: a reason in Latin-1 must not hide that there is one
+            value = json.loads(self.body.decode(json.detect_encoding(self.body), "replace"))
         except (ValueError, RecursionError):
             return {}
         return value if isinstance(value, dict) else {}
@@ -143,6 +144,16 @@ class _Response(http.client.HTTPResponse):
     def __init__(self, timeout, connection, *args, **kwargs):
         super().__init__(connection, *args, **kwargs)
         self.fp = io.BufferedReader(_Deadline(self.fp.detach(), connection, timeout))
+
+    def begin(self):
+        """Read the status and the headers, not those of interim answers (RFC 9110, 15.2).
+
+        http.client takes 102 and 103 for the last word, and the next text would get this one's.
+        """
+        super().begin()
+        while 101 < self.status < 200:
+            self.headers = None
+            super().begin()
 
 
 class _Deadline(io.RawIOBase):

@@ -21,6 +21,8 @@ MESSAGE_TYPE, RECEIPT = 0x3C, 0x04
 INTERNATIONAL, NATIONAL, NETWORK_SPECIFIC, ALPHANUMERIC = 1, 2, 3, 5  # type of number (5.2.5)
 UNKNOWN, E164 = 0, 1  # numbering plan (5.2.6)
 MESSAGE_PAYLOAD, RECEIPTED_MESSAGE_ID, MESSAGE_STATE = 0x0424, 0x001E, 0x0427  # tags (5.3.2)
+SAR_TOTAL_SEGMENTS = 0x020E
+CONCATENATED = {0x00, 0x08}  # elements of a header whose last octets are the parts and the number
 LONGEST_VALIDITY = 30 * 86_400  # seconds
 
 # What a command_status means for a text (5.1.3, and SMPP 5.0's codes that peers of 3.4 use, too).
@@ -138,6 +140,27 @@ def deliver_sm(body: bytes) -> Delivery:
     optional = fields.optional()
     message = message or optional.get(MESSAGE_PAYLOAD, b"")
     return Delivery(ton, source, esm_class, coding, message, optional)
+
+
+def header_and_text(delivery: Delivery) -> tuple[bytes, bytes]:
+    """Return the user data header of a deliver_sm, which may be empty, and the text behind it."""
+    message = delivery.message
+    end = 1 + message[0] if delivery.esm_class & HAS_HEADER and message else 0
+    return message[1:end], message[end:]
+
+
+def parts(header: bytes, optional: dict[int, bytes]) -> int:
+    """Return of how many parts the text is that came in a deliver_sm, by either way to say so.
+
+    3GPP TS 23.040, 9.2.3.24.1 and 9.2.3.24.8; SMPP 3.4, 5.3.2.23.
+    """
+    total = optional.get(SAR_TOTAL_SEGMENTS, b"")[-1:]
+    while len(header) > 2:
+        element, length, value = header[0], header[1], header[2:]
+        if element in CONCATENATED and length <= len(value):
+            total = value[length - 2 : length - 1]
+        header = value[length:]
+    return total[0] if total else 1
 
 
 class _Fields:

@@ -231,9 +231,9 @@ def read(delivery: Delivery) -> Receipt | OptOut | None:
     message_type = delivery.esm_class & pdus.MESSAGE_TYPE
     if message_type == pdus.RECEIPT or pdus.RECEIPTED_MESSAGE_ID in delivery.optional:
         return _receipt(delivery.message, delivery.optional)
-    text = delivery.message
-    if delivery.esm_class & pdus.HAS_HEADER and text:
-        text = text[1 + text[0] :]
+    header, text = pdus.header_and_text(delivery)
+    if pdus.parts(header, delivery.optional) > 1:  # a word of a longer text
+        return None
     stop = opt_outs.read(decode(text, delivery.coding))
     number = opt_outs.e164(delivery.source)
     # A national number is one of any country.

@@ -30,11 +30,16 @@ class Session:
         self._answers = {}  # futures by command_id and sequence_number of the response
         self._sequence = 0
         self._closed = False
+        self.leaving = None  # the task that answers the peer's unbind
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._keep_alive())]
 
     @property
     def open(self) -> bool:
         """Whether a request can be written."""
+        return self._connected and self.leaving is None
+
+    @property
+    def _connected(self):
         return not (self._closed or self._writer.is_closing())
 
     @property
@@ -93,7 +98,7 @@ class Session:
         self.close()
 
     def _write(self, command, status, sequence, body):
-        if self.open:
+        if self._connected:
             header = pdus.HEADER.pack(pdus.HEADER.size + len(body), command, status, sequence)
             self._writer.write(header + body)
 
@@ -125,11 +130,17 @@ class Session:
             self._deliver(self, sequence, body)
         elif command == pdus.ENQUIRE_LINK:
             self.answer(command, sequence)
-        elif command == pdus.UNBIND:
-            self.answer(command, sequence)
-            self._closed = True
+        elif command == pdus.UNBIND and self.leaving is None:
+            self.leaving = asyncio.create_task(self._leave(sequence))
         elif command != pdus.ALERT_NOTIFICATION:  # which has no answer
             self._write(pdus.GENERIC_NACK, pdus.UNKNOWN_COMMAND, sequence, b"")
+
+    async def _leave(self, sequence):
+        """Answer the peer's unbind once it has answered what is under way, or has had the time."""
+        if self._answers:
+            await asyncio.wait([*self._answers.values()], timeout=UNBIND_TIMEOUT)
+        self.answer(pdus.UNBIND, sequence)
+        self.close()
 
     def _resolve(self, key, status, body):
         answer = self._answers.get(key)
@@ -184,6 +195,8 @@ class Bind:
         now = asyncio.get_running_loop().time
         if self.session is not None and self.session.served:
             self._pause = 0
+        if self.session is not None and self.session.leaving:
+            await asyncio.wait([self.session.leaving])
         self.session = None
         await asyncio.sleep(self._began + self._pause - now())
         self._began = now()

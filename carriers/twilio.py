@@ -142,9 +142,9 @@ class Twilio(Carrier):
         answer = self._client.ask(
             "POST", f"{self._account}/Messages.json", urlencode(form), headers
         )
-        # 201 means taken, whatever became of the rest: sending again would be a second text.
+        # 201 means taken, unless there is an error in it: sending again would be a second text.
         sid = reference(answer.json().get("sid"))
-        if answer.status == 201 or (sid and 200 <= answer.status < 300):
+        if (answer.status == 201 and _code(answer) is None) or (sid and 200 <= answer.status < 300):
             self._served_until = time.monotonic() + RECENTLY
             return sid
         # In doubt is what says neither yes nor no, or a gateway that itself got no answer.

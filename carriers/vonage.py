@@ -125,11 +125,11 @@ class Vonage(Carrier):
         }
         answer = self._client.ask("POST", "/sms/json", urlencode(form), headers)
         parts = answer.json().get("messages")
-        if not (isinstance(parts, list) and parts and all(isinstance(p, dict) for p in parts)):
+        if not (isinstance(parts, list) and parts and all(map(_has_status, parts))):
             if 200 <= answer.status < 300:
                 raise CarrierError("Vonage: no usable answer", in_doubt=True)
             raise _refusal(answer)
-        noes = [status for part in parts if (status := str(part.get("status"))) != "0"]
+        noes = [status for part in parts if (status := str(part["status"])) != "0"]
         if not noes:
             self._served_until = time.monotonic() + RECENTLY
             return reference(parts[-1].get("message-id"))
@@ -158,7 +158,7 @@ class Vonage(Carrier):
         fields = self._genuine(request)
         number = opt_outs.e164(fields.get("msisdn", ""))
         if request.kind == "inbound":
-            stop = opt_outs.read(fields.get("text", ""))
+            stop = None if _is_a_part(fields) else opt_outs.read(fields.get("text", ""))
             return [OptOut(number, stop, "reply")] if number and stop is not None else []
         events = []
         if message_id := reference(fields.get("messageId") or fields.get("message-id")):
@@ -221,6 +221,16 @@ def _fields(request):
     if not isinstance(fields, dict) or len(fields) > MOST_FIELDS:
         raise ValueError("no object of a callback's size")
     return {name: v if isinstance(v, str) else json.dumps(v) for name, v in fields.items()}
+
+
+def _has_status(part):
+    """Say whether a part of an answer says what became of a part of the text."""
+    return isinstance(part, dict) and part.get("status") is not None
+
+
+def _is_a_part(fields):
+    """Say whether an incoming text is one of several that are one."""
+    return fields.get("concat") == "true"
 
 
 def _refusal(answer):

@@ -129,6 +129,16 @@ def test_a_kept_connection_that_the_carrier_closed_is_replaced(our_server):
     assert our_server.connections == 2
 
 
+def test_an_interim_answer_is_not_the_last_word(our_server):
+    """Nor is the last word then taken for the answer to the next text."""
+    our_server.answers["+12125550101"] = Answer(500, interim=(102, 103, 103))
+    carrier = connect(our_server.url)
+    assert "HTTP 500" in str(refused(carrier, "+12125550101"))
+    our_server.answers[NUMBER] = Answer(503)
+    assert "HTTP 503" in str(refused(carrier))
+    assert our_server.connections == 1
+
+
 # No answer
 
 

@@ -550,6 +550,30 @@ def test_a_peer_that_unbinds_is_answered_and_bound_to_again(peer, carrier):
     assert len(peer.logins) == 2
 
 
+def test_a_peer_that_unbinds_may_answer_what_is_under_way(peer, carrier):
+    peer.delay = 0.3
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(outcomes, carrier, 4)
+        wait_until(lambda: len(peer.parts) == 4)
+        peer.sessions[0].write(pdu(smpp_peer.UNBIND, 0, 9))
+        assert {*sending.result(30)} == {"id-1", "id-2", "id-3", "id-4"}
+    wait_until(lambda: (smpp_peer.UNBIND | smpp_peer.RESPONSE, 0, 9, b"") in peer.pdus)
+    assert send(carrier)
+    assert len(peer.logins) == 2
+
+
+def test_a_peer_that_unbinds_and_answers_nothing_is_not_waited_for(peer, carrier, monkeypatch):
+    monkeypatch.setattr(smpp_session, "UNBIND_TIMEOUT", 0.2)
+    peer.answer = lambda part: SILENCE
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(outcomes, carrier, 4)
+        wait_until(lambda: len(peer.parts) == 4)
+        peer.sessions[0].write(pdu(smpp_peer.UNBIND, 0, 9))
+        assert {kind(outcome) for outcome in sending.result(30)} == {"in doubt"}
+    peer.answer = lambda part: 0
+    assert send(carrier)
+
+
 def test_a_half_open_connection_is_given_up(peer, impatient):
     """The peer's machine is gone: no answer, and no end of the connection."""
     send(impatient)
@@ -751,6 +775,8 @@ def test_ten_thousand_receipts_are_returned_once_each(peer, carrier):
         (b"\2\x24\0STOP", {"esm_class": 0x40}, True),
         (b"", {"tlvs": [(0x0424, b"STOP")]}, True),
         (b"START", {"coding": 3}, False),
+        (b"\5\0\3\7\1\1STOP", {"esm_class": 0x40}, True),  # of one part
+        (b"STOP", {"tlvs": [(0x020E, b"\1")]}, True),
     ],
 )
 def test_a_word_for_stop_or_start_is_returned_with_its_number(peer, carrier, octets, options, stop):
@@ -769,6 +795,9 @@ def test_a_word_for_stop_or_start_is_returned_with_its_number(peer, carrier, oct
         (b"STOP", {"source": "02125550123", "ton": 2}),
         (b"STOP", {"source": "2125550123", "ton": 2}),
         (b"\xffSTOP", {"esm_class": 0x40}),
+        (b"\5\0\3\7\2\2STOP", {"esm_class": 0x40}),  # the last word of a longer text
+        (b"\x08\x24\0\x08\4\0\7\2\2STOP", {"esm_class": 0x40}),
+        (b"STOP", {"tlvs": [(0x020E, b"\2"), (0x020F, b"\2")]}),
     ],
 )
 def test_any_other_text_is_acknowledged_and_no_more(peer, carrier, octets, options):

@@ -210,6 +210,7 @@ def test_twilios_codes_say_what_to_do(twilio_server, code, status, means):
         (Answer(200, b"<html>Log in to the hotel's network</html>"), "in doubt"),
         (Answer(202, {"status": "queued"}), "in doubt"),
         (Answer(204), "in doubt"),
+        (Answer(201, {"code": 21211, "status": 400}), "for good"),
         (Answer(301, b"", {"Location": "/elsewhere"}), "for now"),
         (Answer(307, b"", {"Location": "/elsewhere"}), "for now"),
         (Answer(400, b"\x00\xff garbage"), "for now"),

@@ -160,7 +160,7 @@ def test_a_yes_without_a_usable_id_is_a_yes(vonage_server, message_id):
         ("33", "for good"),
         ("99", "for now"),
         (4, "the account"),
-        (None, "for now"),
+        (None, "in doubt"),
         ("", "for now"),
         ({"a": 1}, "for now"),
         ("+12125550123", "for now"),
@@ -338,6 +338,13 @@ def test_a_reply_may_be_stop_or_start(carrier, text, stop, how):
     fields = {"msisdn": NUMBER[1:], "to": "15005550006", "text": text, "messageId": "1"}
     events = carrier.callback(signed(fields, how=how, kind="inbound"))
     assert events == ([] if stop is None else [OptOut(NUMBER, stop, "reply")])
+
+
+@pytest.mark.parametrize("how", ["query", "form", "json"])
+def test_a_part_of_a_longer_text_is_no_stop(carrier, how):
+    part = {"concat": "true", "concat-ref": "7", "concat-total": "2", "concat-part": "2"}
+    fields = {"msisdn": NUMBER[1:], "text": "stop"} | part
+    assert carrier.callback(signed(fields, how=how, kind="inbound")) == []
 
 
 @pytest.mark.parametrize("sender", ["12345", "ACME", "", None])

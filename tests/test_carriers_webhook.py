@@ -114,8 +114,16 @@ def test_the_status_says_what_to_do(webhook_server, status, means):
     assert f"HTTP {status}" in str(error)
 
 
-def test_an_error_in_the_body_is_a_no_whatever_the_status(webhook_server):
-    webhook_server.answer = Answer(200, {"error": "no credit", "reference": "r"})
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"error": "no credit", "reference": "r"},
+        '{"error": "crédit épuisé"}'.encode("latin-1"),
+        '{"error": "crédit épuisé"}'.encode("utf-16"),
+    ],
+)
+def test_an_error_in_the_body_is_a_no_whatever_the_status(webhook_server, body):
+    webhook_server.answer = Answer(200, body)
     assert meaning(refused(connect(webhook_server.url))) == "for now"
 
 

@@ -31,11 +31,15 @@ Request = namedtuple("Request", "method path headers body")
 
 
 class Answer(
-    namedtuple("Answer", "status body headers length pause", defaults=(200, b"", {}, None, 0))
+    namedtuple(
+        "Answer",
+        "status body headers length pause interim",
+        defaults=(200, b"", {}, None, 0, ()),
+    )
 ):
     """What a server answers; `length` is the Content-Length that it claims.
 
-    With a `pause`, its body comes a byte every so many seconds.
+    With a `pause`, its body comes a byte every so many seconds. `interim` statuses come first.
     """
 
 
@@ -126,6 +130,10 @@ class Handler(BaseHTTPRequestHandler):
         content = (
             answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
         )
+        for status in answer.interim:
+            self.send_response_only(status)
+            self.send_header("Link", "</style.css>")
+            self.end_headers()
         self.send_response(answer.status)
         for name, value in answer.headers.items():
             self.send_header(name, value)
