@@ -4,7 +4,7 @@ import json
 import secrets
 import uuid
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Self
@@ -353,6 +353,25 @@ class Message(Table):
             "in_doubt_since": self.in_doubt_since or (self.claimed_at if doubt else None),
         }
 
+    @classmethod
+    def with_twins(cls, messages: Collection[Self], others: Collection[Self]) -> set[uuid.UUID]:
+        """Return the ids of those whose number and text is being sent for another message, too.
+
+        But not for one of the `others`, which are known to do no harm.
+        """
+        twin = cls.alias()
+        alike = (twin.to == cls.to) & (twin.message == cls.message) & (twin.id != cls.id)
+        query = (
+            cls.select(cls.id)
+            .join(twin, on=alike)
+            .where(
+                cls.id.in_([message.id for message in messages]),
+                twin.status == Status.SENDING,
+                twin.id.not_in([message.id for message in others]),
+            )
+        )
+        return {message.id for message in query} if messages else set()
+
     def put_back(self, now: datetime) -> bool:
         """Queue this claimed message again, behind the others: the fault may be its own."""
         since = self.due_since or self.became_due
@@ -407,8 +426,7 @@ class Message(Table):
             in_doubt=0,
             in_doubt_since=None,
             take_overs=0,
-            carrier_reference=None,
-            receipt_at=None,
+            receipt_at=None,  # the reference stays: what it names is known, and not the next text
         )
 
     @classmethod

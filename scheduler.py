@@ -6,7 +6,6 @@ Run it from cron, or with --every to repeat it. Any number may run at once.
 import argparse
 import functools
 import gc
-import itertools
 import logging
 import random
 import signal
@@ -14,7 +13,7 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
@@ -46,6 +45,7 @@ TICK = 0.2  # seconds, since a signal does not end a sleep
 LONGEST_UNHEARD = 1  # seconds until a STOP is recorded while sends are under way
 HEARD_AT_ONCE = 100  # receipts in one transaction: each holds one of the database's locks
 SILENCE, LONGEST_LISTENING = 3, 60  # seconds that a single pass listens for; to bind takes a while
+TWIN = 10  # seconds until a carrier is asked again where an equal text was under way
 MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
 
 log = logging.getLogger("scheduler")
@@ -114,9 +114,11 @@ class Scheduler:
                 renewing = list(under_way.values()) if time.monotonic() >= renew_at else []
                 if renewing:
                     renew_at = time.monotonic() + patience
-                again = self.record(outcomes, counts)
+                again = self.record(outcomes, under_way.values(), counts)
                 judged = [_judgement(future) for _, future in outcomes]
                 stop |= self.stopping or "stop" in judged
+                while stop and again:  # the carrier is asked about them once more
+                    self.insist(True, again.pop().put_back, models.clock())
                 if "serves" in judged and probing and not stop:
                     probing, most = False, self.settings.send_concurrency
                     if CarrierState.end_trouble(self.carrier_name):
@@ -203,20 +205,35 @@ class Scheduler:
 
     # What carriers answer
 
-    def record(self, outcomes: list[tuple[Message, Future]], counts: Counter) -> list[Message]:
+    def record(
+        self,
+        outcomes: list[tuple[Message, Future]],
+        under_way: Collection[Message],
+        counts: Counter,
+    ) -> list[Message]:
         """Write down what became of sends; return those that a carrier, asked, does not have.
 
-        A carrier that was asked gave a list of references, a send one or none. Each step waits for
-        a database that is away by itself, so that none happens twice.
+        A carrier that was asked gave a list of references, a send one or none. Where an equal text
+        is being sent, one of them may be that one's, so the carrier is asked again later. Each step
+        waits for a database that is away by itself, so that none happens twice.
         """
-        now, yes, again = models.clock(), {}, []
+        now = models.clock()
         answers = [(m, future.result()) for m, future in outcomes if not future.exception()]
-        asked = [answer for _, answer in answers if isinstance(answer, list)]
-        known = self.insist(True, receipts.known, set(itertools.chain(*asked)))
-        for message, answer in answers:
-            if not isinstance(answer, list):
-                yes[message.id] = answer
-            elif new := [each for each in answer if each not in known]:
+        asked = [(m, answer) for m, answer in answers if isinstance(answer, list)]
+        yes = {m.id: answer for m, answer in answers if not isinstance(answer, list)}
+        others = [m for m, _ in outcomes] + [m for m in under_way if m.in_doubt]
+        found = [m for m, answer in asked if answer]
+        with_twins = self.insist(True, Message.with_twins, found, others)
+        known = self.insist(True, receipts.known, {each for _, answer in asked for each in answer})
+        known.update(yes.values())
+        again = []
+        for message, answer in asked:
+            new = [each for each in answer if each not in known]
+            if new and message.id in with_twins:
+                delay = retry_delay(0, TWIN)
+                error = CarrierError("an equal text is under way", too_fast=True, retry_after=delay)
+                self.insist(True, self.refuse, message, error, counts, now)
+            elif new:
                 yes[message.id] = new[0]
                 known.add(new[0])
             else:

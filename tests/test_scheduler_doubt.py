@@ -1,6 +1,7 @@
 """What a scheduler does where a carrier's answer is missing, it refuses the account, a message
 cannot be judged, or is too old."""
 
+import threading
 import time
 import uuid
 from collections import Counter
@@ -18,6 +19,7 @@ from carriers import CarrierError
 from do_not_call import DoNotCall
 from fake_carrier import FOR_GOOD, FOR_NOW, FakeCarrier
 from models import Message, Status
+from running import wait_until
 from samples import NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
 from stored_messages import DAY, HOUR, SENDER, again, held, statuses, store, store_many
@@ -102,7 +104,7 @@ def test_a_sender_that_stood_still_leaves_what_it_claimed_to_others(
     with ThreadPoolExecutor(1) as pool:
         future = slow.begin(pool, claimed)
         wait([future])
-    slow.record([(claimed, future)], Counter())
+    slow.record([(claimed, future)], [], Counter())
     assert carrier.texts == []
     assert (again(message).status, again(message).in_doubt) == (Status.QUEUED, 0)
     run_pass(TUESDAY_NOON)
@@ -203,6 +205,49 @@ def test_two_equal_texts_in_doubt_are_not_taken_for_one(run_pass, askable):
     later(run_pass, 2, carrier=askable)
     assert {again(message).carrier_reference for message in both} == {"SM0", "SM1"}
     assert len(askable.taken) == 2
+
+
+def test_a_text_in_doubt_does_not_take_the_reference_of_one_under_way(run_pass, askable):
+    """An equal text, which the carrier has taken and not yet answered when it is asked."""
+    doubtful = store(in_doubt=1, in_doubt_since=TUESDAY_NOON, attempts=1)
+    fresh, asked = store(), threading.Event()
+
+    def answer_late():
+        assert asked.wait(10)
+        time.sleep(0.3)  # the list of then is recorded before this answer
+        return "SM0"
+
+    askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello") and answer_late()
+    askable.finding = lambda: wait_until(lambda: askable.taken) and asked.set()
+    assert later(run_pass, 0, carrier=askable) == Counter({"sent": 1, "retrying": 1})
+    askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello")
+    assert later(run_pass, 1, carrier=askable) == Counter({"sent": 1})
+    assert again(fresh).carrier_reference == "SM0"
+    assert again(doubtful).carrier_reference == "SM1"
+
+
+def test_a_text_that_is_retried_is_not_taken_for_the_one_that_did_not_arrive(run_pass, askable):
+    message = store(status=Status.UNDELIVERED, carrier_reference="SM0", finished_at=TUESDAY_NOON)
+    askable.taken.append((NEW_YORK, "Hello"))
+    assert message.retry(TUESDAY_NOON)
+    askable.answers[NEW_YORK] = IN_DOUBT
+    later(run_pass, 0, carrier=askable)
+    askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello")
+    assert later(run_pass, 2, carrier=askable) == Counter({"sent": 1})
+    assert again(message).carrier_reference == "SM1"
+
+
+def test_what_is_to_be_sent_after_asking_waits_where_the_scheduler_is_to_stop(
+    settings, askable, at
+):
+    at(TUESDAY_NOON)
+    message = store(in_doubt=1, in_doubt_since=TUESDAY_NOON, attempts=1)
+    sender = Scheduler(settings, askable)
+    askable.finding = lambda: setattr(sender, "stopping", True)
+    sender.run_pass()
+    assert askable.asked
+    assert askable.texts == []
+    assert (again(message).status, again(message).in_doubt) == (Status.QUEUED, 1)
 
 
 def test_what_a_dead_sender_held_is_in_doubt(run_pass, askable):
