@@ -32,7 +32,7 @@ class Entry:
 
     def __init__(self, message: Message, now: datetime, hours: BusinessHours, lasts: timedelta):
         self.message, self.now, self.hours = message, now, hours
-        self.is_late = message.first_send_at <= now - lasts
+        self.is_late = message.wanted_since <= now - lasts
 
     @cached_property
     def recipient(self) -> recipients.Recipient | None:

@@ -380,6 +380,12 @@ def test_what_changed_meanwhile_is_reported_and_stays(approver, words, button):
     assert vars(again(message))["__data__"] == before
 
 
+def test_what_an_older_version_stored_is_shown(operator):
+    message = ask(status=Status.SENT, first_send_at=None, finished_at=TUESDAY_NOON)
+    for page in ("messages", f"messages/{message.id}"):
+        assert operator.open(f"/desk/{page}").status_code == 200
+
+
 def test_a_late_approval_says_that_the_text_expired(app, at):
     message = ask(first_send_at=TUESDAY_NOON)
     at(TUESDAY_NOON + 73 * HOUR)
