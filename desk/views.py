@@ -143,7 +143,7 @@ def waiting() -> str:
     return render_template(
         "waiting.html",
         entries=entries(messages[:PAGE], now),
-        more=write_place(messages, now),
+        more=write_place(messages),
         count=reports.count_awaiting(g.person, MANY),
         many=MANY,
         overview=overview,
@@ -168,7 +168,7 @@ def messages() -> str | tuple[str, int]:
     page = render_template(
         "messages.html",
         entries=entries(found[:PAGE], now),
-        more=write_place(found, now),
+        more=write_place(found),
         statuses=[*Status],
         status=status,
         written=written,
@@ -319,7 +319,7 @@ def read_place() -> reports.Place | None:
         abort(404, "There is no such page.")
 
 
-def write_place(found: list[Message], now: datetime) -> str | None:
+def write_place(found: list[Message]) -> str | None:
     """Return where the next page goes on, None where this is the last."""
     if len(found) <= PAGE:
         return None
