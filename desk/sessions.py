@@ -41,6 +41,7 @@ def register(app: Flask, prefix: str, settings: Settings) -> None:
         PERMANENT_SESSION_LIFETIME=SignIn.LASTS,
         WTF_CSRF_TIME_LIMIT=None,  # a token lasts as long as its session
     )
+    app.jinja_env.globals["csrf_token"] = generate_csrf
 
 
 def begin(sign_in: str) -> None:
@@ -48,11 +49,6 @@ def begin(sign_in: str) -> None:
     session.clear()
     session.permanent = True
     session["sign_in"] = sign_in
-
-
-def token() -> str:
-    """Return the token that a form of this session carries."""
-    return generate_csrf()
 
 
 def check_token() -> None:

@@ -47,7 +47,6 @@ blueprint.add_app_template_filter(visible)
 blueprint.add_app_template_filter(span)
 blueprint.add_app_template_filter(counted)
 blueprint.add_app_template_filter(number)
-blueprint.add_app_template_global(sessions.token, "csrf_token")
 
 
 # Around each page
