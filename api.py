@@ -1,9 +1,7 @@
 """The blueprint of the one public operation: the key, the body, idempotency, and the story."""
 
-import functools
 import logging
 import re
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -28,38 +26,10 @@ blueprint = Blueprint("api", __name__, url_prefix="/v1")
 log = logging.getLogger("web")
 
 
-def with_key(view: Callable) -> Callable:
-    """Require a valid key before the body is read, and pass it to the view as first argument."""
-
-    @functools.wraps(view)
-    def checked(**arguments: Any) -> Response:
-        secret = request.headers.get("X-Api-Key")
-        if secret is None:
-            secret = bearer_token()
-        key = ApiKey.authenticate(secret, models.clock()) if secret else None
-        if key is None:
-            raise Unauthorized(
-                "The API key is missing or invalid: send it as X-Api-Key or Authorization: Bearer.",
-                www_authenticate=BEARER,
-            )
-        g.key = key
-        if key.role != Role.SENDER:
-            abort(403, f"A key of role {key.role} signs in to the desk and sends nothing.")
-        return view(key, **arguments)
-
-    return checked
-
-
-def bearer_token() -> str:
-    """Return the token of the Authorization header, or nothing."""
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
-
-
 @blueprint.post("/text-messages")
-@with_key
-def create_text_message(key: Identity) -> Response:
+def create_text_message() -> Response:
     """Queue or schedule one text message."""
+    key = sender()
     value = read_json()
     now = models.clock()  # not before a slow client has sent the last byte
     idempotency_key, digest = idempotency(value)
@@ -135,6 +105,32 @@ def describe(message: dict, recipient: Recipient, facts: Facts, hours: BusinessH
         "message_length": len(message["message"]),
         "message": f"Text message {when}{approval if message['manual_mode'] else ''}.",
     }
+
+
+# The key
+
+
+def sender() -> Identity:
+    """Return the key that the request was sent with; refuse what may not send."""
+    secret = request.headers.get("X-Api-Key")
+    if secret is None:
+        secret = bearer_token()
+    key = ApiKey.authenticate(secret, models.clock()) if secret else None
+    if key is None:
+        raise Unauthorized(
+            "The API key is missing or invalid: send it as X-Api-Key or Authorization: Bearer.",
+            www_authenticate=BEARER,
+        )
+    g.key = key
+    if key.role != Role.SENDER:
+        abort(403, f"A key of role {key.role} signs in to the desk and sends nothing.")
+    return key
+
+
+def bearer_token() -> str:
+    """Return the token of the Authorization header, or nothing."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 # The body
