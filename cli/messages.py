@@ -236,40 +236,37 @@ command_for_each(
 # Letting go
 
 
-def command_for_old(
-    name: str, past: str, batch: Callable[[datetime], int], help: str, asks: bool
-) -> None:
-    """Add a command that does something to all old finished messages, batch by batch."""
-
-    @messages.command(name, help=help)
-    @click.option("--older-than", metavar="DAYS", type=click.IntRange(0, 36_500), required=True)
-    @(yes_option if asks else lambda command: command)
-    def command(older_than, yes=True):
-        if not older_than:
-            confirm(f"{name.capitalize()} every message that has ended?", yes)
-        before, total = models.clock() - timedelta(days=older_than), 0
-        with click.progressbar(
-            iter(lambda: batch(before), 0),
-            label=name,
-            item_show_func=lambda _: f"{total} messages",
-            file=sys.stderr,
-        ) as bar:
-            for number in bar:
-                total += number
-        click.echo(f"{total} {past}")
-
-
-command_for_old(
-    "purge",
-    "deleted",
-    Message.purge,
-    "Delete messages that ended (sent, failed, blocked, cancelled, …) so many days ago.",
-    asks=True,
+older_than_option = click.option(
+    "--older-than", "days", metavar="DAYS", type=click.IntRange(0, 36_500), required=True
 )
-command_for_old(
-    "redact",
-    "redacted",
-    Message.redact,
-    "Keep the record of such messages, but clear number and text.",
-    asks=False,
-)
+
+
+@messages.command()
+@older_than_option
+@yes_option
+def purge(days: int, yes: bool) -> None:
+    """Delete messages that ended (sent, failed, blocked, cancelled, …) so many days ago."""
+    if not days:
+        confirm("Purge every message that has ended?", yes)
+    click.echo(f"{change_old(Message.purge, days)} deleted")
+
+
+@messages.command()
+@older_than_option
+def redact(days: int) -> None:
+    """Keep the record of messages that ended so many days ago, but clear number and text."""
+    click.echo(f"{change_old(Message.redact, days)} redacted")
+
+
+def change_old(change: Callable[[datetime], int], days: int) -> int:
+    """Change what ended so many days ago, batch by batch; show progress, return how many."""
+    before, total = models.clock() - timedelta(days=days), 0
+    with click.progressbar(
+        iter(lambda: change(before), 0),
+        label=change.__name__,
+        item_show_func=lambda _: f"{total} messages",
+        file=sys.stderr,
+    ) as bar:
+        for number in bar:
+            total += number
+    return total
