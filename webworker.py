@@ -24,7 +24,7 @@ from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from database import run_together
 
-MOST = 128 * 1024  # bytes of a request; the application refuses bodies half as long
+LONGEST_REQUEST = 128 * 1024  # bytes; the application refuses bodies half as long
 REQUEST_TIMEOUT = 10  # seconds until a request that is not whole is taken as it is
 LINGERING = 2  # seconds for a client to read the answer and close, before we do
 SEND_TIMEOUT = 30  # seconds for a client to take an answer
@@ -115,7 +115,7 @@ class Connection(TConn):
         """Say whether a request has come to its end, or to one that no more bytes can mend."""
         if self.length is None and not self._read_head():
             return False
-        if len(self.received) > MOST or self.length > MOST:
+        if len(self.received) > LONGEST_REQUEST or self.length > LONGEST_REQUEST:
             self.cut_short = len(self.received) < self.length or self.chunked
             return True
         if not self.chunked:
@@ -130,19 +130,17 @@ class Connection(TConn):
         length = fields.get(b"content-length", b"").strip()
         self.length = end + 4 + (int(length) if re.fullmatch(rb"\d{1,18}", length) else 0)
         self.chunked = b"transfer-encoding" in fields
-        if b"expect" in fields and len(self.received) == end + 4 and self.length < MOST:
+        if b"expect" in fields and len(self.received) == end + 4 and self.length < LONGEST_REQUEST:
             self.socket.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         return True
 
     def _chunks_end(self):
         """Say whether gunicorn's own parser wants no more of the body."""
         self.overread = False
-        try:
+        with suppress(Exception):  # the thread that handles the request will meet it again
             body = next(get_parser(self.cfg, self.pieces(), self.client)).body
             while body.read(65_536):
                 pass
-        except Exception:  # the thread that handles the request will meet it again
-            return not self.overread
         return not self.overread
 
 
@@ -322,7 +320,7 @@ class Worker(ThreadWorker):
         except OSError:  # while it was told to continue
             self.drop(connection)
             return
-        if connection.length is None and len(connection.received) > MOST:
+        if connection.length is None and len(connection.received) > LONGEST_REQUEST:
             self.stop_waiting_for(connection)
             error = LimitRequestHeaders("limit request headers size")
             self.handle_error(None, connection.sock, connection.client, error)
