@@ -48,13 +48,11 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     app.register_blueprint(callbacks.blueprint)
     monitoring.register(app)
     desk.register(app)
-    for kind, handler in (
-        (HTTPException, http_error),
-        (BadRequest, bad_request),
-        *((kind, database_error) for kind in database.ERRORS),
-        (Exception, unexpected_error),
-    ):
-        app.register_error_handler(kind, handler)
+    app.register_error_handler(HTTPException, http_error)
+    app.register_error_handler(BadRequest, bad_request)
+    for kind in database.ERRORS:
+        app.register_error_handler(kind, database_error)
+    app.register_error_handler(Exception, unexpected_error)
     cli.register(app)
     app.wsgi_app = around_requests(app)
     return app
