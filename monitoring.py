@@ -2,7 +2,6 @@
 
 import functools
 import hmac
-import importlib
 import json
 import re
 from collections.abc import Callable
@@ -46,8 +45,9 @@ def register(app: Flask) -> None:
     """Give the application these pages; `/metrics` only where METRICS_TOKEN is set."""
     app.register_blueprint(blueprint)
     if app.config["SETTINGS"].metrics_token:
-        # Not before: prometheus_client makes files as soon as it is imported
-        app.extensions["metrics"] = importlib.import_module("metrics")
+        import metrics  # not before: prometheus_client makes files as soon as it is imported
+
+        app.extensions["metrics"] = metrics
         app.add_url_rule("/metrics", view_func=show_metrics)
 
 
