@@ -58,7 +58,7 @@ class Smpp(Carrier):
             "dest_ton": str(pdus.INTERNATIONAL),
             "dest_npi": str(pdus.E164),
         }
-        ton, npi, self._from = _sender(unquote(sender))
+        ton, npi, sender = _sender(unquote(sender))
         options |= {"source_ton": str(ton), "source_npi": str(npi)}
         given = dict(parse_qsl(query, keep_blank_values=True))
         if not given.keys() <= options.keys():
@@ -70,21 +70,16 @@ class Smpp(Carrier):
             raise ValueError(f"alphabet must be one of {', '.join(NAMES)}")
         self._coding = NAMES[options["alphabet"]]
         self.listens = options["bind"] == "transceiver"
-        numbers = {
-            name: _number(name, value, *((1, 100) if name == "binds" else (0, 255)))
-            for name, value in options.items()
-            if name == "binds" or name.endswith(("_ton", "_npi"))
-        }
-        self._sender = pdus.address(numbers["source_ton"], numbers["source_npi"], self._from)
-        self._recipient = numbers["dest_ton"], numbers["dest_npi"]
+        binds = _number(options, "binds", 1, 100)
+        source = _number(options, "source_ton"), _number(options, "source_npi")
+        self._sender = pdus.address(*source, sender)
+        self._recipient = _number(options, "dest_ton"), _number(options, "dest_npi")
         self._window = asyncio.Semaphore(concurrency)
         bind = pdus.BIND_TRANSCEIVER if self.listens else pdus.BIND_TRANSMITTER
         peer = *_host(self.name, address), trusted() if self.name == "smpps" else None
         body = pdus.bind(*_login(self.name, login), _word("system_type", options["system_type"]))
         self._timeout = timeout
-        self._binds = [
-            Bind(*peer, bind, body, timeout, self._deliver) for _ in range(numbers["binds"])
-        ]
+        self._binds = [Bind(*peer, bind, body, timeout, self._deliver) for _ in range(binds)]
         self._lock = threading.RLock()
         self._loop = self._thread = self._listening = None
         self._closed = False
@@ -304,7 +299,8 @@ def _word(name, value):
     return value
 
 
-def _number(name, value, least, most):
+def _number(options, name, least=0, most=255):
+    value = options[name]
     if re.fullmatch(r"\d{1,3}", value, re.ASCII) and least <= int(value) <= most:
         return int(value)
     raise ValueError(f"{name} must be a number from {least} to {most}")
