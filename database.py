@@ -304,7 +304,7 @@ def is_outage(error: Exception) -> bool:
 
     What is left is a bug: broken SQL, a value that it cannot keep, a rule that was violated.
     """
-    if isinstance(error, Busy) or not hasattr(error, "orig"):
+    if not hasattr(error, "orig"):  # not a driver's: Busy, or what peewee itself raises
         return True
     if isinstance(_cause(error), sqlite3.Error):
         return _code(error) in _SQLITE_OUTAGES or _tables_are_old(error)

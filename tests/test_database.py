@@ -225,8 +225,9 @@ def test_a_thread_that_finds_all_connections_in_use_gets_busy_in_time(database_u
     with ThreadPoolExecutor(db.obj.size) as pool:
         holders = [pool.submit(hold) for _ in range(db.obj.size)]
         all_taken.wait(60)
-        with pytest.raises(Busy):
+        with pytest.raises(Busy) as busy:
             db.connect()
+        assert database.is_outage(busy.value)
         go_on.set()
         for holder in holders:
             holder.result()
