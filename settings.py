@@ -54,7 +54,7 @@ def load() -> Settings:
     """
     try:
         load_dotenv(Path.cwd() / ".env")
-    except (OSError, UnicodeDecodeError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise SettingsError(f".env: cannot be read ({type(error).__name__})") from None
     env = Env(eager=False)
     for parse in (
@@ -192,7 +192,7 @@ def _database_url(text):
 
 
 def _names_postgres(text):
-    """Whether libpq can read this URL; its own complaint would show parts of a password."""
+    """Say whether libpq can read this URL; its own complaint would show parts of a password."""
     if not re.match("postgres(ql)?://", text):
         return False
     from psycopg import ProgrammingError
