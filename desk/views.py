@@ -136,9 +136,7 @@ def waiting() -> str:
         return render_template("sign_in.html")
     now, after = models.clock(), read_place()
     messages = reports.awaiting(g.person, after, PAGE + 1)
-    overview = None
-    if g.person.role == Role.OPERATOR and not after:
-        overview = look_over(now)
+    overview = look_over(now) if g.person.role == Role.OPERATOR and not after else None
     return render_template(
         "waiting.html",
         entries=entries(messages[:PAGE], now),
@@ -253,21 +251,16 @@ def change(message_id: uuid.UUID | None = None) -> Response:
     now, settings = models.clock(), current_app.config["SETTINGS"]
     Message.expire(now, now - settings.expire_after)  # before somebody approves it in vain
     ids = read_ids(request.form[action])
-    found = {
-        message.id: message for message in reports.seen_by(g.person).where(Message.id.in_(ids))
-    }
+    found = list(reports.seen_by(g.person).where(Message.id.in_(ids)))
     past, transition = ACTIONS[action]
-    done, missed = [], []
-    for id in ids:
-        if id not in found:
-            continue
-        if transition(found[id], g.person.name, now):
-            done.append(id)
-            log.info("message %s %s by %s", id, past, g.person.name)
+    missed = []
+    for message in found:
+        if transition(message, g.person.name, now):
+            log.info("message %s %s by %s", message.id, past, g.person.name)
         else:
-            missed.append(id)
-    if done:
-        flash(f"{counted(len(done), 'text')} {past}.")
+            missed.append(message.id)
+    if done := len(found) - len(missed):
+        flash(f"{counted(done, 'text')} {past}.")
     if absent := len(ids) - len(found):
         flash(f"{counted(absent, 'text')} not changed: there is no such message here.")
     if not ids:
