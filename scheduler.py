@@ -343,16 +343,16 @@ class Scheduler:
         if message.wanted_since + self.settings.expire_after <= now:
             message.give_up_late(now)
             return "expired", ""
-        words = None
+        words = opening = None
         if message.take_overs > message.max_retries:
             words = f"{message.take_overs} schedulers died with it; {MAY_HAVE_TAKEN_IT}"
         elif message.in_doubt > 1 and not self.carrier.can_be_asked:
             words = f"given to the carrier twice without an answer; {MAY_HAVE_TAKEN_IT}"
-        opening = None
-        try:
-            opening = None if words else self.must_wait(message, now)
-        except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
-            words = f"the number {error}"
+        else:
+            try:
+                opening = self.must_wait(message, now)
+            except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
+                words = f"the number {error}"
         if words:
             message.fail(words, now, counted=False)
             return "failed", words
