@@ -7,7 +7,6 @@ import io
 import json
 import threading
 import time
-from email.utils import mktime_tz, parsedate_tz
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
@@ -78,7 +77,7 @@ class Client:
             content = b""
         finally:
             response.close()  # a connection whose answer was read whole is in the pool already
-        return Answer(response.status, content, _seconds(response.headers.get("Retry-After")))
+        return Answer(response.status, content, _retry_after(response))
 
     def close(self) -> None:
         """Close the connections that are kept."""
@@ -223,13 +222,11 @@ def reference(value: object) -> str | None:
     return value if usable else None
 
 
-def _seconds(retry_after):
-    """Return a Retry-After header, seconds or an HTTP date, as seconds from now, or None."""
+def _retry_after(response):
+    """Return the seconds from now that an answer's Retry-After header asks for, or None."""
+    import urllib3
+
     try:
-        if retry_after.strip().isdecimal():
-            seconds = int(retry_after)
-        else:
-            seconds = mktime_tz(parsedate_tz(retry_after)) - time.time()
-    except (AttributeError, TypeError, ValueError, OverflowError):
+        return urllib3.Retry(retry_after_max=LONGEST_PAUSE).get_retry_after(response)
+    except (urllib3.exceptions.InvalidHeader, ValueError, OverflowError):
         return None
-    return min(max(seconds, 0), LONGEST_PAUSE)
