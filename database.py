@@ -58,6 +58,10 @@ class Busy(OperationalError):
     """Say that a thread has waited for PATIENCE seconds and others still hold what it needs."""
 
 
+class Refused(Exception):
+    """Say, for an operator, why something cannot be done in the present state."""
+
+
 # Connections
 
 
@@ -391,10 +395,6 @@ class CarrierTextField(TextField):
 def json_values() -> str:
     """Return the name of the function that makes rows of the texts in a JSON array."""
     return "json_array_elements_text" if on_postgres() else "json_each"
-
-
-class Refused(Exception):
-    """Say, for an operator, why something cannot be done in the present state."""
 
 
 # Migrations

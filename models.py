@@ -457,6 +457,8 @@ class Message(Table):
         """Select a batch of ids; the change asks again, as one may be retried meanwhile."""
         return cls.select(cls.id).where(condition, has_status(*FINISHED)).limit(1000)
 
+    # One message
+
     @classmethod
     def find(cls, message_id: uuid.UUID) -> Self:
         """Return one message with its key; Refused where there is none."""

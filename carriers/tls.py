@@ -1,4 +1,4 @@
-"""Whom carriers' certificates are vouched for by."""
+"""Which authorities vouch for the certificates of carriers."""
 
 import ssl
 

@@ -15,10 +15,10 @@ import click
 import models
 import recipients
 from cli.base import Commands, Number, Region, count, moment, table
+from database import BATCH
 from do_not_call import DoNotCall
 from recipients import InvalidNumber
 
-BATCH = 5_000
 SAMPLE, COLUMNS = 1_000, 100  # lines and columns that are looked at to find the numbers
 
 dnc = Commands("dnc", help="The Do Not Call list: numbers that get no text with check_dnc.")
