@@ -42,7 +42,10 @@ def check(ctx: click.Context, to: str | None) -> None:
         raise Refused("CARRIER_URL is not set: texts wait")
     if to and DoNotCall.lists(to):
         raise Refused("this number is on the Do Not Call list")
-    carrier = connect(settings.carrier_url, 1, settings.carrier_timeout, settings.public_url)
+    try:
+        carrier = connect(settings.carrier_url, 1, settings.carrier_timeout, settings.public_url)
+    except ValueError as problem:  # one that only Apprise, which the start does not load, can see
+        raise Refused(f"CARRIER_URL: {problem}") from None
     if carrier.warning:
         click.echo(carrier.warning, err=True)
     try:

@@ -189,3 +189,11 @@ def test_no_test_text_goes_to_a_number_that_wants_none(check):
 @on_sqlite
 def test_without_a_carrier_there_is_nothing_to_check(check):
     assert check(None).stderr == "Error: CARRIER_URL is not set: texts wait\n"
+
+
+@on_sqlite
+def test_a_url_that_apprise_alone_finds_wrong_is_refused_in_one_line(check):
+    result = check("mailto://{to}")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("Error: CARRIER_URL: mailto:// ")
+    assert result.stderr.count("\n") == 1
