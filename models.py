@@ -186,8 +186,6 @@ class Message(Table):
             "approved": not manual_mode,
             "attempts": 0,
             "max_retries": max_retries,
-            "in_doubt": 0,
-            "take_overs": 0,
             "created_at": cls.created_at.db_value(created_at),
             "idempotency_key": idempotency_key,
             "request_digest": request_digest,
