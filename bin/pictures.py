@@ -64,7 +64,8 @@ def main() -> None:
 
 def fill(now) -> str:
     """Store a day's texts; return the secret of an operator's key."""
-    shop, clinic = ApiKey.issue("shop", "front", now), ApiKey.issue("clinic", "front", now)
+    for name in ("shop", "clinic"):
+        ApiKey.issue(name, "front", now)
     shop, clinic = ApiKey.named("shop"), ApiKey.named("clinic")
     for number, (to, text) in enumerate(TEXTS * 34):
         later = timedelta(minutes=37 * number) if number % 4 else timedelta(0)

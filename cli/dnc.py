@@ -5,7 +5,7 @@ import csv
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from itertools import islice
 from typing import BinaryIO, TextIO
@@ -123,7 +123,7 @@ def import_numbers(ctx: click.Context, file: BinaryIO, region: str | None) -> No
 # Reading numbers
 
 
-def read_all(texts: list[str], region: str | None) -> list[str]:
+def read_all(texts: Iterable[str], region: str | None) -> list[str]:
     """Return the E.164 forms of what was typed, each once; end the command where one is wrong."""
     numbers = {}
     for text in texts:
