@@ -14,8 +14,8 @@ from environs import Env, EnvError, EnvValidationError
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 DEFAULT_DATABASE = "sqlite:///messages.db"
-FORGETFUL_HOSTS = ("DYNO", "RENDER", "RAILWAY_ENVIRONMENT", "FLY_APP_NAME", "K_SERVICE")
-"""Variables that tell a host on which files are lost with the next deployment."""
+EPHEMERAL_HOSTS = ("DYNO", "RENDER", "RAILWAY_ENVIRONMENT", "FLY_APP_NAME", "K_SERVICE")
+"""Variables that only hosts set whose files are lost with the next deployment."""
 
 
 class SettingsError(Exception):
@@ -62,9 +62,9 @@ def load() -> Settings:
         *(_duration, _countries, _public_url, _secret),
     ):
         env.add_parser(parse.__name__.strip("_"), parse)
-    forgetful = any(host in os.environ for host in FORGETFUL_HOSTS)
+    ephemeral = any(host in os.environ for host in EPHEMERAL_HOSTS)
     settings = Settings(
-        database_url=env.database_url("DATABASE_URL", "" if forgetful else DEFAULT_DATABASE),
+        database_url=env.database_url("DATABASE_URL", "" if ephemeral else DEFAULT_DATABASE),
         business_hours=env.hours("BUSINESS_HOURS", "09:00-17:00"),
         business_days=env.days("BUSINESS_DAYS", "mon-sun"),
         skip_holidays=env.one_of("SKIP_HOLIDAYS", "FALSE", choices=("FALSE", "TRUE")) == "TRUE",

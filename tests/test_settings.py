@@ -66,7 +66,7 @@ def load(monkeypatch, tmp_path):
     def read(**variables):
         for name in environment.Settings._fields:
             monkeypatch.delenv(name.upper(), raising=False)
-        for name in environment.FORGETFUL_HOSTS:
+        for name in environment.EPHEMERAL_HOSTS:
             monkeypatch.delenv(name, raising=False)
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
