@@ -160,7 +160,13 @@ def local_time(message: Message) -> str:
 
 
 def command_for_each(
-    name: str, past: str, transition: Callable[[Message], bool], help: str, **among: Any
+    name: str,
+    past: str,
+    transition: Callable[[Message], bool],
+    help: str,
+    *,
+    statuses: Collection[Status] = (),
+    awaiting_approval: bool = False,
 ) -> None:
     """Add a command that makes one transition for each id, and refuses what cannot make it.
 
@@ -176,8 +182,8 @@ def command_for_each(
         if bool(message_ids) == any(chosen.values()):
             raise click.UsageError("Give ids, or options that say which messages.", ctx)
         if not message_ids:
-            chosen["awaiting_approval"] |= among.get("awaiting_approval", False)
-            found = select(limit=limit, among=among.get("statuses", ()), **chosen)
+            chosen["awaiting_approval"] |= awaiting_approval
+            found = select(limit=limit, among=statuses, **chosen)
             message_ids = look_at(found, silent=yes)
             if not message_ids:
                 click.echo(f"there is no such message to {name}")
