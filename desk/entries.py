@@ -159,15 +159,9 @@ def visible(text: str) -> Markup:
 
 
 def _named(character):
-    """Return a character, or markup that names it where nobody could see it."""
-    if not hides(character):
+    """Return a character, or markup that names it if it is a control, a format or a private one."""
+    hides = unicodedata.category(character) in ("Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp")
+    if character in JOINERS or not hides:
         return character
     name = unicodedata.name(character, "control character")
     return f'<span class="control" title="{name}">U+{ord(character):04X}</span>'
-
-
-def hides(character: str) -> bool:
-    """Say whether a character is a control, a format or a private one, which people cannot see."""
-    if character in "\n\t" or character in JOINERS:
-        return False
-    return unicodedata.category(character) in ("Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp")
