@@ -12,7 +12,6 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 CONNECT_TIMEOUT = 10  # seconds
-LONGEST_ANSWER = 64 * 1024  # bytes; what follows is not read
 
 
 class CarrierError(Exception):

@@ -10,9 +10,10 @@ import time
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from carriers import CONNECT_TIMEOUT, LONGEST_ANSWER, CarrierError, silence
+from carriers import CONNECT_TIMEOUT, CarrierError, silence
 from carriers.tls import trusted
 
+LONGEST_ANSWER = 64 * 1024  # bytes; what follows is not read
 LONGEST_PAUSE = 3600  # seconds: no carrier's Retry-After holds messages back for longer
 LONGEST_REFERENCE = 255  # characters
 
