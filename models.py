@@ -228,6 +228,7 @@ class Message(Table):
         changes = {
             cls.status: Status.QUEUED,
             cls.claimed_by: None,
+            cls.claimed_at: None,
             cls.take_overs: cls.take_overs + 1,
             cls.in_doubt: cls.in_doubt + 1,
             cls.in_doubt_since: fn.COALESCE(cls.in_doubt_since, cls.claimed_at),

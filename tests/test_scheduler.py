@@ -153,6 +153,14 @@ def test_a_transition_happens_from_its_states_alone_and_says_whether_it_did(data
             assert (again(message).claimed_by, again(message).claimed_at) == (None, None)
 
 
+def test_what_is_taken_over_has_no_claim_any_more(database_url):
+    message = held(Status.SENDING)
+    assert Message.take_over(TUESDAY_NOON + MINUTE) == 1
+    taken = again(message)
+    assert (taken.status, taken.claimed_by, taken.claimed_at) == (Status.QUEUED, None, None)
+    assert taken.in_doubt_since == TUESDAY_NOON
+
+
 def test_a_sender_that_lost_its_claim_changes_nothing(database_url):
     message = held(Status.SENDING)
     Message.update(claimed_by=uuid.UUID(int=2)).execute()
