@@ -187,7 +187,7 @@ class Geocoder:
 
     def learn(self) -> None:
         """Learn from unique names what labels of states mean and which states prefixes are in."""
-        labels, around = defaultdict(Counter), defaultdict(set)
+        labels, self.around = defaultdict(Counter), defaultdict(dict)
         written = Counter((country, bool(label)) for country, _, label in self.texts.values())
         self.labelling = {c for c, _ in written if 4 * written[c, True] > written[c, False]}
         for prefix, (country, names, label) in self.texts.items():
@@ -197,8 +197,7 @@ class Geocoder:
                         labels[country, label][city["admin1code"]] += 1
                     case [city]:
                         for length in range(2, len(prefix)):
-                            around[prefix[:length]].add((city["geonameid"], city["admin1code"]))
-        self.states_around = {p: Counter(state for _, state in near) for p, near in around.items()}
+                            self.around[prefix[:length]][city["geonameid"]] = city["admin1code"]
         self.state = {label: states.most_common(1)[0][0] for label, states in labels.items()}
 
     def find(self, prefix: str) -> list[dict]:
@@ -230,16 +229,19 @@ class Geocoder:
     def near(self, prefix: str, cities: list[dict]) -> list[dict]:
         """Return those of some places of one name that are in a state of the prefixes around.
 
-        Where prefixes around are of many states, those that are towns.
+        Where prefixes around are few, or of many states: the only one, or those that are towns.
+        Prefixes around that bear the same name tell nothing.
         """
+        ids = {city["geonameid"] for city in cities}
         for length in range(len(prefix) - 1, 1, -1):
-            states = self.states_around.get(prefix[:length], Counter())
+            around = self.around.get(prefix[:length], {})
+            states = Counter(state for place, state in around.items() if place not in ids)
             if states.total() >= ENOUGH:
-                close = [c for c in cities if 5 * states[c["admin1code"]] >= states.total()]
+                close = [c for c in cities if 4 * states[c["admin1code"]] >= states.total()]
                 if close or 2 * max(states.values()) >= states.total():
                     return close
                 break
-        return [city for city in cities if city["population"] >= TOWN]
+        return cities if len(cities) == 1 else [c for c in cities if c["population"] >= TOWN]
 
     @staticmethod
     def largest(cities: list[dict]) -> list[dict]:

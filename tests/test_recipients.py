@@ -295,6 +295,12 @@ CORRECTED = [
     ("+61882123456", "Adelaide, Australia", "Australia/Adelaide"),
     ("+61892212345", "Perth, Australia", "Australia/Perth"),
     ("+61889812345", "Darwin, Australia", "Australia/Darwin"),
+    # in other states than the one place of their name, or the others, that GeoNames has
+    ("+61754667123", "Thornton, Australia", "Australia/Brisbane"),
+    ("+61746563123", "Haddon, Australia", "Australia/Brisbane"),
+    ("+61746520123", "Inglewood, Australia", "Australia/Brisbane"),
+    ("+61267550123", "Somerton, Australia", "Australia/Sydney"),
+    ("+61889261123", "Plenty, Australia", "Australia/Darwin"),
     ("+526141234567", "Chihuahua, Mexico", "America/Chihuahua"),
     ("+526561234567", "Chihuahua, Mexico", "America/Ciudad_Juarez"),
     ("+528681234567", "Tamaulipas, Mexico", "America/Matamoros"),
@@ -305,6 +311,7 @@ CORRECTED = [
     ("+18677660123", "Yellowknife, Canada", "America/Edmonton"),
     ("+18075970123", "Atikokan, Canada", "America/Atikokan"),
     ("+869912345678", "Urumqi, Xinjiang, China", "Asia/Urumqi"),
+    ("+68675021123", "Bairiki, Kiribati", "Pacific/Tarawa"),
     # mobiles: of New Zealand, Chile, Ecuador and Ukraine
     ("+64211234567", "Auckland, New Zealand", "Pacific/Auckland"),
     ("+56961234567", "Santiago, Chile", "America/Santiago"),
