@@ -31,7 +31,16 @@ HEADER = """\
 """
 WEEKS = [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(weeks=n) for n in range(260)]
 ABANDONED = {"Europe/Simferopol"}  # has had no numbers of +380 since 2014
-KNOWN = {"52868": {"America/Matamoros"}}  # the city, by Mexico's plan; the geocoder names its state
+KNOWN = {  # by numbering plans; the geocoder names states, or places that GeoNames does not have
+    "52329": {"America/Bahia_Banderas"},  # the municipality, all else in Nayarit is on Mazatlán's
+    "52868": {"America/Matamoros"},  # the city
+    "61879": {"Australia/Darwin"},  # the Northern Territory
+    "61880": {"Australia/Broken_Hill", "Australia/Sydney"},  # the far west of New South Wales
+    "61889": {"Australia/Darwin"},
+    "976144": {"Asia/Ulaanbaatar"},  # Bayankhongor
+    "976244": {"Asia/Ulaanbaatar"},
+}
+ACROSS = {"Broken Hill", "Menindee", "Tweed Heads", "Wilcannia"}  # numbered with a state next door
 LONG = {"st": "saint", "ft": "fort", "mt": "mount"}
 TOWN = 15_000  # people; a smaller namesake far from its state is another place
 ENOUGH = 8  # places around a prefix, to tell which states they are in
@@ -211,7 +220,7 @@ class Geocoder:
                 cities = [city for city in cities if city["admin1code"] == state]
             elif country in self.labelling:  # a state, or the city that it is named for
                 cities = self.namesake(prefix, cities)
-            else:
+            elif name not in ACROSS:
                 cities = self.near(prefix, cities)
             if not cities:
                 self.partial.add(prefix)
@@ -337,13 +346,14 @@ class Corrections(dict):
     def judge(self, geocoder: Geocoder, area_codes: dict) -> dict[str, set[str]]:
         """Return the right zones of every prefix of which something better is known."""
         places, regions = defaultdict(list), defaultdict(list)
+        areas = TIMEZONE_DATA.keys() | KNOWN.keys()
         for prefix, cities in geocoder.found.items():
-            places[longest(TIMEZONE_DATA, prefix)] += cities
+            places[longest(areas, prefix)] += cities
             for length in range(len(calling_code(prefix[:3])) + 1, len(prefix)):
                 if prefix[:length] in geocoder.texts:
                     regions[prefix[:length]] += cities
         better, right = {}, {}
-        for prefix in sorted({*TIMEZONE_DATA, *geocoder.texts, *area_codes}):
+        for prefix in sorted({*TIMEZONE_DATA, *geocoder.texts, *area_codes, *KNOWN}):
             country = self.country(prefix)
             if not country or prefix == calling_code(prefix[:3]):
                 continue

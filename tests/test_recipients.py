@@ -260,6 +260,7 @@ SEVERAL_ZONES = [
     ("+62800123456", "Jakarta", [7, 8, 9], [7, 8, 9]),
     ("+61412345678", "Sydney", [8, 10, 10.5, 11], [8, 9.5, 10]),
     ("+6433050123", "Auckland", [13, 13.75], [12, 12.75]),  # Akaroa or the Chathams
+    ("+61880030123", "Sydney", [10.5, 11], [9.5, 10]),  # Tibooburra, which GeoNames does not have
     ("+67570123456", "Port_Moresby", [10, 11], [10, 11]),
     ("+68672001234", "Tarawa", [12, 14], [12, 14]),
     ("+97688123456", "Ulaanbaatar", [7, 8], [7, 8]),
@@ -301,9 +302,21 @@ CORRECTED = [
     ("+61746520123", "Inglewood, Australia", "Australia/Brisbane"),
     ("+61267550123", "Somerton, Australia", "Australia/Sydney"),
     ("+61889261123", "Plenty, Australia", "Australia/Darwin"),
+    # numbered with a state next door
+    ("+61755361234", "Tweed Heads, Australia", "Australia/Sydney"),
+    ("+61880915000", "Wilcannia, Australia", "Australia/Sydney"),
+    ("+61880144123", "Menindee, Australia", "Australia/Sydney"),
+    ("+61880871234", "Broken Hill, Australia", "Australia/Broken_Hill"),
+    # of names that GeoNames does not have
+    ("+61889049555", "Elliott, Australia", "Australia/Darwin"),
+    ("+61879024123", "Noonamah, Australia", "Australia/Darwin"),
+    ("+976144212345", "Bayankhongor city, Bayankhongor, Mongolia", "Asia/Ulaanbaatar"),
     ("+526141234567", "Chihuahua, Mexico", "America/Chihuahua"),
     ("+526561234567", "Chihuahua, Mexico", "America/Ciudad_Juarez"),
     ("+528681234567", "Tamaulipas, Mexico", "America/Matamoros"),
+    ("+523291234567", "Nayarit, Mexico", "America/Mexico_City"),  # Bahía de Banderas keeps its time
+    ("+523111234567", "Nayarit, Mexico", "America/Mazatlan"),
+    ("+523221234567", "Jalisco, Mexico", "America/Mexico_City"),
     ("+78452123456", "Saratov, Russia", "Europe/Saratov"),
     ("+18502240123", "Tallahassee, United States", "America/New_York"),
     ("+18122340123", "Terre Haute, United States", "America/Indiana/Indianapolis"),
