@@ -355,27 +355,27 @@ class Corrections(dict):
         better, right = {}, {}
         for prefix in sorted({*TIMEZONE_DATA, *geocoder.texts, *area_codes, *KNOWN}):
             country = self.country(prefix)
-            if not country or prefix == calling_code(prefix[:3]):
+            code = calling_code(prefix[:3])
+            if not country or prefix == code:
                 continue
-            theirs = set().union(*(named(country, z) for z in TIMEZONE_DATA.get(prefix, ())))
-            known = longest(better, prefix)
+            key, known = longest(TIMEZONE_DATA, prefix), longest(better, prefix) or code
+            theirs = set().union(*(named(country, z) for z in TIMEZONE_DATA[key]))
             if prefix in KNOWN:
                 better[prefix] = KNOWN[prefix]
             elif prefix in area_codes:
                 better[prefix] = area_codes[prefix][1]
             elif prefix in geocoder.found:
                 better[prefix] = zones_of(geocoder.found[prefix])
-                if prefix in geocoder.partial:
+                if prefix in geocoder.partial and prefix == key:
                     better[prefix] |= theirs
             elif prefix in geocoder.texts and regions[prefix]:
                 better[prefix] = zones_of(regions[prefix])
             elif places[prefix] and not prefix.startswith("1"):
                 better[prefix] = zones_of(places[prefix], one_in=10)
-            elif theirs:
-                # of a place that GeoNames has not, or of none, which makes it a mistake
+            elif theirs and len(key) > len(known):
+                # of a place that GeoNames has not, or of none: then the area's own zones are better
                 place = len(longest(geocoder.texts, prefix)) > len(known)
-                agree = not known or clocks(theirs) <= clocks(better[known])
-                right[prefix] = theirs if place or agree else better[known]
+                right[prefix] = theirs if place else better.get(known, theirs)
         return right | better
 
     def merge(self) -> None:

@@ -151,15 +151,34 @@ EXCEPTIONS = {
 }
 
 
+def given(code):
+    """The offsets in winter that the authority gives an area code."""
+    letters = AREA_CODES[code]
+    letters = [letters] if letters in HOURS else letters
+    return EXCEPTIONS.get(code) or sorted({HOURS[letter] for letter in letters})
+
+
 def test_an_area_code_has_the_clocks_that_the_authority_gives_it():
     assert len(AREA_CODES) > 400
-    for code, given in AREA_CODES.items():
-        letters = [given] if given in HOURS else given
-        expected = EXCEPTIONS.get(code) or sorted({HOURS[letter] for letter in letters})
+    for code in AREA_CODES:
+        expected = given(code)
         try:
             assert shown(recipients.find(f"+1{code}5550123"), SEASONS[0]) == expected, code
         except recipients.InvalidNumber:  # libphonenumber does not know the code yet
             assert offsets(stated()[1][f"1{code}"], SEASONS[0]) == expected, code
+
+
+def test_a_number_of_no_known_place_has_all_the_clocks_of_its_area_code():
+    several = {code for code in AREA_CODES if len(given(code)) > 1}
+    compared = 0
+    for prefix in TIMEZONE_DATA:
+        if prefix[0] != "1" or prefix[1:4] not in several:
+            continue
+        recipient = recipient_of(prefix, 12)
+        if recipient and longest(GEOCODE_DATA, recipient.e164[1:]) == prefix[:4]:
+            assert shown(recipient, SEASONS[0]) == given(prefix[1:4]), prefix
+            compared += 1
+    assert compared > 300
 
 
 @pytest.mark.parametrize(

@@ -274,6 +274,10 @@ SEVERAL_ZONES = [
     ("+19155550123", "Chicago", [-7, -6], [-6, -5]),
     ("+14585550123", "Los_Angeles", [-8, -7], [-7, -6]),
     ("+18675550123", "Edmonton", [-7, -6], [-7, -6, -5]),
+    # although libphonenumber has one for these digits, and names no place
+    ("+12082010123", "Los_Angeles", [-8, -7], [-7, -6]),
+    ("+18502000123", "New_York", [-6, -5], [-5, -4]),
+    ("+16052010123", "Chicago", [-7, -6], [-6, -5]),
 ]
 
 
