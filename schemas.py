@@ -79,12 +79,17 @@ class Text(StrictField):
 class FutureInstant(StrictField):
     """An ISO 8601 date-time later than now; loads to UTC, cut to milliseconds."""
 
-    # datetime.fromisoformat alone would take a bare date and any separator
-    SHAPE = re.compile(r"[\d-]+(W\d\d-?\d)?T[\d:.,]+(Z|[+-][\d:]+)?", re.ASCII)
+    # datetime.fromisoformat alone would take a bare date and any separator, and a fraction of an
+    # hour or a minute for one of a second
+    PATTERN = (
+        "^[0-9-]+(W[0-9]{2}-?[0-9])?"
+        "T[0-9]{2}(:?[0-5][0-9](:?[0-5][0-9]([.,][0-9]+)?)?)?"
+        "(Z|[+-][0-9]{2}(:?[0-5][0-9](:?[0-5][0-9]([.][0-9]+)?)?)?)?$"
+    )
 
     def parse(self, value: str) -> datetime:
         try:
-            if not self.SHAPE.fullmatch(value):
+            if not re.fullmatch(self.PATTERN, value):
                 raise ValueError
             instant = datetime.fromisoformat(value)
         except ValueError:
@@ -134,7 +139,7 @@ class TextMessageRequest(Schema):
             "Schedules the sending: an ISO 8601 date-time in the future, also outside business "
             "hours. UTC where it has no offset.",
             "2099-11-05T14:05:00-05:00",
-            pattern=r"^[0-9-]+(W[0-9]{2}-?[0-9])?T[0-9:.,]+(Z|[+-][0-9:]+)?$",
+            pattern=FutureInstant.PATTERN,
         )
     )
     manual_mode = Flag(
