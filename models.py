@@ -271,7 +271,8 @@ class Message(Table):
 
         In batches, as in `promote`.
         """
-        old = (cls.send_at < scheduled_before) & (cls.first_send_at < scheduled_before)
+        first = cls.first_send_at.is_null() | (cls.first_send_at < scheduled_before)
+        old = (cls.send_at < scheduled_before) & first
         give_up, total = cls.update(status=Status.EXPIRED, finished_at=now), 0
         for which in (AWAITS_APPROVAL, IS_SENDABLE):
             batch = _locked(cls.select(cls.id).where(which, old).limit(BATCH))
@@ -478,7 +479,7 @@ class Message(Table):
 
     def obeys_send_date(self, now: datetime) -> bool:
         """Say whether a send_date lets this message go now, whatever hours the recipient has."""
-        return self.send_date is not None and now < self.send_date + OBEYED
+        return self.send_date is not None and now - OBEYED < self.send_date  # the year may be 9999
 
     def state(self) -> str:
         """Say where this message stands, in an operator's words."""

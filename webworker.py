@@ -120,7 +120,8 @@ class Connection(TConn):
             return True
         if not self.chunked:
             return len(self.received) >= self.length
-        return self.received.endswith(b"\r\n") and self._chunks_end()
+        ends = self.received.endswith(b"\r\n") or self.received.find(b"\r\n\r\n", self.length) > 0
+        return ends and self._chunks_end()
 
     def _read_head(self):
         end = self.received.find(b"\r\n\r\n")
@@ -256,11 +257,14 @@ class Worker(ThreadWorker):
         self._wait(connection, seconds, EVENT_READ, partial(self.receive, connection))
 
     def wait_to_send(self, connection: Connection, keep: bool) -> None:
-        """Wait for a client to take an answer; where all leave too much, drop the first of them."""
+        """Wait for a client to take an answer; where all leave too much, drop the first of them.
+
+        Not this one, which may be long by itself.
+        """
         self._wait(connection, SEND_TIMEOUT, EVENT_WRITE, partial(self.send, connection, keep))
         slow = [each for each in self.waiting if each.unsent]
         too_much = sum(len(each.unsent) for each in slow) - MOST_UNSENT
-        for each in slow:
+        for each in slow[:-1]:
             if too_much <= 0:
                 return
             too_much -= len(each.unsent)

@@ -4,6 +4,7 @@ import re
 import unicodedata
 from datetime import datetime, timedelta
 from functools import cached_property
+from itertools import groupby
 from operator import itemgetter
 
 from markupsafe import Markup, escape
@@ -12,7 +13,8 @@ import recipients
 from hours import BusinessHours, written
 from models import RETRYABLE, WAITING, Message, Status
 
-_UNUSUAL = re.compile(r"[^\n\t -~]")
+_UNUSUAL = re.compile(r"[^\n\t -~]+")
+MOST_NAMED = 20  # of characters in a row that nobody could see: each takes eighty
 JOINERS = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"  # of emoji, of Persian words
 WORDS = {
     Status.SCHEDULED: "waits for its time",
@@ -155,13 +157,24 @@ def number(count: int, or_more: bool = False) -> str:
 def visible(text: str) -> Markup:
     """Escape a text and show by name what would be invisible or turn its direction around."""
     escaped = str(escape(text.replace("\r\n", "\n")))
-    return Markup(_UNUSUAL.sub(lambda match: _named(match[0]), escaped))
+    return Markup(_UNUSUAL.sub(lambda match: "".join(_named_where_hidden(match[0])), escaped))
 
 
-def _named(character):
-    """Return a character, or markup that names it if it is a control, a format or a private one."""
-    hides = unicodedata.category(character) in ("Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp")
-    if character in JOINERS or not hides:
-        return character
-    name = unicodedata.name(character, "control character")
-    return f'<span class="control" title="{name}">U+{ord(character):04X}</span>'
+def _named_where_hidden(characters):
+    """Yield characters, or markup that names those that are controls, formats or private ones."""
+    for hidden, run in groupby(characters, _is_hidden):
+        run = list(run)
+        if not hidden:
+            yield from run
+            continue
+        for character in run[:MOST_NAMED]:
+            name = unicodedata.name(character, "control character")
+            yield f'<span class="control" title="{name}">U+{ord(character):04X}</span>'
+        if (more := len(run) - MOST_NAMED) > 0:
+            yield f'<span class="control">and {more:,} more that cannot be seen</span>'
+
+
+def _is_hidden(character):
+    if character in JOINERS:
+        return False
+    return unicodedata.category(character) in ("Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp")

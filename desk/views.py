@@ -98,7 +98,10 @@ def operator() -> Identity:
 
 @blueprint.get("")
 def enter() -> Response:
-    """Lead to the desk, also without the slash at its end."""
+    """Lead to the desk, also without the slash at its end.
+
+    Flask would do so with an address in full, by the client's Host and without the proxy's https.
+    """
     return redirect(url_for(".waiting"))
 
 

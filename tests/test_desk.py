@@ -1,7 +1,7 @@
 """The desk: who may come in, what they see, and what their buttons do."""
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
@@ -513,6 +513,21 @@ def test_a_hostile_text_is_shown_as_it_is(approver, operator):
         assert "RIGHT-TO-LEFT OVERRIDE" in html
         assert "👩\u200d🚀" in html
         assert "W" * 1500 in html
+
+
+def test_a_text_of_what_nobody_sees_does_not_fill_the_page(operator):
+    """Fifty of them would be more than a slow reader is sent."""
+    message = ask("\u202e\u200b" * 800)
+    html = operator.open(f"/desk/messages/{message.id}").text
+    assert html.count("U+202E") == html.count("U+200B") == 10
+    assert "and 1,580 more that cannot be seen" in html
+
+
+def test_the_last_hour_of_the_calendar_is_an_hour_like_any_other(operator):
+    end = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    message = ask(send_date=end, send_at=end, status=Status.SCHEDULED)
+    for path in ("/desk/", f"/desk/messages/{message.id}"):
+        assert operator.open(path).status_code == 200
 
 
 def test_hostile_names_and_errors_are_escaped(operator):
