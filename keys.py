@@ -16,9 +16,15 @@ HOUR = timedelta(hours=1)
 LEASE = 0.5  # seconds
 """How long a process takes a key as it read it: to ask each time would be a tenth of a request.
 
-`revoke` and `rotate` sleep one LEASE, so that no process accepts the old secret afterwards.
+A change to a key waits so long, so that no process goes by the old one afterwards; only that of
+`rotate` is its caller's, so that the new secret is printed before.
 """
 _leases = {}  # by database and digest of the secret: the identity, and until when it is good
+
+
+def wait_for_leases() -> None:
+    """Wait until every process has read the keys anew."""
+    time.sleep(LEASE)
 
 
 class Role(StrEnum):
@@ -128,7 +134,10 @@ class ApiKey(Table):
         return key
 
     def rotate(self, old_expires_at: datetime) -> str:
-        """Give this key a new secret and return it; the old one is good until an instant."""
+        """Give this key a new secret and return it; the old one is good until an instant.
+
+        The caller prints it, then calls `wait_for_leases`.
+        """
         secret = self._new_secret()
         changed = (
             ApiKey.update(
@@ -141,7 +150,6 @@ class ApiKey(Table):
         )
         if not changed:
             raise Refused(f"the key {self.name!r} is revoked, or was rotated just now")
-        time.sleep(LEASE)
         return secret
 
     def extend(self, expires_at: datetime | None) -> None:
@@ -149,13 +157,13 @@ class ApiKey(Table):
         live = (ApiKey.id == self.id) & ApiKey.revoked_at.is_null()
         if not ApiKey.update(expires_at=expires_at).where(live).execute():
             raise Refused(f"the key {self.name!r} is revoked")
-        time.sleep(LEASE)
+        wait_for_leases()
 
     def revoke(self, now: datetime) -> bool:
         """Refuse this key in every process, before this returns; False where it was revoked."""
         live = (ApiKey.id == self.id) & ApiKey.revoked_at.is_null()
         done = ApiKey.update(revoked_at=now).where(live).execute() == 1
-        time.sleep(LEASE)
+        wait_for_leases()
         return done
 
 

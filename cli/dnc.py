@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
-from itertools import islice
+from itertools import chain, islice
 from typing import BinaryIO, TextIO
 
 import click
@@ -60,7 +60,9 @@ def check(ctx: click.Context, number: str) -> None:
 
 
 @dnc.command("list")
-@click.option("--limit", type=click.IntRange(0), default=50, show_default=True, help="0 for all.")
+@click.option(
+    "--limit", type=click.IntRange(0, 10**9), default=50, show_default=True, help="0 for all."
+)
 def list_numbers(limit: int) -> None:
     """List the numbers, with source and instant, and say how many there are."""
     entries = islice(DoNotCall.entries(), limit or None)
@@ -73,9 +75,11 @@ def list_numbers(limit: int) -> None:
 @click.argument("file", type=click.File("w", encoding="utf-8", lazy=True), default="-")
 def export(file: TextIO) -> None:
     """Write the whole list as a CSV, which `import` reads."""
+    entries = DoNotCall.entries()
+    first = list(islice(entries, 1))  # before the file is opened: the last export is in it
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(("number", "source", "since"))
-    for entry in DoNotCall.entries():
+    for entry in chain(first, entries):
         writer.writerow((entry.number, entry.source or "", moment(entry.added_at)))
 
 

@@ -7,22 +7,24 @@ from click import Context, Parameter
 
 import models
 from cli.base import Commands, Duration, Name, moment, table
-from keys import ApiKey, Role
+from keys import ApiKey, Role, wait_for_leases
 
 keys = Commands("keys", help="API keys: who may send.")
 
 
 class Lifetime(Duration):
-    """A length of time, or "never" for no end."""
+    """A length of time that is not nothing, or "never" for no end."""
 
     def convert(self, value: str, param: Parameter | None, ctx: Context | None) -> timedelta | None:
-        return None if value == "never" else super().convert(value, param, ctx)
+        if value == "never":
+            return None
+        return super().convert(value, param, ctx) or self.fail("must be more than 0", param, ctx)
 
 
 @keys.command()
 @click.argument("name", type=Name())
 @click.option("--group", type=Name(), help="Keys of one group share messages marked for it.")
-@click.option("--expires", type=Duration(), help="Refuse the key after this time, like 90d.")
+@click.option("--expires", type=Lifetime(), help="Refuse the key after this time, like 90d.")
 @click.option(
     "--role",
     type=click.Choice([*map(str, Role)]),
@@ -48,6 +50,7 @@ def create(name: str, group: str | None, expires: timedelta | None, role: str) -
 def rotate(name: str, overlap: timedelta) -> None:
     """Give a key a new secret and print it; the old one is good for the overlap."""
     click.echo(ApiKey.named(name).rotate(models.clock() + overlap))
+    wait_for_leases()  # once it is printed: nobody could ask for it again
 
 
 @keys.command()

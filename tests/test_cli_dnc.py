@@ -4,6 +4,7 @@ import pytest
 
 import cli.dnc
 import models
+from databases import on_sqlite
 from do_not_call import DoNotCall
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 
@@ -170,6 +171,17 @@ def test_what_is_exported_can_be_imported(run, import_file):
     ]
     DoNotCall.remove(numbers)
     assert import_file(exported.encode())[0] == "1050 added, 0 listed before, 0 skipped"
+
+
+@on_sqlite
+def test_an_export_that_fails_leaves_the_last_one(run, refused, tmp_path):
+    path = tmp_path / "list.csv"
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
+    run("dnc", "export", str(path))
+    before = path.read_bytes()
+    DoNotCall.drop_table()
+    assert "do_not_call" in refused("dnc", "export", str(path), status=2)
+    assert path.read_bytes() == before
 
 
 def test_national_numbers_need_a_region(import_file):
