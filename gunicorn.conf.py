@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import re
 import shutil
 
 from gunicorn.arbiter import Arbiter
@@ -22,9 +23,16 @@ METRICS_FOLDER = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
 loglevel = settings.log_level
 
 # gunicorn reads these from the environment, but before it was filled in from `.env`
-if port := os.environ.get("PORT"):
+port, workers = os.environ.get("PORT"), os.environ.get("WEB_CONCURRENCY") or "1"
+wrong = [
+    f"{name}: must be a whole number from 1 to {most}"
+    for name, value, most in (("PORT", port or "1", 65_535), ("WEB_CONCURRENCY", workers, 1_000))
+    if not (re.fullmatch("[0-9]{1,5}", value) and 1 <= int(value) <= most)
+]
+if wrong:
+    logs.end("\n".join(wrong))
+if port:
     bind = f"0.0.0.0:{port}"
-workers = os.environ.get("WEB_CONCURRENCY") or "1"
 
 # Its threads are for what is read, and for others while the database keeps the first waiting
 worker_class = webworker.Worker
@@ -62,6 +70,8 @@ def on_starting(server: Arbiter) -> None:
     """Load once what all workers share."""
     recipients.preload()
     desk.preload(server.app.wsgi())
+    if settings.metrics_token:
+        import metrics  # noqa: F401 its folder is one for all workers
     if settings.skip_holidays:
         calendars.preload()
     gc.collect()

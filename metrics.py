@@ -1,14 +1,16 @@
 """The numbers for Prometheus: requests over all workers of gunicorn, messages from the database.
 
-Import it only where it is wanted: prometheus_client makes files in PROMETHEUS_MULTIPROC_DIR, and
-reads that variable as soon as it is imported.
+Import it only where requests are answered: prometheus_client makes files in
+PROMETHEUS_MULTIPROC_DIR, and reads that variable as soon as it is imported.
 """
 
 import os
 import tempfile
 from collections.abc import Iterable
 
-if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+if folder := os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+    os.makedirs(folder, exist_ok=True)
+else:
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="metrics-")
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest

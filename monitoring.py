@@ -45,16 +45,20 @@ def register(app: Flask) -> None:
     """Give the application these pages; `/metrics` only where METRICS_TOKEN is set."""
     app.register_blueprint(blueprint)
     if app.config["SETTINGS"].metrics_token:
-        import metrics  # not before: prometheus_client makes files as soon as it is imported
-
-        app.extensions["metrics"] = metrics
         app.add_url_rule("/metrics", view_func=show_metrics)
 
 
 def observer(app: Flask) -> Callable[[int, float], None]:
     """Return what counts an answered request: its status, and the seconds that it took."""
-    metrics = app.extensions.get("metrics")
-    return metrics.observe if metrics else lambda status, seconds: None
+    if not app.config["SETTINGS"].metrics_token:
+        return lambda status, seconds: None
+
+    def observe(status, seconds):
+        import metrics  # which makes files: the commands, which answer no requests, need none
+
+        metrics.observe(status, seconds)
+
+    return observe
 
 
 @blueprint.get("/", strict_slashes=False)  # or "//" is redirected, in HTML
@@ -104,8 +108,9 @@ def patience_asked_for() -> timedelta:
 
 def show_metrics() -> Response:
     """Report requests and messages to Prometheus; needs METRICS_TOKEN as a bearer token."""
-    metrics, token = current_app.extensions["metrics"], current_app.config["SETTINGS"].metrics_token
-    now = models.clock()
+    import metrics
+
+    now, token = models.clock(), current_app.config["SETTINGS"].metrics_token
     if not hmac.compare_digest(bearer_token().encode(), token.encode()):
         raise Unauthorized("The token is missing or invalid.", www_authenticate=BEARER)
     state = health.read(now)

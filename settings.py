@@ -156,7 +156,8 @@ def _duration(text):
 
 def _countries(text):
     codes = frozenset(code.strip().upper() for code in text.split(",")) - {""}
-    if not all(re.fullmatch("[A-Z]{2}|001", code) for code in codes):
+    names_some = bool(codes) or not text.strip()  # "," is a mistake, and no leave for all
+    if not (names_some and all(re.fullmatch("[A-Z]{2}|001", code) for code in codes)):
         raise EnvError("must be a list of ISO 3166 codes, like US,CA,GB")
     return codes or None
 
@@ -199,8 +200,8 @@ def _names_postgres(text):
     from psycopg.conninfo import conninfo_to_dict
 
     try:
-        ports = conninfo_to_dict(text).get("port", "5432").split(",")
-        usable = all(0 < int(port) < 65_536 for port in ports)
+        ports = conninfo_to_dict(text).get("port", "").split(",")  # one for each host, or none
+        usable = all(0 < int(port or 5432) < 65_536 for port in ports)
     except (ProgrammingError, ValueError):
         return False
     address = text.partition("://")[2].partition("?")[0]

@@ -143,7 +143,7 @@ def test_a_value_is_read(name, text, value, load):
         *(("EXPIRE_AFTER", text) for text in ("", "72", "0h", "-1d", "1w", "100000h", "٣d")),
         *(("CHECK_DNC", text) for text in ("", "true", "never")),
         *(("SKIP_HOLIDAYS", text) for text in ("", "yes", "1")),
-        *(("ALLOWED_COUNTRIES", text) for text in ("USA", "US;CA", "+1", "ＵＳ")),
+        *(("ALLOWED_COUNTRIES", text) for text in (",", "USA", "US;CA", "+1", "ＵＳ")),
         *(("PUBLIC_URL", text) for text in ("texts.example.com", "ftp://s3cret", "https://a?b")),
         *(
             ("PUBLIC_URL", f"https://{host}")
@@ -250,6 +250,34 @@ def test_a_host_whose_disk_does_not_last_needs_a_database(host, load):
     with pytest.raises(SettingsError, match=r"^DATABASE_URL: must be set: on a host"):
         load(**{host: "x"})
     assert load(**{host: "x", "DATABASE_URL": "postgresql:///d"}).database_url == "postgresql:///d"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *(("PORT", text) for text in ("0", "65536", "http", "８０")),
+        *(("WEB_CONCURRENCY", text) for text in ("0", "-1", "1001", "two")),
+    ],
+)
+def test_gunicorns_own_settings_are_read_as_strictly(name, text, start, tmp_path):
+    (tmp_path / "cwd").mkdir()
+    (tmp_path / "cwd" / ".env").write_text(f"{name}={text}\n")  # gunicorn reads the environment
+    process = start("gunicorn", "-c", ROOT / "gunicorn.conf.py", "app:create_app()")
+    assert process.wait(60) not in (0, None)
+    (line,) = process.output.splitlines()
+    assert line.startswith(f"{name}: must be a whole number from 1 to ")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:p@db1,db2/d?target_session_attrs=read-write",
+        "postgresql://u:p@db1:5432,db2/d",
+        "postgresql://u@%2Frun%2Fa,%2Frun%2Fb/d",
+    ],
+)
+def test_several_hosts_need_no_ports(url, load):
+    assert load(DATABASE_URL=url).database_url == url
 
 
 @pytest.mark.parametrize(

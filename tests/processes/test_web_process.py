@@ -5,6 +5,7 @@ import re
 import socket
 import subprocess
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -326,12 +327,26 @@ def test_of_20_different_bodies_at_once_one_is_taken(serve, database_url, key):
     assert look(database_url, "SELECT count(*) FROM message") == [(1,)]
 
 
+@on_sqlite
+def test_a_request_behind_one_in_chunks_is_answered_at_once(web, key):
+    first = request_of(key, CHUNKED, body=chunks(BODY), Connection=None)
+    started = time.monotonic()
+    answers = exchange(web.port, first + request_of(key))
+    assert answers.count(b"HTTP/1.1 201") == 2
+    assert time.monotonic() - started < 5, "no time-out has made up for it"
+
+
+@on_sqlite
+def test_commands_leave_no_metrics_behind(web, start, tmp_path):
+    start("flask", "keys", "list", METRICS_TOKEN="token", TMPDIR=str(tmp_path)).wait()
+    assert not list(tmp_path.glob("metrics-*"))
+
+
 def test_metrics_are_summed_over_the_workers_and_read_from_the_database(
     database_url, serve, key, tmp_path
 ):
     store_history()
     folder = tmp_path / "metrics"
-    folder.mkdir()
     web = serve(database_url, METRICS_TOKEN="token", PROMETHEUS_MULTIPROC_DIR=str(folder))
     for _ in range(40):  # each on a connection of its own, so that both workers get some
         assert post(web, key, VALID).status == 201
