@@ -408,12 +408,20 @@ def upgrade() -> list[str]:
     try:
         with db.atomic():
             if on_postgres():  # SQLite's BEGIN IMMEDIATE has let only one of us in
+                check_encoding()
                 db.connection().answer_timeout = None  # to index ten million rows takes minutes
                 db.execute_sql("SET LOCAL lock_timeout = 0")
                 db.execute_sql("SELECT pg_advisory_xact_lock(hashtext('text-messages upgrade'))")
             return Runner(db.obj, str(MIGRATIONS)).up()
     finally:
         disconnect()
+
+
+def check_encoding() -> None:
+    """Raise Refused where the Postgres database cannot hold every text."""
+    ((encoding,),) = db.execute_sql("SHOW server_encoding").fetchall()
+    if encoding not in ("UTF8", "SQL_ASCII"):
+        raise Refused(f"the database's encoding is {encoding}: create one with ENCODING 'UTF8'")
 
 
 # Inserts in batches

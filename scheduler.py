@@ -4,9 +4,9 @@ Run it from cron, or with --every to repeat it. Any number may run at once.
 """
 
 import argparse
-import functools
 import gc
 import logging
+import os
 import random
 import signal
 import sys
@@ -46,6 +46,7 @@ LONGEST_UNHEARD = 1  # seconds until a STOP is recorded while sends are under wa
 HEARD_AT_ONCE = 100  # receipts in one transaction: each holds one of the database's locks
 SILENCE, LONGEST_LISTENING = 3, 60  # seconds that a single pass listens for; to bind takes a while
 TWIN = 10  # seconds until a carrier is asked again where an equal text was under way
+STDOUT = 1
 MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
 
 log = logging.getLogger("scheduler")
@@ -466,7 +467,7 @@ def main() -> int:
     gc.freeze()  # or the collector looks at all that is loaded once more when the process ends
     if every:  # a single pass prints its counts, and nothing else where all is well
         introduce(carrier)
-    show = log.info if settings.log_format == "JSON" else functools.partial(print, flush=True)
+    show = log.info if settings.log_format == "JSON" else show_counts
     database.connect(settings.database_url)
     scheduler = Scheduler(settings, carrier)
 
@@ -496,6 +497,15 @@ def main() -> int:
                 log.error("receipts are lost: the database: %s", database.reason(error))
                 status = 1
             return status if every is None else 0
+
+
+def show_counts(counts: str) -> None:
+    """Print the counts of a pass; where nobody can read them, say so and go on."""
+    try:
+        print(counts, flush=True)
+    except OSError as error:
+        log.error("the counts cannot be printed: %s", error.strerror)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)  # what is left in the buffer goes there
 
 
 def introduce(carrier: Carrier | None) -> None:

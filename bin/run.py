@@ -57,9 +57,12 @@ def main() -> int:
         key, operators = kept_key("first", Role.SENDER), kept_key("operator", Role.OPERATOR)
     except database.ERRORS as error:
         sys.exit(f"the database failed: {database.reason(error)}")
+    except database.Refused as error:
+        sys.exit(str(error))
     finally:
         database.disconnect()
-    address = f"http://localhost:{port}{os.environ.get('SCRIPT_NAME', '')}"
+    stage = os.environ.get("SCRIPT_NAME", "").strip("/")
+    address = f"http://localhost:{port}" + (f"/{stage}" if stage else "")
     threading.Thread(target=welcome, args=(settings, address, key, operators), daemon=True).start()
     return supervise()
 
@@ -195,7 +198,7 @@ def text_to_try(settings: Settings) -> tuple[dict, str]:
     hours = BusinessHours.from_settings(settings)
     found = [recipients.find(number) for number in NUMBERS]
     found = [one for one in found if not allowed or one.country in allowed] or found
-    body = {"to": found[0].e164, "message": "Hello from the service"}
+    body = {"to": found[0].e164, "message": "Hello from the service"[: settings.max_message_length]}
     for recipient in found:
         if recipients.within_business_hours(recipient, now, hours):
             return body | {"to": recipient.e164}, note

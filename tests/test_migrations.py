@@ -1,8 +1,10 @@
 """Migrations: whatever way they came about, the tables are those of the models."""
 
 import re
+import uuid
 
 import peewee
+import psycopg
 import pytest
 from playhouse.migrations import Runner
 from playhouse.schema_diff import diff_models
@@ -12,6 +14,7 @@ import database
 import keys
 import models
 from database import db
+from databases import renamed
 from running import ROOT
 
 TABLES = database.Table.__subclasses__()
@@ -55,6 +58,19 @@ def foreign_keys():
 def test_all_migrations_are_applied_in_order_to_an_empty_database(migrated):
     assert migrated == MIGRATIONS
     assert database.upgrade() == []
+
+
+def test_a_database_that_cannot_hold_every_text_is_refused(postgres):
+    name = f"latin_{uuid.uuid4().hex}"
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(
+            f"CREATE DATABASE {name} ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' "
+            "TEMPLATE template0"
+        )
+        database.connect(renamed(postgres, name))
+        with pytest.raises(database.Refused, match="encoding is LATIN1"):
+            database.upgrade()
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def test_schema_diff_finds_no_difference(migrated):

@@ -197,6 +197,11 @@ def test_where_it_is_night_at_all_numbers_the_text_has_a_date_soon(run):
     assert send(words) == 201
 
 
+def test_a_prefix_and_a_short_limit_still_make_a_line_that_works(run):
+    process = run(SCRIPT_NAME="stage/", MAX_MESSAGE_LENGTH="5")
+    assert send(curl_line(process)) == 201
+
+
 def test_without_a_carrier_no_text_is_promised(run):
     process = run(PORT=str(free_port()), CARRIER_URL="")
     curl_line(process)

@@ -1,9 +1,12 @@
 """python scheduler.py as real processes: many at once, killed, told to stop, without a database."""
 
 import json
+import os
 import re
 import signal
 import sqlite3
+import subprocess
+import sys
 import time
 from collections import Counter
 from datetime import timedelta
@@ -16,7 +19,7 @@ from carrier_servers import HANG, HANG_UP, Answer, TwilioServer, refusal
 from databases import on_sqlite
 from do_not_call import DoNotCall
 from models import Message, Status, clock
-from running import ALWAYS, free_port, wait_until
+from running import ALWAYS, ROOT, free_port, wait_until
 from samples import NEW_YORK
 from stored_messages import again, statuses, store, store_many
 
@@ -111,6 +114,22 @@ def test_an_idle_scheduler_stops_at_once(schedule):
     scheduler = schedule("--every", "3600")
     wait_until(lambda: NOTHING in scheduler.output)
     assert scheduler.terminate() == 0
+
+
+@on_sqlite
+def test_counts_that_nobody_can_read_stop_nothing(database_url, twilio, tmp_path):
+    with open("/dev/full", "w") as full, open(tmp_path / "log", "w+") as log:
+        environ = os.environ | {"DATABASE_URL": database_url, "CARRIER_URL": twilio.url} | ALWAYS
+        words = [sys.executable, ROOT / "scheduler.py", "--every", "0.1"]
+        scheduler = subprocess.Popen(words, env=environ, cwd=tmp_path, stdout=full, stderr=log)
+        try:
+            wait_until(lambda: "cannot be printed" in (tmp_path / "log").read_text())
+            store()
+            wait_until(lambda: twilio.texts)
+        finally:
+            scheduler.terminate()
+        assert scheduler.wait(30) == 0
+    assert "Traceback" not in (tmp_path / "log").read_text()
 
 
 def test_every_takes_seconds(start):

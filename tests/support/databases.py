@@ -56,12 +56,12 @@ def _database(server):
     name = f"test_{uuid.uuid4().hex}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f'CREATE DATABASE "{name}"')
-    yield _renamed(server, name)
+    yield renamed(server, name)
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
-def _renamed(url, name):
+def renamed(url, name):
     """The same URL for another database of the server."""
     before, mark, query = url.partition("?")
     return f"{before.rpartition('/')[0]}/{name}{mark}{query}"
