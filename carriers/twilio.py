@@ -110,7 +110,8 @@ class Twilio(Carrier):
     def __init__(self, url: str, concurrency: int, timeout: float, public_url: str | None = None):
         user, password, sender, options = account_url(url, {"base_url", "account", "auth_token"})
         if re.fullmatch(r"MG[0-9a-fA-F]{32}", sender):
-            self._sender = {"MessagingServiceSid": sender}
+            # A service's own "smart encoding" would send other characters than those it was given
+            self._sender = {"MessagingServiceSid": sender, "SmartEncoded": "false"}
         elif re.fullmatch(r"\+[1-9]\d{6,14}|\d{3,8}|(?=.*[A-Za-z])[\w &+-]{1,11}", sender, re.A):
             self._sender = {"From": sender}
         else:

@@ -36,6 +36,7 @@ DOCUMENTED = {
     "Body": r"(?s).{1,1600}",
     "ValidityPeriod": r"[1-9]\d{0,3}|[12]\d{4}|3[0-5]\d{3}|36000",
     "StatusCallback": r"https?://[^_\s]+",
+    "SmartEncoded": r"true|false",
 }
 
 
@@ -58,6 +59,7 @@ def test_the_request_is_one_that_twilio_describes(twilio_server, sender, valid_f
     fields = form(request)
     assert {name for name in fields if not re.fullmatch(DOCUMENTED[name], fields[name])} == set()
     assert ("From" in fields) != ("MessagingServiceSid" in fields)
+    assert fields.get("SmartEncoded") == ("false" if "MessagingServiceSid" in fields else None)
     assert ("StatusCallback" in fields) == bool(public_url)
 
 
