@@ -252,20 +252,16 @@ def test_a_host_whose_disk_does_not_last_needs_a_database(host, load):
     assert load(**{host: "x", "DATABASE_URL": "postgresql:///d"}).database_url == "postgresql:///d"
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        *(("PORT", text) for text in ("0", "65536", "http", "８０")),
-        *(("WEB_CONCURRENCY", text) for text in ("0", "-1", "1001", "two")),
-    ],
-)
-def test_gunicorns_own_settings_are_read_as_strictly(name, text, start, tmp_path):
+@pytest.mark.parametrize(("port", "workers"), [("0", "0"), ("65536", "1001"), ("８０", "two")])
+def test_gunicorns_own_settings_are_read_as_strictly(port, workers, start, tmp_path):
     (tmp_path / "cwd").mkdir()
-    (tmp_path / "cwd" / ".env").write_text(f"{name}={text}\n")  # gunicorn reads the environment
+    # gunicorn itself reads the environment
+    (tmp_path / "cwd" / ".env").write_text(f"PORT={port}\nWEB_CONCURRENCY={workers}\n")
     process = start("gunicorn", "-c", ROOT / "gunicorn.conf.py", "app:create_app()")
     assert process.wait(60) not in (0, None)
-    (line,) = process.output.splitlines()
-    assert line.startswith(f"{name}: must be a whole number from 1 to ")
+    assert [line.partition(": must be ")[0] for line in process.output.splitlines()] == [
+        *("PORT", "WEB_CONCURRENCY")
+    ]
 
 
 @pytest.mark.parametrize(
