@@ -22,7 +22,7 @@ INTERNATIONAL, NATIONAL, NETWORK_SPECIFIC, ALPHANUMERIC = 1, 2, 3, 5  # type of 
 UNKNOWN, E164 = 0, 1  # numbering plan (5.2.6)
 MESSAGE_PAYLOAD, RECEIPTED_MESSAGE_ID, MESSAGE_STATE = 0x0424, 0x001E, 0x0427  # tags (5.3.2)
 SAR_TOTAL_SEGMENTS = 0x020E
-CONCATENATED = {0x00, 0x08}  # elements of a header whose last octets are the parts and the number
+CONCATENATED = {0x00: 3, 0x08: 4}  # elements of a header, which end with the parts and the number
 LONGEST_VALIDITY = 30 * 86_400  # seconds
 
 # What a command_status means for a text (5.1.3, and SMPP 5.0's codes that peers of 3.4 use, too).
@@ -157,7 +157,7 @@ def parts(header: bytes, optional: dict[int, bytes]) -> int:
     total = optional.get(SAR_TOTAL_SEGMENTS, b"")[-1:]
     while len(header) > 2:
         element, length, value = header[0], header[1], header[2:]
-        if element in CONCATENATED and length <= len(value):
+        if CONCATENATED.get(element) == length <= len(value):
             total = value[length - 2 : length - 1]
         header = value[length:]
     return total[0] if total else 1
