@@ -111,7 +111,8 @@ def show_metrics() -> Response:
     import metrics
 
     now, token = models.clock(), current_app.config["SETTINGS"].metrics_token
-    if not hmac.compare_digest(bearer_token().encode(), token.encode()):
+    # WSGI has a header's octets as Latin-1
+    if not hmac.compare_digest(bearer_token().encode("latin-1"), token.encode()):
         raise Unauthorized("The token is missing or invalid.", www_authenticate=BEARER)
     state = health.read(now)
     error, errors = state.commonest_error or ("", 0)

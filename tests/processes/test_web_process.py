@@ -347,11 +347,12 @@ def test_metrics_are_summed_over_the_workers_and_read_from_the_database(
 ):
     store_history()
     folder = tmp_path / "metrics"
-    web = serve(database_url, METRICS_TOKEN="token", PROMETHEUS_MULTIPROC_DIR=str(folder))
+    web = serve(database_url, METRICS_TOKEN="tökén", PROMETHEUS_MULTIPROC_DIR=str(folder))
+    token = "tökén".encode().decode("latin-1")  # as http.client takes octets
     for _ in range(40):  # each on a connection of its own, so that both workers get some
         assert post(web, key, VALID).status == 201
     for _ in range(4):
-        response = ask(web, "GET", "/metrics", headers={"Authorization": "Bearer token"})
+        response = ask(web, "GET", "/metrics", headers={"Authorization": f"Bearer {token}"})
         assert response.headers["Content-Type"].startswith("text/plain")
         values = dict(re.findall(r"^([^#\s]+) (\S+)$", response.text, re.M))
         assert values['http_request_duration_seconds_count{status="201"}'] == "40.0"
