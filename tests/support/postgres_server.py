@@ -10,6 +10,7 @@ import os
 import pwd
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -36,6 +37,13 @@ def _link(source, target):
         shutil.copy2(source, target)
 
 
+def _within_everybodys_reach():
+    """Return the folder for temporary files, or /tmp where that is root's alone."""
+    folder = Path(tempfile.gettempdir()).resolve()
+    open_to_all = all(each.stat().st_mode & stat.S_IXOTH for each in (folder, *folder.parents))
+    return folder if open_to_all or os.geteuid() else Path("/tmp")
+
+
 class PostgresServer:
     """A PostgreSQL that can be stopped, started and killed while others use it.
 
@@ -43,7 +51,7 @@ class PostgresServer:
     """
 
     def __init__(self, primary=None):
-        self.folder = Path(tempfile.mkdtemp(prefix="postgres-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="postgres-", dir=_within_everybodys_reach()))
         self.url = f"postgresql://postgres@/postgres?host={self.folder}"
         self._log = self.folder / "log"
         self._data = self.folder / "data"
