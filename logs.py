@@ -10,6 +10,8 @@ from typing import NoReturn
 import settings as environment
 from settings import Settings, SettingsError
 
+STDOUT = 1
+
 log = logging.getLogger("settings")
 
 
@@ -64,6 +66,11 @@ def end(problems: str) -> NoReturn:
     for line in problems.splitlines():
         log.critical(line)
     sys.exit(1)
+
+
+def discard_output() -> None:
+    """Let standard output lead nowhere, or what is still to be written would fail once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)
 
 
 def _log_exception(kind, error, traceback):

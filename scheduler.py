@@ -6,7 +6,6 @@ Run it from cron, or with --every to repeat it. Any number may run at once.
 import argparse
 import gc
 import logging
-import os
 import random
 import signal
 import sys
@@ -46,7 +45,6 @@ LONGEST_UNHEARD = 1  # seconds until a STOP is recorded while sends are under wa
 HEARD_AT_ONCE = 100  # receipts in one transaction: each holds one of the database's locks
 SILENCE, LONGEST_LISTENING = 3, 60  # seconds that a single pass listens for; to bind takes a while
 TWIN = 10  # seconds until a carrier is asked again where an equal text was under way
-STDOUT = 1
 MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
 
 log = logging.getLogger("scheduler")
@@ -505,7 +503,6 @@ def show_counts(counts: str) -> None:
         print(counts, flush=True)
     except OSError as error:
         log.error("the counts cannot be printed: %s", error.strerror)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)  # what is left in the buffer goes there
 
 
 def introduce(carrier: Carrier | None) -> None:
@@ -527,4 +524,9 @@ def seconds(text: str) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    try:
+        print(end="", flush=True)
+    except OSError:  # not before: `console:` must not take what nobody can read for sent
+        logs.discard_output()
+    sys.exit(status)

@@ -33,7 +33,6 @@ from settings import Settings  # noqa: E402
 
 TOOLS = Path(sys.executable).parent
 STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-STDOUT = 1
 PAUSE = 5  # seconds until a scheduler that ended is started again
 
 # Numbers that are kept for fiction, around the world: mostly, it is business hours at one of them
@@ -147,10 +146,10 @@ def supervise() -> int:
 def nobody_reads() -> bool:
     """Say whether standard output leads nowhere, as in `make run | head`; then forget it."""
     poll = select.poll()
-    poll.register(STDOUT, 0)
+    poll.register(logs.STDOUT, 0)
     gone = any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
     if gone:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)
+        logs.discard_output()
     return gone
 
 

@@ -117,15 +117,21 @@ def test_an_idle_scheduler_stops_at_once(schedule):
 
 
 @on_sqlite
-def test_counts_that_nobody_can_read_stop_nothing(database_url, twilio, tmp_path):
+@pytest.mark.parametrize("console", [False, True])
+def test_counts_that_nobody_can_read_stop_nothing(database_url, twilio, tmp_path, console):
+    url = "console:" if console else twilio.url
     with open("/dev/full", "w") as full, open(tmp_path / "log", "w+") as log:
-        environ = os.environ | {"DATABASE_URL": database_url, "CARRIER_URL": twilio.url} | ALWAYS
+        environ = os.environ | {"DATABASE_URL": database_url, "CARRIER_URL": url} | ALWAYS
         words = [sys.executable, ROOT / "scheduler.py", "--every", "0.1"]
         scheduler = subprocess.Popen(words, env=environ, cwd=tmp_path, stdout=full, stderr=log)
         try:
             wait_until(lambda: "cannot be printed" in (tmp_path / "log").read_text())
-            store()
-            wait_until(lambda: twilio.texts)
+            message = store()
+            if console:
+                wait_until(lambda: again(message).last_error)
+                assert again(message).status == Status.SCHEDULED, "nobody could read it"
+            else:
+                wait_until(lambda: twilio.texts)
         finally:
             scheduler.terminate()
         assert scheduler.wait(30) == 0
