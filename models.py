@@ -359,6 +359,8 @@ class Message(Table):
 
         But not for one of the `others`, which are known to do no harm.
         """
+        if not messages:  # to write the query would take a twentieth of a sender's turn
+            return set()
         twin = cls.alias()
         alike = (twin.to == cls.to) & (twin.message == cls.message) & (twin.id != cls.id)
         query = (
@@ -370,7 +372,7 @@ class Message(Table):
                 twin.id.not_in([message.id for message in others]),
             )
         )
-        return {message.id for message in query} if messages else set()
+        return {message.id for message in query}
 
     def put_back(self, now: datetime) -> bool:
         """Queue this claimed message again, behind the others: the fault may be its own."""

@@ -193,10 +193,11 @@ class Bind:
     async def _bind(self):
         """Return a bound session, after a pause where the last one or the last try was no good."""
         now = asyncio.get_running_loop().time
-        if self.session is not None and self.session.served:
-            self._pause = 0
-        if self.session is not None and self.session.leaving:
-            await asyncio.wait([self.session.leaving])
+        if self.session is not None:
+            if self.session.served:
+                self._pause = 0
+            if self.session.leaving:
+                await asyncio.wait([self.session.leaving])
         self.session = None
         await asyncio.sleep(self._began + self._pause - now())
         self._began = now()

@@ -145,7 +145,7 @@ class Twilio(Carrier):
         )
         # 201 means taken, unless there is an error in it: sending again would be a second text.
         sid = reference(answer.json().get("sid"))
-        if (answer.status == 201 and _code(answer) is None) or (sid and 200 <= answer.status < 300):
+        if (sid and 200 <= answer.status < 300) or (answer.status == 201 and _code(answer) is None):
             self._served_until = time.monotonic() + RECENTLY
             return sid
         # In doubt is what says neither yes nor no, or a gateway that itself got no answer.

@@ -111,6 +111,9 @@ class Number(click.ParamType):
             self.fail(f"{value!r}: {error}", param, ctx)
 
 
+LIMIT = click.IntRange(0, 10**9)  # no database and no loop counts on without an end
+
+
 # What is printed
 
 

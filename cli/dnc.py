@@ -14,7 +14,7 @@ import click
 
 import models
 import recipients
-from cli.base import Commands, Number, Region, count, moment, table
+from cli.base import LIMIT, Commands, Number, Region, count, moment, table
 from database import BATCH
 from do_not_call import DoNotCall
 from recipients import InvalidNumber
@@ -60,9 +60,7 @@ def check(ctx: click.Context, number: str) -> None:
 
 
 @dnc.command("list")
-@click.option(
-    "--limit", type=click.IntRange(0, 10**9), default=50, show_default=True, help="0 for all."
-)
+@click.option("--limit", type=LIMIT, default=50, show_default=True, help="0 for all.")
 def list_numbers(limit: int) -> None:
     """List the numbers, with source and instant, and say how many there are."""
     entries = islice(DoNotCall.entries(), limit or None)

@@ -15,6 +15,7 @@ import models
 import recipients
 import reports
 from cli.base import (
+    LIMIT,
     Commands,
     Instant,
     Name,
@@ -76,7 +77,7 @@ def select(
 @messages.command("list", params=[*FILTERS])
 @click.option(
     "--limit",
-    type=click.IntRange(0, 10**9),
+    type=LIMIT,
     help=f"At most so many, 0 for all: the default with --json; {SHOWN} without.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One array of what `show` prints.")
@@ -175,7 +176,7 @@ def command_for_each(
 
     @messages.command(name, help=help, params=[*FILTERS])
     @click.argument("message_ids", metavar="[ID]...", type=click.UUID, nargs=-1)
-    @click.option("--limit", type=click.IntRange(0, 10**9), help="At most so many, the newest.")
+    @click.option("--limit", type=LIMIT, help="At most so many, the newest.")
     @yes_option
     @click.pass_context
     def command(ctx, message_ids, limit, yes, **chosen):
