@@ -6,21 +6,18 @@ from datetime import datetime
 from typing import Any
 
 from flask import Blueprint, Response, abort, current_app, g, request
-from werkzeug.datastructures import WWWAuthenticate
 from werkzeug.exceptions import Unauthorized
 
 import models
 import recipients
 import schemas
 from do_not_call import DoNotCall
-from hours import BusinessHours, Facts
 from keys import ApiKey, Identity, Role
 from models import AlreadyAnswered, Message, Status
 from recipients import Recipient
+from recipients.hours import BusinessHours, Facts
 from schemas import BadRequest
-
-MAX_BODY = 64 * 1024
-BEARER = WWWAuthenticate("bearer")
+from web import BEARER, bearer_token, read_body
 
 blueprint = Blueprint("api", __name__, url_prefix="/v1")
 log = logging.getLogger("web")
@@ -127,12 +124,6 @@ def sender() -> Identity:
     return key
 
 
-def bearer_token() -> str:
-    """Return the token of the Authorization header, or nothing."""
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
-
-
 # The body
 
 
@@ -142,32 +133,6 @@ def read_json() -> Any:
     if request.mimetype != "application/json":
         raise BadRequest("Content-Type: must be application/json")
     return schemas.parse(body)
-
-
-def read_body() -> bytes:
-    """Return the bytes of the request, all that were announced and no more than MAX_BODY.
-
-    Not by Flask's `get_data()`, which ends a body that is too long or too short and says nothing.
-    """
-    length = request.content_length
-    announced = length or 0
-    if announced > MAX_BODY:
-        too_large()
-    chunked = length is None and request.environ.get("wsgi.input_terminated")
-    try:
-        body = request.environ["wsgi.input"].read(MAX_BODY + 1 if chunked else announced)
-    except Exception:  # gunicorn's errors have no base of their own
-        raise BadRequest("body: is not encoded as announced") from None
-    if len(body) > MAX_BODY:
-        too_large()
-    if len(body) < announced:
-        raise BadRequest("body: is shorter than announced")
-    return body
-
-
-def too_large() -> None:
-    """Refuse a body that is longer than MAX_BODY."""
-    abort(413, f"The body has more than {MAX_BODY // 1024} KiB.")
 
 
 # Idempotency

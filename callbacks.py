@@ -4,8 +4,8 @@ from flask import Blueprint, Response, abort, current_app, request
 
 import models
 import receipts
-from api import read_body
 from carriers import Callback, NotGenuine
+from web import read_body
 
 blueprint = Blueprint("callbacks", __name__, url_prefix="/carriers")
 

@@ -12,11 +12,11 @@ from gunicorn.glogging import Logger
 from gunicorn.workers.base import Worker
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
-import calendars
 import desk
 import logs
 import recipients
 import webworker
+from recipients import calendars
 
 settings = logs.load_settings()
 METRICS_FOLDER = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
@@ -71,7 +71,7 @@ def on_starting(server: Arbiter) -> None:
     recipients.preload()
     desk.preload(server.app.wsgi())
     if settings.metrics_token:
-        import metrics  # noqa: F401 its folder is one for all workers
+        from monitoring import metrics  # noqa: F401 its folder is one for all workers
     if settings.skip_holidays:
         calendars.preload()
     gc.collect()

@@ -29,8 +29,8 @@ import settings as environment
 from carrier_state import CarrierState
 from carriers import Carrier, CarrierError, OptOut
 from do_not_call import DoNotCall
-from hours import BusinessHours
 from models import Message
+from recipients.hours import BusinessHours
 
 MOVES = (
     *("promoted", "sent", "retrying", "failed", "blocked", "expired"),

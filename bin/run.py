@@ -27,8 +27,8 @@ import database  # noqa: E402
 import logs  # noqa: E402
 import models  # noqa: E402
 import recipients  # noqa: E402
-from hours import BusinessHours  # noqa: E402
 from keys import ApiKey, Role  # noqa: E402
+from recipients.hours import BusinessHours  # noqa: E402
 from settings import Settings  # noqa: E402
 
 TOOLS = Path(sys.executable).parent

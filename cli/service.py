@@ -7,13 +7,13 @@ import click
 from flask import current_app
 
 import database
-import health
 import models
 import reports
 from carriers import CarrierError, connect
 from cli.base import Command, Commands, Number, count, moment, table
 from database import Refused
 from do_not_call import DoNotCall
+from monitoring import health
 
 TEST_TEXT = "A test of the text message service."
 TEST_LASTS = 600  # seconds
@@ -127,7 +127,7 @@ def _ago(instant, now):
 def openapi() -> None:
     """Print the interface in OpenAPI, out of the schemas that validate: what openapi.json holds."""
     try:
-        from openapi import document
+        from monitoring.openapi import document
     except ModuleNotFoundError as error:  # what only developers install
         raise click.ClickException(
             f"needs {error.name}: pip install -r requirements-dev.txt"

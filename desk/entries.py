@@ -10,8 +10,8 @@ from operator import itemgetter
 from markupsafe import Markup, escape
 
 import recipients
-from hours import BusinessHours, written
 from models import RETRYABLE, WAITING, Message, Status
+from recipients.hours import BusinessHours, written
 
 _UNUSUAL = re.compile(r"[^\n\t -~]+")
 MOST_NAMED = 20  # of characters in a row that nobody could see: each takes eighty

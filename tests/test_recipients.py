@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import recipients
-from hours import BusinessHours
 from numbering_plans import REGIONS, e164, iana, numbers
 from recipients import InvalidNumber
+from recipients.hours import BusinessHours
 
 JANUARY = datetime(2026, 1, 15, 12, tzinfo=UTC)  # a Thursday
 JULY = datetime(2026, 7, 15, 12, tzinfo=UTC)  # a Wednesday

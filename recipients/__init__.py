@@ -22,7 +22,7 @@ from phonenumbers import NumberParseException, PhoneNumber, PhoneNumberFormat, P
 from phonenumbers.phonenumberutil import is_number_type_geographical
 from phonenumbers.tzdata import TIMEZONE_DATA
 
-from hours import BusinessHours, Facts, written
+from recipients.hours import BusinessHours, Facts, written
 
 zoneinfo.reset_tzpath(to=())
 phonenumbers.enable_pattern_cache()  # 1 MB for all countries; Python's own forgets, and is slower

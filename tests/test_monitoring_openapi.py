@@ -31,7 +31,7 @@ def test_the_command_prints_what_the_repository_keeps(flask):
 
 def test_the_command_names_the_package_that_it_lacks(flask, monkeypatch):
     monkeypatch.setitem(sys.modules, "apispec", None)
-    monkeypatch.delitem(sys.modules, "openapi", raising=False)
+    monkeypatch.delitem(sys.modules, "monitoring.openapi", raising=False)
     result = flask("openapi")
     assert result.exit_code == 1
     assert result.stderr == "Error: needs apispec: pip install -r requirements-dev.txt\n"

@@ -16,12 +16,12 @@ from phonenumbers.geodata import GEOCODE_DATA
 from phonenumbers.tzdata import TIMEZONE_DATA
 
 import recipients
-from hours import BusinessHours
-from numbering import make_places, make_zones
 from numbering_plans import REGIONS, iana
+from recipients.hours import BusinessHours
+from recipients.numbering import make_places, make_zones
 from running import ROOT
 
-NUMBERING = ROOT / "numbering"
+NUMBERING = ROOT / "recipients/numbering"
 SEASONS = [datetime(2026, month, 15, 12, tzinfo=UTC) for month in (1, 4, 7, 10)]
 ALWAYS = BusinessHours(0, 1440, frozenset(range(7)))
 HOUR = timedelta(hours=1)

@@ -12,8 +12,8 @@ from babel import Locale
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hours import BusinessHours, NeverOpens
 from numbering_plans import iana
+from recipients.hours import BusinessHours, NeverOpens
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 

@@ -21,14 +21,15 @@ from flask import (
 )
 from werkzeug.exceptions import Unauthorized
 
-import health
 import models
 import reports
 import schemas
-from api import BEARER, bearer_token
+from monitoring import health
 from schemas import BadRequest
+from web import BEARER, bearer_token
 
-STATIC = Path(__file__).parent / "static"
+ROOT = Path(__file__).parents[1]
+STATIC = ROOT / "monitoring/static"
 SWAGGER_UI = Path(flask_swagger_ui.__file__).parent / "dist"
 DOCS = {  # what the page at /docs is made of, and nothing else of these folders
     "page.js": STATIC,
@@ -54,7 +55,9 @@ def observer(app: Flask) -> Callable[[int, float], None]:
         return lambda status, seconds: None
 
     def observe(status, seconds):
-        import metrics  # which makes files: the commands, which answer no requests, need none
+        from monitoring import (
+            metrics,  # which makes files: the commands, which answer no requests, need none
+        )
 
         metrics.observe(status, seconds)
 
@@ -108,7 +111,7 @@ def patience_asked_for() -> timedelta:
 
 def show_metrics() -> Response:
     """Report requests and messages to Prometheus; needs METRICS_TOKEN as a bearer token."""
-    import metrics
+    from monitoring import metrics
 
     now, token = models.clock(), current_app.config["SETTINGS"].metrics_token
     # WSGI has a header's octets as Latin-1
@@ -172,7 +175,7 @@ def show_description() -> Response:
 @functools.cache
 def description(max_message_length: int) -> str:
     """Return the text of openapi.json, with the length of message that is allowed here."""
-    described = json.loads((STATIC.parent / "openapi.json").read_text())
+    described = json.loads((ROOT / "openapi.json").read_text())
     request = described["paths"]["/v1/text-messages"]["post"]["requestBody"]
     fields = request["content"]["application/json"]["schema"]["properties"]
     fields["message"]["maxLength"] = max_message_length
