@@ -24,7 +24,6 @@ from models import (
     WAITING,
     Message,
     Status,
-    Tally,
     first_id,
     has_status,
 )
@@ -101,7 +100,7 @@ def by_status() -> dict[str, int]:
         Status.QUEUED: _count(IS_SENDABLE) + _count(AWAITS_APPROVAL & has_status(Status.QUEUED)),
         Status.SENDING: _count(has_status(Status.SENDING)),
     }
-    sums = Tally.select(Tally.status, fn.SUM(Tally.number)).group_by(Tally.status)
+    sums = Message.select(Message.status, fn.COUNT(SQL("*"))).where(HAS_ENDED).group_by(Message.status)
     ended = {status: int(total) for status, total in sums.tuples()}
     return waiting | dict.fromkeys(FINISHED, 0) | ended
 

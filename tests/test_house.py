@@ -24,7 +24,8 @@ ALLOWED = {
     "keys": {"database"},
     "do_not_call": {"database"},
     "carrier_state": {"database"},
-    "models": {"database", "keys", "do_not_call"},
+    "inserts": {"database"},
+    "models": {"database", "inserts", "keys", "do_not_call"},
     "receipts": {"database", "do_not_call", "models", "carriers"},
     "reports": {"database", "keys", "models"},
     "schemas": {"recipients"},
@@ -35,8 +36,7 @@ ALLOWED = {
     "callbacks": {"web", "models", "receipts", "carriers"},
     "monitoring": {"carrier_state", "models", "reports", "schemas", "web"},
     "desk": STORED | {"recipients", "settings"},
-    "webworker": {"database"},
-    "app": OURS - {"scheduler", "webworker"},
+    "app": OURS - {"scheduler"},
 }
 
 
@@ -51,8 +51,8 @@ OWNERS = {
     "flask": {"app", "api", "callbacks", "web", "monitoring/pages", *CLI, *DESK},
     "flask_wtf": {"desk/sessions"},
     "wtforms": {"desk/sessions"},
-    "gunicorn": {"gunicorn.conf", "webworker"},
-    "greenlet": {"database"},
+    "gunicorn": {"gunicorn.conf"},
+    "gevent": {"gunicorn.conf"},
     "werkzeug": {"app", "api", "web", "monitoring/pages", "gunicorn.conf", *DESK},
     "peewee": {*STORED, *map(name_of, ROOT.glob("migrations/*.py"))},
     "playhouse": {"database"},

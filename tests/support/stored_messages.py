@@ -25,6 +25,15 @@ def store(now=TUESDAY_NOON, **columns):
     return again(Message.create(**_row(now, columns)))
 
 
+def create(text, **fields):
+    """Create a message as the operation does."""
+    now = models.clock()
+    usual = {"to": NEW_YORK, "send_at": now, "status": Status.QUEUED, "max_retries": 3}
+    usual |= {"manual_mode": False, "available_to_group": False, "check_dnc": False}
+    usual |= {"key": key_named("app").id, "id": new_id(now), "created_at": now}
+    Message.store(message=text, **usual | {"idempotency_key": None} | fields)
+
+
 def _row(now, columns):
     row = {
         "id": new_id(now),
