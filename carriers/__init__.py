@@ -7,6 +7,7 @@ credentials.
 """
 
 import logging
+import re
 from datetime import datetime
 from difflib import get_close_matches
 from typing import NamedTuple
@@ -136,6 +137,8 @@ OWN = {
     *("webhook+https", "webhook+http", "smpp", "smpps"),
 }
 """The schemes of the carriers that have a module here; Apprise knows more."""
+CLOSE = 0.82
+"""How similar a misspelt scheme is to one of OWN, by difflib; Apprise's xmpps is 0.8 like smpps."""
 
 
 def connect(
@@ -181,14 +184,13 @@ def connect(
             from carriers.webhook import Webhook
 
             return Webhook(url, concurrency, timeout)
-    from carriers import apprise_plugins
-
-    if scheme not in apprise_plugins.SCHEMES:
-        near = get_close_matches(scheme, OWN | apprise_plugins.SCHEMES, 1, 0.7)
-        if near:
-            raise ValueError(f"{url.partition(':')[0]} is no carrier; did you mean {near[0]}?")
+        case "webhook":
+            raise ValueError("webhook is no carrier; did you mean webhook+https?")
+    if near := get_close_matches(scheme, OWN, 1, CLOSE):
+        raise ValueError(f"{url.partition(':')[0]} is no carrier; did you mean {near[0]}?")
+    if not re.match("[a-z0-9]+://", url, re.IGNORECASE):
         raise ValueError("not the URL of a carrier: console:, simulator:, twilio://… or another")
-    if not url.startswith("://", len(scheme)) or "{to}" not in url:
+    if "{to}" not in url:
         raise ValueError("{to} is missing: it says where in the URL the recipient's number belongs")
     if not sending:
         carrier = Carrier()

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, quote, unquote
 
 import apprise
 
-from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, apprise_plugins, silence
+from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, silence
 
 # A plugin tells of the HTTP status alone. 400 and 422 are about the account as often as about the
 # text, so they are for now: a retry more does no harm.
@@ -48,16 +48,15 @@ class Apprise(Carrier):
         if plugin is None:
             if any("disabled on this system" in line for line in said):
                 raise ValueError(f"{self.name}:// needs a package that is not installed")
-            raise ValueError(f"no carrier takes this {self.name}:// URL")
+            raise ValueError(f"Apprise has no carrier for this {self.name}:// URL")
         if plugin.resolve_format("text") != "text":
             raise ValueError(f"{self.name}:// takes no plain text")
         if not _texts_only(plugin, "+12125550100"):
             raise ValueError(f"{self.name}:// does not text {{to}} alone where it stands")
-        if self.name not in apprise_plugins.READ_THE_ANSWER:
-            self.warning = (
-                f"{self.name}:// does not read what the carrier answers: a text counts as sent "
-                "by the HTTP status alone, even where the answer says that it was refused"
-            )
+        self.warning = (
+            f"{self.name}:// goes through Apprise: many plugins look at the HTTP status alone, "
+            "so a text can count as sent although the carrier's answer refuses it"
+        )
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         with _apprise_log.listening() as said:

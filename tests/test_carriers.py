@@ -375,6 +375,8 @@ NO_ADDRESS = [
         "json://user:s3cret@127.0.0.1/path-token",
         "json://user:s3cret@127.0.0.1/path-token?to={to}",
         "json://user:s3cret@/{to}",
+        "nosuchcarrier://user:s3cret@127.0.0.1/path-token",
+        "AC1 s3cret://127.0.0.1/{to}",
         "nosuchcarrier://user:s3cret@127.0.0.1/path-token/{to}",
         "tgram://123456789:s3cret-s3cret-s3cret-s3cret-s3cret/{to}",
         "json://user:s3cret@127.0.0.1/path-token/{to}?format=html",
@@ -407,8 +409,9 @@ def test_a_url_without_the_number_is_refused_with_what_is_missing():
         ("consol", "console"),
         ("webhook+htps", "webhook+https"),
         ("webhook", "webhook+http"),
-        ("messagbird", "msgbird"),
-        ("plvo", "plivo"),
+        ("simulater", "simulator"),
+        ("nexmoo", "nexmo"),
+        ("smppp", "smpp"),
     ],
 )
 @pytest.mark.parametrize("sending", [True, False])
