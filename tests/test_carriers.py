@@ -205,22 +205,6 @@ def test_an_answer_that_is_no_http_is_only_a_carrier_error(case):
         answering.result(30)
 
 
-def test_headers_and_body_come_in_one_packet():
-    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
-
-        def first_packet():
-            with listener.accept()[0] as connection:
-                return connection.recv(65_536)
-
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
-        carrier = carriers.connect(f"twilio://AC1:s3cret@+15005550006?base_url=http://{address}")
-        for _ in range(10):  # two packets can arrive as one
-            packet = pool.submit(first_packet)
-            refused(carrier)
-            assert b"Body=" in packet.result(30).partition(b"\r\n\r\n")[2]
-        carrier.close()
-
-
 def test_an_endless_answer_is_not_read_to_its_end(our_server):
     our_server.answer = Answer(500, b"x" * 5_000_000)
     assert meaning(refused(connect(our_server.url))) == "for now"
