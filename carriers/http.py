@@ -1,4 +1,4 @@
-"""What carriers over HTTP share: a pool of connections, time-outs, reading of URLs and answers."""
+"""Common parts of carriers over HTTP: connections, deadlines, URLs and answers."""
 
 import base64
 import http.client
@@ -12,22 +12,25 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from carriers import CONNECT_TIMEOUT, CarrierError, silence
 from carriers.tls import trusted
 
-LONGEST_ANSWER = 64 * 1024  # bytes; what follows is not read
-LONGEST_PAUSE = 3600  # seconds: no carrier's Retry-After holds messages back for longer
+LONGEST_ANSWER = 64 * 1024  # bytes; the rest is not read
+LONGEST_PAUSE = 3600  # seconds; a longer Retry-After is cut to this
 LONGEST_REFERENCE = 255  # characters
+RECENTLY = 600  # seconds
+MOST_FIELDS = 200  # in a callback; the carriers' have some twenty
+SENDER = r"\d{3,8}|(?=.*[A-Za-z])[\w &+-]{1,11}"  # a short code or a name
 
 
 class Answer(NamedTuple):
-    """What a server answered; `body` is as much of it as came."""
+    """A server's answer; `body` may be incomplete."""
 
     status: int
     body: bytes
     retry_after: float | None  # seconds
 
     def json(self) -> dict:
-        """Return the JSON object in the body, or an empty one."""
+        """Return the JSON object in the body, or an empty object."""
         try:
-            # In whichever encoding: a reason in Latin-1 must not hide that there is one
+            # A wrong encoding, such as Latin-1 in a reason, must not hide the rest.
             value = json.loads(self.body.decode(json.detect_encoding(self.body), "replace"))
         except (ValueError, RecursionError):
             return {}
@@ -37,9 +40,9 @@ class Answer(NamedTuple):
 class Client:
     """A pool of connections to one server.
 
-    Its certificate must be vouched for by an authority of the machine's or of certifi's. No
-    redirect is followed, nothing is sent again, and proxies that the environment names are not
-    used: they would see texts and numbers.
+    Its certificate must be signed by an authority that the machine or certifi trusts. Redirects are
+    not followed and nothing is sent again. Proxies from the environment are not used: they would
+    see texts and numbers.
     """
 
     def __init__(self, name: str, base: SplitResult, concurrency: int, timeout: float):
@@ -50,6 +53,7 @@ class Client:
         self._concurrency, self._timeout = concurrency, timeout
         self._lock = threading.Lock()
         self._pool = None
+        self._served_until = 0.0  # by time.monotonic()
 
     def ask(
         self,
@@ -59,11 +63,12 @@ class Client:
         headers: dict[str, str] | None = None,
         longest: int = LONGEST_ANSWER,
     ) -> Answer:
-        """Return the answer to one request; `path` is below the base's.
+        """Return the answer to one request; `path` is appended to the base's.
 
-        Raise CarrierError where none comes in time: for a POST in doubt, if there was a connection.
+        Raise CarrierError if none comes in time: in doubt if it was a POST and the server was
+        reached.
         """
-        import urllib3  # here and below: the web, which asks for nothing, does not pay for it
+        import urllib3  # not at the top: the web sends no requests and should not pay for it
 
         try:
             response = self._connections().urlopen(
@@ -76,11 +81,22 @@ class Client:
         except urllib3.exceptions.HTTPError:
             content = b""
         finally:
-            response.close()  # a connection whose answer was read whole is in the pool already
+            response.close()  # no effect on the connection if the whole answer was read
         return Answer(response.status, content, _retry_after(response))
 
+    def note_served(self) -> None:
+        """Note that the server took a text from this sender."""
+        self._served_until = time.monotonic() + RECENTLY
+
+    def served_recently(self) -> bool:
+        """Return whether the server took a text from this sender in the last ten minutes.
+
+        If so, a refusal that may be about the recipient's country is not about the account.
+        """
+        return time.monotonic() < self._served_until
+
     def close(self) -> None:
-        """Close the connections that are kept."""
+        """Close the pooled connections."""
         if self._pool is not None:
             self._pool.close()
 
@@ -104,9 +120,9 @@ class Client:
 
 
 def _connection(kind, name):
-    """Return a class of connections that tell "not reached" from "no answer", and keep deadlines.
+    """Return a class of connections that tell "not reached" from "no answer" and keep deadlines.
 
-    urllib3's own errors do not: one that breaks off a TLS handshake can break off an answer, too.
+    urllib3's errors are not enough: an SSLError can come from the handshake or from the answer.
     """
 
     class Connection(kind):
@@ -115,7 +131,7 @@ def _connection(kind, name):
         def connect(self):
             try:
                 super().connect()
-            except Exception:  # whatever went wrong, nothing has been asked yet
+            except Exception:  # of whatever kind: no request was sent
                 raise CarrierError(f"{name} cannot be reached") from None
 
     return Connection
@@ -166,8 +182,8 @@ class _Deadline(io.RawIOBase):
 def account_url(url: str, options: set[str]) -> tuple[str, str, str, dict[str, str]]:
     """Return user, password, sender and options of `SCHEME://USER:PASSWORD@SENDER?OPTIONS`.
 
-    Each may be percent-encoded. `/{to}` behind the sender changes nothing. Raise ValueError where
-    a part is missing or an option is not one of `options`.
+    Each may be percent-encoded. A `/{to}` after the sender is ignored. Raise ValueError if a part
+    is missing or an option is not among `options`.
     """
     scheme, _, rest = url.partition("://")
     scheme = scheme.lower()
@@ -185,19 +201,19 @@ def account_url(url: str, options: set[str]) -> tuple[str, str, str, dict[str, s
 
 
 def base_url(url: str) -> SplitResult:
-    """Return the parts of an address that paths can be added to; raise ValueError if it is none."""
+    """Return the parts of an address to which paths can be added; raise ValueError if invalid."""
     try:
         base = urlsplit(url)
         usable = base.scheme in ("http", "https") and base.hostname and base.port != 0
     except ValueError:
         usable = False
     if not usable or base.username is not None or base.query or base.fragment:
-        raise ValueError("base_url is no http:// or https:// address")
+        raise ValueError("base_url must be an http:// or https:// address")
     return base
 
 
 def basic(user: str, password: str) -> dict[str, str]:
-    """Return the header of HTTP's Basic authentication."""
+    """Return the header for HTTP Basic authentication."""
     return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}
 
 
@@ -208,7 +224,7 @@ def reference(value: object) -> str | None:
 
 
 def _retry_after(response):
-    """Return the seconds from now that an answer's Retry-After header asks for, or None."""
+    """Return the seconds that an answer's Retry-After header asks for, or None."""
     import urllib3
 
     try:
