@@ -1,4 +1,4 @@
-"""carriers/__init__.py, carriers/http.py: what every carrier keeps, and which URLs are one."""
+"""carriers/__init__.py, carriers/http.py: the contract of all carriers, and their URLs."""
 
 import contextlib
 import logging
@@ -64,7 +64,7 @@ KINDS = {
 }
 OURS = [name for name in KINDS if name != "apprise_server"]  # speak HTTP by carriers/http.py
 
-# Unicode but for what decisions.md refuses: U+0000 and lone surrogates.
+# Unicode without U+0000 and lone surrogates, which the API refuses.
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
 numbers = st.sampled_from(["+12125550123", "+447700900123", "+4915123456789", "+376312345"])
 real_server = settings(
@@ -84,7 +84,7 @@ def our_server(request):
     return request.getfixturevalue(request.param)
 
 
-# What arrives
+# Texts
 
 
 @pytest.mark.parametrize("text", AWKWARD)
@@ -130,7 +130,7 @@ def test_a_kept_connection_that_the_carrier_closed_is_replaced(our_server):
 
 
 def test_an_interim_answer_is_not_the_last_word(our_server):
-    """Nor is the last word then taken for the answer to the next text."""
+    """Nor is the final answer then read as the answer to the next text."""
     our_server.answers["+12125550101"] = Answer(500, interim=(102, 103, 103))
     carrier = connect(our_server.url)
     assert "HTTP 500" in str(refused(carrier, "+12125550101"))
@@ -250,7 +250,7 @@ def test_only_a_certificate_that_is_vouched_for_is_trusted(tmp_path, monkeypatch
         server.close()
 
 
-# Many at once
+# Concurrency
 
 
 def test_32_threads_send_each_text_once(server):
@@ -289,7 +289,7 @@ def test_a_carrier_that_makes_no_callbacks_finds_none_genuine(url):
         carrier.callback(request)
 
 
-# URLs that no carrier takes
+# Invalid URLs
 
 
 TWILIO = "twilio://AC1:s3cret@+15005550006"
@@ -405,7 +405,7 @@ def test_a_misspelt_scheme_is_refused_with_the_nearest(misspelt, meant, sending)
     assert f"did you mean {meant}" in str(caught.value)
 
 
-# What is forgotten where a carrier is added
+# Completeness: tests and docs for each carrier
 
 
 MODULES = {
@@ -418,7 +418,7 @@ DOCS = (ROOT / "docs" / "carriers.md").read_text()
 
 
 def test_every_carrier_keeps_the_contract():
-    """By the tests of this file, the logs' silence among them; its own where it speaks no HTTP."""
+    """The tests of this file hold it for carriers over HTTP; the others have tests of their own."""
     assert {name.removesuffix("_server") for name in KINDS} | WITHOUT_HTTP == MODULES
 
 
@@ -453,7 +453,7 @@ def test_the_docs_sort_a_carriers_answers_as_it_does(name, for_good, too_fast, a
     assert described == [for_good, too_fast, account]
 
 
-# What nobody is told, and what is not paid for
+# Secrets and imports
 
 
 @pytest.mark.parametrize(
@@ -466,7 +466,7 @@ def test_the_docs_sort_a_carriers_answers_as_it_does(name, for_good, too_fast, a
     ids=lambda answer: repr(answer)[:60],
 )
 def test_nothing_of_a_text_gets_into_logs_or_output(caplog, capfd, server, answer):
-    """Not even at DEBUG, with every library's logger asked for everything."""
+    """Not even if every logger is set to DEBUG."""
     caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.DEBUG, "carriers")
     server.answer = answer

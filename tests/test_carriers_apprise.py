@@ -1,4 +1,4 @@
-"""carriers/apprise.py: the long tail, and what its plugins tell."""
+"""carriers/apprise.py: Apprise's plugins, their URLs and their errors."""
 
 import subprocess
 import sys
@@ -45,7 +45,7 @@ def test_other_plugins_hand_number_and_text_on(apprise_server, scheme):
 
 @pytest.mark.parametrize("number", ["+491512345678901", "+376312345"])
 def test_a_number_that_a_plugin_drops_is_refused_for_good(number):
-    """Some plugins would text their own sender where no recipient is left."""
+    """Some plugins would text their own sender if no recipient is left."""
     url = {
         "+491512345678901": "smsmgr://s3cret@{to}",
         "+376312345": "bulkvs://u:p@15005550006/{to}",
@@ -127,7 +127,7 @@ def test_requests_is_left_as_it_is(apprise_server):
     assert ran.stdout == "True\n"
 
 
-# What the start says
+# The start
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_the_start_warns_that_a_plugin_may_not_read_the_answer(url):
 
 @pytest.mark.parametrize("scheme", ["nosuchcarrier", "plvo", "messagbird"])
 def test_a_scheme_that_apprise_does_not_have_is_refused(scheme):
-    """By whom sends: the web, which does not load Apprise, takes it."""
+    """Only when sending: the web does not load Apprise, and accepts it."""
     url = f"{scheme}://user:s3cret@127.0.0.1/{{to}}"
     with pytest.raises(ValueError, match=f"^Apprise has no carrier for this {scheme}:// URL$"):
         connect(url)
