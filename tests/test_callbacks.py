@@ -118,8 +118,8 @@ def test_the_metrics_count_what_was_delivered(open_client):
     client = open_client(TWILIO, metrics_token="m3trics")
     status(client, MessageStatus="delivered")
     text = client.get("/metrics", headers={"Authorization": "Bearer m3trics"}).text
-    assert 'text_messages{status="delivered"} 1.0' in text
-    assert 'text_messages{status="sent"} 0.0' in text
+    assert 'text_messages_ended_last_hour{status="delivered"} 1.0' in text
+    assert 'text_messages_ended_last_hour{status="sent"} 0.0' in text
 
 
 # STOP and START

@@ -458,7 +458,7 @@ def test_without_a_terminal_and_without_yes_nothing_is_done(messages, command):
     result = messages(command, "--to", NEW_YORK)
     assert result.exit_code == 1
     assert result.stderr == (
-        f"Error: {command.capitalize()} 1 message? There is no terminal to ask at; --yes does it.\n"
+        f"Error: {command.capitalize()} 1 message? There is no terminal; --yes skips the question.\n"
     )
     assert again(message).__data__ == message.__data__
 

@@ -6,15 +6,19 @@ from database import db
 
 
 def reads_whole(action):
-    """The statements of an action that read the whole of a large table, with their plans."""
-    asked = _asked_by(action)
-    assert asked
-    plans = [
-        (sql, _plan(sql, parameters))
-        for sql, parameters in asked
-        if 'FROM "api_key"' not in sql  # a small table
+    """The plans of an action's statements that read the whole of a large table."""
+    found = plans(action)
+    assert found
+    return [lines for lines in found if any(map(_is_whole, lines))]
+
+
+def plans(action):
+    """The plans of the statements that an action sends, but those about keys, which are few."""
+    return [
+        _plan(sql, parameters)
+        for sql, parameters in _asked_by(action)
+        if 'FROM "api_key"' not in sql
     ]
-    return [(sql, lines) for sql, lines in plans if any(map(_is_whole, lines))]
 
 
 def _asked_by(action):
