@@ -457,9 +457,9 @@ def test_without_a_terminal_and_without_yes_nothing_is_done(messages, command):
     message = store(status=min(ALLOWED[command]), manual_mode=True, finished_at=TUESDAY_NOON)
     result = messages(command, "--to", NEW_YORK)
     assert result.exit_code == 1
-    assert result.stderr == (
-        f"Error: {command.capitalize()} 1 message? There is no terminal; --yes skips the question.\n"
-    )
+    question = f"{command.capitalize()} 1 message?"
+    hint = "There is no terminal; --yes skips the question."
+    assert result.stderr == f"Error: {question} {hint}\n"
     assert again(message).__data__ == message.__data__
 
 

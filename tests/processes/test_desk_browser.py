@@ -133,7 +133,7 @@ def test_an_operators_day_brings_nothing_of_other_hosts(browser, desk):
     assert browser.count("svg[role=img]") == 2
     browser.open(f"{desk}messages?status=failed")
     browser.press("Retry")
-    assert browser.text("[role=status]") == "1 text to be sent again."
+    assert browser.text("[role=status]") == "1 text retried."
     assert again(failed).status == Status.SCHEDULED
     browser.open(f"{desk}messages")
     browser.write("#number", "+1 212 555 0123")
