@@ -76,11 +76,7 @@ class Instant(click.ParamType):
 
     name = "instant"
 
-    def convert(
-        self, value: str | datetime, param: Parameter | None, ctx: Context | None
-    ) -> datetime:
-        if isinstance(value, datetime):
-            return value
+    def convert(self, value: str, param: Parameter | None, ctx: Context | None) -> datetime:
         if re.fullmatch(r"\d+[dhm]", value, re.ASCII):
             return models.clock() - Duration().convert(value, param, ctx)
         try:

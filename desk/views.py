@@ -59,13 +59,12 @@ def admit() -> Response | tuple[str, int] | None:
         return None
     if sign_in := session.get("sign_in"):
         g.person = g.key = SignIn.find(sign_in, models.clock())
-    is_signing_in = request.endpoint == "desk.sign_in"
     if request.method == "POST":
-        if g.person is None and not is_signing_in:
+        if g.person is None and request.endpoint != "desk.sign_in":
             note = "You are no longer signed in, so nothing was changed. Please sign in again."
             return render_template("sign_in.html", problem=note), 403
         sessions.check_token()
-    elif g.person is None and not is_signing_in and request.endpoint != "desk.waiting":
+    elif g.person is None and request.endpoint != "desk.waiting":
         return redirect(url_for(".waiting"))
     return None
 

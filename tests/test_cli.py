@@ -1,4 +1,4 @@
-"""The operator's commands: what they do, what they print, and with which status they end."""
+"""The operator's commands: what they do, print and return as exit status."""
 
 import json
 import re

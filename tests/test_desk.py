@@ -31,7 +31,7 @@ def desk_settings(settings):
 
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory):
-    """The templates as Jinja has compiled them, which takes longer than most tests."""
+    """The compiled templates: compiling takes longer than most tests."""
     return FileSystemBytecodeCache(str(tmp_path_factory.mktemp("templates")))
 
 
@@ -67,7 +67,7 @@ def operator(app):
 
 
 def ask(text="Hello", key="shop", group="front", **columns):
-    """Store a text of the group's that waits for approval."""
+    """Store a text of the group that waits for approval."""
     shared = {"manual_mode": True, "available_to_group": True}
     return store(message=text, key=key_named(key, group), **shared | columns)
 
@@ -650,7 +650,7 @@ def next_page(visitor):
 
 
 def walk(visitor, path):
-    """The texts of all pages from one on, as people would turn them."""
+    """The texts of this page and all that follow it."""
     while path:
         visitor.open(path)
         yield re.findall(r"text \d+", visitor.page.text)

@@ -1,4 +1,4 @@
-"""Large tables: indexes serve what people and monitoring ask often."""
+"""Large tables: indexes serve the frequent questions of people and monitoring."""
 
 import re
 from datetime import timedelta

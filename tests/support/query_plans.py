@@ -1,4 +1,4 @@
-"""How the database would run what it is asked."""
+"""Query plans: how the database would run a statement."""
 
 import re
 
@@ -13,7 +13,7 @@ def reads_whole(action):
 
 
 def plans(action):
-    """The plans of the statements that an action sends, but those about keys, which are few."""
+    """The plans of the statements that an action sends, except queries of the small key table."""
     return [
         _plan(sql, parameters)
         for sql, parameters in _asked_by(action)
@@ -34,7 +34,7 @@ def _asked_by(action):
 
 
 def _plan(sql, parameters):
-    """The lines of a plan; on Postgres, those that tell whether an index could serve it."""
+    """The lines of a plan; on Postgres, with sequential scans only where no index can serve."""
     if db.for_update:
         db.execute_sql("SET enable_seqscan = off")
         return [line for (line,) in db.execute_sql(f"EXPLAIN {sql}", parameters).fetchall()]
