@@ -113,7 +113,8 @@ def test_what_is_no_last_word_changes_nothing(open_client, fields):
     assert not EarlyReceipt.select().exists()
 
 
-def test_the_metrics_count_what_was_delivered(open_client):
+def test_the_metrics_count_what_was_delivered(open_client, at):
+    at(TUESDAY_NOON)
     sent()
     client = open_client(TWILIO, metrics_token="m3trics")
     status(client, MessageStatus="delivered")
