@@ -62,15 +62,30 @@ class Refused(Exception):
 
 
 class Sqlite(PooledSqliteDatabase):
-    """A SQLite whose file may be full, or replaced by another."""
+    """A SQLite that waits for other writers in short naps.
+
+    While SQLite itself waits, no other request of a web worker would be answered.
+    """
+
+    def begin(self, lock_type: str | None = None) -> None:
+        self._retry_while_locked(super().begin, lock_type)
 
     def execute_sql(self, sql: str, params: Any = None) -> Any:
-        try:
-            return super().execute_sql(sql, params)
-        except OperationalError as error:
-            if _code(error) != sqlite3.SQLITE_BUSY and not self.in_transaction():
-                self.manual_close()  # the file may be another by now
-            raise
+        return self._retry_while_locked(super().execute_sql, sql, params)
+
+    def _retry_while_locked(self, action, *arguments):
+        give_up_at = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return action(*arguments)
+            except OperationalError as error:
+                if _code(error) != sqlite3.SQLITE_BUSY:
+                    if not self.in_transaction():
+                        self.manual_close()  # the file may be another by now
+                    raise
+                if time.monotonic() > give_up_at:
+                    raise
+            time.sleep(0.0005)
 
     def rollback(self) -> None:
         """Roll back, unless SQLite has done so already because the disk was full."""
@@ -153,7 +168,7 @@ def _database(url):
                 "journal_mode": "wal",
                 "synchronous": "full",  # what "answered 201, so it is kept" means
                 "foreign_keys": 1,
-                "busy_timeout": int(PATIENCE * 1000),
+                "busy_timeout": 0,  # Sqlite waits by itself
             },
             lock_type="IMMEDIATE",
             returning_clause=True,

@@ -17,6 +17,7 @@ import resource
 import shutil
 import socket
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import gevent
@@ -34,6 +35,7 @@ from web import MAX_BODY
 
 BODY_TIMEOUT = 10  # seconds for a body to arrive
 SEND_TIMEOUT = 30  # seconds for a client to take an answer
+UNSENT = 64 * 1024  # bytes of an answer that the system holds for a client
 LINGER = 2  # seconds for a client to read an answer before its connection closes
 
 settings = logs.load_settings()
@@ -98,12 +100,22 @@ class Deadline:
 class worker_class(GeventWorker):  # gunicorn's name for this setting
     """Bound the time that a client takes for a body and for an answer."""
 
+    def run(self) -> None:
+        self.names = {listener: listener.getsockname() for listener in self.sockets}
+        super().run()
+
+    def handle(self, listener: Any, client: socket.socket, addr: Any) -> None:
+        # A reload closes the listener before the connections that it accepted last are served
+        named = SimpleNamespace(getsockname=lambda: self.names[listener])
+        super().handle(named, client, addr)
+
     def handle_request(self, listener_name: Any, req: Any, sock: socket.socket, addr: Any) -> None:
-        gevent.sleep(0)  # one client's requests, one behind another, are no reason to starve others
         sock.settimeout(SEND_TIMEOUT)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNSENT)
         req.body.reader = Deadline(req)
         try:
             super().handle_request(listener_name, req, sock, addr)
+            gevent.sleep(0)  # a client that sends one request after another waits its turn
         except TimeoutError:
             raise StopIteration from None
         except StopIteration:

@@ -14,12 +14,12 @@ from database import EPOCH, InstantField, Refused, Table, db
 HOUR = timedelta(hours=1)
 
 LEASE = 0.5  # seconds
-"""How long a process takes a key as it read it: to ask each time would be a tenth of a request.
+"""How long a looked-up key stays cached. A lookup for each request would be a tenth of its cost.
 
-A change to a key waits so long, so that no process goes by the old one afterwards; only that of
-`rotate` is its caller's, so that the new secret is printed before.
+Changes wait out the lease; `rotate` leaves that to its caller, which prints the secret first.
 """
-_leases = {}  # by database and digest of the secret: the identity, and until when it is good
+MOST_LEASES = 10_000  # strangers make up secrets
+_leases = {}  # by database and digest of the secret: the identity, and until when it is valid
 
 
 def wait_for_leases() -> None:
@@ -94,9 +94,12 @@ class ApiKey(Table):
         asked = time.monotonic()
         if asked < lease_ends and (expires_at is None or now < expires_at):
             return known
+        if len(_leases) > MOST_LEASES:
+            _leases.clear()
         is_old = (cls.old_digest == digest) & (cls.old_expires_at > now)
         key = cls.live(now).where((cls.digest == digest) | is_old).first()
         if key is None:
+            _leases[db.obj, digest] = None, None, asked + LEASE
             return None
         key.note_use(now)
         ends = (key.expires_at, None if key.digest == digest else key.old_expires_at)

@@ -148,7 +148,7 @@ def test_a_lock_that_another_holds_is_an_outage_in_any_language(database_url, mo
             connection.execute("BEGIN")
             connection.execute("LOCK TABLE api_key IN ACCESS EXCLUSIVE MODE")
         else:
-            db.execute_sql("PRAGMA busy_timeout = 100")
+            monkeypatch.setattr(database, "PATIENCE", 0.1)
             connection.execute("BEGIN EXCLUSIVE")
         with pytest.raises(database.ERRORS) as caught:
             ApiKey.update(group="x").execute()

@@ -32,11 +32,19 @@ def test_a_key_is_asked_of_the_database_when_its_lease_is_over_and_not_before(is
     assert is_known(later)
 
 
-def test_an_unknown_key_is_asked_of_the_database_every_time(issue):
-    assert not is_known("tms_late")
+def test_an_unknown_key_is_asked_of_the_database_once_a_lease(issue, monkeypatch):
+    """A flood of wrong keys must not keep the database busy; made-up ones must not fill memory."""
     issue("app")
+    monkeypatch.setattr(keys, "LEASE", 0.01)
+    monkeypatch.setattr(keys, "MOST_LEASES", 3)
+    assert not is_known("tms_late")
     ApiKey.update(digest=ApiKey.digest_of("tms_late")).execute()
+    assert not is_known("tms_late")
+    time.sleep(0.01)
     assert is_known("tms_late")
+    for number in range(10):
+        assert not is_known(f"tms_{number}")
+    assert len(keys._leases) <= 4
 
 
 def test_use_is_noted_to_the_hour(issue):

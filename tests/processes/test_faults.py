@@ -21,8 +21,8 @@ import pytest
 from playhouse.migrations import Runner
 
 import database
-import webworker
 from answers import PATH
+from database import db
 from databases import on_sqlite
 from keys import ApiKey
 from models import Message, Status, clock
@@ -299,13 +299,19 @@ def test_no_request_waits_for_ever_while_another_writes(serve, database_url, key
 @pytest.mark.parametrize("clean", [Message.purge, Message.redact])
 def test_what_an_operator_tries_again_is_not_cleaned_away_at_that_moment(database_url, clean):
     message = store(status=Status.FAILED, finished_at=TUESDAY_NOON)
+
+    def clean_up():
+        with db.connection_context():
+            return clean(TUESDAY_NOON + timedelta(days=1))
+
+    db.close()
     with (
         contextlib.closing(connection_of(database_url)) as operator,
         ThreadPoolExecutor(1) as pool,
     ):
         operator.execute("BEGIN")
         operator.execute("UPDATE message SET status = 'scheduled', finished_at = NULL")
-        cleaned = pool.submit(clean, TUESDAY_NOON + timedelta(days=1))
+        cleaned = pool.submit(clean_up)
         time.sleep(0.5)
         assert not cleaned.done()
         operator.execute("COMMIT")
@@ -503,17 +509,16 @@ def test_1000_clients_that_never_finish_hold_nobody_up(serve, database_url, key,
 
 @on_sqlite
 def test_clients_that_do_not_take_their_answer_hold_nobody_up(serve, database_url, key, crowd):
-    """They are more than there are threads. What they leave is kept, but not without a bound."""
     web = serve(database_url, workers=1)
     whole = ask(web, "GET", LONG).text.encode()
     request = f"GET {LONG} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
     clients = crowd(web, 200, lambda n: request * 4)  # the system keeps an answer or two for each
     began = time.monotonic()
     assert health(web)[0] == 200
-    assert time.monotonic() - began < webworker.SEND_TIMEOUT / 2
+    assert time.monotonic() - began < 15
     assert statistics.median(waits(web, key)) < 1
-    with contextlib.suppress(ConnectionResetError):  # which says the same
-        assert not read_all(clients[0]).endswith(whole), "kept for the one that waits the longest"
+    (worker,) = psutil.Process(web.popen.pid).children()
+    assert worker.memory_info().rss < 150 * 1024**2
     web.popen.terminate()
     assert read_all(clients[-1]).endswith(whole), "what is under way comes to its end"
 
@@ -533,10 +538,14 @@ def test_clients_that_send_a_byte_now_and_then_hold_nobody_up(serve, database_ur
 def test_more_clients_than_a_worker_may_have_open_files_hold_nobody_up(
     serve, database_url, key, crowd
 ):
-    """The one that has been silent the longest makes room."""
-    web = serve(database_url, workers=1, GUNICORN_CMD_ARGS="--worker-connections 100000")
-    (worker,) = psutil.Process(web.popen.pid).children()
-    worker.rlimit(psutil.RLIMIT_NOFILE, (256, 256))
+    """A head that does not end makes room for the next."""
+    web = serve(database_url, workers=1)
+    master = psutil.Process(web.popen.pid)
+    (worker,) = master.children()
+    master.rlimit(psutil.RLIMIT_NOFILE, (256, 256))
+    master.send_signal(signal.SIGHUP)
+    wait_until(lambda: worker not in master.children() and health(web)[0] == 200)
+    (worker,) = master.children()
     clients = crowd(web, 1000, SLOW["stop in their headers"])
     assert set(map(bool, waits(web, key))) == {True}
     assert clients[0].recv(1) == b"", "the first was closed"
