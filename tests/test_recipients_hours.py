@@ -307,7 +307,7 @@ def test_the_longest_holidays_of_any_country_end_within_the_horizon():
 
 
 def test_hours_that_never_begin_are_an_error_and_never_now(monkeypatch):
-    monkeypatch.setattr("calendars.is_holiday", lambda country, day: True)
+    monkeypatch.setattr("recipients.calendars.is_holiday", lambda country, day: True)
     with pytest.raises(NeverOpens):
         LOCAL.next_opening("US", zones("America/New_York"), datetime(2031, 1, 1, tzinfo=UTC))
 
