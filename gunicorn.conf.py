@@ -15,10 +15,11 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 import desk
 import logs
 import recipients
+import settings as environment
 import webworker
 from recipients import calendars
 
-settings = logs.load_settings()
+settings = environment.load_or_exit()
 METRICS_FOLDER = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
 loglevel = settings.log_level
 
@@ -30,7 +31,7 @@ wrong = [
     if not (re.fullmatch("[0-9]{1,5}", value) and 1 <= int(value) <= most)
 ]
 if wrong:
-    logs.end("\n".join(wrong))
+    environment.exit_with("\n".join(wrong))
 if port:
     bind = f"0.0.0.0:{port}"
 

@@ -1,21 +1,27 @@
 """The environment, typed and bounded: every setting of the service and its default."""
 
+import logging
 import os
 import re
+import sys
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
 from dotenv import dotenv_values, load_dotenv
 from environs import Env, EnvError, EnvValidationError
+
+import logs
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 DEFAULT_DATABASE = "sqlite:///messages.db"
 EPHEMERAL_HOSTS = ("DYNO", "RENDER", "RAILWAY_ENVIRONMENT", "FLY_APP_NAME", "K_SERVICE")
 """Variables that only hosts set whose files are lost with the next deployment."""
+
+log = logging.getLogger("settings")
 
 
 class SettingsError(Exception):
@@ -96,18 +102,39 @@ def load() -> Settings:
     return settings
 
 
-def misspelt() -> list[str]:
-    """Name the variables that look like a setting written wrong, with the setting, one a line.
+def load_or_exit() -> Settings:
+    """Load the settings; if they are invalid, end the process with one line per problem."""
+    try:
+        return load()
+    except SettingsError as problems:
+        exit_with(str(problems))
 
-    The environment holds much that is not for us, so a name has to be closer there than in `.env`.
+
+def exit_with(problems: str) -> NoReturn:
+    """End the process because of its settings, with the lines of `problems`.
+
+    They are lines of the log where the environment asks for JSON: no setting is known yet.
+    """
+    if os.environ.get("LOG_FORMAT", "").upper() != "JSON":
+        sys.exit(problems)
+    handler = logging.StreamHandler()
+    handler.setFormatter(logs.formatter("JSON"))
+    log.handlers, log.propagate = [handler], False
+    for line in problems.splitlines():
+        log.critical(line)
+    sys.exit(1)
+
+
+def warn_of_misspelt() -> None:
+    """Log each variable that looks like a misspelt setting, with the setting it resembles.
+
+    The environment holds much that is not ours, so a name must be closer there than in `.env`.
     """
     known = {*map(str.upper, Settings._fields), "PORT", "WEB_CONCURRENCY", "SCRIPT_NAME"}
     ours = dotenv_values(Path.cwd() / ".env")
-    return [
-        f"{name} is no setting; did you mean {near[0]}?"
-        for name in sorted(os.environ.keys() - known)
-        if (near := get_close_matches(name.upper(), known, 1, 0.75 if name in ours else 0.88))
-    ]
+    for name in sorted(os.environ.keys() - known):
+        if near := get_close_matches(name.upper(), known, 1, 0.75 if name in ours else 0.88):
+            log.warning("%s is no setting; did you mean %s?", name, near[0])
 
 
 def _whole(text, least, most):

@@ -16,8 +16,8 @@ STORED = {
     *("models", "receipts", "reports"),
 }
 ALLOWED = {
-    "settings": set(),
-    "logs": {"settings"},
+    "logs": set(),
+    "settings": {"logs"},
     "recipients": set(),
     "carriers": set(),
     "database": set(),

@@ -51,8 +51,8 @@ def test_the_web_writes_json_from_its_first_line_to_its_last(serve, database_url
     ],
 )
 def test_what_python_itself_writes_is_one_line_of_json(code, name, start):
-    begin = "import logs, threading, warnings; logs.start(logs.load_settings()); "
-    process = start("python", "-c", begin + code, LOG_FORMAT="json")
+    begin = "import logs, threading, warnings; logs.start('INFO', 'JSON'); "
+    process = start("python", "-c", begin + code)
     process.wait()
     (line,) = lines_in(process)
     assert name in line["message"] + line.get("exc_info", "")
@@ -60,7 +60,7 @@ def test_what_python_itself_writes_is_one_line_of_json(code, name, start):
 
 MANY_THREADS = """
 import logging, logs, threading
-logs.start(logs.load_settings())
+logs.start('INFO', 'JSON')
 write = lambda: [logging.info("%s", "x" * 300) for _ in range(100)]
 threads = [threading.Thread(target=write) for _ in range(8)]
 [thread.start() for thread in threads]
@@ -69,14 +69,14 @@ threads = [threading.Thread(target=write) for _ in range(8)]
 
 
 def test_lines_of_many_threads_are_whole_and_all_there(start):
-    process = start("python", "-c", MANY_THREADS, LOG_FORMAT="json", LOG_LEVEL="INFO")
+    process = start("python", "-c", MANY_THREADS)
     assert process.wait() == 0
     assert [line["message"] for line in lines_in(process)] == ["x" * 300] * 800
 
 
 def test_settings_that_cannot_be_used_are_reported_in_json_too(start):
     bad = {"LOG_FORMAT": "json", "MAX_RETRIES": "many", "LOG_LEVEL": "loud"}
-    process = start("python", "-c", "import logs; logs.load_settings()", **bad)
+    process = start("python", "-c", "import settings; settings.load_or_exit()", **bad)
     assert process.wait() == 1
     said = [line["message"].partition(":")[0] for line in lines_in(process)]
     assert said == ["MAX_RETRIES", "LOG_LEVEL"]
