@@ -143,7 +143,9 @@ def test_what_is_no_instant_in_the_future_is_refused(post, subtests):
 @pytest.mark.parametrize("text", ["a\0", "\0", "\ud800", "\udfff\ud800", "😀"[0] + "\ud83d"])
 def test_what_no_database_can_hold_is_refused(text, post):
     listed = problems(post(message=text))
-    assert "message: must not hold U+0000 or a lone surrogate, which no carrier can send" in listed
+    assert (
+        "message: must not contain U+0000 or a lone surrogate, which no carrier can send" in listed
+    )
 
 
 NO_OBJECTS = [
