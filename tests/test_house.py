@@ -152,23 +152,5 @@ def test_the_tests_mirror_the_house():
         assert any(room == name or room.startswith(f"{name}_") for name in rooms), path.name
 
 
-def public(nodes, kind):
-    return [node for node in nodes if isinstance(node, kind) and not node.name.startswith("_")]
-
-
-def test_public_functions_say_what_they_take_and_give():
-    bare = []
-    for path in {*SOURCES} - {*ROOT.glob("migrations/*.py")}:
-        functions = public(tree(path).body, ast.FunctionDef)
-        bare += [each for each in functions if not ast.get_docstring(each)]
-        for each in public(tree(path).body, ast.ClassDef):
-            functions += public(each.body, ast.FunctionDef)
-        for each in functions:
-            arguments = [*each.args.args, *each.args.kwonlyargs]
-            typed = [one.annotation for one in arguments if one.arg not in ("self", "cls")]
-            bare += [] if each.returns and all(typed) else [each]
-    assert [each.name for each in bare] == []
-
-
 def test_every_module_has_a_docstring():
     assert [path.name for path in SOURCES if not ast.get_docstring(tree(path))] == []
