@@ -1,4 +1,4 @@
-"""The house: who imports whom, who owns what, and what is pinned."""
+"""The house: which module imports which, which packages each may use, and pinned requirements."""
 
 import ast
 import re
@@ -41,7 +41,7 @@ ALLOWED = {
 
 
 def name_of(path):
-    """The name of a file in the house: `api`, `cli/keys`."""
+    """Return the name of a file in the house: `api`, `cli/keys`."""
     return path.relative_to(ROOT).with_suffix("").as_posix()
 
 
@@ -83,7 +83,7 @@ def tree(path):
 
 @cache
 def imported(path):
-    """The top-level names of all modules that a file imports, wherever in it."""
+    """Return the top-level names of all modules that a file imports anywhere in it."""
     names = set()
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
@@ -103,7 +103,7 @@ def test_a_module_imports_only_what_it_may(name):
 
 
 @pytest.mark.parametrize("package", OWNERS)
-def test_a_package_is_known_to_its_owners_alone(package):
+def test_only_its_owners_import_a_package(package):
     assert {name_of(path) for path in SOURCES if package in imported(path)} <= OWNERS[package]
 
 

@@ -262,7 +262,7 @@ def test_gunicorns_own_settings_are_read_as_strictly(port, workers, start, tmp_p
     # gunicorn itself reads only the environment
     (tmp_path / "cwd" / ".env").write_text(f"PORT={port}\nWEB_CONCURRENCY={workers}\n")
     process = start("gunicorn", "-c", ROOT / "gunicorn.conf.py", "app:create_app()")
-    assert process.wait(60) not in (0, None)
+    assert process.wait() == 1
     assert [line.partition(": must be ")[0] for line in process.output.splitlines()] == [
         *("PORT", "WEB_CONCURRENCY")
     ]
@@ -292,7 +292,7 @@ def test_several_hosts_need_no_ports(url, load):
 )
 def test_every_process_stops_with_these_lines(words, start):
     process = start(*words, **BAD)
-    assert process.wait(60) not in (0, None)
+    assert process.wait() == 1
     lines = process.output.splitlines()
     assert [line.partition(":")[0] for line in lines] == list(BAD)
     assert "s3cret" not in process.output
