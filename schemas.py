@@ -109,50 +109,45 @@ class FutureInstant(StrictField):
         return instant
 
 
-def about(description: str, example: object = None, **keywords: object) -> dict:
-    """Return the metadata of a field for openapi.json: all but its type."""
+def described(field: fields.Field, text: str, example: Any = None, **more: Any) -> fields.Field:
+    """Return a field with its metadata for openapi.json: all but its type."""
     example = {} if example is None else {"example": example}
-    return {"metadata": {"description": description} | example | keywords}
+    field.metadata = {"description": text} | example | more
+    return field
 
 
 class TextMessageRequest(Schema):
     error_messages = {"unknown": "is not a field of this request"}  # noqa: RUF012
 
-    to = PhoneNumber(
-        required=True,
-        **about(
-            "Recipient phone number in E.164 format: a plus sign followed by the digits.",
-            "+12125550123",
-            pattern=r"^\+[0-9]+$",
-        ),
+    to = described(
+        PhoneNumber(required=True),
+        "Recipient phone number in E.164 format: a plus sign followed by the digits.",
+        "+12125550123",
+        pattern=r"^\+[0-9]+$",
     )
-    message = Text(
-        required=True,
-        **about(
-            "Text message body, sent unchanged. It must not be empty or only white space, nor "
-            "contain U+0000 or lone surrogates.",
-            "Your table is ready.",
-            maxLength=1600,
-            pattern=rf"^[^\u0000]*[^\u0000{Text.WHITE_SPACE}][^\u0000]*$",
-        ),
+    message = described(
+        Text(required=True),
+        "Text message body, sent unchanged. It must not be empty or only white space, nor "
+        "contain U+0000 or lone surrogates.",
+        "Your table is ready.",
+        maxLength=1600,
+        pattern=rf"^[^\u0000]*[^\u0000{Text.WHITE_SPACE}][^\u0000]*$",
     )
-    send_date = FutureInstant(
-        **about(
-            "Schedules the sending, also outside business hours: an ISO 8601 date-time in the "
-            "future. Without an offset it is UTC.",
-            "2099-11-05T14:05:00-05:00",
-            pattern=FutureInstant.PATTERN,
-        )
+    send_date = described(
+        FutureInstant(),
+        "Schedules the sending, also outside business hours: an ISO 8601 date-time in the "
+        "future. Without an offset it is UTC.",
+        "2099-11-05T14:05:00-05:00",
+        pattern=FutureInstant.PATTERN,
     )
-    manual_mode = Flag(
-        load_default=False, **about("When true, manual approval is required before sending.")
+    manual_mode = described(
+        Flag(load_default=False), "When true, manual approval is required before sending."
     )
-    available_to_group = Flag(
-        load_default=False,
-        **about("When true, the message is visible to the group of the API key."),
+    available_to_group = described(
+        Flag(load_default=False), "When true, the message is visible to the group of the API key."
     )
-    check_dnc = Flag(
-        load_default=False, **about("When true, the Do Not Call list is checked before queueing.")
+    check_dnc = described(
+        Flag(load_default=False), "When true, the Do Not Call list is checked before queueing."
     )
 
     class Meta:
@@ -163,93 +158,89 @@ class TextMessageRequest(Schema):
 class TextMessageResponse(Schema):
     """The fields of the interface, in its order."""
 
-    message_id = fields.UUID(
-        **about("Identifier of the created message.", "019cb4a1-5480-7d3e-9f62-3b1d6c0a8e57")
+    message_id = described(
+        fields.UUID(), "Identifier of the created message.", "019cb4a1-5480-7d3e-9f62-3b1d6c0a8e57"
     )
-    status = fields.String(
-        **about(
-            "`queued` for sending now, or `scheduled` for a later time.",
-            "queued",
-            enum=["queued", "scheduled"],
-        )
+    status = described(
+        fields.String(),
+        "`queued` for sending now, or `scheduled` for a later time.",
+        "queued",
+        enum=["queued", "scheduled"],
     )
-    to_phone_number = fields.String(
-        **about("The recipient number as formatted for display.", "+1 212-555-0123")
+    to_phone_number = described(
+        fields.String(), "The recipient number as formatted for display.", "+1 212-555-0123"
     )
-    to_phone_normalized = fields.String(
-        **about("The recipient number in E.164 form.", "+12125550123", format="phone")
+    to_phone_normalized = described(
+        fields.String(), "The recipient number in E.164 form.", "+12125550123", format="phone"
     )
-    recipient_country = fields.String(
-        **about(
-            "Country of the recipient, ISO 3166 alpha-2; `001` for a number of no country.",
-            "US",
-            pattern="^([A-Z]{2}|001)$",
-        )
+    recipient_country = described(
+        fields.String(),
+        "Country of the recipient, ISO 3166 alpha-2; `001` for a number of no country.",
+        "US",
+        pattern="^([A-Z]{2}|001)$",
     )
-    recipient_timezone = fields.String(
-        **about(
-            "Time zone label of the recipient.", "GMT-5", pattern=r"^GMT[+-][0-9]{1,2}(\.[0-9]+)?$"
-        )
+    recipient_timezone = described(
+        fields.String(),
+        "Time zone label of the recipient.",
+        "GMT-5",
+        pattern=r"^GMT[+-][0-9]{1,2}(\.[0-9]+)?$",
     )
-    recipient_location = fields.String(
-        **about("Place of the recipient: city and country name.", "New York, United States")
+    recipient_location = described(
+        fields.String(), "Place of the recipient: city and country name.", "New York, United States"
     )
-    recipient_local_time = fields.String(
-        **about("The recipient's local time as text.", "12:00 PM, Tuesday, Mar 3")
+    recipient_local_time = described(
+        fields.String(), "The recipient's local time as text.", "12:00 PM, Tuesday, Mar 3"
     )
-    timezone_offset = fields.Raw(
-        **about(
-            "Offset of the recipient's time zone in hours; if the number can be in zones with "
-            "different offsets, all of them, ascending.",
-            -5,
-            oneOf=[
-                {"type": "number"},
-                {"type": "array", "items": {"type": "number"}, "minItems": 2},
-            ],
-        )
+    timezone_offset = described(
+        fields.Raw(),
+        "Offset of the recipient's time zone in hours; if the number can be in zones with "
+        "different offsets, all of them, ascending.",
+        -5,
+        oneOf=[{"type": "number"}, {"type": "array", "items": {"type": "number"}, "minItems": 2}],
     )
-    is_dst = fields.Boolean(
-        **about("Whether daylight saving time applies to the recipient.", False)
+    is_dst = described(
+        fields.Boolean(), "Whether daylight saving time applies to the recipient.", False
     )
-    scheduled_send_date = fields.DateTime(
-        **about("Time at which the message is to be sent, UTC.", "2026-03-03T17:00:00.000Z")
+    scheduled_send_date = described(
+        fields.DateTime(),
+        "Time at which the message is to be sent, UTC.",
+        "2026-03-03T17:00:00.000Z",
     )
-    within_business_hours = fields.Boolean(
-        **about("Whether the recipient is currently within business hours.", True)
+    within_business_hours = described(
+        fields.Boolean(), "Whether the recipient is currently within business hours.", True
     )
-    can_send_now = fields.Boolean(**about("Whether the message can be sent now.", True))
-    manual_mode = fields.Boolean(**about("The option as applied.", False))
-    available_to_group = fields.Boolean(**about("The option as applied.", False))
-    check_dnc = fields.Boolean(**about("The option as applied.", False))
-    business_hours = fields.String(
-        **about("The business-hours window.", "9:00 AM - 5:00 PM local time")
+    can_send_now = described(fields.Boolean(), "Whether the message can be sent now.", True)
+    manual_mode = described(fields.Boolean(), "The option as applied.", False)
+    available_to_group = described(fields.Boolean(), "The option as applied.", False)
+    check_dnc = described(fields.Boolean(), "The option as applied.", False)
+    business_hours = described(
+        fields.String(), "The business-hours window.", "9:00 AM - 5:00 PM local time"
     )
-    message_length = fields.Integer(**about("Length of the message body in characters.", 20))
-    max_retries = fields.Integer(
-        **about("Maximum number of send retries for the message.", 3, minimum=0)
+    message_length = described(fields.Integer(), "Length of the message body in characters.", 20)
+    max_retries = described(
+        fields.Integer(), "Maximum number of send retries for the message.", 3, minimum=0
     )
-    message = fields.String(
-        **about("Human-readable status text.", "Text message queued for immediate sending.")
+    message = described(
+        fields.String(), "Human-readable status text.", "Text message queued for immediate sending."
     )
 
 
 class Error(Schema):
-    error = fields.Boolean(**about("Always true.", enum=[True]))
-    message = fields.String(**about("Short description of the error."))
-    statusCode = fields.Integer(**about("HTTP status code of the error."))
-    details = fields.Dict(
-        **about(
-            "Additional information; empty if there is none.",
-            properties={
-                "validationErrors": {
-                    "type": "array",
-                    "items": {"type": "string"},
-                    "description": "One entry per problem, beginning with the field's name.",
-                }
-            },
-        )
+    error = described(fields.Boolean(), "Always true.", enum=[True])
+    message = described(fields.String(), "Short description of the error.")
+    statusCode = described(fields.Integer(), "HTTP status code of the error.")
+    details = described(
+        fields.Dict(),
+        "Additional information; empty if there is none.",
+        properties={
+            "validationErrors": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "One entry per problem, beginning with the field's name.",
+            }
+        },
     )
-    timestamp = fields.DateTime(**about("Time at which the error was produced, UTC."))
+    timestamp = described(fields.DateTime(), "Time at which the error was produced, UTC.")
 
 
 def isoformat(instant: datetime) -> str:

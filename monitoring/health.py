@@ -40,8 +40,8 @@ class Health(NamedTuple):
             return problems
         due_for, limit = self.now - self.oldest_due, self.now - stalled_after
         if due_for > stalled_after and not (self.last_sent_at and self.last_sent_at >= limit):
-            seconds = f"{stalled_after.total_seconds():.0f} s"
-            problem = f"nothing was sent for {seconds} though texts are due"
+            seconds = int(stalled_after.total_seconds())
+            problem = f"nothing was sent for {seconds} s though texts are due"
             if self.last_pass_at is None or self.last_pass_at < limit:
                 problem += ": no scheduler makes a pass"
             elif not self.carrier:

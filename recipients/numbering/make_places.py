@@ -1,7 +1,7 @@
 """Make places.txt.gz: the first digits of each place that libphonenumber names.
 
 `make numbering` runs it. The library's geocoder keeps a dictionary of languages for each of 287,000
-prefixes: 0.3 seconds and 70 MB of a web process, of which we only show the English names.
+prefixes: 0.3 seconds and 70 MB of a web process, although only the English names are shown.
 """
 
 import gzip

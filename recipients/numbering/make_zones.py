@@ -167,7 +167,7 @@ class Geocoder:
                 self.texts[prefix] = country, [name.strip() for name in names.split("/")], label
         self.labelling = {country for country, _, label in self.texts.values() if label}
         self.learn()
-        self.partial = set()  # prefixes of lists of which some places are not found
+        self.partial = set()  # prefixes with a list of places, some of them not found
         found = {prefix: self.find(prefix) for prefix in self.texts}
         self.found = {prefix: cities for prefix, cities in found.items() if cities}
 
