@@ -31,8 +31,8 @@ requirements: .venv/test ## pin requirements.in and requirements-dev.in anew
 	  $$name.in --output-file $$name.txt || exit 1; done
 
 numbering: .venv/test ## make numbering/ anew: libphonenumber's time zones corrected, its names of places
-	$(BIN)/python recipients/numbering/make_zones.py
-	$(BIN)/python recipients/numbering/make_places.py
+	$(BIN)/python -m recipients.numbering.make_zones
+	$(BIN)/python -m recipients.numbering.make_places
 
 soak: .venv/test ## the long tests: load, crashes, a database that goes away
 	$(BIN)/pytest -m soak

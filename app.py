@@ -33,10 +33,11 @@ request_id = ContextVar("request_id", default=None)
 def create_app(settings: environment.Settings | None = None) -> Flask:
     """Build the application from the environment, or from the given settings."""
     if settings is None:
-        settings = logs.load_settings()
+        settings = environment.load_or_exit()
     check_countries(settings)
     carrier = connect_carrier(settings)
-    logs.start(settings).addFilter(add_request_id)
+    logs.start(settings.log_level, settings.log_format).addFilter(add_request_id)
+    environment.warn_of_misspelt()
     database.connect(settings.database_url)
     app = Flask(__name__, static_folder=None)
     app.config["SETTINGS"] = settings
@@ -62,7 +63,7 @@ def check_countries(settings: environment.Settings) -> None:
     """End the process where ALLOWED_COUNTRIES names what is no country, such as UK for GB."""
     known = {*recipients.REGIONS, recipients.NO_COUNTRY}
     if unknown := sorted((settings.allowed_countries or frozenset()) - known):
-        logs.end(
+        environment.exit_with(
             f"ALLOWED_COUNTRIES: no country with telephone numbers has the ISO 3166 code "
             f"{', '.join(unknown)}"
         )
@@ -75,7 +76,7 @@ def connect_carrier(settings: environment.Settings) -> Carrier | None:
     try:
         return carriers.connect(settings.carrier_url, public_url=settings.public_url, sending=False)
     except ValueError as problem:
-        logs.end(f"CARRIER_URL: {problem}")
+        environment.exit_with(f"CARRIER_URL: {problem}")
 
 
 # Around each request

@@ -30,6 +30,7 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 import desk
 import logs
 import recipients
+import settings as environment
 from recipients import calendars
 from web import MAX_BODY
 
@@ -38,7 +39,7 @@ SEND_TIMEOUT = 30  # seconds for a client to take an answer
 UNSENT = 64 * 1024  # bytes of an answer that the system holds for a client
 LINGER = 2  # seconds for a client to read an answer before its connection closes
 
-settings = logs.load_settings()
+settings = environment.load_or_exit()
 METRICS_FOLDER = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
 loglevel = settings.log_level
 
@@ -50,7 +51,7 @@ wrong = [
     if not (re.fullmatch("[0-9]{1,5}", value) and 1 <= int(value) <= most)
 ]
 if wrong:
-    logs.end("\n".join(wrong))
+    environment.exit_with("\n".join(wrong))
 if port:
     bind = f"0.0.0.0:{port}"
 

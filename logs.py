@@ -5,18 +5,14 @@ import os
 import sys
 import threading
 import time
-from typing import NoReturn
-
-import settings as environment
-from settings import Settings, SettingsError
 
 STDOUT = 1
 
-log = logging.getLogger("settings")
+log = logging.getLogger("process")
 
 
 def formatter(log_format: str) -> logging.Formatter:
-    """Return the formatter of the log's lines, TEXT or JSON, with times in UTC."""
+    """Return the formatter for TEXT or JSON lines, with times in UTC."""
     fields = "%(asctime)s %(levelname)s %(name)s %(request_id)s %(message)s"
     if log_format == "JSON":
         from pythonjsonlogger.json import JsonFormatter
@@ -29,47 +25,25 @@ def formatter(log_format: str) -> logging.Formatter:
     return made
 
 
-def start(settings: Settings) -> logging.Handler:
-    """Write one line an event to standard error, from LOG_LEVEL upwards."""
+def start(level: str, log_format: str) -> logging.Handler:
+    """Log to standard error, one line per event; return the handler."""
     handler = logging.StreamHandler()
-    handler.setFormatter(formatter(settings.log_format))
-    # No line shows these, so they need not be found out ("Optimization" in logging's docs); the
-    # process is in gunicorn's first lines
+    handler.setFormatter(formatter(log_format))
+    # No line shows these, so do not collect them ("Optimization" in the docs of logging).
+    # gunicorn's first lines name its processes.
     logging.logThreads = logging.logMultiprocessing = logging.logProcesses = False
     logging._srcfile = None
-    logging.basicConfig(level=settings.log_level, handlers=[handler])
+    logging.basicConfig(level=level, handlers=[handler])
     logging.getLogger("peewee").setLevel(logging.WARNING)  # at DEBUG it shows numbers and texts
-    if settings.log_format == "JSON":  # what is otherwise written in several lines
+    if log_format == "JSON":  # Python would write these on several lines
         logging.captureWarnings(True)
         sys.excepthook = _log_exception
         threading.excepthook = lambda args: _log_exception(*args[:3])
-    for warning in environment.misspelt():
-        log.warning(warning)
     return handler
 
 
-def load_settings() -> Settings:
-    """Load the settings; where they cannot be used, end the process with a line per problem."""
-    try:
-        return environment.load()
-    except SettingsError as problems:
-        end(str(problems))
-
-
-def end(problems: str) -> NoReturn:
-    """End the process because of its settings: each line of `problems` is one of the log's."""
-    if os.environ.get("LOG_FORMAT", "").upper() != "JSON":
-        sys.exit(problems)
-    handler = logging.StreamHandler()
-    handler.setFormatter(formatter("JSON"))
-    log.handlers, log.propagate = [handler], False
-    for line in problems.splitlines():
-        log.critical(line)
-    sys.exit(1)
-
-
 def discard_output() -> None:
-    """Let standard output lead nowhere, or what is still to be written would fail once more."""
+    """Redirect standard output to nowhere: flushing it at exit would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)
 
 

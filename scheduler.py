@@ -453,15 +453,16 @@ def main() -> int:
         "--every", type=seconds, metavar="SECONDS", help="repeat until SIGTERM or SIGINT"
     )
     every = parser.parse_args().every
-    settings = logs.load_settings()
-    logs.start(settings)
+    settings = environment.load_or_exit()
+    logs.start(settings.log_level, settings.log_format)
+    environment.warn_of_misspelt()
     carrier = None
     try:
         if url := settings.carrier_url:
             limits = settings.send_concurrency, settings.carrier_timeout
             carrier = carriers.connect(url, *limits, settings.public_url)
     except ValueError as problem:
-        logs.end(f"CARRIER_URL: {problem}")
+        environment.exit_with(f"CARRIER_URL: {problem}")
     gc.freeze()  # or the collector looks at all that is loaded once more when the process ends
     if every:  # a single pass prints its counts, and nothing else where all is well
         introduce(carrier)

@@ -1,4 +1,4 @@
-"""What the interface looks like: the request, the response, the error body."""
+"""The schemas of the interface: the request, the response and the error body."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ COMPACT = (",", ":")
 
 
 class BadRequest(Exception):
-    """The request cannot be served as it is; `problems` lists why, one text each."""
+    """The request is invalid; `problems` lists why, one text for each problem."""
 
     def __init__(self, *problems: str):
         super().__init__(*problems)
@@ -35,7 +35,7 @@ class StrictField(fields.Field):
         return self.parse(value)
 
     def parse(self, value: Any) -> Any:
-        """Return what the value loads to; raise ValidationError where it breaks a rule."""
+        """Return the loaded value; raise ValidationError if it breaks a rule."""
         return value
 
 
@@ -54,10 +54,10 @@ class PhoneNumber(StrictField):
 
 
 class Text(StrictField):
-    """A text that every carrier can send and every database can hold; kept as it came."""
+    """A text that every carrier can send and every database can store; kept unchanged."""
 
     UNSENDABLE = re.compile("[\0\ud800-\udfff]")
-    # of str.strip, for a regular expression: what \s is differs from language to language
+    # What str.strip removes. The description needs it spelt out: \s differs between languages.
     WHITE_SPACE = (
         r"\u0009-\u000d\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
     )
@@ -70,7 +70,9 @@ class Text(StrictField):
         if len(value) > most:
             problems.append(f"must have at most {most} characters, has {len(value)}")
         if self.UNSENDABLE.search(value):
-            problems.append("must not hold U+0000 or a lone surrogate, which no carrier can send")
+            problems.append(
+                "must not contain U+0000 or a lone surrogate, which no carrier can send"
+            )
         if problems:
             raise ValidationError(problems)
         return value
@@ -79,8 +81,8 @@ class Text(StrictField):
 class FutureInstant(StrictField):
     """An ISO 8601 date-time later than now; loads to UTC, cut to milliseconds."""
 
-    # datetime.fromisoformat alone would take a bare date and any separator, and a fraction of an
-    # hour or a minute for one of a second
+    # datetime.fromisoformat alone accepts a bare date and any separator, and reads a fraction of
+    # an hour or a minute as one of a second.
     PATTERN = (
         "^[0-9-]+(W[0-9]{2}-?[0-9])?"
         "T[0-9]{2}(:?[0-5][0-9](:?[0-5][0-9]([.,][0-9]+)?)?)?"
@@ -107,177 +109,161 @@ class FutureInstant(StrictField):
         return instant
 
 
-def about(description: str, example: object = None, **keywords: object) -> dict:
-    """Return what openapi.json says of a field beside its type."""
+def described(field: fields.Field, text: str, example: Any = None, **more: Any) -> fields.Field:
+    """Return a field with its metadata for openapi.json: all but its type."""
     example = {} if example is None else {"example": example}
-    return {"metadata": {"description": description} | example | keywords}
+    field.metadata = {"description": text} | example | more
+    return field
 
 
 class TextMessageRequest(Schema):
     error_messages = {"unknown": "is not a field of this request"}  # noqa: RUF012
 
-    to = PhoneNumber(
-        required=True,
-        **about(
-            "Recipient phone number in E.164 format: a plus sign followed by the digits.",
-            "+12125550123",
-            pattern=r"^\+[0-9]+$",
-        ),
+    to = described(
+        PhoneNumber(required=True),
+        "Recipient phone number in E.164 format: a plus sign followed by the digits.",
+        "+12125550123",
+        pattern=r"^\+[0-9]+$",
     )
-    message = Text(
-        required=True,
-        **about(
-            "Text message body, sent as it is. Not empty, not only white space, without U+0000 "
-            "and lone surrogates.",
-            "Your table is ready.",
-            maxLength=1600,
-            pattern=rf"^[^\u0000]*[^\u0000{Text.WHITE_SPACE}][^\u0000]*$",
-        ),
+    message = described(
+        Text(required=True),
+        "Text message body, sent unchanged. It must not be empty or only white space, nor "
+        "contain U+0000 or lone surrogates.",
+        "Your table is ready.",
+        maxLength=1600,
+        pattern=rf"^[^\u0000]*[^\u0000{Text.WHITE_SPACE}][^\u0000]*$",
     )
-    send_date = FutureInstant(
-        **about(
-            "Schedules the sending: an ISO 8601 date-time in the future, also outside business "
-            "hours. UTC where it has no offset.",
-            "2099-11-05T14:05:00-05:00",
-            pattern=FutureInstant.PATTERN,
-        )
+    send_date = described(
+        FutureInstant(),
+        "Schedules the sending, also outside business hours: an ISO 8601 date-time in the "
+        "future. Without an offset it is UTC.",
+        "2099-11-05T14:05:00-05:00",
+        pattern=FutureInstant.PATTERN,
     )
-    manual_mode = Flag(
-        load_default=False,
-        **about("When true, manual approval is required before sending."),
+    manual_mode = described(
+        Flag(load_default=False), "When true, manual approval is required before sending."
     )
-    available_to_group = Flag(
-        load_default=False,
-        **about("When true, the message is visible to the group of the API key."),
+    available_to_group = described(
+        Flag(load_default=False), "When true, the message is visible to the group of the API key."
     )
-    check_dnc = Flag(
-        load_default=False,
-        **about("When true, the Do Not Call list is checked before queueing."),
+    check_dnc = described(
+        Flag(load_default=False), "When true, the Do Not Call list is checked before queueing."
     )
 
     class Meta:
         unknown = RAISE
-        title = "TextMessageRequest"  # for openapi.json, as Meta.title of apispec
+        title = "TextMessageRequest"  # apispec writes it into openapi.json
 
 
 class TextMessageResponse(Schema):
-    """The interface's fields in the interface's order."""
+    """The fields of the interface, in its order."""
 
-    message_id = fields.UUID(
-        **about("Identifier of the created message.", "019cb4a1-5480-7d3e-9f62-3b1d6c0a8e57")
+    message_id = described(
+        fields.UUID(), "Identifier of the created message.", "019cb4a1-5480-7d3e-9f62-3b1d6c0a8e57"
     )
-    status = fields.String(
-        **about(
-            "`queued` for sending now, or `scheduled` for a later time.",
-            "queued",
-            enum=["queued", "scheduled"],
-        )
+    status = described(
+        fields.String(),
+        "`queued` for sending now, or `scheduled` for a later time.",
+        "queued",
+        enum=["queued", "scheduled"],
     )
-    to_phone_number = fields.String(
-        **about("The recipient number as formatted for display.", "+1 212-555-0123")
+    to_phone_number = described(
+        fields.String(), "The recipient number as formatted for display.", "+1 212-555-0123"
     )
-    to_phone_normalized = fields.String(
-        **about("The recipient number in E.164 form.", "+12125550123", format="phone")
+    to_phone_normalized = described(
+        fields.String(), "The recipient number in E.164 form.", "+12125550123", format="phone"
     )
-    recipient_country = fields.String(
-        **about(
-            "Country of the recipient, ISO 3166 alpha-2; `001` for a number of no country.",
-            "US",
-            pattern="^([A-Z]{2}|001)$",
-        )
+    recipient_country = described(
+        fields.String(),
+        "Country of the recipient, ISO 3166 alpha-2; `001` for a number of no country.",
+        "US",
+        pattern="^([A-Z]{2}|001)$",
     )
-    recipient_timezone = fields.String(
-        **about(
-            "Time zone label of the recipient.",
-            "GMT-5",
-            pattern=r"^GMT[+-][0-9]{1,2}(\.[0-9]+)?$",
-        )
+    recipient_timezone = described(
+        fields.String(),
+        "Time zone label of the recipient.",
+        "GMT-5",
+        pattern=r"^GMT[+-][0-9]{1,2}(\.[0-9]+)?$",
     )
-    recipient_location = fields.String(
-        **about("Place of the recipient: city and country name.", "New York, United States")
+    recipient_location = described(
+        fields.String(), "Place of the recipient: city and country name.", "New York, United States"
     )
-    recipient_local_time = fields.String(
-        **about("The recipient's local time as text.", "12:00 PM, Tuesday, Mar 3")
+    recipient_local_time = described(
+        fields.String(), "The recipient's local time as text.", "12:00 PM, Tuesday, Mar 3"
     )
-    timezone_offset = fields.Raw(
-        **about(
-            "Offset of the recipient's time zone in hours; all offsets, ascending, where the "
-            "number can be in zones of several.",
-            -5,
-            oneOf=[
-                {"type": "number"},
-                {"type": "array", "items": {"type": "number"}, "minItems": 2},
-            ],
-        )
+    timezone_offset = described(
+        fields.Raw(),
+        "Offset of the recipient's time zone in hours; if the number can be in zones with "
+        "different offsets, all of them, ascending.",
+        -5,
+        oneOf=[{"type": "number"}, {"type": "array", "items": {"type": "number"}, "minItems": 2}],
     )
-    is_dst = fields.Boolean(
-        **about("Whether daylight saving time applies to the recipient.", False)
+    is_dst = described(
+        fields.Boolean(), "Whether daylight saving time applies to the recipient.", False
     )
-    scheduled_send_date = fields.DateTime(
-        **about(
-            "Time at which the message is to be sent, UTC.",
-            "2026-03-03T17:00:00.000Z",
-        )
+    scheduled_send_date = described(
+        fields.DateTime(),
+        "Time at which the message is to be sent, UTC.",
+        "2026-03-03T17:00:00.000Z",
     )
-    within_business_hours = fields.Boolean(
-        **about("Whether the recipient is currently within business hours.", True)
+    within_business_hours = described(
+        fields.Boolean(), "Whether the recipient is currently within business hours.", True
     )
-    can_send_now = fields.Boolean(**about("Whether the message can be sent now.", True))
-    manual_mode = fields.Boolean(**about("The option as applied.", False))
-    available_to_group = fields.Boolean(**about("The option as applied.", False))
-    check_dnc = fields.Boolean(**about("The option as applied.", False))
-    business_hours = fields.String(
-        **about("The business-hours window.", "9:00 AM - 5:00 PM local time")
+    can_send_now = described(fields.Boolean(), "Whether the message can be sent now.", True)
+    manual_mode = described(fields.Boolean(), "The option as applied.", False)
+    available_to_group = described(fields.Boolean(), "The option as applied.", False)
+    check_dnc = described(fields.Boolean(), "The option as applied.", False)
+    business_hours = described(
+        fields.String(), "The business-hours window.", "9:00 AM - 5:00 PM local time"
     )
-    message_length = fields.Integer(**about("Length of the message body in characters.", 20))
-    max_retries = fields.Integer(
-        **about("Maximum number of send retries for the message.", 3, minimum=0)
+    message_length = described(fields.Integer(), "Length of the message body in characters.", 20)
+    max_retries = described(
+        fields.Integer(), "Maximum number of send retries for the message.", 3, minimum=0
     )
-    message = fields.String(
-        **about("Human-readable status text.", "Text message queued for immediate sending.")
+    message = described(
+        fields.String(), "Human-readable status text.", "Text message queued for immediate sending."
     )
 
 
 class Error(Schema):
-    error = fields.Boolean(**about("Always true.", enum=[True]))
-    message = fields.String(**about("Short description of the error."))
-    statusCode = fields.Integer(**about("HTTP status code of the error."))
-    details = fields.Dict(
-        **about(
-            "Additional information; empty where there is none.",
-            properties={
-                "validationErrors": {
-                    "type": "array",
-                    "items": {"type": "string"},
-                    "description": "One entry per problem, beginning with the field's name.",
-                }
-            },
-        )
+    error = described(fields.Boolean(), "Always true.", enum=[True])
+    message = described(fields.String(), "Short description of the error.")
+    statusCode = described(fields.Integer(), "HTTP status code of the error.")
+    details = described(
+        fields.Dict(),
+        "Additional information; empty if there is none.",
+        properties={
+            "validationErrors": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "One entry per problem, beginning with the field's name.",
+            }
+        },
     )
-    timestamp = fields.DateTime(**about("Time at which the error was produced, UTC."))
+    timestamp = described(fields.DateTime(), "Time at which the error was produced, UTC.")
 
 
 def isoformat(instant: datetime) -> str:
-    """Write an aware UTC datetime like `2026-03-02T14:00:00.000Z`."""
+    """Return an aware UTC datetime as text, like `2026-03-02T14:00:00.000Z`."""
     return instant.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def parse(body: bytes) -> Any:
-    """Return the value of a JSON text in UTF-8; raise BadRequest where it has none, or several."""
+    """Return the value of a JSON text in UTF-8; raise BadRequest if it is not exactly one value."""
     try:
         return _DECODER.decode(body.decode())
     except UnicodeDecodeError:
         raise BadRequest("body: must be UTF-8") from None
     except RecursionError:
-        raise BadRequest("body: is nested too deep") from None
+        raise BadRequest("body: is nested too deeply") from None
     except json.JSONDecodeError as error:
         raise BadRequest(f"body: must be JSON: {error}") from None
     except ValueError:
-        raise BadRequest("body: has a number that is too long") from None
+        raise BadRequest("body: contains a number that is too long") from None
 
 
 def load(value: Any, now: datetime, max_message_length: int) -> dict:
-    """Return the fields of a request; raise BadRequest with every problem, its field first."""
+    """Return the fields of a request; raise BadRequest with every problem, each after its field."""
     if not isinstance(value, dict):
         raise BadRequest("body: must be a JSON object")
     try:
@@ -290,7 +276,7 @@ def load(value: Any, now: datetime, max_message_length: int) -> dict:
 
 
 def fields_in(problems: list[str]) -> list[str]:
-    """Return the interface's fields that these problems are about, for the log."""
+    """Return the fields of the interface that these problems name, for the log."""
     names = {problem.partition(":")[0] for problem in problems}
     return sorted(names & _REQUEST.fields.keys())
 
@@ -298,23 +284,22 @@ def fields_in(problems: list[str]) -> list[str]:
 def dump(response: dict) -> str:
     """Return the JSON text of a TextMessageResponse, its fields in the interface's order.
 
-    Not by marshmallow, which would look at each value again and take a twentieth of the request.
+    marshmallow would convert each value again, which takes a twentieth of a request's time.
     """
     return _ENCODER.encode({name: response[name] for name in _RESPONSE.fields})
 
 
 def dump_error(status: int, message: str, details: dict, now: datetime) -> str:
-    """Return the JSON text of an Error."""
     error = {"error": True, "message": message, "statusCode": status, "details": details}
     return _ENCODER.encode(error | {"timestamp": now})
 
 
 def digest(value: Any) -> str:
-    """Return the same for the same JSON value, however it was written."""
+    """Return a digest that is the same for equal JSON values, however they are written."""
     try:
         canonical = json.dumps(value, sort_keys=True, separators=COMPACT)
-    except RecursionError:  # what could just be read may be too deep to be written
-        raise BadRequest("body: is nested too deep") from None
+    except RecursionError:  # a value near the limit can be read but not written
+        raise BadRequest("body: is nested too deeply") from None
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 

@@ -1,25 +1,31 @@
-"""The environment, typed and bounded: every setting of the service and its default."""
+"""The settings of the service: read from the environment, typed, bounded, with defaults."""
 
+import logging
 import os
 import re
+import sys
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
 from dotenv import dotenv_values, load_dotenv
 from environs import Env, EnvError, EnvValidationError
 
+import logs
+
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 DEFAULT_DATABASE = "sqlite:///messages.db"
 EPHEMERAL_HOSTS = ("DYNO", "RENDER", "RAILWAY_ENVIRONMENT", "FLY_APP_NAME", "K_SERVICE")
-"""Variables that only hosts set whose files are lost with the next deployment."""
+"""Variables set by hosts with ephemeral disks."""
+
+log = logging.getLogger("settings")
 
 
 class SettingsError(Exception):
-    """Say what is wrong with the environment: one line per problem, each naming its variable."""
+    """The environment is invalid: one line per problem, each naming its variable."""
 
 
 class Settings(NamedTuple):
@@ -27,7 +33,7 @@ class Settings(NamedTuple):
 
     database_url: str
     business_hours: tuple[int, int]  # opening and closing, minutes after midnight
-    business_days: frozenset[int] | None  # Monday is 0; None: the recipient's country's own
+    business_days: frozenset[int] | None  # Monday is 0; None: those of the recipient's country
     skip_holidays: bool
     max_message_length: int  # characters
     max_retries: int
@@ -36,7 +42,7 @@ class Settings(NamedTuple):
     send_concurrency: int
     carrier_timeout: int  # seconds
     expire_after: timedelta
-    check_dnc: bool  # for every message, whatever was asked for
+    check_dnc: bool  # for every message, whatever the request says
     allowed_countries: frozenset[str] | None  # ISO 3166; None: all
     carrier_url: str | None
     public_url: str | None  # without a slash at the end
@@ -47,10 +53,10 @@ class Settings(NamedTuple):
 
 
 def load() -> Settings:
-    """Read the settings from the environment and, where it is silent, from `.env`.
+    """Read the settings from the environment and from `.env`; the environment wins.
 
-    Raise SettingsError with all problems at once; no value is ever repeated in one, because
-    it may hold a password.
+    Raise SettingsError with all problems at once. No problem repeats a value, which may hold a
+    password.
     """
     try:
         load_dotenv(Path.cwd() / ".env")
@@ -87,27 +93,44 @@ def load() -> Settings:
     try:
         env.seal()
     except EnvValidationError as error:
-        lines = (
-            f"{name}: {problem}"
-            for name, problems in error.error_messages.items()
-            for problem in problems
-        )
+        lines = [f"{name}: {problem}" for name, [problem] in error.error_messages.items()]
         raise SettingsError("\n".join(lines)) from None
     return settings
 
 
-def misspelt() -> list[str]:
-    """Name the variables that look like a setting written wrong, with the setting, one a line.
+def load_or_exit() -> Settings:
+    """Load the settings; if they are invalid, end the process with one line per problem."""
+    try:
+        return load()
+    except SettingsError as problems:
+        exit_with(str(problems))
 
-    The environment holds much that is not for us, so a name has to be closer there than in `.env`.
+
+def exit_with(problems: str) -> NoReturn:
+    """End the process because of its settings, with a line for each problem.
+
+    LOG_FORMAT is read from the environment, because the settings may not be loaded.
+    """
+    if os.environ.get("LOG_FORMAT", "").upper() != "JSON":
+        sys.exit(problems)
+    handler = logging.StreamHandler()
+    handler.setFormatter(logs.formatter("JSON"))
+    log.handlers, log.propagate = [handler], False
+    for line in problems.splitlines():
+        log.critical(line)
+    sys.exit(1)
+
+
+def warn_of_misspelt() -> None:
+    """Log each variable that looks like a misspelt setting, with the setting it resembles.
+
+    The environment holds much that is not ours, so a name must be closer there than in `.env`.
     """
     known = {*map(str.upper, Settings._fields), "PORT", "WEB_CONCURRENCY", "SCRIPT_NAME"}
     ours = dotenv_values(Path.cwd() / ".env")
-    return [
-        f"{name} is no setting; did you mean {near[0]}?"
-        for name in sorted(os.environ.keys() - known)
-        if (near := get_close_matches(name.upper(), known, 1, 0.75 if name in ours else 0.88))
-    ]
+    for name in sorted(os.environ.keys() - known):
+        if near := get_close_matches(name.upper(), known, 1, 0.75 if name in ours else 0.88):
+            log.warning("%s is not a setting; did you mean %s?", name, near[0])
 
 
 def _whole(text, least, most):
@@ -122,7 +145,7 @@ def _hours(text):
         opens, closes = 60 * hour + minute, 60 * closing_hour + closing_minute
         if opens < closes <= 24 * 60:
             return opens, closes
-    raise EnvError("must be an opening and a later closing, like 09:00-17:00")
+    raise EnvError("must be an opening and a later closing time, like 09:00-17:00")
 
 
 def _days(text):
@@ -156,8 +179,8 @@ def _duration(text):
 
 def _countries(text):
     codes = frozenset(code.strip().upper() for code in text.split(",")) - {""}
-    names_some = bool(codes) or not text.strip()  # "," is a mistake, and no leave for all
-    if not (names_some and all(re.fullmatch("[A-Z]{2}|001", code) for code in codes)):
+    only_commas = not codes and text.strip()  # a mistake, which must not allow all countries
+    if only_commas or not all(re.fullmatch("[A-Z]{2}|001", code) for code in codes):
         raise EnvError("must be a list of ISO 3166 codes, like US,CA,GB")
     return codes or None
 
@@ -177,13 +200,15 @@ def _public_url(text):
 
 def _secret(text):
     if text and len(text) < 8:
-        raise EnvError("must have at least 8 characters, made at random")
+        raise EnvError("must have at least 8 characters, chosen at random")
     return text or None
 
 
 def _database_url(text):
     if not text:
-        raise EnvError("must be set: on a host whose disk does not last, attach a Postgres")
+        raise EnvError(
+            "must be set: this host loses files with each deployment, so attach a Postgres"
+        )
     if not re.fullmatch("sqlite:///(?!:memory:)[^?]+", text) and not _names_postgres(text):
         raise EnvError(
             "must be sqlite:///relative/path, sqlite:////absolute/path or "
@@ -193,17 +218,17 @@ def _database_url(text):
 
 
 def _names_postgres(text):
-    """Say whether libpq can read this URL; its own complaint would show parts of a password."""
+    """Return whether libpq can read this URL; its own message would show parts of a password."""
     if not re.match("postgres(ql)?://", text):
         return False
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
 
     try:
-        ports = conninfo_to_dict(text).get("port", "").split(",")  # one for each host, or none
+        ports = conninfo_to_dict(text).get("port", "").split(",")  # one per host, or none
         usable = all(0 < int(port or 5432) < 65_536 for port in ports)
     except (ProgrammingError, ValueError):
         return False
     address = text.partition("://")[2].partition("?")[0]
-    stray = address.count("@") > 1 or "@" in address.partition("/")[2]  # of a password not encoded
+    stray = address.count("@") > 1 or "@" in address.partition("/")[2]  # of an unencoded password
     return usable and not stray

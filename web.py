@@ -1,4 +1,4 @@
-"""What views share: a body that is read whole, and a bearer token."""
+"""What the views share: the body of a request and its bearer token."""
 
 from flask import abort, request
 from werkzeug.datastructures import WWWAuthenticate
@@ -18,7 +18,7 @@ def bearer_token() -> str:
 def read_body() -> bytes:
     """Return the whole body of the request, at most MAX_BODY bytes.
 
-    Flask's `get_data()` truncates a body that is too long or too short, and does not say so.
+    Unlike Flask's `get_data()`, refuse a body that is too long or shorter than announced.
     """
     length = request.content_length
     announced = length or 0

@@ -27,6 +27,7 @@ import database  # noqa: E402
 import logs  # noqa: E402
 import models  # noqa: E402
 import recipients  # noqa: E402
+import settings as environment  # noqa: E402
 from keys import ApiKey, Role  # noqa: E402
 from recipients.hours import BusinessHours  # noqa: E402
 from settings import Settings  # noqa: E402
@@ -49,7 +50,8 @@ def main() -> int:
     settings = prepare()
     port = os.environ.setdefault("PORT", "8000")
     check(port)
-    logs.start(settings)
+    logs.start(settings.log_level, settings.log_format)
+    environment.warn_of_misspelt()
     database.connect(settings.database_url)
     try:
         database.upgrade()
@@ -73,7 +75,7 @@ def prepare() -> Settings:
     env = Path(".env")
     if not env.exists():
         env.write_text(Path(".env.example").read_text())
-    settings = logs.load_settings()
+    settings = environment.load_or_exit()
     if "SECRET_KEY" in os.environ:
         return settings
     try:
@@ -83,7 +85,7 @@ def prepare() -> Settings:
             file.write(f"SECRET_KEY={secrets.token_hex(32)}\n")
     except OSError as error:
         sys.exit(f".env: cannot be written ({error.strerror})")
-    return logs.load_settings()
+    return environment.load_or_exit()
 
 
 def check(port: str) -> None:

@@ -1,1 +1,1 @@
-"""What the service says of itself: its health, its numbers, its description, and their pages."""
+"""How the service is doing, and its interface description: health, metrics, pages."""

@@ -1,4 +1,4 @@
-"""The service's health, read from the database, and what an operator should be woken for."""
+"""The health of the service, read from the database, and the problems that need an operator."""
 
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -7,52 +7,52 @@ import reports
 from carrier_state import CarrierState
 from schemas import isoformat
 
-PATIENCE = timedelta(minutes=2)
-"""How long nothing may go though something is due: a cron's pass and a first retry fit in."""
+STALLED_AFTER = timedelta(minutes=2)
+"""Longest stall before we report a problem: a pass of cron and a first retry fit in."""
 
-OVERDUE = timedelta(hours=1)
-"""How long any message may be due, also while others go: longer than its retries take."""
+OVERDUE_AFTER = timedelta(hours=1)
+"""Longest time that one message may be due while others go: its retries take less."""
 
 
 class Health(NamedTuple):
-    """The service at an instant. No number, no text and no credential is in it."""
+    """The state of the service at one instant, without numbers, texts or credentials."""
 
     now: datetime
-    oldest_due: datetime | None  # since when the message that has waited longest could have gone
+    oldest_due: datetime | None  # when the message that has waited longest became due
     retrying: int
     last_sent_at: datetime | None
     last_pass_at: datetime | None
-    carrier: str | None  # that of the last pass, "" without one; None before the first pass
-    trouble: str | None  # why it refuses the account
+    carrier: str | None  # of the last pass; "" if it had none, None before the first pass
+    trouble: str | None  # why the carrier refuses the account
     trouble_since: datetime | None
     commonest_error: tuple[str, int] | None  # of the last hour
 
     def seconds_since(self, instant: datetime | None) -> int | None:
-        """Return how many seconds ago an instant was."""
         return instant and round((self.now - instant).total_seconds())
 
-    def problems(self, patience: timedelta = PATIENCE) -> list[str]:
-        """Say what is wrong, a sentence each: nothing where all that should go goes."""
+    def problems(self, stalled_after: timedelta = STALLED_AFTER) -> list[str]:
+        """Return a sentence for each problem; an empty list if texts go as they should."""
         problems = []
         if self.trouble:
             since = isoformat(self.trouble_since)
             problems.append(f"{self.carrier} has refused the account since {since}: {self.trouble}")
         if self.oldest_due is None:
             return problems
-        due, limit = self.now - self.oldest_due, self.now - patience
-        if due > patience and not (self.last_sent_at and self.last_sent_at >= limit):
-            words = f"nothing was sent for {patience.total_seconds():.0f} s though texts are due"
+        due_for, limit = self.now - self.oldest_due, self.now - stalled_after
+        if due_for > stalled_after and not (self.last_sent_at and self.last_sent_at >= limit):
+            seconds = int(stalled_after.total_seconds())
+            problem = f"nothing was sent for {seconds} s though texts are due"
             if self.last_pass_at is None or self.last_pass_at < limit:
-                words += ": no scheduler makes a pass"
+                problem += ": no scheduler makes a pass"
             elif not self.carrier:
-                words += ": CARRIER_URL is not set"
-            problems.append(words)
-        elif due > OVERDUE:
-            problems.append(f"a message is due since {isoformat(self.oldest_due)}")
+                problem += ": CARRIER_URL is not set"
+            problems.append(problem)
+        elif due_for > OVERDUE_AFTER:
+            problems.append(f"a message has been due since {isoformat(self.oldest_due)}")
         return problems
 
     def error(self) -> dict | None:
-        """Return the commonest error as JSON has it."""
+        """Return the commonest error as a JSON object."""
         if not self.commonest_error:
             return None
         words, messages = self.commonest_error
@@ -60,7 +60,7 @@ class Health(NamedTuple):
 
 
 def read(now: datetime) -> Health:
-    """Read the service's health; an index serves each question, however many messages there are."""
+    """Read the health of the service; an index serves each query, however many messages."""
     carrier = CarrierState.latest()
     return Health(
         now,

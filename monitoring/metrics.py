@@ -1,7 +1,7 @@
-"""The numbers for Prometheus: requests over all workers of gunicorn, messages from the database.
+"""Metrics for Prometheus: requests over all workers of gunicorn, messages from the database.
 
-Import it only where requests are answered: prometheus_client makes files in
-PROMETHEUS_MULTIPROC_DIR, and reads that variable as soon as it is imported.
+Import this module only where requests are answered: prometheus_client reads
+PROMETHEUS_MULTIPROC_DIR at import time and creates files there.
 """
 
 import os
@@ -28,22 +28,24 @@ def observe(status: int, seconds: float) -> None:
     REQUESTS.labels(status).observe(seconds)
 
 
-def gauge(name: str, help: str, values: dict, label: str = "status") -> GaugeMetricFamily:
-    """Return numbers that were just read, one for each label; a single one under the key None."""
-    family = GaugeMetricFamily(name, help, labels=[] if None in values else [label])
-    for labelled, value in values.items():
-        family.add_metric([] if labelled is None else [labelled], value)
+def gauge(name: str, help: str, value: float | dict, label: str = "status") -> GaugeMetricFamily:
+    """Return a gauge with one value, or with one value for each value of a label."""
+    if not isinstance(value, dict):
+        return GaugeMetricFamily(name, help, value)
+    family = GaugeMetricFamily(name, help, labels=[label])
+    for labelled, number in value.items():
+        family.add_metric([labelled], number)
     return family
 
 
 def render(gauges: Iterable[GaugeMetricFamily]) -> bytes:
-    """Return everything in Prometheus' text format."""
+    """Return the requests and these gauges in Prometheus' text format."""
     registry = CollectorRegistry()
     MultiProcessCollector(registry)
 
-    class Read:
+    class Gauges:
         def collect(self):
             return gauges
 
-    registry.register(Read())
+    registry.register(Gauges())
     return generate_latest(registry)

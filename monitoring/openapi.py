@@ -1,4 +1,4 @@
-"""The interface description, out of the schemas that validate: what openapi.json holds."""
+"""The text of openapi.json, generated from the schemas that validate requests."""
 
 from apispec import APISpec
 from apispec.ext.marshmallow import MarshmallowPlugin
@@ -8,15 +8,15 @@ import schemas
 TYPES = {
     schemas.PhoneNumber: ("string", "phone"),
     schemas.Text: ("string", None),
-    # RFC 3339, which OpenAPI means by date-time, has no time without an offset, no basic format
+    # OpenAPI's date-time is RFC 3339: it needs an offset and has no basic format
     schemas.FutureInstant: ("string", "iso-date-time"),
     schemas.Flag: ("boolean", None),
 }
 
 INFO = {
     "description": "Creates text messages, sent immediately or scheduled by the recipient's own "
-    "clock.\n\nAn API key is made by the operator of the service: `flask keys create NAME` prints "
-    "it, once. Send it as `X-Api-Key`, or as `Authorization: Bearer`.",
+    "clock.\n\nThe operator of the service creates API keys: `flask keys create NAME` prints one, "
+    "once. Send it as `X-Api-Key` or as `Authorization: Bearer`.",
     "contact": {"name": "The operator of this service"},
     "license": {"name": "MIT", "url": "https://opensource.org/license/mit"},
 }
@@ -38,14 +38,14 @@ KEY_SCHEMES = {
         "type": "apiKey",
         "in": "header",
         "name": "X-Api-Key",
-        "description": "Made by the operator of the service: `flask keys create NAME`.",
+        "description": "Created by the operator of the service: `flask keys create NAME`.",
     },
     "Bearer": {"type": "http", "scheme": "bearer", "description": "The same API key."},
 }
 
 IDEMPOTENCY_KEY = {
-    "description": "Any text of your own, such as a UUID. The same key with the same body gets the "
-    "first answer again, and no second message; with another body, 400.",
+    "description": "Any text of your own, such as a UUID. The same key with the same body returns "
+    "the first answer and creates no second message; with another body it is refused.",
     "schema": {"type": "string", "pattern": "^[!-~]{1,255}$"},
 }
 
@@ -67,83 +67,65 @@ REQUESTS = {
     },
 }
 
-# status: name, when, the message of an example
-ERRORS = {
-    400: (
-        "BadRequest",
-        "Validation or bad request error; `details.validationErrors` lists the problems.",
-        "The request is not valid.",
-    ),
-    401: (
-        "Unauthorized",
-        "API key missing or invalid.",
-        "The API key is missing or invalid: send it as X-Api-Key or Authorization: Bearer.",
-    ),
-    403: (
-        "Forbidden",
-        "The number is on the Do Not Call list, or of a country that texts may not go to.",
-        "The recipient is on the Do Not Call list.",
-    ),
-    405: (
-        "MethodNotAllowed",
-        "Method not allowed on the path.",
-        "The method is not allowed for the requested URL.",
-    ),
-    413: (
-        "ContentTooLarge",
-        "The body has more than 64 KiB.",
-        "The body has more than 64 KiB.",
-    ),
-    500: ("InternalServerError", "The service failed.", "Something went wrong on our side."),
-    503: (
-        "ServiceUnavailable",
-        "The service cannot reach its database.",
-        "The service cannot reach its database. Try again later.",
-    ),
+RESPONSES = {
+    400: ("BadRequest", "Invalid request; `details.validationErrors` lists the problems."),
+    401: ("Unauthorized", "API key missing or invalid."),
+    403: ("Forbidden", "The number is on the Do Not Call list, or its country is not allowed."),
+    405: ("MethodNotAllowed", "Method not allowed on the path."),
+    413: ("ContentTooLarge", "The body has more than 64 KiB."),
+    500: ("InternalServerError", "The service failed."),
+    503: ("ServiceUnavailable", "The service cannot reach its database."),
 }
-DETAILS = {
-    400: {"validationErrors": ["to: is not a valid phone number", "message: is required"]},
+MESSAGES = {  # of the examples
+    400: "The request is not valid.",
+    401: "The API key is missing or invalid: send it as X-Api-Key or Authorization: Bearer.",
+    403: "The recipient is on the Do Not Call list.",
+    405: "The method is not allowed for the requested URL.",
+    413: "The body has more than 64 KiB.",
+    500: "Something went wrong on our side.",
+    503: "The service cannot reach its database. Try again later.",
 }
-HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 405: {"Allow": "POST, OPTIONS"}}
+PROBLEMS = ["to: is not a valid phone number", "message: is required"]
+HEADERS = {401: ("WWW-Authenticate", "Bearer"), 405: ("Allow", "POST, OPTIONS")}
 
 
 def document() -> dict:
-    """Describe the interface in OpenAPI 3.0.
+    """Return the description of the interface in OpenAPI 3.0.
 
-    The request's schema stands in the operation, not among the components: only there does
-    openapi-typescript take a field with a default for one that may be left out.
+    The schema of the request is inlined in the operation: among the components, openapi-typescript
+    would make fields with a default required.
     """
     plugin = MarshmallowPlugin(schema_name_resolver=lambda schema: None)
     spec = APISpec(
         title="Text Message Sending Service",
         version="1.0.0",
         openapi_version="3.0.3",
-        info=INFO,
         plugins=[plugin],
+        info=INFO,
         servers=SERVERS,
         security=[{name: []} for name in KEY_SCHEMES],
+        tags=[{"name": "Text messages", "description": "Texts to one phone number each."}],
     )
     for field, type_and_format in TYPES.items():
         plugin.map_to_openapi_type(field, *type_and_format)
     for schema in (schemas.TextMessageResponse, schemas.Error):
         spec.components.schema(schema.__name__, schema=schema)
         described = spec.components.schemas[schema.__name__]
-        described["required"] = list(described["properties"])  # an answer has all its fields
+        described["required"] = list(described["properties"])  # every answer has all fields
     for name, scheme in KEY_SCHEMES.items():
         spec.components.security_scheme(name, scheme)
     spec.components.parameter("Idempotency-Key", "header", IDEMPOTENCY_KEY)
-    for status, (name, description, message) in ERRORS.items():
-        spec.components.response(name, _response(status, description, message))
-    spec.tag({"name": "Text messages", "description": "Texts to one phone number each."})
+    for status, (name, description) in RESPONSES.items():
+        spec.components.response(name, {"description": description} | _error(status))
     spec.path(
         "/v1/text-messages",
         operations={
             "post": {
                 "operationId": "createTextMessage",
                 "summary": "Create (send or schedule) a text message",
-                "description": "Without `send_date`, the text goes now where it is business hours "
-                "at the recipient's, or else at their next opening; with `send_date`, at that "
-                "instant. The answer says which, and what it knows of the recipient.",
+                "description": "Without `send_date`, the text is sent now if the recipient is "
+                "within business hours, otherwise at their next opening; with `send_date`, at that "
+                "instant. The answer says which, and describes the recipient.",
                 "tags": ["Text messages"],
                 "parameters": ["Idempotency-Key"],
                 "requestBody": {
@@ -157,11 +139,11 @@ def document() -> dict:
                 },
                 "responses": {
                     201: {
-                        "description": "The message is created.",
+                        "description": "The message was created.",
                         "content": {"application/json": {"schema": schemas.TextMessageResponse}},
                     }
                 }
-                | {status: name for status, (name, *_) in ERRORS.items()},
+                | {status: name for status, (name, _) in RESPONSES.items()},
             }
         },
     )
@@ -170,21 +152,17 @@ def document() -> dict:
     return {part: described[part] for part in order}
 
 
-def _response(status, description, message):
+def _error(status):
     example = {
         "error": True,
-        "message": message,
+        "message": MESSAGES[status],
         "statusCode": status,
-        "details": DETAILS.get(status, {}),
+        "details": {"validationErrors": PROBLEMS} if status == 400 else {},
         "timestamp": "2026-03-03T17:00:00.000Z",
     }
-    response = {
-        "description": description,
-        "content": {"application/json": {"schema": schemas.Error, "example": example}},
-    }
+    response = {"content": {"application/json": {"schema": schemas.Error, "example": example}}}
     if status in HEADERS:
-        response["headers"] = {
-            name: {"required": True, "schema": {"type": "string"}, "example": value}
-            for name, value in HEADERS[status].items()
-        }
+        name, value = HEADERS[status]
+        header = {"required": True, "schema": {"type": "string"}, "example": value}
+        response["headers"] = {name: header}
     return response

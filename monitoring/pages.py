@@ -1,4 +1,4 @@
-"""What the service says of itself: `/`, `/healthz`, `/metrics`, `/openapi.json`, `/docs`."""
+"""The pages of monitoring: `/`, `/healthz`, `/metrics`, `/openapi.json`, `/docs`."""
 
 import functools
 import hmac
@@ -31,7 +31,7 @@ from web import BEARER, bearer_token
 ROOT = Path(__file__).parents[1]
 STATIC = ROOT / "monitoring/static"
 SWAGGER_UI = Path(flask_swagger_ui.__file__).parent / "dist"
-DOCS = {  # what the page at /docs is made of, and nothing else of these folders
+DOCS = {  # the files of the page at /docs; nothing else in these folders is served
     "page.js": STATIC,
     "page.css": STATIC,
     "swagger-ui-bundle.js": SWAGGER_UI,
@@ -43,30 +43,28 @@ blueprint = Blueprint("monitoring", __name__)
 
 
 def register(app: Flask) -> None:
-    """Give the application these pages; `/metrics` only where METRICS_TOKEN is set."""
+    """Add these pages to the application; `/metrics` only if METRICS_TOKEN is set."""
     app.register_blueprint(blueprint)
     if app.config["SETTINGS"].metrics_token:
         app.add_url_rule("/metrics", view_func=show_metrics)
 
 
 def observer(app: Flask) -> Callable[[int, float], None]:
-    """Return what counts an answered request: its status, and the seconds that it took."""
+    """Return a function that counts an answered request by its status and duration in seconds."""
     if not app.config["SETTINGS"].metrics_token:
         return lambda status, seconds: None
 
     def observe(status, seconds):
-        from monitoring import (
-            metrics,  # which makes files: the commands, which answer no requests, need none
-        )
+        from monitoring import metrics  # on the first request: the import creates files
 
         metrics.observe(status, seconds)
 
     return observe
 
 
-@blueprint.get("/", strict_slashes=False)  # or "//" is redirected, in HTML
+@blueprint.get("/", strict_slashes=False)  # otherwise Flask redirects "//", in HTML
 def show_addresses() -> dict:
-    """Say where things are, the desk too where there is one."""
+    """Return the addresses of the service; the desk's only if there is one."""
     views = {
         "text_messages": "api.create_text_message",
         "docs": "monitoring.show_docs",
@@ -80,41 +78,41 @@ def show_addresses() -> dict:
 
 @blueprint.get("/healthz")
 def show_health() -> dict | Response:
-    """Report that the database answers, and how the service is.
+    """Report that the database answers, and the health of the service.
 
-    With `?strict`, answer 503 where texts that should go do not; `?strict=600` has more patience.
+    With `?strict`, answer 503 if there is a problem; `?strict=600` allows a stall of ten minutes.
     """
-    state, patience = health.read(models.clock()), patience_asked_for()
+    state, stalled_after = health.read(models.clock()), allowed_stall()
     told = {
         "oldest_due_seconds": state.seconds_since(state.oldest_due) or 0,
         "retrying": state.retrying,
         "last_sent_seconds": state.seconds_since(state.last_sent_at),
         "last_pass_seconds": state.seconds_since(state.last_pass_at),
         "commonest_error": state.error(),
-        "problems": state.problems(patience),
+        "problems": state.problems(stalled_after),
     }
     if "strict" in request.args and told["problems"]:
-        text = schemas.dump_error(503, "Texts that should go do not.", told, state.now)
+        text = schemas.dump_error(503, "Texts are not sent as they should be.", told, state.now)
         return Response(text, 503, content_type="application/json")
     return {"status": "ok"} | told
 
 
-def patience_asked_for() -> timedelta:
-    """Return how long nothing may go before that is a problem."""
+def allowed_stall() -> timedelta:
+    """Return the longest stall that is no problem: the seconds after `?strict=`, or the default."""
     seconds = request.args.get("strict")
     if not seconds:
-        return health.PATIENCE
+        return health.STALLED_AFTER
     if not re.fullmatch("[1-9][0-9]{0,5}", seconds):
-        raise BadRequest("strict: must be a number of seconds")
+        raise BadRequest("strict: must be a whole number of seconds from 1 to 999999")
     return timedelta(seconds=int(seconds))
 
 
 def show_metrics() -> Response:
-    """Report requests and messages to Prometheus; needs METRICS_TOKEN as a bearer token."""
+    """Return the metrics for Prometheus; METRICS_TOKEN is the bearer token."""
     from monitoring import metrics
 
     now, token = models.clock(), current_app.config["SETTINGS"].metrics_token
-    # WSGI has a header's octets as Latin-1
+    # WSGI decodes headers as Latin-1
     if not hmac.compare_digest(bearer_token().encode("latin-1"), token.encode()):
         raise Unauthorized("The token is missing or invalid.", www_authenticate=BEARER)
     state = health.read(now)
@@ -127,31 +125,27 @@ def show_metrics() -> Response:
         ),
         metrics.gauge(
             "text_messages_ended_last_hour",
-            "Sends by outcome, within the last hour.",
+            "Messages that ended in the last hour, by status.",
             reports.ended_since(now - timedelta(hours=1)),
         ),
         metrics.gauge(
-            "text_messages_awaiting_approval",
-            "Messages that wait for a yes.",
-            {None: reports.awaiting_approval()},
+            "text_messages_awaiting_approval", "Awaiting approval.", reports.awaiting_approval()
         ),
         metrics.gauge(
             "text_messages_oldest_due_seconds",
             "How long the oldest due message has waited.",
-            {None: state.seconds_since(state.oldest_due) or 0},
+            state.seconds_since(state.oldest_due) or 0,
         ),
-        metrics.gauge(
-            "text_messages_retrying", "Messages whose sends fail.", {None: state.retrying}
-        ),
+        metrics.gauge("text_messages_retrying", "Messages that are retried.", state.retrying),
         metrics.gauge(
             "text_messages_last_sent_timestamp_seconds",
-            "When a carrier took a text, latest.",
-            {None: timestamp(state.last_sent_at)},
+            "When a carrier last took a text.",
+            timestamp(state.last_sent_at),
         ),
         metrics.gauge(
             "text_messages_last_pass_timestamp_seconds",
-            "When a scheduler began a pass, latest.",
-            {None: timestamp(state.last_pass_at)},
+            "When a scheduler last began a pass.",
+            timestamp(state.last_pass_at),
         ),
         metrics.gauge(
             "text_messages_commonest_error",
@@ -161,7 +155,7 @@ def show_metrics() -> Response:
         ),
         metrics.gauge(
             "text_messages_carrier_trouble",
-            "1 where the carrier refuses the account.",
+            "1 if the carrier refuses the account.",
             {state.carrier or "": int(bool(state.trouble))},
             label="carrier",
         ),
@@ -171,14 +165,13 @@ def show_metrics() -> Response:
 
 @blueprint.get("/openapi.json")
 def show_description() -> Response:
-    """Describe the interface in OpenAPI."""
     text = description(current_app.config["SETTINGS"].max_message_length)
     return Response(text, content_type="application/json")
 
 
 @functools.cache
 def description(max_message_length: int) -> str:
-    """Return the text of openapi.json, with the length of message that is allowed here."""
+    """Return the text of openapi.json with this service's longest message."""
     described = json.loads((ROOT / "openapi.json").read_text())
     request = described["paths"]["/v1/text-messages"]["post"]["requestBody"]
     fields = request["content"]["application/json"]["schema"]["properties"]
@@ -188,7 +181,7 @@ def description(max_message_length: int) -> str:
 
 @blueprint.get("/docs")
 def show_docs() -> Response:
-    """Show openapi.json as a page on which a request can be tried."""
+    """Show openapi.json as a page where requests can be tried."""
     response = send_from_directory(STATIC, "index.html")
     response.headers["Content-Security-Policy"] = (
         "default-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'"
@@ -198,12 +191,11 @@ def show_docs() -> Response:
 
 @blueprint.get("/docs/<name>")
 def show_docs_file(name: str) -> Response:
-    """Serve a part of the page."""
     if name not in DOCS:
         abort(404)
     return send_from_directory(DOCS[name], name)
 
 
 def timestamp(instant: datetime | None) -> float:
-    """Return an instant in seconds since 1970, as Prometheus has it; 0 where there is none."""
+    """Return an instant in seconds since 1970, as Prometheus expects; 0 for None."""
     return instant.timestamp() if instant else 0

@@ -1,12 +1,13 @@
-"""Who a phone number reaches: country, place and time zones.
+"""The recipient of a phone number: country, place and time zones.
 
-Everything here is a function of a number, an instant and the hours; an instant is an aware UTC
-`datetime`. What is known of numbers is libphonenumber's, of zones IANA's (the package `tzdata`,
-never the machine's older copy), of English names CLDR's.
+Everything here is a pure function of a number, an instant and the hours; an instant is an aware UTC
+`datetime`. Numbers are known from libphonenumber, zones from IANA (the package `tzdata`, never the
+machine's older copy), English names from CLDR.
 """
 
 import gzip
 import re
+import sys
 import zoneinfo
 from array import array
 from bisect import bisect
@@ -25,44 +26,44 @@ from phonenumbers.tzdata import TIMEZONE_DATA
 from recipients.hours import BusinessHours, Facts, written
 
 zoneinfo.reset_tzpath(to=())
-phonenumbers.enable_pattern_cache()  # 1 MB for all countries; Python's own forgets, and is slower
+phonenumbers.enable_pattern_cache()  # 1 MB for all countries; Python's own cache evicts
 
 REGIONS = phonenumbers.SUPPORTED_REGIONS
 NO_COUNTRY = phonenumbers.REGION_CODE_FOR_NON_GEO_ENTITY  # "001"
 
-# Regions that IANA lists under no code of their own: the zone that they follow, their main town.
+# Regions without a code of their own in IANA's zone.tab: the zone they follow and their main town
 _UNLISTED = {
     "AC": ("Atlantic/St_Helena", "Georgetown"),
     "TA": ("Atlantic/St_Helena", "Edinburgh of the Seven Seas"),
     "XK": ("Europe/Belgrade", "Pristina"),
 }
-_SHORT_NAMES = {"CC": "Cocos Island"}  # libphonenumber's, where CLDR's is longer
+_SHORT_NAMES = {"CC": "Cocos Island"}  # libphonenumber's name; CLDR's is longer
 
 _NUMBERING = Path(__file__).parent / "numbering"
 _LIKELY = 1  # percent of a country's people
-_DIGITS = 9  # of a number, which tell its place
+_DIGITS = 9  # the leading digits of a number that determine its place
 
 _E164 = re.compile(r"\+[0-9]{4,20}")
 _PUNCTUATION = re.compile(r"[\s().,/\-\u2010-\u2015\u2212]")  # hyphens, dashes and the minus sign
-_LONGEST = 40  # characters of text that could be a number with its punctuation
+_LONGEST = 40  # characters of a number with its punctuation
 
 
 class InvalidNumber(ValueError):
-    """A text is no phone number; the message says why, in words that can follow a field's name."""
+    """The text is no phone number; the message says why, in words that can follow a field name."""
 
 
 class Recipient(NamedTuple):
-    """A valid number, its country (ISO 3166, or "001") and the zones it can be in, main first."""
+    """A valid number, its country (ISO 3166 or "001") and its possible zones, main one first."""
 
     e164: str
     country: str
     zones: tuple[ZoneInfo, ...]
     number: PhoneNumber
-    has_area: bool  # the number's digits tell its place
+    has_area: bool  # the digits of the number determine its place
 
     @property
     def international(self) -> str:
-        """Write the number for display, as libphonenumber does for callers from abroad."""
+        """Return the number for display, in libphonenumber's international format."""
         return phonenumbers.format_number(self.number, PhoneNumberFormat.INTERNATIONAL)
 
 
@@ -70,7 +71,7 @@ class Recipient(NamedTuple):
 
 
 def find(to: str) -> Recipient:
-    """Return the recipient of an E.164 number, or raise InvalidNumber; `preload` is not needed."""
+    """Return the recipient of an E.164 number; raise InvalidNumber if it is not one."""
     number, kind = _read(to)
     country = phonenumbers.region_code_for_number(number)
     has_area = is_number_type_geographical(kind, number.country_code)
@@ -80,9 +81,9 @@ def find(to: str) -> Recipient:
 
 
 def national(text: str, region: str | None) -> str:
-    """Return the E.164 form of a number, read as callers in `region` would write it or with a plus.
+    """Return the E.164 form of a number, written with a plus sign or as callers in `region` do.
 
-    Raise InvalidNumber where there is none. Without a region the number needs its plus.
+    Raise InvalidNumber if it is not valid. Without a region the number needs its plus sign.
     """
     try:
         number = phonenumbers.parse(text, region)
@@ -94,7 +95,7 @@ def national(text: str, region: str | None) -> str:
 
 
 def _read(to):
-    """Return a number in E.164 form and its type; refuse others, with that form if there is one."""
+    """Return a number in E.164 form and its type; refuse others, naming that form if possible."""
     if _E164.fullmatch(to):
         read = _valid(to)
         if read is None:
@@ -111,7 +112,7 @@ def _read(to):
 
 
 def _valid(e164):
-    """Return a number and its type, or None. A type is what makes a number valid."""
+    """Return a number and its type, or None; for libphonenumber, a valid number has a type."""
     try:
         number = phonenumbers.parse(e164)
     except NumberParseException:
@@ -124,25 +125,31 @@ def _valid(e164):
 
 
 class _Table(NamedTuple):
-    """What numbering/zones.txt says, laid over what IANA and libphonenumber say."""
+    """numbering/zones.txt applied to the data of IANA and libphonenumber."""
 
-    zones: dict[str, list[str]]  # of a country, that of most people first
-    likely: dict[str, list[str]]  # those in which at least one in a hundred of its people live
-    prefixes: dict[str, tuple[str, ...]]  # the zones of numbers that begin so, longest first
-    longest: int  # digits of a prefix
+    zones: dict[str, list[str]]  # by country, the most populous zone first
+    likely: dict[str, list[str]]  # the zones of at least _LIKELY percent of a country's people
+    prefixes: dict[str, tuple[str, ...]]  # the zones of numbers with this prefix
+    longest: int  # digits of the longest prefix
 
 
-@cache
-def _table():
-    zones = {region: [zone] for region, (zone, _) in _UNLISTED.items()}
+def iana_zones() -> dict[str, list[str]]:
+    """Return the zones of each country in IANA's zone.tab."""
+    zones = {}
     table = resources.files("tzdata.zoneinfo").joinpath("zone.tab").read_text("utf-8")
     for line in table.splitlines():
         if not line.startswith("#"):
             country, _, name, *_ = line.split("\t")
             zones.setdefault(country, []).append(name)
+    return zones
+
+
+@cache
+def _table():
+    zones = {region: [zone] for region, (zone, _) in _UNLISTED.items()} | iana_zones()
     counted, likely, prefixes = {}, {}, dict(TIMEZONE_DATA)
     for code in phonenumbers.COUNTRY_CODE_TO_REGION_CODE:
-        prefixes.pop(str(code), None)  # of no area
+        prefixes.pop(str(code), None)  # a calling code alone is no area
     for line in (_NUMBERING / "zones.txt").read_text("ascii").splitlines():
         head, names, *rest = line.split()
         if head.isalpha():
@@ -157,12 +164,12 @@ def _table():
 
 @cache
 def _likely_zones(country):
-    """Return the zones that a number of no known area can be in, the main one first."""
+    """Return the possible zones of a number without a known area, the main one first."""
     return tuple(map(ZoneInfo, ["UTC"] if country == NO_COUNTRY else _table().likely[country]))
 
 
 def _area_zones(country, digits):
-    """Return the zones that a number with an area can be in, by the longest prefix known."""
+    """Return the possible zones of a number with an area, by its longest known prefix."""
     prefixes = _table().prefixes
     for length in range(_table().longest, 1, -1):
         if names := prefixes.get(digits[:length]):
@@ -172,7 +179,7 @@ def _area_zones(country, digits):
 
 @lru_cache(maxsize=1024)
 def _own_zones(country, names):
-    """Return those of some zones that are the country's own, the main one first."""
+    """Return the zones in `names` that are the country's own, the main one first."""
     own = tuple(ZoneInfo(name) for name in _table().zones[country] if name in names)
     return own or _likely_zones(country)
 
@@ -181,28 +188,28 @@ def _own_zones(country, names):
 
 
 def facts(recipient: Recipient, now: datetime, hours: BusinessHours) -> Facts:
-    """Return what the recipient's clocks show now."""
+    """Return the recipient's local time and offset, and whether it is business hours, now."""
     return hours.facts(recipient.country, recipient.zones, now)
 
 
 def local_time(recipient: Recipient, at: datetime) -> str:
-    """Write the time in the recipient's main zone: "2:05 PM, Tuesday, Nov 5"."""
+    """Return the time in the recipient's main zone, like "2:05 PM, Tuesday, Nov 5"."""
     return written(at.astimezone(recipient.zones[0]))
 
 
 def within_business_hours(recipient: Recipient, now: datetime, hours: BusinessHours) -> bool:
-    """Say whether it is business hours in the zones of the recipient that count.
+    """Return whether it is business hours in every zone of the recipient that counts.
 
-    The main zone counts. Of the others, the most populous first, each counts that leaves at least
-    half of the hours in common with all before it.
+    The main zone counts. The others follow, the most populous first: each counts if it leaves at
+    least half of the hours in common with all that count before it.
     """
     return facts(recipient, now, hours).within_business_hours
 
 
 def next_opening(recipient: Recipient, now: datetime, hours: BusinessHours) -> datetime:
-    """Return the first instant after now, UTC, at which business hours begin for the recipient.
+    """Return the first instant after now, in UTC, at which the recipient's business hours begin.
 
-    Raise `hours.NeverOpens` where they do not, which no settings and no country bring about.
+    Raise `hours.NeverOpens` if they never do; no setting and no country leads to that.
     """
     return hours.next_opening(recipient.country, recipient.zones, now)
 
@@ -211,12 +218,12 @@ def next_opening(recipient: Recipient, now: datetime, hours: BusinessHours) -> d
 
 
 def preload() -> None:
-    """Load what naming a place needs, before the web server forks."""
+    """Load the names of places, before the web server forks."""
     location(find("+12125550123"))
 
 
 def location(recipient: Recipient) -> str:
-    """Name the recipient's place and country: "New York, United States"."""
+    """Return the recipient's place and country, like "New York, United States"."""
     if recipient.country == NO_COUNTRY:
         return f"UTC, {country_name(NO_COUNTRY)}"
     place = _place(recipient) or _city(recipient.country, recipient.zones[0].key)
@@ -225,45 +232,39 @@ def location(recipient: Recipient) -> str:
 
 @cache
 def country_name(country: str) -> str:
-    """Name a country in English, as CLDR does; "World" for a number of none."""
+    """Return CLDR's English name of a country; "World" for numbers that belong to none."""
     return "World" if country == NO_COUNTRY else _english().territories[country]
 
 
 def _place(recipient):
-    """Return libphonenumber's name of the number's place, "" where it knows only the country."""
+    """Return libphonenumber's name of the number's place, or "" if it knows only the country."""
     if not recipient.has_area:
         return ""
     code, digits = recipient.number.country_code, recipient.e164[1:]
-    if token := phonenumbers.country_mobile_token(code):  # Argentina's 9, which tells no place
+    if token := phonenumbers.country_mobile_token(code):  # Argentina's 9 is not part of the area
         digits = digits.replace(f"{code}{token}", str(code), 1)
-    place = _places().names[bisect(_places().first, int(digits[:_DIGITS].ljust(_DIGITS, "0"))) - 1]
+    first, names = _places()
+    place = names[bisect(first, int(digits[:_DIGITS].ljust(_DIGITS, "0"))) - 1]
     country = recipient.country
     return "" if place in (country_name(country), _SHORT_NAMES.get(country)) else place
 
 
 @cache
 def _city(country, zone):
-    """Return the city that a country's main zone is named for."""
+    """Return the city that names a country's main zone."""
     if country in _UNLISTED:
         return _UNLISTED[country][1]
     named = _english().time_zones.get(zone, {}).get("city")
     return named or zone.rpartition("/")[2].replace("_", " ")
 
 
-class _Places(NamedTuple):
-    """The places of numbering/places.txt.gz: the first numbers of each, ascending, and its name."""
-
-    first: array  # of _DIGITS digits
-    names: list[str]
-
-
 @cache
 def _places():
+    """Return the places of numbering/places.txt.gz: their first _DIGITS digits, and their names."""
     with gzip.open(_NUMBERING / "places.txt.gz", "rt", encoding="utf-8") as file:
         lines = file.read().splitlines()
-    shared = {}
-    names = [shared.setdefault(name, name) for name in (line[_DIGITS + 1 :] for line in lines)]
-    return _Places(array("I", [int(line[:_DIGITS]) for line in lines]), names)
+    names = [sys.intern(line[_DIGITS + 1 :]) for line in lines]  # many are equal
+    return array("I", [int(line[:_DIGITS]) for line in lines]), names
 
 
 @cache

@@ -1,10 +1,10 @@
-"""The calendars of countries: on which days of the week people work, and on which holidays not."""
+"""The calendars of countries: working weeks and public holidays."""
 
 from datetime import date
 from functools import lru_cache
 
-# CLDR's weekends, Monday being day 0; a test compares them with Babel's. Babel itself would keep
-# the whole locale of each country that it is asked about: 95 MB for all of them.
+# CLDR's weekends; Monday is day 0. A test compares them with Babel, which would keep the locale of
+# each country in memory: 95 MB for all.
 _WEEKENDS = {
     **{c: {4, 5} for c in ("BH", "DZ", "EG", "IL", "IQ", "JO", "KW")},
     **{c: {4, 5} for c in ("LY", "OM", "QA", "SA", "SD", "SY", "YE")},
@@ -17,26 +17,26 @@ _SATURDAY_AND_SUNDAY = {5, 6}
 
 
 def is_workday(country: str, day: date) -> bool:
-    """Say whether a day is in the working week of a country (ISO 3166, or "001" for none)."""
+    """Return whether a day is in the working week of a country (ISO 3166, or "001" for none)."""
     return day.weekday() not in _WEEKENDS.get(country, _SATURDAY_AND_SUNDAY)
 
 
 def is_holiday(country: str, day: date) -> bool:
-    """Say whether a day is a public holiday in all of a country."""
+    """Return whether a day is a public holiday in the whole of a country."""
     return day in _holidays(country, day.year)
 
 
 def preload() -> None:
-    """Load what knows holidays, before the web server forks."""
-    is_holiday("US", date(2026, 1, 1))  # the package loads the most when it is first asked
+    """Load the package of holidays, before the web server forks."""
+    is_holiday("US", date(2026, 1, 1))  # most of it is loaded at the first question
 
 
 @lru_cache(maxsize=1024)
 def _holidays(country, year):
     """Return the national holidays of a year, in a set that threads can share."""
-    import holidays  # 0.1 s and 18 MB, only where holidays are skipped
+    import holidays  # 0.1 s and 18 MB, needed only with SKIP_HOLIDAYS
 
     try:
         return frozenset(holidays.country_holidays(country, years=year, expand=False))
-    except NotImplementedError:  # of "001", AC and TA
+    except NotImplementedError:  # "001", AC and TA
         return frozenset()

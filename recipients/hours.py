@@ -1,7 +1,7 @@
-"""Business hours: when texts may go, and what the clocks of zones say.
+"""Business hours: when texts may be sent, and the local time in zones.
 
-Everything here is a function of a country, its zones (the main one first) and an instant, an aware
-UTC `datetime`.
+Everything here is a pure function of a country, its zones (the main one first) and an instant, an
+aware UTC `datetime`.
 """
 
 from datetime import UTC, date, datetime, time, timedelta
@@ -13,53 +13,52 @@ from recipients import calendars
 
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-HORIZON = 60  # days; a country's holidays leave out a day of the week three times at most
+HORIZON = 60  # days; holidays never fall on the same weekday more than three weeks in a row
 _DAY = timedelta(days=1)
 
 
 class Facts(NamedTuple):
-    """What the clocks of a recipient say at one instant."""
+    """The local time and offsets of a recipient at one instant."""
 
     timezone: str  # "GMT-8"
     local_time: str  # "2:05 PM, Tuesday, Nov 5"
-    timezone_offset: int | float | list[int | float]  # hours; ascending where there are several
+    timezone_offset: int | float | list[int | float]  # hours; a list if several, ascending
     is_dst: bool
     within_business_hours: bool
 
 
 class NeverOpens(Exception):
-    """Business hours do not begin within the horizon; no settings and no country lead to this.
+    """Business hours do not begin within HORIZON days; no setting and no country leads to this.
 
-    It is an error rather than None so that nobody sends at once instead.
+    It is an error because a caller might take None for "now".
     """
 
 
 class BusinessHours(NamedTuple):
-    """When messages may be sent: from `opens` up to, not including, `closes` on `days`.
+    """When messages may be sent: from `opens` until before `closes`, on `days`.
 
-    Minutes after local midnight, 0 <= opens < closes <= 1440; Monday is day 0.
+    Both are minutes after local midnight, 0 <= opens < closes <= 1440. Monday is day 0.
     """
 
     opens: int
     closes: int
     days: frozenset[int] | None  # None: the working week of the recipient's country
-    skip_holidays: bool = False  # those of the recipient's country
+    skip_holidays: bool = False  # public holidays of the recipient's country
 
     @classmethod
     def from_settings(cls, settings: Any) -> Self:
-        """Return the hours that the environment asks for."""
         return cls(*settings.business_hours, settings.business_days, settings.skip_holidays)
 
     def __str__(self):
         return f"{_clock(self.opens)} - {_clock(self.closes)} local time"
 
     def hold_at(self, country: str, local: datetime) -> bool:
-        """Say whether a local time in a country is within these hours."""
+        """Return whether a local time in a country is within these hours."""
         minute = local.hour * 60 + local.minute
         return self.opens <= minute < self.closes and self.hold_on(country, local.date())
 
     def hold_on(self, country: str, day: date) -> bool:
-        """Say whether a day in a country has business hours."""
+        """Return whether a day in a country has business hours."""
         if self.days is None:
             workday = calendars.is_workday(country, day)
         else:
@@ -67,26 +66,26 @@ class BusinessHours(NamedTuple):
         return workday and not (self.skip_holidays and calendars.is_holiday(country, day))
 
     def facts(self, country: str, zones: tuple[ZoneInfo, ...], now: datetime) -> Facts:
-        """Return what the clocks of a country's zones show now."""
+        """Return the local time and offsets in the zones of a country now."""
         return _facts(country, zones, _minute(now), self)
 
     def next_opening(self, country: str, zones: tuple[ZoneInfo, ...], now: datetime) -> datetime:
-        """Return the first instant after now, UTC, at which business hours begin in zones.
+        """Return the first instant after now, in UTC, at which business hours begin in the zones.
 
-        Raise NeverOpens where they do not within HORIZON days.
+        Raise NeverOpens if they do not begin within HORIZON days.
         """
         return _next_opening(country, zones, _minute(now), self)
 
 
 def written(local: datetime) -> str:
-    """Write a local time in English, whatever the locale of the process."""
+    """Return a local time in English, whatever the locale of the process."""
     clock = _clock(local.hour * 60 + local.minute)
     return f"{clock}, {_WEEKDAYS[local.weekday()]}, {_MONTHS[local.month - 1]} {local.day}"
 
 
 @lru_cache(maxsize=1024)
 def _clocks(zones, day):
-    """Return one zone for each way in which clocks run in the weeks from a day, main one first."""
+    """Return one zone for each distinct clock in the weeks from a day, the main one first."""
     midnight = datetime.combine(day, time(), UTC)
     instants = [midnight + days * _DAY for days in range(HORIZON + 3)]
     distinct = {}
@@ -97,7 +96,7 @@ def _clocks(zones, day):
 
 @lru_cache(maxsize=1024)
 def _facts(country, zones, minute, hours):
-    """Return what clocks show in one minute, cached: recipients of the same minute share it."""
+    """Return the facts of one minute; recipients in the same zones share them."""
     zones = _clocks(zones, minute.date())
     main, *others = (minute.astimezone(zone) for zone in zones)
     offsets = sorted({_hours(main), *map(_hours, others)})
@@ -112,10 +111,9 @@ def _facts(country, zones, minute, hours):
 
 @lru_cache(maxsize=1024)
 def _next_opening(country, zones, after, hours):
-    """Return the first instant after a whole minute at which hours begin to hold.
+    """Return the first instant after a whole minute at which business hours begin.
 
-    They can only begin where, in some zone, they open or the clocks change; both happen on whole
-    minutes.
+    They can begin only when they open in some zone or its clocks change, both on whole minutes.
     """
     zones = _clocks(zones, after.date())
     for _ in range(HORIZON):
@@ -129,15 +127,15 @@ def _next_opening(country, zones, after, hours):
 
 
 def _hold(country, zones, at, hours):
-    """Say whether hours hold in all zones that count at an instant."""
+    """Return whether it is business hours in every zone that counts at an instant."""
     return all(hours.hold_at(country, local) for local in _counting(zones, at, hours))
 
 
 def _counting(zones, at, hours):
-    """Yield the local times that count: the main zone's, and those of the others as they join.
+    """Yield the local times in the zones that count, the main zone's first.
 
-    A zone joins while the offsets of all that have joined differ by no more than half the length of
-    the hours, so that at least half of them stay in common.
+    Another zone counts if it and all before it that count have offsets that differ by no more than
+    half the length of the hours. At least half of the hours then stays in common.
     """
     half = timedelta(minutes=(hours.closes - hours.opens) / 2)
     least = most = at.astimezone(zones[0]).utcoffset()
@@ -150,7 +148,7 @@ def _counting(zones, at, hours):
 
 
 def _beginnings(zone, since, until, hours):
-    """Yield the instants about a day at which hours may begin in one zone."""
+    """Yield the instants within and around a period at which hours may begin in one zone."""
     first, last = since.astimezone(zone), until.astimezone(zone)
     opens = time(*divmod(hours.opens, 60), tzinfo=zone)
     for ordinal in range(first.toordinal(), last.toordinal() + 1):
@@ -162,7 +160,7 @@ def _beginnings(zone, since, until, hours):
 
 
 def _change(zone, before, after):
-    """Return the instant between two whole minutes at which the clocks of a zone change."""
+    """Return the instant between two whole minutes at which a zone changes its offset."""
     offset = before.astimezone(zone).utcoffset()
     while (minutes := (after - before) // timedelta(minutes=1)) > 1:
         middle = before + timedelta(minutes=minutes // 2)
@@ -174,9 +172,9 @@ def _change(zone, before, after):
 
 
 def _is_dst(local):
-    """Say whether people would call a local time daylight saving time.
+    """Return whether people would call a local time daylight saving time.
 
-    Irish law calls winter time the exception and summer time standard, and IANA follows it; the
+    IANA follows Irish law, which calls summer time standard and winter time the exception. The
     Irish do not. Morocco's negative saving in Ramadan is not daylight saving time either.
     """
     if local.tzinfo.key == "Europe/Dublin":
@@ -185,13 +183,13 @@ def _is_dst(local):
 
 
 def _hours(local):
-    """Return the UTC offset of a local time in hours, an int where it is whole."""
+    """Return the UTC offset of a local time in hours, an int if it is whole."""
     hours = local.utcoffset() / timedelta(hours=1)
     return int(hours) if hours.is_integer() else hours
 
 
 def _clock(minute):
-    """Write a minute of the day on a twelve-hour clock."""
+    """Return a minute of the day on a twelve-hour clock."""
     hour, minute = divmod(minute % 1440, 60)
     return f"{hour % 12 or 12}:{minute:02} {'PM' if hour >= 12 else 'AM'}"
 

@@ -1,4 +1,4 @@
-"""Nouns: settings, applications, clients, commands, keys, clocks."""
+"""Fixtures for all tests: settings, applications, clients, commands, keys, clocks."""
 
 import os
 
@@ -14,13 +14,13 @@ pytest_plugins = ["browser", "databases", "fake_carrier", "running"]
 
 
 def pytest_xdist_auto_num_workers():
-    """With `-n auto` run two processes a core: many tests wait."""
+    """Run two processes per core with `-n auto`: many tests wait."""
     return 2 * (os.cpu_count() or 1)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_report_to_serializable():
-    """Replace lone surrogates, which xdist cannot send: one failure would end the whole run."""
+    """Replace lone surrogates: xdist cannot send them, so one failure would end the whole run."""
     return _encodable((yield))
 
 
@@ -36,7 +36,7 @@ def _encodable(value):
 
 @pytest.fixture
 def settings(database_url, monkeypatch, tmp_path):
-    """The default settings, whatever the machine's environment says."""
+    """The default settings, whatever this machine's environment sets."""
     for name in (*environment.Settings._fields, "port", "web_concurrency", "script_name"):
         monkeypatch.delenv(name.upper(), raising=False)
     monkeypatch.chdir(tmp_path)
@@ -55,14 +55,14 @@ def client(app):
 
 @pytest.fixture
 def flask(app):
-    """Run a `flask` command: `flask("keys", "list")`; gives click's result."""
+    """Run a `flask` command, `flask("keys", "list")`; return click's result."""
     runner = app.test_cli_runner()
     return lambda *words, **options: runner.invoke(args=[*words], **options)
 
 
 @pytest.fixture
 def run(flask):
-    """Run a command that must succeed; what it prints on standard output."""
+    """Run a command that must succeed; return its standard output."""
 
     def succeed(*words, **options):
         result = flask(*words, **options)
@@ -74,7 +74,7 @@ def run(flask):
 
 @pytest.fixture
 def refused(flask):
-    """Run a command that must fail with a clear line; that line."""
+    """Run a command that must fail with a clear line; return that line."""
 
     def fail(*words, status=1, **options):
         result = flask(*words, **options)
@@ -97,7 +97,7 @@ def key(database_url):
 
 @pytest.fixture
 def post(client, key):
-    """Send a request to the operation, valid unless said otherwise: `post(to=LONDON)`."""
+    """Send a request, valid but for these fields: `post(to=LONDON)`; `...` leaves one out."""
 
     def send(headers=None, **fields):
         body = {"to": NEW_YORK, "message": "Hello"} | fields
@@ -132,7 +132,7 @@ def post_bytes(client, key):
 
 @pytest.fixture
 def at(monkeypatch):
-    """Stop every clock of ours at an instant."""
+    """Stop the service's clock at an instant."""
 
     def stop(instant):
         monkeypatch.setattr(models, "clock", lambda: instant)

@@ -1,4 +1,4 @@
-"""POST /v1/text-messages: what is answered, and what is kept."""
+"""POST /v1/text-messages: its answers, and the messages it stores."""
 
 import json
 import re
@@ -147,7 +147,7 @@ def test_a_recipient_on_the_do_not_call_list_is_refused_only_with_check_dnc(post
     assert accepted(post(to=LONDON, check_dnc=True))["check_dnc"] is True
 
 
-def test_with_check_dnc_always_the_answer_has_it_as_applied(post_with):
+def test_with_check_dnc_always_the_answer_shows_it_as_applied(post_with):
     assert accepted(post_with(check_dnc=True))["check_dnc"] is True
     assert Message.get().check_dnc
     DoNotCall.add([NEW_YORK], clock(), "operator")
@@ -174,7 +174,7 @@ def test_a_number_of_an_allowed_country_is_accepted(countries, post_with):
     accepted(post_with(allowed_countries=countries and frozenset(countries)))
 
 
-def test_a_body_that_is_not_valid_is_400_before_its_country_counts(post_with):
+def test_an_invalid_body_is_400_before_the_country_is_checked(post_with):
     problems(post_with(" ", allowed_countries=frozenset({"CA"})))
 
 
@@ -186,7 +186,7 @@ def test_a_number_of_another_country_is_refused_whether_or_not_it_is_on_the_list
 
 
 @pytest.mark.parametrize("code", ["UK", "XX", "AN"])
-def test_a_code_that_is_no_countrys_stops_the_start(code, settings):
+def test_an_unknown_country_code_stops_the_start(code, settings):
     with pytest.raises(SystemExit) as stop:
         create_app(settings._replace(allowed_countries=frozenset({"US", code})))
     assert str(stop.value).startswith("ALLOWED_COUNTRIES: ")
@@ -207,7 +207,7 @@ def test_a_code_that_is_no_countrys_stops_the_start(code, settings):
     ],
 )
 @pytest.mark.parametrize("ascii_only", [True, False])
-def test_what_is_stored_is_what_was_asked_for_and_answered(text, ascii_only, post_bytes, key):
+def test_the_stored_message_matches_the_request_and_the_answer(text, ascii_only, post_bytes, key):
     fields = {"to": LONDON, "message": text, "send_date": "2126-03-04T03:00:00.5+01:00"}
     before = clock()
     body = accepted(post_bytes(json.dumps(fields, ensure_ascii=ascii_only)))
@@ -250,7 +250,7 @@ def test_a_body_has_at_most_64_kib(post_bytes):
     assert Message.select().count() == 1
 
 
-def test_checks_come_in_the_order_that_is_documented(client, key):
+def test_checks_come_in_the_documented_order(client, key):
     DoNotCall.add([NEW_YORK], clock(), "operator")
     wrong = {"path": PATH + "s", "method": "PUT", "data": b"{" * 65_537, "headers": {}}
     answers = []

@@ -1,4 +1,4 @@
-"""Whatever comes in, the answer is a whole 201 or the one error body, and never a 5xx."""
+"""For any input, the answer is a complete 201 or the one error body, never a 5xx."""
 
 import json
 from datetime import datetime, timedelta, timezone
@@ -57,14 +57,14 @@ header_values = st.text(st.characters(max_codepoint=255), max_size=300)
 
 @pytest.fixture
 def created(database_url):
-    """The ids that were answered; at the end of the test, these and no others are stored."""
+    """The ids in answers; at the end of the test exactly these must be stored."""
     ids = []
     yield ids
     assert {str(row.id) for row in Message.select(Message.id)} == set(ids)
 
 
 def holds(response, created):
-    """Hold that an answer is a whole 201 or a 400 whose every entry begins with a field's name."""
+    """Check that an answer is a complete 201, or a 400 with a field's name before each problem."""
     if response.status_code == 201:
         created.append(accepted(response)["message_id"])
         return

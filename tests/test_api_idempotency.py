@@ -1,4 +1,4 @@
-"""Idempotency-Key: the same request again gets the first answer, and makes no second message."""
+"""Idempotency-Key: a repeated request gets the first answer and creates no second message."""
 
 import json
 import urllib.request
@@ -36,7 +36,7 @@ def test_the_same_request_gets_the_same_answer_to_the_byte(again, once, at):
     at(TUESDAY_NOON)
     first = once()
     accepted(first)
-    at(TUESDAY_NOON + 9 * HOUR)  # at night: a new message would be scheduled
+    at(TUESDAY_NOON + 9 * HOUR)  # at night a new message would be scheduled
     second = once(again)
     assert second.status_code == 201
     assert second.data == first.data
@@ -62,7 +62,7 @@ def test_another_body_with_the_same_key_is_refused(other, once):
     assert Message.select().count() == 1
 
 
-def test_the_names_of_other_api_keys_are_their_own(once):
+def test_each_api_key_has_its_own_names(once):
     first = accepted(once())
     secret = ApiKey.issue("other", None, clock())
     second = accepted(once(**{"X-Api-Key": secret}))
@@ -70,7 +70,7 @@ def test_the_names_of_other_api_keys_are_their_own(once):
     assert len({body["message_id"] for body in (first, second, third)}) == 3
 
 
-def test_names_differ_by_case_and_without_one_every_request_counts(once, post):
+def test_names_are_case_sensitive_and_requests_without_one_never_repeat(once, post):
     ids = {accepted(response)["message_id"] for response in (once(), once(name="Order-1"))}
     ids |= {accepted(post())["message_id"] for _ in range(2)}
     assert len(ids) == Message.select().count() == 4
@@ -86,7 +86,7 @@ def test_visible_ascii_is_a_name(name, once):
 
 
 @pytest.mark.parametrize("name", ["", " ", "a b", "é", "\x7f", "~" * 256, "a\t", "\xff"])
-def test_anything_else_is_no_name(name, client, key):
+def test_any_other_name_is_refused(name, client, key):
     headers = {"HTTP_X_API_KEY": key, "HTTP_IDEMPOTENCY_KEY": name}
     response = client.post(PATH, json=json.loads(BODY), environ_overrides=headers)
     assert problems(response) == ["Idempotency-Key: must be 1 to 255 visible ASCII characters"]
@@ -111,7 +111,7 @@ def test_the_answer_is_repeated_after_its_time_has_come(once, at):
     problems(once(body, "order-2"))
 
 
-def test_the_answer_is_repeated_whatever_became_of_the_message(once, flask):
+def test_the_answer_is_repeated_even_if_the_message_has_changed(once, flask):
     first = once()
     DoNotCall.add([NEW_YORK], clock(), "operator")
     flask("messages", "cancel", first.json["message_id"])
@@ -135,7 +135,7 @@ def test_a_redacted_message_is_not_made_again(once, flask, at):
 
 
 def send(url, key, name, body=BODY):
-    """The status and the text of a real request's answer."""
+    """Send a real request; return the status and the text of its answer."""
     headers = {"X-Api-Key": key, "Content-Type": "application/json", "Idempotency-Key": name}
     request = urllib.request.Request(url + PATH, body.encode(), headers)
     try:

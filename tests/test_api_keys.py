@@ -1,4 +1,4 @@
-"""API keys: who may send, and who sees what was sent."""
+"""API keys: permission to send, and visibility of messages."""
 
 import json
 import re
@@ -20,7 +20,7 @@ HOUR = timedelta(hours=1)
 
 @pytest.fixture
 def knock(client):
-    """Send a valid request with these headers, given by their names in WSGI's environment."""
+    """Send a valid request with these headers, named as in WSGI's environment."""
     return lambda **headers: client.post(
         PATH, json=VALID, environ_overrides={f"HTTP_{name}": text for name, text in headers.items()}
     )
@@ -28,13 +28,13 @@ def knock(client):
 
 @pytest.fixture
 def create(flask):
-    """Create a key by the command; its secret."""
+    """Create a key by the command; return its secret."""
     return lambda *words: flask("keys", "create", *words).stdout.strip()
 
 
 @pytest.fixture
 def visible_to(flask):
-    """The texts that a key may see, by the command."""
+    """List the texts that a key may see, by the command."""
 
     def names(key):
         listed = json.loads(flask("messages", "list", "--visible-to", key, "--json").stdout)
@@ -109,7 +109,7 @@ def test_the_digest_of_a_key_is_no_key(knock, key):
     refusal(knock(X_API_KEY=ApiKey.get().digest), 401)
 
 
-def test_the_key_is_not_taken_from_the_address(client, key):
+def test_a_key_in_the_address_is_ignored(client, key):
     refusal(client.post(f"{PATH}?api_key={key}&X-Api-Key={key}", json=VALID), 401)
 
 
@@ -169,7 +169,7 @@ def test_a_revoked_key_is_refused_at_once_and_for_good(create, flask, knock):
     refusal(knock(X_API_KEY=secret), 401)
 
 
-def test_an_expired_key_is_refused_from_its_instant_on(create, knock, at):
+def test_an_expired_key_is_refused_from_that_instant(create, knock, at):
     at(TUESDAY_NOON)
     secret = create("app", "--expires", "1h")
     at(TUESDAY_NOON + HOUR - timedelta(milliseconds=1))
@@ -178,7 +178,7 @@ def test_an_expired_key_is_refused_from_its_instant_on(create, knock, at):
     refusal(knock(X_API_KEY=secret), 401)
 
 
-def test_a_rotated_key_lets_both_secrets_in_for_the_overlap(create, flask, knock, at):
+def test_both_secrets_of_a_rotated_key_are_valid_during_the_overlap(create, flask, knock, at):
     at(TUESDAY_NOON)
     old = create("app", "--expires", "3h")
     new = flask("keys", "rotate", "app", "--overlap", "1h").stdout.strip()

@@ -1,4 +1,4 @@
-"""When a message is to be sent: at once, at the next opening, or at its send_date."""
+"""When a message is sent: at once, at the next opening, or at its send_date."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -14,7 +14,9 @@ CLOSING = datetime(2026, 3, 3, 22, 0, tzinfo=UTC)  # 5 PM there
 FRIDAY_EVENING = datetime(2026, 3, 6, 23, 0, tzinfo=UTC)  # 6 PM there
 BEFORE_SUMMER_TIME = datetime(2026, 3, 8, 4, 0, tzinfo=UTC)  # 11 PM, three hours before
 BEFORE_WINTER_TIME = datetime(2026, 11, 1, 4, 0, tzinfo=UTC)  # midnight, two hours before
-YEARS_END = datetime(2027, 1, 1, 4, 59, 59, 999_000, tzinfo=UTC)  # there, too
+YEARS_END = datetime(
+    2027, 1, 1, 4, 59, 59, 999_000, tzinfo=UTC
+)  # midnight there, less a millisecond
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,7 @@ def test_a_send_date_must_be_later_than_now(written, post, at):
     assert problems(post(send_date=f"2026-03-03T{written}")) == ["send_date: must be in the future"]
 
 
-def test_a_past_send_date_without_an_offset_is_refused_with_how_it_was_read(post, at):
+def test_a_past_send_date_without_an_offset_is_refused_naming_utc(post, at):
     at(TUESDAY_NOON)
     assert problems(post(send_date="2026-03-03T17:00")) == [
         "send_date: must be in the future; without an offset it was read as UTC"

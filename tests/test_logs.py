@@ -1,4 +1,4 @@
-"""Lines of the log: one an event, with its instant, in text or in JSON."""
+"""Lines of the log: one per event, with its instant, in text or in JSON."""
 
 import json
 import re
@@ -13,7 +13,7 @@ INSTANT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 
 def lines_in(process):
-    """The lines of a process that writes JSON: every one of them is an object with its instant."""
+    """The lines of a process that logs JSON; each must be an object with its instant."""
     lines = [json.loads(line) for line in process.output.splitlines()]
     assert lines
     assert all(re.fullmatch(INSTANT, line["asctime"]) for line in lines)
@@ -32,11 +32,11 @@ def test_a_line_of_text_begins_with_its_instant_in_utc(serve, database_url):
 def test_the_web_writes_json_from_its_first_line_to_its_last(serve, database_url):
     web = serve(database_url, LOG_FORMAT="json", CARIER_URL="console:")
     with socket.create_connection(("127.0.0.1", web.port), timeout=60) as connection:
-        connection.sendall(b"what is no HTTP\r\n\r\n")
+        connection.sendall(b"this is not HTTP\r\n\r\n")
         assert connection.recv(65_536)
     assert web.terminate() == 0
     messages = [line["message"] for line in lines_in(web)]
-    assert messages[0] == "CARIER_URL is no setting; did you mean CARRIER_URL?"
+    assert messages[0] == "CARIER_URL is not a setting; did you mean CARRIER_URL?"
     assert messages[1].startswith("Starting gunicorn")
     assert any(message.startswith("Invalid request") for message in messages)
     assert messages[-1] == "Shutting down: Master"
@@ -50,9 +50,9 @@ def test_the_web_writes_json_from_its_first_line_to_its_last(serve, database_url
         ("warnings.warn('old')", "UserWarning"),
     ],
 )
-def test_what_python_itself_writes_is_one_line_of_json(code, name, start):
-    begin = "import logs, threading, warnings; logs.start(logs.load_settings()); "
-    process = start("python", "-c", begin + code, LOG_FORMAT="json")
+def test_a_message_of_python_itself_is_one_line_of_json(code, name, start):
+    begin = "import logs, threading, warnings; logs.start('INFO', 'JSON'); "
+    process = start("python", "-c", begin + code)
     process.wait()
     (line,) = lines_in(process)
     assert name in line["message"] + line.get("exc_info", "")
@@ -60,7 +60,7 @@ def test_what_python_itself_writes_is_one_line_of_json(code, name, start):
 
 MANY_THREADS = """
 import logging, logs, threading
-logs.start(logs.load_settings())
+logs.start('INFO', 'JSON')
 write = lambda: [logging.info("%s", "x" * 300) for _ in range(100)]
 threads = [threading.Thread(target=write) for _ in range(8)]
 [thread.start() for thread in threads]
@@ -68,15 +68,15 @@ threads = [threading.Thread(target=write) for _ in range(8)]
 """
 
 
-def test_lines_of_many_threads_are_whole_and_all_there(start):
-    process = start("python", "-c", MANY_THREADS, LOG_FORMAT="json", LOG_LEVEL="INFO")
+def test_lines_of_many_threads_are_whole_and_complete(start):
+    process = start("python", "-c", MANY_THREADS)
     assert process.wait() == 0
     assert [line["message"] for line in lines_in(process)] == ["x" * 300] * 800
 
 
-def test_settings_that_cannot_be_used_are_reported_in_json_too(start):
+def test_invalid_settings_are_reported_in_json_too(start):
     bad = {"LOG_FORMAT": "json", "MAX_RETRIES": "many", "LOG_LEVEL": "loud"}
-    process = start("python", "-c", "import logs; logs.load_settings()", **bad)
+    process = start("python", "-c", "import settings; settings.load_or_exit()", **bad)
     assert process.wait() == 1
     said = [line["message"].partition(":")[0] for line in lines_in(process)]
     assert said == ["MAX_RETRIES", "LOG_LEVEL"]

@@ -1,4 +1,4 @@
-"""The interface description: true, handed out, and a page on which a request can be tried."""
+"""The interface description: it is true, it is served, and a page lets requests be tried."""
 
 import json
 import re
@@ -25,11 +25,11 @@ EXAMPLES, REQUEST = BODY["examples"], BODY["schema"]
 SCHEMAS, ERRORS = DESCRIPTION["components"]["schemas"], DESCRIPTION["components"]["responses"]
 
 
-def test_the_command_prints_what_the_repository_keeps(flask):
+def test_the_command_prints_openapi_json(flask):
     assert flask("openapi").stdout == WRITTEN
 
 
-def test_the_command_names_the_package_that_it_lacks(flask, monkeypatch):
+def test_the_command_names_a_missing_package(flask, monkeypatch):
     monkeypatch.setitem(sys.modules, "apispec", None)
     monkeypatch.delitem(sys.modules, "monitoring.openapi", raising=False)
     result = flask("openapi")
@@ -48,7 +48,7 @@ def test_the_description_needs_no_key(client):
     assert response.text == WRITTEN
 
 
-def test_the_description_has_the_length_that_is_allowed_here(settings):
+def test_the_description_has_the_longest_message_of_this_service(settings):
     client = create_app(settings._replace(max_message_length=20)).test_client()
     described = client.get("/openapi.json").json["paths"][OPERATION]["post"]["requestBody"]
     fields = described["content"]["application/json"]["schema"]["properties"]
@@ -64,7 +64,7 @@ def test_the_fields_are_those_of_the_interface_in_its_order(post):
     assert SCHEMAS["Error"]["required"] == list(json.loads(post(to=...).text))
 
 
-def test_white_space_is_the_same_in_the_description_and_in_the_service():
+def test_the_description_and_the_service_agree_on_white_space():
     pattern = REQUEST["properties"]["message"]["pattern"]
     blank = {char for char in map(chr, range(sys.maxunicode + 1)) if not re.search(pattern, char)}
     assert blank == {char for char in map(chr, range(sys.maxunicode + 1)) if char.isspace()} | {
@@ -80,7 +80,7 @@ def test_white_space_is_the_same_in_the_description_and_in_the_service():
         *((text, 400) for text in ("2099-11-05", "2099-11-05 14:05:00Z", "tomorrow", "")),
     ],
 )
-def test_the_description_and_the_service_take_the_same_dates(text, status, post):
+def test_the_description_and_the_service_accept_the_same_dates(text, status, post):
     described = re.search(REQUEST["properties"]["send_date"]["pattern"], text)
     assert bool(described) == (status == 201)
     assert post(send_date=text).status_code == status
@@ -137,7 +137,7 @@ def web(serve, database_url):
 
 @pytest.fixture
 def attack(start, web, key):
-    """Let schemathesis send requests out of the description to gunicorn; what it says."""
+    """Let schemathesis send requests made from the description to gunicorn; return its output."""
 
     def run(*options):
         schemathesis = start(
@@ -153,7 +153,7 @@ def attack(start, web, key):
 
 
 @on_sqlite
-def test_no_request_out_of_the_description_breaks_it(attack):
+def test_no_request_made_from_the_description_breaks_it(attack):
     DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
     assert "No issues found" in attack("--generation-deterministic", "--max-examples", "150")
 
@@ -166,7 +166,7 @@ def test_no_request_of_many_breaks_the_description(attack, mode):
     assert "No issues found" in attack(*options)
 
 
-def test_the_page_brings_nothing_of_other_hosts(client):
+def test_the_page_loads_nothing_from_other_hosts(client):
     with client.get("/docs") as response:
         page = response.text
         assert response.mimetype == "text/html"
@@ -181,14 +181,14 @@ def test_the_page_brings_nothing_of_other_hosts(client):
 @pytest.mark.parametrize(
     "path", ["", "index.html", "swagger-ui.js", "..", "../app.py", "%2e%2e%2fapp.py", "x/page.js"]
 )
-def test_below_the_page_there_is_nothing_else(client, path):
+def test_no_other_file_is_served_below_the_page(client, path):
     response = client.get(f"/docs/{path}")
     assert response.status_code == 404
     assert response.json["statusCode"] == 404
 
 
 @pytest.mark.parametrize("path", ["/docs", "/docs/page.js", "/openapi.json"])
-def test_the_page_is_only_to_be_read(client, path):
+def test_the_page_is_read_only(client, path):
     response = client.post(path)
     assert response.status_code == 405
     assert response.json["statusCode"] == 405

@@ -1,4 +1,4 @@
-"""Whom a number reaches: its country, its place and its zones."""
+"""The recipient of a number: country, place and zones."""
 
 import string
 import subprocess
@@ -51,7 +51,7 @@ def test_a_valid_number_in_e164_form_is_read(to):
         ("+44 (0)20 7946 0958", "+442079460958"),
     ],
 )
-def test_a_number_that_is_only_written_differently_is_refused_with_its_e164_form(to, use):
+def test_a_number_in_another_notation_is_refused_with_its_e164_form(to, use):
     with pytest.raises(InvalidNumber) as refusal:
         recipients.find(to)
     assert str(refusal.value).endswith(f": {use}")
@@ -89,7 +89,7 @@ def test_a_number_that_is_only_written_differently_is_refused_with_its_e164_form
         "bob@example.com",
     ],
 )
-def test_what_is_no_number_is_refused_without_a_suggestion(to):
+def test_a_text_that_is_no_number_is_refused_without_a_suggestion(to):
     with pytest.raises(InvalidNumber) as refusal:
         recipients.find(to)
     assert ": +" not in str(refusal.value)
@@ -243,7 +243,7 @@ def test_a_number_has_its_country_place_and_clock(to, country, place, january, j
     assert winter.local_time.endswith((", Jan 15", ", Jan 16"))
 
 
-# Numbers whose place is not known below the country, or whose area has two clocks:
+# Numbers without a known place below the country, or in an area with two clocks:
 # number, main zone, offsets in January and in July
 SEVERAL_ZONES = [
     ("+18002345678", "New_York", [-8, -7, -6, -5], [-7, -6, -5, -4]),
@@ -251,7 +251,7 @@ SEVERAL_ZONES = [
     ("+17015550123", "Denver", [-7, -6], [-6, -5]),
     ("+558001234567", "Sao_Paulo", [-4, -3], [-4, -3]),
     ("+59352520123", "Guayaquil", [-6, -5], [-6, -5]),
-    ("+299700286", "Nuuk", [-4, -2], [-3, -1]),  # of no area that anybody knows
+    ("+299700286", "Nuuk", [-4, -2], [-3, -1]),  # in no known area
     ("+34612345678", "Madrid", [0, 1], [1, 2]),
     ("+351912345678", "Lisbon", [-1, 0], [0, 1]),
     ("+79161234567", "Moscow", [3, 4, 5, 6, 7, 8, 10], [3, 4, 5, 6, 7, 8, 10]),
@@ -260,7 +260,7 @@ SEVERAL_ZONES = [
     ("+62800123456", "Jakarta", [7, 8, 9], [7, 8, 9]),
     ("+61412345678", "Sydney", [8, 10, 10.5, 11], [8, 9.5, 10]),
     ("+6433050123", "Auckland", [13, 13.75], [12, 12.75]),  # Akaroa or the Chathams
-    ("+61880030123", "Sydney", [10.5, 11], [9.5, 10]),  # Tibooburra, which GeoNames does not have
+    ("+61880030123", "Sydney", [10.5, 11], [9.5, 10]),  # Tibooburra, which GeoNames lacks
     ("+67570123456", "Port_Moresby", [10, 11], [10, 11]),
     ("+68672001234", "Tarawa", [12, 14], [12, 14]),
     ("+97688123456", "Ulaanbaatar", [7, 8], [7, 8]),
@@ -274,7 +274,7 @@ SEVERAL_ZONES = [
     ("+19155550123", "Chicago", [-7, -6], [-6, -5]),
     ("+14585550123", "Los_Angeles", [-8, -7], [-7, -6]),
     ("+18675550123", "Edmonton", [-7, -6], [-7, -6, -5]),
-    # although libphonenumber has one for these digits, and names no place
+    # libphonenumber has one zone for these digits, but names no place
     ("+12082010123", "Los_Angeles", [-8, -7], [-7, -6]),
     ("+18502000123", "New_York", [-6, -5], [-5, -4]),
     ("+16052010123", "Chicago", [-7, -6], [-6, -5]),
@@ -282,14 +282,14 @@ SEVERAL_ZONES = [
 
 
 @pytest.mark.parametrize(("to", "main", "january", "july"), SEVERAL_ZONES)
-def test_a_number_that_can_be_in_several_zones_has_them_all(to, main, january, july):
+def test_a_number_has_all_its_possible_zones(to, main, january, july):
     recipient = recipients.find(to)
     assert recipient.zones[0].key.endswith(f"/{main}")
     assert recipients.facts(recipient, JANUARY, OFFICE).timezone_offset == january
     assert recipients.facts(recipient, JULY, OFFICE).timezone_offset == july
 
 
-# Where libphonenumber's own zones are wrong or too wide: number, place, zone
+# Numbers whose zones libphonenumber has wrong or too wide: number, place, zone
 CORRECTED = [
     ("+16895550123", "Florida, United States", "America/New_York"),
     ("+14745550123", "Saskatchewan, Canada", "America/Regina"),
@@ -300,7 +300,7 @@ CORRECTED = [
     ("+61882123456", "Adelaide, Australia", "Australia/Adelaide"),
     ("+61892212345", "Perth, Australia", "Australia/Perth"),
     ("+61889812345", "Darwin, Australia", "Australia/Darwin"),
-    # in other states than the one place of their name, or the others, that GeoNames has
+    # GeoNames has places of these names only in other states
     ("+61754667123", "Thornton, Australia", "Australia/Brisbane"),
     ("+61746563123", "Haddon, Australia", "Australia/Brisbane"),
     ("+61746520123", "Inglewood, Australia", "Australia/Brisbane"),
@@ -311,7 +311,7 @@ CORRECTED = [
     ("+61880915000", "Wilcannia, Australia", "Australia/Sydney"),
     ("+61880144123", "Menindee, Australia", "Australia/Sydney"),
     ("+61880871234", "Broken Hill, Australia", "Australia/Broken_Hill"),
-    # of names that GeoNames does not have
+    # GeoNames lacks these names
     ("+61889049555", "Elliott, Australia", "Australia/Darwin"),
     ("+61879024123", "Noonamah, Australia", "Australia/Darwin"),
     ("+976144212345", "Bayankhongor city, Bayankhongor, Mongolia", "Asia/Ulaanbaatar"),
@@ -329,7 +329,7 @@ CORRECTED = [
     ("+18075970123", "Atikokan, Canada", "America/Atikokan"),
     ("+869912345678", "Urumqi, Xinjiang, China", "Asia/Urumqi"),
     ("+68675021123", "Bairiki, Kiribati", "Pacific/Tarawa"),
-    # mobiles: of New Zealand, Chile, Ecuador and Ukraine
+    # mobiles of New Zealand, Chile, Ecuador and Ukraine
     ("+64211234567", "Auckland, New Zealand", "Pacific/Auckland"),
     ("+56961234567", "Santiago, Chile", "America/Santiago"),
     ("+593991234567", "Guayaquil, Ecuador", "America/Guayaquil"),
@@ -414,7 +414,10 @@ def test_every_number_has_a_place_and_a_country_name():
         ("+551121234567", "São Paulo, Brazil"),
         ("+553136971234", "Bairro Eldorado - Sete Lagoas, Brazil"),
         ("+862012345678", "Guangzhou, Guangdong, China"),
-        ("+5493414211234", "Rosario, Santa Fe, Argentina"),  # 9 is a mobile's, of no place
+        (
+            "+5493414211234",
+            "Rosario, Santa Fe, Argentina",
+        ),  # the 9 marks a mobile and is not part of the area
         ("+902123456789", "Istanbul (Europe), Türkiye"),
     ],
 )
@@ -442,7 +445,7 @@ def test_the_clocks_of_a_recipient_are_those_of_its_zones_and_its_days_those_of_
     assert recipients.facts(cairo, sunday_opening, hours).within_business_hours
 
 
-# What the scheduler needs
+# In the scheduler
 
 
 def test_finding_a_recipient_loads_neither_the_geocoder_nor_babel():

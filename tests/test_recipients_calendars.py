@@ -1,4 +1,4 @@
-"""On which days a country works, as CLDR and the package of holidays have it."""
+"""Working days of countries, by CLDR and the package holidays."""
 
 import subprocess
 import sys
@@ -58,7 +58,7 @@ def test_the_weekend_of_every_country_is_that_of_cldr():
         ("GG", "2026-05-09", True),
         ("AC", "2026-01-01", False),  # unknown to the package
         ("001", "2026-01-01", False),
-        ("US", "9999-12-25", False),  # beyond what anybody knows
+        ("US", "9999-12-25", False),  # beyond all predictions
     ],
 )
 def test_holidays_are_those_of_the_whole_country(country, day, expected):
@@ -73,7 +73,7 @@ def test_every_country_works_again_after_its_longest_holidays():
             assert not any(all(holidays[n : n + 4]) for n in range(97)), (country, weekday)
 
 
-def test_the_package_of_holidays_is_loaded_only_where_they_are_skipped():
+def test_the_package_of_holidays_is_loaded_only_when_needed():
     code = (
         "import datetime, sys; from recipients import calendars; day = datetime.date(2026, 1, 1); "
         "calendars.is_workday('US', day); print('holidays' in sys.modules); "

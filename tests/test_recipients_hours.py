@@ -1,4 +1,4 @@
-"""What clocks say, when it is business hours, and when they begin."""
+"""Local time, business hours and their next opening."""
 
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -73,7 +73,7 @@ def test_hours_come_from_the_settings():
         ("Africa/Windhoek", "2026-01-15T12:00:00Z", False),
     ],
 )
-def test_daylight_saving_time_is_what_people_there_call_so(zone, instant, expected):
+def test_daylight_saving_time_is_what_people_there_call_it(zone, instant, expected):
     at = datetime.fromisoformat(instant)
     assert facts(zone, at).is_dst is expected
 
@@ -169,7 +169,7 @@ def test_it_is_business_hours_only_where_it_is_in_every_zone_that_counts():
         ("RU", RUSSIA, "2026-01-14", BusinessHours(540, 960, DAILY.days), 6, 10),
     ],
 )
-def test_zones_count_while_half_of_the_hours_stays_in_common(
+def test_zones_count_while_half_of_the_hours_is_in_common(
     country, names, day, hours, opens, closes
 ):
     midnight = datetime.fromisoformat(f"{day}T00:00:00Z")
@@ -186,7 +186,7 @@ def test_a_zone_counts_up_to_half_of_the_hours_and_not_a_minute_more():
     assert within(less, "RU", names, opening + HOUR)
 
 
-def test_zones_join_in_their_order_and_one_that_is_too_far_keeps_out_none_that_follows():
+def test_zones_join_in_order_and_a_distant_one_does_not_exclude_later_ones():
     at = datetime(2026, 1, 14, 6, tzinfo=UTC)  # 9:00 in Moscow
     six, twelve = "Asia/Omsk", "Asia/Kamchatka"
     assert within(DAILY, "RU", ["Europe/Moscow", twelve], at)
@@ -194,7 +194,7 @@ def test_zones_join_in_their_order_and_one_that_is_too_far_keeps_out_none_that_f
     assert not within(DAILY, "RU", ["Europe/Moscow", twelve, six], at + 5 * HOUR)  # 17:00 in Omsk
 
 
-def test_a_zone_joins_only_where_all_that_have_joined_are_near():
+def test_a_zone_joins_only_if_it_is_near_all_that_have_joined():
     names = ["Asia/Omsk", "Europe/Moscow", "Asia/Yakutsk"]  # +6, +3, +9
     at = datetime(2026, 1, 14, 10, tzinfo=UTC)  # 16:00, 13:00 and 19:00
     assert within(DAILY, "RU", names, at)
@@ -306,13 +306,13 @@ def test_the_longest_holidays_of_any_country_end_within_the_horizon():
                 hours.next_opening(country, zones("UTC"), noon)
 
 
-def test_hours_that_never_begin_are_an_error_and_never_now(monkeypatch):
-    monkeypatch.setattr("calendars.is_holiday", lambda country, day: True)
+def test_hours_that_never_begin_are_an_error(monkeypatch):
+    monkeypatch.setattr("recipients.calendars.is_holiday", lambda country, day: True)
     with pytest.raises(NeverOpens):
         LOCAL.next_opening("US", zones("America/New_York"), datetime(2031, 1, 1, tzinfo=UTC))
 
 
-# The rule, tried minute by minute
+# The rule, checked minute by minute
 
 GROUPS = [
     ("AU", ("Australia/Sydney", "Australia/Lord_Howe", "Australia/Perth", "Australia/Eucla")),
@@ -337,7 +337,7 @@ GROUPS = [
 
 @cache
 def changes(names):
-    """The days in 2026 and 2027 on which clocks change in any of these zones, and New Year."""
+    """Return the days in 2026 and 2027 when clocks change in any of these zones, and New Year."""
     days = [datetime(2026, 1, 1, tzinfo=UTC) + n * DAY for n in range(730)]
     return [
         before
@@ -348,7 +348,7 @@ def changes(names):
 
 @st.composite
 def situations(draw):
-    """Zones, an instant often near a change of clocks or New Year, and hours on some days."""
+    """Draw zones, an instant (often near a change of clocks or New Year) and business hours."""
     country, names = draw(st.sampled_from(GROUPS))
     now = (
         draw(st.sampled_from(changes(names)))
@@ -372,7 +372,7 @@ def open_on(country, day, days, skip_holidays):
 
 
 def rule(country, names, at, hours):
-    """Say whether it is business hours, as the documentation puts it."""
+    """Return whether it is business hours, by the rule in the documentation."""
     joined = []
     for name in names:
         offsets = [offset_at(other, at) for other in (*joined, name)]

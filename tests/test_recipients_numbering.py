@@ -1,4 +1,4 @@
-"""The corrections to libphonenumber's zones, against those who know better."""
+"""The corrections to libphonenumber's zones, compared with better sources."""
 
 import csv
 import gc
@@ -29,7 +29,7 @@ HOUR = timedelta(hours=1)
 
 @cache
 def stated():
-    """What zones.txt says: shares by country and zone, zones by prefix."""
+    """Return the content of zones.txt: shares by country and zone, zones by prefix."""
     shares, corrections = {}, {}
     for line in (NUMBERING / "zones.txt").read_text().splitlines():
         head, *rest = line.split()
@@ -48,7 +48,7 @@ def offsets(zones, at):
 
 
 def shown(recipient, at):
-    """The offsets that the service shows for a recipient."""
+    """Return the offsets that the service shows for a recipient."""
     told = recipients.facts(recipient, at, ALWAYS).timezone_offset
     return told if isinstance(told, list) else [told]
 
@@ -58,7 +58,7 @@ def longest(table, digits):
 
 
 def recipient_of(prefix, tries, table=TIMEZONE_DATA):
-    """A recipient whose area is known by this very prefix of a table; None where none is found."""
+    """Return a recipient whose longest prefix in a table is this one; None if none is found."""
     chance = random.Random(prefix)
     for n in range(tries):
         digits = max(0, 8 + n % 6 - len(prefix))
@@ -74,7 +74,7 @@ def recipient_of(prefix, tries, table=TIMEZONE_DATA):
 
 @pytest.fixture
 def no_garbage_collection():
-    """Half of the time that 200,000 places take goes into looking for what is no longer used."""
+    """Turn off the garbage collector, which takes half of the time for 200,000 places."""
     gc.disable()
     yield
     gc.enable()
@@ -137,7 +137,7 @@ def is_calling_code(prefix):
     return int(prefix) in phonenumbers.COUNTRY_CODE_TO_REGION_CODE
 
 
-# North America, by its authority
+# North America, by its numbering authority
 
 AREA_CODES = {
     row["area_code"]: row["time_zones"]
@@ -152,7 +152,7 @@ EXCEPTIONS = {
 
 
 def given(code):
-    """The offsets in winter that the authority gives an area code."""
+    """Return the winter offsets that the authority gives an area code."""
     letters = AREA_CODES[code]
     letters = [letters] if letters in HOURS else letters
     return EXCEPTIONS.get(code) or sorted({HOURS[letter] for letter in letters})

@@ -1,7 +1,7 @@
-"""Make places.txt.gz: where among all numbers the places begin that libphonenumber names.
+"""Make places.txt.gz: the first digits of each place that libphonenumber names.
 
 `make numbering` runs it. The library's geocoder keeps a dictionary of languages for each of 287,000
-prefixes: 0.3 seconds and 70 MB of a web process, for names of which only the English are shown.
+prefixes: 0.3 seconds and 70 MB of a web process, although only the English names are shown.
 """
 
 import gzip
@@ -13,13 +13,14 @@ from phonenumbers.geodata import GEOCODE_DATA
 
 PLACES = Path(__file__).parent / "places.txt.gz"
 DIGITS = 9  # of the longest prefix
-CODE = re.compile(r"(?:,| -) [A-Z]{2,5}$| MG$")  # ", NY" and " - SP", once written without a dash
+CODE = re.compile(r"(?:,| -) [A-Z]{2,5}$| MG$")  # ", NY" and " - SP"; once without a dash
 
 
 def beginnings() -> Iterator[tuple[str, str]]:
-    """Yield the first digits of the first number of each place, ascending, and its name.
+    """Yield the first digits and the name of each place, ascending.
 
-    A place ends where the next begins; where none does, that of a shorter prefix goes on, or none.
+    A place ends where the next begins. After the last number of a prefix, the place of a shorter
+    prefix continues, or a nameless one.
     """
     named = {
         prefix: CODE.sub("", names["en"]) for prefix, names in GEOCODE_DATA.items() if "en" in names
@@ -36,7 +37,7 @@ def beginnings() -> Iterator[tuple[str, str]]:
 
 
 def make() -> str:
-    """Return the text of places.txt.gz, made anew."""
+    """Return the text of places.txt.gz."""
     return "".join(f"{digits} {name}\n" for digits, name in beginnings())
 
 

@@ -1,4 +1,4 @@
-"""What answers look like: the fields of a 201, and the one body of every error."""
+"""The shape of answers: the fields of a 201, and the one body of every error."""
 
 import json
 import re
@@ -32,7 +32,7 @@ INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 
 
 def error_in(status, content_type, text):
-    """The `details` of an error that has the status, and exactly the fields of an error."""
+    """Return the `details` of an error; check its status and that it has exactly its fields."""
     assert content_type == "application/json", text
     body = json.loads(text)
     assert list(body) == ["error", "message", "statusCode", "details", "timestamp"]
@@ -52,18 +52,18 @@ def error_in(status, content_type, text):
 
 
 def refusal(response, status):
-    """The `details` of a test client's response that must be an error with this status."""
+    """Return the `details` of a test client's response, which must be an error of this status."""
     assert response.status_code == status, response.text
     return error_in(status, response.headers["Content-Type"], response.text)
 
 
 def problems(response):
-    """What a 400 complains of."""
+    """Return the problems that a 400 lists."""
     return refusal(response, 400)["validationErrors"]
 
 
 def accepted(response):
-    """The body of a 201: every field, in the interface's order, and nothing else."""
+    """Return the body of a 201; check that it has exactly the interface's fields, in order."""
     assert response.status_code == 201, response.text
     assert response.headers["Content-Type"] == "application/json"
     assert list(response.json) == FIELDS

