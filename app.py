@@ -149,6 +149,7 @@ def database_error(error: Exception) -> Response:
     """Render an outage of the database; treat its other errors as ours."""
     if not database.is_outage(error):
         return unexpected_error(error)
+    database.db.close_idle()  # the other connections may have died with this one
     log.error("the database failed: %s", database.reason(error))
     return render_error(503, "The service cannot reach its database. Try again later.")
 

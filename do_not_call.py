@@ -30,6 +30,16 @@ class DoNotCall(Table):
         return {row.number for row in found}
 
     @classmethod
+    def entry(cls, number: str) -> Self | None:
+        """Return the entry of a number, or None if it is not on the list."""
+        return cls.get_or_none(cls.number == number)
+
+    @classmethod
+    def size(cls) -> int:
+        """Return how many numbers are on the list."""
+        return cls.select().count()
+
+    @classmethod
     def add(cls, numbers: Iterable[str], now: datetime, source: str) -> int:
         """Put numbers on the list; return how many were not on it yet.
 

@@ -1,22 +1,40 @@
-"""How gunicorn serves the application on simple hosting; PORT and WEB_CONCURRENCY are its own."""
+"""How gunicorn serves the application on simple hosting; PORT and WEB_CONCURRENCY are its own.
 
+Its gevent worker gives each connection a greenlet, so a silent or slow client costs memory alone.
+"""
+
+from gevent import monkey
+
+monkey.patch_all()  # before anything else is imported: preload_app imports it in the master
+
+# ruff: noqa: E402
+import contextlib
 import gc
 import logging
 import os
 import re
+import resource
 import shutil
+import socket
+import time
+from typing import Any
 
+import gevent
 from gunicorn.arbiter import Arbiter
 from gunicorn.config import Config
 from gunicorn.glogging import Logger
-from gunicorn.workers.base import Worker
+from gunicorn.workers.ggevent import GeventWorker
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 import desk
 import logs
 import recipients
-import webworker
 from recipients import calendars
+from web import MAX_BODY
+
+BODY_TIMEOUT = 10  # seconds for a body to arrive
+SEND_TIMEOUT = 30  # seconds for a client to take an answer
+LINGER = 2  # seconds for a client to read an answer before its connection closes
 
 settings = logs.load_settings()
 METRICS_FOLDER = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
@@ -34,15 +52,79 @@ if wrong:
 if port:
     bind = f"0.0.0.0:{port}"
 
-# Its threads are for what is read, and for others while the database keeps the first waiting
-worker_class = webworker.Worker
-threads = 64
-preload_app = True  # what all workers need is loaded once, and shared
+keepalive = 5  # seconds for the head of a request to arrive
+graceful_timeout = 25  # seconds for requests under way; some hosts kill after 30
+preload_app = True  # workers share the memory of what the master has loaded
+
+# A connection is an open file. A worker without free ones could accept nobody.
+_, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+worker_connections = min(4_000, most_files * 3 // 4)
+
 control_socket_disable = True  # its path is the same for all gunicorns of a user
 
 # No header of a client says where the application is mounted or which scheme was used.
 forwarder_headers = ""
 secure_scheme_headers = {}
+
+
+class Deadline:
+    """Read a request's body until BODY_TIMEOUT, or raise TimeoutError.
+
+    The connection closes unless the body was read to its end: the next request would begin at an
+    unknown place.
+    """
+
+    def __init__(self, request: Any):
+        self.request, self.reader = request, request.body.reader
+        self.ends_at = time.monotonic() + BODY_TIMEOUT
+        lengths = [value for name, value in request.headers if name == "CONTENT-LENGTH"]
+        self.chunked = any(name == "TRANSFER-ENCODING" for name, _ in request.headers)
+        if self.chunked or (lengths and int(lengths[0]) > MAX_BODY):
+            request.force_close()
+
+    def read(self, size: int) -> bytes:
+        try:
+            with gevent.Timeout(max(0, self.ends_at - time.monotonic()), TimeoutError):
+                data = self.reader.read(size)
+        except Exception:
+            self.request.force_close()
+            raise
+        if self.chunked and len(data) < size:
+            self.request.must_close = False
+        return data
+
+
+class worker_class(GeventWorker):  # gunicorn's name for this setting
+    """Bound the time that a client takes for a body and for an answer."""
+
+    def handle_request(self, listener_name: Any, req: Any, sock: socket.socket, addr: Any) -> None:
+        gevent.sleep(0)  # one client's requests, one behind another, are no reason to starve others
+        sock.settimeout(SEND_TIMEOUT)
+        req.body.reader = Deadline(req)
+        try:
+            super().handle_request(listener_name, req, sock, addr)
+        except TimeoutError:
+            raise StopIteration from None
+        except StopIteration:
+            linger(sock)
+            raise
+
+    def handle_error(self, req: Any, client: socket.socket, addr: Any, exc: BaseException) -> None:
+        super().handle_error(req, client, addr, exc)
+        linger(client)
+
+
+def linger(sock: socket.socket) -> None:
+    """Close our side, and let the client read its answer.
+
+    Closing at once while the client still sends would reset the connection, and the answer would
+    be lost (RFC 9112, 9.6).
+    """
+    with gevent.Timeout(LINGER, False), contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_WR)
+        while sock.recv(65_536):
+            gevent.sleep(0.01)
 
 
 class NoRequestText(logging.Filter):
@@ -84,7 +166,7 @@ def on_exit(server: Arbiter) -> None:
         shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True)
 
 
-def post_worker_init(worker: Worker) -> None:
+def post_worker_init(worker: GeventWorker) -> None:
     """Answer 404 outside a stage's prefix, where gunicorn itself would answer 500 in HTML."""
     prefix = os.environ.pop("SCRIPT_NAME", "").strip("/")
     if prefix:

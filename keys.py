@@ -133,6 +133,11 @@ class ApiKey(Table):
             raise Refused(f"there is no key named {name!r}")
         return key
 
+    @classmethod
+    def everyone(cls) -> list[Self]:
+        """Return all keys, also the revoked ones, by name."""
+        return list(cls.select().order_by(cls.name, cls.id))
+
     def rotate(self, old_expires_at: datetime) -> str:
         """Give this key a new secret and return it; the old one is good until an instant.
 

@@ -11,10 +11,8 @@ from typing import Any, Self
 
 from peewee import (
     SQL,
-    BigIntegerField,
     BooleanField,
     Case,
-    CompositeKey,
     ForeignKeyField,
     IntegerField,
     TextField,
@@ -31,10 +29,10 @@ from database import (
     Refused,
     Table,
     db,
-    insert_together,
     on_postgres,
 )
 from do_not_call import DoNotCall
+from inserts import Inserts
 from keys import ApiKey
 
 OBEYED = timedelta(hours=1)
@@ -98,20 +96,6 @@ def first_id(instant: datetime) -> uuid.UUID:
     return uuid.UUID(int=(max(instant, EPOCH) - EPOCH) // MILLISECOND << 80)
 
 
-class Tally(Table):
-    """How many messages have ended, by status: triggers of the database keep it.
-
-    A row for each of the database's own processes, so that none waits for another.
-    """
-
-    status = TextField()
-    backend = IntegerField()
-    number = BigIntegerField()
-
-    class Meta:
-        primary_key = CompositeKey("status", "backend")
-
-
 class Message(Table):
     id = UUIDField(primary_key=True)
     key = ForeignKeyField(ApiKey, index=False)
@@ -151,65 +135,42 @@ class Message(Table):
     # The way in
 
     @classmethod
-    def store(
-        cls,
-        *,
-        id: uuid.UUID,
-        key: int,
-        to: str,
-        message: str,
-        send_date: datetime | None = None,
-        send_at: datetime,
-        status: Status,
-        manual_mode: bool,
-        available_to_group: bool,
-        check_dnc: bool,
-        max_retries: int,
-        created_at: datetime,
-        idempotency_key: str | None = None,
-        request_digest: str | None = None,
-        answer: str | None = None,
-    ) -> None:
-        """Keep a new message for good; AlreadyAnswered where its idempotency key is taken."""
-        row = {
-            "id": cls.id.db_value(id),
-            "key_id": key,
-            "to": to,
-            "message": message,
-            "send_date": cls.send_date.db_value(send_date),
-            "first_send_at": cls.send_at.db_value(send_at),
-            "send_at": cls.send_at.db_value(send_at),
-            "status": status,
-            "manual_mode": manual_mode,
-            "available_to_group": available_to_group,
-            "check_dnc": check_dnc,
-            "approved": not manual_mode,
-            "attempts": 0,
-            "max_retries": max_retries,
-            "created_at": cls.created_at.db_value(created_at),
-            "idempotency_key": idempotency_key,
-            "request_digest": request_digest,
-            "answer": answer,
-        }
-        if not insert_together(cls._insert_all, row):
+    def store(cls, *, send_at: datetime, manual_mode: bool, **fields: Any) -> None:
+        """Keep a new message for good; AlreadyAnswered where its idempotency key is taken.
+
+        `fields` has a value for every other field of a new message. Messages that are stored at
+        the same time share a statement.
+        """
+        fields |= {"send_at": send_at, "first_send_at": send_at}
+        fields |= {"manual_mode": manual_mode, "approved": not manual_mode, "attempts": 0}
+        columns = cls._meta.fields
+        row = {columns[n].column_name: columns[n].db_value(value) for n, value in fields.items()}
+        if not _inserts.insert(row):
             raise AlreadyAnswered
 
     @classmethod
-    def _insert_all(cls, rows):
-        """Insert messages in one statement; return for each whether it is stored now."""
-        names = ", ".join(f'"{name}"' for name in rows[0])
+    def insert_all(cls, rows: list[dict]) -> list[bool]:
+        """Insert messages, given by column, in one statement; say of each whether it is stored.
+
+        In the order of their idempotency keys: two batches that lock the same ones in another
+        order would be a deadlock on Postgres.
+        """
+        names = [*rows[0]]
+        ordered = sorted(rows, key=lambda row: (row["key_id"], row["idempotency_key"] or ""))
+        listed = ", ".join(f'"{name}"' for name in names)
         if on_postgres():  # to psycopg, each row of values costs more than all of this
-            values = [json.dumps(rows, ensure_ascii=False)]
-            source = f"SELECT {names} FROM json_populate_recordset(NULL::message, %s)"
+            values = [json.dumps(ordered, ensure_ascii=False)]
+            source = f"SELECT {listed} FROM json_populate_recordset(NULL::message, %s)"
         else:
-            values = [value for row in rows for value in row.values()]
-            marks = f"({', '.join('?' * len(rows[0]))})"
+            values = [row[name] for row in ordered for name in names]
+            marks = f"({', '.join('?' * len(names))})"
             source = "VALUES " + ", ".join([marks] * len(rows))
-        sql = f"INSERT INTO message ({names}) {source} ON CONFLICT DO NOTHING"
+        sql = f"INSERT INTO message ({listed}) {source} ON CONFLICT DO NOTHING"
         if db.execute_sql(sql, values).rowcount == len(rows):
             return [True] * len(rows)
-        # Some idempotency key is taken
-        return [cls.select().where(cls.id == uuid.UUID(row["id"])).exists() for row in rows]
+        ids = [uuid.UUID(row["id"]) for row in rows]  # some idempotency key is taken
+        stored = {message.id for message in cls.select(cls.id).where(cls.id.in_(ids))}
+        return [id in stored for id in ids]
 
     @classmethod
     def answered(cls, key: int, idempotency_key: str) -> Self | None:
@@ -505,6 +466,9 @@ class Message(Table):
         if "status" in changes:
             changes |= {"claimed_by": None, "claimed_at": None}
         return Message.update(changes).where(allowed, *conditions).execute() == 1
+
+
+_inserts = Inserts(Message.insert_all)
 
 
 def _locked(batch):

@@ -1,16 +1,14 @@
-"""Reports: what people and monitoring ask of the messages. Nothing here changes any."""
+"""Reports: what people and monitoring ask about messages. Nothing here changes a message."""
 
-import heapq
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
-from itertools import pairwise
 from typing import NamedTuple
 
-from peewee import SQL, ModelSelect, NodeList, Select, Tuple, Value, ValuesList, fn
+from peewee import SQL, Select, Tuple, Value, fn
 
-from database import EPOCH, MILLISECOND, PAGE, Refused, db, on_postgres
+from database import EPOCH, PAGE, Refused, db
 from keys import ApiKey, Identity, Role
 from models import (
     AWAITS_APPROVAL,
@@ -24,7 +22,6 @@ from models import (
     WAITING,
     Message,
     Status,
-    Tally,
     first_id,
     has_status,
 )
@@ -32,7 +29,7 @@ from models import (
 HOUR = timedelta(hours=1)
 
 SAMPLE = 1_000
-"""Messages by which the commonest error is found."""
+"""Messages in which the commonest error is looked for."""
 
 
 # Counts and instants
@@ -76,10 +73,10 @@ def last_sent_at() -> datetime | None:
 
 
 def commonest_error(since: datetime) -> tuple[str, int] | None:
-    """Return the commonest error that messages have had since an instant, and of how many.
+    """Return the commonest error since an instant, and how many messages had it.
 
-    Of the latest SAMPLE that are tried again and the latest SAMPLE that failed, so that an
-    outage with a million of them is told as quickly.
+    Only the latest SAMPLE retried messages and the latest SAMPLE failed ones count, so an outage
+    with a million failures does not slow this down.
     """
     counts = Counter()
     failed = (Message.status == Status.FAILED) & HAS_ENDED
@@ -94,22 +91,25 @@ def commonest_error(since: datetime) -> tuple[str, int] | None:
     return next(iter(counts.most_common(1)), None)
 
 
-def by_status() -> dict[str, int]:
-    """Count the messages in each status: an index counts what waits, Tally what has ended."""
-    waiting = {
+def waiting() -> dict[str, int]:
+    """Count the messages in each status that is not final; indexes serve it."""
+    return {
         Status.SCHEDULED: _count(has_status(Status.SCHEDULED)),
         Status.QUEUED: _count(IS_SENDABLE) + _count(AWAITS_APPROVAL & has_status(Status.QUEUED)),
         Status.SENDING: _count(has_status(Status.SENDING)),
     }
-    sums = Tally.select(Tally.status, fn.SUM(Tally.number)).group_by(Tally.status)
-    ended = {status: int(total) for status, total in sums.tuples()}
-    return waiting | dict.fromkeys(FINISHED, 0) | ended
+
+
+def by_status() -> dict[str, int]:
+    """Count the messages in every status; reads the whole table."""
+    counts = Message.select(Message.status, fn.COUNT(SQL("*"))).group_by(Message.status)
+    return dict.fromkeys(Status, 0) | dict(counts.tuples())
 
 
 def ended_since(instant: datetime, most: int | None = None) -> dict[str, int]:
-    """Count the messages that were finished from an instant on, by status, each up to `most`.
+    """Count the messages that ended at or after an instant, by status, each up to `most`.
 
-    Status by status, which takes an index alone; GROUP BY takes ten times as long.
+    One query for each status needs the index alone; GROUP BY takes ten times as long.
     """
     since = Message.finished_at >= instant
     return {
@@ -119,161 +119,141 @@ def ended_since(instant: datetime, most: int | None = None) -> dict[str, int]:
 
 
 def going_out(first: datetime, hours: int, most: int) -> list[tuple[int, int]]:
-    """Count what is to be sent, and what of it lacks approval, in each hour from an instant on.
+    """Count the messages to be sent, and those without approval, in each hour from an instant.
 
-    Each up to `most`. What is due since before counts for the first hour; what is queued, only
-    with its approval.
+    Each count stops at `most`. Overdue messages count for the first hour; queued ones count once
+    they are approved.
     """
-    instants = [EPOCH, *(first + number * HOUR for number in range(1, hours + 1))]
-    scheduled = has_status(Status.SCHEDULED)
-    totals = _count_between(instants, scheduled, most)
-    totals[0] = min(most, totals[0] + _count(IS_SENDABLE, most, Message.send_at))
-    unapproved = _count_between(instants, scheduled & AWAITS_APPROVAL, most)
-    return list(zip(totals, unapproved, strict=True))
+    counts, since = [], EPOCH
+    for number in range(1, hours + 1):
+        until = first + number * HOUR
+        due = has_status(Status.SCHEDULED) & (Message.send_at >= since) & (Message.send_at < until)
+        total = _count(due, most, Message.send_at)
+        unapproved = _count(due & AWAITS_APPROVAL, most, Message.send_at) if total else 0
+        counts.append((total, unapproved))
+        since = until
+    total, unapproved = counts[0]
+    queued = _count(IS_SENDABLE, most, Message.send_at)
+    return [(min(most, total + queued), unapproved), *counts[1:]]
 
 
 def _count(condition, most=None, *order):
-    """Count the messages that meet a condition, up to `most` of them."""
-    return _counting(condition, most, *order).scalar(db)
+    """Count the messages that meet a condition, up to `most` of them.
 
-
-def _counting(condition, most, *order):
-    """Select the number of messages that meet a condition, up to `most` of them.
-
-    Up to a number only in the order of an index, or Postgres reads the table, however far.
+    A count with a limit needs the order of an index, or Postgres may read the whole table.
     """
     few = Message.select(SQL("1")).where(condition).order_by(*order).limit(most)
-    return Select([few.alias("few")], [fn.COUNT(SQL("*"))])
-
-
-def _count_between(instants, condition, most):
-    """Count the messages that are to be sent between each two of these instants, up to `most`."""
-    edges = [(instant - EPOCH) // MILLISECOND for instant in instants]
-    spans = ValuesList([*pairwise(edges)]).cte("span", columns=("since", "until"))
-    within = condition & SQL("send_at >= since AND send_at < until")
-    number = _counting(within, most, Message.send_at)
-    counts = Select([spans], [number]).order_by(SQL("since")).with_cte(spans)
-    return [count for (count,) in db.execute(counts)]
+    return Select([few.alias("few")], [fn.COUNT(SQL("*"))]).scalar(db)
 
 
 # Listings for the commands
 
 
+class Filter(NamedTuple):
+    """Which messages a listing has; each field is an option of `flask messages`."""
+
+    status: str | None = None
+    awaiting_approval: bool = False
+    to: str | None = None
+    key: str | None = None
+    group: str | None = None
+    visible_to: str | None = None
+    since: datetime | None = None
+
+
 def listing(
-    *,
-    statuses: Collection[str] = (),
-    awaiting_approval: bool = False,
-    to: str | None = None,
-    since: datetime | None = None,
-    key: str | None = None,
-    group: str | None = None,
-    visible_to: ApiKey | None = None,
-    limit: int | None = None,
+    only: Filter, limit: int | None = None, among: Collection[str] = ()
 ) -> Iterator[Message]:
-    """Read messages with their keys, the newest first.
+    """Read messages with their keys, the newest first; Refused if a key does not exist.
 
-    In pages: nothing stays open meanwhile. For each key and status, an index gives the newest
-    ids, so that a page of a million messages costs no more than one of a thousand.
+    `among` names the statuses to choose from, if not all. Messages are read in pages, so nothing
+    stays open between them.
     """
-    narrow = [AWAITS_APPROVAL if awaiting_approval else SQL("true")]
-    newest = (_unhelped(Message.id) if awaiting_approval else Message.id).desc()
-    if to:
-        narrow.append(Message.to == to)
-    if since:
-        narrow.append(Message.id >= first_id(since))
-    ranges = [
-        ((*of_key, *in_status, *narrow), order)
-        for of_key in _of_keys(key, group, visible_to)
-        for in_status, order in _ranges(statuses, newest)
-    ]
-    left, before = limit, ()
-    while left is None or left > 0:
-        size = PAGE if left is None else min(PAGE, left)
-        ids = heapq.nlargest(
-            size,
-            (
-                id
-                for conditions, order in ranges
-                for (id,) in Message.select(Message.id)
-                .where(*conditions, *before)
-                .order_by(order)
-                .limit(size)
-                .tuples()
-            ),
-        )
-        page = _with_keys().where(Message.id.in_(ids))
-        yield from page.order_by(Message.id.desc()) if ids else ()
-        if len(ids) < size:
+    messages = _chosen(only).order_by(Message.id.desc())
+    if among:
+        messages = messages.where(has_status(*among))
+    while limit is None or limit > 0:
+        size = PAGE if limit is None else min(PAGE, limit)
+        page = list(messages.limit(size))
+        yield from page
+        if len(page) < size:
             return
-        left, before = left and left - size, (Message.id < ids[-1],)
+        limit = limit and limit - size
+        messages = messages.where(Message.id < page[-1].id)
 
 
-def _of_keys(name, group, visible_to):
-    """Return a condition for each key that messages are wanted of, an empty one for all."""
-    if name is group is visible_to is None:
-        return [()]
+def _chosen(only):
+    messages = _with_keys()
+    if only.status:
+        messages = messages.where(_in_status(only.status, only.to))
+    if only.awaiting_approval:
+        messages = messages.where(AWAITS_APPROVAL)
+    if only.to:
+        messages = messages.where(Message.to == only.to)
+    if only.since:
+        messages = messages.where(Message.id >= first_id(only.since))
+    if only.key or only.group:
+        messages = messages.where(Message.key.in_(_keys(only.key, only.group)))
+    if only.visible_to:
+        key = ApiKey.named(only.visible_to)
+        seen = (Message.key == key) | Message.available_to_group
+        messages = messages.where(Message.key.in_([key, *_keys_of(key.group)]), seen)
+    return messages
+
+
+def _in_status(status, number):
+    """Return the condition that a message is in a status.
+
+    The index of final statuses is named unless a number is given: few messages have that.
+    """
+    ended = status in FINISHED and not number
+    return has_status(Status(status)) & HAS_ENDED if ended else has_status(Status(status))
+
+
+def _keys(name, group):
     keys = ApiKey.select()
-    if name is not None:
+    if name:
         keys = keys.where(ApiKey.name == name)
-    if group is not None:
+    if group:
         keys = keys.where(ApiKey.group == group)
     if not keys:
         raise Refused("there is no such key")
-    if visible_to:
-        own = ApiKey.id == visible_to
-        keys = keys.where(own | (ApiKey.group == visible_to.group) if visible_to.group else own)
-    return [
-        (Message.key == key,)
-        if visible_to in (None, key)
-        else (Message.key == key, Message.available_to_group)
-        for key in keys
-    ]
+    return list(keys)
 
 
-def _ranges(statuses, newest):
-    """Return a condition and an order for each of these statuses, so that an index serves it."""
-    ranges = []
-    few = _unhelped(Message.id).desc()
-    for status in statuses:
-        if status == Status.QUEUED:
-            ranges += [((IS_SENDABLE,), few), ((has_status(status), AWAITS_APPROVAL), few)]
-        elif status in FINISHED:
-            ranges.append(((has_status(status), HAS_ENDED), newest))
-        else:
-            ranges.append(((has_status(status),), few))
-    return ranges or [((), newest)]
-
-
-def _unhelped(column):
-    """Return a column to sort by as it is: SQLite would read the whole table to spare a sort."""
-    return column if on_postgres() else NodeList((SQL("+"), column))
+def _keys_of(group):
+    """Select the keys of a group; none without a group."""
+    # As a Value, so that None becomes "= NULL", which is never true
+    return ApiKey.select(ApiKey.id).where(ApiKey.group == Value(group))
 
 
 def _with_keys():
     return Message.select(Message, ApiKey).join(ApiKey)
 
 
-# Pages for the desk: each goes on where the last one ended
+# Messages for the desk
 
 
 class Place(NamedTuple):
-    """Where a page of messages ends, and the next begins."""
+    """Where a page of messages ends and the next begins."""
 
     send_at: datetime
     id: uuid.UUID
 
 
-def seen_by(person: Identity) -> ModelSelect:
-    """Select the messages, with their keys, that somebody at the desk may see."""
-    messages = _with_keys()
-    if person.role == Role.OPERATOR:
-        return messages
-    # As a Value, so that without a group it is "= NULL", which is never true
-    return messages.where(Message.available_to_group, ApiKey.group == Value(person.group))
+def seen_by(person: Identity, ids: Collection[uuid.UUID]) -> list[Message]:
+    """Return those of some messages that a person at the desk may see, with their keys."""
+    if not ids:
+        return []
+    messages = _with_keys().where(Message.id.in_(list(ids)))
+    if person.role != Role.OPERATOR:
+        group = Message.key.in_(_keys_of(person.group))
+        messages = messages.where(Message.available_to_group, group)
+    return list(messages)
 
 
 def awaiting(person: Identity, after: Place | None, limit: int) -> list[Message]:
-    """Return some that wait for this person's approval, the first to be sent first."""
+    """Return some messages that wait for this person's approval, the next to be sent first."""
     return _soonest(_awaiting(person), after, limit)
 
 
@@ -283,46 +263,34 @@ def count_awaiting(person: Identity, most: int) -> int:
 
 
 def _awaiting(person):
-    """Return conditions, each served by an index: a status or a group's key at a time."""
+    """Return conditions that an index serves: one for each status, or for each key of a group."""
     if person.role == Role.OPERATOR:
         return [AWAITS_APPROVAL & has_status(status) for status in WAITING]
-    keys = ApiKey.select(ApiKey.id).where(ApiKey.group == Value(person.group))
-    return [(Message.key == key) & AWAITS_GROUP for key in keys]
+    return [(Message.key == key) & AWAITS_GROUP for key in _keys_of(person.group)]
 
 
 def page(
-    status: Status | None,
-    number: str | None,
-    after: Place | None,
-    limit: int,
+    status: Status | None, number: str | None, after: Place | None, limit: int
 ) -> list[Message]:
-    """Return some messages: what waits the soonest first, all else the newest first."""
+    """Return some messages: the next to be sent first if all wait, otherwise the newest first."""
     if number is None and status in (Status.SCHEDULED, Status.SENDING):
         return _soonest([has_status(status)], after, limit)
     if number is None and status == Status.QUEUED:
         return _soonest([IS_SENDABLE, AWAITS_APPROVAL & has_status(status)], after, limit)
-    messages = _with_keys().order_by(Message.id.desc()).limit(limit)
-    if number:
-        messages = messages.where(Message.to == number)
-    if status in FINISHED:
-        messages = messages.where(HAS_ENDED)
-    if status:
-        messages = messages.where(Message.status == status)
+    messages = _chosen(Filter(status=status, to=number)).order_by(Message.id.desc())
     if after:
         messages = messages.where(Message.id < after.id)
-    return list(messages)
+    return list(messages.limit(limit))
 
 
 def _soonest(conditions, after, limit):
-    """Return the first messages of several conditions; each index is asked for few."""
+    """Return the first messages that meet any of several conditions, each served by an index."""
     found = []
     for condition in conditions:
-        places = Message.select(Message.send_at, Message.id).where(condition)
+        messages = _with_keys().where(condition)
         if after:
             at, id = Message.send_at.db_value(after.send_at), Message.id.db_value(after.id)
             last = Tuple(Value(at, converter=False), Value(id, converter=False))
-            places = places.where(Tuple(Message.send_at, Message.id) > last)
-        found.extend(places.order_by(Message.send_at, Message.id).limit(limit).tuples())
-    ids = [id for _, id in sorted(found)[:limit]]
-    messages = _with_keys().where(Message.id.in_(ids)) if ids else ()
-    return sorted(messages, key=lambda message: (message.send_at, message.id))
+            messages = messages.where(Tuple(Message.send_at, Message.id) > last)
+        found.extend(messages.order_by(Message.send_at, Message.id).limit(limit))
+    return sorted(found, key=lambda message: (message.send_at, message.id))[:limit]

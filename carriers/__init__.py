@@ -1,12 +1,12 @@
 """Hand text messages to carriers: the only code that talks to them.
 
-`connect` turns a CARRIER_URL into a `Carrier`. Each carrier has a module of its own beside this
-one, which is imported only where its URL is used: a scheduler does not pay for the others. Nothing
-here logs, and the libraries below are kept from logging what they are given: numbers, texts,
-credentials.
+`connect` turns a CARRIER_URL into a `Carrier`. Each carrier has its own module in this package.
+Only the module that the URL needs is imported, so a scheduler does not pay for the others. Nothing
+here logs, and the libraries are silenced: they would log numbers, texts and credentials.
 """
 
 import logging
+import re
 from datetime import datetime
 from difflib import get_close_matches
 from typing import NamedTuple
@@ -17,16 +17,16 @@ CONNECT_TIMEOUT = 10  # seconds
 class CarrierError(Exception):
     """The carrier did not take the text; `str()` says why, in words for an operator.
 
-    The words hold no number, no text and no credentials. Without a flag the carrier fails for now
+    The words hold no number, no text and no credentials. Without a flag the failure is temporary,
     and the text is tried again. At most one of `permanent`, `too_fast`, `account` and `in_doubt`
     is set:
 
-    permanent    trying again does not help: it is about this text or this recipient
-    opted_out    the recipient told the carrier that no texts are wanted; always permanent
-    too_fast     the carrier says "slow down", which is no failed try; `retry_after` is the number
-                 of seconds that it asked for, or None
+    permanent    this text or this recipient is refused; trying again does not help
+    opted_out    the recipient told the carrier to stop sending texts; always permanent
+    too_fast     the carrier says "slow down", which does not count as a failed try; `retry_after`
+                 is the number of seconds that it asked for, or None
     account      the carrier refuses the whole account: wrong credentials, an unknown sender,
-                 no credit, a bind refused. Every other text would be refused, too
+                 no credit, a bind refused. It would refuse every other text as well
     in_doubt     no answer came, or it was lost: the carrier may have taken the text
     """
 
@@ -55,87 +55,89 @@ class NotGenuine(Exception):
 
 
 class Receipt(NamedTuple):
-    """A carrier's last word on a text that it took: did it reach the phone?"""
+    """A carrier's final report on a text: whether it reached the phone."""
 
     reference: str  # what `send` returned
     delivered: bool
-    reason: str | None = None  # why not, in words for an operator, without number and text
+    reason: str | None = None  # why not; for an operator, without number and text
 
 
 class OptOut(NamedTuple):
-    """A recipient's word on whether texts are wanted: STOP, or START."""
+    """A recipient's STOP or START."""
 
     number: str  # E.164
     stop: bool
-    source: str  # "reply" where the recipient wrote it, "carrier" where the carrier says so
+    source: str  # "reply" if the recipient wrote it, "carrier" if the carrier reports it
 
 
 class Callback(NamedTuple):
-    """A request that a carrier made to the service."""
+    """A request from a carrier to the service."""
 
     kind: str  # "status" or "inbound"
     method: str
-    url: str  # as the carrier was told: PUBLIC_URL, the path and the query
+    url: str  # as the carrier knows it: PUBLIC_URL, path and query
     headers: dict[str, str]  # names in lower case
     body: bytes
 
 
 class Carrier:
-    """What delivers texts. Many threads may call `send` and `find` at once.
+    """Deliver texts. Many threads may call `send` and `find` at once.
 
-    What a carrier cannot do is not overridden.
+    Subclasses override only the methods that the carrier supports.
     """
 
     name: str  # its scheme, which may be shown and logged
     can_be_asked = False
-    """Whether `find` can tell what became of a text that is in doubt."""
+    """Whether `find` can settle a text that is in doubt."""
     warning: str | None = None
-    """What an operator should know about this URL, in one line for the log, without credentials."""
+    """A warning about this URL for the operator: one line for the log, without credentials."""
     listens = False
-    """Whether receipts and incoming texts come over a session of its own, by `received`."""
+    """Whether `received` returns receipts and incoming texts, from a session of the carrier's."""
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
-        """Have `text`, exactly as it is, delivered to `to` (E.164); return a reference, if any.
+        """Hand `text` for `to` (E.164) to the carrier unchanged; return its reference, if any.
 
-        `valid_for` is the number of seconds after which it should no longer be delivered. Raise
-        CarrierError where the carrier did not take it.
+        After `valid_for` seconds the text should no longer be delivered. Raise CarrierError if the
+        carrier did not take it.
         """
         raise NotImplementedError
 
     def find(self, to: str, text: str, since: datetime) -> list[str]:
-        """Return the references of all texts like this that the carrier took since an instant.
+        """Return the references of all equal texts that the carrier took since an instant.
 
-        The oldest first. Raise CarrierError where it gives no answer.
+        The oldest comes first. Raise CarrierError if the carrier gives no answer.
         """
         raise NotImplementedError
 
     def check(self) -> None:
-        """Ask the carrier, without sending, whether it would serve; raise CarrierError if not.
+        """Ask the carrier, without sending, whether it would take texts; raise CarrierError if not.
 
-        Raise NotImplementedError where it cannot be asked.
+        Raise NotImplementedError if the carrier cannot be asked.
         """
         raise NotImplementedError
 
     def received(self) -> list[Receipt | OptOut]:
-        """Return what came over a session of its own since the last call; never wait."""
+        """Return what the carrier's session delivered since the last call; never wait."""
         return []
 
     def callback(self, request: Callback) -> list[Receipt | OptOut]:
-        """Return what a genuine callback says, nothing where it says nothing to us.
+        """Return the receipts and opt-outs in a genuine callback; there may be none.
 
-        Raise NotGenuine where it is not signed, or this carrier makes none.
+        Raise NotGenuine if the signature does not match, or if this carrier makes no callbacks.
         """
         raise NotGenuine
 
     def close(self) -> None:
-        """Close all connections. Nothing is under way."""
+        """Close all connections. No call may be under way."""
 
 
 OWN = {
     *("console", "simulator", "twilio", "vonage", "nexmo"),
     *("webhook+https", "webhook+http", "smpp", "smpps"),
 }
-"""The schemes of the carriers that have a module here; Apprise knows more."""
+"""The schemes of the carriers with a module in this package; Apprise has more."""
+CLOSE = 0.82
+"""difflib's similarity from which a scheme is a misspelt one of OWN: xmpps, Apprise's, is 0.8."""
 
 
 def connect(
@@ -148,9 +150,10 @@ def connect(
 ) -> Carrier:
     """Return the carrier that `url` names, ready for `concurrency` sends at once; send nothing.
 
-    An answer is waited for up to `timeout` seconds. Callbacks are asked for under `public_url`.
-    With `sending=False` it is good for `callback` alone, and Apprise is not loaded. Raise
-    ValueError, in one line without credentials, for a URL that no carrier takes.
+    A send waits up to `timeout` seconds for an answer. The carrier is asked to call back under
+    `public_url`. With `sending=False` only `callback` may be used, and Apprise is not loaded: a
+    scheme that Apprise lacks is accepted. Raise ValueError, in one line without credentials, for a
+    URL that no carrier takes.
     """
     scheme, _, rest = url.partition(":")
     scheme = scheme.lower()
@@ -181,15 +184,14 @@ def connect(
             from carriers.webhook import Webhook
 
             return Webhook(url, concurrency, timeout)
-    from carriers import apprise_plugins
-
-    if scheme not in apprise_plugins.SCHEMES:
-        near = get_close_matches(scheme, OWN | apprise_plugins.SCHEMES, 1, 0.7)
-        if near:
-            raise ValueError(f"{url.partition(':')[0]} is no carrier; did you mean {near[0]}?")
+        case "webhook":
+            raise ValueError("webhook is not a carrier; did you mean webhook+https?")
+    if near := get_close_matches(scheme, OWN, 1, CLOSE):
+        raise ValueError(f"{url.partition(':')[0]} is not a carrier; did you mean {near[0]}?")
+    if not re.match("[a-z0-9]+://", url, re.IGNORECASE):
         raise ValueError("not the URL of a carrier: console:, simulator:, twilio://… or another")
-    if not url.startswith("://", len(scheme)) or "{to}" not in url:
-        raise ValueError("{to} is missing: it says where in the URL the recipient's number belongs")
+    if "{to}" not in url:
+        raise ValueError("{to} is missing: it marks where the recipient's number goes in the URL")
     if not sending:
         carrier = Carrier()
         carrier.name = scheme
@@ -200,6 +202,6 @@ def connect(
 
 
 def silence(*libraries: str) -> None:
-    """Keep these libraries from logging: they log URLs, numbers, texts in hexadecimal digits."""
+    """Stop these libraries from logging URLs, numbers and texts in hexadecimal digits."""
     for library in libraries:
         logging.getLogger(library).setLevel(logging.CRITICAL)

@@ -1,7 +1,7 @@
-"""Texts as mobile networks carry them: alphabets, and parts with a header.
+"""Encode texts for mobile networks: alphabets, and the parts of long texts.
 
-The alphabet, its extension table and data_coding's values for it are those of 3GPP TS 23.038; the
-header of concatenated parts is that of 3GPP TS 23.040, 9.2.3.24.1.
+3GPP TS 23.038 defines the alphabet, its extension table and the values of data_coding. 3GPP TS
+23.040, 9.2.3.24.1, defines the header of concatenated parts.
 """
 
 import itertools
@@ -31,19 +31,19 @@ EXTENSION = {
 SEPTETS = {character: bytes([code]) for code, character in enumerate(DEFAULT) if code != ESCAPE}
 SEPTETS |= {character: bytes([ESCAPE, code]) for code, character in EXTENSION.items()}
 
-WHOLE = {GSM: 160, LATIN1: 140, UCS2: 140}  # what one part holds, in septets or octets
-CONCATENATED = {GSM: 153, LATIN1: 134, UCS2: 134}  # beside a header of six octets
+WHOLE = {GSM: 160, LATIN1: 140, UCS2: 140}  # capacity of a single part, in septets or octets
+CONCATENATED = {GSM: 153, LATIN1: 134, UCS2: 134}  # the same, beside a header of six octets
 MOST_PARTS = 255
 
 _references = itertools.count(random.randrange(256))
 
 
 def cut(text: str, coding: int) -> tuple[int, list[bytes]]:
-    """Return the data_coding that `text` needs, and its parts; several have their header.
+    """Return the data_coding for `text` and its parts, with headers if there are several.
 
-    It is `coding` where that can express the whole text, otherwise UCS2. A septet takes an octet.
-    No character is torn: neither an escape sequence nor a surrogate pair. Raise ValueError where
-    there are more parts than can be numbered.
+    The data_coding is `coding` if that can express the whole text, otherwise UCS2. Each septet is
+    stored in one octet. Parts do not split a character, neither an escape sequence nor a surrogate
+    pair. Raise ValueError if there are more parts than can be numbered.
     """
     try:
         characters = _encoded(text, coding)
@@ -61,7 +61,7 @@ def cut(text: str, coding: int) -> tuple[int, list[bytes]]:
 
 
 def _encoded(text: str, coding: int) -> list[bytes]:
-    """Return each character of `text` by itself; raise an error where one cannot be expressed."""
+    """Return the octets of each character; raise KeyError or UnicodeEncodeError if one has none."""
     if coding == GSM:
         return [SEPTETS[character] for character in text]
     encoding = "latin-1" if coding == LATIN1 else "utf-16-be"
@@ -69,7 +69,7 @@ def _encoded(text: str, coding: int) -> list[bytes]:
 
 
 def _filled(characters: Iterable[bytes], size: int) -> list[bytes]:
-    """Return the characters in parts of at most `size` octets."""
+    """Return the characters joined to parts of at most `size` octets."""
     parts = [bytearray()]
     for character in characters:
         if len(parts[-1]) + len(character) > size:
@@ -79,9 +79,9 @@ def _filled(characters: Iterable[bytes], size: int) -> list[bytes]:
 
 
 def decode(octets: bytes, coding: int) -> str:
-    """Return the text of one part that has no header; what cannot be read becomes U+FFFD.
+    """Return the text of one part without a header; replace unreadable octets by U+FFFD.
 
-    `coding` is any data_coding, those of message classes included.
+    `coding` is any data_coding, including those with a message class.
     """
     message_class = coding & 0xF0 == 0xF0
     if coding == UCS2:
@@ -96,7 +96,7 @@ def _from_septets(octets):
     for code in codes:
         table = DEFAULT
         if code == ESCAPE:
-            # A code that the extension table does not have is shown as the default alphabet's.
+            # A code missing from the extension table means the character of the default alphabet.
             code = next(codes, 0x20)
             table = EXTENSION if code in EXTENSION else DEFAULT
         text.append(table[code] if code < 0x80 else "\ufffd")

@@ -1,4 +1,4 @@
-"""Apprise, for the carriers that have no module of their own here."""
+"""Apprise, for carriers without a module in this package."""
 
 import contextlib
 import logging
@@ -9,22 +9,22 @@ from urllib.parse import parse_qsl, quote, unquote
 
 import apprise
 
-from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, apprise_plugins, silence
+from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, silence
 
-# A plugin tells of the HTTP status alone. 400 and 422 are about the account as often as about the
-# text, so they are for now: a retry more does no harm.
+# Plugins report only the HTTP status. 400 and 422 can be about the account or about the text, so
+# they are temporary: one more retry does no harm.
 FOR_GOOD = {413}
 ACCOUNT = {401, 402, 403}
 
 
 class Apprise(Carrier):
-    """Any carrier that Apprise knows: a URL of Apprise's with `{to}` where the number belongs.
+    """Send through any of Apprise's plugins, by its URL with `{to}` in place of the number.
 
-    Each text gets an instance of the plugin of its own, so Apprise throttles none. The plugin is
-    handed the text directly: Apprise.notify() would cut trailing white space off and have no more
-    than a few texts under way at once. Each text has a connection of its own, as requests makes
-    it: 300 texts a second in the clear, some 30 with TLS. Proxies that the environment names are
-    used. Time-outs are the socket's: a carrier that drips its answer can prolong them.
+    Each text gets a new instance of the plugin, because Apprise throttles per instance. The plugin
+    gets the text directly: Apprise.notify() would strip trailing white space and send only a few
+    texts at once. Each text uses a new connection by requests: 300 texts a second in the clear,
+    some 30 with TLS. Proxies from the environment are used. Timeouts are the socket's, so a carrier
+    that drips its answer can prolong them.
     """
 
     def __init__(self, url: str, concurrency: int, timeout: float):
@@ -35,54 +35,53 @@ class Apprise(Carrier):
         self._timeout = timeout
         self.name = url.partition(":")[0].lower()
         self._asset = apprise.AppriseAsset(http_redirects=False)
-        self._how = {
-            "title": "",
-            "notify_type": apprise.NotifyType.INFO,
-            "body_format": apprise.NotifyFormat.TEXT,
-        }
         with _apprise_log.listening() as said:
             try:
                 plugin = self._plugin("+12125550100")
-            except Exception as problem:  # plugins let out whatever their libraries raise
-                raise ValueError(self._words(f"cannot be used: {problem}")) from None
+            except Exception as problem:  # plugins leak their libraries' exceptions
+                raise ValueError(self._safe(f"cannot be used: {problem}")) from None
         if plugin is None:
             if any("disabled on this system" in line for line in said):
                 raise ValueError(f"{self.name}:// needs a package that is not installed")
-            raise ValueError(f"no carrier takes this {self.name}:// URL")
+            raise ValueError(f"Apprise has no carrier for this {self.name}:// URL")
         if plugin.resolve_format("text") != "text":
-            raise ValueError(f"{self.name}:// takes no plain text")
+            raise ValueError(f"{self.name}:// does not take plain text")
         if not _texts_only(plugin, "+12125550100"):
-            raise ValueError(f"{self.name}:// does not text {{to}} alone where it stands")
-        if self.name not in apprise_plugins.READ_THE_ANSWER:
-            self.warning = (
-                f"{self.name}:// does not read what the carrier answers: a text counts as sent "
-                "by the HTTP status alone, even where the answer says that it was refused"
-            )
+            raise ValueError(f"{self.name}:// would not text {{to}}, or not {{to}} alone")
+        self.warning = (
+            f"{self.name}:// goes through Apprise: many plugins look at the HTTP status alone, "
+            "so a text can count as sent although the carrier's answer refuses it"
+        )
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         with _apprise_log.listening() as said:
             try:
                 plugin = self._plugin(to)
-            except Exception:  # the URL was good for another number
+            except Exception:  # the plugin accepted the URL with another number
                 plugin = None
-            # A plugin drops a number that it holds too short, and some then text their own sender.
+            # Plugins drop numbers that seem too short to them; some then text their own sender.
             if plugin is None or not _texts_only(plugin, to):
-                raise CarrierError(f"{self.name}:// takes no such number", permanent=True)
+                raise CarrierError(f"{self.name}:// does not take this number", permanent=True)
             in_doubt = False
             try:
-                if plugin.send(body=text, **self._how):
+                if plugin.send(
+                    body=text,
+                    title="",
+                    notify_type=apprise.NotifyType.INFO,
+                    body_format=apprise.NotifyFormat.TEXT,
+                ):
                     return None
-            except Exception as problem:  # perhaps while it read the carrier's yes
+            except Exception as problem:  # possibly while reading the carrier's yes
                 in_doubt = True
                 said.append(f"{type(problem).__name__}: {problem}")
-        # requests says "Max retries exceeded" of a connection that was not made, and only of that.
+        # requests says "Max retries exceeded" only if no connection was made.
         failed = [line for line in said if line.startswith(NO_ANSWER)]
         in_doubt |= any("Max retries exceeded" not in line for line in failed)
         said = " ".join(line for line in said if line not in failed)
         status = re.search(r"error=(\d{3})\b", said)
         status = None if in_doubt or not status else int(status[1])
         raise CarrierError(
-            self._words(said or "gave no reason", text),
+            self._safe(said or "gave no reason", text),
             permanent=status in FOR_GOOD,
             account=status in ACCOUNT,
             too_fast=status == 429,
@@ -90,7 +89,7 @@ class Apprise(Carrier):
         )
 
     def _plugin(self, to):
-        """Return a plugin that texts `to`, or None; raise what the plugin raises."""
+        """Return a plugin for `to`, or None; let the plugin's exceptions through."""
         url = self._url.replace("{to}", quote(to, safe=""))
         plugin = apprise.Apprise.instantiate(url, self._asset, suppress_exceptions=False)
         if plugin is not None:
@@ -98,8 +97,8 @@ class Apprise(Carrier):
             plugin.socket_read_timeout = self._timeout
         return plugin
 
-    def _words(self, said, text=""):
-        """Return what Apprise said, in one line, without the text, numbers or parts of the URL."""
+    def _safe(self, said, text=""):
+        """Return one line of Apprise's words without the text, numbers and parts of the URL."""
         place, _, query = self._url.partition("://")[2].partition("?")
         parts = [*re.split("[/:@]", place), *(value for _, value in parse_qsl(query))]
         secrets = {text, *parts, *map(unquote, parts)} - {"", "{to}"}
@@ -111,16 +110,16 @@ class Apprise(Carrier):
 
 
 def _texts_only(plugin, to):
-    """Say whether `to`, and nothing else, is the recipient of `plugin`."""
+    """Return whether `to` is the only recipient of `plugin`."""
     targets = getattr(plugin, "targets", None)
     return to[1:] in unquote(plugin.url()) and (targets is None or len(targets) == 1)
 
 
-NO_ANSWER = "Socket Exception"  # how plugins begin to tell, at DEBUG, what requests raised
+NO_ANSWER = "Socket Exception"  # prefix of a plugin's DEBUG line about an exception of requests
 
 
 class _Listener(logging.Filter):
-    """Pass what a library logs to the thread that listens alone, since numbers are in it."""
+    """Keep a library's records from the log and collect them per thread: they hold numbers."""
 
     def __init__(self):
         super().__init__()
@@ -134,7 +133,7 @@ class _Listener(logging.Filter):
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[list[str]]:
-        """Collect what the library warns of in this thread."""
+        """Collect the library's warnings in this thread."""
         self._thread.said = []
         try:
             yield self._thread.said

@@ -1,4 +1,4 @@
-"""The carrier `console:`: standard output, for a first try."""
+"""The carrier `console:`, which prints texts."""
 
 import sys
 import threading
@@ -7,10 +7,10 @@ from carriers import Carrier, CarrierError
 
 
 class Console(Carrier):
-    """Write each text to standard output, a line each: for a first try.
+    """Print each text on a line of standard output, for a first try.
 
-    The one place where numbers and texts are shown. What is not printable is escaped, so that no
-    text can pass for another line or steer a terminal.
+    Nothing else prints numbers and texts. Unprintable characters are escaped, so that no text can
+    imitate another line or control a terminal.
     """
 
     name = "console"

@@ -1,7 +1,6 @@
-"""What carriers over HTTP share: a pool of connections, time-outs, reading of URLs and answers."""
+"""Common parts of carriers over HTTP: connections, deadlines, URLs and answers."""
 
 import base64
-import functools
 import http.client
 import io
 import json
@@ -13,22 +12,25 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from carriers import CONNECT_TIMEOUT, CarrierError, silence
 from carriers.tls import trusted
 
-LONGEST_ANSWER = 64 * 1024  # bytes; what follows is not read
-LONGEST_PAUSE = 3600  # seconds: no carrier's Retry-After holds messages back for longer
+LONGEST_ANSWER = 64 * 1024  # bytes; the rest is not read
+LONGEST_PAUSE = 3600  # seconds; a longer Retry-After is cut to this
 LONGEST_REFERENCE = 255  # characters
+RECENTLY = 600  # seconds
+MOST_FIELDS = 200  # in a callback; the carriers' have some twenty
+SENDER = r"\d{3,8}|(?=.*[A-Za-z])[\w &+-]{1,11}"  # a short code or a name
 
 
 class Answer(NamedTuple):
-    """What a server answered; `body` is as much of it as came."""
+    """A server's answer; `body` may be incomplete."""
 
     status: int
     body: bytes
     retry_after: float | None  # seconds
 
     def json(self) -> dict:
-        """Return the JSON object in the body, or an empty one."""
+        """Return the JSON object in the body, or an empty object."""
         try:
-            # In whichever encoding: a reason in Latin-1 must not hide that there is one
+            # A wrong encoding, such as Latin-1 in a reason, must not hide the rest.
             value = json.loads(self.body.decode(json.detect_encoding(self.body), "replace"))
         except (ValueError, RecursionError):
             return {}
@@ -38,9 +40,9 @@ class Answer(NamedTuple):
 class Client:
     """A pool of connections to one server.
 
-    Its certificate must be vouched for by an authority of the machine's or of certifi's. No
-    redirect is followed, nothing is sent again, and proxies that the environment names are not
-    used: they would see texts and numbers.
+    Its certificate must be signed by an authority that the machine or certifi trusts. Redirects are
+    not followed and nothing is sent again. Proxies from the environment are not used: they would
+    see texts and numbers.
     """
 
     def __init__(self, name: str, base: SplitResult, concurrency: int, timeout: float):
@@ -51,6 +53,7 @@ class Client:
         self._concurrency, self._timeout = concurrency, timeout
         self._lock = threading.Lock()
         self._pool = None
+        self._served_until = 0.0  # by time.monotonic()
 
     def ask(
         self,
@@ -60,11 +63,12 @@ class Client:
         headers: dict[str, str] | None = None,
         longest: int = LONGEST_ANSWER,
     ) -> Answer:
-        """Return the answer to one request; `path` is below the base's.
+        """Return the answer to one request; `path` is appended to the base's.
 
-        Raise CarrierError where none comes in time: for a POST in doubt, if there was a connection.
+        Raise CarrierError if none comes in time: in doubt if it was a POST and the server was
+        reached.
         """
-        import urllib3  # here and below: the web, which asks for nothing, does not pay for it
+        import urllib3  # not at the top: the web sends no requests and should not pay for it
 
         try:
             response = self._connections().urlopen(
@@ -77,78 +81,74 @@ class Client:
         except urllib3.exceptions.HTTPError:
             content = b""
         finally:
-            response.close()  # a connection whose answer was read whole is in the pool already
+            response.close()  # no effect on the connection if the whole answer was read
         return Answer(response.status, content, _retry_after(response))
 
+    def note_served(self) -> None:
+        """Note that the server took a text from this sender."""
+        self._served_until = time.monotonic() + RECENTLY
+
+    def served_recently(self) -> bool:
+        """Return whether the server took a text from this sender in the last ten minutes.
+
+        If so, a refusal that may be about the recipient's country is not about the account.
+        """
+        return time.monotonic() < self._served_until
+
     def close(self) -> None:
-        """Close the connections that are kept."""
+        """Close the pooled connections."""
         if self._pool is not None:
             self._pool.close()
 
     def _connections(self):
-        """Return the pool; the first call makes it."""
+        """Return the pool, made by the first call."""
         import urllib3
-        from urllib3.connection import HTTPConnection, HTTPSConnection
 
         with self._lock:
             if self._pool is None:
-                https = self._base.scheme == "https"
+                tls = {"ssl_context": trusted()} if self._base.scheme == "https" else {}
+                connect = min(CONNECT_TIMEOUT, self._timeout)
                 self._pool = urllib3.connection_from_url(
                     f"{self._base.scheme}://{self._base.netloc}",
                     maxsize=self._concurrency,
-                    timeout=urllib3.Timeout(
-                        connect=min(CONNECT_TIMEOUT, self._timeout), read=self._timeout
-                    ),
+                    timeout=urllib3.Timeout(connect=connect, read=self._timeout),
                     retries=False,
-                    **({"ssl_context": trusted()} if https else {}),
+                    **tls,
                 )
-                kind = HTTPSConnection if https else HTTPConnection
-                self._pool.ConnectionCls = _connection(kind, self._name, self._timeout)
+                self._pool.ConnectionCls = _connection(self._pool.ConnectionCls, self._name)
             return self._pool
 
 
-def _connection(kind, name, timeout):
-    """Return a class of connections that tell "not reached" from "no answer", and keep time.
+def _connection(kind, name):
+    """Return a class of connections that tell "not reached" from "no answer" and keep deadlines.
 
-    They send headers and body together: with two packets for each text, 128 senders have 0.93 of
-    the throughput.
+    urllib3's errors are not enough: an SSLError can come from the handshake or from the answer.
     """
 
     class Connection(kind):
-        response_class = staticmethod(functools.partial(_Response, timeout))
-        headers, body_follows = b"", False
-
-        def request(self, method, url, body=None, headers=None, **options):
-            self.headers, self.body_follows = b"", bool(body)
-            super().request(method, url, body, headers, **options)
-
-        def send(self, data):
-            if self.body_follows:
-                self.headers, self.body_follows = data, False
-            else:
-                super().send(self.headers + data)
-                self.headers = b""
+        response_class = _Response
 
         def connect(self):
             try:
                 super().connect()
-            except Exception:  # whatever went wrong, nothing has been asked yet
+            except Exception:  # of whatever kind: no request was sent
                 raise CarrierError(f"{name} cannot be reached") from None
 
     return Connection
 
 
 class _Response(http.client.HTTPResponse):
-    """An answer that comes within `timeout` seconds as a whole, or not at all."""
+    """An answer that arrives as a whole within the socket's timeout, or not at all."""
 
-    def __init__(self, timeout, connection, *args, **kwargs):
+    def __init__(self, connection, *args, **kwargs):
         super().__init__(connection, *args, **kwargs)
-        self.fp = io.BufferedReader(_Deadline(self.fp.detach(), connection, timeout))
+        self.fp = io.BufferedReader(_Deadline(self.fp.detach(), connection))
 
     def begin(self):
-        """Read the status and the headers, not those of interim answers (RFC 9110, 15.2).
+        """Read the status and the headers; skip interim answers (RFC 9110, section 15.2).
 
-        http.client takes 102 and 103 for the last word, and the next text would get this one's.
+        http.client takes a 102 or 103 for the final answer. The final answer would then be read as
+        the one to the next text.
         """
         super().begin()
         while 101 < self.status < 200:
@@ -157,12 +157,12 @@ class _Response(http.client.HTTPResponse):
 
 
 class _Deadline(io.RawIOBase):
-    """Read from a socket until a deadline, where its own time-out begins anew with every byte."""
+    """Read from a socket until a deadline; the socket's own timeout restarts with every byte."""
 
-    def __init__(self, raw, connection, timeout):
+    def __init__(self, raw, connection):
         super().__init__()
         self._raw, self._connection = raw, connection
-        self._deadline = time.monotonic() + timeout
+        self._deadline = time.monotonic() + connection.gettimeout()
 
     def readable(self):
         return True
@@ -182,8 +182,8 @@ class _Deadline(io.RawIOBase):
 def account_url(url: str, options: set[str]) -> tuple[str, str, str, dict[str, str]]:
     """Return user, password, sender and options of `SCHEME://USER:PASSWORD@SENDER?OPTIONS`.
 
-    Each may be percent-encoded. `/{to}` behind the sender changes nothing. Raise ValueError where
-    a part is missing or an option is not one of `options`.
+    Each may be percent-encoded. A `/{to}` after the sender is ignored. Raise ValueError if a part
+    is missing or an option is not among `options`.
     """
     scheme, _, rest = url.partition("://")
     scheme = scheme.lower()
@@ -201,19 +201,19 @@ def account_url(url: str, options: set[str]) -> tuple[str, str, str, dict[str, s
 
 
 def base_url(url: str) -> SplitResult:
-    """Return the parts of an address that paths can be added to; raise ValueError if it is none."""
+    """Return the parts of an address to which paths can be added; raise ValueError if invalid."""
     try:
         base = urlsplit(url)
         usable = base.scheme in ("http", "https") and base.hostname and base.port != 0
     except ValueError:
         usable = False
     if not usable or base.username is not None or base.query or base.fragment:
-        raise ValueError("base_url is no http:// or https:// address")
+        raise ValueError("base_url must be an http:// or https:// address")
     return base
 
 
 def basic(user: str, password: str) -> dict[str, str]:
-    """Return the header of HTTP's Basic authentication."""
+    """Return the header for HTTP Basic authentication."""
     return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}
 
 
@@ -224,7 +224,7 @@ def reference(value: object) -> str | None:
 
 
 def _retry_after(response):
-    """Return the seconds from now that an answer's Retry-After header asks for, or None."""
+    """Return the seconds that an answer's Retry-After header asks for, or None."""
     import urllib3
 
     try:

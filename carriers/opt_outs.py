@@ -1,12 +1,12 @@
-"""How recipients say that they want no texts, or want them again."""
+"""Recognize STOP and START, and the numbers they come from."""
 
 import re
 import unicodedata
 
-# What Twilio documents ("Twilio support for opt-out keywords", the Canadian ARRET with it), and
-# Vonage for short codes ("Opt-Out Assist"). Twilio's YES is not among them: it is also the answer
-# to many a question, and nobody gets texts again by mistake. Where Twilio itself takes a YES for
-# an opt-in, it says so in a field of its own, which counts.
+# The keywords that Twilio documents ("Twilio support for opt-out keywords", including the Canadian
+# ARRET) and Vonage documents for short codes ("Opt-Out Assist"). Twilio's YES is left out: it also
+# answers ordinary questions, and must not subscribe anybody by mistake. If Twilio itself takes a
+# YES for an opt-in, it says so in a separate field, which counts.
 STOP = {
     *("stop", "stopall", "unsubscribe", "cancel", "end", "quit", "revoke", "optout"),
     *("arret", "arrete", "arrett"),
@@ -15,9 +15,9 @@ START = {"start", "unstop"}
 
 
 def read(text: str) -> bool | None:
-    """Return True for a text that says STOP, False for one that says START, None for any other.
+    """Return True if a text says STOP, False if it says START, None otherwise.
 
-    Case, accents, white space and punctuation do not count; a text with further words is another.
+    Ignore case, accents, white space and punctuation. A text with further words says neither.
     """
     letters = unicodedata.normalize("NFKD", text.casefold())
     word = "".join(character for character in letters if character.isalnum())
@@ -25,9 +25,9 @@ def read(text: str) -> bool | None:
 
 
 def e164(number: str) -> str | None:
-    """Return a number as E.164, whether it came with its plus sign or without; None if it is none.
+    """Return a number, with or without its plus sign, as E.164; None if it is not a number.
 
-    Senders of incoming texts can be short codes and names, too.
+    An incoming text can also come from a short code or a name.
     """
     digits = re.fullmatch(r"\+?([1-9]\d{6,14})", number, re.ASCII)
     return f"+{digits[1]}" if digits else None

@@ -1,34 +1,34 @@
-"""The PDUs of SMPP 3.4 that a sender of texts needs.
+"""Encode and decode the PDUs of SMPP 3.4 that sending texts needs.
 
-Sections and names of fields are those of the "Short Message Peer to Peer Protocol Specification
-v3.4". smpplib, the kept library of PDUs, is not used: it raises KeyError for a submit_sm_resp with
-an optional parameter, by which a yes would be lost, it raises for optional parameters that it does
-not know, and it cuts a password without a word.
+Section numbers and field names are from the "Short Message Peer to Peer Protocol Specification
+v3.4". The maintained library, smpplib, does not fit: it raises KeyError for a submit_sm_resp with
+an optional parameter, which would lose a yes, raises for unknown optional parameters, and silently
+cuts passwords.
 """
 
 import struct
 from typing import NamedTuple
 
 HEADER = struct.Struct(">4I")  # command_length, command_id, command_status, sequence_number
-LONGEST_PDU = 64 * 1024  # octets; far above what any peer has reason to send
+LONGEST_PDU = 64 * 1024  # octets; far more than any peer needs
 
 RESPONSE = GENERIC_NACK = 0x80000000
 BIND_TRANSMITTER, BIND_TRANSCEIVER, UNBIND, ENQUIRE_LINK = 0x02, 0x09, 0x06, 0x15
 SUBMIT_SM, DELIVER_SM, ALERT_NOTIFICATION = 0x04, 0x05, 0x102
 
-HAS_HEADER = 0x40  # esm_class (5.2.12): the text begins with a header (UDHI)
+HAS_HEADER = 0x40  # esm_class (5.2.12): the text starts with a header (UDHI)
 MESSAGE_TYPE, RECEIPT = 0x3C, 0x04
 INTERNATIONAL, NATIONAL, NETWORK_SPECIFIC, ALPHANUMERIC = 1, 2, 3, 5  # type of number (5.2.5)
 UNKNOWN, E164 = 0, 1  # numbering plan (5.2.6)
 MESSAGE_PAYLOAD, RECEIPTED_MESSAGE_ID, MESSAGE_STATE = 0x0424, 0x001E, 0x0427  # tags (5.3.2)
 SAR_TOTAL_SEGMENTS = 0x020E
-CONCATENATED = {0x00: 3, 0x08: 4}  # elements of a header, which end with the parts and the number
+CONCATENATED = {0x00: 3, 0x08: 4}  # header elements and their lengths: …, total, number
 LONGEST_VALIDITY = 30 * 86_400  # seconds
 
-# What a command_status means for a text (5.1.3, and SMPP 5.0's codes that peers of 3.4 use, too).
-# For good is only what is wrong with this text or this recipient. What would be wrong with every
-# text, the sender or an option of the URL, is the account's. What is not listed is for now, the
-# carriers' own codes among it.
+# The meaning of each command_status (5.1.3, and codes of SMPP 5.0 that peers of 3.4 use as well).
+# A status is permanent only if this text or this recipient is at fault. If every text would be
+# refused, because of the sender or an option of the URL, it is about the account. A status that is
+# not listed, such as a carrier's own code, is temporary.
 OK, UNKNOWN_COMMAND, TEMPORARY_ERROR, PERMANENT_ERROR = 0x00, 0x03, 0x64, 0x65
 FOR_GOOD = {
     0x01: "the text is too long",
@@ -64,7 +64,7 @@ REASONS = FOR_GOOD | TOO_FAST | ACCOUNT | FOR_NOW
 
 
 def reason(status: int) -> str:
-    """Return what a command_status says, in words for an operator."""
+    """Return the meaning of a command_status in words for an operator."""
     return f"{REASONS.get(status, 'refused')} (command_status 0x{status:02X})"
 
 
@@ -100,7 +100,7 @@ def submit_sm(
             sender,
             recipient,
             bytes([HAS_HEADER if has_header else 0, 0, 0]),  # protocol_id, priority_flag
-            b"\0" + validity.encode() + b"\0",  # after schedule_delivery_time
+            b"\0" + validity.encode() + b"\0",  # schedule_delivery_time, validity_period
             # registered_delivery, replace_if_present_flag, data_coding, sm_default_msg_id
             bytes([receipt, 0, coding, 0, len(part)]),
             part,
@@ -109,12 +109,12 @@ def submit_sm(
 
 
 def message_id(octets: bytes) -> str | None:
-    """Return a message_id, None where it is empty. SMPP ends it after 64 characters."""
+    """Return a message_id of up to 64 characters, or None if it is empty."""
     return octets.partition(b"\0")[0][:64].decode("latin-1") or None
 
 
 class Delivery(NamedTuple):
-    """A deliver_sm: a receipt, or a text to us."""
+    """A deliver_sm: a receipt or an incoming text."""
 
     ton: int
     source: str
@@ -125,7 +125,7 @@ class Delivery(NamedTuple):
 
 
 def deliver_sm(body: bytes) -> Delivery:
-    """Return what the body of a deliver_sm (4.6.1) says; raise ValueError if it is malformed."""
+    """Parse the body of a deliver_sm (4.6.1); raise ValueError if it is malformed."""
     fields = _Fields(body)
     fields.string()  # service_type
     ton, _ = fields.octets(2)
@@ -143,16 +143,17 @@ def deliver_sm(body: bytes) -> Delivery:
 
 
 def header_and_text(delivery: Delivery) -> tuple[bytes, bytes]:
-    """Return the user data header of a deliver_sm, which may be empty, and the text behind it."""
+    """Return the user data header of a deliver_sm, which may be empty, and its text."""
     message = delivery.message
     end = 1 + message[0] if delivery.esm_class & HAS_HEADER and message else 0
     return message[1:end], message[end:]
 
 
 def parts(header: bytes, optional: dict[int, bytes]) -> int:
-    """Return of how many parts the text is that came in a deliver_sm, by either way to say so.
+    """Return the number of parts of the text that a deliver_sm belongs to.
 
-    3GPP TS 23.040, 9.2.3.24.1 and 9.2.3.24.8; SMPP 3.4, 5.3.2.23.
+    Either the header says so (3GPP TS 23.040, 9.2.3.24.1 and 9.2.3.24.8) or an optional parameter
+    (SMPP 3.4, 5.3.2.23).
     """
     total = optional.get(SAR_TOTAL_SEGMENTS, b"")[-1:]
     while len(header) > 2:
@@ -164,7 +165,7 @@ def parts(header: bytes, optional: dict[int, bytes]) -> int:
 
 
 class _Fields:
-    """The fields of a body, taken one after the other; ValueError where it ends too soon."""
+    """Take the fields of a body one after the other; raise ValueError if it ends too soon."""
 
     def __init__(self, body):
         self._rest = body
@@ -183,7 +184,7 @@ class _Fields:
         return value
 
     def optional(self) -> dict[int, bytes]:
-        """Take the optional parameters, up to the first that is not whole."""
+        """Take the optional parameters up to the first incomplete one."""
         found = {}
         while len(self._rest) >= 4:
             tag, length = struct.unpack(">HH", self.octets(4))

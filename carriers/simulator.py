@@ -1,16 +1,18 @@
-"""The carrier `simulator:`: sends nothing, and fails as its numbers say."""
+"""The carrier `simulator:`, which sends nothing."""
 
 from carriers import Carrier, CarrierError
 
 
 class Simulator(Carrier):
-    """Send nothing; the number decides what happens. All are valid, and reserved for fiction.
+    """Send nothing; the number decides the outcome.
 
-    +1 212 555 0101   refused for good
-    +1 212 555 0102   failing for now
+    +1 212 555 0101   permanent failure
+    +1 212 555 0102   temporary failure
     +1 212 555 0103   "too fast", try again after a second
     +1 212 555 0104   the recipient has opted out
     any other         taken
+
+    These four are valid, and reserved for fiction.
     """
 
     name = "simulator"

@@ -1,4 +1,4 @@
-"""SMPP 3.4, for carriers that are reached directly: `smpp://`, and over TLS `smpps://`."""
+"""SMPP 3.4: `smpp://`, and `smpps://` over TLS."""
 
 import asyncio
 import contextlib
@@ -13,35 +13,35 @@ from carriers.pdus import ACCOUNT, FOR_GOOD, TOO_FAST, Delivery
 from carriers.smpp_session import Bind
 from carriers.tls import trusted
 
-PAUSE = 1  # seconds, where the peer says "too fast" between the parts of a text
-ACCOUNT_PAUSE = 60  # seconds between tries to bind only to listen, where the bind was refused
-MOST_HELD = 10_000  # receipts and texts that came and were not asked for yet
+PAUSE = 1  # seconds after the peer says "too fast" between the parts of a text
+ACCOUNT_PAUSE = 60  # seconds until a refused bind is tried again only for listening
+MOST_HELD = 10_000  # receipts and opt-outs waiting for `received`
 
-# message_state (5.2.28) and the receipt's own word for it (appendix B). The other states are not
-# the last word (ENROUTE, ACCEPTED) or say nothing of the phone (UNKNOWN).
+# message_state (5.2.28) and its name in a receipt's text (appendix B). The other states are not
+# final (ENROUTE, ACCEPTED) or say nothing about the phone (UNKNOWN).
 STATES = {2: "DELIVRD", 3: "EXPIRED", 4: "DELETED", 5: "UNDELIV", 8: "REJECTD"}
 
 
 class Smpp(Carrier):
-    """A peer that speaks SMPP 3.4: `smpp://USER:PASSWORD@HOST:2775/FROM`, parts percent-encoded.
+    """Send through `smpp://USER:PASSWORD@HOST:2775/FROM`, each part percent-encoded or not.
 
     FROM is a number, a short code or a name. Options: `binds`, `bind`, `system_type`, `source_ton`,
-    `source_npi`, `dest_ton`, `dest_npi`, `alphabet`. SMPP 3.4 ends a system_id after 15 characters
-    and a password after 8; many carriers give out longer ones, so they are sent whole, never cut.
+    `source_npi`, `dest_ton`, `dest_npi`, `alphabet`. SMPP 3.4 limits a system_id to 15 characters
+    and a password to 8. Many carriers give out longer ones, so they are sent whole.
 
-    The first `send`, `check` or `received` binds, `close` unbinds. All texts go over that one bind,
-    or over `binds` of them. A bind that was lost is made again at once, then after pauses that
-    grow; texts wait for the next try and share its outcome.
+    The first `send`, `check` or `received` binds, and `close` unbinds. All texts share one bind, or
+    `binds` of them. A lost bind is made again at once, then after growing pauses. Texts wait for
+    the next try and share its outcome.
 
-    Of a text in several parts, each part is sent once the one before was taken: what is wrong with
-    the text or the number is refused before a part went out. Where a later part was not taken the
-    text is in doubt, or failed for good where that part was refused for good; "too fast" is waited
-    for. A receipt is asked for with the last part alone, and the reference is its message_id.
+    Each part of a long text is sent after the previous one was taken, so an invalid text or number
+    is refused before any part goes out. If a later part is not taken, the text is in doubt, or
+    fails for good if that part is refused for good. "Too fast" is waited out. Only the last part
+    asks for a receipt, and its message_id is the reference.
 
-    The peer is told at once that a receipt was taken, so a scheduler that is killed loses what came
-    since the last `received`, and these messages stay `sent`. An incoming text is the peer's until
-    the call of `received` after the one that returned it, or `close`. After `close`, one more
-    `received` returns the rest.
+    Receipts are acknowledged at once. A scheduler that is killed loses those since the last
+    `received`, and their messages stay `sent`. An opt-out is acknowledged by the next `received`
+    after the one that returned it, or by `close`; until then the peer keeps it. After `close`, one
+    more `received` returns the rest.
     """
 
     def __init__(self, url: str, concurrency: int, timeout: float):
@@ -50,16 +50,17 @@ class Smpp(Carrier):
         place, _, query = rest.partition("?")
         login, _, place = place.rpartition("@")
         address, _, sender = place.removesuffix("/{to}").partition("/")
+        ton, npi, sender = _sender(unquote(sender))
         options = {
             "bind": "transceiver",
             "binds": "1",
             "system_type": "",
             "alphabet": "gsm",
+            "source_ton": str(ton),
+            "source_npi": str(npi),
             "dest_ton": str(pdus.INTERNATIONAL),
             "dest_npi": str(pdus.E164),
         }
-        ton, npi, sender = _sender(unquote(sender))
-        options |= {"source_ton": str(ton), "source_npi": str(npi)}
         given = dict(parse_qsl(query, keep_blank_values=True))
         if not given.keys() <= options.keys():
             raise ValueError(f"{self.name}://… takes no option but {', '.join(sorted(options))}")
@@ -77,14 +78,14 @@ class Smpp(Carrier):
         self._window = asyncio.Semaphore(concurrency)
         bind = pdus.BIND_TRANSCEIVER if self.listens else pdus.BIND_TRANSMITTER
         peer = *_host(self.name, address), trusted() if self.name == "smpps" else None
-        body = pdus.bind(*_login(self.name, login), _word("system_type", options["system_type"]))
+        body = pdus.bind(*_login(self.name, login), _ascii("system_type", options["system_type"]))
         self._timeout = timeout
         self._binds = [Bind(*peer, bind, body, timeout, self._deliver) for _ in range(binds)]
         self._lock = threading.RLock()
         self._loop = self._thread = self._listening = None
         self._closed = False
-        self._words = deque()  # what came, each with the session and sequence to answer, or None
-        self._handed_over = []  # the sessions and sequences to answer once the caller is back
+        self._arrived = deque()  # receipts and opt-outs; opt-outs with session and sequence number
+        self._unanswered = []  # session and sequence number of the opt-outs last returned
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         try:
@@ -114,11 +115,11 @@ class Smpp(Carrier):
                 idle = self._listening is None or self._listening.done()
                 if idle and not any(bind.open for bind in self._binds):
                     self._listening = self._run(self._listen())
-                for session, sequence in self._handed_over:
+                for session, sequence in self._unanswered:
                     self._loop.call_soon_threadsafe(session.answer, pdus.DELIVER_SM, sequence)
-            words = [self._words.popleft() for _ in range(len(self._words))]
-            self._handed_over = [unanswered for _, unanswered in words if unanswered]
-            return [word for word, _ in words]
+            arrived = [self._arrived.popleft() for _ in range(len(self._arrived))]
+            self._unanswered = [unanswered for _, unanswered in arrived if unanswered]
+            return [event for event, _ in arrived]
 
     def close(self) -> None:
         with self._lock:
@@ -130,7 +131,7 @@ class Smpp(Carrier):
             self._loop.close()
 
     def _run(self, coroutine):
-        """Return the future of a coroutine, on an event loop in a thread of its own."""
+        """Run a coroutine on the event loop, which has its own thread; return its future."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -138,15 +139,15 @@ class Smpp(Carrier):
                 self._thread.start()
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
-    # What follows runs on the event loop.
+    # The methods below run on the event loop.
 
     async def _session(self):
-        """Return the bound session that has least under way; bind what is not bound."""
+        """Return the bound session with the fewest requests under way; start missing binds."""
         attempts = [bind.attempt() for bind in self._binds]
         bound = [bind.session for bind in self._binds if bind.open]
         if bound:
             return min(bound, key=lambda session: session.under_way)
-        for attempt in attempts[:-1]:  # the peer may allow fewer
+        for attempt in attempts[:-1]:  # the peer may allow fewer binds
             with contextlib.suppress(CarrierError):
                 return await asyncio.shield(attempt)
         return await asyncio.shield(attempts[-1])
@@ -161,7 +162,7 @@ class Smpp(Carrier):
             return pdus.message_id(answer)
 
     async def _submit(self, session, body, taken, parts):
-        """Return the body of the answer to one part, after `taken` others."""
+        """Send one part after `taken` others; return the body of the answer."""
         give_up_at = asyncio.get_running_loop().time() + self._timeout
         while True:
             try:
@@ -185,7 +186,7 @@ class Smpp(Carrier):
             raise CarrierError("SMPP: no answer in time") from None
 
     async def _listen(self):
-        """Bind, if that is to be done, so that the peer can deliver."""
+        """Bind if necessary, so that the peer can deliver."""
         try:
             await self._session()
         except CarrierError as error:
@@ -193,26 +194,25 @@ class Smpp(Carrier):
                 await asyncio.sleep(ACCOUNT_PAUSE)
 
     def _deliver(self, session, sequence, body):
-        """Keep what the peer delivers until it is asked for."""
+        """Keep a receipt or an opt-out until `received` returns it."""
         if self._closed:
-            return  # unanswered, it is the peer's to deliver again
+            return  # without an answer the peer delivers it again
         try:
-            word = read(pdus.deliver_sm(body))
+            event = read(pdus.deliver_sm(body))
         except ValueError:
             session.answer(pdus.DELIVER_SM, sequence, pdus.PERMANENT_ERROR)
             return
-        if word and len(self._words) >= MOST_HELD:
+        if event and len(self._arrived) >= MOST_HELD:
             session.answer(pdus.DELIVER_SM, sequence, pdus.TEMPORARY_ERROR)
-            return
-        if isinstance(word, OptOut):
-            self._words.append((word, (session, sequence)))
-            return
-        if word:
-            self._words.append((word, None))
-        session.answer(pdus.DELIVER_SM, sequence)
+        elif isinstance(event, OptOut):
+            self._arrived.append((event, (session, sequence)))
+        else:
+            if event:
+                self._arrived.append((event, None))
+            session.answer(pdus.DELIVER_SM, sequence)
 
     async def _hang_up(self):
-        for session, sequence in self._handed_over:
+        for session, sequence in self._unanswered:
             session.answer(pdus.DELIVER_SM, sequence)
         await asyncio.gather(*(bind.session.unbind() for bind in self._binds if bind.open))
         rest = asyncio.all_tasks() - {asyncio.current_task()}
@@ -222,40 +222,40 @@ class Smpp(Carrier):
 
 
 def read(delivery: Delivery) -> Receipt | OptOut | None:
-    """Return the receipt or the opt-out that a peer's deliver_sm holds, or None."""
+    """Return the receipt or opt-out in a deliver_sm, or None."""
     message_type = delivery.esm_class & pdus.MESSAGE_TYPE
     if message_type == pdus.RECEIPT or pdus.RECEIPTED_MESSAGE_ID in delivery.optional:
         return _receipt(delivery.message, delivery.optional)
     header, text = pdus.header_and_text(delivery)
-    if pdus.parts(header, delivery.optional) > 1:  # a word of a longer text
+    if pdus.parts(header, delivery.optional) > 1:  # one part of a longer text
         return None
     stop = opt_outs.read(decode(text, delivery.coding))
     number = opt_outs.e164(delivery.source)
-    # A national number is one of any country.
+    # A national number does not name its country.
     if message_type or stop is None or number is None or delivery.ton == pdus.NATIONAL:
         return None
     return OptOut(number, stop, "reply")
 
 
 def _receipt(message, optional):
-    """Return a Receipt from the optional parameters, or from the text that appendix B shows."""
+    """Return a Receipt from the optional parameters or from the text (appendix B), or None."""
     found = re.findall(r"\b(id|stat|err):\s*(\S+)", message.decode("latin-1"), re.IGNORECASE)
-    words = {name.lower(): value for name, value in reversed(found)}  # the first of each counts
-    reference = optional.get(pdus.RECEIPTED_MESSAGE_ID) or words.get("id", "").encode("latin-1")
+    fields = {name.lower(): value for name, value in reversed(found)}  # the first of each counts
+    reference = optional.get(pdus.RECEIPTED_MESSAGE_ID) or fields.get("id", "").encode("latin-1")
     reference = pdus.message_id(reference)
     state = optional.get(pdus.MESSAGE_STATE)
-    word = STATES.get(state[-1]) if state else words.get("stat", "").upper()
-    if reference is None or word not in STATES.values():
+    state = STATES.get(state[-1]) if state else fields.get("stat", "").upper()
+    if reference is None or state not in STATES.values():
         return None
-    if word == "DELIVRD":
+    if state == "DELIVRD":
         return Receipt(reference, True)
-    error = re.fullmatch(r"0*([0-9A-Za-z]{1,8})", words.get("err", "0"))
+    error = re.fullmatch(r"0*([0-9A-Za-z]{1,8})", fields.get("err", "0"))
     more = f", error {error[0]}" if error and error[1] != "0" else ""
-    return Receipt(reference, False, f"SMPP: {word}{more}")
+    return Receipt(reference, False, f"SMPP: {state}{more}")
 
 
 def _refusal(status, taken, parts):
-    """Return the CarrierError for a command_status, where `taken` parts went out before."""
+    """Return the CarrierError for a command_status after `taken` parts were taken."""
     reason = f"SMPP: {pdus.reason(status)}"
     for_good = status in FOR_GOOD
     if taken:
@@ -273,7 +273,9 @@ def _sender(sender):
         return pdus.NETWORK_SPECIFIC, pdus.UNKNOWN, sender
     if re.fullmatch(r"(?=.*[A-Za-z])[\w &+.'!*-]{1,11}", sender, re.ASCII):
         return pdus.ALPHANUMERIC, pdus.UNKNOWN, sender
-    raise ValueError("FROM in …@HOST/FROM is no number, short code or name of 1 to 11 characters")
+    raise ValueError(
+        "FROM in …@HOST/FROM must be number, short code or name of up to 11 characters"
+    )
 
 
 def _host(scheme, address):
@@ -290,10 +292,10 @@ def _login(scheme, login):
     user, _, password = login.partition(":")
     if not (user and password):
         raise ValueError(f"{scheme}://USER:PASSWORD@HOST/FROM lacks the user or the password")
-    return _word("USER", unquote(user)), _word("PASSWORD", unquote(password))
+    return _ascii("USER", unquote(user)), _ascii("PASSWORD", unquote(password))
 
 
-def _word(name, value):
+def _ascii(name, value):
     if not re.fullmatch(r"[ -~]{0,64}", value):
         raise ValueError(f"{name} must be up to 64 printable ASCII characters")
     return value

@@ -1,4 +1,4 @@
-"""Binds to an SMPP peer. All that is here runs on one event loop."""
+"""Binds to an SMPP peer. Everything in this module runs on one event loop."""
 
 import asyncio
 import contextlib
@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from carriers import CONNECT_TIMEOUT, CarrierError, pdus
 
-IDLE = 30  # seconds without a word from the peer, after which it is asked whether it is there
-FIRST_PAUSE, LONGEST_PAUSE = 1, 15  # seconds from one try to bind to the next; the pause doubles
+IDLE = 30  # seconds of silence until the peer is probed
+FIRST_PAUSE, LONGEST_PAUSE = 1, 15  # seconds between tries to bind; the pause doubles
 UNBIND_TIMEOUT = 5  # seconds
 
 
@@ -23,14 +23,14 @@ class Session:
         deliver: Callable[["Session", int, bytes], None],
     ):
         self._loop = asyncio.get_running_loop()
-        self.served = False  # the peer did more than to bind
+        self.served = False  # the peer did more than bind
         self.heard_at = self._loop.time()
         self._reader, self._writer = reader, writer
         self._timeout, self._deliver = timeout, deliver
         self._answers = {}  # futures by command_id and sequence_number of the response
         self._sequence = 0
         self._closed = False
-        self.leaving = None  # the task that answers the peer's unbind
+        self.leaving = None  # the task that answers the peer's unbind request
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._keep_alive())]
 
     @property
@@ -44,7 +44,7 @@ class Session:
 
     @property
     def under_way(self) -> int:
-        """The number of requests that the peer has not answered."""
+        """The number of requests without an answer."""
         return len(self._answers)
 
     async def ask(
@@ -52,8 +52,8 @@ class Session:
     ) -> tuple[int, bytes]:
         """Send a request and return the command_status and the body of its answer.
 
-        Raise TimeoutError where none comes in time, and ConnectionError where none can come. A peer
-        that was silent all the time is given up.
+        Raise TimeoutError if none comes in time, ConnectionError if the connection is lost. If the
+        peer was silent all that time, drop the connection.
         """
         if not self.open:
             raise ConnectionError
@@ -72,12 +72,12 @@ class Session:
             del self._answers[key]
 
     def answer(self, command: int, sequence: int, status: int = pdus.OK) -> None:
-        """Answer a request of the peer's."""
+        """Answer a request from the peer."""
         body = b"\0" if command == pdus.DELIVER_SM else b""  # an empty message_id
         self._write(command | pdus.RESPONSE, status, sequence, body)
 
     def close(self) -> None:
-        """Drop the connection; what is under way raises ConnectionError."""
+        """Drop the connection; requests under way raise ConnectionError."""
         self._closed = True
         self._writer.transport.abort()
         for task in self._tasks:
@@ -87,7 +87,7 @@ class Session:
                 answer.set_exception(ConnectionError())
 
     async def unbind(self) -> None:
-        """Unbind, and wait for the peer's answer, but not for long."""
+        """Unbind; wait up to UNBIND_TIMEOUT for the answer."""
         try:
             await self.ask(pdus.UNBIND, timeout=UNBIND_TIMEOUT)
             self._writer.close()
@@ -108,18 +108,18 @@ class Session:
                 header = pdus.HEADER.unpack(await self._reader.readexactly(pdus.HEADER.size))
                 length, command, status, sequence = header
                 if not pdus.HEADER.size <= length <= pdus.LONGEST_PDU:
-                    break  # nothing tells where the next PDU begins
+                    break  # the start of the next PDU is unknown
                 body = await self._reader.readexactly(length - pdus.HEADER.size)
                 self.heard_at = self._loop.time()
                 self._take(command, status, sequence, body)
-                await self._writer.drain()  # a peer that does not read is not read
+                await self._writer.drain()  # do not read from a peer that does not read
         except (OSError, EOFError):
             pass
         finally:
             self.close()
 
     def _take(self, command, status, sequence, body):
-        """Do what one PDU of the peer's asks for."""
+        """Process one PDU from the peer."""
         self.served |= command in (pdus.SUBMIT_SM | pdus.RESPONSE, pdus.DELIVER_SM)
         if command == pdus.GENERIC_NACK:
             for key in [key for key in self._answers if key[1] == sequence]:
@@ -132,11 +132,11 @@ class Session:
             self.answer(command, sequence)
         elif command == pdus.UNBIND and self.leaving is None:
             self.leaving = asyncio.create_task(self._leave(sequence))
-        elif command != pdus.ALERT_NOTIFICATION:  # which has no answer
+        elif command != pdus.ALERT_NOTIFICATION:  # it takes no answer
             self._write(pdus.GENERIC_NACK, pdus.UNKNOWN_COMMAND, sequence, b"")
 
     async def _leave(self, sequence):
-        """Answer the peer's unbind once it has answered what is under way, or has had the time."""
+        """Answer the peer's unbind, after its answers to our requests or after UNBIND_TIMEOUT."""
         if self._answers:
             await asyncio.wait([*self._answers.values()], timeout=UNBIND_TIMEOUT)
         self.answer(pdus.UNBIND, sequence)
@@ -148,7 +148,7 @@ class Session:
             answer.set_result((status, body))
 
     async def _keep_alive(self):
-        """Ask a silent peer whether it is there."""
+        """Probe a silent peer."""
         while True:
             await asyncio.sleep(self.heard_at + IDLE - self._loop.time())
             if self._loop.time() >= self.heard_at + IDLE:
@@ -157,7 +157,7 @@ class Session:
 
 
 class Bind:
-    """One bind to the peer, made again where it was lost."""
+    """One bind to the peer, which is made again after it is lost."""
 
     def __init__(
         self,
@@ -179,19 +179,19 @@ class Bind:
     @property
     def open(self) -> bool:
         """Whether there is a bound session."""
-        session = self.session  # other threads ask, too
+        session = self.session  # read once: other threads call this, too
         return session is not None and session.open
 
     def attempt(self) -> asyncio.Task[Session]:
-        """Return the task that makes the session, a new one where none is and none is made."""
+        """Return the task that makes the session; start one if there is no session and no task."""
         if not self.open and (self._attempt is None or self._attempt.done()):
             self._attempt = asyncio.create_task(self._bind())
-            # Perhaps no text waits for it, and asyncio logs errors that are never retrieved.
+            # If no text waits for the task, nobody retrieves its error, which asyncio would log.
             self._attempt.add_done_callback(lambda task: task.cancelled() or task.exception())
         return self._attempt
 
     async def _bind(self):
-        """Return a bound session, after a pause where the last one or the last try was no good."""
+        """Return a bound session, after a pause if the last try failed or served nothing."""
         now = asyncio.get_running_loop().time
         if self.session is not None:
             if self.session.served:

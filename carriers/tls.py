@@ -1,4 +1,4 @@
-"""Which authorities vouch for the certificates of carriers."""
+"""Certificate authorities for connections to carriers."""
 
 import ssl
 
@@ -6,7 +6,7 @@ import certifi
 
 
 def trusted() -> ssl.SSLContext:
-    """Return a TLS context that trusts the authorities of the machine and those of certifi."""
+    """Return a TLS context that trusts the machine's certificate authorities and certifi's."""
     context = ssl.create_default_context()
     context.load_verify_locations(certifi.where())
     return context

@@ -1,19 +1,18 @@
-"""Twilio's API, spoken directly."""
+"""Twilio's Messages API."""
 
 import base64
 import hashlib
 import hmac
 import re
-import time
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from carriers import Callback, Carrier, CarrierError, NotGenuine, OptOut, Receipt, opt_outs
-from carriers.http import Client, account_url, base_url, basic, reference
+from carriers.http import MOST_FIELDS, SENDER, Client, account_url, base_url, basic, reference
 
-# Twilio's codes, https://www.twilio.com/docs/api/errors, by what they ask of the sender. A code
-# that is listed nowhere is for now: it costs a retry, and no text is given up for it at once.
+# Twilio's error codes (https://www.twilio.com/docs/api/errors), grouped by what to do about them.
+# A code that is not listed is temporary: it costs a retry, but the text is not given up at once.
 FOR_GOOD = {
     21211: "the number is not valid",
     21214: "the number cannot be reached",
@@ -59,10 +58,9 @@ ACCOUNT = {
     21705: "the messaging service is not valid",
     90010: "the account is not active",
 }
-# These may be about the recipient's country alone, which this sender does not reach. While others
-# are texted from it, they say nothing against the account.
+# These may mean that the sender does not reach the recipient's country. While the sender serves
+# other recipients, they are not about the account.
 BY_COUNTRY = {21606, 21703}
-RECENTLY = 600  # seconds
 TOO_FAST = {
     14107: "the sender's rate is exceeded",
     20429: "too many requests",
@@ -70,7 +68,7 @@ TOO_FAST = {
     30022: "the sender's rate is exceeded",
     63038: "the account's daily limit is reached",
 }
-# Codes that come later, in a status.
+# Codes in status callbacks.
 UNDELIVERED = {
     30001: "Twilio's queue was full",
     30002: "the account was suspended",
@@ -87,21 +85,20 @@ REASONS = FOR_GOOD | ACCOUNT | TOO_FAST | UNDELIVERED
 OPTED_OUT = 21610
 
 SHORTEST_VALIDITY, LONGEST_VALIDITY = 1, 36_000  # seconds; error 21624 otherwise
-NEVER_SENT = {"failed", "canceled"}  # Twilio had it, and gave it to no network
-TRIAL = "Sent from your Twilio trial account - "  # stands before a trial account's texts
-PAGE, PAGES, LONGEST_PAGE = 100, 20, 4 * 1024 * 1024  # of Twilio's list; the last in bytes
+NEVER_SENT = {"failed", "canceled"}  # Twilio gave these to no network
+TRIAL = "Sent from your Twilio trial account - "  # prefix of a trial account's texts
+PAGE, PAGES, LONGEST_PAGE = 100, 20, 4 * 1024 * 1024  # messages, pages, bytes in Twilio's list
 SKEW = timedelta(minutes=1)  # between Twilio's clock and this machine's
-MOST_FIELDS = 200  # in a callback; Twilio's have some twenty
 SIGNATURES = {"HMAC_SHA1": hashlib.sha1, "HMAC_SHA256": hashlib.sha256}
 
 
 class Twilio(Carrier):
-    """Twilio's API: `twilio://ACCOUNT_SID:AUTH_TOKEN@FROM`, each part percent-encoded or not.
+    """Send through `twilio://ACCOUNT_SID:AUTH_TOKEN@FROM`, each part percent-encoded or not.
 
     FROM is a number with its plus sign, a short code, an alphanumeric sender or the SID of a
-    messaging service. Options, `?base_url=&account=&auth_token=`: `base_url` names a region or a
-    test server. With an API key, `twilio://SK…:SECRET@FROM?account=AC…`, `auth_token` is needed
-    to tell genuine callbacks, because it is what Twilio signs them with.
+    messaging service. The options are `base_url`, for a region or a test server, `account` and
+    `auth_token`. With an API key, `twilio://SK…:SECRET@FROM?account=AC…`, callbacks can only be
+    verified with `auth_token`, because Twilio signs them with it.
     """
 
     name = "twilio"
@@ -110,12 +107,12 @@ class Twilio(Carrier):
     def __init__(self, url: str, concurrency: int, timeout: float, public_url: str | None = None):
         user, password, sender, options = account_url(url, {"base_url", "account", "auth_token"})
         if re.fullmatch(r"MG[0-9a-fA-F]{32}", sender):
-            # A service's own "smart encoding" would send other characters than those it was given
+            # The service's "smart encoding" would replace characters.
             self._sender = {"MessagingServiceSid": sender, "SmartEncoded": "false"}
-        elif re.fullmatch(r"\+[1-9]\d{6,14}|\d{3,8}|(?=.*[A-Za-z])[\w &+-]{1,11}", sender, re.A):
+        elif re.fullmatch(rf"\+[1-9]\d{{6,14}}|{SENDER}", sender, re.ASCII):
             self._sender = {"From": sender}
         else:
-            raise ValueError("FROM in twilio://…@FROM is no +number, short code, name or MG… SID")
+            raise ValueError("FROM in twilio://…@FROM must be +number, short code, name or MG… SID")
         is_key = user.startswith("SK")
         if is_key and "account" not in options:
             raise ValueError("twilio://SK… is an API key, which needs its account: ?account=AC…")
@@ -130,11 +127,10 @@ class Twilio(Carrier):
             self._status = {"StatusCallback": f"{public_url}/carriers/twilio/status"}
         elif public_url:
             self.warning = (
-                "twilio://SK… has no ?auth_token=, without which callbacks cannot be told genuine: "
+                "twilio://SK… has no ?auth_token=, so callbacks cannot be verified: "
                 "no receipts are asked for, and replies are refused"
             )
         self._client = Client("Twilio", base, concurrency, timeout)
-        self._served_until = 0.0  # by time.monotonic(): the sender is known to serve
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         validity = min(max(int(valid_for), SHORTEST_VALIDITY), LONGEST_VALIDITY)
@@ -143,45 +139,48 @@ class Twilio(Carrier):
         answer = self._client.ask(
             "POST", f"{self._account}/Messages.json", urlencode(form), headers
         )
-        # 201 means taken, unless there is an error in it: sending again would be a second text.
-        sid = reference(answer.json().get("sid"))
-        if (sid and 200 <= answer.status < 300) or (answer.status == 201 and _code(answer) is None):
-            self._served_until = time.monotonic() + RECENTLY
+        sid, code = reference(answer.json().get("sid")), _code(answer)
+        success = 200 <= answer.status < 300
+        # A 201 without a SID is a yes, too: sending again would make a second text.
+        if (sid and success) or (answer.status == 201 and code is None):
+            self._client.note_served()
             return sid
-        # In doubt is what says neither yes nor no, or a gateway that itself got no answer.
-        unclear = 200 <= answer.status < 300 or answer.status in (502, 504)
-        raise self._refusal(answer, in_doubt=unclear and _code(answer) is None)
+        # A gateway answers 502 or 504 if it got no answer from Twilio.
+        unclear = success or answer.status in (502, 504)
+        raise self._refusal(answer, in_doubt=unclear and code is None)
 
     def find(self, to: str, text: str, since: datetime) -> list[str]:
-        """Return the SIDs of all texts like this that Twilio took since an instant.
+        """Return the SIDs of all equal texts that Twilio took since an instant, the oldest first.
 
-        The oldest first. Those count that Twilio created up to a minute before, because clocks
-        differ, and that it has not itself failed to send. White space does not count: Twilio does
-        not document how it keeps it.
+        Clocks differ, so texts that Twilio created up to a minute earlier count as well. Texts that
+        Twilio itself failed to send do not count. White space is not compared: Twilio does not
+        document how it stores it.
         """
-        found, since = {}, (since - SKEW).replace(microsecond=0)  # Twilio's are whole seconds
-        # DateSent is no filter to use: it is null for what is queued.
+        found, since = {}, (since - SKEW).replace(microsecond=0)  # Twilio lists whole seconds
+        # Filtering by DateSent would miss queued messages, for which it is null.
         path = f"{self._account}/Messages.json?{urlencode({'To': to, 'PageSize': PAGE})}"
         for _ in range(PAGES):
             page = self._get(path)
             messages = page.get("messages")
             if not isinstance(messages, list):
                 raise CarrierError("Twilio's list of messages cannot be read")
-            young = False
+            any_recent = False
             for message in messages:
                 created = _instant(message)
                 if created is None or created < since:
                     continue
-                young = True
+                any_recent = True
                 if self._is_ours(message, to, text) and (sid := reference(message.get("sid"))):
                     found[sid] = created
             path = page.get("next_page_uri")
-            if not young or not isinstance(path, str) or not re.match(r"/(?!/)", path):
-                break  # the newest come first
-        return sorted(found, key=found.get, reverse=True)[::-1]
+            # Twilio lists the newest messages first.
+            if not any_recent or not isinstance(path, str) or not re.match(r"/(?!/)", path):
+                break
+        newest_first = sorted(found, key=found.get, reverse=True)
+        return newest_first[::-1]
 
     def check(self) -> None:
-        """Ask for the account; with an API key, which may not, for the latest message."""
+        """Ask for the account, or for the latest message if an API key may not see the account."""
         if self._is_key:
             self._get(f"{self._account}/Messages.json?PageSize=1")
         elif (status := self._get(f"{self._account}.json").get("status")) not in ("active", None):
@@ -200,7 +199,7 @@ class Twilio(Carrier):
                 case "delivered" | "read":
                     events.append(Receipt(sid, True))
                 case "undelivered" | "failed" | "canceled" as status:
-                    events.append(Receipt(sid, False, _words(status, code)))
+                    events.append(Receipt(sid, False, _reason(status, code)))
         number = opt_outs.e164(form.get("To", ""))
         if code == OPTED_OUT and number:
             events.append(OptOut(number, stop=True, source="carrier"))
@@ -210,14 +209,14 @@ class Twilio(Carrier):
         self._client.close()
 
     def _get(self, path):
-        """Return the JSON object at a path, or raise what the answer means."""
+        """Return the JSON object at a path; raise CarrierError if the answer is not 200."""
         answer = self._client.ask("GET", path, None, self._login, LONGEST_PAGE)
         if answer.status != 200:
             raise self._refusal(answer)
         return answer.json()
 
     def _is_ours(self, message, to, text):
-        """Say whether a message in Twilio's list is this text, taken from us and not failed."""
+        """Return whether a listed message is this text, from our sender and not failed."""
         if message.get("to") != to or message.get("status") in NEVER_SENT:
             return False
         if service := self._sender.get("MessagingServiceSid"):
@@ -232,8 +231,8 @@ class Twilio(Carrier):
     def _genuine(self, request):
         """Return the fields of a callback, or raise NotGenuine.
 
-        https://www.twilio.com/docs/usage/security. Like Twilio's own libraries, take the address
-        with its port and without: what Twilio signs differs.
+        See https://www.twilio.com/docs/usage/security. Twilio signs the address sometimes with its
+        port, sometimes without. Like Twilio's own libraries, accept both.
         """
         algorithm = SIGNATURES.get(_algorithm(request.headers))
         if not (self._auth_token and algorithm):
@@ -244,10 +243,10 @@ class Twilio(Carrier):
             )
         except ValueError:
             raise NotGenuine from None
-        # A field that comes twice with one value is signed once.
+        # Twilio signs a repeated field with the same value once.
         signed = "".join(f"{name}{value}" for name, value in sorted(set(form)))
         given = request.headers.get("x-twilio-signature", "").encode(errors="replace")
-        for url in _with_port_and_without(request.url):
+        for url in _without_port_and_with(request.url):
             mac = hmac.new(self._auth_token.encode(), (url + signed).encode(), algorithm)
             if hmac.compare_digest(base64.b64encode(mac.digest()), given):
                 return dict(form) | dict(parse_qsl(urlsplit(request.url).query))
@@ -257,7 +256,7 @@ class Twilio(Carrier):
         """Return the CarrierError that an answer means."""
         code = _code(answer)
         account = code in ACCOUNT or (code is None and answer.status in (401, 403, 404))
-        if code in BY_COUNTRY and time.monotonic() < self._served_until:
+        if code in BY_COUNTRY and self._client.served_recently():
             account = False
         words = f"{REASONS.get(code, 'refused')} (HTTP {answer.status}, error {code})"
         if code is None:
@@ -274,12 +273,12 @@ class Twilio(Carrier):
 
 
 def _code(answer):
-    """Return Twilio's code in an answer, or None."""
+    """Return Twilio's error code in an answer, or None."""
     code = answer.json().get("code")
     return code if type(code) is int and 0 < code < 1_000_000 else None
 
 
-def _words(status, code):
+def _reason(status, code):
     """Return why a text was not delivered."""
     if code is None:
         return f"Twilio: {status}"
@@ -287,7 +286,7 @@ def _words(status, code):
 
 
 def _reply(form):
-    """Return what an incoming text says of texts; OptOutType is Twilio's own reading of it."""
+    """Return the opt-out in an incoming text; Twilio's own reading, OptOutType, comes first."""
     stop = {"STOP": True, "START": False, "HELP": None}.get(
         form.get("OptOutType", "").upper(), opt_outs.read(form.get("Body", ""))
     )
@@ -305,13 +304,13 @@ def _instant(message):
 
 
 def _algorithm(headers):
-    """Return the algorithm of a callback's signature, which is HMAC_SHA1 unless one is named."""
+    """Return the name of a callback's signature algorithm; the default is HMAC_SHA1."""
     named = re.search(r"\balgorithm=(\w+)", headers.get("x-twilio-webhooks-signature-settings", ""))
     return named[1].upper() if named else "HMAC_SHA1"
 
 
-def _with_port_and_without(url):
-    """Return both forms of an address."""
+def _without_port_and_with(url):
+    """Return an address without its port and with it."""
     parts = urlsplit(url)
     host = parts.netloc.removesuffix(f":{parts.port}") if parts.port else parts.netloc
     port = parts.port or (443 if parts.scheme == "https" else 80)

@@ -1,4 +1,4 @@
-"""Vonage's SMS API, spoken directly."""
+"""Vonage's SMS API."""
 
 import hashlib
 import hmac
@@ -9,10 +9,11 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from carriers import Callback, Carrier, CarrierError, NotGenuine, OptOut, Receipt, opt_outs
 from carriers.alphabets import SEPTETS
-from carriers.http import Client, account_url, base_url, basic, reference
+from carriers.http import MOST_FIELDS, SENDER, Client, account_url, base_url, basic, reference
 
-# https://developer.vonage.com/en/messaging/sms/guides/troubleshooting-sms: the status of each part
-# of a text, by what it asks of the sender. One that is listed nowhere is for now.
+# The status of each part of a text, grouped by what to do about it
+# (https://developer.vonage.com/en/messaging/sms/guides/troubleshooting-sms). A status that is not
+# listed is temporary.
 FOR_GOOD = {
     "3": "a parameter is not valid",
     "6": "the number cannot be reached",
@@ -32,10 +33,9 @@ ACCOUNT = {
     "23": "PUBLIC_URL is no address that Vonage calls",
     "32": "the account wants signed requests",
 }
-# It may be about the recipient's country alone, where this sender is not allowed. While others are
-# texted from it, it says nothing against the account.
+# It may mean that the sender is not allowed in the recipient's country. While the sender serves
+# other recipients, it is not about the account.
 BY_COUNTRY = {"15"}
-RECENTLY = 600  # seconds
 TOO_FAST = {"1": "too many requests"}
 FOR_NOW = {
     "2": "a parameter is missing",
@@ -43,7 +43,7 @@ FOR_NOW = {
     "10": "too many connections",
 }
 REASONS = FOR_GOOD | ACCOUNT | TOO_FAST | FOR_NOW
-# https://developer.vonage.com/en/messaging/sms/guides/delivery-receipts: err-code.
+# err-code (https://developer.vonage.com/en/messaging/sms/guides/delivery-receipts)
 UNDELIVERED = {
     "2": "the phone was not reachable",
     "3": "the number is not in service",
@@ -64,21 +64,19 @@ OPTED_OUT = "9"
 
 SHORTEST_TTL, LONGEST_TTL = 20_000, 604_800_000  # milliseconds
 LONGEST_CLIENT_REFERENCE = 40  # characters
-MOST_FIELDS = 200  # in a callback; Vonage's have some twenty
-# Vonage repeats a callback for 24 hours until it is answered; nothing says that it signs it anew.
+# Vonage repeats an unanswered callback for 24 hours, and does not document that it signs it anew.
 OLDEST, SKEW = 24 * 3600, 300  # seconds
 METHODS = ("md5hash", "md5", "sha1", "sha256", "sha512")
 
 
 class Vonage(Carrier):
-    """Vonage's SMS API: `vonage://KEY:SECRET@FROM`, each part percent-encoded or not.
+    """Send through `vonage://KEY:SECRET@FROM`, each part percent-encoded or not.
 
-    FROM is a number, with its plus sign or without, or a name. Options, `?base_url=&
-    signature_secret=&signature_method=`: `base_url` names a test server; the secret is what
-    callbacks are signed with, by `md5hash`, `md5`, `sha1`, `sha256` or `sha512`. Without a method
-    each of these is taken.
+    FROM is a number, with or without its plus sign, or a name. The options are `base_url`, for a
+    test server, `signature_secret`, with which Vonage signs callbacks, and `signature_method`:
+    `md5hash`, `md5`, `sha1`, `sha256` or `sha512`. Without a method each of them is accepted.
 
-    A long text is several to Vonage. Its reference, and so its receipt, is the last part's.
+    Vonage counts a long text as several. Its reference and its receipt are those of the last part.
     """
 
     name = "vonage"
@@ -87,12 +85,12 @@ class Vonage(Carrier):
         self._key, self._secret, sender, options = account_url(
             url, {"base_url", "signature_secret", "signature_method"}
         )
-        if not re.fullmatch(r"\+?[1-9]\d{6,14}|\d{3,8}|(?=.*[A-Za-z])[\w &+-]{1,11}", sender, re.A):
-            raise ValueError("FROM in vonage://…@FROM is no number and no name")
+        if not re.fullmatch(rf"\+?[1-9]\d{{6,14}}|{SENDER}", sender, re.ASCII):
+            raise ValueError("FROM in vonage://…@FROM must be a number or a name")
         self._sender = sender.removeprefix("+")
         method = options.get("signature_method")
         if method and method not in METHODS:
-            raise ValueError(f"signature_method in vonage://… is none of {', '.join(METHODS)}")
+            raise ValueError(f"signature_method in vonage://… must be one of {', '.join(METHODS)}")
         self._methods = (method,) if method else METHODS
         self._signature_secret = options.get("signature_secret")
         self._receipts = {}
@@ -100,12 +98,11 @@ class Vonage(Carrier):
             self._receipts = {"callback": f"{public_url}/carriers/vonage/status"}
         elif public_url:
             self.warning = (
-                "vonage://… has no ?signature_secret=, without which callbacks cannot be told "
-                "genuine: no receipts are asked for, and replies are refused"
+                "vonage://… has no ?signature_secret=, so callbacks cannot be verified: "
+                "no receipts are asked for, and replies are refused"
             )
         base = base_url(options.get("base_url", "https://rest.nexmo.com"))
         self._client = Client("Vonage", base, concurrency, timeout)
-        self._served_until = 0.0  # by time.monotonic(): the sender is known to serve
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         form = {
@@ -131,14 +128,14 @@ class Vonage(Carrier):
             raise _refusal(answer)
         noes = [status for part in parts if (status := str(part["status"])) != "0"]
         if not noes:
-            self._served_until = time.monotonic() + RECENTLY
+            self._client.note_served()
             return reference(parts[-1].get("message-id"))
         if len(noes) < len(parts):
             raise CarrierError(
                 f"Vonage: took {len(parts) - len(noes)} of {len(parts)} parts", in_doubt=True
             )
         status = noes[0] if noes[0].isdecimal() and len(noes[0]) < 4 else "unknown"
-        serves = status in BY_COUNTRY and time.monotonic() < self._served_until
+        serves = status in BY_COUNTRY and self._client.served_recently()
         raise CarrierError(
             f"Vonage: {REASONS.get(status, 'refused')} (status {status})",
             permanent=status in FOR_GOOD,
@@ -158,7 +155,8 @@ class Vonage(Carrier):
         fields = self._genuine(request)
         number = opt_outs.e164(fields.get("msisdn", ""))
         if request.kind == "inbound":
-            stop = None if _is_a_part(fields) else opt_outs.read(fields.get("text", ""))
+            is_part = fields.get("concat") == "true"  # of a longer text
+            stop = None if is_part else opt_outs.read(fields.get("text", ""))
             return [OptOut(number, stop, "reply")] if number and stop is not None else []
         events = []
         if message_id := reference(fields.get("messageId") or fields.get("message-id")):
@@ -167,7 +165,7 @@ class Vonage(Carrier):
                 case "delivered":
                     events.append(Receipt(message_id, True))
                 case "expired" | "failed" | "rejected" as status:
-                    events.append(Receipt(message_id, False, _words(status, code)))
+                    events.append(Receipt(message_id, False, _reason(status, code)))
                     if code == OPTED_OUT and number:
                         events.append(OptOut(number, stop=True, source="carrier"))
         return events
@@ -178,8 +176,8 @@ class Vonage(Carrier):
     def _genuine(self, request):
         """Return the fields of a callback, or raise NotGenuine.
 
-        https://developer.vonage.com/en/getting-started/concepts/signing-messages: `sig` covers all
-        other fields, the timestamp among them.
+        `sig` covers all other fields, including the timestamp
+        (https://developer.vonage.com/en/getting-started/concepts/signing-messages).
         """
         if not self._signature_secret:
             raise NotGenuine
@@ -202,7 +200,7 @@ class Vonage(Carrier):
         raise NotGenuine
 
     def _signature(self, method, signed):
-        # A lone surrogate in JSON is no part of what Vonage signs.
+        # JSON can hold a lone surrogate, which has no bytes; Vonage never signs one.
         secret, signed = self._signature_secret.encode(), signed.encode(errors="replace")
         if method == "md5hash":
             return hashlib.md5(signed + secret).hexdigest().encode()
@@ -210,7 +208,7 @@ class Vonage(Carrier):
 
 
 def _fields(request):
-    """Return the fields of a callback, whichever way Vonage was told to send them, as strings."""
+    """Return the fields of a callback as strings, from a query, a form or JSON."""
     if request.method == "GET":
         query = urlsplit(request.url).query
         return dict(parse_qsl(query, keep_blank_values=True, max_num_fields=MOST_FIELDS))
@@ -219,18 +217,13 @@ def _fields(request):
         return dict(parse_qsl(body, keep_blank_values=True, max_num_fields=MOST_FIELDS))
     fields = json.loads(request.body)
     if not isinstance(fields, dict) or len(fields) > MOST_FIELDS:
-        raise ValueError("no object of a callback's size")
+        raise ValueError("not an object, or too large a one")
     return {name: v if isinstance(v, str) else json.dumps(v) for name, v in fields.items()}
 
 
 def _has_status(part):
-    """Say whether a part of an answer says what became of a part of the text."""
+    """Return whether an entry of an answer has a status."""
     return isinstance(part, dict) and part.get("status") is not None
-
-
-def _is_a_part(fields):
-    """Say whether an incoming text is one of several that are one."""
-    return fields.get("concat") == "true"
 
 
 def _refusal(answer):
@@ -243,7 +236,7 @@ def _refusal(answer):
     )
 
 
-def _words(status, code):
+def _reason(status, code):
     """Return why a text was not delivered."""
     if not re.fullmatch(r"[1-9]\d{0,3}", code, re.ASCII):
         return f"Vonage: {status}"

@@ -1,4 +1,4 @@
-"""A webhook of the operator's own."""
+"""The operator's own webhook."""
 
 import base64
 import binascii
@@ -16,12 +16,13 @@ ACCOUNT = {401, 403, 404}  # about the secret or the address
 
 
 class Webhook(Carrier):
-    """A POST of `{"message_id", "to", "message"}`: `webhook+https://HOST/PATH?secret=…`.
+    """POST `{"message_id", "to", "message"}` to `webhook+https://HOST/PATH?secret=…`.
 
-    It is signed as Standard Webhooks (https://www.standardwebhooks.com) asks, so that a receiver
-    can use one of its libraries: `webhook-id` is the message's ID, which comes again if the text
-    does. `secret` is taken as it is, or as base64 if it begins with `whsec_`; without one nothing
-    is signed. All else in the URL is the address, its user and password HTTP's Basic ones.
+    Requests are signed according to Standard Webhooks (https://www.standardwebhooks.com), so
+    receivers can verify them with its libraries. `webhook-id` is the message's ID, and stays the
+    same if a text is sent again. `secret` is the key itself, or its base64 after `whsec_`. Without
+    a secret nothing is signed. The rest of the URL is the address; user and password are sent by
+    HTTP Basic authentication.
     """
 
     name = "webhook"
@@ -39,7 +40,7 @@ class Webhook(Carrier):
             user, password = parts.username, parts.password
             base = base_url(parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl())
         except ValueError:
-            raise ValueError("webhook+… is followed by no https:// or http:// address") from None
+            raise ValueError("webhook+… needs an https:// or http:// address") from None
         others = "&".join(option for option in options if option not in secrets)
         self._path = (base.path or "/") + (f"?{others}" if others else "")
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -67,7 +68,7 @@ class Webhook(Carrier):
         self._client.close()
 
     def _signature(self, message_id, body):
-        """Return the headers by which the receiver knows that a text is from us, and from now."""
+        """Return the headers that prove to the receiver who sent a text, and when."""
         now = int(time.time())
         headers = {"webhook-id": message_id, "webhook-timestamp": str(now)}
         if self._key:
@@ -77,7 +78,7 @@ class Webhook(Carrier):
 
 
 def _key(secret):
-    """Return the key that a secret stands for."""
+    """Return the key that a secret denotes."""
     if not secret.startswith("whsec_"):
         key = secret.encode()
     else:
@@ -85,7 +86,7 @@ def _key(secret):
         try:
             key = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
         except binascii.Error:
-            raise ValueError("secret in webhook+…:// begins with whsec_ and is no base64") from None
+            raise ValueError("after whsec_ the secret in webhook+…:// must be base64") from None
     if not key:
         raise ValueError("secret in webhook+…:// is empty")
     return key

@@ -1,4 +1,4 @@
-"""The operator's commands: `flask keys`, `dnc`, `messages`, and those of the whole service."""
+"""The operator's commands: `flask keys`, `dnc`, `messages`, and others for the whole service."""
 
 from flask import Flask
 
@@ -6,7 +6,7 @@ from cli import dnc, keys, messages, service
 
 
 def register(app: Flask) -> None:
-    """Give the `flask` command these groups."""
+    """Add the commands to `flask`."""
     for command in (
         *(service.db, keys.keys, dnc.dnc, messages.messages),
         *(service.carriers, service.stats, service.openapi),

@@ -1,4 +1,4 @@
-"""What the commands share: errors in one line, kinds of arguments, tables, and asking first."""
+"""What the commands share: one-line errors, argument types, tables and confirmation."""
 
 import re
 import sys
@@ -17,24 +17,24 @@ import recipients
 from database import Refused
 from schemas import isoformat
 
-PART = 500  # rows of a table that are read before they are printed
+PART = 500  # rows that a table reads before it prints them
 
 
 class OneLineErrors:
-    """Report a failure in one line on standard error, with a status other than 0."""
+    """Report a failure in one line on standard error, with an exit status other than 0."""
 
     def invoke(self, ctx: Context) -> Any:
         try:
             return super().invoke(ctx)
         except Refused as error:
             raise click.ClickException(str(error)) from None
-        except BrokenPipeError:  # click ends quietly where nobody reads on
+        except BrokenPipeError:  # click handles it quietly
             raise
         except OSError as error:
             raise click.ClickException(error.strerror or str(error)) from None
         except database.ERRORS as error:
             failure = click.ClickException(f"the database failed: {database.reason(error)}")
-            failure.exit_code = 2  # `dnc check` means "not listed" by 1
+            failure.exit_code = 2  # in `dnc check`, 1 means "not listed"
             raise failure from None
 
 
@@ -46,7 +46,7 @@ class Commands(OneLineErrors, AppGroup):
     pass
 
 
-# Kinds of arguments
+# Argument types
 
 
 class Name(click.ParamType):
@@ -72,15 +72,11 @@ class Duration(click.ParamType):
 
 
 class Instant(click.ParamType):
-    """A past instant: an ISO 8601 date or date-time, in UTC unless it says else, or 2h for ago."""
+    """An instant: an ISO 8601 date or date-time, in UTC by default, or 2h for two hours ago."""
 
     name = "instant"
 
-    def convert(
-        self, value: str | datetime, param: Parameter | None, ctx: Context | None
-    ) -> datetime:
-        if isinstance(value, datetime):
-            return value
+    def convert(self, value: str, param: Parameter | None, ctx: Context | None) -> datetime:
         if re.fullmatch(r"\d+[dhm]", value, re.ASCII):
             return models.clock() - Duration().convert(value, param, ctx)
         try:
@@ -95,12 +91,12 @@ class Region(click.ParamType):
 
     def convert(self, value: str, param: Parameter | None, ctx: Context | None) -> str:
         if (region := value.upper()) not in recipients.REGIONS:
-            self.fail(f"{region} is no country's code", param, ctx)
+            self.fail(f"{region} is not a country code", param, ctx)
         return region
 
 
 class Number(click.ParamType):
-    """A phone number with its plus sign; spaces and punctuation are forgiven."""
+    """A phone number with a plus sign; spaces and punctuation are ignored."""
 
     name = "number"
 
@@ -111,24 +107,24 @@ class Number(click.ParamType):
             self.fail(f"{value!r}: {error}", param, ctx)
 
 
-LIMIT = click.IntRange(0, 10**9)  # no database and no loop counts on without an end
+LIMIT = click.IntRange(0, 10**9)  # databases reject larger numbers
 
 
-# What is printed
+# Output
 
 
 def moment(instant: datetime | None, missing: str | None = "-") -> str | None:
-    """Return an instant as the interface writes it."""
+    """Return an instant in the API's format."""
     return isoformat(instant) if instant else missing
 
 
 def mask(number: str | None) -> str:
-    """Return a number with its middle hidden: enough to recognise it, not to call it."""
+    """Return a number with its middle hidden, to recognise it but not to call it."""
     return f"{number[:3]}{'•' * (len(number) - 5)}{number[-2:]}" if number else "-"
 
 
 def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> int:
-    """Print rows in columns, a part at a time so that there may be any number; return how many."""
+    """Print any number of rows in columns, a part at a time; return how many."""
     rows, printed, widths = iter(rows), 0, [0 for _ in header]
     part = [header, *islice(rows, PART)]
     while part:
@@ -140,18 +136,18 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> int:
     return printed - 1
 
 
-# Asking first
+# Confirmation
 
 
-yes_option = click.option("--yes", is_flag=True, help="Do it without asking.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask on the terminal whether to go on; end the command where the answer is no."""
+    """Ask on the terminal whether to go on; end the command if the answer is no."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise click.ClickException(f"{question} There is no terminal to ask at; --yes does it.")
+        raise click.ClickException(f"{question} There is no terminal; --yes skips the question.")
     click.confirm(question, abort=True, err=True)
 
 

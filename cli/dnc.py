@@ -1,4 +1,4 @@
-"""`flask dnc`: the Do Not Call list, and the files that it is kept in elsewhere."""
+"""`flask dnc`: the Do Not Call list, and files to import it from or export it to."""
 
 import codecs
 import csv
@@ -19,11 +19,11 @@ from database import BATCH
 from do_not_call import DoNotCall
 from recipients import InvalidNumber
 
-SAMPLE, COLUMNS = 1_000, 100  # lines and columns that are looked at to find the numbers
+SAMPLE, COLUMNS = 1_000, 100  # lines and columns that are searched for the numbers
 
-dnc = Commands("dnc", help="The Do Not Call list: numbers that get no text with check_dnc.")
+dnc = Commands("dnc", help="The Do Not Call list: numbers that get no texts with check_dnc.")
 region_option = click.option(
-    "--region", type=Region(), help="Read national numbers too, as dialled in this country: US."
+    "--region", type=Region(), help="Accept national numbers too, as dialled in this country: US."
 )
 
 
@@ -51,8 +51,8 @@ def remove(numbers: tuple[str, ...], region: str | None) -> None:
 @click.argument("number", type=Number())
 @click.pass_context
 def check(ctx: click.Context, number: str) -> None:
-    """Say whether a number is listed, since when and why: status 0 where it is, 1 where not."""
-    entry = DoNotCall.get_or_none(DoNotCall.number == number)
+    """Say whether a number is listed, since when and why: exit status 0 if it is, 1 if not."""
+    entry = DoNotCall.entry(number)
     click.echo("listed" if entry else "not listed")
     if entry:
         click.echo(f"since {moment(entry.added_at)}, by {entry.source or 'an unknown source'}")
@@ -62,11 +62,11 @@ def check(ctx: click.Context, number: str) -> None:
 @dnc.command("list")
 @click.option("--limit", type=LIMIT, default=50, show_default=True, help="0 for all.")
 def list_numbers(limit: int) -> None:
-    """List the numbers, with source and instant, and say how many there are."""
+    """List the numbers with source and time, and say how many there are."""
     entries = islice(DoNotCall.entries(), limit or None)
     rows = ((e.number, e.source or "-", moment(e.added_at)) for e in entries)
     shown = table(("number", "source", "since"), rows)
-    click.echo(f"{shown} of {count(DoNotCall.select().count(), 'number')}")
+    click.echo(f"{shown} of {count(DoNotCall.size(), 'number')}")
 
 
 @dnc.command()
@@ -74,7 +74,7 @@ def list_numbers(limit: int) -> None:
 def export(file: TextIO) -> None:
     """Write the whole list as a CSV, which `import` reads."""
     entries = DoNotCall.entries()
-    first = list(islice(entries, 1))  # before the file is opened: the last export is in it
+    first = list(islice(entries, 1))  # may fail: before the last export is overwritten
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(("number", "source", "since"))
     for entry in chain(first, entries):
@@ -86,39 +86,35 @@ def export(file: TextIO) -> None:
 @region_option
 @click.pass_context
 def import_numbers(ctx: click.Context, file: BinaryIO, region: str | None) -> None:
-    """Put a file's numbers on the list: a number a line, or the column of a CSV that holds them.
+    """Put a file's numbers on the list: one number per line, or a column of a CSV.
 
-    Can be run again: numbers that are listed stay listed. Lines without a usable number are
-    skipped and reported with the reason; where these are most of them, the status is 1.
+    It can be run again; listed numbers stay listed. Lines without a usable number are skipped and
+    reported with the reason. If most lines are skipped, the exit status is 1.
     """
     body = file.read()
     utf16 = body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     lines = body.decode("utf-16" if utf16 else "utf-8-sig", "replace").splitlines()
     column = column_of_numbers(lines, region)
-    now, new, usable, seen, batch, skipped = models.clock(), 0, 0, set(), [], []
+    numbers, usable, skipped = {}, 0, []
     with click.progressbar(lines, label="importing", file=sys.stderr) as bar:
         for line_number, line in enumerate(bar, 1):
             try:
                 number = number_in(line, column, region)
             except InvalidNumber as error:
-                if line_number > 1 or re.search(r"\d", line):  # a header is no loss
+                if line_number > 1 or re.search(r"\d", line):  # not a header
                     skipped.append(f"line {line_number}: {error}")
                 continue
-            usable += number is not None
-            if number is None or number in seen:
-                continue
-            seen.add(number)
-            batch.append(number)
-            if len(batch) == BATCH:
-                new += DoNotCall.add(batch, now, "import")
-                batch.clear()
-    if batch:
-        new += DoNotCall.add(batch, now, "import")
+            if number:
+                usable += 1
+                numbers[number] = None
+    now, new, numbers = models.clock(), 0, [*numbers]
+    for start in range(0, len(numbers), BATCH):
+        new += DoNotCall.add(numbers[start : start + BATCH], now, "import")
     for line in skipped:
         click.echo(line, err=True)
-    click.echo(f"{new} added, {len(seen) - new} listed before, {len(skipped)} skipped")
+    click.echo(f"{new} added, {len(numbers) - new} listed before, {len(skipped)} skipped")
     if len(skipped) > usable:
-        hint = "is --region right?" if region else "try --region, which reads national numbers"
+        hint = "is --region right?" if region else "try --region, which accepts national numbers"
         raise click.ClickException(f"most lines were skipped: {hint}")
 
 
@@ -126,19 +122,19 @@ def import_numbers(ctx: click.Context, file: BinaryIO, region: str | None) -> No
 
 
 def read_all(texts: Iterable[str], region: str | None) -> list[str]:
-    """Return the E.164 forms of what was typed, each once; end the command where one is wrong."""
+    """Return the E.164 forms of numbers, without repeats; raise BadParameter if one is wrong."""
     numbers = {}
     for text in texts:
         try:
             numbers[recipients.national(text, region)] = None
         except InvalidNumber as error:
-            hint = "" if region or text.startswith("+") else "; --region reads national numbers"
+            hint = "" if region or text.startswith("+") else "; --region accepts national numbers"
             raise click.BadParameter(f"{text!r}: {error}{hint}", param_hint="NUMBERS") from None
     return list(numbers)
 
 
 def column_of_numbers(lines: list[str], region: str | None) -> int:
-    """Return the column in which most lines have a number; where none has, the one named so."""
+    """Return the column in which most lines have a number, or else the one whose name fits best."""
     found, sample = Counter(), [list(islice(cells(line), COLUMNS)) for line in lines[:SAMPLE]]
     for row in sample:
         found.update(column for column, cell in enumerate(row) if reads(cell, region))
@@ -165,15 +161,14 @@ def cells(line: str) -> Iterator[str]:
 
 
 def number_in(line: str, column: int, region: str | None) -> str | None:
-    """Return the number in a column of a line, in E.164 form; None where the line is blank."""
+    """Return the number in a column of a line in E.164 form, or None if the line is blank."""
     if not line.strip():
         return None
-    cell = next(islice(cells(line), column, None), "")
-    return read(cell, region)
+    return read(next(islice(cells(line), column, None), ""), region)
 
 
 def reads(cell: str, region: str | None) -> bool:
-    """Say whether a cell holds a number."""
+    """Return whether a cell holds a number."""
     try:
         return bool(read(cell, region))
     except InvalidNumber:
@@ -181,9 +176,9 @@ def reads(cell: str, region: str | None) -> bool:
 
 
 def read(cell: str, region: str | None) -> str:
-    """Return the E.164 form of a cell's number, also of what a spreadsheet made of it.
+    """Return the E.164 form of a cell's number, even if a spreadsheet has reformatted it.
 
-    Quotation marks need no care: libphonenumber looks for where a number begins and ends.
+    Quotation marks may stay: libphonenumber finds where a number begins and ends.
     """
     text = cell.strip(' "=')
     if re.fullmatch(r"\d{1,20}\.0+|\d(\.\d{1,20})?[eE]\+?\d\d?", text, re.ASCII):

@@ -1,4 +1,4 @@
-"""`flask keys`: who may send, and who may sign in to the desk."""
+"""`flask keys`: keys of the programs that send and of the people at the desk."""
 
 from datetime import timedelta
 
@@ -9,11 +9,11 @@ import models
 from cli.base import Commands, Duration, Name, moment, table
 from keys import ApiKey, Role, wait_for_leases
 
-keys = Commands("keys", help="API keys: who may send.")
+keys = Commands("keys", help="API keys: for programs that send, and for people at the desk.")
 
 
 class Lifetime(Duration):
-    """A length of time that is not nothing, or "never" for no end."""
+    """A length of time above zero, or "never" for no end."""
 
     def convert(self, value: str, param: Parameter | None, ctx: Context | None) -> timedelta | None:
         if value == "never":
@@ -33,7 +33,7 @@ class Lifetime(Duration):
     help="A sender calls the API; the others sign in to the desk.",
 )
 def create(name: str, group: str | None, expires: timedelta | None, role: str) -> None:
-    """Create an API key and print it: the only time it can be seen."""
+    """Create an API key and print it; it cannot be shown again."""
     now = models.clock()
     click.echo(ApiKey.issue(name, group, now, expires and now + expires, Role(role)))
 
@@ -45,12 +45,12 @@ def create(name: str, group: str | None, expires: timedelta | None, role: str) -
     type=Duration(),
     default="1d",
     show_default=True,
-    help="How long the old one lasts.",
+    help="How long the old secret stays valid.",
 )
 def rotate(name: str, overlap: timedelta) -> None:
-    """Give a key a new secret and print it; the old one is good for the overlap."""
+    """Give a key a new secret and print it; the old one stays valid for the overlap."""
     click.echo(ApiKey.named(name).rotate(models.clock() + overlap))
-    wait_for_leases()  # once it is printed: nobody could ask for it again
+    wait_for_leases()  # after printing: an interrupted wait must not lose the secret
 
 
 @keys.command()
@@ -62,17 +62,17 @@ def rotate(name: str, overlap: timedelta) -> None:
     help='Refuse the key after this time from now, like 90d; "never" for no end.',
 )
 def extend(name: str, expires: timedelta | None) -> None:
-    """Let a key, also one that has expired, be good for a time from now on."""
+    """Make a key, even an expired one, valid for a time from now on."""
     until = expires and models.clock() + expires
     ApiKey.named(name).extend(until)
-    click.echo(f"{name}: good until {moment(until)}" if until else f"{name}: does not expire")
+    click.echo(f"{name}: valid until {moment(until)}" if until else f"{name}: does not expire")
 
 
 @keys.command("list")
 def list_keys() -> None:
-    """List the keys: group, role, and when created, last used (to the hour), expired, revoked.
+    """List the keys with group, role, and times of creation, last use (by the hour) and end.
 
-    A key that was rotated shows until when its old secret is good.
+    A rotated key also shows how long its old secret stays valid.
     """
     now = models.clock()
     rows = [
@@ -84,7 +84,7 @@ def list_keys() -> None:
             moment(key.old_expires_at) if now < (key.old_expires_at or now) else "-",
             moment(key.revoked_at),
         )
-        for key in ApiKey.select().order_by(ApiKey.name, ApiKey.id)
+        for key in ApiKey.everyone()
     ]
     header = ("name", "group", "role", "created", "last used", "expires", "old secret until")
     table((*header, "revoked"), rows)
@@ -93,6 +93,6 @@ def list_keys() -> None:
 @keys.command()
 @click.argument("name", type=Name())
 def revoke(name: str) -> None:
-    """Refuse a key from now on, in every process; its name can be used again."""
+    """Refuse a key from now on, in every process; its name becomes free."""
     done = ApiKey.named(name).revoke(models.clock())
     click.echo(f"{name}: {'revoked' if done else 'was revoked before'}")

@@ -1,10 +1,10 @@
-"""`flask messages`: look, approve, cancel, try again, and let go of what is old."""
+"""`flask messages`: list, approve, cancel, retry, and forget old messages."""
 
 import json
 import sys
 import textwrap
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -28,67 +28,56 @@ from cli.base import (
     yes_option,
 )
 from database import Refused
-from keys import ApiKey
 from models import RETRYABLE, WAITING, Message, Status
+from reports import Filter
 
-SHELL = "shell"  # the name under which approvals and cancellations here are kept
+SHELL = "shell"  # recorded as the person who approved or cancelled
 SHOWN = 50  # messages, without --limit
 
-messages = Commands("messages", help="Text messages: look, approve, cancel, try again.")
+messages = Commands("messages", help="Text messages: list, approve, cancel, retry, forget.")
 
 FILTERS = [
-    click.Option(["--status"], type=click.Choice([*map(str, Status)])),
-    click.Option(["--awaiting-approval"], is_flag=True, help="Only those that wait for approval."),
-    click.Option(["--to"], type=Number(), help="Only those to this number."),
-    click.Option(["--key"], type=Name(), metavar="KEY_NAME", help="Only those that this key sent."),
-    click.Option(["--group"], type=Name(), help="Only those that keys of this group sent."),
     click.Option(
-        ["--visible-to"], type=Name(), metavar="KEY_NAME", help="Only those that this key may see."
+        ["--status"],
+        type=click.Choice([*map(str, Status)]),
+        help="In this status. Among millions of messages, scheduled, queued and sending are slow.",
     ),
+    click.Option(["--awaiting-approval"], is_flag=True, help="Waiting for approval."),
+    click.Option(["--to"], type=Number(), help="To this number."),
+    click.Option(["--key"], type=Name(), metavar="KEY_NAME", help="Sent with this key."),
+    click.Option(["--group"], type=Name(), help="Sent with a key of this group."),
+    click.Option(["--visible-to"], type=Name(), metavar="KEY_NAME", help="Visible to this key."),
     click.Option(
         ["--since"],
         type=Instant(),
-        help="Only those created since then: 2h (ago), 3d, 2026-03-01, 2026-03-01T09:00Z.",
+        help="Created since then: 2h (ago), 3d, 2026-03-01, 2026-03-01T09:00Z.",
     ),
 ]
 
 
-def select(
-    status: str | None,
-    visible_to: str | None,
-    limit: int | None,
-    among: Collection[str] = (),
-    **others: Any,
-) -> Iterator[Message]:
-    """Read the messages that these filters mean, those of the statuses `among` alone."""
-    if among and status not in (None, *among):
-        return iter(())
-    return reports.listing(
-        statuses=[status] if status else among,
-        visible_to=ApiKey.named(visible_to) if visible_to else None,
-        limit=limit or None,
-        **others,
-    )
-
-
-# Looking
+# Listing
 
 
 @messages.command("list", params=[*FILTERS])
 @click.option(
     "--limit",
     type=LIMIT,
-    help=f"At most so many, 0 for all: the default with --json; {SHOWN} without.",
+    help=f"The newest so many; 0 for all. Default: all with --json, otherwise {SHOWN}.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One array of what `show` prints.")
 def list_messages(limit: int | None, as_json: bool, **chosen: Any) -> None:
-    """List messages, the newest first; numbers are masked."""
+    """List messages, the newest first; numbers are masked.
+
+    Options combine. One that no index serves, like --key with --status, may read millions of rows.
+    """
+    if limit is None and not as_json:
+        limit = SHOWN
+    found = reports.listing(Filter(**chosen), limit or None)
     if as_json:
-        print_array(map(record, select(limit=limit, **chosen)))
+        print_array(map(as_object, found))
         return
-    limit = SHOWN if limit is None else limit
-    shown = table(HEADER, map(row, select(limit=limit, **chosen)))
-    if shown == limit and limit:
+    shown = table(HEADER, map(row, found))
+    if limit and shown == limit:
         click.echo(f"the newest {limit}; --limit 0 shows all", err=True)
 
 
@@ -96,11 +85,11 @@ def list_messages(limit: int | None, as_json: bool, **chosen: Any) -> None:
 @click.argument("message_id", type=click.UUID)
 def show(message_id: uuid.UUID) -> None:
     """Print one message as a JSON object."""
-    click.echo(json.dumps(record(Message.find(message_id)), indent=2))
+    click.echo(json.dumps(as_object(Message.find(message_id)), indent=2))
 
 
-def record(message: Message) -> dict:
-    """Return what `show` prints."""
+def as_object(message: Message) -> dict:
+    """Return a message as the JSON object that `show` prints."""
     same = (
         *("status", "to", "message", "attempts", "max_retries", "approved", "approved_by"),
         *("cancelled_by", "manual_mode", "available_to_group", "check_dnc", "last_error"),
@@ -123,7 +112,7 @@ def record(message: Message) -> dict:
 
 
 def print_array(objects: Iterable[dict]) -> None:
-    """Print a JSON array, an object at a time so that there may be any number."""
+    """Print a JSON array, one object at a time, so it may have any length."""
     before = "[\n"
     for each in objects:
         click.echo(before + textwrap.indent(json.dumps(each, indent=2), "  "), nl=False)
@@ -148,12 +137,12 @@ def row(message: Message) -> tuple[str, ...]:
 
 
 def local_time(message: Message) -> str:
-    """Return the recipient's local time of sending; a dash where there is none."""
+    """Return the recipient's local time of sending, or a dash."""
     try:
         at = message.send_at
         return recipients.local_time(recipients.find(message.to), at) if message.to else "-"
     except (OverflowError, recipients.InvalidNumber):
-        # in the year 10000 already, or no longer valid for a newer libphonenumber
+        # Already in the year 10000, or no longer valid to a newer libphonenumber
         return "-"
 
 
@@ -169,9 +158,9 @@ def command_for_each(
     statuses: Collection[Status] = (),
     awaiting_approval: bool = False,
 ) -> None:
-    """Add a command that makes one transition for each id, and refuses what cannot make it.
+    """Add a command that makes a transition for each id and reports those that cannot make it.
 
-    Instead of ids it takes the filters: then it shows what it would do, the texts too, and asks.
+    With filters instead of ids, the command first shows the messages and their texts, and asks.
     """
 
     @messages.command(name, help=help, params=[*FILTERS])
@@ -184,8 +173,8 @@ def command_for_each(
             raise click.UsageError("Give ids, or options that say which messages.", ctx)
         if not message_ids:
             chosen["awaiting_approval"] |= awaiting_approval
-            found = select(limit=limit, among=statuses, **chosen)
-            message_ids = look_at(found, silent=yes)
+            found = reports.listing(Filter(**chosen), limit or None, statuses)
+            message_ids = preview(found, silent=yes)
             if not message_ids:
                 click.echo(f"there is no such message to {name}")
                 return
@@ -203,12 +192,13 @@ def command_for_each(
         ctx.exit(refused)
 
 
-def look_at(found: Iterable[Message], silent: bool) -> list[uuid.UUID]:
+def preview(found: Iterable[Message], silent: bool) -> list[uuid.UUID]:
     """Return the ids of messages; print the first of them, with their texts, unless silent."""
     ids, rows = [], []
     for message in found:
         ids.append(message.id)
-        if len(rows) < SHOWN and not silent:  # escaped: a text must not steer the terminal
+        if len(rows) < SHOWN and not silent:
+            # Escaped, or a text could control the terminal
             rows.append((*row(message), repr(message.message) if message.message else "-"))
     if rows:
         table((*HEADER, "text"), rows)
@@ -221,26 +211,26 @@ command_for_each(
     "approve",
     "approved",
     lambda message: message.approve(SHELL, models.clock()),
-    "Let messages be sent when their time comes: by ids, or what the options mean.",
+    "Approve messages: they are sent when their time comes. Give ids, or options.",
     awaiting_approval=True,
 )
 command_for_each(
     "cancel",
     "cancelled",
     lambda message: message.cancel(SHELL, models.clock()),
-    "Keep waiting messages from ever being sent; also how an approver says no.",
+    "Cancel waiting messages for good; this also refuses approval. Give ids, or options.",
     statuses=WAITING,
 )
 command_for_each(
     "retry",
     "queued again",
     lambda message: message.retry(models.clock()),
-    "Send failed, blocked, undelivered or expired messages again.",
+    "Send failed, blocked, undelivered or expired messages again. Give ids, or options.",
     statuses=RETRYABLE,
 )
 
 
-# Letting go
+# Forgetting
 
 
 older_than_option = click.option(
@@ -252,7 +242,7 @@ older_than_option = click.option(
 @older_than_option
 @yes_option
 def purge(days: int, yes: bool) -> None:
-    """Delete messages that ended (sent, failed, blocked, cancelled, …) so many days ago."""
+    """Delete messages that ended (sent, failed, blocked, …) at least so many days ago."""
     if not days:
         confirm("Purge every message that has ended?", yes)
     click.echo(f"{change_old(Message.purge, days)} deleted")
@@ -261,12 +251,15 @@ def purge(days: int, yes: bool) -> None:
 @messages.command()
 @older_than_option
 def redact(days: int) -> None:
-    """Keep the record of messages that ended so many days ago, but clear number and text."""
+    """Clear number and text of messages that ended at least so many days ago; keep the rest."""
     click.echo(f"{change_old(Message.redact, days)} redacted")
 
 
 def change_old(change: Callable[[datetime], int], days: int) -> int:
-    """Change what ended so many days ago, batch by batch; show progress, return how many."""
+    """Change messages that ended so many days ago, in batches, and return how many.
+
+    A progress bar on standard error shows the count.
+    """
     before, total = models.clock() - timedelta(days=days), 0
     with click.progressbar(
         iter(lambda: change(before), 0),

@@ -1,6 +1,7 @@
-"""`flask db`, `stats`, `carriers` and `openapi`: the service as a whole."""
+"""`flask db`, `carriers`, `stats` and `openapi`: the service as a whole."""
 
 import json
+import time
 from datetime import timedelta
 
 import click
@@ -13,6 +14,7 @@ from carriers import CarrierError, connect
 from cli.base import Command, Commands, Number, count, moment, table
 from database import Refused
 from do_not_call import DoNotCall
+from models import Status
 from monitoring import health
 
 TEST_TEXT = "A test of the text message service."
@@ -24,18 +26,18 @@ carriers = Commands("carriers", help="The carrier that CARRIER_URL names.")
 
 @db.command()
 def upgrade() -> None:
-    """Create or migrate the tables; does nothing where they are up to date."""
+    """Create or migrate the tables; do nothing if they are up to date."""
     applied = database.upgrade()
     click.echo("\n".join(f"applied {name}" for name in applied) or "the tables are up to date")
 
 
 @carriers.command()
-@click.option("--to", type=Number(), help="Send one text to this number, and say what came back.")
+@click.option("--to", type=Number(), help="Send one text to this number, and print the answer.")
 @click.pass_context
 def check(ctx: click.Context, to: str | None) -> None:
-    """Ask the carrier whether it would take texts: status 0 where it would, 1 where not.
+    """Ask the carrier whether it accepts texts: exit status 0 for yes, 1 for no.
 
-    Status 2 where it cannot be asked without sending: --to sends one text.
+    The status is 2 if the carrier cannot be asked without sending a text; --to sends one.
     """
     settings = current_app.config["SETTINGS"]
     if not settings.carrier_url:
@@ -44,7 +46,7 @@ def check(ctx: click.Context, to: str | None) -> None:
         raise Refused("this number is on the Do Not Call list")
     try:
         carrier = connect(settings.carrier_url, 1, settings.carrier_timeout, settings.public_url)
-    except ValueError as problem:  # one that only Apprise, which the start does not load, can see
+    except ValueError as problem:  # found by Apprise, which the settings' checks do not load
         raise Refused(f"CARRIER_URL: {problem}") from None
     if carrier.warning:
         click.echo(carrier.warning, err=True)
@@ -67,18 +69,27 @@ def check(ctx: click.Context, to: str | None) -> None:
 
 @click.command(cls=Command)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def stats(as_json: bool) -> None:
-    """Show how many messages are in each state, what waits, what ended lately, what is wrong."""
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Count all that ever ended too: reads the whole table.",
+)
+def stats(as_json: bool, everything: bool) -> None:
+    """Show how many messages wait, how many ended lately, and what is wrong."""
     now = models.clock()
     state = health.read(now)
-    counts = {
-        "messages": reports.by_status(),
+    began = time.perf_counter()
+    totals = reports.by_status() if everything else reports.waiting()
+    seconds = round(time.perf_counter() - began, 1)
+    ended = {
         "last_hour": reports.ended_since(now - timedelta(hours=1)),
         "last_day": reports.ended_since(now - timedelta(days=1)),
     }
     awaiting = reports.awaiting_approval()
     if as_json:
-        told = counts | {
+        told = {"messages": totals} | ({"counted_in_seconds": seconds} if everything else {})
+        told |= ended | {
             "awaiting_approval": awaiting,
             "retrying": state.retrying,
             "oldest_due": moment(state.oldest_due, None),
@@ -92,19 +103,21 @@ def stats(as_json: bool) -> None:
         }
         click.echo(json.dumps(told, indent=2))
         return
-    most = max(counts["messages"].values()) or 1
+    most = max(totals.values()) or 1
     table(
         ("status", "messages", "", "last hour", "last day"),
         [
             (
                 status,
-                str(number),
-                "█" * -(-number * 20 // most),
-                *(str(counts[span].get(status, "")) for span in ("last_hour", "last_day")),
+                str(totals.get(status, "-")),
+                "█" * -(-totals.get(status, 0) * 20 // most),
+                *(str(counts.get(status, "")) for counts in ended.values()),
             )
-            for status, number in counts["messages"].items()
+            for status in Status
         ],
     )
+    if everything:
+        click.echo(f"counted in {seconds} s")
 
     error, due = state.commonest_error, state.oldest_due
     click.echo(f"\nawaiting approval: {awaiting}")
@@ -125,10 +138,10 @@ def _ago(instant, now):
 
 @click.command()
 def openapi() -> None:
-    """Print the interface in OpenAPI, out of the schemas that validate: what openapi.json holds."""
+    """Print the interface in OpenAPI, made from the schemas that validate: openapi.json."""
     try:
         from monitoring.openapi import document
-    except ModuleNotFoundError as error:  # what only developers install
+    except ModuleNotFoundError as error:  # only developers install it
         raise click.ClickException(
             f"needs {error.name}: pip install -r requirements-dev.txt"
         ) from None

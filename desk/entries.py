@@ -1,4 +1,4 @@
-"""What the desk says of a message, in the words of people."""
+"""What the desk says about a message, in plain words."""
 
 import re
 import unicodedata
@@ -14,15 +14,15 @@ from models import RETRYABLE, WAITING, Message, Status
 from recipients.hours import BusinessHours, written
 
 _UNUSUAL = re.compile(r"[^\n\t -~]+")
-MOST_NAMED = 20  # of characters in a row that nobody could see: each takes eighty
-JOINERS = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"  # of emoji, of Persian words
+MOST_NAMED = 20  # invisible characters in a row; each one's markup takes 80 characters
+JOINERS = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"  # in emoji, in Persian words
 WORDS = {
     Status.SCHEDULED: "waits for its time",
     Status.QUEUED: "waits for the carrier",
     Status.SENDING: "is being sent right now",
     Status.SENT: "was sent",
-    Status.DELIVERED: "was sent, and reached the phone",
-    Status.UNDELIVERED: "was sent, and did not reach the phone",
+    Status.DELIVERED: "was sent and reached the phone",
+    Status.UNDELIVERED: "was sent but did not reach the phone",
     Status.FAILED: "could not be sent",
     Status.BLOCKED: "was not sent: the number is on the Do Not Call list",
     Status.EXPIRED: "expired: it was not approved or sent in time",
@@ -38,7 +38,7 @@ class Entry:
 
     @cached_property
     def recipient(self) -> recipients.Recipient | None:
-        """The recipient; None where the number is cleared, or libphonenumber knows it no more."""
+        """The recipient; None if the number was cleared or libphonenumber rejects it by now."""
         try:
             return recipients.find(self.message.to) if self.message.to else None
         except recipients.InvalidNumber:
@@ -67,7 +67,7 @@ class Entry:
 
     @cached_property
     def leaves_at(self) -> datetime:
-        """When it is sent, if it may be: what is due waits for the recipient's business hours."""
+        """When it is sent, if approved: what is due waits for business hours."""
         message, now = self.message, self.now
         obeyed = message.obeys_send_date(now)
         if message.send_at > now or obeyed or not self.recipient:
@@ -81,25 +81,25 @@ class Entry:
         return self.leaves_at <= self.now
 
     def local(self, at: datetime) -> str:
-        """Write an instant in the recipient's local time; nothing where that is unknown."""
+        """Write an instant in the recipient's local time; nothing if that is unknown."""
         try:
             return self.write(at.astimezone(self.recipient.zones[0])) if self.recipient else ""
-        except OverflowError:  # in the year 10000 already
+        except OverflowError:  # already in the year 10000
             return ""
 
     def write(self, at: datetime) -> str:
-        """Write a local time, with its year where that is another."""
+        """Write a local time, with the year unless it is the current one."""
         return written(at) + (f", {at.year}" if at.year != self.now.year else "")
 
     def ago(self, at: datetime) -> str:
-        """Say how far an instant is from now: "in 3 hours", "2 days ago"."""
+        """Write an instant relative to now: "in 3 hours", "2 days ago"."""
         if abs(at - self.now) < timedelta(minutes=1):
             return "just now" if at <= self.now else "in less than a minute"
         return f"in {span(at - self.now)}" if at > self.now else f"{span(self.now - at)} ago"
 
     @property
     def state(self) -> str:
-        """Say where the message stands, as the end of a sentence about it."""
+        """What became of the message, as the end of a sentence about it."""
         message = self.message
         if message.status == Status.CANCELLED:
             how = "was cancelled" if message.approved else "was refused"
@@ -112,26 +112,24 @@ class Entry:
 
     @property
     def history(self) -> list[tuple[datetime, str]]:
-        """What happened to the message, in order, as far as it is kept."""
-        message, sends = self.message, counted(self.message.attempts, "send")
+        """What happened to the message, in order, as far as it is recorded."""
+        message, attempts = self.message, counted(self.message.attempts, "attempt")
         reason = f": {message.last_error}" if message.last_error else ""
-        ended = self.state
-        if message.receipt_at:
-            ended = "was sent"
+        ended = "was sent" if message.receipt_at else self.state
         arrived = "reached the phone" if message.status == Status.DELIVERED else "did not arrive"
         events = [
-            (message.created_at, f"asked for by {message.key.name}"),
+            (message.created_at, f"requested by {message.key.name}"),
             (message.approved_at, f"approved by {message.approved_by}"),
-            (message.last_error_at, f"not sent, after {sends}{reason}"),
-            (message.claimed_at, "taken by a sender"),
+            (message.last_error_at, f"could not be sent, {attempts} so far{reason}"),
+            (message.claimed_at, "claimed by a scheduler"),
             (message.finished_at, ended),
-            (message.receipt_at, f"{arrived}, says the carrier{reason}"),
+            (message.receipt_at, f"{arrived}, according to the carrier{reason}"),
         ]
         return sorted((event for event in events if event[0]), key=itemgetter(0))
 
 
 def span(length: timedelta) -> str:
-    """Write a length of time as people say it: "40 minutes", "2 h 40 min", "13 hours", "3 days"."""
+    """Write a length of time: "40 minutes", "2 h 40 min", "13 hours", "3 days"."""
     days, minutes = length.days, length // timedelta(minutes=1)
     if days >= 730:
         return f"{int(days / 365.25):,} years"
@@ -145,23 +143,23 @@ def span(length: timedelta) -> str:
 
 
 def counted(count: int, noun: str, or_more: bool = False) -> str:
-    """Write how many there are of something: "1 text", "2 texts", "1,000+ texts"."""
+    """Write a number with its noun: "1 text", "2 texts", "1,000+ texts"."""
     return f"{number(count, or_more)} {noun}{'' if count == 1 else 's'}"
 
 
 def number(count: int, or_more: bool = False) -> str:
-    """Write a number, and whether it was counted no further: "1,000", "1,000+"."""
+    """Write a number, with a plus sign if counting stopped there: "1,000", "1,000+"."""
     return f"{count:,}{'+' if or_more else ''}"
 
 
 def visible(text: str) -> Markup:
-    """Escape a text and show by name what would be invisible or turn its direction around."""
+    """Escape a text; replace characters that are invisible or change its direction by names."""
     escaped = str(escape(text.replace("\r\n", "\n")))
     return Markup(_UNUSUAL.sub(lambda match: "".join(_named_where_hidden(match[0])), escaped))
 
 
 def _named_where_hidden(characters):
-    """Yield characters, or markup that names those that are controls, formats or private ones."""
+    """Yield characters, with markup in place of control, format and private-use characters."""
     for hidden, run in groupby(characters, _is_hidden):
         run = list(run)
         if not hidden:

@@ -1,8 +1,8 @@
-"""Cookies of the desk: signed with SECRET_KEY, for its pages alone.
+"""The desk's cookies: signed with SECRET_KEY and sent to the desk's pages only.
 
-Flask signs them (itsdangerous), Flask-WTF makes and checks the forms' tokens. Flask-Login would
-load a user by an id; that is the one line `SignIn.find` here. What a cookie holds is no more than
-the id of a sign-in, a token and a notice; whether the sign-in still holds, the database says.
+Flask signs them (itsdangerous); Flask-WTF makes and checks the forms' tokens. Flask-Login would
+load a user by id, which is one line here: `SignIn.find`. A cookie holds the id of a sign-in, a
+token and notices. The database knows whether the sign-in is still valid.
 """
 
 from flask import Flask, Request, request, session
@@ -16,7 +16,7 @@ from settings import Settings
 
 
 class DeskSessions(SecureCookieSessionInterface):
-    """Keep sessions for the pages below a prefix; elsewhere, no cookie is read or set."""
+    """Sessions for the pages below a prefix; other pages read and set no cookie."""
 
     def __init__(self, prefix: str):
         self.prefix = prefix
@@ -30,7 +30,7 @@ class DeskSessions(SecureCookieSessionInterface):
 
 
 def register(app: Flask, prefix: str, settings: Settings) -> None:
-    """Have the application sign sessions for the pages below a prefix."""
+    """Set up the application's sessions for the pages below a prefix."""
     app.session_interface = DeskSessions(prefix)
     app.config.update(
         SECRET_KEY=settings.secret_key,
@@ -45,18 +45,18 @@ def register(app: Flask, prefix: str, settings: Settings) -> None:
 
 
 def begin(sign_in: str) -> None:
-    """Keep a sign-in in a session of its own: nothing of the one before is left."""
+    """Begin a new session for a sign-in; nothing of the previous session remains."""
     session.clear()
     session.permanent = True
     session["sign_in"] = sign_in
 
 
 def check_token() -> None:
-    """Refuse a form that does not come from a page of this session."""
+    """Raise BadRequest unless the form comes from a page of this session."""
     try:
         validate_csrf(request.form.get("csrf_token"))
     except ValidationError:
         raise BadRequest(
-            "This form is too old, or comes from elsewhere, or your browser keeps no cookies. "
-            "Nothing was changed; please try again."
+            "This form has expired or comes from another site, or your browser blocks cookies. "
+            "Nothing was changed. Please try again."
         ) from None

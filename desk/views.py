@@ -1,4 +1,4 @@
-"""The desk's pages: each shows itself at GET and does what its buttons say at POST."""
+"""The desk's pages: GET shows a page, POST does what its buttons say."""
 
 import logging
 import re
@@ -25,28 +25,26 @@ import recipients
 import reports
 from carrier_state import CarrierState
 from database import EPOCH, MILLISECOND
-from desk import sessions
-from desk.entries import Entry, counted, number, span, visible
+from desk import entries, sessions
+from desk.entries import Entry, counted
 from do_not_call import DoNotCall
 from keys import Identity, Role, SignIn
 from models import Message, Status
 
 PAGE = 50  # messages
-MANY = 1_000  # messages, up to which those that wait, and those of an hour, are counted
+MANY = 1_000  # messages; waiting ones, and those of an hour, are counted up to here
 MAX_FORM = 64 * 1024  # bytes
 HOUR = timedelta(hours=1)
 DAY = 24  # hours
-NO_NUMBER = "Write the whole number, with + and its country's code: +1 212 555 0123."
-SILENCE = timedelta(minutes=5)  # of all schedulers, after which an operator should know
+NO_NUMBER = "Enter the whole number with + and country code: +1 212 555 0123."
+NO_PASS_FOR = timedelta(minutes=5)  # before operators are warned that no scheduler runs
 
 log = logging.getLogger("web")
 blueprint = Blueprint(
     "desk", __name__, template_folder="templates", static_folder="static", static_url_path="/static"
 )
-blueprint.add_app_template_filter(visible)
-blueprint.add_app_template_filter(span)
-blueprint.add_app_template_filter(counted)
-blueprint.add_app_template_filter(number)
+for each in (entries.visible, entries.span, entries.counted, entries.number):
+    blueprint.add_app_template_filter(each)
 
 
 # Around each page
@@ -54,27 +52,26 @@ blueprint.add_app_template_filter(number)
 
 @blueprint.before_request
 def admit() -> Response | tuple[str, int] | None:
-    """Find out who is signed in; let a form past that carries its session's token."""
+    """Find out who is signed in; refuse strangers and forms without their session's token."""
     request.max_content_length = MAX_FORM
     g.person = g.key = None
     if request.endpoint == "desk.static":
         return None
     if sign_in := session.get("sign_in"):
         g.person = g.key = SignIn.find(sign_in, models.clock())
-    at_the_door = request.endpoint in ("desk.waiting", "desk.sign_in")
     if request.method == "POST":
         if g.person is None and request.endpoint != "desk.sign_in":
-            note = "You were signed out meanwhile, so nothing was changed. Please sign in again."
+            note = "You are no longer signed in, so nothing was changed. Please sign in again."
             return render_template("sign_in.html", problem=note), 403
         sessions.check_token()
-    elif g.person is None and not at_the_door:
+    elif g.person is None and request.endpoint != "desk.waiting":
         return redirect(url_for(".waiting"))
     return None
 
 
 @blueprint.after_request
 def protect(response: Response) -> Response:
-    """Have browsers run nothing, frame nothing, keep nothing and fetch nothing from elsewhere."""
+    """Keep browsers from scripts, frames, caches and other hosts."""
     response.headers["Content-Security-Policy"] = (
         "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
         "frame-ancestors 'none'; base-uri 'none'"
@@ -87,7 +84,7 @@ def protect(response: Response) -> Response:
 
 
 def operator() -> Identity:
-    """Return who is signed in, an operator; refuse others."""
+    """Return the person who is signed in; abort unless that is an operator."""
     if g.person.role != Role.OPERATOR:
         abort(403, "Only an operator's key opens this page.")
     return g.person
@@ -98,19 +95,19 @@ def operator() -> Identity:
 
 @blueprint.get("")
 def enter() -> Response:
-    """Lead to the desk, also without the slash at its end.
+    """Redirect to the desk's address with a slash.
 
-    Flask would do so with an address in full, by the client's Host and without the proxy's https.
+    Flask's own redirect has an absolute URL, with the client's Host and without the proxy's https.
     """
     return redirect(url_for(".waiting"))
 
 
 @blueprint.post("/sign-in")
 def sign_in() -> Response | tuple[str, int]:
-    """Sign in by a key."""
+    """Sign in with a key."""
     id = SignIn.begin(request.form.get("key", "").strip(), models.clock())
     if id is None:
-        # Keys have 256 random bits, so there is nothing to gain by trying many
+        # No limit on attempts: keys have 256 random bits, so guessing is hopeless
         note = "This key does not open the desk. It may be mistyped, expired or revoked."
         return render_template("sign_in.html", problem=note), 403
     sessions.begin(id)
@@ -119,7 +116,7 @@ def sign_in() -> Response | tuple[str, int]:
 
 @blueprint.post("/sign-out")
 def sign_out() -> Response:
-    """Sign out: a copy of the cookie is worth nothing from now on."""
+    """Sign out; copies of the cookie become worthless too."""
     SignIn.end(session["sign_in"])
     session.clear()
     return redirect(url_for(".waiting"), 303)
@@ -130,11 +127,12 @@ def sign_out() -> Response:
 
 @blueprint.get("/")
 def waiting() -> str:
-    """Show what waits for approval, or the door."""
+    """Show the messages that wait for approval, or the sign-in."""
     if g.person is None:
         is_linked = request.headers.get("Sec-Fetch-Site") == "cross-site"
         if is_linked and current_app.config["SESSION_COOKIE_NAME"] not in request.cookies:
-            # A link from elsewhere brings no SameSite=Strict cookie; a page of ours does
+            # Browsers send no SameSite=Strict cookie after a link from another site. A page of
+            # ours that reloads brings it.
             return render_template("arrive.html")
         return render_template("sign_in.html")
     now, after = models.clock(), read_place()
@@ -142,19 +140,19 @@ def waiting() -> str:
     overview = look_over(now) if g.person.role == Role.OPERATOR and not after else None
     return render_template(
         "waiting.html",
-        entries=entries(messages[:PAGE], now),
+        entries=shown(messages[:PAGE], now),
         more=write_place(messages),
         count=reports.count_awaiting(g.person, MANY),
         many=MANY,
         overview=overview,
-        missed=entries(pop_missed(), now),
+        missed=shown(pop_missed(), now),
         all_selected=request.args.get("select") == "all",
     )
 
 
 @blueprint.get("/messages")
 def messages() -> str | tuple[str, int]:
-    """Show an operator all messages, those of a status or those to a number."""
+    """Show an operator all messages, or those with a status or number."""
     operator()
     now, status, problem = models.clock(), request.args.get("status") or None, None
     written, number = request.args.get("number", "").strip(), None
@@ -167,13 +165,13 @@ def messages() -> str | tuple[str, int]:
     found = [] if problem else reports.page(status, number, read_place(), PAGE + 1)
     page = render_template(
         "messages.html",
-        entries=entries(found[:PAGE], now),
+        entries=shown(found[:PAGE], now),
         more=write_place(found),
         statuses=[*Status],
         status=status,
         written=written,
         problem=problem,
-        missed=entries(pop_missed(), now),
+        missed=shown(pop_missed(), now),
     )
     return (page, 400) if problem else page
 
@@ -181,12 +179,11 @@ def messages() -> str | tuple[str, int]:
 @blueprint.get("/messages/<uuid:message_id>")
 def message(message_id: uuid.UUID) -> str:
     """Show one message with its whole history."""
-    found = reports.seen_by(g.person).where(Message.id == message_id)
-    now = models.clock()
-    shown = entries(found, now)
-    if not shown:
+    now, found = models.clock(), reports.seen_by(g.person, [message_id])
+    if not found:
         abort(404, "There is no such message here.")
-    return render_template("message.html", entry=shown[0], missed=entries(pop_missed(), now))
+    (entry,) = shown(found, now)
+    return render_template("message.html", entry=entry, missed=shown(pop_missed(), now))
 
 
 @blueprint.route("/do-not-call", methods=["GET", "POST"])
@@ -205,27 +202,27 @@ def do_not_call() -> str | Response | tuple[str, int]:
 
 
 def keep_list(buttons: dict, number: str, person: Identity) -> str:
-    """Do with a number what a button says, and say what came of it."""
-    shown, now = recipients.find(number).international, models.clock()
+    """Add, remove or check a number, as the pressed button says; return the result in words."""
+    written = recipients.find(number).international
     if "add" in buttons:
-        new = DoNotCall.add([number], now, "operator")
+        new = DoNotCall.add([number], models.clock(), "operator")
         log.info("a number was added to the Do Not Call list by %s", person.name)
-        return f"{shown} is on the list now." if new else f"{shown} was on the list before."
+        return f"{written} is on the list now." if new else f"{written} was on the list before."
     if "remove" in buttons:
         gone = DoNotCall.remove([number])
         log.info("a number was removed from the Do Not Call list by %s", person.name)
-        return f"{shown} is no longer on the list." if gone else f"{shown} was not on the list."
-    if listed := DoNotCall.get_or_none(DoNotCall.number == number):
+        return f"{written} is no longer on the list." if gone else f"{written} was not on the list."
+    if listed := DoNotCall.entry(number):
         why = SOURCES.get(listed.source, "")
-        return f"{shown} is on the list since {listed.added_at:%Y-%m-%d}{why}."
-    return f"{shown} is not on the list."
+        return f"{written} has been on the list since {listed.added_at:%Y-%m-%d}{why}."
+    return f"{written} is not on the list."
 
 
 SOURCES = {
-    "operator": ", put there by an operator",
+    "operator": ", added by an operator",
     "import": ", from an imported file",
-    "reply": ", because its owner replied so",
-    "carrier": ", because the carrier says so",
+    "reply": ", because of a reply",
+    "carrier": ", reported by the carrier",
 }
 
 
@@ -236,7 +233,7 @@ ACTIONS = {
     "approve": ("approved", lambda message, by, now: message.decide(True, by, now)),
     "refuse": ("refused", lambda message, by, now: message.decide(False, by, now)),
     "cancel": ("cancelled", lambda message, by, now: message.cancel(by, now)),
-    "retry": ("to be sent again", lambda message, by, now: message.retry(now)),
+    "retry": ("retried", lambda message, by, now: message.retry(now)),
 }
 DECISIONS = ("approve", "refuse")
 
@@ -245,16 +242,16 @@ DECISIONS = ("approve", "refuse")
 @blueprint.post("/messages")
 @blueprint.post("/messages/<uuid:message_id>")
 def change(message_id: uuid.UUID | None = None) -> Response:
-    """Do what a button says to one message or to those selected; say what could not be done."""
+    """Apply the pressed button to one message or the selected ones; report those that missed."""
     action = next((name for name in ACTIONS if name in request.form), None)
     if action is None:
         abort(400, "No button was pressed.")
     if action not in DECISIONS:
         operator()
     now, settings = models.clock(), current_app.config["SETTINGS"]
-    Message.expire(now, now - settings.expire_after)  # before somebody approves it in vain
+    Message.expire(now, now - settings.expire_after)  # or an approval would have no effect
     ids = read_ids(request.form[action])
-    found = list(reports.seen_by(g.person).where(Message.id.in_(ids)))
+    found = reports.seen_by(g.person, ids)
     past, transition = ACTIONS[action]
     missed = []
     for message in found:
@@ -274,12 +271,12 @@ def change(message_id: uuid.UUID | None = None) -> Response:
 
 
 def read_ids(value: str) -> list[uuid.UUID]:
-    """Return the ids that a button means: its own, or those selected, each once."""
+    """Return the ids that a button stands for: its own or the selected ones, without repeats."""
     values = request.form.getlist("id") if value == "selected" else [value]
     try:
         ids = [uuid.UUID(each) for each in dict.fromkeys(values)]
     except ValueError:
-        abort(400, "That is no message's id.")
+        abort(400, "This is not the id of a message.")
     if len(ids) > PAGE:
         abort(400, f"No more than {PAGE} texts can be selected at once.")
     return ids
@@ -287,22 +284,21 @@ def read_ids(value: str) -> list[uuid.UUID]:
 
 def pop_missed() -> list[Message]:
     """Return the messages that the last button did not change, as they are now."""
-    ids = [uuid.UUID(each) for each in session.pop("missed", ())]
-    return list(reports.seen_by(g.person).where(Message.id.in_(ids))) if ids else []
+    return reports.seen_by(g.person, [uuid.UUID(each) for each in session.pop("missed", ())])
 
 
-# What pages are made of
+# Parts of pages
 
 
-def entries(found: list[Message], now: datetime) -> list[Entry]:
-    """Return messages as they are shown."""
+def shown(found: list[Message], now: datetime) -> list[Entry]:
+    """Return messages as the templates show them."""
     hours = current_app.extensions["business_hours"]
     lasts = current_app.config["SETTINGS"].expire_after
     return [Entry(message, now, hours, lasts) for message in found]
 
 
 def read_place() -> reports.Place | None:
-    """Return where this page goes on, None for the first."""
+    """Return the place after which this page begins; None for the first page."""
     text = request.args.get("after")
     if not text:
         return None
@@ -315,7 +311,7 @@ def read_place() -> reports.Place | None:
 
 
 def write_place(found: list[Message]) -> str | None:
-    """Return where the next page goes on, None where this is the last."""
+    """Return the place after which the next page begins; None if this page is the last."""
     if len(found) <= PAGE:
         return None
     last = found[PAGE - 1]
@@ -323,7 +319,7 @@ def write_place(found: list[Message]) -> str | None:
 
 
 def look_over(now: datetime) -> dict:
-    """Return what an operator sees on top: what goes out, what became of it, and trouble."""
+    """Return the operator's overview: texts going out, recent outcomes, and trouble."""
     carrier = CarrierState.latest()
     this_hour = now.replace(minute=0, second=0, microsecond=0)
     going_out = enumerate(reports.going_out(this_hour, DAY, MANY))
@@ -333,6 +329,6 @@ def look_over(now: datetime) -> dict:
         "ended": reports.ended_since(now - DAY * HOUR, DAY * MANY),
         "most_a_day": DAY * MANY,
         "carrier": carrier,
-        "is_silent": carrier is None or now - carrier.last_pass_at > SILENCE,
+        "is_silent": carrier is None or now - carrier.last_pass_at > NO_PASS_FOR,
         "now": now,
     }

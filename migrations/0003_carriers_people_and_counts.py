@@ -1,4 +1,4 @@
-"""What carriers say later, what people decided, and how many messages have ended."""
+"""What carriers say later, and what people decided."""
 
 from peewee import (
     SQL,
@@ -6,14 +6,10 @@ from peewee import (
     BooleanField,
     FloatField,
     ForeignKeyField,
-    IntegerField,
     Model,
-    SqliteDatabase,
     TextField,
     UUIDField,
 )
-
-ENDED = "NOT IN ('scheduled', 'queued', 'sending')"
 
 
 def up(migrator, db):
@@ -45,7 +41,6 @@ def up(migrator, db):
     )
     add_indexes(db)
     add_tables(db)
-    count_what_ends(db)
 
 
 def add_indexes(db):
@@ -110,17 +105,6 @@ def add_indexes(db):
 
 
 def add_tables(db):
-    class Tally(Model):
-        status = TextField()
-        backend = IntegerField()
-        number = BigIntegerField()
-
-        class Meta:
-            database = db
-            table_name = "tally"
-            primary_key = False
-            constraints = (SQL("PRIMARY KEY (status, backend)"),)
-
     class EarlyReceipt(Model):
         reference = TextField(primary_key=True)
         delivered = BooleanField()
@@ -158,36 +142,4 @@ def add_tables(db):
             database = db
             table_name = "sign_in"
 
-    db.create_tables([Tally, EarlyReceipt, CarrierState, SignIn])
-
-
-def count_what_ends(db):
-    """Keep the number of messages in each final status: to count ten millions takes seconds.
-
-    A row for each of the database's own processes, so that none waits for another.
-    """
-    db.execute_sql(
-        "INSERT INTO tally (status, backend, number) "
-        f"SELECT status, 0, COUNT(*) FROM message WHERE status {ENDED} GROUP BY status"
-    )
-    add = (
-        "INSERT INTO tally (status, backend, number) VALUES ({row}.status, {backend}, {number}) "
-        "ON CONFLICT (status, backend) DO UPDATE SET number = tally.number + excluded.number;"
-    )
-    moments = {
-        "come": ("INSERT", "NEW", f"NEW.status {ENDED}", 1),
-        "end": ("UPDATE", "NEW", f"NEW.status {ENDED} AND OLD.status <> NEW.status", 1),
-        "leave": ("UPDATE", "OLD", f"OLD.status {ENDED} AND OLD.status <> NEW.status", -1),
-        "go": ("DELETE", "OLD", f"OLD.status {ENDED}", -1),
-    }
-    for name, (event, row, when, number) in moments.items():
-        trigger = f"CREATE TRIGGER tally_{name} AFTER {event} ON message FOR EACH ROW WHEN ({when})"
-        if isinstance(db, SqliteDatabase):
-            db.execute_sql(f"{trigger} BEGIN {add.format(row=row, backend=0, number=number)} END")
-        else:
-            body = add.format(row=row, backend="pg_backend_pid()", number=number)
-            db.execute_sql(
-                f"CREATE FUNCTION tally_{name}() RETURNS trigger LANGUAGE plpgsql AS "
-                f"$$ BEGIN {body} RETURN NULL; END $$"
-            )
-            db.execute_sql(f"{trigger} EXECUTE FUNCTION tally_{name}()")
+    db.create_tables([EarlyReceipt, CarrierState, SignIn])

@@ -120,7 +120,11 @@ def show_metrics() -> Response:
     state = health.read(now)
     error, errors = state.commonest_error or ("", 0)
     gauges = [
-        metrics.gauge("text_messages", "Messages by status.", reports.by_status()),
+        metrics.gauge(
+            "text_messages",
+            "Messages that have not ended, by status.",
+            reports.waiting(),
+        ),
         metrics.gauge(
             "text_messages_ended_last_hour",
             "Sends by outcome, within the last hour.",

@@ -136,7 +136,7 @@ def test_an_error_of_the_database_is_503_and_the_next_request_is_served(post, mo
     ):
         caplog.clear()
         with monkeypatch.context() as patch:
-            patch.setattr(Message, "_insert_all", refuse(error))
+            patch.setattr(models._inserts, "insert_all", refuse(error))
             response = post()
         refusal(response, status)
         assert SECRET not in response.text
@@ -238,9 +238,10 @@ def test_a_database_that_is_gone_is_503(empty_database_url, settings_of, postgre
 
 
 @on_sqlite
-def test_a_locked_database_is_503(database_url, client, key, monkeypatch):
-    accepted(client.post(PATH, json=VALID, headers={"X-Api-Key": key}))
+def test_a_locked_database_is_503(database_url, settings, key, monkeypatch):
     monkeypatch.setattr(database, "PATIENCE", 0.1)
+    client = create_app(settings).test_client()
+    accepted(client.post(PATH, json=VALID, headers={"X-Api-Key": key}))
     with contextlib.closing(connection_of(database_url)) as connection:
         connection.execute("BEGIN EXCLUSIVE")
         refusal(client.post(PATH, json=VALID, headers={"X-Api-Key": key}), 503)

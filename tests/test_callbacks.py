@@ -113,13 +113,14 @@ def test_what_is_no_last_word_changes_nothing(open_client, fields):
     assert not EarlyReceipt.select().exists()
 
 
-def test_the_metrics_count_what_was_delivered(open_client):
+def test_the_metrics_count_what_was_delivered(open_client, at):
+    at(TUESDAY_NOON)
     sent()
     client = open_client(TWILIO, metrics_token="m3trics")
     status(client, MessageStatus="delivered")
     text = client.get("/metrics", headers={"Authorization": "Bearer m3trics"}).text
-    assert 'text_messages{status="delivered"} 1.0' in text
-    assert 'text_messages{status="sent"} 0.0' in text
+    assert 'text_messages_ended_last_hour{status="delivered"} 1.0' in text
+    assert 'text_messages_ended_last_hour{status="sent"} 0.0' in text
 
 
 # STOP and START

@@ -1,4 +1,4 @@
-"""carriers/alphabets.py: what a phone shows is the text, however it was cut."""
+"""carriers/alphabets.py: a phone shows the whole text, however it was split."""
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ long_texts = st.one_of(texts, gsm_texts, st.text(st.sampled_from("aé€🚀й�
 
 
 def shown(coding, parts):
-    """What a phone shows of some parts, and the numbers in their headers."""
+    """Return the text that a phone shows for some parts, and the numbers in their headers."""
     if len(parts) == 1:
         return show(parts[0], coding), []
     assert {part[:3] for part in parts} == {b"\5\0\3"}
@@ -85,7 +85,7 @@ def test_what_a_phone_shows_part_by_part_is_the_text(text, times, coding):
     assert numbers == [(n, len(parts)) for n in range(1, len(parts) + 1)] or len(parts) == 1
     for part in parts:
         header = 0 if len(parts) == 1 else 6
-        # With a header of 6 octets, 7 of the 160 septets are taken.
+        # A header of 6 octets takes 7 of the 160 septets.
         room = 160 - (7 if header else 0) if coding == GSM else 140 - header
         assert len(part) - header <= room
 

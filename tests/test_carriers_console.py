@@ -1,4 +1,4 @@
-"""carriers/console.py: standard output, for a first try."""
+"""carriers/console.py: texts on standard output."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""carriers/smpp.py: what reaches an SMPP peer, what its answers mean, and what it tells later."""
+"""carriers/smpp.py: requests to an SMPP peer, its answers, its receipts and incoming texts."""
 
 import json
 import logging
@@ -49,7 +49,7 @@ def peer():
 
 @pytest.fixture
 def connect():
-    """Connect to a URL, with options: `connect(peer.url, binds=2)`; all is closed in the end."""
+    """Connect to a URL with options, `connect(peer.url, binds=2)`; close everything at the end."""
     connected = []
 
     def begin(url, concurrency=8, timeout=20, **options):
@@ -78,7 +78,7 @@ def send(carrier, text=TEXT, to=NUMBER, valid_for=259_200):
 
 
 def refused(carrier, text=TEXT):
-    """Send and return the CarrierError that must come of it."""
+    """Send and return the CarrierError, which must be raised."""
     with pytest.raises(CarrierError) as caught:
         send(carrier, text)
     words = str(caught.value)
@@ -88,7 +88,7 @@ def refused(carrier, text=TEXT):
 
 
 def kind(error):
-    """The one thing that the caller has to do about an error."""
+    """Return the one meaning of an error."""
     flags = {
         "for good": error.permanent,
         "too fast": error.too_fast,
@@ -100,7 +100,7 @@ def kind(error):
 
 
 def outcomes(carrier, count):
-    """What comes of so many texts at once, a thread each: references and errors."""
+    """Send texts at once, a thread each; return references and errors."""
 
     def outcome(number):
         try:
@@ -113,13 +113,13 @@ def outcomes(carrier, count):
 
 
 def received(carrier, count):
-    """The next so many words from the peer."""
+    """Wait for a number of receipts and opt-outs from the peer; return them."""
     words = []
     wait_until(lambda: words.extend(carrier.received()) or len(words) >= count)
     return words
 
 
-# What is sent
+# Requests
 
 
 def test_a_text_goes_out_as_a_submit_sm_with_all_its_fields(peer, carrier):
@@ -223,7 +223,7 @@ def test_all_texts_of_all_threads_go_over_one_bind_within_the_window(peer, conne
 
 
 def test_answers_in_another_order_find_their_texts(peer, connect):
-    """The peer answers once all have come, the last one first."""
+    """The peer answers after all have arrived, the last one first."""
     waiting, all_came = [], threading.Event()
 
     def answer(part):
@@ -267,7 +267,7 @@ def test_a_transmitter_asks_for_no_receipt_and_does_not_listen(peer, connect):
 
 
 def test_a_long_password_is_sent_whole(peer, connect):
-    """SMPP 3.4 ends it after 8 characters; many carriers give out longer ones."""
+    """SMPP 3.4 limits it to 8 characters; many carriers give out longer ones."""
     password = "0123456789abcdef/@:"
     send(connect(peer.url.replace("s3cret", password.replace("/", "%2F"))))
     assert peer.logins[0].password == password
@@ -287,7 +287,7 @@ def test_a_carrier_that_was_never_used_is_closed_at_once(peer, connect):
     assert not peer.sessions
 
 
-# What an answer means
+# Answers
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def test_a_peer_that_does_not_answer_the_bind_is_for_now(peer, impatient):
     assert kind(refused(impatient)) == "for now"
 
 
-# A text in parts of which not all are taken
+# Long texts of which only some parts are taken
 
 
 def test_what_is_refused_with_the_first_part_is_refused_before_more_is_sent(peer, carrier):
@@ -575,7 +575,7 @@ def test_a_peer_that_unbinds_and_answers_nothing_is_not_waited_for(peer, carrier
 
 
 def test_a_half_open_connection_is_given_up(peer, impatient):
-    """The peer's machine is gone: no answer, and no end of the connection."""
+    """The peer's machine is gone: the connection neither answers nor ends."""
     send(impatient)
     peer.answer = lambda part: SILENCE
     assert {kind(outcome) for outcome in outcomes(impatient, 8)} == {"in doubt"}
@@ -607,7 +607,7 @@ def test_check_asks_over_the_bind(peer, impatient):
 
 @contextmanager
 def tls_peer(folder):
-    """A peer over TLS whose certificate no authority has signed, and the certificate."""
+    """A peer over TLS with a self-signed certificate, and the certificate."""
     context, certificate = self_signed(folder)
     server = SmppPeer(context)
     try:
@@ -808,7 +808,7 @@ def test_any_other_text_is_acknowledged_and_no_more(peer, carrier, octets, optio
 
 
 def test_a_stop_is_the_peers_until_it_was_dealt_with(peer, carrier):
-    """It is acknowledged with the call after the one that told it."""
+    """The call after the one that returned it acknowledges it."""
     carrier.check()
     peer.sessions[0].deliver(delivery(b"STOP"), 5)
     assert received(carrier, 1) == [OptOut(NUMBER, True, "reply")]
@@ -917,12 +917,12 @@ def test_nothing_of_a_text_gets_into_logs_or_output(peer, impatient, caplog, cap
     assert not [secret for secret in SECRETS[:5] if secret in output], output
 
 
-# Peers that others wrote
+# Foreign peers
 
 
 @pytest.fixture(scope="session")
 def npm_package(request, tmp_path_factory):
-    """Install the npm package smpp, once; skip where that cannot be done."""
+    """Install the npm package smpp once; skip if that fails."""
     if not (shutil.which("node") and shutil.which("npm")):
         pytest.skip("there is no Node.js with npm to run an SMPP peer")
     folder = Path(request.config.cache.mkdir("smpp")) / "0.5.1"
@@ -941,7 +941,7 @@ def npm_package(request, tmp_path_factory):
 
 
 class ForeignPeer:
-    """A peer in a process of its own, which writes what came as lines of JSON."""
+    """A peer in its own process, which writes what it receives as lines of JSON."""
 
     def __init__(self, words, **environ):
         self.popen = subprocess.Popen(
@@ -962,7 +962,7 @@ class ForeignPeer:
                 yield json.loads(line)
 
     def parts(self, count):
-        """The next so many parts that came."""
+        """Return the next parts that the peer received."""
         found = (line for line in self.lines() if isinstance(line, dict) and "to" in line)
         return [next(found) for _ in range(count)]
 

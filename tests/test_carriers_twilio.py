@@ -1,4 +1,4 @@
-"""carriers/twilio.py: the requests that Twilio documents, its answers, its list, its callbacks."""
+"""carriers/twilio.py: requests, answers, the list of messages, callbacks."""
 
 import re
 import time
@@ -27,7 +27,7 @@ PUBLIC_URL = "https://sms.example.com/staging"
 SID = "SM" + "1" * 32
 NOW = datetime(2026, 3, 3, 17, 0, tzinfo=UTC)
 
-# What the request may hold: CreateMessageRequest in Twilio's own description of its API,
+# Fields of the request: CreateMessageRequest in Twilio's description of its API,
 # github.com/twilio/twilio-oai, spec/json/twilio_api_v2010.json.
 DOCUMENTED = {
     "To": r"\+[1-9]\d{1,14}",
@@ -335,7 +335,7 @@ def test_a_check_fails_as_a_text_would_but_is_never_in_doubt(twilio_server, answ
 
 
 def listed(number, **changes):
-    """A message as Twilio lists it."""
+    """Return a message as Twilio lists it."""
     return {
         "sid": f"SM{number:032x}",
         "to": NUMBER,

@@ -1,4 +1,4 @@
-"""carriers/vonage.py: the requests that Vonage documents, its verdicts, its callbacks."""
+"""carriers/vonage.py: requests, answers, callbacks."""
 
 import functools
 import hashlib
@@ -26,7 +26,7 @@ PUBLIC_URL = "https://sms.example.com/staging"
 SECRET = "signature-s3cret"
 MESSAGE = "0A0000000123ABCD1"
 
-# What the request may hold: NewMessage in Vonage's own description of its SMS API,
+# Fields of the request: NewMessage in Vonage's description of its SMS API,
 # github.com/Nexmo/api-specification, definitions/sms.yml.
 DOCUMENTED = {
     "api_key": r"\w{8}",
@@ -253,7 +253,7 @@ def signer(secret, method):
 
 
 def signed(fields, method="md5", secret=SECRET, timestamp=None, how="form", kind="status"):
-    """Return a callback as Vonage makes it, signed by Vonage's library."""
+    """Return a callback, signed by Vonage's library."""
     fields = {"timestamp": str(timestamp or int(time.time()))} | fields
     fields |= {"sig": signer(secret, method).sign_params(dict(fields)).upper()}
     return request(fields, how, kind)
@@ -284,7 +284,7 @@ def test_a_receipt_is_read_however_it_is_sent_and_signed(how, method, told):
 
 
 def test_a_hash_is_signed_as_vonage_documents_it():
-    """Vonage's library signs by HMAC alone; the default of its accounts is "MD5 hash"."""
+    """Vonage's library signs only by HMAC; the default of its accounts is "MD5 hash"."""
     now = str(int(time.time()))
     text = f"&messageId={MESSAGE}&status=delivered&text=a_b_c&timestamp={now}{SECRET}"
     fields = {"messageId": MESSAGE, "status": "delivered", "text": "a&b=c", "timestamp": now}

@@ -1,4 +1,4 @@
-"""carriers/webhook.py: a POST of the operator's own, signed as Standard Webhooks asks."""
+"""carriers/webhook.py: a POST to the operator, signed according to Standard Webhooks."""
 
 import base64
 import json

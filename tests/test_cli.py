@@ -1,6 +1,7 @@
-"""The operator's commands: what they do, what they print, and with which status they end."""
+"""The operator's commands: what they do, print and return as exit status."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import database
 from app import create_app
 from databases import on_sqlite
 from do_not_call import DoNotCall
-from models import FINISHED
+from models import FINISHED, Status
 from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import store_history
 
@@ -97,36 +98,46 @@ def test_stats_count_messages_by_state_and_what_ended_lately(flask, at):
     at(TUESDAY_NOON)
     store_history()
     numbers = json.loads(flask("stats", "--json").stdout)
-    assert numbers["messages"] == {
-        "scheduled": 2,
-        "queued": 2,
-        "sending": 0,
-        "sent": 2,
-        "delivered": 0,
-        "undelivered": 0,
-        "failed": 1,
-        "blocked": 0,
-        "cancelled": 0,
-        "expired": 0,
-    }
+    waiting = {"scheduled": 2, "queued": 2, "sending": 0}
+    assert numbers["messages"] == waiting
+    assert "counted_in_seconds" not in numbers
     assert numbers["last_hour"] == dict.fromkeys(FINISHED, 0) | {"sent": 1}
     assert numbers["last_day"] == dict.fromkeys(FINISHED, 0) | {"sent": 2}
     assert numbers["awaiting_approval"] == 1
     assert numbers["oldest_due"] == "2026-03-03T15:00:00.000Z"  # what awaits approval is not due
+    more = json.loads(flask("stats", "--json", "--all").stdout)
+    assert more["messages"] == waiting | dict.fromkeys(FINISHED, 0) | {"sent": 2, "failed": 1}
+    assert more["counted_in_seconds"] >= 0
+    assert {name: more[name] for name in numbers} == numbers | {"messages": more["messages"]}
 
 
 def test_stats_are_drawn_as_a_table_with_bars(flask, at):
     at(TUESDAY_NOON)
     store_history()
     lines = flask("stats").stdout.splitlines()
+    assert [line.split()[0] for line in lines[1:11]] == [*Status]
     assert lines[1].split() == ["scheduled", "2", "█" * 20]
-    assert lines[7].split() == ["failed", "1", "█" * 10, "0", "0"]
+    assert lines[3].split() == ["sending", "0"]
+    assert lines[4].split() == ["sent", "-", "1", "2"]
+    assert lines[7].split() == ["failed", "-", "0", "0"]
     assert lines[-2] == "the oldest due message waits: since 2026-03-03T15:00:00.000Z (2:00:00)"
 
 
-def test_stats_of_an_empty_table_are_all_zero(flask):
-    assert set(json.loads(flask("stats", "--json").stdout)["messages"].values()) == {0}
-    assert flask("stats").exit_code == 0
+def test_all_stats_count_what_ever_ended_and_say_how_long_that_took(flask, at):
+    at(TUESDAY_NOON)
+    store_history()
+    lines = flask("stats", "--all").stdout.splitlines()
+    assert lines[1].split() == ["scheduled", "2", "█" * 20]
+    assert lines[4].split() == ["sent", "2", "█" * 20, "1", "2"]
+    assert lines[7].split() == ["failed", "1", "█" * 10, "0", "0"]
+    assert re.fullmatch(r"counted in \d+\.\d s", lines[11])
+
+
+@pytest.mark.parametrize(("words", "counted"), [((), 3), (("--all",), len(Status))])
+def test_stats_of_an_empty_table_are_all_zero(flask, words, counted):
+    told = json.loads(flask("stats", "--json", *words).stdout)
+    assert [*told["messages"].values()] == [0] * counted
+    assert flask("stats", *words).exit_code == 0
 
 
 # carriers check

@@ -102,7 +102,9 @@ def test_a_file_that_is_mostly_skipped_fails_and_says_what_to_try(import_file):
     body = f"{LONDON}\n(212) 555-0123\n(310) 555-0123\n".encode()
     summary, lines = import_file(body, status=1)
     assert summary == "1 added, 0 listed before, 2 skipped"
-    assert lines[-1].endswith("most lines were skipped: try --region, which reads national numbers")
+    assert lines[-1].endswith(
+        "most lines were skipped: try --region, which accepts national numbers"
+    )
     assert import_file(body, "--region", "US")[0] == "2 added, 1 listed before, 0 skipped"
     assert import_file(body, "--region", "GB", status=1)[1][-1].endswith("is --region right?")
 
@@ -148,7 +150,7 @@ def test_national_numbers_are_added_and_removed_with_a_region(run, refused):
     assert on_the_list() == {NEW_YORK}
     assert run("dnc", "remove", "--region", "US", "212-555-0123") == "1 removed, 0 not listed\n"
     line = refused("dnc", "add", "2125550123", status=2)
-    assert line.endswith("'2125550123': is not a phone number; --region reads national numbers")
+    assert line.endswith("'2125550123': is not a phone number; --region accepts national numbers")
 
 
 def test_the_list_shows_sources_and_instants_and_says_how_many_there_are(run):
@@ -196,7 +198,7 @@ def test_national_numbers_need_a_region(import_file):
 def test_a_region_that_is_none_is_refused(refused, tmp_path):
     (tmp_path / "numbers").write_text(NEW_YORK)
     line = refused("dnc", "import", str(tmp_path / "numbers"), "--region", "XX", status=2)
-    assert "XX is no country's code" in line
+    assert "XX is not a country code" in line
     assert on_the_list() == set()
 
 

@@ -50,7 +50,7 @@ def test_a_key_that_has_expired_is_good_again_once_it_is_extended(run, at):
     at(TUESDAY_NOON + 2 * DAY)
     assert ApiKey.authenticate(secret, models.clock()) is None
     extended = run("keys", "extend", "app", "--expires", "30d")
-    assert extended == "app: good until 2026-04-04T17:00:00.000Z\n"
+    assert extended == "app: valid until 2026-04-04T17:00:00.000Z\n"
     assert ApiKey.authenticate(secret, models.clock())
     assert ApiKey.authenticate(secret, models.clock() + 30 * DAY) is None
     assert run("keys", "extend", "app", "--expires", "never") == "app: does not expire\n"
@@ -73,7 +73,7 @@ def test_a_key_that_would_expire_at_once_is_refused(run, refused):
 
 
 def test_a_new_secret_is_printed_before_other_processes_are_waited_for(flask, run, monkeypatch):
-    """Who is interrupted meanwhile would otherwise never see it."""
+    """Otherwise an interruption would lose it."""
     run("keys", "create", "app")
 
     def interrupt():

@@ -1,4 +1,4 @@
-"""flask messages: look, approve, cancel, retry, purge, redact."""
+"""flask messages: list, show, approve, cancel, retry, purge, redact."""
 
 import json
 import re
@@ -421,7 +421,7 @@ def test_retry_keeps_to_business_hours_an_hour_after_the_send_date(flask, settin
 
 
 def test_retry_keeps_a_send_date_that_is_still_to_come(messages, settings, carrier, at):
-    """As of a message blocked by a STOP, which the recipient took back."""
+    """For example after a STOP that the recipient took back."""
     message = store(status=Status.BLOCKED, send_date=TUESDAY_NOON + HOUR, finished_at=SUNDAY_NIGHT)
     assert messages("retry", message.id).exit_code == 0
     assert Scheduler(settings, carrier).run_pass()["sent"] == 0
@@ -457,9 +457,9 @@ def test_without_a_terminal_and_without_yes_nothing_is_done(messages, command):
     message = store(status=min(ALLOWED[command]), manual_mode=True, finished_at=TUESDAY_NOON)
     result = messages(command, "--to", NEW_YORK)
     assert result.exit_code == 1
-    assert result.stderr == (
-        f"Error: {command.capitalize()} 1 message? There is no terminal to ask at; --yes does it.\n"
-    )
+    question = f"{command.capitalize()} 1 message?"
+    hint = "There is no terminal; --yes skips the question."
+    assert result.stderr == f"Error: {question} {hint}\n"
     assert again(message).__data__ == message.__data__
 
 

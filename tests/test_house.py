@@ -1,11 +1,15 @@
 """The house: who imports whom, who owns what, and what is pinned."""
 
 import ast
+import importlib
+import inspect
 import re
+from datetime import timedelta
 from functools import cache
 
 import pytest
 
+import database
 from running import ROOT
 
 OURS = {path.stem for path in ROOT.glob("*.py")} - {"gunicorn.conf"} | {
@@ -24,7 +28,8 @@ ALLOWED = {
     "keys": {"database"},
     "do_not_call": {"database"},
     "carrier_state": {"database"},
-    "models": {"database", "keys", "do_not_call"},
+    "inserts": {"database"},
+    "models": {"database", "inserts", "keys", "do_not_call"},
     "receipts": {"database", "do_not_call", "models", "carriers"},
     "reports": {"database", "keys", "models"},
     "schemas": {"recipients"},
@@ -35,8 +40,7 @@ ALLOWED = {
     "callbacks": {"web", "models", "receipts", "carriers"},
     "monitoring": {"carrier_state", "models", "reports", "schemas", "web"},
     "desk": STORED | {"recipients", "settings"},
-    "webworker": {"database"},
-    "app": OURS - {"scheduler", "webworker"},
+    "app": OURS - {"scheduler"},
 }
 
 
@@ -51,8 +55,8 @@ OWNERS = {
     "flask": {"app", "api", "callbacks", "web", "monitoring/pages", *CLI, *DESK},
     "flask_wtf": {"desk/sessions"},
     "wtforms": {"desk/sessions"},
-    "gunicorn": {"gunicorn.conf", "webworker"},
-    "greenlet": {"database"},
+    "gunicorn": {"gunicorn.conf"},
+    "gevent": {"gunicorn.conf"},
     "werkzeug": {"app", "api", "web", "monitoring/pages", "gunicorn.conf", *DESK},
     "peewee": {*STORED, *map(name_of, ROOT.glob("migrations/*.py"))},
     "playhouse": {"database"},
@@ -172,3 +176,110 @@ def test_public_functions_say_what_they_take_and_give():
 
 def test_every_module_has_a_docstring():
     assert [path.name for path in SOURCES if not ast.get_docstring(tree(path))] == []
+
+
+QUERYLESS = [
+    *(ROOT / f"{name}.py" for name in ("api", "app", "callbacks", "web")),
+    *(path for room in ("cli", "desk", "monitoring") for path in ROOT.glob(f"{room}/*.py")),
+]
+BUILDERS = {
+    *("select", "where", "orwhere", "order_by", "group_by", "returning", "raw", "execute"),
+    *("execute_sql", "atomic", "insert", "insert_many", "bulk_create", "get_or_create"),
+    *("get_or_none", "get_by_id", "delete_by_id", "delete_instance", "save", "tuples", "scalar"),
+}
+
+
+def bound(source):
+    """What the names are that a source imports of our modules, wherever in it."""
+    names = {}
+    for node in ast.walk(source):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.partition(".")[0] in OURS:
+                    module = alias.name if alias.asname else alias.name.partition(".")[0]
+                    names[alias.asname or module] = importlib.import_module(module)
+        elif isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] in OURS:
+            module = importlib.import_module(node.module)
+            for alias in node.names:
+                if alias.name != "*" and hasattr(module, alias.name):
+                    names[alias.asname or alias.name] = getattr(module, alias.name)
+    return names
+
+
+def table(node, names):
+    """The table that a name or `module.name` stands for, or None."""
+    meant = None
+    if isinstance(node, ast.Name):
+        meant = names.get(node.id)
+    elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        meant = getattr(names.get(node.value.id), node.attr, None)
+    return meant if isinstance(meant, type) and issubclass(meant, database.Table) else None
+
+
+def own(model, name):
+    """Whether a table's class itself defines a name, other than as a column or by peewee."""
+    defined = vars(model).get(name)
+    ours = isinstance(defined, classmethod | staticmethod | timedelta | int)
+    return ours or inspect.isfunction(defined)
+
+
+def queries(source):
+    """The lines on which a source builds a query, or takes a table for more than its methods."""
+    names = bound(source)
+    allowed = set()  # nodes at which a table may be named
+    for node in ast.walk(source):
+        if isinstance(node, ast.Attribute) and (model := table(node.value, names)):
+            allowed |= {node.value} if own(model, node.attr) else set()
+        for field in ("annotation", "returns"):
+            if annotation := getattr(node, field, None):
+                allowed |= {*ast.walk(annotation)}
+    lines = set()
+    for node in ast.walk(source):
+        if isinstance(node, ast.Attribute) and node.attr in BUILDERS:
+            lines.add(node.lineno)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            modules = [getattr(node, "module", None), *(alias.name for alias in node.names)]
+            roots = {module.partition(".")[0] for module in modules if module}
+            lines |= {node.lineno} if roots & {"peewee", "playhouse", "*"} else set()
+        elif node not in allowed and table(node, names):
+            lines.add(node.lineno)
+    return sorted(lines)
+
+
+@pytest.mark.parametrize("path", QUERYLESS, ids=name_of)
+def test_views_and_commands_compose_no_queries(path):
+    assert queries(tree(path)) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import peewee",
+        "def f():\n    from peewee import fn",
+        "from models import *",
+        "from models import Message\nMessage.select()",
+        "from models import Message\nMessage.update(status=1)",
+        "from models import Message as Text\nText.delete()",
+        "from models import Message\nText = Message\nText.update({})",
+        "from models import Message\nlist(Message)",
+        "from models import Message\nMessage.id == 1",
+        "from models import Message\ngetattr(Message, 'select')()",
+        "from models import Message\nMessage.get(1)",
+        "import models\nmodels.Message.insert({})",
+        "import models as m\nm.Message.to",
+        "from keys import ApiKey\nApiKey.create(name='a')",
+        "from do_not_call import DoNotCall\nDoNotCall.insert_many([])",
+        "import reports\nreports.seen_by(1, []).where(True)",
+        "def f(message):\n    message.save()",
+        "from database import db\ndb.execute_sql('DELETE FROM message')",
+    ],
+)
+def test_the_check_finds_a_query_however_it_is_spelt(line):
+    assert queries(ast.parse(line))
+
+
+def test_the_check_lets_a_tables_own_methods_be():
+    line = (
+        "from models import Message\ndef f(m: Message) -> Message:\n    return Message.find(m.id)"
+    )
+    assert queries(ast.parse(line)) == []

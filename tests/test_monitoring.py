@@ -127,6 +127,21 @@ def test_metrics_need_their_token(settings, headers):
     assert response.headers["WWW-Authenticate"] == "Bearer"
 
 
+def test_the_metrics_count_what_has_not_ended_by_status(settings, at):
+    at(TUESDAY_NOON)
+    store_history()
+    client = create_app(settings._replace(metrics_token="token")).test_client()
+    text = client.get("/metrics", headers={"Authorization": "Bearer token"}).text
+    counted = [line for line in text.splitlines() if line.startswith("text_messages{")]
+    assert counted == [
+        'text_messages{status="scheduled"} 2.0',
+        'text_messages{status="queued"} 2.0',
+        'text_messages{status="sending"} 0.0',
+    ]
+    assert 'text_messages_ended_last_hour{status="sent"} 1.0' in text
+    assert "# HELP text_messages Messages that have not ended, by status." in text
+
+
 # The three nights: each is told within a minute, and over by itself
 
 

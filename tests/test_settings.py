@@ -297,7 +297,7 @@ def test_every_process_stops_with_these_lines(words, start):
 def test_a_misspelt_carrier_is_refused_with_the_one_that_is_meant(start):
     process = start("scheduler.py", CARRIER_URL="Twillio://AC5:s3cret@+15005550006")
     assert process.wait() == 1
-    assert process.output == "CARRIER_URL: Twillio is no carrier; did you mean twilio?\n"
+    assert process.output == "CARRIER_URL: Twillio is not a carrier; did you mean twilio?\n"
 
 
 def test_a_process_reads_the_file_beside_it(start, tmp_path):

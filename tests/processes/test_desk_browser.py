@@ -32,7 +32,7 @@ def desk(serve, database_url):
 
 @pytest.fixture(scope="session")
 def axe(request, tmp_path_factory):
-    """The source of axe-core, which finds what keeps people out; skip where it cannot be had."""
+    """The source of axe-core, which checks accessibility; skip if it cannot be installed."""
     if not shutil.which("npm"):
         pytest.skip("there is no npm to install axe-core")
     folder = request.config.cache.mkdir(f"axe-core-{AXE}")
@@ -52,7 +52,7 @@ def issue(name, role, group=None):
 
 
 def ask(text, to=NEW_YORK, **columns):
-    """Store a text of the group's that waits for approval, a day before it is to be sent."""
+    """Store a text of the group that waits for approval and is due in a day."""
     now = models.clock()
     waits = {"manual_mode": True, "available_to_group": True, "status": Status.SCHEDULED}
     key = key_named("shop", "front")
@@ -133,7 +133,7 @@ def test_an_operators_day_brings_nothing_of_other_hosts(browser, desk):
     assert browser.count("svg[role=img]") == 2
     browser.open(f"{desk}messages?status=failed")
     browser.press("Retry")
-    assert browser.text("[role=status]") == "1 text to be sent again."
+    assert browser.text("[role=status]") == "1 text retried."
     assert again(failed).status == Status.SCHEDULED
     browser.open(f"{desk}messages")
     browser.write("#number", "+1 212 555 0123")
@@ -176,7 +176,7 @@ def test_axe_finds_nothing_serious(browser, desk, axe):
     ask("Hello", status=Status.FAILED, approved=True, finished_at=models.clock())
 
     def findings():
-        """What axe says of the page on each screen, by day and by night."""
+        """What axe reports about the page on each screen, in light and dark mode."""
         script = f"{axe}\nreturn axe.run(document, {{resultTypes: ['violations']}})"
         for look in ((*WIDE, False), (*WIDE, True), (*PHONE, False), (*PHONE, True)):
             browser.look_like(*look)

@@ -21,7 +21,6 @@ import pytest
 from playhouse.migrations import Runner
 
 import database
-import reports
 import webworker
 from answers import PATH
 from databases import on_sqlite
@@ -611,7 +610,7 @@ def test_an_upgrade_from_the_first_tables_keeps_every_row(start, empty_database_
     database.connect(empty_database_url)
     assert database.upgrade() == []
     assert ApiKey.authenticate("tms_old", clock())
-    assert {(m.to, m.message, m.send_at, m.first_send_at) for m in reports.listing()} == {
+    assert {(m.to, m.message, m.send_at, m.first_send_at) for m in Message.select()} == {
         (number, "old", yesterday, yesterday) for number in ("+12125550123", "+12125550188")
     }
     environ = ALWAYS | {"DATABASE_URL": empty_database_url, "CARRIER_URL": "simulator:"}

@@ -12,7 +12,7 @@ import pytest
 
 PROGRAMS = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
 MISSING = " and ".join(name for name, path in PROGRAMS.items() if not path)
-HOST = "texts.test"  # leads here; every other name leads nowhere
+HOST = "texts.test"  # resolves to this machine; no other name resolves
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # W3C WebDriver, 12.1
 ENTER = "\ue007"
 
@@ -45,13 +45,13 @@ def chromium(tmp_path_factory):
 
 @pytest.fixture
 def browser(chromium):
-    """The browser, which remembers nothing of earlier tests."""
+    """The browser, without the state of earlier tests."""
     yield chromium
     chromium.forget()
 
 
 class Browser:
-    """One window; looks for an element until it is there."""
+    """One window; waits for elements to appear."""
 
     def __init__(self, driver, profile):
         options = {
@@ -92,31 +92,31 @@ class Browser:
         return self._call(f"/element/{self._find(selector)}/text")
 
     def count(self, selector):
-        """How many elements there are, once there is one."""
+        """The number of elements, once there is one."""
         self._find(selector)
         return self.run("return document.querySelectorAll(arguments[0]).length", selector)
 
     def press(self, words, index=0):
-        """Press a button by its words, as people find it, and wait for the page that follows."""
+        """Press a button, found by its words, and wait for the next page."""
         found = f"//button[normalize-space()='{words}']"
         buttons = self._call("/elements", {"using": "xpath", "value": found})
         with self.leaving():
             self._click(buttons[index][ELEMENT])
 
     def follow(self, selector):
-        """Follow a link, and wait for the page that it leads to."""
+        """Follow a link and wait for its page."""
         with self.leaving():
             self._click(self._find(selector))
 
     @contextlib.contextmanager
     def leaving(self):
-        """Wait for the page that follows what is done in between."""
+        """Wait for the page that the body of the `with` statement leads to."""
         self.run("window.isLeft = true")
         yield
         self.wait_for("return !window.isLeft && document.readyState == 'complete'")
 
     def wait_for(self, script):
-        """Wait until a script returns something true, also while pages come and go."""
+        """Wait until a script returns something true, even while pages change."""
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             with contextlib.suppress(urllib.error.HTTPError):  # between two pages
@@ -131,7 +131,7 @@ class Browser:
         self._call("/actions", {"actions": [{"type": "key", "id": "keys", "actions": keys}]})
 
     def look_like(self, width, height, dark=False):
-        """Look like a screen of this size, a phone's where it is narrow, on a dark or light day."""
+        """Emulate a screen of this size, a phone's if it is narrow, in dark or light mode."""
         phone = width < 600
         screen = {"width": width, "height": height, "deviceScaleFactor": 1 + phone, "mobile": phone}
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
@@ -139,7 +139,7 @@ class Browser:
         self._devtools("Emulation.setEmulatedMedia", features=[scheme])
 
     def forget(self):
-        """Forget cookies, the page, what was logged, and the screen that it looked like."""
+        """Clear cookies, the page, the logs and the emulated screen."""
         self.open("about:blank")
         self._devtools("Network.clearBrowserCookies")
         self._devtools("Emulation.clearDeviceMetricsOverride")
@@ -153,7 +153,7 @@ class Browser:
         return self.run(f"return {page}.scrollWidth - {page}.clientWidth")
 
     def requested(self):
-        """The addresses that pages asked for since the last call."""
+        """The addresses requested by pages since the last call."""
         events = [json.loads(line["message"])["message"] for line in self._log("performance")]
         urls = [
             event["params"]["request"]["url"]
@@ -163,18 +163,18 @@ class Browser:
         return [url for url in urls if not url.startswith(("data:", "chrome:"))]
 
     def complaints(self):
-        """What the browser complained of since the last call: a script's error, a blocked file."""
+        """The browser's errors since the last call, such as a blocked file."""
         return [line["message"] for line in self._log("browser") if line["level"] == "SEVERE"]
 
     def close(self):
         self._call("", method="DELETE")
 
     def run(self, script, *args):
-        """Run a script in the page; what it returns, also as a promise."""
+        """Run a script in the page; the value that it returns or promises."""
         return self._call("/execute/sync", {"script": script, "args": args})
 
     def _click(self, element):
-        """Click an element in the middle of the window, where nothing that sticks covers it."""
+        """Click an element in the middle of the window, where no sticky bar covers it."""
         self.run("arguments[0].scrollIntoView({block: 'center'})", {ELEMENT: element})
         self._call(f"/element/{element}/click", {})
 

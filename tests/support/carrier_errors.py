@@ -1,4 +1,4 @@
-"""Texts for carriers, what their no means, and what it must not tell."""
+"""Texts for carriers, the meanings of their errors, and the secrets that must not appear."""
 
 import pytest
 
@@ -19,7 +19,7 @@ AWKWARD = [
     "x" * 1600,
     "🚀" * 1600,
 ]
-"""Texts that something on the way might change."""
+"""Texts that a library or a carrier might change."""
 SECRETS = ("2125550123", "attack", TwilioServer.sid, "a token", "a%20token", "s3cret", "path-token")
 WORDS = ("permanent", "account", "too_fast", "in_doubt")
 
@@ -30,7 +30,7 @@ def send(carrier: Carrier, to: str = NUMBER, text: str = TEXT, valid_for: int = 
 
 
 def refused(carrier: Carrier, to: str = NUMBER, text: str = TEXT) -> CarrierError:
-    """Send and return the CarrierError that must come of it."""
+    """Send and return the CarrierError, which must be raised."""
     with pytest.raises(CarrierError) as caught:
         send(carrier, to, text)
     words = str(caught.value)
@@ -40,7 +40,7 @@ def refused(carrier: Carrier, to: str = NUMBER, text: str = TEXT) -> CarrierErro
 
 
 def meaning(error: CarrierError) -> str:
-    """Return the one thing that the caller has to do about an error."""
+    """Return the one meaning of an error."""
     flags = [word for word in WORDS if getattr(error, word)]
     assert len(flags) <= 1
     assert error.retry_after is None or error.too_fast

@@ -1,4 +1,4 @@
-"""Carriers for tests: real HTTP servers on loopback that behave as they are told.
+"""Carriers for tests: real HTTP servers on loopback with answers that a test sets.
 
 Load the fixtures with `pytest_plugins = ["carrier_servers"]`. There are no assertions to rewrite:
 PYTEST_DONT_REWRITE lets tests import the classes as well.
@@ -22,7 +22,7 @@ import pytest
 
 
 def pytest_configure(config):
-    """Let Apprise load its plugins: one tries a module that Python 3.13 no longer has."""
+    """Let Apprise load its plugins, one of which imports a module that Python 3.13 removed."""
     old = "ignore:'imghdr' is deprecated:DeprecationWarning"
     config.addinivalue_line("filterwarnings", old)
 
@@ -37,9 +37,10 @@ class Answer(
         defaults=(200, b"", {}, None, 0, ()),
     )
 ):
-    """What a server answers; `length` is the Content-Length that it claims.
+    """A server's answer; `length` overrides its Content-Length.
 
-    With a `pause`, its body comes a byte every so many seconds. `interim` statuses come first.
+    With a `pause`, the body is sent a byte at a time, with that many seconds between. `interim`
+    statuses are sent first.
     """
 
 
@@ -49,11 +50,10 @@ HANG_UP = "close the connection without an answer"
 
 
 class CarrierServer(ThreadingHTTPServer):
-    """Take texts; `answers[number]`, or else `answer`, is what a number's text is answered with.
+    """Take texts; answer with `answers[number]` or else `answer`, if there is one.
 
-    `texts` lists the (number, text) pairs that came, `requests` what they came in, in the order of
-    arrival; `asked` lists the GETs; `connections` counts what they came over. An answer takes
-    `delay` seconds.
+    `texts` lists the (number, text) pairs and `requests` the requests, in the order of arrival.
+    `asked` lists the GETs. `connections` counts the connections. An answer takes `delay` seconds.
     """
 
     daemon_threads = True
@@ -71,7 +71,7 @@ class CarrierServer(ThreadingHTTPServer):
         self._thread.start()
 
     def take(self, request):
-        """Note the text in `request` and return the answer to it."""
+        """Record the text in `request` and return the answer to it."""
         if request.method == "GET":
             self.asked.append(request)
             return self.answer or self.told(request)
@@ -91,10 +91,10 @@ class CarrierServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request, client_address):
-        """Say nothing: a client that gave up is what some tests are about."""
+        """Say nothing: in some tests clients give up."""
 
     def hang_up(self):
-        """Close the connections that clients keep."""
+        """Close the connections that clients keep open."""
         for connection in list(self._connections):
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
@@ -157,7 +157,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class TwilioServer(CarrierServer):
-    """Play Twilio's messages and its account; `messages` is what it lists, the newest first."""
+    """Play Twilio's messages and account; `messages` is its list, the newest first."""
 
     sid, token, sender = "AC" + "5" * 32, "a token: /?#@&+%é", "+15005550006"
     login = (sid, token)
@@ -194,7 +194,7 @@ class TwilioServer(CarrierServer):
         return answer
 
     def list(self, request, answer):
-        """Have a text that was taken in the list of messages."""
+        """Add a text to the list of messages."""
         number, text = self.read(request)
         message = {"to": number, "body": text, "from": self.sender, "status": "sent"}
         dates = {"date_created": format_datetime(datetime.now(UTC))}
@@ -220,7 +220,7 @@ class TwilioServer(CarrierServer):
 
 
 class VonageServer(CarrierServer):
-    """Play Vonage's `POST /sms/json`, which says yes or no in the body of a 200."""
+    """Play Vonage's `POST /sms/json`, whose yes or no is in the body of a 200."""
 
     key, secret, sender = "abcd1234", "s3cret", "15005550006"
 
@@ -243,7 +243,7 @@ class VonageServer(CarrierServer):
 
 
 class WebhookServer(CarrierServer):
-    """Play a webhook of one's own."""
+    """Play the operator's webhook."""
 
     @property
     def url(self):
@@ -259,7 +259,7 @@ class WebhookServer(CarrierServer):
 
 
 class AppriseServer(WebhookServer):
-    """Play a carrier that takes the JSON object which Apprise's json:// posts."""
+    """Play a carrier for Apprise's json:// plugin."""
 
     @property
     def url(self):
@@ -271,7 +271,7 @@ class AppriseServer(WebhookServer):
 
 
 def self_signed(folder):
-    """A server's TLS for localhost, and the certificate, which no authority has signed."""
+    """Return a server's TLS context for localhost, and its self-signed certificate."""
     openssl = shutil.which("openssl") or pytest.skip("there is no openssl to make a certificate")
     key, certificate = folder / "key.pem", folder / "certificate.pem"
     make = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
@@ -283,12 +283,12 @@ def self_signed(folder):
 
 
 def verdict(*parts):
-    """Answer as Vonage does: an object for each part of a text."""
+    """Return an answer of Vonage's: an object for each part of a text."""
     return Answer(200, {"message-count": str(len(parts)), "messages": list(parts)})
 
 
 def refusal(code, status=400, headers=None):
-    """Answer as Twilio does where it refuses, with the number and the text in its words."""
+    """Return a refusal of Twilio's, with the number and the text in its words."""
     words = f"Error {code}: +12125550123 said 'attack at dawn'"
     more = f"https://www.twilio.com/docs/errors/{code}"
     body = {"code": code, "message": words, "more_info": more, "status": status}

@@ -1,10 +1,10 @@
-"""A person at the desk without a browser: reads pages, presses buttons by their words."""
+"""A person at the desk, without a browser: reads pages and presses buttons by their words."""
 
 from html.parser import HTMLParser
 
 
 class Page(HTMLParser):
-    """The forms of a page, with what they would send, and all that can be read on it."""
+    """A page's text, links and forms, with the fields that each form would send."""
 
     def __init__(self, html):
         super().__init__()
@@ -59,7 +59,7 @@ class Visitor:
         return self._keep(path, self.client.get(path, **self._mounted()))
 
     def press(self, words, message=None, selected=(), **fields):
-        """Press a button, that of a message where there are several; follow where it leads."""
+        """Press a button, by default the first with these words; follow the redirect."""
         found = self.page.buttons(words)
         if message:
             found = [each for each in found if each[1].get("value") == str(message.id)]

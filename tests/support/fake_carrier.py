@@ -1,4 +1,4 @@
-"""A carrier at the one seam where a fake is good enough: between scheduler and carriers."""
+"""A fake carrier for the one seam where a fake is good enough: scheduler and carriers."""
 
 import pytest
 
@@ -10,7 +10,7 @@ TOO_FAST = CarrierError("slow down", too_fast=True)
 
 
 class FakeCarrier(Carrier):
-    """Take every text, unless there is another answer for its number.
+    """Take every text, unless `answers` has another answer for its number.
 
     An answer is a reference, an exception, or a function that gives one of them.
     """
@@ -40,7 +40,7 @@ def carrier():
 
 @pytest.fixture
 def run_pass(settings, carrier, at):
-    """Run one pass at an instant, with settings of its own: `run_pass(NOON, max_retries=0)`."""
+    """Run one pass at an instant, with changed settings: `run_pass(NOON, max_retries=0)`."""
 
     def run(instant, carrier=carrier, **changes):
         at(instant)

@@ -1,4 +1,4 @@
-"""How the database would run what it is asked."""
+"""Query plans: how the database would run a statement."""
 
 import re
 
@@ -6,15 +6,19 @@ from database import db
 
 
 def reads_whole(action):
-    """The statements of an action that read the whole of a large table, with their plans."""
-    asked = _asked_by(action)
-    assert asked
-    plans = [
-        (sql, _plan(sql, parameters))
-        for sql, parameters in asked
-        if 'FROM "api_key"' not in sql  # a small table
+    """The plans of an action's statements that read the whole of a large table."""
+    found = plans(action)
+    assert found
+    return [lines for lines in found if any(map(_is_whole, lines))]
+
+
+def plans(action):
+    """The plans of the statements that an action sends, except queries of the small key table."""
+    return [
+        _plan(sql, parameters)
+        for sql, parameters in _asked_by(action)
+        if 'FROM "api_key"' not in sql
     ]
-    return [(sql, lines) for sql, lines in plans if any(map(_is_whole, lines))]
 
 
 def _asked_by(action):
@@ -30,7 +34,7 @@ def _asked_by(action):
 
 
 def _plan(sql, parameters):
-    """The lines of a plan; on Postgres, those that tell whether an index could serve it."""
+    """The lines of a plan; on Postgres, with sequential scans only where no index can serve."""
     if db.for_update:
         db.execute_sql("SET enable_seqscan = off")
         return [line for (line,) in db.execute_sql(f"EXPLAIN {sql}", parameters).fetchall()]

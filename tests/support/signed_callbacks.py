@@ -1,4 +1,4 @@
-"""Callbacks, signed by the carriers' own libraries, in werkzeug's words for a request."""
+"""Callbacks signed by the carriers' own libraries, as arguments of a werkzeug request."""
 
 import json
 import time
@@ -11,7 +11,7 @@ FORM = "application/x-www-form-urlencoded"
 
 
 def of_twilio(url, fields, token):
-    """A POST that Twilio makes to an address."""
+    """Return a POST from Twilio to an address."""
     signature = RequestValidator(token).compute_signature(url, fields)
     return {
         "method": "POST",
@@ -21,7 +21,7 @@ def of_twilio(url, fields, token):
 
 
 def of_vonage(fields, secret, how="form"):
-    """What Vonage makes of fields: a form, JSON, or a GET with a query."""
+    """Return Vonage's callback with these fields: a form, JSON, or a GET with a query."""
     signer = Auth(api_key="k", api_secret="s", signature_secret=secret, signature_method="sha256")
     fields = {"timestamp": str(int(time.time()))} | fields
     fields["sig"] = signer.sign_params(dict(fields))

@@ -1,6 +1,6 @@
-"""An SMPP peer that behaves as a test tells it, faults included: a real server on loopback.
+"""An SMPP peer with answers and faults that a test sets: a real server on loopback.
 
-It reads and writes PDUs by itself, so that it shares no mistake with the service.
+It has its own code for PDUs, so that it shares no mistake with the service.
 """
 
 import socket
@@ -27,14 +27,14 @@ def pdu(command, status=0, sequence=1, body=b""):
 
 
 def delivery(text, source="12125550123", *, ton=1, esm_class=0, coding=0, tlvs=()):
-    """The body of a deliver_sm."""
+    """Return the body of a deliver_sm."""
     body = b"\0" + bytes([ton, 1]) + source.encode() + b"\0" + b"\1\1" + b"15005550006\0"
     body += bytes([esm_class, 0, 0]) + b"\0\0" + bytes([0, 0, coding, 0, len(text)]) + text
     return body + b"".join(struct.pack(">HH", tag, len(value)) + value for tag, value in tlvs)
 
 
 def split(body, layout):
-    """The fields of a body: `s` a string that ends with NUL, `b` a byte, `t` a text with length."""
+    """Return the fields of a body: `s` a string with NUL, `b` a byte, `t` a text with length."""
     for kind in layout:
         if kind == "s":
             value, _, body = body.partition(b"\0")
@@ -49,9 +49,9 @@ def split(body, layout):
 class SmppPeer(socketserver.ThreadingTCPServer):
     """Take texts; `answer(part)` gives a command_status, SILENCE or HANG_UP, after `delay` seconds.
 
-    `logins`, `parts` and `unbinds` are what came, in order, and `most` the most parts that waited
-    for their answers at once. What a test sets: `bind_status`, `most_binds`, `enquiries`: whether
-    the client's enquire_link is answered, `accepts`: whether unbind is.
+    `logins`, `parts` and `unbinds` record requests in order, and `most` the highest number of parts
+    that waited for their answers at once. A test may set `bind_status`, `most_binds`, `enquiries`
+    (answer the client's enquire_link) and `accepts` (answer its unbind).
     """
 
     daemon_threads = True
@@ -78,7 +78,7 @@ class SmppPeer(socketserver.ThreadingTCPServer):
         return f"id-{count}"
 
     def greet(self, session):
-        """Deliver to a session that was bound just now what waited for it: nothing."""
+        """Deliver what waits for a newly bound session: nothing."""
 
     @property
     def url(self):
@@ -90,7 +90,7 @@ class SmppPeer(socketserver.ThreadingTCPServer):
         return [session for session in self.sessions if session.bound]
 
     def enquire(self):
-        """Ask all clients ten times a second whether they are there, until the peer is closed."""
+        """Probe all clients ten times a second until the peer is closed."""
         for session in self.bound:
             session.write(pdu(ENQUIRE_LINK, 0, 77))
         self._enquiry = threading.Timer(0.1, self.enquire)
@@ -98,7 +98,7 @@ class SmppPeer(socketserver.ThreadingTCPServer):
         self._enquiry.start()
 
     def handle_error(self, request, client_address):
-        """Say nothing: a client that gave up is what some tests are about."""
+        """Say nothing: in some tests clients give up."""
 
     def close(self):
         self._enquiry.cancel()

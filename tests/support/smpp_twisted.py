@@ -1,4 +1,4 @@
-"""An SMPP peer by the package smpp.twisted3, for tests: says and does what smpp_npm.js does."""
+"""An SMPP peer for tests, by the package smpp.twisted3; it behaves like smpp_npm.js."""
 
 import json
 import sys
@@ -88,7 +88,7 @@ class Taker:
 
 
 class Leash(Protocol):
-    """End with standard input."""
+    """Stop when standard input ends."""
 
     def connectionLost(self, reason=None):
         reactor.callWhenRunning(reactor.stop)

@@ -1,4 +1,4 @@
-"""Messages in the database, put there without the web: as many as a test needs, in any state."""
+"""Messages stored without the web: as many as a test needs, in any state."""
 
 import contextlib
 import sqlite3
@@ -17,12 +17,21 @@ from samples import NEW_YORK, TUESDAY_NOON
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 SENDER = uuid.UUID(int=1)
-"""Who holds the messages that are being sent."""
+"""The scheduler that has claimed the messages that are being sent."""
 
 
 def store(now=TUESDAY_NOON, **columns):
-    """Store a message and return it: to New York, queued just now, unless `columns` say else."""
+    """Store a message and return it; by default it is to New York and queued now."""
     return again(Message.create(**_row(now, columns)))
+
+
+def create(text, **fields):
+    """Create a message as the operation does."""
+    now = models.clock()
+    usual = {"to": NEW_YORK, "send_at": now, "status": Status.QUEUED, "max_retries": 3}
+    usual |= {"manual_mode": False, "available_to_group": False, "check_dnc": False}
+    usual |= {"key": key_named("app").id, "id": new_id(now), "created_at": now}
+    Message.store(message=text, **usual | {"idempotency_key": None} | fields)
 
 
 def _row(now, columns):
@@ -39,12 +48,12 @@ def _row(now, columns):
         "max_retries": 3,
         "created_at": now,
     } | columns
-    first_send_at = max(row["send_at"], models.clock())  # or it had expired long ago
+    first_send_at = max(row["send_at"], models.clock())  # or it would have expired
     return {"approved": not row["manual_mode"], "first_send_at": first_send_at} | row
 
 
 def held(status, **columns):
-    """A message in a status; SENDER holds it where it is being sent."""
+    """A message in a status, claimed by SENDER if it is being sent."""
     claim = {"claimed_by": SENDER, "claimed_at": TUESDAY_NOON} if status == Status.SENDING else {}
     return store(status=status, **claim | columns)
 
@@ -61,7 +70,7 @@ def store_many(count, now=TUESDAY_NOON, **columns):
 
 
 def store_history():
-    """Store messages that ended lately and long ago, are due, wait for a time or for approval."""
+    """Store messages that ended, recently or long ago, are due, or wait for a time or approval."""
     store(status=Status.SENT, finished_at=TUESDAY_NOON - HOUR / 2)
     store(status=Status.SENT, finished_at=TUESDAY_NOON - 2 * HOUR)
     store(status=Status.FAILED, finished_at=TUESDAY_NOON - 2 * DAY)
@@ -82,12 +91,12 @@ def again(message):
 
 
 def statuses():
-    """How many messages are in each status that any is in."""
+    """The number of messages in each status that has any."""
     return {status: count for status, count in reports.by_status().items() if count}
 
 
 def connection_of(url):
-    """A connection of a test's own, past peewee; its owner closes it."""
+    """A connection of a test's own, without peewee; the caller closes it."""
     if url.startswith("sqlite:"):
         path = url.removeprefix("sqlite:///")
         return sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
@@ -95,6 +104,6 @@ def connection_of(url):
 
 
 def look(url, query):
-    """The rows of a query, read over a connection of its own, from any thread."""
+    """The rows of a query, over a connection of its own; safe in any thread."""
     with contextlib.closing(connection_of(url)) as connection:
         return connection.execute(query).fetchall()
