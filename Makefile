@@ -3,7 +3,7 @@
 .PHONY: help run test soak bench requirements numbering clean
 BIN := .venv/bin
 
-# What pip has installed names the folder in which it was
+# Installed scripts contain the path of the folder they were installed in
 MADE_IN := $(shell cat .venv/python 2>/dev/null)
 ifneq ($(filter-out clean help,$(MAKECMDGOALS)),)
 ifneq "$(MADE_IN)" "$(if $(MADE_IN),$(CURDIR))"
@@ -17,20 +17,20 @@ help: ## show this list
 run: .venv/run ## install everything and start web and scheduler, with a curl line to try
 	@$(BIN)/python bin/run.py
 
-# Its processes take one test at a time: the long ones come first, and none waits behind another.
-# Each process, and each that a test starts, would compile all modules anew without the bytecode
+# Each worker takes one test at a time, so that no test waits behind a long one.
+# Without bytecode, every process that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 test: .venv/test ## install everything, lint, run the whole suite on SQLite and on PostgreSQL
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pytest -n auto --maxschedchunk 1
 
-requirements: .venv/test ## pin requirements.in and requirements-dev.in anew
+requirements: .venv/test ## upgrade the pins of requirements.in and requirements-dev.in
 	for name in requirements requirements-dev; do $(BIN)/uv pip compile --quiet --upgrade \
 	  --universal --python-version 3.11 --custom-compile-command "make requirements" \
 	  $$name.in --output-file $$name.txt || exit 1; done
 
-numbering: .venv/test ## make numbering/ anew: libphonenumber's time zones corrected, its names of places
+numbering: .venv/test ## rebuild the tables of recipients/numbering/
 	$(BIN)/python -m recipients.numbering.make_zones
 	$(BIN)/python -m recipients.numbering.make_places
 

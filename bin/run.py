@@ -1,27 +1,28 @@
-"""What `make run` does: tables, keys, web and scheduler, and a curl line that works."""
+"""Prepare and run the service for `make run`, and print a curl line that works."""
 
 import contextlib
 import json
-import logging
+import multiprocessing
 import os
 import re
 import secrets
-import select
-import shlex
 import signal
 import socket
-import subprocess
 import sys
-import threading
 import time
-import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable
 from datetime import timedelta
+from multiprocessing import Process
 from pathlib import Path
+
+from honcho.environ import parse_procfile
+from honcho.manager import Manager
+from honcho.printer import Message, Printer
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C during the imports needs no traceback
 
 import database  # noqa: E402
 import logs  # noqa: E402
@@ -32,21 +33,17 @@ from keys import ApiKey, Role  # noqa: E402
 from recipients.hours import BusinessHours  # noqa: E402
 from settings import Settings  # noqa: E402
 
-TOOLS = Path(sys.executable).parent
 STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-PAUSE = 5  # seconds until a scheduler that ended is started again
 
-# Numbers that are kept for fiction, around the world: mostly, it is business hours at one of them
+# Numbers reserved for fiction, around the world: at most hours, one of them is open
 NUMBERS = ("+12125550123", "+442079460958", "+61255501234", "+18085550123")
-TIME_TO_PASTE = timedelta(seconds=60)  # the curl line, where it is business hours at none
-
-log = logging.getLogger("run")
+TIME_TO_PASTE = timedelta(seconds=60)  # until the send_date of the curl line, if all are closed
 
 
 def main() -> int:
-    """Run the service until it is stopped; return the exit status."""
+    """Run the service until it ends or a signal stops it; return the exit status."""
     os.chdir(ROOT)
-    os.umask(0o077)  # .env and the database are for nobody else
+    os.umask(0o077)  # only this user may read .env, the keys and the database
     settings = prepare()
     port = os.environ.setdefault("PORT", "8000")
     check(port)
@@ -62,14 +59,64 @@ def main() -> int:
         sys.exit(str(error))
     finally:
         database.disconnect()
-    stage = os.environ.get("SCRIPT_NAME", "").strip("/")
-    address = f"http://localhost:{port}" + (f"/{stage}" if stage else "")
-    threading.Thread(target=welcome, args=(settings, address, key, operators), daemon=True).start()
-    return supervise()
+
+    prefix = os.environ.get("SCRIPT_NAME", "").strip("/")
+    address = f"http://localhost:{port}/{prefix}".rstrip("/")
+    return serve(lambda: welcome(settings, address, key, operators), address)
+
+
+def serve(welcome: Callable[[], None], address: str) -> int:
+    """Run web and scheduler until they end or a signal comes; call `welcome` once they answer."""
+    multiprocessing.set_start_method("fork")  # others would import this file in each process
+    service = Process(target=supervise)
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP)  # or one that comes now would leave orphans
+    service.start()
+    for number in STOP:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP)
+        while service.is_alive() and not answers(f"{address}/healthz"):
+            time.sleep(0.1)
+        if service.is_alive():
+            welcome()
+        service.join()
+        return service.exitcode
+    except (KeyboardInterrupt, BrokenPipeError):  # nobody reads the output of `make run | head`
+        for number in STOP:
+            signal.signal(number, signal.SIG_IGN)
+        logs.discard_output()
+        time.sleep(0.5)  # honcho fails if it is stopped before it has started everything
+        service.terminate()
+        service.join()
+        return 0
+
+
+def supervise() -> None:
+    """Run the Procfile's web and scheduler with honcho, out of reach of the terminal's signals."""
+    os.setsid()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP)
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    commands = parse_procfile(Path("Procfile").read_text()).processes
+    manager = Manager(Output(sys.stdout))
+    for name in ("web", "scheduler"):
+        manager.add_process(name, commands[name])
+    manager.loop()
+    sys.exit(manager.returncode)
+
+
+class Output(Printer):
+    """Print the lines of all processes; end the service when the output is closed."""
+
+    def write(self, message: Message) -> None:
+        try:
+            super().write(message)
+        except OSError:
+            logs.discard_output()
+            signal.raise_signal(signal.SIGTERM)
 
 
 def prepare() -> Settings:
-    """Return the settings; make a `.env` where there is none, and a SECRET_KEY."""
+    """Return the settings; create `.env` and its SECRET_KEY if they are missing."""
     if not os.access(ROOT, os.W_OK):
         sys.exit(f"cannot write to {ROOT}")
     env = Path(".env")
@@ -81,7 +128,7 @@ def prepare() -> Settings:
     try:
         env.chmod(0o600)
         with env.open("a") as file:
-            file.write("\n# Made by `make run`: signs the sessions of the desk\n")
+            file.write("\n# Made by `make run`; signs the desk's sessions\n")
             file.write(f"SECRET_KEY={secrets.token_hex(32)}\n")
     except OSError as error:
         sys.exit(f".env: cannot be written ({error.strerror})")
@@ -89,7 +136,7 @@ def prepare() -> Settings:
 
 
 def check(port: str) -> None:
-    """Stop with a clear line where the port cannot be used."""
+    """End the process with a clear line if the port cannot be used."""
     try:
         if not re.fullmatch("0*[1-9][0-9]*", port):
             raise ValueError("a port is a number from 1 to 65535")
@@ -101,7 +148,7 @@ def check(port: str) -> None:
 
 
 def kept_key(name: str, role: Role) -> str:
-    """Return the API key that an earlier run has kept, or a new one where it is not good."""
+    """Return the API key of an earlier run if it is still valid, otherwise a new one."""
     path, now = Path(f".{name}-key"), models.clock()
     secret = path.read_text().strip() if path.exists() else ""
     if not secret or not ApiKey.authenticate(secret, now):
@@ -110,69 +157,14 @@ def kept_key(name: str, role: Role) -> str:
     return secret
 
 
-def supervise() -> int:
-    """Run web and scheduler until we are stopped, or the web ends; return the exit status.
-
-    A scheduler that ended is started again: without it, the web still takes messages.
-    """
-    commands = dict(line.split(": ", 1) for line in Path("Procfile").read_text().splitlines())
-    environ = os.environ | {"PATH": f"{TOOLS}:{os.environ['PATH']}"}
-    processes = {}
-
-    def start(name):
-        # in a group of its own: Ctrl-C is for us, and we let each end what is under way
-        words = shlex.split(commands[name])
-        processes[name] = subprocess.Popen(words, env=environ, process_group=0)
-
-    try:
-        start("web")
-        start("scheduler")
-        while not nobody_reads():
-            if processes["web"].poll() is not None:
-                return processes["web"].returncode
-            if (status := processes["scheduler"].poll()) is not None:
-                log.error("the scheduler ended (%s) and is started again in %s s", status, PAUSE)
-                time.sleep(PAUSE)
-                start("scheduler")
-            time.sleep(0.2)
-    finally:
-        for number in STOP:
-            signal.signal(number, signal.SIG_IGN)
-        for process in processes.values():
-            process.terminate()
-        for process in processes.values():
-            process.wait()
-    return 0
-
-
-def nobody_reads() -> bool:
-    """Say whether standard output leads nowhere, as in `make run | head`; then forget it."""
-    poll = select.poll()
-    poll.register(logs.STDOUT, 0)
-    gone = any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
-    if gone:
-        logs.discard_output()
-    return gone
-
-
 def welcome(settings: Settings, address: str, key: str, operators: str) -> None:
-    """Wait until the service answers, then print where things are and a request to try."""
-    for _ in range(300):
-        if status(f"{address}/healthz") == 200:
-            break
-        time.sleep(0.1)
-    else:
-        print("the service does not answer; its output says why", file=sys.stderr)
-        return
+    """Print where the service is, and a request to try."""
     public = settings.public_url or address
-    desk = f"\n{public}/desk/ is for people: sign in with {operators}"
-    if status(f"{address}/desk/") != 200:
-        desk = ""
+    desk = f"\nSign in to the desk, {public}/desk/, with {operators}" if settings.secret_key else ""
     body, note = text_to_try(settings)
-    with contextlib.suppress(BrokenPipeError):
-        print(
-            f"""
-The service runs. {public}/docs describes it, and lets you try requests.{desk}
+    print(
+        f"""
+The service runs. {public}/docs describes it and lets you try requests.{desk}
 {note}
 
 curl {address}/v1/text-messages \\
@@ -182,19 +174,19 @@ curl {address}/v1/text-messages \\
 
 Ctrl-C stops it.
 """,
-            flush=True,
-        )
+        flush=True,
+    )
 
 
 def text_to_try(settings: Settings) -> tuple[dict, str]:
-    """Return a request for a text that goes at once or soon, and what to expect of it."""
+    """Return a request for a text that goes at once or soon, and a note on what to expect."""
     carrier = (settings.carrier_url or "").partition(":")[0].lower()
     if not carrier:
-        note = "No carrier is set, so texts wait; CARRIER_URL=console: in .env shows them here."
+        note = "No carrier is set: texts wait. CARRIER_URL=console: in .env prints them here."
     elif carrier == "console":
-        note = "Send a first text; its number is nobody's, and it appears here within seconds."
+        note = "Send a first text. It appears here within seconds; nobody has its number."
     else:
-        note = f"Send a first text, through {carrier}; its number is nobody's."
+        note = f"Send a first text through {carrier}; nobody has its number."
     allowed, now = settings.allowed_countries, models.clock()
     hours = BusinessHours.from_settings(settings)
     found = [recipients.find(number) for number in NUMBERS]
@@ -204,44 +196,16 @@ def text_to_try(settings: Settings) -> tuple[dict, str]:
         if recipients.within_business_hours(recipient, now, hours):
             return body | {"to": recipient.e164}, note
     at = (now + TIME_TO_PASTE).replace(microsecond=0)
-    note += f"\nIt is night there, so it has a send_date, {at:%H:%M:%S} UTC: paste it before."
+    note += f"\nIt is night there, so its send_date is {at:%H:%M:%S} UTC: paste it before then."
     return body | {"send_date": at.isoformat().replace("+00:00", "Z")}, note
 
 
-def status(url: str) -> int | None:
-    """Return the status of a GET; None where nobody answers."""
-    try:
-        with urllib.request.urlopen(url, timeout=5) as response:
-            return response.status
-    except urllib.error.HTTPError as error:
-        return error.code
-    except OSError:
-        return None
-
-
-@contextlib.contextmanager
-def foreground() -> Iterator[None]:
-    """Have the terminal send Ctrl-C to us alone: make would make an error of it."""
-    try:
-        terminal = os.open("/dev/tty", os.O_RDWR)
-        before = os.tcgetpgrp(terminal)
-    except OSError:  # there is no terminal
-        before = None
-    if before != os.getpgrp() or before == os.getpid():
-        yield
-        return
-    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # or we may not take the terminal
-    signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # make and its shell would not notice Ctrl-Z
-    os.setpgid(0, 0)
-    os.tcsetpgrp(terminal, os.getpid())
-    try:
-        yield
-    finally:
-        os.tcsetpgrp(terminal, before)
+def answers(url: str) -> bool:
+    """Say whether a GET succeeds."""
+    with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5):
+        return True
+    return False
 
 
 if __name__ == "__main__":
-    for number in STOP:
-        signal.signal(number, signal.default_int_handler)
-    with foreground(), contextlib.suppress(KeyboardInterrupt):
-        sys.exit(main())
+    sys.exit(main())

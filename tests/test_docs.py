@@ -16,7 +16,7 @@ from flask import Flask, request
 
 import carriers
 import settings as environment
-from database import Postgres
+from database import Adapter
 from databases import on_sqlite
 from models import Status
 from running import ROOT
@@ -129,7 +129,7 @@ def test_the_printed_limits_of_a_session_are_those_of_the_service():
     (roles,) = blocks("docs/deploying.md", "sql")
     limits = dict(re.findall(r"SET (\w+) = '(\w+)';", roles))
     assert limits
-    assert limits.items() <= Postgres.session.items()
+    assert limits.items() <= Adapter.session.items()
 
 
 def test_the_printed_database_url_is_taken(settings, monkeypatch):

@@ -1,6 +1,5 @@
 """A real Chromium without a window, driven by its own chromedriver over the WebDriver protocol."""
 
-import base64
 import contextlib
 import json
 import shutil
@@ -166,9 +165,6 @@ class Browser:
     def complaints(self):
         """The browser's errors since the last call, such as a blocked file."""
         return [line["message"] for line in self._log("browser") if line["level"] == "SEVERE"]
-
-    def screenshot(self, path):
-        path.write_bytes(base64.b64decode(self._call("/screenshot")))
 
     def close(self):
         self._call("", method="DELETE")
