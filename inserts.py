@@ -53,11 +53,11 @@ class Inserts:
             while len(batch) < MOST and not self._rows.empty():
                 batch.append(self._rows.get())
             self._insert(batch)
-            db.close()
 
     def _insert(self, batch):
         try:
-            outcomes = self.insert_all([row for row, _ in batch])
+            with db.connection_context():
+                outcomes = self.insert_all([row for row, _ in batch])
         except Exception as error:
             if len(batch) > 1 and not is_outage(error):
                 for each in batch:
