@@ -44,7 +44,10 @@ class Inserts:
                 self._thread.start()
         future = Future()
         self._rows.put((row, future))
-        return future.result()
+        try:
+            return future.result()
+        finally:
+            del future  # an error in a cycle with its frames would keep its connection open
 
     def _run(self):
         while True:
@@ -56,15 +59,17 @@ class Inserts:
 
     def _insert(self, batch):
         try:
-            with db.connection_context():
+            try:
                 outcomes = self.insert_all([row for row, _ in batch])
+            finally:
+                db.close()
         except Exception as error:
             if len(batch) > 1 and not is_outage(error):
                 for each in batch:
                     self._insert([each])
                 return
-            for _, future in batch:
-                future.set_exception(error)
+            while batch:
+                batch.pop()[1].set_exception(error)
         else:
             for (_, future), outcome in zip(batch, outcomes, strict=True):
                 future.set_result(outcome)
