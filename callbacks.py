@@ -14,7 +14,7 @@ blueprint = Blueprint("callbacks", __name__, url_prefix="/carriers")
 @blueprint.route(
     "/vonage/<any(status, inbound):kind>", defaults={"name": "vonage"}, methods=["GET", "POST"]
 )
-def hear(name: str, kind: str) -> Response:
+def callback(name: str, kind: str) -> Response:
     """Do as a genuine callback says, however often it comes; nothing where it is not ours."""
     settings, carrier = current_app.config["SETTINGS"], current_app.extensions["carrier"]
     if not (settings.public_url and carrier and carrier.name == name):
@@ -31,7 +31,7 @@ def hear(name: str, kind: str) -> Response:
         events = carrier.callback(callback)
     except NotGenuine:
         abort(403, "The signature is not the carrier's for this address below PUBLIC_URL.")
-    receipts.hear(events, models.clock(), settings.check_dnc)
+    receipts.record(events, models.clock(), settings.check_dnc)
     response = Response(status=204)
     del response.headers["Content-Type"]
     return response

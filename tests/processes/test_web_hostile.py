@@ -39,7 +39,21 @@ def worker_of(web):
 
 
 @pytest.fixture
-def meanwhile():
+def crowd():
+    """Open connections that stay open until the test ends: `crowd(web, 200)`."""
+    clients = []
+
+    def gather(web, count):
+        clients.extend(connect(web) for _ in range(count))
+        return clients
+
+    yield gather
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture
+def meanwhile(crowd):
     """Repeat something in threads until the test ends: `meanwhile(flood, 20)`."""
     stop, threads = threading.Event(), []
 
@@ -118,16 +132,16 @@ def test_1500_clients_that_do_not_finish_hold_nobody_up(
 @on_sqlite
 @pytest.mark.parametrize(("clients", "pipelined"), [(1, 50), (200, 1)])
 def test_a_flood_of_wrong_keys_holds_nobody_up(
-    serve, database_url, key, meanwhile, clients, pipelined
+    serve, database_url, key, crowd, meanwhile, clients, pipelined
 ):
     web = serve(database_url, workers=1)
     request = LINES + key_line("wrong") + b"Content-Length: 2\r\n\r\n{}"
-    crowd = [connect(web) for _ in range(clients)]
+    clients = crowd(web, clients)
 
     def flood():
-        for client in crowd:
+        for client in clients:
             client.sendall(request * pipelined)
-        for client in crowd:
+        for client in clients:
             answers = b""
             while answers.count(b'"timestamp"') < pipelined:
                 answers += client.recv(65_536)
