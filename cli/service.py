@@ -1,4 +1,4 @@
-"""`flask db`, `carriers`, `stats` and `openapi`: the service as a whole."""
+"""`flask db`, `carriers` and `stats`: the service as a whole."""
 
 import json
 import time
@@ -134,15 +134,3 @@ def stats(as_json: bool, everything: bool) -> None:
 
 def _ago(instant, now):
     return f"{moment(instant)} ({now - instant} ago)" if instant else "never"
-
-
-@click.command()
-def openapi() -> None:
-    """Print the interface in OpenAPI, made from the schemas that validate: openapi.json."""
-    try:
-        from monitoring.openapi import document
-    except ModuleNotFoundError as error:  # only developers install it
-        raise click.ClickException(
-            f"needs {error.name}: pip install -r requirements-dev.txt"
-        ) from None
-    click.echo(json.dumps(document(), indent=2))
