@@ -1,62 +1,136 @@
-"""The state of a carrier, shared by all schedulers: the latest pass, and whether it is in trouble.
+"""How sending through a carrier goes, shared by all schedulers of a database.
 
-A carrier in trouble refuses the account, so nothing is sent but one text after each pause.
+A carrier pauses where it says "too fast", refuses the account, or gives no answer of its own. After
+a pause one text goes first, one over all schedulers; the others wait for its answer.
 """
 
 from datetime import datetime, timedelta
+from enum import Enum
 from typing import Self
 
-from peewee import FloatField, TextField, fn
+from peewee import SQL, FloatField, IntegerField, TextField
 
-from database import CarrierTextField, InstantField, Table, on_postgres
+from database import CarrierTextField, InstantField, Table, db
+
+MOST_SILENCES = 5
+"""Texts in a row without an answer of the carrier's own, after which it is down."""
+
+SETTLING = 10
+"""Seconds for a living sender to renew its claims with a database that is back."""
+
+
+class Turn(Enum):
+    """Who may send now."""
+
+    ALL = "everybody"
+    FIRST = "one text, before all others"
+    NOBODY = "nobody"
 
 
 class CarrierState(Table):
     name = TextField(primary_key=True)  # its scheme; "" where there is no carrier
     last_pass_at = InstantField(null=True)
-    trouble = CarrierTextField(null=True)  # why it refuses the account
+    # Since when passes have followed one another closely enough for claims to be renewed
+    settled_at = InstantField(null=True)
+    trouble = CarrierTextField(null=True)  # why nothing is sent; null where it only says "too fast"
     trouble_since = InstantField(null=True)
-    retry_at = InstantField(null=True)
+    paused_at = InstantField(null=True)  # when the present pause began
+    retry_at = InstantField(null=True)  # when it ends; null where all may send
     pause = FloatField(default=0)  # seconds
+    tried_at = InstantField(null=True)  # when the one text after the pause was claimed
+    silences = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
 
     FIRST_PAUSE, LONGEST_PAUSE = 5, 60  # seconds
 
     @classmethod
-    def passed(cls, name: str, now: datetime) -> Self:
-        """Note that a pass is made, and return the state."""
-        cls.insert(name=name, last_pass_at=now).on_conflict(
-            conflict_target=[cls.name], update={cls.last_pass_at: now}
-        ).execute()
-        return cls.get_by_id(name)
+    def passed(cls, name: str, now: datetime, claim_timeout: int) -> Self:
+        """Note that a pass begins, and return the state.
+
+        A pass long after the one before may be the first since the database was away: nobody could
+        renew a claim meanwhile, so all senders look dead until they have had the time to do so.
+        """
+        settled_at = now + timedelta(seconds=min(SETTLING, claim_timeout))
+        gap = now - timedelta(seconds=claim_timeout / 2)
+        since = cls.last_pass_at.is_null() | (cls.last_pass_at < gap)
+        with db.atomic():
+            cls.insert(name=name).on_conflict_ignore().execute()
+            cls.update(settled_at=settled_at).where(cls.name == name, since).execute()
+            cls.update(last_pass_at=now).where(cls.name == name).execute()
+            return cls.get_by_id(name)
 
     @classmethod
     def latest(cls) -> Self | None:
         """Return the state of the carrier that the latest pass was made with, if there was one."""
-        return cls.select().order_by(cls.last_pass_at.desc()).first()
+        return cls.select().order_by(cls.last_pass_at.desc(nulls="last")).first()
+
+    def turn(self, now: datetime, claim_timeout: int) -> Turn:
+        """Say who may send now; FIRST to one caller after a pause, NOBODY to the others.
+
+        They wait for its answer no longer than `claim_timeout` seconds: its scheduler may be dead.
+        """
+        if self.retry_at is None:
+            return Turn.ALL
+        if now < self.retry_at:
+            return Turn.NOBODY
+        cls, dead = CarrierState, now - timedelta(seconds=claim_timeout)
+        free = cls.tried_at.is_null() | (cls.tried_at < dead)
+        mine = (cls.name == self.name) & (cls.retry_at <= now) & free
+        taken = cls.update(tried_at=now, paused_at=now).where(mine).execute() == 1
+        return Turn.FIRST if taken else Turn.NOBODY
 
     @classmethod
-    def begin_trouble(cls, name: str, trouble: str, now: datetime) -> bool:
-        """Stop sending by a carrier for a pause that grows; return whether it was fine before."""
-        new = {
-            cls.trouble: trouble,
-            cls.trouble_since: now,
-            cls.pause: cls.FIRST_PAUSE,
-            cls.retry_at: now + timedelta(seconds=cls.FIRST_PAUSE),
-        }
-        if cls.update(new).where(cls.name == name, cls.trouble.is_null()).execute():
-            return True
-        longer = fn.MIN if not on_postgres() else fn.LEAST
-        pause = longer(cls.pause * 2, cls.LONGEST_PAUSE)
-        again = {
-            cls.trouble: trouble,
-            cls.pause: pause,
-            cls.retry_at: cls.retry_at.db_value(now) + pause * 1000,
-        }
-        cls.update(again).where(cls.name == name, cls.retry_at <= now).execute()
-        return False
+    def give_up_turn(cls, name: str) -> None:
+        """Let another text go first: there was none to be sent."""
+        cls.update(tried_at=None).where(cls.name == name).execute()
 
     @classmethod
-    def end_trouble(cls, name: str) -> bool:
-        """Send by a carrier again; return whether there was trouble."""
-        nothing = {"trouble": None, "trouble_since": None, "retry_at": None, "pause": 0}
-        return bool(cls.update(nothing).where(cls.name == name, ~cls.trouble.is_null()).execute())
+    def answered(cls, name: str, begun_at: datetime) -> bool:
+        """Note an answer of the carrier's own to a text begun at an instant.
+
+        Return whether it ended a trouble. An answer to a text that was under way when the pause began does not end it.
+        """
+        cls.update(silences=0).where(cls.name == name, cls.silences > 0).execute()
+        nothing = {"retry_at": None, "pause": 0, "tried_at": None, "paused_at": None}
+        nothing |= {"trouble": None, "trouble_since": None}
+        begun = cls.paused_at.is_null() | (cls.paused_at <= begun_at)
+        mine = (cls.name == name) & cls.retry_at.is_null(False) & begun
+        with db.atomic():
+            had_trouble = cls.select().where(mine, cls.trouble.is_null(False)).exists()
+            return bool(cls.update(nothing).where(mine).execute()) and had_trouble
+
+    @classmethod
+    def silent(cls, name: str) -> bool:
+        """Count a text without an answer of the carrier's own; say whether it is down by now."""
+        cls.update(silences=cls.silences + 1).where(cls.name == name).execute()
+        return cls.get_by_id(name).silences >= MOST_SILENCES
+
+    @classmethod
+    def begin_pause(
+        cls,
+        name: str,
+        begun_at: datetime,
+        now: datetime,
+        *,
+        trouble: str | None = None,
+        asked_for: float | None = None,
+    ) -> bool:
+        """Send nothing for a while, because of the answer to a text begun at an instant.
+
+        Return whether that is news. Without `asked_for`, in seconds, a pause is twice the one
+        before, up to a minute. A text that was under way when the pause began does not double it.
+        """
+        first = cls.FIRST_PAUSE if trouble else 1
+        with db.atomic():
+            rows = cls.select().where(cls.name == name)
+            state = (rows.for_update() if db.obj.for_update else rows).get()
+            was_well = state.retry_at is None
+            under_way = state.paused_at is not None and begun_at < state.paused_at
+            pause = state.pause if under_way else min(state.pause * 2 or first, cls.LONGEST_PAUSE)
+            until = now + timedelta(seconds=asked_for or pause)
+            changes = {"pause": pause, "retry_at": max(until, state.retry_at or until)}
+            if not under_way:
+                changes |= {"paused_at": now, "tried_at": None}
+            if trouble:
+                changes |= {"trouble": trouble, "trouble_since": state.trouble_since or now}
+            cls.update(changes).where(cls.name == name).execute()
+        return was_well or bool(trouble and not state.trouble)

@@ -117,6 +117,8 @@ class Message(Table):
     max_retries = IntegerField()
     claimed_by = UUIDField(null=True)
     claimed_at = InstantField(null=True)
+    # Of a claim, so that the answer to an earlier one changes nothing
+    claim_number = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     # How often the carrier may have taken it without an answer
     in_doubt = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     in_doubt_since = InstantField(null=True)
@@ -202,13 +204,13 @@ class Message(Table):
     ) -> Counter:
         """Queue all that is due, but what has expired or may not be sent; count by new status.
 
-        What was scheduled first before `scheduled_before` has expired. In batches: writers wait
-        for no more than one.
+        What was scheduled first before `scheduled_before` has expired. A text in doubt is left to
+        the sender, which asks the carrier first. In batches: writers wait for no more than one.
         """
         due = has_status(Status.SCHEDULED) & (cls.send_at <= now)
-        listed = cls.to.in_(DoNotCall.select(DoNotCall.number))
+        listed = (cls.in_doubt == 0) & cls.to.in_(DoNotCall.select(DoNotCall.number))
         blocked = listed if always_check_dnc else cls.check_dnc & listed
-        expired = cls.first_send_at < scheduled_before
+        expired = (cls.in_doubt == 0) & (cls.first_send_at < scheduled_before)
         became = Case(None, [(blocked, Status.BLOCKED), (expired, Status.EXPIRED)], Status.QUEUED)
         finished = Case(None, [(blocked | expired, cls.finished_at.db_value(now))], None)
         batch = cls.select(cls.id).where(due).order_by(cls.send_at).limit(BATCH)
@@ -233,7 +235,7 @@ class Message(Table):
         In batches, as in `promote`.
         """
         first = cls.first_send_at.is_null() | (cls.first_send_at < scheduled_before)
-        old = (cls.send_at < scheduled_before) & first
+        old = (cls.send_at < scheduled_before) & first & (cls.in_doubt == 0)
         give_up, total = cls.update(status=Status.EXPIRED, finished_at=now), 0
         for which in (AWAITS_APPROVAL, IS_SENDABLE):
             batch = _locked(cls.select(cls.id).where(which, old).limit(BATCH))
@@ -258,7 +260,7 @@ class Message(Table):
             these = f"id = ANY(ARRAY({free} FOR UPDATE SKIP LOCKED))"
         claimed = cls.raw(
             f"UPDATE message SET status = 'sending', claimed_by = {db.param}, "
-            f"claimed_at = {db.param} WHERE {these} RETURNING *",
+            f"claimed_at = {db.param}, claim_number = claim_number + 1 WHERE {these} RETURNING *",
             cls.claimed_by.db_value(claimant),
             cls.claimed_at.db_value(now),
             limit,
@@ -271,48 +273,35 @@ class Message(Table):
 
         Should it die yet, they are in doubt since it claimed them first.
         """
-        ids = [message.id for message in messages]
-        if not ids:
+        numbers = {message.id: message.claim_number for message in messages}
+        if not numbers:
             return set()
-        mine = has_status(Status.SENDING) & (cls.claimed_by == claimant) & cls.id.in_(ids)
+        mine = has_status(Status.SENDING) & (cls.claimed_by == claimant) & cls.id.in_([*numbers])
         since = fn.COALESCE(cls.in_doubt_since, cls.claimed_at)
-        renewed = cls.update(claimed_at=now, in_doubt_since=since).where(mine).returning(cls.id)
-        return {message.id for message in renewed.execute()}
+        renewed = cls.update(claimed_at=now, in_doubt_since=since).where(mine)
+        found = renewed.returning(cls.id, cls.claim_number).execute()
+        return {each.id for each in found if each.claim_number == numbers[each.id]}
 
-    def retry_at(
-        self,
-        instant: datetime,
-        error: str,
-        now: datetime,
-        *,
-        counted: bool = True,
-        doubt: bool = False,
-    ) -> bool:
-        """Schedule this claimed message again after a failed send.
+    def apply(self, outcome: Any, now: datetime) -> bool:
+        """Move this claimed message as an Outcome says; False if the claim is another's by now."""
+        changes = {"status": outcome.status, "attempts": self.attempts + outcome.counted}
+        if outcome.status in WAITING:
+            changes["due_since"] = (self.due_since or self.ready_at) if outcome.reason else None
+        else:
+            changes["finished_at"] = now
+        if outcome.reason:
+            changes |= {"last_error": outcome.reason, "last_error_at": now}
+        if outcome.send_at:
+            changes["send_at"] = outcome.send_at
+        if outcome.doubt:
+            since = self.in_doubt_since or self.claimed_at
+            changes |= {"in_doubt": self.in_doubt + 1, "in_doubt_since": since}
+        return self._move({Status.SENDING}, **changes)
 
-        With `doubt`, the carrier may have taken it without an answer.
-        """
-        return self._move(
-            {Status.SENDING},
-            status=Status.SCHEDULED,
-            send_at=instant,
-            due_since=self.due_since or self.ready_at,
-            **self._failure(error, now, counted, doubt),
-        )
-
-    def fail(self, error: str, now: datetime, *, counted: bool = True, doubt: bool = False) -> bool:
-        """Give this claimed message up; with `doubt`, the carrier may have taken it."""
-        failure = self._failure(error, now, counted, doubt)
-        return self._move({Status.SENDING}, status=Status.FAILED, finished_at=now, **failure)
-
-    def _failure(self, error, now, counted, doubt):
-        return {
-            "attempts": self.attempts + counted,
-            "last_error": error,
-            "last_error_at": now,
-            "in_doubt": self.in_doubt + doubt,
-            "in_doubt_since": self.in_doubt_since or (self.claimed_at if doubt else None),
-        }
+    def settle_doubt(self) -> bool:
+        """Note that the carrier, asked about this claimed message, has not taken it."""
+        self.in_doubt, self.in_doubt_since = 0, None
+        return self._move({Status.SENDING}, in_doubt=0, in_doubt_since=None)
 
     @classmethod
     def with_twins(cls, messages: Collection[Self], others: Collection[Self]) -> set[uuid.UUID]:
@@ -335,25 +324,6 @@ class Message(Table):
         )
         return {message.id for message in query}
 
-    def put_back(self, now: datetime) -> bool:
-        """Queue this claimed message again, behind the others: the fault may be its own."""
-        since = self.due_since or self.ready_at
-        return self._move({Status.SENDING}, status=Status.QUEUED, send_at=now, due_since=since)
-
-    def block(self, now: datetime) -> bool:
-        """Keep this claimed message from a recipient on the Do Not Call list."""
-        return self._move({Status.SENDING}, status=Status.BLOCKED, finished_at=now)
-
-    def give_up_late(self, now: datetime) -> bool:
-        """Keep this claimed message, which could not be sent in time, from being sent."""
-        return self._move({Status.SENDING}, status=Status.EXPIRED, finished_at=now)
-
-    def reschedule(self, instant: datetime) -> bool:
-        """Put this claimed message back until the recipient's next opening."""
-        return self._move(
-            {Status.SENDING}, status=Status.SCHEDULED, send_at=instant, due_since=None
-        )
-
     # Transitions by people
 
     def approve(self, by: str, now: datetime) -> bool:
@@ -369,8 +339,14 @@ class Message(Table):
         return self._move({*WAITING}, ~Message.approved, **changes)
 
     def cancel(self, by: str, now: datetime) -> bool:
-        """Keep this message, which no sender holds yet, from ever being sent."""
-        return self._move({*WAITING}, status=Status.CANCELLED, cancelled_by=by, finished_at=now)
+        """Keep this message, which no sender holds yet, from ever being sent.
+
+        One in doubt waits for the carrier's word first: what it has taken, it sends.
+        """
+        cancelled = {"status": Status.CANCELLED, "cancelled_by": by, "finished_at": now}
+        return self._move({*WAITING}, Message.in_doubt == 0, **cancelled) or self._move(
+            {*WAITING}, Message.in_doubt > 0, cancelled_by=by, send_at=now
+        )
 
     def retry(self, now: datetime) -> bool:
         """Have this message, which did not reach its recipient, sent again with all its retries.
@@ -389,13 +365,17 @@ class Message(Table):
             in_doubt=0,
             in_doubt_since=None,
             take_overs=0,
+            cancelled_by=None,
             receipt_at=None,  # the reference stays: what it names is known, and not the next text
         )
 
     @classmethod
     def block_number(cls, number: str, now: datetime, always_check_dnc: bool = False) -> int:
-        """Block what waits for a number that joined the Do Not Call list; return how many."""
-        waiting = (cls.to == number) & has_status(*WAITING)
+        """Block what waits for a number that joined the Do Not Call list; return how many.
+
+        A text in doubt is left to the sender, which asks the carrier first.
+        """
+        waiting = (cls.to == number) & has_status(*WAITING) & (cls.in_doubt == 0)
         if not always_check_dnc:
             waiting &= cls.check_dnc
         return cls.update(status=Status.BLOCKED, finished_at=now).where(waiting).execute()
@@ -462,7 +442,7 @@ class Message(Table):
         """
         allowed = (Message.id == self.id) & Message.status.in_(sorted(among))
         if among == {Status.SENDING}:
-            allowed &= Message.claimed_by == self.claimed_by
+            allowed &= Message.claim_number == self.claim_number
         if changes.get("status") in WAITING:
             allowed &= Message.to.is_null(False)
         if "status" in changes:

@@ -73,6 +73,20 @@ def known(references: set[str]) -> set[str]:
     return {message.carrier_reference for message in found}
 
 
+def found(message_id: UUID, references: Collection[str], now: datetime) -> bool:
+    """Record that a carrier, asked, has taken a text in doubt; say whether it has.
+
+    Of its references for texts like this, the first that is no other message's names it.
+    """
+    with db.atomic():
+        _lock(references)
+        taken = known({*references})
+        new = [reference for reference in references if reference not in taken]
+        if new:
+            sent({message_id: new[0]}, now)
+        return bool(new)
+
+
 # What comes later
 
 

@@ -45,6 +45,12 @@ def awaiting_carrier() -> int:
     return _count(IS_SENDABLE)
 
 
+def claimed_before(instant: datetime) -> bool:
+    """Say whether a claim has not been renewed since an instant."""
+    held = has_status(Status.SENDING) & (Message.claimed_at < instant)
+    return Message.select().where(held).exists()
+
+
 def oldest_due(now: datetime) -> datetime | None:
     """Return when the message that has waited longest to be sent was due, if any waits."""
     due = Message.select(fn.MIN(Message.send_at)).where(

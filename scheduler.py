@@ -6,31 +6,30 @@ Run it from cron, or with --every to repeat it. Any number may run at once.
 import argparse
 import gc
 import logging
-import random
 import signal
 import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 import carriers
 import database
 import logs
 import models
+import outcomes
 import receipts
-import recipients
 import reports
 import settings as environment
-from carrier_state import CarrierState
+from carrier_state import CarrierState, Turn
 from carriers import Carrier, CarrierError, OptOut
 from do_not_call import DoNotCall
-from models import Message
-from recipients.hours import BusinessHours
+from models import Message, Status
+from outcomes import Outcome, Rules, Step, is_too_late
 
 MOVES = (
     *("promoted", "sent", "retrying", "failed", "blocked", "expired"),
@@ -38,20 +37,30 @@ MOVES = (
 )
 WAITS = ("waiting for approval", "waiting for a carrier")
 
-LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES come to
-SETTLING = 10  # seconds after which a living sender has reached a database that is back
 TICK = 0.2  # seconds, since a signal does not end a sleep
+LONGEST_WAIT = 60  # seconds that a pass waits for a carrier's pause
 COLLECT_EVERY = 1  # seconds until a STOP is recorded while sends are under way
 RECORDED_AT_ONCE = 100  # receipts in one transaction: each holds one of the database's locks
 SILENCE, LONGEST_LISTENING = 3, 60  # seconds that a single pass listens for; to bind takes a while
-TWIN = 10  # seconds until a carrier is asked again where an equal text was under way
-MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
 
 log = logging.getLogger("scheduler")
 
 
 class ClaimLost(Exception):
     """Say that a message was not sent, because another sender may hold it by now."""
+
+
+class TooLate(Exception):
+    """Say that a message was not sent, because it expired between its claim and the call."""
+
+
+class Send(NamedTuple):
+    """A message that a thread asks the carrier about, or gives it."""
+
+    message: Message
+    begun_at: datetime
+    asking: bool
+    tried: bool  # it goes first after a pause
 
 
 class Scheduler:
@@ -61,95 +70,151 @@ class Scheduler:
         self.settings = settings
         self.carrier = carrier
         self.carrier_name = carrier.name if carrier else ""
-        self.hours = BusinessHours.from_settings(settings)
+        self.rules = Rules.of(settings, bool(carrier and carrier.can_be_asked))
         self.claimant = uuid.uuid4()
         self.stopping = False
-        self.settled_at = 0.0  # by time.monotonic()
         self.uncollected = []  # receipts and opt-outs
+        self.counts = Counter()  # of the present pass
+        self.under_way = {}  # by the future of its thread, each Send
+        self.unrecorded = []  # each Send that has ended, with its future
 
     def run_pass(self) -> Counter:
         """Do all that can be done now; return how often each thing happened, and what waits."""
-        now, counts = models.clock(), Counter()
-        state = CarrierState.passed(self.carrier_name, now)
-        if time.monotonic() >= self.settled_at:
-            dead = now - timedelta(seconds=self.settings.claim_timeout)
-            counts["taken over"] = Message.take_over(dead)
+        now, self.counts = models.clock(), Counter()
+        state = CarrierState.passed(self.carrier_name, now, self.settings.claim_timeout)
+        self.counts["taken over"] = self.take_over(state, now)
         scheduled_before = now - self.settings.expire_after
         promoted = Message.promote(now, scheduled_before, self.settings.check_dnc)
-        counts["promoted"] = promoted[models.Status.QUEUED]
-        counts["blocked"] = promoted[models.Status.BLOCKED]
-        counts["expired"] = promoted[models.Status.EXPIRED]
-        counts["expired"] += Message.expire(now, scheduled_before)
+        self.counts["promoted"] = promoted[Status.QUEUED]
+        self.counts["blocked"] = promoted[Status.BLOCKED]
+        self.counts["expired"] = promoted[Status.EXPIRED]
+        self.counts["expired"] += Message.expire(now, scheduled_before)
         receipts.forget(now)
         if self.carrier:
             self.collect()
-            if not state.trouble or now >= state.retry_at:
-                self.send_queued(counts, probing=bool(state.trouble))
+            self.send_queued()
             self.collect()
-        counts["waiting for approval"] = reports.awaiting_approval()
-        counts["waiting for a carrier"] = reports.awaiting_carrier()
+        self.counts["waiting for approval"] = reports.awaiting_approval()
+        self.counts["waiting for a carrier"] = reports.awaiting_carrier()
         database.db.close()
-        return counts
+        return self.counts
+
+    def take_over(self, state: CarrierState, now: datetime) -> int:
+        """Queue the messages of dead senders, once the living have had the time to renew theirs."""
+        dead = now - timedelta(seconds=self.settings.claim_timeout)
+        if not reports.claimed_before(dead):
+            return 0
+        if state.settled_at and state.settled_at > now:
+            database.db.close()
+            self.sleep((state.settled_at - now).total_seconds())
+        return Message.take_over(dead)
 
     # Sending
 
-    def send_queued(self, counts: Counter, probing: bool) -> None:
-        """Send until nothing may be sent, the carrier says to stop, or we are stopping.
+    def send_queued(self) -> None:
+        """Send until nothing may be sent, the carrier pauses for long, or we are stopping.
+
+        Each turn: 1. record what came back, 2. renew claims, 3. claim as many as may be sent, and
+        judge them, 4. begin to send, 5. wait for an answer.
 
         The threads talk to the carrier and do nothing else. What they bring back is recorded
-        before more is claimed, so a scheduler that dies leaves no more messages in doubt than
-        it had sends under way. Where the carrier served nobody lately, `probing` sends one text
-        at first.
+        before more is claimed, so a scheduler that dies leaves no more messages in doubt than it
+        had sends under way.
         """
-        under_way, ended, done, stop = {}, SimpleQueue(), [], False
-        most = 1 if probing else self.settings.send_concurrency
+        ended = SimpleQueue()
         left = reports.awaiting_carrier()  # or a pass might never end while messages arrive
         patience = self.settings.claim_timeout / 4
         renew_at = time.monotonic() + patience
         with ThreadPoolExecutor(self.settings.send_concurrency) as pool:
             while True:
-                outcomes = [(under_way.pop(future), future) for future in done]
-                in_doubt = bool(outcomes or under_way)
-                renewing = list(under_way.values()) if time.monotonic() >= renew_at else []
+                again = self.record()
+                renewing = time.monotonic() >= renew_at
                 if renewing:
                     renew_at = time.monotonic() + patience
-                again = self.settle(outcomes, under_way.values(), counts)
-                judged = [_judgement(future) for _, future in outcomes]
-                stop |= self.stopping or "stop" in judged
-                while stop and again:  # the carrier is asked about them once more
-                    self.insist(True, again.pop().put_back, models.clock())
-                if "serves" in judged and probing and not stop:
-                    probing, most = False, self.settings.send_concurrency
-                    if CarrierState.end_trouble(self.carrier_name):
-                        log.info("carrier %s takes texts again", self.carrier_name)
-                free = 0 if stop else max(0, min(left, most - len(under_way) - len(again)))
-                left -= free
-                claimed, ready = self.insist(in_doubt, self.claim, free, renewing, again, counts)
+                turn, pause = self.insist(self.turn)
+                room = self.room(turn, len(again))
+                claimed, ready = self.insist(self.claim, min(left, room), again, renewing)
+                left -= len(claimed)
                 for message in ready:
-                    future = self.begin(pool, message)
-                    under_way[future] = message
-                    future.add_done_callback(ended.put)
-                if not under_way and not claimed:
+                    self.begin(pool, ended, message, tried=turn is Turn.FIRST)
+                if turn is Turn.FIRST and not ready:
+                    self.insist(CarrierState.give_up_turn, self.carrier_name)
+                waits = bool(left) and 0 < pause <= LONGEST_WAIT and not self.stopping
+                if not (self.under_way or claimed or waits):
                     return
-                soon = min(patience, COLLECT_EVERY) if self.carrier.listens else patience
-                done = gather(ended, soon if under_way else 0)
-                self.insist(True, self.collect)
+                soon = min(patience, COLLECT_EVERY if self.carrier.listens else patience)
+                if not self.under_way:
+                    soon = min(soon, TICK, pause)
+                self.unrecorded = [
+                    (self.under_way.pop(future), future) for future in gather(ended, soon)
+                ]
+                self.insist(self.collect)
 
-    def begin(self, pool: ThreadPoolExecutor, message: Message) -> Future:
-        """Ask the carrier about this message where it is in doubt and can be asked, or send it."""
-        if message.in_doubt and self.carrier.can_be_asked:
+    def turn(self) -> tuple[Turn, float]:
+        """Return who may send now, and the seconds until that may be different.
+
+        After an outage the carrier is asked first whether it serves, without a text that could be
+        left in doubt.
+        """
+        now = models.clock()
+        state = CarrierState.get_by_id(self.carrier_name)
+        if self.stopping:
+            return Turn.NOBODY, 0
+        turn = (
+            Turn.NOBODY
+            if self.under_way and state.retry_at
+            else state.turn(now, self.settings.claim_timeout)
+        )
+        if turn is not Turn.FIRST or not state.trouble:
+            left = (state.retry_at - now).total_seconds() if state.retry_at else 0
+            # Another's text goes first: its answer may come at any time
+            pause = 0 if state.trouble or turn is Turn.ALL else max(left, TICK)
+            return turn, pause
+        return (turn if self.serves() else Turn.NOBODY), 0
+
+    def serves(self) -> bool:
+        """Ask the carrier, without sending, whether it takes texts again; True if it cannot say."""
+        begun_at = models.clock()
+        try:
+            self.carrier.check()
+        except NotImplementedError:
+            return True
+        except CarrierError as error:
+            self.note_carrier(error, begun_at)
+            return False
+        return True
+
+    def room(self, turn: Turn, again: int) -> int:
+        """Return how many more texts may be claimed."""
+        if turn is Turn.ALL:
+            return max(0, self.settings.send_concurrency - len(self.under_way) - again)
+        return int(turn is Turn.FIRST and not again)
+
+    def begin(
+        self, pool: ThreadPoolExecutor, ended: SimpleQueue, message: Message, tried: bool
+    ) -> None:
+        """Have a thread ask the carrier about a message in doubt, or give it the text."""
+        asking = bool(message.in_doubt) and self.rules.askable
+        send = Send(message, models.clock(), asking, tried)
+        if asking:
             doubtful = message.to, message.message, message.in_doubt_since
-            return pool.submit(self.carrier.find, *doubtful)
-        return pool.submit(self.send, message)
+            future = pool.submit(self.carrier.find, *doubtful)
+        else:
+            future = pool.submit(self.send, message)
+        self.under_way[future] = send
+        future.add_done_callback(ended.put)
 
     def send(self, message: Message) -> str | None:
-        """Give the carrier a text, unless our claim may be another's by now; return its reference.
+        """Give the carrier a text and return its reference, unless it is too late by now.
 
-        It may where this process stood still, or the database did.
+        This process, or the database, may have stood still since the message was claimed.
         """
+        now = models.clock()
         if time.monotonic() > message.held_until:
             raise ClaimLost
-        left = message.scheduled_first_at + self.settings.expire_after - models.clock()
+        if is_too_late(message, self.rules, now):
+            raise TooLate
+        left = message.scheduled_first_at + self.rules.expire_after - now
         return self.carrier.send(
             message.to,
             message.message,
@@ -157,11 +222,11 @@ class Scheduler:
             valid_for=max(1, round(left.total_seconds())),
         )
 
-    def insist(self, in_doubt: bool, action: Callable, *arguments: Any) -> Any:
-        """Call something that needs the database, again while that is away; return what it returns.
+    def insist(self, action: Callable, *arguments: Any) -> Any:
+        """Call something that needs the database; while it is away, again; return the result.
 
-        While messages are in doubt, a database that is away is waited for, because giving up would
-        mean to send them twice; but no longer than CLAIM_TIMEOUT where we are told to stop.
+        While messages are in hand, a database that is away is waited for, because giving up would
+        send them twice; but no longer than CLAIM_TIMEOUT where we are told to stop.
         """
         give_up_at = time.monotonic() + self.settings.claim_timeout
         while True:
@@ -170,204 +235,160 @@ class Scheduler:
             except database.ERRORS as error:
                 if not database.is_outage(error):
                     raise
-                self.reconnect()
-                if not in_doubt or (self.stopping and time.monotonic() > give_up_at):
+                database.disconnect()
+                in_hand = self.under_way or self.unrecorded
+                if not in_hand or (self.stopping and time.monotonic() > give_up_at):
                     raise
                 log.error("the database failed, trying again: %s", database.reason(error))
                 time.sleep(1)
 
-    def reconnect(self) -> None:
-        """Disconnect, and leave other senders the time to record what they sent meanwhile.
-
-        While it was away, no sender could renew a claim: they all look dead at first.
-        """
-        database.disconnect()
-        self.settled_at = time.monotonic() + SETTLING
-
     def claim(
-        self, free: int, renewing: list[Message], again: list[Message], counts: Counter
+        self, free: int, again: list[Message], renewing: bool
     ) -> tuple[list[Message], list[Message]]:
         """Renew our claims and take more messages; return these, and those to be sent now.
 
         Among the latter are those that are sent `again`, as far as they still may be.
         """
         now, held_until = models.clock(), time.monotonic() + self.settings.claim_timeout / 2
+        held = [send.message for send in self.under_way.values()] if renewing else []
         with database.db.atomic():
-            held = Message.renew(self.claimant, renewing, now)
+            renewed = Message.renew(self.claimant, held, now)
             claimed = Message.claim(self.claimant, free, now)
-            ready, events = self.gate([*again, *claimed], now)
-        for message in (*claimed, *(each for each in renewing if each.id in held)):
+            ready, moves = self.judge([*again, *claimed], now)
+        for message in (*claimed, *(each for each in held if each.id in renewed)):
             message.held_until = held_until
-        for event in events:
-            self.note(counts, *event)
+        for message, outcome in moves:
+            self.note(message, outcome.move, outcome.reason)
         return claimed, ready
 
-    # What carriers answer
-
-    def settle(
-        self,
-        outcomes: list[tuple[Message, Future]],
-        under_way: Collection[Message],
-        counts: Counter,
-    ) -> list[Message]:
-        """Write down what became of sends; return those that a carrier, asked, does not have.
-
-        A carrier that was asked gave a list of references, a send one or none. Where an equal text
-        is being sent, one of them may be that one's, so the carrier is asked again later. Each step
-        waits for a database that is away by itself, so that none happens twice.
-        """
-        now = models.clock()
-        answers = [(m, future.result()) for m, future in outcomes if not future.exception()]
-        asked = [(m, answer) for m, answer in answers if isinstance(answer, list)]
-        yes = {m.id: answer for m, answer in answers if not isinstance(answer, list)}
-        others = [m for m, _ in outcomes] + [m for m in under_way if m.in_doubt]
-        found = [m for m, answer in asked if answer]
-        with_twins = self.insist(True, Message.with_twins, found, others)
-        known = self.insist(True, receipts.known, {each for _, answer in asked for each in answer})
-        known.update(yes.values())
-        again = []
-        for message, answer in asked:
-            new = [each for each in answer if each not in known]
-            if new and message.id in with_twins:
-                delay = retry_delay(0, TWIN)
-                error = CarrierError("an equal text is under way", too_fast=True, retry_after=delay)
-                self.insist(True, self.refuse, message, error, counts, now)
-            elif new:
-                yes[message.id] = new[0]
-                known.add(new[0])
-            else:
-                again.append(message)
-        self.insist(True, receipts.sent, yes, now)
-        for message_id in yes:
-            self.note(counts, message_id, "sent")
-        for message, future in outcomes:
-            if error := future.exception():
-                self.insist(True, self.refuse, message, error, counts, now)
-        return [m for m in again if self.insist(True, self.may_send_again, m, counts, now)]
-
-    def may_send_again(self, message: Message, counts: Counter, now: datetime) -> bool:
-        """Say whether a text in doubt, which the carrier turned out not to have, is sent again."""
-        message.in_doubt, message.in_doubt_since = 0, None
-        if message.attempts <= message.max_retries:
-            return True
-        if message.fail("the carrier gave no answer, and has not taken it", now, counted=False):
-            self.note(counts, message.id, "failed", "no answer")
-        return False
-
-    def refuse(
-        self, message: Message, error: BaseException, counts: Counter, now: datetime
-    ) -> None:
-        """Record a carrier's no, and what follows from it."""
-        if isinstance(error, ClaimLost):
-            message.put_back(now)  # if it is still ours
-            return
-        if not isinstance(error, CarrierError):
-            log.error("unexpected %s while sending message %s", type(error).__name__, message.id)
-            error = CarrierError(f"unexpected {type(error).__name__}", in_doubt=True)
-        asking = bool(message.in_doubt and self.carrier.can_be_asked)
-        if error.opted_out:
-            said = OptOut(message.to, stop=True, source="carrier")
-            counts["blocked"] += receipts.record_opt_out(said, now, self.settings.check_dnc)
-        if error.account:
-            message.put_back(now)
-            if CarrierState.begin_trouble(self.carrier_name, str(error), now):
-                log.error(
-                    "carrier %s refuses the account, nothing is sent until that is mended: %s",
-                    self.carrier_name,
-                    error,
-                )
-            return
-        if event := self.try_later(message, error, now, doubt=error.in_doubt and not asking):
-            self.note(counts, message.id, *event)
-
-    def try_later(
-        self, message: Message, error: CarrierError, now: datetime, doubt: bool = False
-    ) -> tuple[str, str] | None:
-        """Have this message tried again, or give it up; return the move and its reason.
-
-        With `doubt`, the carrier may have taken it this time.
-        """
-        last = message.attempts >= message.max_retries and not error.too_fast
-        if doubt:
-            last = not self.carrier.can_be_asked and (last or message.in_doubt > 0)
-        words = str(error)
-        if error.permanent or last:
-            words += f"; {MAY_HAVE_TAKEN_IT}" if message.in_doubt or doubt else ""
-            return ("failed", words) if message.fail(words, now, doubt=doubt) else None
-        delay = retry_delay(message.attempts, self.settings.retry_delay)
-        if error.retry_after is not None:
-            delay = error.retry_after
-        at = now + timedelta(seconds=delay)
-        moved = message.retry_at(at, words, now, counted=not error.too_fast, doubt=doubt)
-        return ("retrying", words) if moved else None
-
-    def note(self, counts: Counter, message_id: uuid.UUID, move: str, reason: str = "") -> None:
-        """Count what happened to a message, and leave a line in the log."""
-        counts[move] += 1
-        level = logging.WARNING if move in ("retrying", "failed", "expired") else logging.INFO
-        log.log(level, "message %s %s%s", message_id, move, reason and f": {reason}")
-
-    # What may not be sent after all
-
-    def gate(self, claimed: list[Message], now: datetime) -> tuple[list[Message], list[tuple]]:
-        """Hold back what may not be sent after all; return the rest, and what happened.
+    def judge(
+        self, claimed: list[Message], now: datetime
+    ) -> tuple[list[Message], list[tuple[Message, Outcome]]]:
+        """Hold back what may not be sent after all; return the rest, and what became of the others.
 
         A message that cannot be judged is set aside, so that it does not hold up its neighbours.
         """
-        ready, events = [], []
+        ready, moves = [], []
         always = self.settings.check_dnc
         listed = DoNotCall.listed({m.to for m in claimed if always or m.check_dnc})
         for message in claimed:
             try:
-                held = self.hold_back(message, listed, now)
-            except database.ERRORS:
-                raise
+                step = outcomes.judge(message, self.rules, message.to in listed, now)
             except Exception as error:
                 kind = type(error).__name__  # its words may hold the number
                 log.error("message %s cannot be judged: %s", message.id, kind)
-                held = self.try_later(message, CarrierError(f"cannot be judged: {kind}"), now)
-            if held:
-                events.append((message.id, *held))
-            else:
+                step = outcomes.cannot_be_judged(message, error, self.rules, now)
+            if isinstance(step, Step):
                 ready.append(message)
-        return ready, events
+            elif message.apply(step, now):
+                moves.append((message, step))
+        return ready, moves
 
-    def hold_back(
-        self, message: Message, listed: set[str], now: datetime
-    ) -> tuple[str, str] | None:
-        """Move a claimed message that may not be sent now; return the move and its reason."""
-        if message.to in listed and (message.check_dnc or self.settings.check_dnc):
-            message.block(now)
-            return "blocked", ""
-        if message.scheduled_first_at + self.settings.expire_after <= now:
-            message.give_up_late(now)
-            return "expired", ""
-        words = opening = None
-        if message.take_overs > message.max_retries:
-            words = f"{message.take_overs} schedulers died with it; {MAY_HAVE_TAKEN_IT}"
-        elif message.in_doubt > 1 and not self.carrier.can_be_asked:
-            words = f"given to the carrier twice without an answer; {MAY_HAVE_TAKEN_IT}"
+    # What the carrier answers
+
+    def record(self) -> list[Message]:
+        """Write down what became of sends; return those that a carrier, asked, does not have.
+
+        Each step waits for a database that is away by itself, so that none happens twice.
+        """
+        now, again = models.clock(), []
+        ended = [(send, future.exception(), future) for send, future in self.unrecorded]
+        yes = {s.message.id: f.result() for s, error, f in ended if not (error or s.asking)}
+        self.insist(receipts.sent, yes, now)
+        for send, error, future in ended:
+            if error:
+                self.insist(self.record_no, send, error, now)
+            elif not send.asking:
+                self.note(send.message, "sent")
+            elif self.insist(self.record_found, send, future.result(), now):
+                again.append(send.message)
+        self.insist(self.note_answers, ended)
+        self.unrecorded = []
+        while self.stopping and again:  # the carrier is asked about them once more
+            self.insist(again.pop().apply, Outcome(Status.QUEUED, send_at=now), now)
+        return again
+
+    def record_found(self, send: Send, references: list[str], now: datetime) -> bool:
+        """Record what the carrier said of a text in doubt; say whether to judge it again.
+
+        Where an equal text is being sent, a reference may be that one's: the carrier is asked again
+        later.
+        """
+        message = send.message
+        others = [each.message for each, _ in self.unrecorded]
+        others += [each.message for each in self.under_way.values() if each.asking]
+        if references and Message.with_twins([message], others):
+            outcome = outcomes.equal_text_under_way(now)
+        elif receipts.found(message.id, references, now):
+            self.note(message, "sent")
+            return False
+        elif not (outcome := outcomes.not_taken(message)):
+            return message.settle_doubt()
+        if message.apply(outcome, now):
+            self.note(message, outcome.move, outcome.reason)
+        return False
+
+    def record_no(self, send: Send, error: BaseException, now: datetime) -> None:
+        """Record what becomes of a text that the carrier did not say yes to."""
+        message = send.message
+        if isinstance(error, ClaimLost):
+            outcome = Outcome(Status.QUEUED, send_at=now)  # if it is still ours
+        elif isinstance(error, TooLate):
+            outcome = Outcome(Status.EXPIRED)
         else:
-            try:
-                opening = self.must_wait(message, now)
-            except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
-                words = f"the number {error}"
-        if words:
-            message.fail(words, now, counted=False)
-            return "failed", words
-        if opening:
-            message.reschedule(opening)
-            return "rescheduled", ""
-        return None
+            error = self.known(error, message)
+            if error.opted_out:
+                said = OptOut(message.to, stop=True, source="carrier")
+                self.counts["blocked"] += receipts.record_opt_out(said, now, self.rules.check_dnc)
+            if send.asking:
+                outcome = outcomes.after_asking_in_vain(message, error, self.rules, now)
+            else:
+                outcome = outcomes.after_no(message, error, self.rules, send.tried, now)
+        if message.apply(outcome, now):
+            self.note(message, outcome.move, outcome.reason)
 
-    def must_wait(self, message: Message, now: datetime) -> datetime | None:
-        """Return the next opening, where this message keeps to business hours and is outside."""
-        if message.obeys_send_date(now):
-            return None
-        recipient = recipients.find(message.to)
-        if recipients.within_business_hours(recipient, now, self.hours):
-            return None
-        return recipients.next_opening(recipient, now, self.hours)
+    def known(self, error: BaseException, message: Message) -> CarrierError:
+        """Return an error of a carrier; one of ours leaves the text in doubt."""
+        if isinstance(error, CarrierError):
+            return error
+        log.error("unexpected %s while sending message %s", type(error).__name__, message.id)
+        return CarrierError(f"unexpected {type(error).__name__}", in_doubt=True)
+
+    def note_answers(self, ended: list[tuple[Send, BaseException | None, Future]]) -> None:
+        """Let all schedulers know what these answers tell of the carrier itself."""
+        answers = [
+            (s, error) for s, error, _ in ended if not isinstance(error, ClaimLost | TooLate)
+        ]
+        for send, error in answers:
+            if isinstance(error, CarrierError):
+                self.note_carrier(error, send.begun_at)
+        own = [s.begun_at for s, error in answers if not error or _is_own_answer(error)]
+        if own and CarrierState.answered(self.carrier_name, max(own)):
+            log.info("carrier %s takes texts again", self.carrier_name)
+
+    def note_carrier(self, error: CarrierError, begun_at: datetime) -> None:
+        """Begin a pause, where an error is about the account, the speed or the carrier itself."""
+        name, now, trouble, asked_for = self.carrier_name, models.clock(), None, None
+        if error.account:
+            trouble = f"refuses the account: {error}"
+        elif error.too_fast:
+            asked_for = error.retry_after
+        elif error.unreached or (error.silent and CarrierState.silent(name)):
+            trouble = f"is down: {error}"
+        else:
+            return
+        if not CarrierState.begin_pause(name, begun_at, now, trouble=trouble, asked_for=asked_for):
+            return
+        if trouble:
+            log.error("carrier %s %s; it is tried again, one text at a time", name, trouble)
+        else:
+            log.warning("carrier %s says too fast: a pause for all schedulers", name)
+
+    def note(self, message: Message, move: str, reason: str | None = None) -> None:
+        """Count what happened to a message, and leave a line in the log."""
+        self.counts[move] += 1
+        level = logging.WARNING if move in ("retrying", "failed", "expired") else logging.INFO
+        log.log(level, "message %s %s%s", message.id, move, f": {reason}" if reason else "")
 
     # What carriers and recipients say later
 
@@ -426,19 +447,11 @@ def gather(ended: SimpleQueue, seconds: float) -> list[Future]:
     return done
 
 
-def _judgement(future):
-    """Say what an outcome tells of the carrier: it "serves", sending has to "stop", or nothing."""
-    error = future.exception()
-    if isinstance(error, CarrierError):
-        if error.account or error.too_fast:
-            return "stop"
-        return "serves" if error.permanent else None
-    return None if error else "serves"
-
-
-def retry_delay(failures: int, first: int) -> float:
-    """Return the seconds until the next attempt: 1, 5, 25 times `first` after 0, 1, 2 failures."""
-    return min(first * 5**failures, LONGEST_DELAY) * random.uniform(0.9, 1.1)
+def _is_own_answer(error):
+    """Say whether a no is the carrier's own, and neither about speed nor about the account."""
+    return isinstance(error, CarrierError) and not (
+        error.silent or error.too_fast or error.account or error.in_doubt
+    )
 
 
 def line(counts: Counter) -> str:
@@ -485,7 +498,7 @@ def main() -> int:
                 shown = counts
             scheduler.listen(every)
         except database.ERRORS as error:
-            scheduler.reconnect()
+            database.disconnect()
             log.error("the pass failed: the database: %s", database.reason(error))
             status = 1
             scheduler.sleep(every or 0)

@@ -28,6 +28,12 @@ class CarrierError(Exception):
     account      the carrier refuses the whole account: wrong credentials, an unknown sender,
                  no credit, a bind refused. It would refuse every other text as well
     in_doubt     no answer came, or it was lost: the carrier may have taken the text
+
+    Whichever of these is set, two more say what it tells of the carrier itself:
+
+    silent       this is no answer of the carrier's own, neither its JSON nor a status of its
+                 protocol: nothing came, or a gateway's page. Several in a row mean that it is down
+    unreached    there was no connection, so nothing was asked: it is down; always silent
     """
 
     def __init__(
@@ -40,6 +46,8 @@ class CarrierError(Exception):
         retry_after: float | None = None,
         account: bool = False,
         in_doubt: bool = False,
+        silent: bool = False,
+        unreached: bool = False,
     ):
         super().__init__(reason)
         self.permanent = permanent or opted_out
@@ -48,6 +56,8 @@ class CarrierError(Exception):
         self.retry_after = retry_after if too_fast else None
         self.account = account
         self.in_doubt = in_doubt
+        self.silent = silent or unreached
+        self.unreached = unreached
 
 
 class NotGenuine(Exception):

@@ -75,7 +75,9 @@ class Client:
                 method, self._path + path, body, headers, redirect=False, preload_content=False
             )
         except urllib3.exceptions.HTTPError:
-            raise CarrierError(f"{self._name} gave no answer", in_doubt=method == "POST") from None
+            raise CarrierError(
+                f"{self._name} gave no answer", in_doubt=method == "POST", silent=True
+            ) from None
         try:
             content = response.read(longest)
         except urllib3.exceptions.HTTPError:
@@ -132,7 +134,7 @@ def _connection(kind, name):
             try:
                 super().connect()
             except Exception:  # of whatever kind: no request was sent
-                raise CarrierError(f"{name} cannot be reached") from None
+                raise CarrierError(f"{name} cannot be reached", unreached=True) from None
 
     return Connection
 

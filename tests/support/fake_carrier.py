@@ -2,6 +2,7 @@
 
 import pytest
 
+import carrier_state
 from carriers import Carrier, CarrierError
 from scheduler import Scheduler
 
@@ -39,8 +40,10 @@ def carrier():
 
 
 @pytest.fixture
-def run_pass(settings, carrier, at):
+def run_pass(settings, carrier, at, monkeypatch):
     """Run one pass at an instant, with changed settings: `run_pass(NOON, max_retries=0)`."""
+
+    monkeypatch.setattr(carrier_state, "SETTLING", 0)
 
     def run(instant, carrier=carrier, **changes):
         at(instant)

@@ -1,0 +1,172 @@
+"""What becomes of a message: before it is sent, and after the carrier has answered, or has not.
+
+Pure: no database, no clock, no log. docs/carriers.md has the same rules as a table.
+"""
+
+import random
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any, NamedTuple, Self
+
+import recipients
+from carriers import CarrierError
+from models import Message, Status
+from recipients.hours import BusinessHours
+
+LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES come to
+ASK_AGAIN = 10  # seconds until a carrier is asked again where an equal text was under way
+MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
+
+
+class Rules(NamedTuple):
+    """The settings that decide, and whether the carrier can be asked what became of a text."""
+
+    askable: bool
+    check_dnc: bool
+    expire_after: timedelta
+    retry_delay: int  # seconds
+    hours: BusinessHours
+
+    @classmethod
+    def of(cls, settings: Any, askable: bool) -> Self:
+        hours = BusinessHours.from_settings(settings)
+        return cls(askable, settings.check_dnc, settings.expire_after, settings.retry_delay, hours)
+
+
+class Step(Enum):
+    """What a sender does next with a message that it has claimed."""
+
+    ASK = "ask the carrier whether it has taken it"
+    SEND = "give it to the carrier"
+
+
+class Outcome(NamedTuple):
+    """The next state of a message that a sender holds.
+
+    `reason` is kept as the message's last error. `counted` uses up a retry. `doubt` says that the
+    carrier may have taken it this time. Without `send_at` it keeps its place.
+    """
+
+    status: Status
+    reason: str | None = None
+    send_at: datetime | None = None
+    counted: bool = False
+    doubt: bool = False
+
+    @property
+    def move(self) -> str:
+        """Return the word for it in the log and in the counts of a pass."""
+        if self.status == Status.SCHEDULED:
+            return "retrying" if self.reason else "rescheduled"
+        return "put back" if self.status == Status.QUEUED else str(self.status)
+
+
+# Before it is sent
+
+
+def judge(message: Message, rules: Rules, listed: bool, now: datetime) -> Step | Outcome:
+    """Say what to do with a claimed message; `listed` if its number is on the Do Not Call list.
+
+    A doubt is settled first: a text that the carrier has taken cannot be kept back any more.
+    """
+    if message.in_doubt and rules.askable:
+        return Step.ASK
+    if message.cancelled_by:
+        return Outcome(Status.CANCELLED)
+    if listed and (message.check_dnc or rules.check_dnc):
+        return Outcome(Status.BLOCKED)
+    if is_too_late(message, rules, now):
+        return Outcome(Status.EXPIRED)
+    if message.take_overs > message.max_retries:
+        words = f"{message.take_overs} schedulers died with it"
+        return Outcome(Status.FAILED, _perhaps_taken(words, message.in_doubt))
+    if message.in_doubt > 1:
+        words = "given to the carrier twice without an answer"
+        return Outcome(Status.FAILED, _perhaps_taken(words, True))
+    try:
+        opening = _must_wait(message, rules, now)
+    except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
+        return Outcome(Status.FAILED, f"the number {error}")
+    return Outcome(Status.SCHEDULED, send_at=opening) if opening else Step.SEND
+
+
+def is_too_late(message: Message, rules: Rules, now: datetime) -> bool:
+    """Say whether a message has waited longer than EXPIRE_AFTER."""
+    return message.scheduled_first_at + rules.expire_after <= now
+
+
+def _must_wait(message, rules, now):
+    """Return the next opening, where this message keeps to business hours and is outside."""
+    if message.obeys_send_date(now):
+        return None
+    recipient = recipients.find(message.to)
+    if recipients.within_business_hours(recipient, now, rules.hours):
+        return None
+    return recipients.next_opening(recipient, now, rules.hours)
+
+
+# After the carrier has answered, or has not
+
+
+def after_no(
+    message: Message, error: CarrierError, rules: Rules, tried: bool, now: datetime
+) -> Outcome:
+    """Return what becomes of a text that the carrier did not say yes to.
+
+    `tried` says that this text was the one that goes first after a pause.
+    """
+    if error.account or error.too_fast or (tried and error.silent and not error.in_doubt):
+        return Outcome(Status.QUEUED, str(error), None if error.too_fast else now)
+    last = message.attempts >= message.max_retries
+    if error.in_doubt:
+        last = not rules.askable and (last or message.in_doubt > 0)
+    if error.permanent or last:
+        reason = _perhaps_taken(str(error), message.in_doubt or error.in_doubt)
+        return Outcome(Status.FAILED, reason, counted=True, doubt=error.in_doubt)
+    at = now + retry_delay(message.attempts, rules.retry_delay)
+    counted = not (tried and error.silent)
+    return Outcome(Status.SCHEDULED, str(error), at, counted, error.in_doubt)
+
+
+def after_asking_in_vain(
+    message: Message, error: CarrierError, rules: Rules, now: datetime
+) -> Outcome:
+    """Return what becomes of a text in doubt about which the carrier gave no answer.
+
+    It stays in doubt, however long that takes: it may have been taken.
+    """
+    if error.account:
+        return Outcome(Status.QUEUED, str(error), now)
+    at = now + retry_delay(min(message.attempts, message.max_retries), rules.retry_delay)
+    return Outcome(Status.SCHEDULED, str(error), at)
+
+
+def not_taken(message: Message) -> Outcome | None:
+    """Return what becomes of a text that the carrier, asked, does not have; None if it may go."""
+    if message.attempts > message.max_retries:
+        return Outcome(Status.FAILED, "the carrier gave no answer, and has not taken it")
+    return None
+
+
+def equal_text_under_way(now: datetime) -> Outcome:
+    """Return what becomes of a text in doubt whose copy in the carrier's list may be another's."""
+    return Outcome(Status.SCHEDULED, "an equal text is under way", now + retry_delay(0, ASK_AGAIN))
+
+
+def cannot_be_judged(message: Message, error: Exception, rules: Rules, now: datetime) -> Outcome:
+    """Return what becomes of a message that broke the code of these rules.
+
+    The words of `error` may hold the number.
+    """
+    reason = CarrierError(f"cannot be judged: {type(error).__name__}")
+    return after_no(message, reason, rules, False, now)
+
+
+def retry_delay(failures: int, first: int) -> timedelta:
+    """Return the time until the next attempt: `first` seconds, and five times as long each time."""
+    seconds = min(first * 5**failures, LONGEST_DELAY) * random.uniform(0.9, 1.1)
+    return timedelta(seconds=seconds)
+
+
+def _perhaps_taken(words, in_doubt):
+    return f"{words}; {MAY_HAVE_TAKEN_IT}" if in_doubt else words
