@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Self
 
-from peewee import SQL, FloatField, IntegerField, TextField
+from peewee import SQL, BooleanField, FloatField, IntegerField, TextField
 
 from database import CarrierTextField, InstantField, Table, db
 
@@ -33,6 +33,8 @@ class CarrierState(Table):
     # Since when passes have followed one another closely enough for claims to be renewed
     settled_at = InstantField(null=True)
     trouble = CarrierTextField(null=True)  # why nothing is sent; null where it only says "too fast"
+    # The trouble is an outage, and not about the account
+    is_down = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
     trouble_since = InstantField(null=True)
     paused_at = InstantField(null=True)  # when the present pause began
     retry_at = InstantField(null=True)  # when it ends; null where all may send
@@ -75,7 +77,7 @@ class CarrierState(Table):
         cls, dead = CarrierState, now - timedelta(seconds=claim_timeout)
         free = cls.tried_at.is_null() | (cls.tried_at < dead)
         mine = (cls.name == self.name) & (cls.retry_at <= now) & free
-        taken = cls.update(tried_at=now, paused_at=now).where(mine).execute() == 1
+        taken = cls.update(tried_at=now).where(mine).execute() == 1
         return Turn.FIRST if taken else Turn.NOBODY
 
     @classmethod
@@ -87,12 +89,13 @@ class CarrierState(Table):
     def answered(cls, name: str, begun_at: datetime) -> bool:
         """Note an answer of the carrier's own to a text begun at an instant.
 
-        Return whether it ended a trouble. An answer to a text that was under way when the pause began does not end it.
+        Return whether it ended a trouble. A text that was under way when the pause began does
+        not end it.
         """
         cls.update(silences=0).where(cls.name == name, cls.silences > 0).execute()
         nothing = {"retry_at": None, "pause": 0, "tried_at": None, "paused_at": None}
-        nothing |= {"trouble": None, "trouble_since": None}
-        begun = cls.paused_at.is_null() | (cls.paused_at <= begun_at)
+        nothing |= {"trouble": None, "trouble_since": None, "is_down": False}
+        begun = cls.paused_at.is_null() | (cls.paused_at < begun_at)
         mine = (cls.name == name) & cls.retry_at.is_null(False) & begun
         with db.atomic():
             had_trouble = cls.select().where(mine, cls.trouble.is_null(False)).exists()
@@ -112,6 +115,7 @@ class CarrierState(Table):
         now: datetime,
         *,
         trouble: str | None = None,
+        is_down: bool = False,
         asked_for: float | None = None,
     ) -> bool:
         """Send nothing for a while, because of the answer to a text begun at an instant.
@@ -124,13 +128,14 @@ class CarrierState(Table):
             rows = cls.select().where(cls.name == name)
             state = (rows.for_update() if db.obj.for_update else rows).get()
             was_well = state.retry_at is None
-            under_way = state.paused_at is not None and begun_at < state.paused_at
+            under_way = state.paused_at is not None and begun_at <= state.paused_at
             pause = state.pause if under_way else min(state.pause * 2 or first, cls.LONGEST_PAUSE)
             until = now + timedelta(seconds=asked_for or pause)
             changes = {"pause": pause, "retry_at": max(until, state.retry_at or until)}
             if not under_way:
                 changes |= {"paused_at": now, "tried_at": None}
             if trouble:
-                changes |= {"trouble": trouble, "trouble_since": state.trouble_since or now}
+                since = state.trouble_since or now
+                changes |= {"trouble": trouble, "trouble_since": since, "is_down": is_down}
             cls.update(changes).where(cls.name == name).execute()
         return was_well or bool(trouble and not state.trouble)

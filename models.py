@@ -286,7 +286,8 @@ class Message(Table):
         """Move this claimed message as an Outcome says; False if the claim is another's by now."""
         changes = {"status": outcome.status, "attempts": self.attempts + outcome.counted}
         if outcome.status in WAITING:
-            changes["due_since"] = (self.due_since or self.ready_at) if outcome.reason else None
+            late = outcome.reason or outcome.status == Status.QUEUED
+            changes["due_since"] = (self.due_since or self.ready_at) if late else None
         else:
             changes["finished_at"] = now
         if outcome.reason:

@@ -58,7 +58,7 @@ class Outcome(NamedTuple):
         """Return the word for it in the log and in the counts of a pass."""
         if self.status == Status.SCHEDULED:
             return "retrying" if self.reason else "rescheduled"
-        return "put back" if self.status == Status.QUEUED else str(self.status)
+        return str(self.status)
 
 
 # Before it is sent
@@ -115,8 +115,10 @@ def after_no(
 
     `tried` says that this text was the one that goes first after a pause.
     """
-    if error.account or error.too_fast or (tried and error.silent and not error.in_doubt):
-        return Outcome(Status.QUEUED, str(error), None if error.too_fast else now)
+    if error.too_fast:
+        return Outcome(Status.QUEUED, str(error))
+    if error.account or (tried and error.silent and not error.in_doubt):
+        return Outcome(Status.QUEUED, send_at=now)  # behind others: the fault may be its own
     last = message.attempts >= message.max_retries
     if error.in_doubt:
         last = not rules.askable and (last or message.in_doubt > 0)
@@ -136,7 +138,7 @@ def after_asking_in_vain(
     It stays in doubt, however long that takes: it may have been taken.
     """
     if error.account:
-        return Outcome(Status.QUEUED, str(error), now)
+        return Outcome(Status.QUEUED, send_at=now)
     at = now + retry_delay(min(message.attempts, message.max_retries), rules.retry_delay)
     return Outcome(Status.SCHEDULED, str(error), at)
 

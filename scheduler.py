@@ -124,7 +124,7 @@ class Scheduler:
         ended = SimpleQueue()
         left = reports.awaiting_carrier()  # or a pass might never end while messages arrive
         patience = self.settings.claim_timeout / 4
-        renew_at = time.monotonic() + patience
+        renew_at, wait_until = time.monotonic() + patience, time.monotonic() + LONGEST_WAIT
         with ThreadPoolExecutor(self.settings.send_concurrency) as pool:
             while True:
                 again = self.record()
@@ -139,7 +139,9 @@ class Scheduler:
                     self.begin(pool, ended, message, tried=turn is Turn.FIRST)
                 if turn is Turn.FIRST and not ready:
                     self.insist(CarrierState.give_up_turn, self.carrier_name)
-                waits = bool(left) and 0 < pause <= LONGEST_WAIT and not self.stopping
+                if claimed:
+                    wait_until = time.monotonic() + LONGEST_WAIT
+                waits = bool(left and pause) and time.monotonic() + pause <= wait_until
                 if not (self.under_way or claimed or waits):
                     return
                 soon = min(patience, COLLECT_EVERY if self.carrier.listens else patience)
@@ -344,7 +346,7 @@ class Scheduler:
                 outcome = outcomes.after_asking_in_vain(message, error, self.rules, now)
             else:
                 outcome = outcomes.after_no(message, error, self.rules, send.tried, now)
-        if message.apply(outcome, now):
+        if message.apply(outcome, now) and outcome.status != Status.QUEUED:
             self.note(message, outcome.move, outcome.reason)
 
     def known(self, error: BaseException, message: Message) -> CarrierError:
@@ -368,21 +370,24 @@ class Scheduler:
 
     def note_carrier(self, error: CarrierError, begun_at: datetime) -> None:
         """Begin a pause, where an error is about the account, the speed or the carrier itself."""
-        name, now, trouble, asked_for = self.carrier_name, models.clock(), None, None
+        name, now = self.carrier_name, models.clock()
         if error.account:
-            trouble = f"refuses the account: {error}"
+            pause = {"trouble": str(error)}
         elif error.too_fast:
-            asked_for = error.retry_after
+            pause = {"asked_for": error.retry_after}
         elif error.unreached or (error.silent and CarrierState.silent(name)):
-            trouble = f"is down: {error}"
+            pause = {"trouble": str(error), "is_down": True}
         else:
             return
-        if not CarrierState.begin_pause(name, begun_at, now, trouble=trouble, asked_for=asked_for):
+        if not CarrierState.begin_pause(name, begun_at, now, **pause):
             return
-        if trouble:
-            log.error("carrier %s %s; it is tried again, one text at a time", name, trouble)
+        if error.account:
+            words = "carrier %s refuses the account, nothing is sent until that is mended: %s"
+            log.error(words, name, error)
+        elif error.too_fast:
+            log.warning("carrier %s says too fast: all schedulers pause", name)
         else:
-            log.warning("carrier %s says too fast: a pause for all schedulers", name)
+            log.error("carrier %s is down, and is tried one text at a time: %s", name, error)
 
     def note(self, message: Message, move: str, reason: str | None = None) -> None:
         """Count what happened to a message, and leave a line in the log."""

@@ -8,6 +8,7 @@ def up(migrator, db):
         ("carrier_state", "settled_at BIGINT"),
         ("carrier_state", "paused_at BIGINT"),
         ("carrier_state", "tried_at BIGINT"),
+        ("carrier_state", "is_down BOOLEAN NOT NULL DEFAULT false"),
         ("carrier_state", "silences INTEGER NOT NULL DEFAULT 0"),
     ):
         db.execute_sql(f"ALTER TABLE {table} ADD COLUMN {column}")

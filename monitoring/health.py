@@ -23,7 +23,8 @@ class Health(NamedTuple):
     last_sent_at: datetime | None
     last_pass_at: datetime | None
     carrier: str | None  # of the last pass; "" if it had none, None before the first pass
-    trouble: str | None  # why the carrier refuses the account
+    trouble: str | None  # why the carrier takes nothing
+    is_down: bool  # and does not merely refuse the account
     trouble_since: datetime | None
     commonest_error: tuple[str, int] | None  # of the last hour
 
@@ -35,7 +36,8 @@ class Health(NamedTuple):
         problems = []
         if self.trouble:
             since = isoformat(self.trouble_since)
-            problems.append(f"{self.carrier} has refused the account since {since}: {self.trouble}")
+            words = "has been down" if self.is_down else "has refused the account"
+            problems.append(f"{self.carrier} {words} since {since}: {self.trouble}")
         if self.oldest_due is None:
             return problems
         due_for, limit = self.now - self.oldest_due, self.now - stalled_after
@@ -70,6 +72,7 @@ def read(now: datetime) -> Health:
         last_pass_at=carrier and carrier.last_pass_at,
         carrier=carrier and carrier.name,
         trouble=carrier and carrier.trouble,
+        is_down=bool(carrier and carrier.is_down),
         trouble_since=carrier and carrier.trouble_since,
         commonest_error=reports.commonest_error(now - timedelta(hours=1)),
     )

@@ -534,7 +534,7 @@ def test_hostile_names_and_errors_are_escaped(operator):
     bad = "<b>\u202e"
     message = ask(key=bad, group=bad, approved=True, status=Status.FAILED, last_error=bad)
     CarrierState.passed("x", TUESDAY_NOON)
-    CarrierState.begin_trouble("x", bad, TUESDAY_NOON)
+    CarrierState.begin_pause("x", TUESDAY_NOON, TUESDAY_NOON, trouble=bad)
     for path in ("/desk/", "/desk/messages", f"/desk/messages/{message.id}"):
         assert "<b>" not in operator.open(path).text
 
@@ -906,7 +906,7 @@ def test_an_operator_sees_the_carriers_trouble(operator, name, trouble, passed, 
     if name is not None:
         CarrierState.passed(name, passed)
     if trouble:
-        CarrierState.begin_trouble(name, trouble, TUESDAY_NOON - HOUR)
+        CarrierState.begin_pause(name, TUESDAY_NOON - HOUR, TUESDAY_NOON - HOUR, trouble=trouble)
     operator.open()
     assert words in operator.page.text
 

@@ -316,6 +316,6 @@ def test_a_missing_table_is_503_at_healthz(client):
 
 def test_a_carrier_that_is_no_longer_used_is_not_reported(healthz):
     CarrierState.passed("old", SUNDAY_NIGHT)
-    CarrierState.begin_trouble("old", "wrong token", SUNDAY_NIGHT)
+    CarrierState.begin_pause("old", SUNDAY_NIGHT, SUNDAY_NIGHT, trouble="wrong token")
     CarrierState.passed("new", TUESDAY_NOON)
     assert healthz(TUESDAY_NOON).json["problems"] == []

@@ -16,11 +16,13 @@ import pytest
 
 import database
 import receipts
+import recipients
 import scheduler
 from carriers import CarrierError
 from do_not_call import DoNotCall
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST
 from models import TAKEN, Message, Status
+from outcomes import Outcome
 from samples import NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
 from stored_messages import SENDER, again, connection_of, held, look, statuses, store, store_many
@@ -132,10 +134,14 @@ MOVES = {
     "cancel": (lambda m: m.cancel("shell", TUESDAY_NOON), {Status.SCHEDULED, Status.QUEUED}),
     "retry": (lambda m: m.retry(TUESDAY_NOON), RETRIED),
     "sent": (lambda m: receipts.sent({m.id: "SM1"}, TUESDAY_NOON) == 1, set(Status) - {*TAKEN}),
-    "retry_at": (lambda m: m.retry_at(TUESDAY_NOON, "busy", TUESDAY_NOON), {Status.SENDING}),
-    "fail": (lambda m: m.fail("no", TUESDAY_NOON), {Status.SENDING}),
-    "block": (lambda m: m.block(TUESDAY_NOON), {Status.SENDING}),
-    "reschedule": (lambda m: m.reschedule(TUESDAY_NOON), {Status.SENDING}),
+    **{
+        f"apply {status}": (
+            lambda m, status=status: m.apply(Outcome(status, "busy"), TUESDAY_NOON),
+            {Status.SENDING},
+        )
+        for status in Status
+        if status not in (*TAKEN, Status.SENDING)
+    },
 }
 
 
@@ -163,11 +169,15 @@ def test_what_is_taken_over_has_no_claim_any_more(database_url):
 
 def test_a_sender_that_lost_its_claim_changes_nothing(database_url):
     message = held(Status.SENDING)
-    Message.update(claimed_by=uuid.UUID(int=2)).execute()
+    Message.take_over(TUESDAY_NOON + MINUTE)
+    (anew,) = Message.claim(SENDER, 1, TUESDAY_NOON)  # by the same process
     before = again(message).__data__
-    for move in ("retry_at", "fail", "block", "reschedule"):
-        assert not MOVES[move][0](message)
+    for status in (Status.QUEUED, Status.SCHEDULED, Status.FAILED, Status.BLOCKED):
+        assert not message.apply(Outcome(status, "no"), TUESDAY_NOON)
         assert again(message).__data__ == before
+    assert not message.settle_doubt()
+    assert Message.renew(SENDER, [message], TUESDAY_NOON) == set()
+    assert anew.apply(Outcome(Status.FAILED, "no"), TUESDAY_NOON)
 
 
 def test_a_late_yes_counts_although_the_claim_is_lost(database_url):
@@ -473,28 +483,41 @@ def test_too_fast_uses_no_retry_up(run_pass, carrier):
     message = store(max_retries=0, send_date=TUESDAY_NOON)
     carrier.answers[NEW_YORK] = TOO_FAST
     for hours in range(5):
-        assert run_pass(TUESDAY_NOON + hours * HOUR)["retrying"] == 1
-    assert (again(message).attempts, again(message).last_error) == (0, "slow down")
+        run_pass(TUESDAY_NOON + hours * HOUR)
+    assert (again(message).status, again(message).attempts) == (Status.QUEUED, 0)
+    assert again(message).last_error == "slow down"
     carrier.answers.clear()
     run_pass(TUESDAY_NOON + DAY)
     assert again(message).status == Status.SENT
 
 
-@pytest.mark.parametrize(("retry_after", "least", "most"), [(7, 7, 7), (0, 0, 0), (None, 54, 66)])
-def test_too_fast_waits_as_long_as_the_carrier_asks(run_pass, carrier, retry_after, least, most):
-    message = store()
-    carrier.answers[NEW_YORK] = CarrierError("slow", too_fast=True, retry_after=retry_after)
-    run_pass(TUESDAY_NOON)
-    assert least <= (again(message).send_at - TUESDAY_NOON).total_seconds() <= most
+@pytest.mark.parametrize(("retry_after", "pauses"), [(7, [7, 7, 7]), (None, [1, 2, 4])])
+def test_too_fast_is_a_pause_for_all_schedulers(run_pass, carrier, retry_after, pauses):
+    """As long as the carrier asks for, or growing; then one text goes first."""
+    numbers = store_many(3)
+    too_fast = CarrierError("slow", too_fast=True, retry_after=retry_after)
+    carrier.answers = dict.fromkeys(numbers, too_fast)
+    now = TUESDAY_NOON
+    for sends, pause in enumerate(pauses, start=1):
+        run_pass(now, send_concurrency=1)
+        assert len(carrier.texts) == sends
+        run_pass(now + timedelta(seconds=pause) - MILLISECOND)
+        assert len(carrier.texts) == sends, "nothing goes before the pause ends"
+        now += timedelta(seconds=pause)
+    carrier.answers.clear()
+    assert run_pass(now)["sent"] == 3
+    assert Message.select().where(Message.attempts > 1).count() == 0
 
 
-def test_after_too_fast_the_pass_begins_nothing_more(run_pass, carrier):
+def test_after_too_fast_the_refused_text_keeps_its_place(run_pass, carrier):
     numbers = store_many(5)
     carrier.answers[numbers[1]] = TOO_FAST
     counts = run_pass(TUESDAY_NOON, send_concurrency=1)
-    assert +counts == Counter({"sent": 1, "retrying": 1, "waiting for a carrier": 3})
+    assert +counts == Counter({"sent": 1, "waiting for a carrier": 4})
     assert carrier.numbers == numbers[:2]
-    assert run_pass(TUESDAY_NOON, send_concurrency=1)["sent"] == 3
+    carrier.answers.clear()
+    assert run_pass(TUESDAY_NOON + SECOND, send_concurrency=1)["sent"] == 4
+    assert carrier.numbers[2:] == numbers[1:]
 
 
 def test_a_carrier_that_fails_in_an_unforeseen_way_is_tried_again(run_pass, carrier, caplog):
@@ -808,9 +831,9 @@ def test_a_holiday_and_the_weekend_after_it_are_waited_out(run_pass, carrier):
 
 def test_a_zone_whose_rules_changed_since_is_judged_by_todays_rules(run_pass, carrier, monkeypatch):
     message = store(status=Status.SCHEDULED, send_at=WEDNESDAY_OPENING)
-    find = scheduler.recipients.find
+    find = recipients.find
     moved = (ZoneInfo("America/Chicago"),)  # the law now has New York an hour later
-    monkeypatch.setattr("scheduler.recipients.find", lambda to: find(to)._replace(zones=moved))
+    monkeypatch.setattr(recipients, "find", lambda to: find(to)._replace(zones=moved))
     assert +run_pass(WEDNESDAY_OPENING) == Counter({"promoted": 1, "rescheduled": 1})
     assert again(message).send_at == WEDNESDAY_OPENING + HOUR
     run_pass(WEDNESDAY_OPENING + HOUR)

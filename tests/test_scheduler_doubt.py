@@ -5,17 +5,16 @@ import threading
 import time
 import uuid
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import timedelta
 from itertools import pairwise
 
 import pytest
 
+import receipts
 import recipients
 import reports
-import scheduler
 from carrier_state import CarrierState
-from carriers import CarrierError
+from carriers import CarrierError, OptOut
 from do_not_call import DoNotCall
 from fake_carrier import FOR_GOOD, FOR_NOW, FakeCarrier
 from models import Message, Status
@@ -99,12 +98,15 @@ def test_a_sender_that_stood_still_leaves_what_it_claimed_to_others(
     message = store()
     at(TUESDAY_NOON)
     slow = Scheduler(settings._replace(claim_timeout=1), carrier)
-    _, (claimed,) = slow.claim(1, [], [], Counter())
-    time.sleep(0.6)  # more than half of CLAIM_TIMEOUT, without renewal
-    with ThreadPoolExecutor(1) as pool:
-        future = slow.begin(pool, claimed)
-        wait([future])
-    slow.settle([(claimed, future)], [], Counter())
+    begin = slow.begin
+
+    def stand_still(*arguments, **options):
+        time.sleep(0.6)  # more than half of CLAIM_TIMEOUT, without renewal
+        slow.stopping = True
+        begin(*arguments, **options)
+
+    slow.begin = stand_still
+    slow.run_pass()
     assert carrier.texts == []
     assert (again(message).status, again(message).in_doubt) == (Status.QUEUED, 0)
     run_pass(TUESDAY_NOON)
@@ -182,11 +184,117 @@ def test_a_carrier_that_does_not_answer_when_asked_is_sent_nothing(run_pass, ask
     askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello", IN_DOUBT)
     later(run_pass, 0, carrier=askable)
     askable.listing = FOR_NOW
-    for minutes in (2, 10, 60, 240):
+    for minutes in (2, 10, 60, 240, 6000):  # also when it has expired
         later(run_pass, minutes, carrier=askable)
+        assert (again(message).status, again(message).in_doubt) == (Status.SCHEDULED, 1)
     assert len(askable.texts) == 1
-    assert again(message).status == Status.FAILED
-    assert MAY_HAVE in again(message).last_error
+    askable.listing = None
+    assert later(run_pass, 6100, carrier=askable) == Counter({"sent": 1})
+
+
+@pytest.mark.parametrize("taken", [True, False])
+@pytest.mark.parametrize("keep_back", ["stop", "cancel", "expire"])
+def test_what_the_carrier_took_is_sent_whatever_came_meanwhile_and_the_rest_is_kept_back(
+    run_pass, askable, keep_back, taken
+):
+    message = store(check_dnc=True, first_send_at=TUESDAY_NOON)
+    lost = (lambda: askable.take(NEW_YORK, "Hello", IN_DOUBT)) if taken else IN_DOUBT
+    askable.answers[NEW_YORK] = lost
+    later(run_pass, 0, carrier=askable)
+    minutes, kept = 10, {"stop": Status.BLOCKED, "cancel": Status.CANCELLED}
+    if keep_back == "stop":
+        stop = OptOut(NEW_YORK, stop=True, source="reply")
+        receipts.record_opt_out(stop, TUESDAY_NOON + MINUTE)
+    elif keep_back == "cancel":
+        assert again(message).cancel("shell", TUESDAY_NOON + MINUTE)
+    else:
+        minutes = 5 * 24 * 60
+    assert again(message).status == Status.SCHEDULED, "the carrier is asked first"
+    later(run_pass, minutes, carrier=askable)
+    wanted = Status.SENT if taken else kept.get(keep_back, Status.EXPIRED)
+    assert again(message).status == wanted
+    assert len(askable.texts) == 1
+
+
+@pytest.mark.parametrize(("keep_back"), ["stop", "cancel", "expire"])
+def test_a_text_in_doubt_is_kept_back_at_a_carrier_that_cannot_be_asked(
+    run_pass, carrier, keep_back
+):
+    message = store(check_dnc=True, first_send_at=TUESDAY_NOON)
+    carrier.answers[NEW_YORK] = IN_DOUBT
+    later(run_pass, 0)
+    if keep_back == "stop":
+        DoNotCall.add([NEW_YORK], TUESDAY_NOON, "reply")
+    elif keep_back == "cancel":
+        again(message).cancel("shell", TUESDAY_NOON + MINUTE)
+    later(run_pass, 5 * 24 * 60 if keep_back == "expire" else 10)
+    kept = {"stop": Status.BLOCKED, "cancel": Status.CANCELLED, "expire": Status.EXPIRED}
+    assert again(message).status == kept[keep_back]
+    assert len(carrier.texts) == 1
+
+
+# An outage
+
+
+DOWN = CarrierError("a gateway's page", silent=True)
+UNREACHED = CarrierError("nobody listens", unreached=True)
+
+
+def test_from_the_fifth_silence_in_a_row_a_carrier_is_down_and_nobody_else_loses_a_retry(
+    run_pass, carrier
+):
+    numbers = store_many(20)
+    carrier.answers = dict.fromkeys(numbers, DOWN)
+    for second in range(0, 2400, 20):
+        run_pass(TUESDAY_NOON + second * SECOND, send_concurrency=1)
+    tried = Message.select().where(Message.attempts > 0).count()
+    assert tried == 5
+    assert Message.select().where(Message.status == Status.FAILED).count() == 0
+    assert CarrierState.get_by_id("fake").trouble == "is down: a gateway's page"
+    carrier.answers.clear()
+    for minutes in (41, 42, 60, 90):
+        run_pass(TUESDAY_NOON + minutes * MINUTE)
+    assert statuses() == {Status.SENT: 20}
+
+
+def test_a_carrier_that_cannot_be_reached_is_down_at_once(run_pass, carrier):
+    numbers = store_many(20)
+    carrier.answers = dict.fromkeys(numbers, UNREACHED)
+    run_pass(TUESDAY_NOON, send_concurrency=1)
+    assert len(carrier.texts) == 1
+    run_pass(TUESDAY_NOON + SECOND)
+    assert len(carrier.texts) == 1
+    carrier.answers.clear()
+    run_pass(TUESDAY_NOON + 2 * MINUTE)
+    assert statuses() == {Status.SENT: 20}
+
+
+def test_one_bad_message_among_good_ones_is_no_outage(run_pass, carrier):
+    bad = store(to=NEIGHBOUR)
+    carrier.answers[NEIGHBOUR] = DOWN
+    for minutes in (0, 2, 10, 60, 240):
+        store()
+        run_pass(TUESDAY_NOON + minutes * MINUTE)
+        assert CarrierState.get_by_id("fake").trouble is None
+    assert again(bad).status == Status.FAILED
+    assert again(bad).attempts == 4
+
+
+def test_after_an_outage_the_carrier_is_asked_first_whether_it_serves(run_pass, carrier):
+    """Without a text, which could be left in doubt."""
+    numbers, checks = store_many(3), []
+
+    def check():
+        checks.append(True)
+        raise UNREACHED
+
+    carrier.answers, carrier.check = dict.fromkeys(numbers, UNREACHED), check
+    run_pass(TUESDAY_NOON, send_concurrency=1)
+    run_pass(TUESDAY_NOON + MINUTE)
+    assert (len(carrier.texts), len(checks)) == (1, 1)
+    carrier.answers, carrier.check = {}, lambda: None
+    run_pass(TUESDAY_NOON + 10 * MINUTE)
+    assert statuses() == {Status.SENT: 3}
 
 
 def test_two_equal_texts_in_doubt_are_not_taken_for_one(run_pass, askable):
@@ -247,7 +355,7 @@ def test_what_is_to_be_sent_after_asking_waits_where_the_scheduler_is_to_stop(
     sender.run_pass()
     assert askable.asked
     assert askable.texts == []
-    assert (again(message).status, again(message).in_doubt) == (Status.QUEUED, 1)
+    assert (again(message).status, again(message).in_doubt) == (Status.QUEUED, 0)
 
 
 def test_what_a_dead_sender_held_is_in_doubt(run_pass, askable):
@@ -433,7 +541,7 @@ def test_a_refusal_after_the_claim_was_lost_is_not_reported(
     message = store()
 
     def lose_claim():
-        Message.update(claimed_by=scheduler.uuid.uuid4()).execute()
+        Message.update(claim_number=Message.claim_number + 1).execute()
         return FOR_GOOD
 
     carrier.answers[NEW_YORK] = lose_claim
