@@ -1,5 +1,6 @@
 """What the commands share: one-line errors, argument types, tables and confirmation."""
 
+import json
 import re
 import sys
 from collections.abc import Iterable
@@ -14,10 +15,8 @@ from flask.cli import AppGroup
 import database
 import models
 import recipients
-from database import Refused
+from database import PAGE, Refused
 from schemas import isoformat
-
-PART = 500  # rows that a table reads before it prints them
 
 
 class OneLineErrors:
@@ -113,9 +112,18 @@ LIMIT = click.IntRange(0, 10**9)  # databases reject larger numbers
 # Output
 
 
-def moment(instant: datetime | None, missing: str | None = "-") -> str | None:
+def moment(instant: datetime | None) -> str:
     """Return an instant in the API's format."""
-    return isoformat(instant) if instant else missing
+    return isoformat(instant) if instant else "-"
+
+
+def to_json(value: Any) -> str:
+    """Return a value as indented JSON; instants are in the API's format."""
+
+    def plain(it):
+        return isoformat(it) if isinstance(it, datetime) else str(it)
+
+    return json.dumps(value, indent=2, default=plain)
 
 
 def mask(number: str | None) -> str:
@@ -126,13 +134,13 @@ def mask(number: str | None) -> str:
 def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> int:
     """Print any number of rows in columns, a part at a time; return how many."""
     rows, printed, widths = iter(rows), 0, [0 for _ in header]
-    part = [header, *islice(rows, PART)]
+    part = [header, *islice(rows, PAGE)]
     while part:
         printed += len(part)
         widths = [max(width, *map(len, cells)) for width, *cells in zip(widths, *part, strict=True)]
         for row in part:
             click.echo("  ".join(map(str.ljust, row, widths)).rstrip())
-        part = list(islice(rows, PART))
+        part = list(islice(rows, PAGE))
     return printed - 1
 
 

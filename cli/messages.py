@@ -1,11 +1,11 @@
 """`flask messages`: list, approve, cancel, retry, and forget old messages."""
 
-import json
 import sys
 import textwrap
 import uuid
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime, timedelta
+from itertools import chain, islice
 from typing import Any
 
 import click
@@ -25,6 +25,7 @@ from cli.base import (
     mask,
     moment,
     table,
+    to_json,
     yes_option,
 )
 from database import Refused
@@ -33,6 +34,7 @@ from reports import Filter
 
 SHELL = "shell"  # recorded as the person who approved or cancelled
 SHOWN = 50  # messages, without --limit
+UNSHOWN = ("id", "key", "due_since", "idempotency_key", "request_digest", "answer")  # columns
 
 messages = Commands("messages", help="Text messages: list, approve, cancel, retry, forget.")
 
@@ -85,37 +87,23 @@ def list_messages(limit: int | None, as_json: bool, **chosen: Any) -> None:
 @click.argument("message_id", type=click.UUID)
 def show(message_id: uuid.UUID) -> None:
     """Print one message as a JSON object."""
-    click.echo(json.dumps(as_object(Message.find(message_id)), indent=2))
+    click.echo(to_json(as_object(Message.find(message_id))))
 
 
 def as_object(message: Message) -> dict:
     """Return a message as the JSON object that `show` prints."""
-    same = (
-        *("status", "to", "message", "attempts", "max_retries", "approved", "approved_by"),
-        *("cancelled_by", "manual_mode", "available_to_group", "check_dnc", "last_error"),
-        *("carrier_reference", "in_doubt", "take_overs"),
-    )
-    instants = (
-        *("send_date", "first_send_at", "send_at", "created_at", "approved_at"),
-        *("in_doubt_since", "last_error_at", "finished_at", "receipt_at", "claimed_at"),
-    )
+    shown = {name: value for name, value in message.__data__.items() if name not in UNSHOWN}
     lasts = timedelta(seconds=current_app.config["SETTINGS"].claim_timeout)
-    return (
-        {"message_id": str(message.id), "key": message.key.name, "group": message.key.group}
-        | {name: getattr(message, name) for name in same}
-        | {name: moment(getattr(message, name), None) for name in instants}
-        | {
-            "claimed_by": message.claimed_by and str(message.claimed_by),
-            "claim_ends_at": moment(message.claimed_at and message.claimed_at + lasts, None),
-        }
-    )
+    ends_at = message.claimed_at and message.claimed_at + lasts
+    of_key = {"key": message.key.name, "group": message.key.group}
+    return {"message_id": message.id} | of_key | shown | {"claim_ends_at": ends_at}
 
 
 def print_array(objects: Iterable[dict]) -> None:
     """Print a JSON array, one object at a time, so it may have any length."""
     before = "[\n"
     for each in objects:
-        click.echo(before + textwrap.indent(json.dumps(each, indent=2), "  "), nl=False)
+        click.echo(before + textwrap.indent(to_json(each), "  "), nl=False)
         before = ",\n"
     click.echo("[]" if before == "[\n" else "\n]")
 
@@ -192,18 +180,16 @@ def command_for_each(
         ctx.exit(refused)
 
 
-def preview(found: Iterable[Message], silent: bool) -> list[uuid.UUID]:
+def preview(found: Iterator[Message], silent: bool) -> list[uuid.UUID]:
     """Return the ids of messages; print the first of them, with their texts, unless silent."""
-    ids, rows = [], []
-    for message in found:
-        ids.append(message.id)
-        if len(rows) < SHOWN and not silent:
-            # Escaped, or a text could control the terminal
-            rows.append((*row(message), repr(message.message) if message.message else "-"))
-    if rows:
+    first = [] if silent else list(islice(found, SHOWN))
+    ids = [message.id for message in chain(first, found)]
+    if first:
+        # Escaped, or a text could control the terminal
+        rows = ((*row(m), repr(m.message) if m.message else "-") for m in first)
         table((*HEADER, "text"), rows)
-        if len(ids) > len(rows):
-            click.echo(f"and {len(ids) - len(rows)} more; --limit {SHOWN} takes them in portions")
+        if len(ids) > SHOWN:
+            click.echo(f"and {len(ids) - SHOWN} more; --limit {SHOWN} takes them in portions")
     return ids
 
 

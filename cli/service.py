@@ -1,6 +1,5 @@
 """`flask db`, `carriers`, `stats` and `openapi`: the service as a whole."""
 
-import json
 import time
 from datetime import timedelta
 
@@ -11,7 +10,7 @@ import database
 import models
 import reports
 from carriers import CarrierError, connect
-from cli.base import Command, Commands, Number, count, moment, table
+from cli.base import Command, Commands, Number, count, moment, table, to_json
 from database import Refused
 from do_not_call import DoNotCall
 from models import Status
@@ -69,12 +68,7 @@ def check(ctx: click.Context, to: str | None) -> None:
 
 @click.command(cls=Command)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-@click.option(
-    "--all",
-    "everything",
-    is_flag=True,
-    help="Count all that ever ended too: reads the whole table.",
-)
+@click.option("--all", "everything", is_flag=True, help="Also count all that ever ended: slow.")
 def stats(as_json: bool, everything: bool) -> None:
     """Show how many messages wait, how many ended lately, and what is wrong."""
     now = models.clock()
@@ -89,19 +83,10 @@ def stats(as_json: bool, everything: bool) -> None:
     awaiting = reports.awaiting_approval()
     if as_json:
         told = {"messages": totals} | ({"counted_in_seconds": seconds} if everything else {})
-        told |= ended | {
-            "awaiting_approval": awaiting,
-            "retrying": state.retrying,
-            "oldest_due": moment(state.oldest_due, None),
-            "last_sent_at": moment(state.last_sent_at, None),
-            "last_pass_at": moment(state.last_pass_at, None),
-            "carrier": state.carrier,
-            "trouble": state.trouble,
-            "trouble_since": moment(state.trouble_since, None),
-            "commonest_error": state.error(),
-            "problems": state.problems(),
-        }
-        click.echo(json.dumps(told, indent=2))
+        told |= ended | {"awaiting_approval": awaiting} | state._asdict()
+        told |= {"commonest_error": state.error(), "problems": state.problems()}
+        del told["now"]
+        click.echo(to_json(told))
         return
     most = max(totals.values()) or 1
     table(
@@ -142,7 +127,6 @@ def openapi() -> None:
     try:
         from monitoring.openapi import document
     except ModuleNotFoundError as error:  # only developers install it
-        raise click.ClickException(
-            f"needs {error.name}: pip install -r requirements-dev.txt"
-        ) from None
-    click.echo(json.dumps(document(), indent=2))
+        hint = f"needs {error.name}: pip install -r requirements-dev.txt"
+        raise click.ClickException(hint) from None
+    click.echo(to_json(document()))
