@@ -47,7 +47,7 @@ LONG = {"st": "saint", "ft": "fort", "mt": "mount"}
 LABELLED = re.compile(r"(.*?)(?:(?:, | - )([^,]+))?")  # "Gering/Scottsbluff, NE"
 TOWN = 15_000  # people; a smaller namesake far from its state is another place
 ENOUGH = 8  # places around a prefix that show its states
-FAR_LARGER = 10  # times the people of the next namesake: this one is meant
+FAR_LARGER = 10  # times the people of a namesake: that one is not meant
 
 # The letters of the authority stand for these offsets. It still lists Yukon as Pacific, so they are
 # compared with the clocks of 2010. The codes of Canadian provinces are GeoNames'.
@@ -79,8 +79,6 @@ OWN = {country: [z for z in zones if z != ABANDONED] for country, zones in LISTE
 @cache
 def named(country: str, name: str) -> set[str]:
     """Return the zones of a country that a name, perhaps an old one, stands for."""
-    if name in OWN[country]:
-        return {name}
     target = LINKS.get(name, name)
     return {zone for zone in OWN[country] if LINKS.get(zone, zone) == target}
 
@@ -176,8 +174,7 @@ class Geocoder:
         self.state = {label: states.most_common(1)[0][0] for label, states in labels.items()}
         self.labelling = {country for country, _, label in self.texts.values() if label}
         self.partial = set()  # prefixes with a list of places, some of them not found
-        found = {prefix: self.find(prefix) for prefix in self.texts}
-        self.found = {prefix: cities for prefix, cities in found.items() if cities}
+        self.found = {prefix: cities for prefix in self.texts if (cities := self.find(prefix))}
 
     def find(self, prefix: str) -> list[dict]:
         """Return the places that the name of a prefix means: by state, then by population."""
@@ -194,15 +191,13 @@ class Geocoder:
                 cities = self.near(prefix, cities)
             if not cities:
                 self.partial.add(prefix)
-            cities = sorted(cities, key=lambda city: -city["population"])
-            people = [city["population"] for city in cities]
-            far_larger = len(people) > 1 and people[0] >= FAR_LARGER * people[1]
-            meant += cities[:1] if far_larger else cities
+            largest = max((city["population"] for city in cities), default=0)
+            meant += [city for city in cities if FAR_LARGER * city["population"] >= largest]
         return meant
 
     def namesakes(self, prefix: str, cities: list[dict]) -> list[dict]:
         """Return the towns among namesakes, or none if libphonenumber's zones fit one's state."""
-        theirs = {*TIMEZONE_DATA[longest(TIMEZONE_DATA, prefix)]}
+        theirs = {*THEIRS.get(longest(THEIRS, prefix), ())}
         states = {(city["countrycode"], city["admin1code"]) for city in towns(cities)}
         agree = any(theirs <= self.places.people[state].keys() for state in states)
         return [] if agree else towns(cities)
