@@ -15,7 +15,7 @@ import click
 
 import models
 import recipients
-from cli.base import LIMIT, Commands, Number, Region, count, moment, table
+from cli import base
 from database import BATCH
 from do_not_call import DoNotCall
 from recipients import InvalidNumber
@@ -24,9 +24,9 @@ SAMPLE, COLUMNS = 1_000, 100  # lines and columns that are searched for the numb
 LONGEST = 100_000  # characters of a line; csv refuses longer cells
 PHONE = re.compile("phone|mobile|cell|tel|msisdn", re.I)
 
-dnc = Commands("dnc", help="The Do Not Call list: numbers that get no texts with check_dnc.")
+dnc = base.Commands("dnc", help="The Do Not Call list: numbers that get no texts with check_dnc.")
 region_option = click.option(
-    "--region", type=Region(), help="Accept national numbers too, as dialled in this country: US."
+    "--region", type=base.region, help="Also accept national numbers, as dialled here, like US."
 )
 
 
@@ -51,25 +51,25 @@ def remove(numbers: tuple[str, ...], region: str | None) -> None:
 
 
 @dnc.command()
-@click.argument("number", type=Number())
+@click.argument("number", type=base.number)
 @click.pass_context
 def check(ctx: click.Context, number: str) -> None:
     """Say whether a number is listed, since when and why: exit status 0 if it is, 1 if not."""
     entry = DoNotCall.entry(number)
     click.echo("listed" if entry else "not listed")
     if entry:
-        click.echo(f"since {moment(entry.added_at)}, by {entry.source or 'an unknown source'}")
+        click.echo(f"since {base.moment(entry.added_at)}, by {entry.source or 'an unknown source'}")
     ctx.exit(not entry)
 
 
 @dnc.command("list")
-@click.option("--limit", type=LIMIT, default=50, show_default=True, help="0 for all.")
+@click.option("--limit", type=base.LIMIT, default=50, show_default=True, help="0 for all.")
 def list_numbers(limit: int) -> None:
     """List the numbers with source and time, and say how many there are."""
     entries = islice(DoNotCall.entries(), limit or None)
-    rows = ((e.number, e.source or "-", moment(e.added_at)) for e in entries)
-    shown = table(("number", "source", "since"), rows)
-    click.echo(f"{shown} of {count(DoNotCall.size(), 'number')}")
+    rows = ((e.number, e.source or "-", base.moment(e.added_at)) for e in entries)
+    shown = base.table(("number", "source", "since"), rows)
+    click.echo(f"{shown} of {base.count(DoNotCall.size(), 'number')}")
 
 
 @dnc.command()
@@ -81,7 +81,7 @@ def export(file: TextIO) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(("number", "source", "since"))
     for entry in chain(first, entries):
-        writer.writerow((entry.number, entry.source or "", moment(entry.added_at)))
+        writer.writerow((entry.number, entry.source or "", base.moment(entry.added_at)))
 
 
 @dnc.command("import")

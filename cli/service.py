@@ -10,7 +10,7 @@ import database
 import models
 import reports
 from carriers import CarrierError, connect
-from cli.base import Command, Commands, Number, count, moment, table, to_json
+from cli import base
 from database import Refused
 from do_not_call import DoNotCall
 from models import Status
@@ -19,8 +19,8 @@ from monitoring import health
 TEST_TEXT = "A test of the text message service."
 TEST_LASTS = 600  # seconds
 
-db = Commands("db", help="The database's tables.")
-carriers = Commands("carriers", help="The carrier that CARRIER_URL names.")
+db = base.Commands("db", help="The database's tables.")
+carriers = base.Commands("carriers", help="The carrier that CARRIER_URL names.")
 
 
 @db.command()
@@ -31,7 +31,7 @@ def upgrade() -> None:
 
 
 @carriers.command()
-@click.option("--to", type=Number(), help="Send one text to this number, and print the answer.")
+@click.option("--to", type=base.number, help="Send one text to this number, and print the answer.")
 @click.pass_context
 def check(ctx: click.Context, to: str | None) -> None:
     """Ask the carrier whether it accepts texts: exit status 0 for yes, 1 for no.
@@ -66,7 +66,7 @@ def check(ctx: click.Context, to: str | None) -> None:
         carrier.close()
 
 
-@click.command(cls=Command)
+@click.command(cls=base.Command)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.option("--all", "everything", is_flag=True, help="Also count all that ever ended: slow.")
 def stats(as_json: bool, everything: bool) -> None:
@@ -86,10 +86,10 @@ def stats(as_json: bool, everything: bool) -> None:
         told |= ended | {"awaiting_approval": awaiting} | state._asdict()
         told |= {"commonest_error": state.error(), "problems": state.problems()}
         del told["now"]
-        click.echo(to_json(told))
+        click.echo(base.to_json(told))
         return
     most = max(totals.values()) or 1
-    table(
+    base.table(
         ("status", "messages", "", "last hour", "last day"),
         [
             (
@@ -109,16 +109,16 @@ def stats(as_json: bool, everything: bool) -> None:
     click.echo(f"being tried again: {state.retrying}")
     click.echo(f"the latest text went: {_ago(state.last_sent_at, now)}")
     click.echo(f"the latest pass of a scheduler: {_ago(state.last_pass_at, now)}")
-    words = f"{error[0]} ({count(error[1])})" if error else "none"
+    words = f"{error[0]} ({base.count(error[1])})" if error else "none"
     click.echo(f"the commonest error of the last hour: {words}")
-    waited = f"since {moment(due)} ({now - due})" if due else "none"
+    waited = f"since {base.moment(due)} ({now - due})" if due else "none"
     click.echo(f"the oldest due message waits: {waited}")
     for problem in state.problems():
         click.echo(f"PROBLEM: {problem}")
 
 
 def _ago(instant, now):
-    return f"{moment(instant)} ({now - instant} ago)" if instant else "never"
+    return f"{base.moment(instant)} ({now - instant} ago)" if instant else "never"
 
 
 @click.command()
@@ -129,4 +129,4 @@ def openapi() -> None:
     except ModuleNotFoundError as error:  # only developers install it
         hint = f"needs {error.name}: pip install -r requirements-dev.txt"
         raise click.ClickException(hint) from None
-    click.echo(to_json(document()))
+    click.echo(base.to_json(document()))
