@@ -26,7 +26,7 @@ PHONE = re.compile("phone|mobile|cell|tel|msisdn", re.I)
 
 dnc = base.Commands("dnc", help="The Do Not Call list: numbers that get no texts with check_dnc.")
 region_option = click.option(
-    "--region", type=base.region, help="Also accept national numbers, as dialled here, like US."
+    "--region", type=base.region, help="Also accept national numbers of this country: US."
 )
 
 
