@@ -1,4 +1,4 @@
-"""The blueprint of the one public operation: the key, the body, idempotency, and the story."""
+"""The blueprint of the one public operation: key, body, idempotency and the decision."""
 
 import logging
 import re
@@ -28,7 +28,7 @@ def create_text_message() -> Response:
     """Queue or schedule one text message."""
     key = sender()
     value = read_json()
-    now = models.clock()  # not before a slow client has sent the last byte
+    now = models.clock()  # after a slow client has sent the last byte
     idempotency_key, digest = idempotency(value)
     if idempotency_key and (earlier := Message.answered(key.id, idempotency_key)):
         return repeat(earlier, digest)
@@ -70,7 +70,7 @@ def create_text_message() -> Response:
 def decide(
     order: dict, recipient: Recipient, facts: Facts, hours: BusinessHours, now: datetime
 ) -> dict:
-    """Decide by the order and the recipient's own clock whether the text goes now or later."""
+    """Return the status of a new message and when to send it, by the recipient's own clock."""
     if send_date := order.get("send_date"):
         return {"status": Status.SCHEDULED, "send_at": send_date}
     if facts.within_business_hours:
@@ -80,7 +80,7 @@ def decide(
 
 
 def describe(message: dict, recipient: Recipient, facts: Facts, hours: BusinessHours) -> dict:
-    """Describe a new message in the interface's words."""
+    """Return the fields of the answer to a new message."""
     options = ("manual_mode", "available_to_group", "check_dnc", "max_retries", "status")
     queued, send_at = message["status"] == Status.QUEUED, schemas.isoformat(message["send_at"])
     when = "queued for immediate sending" if queued else f"scheduled for {send_at}"
@@ -108,7 +108,7 @@ def describe(message: dict, recipient: Recipient, facts: Facts, hours: BusinessH
 
 
 def sender() -> Identity:
-    """Return the key that the request was sent with; refuse what may not send."""
+    """Return the key of the request; refuse the request if the key may not send."""
     secret = request.headers.get("X-Api-Key")
     if secret is None:
         secret = bearer_token()
@@ -128,7 +128,7 @@ def sender() -> Identity:
 
 
 def read_json() -> Any:
-    """Return the request's JSON value; check its size before its type, its type before its text."""
+    """Return the request's JSON value; check first its size, then its type, then its syntax."""
     body = read_body()
     if request.mimetype != "application/json":
         raise BadRequest("Content-Type: must be application/json")
@@ -139,7 +139,7 @@ def read_json() -> Any:
 
 
 def idempotency(value: Any) -> tuple[str | None, str | None]:
-    """Return the request's idempotency key and the digest of its body, two Nones without one."""
+    """Return the request's idempotency key and the digest of its body; two Nones without a key."""
     key = request.headers.get("Idempotency-Key")
     if key is None:
         return None, None
@@ -149,7 +149,7 @@ def idempotency(value: Any) -> tuple[str | None, str | None]:
 
 
 def repeat(message: Message, digest: str) -> Response:
-    """Answer as the first request with this idempotency key was answered."""
+    """Repeat the answer to the first request with this idempotency key."""
     if message.request_digest != digest:
         raise BadRequest("Idempotency-Key: was used before, with another request body")
     if message.answer is None:
@@ -158,5 +158,5 @@ def repeat(message: Message, digest: str) -> Response:
 
 
 def respond(text: str) -> Response:
-    """Answer that the message is created."""
+    """Return the answer with status 201."""
     return Response(text, 201, content_type="application/json")

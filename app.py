@@ -1,4 +1,4 @@
-"""The web application: its parts, a request's id, and one renderer of errors."""
+"""The web application: its parts, request ids, and one renderer of errors."""
 
 import logging
 import random
@@ -60,7 +60,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
 
 
 def check_countries(settings: environment.Settings) -> None:
-    """End the process where ALLOWED_COUNTRIES names what is no country, such as UK for GB."""
+    """End the process if ALLOWED_COUNTRIES has an unknown code, such as UK for GB."""
     known = {*recipients.REGIONS, recipients.NO_COUNTRY}
     if unknown := sorted((settings.allowed_countries or frozenset()) - known):
         environment.exit_with(
@@ -70,7 +70,7 @@ def check_countries(settings: environment.Settings) -> None:
 
 
 def connect_carrier(settings: environment.Settings) -> Carrier | None:
-    """Return what tells genuine callbacks; end the process where CARRIER_URL cannot be used."""
+    """Return the carrier that verifies callbacks; end the process if CARRIER_URL is invalid."""
     if not settings.carrier_url:
         return None
     try:
@@ -83,10 +83,10 @@ def connect_carrier(settings: environment.Settings) -> Carrier | None:
 
 
 def around_requests(app: Flask) -> Callable:
-    """Return the WSGI application that gives each request an id and its connection back.
+    """Return the WSGI application that gives each request an id and releases its connection.
 
-    The id is in the answer and in the request's lines of the log. Around Flask, because three of
-    its hooks take 19 microseconds for each request, a twenty-fifth of the whole.
+    The answer and the request's log lines show the id. This wraps Flask because three of its hooks
+    take 19 microseconds per request, a twenty-fifth of the whole.
     """
     serve, observe = app.wsgi_app, pages.observer(app)
 
@@ -108,7 +108,7 @@ def around_requests(app: Flask) -> Callable:
 
 
 def add_request_id(record: logging.LogRecord) -> bool:
-    """Give a line of the log its request's id."""
+    """Add the request's id to a log line."""
     if name := request_id.get():
         record.request_id = name
     return True
@@ -122,7 +122,7 @@ def render_error(
 ) -> Response:
     """Render any error of the application; keep the headers of `response`.
 
-    One body, whatever the path; only the desk answers people.
+    The body is the same on every path, except that the desk shows people a page.
     """
     key, fields = g.get("key"), ",".join(g.get("fields", ())) or "-"
     log.info("refused with %s: key %s, fields %s", status, key.name if key else "-", fields)
@@ -135,19 +135,19 @@ def render_error(
 
 
 def http_error(error: HTTPException) -> Response:
-    """Render what Flask and the views abort with."""
+    """Render an error that Flask or a view aborted with."""
     details = {"validationErrors": [f"body: {error.description}"]} if error.code == 400 else {}
     return render_error(error.code, error.description, details, error.get_response())
 
 
 def bad_request(error: BadRequest) -> Response:
-    """Render all problems of a request, and note their fields for the log."""
+    """Render all problems of a request; keep their fields for the log."""
     g.fields = schemas.fields_in(error.problems)
     return render_error(400, "The request is not valid.", {"validationErrors": error.problems})
 
 
 def database_error(error: Exception) -> Response:
-    """Render an outage of the database; treat its other errors as ours."""
+    """Render an outage of the database; treat any other database error as a bug."""
     if not database.is_outage(error):
         return unexpected_error(error)
     database.db.close_idle()  # the other connections may have died with this one
@@ -156,7 +156,7 @@ def database_error(error: Exception) -> Response:
 
 
 def unexpected_error(error: Exception) -> Response:
-    """Render a mistake of ours, and leave its traceback in the log."""
-    # without the exception's own text, which may repeat what the client sent
+    """Render a bug; log its traceback."""
+    # Without the exception's message, which may repeat data of the client
     log.error("%s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
     return render_error(500, "Something went wrong on our side.")

@@ -1,4 +1,4 @@
-"""The blueprint of carriers' callbacks: what they, and recipients, say later over HTTP."""
+"""The blueprint of carriers' callbacks: receipts and recipients' replies over HTTP."""
 
 from flask import Blueprint, Response, abort, current_app, request
 
@@ -14,8 +14,8 @@ blueprint = Blueprint("callbacks", __name__, url_prefix="/carriers")
 @blueprint.route(
     "/vonage/<any(status, inbound):kind>", defaults={"name": "vonage"}, methods=["GET", "POST"]
 )
-def hear(name: str, kind: str) -> Response:
-    """Do as a genuine callback says, however often it comes; nothing where it is not ours."""
+def callback(name: str, kind: str) -> Response:
+    """Record the events of a genuine callback, however often it comes; refuse any other."""
     settings, carrier = current_app.config["SETTINGS"], current_app.extensions["carrier"]
     if not (settings.public_url and carrier and carrier.name == name):
         abort(403, "Texts do not go out by this carrier, or there is no PUBLIC_URL.")
@@ -31,7 +31,7 @@ def hear(name: str, kind: str) -> Response:
         events = carrier.callback(callback)
     except NotGenuine:
         abort(403, "The signature is not the carrier's for this address below PUBLIC_URL.")
-    receipts.hear(events, models.clock(), settings.check_dnc)
+    receipts.record(events, models.clock(), settings.check_dnc)
     response = Response(status=204)
     del response.headers["Content-Type"]
     return response

@@ -43,7 +43,7 @@ settings = environment.load_or_exit()
 METRICS_FOLDER = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
 loglevel = settings.log_level
 
-# gunicorn reads these from the environment, but before it was filled in from `.env`
+# gunicorn reads these from the environment before `.env` is loaded into it
 port, workers = os.environ.get("PORT"), os.environ.get("WEB_CONCURRENCY") or "1"
 wrong = [
     f"{name}: must be a whole number from 1 to {most}"
@@ -59,7 +59,7 @@ keepalive = 5  # seconds for the head of a request to arrive
 graceful_timeout = 25  # seconds for requests under way; some hosts kill after 30
 preload_app = True  # workers share the memory of what the master has loaded
 
-# A connection is an open file. A worker without free ones could accept nobody.
+# Each connection takes a file descriptor. A worker that has none left accepts no client.
 _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
 worker_connections = min(4_000, most_files * 3 // 4)
@@ -162,7 +162,7 @@ class logger_class(Logger):  # gunicorn's name for this setting
 
 
 def on_starting(server: Arbiter) -> None:
-    """Load once what all workers share."""
+    """Load what all workers share before they fork."""
     recipients.preload()
     desk.preload(server.app.wsgi())
     if settings.metrics_token:
@@ -170,7 +170,7 @@ def on_starting(server: Arbiter) -> None:
     if settings.skip_holidays:
         calendars.preload()
     gc.collect()
-    gc.freeze()  # the collector would write to the shared pages, and so copy them to each worker
+    gc.freeze()  # the collector would write to shared pages, which copies them to each worker
 
 
 def on_exit(server: Arbiter) -> None:

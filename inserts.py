@@ -44,7 +44,10 @@ class Inserts:
                 self._thread.start()
         future = Future()
         self._rows.put((row, future))
-        return future.result()
+        try:
+            return future.result()
+        finally:
+            del future  # an error in a cycle with its frames would keep its connection open
 
     def _run(self):
         while True:
@@ -53,18 +56,20 @@ class Inserts:
             while len(batch) < MOST and not self._rows.empty():
                 batch.append(self._rows.get())
             self._insert(batch)
-            db.close()
 
     def _insert(self, batch):
         try:
-            outcomes = self.insert_all([row for row, _ in batch])
+            try:
+                outcomes = self.insert_all([row for row, _ in batch])
+            finally:
+                db.close()
         except Exception as error:
             if len(batch) > 1 and not is_outage(error):
                 for each in batch:
                     self._insert([each])
                 return
-            for _, future in batch:
-                future.set_exception(error)
+            while batch:
+                batch.pop()[1].set_exception(error)
         else:
             for (_, future), outcome in zip(batch, outcomes, strict=True):
                 future.set_result(outcome)

@@ -35,7 +35,7 @@ from do_not_call import DoNotCall
 from inserts import Inserts
 from keys import ApiKey
 
-OBEYED = timedelta(hours=1)
+SEND_DATE_LASTS = timedelta(hours=1)
 """How long a send_date's instant is obeyed; what is later keeps to business hours."""
 
 
@@ -296,7 +296,7 @@ class Message(Table):
             {Status.SENDING},
             status=Status.SCHEDULED,
             send_at=instant,
-            due_since=self.due_since or self.became_due,
+            due_since=self.due_since or self.ready_at,
             **self._failure(error, now, counted, doubt),
         )
 
@@ -337,7 +337,7 @@ class Message(Table):
 
     def put_back(self, now: datetime) -> bool:
         """Queue this claimed message again, behind the others: the fault may be its own."""
-        since = self.due_since or self.became_due
+        since = self.due_since or self.ready_at
         return self._move({Status.SENDING}, status=Status.QUEUED, send_at=now, due_since=since)
 
     def block(self, now: datetime) -> bool:
@@ -431,18 +431,20 @@ class Message(Table):
         return message
 
     @property
-    def became_due(self) -> datetime:
+    def ready_at(self) -> datetime:
         """Return when this message could have been sent first, as far as the clock decides it."""
         return max(self.send_at, self.approved_at or EPOCH)
 
     @property
-    def wanted_since(self) -> datetime:
+    def scheduled_first_at(self) -> datetime:
         """Return when this message was to be sent at first, from which its expiry is counted."""
         return self.first_send_at or self.send_at  # null where an older version stored it
 
     def obeys_send_date(self, now: datetime) -> bool:
         """Say whether a send_date lets this message go now, whatever hours the recipient has."""
-        return self.send_date is not None and now - OBEYED < self.send_date  # the year may be 9999
+        return (
+            self.send_date is not None and now - SEND_DATE_LASTS < self.send_date
+        )  # the year may be 9999
 
     def state(self) -> str:
         """Say where this message stands, in an operator's words."""

@@ -76,15 +76,15 @@ def known(references: set[str]) -> set[str]:
 # What comes later
 
 
-def hear(events: Collection[Receipt | OptOut], now: datetime, always_check_dnc: bool) -> None:
+def record(events: Collection[Receipt | OptOut], now: datetime, always_check_dnc: bool) -> None:
     """Record what a carrier says, and what recipients say by it."""
-    record((event for event in events if isinstance(event, Receipt)), now)
+    record_receipts((event for event in events if isinstance(event, Receipt)), now)
     for event in events:
         if isinstance(event, OptOut):
-            obey(event, now, always_check_dnc)
+            record_opt_out(event, now, always_check_dnc)
 
 
-def obey(said: OptOut, now: datetime, always_check_dnc: bool = False) -> int:
+def record_opt_out(said: OptOut, now: datetime, always_check_dnc: bool = False) -> int:
     """Do as a recipient said: STOP lists the number, START takes it off where a reply put it.
 
     A STOP blocks what waits for the number and looks at the list; return how many those are.
@@ -96,7 +96,7 @@ def obey(said: OptOut, now: datetime, always_check_dnc: bool = False) -> int:
     return Message.block_number(said.number, now, always_check_dnc)
 
 
-def record(receipts: Iterable[Receipt], now: datetime) -> int:
+def record_receipts(receipts: Iterable[Receipt], now: datetime) -> int:
     """Record receipts, in whatever order they come and however often.
 
     `delivered` is the last word, and else the first. Return how many of the references belong to

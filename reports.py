@@ -52,7 +52,7 @@ def oldest_due(now: datetime) -> datetime | None:
     )
     tried = Message.select(fn.MIN(Message.due_since)).where(IS_RETRYING)
     sendable = Message.select().where(IS_SENDABLE).order_by(Message.send_at).first()
-    instants = due.scalar(), tried.scalar(), sendable and sendable.became_due
+    instants = due.scalar(), tried.scalar(), sendable and sendable.ready_at
     return min(filter(None, instants), default=None)
 
 

@@ -41,8 +41,8 @@ WAITS = ("waiting for approval", "waiting for a carrier")
 LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES come to
 SETTLING = 10  # seconds after which a living sender has reached a database that is back
 TICK = 0.2  # seconds, since a signal does not end a sleep
-LONGEST_UNHEARD = 1  # seconds until a STOP is recorded while sends are under way
-HEARD_AT_ONCE = 100  # receipts in one transaction: each holds one of the database's locks
+COLLECT_EVERY = 1  # seconds until a STOP is recorded while sends are under way
+RECORDED_AT_ONCE = 100  # receipts in one transaction: each holds one of the database's locks
 SILENCE, LONGEST_LISTENING = 3, 60  # seconds that a single pass listens for; to bind takes a while
 TWIN = 10  # seconds until a carrier is asked again where an equal text was under way
 MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
@@ -65,7 +65,7 @@ class Scheduler:
         self.claimant = uuid.uuid4()
         self.stopping = False
         self.settled_at = 0.0  # by time.monotonic()
-        self.unheard = []  # receipts and opt-outs
+        self.uncollected = []  # receipts and opt-outs
 
     def run_pass(self) -> Counter:
         """Do all that can be done now; return how often each thing happened, and what waits."""
@@ -82,10 +82,10 @@ class Scheduler:
         counts["expired"] += Message.expire(now, scheduled_before)
         receipts.forget(now)
         if self.carrier:
-            self.hear()
+            self.collect()
             if not state.trouble or now >= state.retry_at:
                 self.send_queued(counts, probing=bool(state.trouble))
-            self.hear()
+            self.collect()
         counts["waiting for approval"] = reports.awaiting_approval()
         counts["waiting for a carrier"] = reports.awaiting_carrier()
         database.db.close()
@@ -113,7 +113,7 @@ class Scheduler:
                 renewing = list(under_way.values()) if time.monotonic() >= renew_at else []
                 if renewing:
                     renew_at = time.monotonic() + patience
-                again = self.record(outcomes, under_way.values(), counts)
+                again = self.settle(outcomes, under_way.values(), counts)
                 judged = [_judgement(future) for _, future in outcomes]
                 stop |= self.stopping or "stop" in judged
                 while stop and again:  # the carrier is asked about them once more
@@ -131,9 +131,9 @@ class Scheduler:
                     future.add_done_callback(ended.put)
                 if not under_way and not claimed:
                     return
-                soon = min(patience, LONGEST_UNHEARD) if self.carrier.listens else patience
+                soon = min(patience, COLLECT_EVERY) if self.carrier.listens else patience
                 done = gather(ended, soon if under_way else 0)
-                self.insist(True, self.hear)
+                self.insist(True, self.collect)
 
     def begin(self, pool: ThreadPoolExecutor, message: Message) -> Future:
         """Ask the carrier about this message where it is in doubt and can be asked, or send it."""
@@ -149,7 +149,7 @@ class Scheduler:
         """
         if time.monotonic() > message.held_until:
             raise ClaimLost
-        left = message.wanted_since + self.settings.expire_after - models.clock()
+        left = message.scheduled_first_at + self.settings.expire_after - models.clock()
         return self.carrier.send(
             message.to,
             message.message,
@@ -204,7 +204,7 @@ class Scheduler:
 
     # What carriers answer
 
-    def record(
+    def settle(
         self,
         outcomes: list[tuple[Message, Future]],
         under_way: Collection[Message],
@@ -267,7 +267,7 @@ class Scheduler:
         asking = bool(message.in_doubt and self.carrier.can_be_asked)
         if error.opted_out:
             said = OptOut(message.to, stop=True, source="carrier")
-            counts["blocked"] += receipts.obey(said, now, self.settings.check_dnc)
+            counts["blocked"] += receipts.record_opt_out(said, now, self.settings.check_dnc)
         if error.account:
             message.put_back(now)
             if CarrierState.begin_trouble(self.carrier_name, str(error), now):
@@ -339,7 +339,7 @@ class Scheduler:
         if message.to in listed and (message.check_dnc or self.settings.check_dnc):
             message.block(now)
             return "blocked", ""
-        if message.wanted_since + self.settings.expire_after <= now:
+        if message.scheduled_first_at + self.settings.expire_after <= now:
             message.give_up_late(now)
             return "expired", ""
         words = opening = None
@@ -371,17 +371,17 @@ class Scheduler:
 
     # What carriers and recipients say later
 
-    def hear(self) -> bool:
+    def collect(self) -> bool:
         """Record what came over the carrier's session; return whether anything did.
 
         A carrier that is asked for more may take it that the last is recorded, so it is.
         """
-        if not self.unheard:
-            self.unheard = self.carrier.received()
-        heard, now = bool(self.unheard), models.clock()
-        while self.unheard:
-            receipts.hear(self.unheard[:HEARD_AT_ONCE], now, self.settings.check_dnc)
-            del self.unheard[:HEARD_AT_ONCE]
+        if not self.uncollected:
+            self.uncollected = self.carrier.received()
+        heard, now = bool(self.uncollected), models.clock()
+        while self.uncollected:
+            receipts.record(self.uncollected[:RECORDED_AT_ONCE], now, self.settings.check_dnc)
+            del self.uncollected[:RECORDED_AT_ONCE]
         return heard
 
     def listen(self, seconds: float | None) -> None:
@@ -393,7 +393,7 @@ class Scheduler:
         now = time.monotonic()
         end, quiet_at = now + longest, now + silence
         while not self.stopping and time.monotonic() < min(end, quiet_at):
-            if self.hear():
+            if self.collect():
                 database.db.close()
                 quiet_at = time.monotonic() + silence
             time.sleep(min(TICK, silence))
@@ -410,9 +410,9 @@ class Scheduler:
         Where the database fails at first, do not: what was not acknowledged comes again.
         """
         if self.carrier:
-            self.hear()
+            self.collect()
             self.carrier.close()
-            self.hear()
+            self.collect()
 
 
 def gather(ended: SimpleQueue, seconds: float) -> list[Future]:

@@ -1,4 +1,7 @@
-"""The schemas of the interface: the request, the response and the error body."""
+"""The schemas of the interface: the request, the response and the error body.
+
+openapi.json describes the same fields to clients; tests/test_monitoring_openapi.py compares them.
+"""
 
 import hashlib
 import json
@@ -9,6 +12,7 @@ from typing import Any
 
 from marshmallow import RAISE, Schema, ValidationError, fields
 from marshmallow.experimental.context import Context
+from marshmallow.validate import OneOf
 
 import recipients
 
@@ -57,10 +61,6 @@ class Text(StrictField):
     """A text that every carrier can send and every database can store; kept unchanged."""
 
     UNSENDABLE = re.compile("[\0\ud800-\udfff]")
-    # What str.strip removes. The description needs it spelt out: \s differs between languages.
-    WHITE_SPACE = (
-        r"\u0009-\u000d\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-    )
 
     def parse(self, value: str) -> str:
         most = Context.get()["max_message_length"]
@@ -109,138 +109,43 @@ class FutureInstant(StrictField):
         return instant
 
 
-def described(field: fields.Field, text: str, example: Any = None, **more: Any) -> fields.Field:
-    """Return a field with its metadata for openapi.json: all but its type."""
-    example = {} if example is None else {"example": example}
-    field.metadata = {"description": text} | example | more
-    return field
-
-
 class TextMessageRequest(Schema):
     error_messages = {"unknown": "is not a field of this request"}  # noqa: RUF012
 
-    to = described(
-        PhoneNumber(required=True),
-        "Recipient phone number in E.164 format: a plus sign followed by the digits.",
-        "+12125550123",
-        pattern=r"^\+[0-9]+$",
-    )
-    message = described(
-        Text(required=True),
-        "Text message body, sent unchanged. It must not be empty or only white space, nor "
-        "contain U+0000 or lone surrogates.",
-        "Your table is ready.",
-        maxLength=1600,
-        pattern=rf"^[^\u0000]*[^\u0000{Text.WHITE_SPACE}][^\u0000]*$",
-    )
-    send_date = described(
-        FutureInstant(),
-        "Schedules the sending, also outside business hours: an ISO 8601 date-time in the "
-        "future. Without an offset it is UTC.",
-        "2099-11-05T14:05:00-05:00",
-        pattern=FutureInstant.PATTERN,
-    )
-    manual_mode = described(
-        Flag(load_default=False), "When true, manual approval is required before sending."
-    )
-    available_to_group = described(
-        Flag(load_default=False), "When true, the message is visible to the group of the API key."
-    )
-    check_dnc = described(
-        Flag(load_default=False), "When true, the Do Not Call list is checked before queueing."
-    )
+    to = PhoneNumber(required=True)
+    message = Text(required=True)
+    send_date = FutureInstant()
+    manual_mode = Flag(load_default=False)
+    available_to_group = Flag(load_default=False)
+    check_dnc = Flag(load_default=False)
 
     class Meta:
         unknown = RAISE
-        title = "TextMessageRequest"  # apispec writes it into openapi.json
 
 
 class TextMessageResponse(Schema):
     """The fields of the interface, in its order."""
 
-    message_id = described(
-        fields.UUID(), "Identifier of the created message.", "019cb4a1-5480-7d3e-9f62-3b1d6c0a8e57"
-    )
-    status = described(
-        fields.String(),
-        "`queued` for sending now, or `scheduled` for a later time.",
-        "queued",
-        enum=["queued", "scheduled"],
-    )
-    to_phone_number = described(
-        fields.String(), "The recipient number as formatted for display.", "+1 212-555-0123"
-    )
-    to_phone_normalized = described(
-        fields.String(), "The recipient number in E.164 form.", "+12125550123", format="phone"
-    )
-    recipient_country = described(
-        fields.String(),
-        "Country of the recipient, ISO 3166 alpha-2; `001` for a number of no country.",
-        "US",
-        pattern="^([A-Z]{2}|001)$",
-    )
-    recipient_timezone = described(
-        fields.String(),
-        "Time zone label of the recipient.",
-        "GMT-5",
-        pattern=r"^GMT[+-][0-9]{1,2}(\.[0-9]+)?$",
-    )
-    recipient_location = described(
-        fields.String(), "Place of the recipient: city and country name.", "New York, United States"
-    )
-    recipient_local_time = described(
-        fields.String(), "The recipient's local time as text.", "12:00 PM, Tuesday, Mar 3"
-    )
-    timezone_offset = described(
-        fields.Raw(),
-        "Offset of the recipient's time zone in hours; if the number can be in zones with "
-        "different offsets, all of them, ascending.",
-        -5,
-        oneOf=[{"type": "number"}, {"type": "array", "items": {"type": "number"}, "minItems": 2}],
-    )
-    is_dst = described(
-        fields.Boolean(), "Whether daylight saving time applies to the recipient.", False
-    )
-    scheduled_send_date = described(
-        fields.DateTime(),
-        "Time at which the message is to be sent, UTC.",
-        "2026-03-03T17:00:00.000Z",
-    )
-    within_business_hours = described(
-        fields.Boolean(), "Whether the recipient is currently within business hours.", True
-    )
-    can_send_now = described(fields.Boolean(), "Whether the message can be sent now.", True)
-    manual_mode = described(fields.Boolean(), "The option as applied.", False)
-    available_to_group = described(fields.Boolean(), "The option as applied.", False)
-    check_dnc = described(fields.Boolean(), "The option as applied.", False)
-    business_hours = described(
-        fields.String(), "The business-hours window.", "9:00 AM - 5:00 PM local time"
-    )
-    message_length = described(fields.Integer(), "Length of the message body in characters.", 20)
-    max_retries = described(
-        fields.Integer(), "Maximum number of send retries for the message.", 3, minimum=0
-    )
-    message = described(
-        fields.String(), "Human-readable status text.", "Text message queued for immediate sending."
-    )
-
-
-class Error(Schema):
-    error = described(fields.Boolean(), "Always true.", enum=[True])
-    message = described(fields.String(), "Short description of the error.")
-    statusCode = described(fields.Integer(), "HTTP status code of the error.")
-    details = described(
-        fields.Dict(),
-        "Additional information; empty if there is none.",
-        properties={
-            "validationErrors": {
-                "type": "array",
-                "items": {"type": "string"},
-                "description": "One entry per problem, beginning with the field's name.",
-            }
-        },
-    )
-    timestamp = described(fields.DateTime(), "Time at which the error was produced, UTC.")
+    message_id = fields.UUID()
+    status = fields.String(validate=OneOf(["queued", "scheduled"]))
+    to_phone_number = fields.String()
+    to_phone_normalized = PhoneNumber()
+    recipient_country = fields.String()
+    recipient_timezone = fields.String()
+    recipient_location = fields.String()
+    recipient_local_time = fields.String()
+    timezone_offset = fields.Raw()  # a number, or several, ascending
+    is_dst = fields.Boolean()
+    scheduled_send_date = fields.DateTime()
+    within_business_hours = fields.Boolean()
+    can_send_now = fields.Boolean()
+    manual_mode = fields.Boolean()
+    available_to_group = fields.Boolean()
+    check_dnc = fields.Boolean()
+    business_hours = fields.String()
+    message_length = fields.Integer()
+    max_retries = fields.Integer()
+    message = fields.String()
 
 
 def isoformat(instant: datetime) -> str:
@@ -290,6 +195,7 @@ def dump(response: dict) -> str:
 
 
 def dump_error(status: int, message: str, details: dict, now: datetime) -> str:
+    """Return the JSON text of the error body."""
     error = {"error": True, "message": message, "statusCode": status, "details": details}
     return _ENCODER.encode(error | {"timestamp": now})
 

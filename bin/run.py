@@ -11,10 +11,9 @@ import socket
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
 from datetime import timedelta
-from multiprocessing import Process
 from pathlib import Path
+from threading import Thread
 
 from honcho.environ import parse_procfile
 from honcho.manager import Manager
@@ -33,11 +32,12 @@ from keys import ApiKey, Role  # noqa: E402
 from recipients.hours import BusinessHours  # noqa: E402
 from settings import Settings  # noqa: E402
 
-STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
 # Numbers reserved for fiction, around the world: at most hours, one of them is open
 NUMBERS = ("+12125550123", "+442079460958", "+61255501234", "+18085550123")
 TIME_TO_PASTE = timedelta(seconds=60)  # until the send_date of the curl line, if all are closed
+
+
+PROCESSES = ("web", "scheduler")
 
 
 def main() -> int:
@@ -62,55 +62,47 @@ def main() -> int:
 
     prefix = os.environ.get("SCRIPT_NAME", "").strip("/")
     address = f"http://localhost:{port}/{prefix}".rstrip("/")
-    return serve(lambda: welcome(settings, address, key, operators), address)
+    Thread(target=welcome, args=(settings, address, key, operators), daemon=True).start()
+    return serve()
 
 
-def serve(welcome: Callable[[], None], address: str) -> int:
-    """Run web and scheduler until they end or a signal comes; call `welcome` once they answer."""
+def serve() -> int:
+    """Run the Procfile's web and scheduler until one ends or a signal comes; return the status."""
     multiprocessing.set_start_method("fork")  # others would import this file in each process
-    service = Process(target=supervise)
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOP)  # or one that comes now would leave orphans
-    service.start()
-    for number in STOP:
-        signal.signal(number, signal.default_int_handler)
-    try:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP)
-        while service.is_alive() and not answers(f"{address}/healthz"):
-            time.sleep(0.1)
-        if service.is_alive():
-            welcome()
-        service.join()
-        return service.exitcode
-    except (KeyboardInterrupt, BrokenPipeError):  # nobody reads the output of `make run | head`
-        for number in STOP:
-            signal.signal(number, signal.SIG_IGN)
-        logs.discard_output()
-        time.sleep(0.5)  # honcho fails if it is stopped before it has started everything
-        service.terminate()
-        service.join()
-        return 0
-
-
-def supervise() -> None:
-    """Run the Procfile's web and scheduler with honcho, out of reach of the terminal's signals."""
-    os.setsid()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP)
+    for number in (signal.SIGHUP, signal.SIGALRM):  # honcho handles SIGINT and SIGTERM only
+        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGTERM))
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     commands = parse_procfile(Path("Procfile").read_text()).processes
-    manager = Manager(Output(sys.stdout))
-    for name in ("web", "scheduler"):
-        manager.add_process(name, commands[name])
-    manager.loop()
-    sys.exit(manager.returncode)
+    service = Service(output)
+    for name in PROCESSES:
+        service.add_process(name, commands[name])
+    service.loop()
+    stopped = service.returncode in (128 + signal.SIGINT, 128 + signal.SIGTERM)
+    return int(output.closed) if stopped else service.returncode
+
+
+class Service(Manager):
+    """Processes that honcho runs, each in a session of its own, and ends together."""
+
+    def terminate(self) -> None:
+        """Stop all processes; while honcho is still starting them, try again soon."""
+        if output.started == len(PROCESSES):
+            super().terminate()
+        else:  # honcho does not know their pids yet
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
 
 
 class Output(Printer):
     """Print the lines of all processes; end the service when the output is closed."""
 
+    closed, started = False, 0
+
     def write(self, message: Message) -> None:
+        self.started += " started (pid=" in str(message.data)
         try:
             super().write(message)
-        except OSError:
+        except OSError:  # nobody reads the output of `make run | head`
+            self.closed = True
             logs.discard_output()
             signal.raise_signal(signal.SIGTERM)
 
@@ -158,12 +150,16 @@ def kept_key(name: str, role: Role) -> str:
 
 
 def welcome(settings: Settings, address: str, key: str, operators: str) -> None:
-    """Print where the service is, and a request to try."""
+    """Wait until the service answers; print where it is, and a request to try."""
+    answered = False
+    while not answered:
+        time.sleep(0.3)  # at first for honcho: a process should not fork while threads are busy
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/healthz", timeout=5):
+            answered = True
     public = settings.public_url or address
     desk = f"\nSign in to the desk, {public}/desk/, with {operators}" if settings.secret_key else ""
     body, note = text_to_try(settings)
-    print(
-        f"""
+    text = f"""
 The service runs. {public}/docs describes it and lets you try requests.{desk}
 {note}
 
@@ -173,9 +169,9 @@ curl {address}/v1/text-messages \\
   -d '{json.dumps(body)}'
 
 Ctrl-C stops it.
-""",
-        flush=True,
-    )
+"""
+    with contextlib.suppress(BrokenPipeError):  # Output ends the service with the next line
+        print(text, flush=True)
 
 
 def text_to_try(settings: Settings) -> tuple[dict, str]:
@@ -200,12 +196,7 @@ def text_to_try(settings: Settings) -> tuple[dict, str]:
     return body | {"send_date": at.isoformat().replace("+00:00", "Z")}, note
 
 
-def answers(url: str) -> bool:
-    """Say whether a GET succeeds."""
-    with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5):
-        return True
-    return False
-
+output = Output(sys.stdout)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,6 +9,6 @@ def register(app: Flask) -> None:
     """Add the commands to `flask`."""
     for command in (
         *(service.db, keys.keys, dnc.dnc, messages.messages),
-        *(service.carriers, service.stats, service.openapi),
+        *(service.carriers, service.stats),
     ):
         app.cli.add_command(command)

@@ -1,4 +1,4 @@
-"""`flask db`, `carriers`, `stats` and `openapi`: the service as a whole."""
+"""`flask db`, `carriers` and `stats`: the service as a whole."""
 
 import time
 from datetime import timedelta
@@ -119,14 +119,3 @@ def stats(as_json: bool, everything: bool) -> None:
 
 def _ago(instant, now):
     return f"{base.moment(instant)} ({now - instant} ago)" if instant else "never"
-
-
-@click.command()
-def openapi() -> None:
-    """Print the interface in OpenAPI, made from the schemas that validate: openapi.json."""
-    try:
-        from monitoring.openapi import document
-    except ModuleNotFoundError as error:  # only developers install it
-        hint = f"needs {error.name}: pip install -r requirements-dev.txt"
-        raise click.ClickException(hint) from None
-    click.echo(base.to_json(document()))

@@ -34,7 +34,7 @@ class Entry:
 
     def __init__(self, message: Message, now: datetime, hours: BusinessHours, lasts: timedelta):
         self.message, self.now, self.hours = message, now, hours
-        self.is_late = message.wanted_since <= now - lasts
+        self.is_late = message.scheduled_first_at <= now - lasts
 
     @cached_property
     def recipient(self) -> recipients.Recipient | None:

@@ -6,7 +6,6 @@ PROMETHEUS_MULTIPROC_DIR at import time and creates files there.
 
 import os
 import tempfile
-from collections.abc import Iterable
 
 if folder := os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
     os.makedirs(folder, exist_ok=True)
@@ -21,6 +20,17 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 REQUESTS = Histogram(
     "http_request_duration_seconds", "Requests answered, by status.", ["status"], registry=None
 )
+GAUGES = {  # the help, and the label if there is one
+    "text_messages": ("Messages that have not ended, by status.", "status"),
+    "text_messages_ended_last_hour": ("Messages that ended in the last hour, by status.", "status"),
+    "text_messages_awaiting_approval": ("Awaiting approval.",),
+    "text_messages_oldest_due_seconds": ("How long the oldest due message has waited.",),
+    "text_messages_retrying": ("Messages that are retried.",),
+    "text_messages_last_sent_timestamp_seconds": ("When a carrier last took a text.",),
+    "text_messages_last_pass_timestamp_seconds": ("When a scheduler last began a pass.",),
+    "text_messages_commonest_error": ("Messages with the last hour's commonest error.", "error"),
+    "text_messages_carrier_trouble": ("1 if the carrier refuses the account.", "carrier"),
+}
 
 
 def observe(status: int, seconds: float) -> None:
@@ -28,24 +38,25 @@ def observe(status: int, seconds: float) -> None:
     REQUESTS.labels(status).observe(seconds)
 
 
-def gauge(name: str, help: str, value: float | dict, label: str = "status") -> GaugeMetricFamily:
-    """Return a gauge with one value, or with one value for each value of a label."""
-    if not isinstance(value, dict):
+def gauge(name: str, value: float | dict) -> GaugeMetricFamily:
+    """Return a gauge with one value, or with one for each value of its label."""
+    help, *label = GAUGES[name]
+    if not label:
         return GaugeMetricFamily(name, help, value)
-    family = GaugeMetricFamily(name, help, labels=[label])
+    family = GaugeMetricFamily(name, help, labels=label)
     for labelled, number in value.items():
         family.add_metric([labelled], number)
     return family
 
 
-def render(gauges: Iterable[GaugeMetricFamily]) -> bytes:
+def render(values: dict[str, float | dict]) -> bytes:
     """Return the requests and these gauges in Prometheus' text format."""
     registry = CollectorRegistry()
     MultiProcessCollector(registry)
 
     class Gauges:
         def collect(self):
-            return gauges
+            return [gauge(name, value) for name, value in values.items()]
 
     registry.register(Gauges())
     return generate_latest(registry)

@@ -1,6 +1,5 @@
 """The pages of monitoring: `/`, `/healthz`, `/metrics`, `/openapi.json`, `/docs`."""
 
-import functools
 import hmac
 import json
 import re
@@ -115,68 +114,30 @@ def show_metrics() -> Response:
     # WSGI decodes headers as Latin-1
     if not hmac.compare_digest(bearer_token().encode("latin-1"), token.encode()):
         raise Unauthorized("The token is missing or invalid.", www_authenticate=BEARER)
-    state = health.read(now)
+    state, hour_ago = health.read(now), now - timedelta(hours=1)
     error, errors = state.commonest_error or ("", 0)
-    gauges = [
-        metrics.gauge(
-            "text_messages",
-            "Messages that have not ended, by status.",
-            reports.waiting(),
-        ),
-        metrics.gauge(
-            "text_messages_ended_last_hour",
-            "Messages that ended in the last hour, by status.",
-            reports.ended_since(now - timedelta(hours=1)),
-        ),
-        metrics.gauge(
-            "text_messages_awaiting_approval", "Awaiting approval.", reports.awaiting_approval()
-        ),
-        metrics.gauge(
-            "text_messages_oldest_due_seconds",
-            "How long the oldest due message has waited.",
-            state.seconds_since(state.oldest_due) or 0,
-        ),
-        metrics.gauge("text_messages_retrying", "Messages that are retried.", state.retrying),
-        metrics.gauge(
-            "text_messages_last_sent_timestamp_seconds",
-            "When a carrier last took a text.",
-            timestamp(state.last_sent_at),
-        ),
-        metrics.gauge(
-            "text_messages_last_pass_timestamp_seconds",
-            "When a scheduler last began a pass.",
-            timestamp(state.last_pass_at),
-        ),
-        metrics.gauge(
-            "text_messages_commonest_error",
-            "Messages with the commonest error of the last hour.",
-            {error: errors},
-            label="error",
-        ),
-        metrics.gauge(
-            "text_messages_carrier_trouble",
-            "1 if the carrier refuses the account.",
-            {state.carrier or "": int(bool(state.trouble))},
-            label="carrier",
-        ),
-    ]
-    return Response(metrics.render(gauges), content_type=metrics.CONTENT_TYPE)
+    values = {
+        "text_messages": reports.waiting(),
+        "text_messages_ended_last_hour": reports.ended_since(hour_ago),
+        "text_messages_awaiting_approval": reports.awaiting_approval(),
+        "text_messages_oldest_due_seconds": state.seconds_since(state.oldest_due) or 0,
+        "text_messages_retrying": state.retrying,
+        "text_messages_last_sent_timestamp_seconds": timestamp(state.last_sent_at),
+        "text_messages_last_pass_timestamp_seconds": timestamp(state.last_pass_at),
+        "text_messages_commonest_error": {error: errors},
+        "text_messages_carrier_trouble": {state.carrier or "": int(bool(state.trouble))},
+    }
+    return Response(metrics.render(values), content_type=metrics.CONTENT_TYPE)
 
 
 @blueprint.get("/openapi.json")
 def show_description() -> Response:
-    text = description(current_app.config["SETTINGS"].max_message_length)
-    return Response(text, content_type="application/json")
-
-
-@functools.cache
-def description(max_message_length: int) -> str:
-    """Return the text of openapi.json with this service's longest message."""
+    """Return openapi.json with this service's longest message."""
     described = json.loads((ROOT / "openapi.json").read_text())
-    request = described["paths"]["/v1/text-messages"]["post"]["requestBody"]
-    fields = request["content"]["application/json"]["schema"]["properties"]
-    fields["message"]["maxLength"] = max_message_length
-    return json.dumps(described, indent=2) + "\n"
+    body = described["paths"]["/v1/text-messages"]["post"]["requestBody"]
+    fields = body["content"]["application/json"]["schema"]["properties"]
+    fields["message"]["maxLength"] = current_app.config["SETTINGS"].max_message_length
+    return Response(json.dumps(described, indent=2) + "\n", content_type="application/json")
 
 
 @blueprint.get("/docs")

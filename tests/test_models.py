@@ -18,7 +18,7 @@ DONE_OFTEN = {
     "promote": lambda: Message.promote(TUESDAY_NOON, OLD),
     "expire": lambda: Message.expire(TUESDAY_NOON, OLD),
     "block a number": lambda: Message.block_number(NEW_YORK, TUESDAY_NOON),
-    "a receipt": lambda: receipts.record([("SM1", True, None), ("SM2", False, "")], OLD),
+    "a receipt": lambda: receipts.record_receipts([("SM1", True, None), ("SM2", False, "")], OLD),
     "a yes": lambda: receipts.sent({models.new_id(OLD): "SM3"}, OLD),
     "old receipts": lambda: receipts.forget(TUESDAY_NOON),
     "claim": lambda: Message.claim(models.new_id(TUESDAY_NOON), 8, TUESDAY_NOON),

@@ -145,6 +145,22 @@ def test_the_metrics_count_what_has_not_ended_by_status(settings, at):
     assert "# HELP text_messages Messages that have not ended, by status." in text
 
 
+def test_every_gauge_has_a_value_before_the_first_message(settings, at):
+    at(TUESDAY_NOON)
+    client = create_app(settings._replace(metrics_token="token")).test_client()
+    text = client.get("/metrics", headers={"Authorization": "Bearer token"}).text
+    lines = [line for line in text.splitlines() if line.startswith("text_messages_")]
+    assert [line for line in lines if "ended_last_hour" not in line] == [
+        "text_messages_awaiting_approval 0.0",
+        "text_messages_oldest_due_seconds 0.0",
+        "text_messages_retrying 0.0",
+        "text_messages_last_sent_timestamp_seconds 0.0",
+        "text_messages_last_pass_timestamp_seconds 0.0",
+        'text_messages_commonest_error{error=""} 0.0',
+        'text_messages_carrier_trouble{carrier=""} 0.0',
+    ]
+
+
 # Three kinds of outage: each is reported within a minute and ends by itself
 
 

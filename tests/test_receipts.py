@@ -65,7 +65,7 @@ def test_delivered_is_the_last_word_in_any_order(said, status, reason, at_once, 
     if not early:
         receipts.sent({message.id: "SM1"}, TUESDAY_NOON)
     for batch in [said] if at_once else [[receipt] for receipt in said]:
-        receipts.record(batch, LATER)
+        receipts.record_receipts(batch, LATER)
     if early:
         receipts.sent({message.id: "SM1"}, TUESDAY_NOON)
     moved = again(message)
@@ -78,21 +78,21 @@ def test_delivered_is_the_last_word_in_any_order(said, status, reason, at_once, 
 def test_only_the_references_of_messages_are_counted():
     sent("SM1"), sent("SM2")
     said = [("SM1", True, None), ("SM2", False, "x"), ("SM3", True, None), ("SM1", True, None)]
-    assert receipts.record(said, LATER) == 2
+    assert receipts.record_receipts(said, LATER) == 2
     assert kept() == {"SM3": True}
-    assert receipts.record((), LATER) == 0
+    assert receipts.record_receipts((), LATER) == 0
 
 
 def test_each_of_many_receipts_has_its_own_reason():
     messages = {f"SM{n}": sent(f"SM{n}") for n in range(9)}
-    receipts.record([(name, False, f"reason {name}") for name in messages], LATER)
+    receipts.record_receipts([(name, False, f"reason {name}") for name in messages], LATER)
     for name, message in messages.items():
         assert again(message).last_error == f"reason {name}"
 
 
 def test_where_a_carrier_uses_a_reference_again_the_latest_message_is_meant():
     old, new = sent("7"), sent("7", finished_at=TUESDAY_NOON + DAY)
-    receipts.record([("7", True, None)], LATER)
+    receipts.record_receipts([("7", True, None)], LATER)
     assert (again(old).status, again(new).status) == (Status.SENT, Status.DELIVERED)
 
 
@@ -100,7 +100,7 @@ def test_a_receipt_reaches_a_message_that_was_redacted_and_none_that_was_purged(
     redacted, _ = sent("SM1"), sent("SM2", finished_at=TUESDAY_NOON - DAY)
     assert Message.purge(TUESDAY_NOON) == 1
     assert Message.redact(LATER) == 1
-    assert receipts.record([("SM1", True, None), ("SM2", True, None)], LATER) == 1
+    assert receipts.record_receipts([("SM1", True, None), ("SM2", True, None)], LATER) == 1
     assert again(redacted).status == Status.DELIVERED
     assert again(redacted).to is None
 
@@ -117,14 +117,14 @@ def test_what_was_delivered_or_not_is_finished(status):
 
 def test_an_operator_may_retry_what_did_not_arrive_and_the_old_receipts_count_no_more():
     message = sent()
-    receipts.record([UNDELIVERED], LATER)
+    receipts.record_receipts([UNDELIVERED], LATER)
     assert again(message).retry(LATER)
     assert receipts.known({"SM1"}), "or it would be taken for the next text"
-    receipts.record([DELIVERED], LATER)
+    receipts.record_receipts([DELIVERED], LATER)
     assert again(message).status == Status.SCHEDULED
     receipts.sent({message.id: "SM2"}, LATER)
     assert again(message).status == Status.SENT
-    receipts.record([("SM2", True, None)], LATER)
+    receipts.record_receipts([("SM2", True, None)], LATER)
     assert again(message).status == Status.DELIVERED
 
 
@@ -137,9 +137,9 @@ def test_of_two_senders_yeses_the_first_counts_and_its_receipt():
     message = held(Status.SENDING)
     receipts.sent({message.id: "SM1"}, TUESDAY_NOON)
     receipts.sent({message.id: "SM2"}, TUESDAY_NOON)
-    receipts.record([("SM2", False, "twice")], LATER)
+    receipts.record_receipts([("SM2", False, "twice")], LATER)
     assert again(message).status == Status.SENT
-    receipts.record([DELIVERED], LATER)
+    receipts.record_receipts([DELIVERED], LATER)
     assert again(message).status == Status.DELIVERED
 
 
@@ -147,7 +147,7 @@ def test_of_two_senders_yeses_the_first_counts_and_its_receipt():
 
 
 def test_an_unknown_receipt_is_kept_three_days_and_no_longer():
-    receipts.record([DELIVERED], TUESDAY_NOON)
+    receipts.record_receipts([DELIVERED], TUESDAY_NOON)
     receipts.forget(TUESDAY_NOON + 3 * DAY)
     assert kept()
     receipts.forget(TUESDAY_NOON + 3 * DAY + timedelta(milliseconds=1))
@@ -155,10 +155,10 @@ def test_an_unknown_receipt_is_kept_three_days_and_no_longer():
 
 
 def test_repeating_an_unknown_receipt_does_not_prolong_its_time():
-    receipts.record([UNDELIVERED, ("SM2", True, None)], TUESDAY_NOON)
+    receipts.record_receipts([UNDELIVERED, ("SM2", True, None)], TUESDAY_NOON)
     for days in range(3):
         repeated = [UNDELIVERED, ("SM2", True, None), ("SM2", False, "x")]
-        receipts.record(repeated, TUESDAY_NOON + days * DAY)
+        receipts.record_receipts(repeated, TUESDAY_NOON + days * DAY)
     receipts.forget(TUESDAY_NOON + 3 * DAY + MINUTE)
     assert not kept()
 
@@ -179,7 +179,7 @@ def test_an_unknown_receipt_costs_a_few_statements_whatever_is_stored():
     asked = []
     db.query_hooks.append(lambda event: asked.append(event.sql))
     try:
-        receipts.record([(f"SM{n}", True, None) for n in range(500)], LATER)
+        receipts.record_receipts([(f"SM{n}", True, None) for n in range(500)], LATER)
     finally:
         db.query_hooks.clear()
     assert 0 < len(asked) <= 6
@@ -194,7 +194,7 @@ def test_a_receipt_finds_the_yes_that_another_is_recording(first):
     message = held(Status.SENDING)
     recorded = [
         lambda: receipts.sent({message.id: "SM1"}, TUESDAY_NOON),
-        lambda: receipts.record([DELIVERED], LATER),
+        lambda: receipts.record_receipts([DELIVERED], LATER),
     ]
     if first == "the receipt":
         recorded.reverse()
@@ -231,7 +231,7 @@ def test_many_receipts_and_yeses_at_once_all_find_each_other():
     said = [(f"SM{n}", n % 2 == 0, "why") for n in range(len(ids))] * 2
     random.shuffle(said)
     work = [lambda pair=pair: receipts.sent(pair, TUESDAY_NOON) for pair in pairs]
-    work += [lambda some=some: receipts.record(some, LATER) for some in _in_fours(said)]
+    work += [lambda some=some: receipts.record_receipts(some, LATER) for some in _in_fours(said)]
     random.shuffle(work)
 
     def do(action):
@@ -317,7 +317,7 @@ def test_whatever_happens_in_whatever_order_the_last_word_counts(events):
                 model.yes(*arguments)
             case "receipts":
                 (pairs,) = arguments
-                receipts.record([(name, good, f"{good}") for name, good in pairs], LATER)
+                receipts.record_receipts([(name, good, f"{good}") for name, good in pairs], LATER)
                 for pair in pairs:
                     model.receipt(*pair)
             case "take_over":
@@ -350,7 +350,7 @@ def test_start_takes_a_number_off_that_joined_by_a_reply_and_no_other():
     DoNotCall.add(["+12125550199"], TUESDAY_NOON, "carrier")
     DoNotCall.create(number="+12125550177", added_at=TUESDAY_NOON)
     for row in list(DoNotCall.select()):
-        assert receipts.obey(OptOut(row.number, False, "reply"), LATER) == 0
+        assert receipts.record_opt_out(OptOut(row.number, False, "reply"), LATER) == 0
         assert DoNotCall.lists(row.number) == (row.source != "reply")
 
 
@@ -358,13 +358,13 @@ def test_start_takes_a_number_off_that_joined_by_a_reply_and_no_other():
 @pytest.mark.parametrize("first", ["a reply", "people"])
 def test_what_people_put_on_the_list_outlasts_a_start(source, first):
     words = [
-        lambda: receipts.obey(OptOut(NEW_YORK, True, "reply"), TUESDAY_NOON),
+        lambda: receipts.record_opt_out(OptOut(NEW_YORK, True, "reply"), TUESDAY_NOON),
         lambda: DoNotCall.add([NEW_YORK, LONDON], TUESDAY_NOON, source),
     ]
     for word in words if first == "a reply" else reversed(words):
         word()
     assert {row.source for row in DoNotCall.select()} == {source}
-    receipts.obey(OptOut(NEW_YORK, False, "reply"), LATER)
+    receipts.record_opt_out(OptOut(NEW_YORK, False, "reply"), LATER)
     assert DoNotCall.lists(NEW_YORK)
 
 
@@ -382,7 +382,7 @@ def test_an_operators_add_beside_many_starts_and_stops_is_never_lost():
         for stop in itertools.cycle([True, False]):
             if stopping.is_set():
                 break
-            receipts.obey(OptOut(NEW_YORK, stop, "reply"), models.clock())
+            receipts.record_opt_out(OptOut(NEW_YORK, stop, "reply"), models.clock())
         db.close()
 
     db.close()
@@ -406,9 +406,11 @@ def test_a_stop_blocks_what_waits_and_nothing_else():
     asked = {status: held(status, check_dnc=True) for status in Status}
     store(check_dnc=False)
     store(check_dnc=True, to=LONDON)
-    assert receipts.obey(OptOut(NEW_YORK, True, "reply"), LATER) == 2
+    assert receipts.record_opt_out(OptOut(NEW_YORK, True, "reply"), LATER) == 2
     for status, message in asked.items():
         assert again(message).status == (Status.BLOCKED if status in models.WAITING else status)
     assert again(asked[Status.QUEUED]).finished_at == LATER
-    assert receipts.obey(OptOut(NEW_YORK, True, "reply"), LATER) == 0
-    assert receipts.obey(OptOut(NEW_YORK, True, "reply"), LATER, always_check_dnc=True) == 1
+    assert receipts.record_opt_out(OptOut(NEW_YORK, True, "reply"), LATER) == 0
+    assert (
+        receipts.record_opt_out(OptOut(NEW_YORK, True, "reply"), LATER, always_check_dnc=True) == 1
+    )

@@ -104,7 +104,7 @@ def test_a_sender_that_stood_still_leaves_what_it_claimed_to_others(
     with ThreadPoolExecutor(1) as pool:
         future = slow.begin(pool, claimed)
         wait([future])
-    slow.record([(claimed, future)], [], Counter())
+    slow.settle([(claimed, future)], [], Counter())
     assert carrier.texts == []
     assert (again(message).status, again(message).in_doubt) == (Status.QUEUED, 0)
     run_pass(TUESDAY_NOON)

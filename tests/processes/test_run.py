@@ -201,7 +201,7 @@ def test_ctrl_c_at_a_terminal_ends_make_and_everything_else(installed):
     children = children_of(terminal.pid)
     rest, _ = terminal.communicate(b"\x03", timeout=20)
     wait_for_the_end_of(children)
-    assert b"SIGTERM received" in rest
+    assert b"SIGINT received" in rest
     assert b"***" not in rest
     assert b"Traceback" not in rest
 

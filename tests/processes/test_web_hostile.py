@@ -1,0 +1,260 @@
+"""Clients without a key, or without manners, beside good ones; with a real gunicorn and sockets."""
+
+import itertools
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import psutil
+import pytest
+
+from answers import PATH
+from databases import on_sqlite
+from running import read_all, send, wait_until
+from samples import NEW_YORK
+
+HELLO = {"to": NEW_YORK, "message": "Hello"}
+LINES = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n".encode()
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
+MOST_MEMORY = 150 * 1024**2  # bytes, of one worker
+
+
+def connect(web):
+    client = socket.create_connection(("127.0.0.1", web.port), timeout=60)
+    client.setblocking(True)
+    return client
+
+
+def key_line(key):
+    return f"X-Api-Key: {key}\r\n".encode()
+
+
+def worker_of(web):
+    (worker,) = psutil.Process(web.popen.pid).children()
+    return worker
+
+
+@pytest.fixture
+def crowd():
+    """Open connections that stay open until the test ends: `crowd(web, 200)`."""
+    clients = []
+
+    def gather(web, count):
+        clients.extend(connect(web) for _ in range(count))
+        return clients
+
+    yield gather
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture
+def meanwhile(crowd):
+    """Repeat something in threads until the test ends: `meanwhile(flood, 20)`."""
+    stop, threads = threading.Event(), []
+
+    def begin(action, count=1):
+        def repeat():
+            while not stop.is_set():
+                action()
+
+        threads.extend(threading.Thread(target=repeat) for _ in range(count))
+        for thread in threads[-count:]:
+            thread.start()
+
+    yield begin
+    stop.set()
+    for thread in threads:
+        thread.join()
+
+
+def assert_a_text_is_taken_within_a_second(web, key, times=10):
+    """In the median: the machine may be busy with other tests."""
+    waited = []
+    for _ in range(times):
+        began = time.monotonic()
+        assert send(web, key, HELLO)[0] == 201
+        waited.append(time.monotonic() - began)
+    assert sorted(waited)[times // 2] < 1
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("begin", "piece"),
+    [
+        (b"", None),
+        (LINES[:30], None),
+        (LINES + b"X-A: ", b"a"),
+        (LINES + b"KEY" + b"Content-Length: 500\r\n\r\n{", None),
+        (LINES + b"KEY" + b"Content-Length: 500\r\n\r\n", b" "),
+        (LINES + b"KEY" + CHUNKED, b"1\r\n \r\n"),
+        (LINES + b"Content-Length: 130000\r\n\r\n" + b"x" * 60_000, b"x"),
+        (b"GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: x\r\n\r\n", None),
+    ],
+    ids=[
+        *("silent", "half-head", "dripping-head", "half-body"),
+        *("dripping-body", "chunks", "130-KB", "no-reader"),
+    ],
+)
+def test_1500_clients_that_do_not_finish_hold_nobody_up(
+    serve, database_url, key, meanwhile, begin, piece
+):
+    web = serve(database_url, workers=1)
+    clients = []
+    for _ in range(1500):
+        clients.append(connect(web))
+        clients[-1].settimeout(0.1)
+        try:
+            clients[-1].sendall(begin.replace(b"KEY", key_line(key)))
+        except OSError:  # it was refused before it had sent everything
+            continue
+
+    def drip():
+        for client in clients:
+            try:
+                client.sendall(piece)
+            except OSError:
+                continue
+        time.sleep(1)
+
+    if piece:
+        meanwhile(drip)
+    assert_a_text_is_taken_within_a_second(web, key)
+    assert worker_of(web).memory_info().rss < MOST_MEMORY
+    for client in clients:
+        client.close()
+
+
+@on_sqlite
+@pytest.mark.parametrize(("clients", "pipelined"), [(1, 50), (200, 1)])
+def test_a_flood_of_wrong_keys_holds_nobody_up(
+    serve, database_url, key, crowd, meanwhile, clients, pipelined
+):
+    web = serve(database_url, workers=1)
+    request = LINES + key_line("wrong") + b"Content-Length: 2\r\n\r\n{}"
+    clients = crowd(web, clients)
+
+    def flood():
+        for client in clients:
+            client.sendall(request * pipelined)
+        for client in clients:
+            answers = b""
+            while answers.count(b'"timestamp"') < pipelined:
+                answers += client.recv(65_536)
+
+    meanwhile(flood)
+    assert_a_text_is_taken_within_a_second(web, key)
+
+
+@on_sqlite
+def test_a_body_of_one_byte_chunks_is_refused_at_its_limit_and_costs_no_more_than_its_bytes(
+    serve, database_url, key
+):
+    web = serve(database_url, workers=1)
+    worker, costs = worker_of(web), []
+    for length in (8_000, 64_000):
+        before = worker.cpu_times().user
+        for _ in range(4):
+            with connect(web) as client:
+                body = b"1\r\n \r\n" * length + b"0\r\n\r\n"
+                client.sendall(LINES + key_line(key) + b"Connection: close\r\n" + CHUNKED + body)
+                assert read_all(client).startswith(b"HTTP/1.1 400 ")
+        costs.append(worker.cpu_times().user - before)
+    assert costs[1] < 8 * costs[0] * 2.5 + 0.1, "in proportion to its length"
+    with connect(web) as client:
+        client.sendall(LINES + key_line(key) + CHUNKED)
+        endless = itertools.repeat(b"1\r\n \r\n" * 5_000, 2_000)
+        with pytest.raises(OSError, match=r"reset|Broken pipe"):
+            any(map(client.sendall, endless))
+    assert send(web, key, HELLO)[0] == 201
+    assert worker.memory_info().rss < MOST_MEMORY
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    "refused",
+    [
+        LINES + key_line("wrong") + b"Content-Length: 200000\r\n\r\n" + b"x" * 200_000,
+        LINES + key_line("wrong") + CHUNKED + b"5\r\nhello\r\n" * 9,
+        LINES + b"KEY" + CHUNKED + b"zz\r\n",
+        LINES + b"KEY" + b"Content-Length: 99\r\n\r\n{",
+        LINES + b"no colon\r\n\r\n",
+    ],
+)
+def test_an_answer_after_which_the_connection_closes_says_so_and_arrives(
+    serve, database_url, key, refused
+):
+    """So that a proxy shares the connection with no other user."""
+    web = serve(database_url, workers=1)
+    with connect(web) as client:
+        client.sendall(refused.replace(b"KEY", key_line(key)))
+        answer = read_all(client)
+    head, _, rest = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 4")
+    assert b"connection: close" in head.lower()
+    assert b"HTTP/1.1" not in rest
+
+
+@on_sqlite
+def test_a_chunked_body_that_was_read_keeps_its_connection(serve, database_url, key):
+    web = serve(database_url, workers=1)
+    body = json.dumps(HELLO).encode()
+    request = LINES + key_line(key) + CHUNKED + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    with connect(web) as client:
+        for _ in range(3):
+            client.sendall(request)
+            answer = b""
+            while not answer.endswith(b"}"):
+                answer += client.recv(65_536)
+            assert answer.startswith(b"HTTP/1.1 201 ")
+            assert b"Connection: keep-alive" in answer
+
+
+@on_sqlite
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_body_that_is_under_way_at_a_reload_or_at_the_end_is_answered(
+    serve, database_url, key, number
+):
+    web = serve(database_url, workers=1)
+    worker, body = worker_of(web), json.dumps(HELLO).encode()
+    head = LINES + key_line(key) + b"Content-Length: %d\r\n\r\n" % len(body)
+    with connect(web) as client:
+        client.sendall(head + body[:5])
+        assert send(web, key, HELLO)[0] == 201  # the worker has read the head before
+        web.popen.send_signal(number)
+        for byte in body[5:15]:
+            time.sleep(0.2)
+            client.sendall(bytes([byte]))
+        client.sendall(body[15:])
+        assert read_all(client).startswith(b"HTTP/1.1 201 ")
+    wait_until(lambda: not worker.is_running())
+    assert "Traceback" not in web.output
+
+
+JAVA = """
+import java.net.URI;
+import java.net.http.*;
+
+public class Once {
+    public static void main(String[] words) throws Exception {
+        var request = HttpRequest.newBuilder(URI.create(words[0])).expectContinue(true)
+            .header("X-Api-Key", words[1]).header("Content-Type", "application/json")
+            .POST(HttpRequest.BodyPublishers.ofString(words[2])).build();
+        var client = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
+        System.out.print(client.send(request, HttpResponse.BodyHandlers.ofString()).statusCode());
+    }
+}
+"""
+
+
+@on_sqlite
+@pytest.mark.skipif(shutil.which("javac") is None, reason="there is no Java (a JDK)")
+def test_javas_client_that_expects_100_continue_gets_its_201(serve, database_url, key, tmp_path):
+    web = serve(database_url, workers=1)
+    (tmp_path / "Once.java").write_text(JAVA)
+    words = ["java", tmp_path / "Once.java", web.url + PATH, key, json.dumps(HELLO)]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "201"
