@@ -32,6 +32,14 @@ SAMPLE = 1_000
 """Messages in which the commonest error is looked for."""
 
 
+UNFINISHED = {
+    Status.SCHEDULED: [has_status(Status.SCHEDULED)],
+    Status.QUEUED: [IS_SENDABLE, AWAITS_APPROVAL & has_status(Status.QUEUED)],
+    Status.SENDING: [has_status(Status.SENDING)],
+}
+"""Conditions for the statuses that are not final; an index serves each."""
+
+
 # Counts and instants
 
 
@@ -93,11 +101,7 @@ def commonest_error(since: datetime) -> tuple[str, int] | None:
 
 def waiting() -> dict[str, int]:
     """Count the messages in each status that is not final; indexes serve it."""
-    return {
-        Status.SCHEDULED: _count(has_status(Status.SCHEDULED)),
-        Status.QUEUED: _count(IS_SENDABLE) + _count(AWAITS_APPROVAL & has_status(Status.QUEUED)),
-        Status.SENDING: _count(has_status(Status.SENDING)),
-    }
+    return {status: sum(map(_count, which)) for status, which in UNFINISHED.items()}
 
 
 def by_status() -> dict[str, int]:
@@ -273,10 +277,8 @@ def page(
     status: Status | None, number: str | None, after: Place | None, limit: int
 ) -> list[Message]:
     """Return some messages: the next to be sent first if all wait, otherwise the newest first."""
-    if number is None and status in (Status.SCHEDULED, Status.SENDING):
-        return _soonest([has_status(status)], after, limit)
-    if number is None and status == Status.QUEUED:
-        return _soonest([IS_SENDABLE, AWAITS_APPROVAL & has_status(status)], after, limit)
+    if number is None and status in UNFINISHED:
+        return _soonest(UNFINISHED[status], after, limit)
     messages = _chosen(Filter(status=status, to=number)).order_by(Message.id.desc())
     if after:
         messages = messages.where(Message.id < after.id)

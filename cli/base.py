@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import click
@@ -116,14 +116,12 @@ def mask(number: str | None) -> str:
 
 def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> int:
     """Print any number of rows in columns, a part at a time; return how many."""
-    rows, printed, widths = iter(rows), 0, [0 for _ in header]
-    part = [header, *islice(rows, PAGE)]
-    while part:
+    rows, printed, widths = chain([header], rows), 0, [0 for _ in header]
+    while part := list(islice(rows, PAGE)):
         printed += len(part)
         widths = [max(width, *map(len, cells)) for width, *cells in zip(widths, *part, strict=True)]
         for row in part:
             click.echo("  ".join(map(str.ljust, row, widths)).rstrip())
-        part = list(islice(rows, PAGE))
     return printed - 1
 
 

@@ -21,7 +21,6 @@ def up(migrator, db):
         revoked_at = BigIntegerField(null=True)
 
         class Meta:
-            database = db
             table_name = "api_key"
 
     class DoNotCall(Model):
@@ -29,7 +28,6 @@ def up(migrator, db):
         added_at = BigIntegerField()
 
         class Meta:
-            database = db
             table_name = "do_not_call"
             without_rowid = isinstance(db, SqliteDatabase)
 
@@ -58,10 +56,11 @@ def up(migrator, db):
         answer = TextField(null=True)
 
         class Meta:
-            database = db
             table_name = "message"
 
-    db.create_tables([ApiKey, DoNotCall, Message])
+    tables = [ApiKey, DoNotCall, Message]
+    db.bind(tables)
+    db.create_tables(tables)
     awaiting = "status IN ('scheduled', 'queued') AND NOT approved"
     ended = "status IN ('sent', 'failed', 'blocked', 'cancelled')"
     for index in (

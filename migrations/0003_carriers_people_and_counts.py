@@ -56,7 +56,6 @@ def up(migrator, db):
         received_at = BigIntegerField(index=True)
 
         class Meta:
-            database = db
             table_name = "early_receipt"
 
     class CarrierState(Model):
@@ -68,12 +67,10 @@ def up(migrator, db):
         pause = FloatField(default=0)
 
         class Meta:
-            database = db
             table_name = "carrier_state"
 
     class ApiKey(Model):
         class Meta:
-            database = db
             table_name = "api_key"
 
     class SignIn(Model):
@@ -83,7 +80,8 @@ def up(migrator, db):
         began_at = BigIntegerField(index=True)
 
         class Meta:
-            database = db
             table_name = "sign_in"
 
-    db.create_tables([EarlyReceipt, CarrierState, SignIn])
+    tables = [EarlyReceipt, CarrierState, SignIn]
+    db.bind(tables)
+    db.create_tables(tables)
