@@ -70,15 +70,9 @@ class ApiKey(Table):
     ) -> str:
         """Store a new key and return its secret; raise Refused if the name is taken."""
         secret = cls._new_secret()
+        values = {"name": name, "group": group, "role": role, "digest": cls.digest_of(secret)}
         try:
-            cls.create(
-                name=name,
-                group=group,
-                role=role,
-                digest=cls.digest_of(secret),
-                created_at=now,
-                expires_at=expires_at,
-            )
+            cls.create(**values, created_at=now, expires_at=expires_at)
         except IntegrityError:
             raise Refused(f"a key named {name!r} exists already") from None
         return secret
@@ -98,12 +92,11 @@ class ApiKey(Table):
             _leases.clear()
         is_old = (cls.old_digest == digest) & (cls.old_expires_at > now)
         key = cls.live(now).where((cls.digest == digest) | is_old).first()
-        if key is None:
-            _leases[db.obj, digest] = None, None, asked + LEASE
-            return None
-        key.note_use(now)
-        ends = (key.expires_at, None if key.digest == digest else key.old_expires_at)
-        known = key.identity()
+        known, ends = None, ()
+        if key:
+            key.note_use(now)
+            known = key.identity()
+            ends = (key.expires_at, None if key.digest == digest else key.old_expires_at)
         _leases[db.obj, digest] = known, min(filter(None, ends), default=None), asked + LEASE
         return known
 
