@@ -189,7 +189,9 @@ def listing(
 def _chosen(only):
     messages = _with_keys()
     if only.status:
-        messages = messages.where(_in_status(only.status, only.to))
+        messages = messages.where(has_status(Status(only.status)))
+    if only.status in FINISHED and not only.to:  # few messages have the same number
+        messages = messages.where(HAS_ENDED)  # names the index
     if only.awaiting_approval:
         messages = messages.where(AWAITS_APPROVAL)
     if only.to:
@@ -203,15 +205,6 @@ def _chosen(only):
         seen = (Message.key == key) | Message.available_to_group
         messages = messages.where(Message.key.in_([key, *_keys_of(key.group)]), seen)
     return messages
-
-
-def _in_status(status, number):
-    """Return the condition that a message is in a status.
-
-    The index of final statuses is named unless a number is given: few messages have that.
-    """
-    ended = status in FINISHED and not number
-    return has_status(Status(status)) & HAS_ENDED if ended else has_status(Status(status))
 
 
 def _keys(name, group):
