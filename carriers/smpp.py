@@ -5,11 +5,11 @@ import contextlib
 import re
 import threading
 from collections import deque
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import urlsplit
 
-from carriers import Carrier, CarrierError, OptOut, Receipt, opt_outs, pdus
+from carriers import Carrier, CarrierError, OptOut, Receipt, opt_outs, pdus, urls
 from carriers.alphabets import NAMES, cut, decode
-from carriers.pdus import ACCOUNT, FOR_GOOD, TOO_FAST, Delivery
+from carriers.pdus import CODES, Delivery
 from carriers.smpp_session import Bind
 from carriers.tls import trusted
 
@@ -44,43 +44,36 @@ class Smpp(Carrier):
     more `received` returns the rest.
     """
 
-    def __init__(self, url: str, concurrency: int, timeout: float):
-        scheme, _, rest = url.partition("://")
-        self.name = scheme.lower()
-        place, _, query = rest.partition("?")
-        login, _, place = place.rpartition("@")
-        address, _, sender = place.removesuffix("/{to}").partition("/")
-        ton, npi, sender = _sender(unquote(sender))
-        options = {
-            "bind": "transceiver",
-            "binds": "1",
-            "system_type": "",
-            "alphabet": "gsm",
-            "source_ton": str(ton),
-            "source_npi": str(npi),
-            "dest_ton": str(pdus.INTERNATIONAL),
-            "dest_npi": str(pdus.E164),
-        }
-        given = dict(parse_qsl(query, keep_blank_values=True))
-        if not given.keys() <= options.keys():
-            raise ValueError(f"{self.name}://… takes no option but {', '.join(sorted(options))}")
-        options |= given
+    def __init__(self, url: str, concurrency: int, timeout: float, *_: object):
+        super().__init__(url)
+        numbers = dict.fromkeys(("binds", "source_ton", "source_npi", "dest_ton", "dest_npi"))
+        user, password, place, options = urls.account(
+            url, bind="transceiver", system_type="", alphabet="gsm", **numbers
+        )
         if options["bind"] not in ("transceiver", "transmitter"):
             raise ValueError("bind must be transceiver or transmitter")
         if options["alphabet"] not in NAMES:
             raise ValueError(f"alphabet must be one of {', '.join(NAMES)}")
         self._coding = NAMES[options["alphabet"]]
         self.listens = options["bind"] == "transceiver"
-        binds = _number(options, "binds", 1, 100)
-        source = _number(options, "source_ton"), _number(options, "source_npi")
-        self._sender = pdus.address(*source, sender)
-        self._recipient = _number(options, "dest_ton"), _number(options, "dest_npi")
+        host, _, sender = place.partition("/")
+        ton, npi, sender = _sender(sender)
+        ton, npi = _number(options, "source_ton", ton), _number(options, "source_npi", npi)
+        self._sender = pdus.address(ton, npi, sender)
+        self._recipient = (
+            _number(options, "dest_ton", pdus.INTERNATIONAL),
+            _number(options, "dest_npi", pdus.E164),
+        )
         self._window = asyncio.Semaphore(concurrency)
         bind = pdus.BIND_TRANSCEIVER if self.listens else pdus.BIND_TRANSMITTER
-        peer = *_host(self.name, address), trusted() if self.name == "smpps" else None
-        body = pdus.bind(*_login(self.name, login), _ascii("system_type", options["system_type"]))
+        login = {"USER": user, "PASSWORD": password, "system_type": options["system_type"]}
+        body = pdus.bind(*(_ascii(name, value) for name, value in login.items()))
+        peer = _peer(self.name, host)
         self._timeout = timeout
-        self._binds = [Bind(*peer, bind, body, timeout, self._deliver) for _ in range(binds)]
+        self._binds = [
+            Bind(peer, bind, body, timeout, self._deliver)
+            for _ in range(_number(options, "binds", default=1, least=1, most=100))
+        ]
         self._lock = threading.RLock()
         self._loop = self._thread = self._listening = None
         self._closed = False
@@ -174,7 +167,7 @@ class Smpp(Carrier):
             if status == pdus.OK:
                 return answer
             late = asyncio.get_running_loop().time() > give_up_at
-            if late or not taken or status not in TOO_FAST:
+            if late or not taken or status not in CODES.too_fast:
                 raise _refusal(status, taken, parts)
             await asyncio.sleep(PAUSE)
 
@@ -256,13 +249,11 @@ def _receipt(message, optional):
 
 def _refusal(status, taken, parts):
     """Return the CarrierError for a command_status after `taken` parts were taken."""
-    reason = f"SMPP: {pdus.reason(status)}"
-    for_good = status in FOR_GOOD
-    if taken:
-        reason = f"{reason}, after {taken} of {parts} parts were taken"
-        return CarrierError(reason, permanent=for_good, in_doubt=not for_good)
-    too_fast, account = status in TOO_FAST, status in ACCOUNT
-    return CarrierError(reason, permanent=for_good, too_fast=too_fast, account=account)
+    error = CODES.error(f"SMPP: {pdus.reason(status)}", status)
+    if not taken:
+        return error
+    reason = f"{error}, after {taken} of {parts} parts were taken"
+    return CarrierError(reason, permanent=error.permanent, in_doubt=not error.permanent)
 
 
 def _sender(sender):
@@ -278,21 +269,18 @@ def _sender(sender):
     )
 
 
-def _host(scheme, address):
+def _peer(scheme, address):
+    """Return the arguments of asyncio.open_connection."""
     try:
         parts = urlsplit(f"//{address}")
-        if parts.hostname and parts.port != 0:
-            return parts.hostname, parts.port or (3550 if scheme == "smpps" else 2775)
+        usable = parts.hostname and parts.port != 0
     except ValueError:
-        pass
-    raise ValueError(f"HOST in {scheme}://USER:PASSWORD@HOST:PORT/FROM cannot be used")
-
-
-def _login(scheme, login):
-    user, _, password = login.partition(":")
-    if not (user and password):
-        raise ValueError(f"{scheme}://USER:PASSWORD@HOST/FROM lacks the user or the password")
-    return _ascii("USER", unquote(user)), _ascii("PASSWORD", unquote(password))
+        usable = False
+    if not usable:
+        raise ValueError(f"HOST in {scheme}://USER:PASSWORD@HOST:PORT/FROM cannot be used")
+    tls = scheme == "smpps"
+    port = parts.port or (3550 if tls else 2775)
+    return {"host": parts.hostname, "port": port, "ssl": trusted() if tls else None}
 
 
 def _ascii(name, value):
@@ -301,8 +289,10 @@ def _ascii(name, value):
     return value
 
 
-def _number(options, name, least=0, most=255):
+def _number(options, name, default, least=0, most=255):
     value = options[name]
+    if value is None:
+        return default
     if re.fullmatch(r"\d{1,3}", value, re.ASCII) and least <= int(value) <= most:
         return int(value)
     raise ValueError(f"{name} must be a number from {least} to {most}")

@@ -161,15 +161,13 @@ class Bind:
 
     def __init__(
         self,
-        host: str,
-        port: int,
-        tls: ssl.SSLContext | None,
+        peer: dict[str, object],
         command: int,
         body: bytes,
         timeout: float,
         deliver: Callable[[Session, int, bytes], None],
     ):
-        self._peer = {"host": host, "port": port, "ssl": tls}
+        self._peer = peer  # arguments of asyncio.open_connection
         self._command, self._body = command, body
         self._timeout, self._deliver = timeout, deliver
         self.session = None

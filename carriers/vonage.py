@@ -5,15 +5,14 @@ import hmac
 import json
 import re
 import time
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import urlsplit
 
-from carriers import Callback, Carrier, CarrierError, NotGenuine, OptOut, Receipt, opt_outs
+from carriers import Callback, CarrierError, Codes, NotGenuine, OptOut, Receipt, opt_outs, urls
 from carriers.alphabets import SEPTETS
-from carriers.http import MOST_FIELDS, SENDER, Client, account_url, base_url, basic, reference
+from carriers.http import MOST_FIELDS, HttpCarrier, basic, parsed, reference
 
 # The status of each part of a text, grouped by what to do about it
-# (https://developer.vonage.com/en/messaging/sms/guides/troubleshooting-sms). A status that is not
-# listed is temporary.
+# (https://developer.vonage.com/en/messaging/sms/guides/troubleshooting-sms).
 FOR_GOOD = {
     "3": "a parameter is not valid",
     "6": "the number cannot be reached",
@@ -33,9 +32,6 @@ ACCOUNT = {
     "23": "PUBLIC_URL is no address that Vonage calls",
     "32": "the account wants signed requests",
 }
-# It may mean that the sender is not allowed in the recipient's country. While the sender serves
-# other recipients, it is not about the account.
-BY_COUNTRY = {"15"}
 TOO_FAST = {"1": "too many requests"}
 FOR_NOW = {
     "2": "a parameter is missing",
@@ -69,7 +65,7 @@ OLDEST, SKEW = 24 * 3600, 300  # seconds
 METHODS = ("md5hash", "md5", "sha1", "sha256", "sha512")
 
 
-class Vonage(Carrier):
+class Vonage(HttpCarrier):
     """Send through `vonage://KEY:SECRET@FROM`, each part percent-encoded or not.
 
     FROM is a number, with or without its plus sign, or a name. The options are `base_url`, for a
@@ -79,77 +75,56 @@ class Vonage(Carrier):
     Vonage counts a long text as several. Its reference and its receipt are those of the last part.
     """
 
-    name = "vonage"
+    name, title = "vonage", "Vonage"
+    codes = Codes(FOR_GOOD, ACCOUNT, TOO_FAST)
+    by_country = ("15",)
 
-    def __init__(self, url: str, concurrency: int, timeout: float, public_url: str | None = None):
-        self._key, self._secret, sender, options = account_url(
-            url, {"base_url", "signature_secret", "signature_method"}
+    def __init__(self, url: str, concurrency: int, timeout: float, public_url: str | None):
+        key, secret, sender, options = urls.account(
+            url, base_url="https://rest.nexmo.com", signature_secret=None, signature_method=None
         )
-        if not re.fullmatch(rf"\+?[1-9]\d{{6,14}}|{SENDER}", sender, re.ASCII):
+        if not re.fullmatch(rf"\+?[1-9]\d{{6,14}}|{urls.SENDER}", sender, re.ASCII):
             raise ValueError("FROM in vonage://…@FROM must be a number or a name")
-        self._sender = sender.removeprefix("+")
-        method = options.get("signature_method")
+        method = options["signature_method"]
         if method and method not in METHODS:
             raise ValueError(f"signature_method in vonage://… must be one of {', '.join(METHODS)}")
         self._methods = (method,) if method else METHODS
-        self._signature_secret = options.get("signature_secret")
-        self._receipts = {}
-        if public_url and self._signature_secret:
-            self._receipts = {"callback": f"{public_url}/carriers/vonage/status"}
-        elif public_url:
-            self.warning = (
-                "vonage://… has no ?signature_secret=, so callbacks cannot be verified: "
-                "no receipts are asked for, and replies are refused"
-            )
-        base = base_url(options.get("base_url", "https://rest.nexmo.com"))
-        self._client = Client("Vonage", base, concurrency, timeout)
+        self._signature_secret = options["signature_secret"]
+        self._login = basic(key, secret)
+        self._fields = {"api_key": key, "api_secret": secret, "from": sender.removeprefix("+")}
+        if address := self.status_callback(public_url, self._signature_secret, "signature_secret"):
+            self._fields["callback"] = address
+        super().__init__(urls.base(options["base_url"]), {}, concurrency, timeout)
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
-        form = {
-            "api_key": self._key,
-            "api_secret": self._secret,
-            "from": self._sender,
+        form = self._fields | {
             "to": to.removeprefix("+"),
             "text": text,
             "type": "text" if SEPTETS.keys() >= {*text} else "unicode",
             "ttl": min(max(int(valid_for * 1000), SHORTEST_TTL), LONGEST_TTL),
             "client-ref": message_id[:LONGEST_CLIENT_REFERENCE],
-            **self._receipts,
         }
-        headers = {
-            "Accept": "application/json",
-            "Content-Type": "application/x-www-form-urlencoded",
-        }
-        answer = self._client.ask("POST", "/sms/json", urlencode(form), headers)
+        answer = self.post("/sms/json", form)
         parts = answer.json().get("messages")
         if not (isinstance(parts, list) and parts and all(map(_has_status, parts))):
-            if 200 <= answer.status < 300:
-                raise CarrierError("Vonage: no usable answer", in_doubt=True)
-            raise _refusal(answer)
+            raise self.no_verdict(answer, in_doubt=answer.success)
         noes = [status for part in parts if (status := str(part["status"])) != "0"]
         if not noes:
-            self._client.note_served()
+            self.note_served()
             return reference(parts[-1].get("message-id"))
         if len(noes) < len(parts):
             raise CarrierError(
                 f"Vonage: took {len(parts) - len(noes)} of {len(parts)} parts", in_doubt=True
             )
-        status = noes[0] if noes[0].isdecimal() and len(noes[0]) < 4 else "unknown"
-        serves = status in BY_COUNTRY and self._client.served_recently()
-        raise CarrierError(
-            f"Vonage: {REASONS.get(status, 'refused')} (status {status})",
-            permanent=status in FOR_GOOD,
-            account=status in ACCOUNT and not serves,
-            too_fast=status in TOO_FAST,
-            retry_after=answer.retry_after,
-        )
+        status = noes[0] if re.fullmatch(r"\d{1,3}", noes[0]) else "unknown"
+        reason = f"Vonage: {REASONS.get(status, 'refused')} (status {status})"
+        raise self.refusal(answer, status, reason)
 
     def check(self) -> None:
         """Ask for the balance."""
-        headers = {"Accept": "application/json", **basic(self._key, self._secret)}
-        answer = self._client.ask("GET", "/account/get-balance", None, headers)
+        answer = self.ask("GET", "/account/get-balance", headers=self.headers | self._login)
         if answer.status != 200:
-            raise _refusal(answer)
+            raise self.no_verdict(answer)
 
     def callback(self, request: Callback) -> list[Receipt | OptOut]:
         fields = self._genuine(request)
@@ -169,9 +144,6 @@ class Vonage(Carrier):
                     if code == OPTED_OUT and number:
                         events.append(OptOut(number, stop=True, source="carrier"))
         return events
-
-    def close(self) -> None:
-        self._client.close()
 
     def _genuine(self, request):
         """Return the fields of a callback, or raise NotGenuine.
@@ -210,11 +182,9 @@ class Vonage(Carrier):
 def _fields(request):
     """Return the fields of a callback as strings, from a query, a form or JSON."""
     if request.method == "GET":
-        query = urlsplit(request.url).query
-        return dict(parse_qsl(query, keep_blank_values=True, max_num_fields=MOST_FIELDS))
+        return dict(parsed(urlsplit(request.url).query))
     if "json" not in request.headers.get("content-type", ""):
-        body = request.body.decode()
-        return dict(parse_qsl(body, keep_blank_values=True, max_num_fields=MOST_FIELDS))
+        return dict(parsed(request.body.decode()))
     fields = json.loads(request.body)
     if not isinstance(fields, dict) or len(fields) > MOST_FIELDS:
         raise ValueError("not an object, or too large a one")
@@ -224,16 +194,6 @@ def _fields(request):
 def _has_status(part):
     """Return whether an entry of an answer has a status."""
     return isinstance(part, dict) and part.get("status") is not None
-
-
-def _refusal(answer):
-    """Return the CarrierError that an answer's HTTP status means."""
-    return CarrierError(
-        f"Vonage: no usable answer (HTTP {answer.status})",
-        account=answer.status in (401, 402, 403, 404),
-        too_fast=answer.status == 429,
-        retry_after=answer.retry_after,
-    )
 
 
 def _reason(status, code):
