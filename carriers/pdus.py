@@ -116,7 +116,7 @@ def message_id(octets: bytes) -> str | None:
     return octets.partition(b"\0")[0][:64].decode("latin-1") or None
 
 
-DELIVER_SM = re.compile(
+DELIVERY = re.compile(
     rb"[^\0]*\0"  # service_type
     rb"(.).([^\0]*)\0"  # source_addr_ton, source_addr_npi, source_addr
     rb"..[^\0]*\0"  # dest_addr_ton, dest_addr_npi, destination_addr
@@ -141,7 +141,7 @@ class Delivery(NamedTuple):
 
 def deliver_sm(body: bytes) -> Delivery:
     """Parse the body of a deliver_sm (4.6.1); raise ValueError if it is malformed."""
-    fields = DELIVER_SM.match(body)
+    fields = DELIVERY.match(body)
     if not fields:
         raise ValueError("the PDU ends too soon")
     (ton,), source, (esm_class,), (coding,), (length,) = fields.groups()
