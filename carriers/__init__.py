@@ -108,14 +108,12 @@ class Carrier:
     first four arguments of `connect`.
     """
 
-    name: str
-    """The scheme, which may be shown and logged."""
-    can_be_asked = False
-    """Whether `find` can settle a text that is in doubt."""
+    name: str  # the scheme, which may be shown and logged
+    can_be_asked = False  # whether `find` can settle a text that is in doubt
+    # A warning about this URL for the operator: one line for the log, without credentials.
     warning: str | None = None
-    """A warning about this URL for the operator: one line for the log, without credentials."""
+    # Whether `received` returns receipts and incoming texts, from a session of the carrier's.
     listens = False
-    """Whether `received` returns receipts and incoming texts, from a session of the carrier's."""
 
     def __init__(self, url: str, *_: object):
         self.name = url.partition(":")[0].lower()
@@ -157,6 +155,7 @@ class Carrier:
         """Close all connections. No call may be under way."""
 
 
+# The carriers of this package by their schemes; all other schemes are Apprise's.
 OWN = {
     "console": "carriers.console:Console",
     "simulator": "carriers.simulator:Simulator",
@@ -168,9 +167,8 @@ OWN = {
     "webhook+https": "carriers.webhook:Webhook",
     "webhook+http": "carriers.webhook:Webhook",
 }
-"""The carriers of this package by their schemes; all other schemes are Apprise's."""
+# difflib's similarity from which a scheme is a misspelt one of OWN: xmpps, Apprise's, is 0.8.
 CLOSE = 0.82
-"""difflib's similarity from which a scheme is a misspelt one of OWN: xmpps, Apprise's, is 0.8."""
 
 
 def connect(

@@ -4,13 +4,14 @@ import base64
 import http.client
 import io
 import json
+import re
 import threading
 import time
 from collections.abc import Collection
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl
 
-from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, silence
+from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, Receipt, opt_outs, silence
 from carriers.tls import trusted
 
 LONGEST_ANSWER = 64 * 1024  # bytes; the rest is not read
@@ -58,15 +59,17 @@ class HttpCarrier(Carrier):
     see texts and numbers.
     """
 
-    title: str
-    """The name in messages for an operator."""
+    title: str  # the name in messages for an operator
     codes: Codes
+    # Codes that may mean that the sender does not reach the recipient's country. They are not about
+    # the account if the server took a text from this sender in the last ten minutes.
     by_country: Collection = ()
-    """Codes that may mean that the sender does not reach the recipient's country.
-
-    They are not about the account if the server took a text from this sender in the last ten
-    minutes.
-    """
+    # Of callbacks: final statuses, error codes with words for an operator, and the error code of a
+    # recipient who told the carrier to stop.
+    delivered: Collection
+    failed: Collection
+    undelivered: dict[int, str]
+    opted_out: int
 
     def __init__(
         self, base: SplitResult, headers: dict[str, str], concurrency: int, timeout: float
@@ -140,6 +143,18 @@ class HttpCarrier(Carrier):
                 "no receipts are asked for, and replies are refused"
             )
         return f"{public_url}/carriers/{self.name}/status" if public_url and secret else None
+
+    def _report(self, message_id, status, code, recipient):
+        """Return the receipts and opt-outs in a callback about a text."""
+        code = int(code) if re.fullmatch(r"[1-9]\d{0,6}", code, re.ASCII) else None
+        receipts = []
+        if reference(message_id) and status in self.delivered:
+            receipts = [Receipt(message_id, True)]
+        elif reference(message_id) and status in self.failed:
+            words = f"{self.undelivered.get(code, status)} (error {code})" if code else status
+            receipts = [Receipt(message_id, False, f"{self.title}: {words}")]
+        stop = True if code == self.opted_out else None
+        return receipts + opt_outs.events(recipient, stop, source="carrier")
 
     def close(self) -> None:
         if self._pool is not None:

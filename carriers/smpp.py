@@ -223,11 +223,9 @@ def read(delivery: Delivery) -> Receipt | OptOut | None:
     if pdus.parts(header, delivery.optional) > 1:  # one part of a longer text
         return None
     stop = opt_outs.read(decode(text, delivery.coding))
-    number = opt_outs.e164(delivery.source)
-    # A national number does not name its country.
-    if message_type or stop is None or number is None or delivery.ton == pdus.NATIONAL:
+    if message_type or delivery.ton == pdus.NATIONAL:  # such a number does not name its country
         return None
-    return OptOut(number, stop, "reply")
+    return next(iter(opt_outs.events(delivery.source, stop)), None)
 
 
 def _receipt(message, optional):

@@ -102,6 +102,8 @@ class Twilio(HttpCarrier):
     can_be_asked = True
     codes = Codes(FOR_GOOD, ACCOUNT, TOO_FAST)
     by_country = (21606, 21703)
+    delivered, failed = ("delivered", "read"), ("undelivered", "failed", "canceled")
+    undelivered, opted_out = REASONS, OPTED_OUT
 
     def __init__(self, url: str, concurrency: int, timeout: float, public_url: str | None):
         user, password, sender, options = urls.account(
@@ -172,20 +174,17 @@ class Twilio(HttpCarrier):
     def callback(self, request: Callback) -> list[Receipt | OptOut]:
         form = self._genuine(request)
         if request.kind == "inbound":
-            return _reply(form)
-        code = form.get("ErrorCode", "")
-        code = int(code) if re.fullmatch(r"[1-9]\d{0,6}", code, re.ASCII) else None
-        events = []
-        if sid := reference(form.get("MessageSid") or form.get("SmsSid")):
-            match form.get("MessageStatus") or form.get("SmsStatus"):
-                case "delivered" | "read":
-                    events.append(Receipt(sid, True))
-                case "undelivered" | "failed" | "canceled" as status:
-                    events.append(Receipt(sid, False, _reason(status, code)))
-        number = opt_outs.e164(form.get("To", ""))
-        if code == OPTED_OUT and number:
-            events.append(OptOut(number, stop=True, source="carrier"))
-        return events
+            # Twilio's own reading, OptOutType, comes first.
+            stop = {"STOP": True, "START": False, "HELP": None}.get(
+                form.get("OptOutType", "").upper(), opt_outs.read(form.get("Body", ""))
+            )
+            return opt_outs.events(form.get("From", ""), stop)
+        return self._report(
+            form.get("MessageSid") or form.get("SmsSid"),
+            form.get("MessageStatus") or form.get("SmsStatus"),
+            form.get("ErrorCode", ""),
+            form.get("To", ""),
+        )
 
     def _get(self, path):
         """Return the JSON object at a path; raise CarrierError if the answer is not 200."""
@@ -241,22 +240,6 @@ def _code(answer):
     """Return Twilio's error code in an answer, or None."""
     code = answer.json().get("code")
     return code if type(code) is int and 0 < code < 1_000_000 else None
-
-
-def _reason(status, code):
-    """Return why a text was not delivered."""
-    if code is None:
-        return f"Twilio: {status}"
-    return f"Twilio: {REASONS.get(code, status)} (error {code})"
-
-
-def _reply(form):
-    """Return the opt-out in an incoming text; Twilio's own reading, OptOutType, comes first."""
-    stop = {"STOP": True, "START": False, "HELP": None}.get(
-        form.get("OptOutType", "").upper(), opt_outs.read(form.get("Body", ""))
-    )
-    number = opt_outs.e164(form.get("From", ""))
-    return [OptOut(number, stop, "reply")] if number and stop is not None else []
 
 
 def _created(message):

@@ -41,22 +41,21 @@ FOR_NOW = {
 REASONS = FOR_GOOD | ACCOUNT | TOO_FAST | FOR_NOW
 # err-code (https://developer.vonage.com/en/messaging/sms/guides/delivery-receipts)
 UNDELIVERED = {
-    "2": "the phone was not reachable",
-    "3": "the number is not in service",
-    "4": "the recipient blocks texts",
-    "5": "the number is being ported",
-    "6": "filtered as unwanted",
-    "7": "the phone was busy",
-    "8": "an error of the network",
-    "9": "the recipient has opted out",
-    "10": "a parameter is not valid",
-    "11": "no route to the number",
-    "12": "the number cannot be reached",
-    "13": "the recipient is too young",
-    "14": "the recipient's network blocks it",
-    "15": "the recipient has no credit",
+    2: "the phone was not reachable",
+    3: "the number is not in service",
+    4: "the recipient blocks texts",
+    5: "the number is being ported",
+    6: "filtered as unwanted",
+    7: "the phone was busy",
+    8: "an error of the network",
+    9: "the recipient has opted out",
+    10: "a parameter is not valid",
+    11: "no route to the number",
+    12: "the number cannot be reached",
+    13: "the recipient is too young",
+    14: "the recipient's network blocks it",
+    15: "the recipient has no credit",
 }
-OPTED_OUT = "9"
 
 SHORTEST_TTL, LONGEST_TTL = 20_000, 604_800_000  # milliseconds
 LONGEST_CLIENT_REFERENCE = 40  # characters
@@ -78,6 +77,8 @@ class Vonage(HttpCarrier):
     name, title = "vonage", "Vonage"
     codes = Codes(FOR_GOOD, ACCOUNT, TOO_FAST)
     by_country = ("15",)
+    delivered, failed = ("delivered",), ("expired", "failed", "rejected")
+    undelivered, opted_out = UNDELIVERED, 9
 
     def __init__(self, url: str, concurrency: int, timeout: float, public_url: str | None):
         key, secret, sender, options = urls.account(
@@ -128,22 +129,16 @@ class Vonage(HttpCarrier):
 
     def callback(self, request: Callback) -> list[Receipt | OptOut]:
         fields = self._genuine(request)
-        number = opt_outs.e164(fields.get("msisdn", ""))
         if request.kind == "inbound":
             is_part = fields.get("concat") == "true"  # of a longer text
             stop = None if is_part else opt_outs.read(fields.get("text", ""))
-            return [OptOut(number, stop, "reply")] if number and stop is not None else []
-        events = []
-        if message_id := reference(fields.get("messageId") or fields.get("message-id")):
-            code = fields.get("err-code", "")
-            match fields.get("status"):
-                case "delivered":
-                    events.append(Receipt(message_id, True))
-                case "expired" | "failed" | "rejected" as status:
-                    events.append(Receipt(message_id, False, _reason(status, code)))
-                    if code == OPTED_OUT and number:
-                        events.append(OptOut(number, stop=True, source="carrier"))
-        return events
+            return opt_outs.events(fields.get("msisdn", ""), stop)
+        return self._report(
+            fields.get("messageId") or fields.get("message-id"),
+            fields.get("status"),
+            fields.get("err-code", ""),
+            fields.get("msisdn", ""),
+        )
 
     def _genuine(self, request):
         """Return the fields of a callback, or raise NotGenuine.
@@ -194,10 +189,3 @@ def _fields(request):
 def _has_status(part):
     """Return whether an entry of an answer has a status."""
     return isinstance(part, dict) and part.get("status") is not None
-
-
-def _reason(status, code):
-    """Return why a text was not delivered."""
-    if not re.fullmatch(r"[1-9]\d{0,3}", code, re.ASCII):
-        return f"Vonage: {status}"
-    return f"Vonage: {UNDELIVERED.get(code, status)} (error {code})"
