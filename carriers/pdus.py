@@ -84,30 +84,20 @@ def address(ton: int, npi: int, number: str) -> bytes:
 
 
 def submit_sm(
-    sender: bytes,
-    recipient: bytes,
-    part: bytes,
-    *,
-    coding: int,
-    has_header: bool,
-    receipt: bool,
-    valid_for: float,
+    addresses: bytes, part: bytes, *, coding: int, has_header: bool, receipt: bool, valid_for: float
 ) -> bytes:
-    """Return the body of a submit_sm (4.4.1) between two addresses."""
+    """Return the body of a submit_sm (4.4.1); `addresses` are the sender's and the recipient's."""
     seconds = max(1, min(int(valid_for), LONGEST_VALIDITY))
     of_the_day = time.strftime("%H%M%S", time.gmtime(seconds))
-    validity = f"0000{seconds // 86_400:02}{of_the_day}000R"  # relative (7.1.1)
-    return b"".join(
-        [
-            b"\0",  # service_type
-            sender,
-            recipient,
-            bytes([HAS_HEADER if has_header else 0, 0, 0]),  # protocol_id, priority_flag
-            b"\0" + validity.encode() + b"\0",  # schedule_delivery_time, validity_period
-            # registered_delivery, replace_if_present_flag, data_coding, sm_default_msg_id
-            bytes([receipt, 0, coding, 0, len(part)]),
-            part,
-        ]
+    return (
+        b"\0"  # service_type
+        + addresses
+        + bytes([HAS_HEADER if has_header else 0, 0, 0])  # esm_class, protocol_id, priority_flag
+        + b"\0"  # schedule_delivery_time
+        + f"0000{seconds // 86_400:02}{of_the_day}000R\0".encode()  # validity_period (7.1.1)
+        # registered_delivery, replace_if_present_flag, data_coding, sm_default_msg_id, sm_length
+        + bytes([receipt, 0, coding, 0, len(part)])
+        + part
     )
 
 

@@ -71,7 +71,7 @@ class Smpp(Carrier):
         peer = _peer(self.name, host)
         self._timeout = timeout
         self._binds = [
-            Bind(peer, bind, body, timeout, self._deliver)
+            Bind(peer, (bind, body), timeout, self._deliver)
             for _ in range(_number(options, "binds", default=1, least=1, most=100))
         ]
         self._lock = threading.RLock()
@@ -85,18 +85,10 @@ class Smpp(Carrier):
             coding, parts = cut(text, self._coding)
         except ValueError as problem:
             raise CarrierError(f"SMPP: {problem}", permanent=True) from None
-        bodies = [
-            pdus.submit_sm(
-                self._sender,
-                pdus.address(*self._recipient, to.removeprefix("+")),
-                part,
-                coding=coding,
-                has_header=len(parts) > 1,
-                receipt=self.listens and number == len(parts),
-                valid_for=valid_for,
-            )
-            for number, part in enumerate(parts, start=1)
-        ]
+        addresses = self._sender + pdus.address(*self._recipient, to.removeprefix("+"))
+        fields = {"coding": coding, "has_header": len(parts) > 1, "valid_for": valid_for}
+        bodies = [pdus.submit_sm(addresses, part, receipt=False, **fields) for part in parts[:-1]]
+        bodies.append(pdus.submit_sm(addresses, parts[-1], receipt=self.listens, **fields))
         return self._run(self._send(bodies)).result()
 
     def check(self) -> None:
@@ -117,17 +109,18 @@ class Smpp(Carrier):
     def close(self) -> None:
         with self._lock:
             self._closed = True
-        if self._loop is not None and not self._loop.is_closed():
+        if self._thread is not None and self._thread.is_alive():
             self._run(self._hang_up()).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
-            self._loop.close()
+            self._runner.close()  # cancels what still runs
 
     def _run(self, coroutine):
         """Run a coroutine on the event loop, which has its own thread; return its future."""
         with self._lock:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
+                self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+                self._loop = self._runner.get_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
                 self._thread.start()
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
@@ -208,10 +201,6 @@ class Smpp(Carrier):
         for session, sequence in self._unanswered:
             session.answer(pdus.DELIVER_SM, sequence)
         await asyncio.gather(*(bind.session.unbind() for bind in self._binds if bind.open))
-        rest = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in rest:
-            task.cancel()
-        await asyncio.gather(*rest, return_exceptions=True)
 
 
 def read(delivery: Delivery) -> Receipt | OptOut | None:

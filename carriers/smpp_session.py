@@ -12,20 +12,18 @@ FIRST_PAUSE, LONGEST_PAUSE = 1, 15  # seconds between tries to bind; the pause d
 UNBIND_TIMEOUT = 5  # seconds
 
 
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Deliver = Callable[["Session", int, bytes], None]  # takes a deliver_sm by its sequence_number
+
+
 class Session:
     """A connection to the peer, with requests under way in both directions."""
 
-    def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        timeout: float,
-        deliver: Callable[["Session", int, bytes], None],
-    ):
+    def __init__(self, streams: Streams, timeout: float, deliver: Deliver):
         self._loop = asyncio.get_running_loop()
         self.served = False  # the peer did more than bind
         self.heard_at = self._loop.time()
-        self._reader, self._writer = reader, writer
+        self._reader, self._writer = streams
         self._timeout, self._deliver = timeout, deliver
         self._answers = {}  # futures by command_id and sequence_number of the response
         self._sequence = 0
@@ -160,16 +158,10 @@ class Bind:
     """One bind to the peer, which is made again after it is lost."""
 
     def __init__(
-        self,
-        peer: dict[str, object],
-        command: int,
-        body: bytes,
-        timeout: float,
-        deliver: Callable[[Session, int, bytes], None],
+        self, peer: dict[str, object], request: tuple[int, bytes], timeout: float, deliver: Deliver
     ):
         self._peer = peer  # arguments of asyncio.open_connection
-        self._command, self._body = command, body
-        self._timeout, self._deliver = timeout, deliver
+        self._request, self._timeout, self._deliver = request, timeout, deliver
         self.session = None
         self._attempt = None
         self._began = self._pause = 0
@@ -202,7 +194,7 @@ class Bind:
         self._pause = min(max(FIRST_PAUSE, 2 * self._pause), LONGEST_PAUSE)
         session = await self._connect()
         try:
-            status, _ = await session.ask(self._command, self._body)
+            status, _ = await session.ask(*self._request)
             if status != pdus.OK:
                 raise CarrierError(f"SMPP: bind: {pdus.reason(status)}", account=True)
             self.session = session
@@ -216,9 +208,9 @@ class Bind:
     async def _connect(self):
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
-                reader, writer = await asyncio.open_connection(**self._peer)
+                streams = await asyncio.open_connection(**self._peer)
         except ssl.SSLCertVerificationError:
             raise CarrierError("SMPP: the peer's certificate is not trusted") from None
         except (OSError, UnicodeError):
             raise CarrierError("SMPP: the peer cannot be reached") from None
-        return Session(reader, writer, self._timeout, self._deliver)
+        return Session(streams, self._timeout, self._deliver)
