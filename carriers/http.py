@@ -14,7 +14,6 @@ from urllib.parse import SplitResult, parse_qsl
 from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, Receipt, opt_outs, silence
 from carriers.tls import trusted
 
-LONGEST_ANSWER = 64 * 1024  # bytes; the rest is not read
 LONGEST_PAUSE = 3600  # seconds; a longer Retry-After is cut to this
 LONGEST_REFERENCE = 255  # characters
 RECENTLY = 600  # seconds
@@ -60,6 +59,7 @@ class HttpCarrier(Carrier):
     """
 
     title: str  # the name in messages for an operator
+    longest_answer = 64 * 1024  # bytes; the rest is not read
     codes: Codes
     # Codes that may mean that the sender does not reach the recipient's country. They are not about
     # the account if the server took a text from this sender in the last ten minutes.
@@ -76,14 +76,13 @@ class HttpCarrier(Carrier):
     ):
         silence("urllib3")
         self._base, self._concurrency, self._timeout = base, concurrency, timeout
+        self._path = base.path.rstrip("/")
         self.headers = {"Accept": "application/json"} | headers
         self._lock = threading.Lock()
         self._pool = None
         self._served_until = 0.0  # by time.monotonic()
 
-    def ask(
-        self, method: str, path: str, longest: int = LONGEST_ANSWER, **request: object
-    ) -> Answer:
+    def ask(self, method: str, path: str, **request: object) -> Answer:
         """Return the answer to one request; `path` is appended to the base's.
 
         `request` are arguments of urllib3's `request`. Raise CarrierError if no answer comes in
@@ -93,16 +92,12 @@ class HttpCarrier(Carrier):
 
         try:
             response = self._connections().request(
-                method,
-                self._base.path.rstrip("/") + path,
-                redirect=False,
-                preload_content=False,
-                **request,
+                method, self._path + path, redirect=False, preload_content=False, **request
             )
         except urllib3.exceptions.HTTPError:
             raise CarrierError(f"{self.title} gave no answer", in_doubt=method == "POST") from None
         try:
-            content = response.read(longest)
+            content = response.read(self.longest_answer)
         except urllib3.exceptions.HTTPError:
             content = b""
         finally:
@@ -122,9 +117,8 @@ class HttpCarrier(Carrier):
     def no_verdict(self, answer: Answer, in_doubt: bool = False) -> CarrierError:
         """Return the CarrierError that the HTTP status of an answer without a code means."""
         reason = f"{self.title}: no usable answer (HTTP {answer.status})"
-        return STATUSES.error(
-            reason, answer.status, retry_after=answer.retry_after, in_doubt=in_doubt
-        )
+        flags = {"retry_after": answer.retry_after, "in_doubt": in_doubt}
+        return STATUSES.error(reason, answer.status, **flags)
 
     def note_served(self) -> None:
         """Note that the server took a text from this sender."""

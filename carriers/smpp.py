@@ -5,7 +5,6 @@ import contextlib
 import re
 import threading
 from collections import deque
-from urllib.parse import urlsplit
 
 from carriers import Carrier, CarrierError, OptOut, Receipt, opt_outs, pdus, urls
 from carriers.alphabets import NAMES, cut, decode
@@ -258,12 +257,8 @@ def _sender(sender):
 
 def _peer(scheme, address):
     """Return the arguments of asyncio.open_connection."""
-    try:
-        parts = urlsplit(f"//{address}")
-        usable = parts.hostname and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
+    parts = urls.split(f"//{address}")
+    if not parts:
         raise ValueError(f"HOST in {scheme}://USER:PASSWORD@HOST:PORT/FROM cannot be used")
     tls = scheme == "smpps"
     port = parts.port or (3550 if tls else 2775)

@@ -84,7 +84,7 @@ OPTED_OUT = 21610
 SHORTEST_VALIDITY, LONGEST_VALIDITY = 1, 36_000  # seconds; error 21624 otherwise
 NEVER_SENT = {"failed", "canceled"}  # Twilio gave these to no network
 TRIAL = "Sent from your Twilio trial account - "  # prefix of a trial account's texts
-PAGE, PAGES, LONGEST_PAGE = 100, 20, 4 * 1024 * 1024  # messages, pages, bytes in Twilio's list
+PAGE, PAGES = 100, 20  # messages, pages in Twilio's list
 SKEW = timedelta(minutes=1)  # between Twilio's clock and this machine's
 SIGNATURES = {"HMAC_SHA1": hashlib.sha1, "HMAC_SHA256": hashlib.sha256}
 
@@ -100,6 +100,7 @@ class Twilio(HttpCarrier):
 
     name, title = "twilio", "Twilio"
     can_be_asked = True
+    longest_answer = 4 * 1024 * 1024  # a page of messages
     codes = Codes(FOR_GOOD, ACCOUNT, TOO_FAST)
     by_country = (21606, 21703)
     delivered, failed = ("delivered", "read"), ("undelivered", "failed", "canceled")
@@ -188,7 +189,7 @@ class Twilio(HttpCarrier):
 
     def _get(self, path):
         """Return the JSON object at a path; raise CarrierError if the answer is not 200."""
-        answer = self.ask("GET", path, LONGEST_PAGE)
+        answer = self.ask("GET", path)
         if answer.status != 200:
             raise self._refusal(answer)
         return answer.json()
@@ -210,7 +211,9 @@ class Twilio(HttpCarrier):
         See https://www.twilio.com/docs/usage/security. Twilio signs the address sometimes with its
         port, sometimes without. Like Twilio's own libraries, accept both.
         """
-        algorithm = SIGNATURES.get(_algorithm(request.headers))
+        settings = request.headers.get("x-twilio-webhooks-signature-settings", "")
+        named = re.search(r"\balgorithm=(\w+)", settings)
+        algorithm = SIGNATURES.get(named[1].upper() if named else "HMAC_SHA1")
         if not (self._auth_token and algorithm):
             raise NotGenuine
         try:
@@ -249,12 +252,6 @@ def _created(message):
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         return datetime.min.replace(tzinfo=UTC)
     return created if created.tzinfo else created.replace(tzinfo=UTC)
-
-
-def _algorithm(headers):
-    """Return the name of a callback's signature algorithm; the default is HMAC_SHA1."""
-    named = re.search(r"\balgorithm=(\w+)", headers.get("x-twilio-webhooks-signature-settings", ""))
-    return named[1].upper() if named else "HMAC_SHA1"
 
 
 def _without_port_and_with(url):

@@ -26,13 +26,19 @@ def account(url: str, **options: str | None) -> tuple[str, str, str, dict[str, s
     return user, password, unquote(sender.removesuffix("/{to}")), options | given
 
 
+def split(address: str) -> SplitResult | None:
+    """Return the parts of an address, or None if its host or port cannot be used."""
+    try:
+        parts = urlsplit(address)
+        return parts if parts.hostname and parts.port != 0 else None
+    except ValueError:
+        return None
+
+
 def base(url: str) -> SplitResult:
     """Return the parts of an address to which paths can be added; raise ValueError if invalid."""
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable or parts.username is not None or parts.query or parts.fragment:
+    parts = split(url)
+    usable = parts and parts.scheme in ("http", "https") and parts.username is None
+    if not usable or parts.query or parts.fragment:
         raise ValueError("base_url must be an http:// or https:// address")
     return parts

@@ -1,12 +1,11 @@
 """The operator's own webhook."""
 
 import base64
-import binascii
 import hashlib
 import hmac
 import json
 import time
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from carriers import Codes, urls
 from carriers.http import HttpCarrier, basic, reference
@@ -33,23 +32,21 @@ class Webhook(HttpCarrier):
         if len(secrets) > 1:
             raise ValueError("webhook+…:// has more than one secret")
         self._key = _key(unquote(secrets[0].partition("=")[2])) if secrets else None
-        try:
-            parts = urlsplit(place)
-            user, password = parts.username, parts.password
-            base = urls.base(parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl())
-        except ValueError:
-            raise ValueError("webhook+… needs an https:// or http:// address") from None
+        base = urls.split(place)
+        if base is None or base.fragment:
+            raise ValueError("webhook+… needs an https:// or http:// address")
         others = "&".join(option for option in options if option not in secrets)
-        self._path = (base.path or "/") + (f"?{others}" if others else "")
+        self._target = (base.path or "/") + (f"?{others}" if others else "")
         headers = {"Content-Type": "application/json"}
-        if user is not None:
-            headers |= basic(unquote(user), unquote(password or ""))
-        super().__init__(base._replace(path=""), headers, concurrency, timeout)
+        if base.username is not None:
+            headers |= basic(unquote(base.username), unquote(base.password or ""))
+        base = base._replace(netloc=base.netloc.rpartition("@")[2], path="")
+        super().__init__(base, headers, concurrency, timeout)
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         body = json.dumps({"message_id": message_id, "to": to, "message": text})
         headers = self.headers | self._signature(message_id, body)
-        answer = self.ask("POST", self._path, body=body, headers=headers)
+        answer = self.ask("POST", self._target, body=body, headers=headers)
         content = answer.json()
         if answer.success and not content.get("error"):
             return reference(content.get("reference"))
@@ -74,7 +71,7 @@ def _key(secret):
         encoded = secret.removeprefix("whsec_")
         try:
             key = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
-        except binascii.Error:
+        except ValueError:
             raise ValueError("after whsec_ the secret in webhook+…:// must be base64") from None
     if not key:
         raise ValueError("secret in webhook+…:// is empty")
