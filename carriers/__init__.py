@@ -192,9 +192,8 @@ def connect(
         raise ValueError(f"{scheme}: takes nothing after the colon")
     if carrier := OWN.get(scheme):
         return pkgutil.resolve_name(carrier)(url, concurrency, timeout, public_url)
-    if scheme == "webhook":
-        raise ValueError("webhook is not a carrier; did you mean webhook+https?")
-    if near := get_close_matches(scheme, OWN, 1, CLOSE):
+    near = ["webhook+https"] if scheme == "webhook" else get_close_matches(scheme, OWN, 1, CLOSE)
+    if near:
         raise ValueError(f"{name} is not a carrier; did you mean {near[0]}?")
     if not re.match("[a-z0-9]+://", url, re.IGNORECASE):
         raise ValueError("not the URL of a carrier: console:, simulator:, twilio://… or another")

@@ -72,10 +72,9 @@ def decode(octets: bytes, coding: int) -> str:
 
     `coding` is any data_coding, including those with a message class.
     """
-    message_class = coding & 0xF0 == 0xF0
     if coding == UCS2:
         return octets.decode("utf-16-be", "replace")
-    if coding == GSM or (message_class and not coding & 0x04):
+    if coding == GSM or coding & 0xF4 == 0xF0:  # with a message class, and not 8-bit data
         return _from_septets(octets)
     return octets.decode("latin-1")
 

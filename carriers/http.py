@@ -64,16 +64,8 @@ class HttpCarrier(Carrier):
     # Codes that may mean that the sender does not reach the recipient's country. They are not about
     # the account if the server took a text from this sender in the last ten minutes.
     by_country: Collection = ()
-    # Of callbacks: final statuses, error codes with words for an operator, and the error code of a
-    # recipient who told the carrier to stop.
-    delivered: Collection
-    failed: Collection
-    undelivered: dict[int, str]
-    opted_out: int
 
-    def __init__(
-        self, base: SplitResult, headers: dict[str, str], concurrency: int, timeout: float
-    ):
+    def __init__(self, base: SplitResult, headers: dict, concurrency: int, timeout: float):
         silence("urllib3")
         self._base, self._concurrency, self._timeout = base, concurrency, timeout
         self._path = base.path.rstrip("/")
@@ -124,22 +116,26 @@ class HttpCarrier(Carrier):
         """Note that the server took a text from this sender."""
         self._served_until = time.monotonic() + RECENTLY
 
-    def status_callback(
-        self, public_url: str | None, secret: str | None, option: str
-    ) -> str | None:
-        """Return the address for callbacks about texts; warn if `secret` is missing to verify them.
+    def _receipts(self, field, public_url, secret, option):
+        """Return the field that asks for receipts; warn if there is no `secret` to verify them.
 
-        `option` is the option of the URL that lacks the secret.
+        `option` is the URL's option for the secret.
         """
-        if public_url and not secret:
+        if public_url and secret:
+            return {field: f"{public_url}/carriers/{self.name}/status"}
+        if public_url:
             self.warning = (
                 f"{self.name}://… has no ?{option}=, so callbacks cannot be verified: "
                 "no receipts are asked for, and replies are refused"
             )
-        return f"{public_url}/carriers/{self.name}/status" if public_url and secret else None
+        return {}
 
     def _report(self, message_id, status, code, recipient):
-        """Return the receipts and opt-outs in a callback about a text."""
+        """Return the receipts and opt-outs in a callback about a text.
+
+        The subclass has the final statuses in `delivered` and `failed`, words for error codes in
+        `undelivered`, and the code of a recipient who told the carrier to stop in `opted_out`.
+        """
         code = int(code) if re.fullmatch(r"[1-9]\d{0,6}", code, re.ASCII) else None
         receipts = []
         if reference(message_id) and status in self.delivered:

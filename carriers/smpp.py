@@ -5,11 +5,12 @@ import contextlib
 import re
 import threading
 from collections import deque
+from functools import partial
 
 from carriers import Carrier, CarrierError, OptOut, Receipt, opt_outs, pdus, urls
 from carriers.alphabets import NAMES, cut, decode
 from carriers.pdus import CODES, Delivery
-from carriers.smpp_session import Bind
+from carriers.smpp_session import LOST, Bind
 from carriers.tls import trusted
 
 PAUSE = 1  # seconds after the peer says "too fast" between the parts of a text
@@ -59,10 +60,8 @@ class Smpp(Carrier):
         ton, npi, sender = _sender(sender)
         ton, npi = _number(options, "source_ton", ton), _number(options, "source_npi", npi)
         self._sender = pdus.address(ton, npi, sender)
-        self._recipient = (
-            _number(options, "dest_ton", pdus.INTERNATIONAL),
-            _number(options, "dest_npi", pdus.E164),
-        )
+        ton = _number(options, "dest_ton", pdus.INTERNATIONAL)
+        self._recipient = ton, _number(options, "dest_npi", pdus.E164)
         self._window = asyncio.Semaphore(concurrency)
         bind = pdus.BIND_TRANSCEIVER if self.listens else pdus.BIND_TRANSMITTER
         login = {"USER": user, "PASSWORD": password, "system_type": options["system_type"]}
@@ -76,8 +75,8 @@ class Smpp(Carrier):
         self._lock = threading.RLock()
         self._loop = self._thread = self._listening = None
         self._closed = False
-        self._arrived = deque()  # receipts and opt-outs; opt-outs with session and sequence number
-        self._unanswered = []  # session and sequence number of the opt-outs last returned
+        self._arrived = deque()  # receipts; opt-outs with a function that acknowledges them
+        self._unanswered = []  # these functions of the opt-outs last returned
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         try:
@@ -99,10 +98,10 @@ class Smpp(Carrier):
                 idle = self._listening is None or self._listening.done()
                 if idle and not any(bind.open for bind in self._binds):
                     self._listening = self._run(self._listen())
-                for session, sequence in self._unanswered:
-                    self._loop.call_soon_threadsafe(session.answer, pdus.DELIVER_SM, sequence)
+                for answer in self._unanswered:
+                    self._loop.call_soon_threadsafe(answer)
             arrived = [self._arrived.popleft() for _ in range(len(self._arrived))]
-            self._unanswered = [unanswered for _, unanswered in arrived if unanswered]
+            self._unanswered = [answer for _, answer in arrived if answer]
             return [event for event, _ in arrived]
 
     def close(self) -> None:
@@ -131,7 +130,7 @@ class Smpp(Carrier):
         attempts = [bind.attempt() for bind in self._binds]
         bound = [bind.session for bind in self._binds if bind.open]
         if bound:
-            return min(bound, key=lambda session: session.under_way)
+            return min(bound, key=lambda session: len(session.under_way))
         for attempt in attempts[:-1]:  # the peer may allow fewer binds
             with contextlib.suppress(CarrierError):
                 return await asyncio.shield(attempt)
@@ -141,7 +140,7 @@ class Smpp(Carrier):
         async with self._window:
             session = await self._session()
             if not session.open:
-                raise CarrierError("SMPP: the connection was lost")
+                raise CarrierError(LOST)
             for taken, body in enumerate(bodies):
                 answer = await self._submit(session, body, taken, len(bodies))
             return pdus.message_id(answer)
@@ -150,12 +149,7 @@ class Smpp(Carrier):
         """Send one part after `taken` others; return the body of the answer."""
         give_up_at = asyncio.get_running_loop().time() + self._timeout
         while True:
-            try:
-                status, answer = await session.ask(pdus.SUBMIT_SM, body)
-            except TimeoutError:
-                raise CarrierError("SMPP: no answer in time", in_doubt=True) from None
-            except ConnectionError:
-                raise CarrierError("SMPP: the connection was lost", in_doubt=True) from None
+            status, answer = await session.ask(pdus.SUBMIT_SM, body)
             if status == pdus.OK:
                 return answer
             late = asyncio.get_running_loop().time() > give_up_at
@@ -165,10 +159,7 @@ class Smpp(Carrier):
 
     async def _check(self):
         session = await self._session()
-        try:
-            await session.ask(pdus.ENQUIRE_LINK)
-        except (TimeoutError, ConnectionError):
-            raise CarrierError("SMPP: no answer in time") from None
+        await session.ask(pdus.ENQUIRE_LINK)
 
     async def _listen(self):
         """Bind if necessary, so that the peer can deliver."""
@@ -182,23 +173,24 @@ class Smpp(Carrier):
         """Keep a receipt or an opt-out until `received` returns it."""
         if self._closed:
             return  # without an answer the peer delivers it again
+        answer = partial(session.answer, pdus.DELIVER_SM, sequence)
         try:
             event = read(pdus.deliver_sm(body))
         except ValueError:
-            session.answer(pdus.DELIVER_SM, sequence, pdus.PERMANENT_ERROR)
+            answer(pdus.PERMANENT_ERROR)
             return
         if event and len(self._arrived) >= MOST_HELD:
-            session.answer(pdus.DELIVER_SM, sequence, pdus.TEMPORARY_ERROR)
+            answer(pdus.TEMPORARY_ERROR)
         elif isinstance(event, OptOut):
-            self._arrived.append((event, (session, sequence)))
+            self._arrived.append((event, answer))
         else:
             if event:
                 self._arrived.append((event, None))
-            session.answer(pdus.DELIVER_SM, sequence)
+            answer()
 
     async def _hang_up(self):
-        for session, sequence in self._unanswered:
-            session.answer(pdus.DELIVER_SM, sequence)
+        for answer in self._unanswered:
+            answer()
         await asyncio.gather(*(bind.session.unbind() for bind in self._binds if bind.open))
 
 

@@ -122,11 +122,9 @@ class Twilio(HttpCarrier):
             raise ValueError("twilio://SK… is an API key, which needs its account: ?account=AC…")
         self._account = f"/2010-04-01/Accounts/{quote(options['account'] or user, safe='')}"
         self._auth_token = options["auth_token"] or (None if self._is_key else password)
-        if address := self.status_callback(public_url, self._auth_token, "auth_token"):
-            self._fields["StatusCallback"] = address
-        super().__init__(
-            urls.base(options["base_url"]), basic(user, password), concurrency, timeout
-        )
+        self._fields |= self._receipts("StatusCallback", public_url, self._auth_token, "auth_token")
+        base = urls.base(options["base_url"])
+        super().__init__(base, basic(user, password), concurrency, timeout)
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         validity = min(max(int(valid_for), SHORTEST_VALIDITY), LONGEST_VALIDITY)
@@ -180,12 +178,9 @@ class Twilio(HttpCarrier):
                 form.get("OptOutType", "").upper(), opt_outs.read(form.get("Body", ""))
             )
             return opt_outs.events(form.get("From", ""), stop)
-        return self._report(
-            form.get("MessageSid") or form.get("SmsSid"),
-            form.get("MessageStatus") or form.get("SmsStatus"),
-            form.get("ErrorCode", ""),
-            form.get("To", ""),
-        )
+        sid = form.get("MessageSid") or form.get("SmsSid")
+        status = form.get("MessageStatus") or form.get("SmsStatus")
+        return self._report(sid, status, form.get("ErrorCode", ""), form.get("To", ""))
 
     def _get(self, path):
         """Return the JSON object at a path; raise CarrierError if the answer is not 200."""
@@ -196,10 +191,9 @@ class Twilio(HttpCarrier):
 
     def _is_ours(self, message, to, text):
         """Return whether a listed message is this text, from our sender and not failed."""
+        from_us = message.get("from") in (self._fields.get("From"), None)
         if service := self._fields.get("MessagingServiceSid"):
             from_us = message.get("messaging_service_sid") == service
-        else:
-            from_us = message.get("from") in (self._fields["From"], None)
         sent = from_us and message.get("to") == to and message.get("status") not in NEVER_SENT
         body = message.get("body")
         body = body.removeprefix(TRIAL) if isinstance(body, str) else ""

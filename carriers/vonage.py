@@ -90,11 +90,10 @@ class Vonage(HttpCarrier):
         if method and method not in METHODS:
             raise ValueError(f"signature_method in vonage://… must be one of {', '.join(METHODS)}")
         self._methods = (method,) if method else METHODS
-        self._signature_secret = options["signature_secret"]
+        self._signature_secret = signing = options["signature_secret"]
         self._login = basic(key, secret)
         self._fields = {"api_key": key, "api_secret": secret, "from": sender.removeprefix("+")}
-        if address := self.status_callback(public_url, self._signature_secret, "signature_secret"):
-            self._fields["callback"] = address
+        self._fields |= self._receipts("callback", public_url, signing, "signature_secret")
         super().__init__(urls.base(options["base_url"]), {}, concurrency, timeout)
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
@@ -114,9 +113,8 @@ class Vonage(HttpCarrier):
             self.note_served()
             return reference(parts[-1].get("message-id"))
         if len(noes) < len(parts):
-            raise CarrierError(
-                f"Vonage: took {len(parts) - len(noes)} of {len(parts)} parts", in_doubt=True
-            )
+            reason = f"Vonage: took {len(parts) - len(noes)} of {len(parts)} parts"
+            raise CarrierError(reason, in_doubt=True)
         status = noes[0] if re.fullmatch(r"\d{1,3}", noes[0]) else "unknown"
         reason = f"Vonage: {REASONS.get(status, 'refused')} (status {status})"
         raise self.refusal(answer, status, reason)
@@ -133,12 +131,9 @@ class Vonage(HttpCarrier):
             is_part = fields.get("concat") == "true"  # of a longer text
             stop = None if is_part else opt_outs.read(fields.get("text", ""))
             return opt_outs.events(fields.get("msisdn", ""), stop)
-        return self._report(
-            fields.get("messageId") or fields.get("message-id"),
-            fields.get("status"),
-            fields.get("err-code", ""),
-            fields.get("msisdn", ""),
-        )
+        message_id = fields.get("messageId") or fields.get("message-id")
+        code, recipient = fields.get("err-code", ""), fields.get("msisdn", "")
+        return self._report(message_id, fields.get("status"), code, recipient)
 
     def _genuine(self, request):
         """Return the fields of a callback, or raise NotGenuine.
