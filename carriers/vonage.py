@@ -107,7 +107,7 @@ class Vonage(HttpCarrier):
         answer = self.post("/sms/json", form)
         parts = answer.json().get("messages")
         if not (isinstance(parts, list) and parts and all(map(_has_status, parts))):
-            raise self.no_verdict(answer, in_doubt=answer.success)
+            raise self.no_verdict(answer, in_doubt=answer.unclear)
         noes = [status for part in parts if (status := str(part["status"])) != "0"]
         if not noes:
             self.note_served()
@@ -115,7 +115,7 @@ class Vonage(HttpCarrier):
         if len(noes) < len(parts):
             reason = f"Vonage: took {len(parts) - len(noes)} of {len(parts)} parts"
             raise CarrierError(reason, in_doubt=True)
-        status = noes[0] if re.fullmatch(r"\d{1,3}", noes[0]) else "unknown"
+        status = noes[0] if re.fullmatch(r"\d{1,3}", noes[0], re.ASCII) else "unknown"
         reason = f"Vonage: {REASONS.get(status, 'refused')} (status {status})"
         raise self.refusal(answer, status, reason)
 
