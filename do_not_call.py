@@ -19,12 +19,12 @@ class DoNotCall(Table):
 
     @classmethod
     def lists(cls, number: str) -> bool:
-        """Say whether a number is on the list."""
+        """Return whether a number is on the list."""
         return cls.select().where(cls.number == number).exists()
 
     @classmethod
     def listed(cls, numbers: Iterable[str]) -> set[str]:
-        """Return those of these numbers that are on the list."""
+        """Return the numbers that are on the list."""
         numbers = list(numbers)
         found = cls.select().where(cls.number.in_(numbers)) if numbers else ()
         return {row.number for row in found}
@@ -43,8 +43,8 @@ class DoNotCall(Table):
     def add(cls, numbers: Iterable[str], now: datetime, source: str) -> int:
         """Put numbers on the list; return how many were not on it yet.
 
-        What people put there outlasts a START, also where a reply came first. Sorted, so that
-        Postgres cannot find two that do this at once in a deadlock.
+        A number that people add stays after a START, even if a reply listed it first. The numbers
+        are sorted, so two calls at once cannot deadlock on Postgres.
         """
         values, numbers = json_values(), json.dumps(sorted(numbers))
         if source in PEOPLE:
@@ -68,7 +68,7 @@ class DoNotCall(Table):
 
     @classmethod
     def entries(cls) -> Iterator[Self]:
-        """Read the whole list by number, in pages: nothing stays open meanwhile."""
+        """Read the whole list by number, in pages: no query stays open between them."""
         after = ""
         while page := list(cls.select().where(cls.number > after).order_by(cls.number).limit(PAGE)):
             yield from page

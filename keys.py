@@ -56,7 +56,7 @@ class ApiKey(Table):
 
     @staticmethod
     def digest_of(secret: str) -> str:
-        """Return what is stored: SHA-256 is enough for a secret of 256 random bits."""
+        """Return what is stored. SHA-256 is enough for a secret of 256 random bits."""
         return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
     @classmethod
@@ -68,26 +68,20 @@ class ApiKey(Table):
         expires_at: datetime | None = None,
         role: Role = Role.SENDER,
     ) -> str:
-        """Store a new key and return the secret, which is not; Refused where the name is taken."""
+        """Store a new key and return its secret; raise Refused if the name is taken."""
         secret = cls._new_secret()
+        values = {"name": name, "group": group, "role": role, "digest": cls.digest_of(secret)}
         try:
-            cls.create(
-                name=name,
-                group=group,
-                role=role,
-                digest=cls.digest_of(secret),
-                created_at=now,
-                expires_at=expires_at,
-            )
+            cls.create(**values, created_at=now, expires_at=expires_at)
         except IntegrityError:
             raise Refused(f"a key named {name!r} exists already") from None
         return secret
 
     @classmethod
     def authenticate(cls, secret: str, now: datetime) -> Identity | None:
-        """Return the identity of a secret, or None where it is unknown, expired or revoked.
+        """Return the identity of a secret, or None if it is unknown, expired or revoked.
 
-        The database is asked no more than once a LEASE.
+        The database is queried at most once per LEASE.
         """
         digest = cls.digest_of(secret)
         known, expires_at, lease_ends = _leases.get((db.obj, digest), (None, EPOCH, 0))
@@ -98,12 +92,11 @@ class ApiKey(Table):
             _leases.clear()
         is_old = (cls.old_digest == digest) & (cls.old_expires_at > now)
         key = cls.live(now).where((cls.digest == digest) | is_old).first()
-        if key is None:
-            _leases[db.obj, digest] = None, None, asked + LEASE
-            return None
-        key.note_use(now)
-        ends = (key.expires_at, None if key.digest == digest else key.old_expires_at)
-        known = key.identity()
+        known, ends = None, ()
+        if key:
+            key.note_use(now)
+            known = key.identity()
+            ends = (key.expires_at, None if key.digest == digest else key.old_expires_at)
         _leases[db.obj, digest] = known, min(filter(None, ends), default=None), asked + LEASE
         return known
 
@@ -112,7 +105,7 @@ class ApiKey(Table):
         return Identity(self.id, self.name, self.group, self.role)
 
     def note_use(self, now: datetime) -> None:
-        """Keep the hour in which this key was last used."""
+        """Store the hour in which this key was last used."""
         if self.last_used_at is None or now - self.last_used_at >= HOUR:
             hour = now.replace(minute=0, second=0, microsecond=0)
             ApiKey.update(last_used_at=hour).where(ApiKey.id == self.id).execute()
@@ -129,7 +122,7 @@ class ApiKey(Table):
 
     @classmethod
     def named(cls, name: str) -> Self:
-        """Return the key of this name, the live one before those revoked; Refused if none is."""
+        """Return the live key with this name, else a revoked one; raise Refused without either."""
         latest = (cls.revoked_at.is_null().desc(), cls.id.desc())
         key = cls.select().where(cls.name == name).order_by(*latest).first()
         if key is None:
@@ -138,58 +131,54 @@ class ApiKey(Table):
 
     @classmethod
     def everyone(cls) -> list[Self]:
-        """Return all keys, also the revoked ones, by name."""
+        """Return all keys by name, including the revoked ones."""
         return list(cls.select().order_by(cls.name, cls.id))
 
     def rotate(self, old_expires_at: datetime) -> str:
-        """Give this key a new secret and return it; the old one is good until an instant.
+        """Give this key a new secret and return it; the old one stays valid until an instant.
 
         The caller prints it, then calls `wait_for_leases`.
         """
         secret = self._new_secret()
-        changed = (
-            ApiKey.update(
-                digest=self.digest_of(secret),
-                old_digest=self.digest,
-                old_expires_at=old_expires_at,
-            )
-            .where(ApiKey.id == self.id, ApiKey.digest == self.digest, ApiKey.revoked_at.is_null())
-            .execute()
-        )
-        if not changed:
+        changes = {"digest": self.digest_of(secret), "old_digest": self.digest}
+        unrotated = ApiKey.digest == self.digest
+        if not self._change(unrotated, **changes, old_expires_at=old_expires_at):
             raise Refused(f"the key {self.name!r} is revoked, or was rotated just now")
         return secret
 
     def extend(self, expires_at: datetime | None) -> None:
-        """Let this key be good until an instant, None for ever; Refused where it is revoked."""
-        live = (ApiKey.id == self.id) & ApiKey.revoked_at.is_null()
-        if not ApiKey.update(expires_at=expires_at).where(live).execute():
+        """Make this key valid until an instant (None: for ever); raise Refused if it is revoked."""
+        if not self._change(expires_at=expires_at):
             raise Refused(f"the key {self.name!r} is revoked")
         wait_for_leases()
 
     def revoke(self, now: datetime) -> bool:
-        """Refuse this key in every process, before this returns; False where it was revoked."""
-        live = (ApiKey.id == self.id) & ApiKey.revoked_at.is_null()
-        done = ApiKey.update(revoked_at=now).where(live).execute() == 1
+        """Refuse this key in every process before returning; return False if it was before."""
+        done = self._change(revoked_at=now)
         wait_for_leases()
         return done
 
+    def _change(self, *conditions, **changes):
+        """Change this key unless it is revoked; return whether it was changed."""
+        live = (ApiKey.id == self.id) & ApiKey.revoked_at.is_null()
+        return ApiKey.update(changes).where(live, *conditions).execute() == 1
+
 
 class SignIn(Table):
-    """A person at the desk: until the sign-out, for LASTS, and while the key is what it was."""
+    """A session at the desk. It ends at the sign-out, after LASTS, or when the key changes."""
 
     id = TextField(primary_key=True)
     key = ForeignKeyField(ApiKey, index=False)
-    digest = TextField()  # the key's: one that is rotated has another
+    digest = TextField()  # of the key; a rotation changes it
     began_at = InstantField(index=True)
 
     LASTS = timedelta(hours=12)
 
     @classmethod
     def begin(cls, secret: str, now: datetime) -> str | None:
-        """Sign in by a key's secret and return an id; None where it opens no desk.
+        """Sign in with a key's secret and return an id, or None if the key does not open the desk.
 
-        The desk has no overlap: a secret from before a rotation opens nothing.
+        The old secret of a rotated key opens nothing.
         """
         digest = ApiKey.digest_of(secret)
         people = (ApiKey.digest == digest) & ApiKey.role.in_([Role.APPROVER, Role.OPERATOR])
@@ -202,11 +191,10 @@ class SignIn(Table):
 
     @classmethod
     def find(cls, id: str, now: datetime) -> Identity | None:
-        """Return the key of a session at the desk, or None where it is good no longer."""
-        signed_in = (
-            (cls.id == id) & (cls.digest == ApiKey.digest) & (cls.began_at > now - cls.LASTS)
-        )
-        key = ApiKey.live(now).join(cls, on=(cls.key == ApiKey.id)).where(signed_in).first()
+        """Return the identity of a session, or None if it has ended."""
+        valid = (cls.digest == ApiKey.digest) & (cls.began_at > now - cls.LASTS)
+        signed_in = ApiKey.live(now).join(cls, on=(cls.key == ApiKey.id))
+        key = signed_in.where(cls.id == id, valid).first()
         return key and key.identity()
 
     @classmethod
@@ -215,8 +203,5 @@ class SignIn(Table):
         cls.delete().where(cls.id == id).execute()
 
 
-ApiKey.add_index(
-    ApiKey.index(
-        ApiKey.name, unique=True, where=SQL("revoked_at IS NULL"), name="api_key_live_name"
-    )
-)
+_live = SQL("revoked_at IS NULL")
+ApiKey.add_index(ApiKey.index(ApiKey.name, unique=True, where=_live, name="api_key_live_name"))

@@ -32,6 +32,14 @@ SAMPLE = 1_000
 """Messages in which the commonest error is looked for."""
 
 
+UNFINISHED = {
+    Status.SCHEDULED: [has_status(Status.SCHEDULED)],
+    Status.QUEUED: [IS_SENDABLE, AWAITS_APPROVAL & has_status(Status.QUEUED)],
+    Status.SENDING: [has_status(Status.SENDING)],
+}
+"""Conditions for the statuses that are not final; an index serves each."""
+
+
 # Counts and instants
 
 
@@ -99,11 +107,7 @@ def commonest_error(since: datetime) -> tuple[str, int] | None:
 
 def waiting() -> dict[str, int]:
     """Count the messages in each status that is not final; indexes serve it."""
-    return {
-        Status.SCHEDULED: _count(has_status(Status.SCHEDULED)),
-        Status.QUEUED: _count(IS_SENDABLE) + _count(AWAITS_APPROVAL & has_status(Status.QUEUED)),
-        Status.SENDING: _count(has_status(Status.SENDING)),
-    }
+    return {status: sum(map(_count, which)) for status, which in UNFINISHED.items()}
 
 
 def by_status() -> dict[str, int]:
@@ -191,7 +195,9 @@ def listing(
 def _chosen(only):
     messages = _with_keys()
     if only.status:
-        messages = messages.where(_in_status(only.status, only.to))
+        messages = messages.where(has_status(Status(only.status)))
+    if only.status in FINISHED and not only.to:  # few messages have the same number
+        messages = messages.where(HAS_ENDED)  # names the index
     if only.awaiting_approval:
         messages = messages.where(AWAITS_APPROVAL)
     if only.to:
@@ -205,15 +211,6 @@ def _chosen(only):
         seen = (Message.key == key) | Message.available_to_group
         messages = messages.where(Message.key.in_([key, *_keys_of(key.group)]), seen)
     return messages
-
-
-def _in_status(status, number):
-    """Return the condition that a message is in a status.
-
-    The index of final statuses is named unless a number is given: few messages have that.
-    """
-    ended = status in FINISHED and not number
-    return has_status(Status(status)) & HAS_ENDED if ended else has_status(Status(status))
 
 
 def _keys(name, group):
@@ -279,10 +276,8 @@ def page(
     status: Status | None, number: str | None, after: Place | None, limit: int
 ) -> list[Message]:
     """Return some messages: the next to be sent first if all wait, otherwise the newest first."""
-    if number is None and status in (Status.SCHEDULED, Status.SENDING):
-        return _soonest([has_status(status)], after, limit)
-    if number is None and status == Status.QUEUED:
-        return _soonest([IS_SENDABLE, AWAITS_APPROVAL & has_status(status)], after, limit)
+    if number is None and status in UNFINISHED:
+        return _soonest(UNFINISHED[status], after, limit)
     messages = _chosen(Filter(status=status, to=number)).order_by(Message.id.desc())
     if after:
         messages = messages.where(Message.id < after.id)

@@ -6,7 +6,10 @@ here logs, and the libraries are silenced: they would log numbers, texts and cre
 """
 
 import logging
+import pkgutil
 import re
+from collections.abc import Collection
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from typing import NamedTuple
@@ -14,6 +17,7 @@ from typing import NamedTuple
 CONNECT_TIMEOUT = 10  # seconds
 
 
+@dataclass(eq=False, repr=False)
 class CarrierError(Exception):
     """The carrier did not take the text; `str()` says why, in words for an operator.
 
@@ -36,28 +40,44 @@ class CarrierError(Exception):
     unreached    there was no connection, so nothing was asked: it is down; always silent
     """
 
-    def __init__(
-        self,
-        reason: str,
-        *,
-        permanent: bool = False,
-        opted_out: bool = False,
-        too_fast: bool = False,
-        retry_after: float | None = None,
-        account: bool = False,
-        in_doubt: bool = False,
-        silent: bool = False,
-        unreached: bool = False,
-    ):
-        super().__init__(reason)
-        self.permanent = permanent or opted_out
-        self.opted_out = opted_out
-        self.too_fast = too_fast
-        self.retry_after = retry_after if too_fast else None
-        self.account = account
-        self.in_doubt = in_doubt
-        self.silent = silent or unreached
-        self.unreached = unreached
+    reason: str
+    _: KW_ONLY
+    permanent: bool = False
+    opted_out: bool = False
+    too_fast: bool = False
+    retry_after: float | None = None
+    account: bool = False
+    in_doubt: bool = False
+    silent: bool = False
+    unreached: bool = False
+
+    def __post_init__(self):
+        super().__init__(self.reason)
+        self.permanent |= self.opted_out
+        self.silent |= self.unreached
+        if not self.too_fast:
+            self.retry_after = None
+
+
+class Codes(NamedTuple):
+    """A carrier's codes for a refusal, grouped by what to do about them.
+
+    A code in no group is temporary: it costs a retry, but the text is not given up at once.
+    """
+
+    for_good: Collection
+    account: Collection
+    too_fast: Collection
+
+    def error(self, reason: str, code: object, **flags: object) -> CarrierError:
+        """Return the CarrierError that a code means; `flags` are further ones of CarrierError."""
+        return CarrierError(
+            reason,
+            permanent=code in self.for_good,
+            account=code in self.account,
+            too_fast=code in self.too_fast,
+            **flags,
+        )
 
 
 class NotGenuine(Exception):
@@ -93,16 +113,19 @@ class Callback(NamedTuple):
 class Carrier:
     """Deliver texts. Many threads may call `send` and `find` at once.
 
-    Subclasses override only the methods that the carrier supports.
+    Subclasses override only the methods that the carrier supports. They are constructed with the
+    first four arguments of `connect`.
     """
 
-    name: str  # its scheme, which may be shown and logged
-    can_be_asked = False
-    """Whether `find` can settle a text that is in doubt."""
+    name: str  # the scheme, which may be shown and logged
+    can_be_asked = False  # whether `find` can settle a text that is in doubt
+    # A warning about this URL for the operator: one line for the log, without credentials.
     warning: str | None = None
-    """A warning about this URL for the operator: one line for the log, without credentials."""
+    # Whether `received` returns receipts and incoming texts, from a session of the carrier's.
     listens = False
-    """Whether `received` returns receipts and incoming texts, from a session of the carrier's."""
+
+    def __init__(self, url: str, *_: object):
+        self.name = url.partition(":")[0].lower()
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         """Hand `text` for `to` (E.164) to the carrier unchanged; return its reference, if any.
@@ -141,13 +164,20 @@ class Carrier:
         """Close all connections. No call may be under way."""
 
 
+# The carriers of this package by their schemes; all other schemes are Apprise's.
 OWN = {
-    *("console", "simulator", "twilio", "vonage", "nexmo"),
-    *("webhook+https", "webhook+http", "smpp", "smpps"),
+    "console": "carriers.console:Console",
+    "simulator": "carriers.simulator:Simulator",
+    "twilio": "carriers.twilio:Twilio",
+    "vonage": "carriers.vonage:Vonage",
+    "nexmo": "carriers.vonage:Vonage",
+    "smpp": "carriers.smpp:Smpp",
+    "smpps": "carriers.smpp:Smpp",
+    "webhook+https": "carriers.webhook:Webhook",
+    "webhook+http": "carriers.webhook:Webhook",
 }
-"""The schemes of the carriers with a module in this package; Apprise has more."""
+# difflib's similarity from which a scheme is a misspelt one of OWN: xmpps, Apprise's, is 0.8.
 CLOSE = 0.82
-"""difflib's similarity from which a scheme is a misspelt one of OWN: xmpps, Apprise's, is 0.8."""
 
 
 def connect(
@@ -165,47 +195,21 @@ def connect(
     scheme that Apprise lacks is accepted. Raise ValueError, in one line without credentials, for a
     URL that no carrier takes.
     """
-    scheme, _, rest = url.partition(":")
-    scheme = scheme.lower()
-    match scheme:
-        case "console" | "simulator" if rest:
-            raise ValueError(f"{scheme}: takes nothing after the colon")
-        case "console":
-            from carriers.console import Console
-
-            return Console()
-        case "simulator":
-            from carriers.simulator import Simulator
-
-            return Simulator()
-        case "twilio":
-            from carriers.twilio import Twilio
-
-            return Twilio(url, concurrency, timeout, public_url)
-        case "vonage" | "nexmo":
-            from carriers.vonage import Vonage
-
-            return Vonage(url, concurrency, timeout, public_url)
-        case "smpp" | "smpps":
-            from carriers.smpp import Smpp
-
-            return Smpp(url, concurrency, timeout)
-        case "webhook+https" | "webhook+http":
-            from carriers.webhook import Webhook
-
-            return Webhook(url, concurrency, timeout)
-        case "webhook":
-            raise ValueError("webhook is not a carrier; did you mean webhook+https?")
-    if near := get_close_matches(scheme, OWN, 1, CLOSE):
-        raise ValueError(f"{url.partition(':')[0]} is not a carrier; did you mean {near[0]}?")
+    name, _, rest = url.partition(":")
+    scheme = name.lower()
+    if scheme in ("console", "simulator") and rest:
+        raise ValueError(f"{scheme}: takes nothing after the colon")
+    if carrier := OWN.get(scheme):
+        return pkgutil.resolve_name(carrier)(url, concurrency, timeout, public_url)
+    near = ["webhook+https"] if scheme == "webhook" else get_close_matches(scheme, OWN, 1, CLOSE)
+    if near:
+        raise ValueError(f"{name} is not a carrier; did you mean {near[0]}?")
     if not re.match("[a-z0-9]+://", url, re.IGNORECASE):
         raise ValueError("not the URL of a carrier: console:, simulator:, twilio://… or another")
     if "{to}" not in url:
         raise ValueError("{to} is missing: it marks where the recipient's number goes in the URL")
     if not sending:
-        carrier = Carrier()
-        carrier.name = scheme
-        return carrier
+        return Carrier(url)
     from carriers.apprise import Apprise
 
     return Apprise(url, concurrency, timeout)

@@ -16,18 +16,7 @@ DEFAULT = (
     "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞ\x1bÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?"
     "¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§¿abcdefghijklmnopqrstuvwxyzäöñüà"
 )
-EXTENSION = {
-    0x0A: "\f",
-    0x14: "^",
-    0x28: "{",
-    0x29: "}",
-    0x2F: "\\",
-    0x3C: "[",
-    0x3D: "~",
-    0x3E: "]",
-    0x40: "|",
-    0x65: "€",
-}
+EXTENSION = dict(zip(bytes.fromhex("0A 14 28 29 2F 3C 3D 3E 40 65"), "\f^{}\\[~]|€", strict=True))
 SEPTETS = {character: bytes([code]) for code, character in enumerate(DEFAULT) if code != ESCAPE}
 SEPTETS |= {character: bytes([ESCAPE, code]) for code, character in EXTENSION.items()}
 
@@ -83,10 +72,9 @@ def decode(octets: bytes, coding: int) -> str:
 
     `coding` is any data_coding, including those with a message class.
     """
-    message_class = coding & 0xF0 == 0xF0
     if coding == UCS2:
         return octets.decode("utf-16-be", "replace")
-    if coding == GSM or (message_class and not coding & 0x04):
+    if coding == GSM or coding & 0xF4 == 0xF0:  # with a message class, and not 8-bit data
         return _from_septets(octets)
     return octets.decode("latin-1")
 

@@ -1,20 +1,35 @@
 """Apprise, for carriers without a module in this package."""
 
-import contextlib
 import logging
 import re
 import threading
-from collections.abc import Iterator
 from urllib.parse import parse_qsl, quote, unquote
 
 import apprise
 
-from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, silence
+from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, silence
 
 # Plugins report only the HTTP status. 400 and 422 can be about the account or about the text, so
 # they are temporary: one more retry does no harm.
-FOR_GOOD = {413}
-ACCOUNT = {401, 402, 403}
+CODES = Codes(for_good={413}, account={401, 402, 403}, too_fast={429})
+NO_ANSWER = "Socket Exception"  # prefix of a plugin's DEBUG line about an exception of requests
+
+
+class _Thread(threading.local):
+    """What Apprise logged in a thread since its last text."""
+
+    def __init__(self):
+        self.said = []
+
+
+_thread = _Thread()
+
+
+def _listen(record: logging.LogRecord) -> bool:
+    """Keep Apprise's records from the log, because they hold numbers; note its warnings."""
+    if record.levelno >= logging.WARNING or str(record.msg).startswith(NO_ANSWER):
+        _thread.said.append(record.getMessage())
+    return False
 
 
 class Apprise(Carrier):
@@ -27,19 +42,19 @@ class Apprise(Carrier):
     that drips its answer can prolong them.
     """
 
-    def __init__(self, url: str, concurrency: int, timeout: float):
+    def __init__(self, url: str, concurrency: int, timeout: float, *_: object):
+        super().__init__(url)
         silence("urllib3", "requests")
         logging.getLogger("apprise").setLevel(logging.DEBUG)
-        logging.getLogger("apprise").addFilter(_apprise_log)
+        logging.getLogger("apprise").addFilter(_listen)
         self._url = url
         self._timeout = timeout
-        self.name = url.partition(":")[0].lower()
         self._asset = apprise.AppriseAsset(http_redirects=False)
-        with _apprise_log.listening() as said:
-            try:
-                plugin = self._plugin("+12125550100")
-            except Exception as problem:  # plugins leak their libraries' exceptions
-                raise ValueError(self._safe(f"cannot be used: {problem}")) from None
+        said = _thread.said = []
+        try:
+            plugin = self._plugin("+12125550100")
+        except Exception as problem:  # plugins leak their libraries' exceptions
+            raise ValueError(self._safe(f"cannot be used: {problem}")) from None
         if plugin is None:
             if any("disabled on this system" in line for line in said):
                 raise ValueError(f"{self.name}:// needs a package that is not installed")
@@ -54,39 +69,34 @@ class Apprise(Carrier):
         )
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
-        with _apprise_log.listening() as said:
-            try:
-                plugin = self._plugin(to)
-            except Exception:  # the plugin accepted the URL with another number
-                plugin = None
-            # Plugins drop numbers that seem too short to them; some then text their own sender.
-            if plugin is None or not _texts_only(plugin, to):
-                raise CarrierError(f"{self.name}:// does not take this number", permanent=True)
-            in_doubt = False
-            try:
-                if plugin.send(
-                    body=text,
-                    title="",
-                    notify_type=apprise.NotifyType.INFO,
-                    body_format=apprise.NotifyFormat.TEXT,
-                ):
-                    return None
-            except Exception as problem:  # possibly while reading the carrier's yes
-                in_doubt = True
-                said.append(f"{type(problem).__name__}: {problem}")
+        said = _thread.said = []
+        try:
+            plugin = self._plugin(to)
+        except Exception:  # the plugin accepted the URL with another number
+            plugin = None
+        # Plugins drop numbers that seem too short to them; some then text their own sender.
+        if plugin is None or not _texts_only(plugin, to):
+            raise CarrierError(f"{self.name}:// does not take this number", permanent=True)
+        in_doubt = False
+        try:
+            if plugin.send(
+                body=text,
+                title="",
+                notify_type=apprise.NotifyType.INFO,
+                body_format=apprise.NotifyFormat.TEXT,
+            ):
+                return None
+        except Exception as problem:  # possibly while reading the carrier's yes
+            in_doubt = True
+            said.append(f"{type(problem).__name__}: {problem}")
         # requests says "Max retries exceeded" only if no connection was made.
         failed = [line for line in said if line.startswith(NO_ANSWER)]
         in_doubt |= any("Max retries exceeded" not in line for line in failed)
         said = " ".join(line for line in said if line not in failed)
         status = re.search(r"error=(\d{3})\b", said)
         status = None if in_doubt or not status else int(status[1])
-        raise CarrierError(
-            self._safe(said or "gave no reason", text),
-            permanent=status in FOR_GOOD,
-            account=status in ACCOUNT,
-            too_fast=status == 429,
-            in_doubt=in_doubt,
-        )
+        reason = self._safe(said or "gave no reason", text)
+        raise CODES.error(reason, status, in_doubt=in_doubt)
 
     def _plugin(self, to):
         """Return a plugin for `to`, or None; let the plugin's exceptions through."""
@@ -113,32 +123,3 @@ def _texts_only(plugin, to):
     """Return whether `to` is the only recipient of `plugin`."""
     targets = getattr(plugin, "targets", None)
     return to[1:] in unquote(plugin.url()) and (targets is None or len(targets) == 1)
-
-
-NO_ANSWER = "Socket Exception"  # prefix of a plugin's DEBUG line about an exception of requests
-
-
-class _Listener(logging.Filter):
-    """Keep a library's records from the log and collect them per thread: they hold numbers."""
-
-    def __init__(self):
-        super().__init__()
-        self._thread = threading.local()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        wanted = record.levelno >= logging.WARNING or str(record.msg).startswith(NO_ANSWER)
-        if wanted and hasattr(self._thread, "said"):
-            self._thread.said.append(record.getMessage())
-        return False
-
-    @contextlib.contextmanager
-    def listening(self) -> Iterator[list[str]]:
-        """Collect the library's warnings in this thread."""
-        self._thread.said = []
-        try:
-            yield self._thread.said
-        finally:
-            del self._thread.said
-
-
-_apprise_log = _Listener()

@@ -13,9 +13,8 @@ class Console(Carrier):
     imitate another line or control a terminal.
     """
 
-    name = "console"
-
-    def __init__(self):
+    def __init__(self, url: str, *_: object):
+        super().__init__(url)
         self._lock = threading.Lock()
         if not sys.stdout.isatty():
             self.warning = "console: sends nothing, it prints texts here"

@@ -1,23 +1,24 @@
-"""Common parts of carriers over HTTP: connections, deadlines, URLs and answers."""
+"""Common parts of carriers over HTTP: connections, deadlines, answers and callbacks."""
 
 import base64
 import http.client
 import io
 import json
+import re
 import threading
 import time
+from collections.abc import Collection
 from typing import NamedTuple
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl
 
-from carriers import CONNECT_TIMEOUT, CarrierError, silence
+from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, Receipt, opt_outs, silence
 from carriers.tls import trusted
 
-LONGEST_ANSWER = 64 * 1024  # bytes; the rest is not read
 LONGEST_PAUSE = 3600  # seconds; a longer Retry-After is cut to this
 LONGEST_REFERENCE = 255  # characters
 RECENTLY = 600  # seconds
 MOST_FIELDS = 200  # in a callback; the carriers' have some twenty
-SENDER = r"\d{3,8}|(?=.*[A-Za-z])[\w &+-]{1,11}"  # a short code or a name
+STATUSES = Codes(for_good=(), account={401, 402, 403, 404}, too_fast={429})
 
 
 class Answer(NamedTuple):
@@ -26,6 +27,18 @@ class Answer(NamedTuple):
     status: int
     body: bytes
     retry_after: float | None  # seconds
+
+    @property
+    def success(self) -> bool:
+        return 200 <= self.status < 300
+
+    @property
+    def unclear(self) -> bool:
+        """Whether the text may have been taken, if the carrier itself says nothing in the body.
+
+        A gateway answers 502 or 504 if it got no answer from the carrier.
+        """
+        return self.success or self.status in (502, 504)
 
     def json(self) -> dict:
         """Return the JSON object in the body, or an empty object."""
@@ -37,68 +50,104 @@ class Answer(NamedTuple):
         return value if isinstance(value, dict) else {}
 
 
-class Client:
-    """A pool of connections to one server.
+class HttpCarrier(Carrier):
+    """A carrier over HTTP: a pool of connections to one server.
 
     Its certificate must be signed by an authority that the machine or certifi trusts. Redirects are
     not followed and nothing is sent again. Proxies from the environment are not used: they would
     see texts and numbers.
     """
 
-    def __init__(self, name: str, base: SplitResult, concurrency: int, timeout: float):
+    title: str  # the name in messages for an operator
+    longest_answer = 64 * 1024  # bytes; the rest is not read
+    codes: Codes
+    # Codes that may mean that the sender does not reach the recipient's country. They are not about
+    # the account if the server took a text from this sender in the last ten minutes.
+    by_country: Collection = ()
+
+    def __init__(self, base: SplitResult, headers: dict, concurrency: int, timeout: float):
         silence("urllib3")
-        self._name = name
-        self._base = base
+        self._base, self._concurrency, self._timeout = base, concurrency, timeout
         self._path = base.path.rstrip("/")
-        self._concurrency, self._timeout = concurrency, timeout
+        self.headers = {"Accept": "application/json"} | headers
         self._lock = threading.Lock()
         self._pool = None
         self._served_until = 0.0  # by time.monotonic()
 
-    def ask(
-        self,
-        method: str,
-        path: str,
-        body: str | bytes | None = None,
-        headers: dict[str, str] | None = None,
-        longest: int = LONGEST_ANSWER,
-    ) -> Answer:
+    def ask(self, method: str, path: str, **request: object) -> Answer:
         """Return the answer to one request; `path` is appended to the base's.
 
-        Raise CarrierError if none comes in time: in doubt if it was a POST and the server was
-        reached.
+        `request` are arguments of urllib3's `request`. Raise CarrierError if no answer comes in
+        time: in doubt if it was a POST and the server was reached.
         """
         import urllib3  # not at the top: the web sends no requests and should not pay for it
 
         try:
-            response = self._connections().urlopen(
-                method, self._path + path, body, headers, redirect=False, preload_content=False
+            response = self._connections().request(
+                method, self._path + path, redirect=False, preload_content=False, **request
             )
         except urllib3.exceptions.HTTPError:
-            raise CarrierError(
-                f"{self._name} gave no answer", in_doubt=method == "POST", silent=True
-            ) from None
+            reason = f"{self.title} gave no answer"
+            raise CarrierError(reason, in_doubt=method == "POST", silent=True) from None
         try:
-            content = response.read(longest)
+            content = response.read(self.longest_answer)
         except urllib3.exceptions.HTTPError:
             content = b""
         finally:
             response.close()  # no effect on the connection if the whole answer was read
         return Answer(response.status, content, _retry_after(response))
 
+    def post(self, path: str, form: dict[str, object]) -> Answer:
+        """Return the answer to a form."""
+        return self.ask("POST", path, fields=form, encode_multipart=False)
+
+    def refusal(self, answer: Answer, code: object, reason: str, **flags: object) -> CarrierError:
+        """Return the CarrierError that the carrier's own code means."""
+        if code in self.by_country and time.monotonic() < self._served_until:
+            return CarrierError(reason)
+        return self.codes.error(reason, code, retry_after=answer.retry_after, **flags)
+
+    def no_verdict(self, answer: Answer, in_doubt: bool = False) -> CarrierError:
+        """Return the CarrierError that the HTTP status of an answer without a code means."""
+        reason = f"{self.title}: no usable answer (HTTP {answer.status})"
+        flags = {"retry_after": answer.retry_after, "in_doubt": in_doubt, "silent": True}
+        return STATUSES.error(reason, answer.status, **flags)
+
     def note_served(self) -> None:
         """Note that the server took a text from this sender."""
         self._served_until = time.monotonic() + RECENTLY
 
-    def served_recently(self) -> bool:
-        """Return whether the server took a text from this sender in the last ten minutes.
+    def _receipts(self, field, public_url, secret, option):
+        """Return the field that asks for receipts; warn if there is no `secret` to verify them.
 
-        If so, a refusal that may be about the recipient's country is not about the account.
+        `option` is the URL's option for the secret.
         """
-        return time.monotonic() < self._served_until
+        if public_url and secret:
+            return {field: f"{public_url}/carriers/{self.name}/status"}
+        if public_url:
+            self.warning = (
+                f"{self.name}://… has no ?{option}=, so callbacks cannot be verified: "
+                "no receipts are asked for, and replies are refused"
+            )
+        return {}
+
+    def _report(self, message_id, status, code, recipient):
+        """Return the receipts and opt-outs in a callback about a text.
+
+        The subclass has the final statuses in `delivered` and `failed`, words for error codes in
+        `undelivered`, and the code of a recipient who told the carrier to stop in `opted_out`.
+        """
+        code = int(code) if re.fullmatch(r"[1-9]\d{0,6}", code, re.ASCII) else None
+        receipts = []
+        if reference(message_id) and status in self.delivered:
+            receipts = [Receipt(message_id, True)]
+        elif reference(message_id) and status in self.failed:
+            words = f"{self.undelivered.get(code, status)} (error {code})" if code else status
+            receipts = [Receipt(message_id, False, f"{self.title}: {words}")]
+        stop = True if code == self.opted_out else None
+        return receipts + opt_outs.events(recipient, stop, source="carrier")
 
     def close(self) -> None:
-        """Close the pooled connections."""
         if self._pool is not None:
             self._pool.close()
 
@@ -112,12 +161,13 @@ class Client:
                 connect = min(CONNECT_TIMEOUT, self._timeout)
                 self._pool = urllib3.connection_from_url(
                     f"{self._base.scheme}://{self._base.netloc}",
+                    headers=self.headers,
                     maxsize=self._concurrency,
                     timeout=urllib3.Timeout(connect=connect, read=self._timeout),
                     retries=False,
                     **tls,
                 )
-                self._pool.ConnectionCls = _connection(self._pool.ConnectionCls, self._name)
+                self._pool.ConnectionCls = _connection(self._pool.ConnectionCls, self.title)
             return self._pool
 
 
@@ -181,42 +231,14 @@ class _Deadline(io.RawIOBase):
         self._raw.close()
 
 
-def account_url(url: str, options: set[str]) -> tuple[str, str, str, dict[str, str]]:
-    """Return user, password, sender and options of `SCHEME://USER:PASSWORD@SENDER?OPTIONS`.
-
-    Each may be percent-encoded. A `/{to}` after the sender is ignored. Raise ValueError if a part
-    is missing or an option is not among `options`.
-    """
-    scheme, _, rest = url.partition("://")
-    scheme = scheme.lower()
-    parts, _, query = rest.partition("?")
-    credentials, _, sender = parts.rpartition("@")
-    user, password = map(unquote, credentials.partition(":")[::2])
-    if not (user and password):
-        raise ValueError(f"{scheme}://USER:PASSWORD@FROM lacks the user or the password")
-    given = dict(parse_qsl(query, keep_blank_values=True))
-    if given.keys() - options:
-        raise ValueError(f"{scheme}://… takes no option but {', '.join(sorted(options))}")
-    if not all(given.values()):
-        raise ValueError(f"an option of {scheme}://… is empty")
-    return user, password, unquote(sender.removesuffix("/{to}")), given
-
-
-def base_url(url: str) -> SplitResult:
-    """Return the parts of an address to which paths can be added; raise ValueError if invalid."""
-    try:
-        base = urlsplit(url)
-        usable = base.scheme in ("http", "https") and base.hostname and base.port != 0
-    except ValueError:
-        usable = False
-    if not usable or base.username is not None or base.query or base.fragment:
-        raise ValueError("base_url must be an http:// or https:// address")
-    return base
-
-
 def basic(user: str, password: str) -> dict[str, str]:
     """Return the header for HTTP Basic authentication."""
     return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}
+
+
+def parsed(query: str) -> list[tuple[str, str]]:
+    """Return the fields of a callback's form or query; raise ValueError if there are too many."""
+    return parse_qsl(query, keep_blank_values=True, max_num_fields=MOST_FIELDS)
 
 
 def reference(value: object) -> str | None:

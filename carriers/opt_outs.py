@@ -3,6 +3,8 @@
 import re
 import unicodedata
 
+from carriers import OptOut
+
 # The keywords that Twilio documents ("Twilio support for opt-out keywords", including the Canadian
 # ARRET) and Vonage documents for short codes ("Opt-Out Assist"). Twilio's YES is left out: it also
 # answers ordinary questions, and must not subscribe anybody by mistake. If Twilio itself takes a
@@ -31,3 +33,9 @@ def e164(number: str) -> str | None:
     """
     digits = re.fullmatch(r"\+?([1-9]\d{6,14})", number, re.ASCII)
     return f"+{digits[1]}" if digits else None
+
+
+def events(number: str, stop: bool | None, source: str = "reply") -> list[OptOut]:
+    """Return the OptOut of a number in a list, which is empty if `stop` is None."""
+    recipient = e164(number)
+    return [OptOut(recipient, stop, source)] if recipient and stop is not None else []

@@ -6,8 +6,12 @@ an optional parameter, which would lose a yes, raises for unknown optional param
 cuts passwords.
 """
 
+import re
 import struct
+import time
 from typing import NamedTuple
+
+from carriers import Codes
 
 HEADER = struct.Struct(">4I")  # command_length, command_id, command_status, sequence_number
 LONGEST_PDU = 64 * 1024  # octets; far more than any peer needs
@@ -27,8 +31,7 @@ LONGEST_VALIDITY = 30 * 86_400  # seconds
 
 # The meaning of each command_status (5.1.3, and codes of SMPP 5.0 that peers of 3.4 use as well).
 # A status is permanent only if this text or this recipient is at fault. If every text would be
-# refused, because of the sender or an option of the URL, it is about the account. A status that is
-# not listed, such as a carrier's own code, is temporary.
+# refused, because of the sender or an option of the URL, it is about the account.
 OK, UNKNOWN_COMMAND, TEMPORARY_ERROR, PERMANENT_ERROR = 0x00, 0x03, 0x64, 0x65
 FOR_GOOD = {
     0x01: "the text is too long",
@@ -61,6 +64,7 @@ FOR_NOW = {
     0xFF: "an unknown error",
 }
 REASONS = FOR_GOOD | TOO_FAST | ACCOUNT | FOR_NOW
+CODES = Codes(FOR_GOOD, ACCOUNT, TOO_FAST)
 
 
 def reason(status: int) -> str:
@@ -80,37 +84,38 @@ def address(ton: int, npi: int, number: str) -> bytes:
 
 
 def submit_sm(
-    sender: bytes,
-    recipient: bytes,
-    part: bytes,
-    *,
-    coding: int,
-    has_header: bool,
-    receipt: bool,
-    valid_for: float,
+    addresses: bytes, part: bytes, *, coding: int, has_header: bool, receipt: bool, valid_for: float
 ) -> bytes:
-    """Return the body of a submit_sm (4.4.1) between two addresses."""
-    minutes, seconds = divmod(max(1, min(int(valid_for), LONGEST_VALIDITY)), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    validity = f"0000{days:02}{hours:02}{minutes:02}{seconds:02}000R"  # relative (7.1.1)
-    return b"".join(
-        [
-            b"\0",  # service_type
-            sender,
-            recipient,
-            bytes([HAS_HEADER if has_header else 0, 0, 0]),  # protocol_id, priority_flag
-            b"\0" + validity.encode() + b"\0",  # schedule_delivery_time, validity_period
-            # registered_delivery, replace_if_present_flag, data_coding, sm_default_msg_id
-            bytes([receipt, 0, coding, 0, len(part)]),
-            part,
-        ]
+    """Return the body of a submit_sm (4.4.1); `addresses` are the sender's and the recipient's."""
+    seconds = max(1, min(int(valid_for), LONGEST_VALIDITY))
+    of_the_day = time.strftime("%H%M%S", time.gmtime(seconds))
+    return (
+        b"\0"  # service_type
+        + addresses
+        + bytes([HAS_HEADER if has_header else 0, 0, 0])  # esm_class, protocol_id, priority_flag
+        + b"\0"  # schedule_delivery_time
+        + f"0000{seconds // 86_400:02}{of_the_day}000R\0".encode()  # validity_period (7.1.1)
+        # registered_delivery, replace_if_present_flag, data_coding, sm_default_msg_id, sm_length
+        + bytes([receipt, 0, coding, 0, len(part)])
+        + part
     )
 
 
 def message_id(octets: bytes) -> str | None:
     """Return a message_id of up to 64 characters, or None if it is empty."""
     return octets.partition(b"\0")[0][:64].decode("latin-1") or None
+
+
+DELIVERY = re.compile(
+    rb"[^\0]*\0"  # service_type
+    rb"(.).([^\0]*)\0"  # source_addr_ton, source_addr_npi, source_addr
+    rb"..[^\0]*\0"  # dest_addr_ton, dest_addr_npi, destination_addr
+    rb"(.).."  # esm_class, protocol_id, priority_flag
+    rb"[^\0]*\0[^\0]*\0"  # schedule_delivery_time, validity_period
+    rb"..(.).(.)",  # registered_delivery, replace_if_present_flag, data_coding, …, sm_length
+    re.DOTALL,
+)
+OPTIONAL = struct.Struct(">HH")  # parameter_tag, length
 
 
 class Delivery(NamedTuple):
@@ -126,20 +131,21 @@ class Delivery(NamedTuple):
 
 def deliver_sm(body: bytes) -> Delivery:
     """Parse the body of a deliver_sm (4.6.1); raise ValueError if it is malformed."""
-    fields = _Fields(body)
-    fields.string()  # service_type
-    ton, _ = fields.octets(2)
-    source = fields.string().decode("latin-1")
-    fields.octets(2)
-    fields.string()  # destination_addr
-    esm_class, _, _ = fields.octets(3)
-    fields.string()  # schedule_delivery_time
-    fields.string()  # validity_period
-    _, _, coding, _, length = fields.octets(5)
-    message = fields.octets(length)
-    optional = fields.optional()
+    fields = DELIVERY.match(body)
+    if not fields:
+        raise ValueError("the PDU ends too soon")
+    (ton,), source, (esm_class,), (coding,), (length,) = fields.groups()
+    message, rest = body[fields.end() :][:length], body[fields.end() + length :]
+    if len(message) < length:
+        raise ValueError("the PDU ends too soon")
+    optional = {}
+    while len(rest) >= OPTIONAL.size:
+        tag, length = OPTIONAL.unpack_from(rest)
+        value, rest = rest[OPTIONAL.size :][:length], rest[OPTIONAL.size + length :]
+        if len(value) == length:
+            optional[tag] = value
     message = message or optional.get(MESSAGE_PAYLOAD, b"")
-    return Delivery(ton, source, esm_class, coding, message, optional)
+    return Delivery(ton, source.decode("latin-1"), esm_class, coding, message, optional)
 
 
 def header_and_text(delivery: Delivery) -> tuple[bytes, bytes]:
@@ -162,33 +168,3 @@ def parts(header: bytes, optional: dict[int, bytes]) -> int:
             total = value[length - 2 : length - 1]
         header = value[length:]
     return total[0] if total else 1
-
-
-class _Fields:
-    """Take the fields of a body one after the other; raise ValueError if it ends too soon."""
-
-    def __init__(self, body):
-        self._rest = body
-
-    def octets(self, count: int) -> bytes:
-        if len(self._rest) < count:
-            raise ValueError("the PDU ends too soon")
-        taken, self._rest = self._rest[:count], self._rest[count:]
-        return taken
-
-    def string(self) -> bytes:
-        """Take a C-Octet String; return it without its NUL."""
-        value, nul, self._rest = self._rest.partition(b"\0")
-        if not nul:
-            raise ValueError("a string has no end")
-        return value
-
-    def optional(self) -> dict[int, bytes]:
-        """Take the optional parameters up to the first incomplete one."""
-        found = {}
-        while len(self._rest) >= 4:
-            tag, length = struct.unpack(">HH", self.octets(4))
-            if len(self._rest) < length:
-                break
-            found[tag] = self.octets(length)
-        return found

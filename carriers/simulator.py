@@ -15,8 +15,6 @@ class Simulator(Carrier):
     These four are valid, and reserved for fiction.
     """
 
-    name = "simulator"
-
     def send(self, to: str, text: str, **_: object) -> None:
         match to:
             case "+12125550101":

@@ -5,12 +5,12 @@ import contextlib
 import re
 import threading
 from collections import deque
-from urllib.parse import parse_qsl, unquote, urlsplit
+from functools import partial
 
-from carriers import Carrier, CarrierError, OptOut, Receipt, opt_outs, pdus
+from carriers import Carrier, CarrierError, OptOut, Receipt, opt_outs, pdus, urls
 from carriers.alphabets import NAMES, cut, decode
-from carriers.pdus import ACCOUNT, FOR_GOOD, TOO_FAST, Delivery
-from carriers.smpp_session import Bind
+from carriers.pdus import CODES, Delivery
+from carriers.smpp_session import LOST, Bind
 from carriers.tls import trusted
 
 PAUSE = 1  # seconds after the peer says "too fast" between the parts of a text
@@ -44,66 +44,49 @@ class Smpp(Carrier):
     more `received` returns the rest.
     """
 
-    def __init__(self, url: str, concurrency: int, timeout: float):
-        scheme, _, rest = url.partition("://")
-        self.name = scheme.lower()
-        place, _, query = rest.partition("?")
-        login, _, place = place.rpartition("@")
-        address, _, sender = place.removesuffix("/{to}").partition("/")
-        ton, npi, sender = _sender(unquote(sender))
-        options = {
-            "bind": "transceiver",
-            "binds": "1",
-            "system_type": "",
-            "alphabet": "gsm",
-            "source_ton": str(ton),
-            "source_npi": str(npi),
-            "dest_ton": str(pdus.INTERNATIONAL),
-            "dest_npi": str(pdus.E164),
-        }
-        given = dict(parse_qsl(query, keep_blank_values=True))
-        if not given.keys() <= options.keys():
-            raise ValueError(f"{self.name}://… takes no option but {', '.join(sorted(options))}")
-        options |= given
+    def __init__(self, url: str, concurrency: int, timeout: float, *_: object):
+        super().__init__(url)
+        numbers = dict.fromkeys(("binds", "source_ton", "source_npi", "dest_ton", "dest_npi"))
+        user, password, place, options = urls.account(
+            url, bind="transceiver", system_type="", alphabet="gsm", **numbers
+        )
         if options["bind"] not in ("transceiver", "transmitter"):
             raise ValueError("bind must be transceiver or transmitter")
         if options["alphabet"] not in NAMES:
             raise ValueError(f"alphabet must be one of {', '.join(NAMES)}")
         self._coding = NAMES[options["alphabet"]]
         self.listens = options["bind"] == "transceiver"
-        binds = _number(options, "binds", 1, 100)
-        source = _number(options, "source_ton"), _number(options, "source_npi")
-        self._sender = pdus.address(*source, sender)
-        self._recipient = _number(options, "dest_ton"), _number(options, "dest_npi")
+        host, _, sender = place.partition("/")
+        ton, npi, sender = _sender(sender)
+        ton, npi = _number(options, "source_ton", ton), _number(options, "source_npi", npi)
+        self._sender = pdus.address(ton, npi, sender)
+        ton = _number(options, "dest_ton", pdus.INTERNATIONAL)
+        self._recipient = ton, _number(options, "dest_npi", pdus.E164)
         self._window = asyncio.Semaphore(concurrency)
         bind = pdus.BIND_TRANSCEIVER if self.listens else pdus.BIND_TRANSMITTER
-        peer = *_host(self.name, address), trusted() if self.name == "smpps" else None
-        body = pdus.bind(*_login(self.name, login), _ascii("system_type", options["system_type"]))
+        login = {"USER": user, "PASSWORD": password, "system_type": options["system_type"]}
+        body = pdus.bind(*(_ascii(name, value) for name, value in login.items()))
+        peer = _peer(self.name, host)
         self._timeout = timeout
-        self._binds = [Bind(*peer, bind, body, timeout, self._deliver) for _ in range(binds)]
+        self._binds = [
+            Bind(peer, (bind, body), timeout, self._deliver)
+            for _ in range(_number(options, "binds", default=1, least=1, most=100))
+        ]
         self._lock = threading.RLock()
         self._loop = self._thread = self._listening = None
         self._closed = False
-        self._arrived = deque()  # receipts and opt-outs; opt-outs with session and sequence number
-        self._unanswered = []  # session and sequence number of the opt-outs last returned
+        self._arrived = deque()  # receipts; opt-outs with a function that acknowledges them
+        self._unanswered = []  # these functions of the opt-outs last returned
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         try:
             coding, parts = cut(text, self._coding)
         except ValueError as problem:
             raise CarrierError(f"SMPP: {problem}", permanent=True) from None
-        bodies = [
-            pdus.submit_sm(
-                self._sender,
-                pdus.address(*self._recipient, to.removeprefix("+")),
-                part,
-                coding=coding,
-                has_header=len(parts) > 1,
-                receipt=self.listens and number == len(parts),
-                valid_for=valid_for,
-            )
-            for number, part in enumerate(parts, start=1)
-        ]
+        addresses = self._sender + pdus.address(*self._recipient, to.removeprefix("+"))
+        fields = {"coding": coding, "has_header": len(parts) > 1, "valid_for": valid_for}
+        bodies = [pdus.submit_sm(addresses, part, receipt=False, **fields) for part in parts[:-1]]
+        bodies.append(pdus.submit_sm(addresses, parts[-1], receipt=self.listens, **fields))
         return self._run(self._send(bodies)).result()
 
     def check(self) -> None:
@@ -115,26 +98,27 @@ class Smpp(Carrier):
                 idle = self._listening is None or self._listening.done()
                 if idle and not any(bind.open for bind in self._binds):
                     self._listening = self._run(self._listen())
-                for session, sequence in self._unanswered:
-                    self._loop.call_soon_threadsafe(session.answer, pdus.DELIVER_SM, sequence)
+                for answer in self._unanswered:
+                    self._loop.call_soon_threadsafe(answer)
             arrived = [self._arrived.popleft() for _ in range(len(self._arrived))]
-            self._unanswered = [unanswered for _, unanswered in arrived if unanswered]
+            self._unanswered = [answer for _, answer in arrived if answer]
             return [event for event, _ in arrived]
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
-        if self._loop is not None and not self._loop.is_closed():
+        if self._thread is not None and self._thread.is_alive():
             self._run(self._hang_up()).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
-            self._loop.close()
+            self._runner.close()  # cancels what still runs
 
     def _run(self, coroutine):
         """Run a coroutine on the event loop, which has its own thread; return its future."""
         with self._lock:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
+                self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+                self._loop = self._runner.get_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
                 self._thread.start()
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
@@ -146,7 +130,7 @@ class Smpp(Carrier):
         attempts = [bind.attempt() for bind in self._binds]
         bound = [bind.session for bind in self._binds if bind.open]
         if bound:
-            return min(bound, key=lambda session: session.under_way)
+            return min(bound, key=lambda session: len(session.under_way))
         for attempt in attempts[:-1]:  # the peer may allow fewer binds
             with contextlib.suppress(CarrierError):
                 return await asyncio.shield(attempt)
@@ -156,7 +140,7 @@ class Smpp(Carrier):
         async with self._window:
             session = await self._session()
             if not session.open:
-                raise CarrierError("SMPP: the connection was lost")
+                raise CarrierError(LOST, silent=True)
             for taken, body in enumerate(bodies):
                 answer = await self._submit(session, body, taken, len(bodies))
             return pdus.message_id(answer)
@@ -165,25 +149,17 @@ class Smpp(Carrier):
         """Send one part after `taken` others; return the body of the answer."""
         give_up_at = asyncio.get_running_loop().time() + self._timeout
         while True:
-            try:
-                status, answer = await session.ask(pdus.SUBMIT_SM, body)
-            except TimeoutError:
-                raise CarrierError("SMPP: no answer in time", in_doubt=True) from None
-            except ConnectionError:
-                raise CarrierError("SMPP: the connection was lost", in_doubt=True) from None
+            status, answer = await session.ask(pdus.SUBMIT_SM, body)
             if status == pdus.OK:
                 return answer
             late = asyncio.get_running_loop().time() > give_up_at
-            if late or not taken or status not in TOO_FAST:
+            if late or not taken or status not in CODES.too_fast:
                 raise _refusal(status, taken, parts)
             await asyncio.sleep(PAUSE)
 
     async def _check(self):
         session = await self._session()
-        try:
-            await session.ask(pdus.ENQUIRE_LINK)
-        except (TimeoutError, ConnectionError):
-            raise CarrierError("SMPP: no answer in time") from None
+        await session.ask(pdus.ENQUIRE_LINK)
 
     async def _listen(self):
         """Bind if necessary, so that the peer can deliver."""
@@ -197,28 +173,25 @@ class Smpp(Carrier):
         """Keep a receipt or an opt-out until `received` returns it."""
         if self._closed:
             return  # without an answer the peer delivers it again
+        answer = partial(session.answer, pdus.DELIVER_SM, sequence)
         try:
             event = read(pdus.deliver_sm(body))
         except ValueError:
-            session.answer(pdus.DELIVER_SM, sequence, pdus.PERMANENT_ERROR)
+            answer(pdus.PERMANENT_ERROR)
             return
         if event and len(self._arrived) >= MOST_HELD:
-            session.answer(pdus.DELIVER_SM, sequence, pdus.TEMPORARY_ERROR)
+            answer(pdus.TEMPORARY_ERROR)
         elif isinstance(event, OptOut):
-            self._arrived.append((event, (session, sequence)))
+            self._arrived.append((event, answer))
         else:
             if event:
                 self._arrived.append((event, None))
-            session.answer(pdus.DELIVER_SM, sequence)
+            answer()
 
     async def _hang_up(self):
-        for session, sequence in self._unanswered:
-            session.answer(pdus.DELIVER_SM, sequence)
+        for answer in self._unanswered:
+            answer()
         await asyncio.gather(*(bind.session.unbind() for bind in self._binds if bind.open))
-        rest = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in rest:
-            task.cancel()
-        await asyncio.gather(*rest, return_exceptions=True)
 
 
 def read(delivery: Delivery) -> Receipt | OptOut | None:
@@ -230,11 +203,9 @@ def read(delivery: Delivery) -> Receipt | OptOut | None:
     if pdus.parts(header, delivery.optional) > 1:  # one part of a longer text
         return None
     stop = opt_outs.read(decode(text, delivery.coding))
-    number = opt_outs.e164(delivery.source)
-    # A national number does not name its country.
-    if message_type or stop is None or number is None or delivery.ton == pdus.NATIONAL:
+    if message_type or delivery.ton == pdus.NATIONAL:  # such a number does not name its country
         return None
-    return OptOut(number, stop, "reply")
+    return next(iter(opt_outs.events(delivery.source, stop)), None)
 
 
 def _receipt(message, optional):
@@ -256,13 +227,11 @@ def _receipt(message, optional):
 
 def _refusal(status, taken, parts):
     """Return the CarrierError for a command_status after `taken` parts were taken."""
-    reason = f"SMPP: {pdus.reason(status)}"
-    for_good = status in FOR_GOOD
-    if taken:
-        reason = f"{reason}, after {taken} of {parts} parts were taken"
-        return CarrierError(reason, permanent=for_good, in_doubt=not for_good)
-    too_fast, account = status in TOO_FAST, status in ACCOUNT
-    return CarrierError(reason, permanent=for_good, too_fast=too_fast, account=account)
+    error = CODES.error(f"SMPP: {pdus.reason(status)}", status)
+    if not taken:
+        return error
+    reason = f"{error}, after {taken} of {parts} parts were taken"
+    return CarrierError(reason, permanent=error.permanent, in_doubt=not error.permanent)
 
 
 def _sender(sender):
@@ -278,21 +247,14 @@ def _sender(sender):
     )
 
 
-def _host(scheme, address):
-    try:
-        parts = urlsplit(f"//{address}")
-        if parts.hostname and parts.port != 0:
-            return parts.hostname, parts.port or (3550 if scheme == "smpps" else 2775)
-    except ValueError:
-        pass
-    raise ValueError(f"HOST in {scheme}://USER:PASSWORD@HOST:PORT/FROM cannot be used")
-
-
-def _login(scheme, login):
-    user, _, password = login.partition(":")
-    if not (user and password):
-        raise ValueError(f"{scheme}://USER:PASSWORD@HOST/FROM lacks the user or the password")
-    return _ascii("USER", unquote(user)), _ascii("PASSWORD", unquote(password))
+def _peer(scheme, address):
+    """Return the arguments of asyncio.open_connection."""
+    parts = urls.split(f"//{address}")
+    if not parts:
+        raise ValueError(f"HOST in {scheme}://USER:PASSWORD@HOST:PORT/FROM cannot be used")
+    tls = scheme == "smpps"
+    port = parts.port or (3550 if tls else 2775)
+    return {"host": parts.hostname, "port": port, "ssl": trusted() if tls else None}
 
 
 def _ascii(name, value):
@@ -301,8 +263,10 @@ def _ascii(name, value):
     return value
 
 
-def _number(options, name, least=0, most=255):
+def _number(options, name, default, least=0, most=255):
     value = options[name]
+    if value is None:
+        return default
     if re.fullmatch(r"\d{1,3}", value, re.ASCII) and least <= int(value) <= most:
         return int(value)
     raise ValueError(f"{name} must be a number from {least} to {most}")

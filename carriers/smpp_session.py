@@ -10,24 +10,24 @@ from carriers import CONNECT_TIMEOUT, CarrierError, pdus
 IDLE = 30  # seconds of silence until the peer is probed
 FIRST_PAUSE, LONGEST_PAUSE = 1, 15  # seconds between tries to bind; the pause doubles
 UNBIND_TIMEOUT = 5  # seconds
+LOST = "SMPP: the connection was lost"
+
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Deliver = Callable[["Session", int, bytes], None]  # takes a deliver_sm by its sequence_number
 
 
 class Session:
     """A connection to the peer, with requests under way in both directions."""
 
-    def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        timeout: float,
-        deliver: Callable[["Session", int, bytes], None],
-    ):
+    def __init__(self, streams: Streams, timeout: float, deliver: Deliver):
         self._loop = asyncio.get_running_loop()
         self.served = False  # the peer did more than bind
         self.heard_at = self._loop.time()
-        self._reader, self._writer = reader, writer
+        self._reader, self._writer = streams
         self._timeout, self._deliver = timeout, deliver
-        self._answers = {}  # futures by command_id and sequence_number of the response
+        # Requests without an answer: futures by command_id and sequence_number of the response.
+        self.under_way = {}
         self._sequence = 0
         self._closed = False
         self.leaving = None  # the task that answers the peer's unbind request
@@ -42,34 +42,30 @@ class Session:
     def _connected(self):
         return not (self._closed or self._writer.is_closing())
 
-    @property
-    def under_way(self) -> int:
-        """The number of requests without an answer."""
-        return len(self._answers)
-
-    async def ask(
-        self, command: int, body: bytes = b"", timeout: float | None = None
-    ) -> tuple[int, bytes]:
+    async def ask(self, command: int, body: bytes = b"") -> tuple[int, bytes]:
         """Send a request and return the command_status and the body of its answer.
 
-        Raise TimeoutError if none comes in time, ConnectionError if the connection is lost. If the
-        peer was silent all that time, drop the connection.
+        Raise CarrierError if none comes in time or the connection is lost: in doubt if it was a
+        submit_sm. If the peer was silent all that time, drop the connection.
         """
+        in_doubt = command == pdus.SUBMIT_SM
         if not self.open:
-            raise ConnectionError
+            raise CarrierError(LOST, in_doubt=in_doubt, silent=True)
         self._sequence = self._sequence % 0x7FFFFFFF + 1
         key, asked_at = (command | pdus.RESPONSE, self._sequence), self._loop.time()
-        self._answers[key] = answer = self._loop.create_future()
+        self.under_way[key] = answer = self._loop.create_future()
         self._write(command, pdus.OK, self._sequence, body)
         try:
-            async with asyncio.timeout(timeout or self._timeout):
+            async with asyncio.timeout(self._timeout):
                 return await answer
         except TimeoutError:
             if self.heard_at < asked_at:
                 self.close()
-            raise
+            raise CarrierError("SMPP: no answer in time", in_doubt=in_doubt, silent=True) from None
+        except ConnectionError:
+            raise CarrierError(LOST, in_doubt=in_doubt, silent=True) from None
         finally:
-            del self._answers[key]
+            del self.under_way[key]
 
     def answer(self, command: int, sequence: int, status: int = pdus.OK) -> None:
         """Answer a request from the peer."""
@@ -82,19 +78,17 @@ class Session:
         self._writer.transport.abort()
         for task in self._tasks:
             task.cancel()
-        for answer in self._answers.values():
+        for answer in self.under_way.values():
             if not answer.done():
                 answer.set_exception(ConnectionError())
 
     async def unbind(self) -> None:
         """Unbind; wait up to UNBIND_TIMEOUT for the answer."""
-        try:
-            await self.ask(pdus.UNBIND, timeout=UNBIND_TIMEOUT)
-            self._writer.close()
+        with contextlib.suppress(OSError, TimeoutError, CarrierError):
             async with asyncio.timeout(UNBIND_TIMEOUT):
+                await self.ask(pdus.UNBIND)
+                self._writer.close()
                 await self._writer.wait_closed()
-        except (OSError, TimeoutError):
-            pass
         self.close()
 
     def _write(self, command, status, sequence, body):
@@ -122,7 +116,7 @@ class Session:
         """Process one PDU from the peer."""
         self.served |= command in (pdus.SUBMIT_SM | pdus.RESPONSE, pdus.DELIVER_SM)
         if command == pdus.GENERIC_NACK:
-            for key in [key for key in self._answers if key[1] == sequence]:
+            for key in [key for key in self.under_way if key[1] == sequence]:
                 self._resolve(key, status or pdus.UNKNOWN_COMMAND, b"")
         elif command & pdus.RESPONSE:
             self._resolve((command, sequence), status, body)
@@ -137,22 +131,22 @@ class Session:
 
     async def _leave(self, sequence):
         """Answer the peer's unbind, after its answers to our requests or after UNBIND_TIMEOUT."""
-        if self._answers:
-            await asyncio.wait([*self._answers.values()], timeout=UNBIND_TIMEOUT)
+        if self.under_way:
+            await asyncio.wait([*self.under_way.values()], timeout=UNBIND_TIMEOUT)
         self.answer(pdus.UNBIND, sequence)
         self.close()
 
     def _resolve(self, key, status, body):
-        answer = self._answers.get(key)
+        answer = self.under_way.get(key)
         if answer is not None and not answer.done():
             answer.set_result((status, body))
 
     async def _keep_alive(self):
         """Probe a silent peer."""
-        while True:
+        while self.open:
             await asyncio.sleep(self.heard_at + IDLE - self._loop.time())
             if self._loop.time() >= self.heard_at + IDLE:
-                with contextlib.suppress(TimeoutError):
+                with contextlib.suppress(CarrierError):
                     await self.ask(pdus.ENQUIRE_LINK)
 
 
@@ -160,18 +154,10 @@ class Bind:
     """One bind to the peer, which is made again after it is lost."""
 
     def __init__(
-        self,
-        host: str,
-        port: int,
-        tls: ssl.SSLContext | None,
-        command: int,
-        body: bytes,
-        timeout: float,
-        deliver: Callable[[Session, int, bytes], None],
+        self, peer: dict[str, object], request: tuple[int, bytes], timeout: float, deliver: Deliver
     ):
-        self._peer = {"host": host, "port": port, "ssl": tls}
-        self._command, self._body = command, body
-        self._timeout, self._deliver = timeout, deliver
+        self._peer = peer  # arguments of asyncio.open_connection
+        self._request, self._timeout, self._deliver = request, timeout, deliver
         self.session = None
         self._attempt = None
         self._began = self._pause = 0
@@ -204,12 +190,10 @@ class Bind:
         self._pause = min(max(FIRST_PAUSE, 2 * self._pause), LONGEST_PAUSE)
         session = await self._connect()
         try:
-            status, _ = await session.ask(self._command, self._body)
+            status, _ = await session.ask(*self._request)
             if status != pdus.OK:
                 raise CarrierError(f"SMPP: bind: {pdus.reason(status)}", account=True)
             self.session = session
-        except (TimeoutError, ConnectionError):
-            raise CarrierError("SMPP: no answer to the bind") from None
         finally:
             if not self.open:
                 session.close()
@@ -218,9 +202,11 @@ class Bind:
     async def _connect(self):
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
-                reader, writer = await asyncio.open_connection(**self._peer)
+                streams = await asyncio.open_connection(**self._peer)
         except ssl.SSLCertVerificationError:
-            raise CarrierError("SMPP: the peer's certificate is not trusted") from None
+            raise CarrierError(
+                "SMPP: the peer's certificate is not trusted", unreached=True
+            ) from None
         except (OSError, UnicodeError):
-            raise CarrierError("SMPP: the peer cannot be reached") from None
-        return Session(reader, writer, self._timeout, self._deliver)
+            raise CarrierError("SMPP: the peer cannot be reached", unreached=True) from None
+        return Session(streams, self._timeout, self._deliver)

@@ -1,21 +1,17 @@
 """The operator's own webhook."""
 
 import base64
-import binascii
 import hashlib
 import hmac
 import json
 import time
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
-from carriers import Carrier, CarrierError
-from carriers.http import Client, base_url, basic, reference
-
-FOR_GOOD = {400, 413, 422}  # about this text or this recipient
-ACCOUNT = {401, 403, 404}  # about the secret or the address
+from carriers import Codes, urls
+from carriers.http import HttpCarrier, basic, reference
 
 
-class Webhook(Carrier):
+class Webhook(HttpCarrier):
     """POST `{"message_id", "to", "message"}` to `webhook+https://HOST/PATH?secret=…`.
 
     Requests are signed according to Standard Webhooks (https://www.standardwebhooks.com), so
@@ -25,9 +21,10 @@ class Webhook(Carrier):
     HTTP Basic authentication.
     """
 
-    name = "webhook"
+    name, title = "webhook", "the webhook"
+    codes = Codes(for_good={400, 413, 422}, account={401, 403, 404}, too_fast={429})  # HTTP
 
-    def __init__(self, url: str, concurrency: int, timeout: float):
+    def __init__(self, url: str, concurrency: int, timeout: float, *_: object):
         address = url.partition("+")[2]
         place, _, query = address.partition("?")
         options = query.split("&") if query else []
@@ -35,37 +32,27 @@ class Webhook(Carrier):
         if len(secrets) > 1:
             raise ValueError("webhook+…:// has more than one secret")
         self._key = _key(unquote(secrets[0].partition("=")[2])) if secrets else None
-        try:
-            parts = urlsplit(place)
-            user, password = parts.username, parts.password
-            base = base_url(parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl())
-        except ValueError:
-            raise ValueError("webhook+… needs an https:// or http:// address") from None
+        base = urls.split(place)
+        if base is None or base.fragment:
+            raise ValueError("webhook+… needs an https:// or http:// address")
         others = "&".join(option for option in options if option not in secrets)
-        self._path = (base.path or "/") + (f"?{others}" if others else "")
-        self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        if user is not None:
-            self._headers |= basic(unquote(user), unquote(password or ""))
-        self._client = Client("the webhook", base._replace(path=""), concurrency, timeout)
+        self._target = (base.path or "/") + (f"?{others}" if others else "")
+        headers = {"Content-Type": "application/json"}
+        if base.username is not None:
+            headers |= basic(unquote(base.username), unquote(base.password or ""))
+        base = base._replace(netloc=base.netloc.rpartition("@")[2], path="")
+        super().__init__(base, headers, concurrency, timeout)
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         body = json.dumps({"message_id": message_id, "to": to, "message": text})
-        answer = self._client.ask(
-            "POST", self._path, body, self._headers | self._signature(message_id, body)
-        )
+        headers = self.headers | self._signature(message_id, body)
+        answer = self.ask("POST", self._target, body=body, headers=headers)
         content = answer.json()
-        if 200 <= answer.status < 300 and not content.get("error"):
+        if answer.success and not content.get("error"):
             return reference(content.get("reference"))
-        raise CarrierError(
-            f"the webhook refused (HTTP {answer.status})",
-            permanent=answer.status in FOR_GOOD,
-            account=answer.status in ACCOUNT,
-            too_fast=answer.status == 429,
-            retry_after=answer.retry_after,
-        )
-
-    def close(self) -> None:
-        self._client.close()
+        reason = f"the webhook refused (HTTP {answer.status})"
+        silent = answer.status in (502, 503, 504)  # a gateway's word, and not the receiver's
+        raise self.refusal(answer, answer.status, reason, silent=silent)
 
     def _signature(self, message_id, body):
         """Return the headers that prove to the receiver who sent a text, and when."""
@@ -85,7 +72,7 @@ def _key(secret):
         encoded = secret.removeprefix("whsec_")
         try:
             key = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
-        except binascii.Error:
+        except ValueError:
             raise ValueError("after whsec_ the secret in webhook+…:// must be base64") from None
     if not key:
         raise ValueError("secret in webhook+…:// is empty")

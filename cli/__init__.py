@@ -7,8 +7,6 @@ from cli import dnc, keys, messages, service
 
 def register(app: Flask) -> None:
     """Add the commands to `flask`."""
-    for command in (
-        *(service.db, keys.keys, dnc.dnc, messages.messages),
-        *(service.carriers, service.stats),
-    ):
+    commands = (service.db, keys.keys, dnc.dnc, messages.messages, service.carriers, service.stats)
+    for command in commands:
         app.cli.add_command(command)

@@ -1,29 +1,27 @@
 """What the commands share: one-line errors, argument types, tables and confirmation."""
 
+import json
 import re
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import click
-from click import Context, Parameter
 from flask.cli import AppGroup
 
 import database
 import models
 import recipients
-from database import Refused
+from database import PAGE, Refused
 from schemas import isoformat
-
-PART = 500  # rows that a table reads before it prints them
 
 
 class OneLineErrors:
     """Report a failure in one line on standard error, with an exit status other than 0."""
 
-    def invoke(self, ctx: Context) -> Any:
+    def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except Refused as error:
@@ -46,65 +44,49 @@ class Commands(OneLineErrors, AppGroup):
     pass
 
 
-# Argument types
+# Argument types, as click makes them of functions
 
 
-class Name(click.ParamType):
-    name = "name"
-
-    def convert(self, value: str, param: Parameter | None, ctx: Context | None) -> str:
-        if not value.strip() or len(value) > 100 or not value.isprintable():
-            self.fail("must be 1 to 100 printable characters, not only spaces", param, ctx)
-        return value
+def name(value: str) -> str:
+    """Accept a name for a key or group."""
+    if not value.strip() or len(value) > 100 or not value.isprintable():
+        raise click.BadParameter("must be 1 to 100 printable characters, not only spaces")
+    return value
 
 
-class Duration(click.ParamType):
-    """A length of time: 90d, 12h or 30m."""
-
-    name = "duration"
-
-    def convert(self, value: str, param: Parameter | None, ctx: Context | None) -> timedelta:
-        match = re.fullmatch(r"(\d{1,5})([dhm])", value, re.ASCII)
-        if not match:
-            self.fail("must be days, hours or minutes: 90d, 12h or 30m", param, ctx)
-        unit = {"d": "days", "h": "hours", "m": "minutes"}[match[2]]
-        return timedelta(**{unit: int(match[1])})
+def duration(value: str) -> timedelta:
+    """Read a length of time: 90d, 12h or 30m."""
+    match = re.fullmatch(r"(\d{1,5})([dhm])", value, re.ASCII)
+    if not match:
+        raise click.BadParameter("must be days, hours or minutes: 90d, 12h or 30m")
+    unit = {"d": "days", "h": "hours", "m": "minutes"}[match[2]]
+    return timedelta(**{unit: int(match[1])})
 
 
-class Instant(click.ParamType):
-    """An instant: an ISO 8601 date or date-time, in UTC by default, or 2h for two hours ago."""
-
-    name = "instant"
-
-    def convert(self, value: str, param: Parameter | None, ctx: Context | None) -> datetime:
-        if re.fullmatch(r"\d+[dhm]", value, re.ASCII):
-            return models.clock() - Duration().convert(value, param, ctx)
-        try:
-            instant = datetime.fromisoformat(value)
-            return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).astimezone(UTC)
-        except (ValueError, OverflowError):
-            self.fail("must be like 2h, 3d, 2026-03-01 or 2026-03-01T09:00Z", param, ctx)
+def instant(value: str) -> datetime:
+    """Read an instant: an ISO 8601 date or date-time, in UTC by default, or 2h for 2 hours ago."""
+    if re.fullmatch(r"\d+[dhm]", value, re.ASCII):
+        return models.clock() - duration(value)
+    try:
+        at = datetime.fromisoformat(value)
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise click.BadParameter("must be like 2h, 3d, 2026-03-01 or 2026-03-01T09:00Z") from None
 
 
-class Region(click.ParamType):
-    name = "region"
-
-    def convert(self, value: str, param: Parameter | None, ctx: Context | None) -> str:
-        if (region := value.upper()) not in recipients.REGIONS:
-            self.fail(f"{region} is not a country code", param, ctx)
-        return region
+def region(value: str) -> str:
+    """Read the code of a country."""
+    if value.upper() not in recipients.REGIONS:
+        raise click.BadParameter(f"{value.upper()} is not a country code")
+    return value.upper()
 
 
-class Number(click.ParamType):
-    """A phone number with a plus sign; spaces and punctuation are ignored."""
-
-    name = "number"
-
-    def convert(self, value: str, param: Parameter | None, ctx: Context | None) -> str:
-        try:
-            return recipients.national(value, None)
-        except recipients.InvalidNumber as error:
-            self.fail(f"{value!r}: {error}", param, ctx)
+def number(value: str) -> str:
+    """Read a phone number with a plus sign; spaces and punctuation are ignored."""
+    try:
+        return recipients.national(value, None)
+    except recipients.InvalidNumber as error:
+        raise click.BadParameter(f"{value!r}: {error}") from None
 
 
 LIMIT = click.IntRange(0, 10**9)  # databases reject larger numbers
@@ -113,9 +95,18 @@ LIMIT = click.IntRange(0, 10**9)  # databases reject larger numbers
 # Output
 
 
-def moment(instant: datetime | None, missing: str | None = "-") -> str | None:
+def moment(instant: datetime | None) -> str:
     """Return an instant in the API's format."""
-    return isoformat(instant) if instant else missing
+    return isoformat(instant) if instant else "-"
+
+
+def to_json(value: Any) -> str:
+    """Return a value as indented JSON; instants are in the API's format."""
+
+    def plain(it):
+        return isoformat(it) if isinstance(it, datetime) else str(it)
+
+    return json.dumps(value, indent=2, default=plain)
 
 
 def mask(number: str | None) -> str:
@@ -125,14 +116,12 @@ def mask(number: str | None) -> str:
 
 def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> int:
     """Print any number of rows in columns, a part at a time; return how many."""
-    rows, printed, widths = iter(rows), 0, [0 for _ in header]
-    part = [header, *islice(rows, PART)]
-    while part:
+    rows, printed, widths = chain([header], rows), 0, [0 for _ in header]
+    while part := list(islice(rows, PAGE)):
         printed += len(part)
         widths = [max(width, *map(len, cells)) for width, *cells in zip(widths, *part, strict=True)]
         for row in part:
             click.echo("  ".join(map(str.ljust, row, widths)).rstrip())
-        part = list(islice(rows, PART))
     return printed - 1
 
 

@@ -5,7 +5,8 @@ import csv
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import suppress
 from decimal import Decimal
 from itertools import chain, islice
 from typing import BinaryIO, TextIO
@@ -14,16 +15,18 @@ import click
 
 import models
 import recipients
-from cli.base import LIMIT, Commands, Number, Region, count, moment, table
+from cli import base
 from database import BATCH
 from do_not_call import DoNotCall
 from recipients import InvalidNumber
 
 SAMPLE, COLUMNS = 1_000, 100  # lines and columns that are searched for the numbers
+LONGEST = 100_000  # characters of a line; csv refuses longer cells
+PHONE = re.compile("phone|mobile|cell|tel|msisdn", re.I)
 
-dnc = Commands("dnc", help="The Do Not Call list: numbers that get no texts with check_dnc.")
+dnc = base.Commands("dnc", help="The Do Not Call list: numbers that get no texts with check_dnc.")
 region_option = click.option(
-    "--region", type=Region(), help="Accept national numbers too, as dialled in this country: US."
+    "--region", type=base.region, help="Also accept national numbers of this country: US."
 )
 
 
@@ -48,25 +51,25 @@ def remove(numbers: tuple[str, ...], region: str | None) -> None:
 
 
 @dnc.command()
-@click.argument("number", type=Number())
+@click.argument("number", type=base.number)
 @click.pass_context
 def check(ctx: click.Context, number: str) -> None:
     """Say whether a number is listed, since when and why: exit status 0 if it is, 1 if not."""
     entry = DoNotCall.entry(number)
     click.echo("listed" if entry else "not listed")
     if entry:
-        click.echo(f"since {moment(entry.added_at)}, by {entry.source or 'an unknown source'}")
+        click.echo(f"since {base.moment(entry.added_at)}, by {entry.source or 'an unknown source'}")
     ctx.exit(not entry)
 
 
 @dnc.command("list")
-@click.option("--limit", type=LIMIT, default=50, show_default=True, help="0 for all.")
+@click.option("--limit", type=base.LIMIT, default=50, show_default=True, help="0 for all.")
 def list_numbers(limit: int) -> None:
     """List the numbers with source and time, and say how many there are."""
     entries = islice(DoNotCall.entries(), limit or None)
-    rows = ((e.number, e.source or "-", moment(e.added_at)) for e in entries)
-    shown = table(("number", "source", "since"), rows)
-    click.echo(f"{shown} of {count(DoNotCall.size(), 'number')}")
+    rows = ((e.number, e.source or "-", base.moment(e.added_at)) for e in entries)
+    shown = base.table(("number", "source", "since"), rows)
+    click.echo(f"{shown} of {base.count(DoNotCall.size(), 'number')}")
 
 
 @dnc.command()
@@ -78,7 +81,7 @@ def export(file: TextIO) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(("number", "source", "since"))
     for entry in chain(first, entries):
-        writer.writerow((entry.number, entry.source or "", moment(entry.added_at)))
+        writer.writerow((entry.number, entry.source or "", base.moment(entry.added_at)))
 
 
 @dnc.command("import")
@@ -95,25 +98,23 @@ def import_numbers(ctx: click.Context, file: BinaryIO, region: str | None) -> No
     utf16 = body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     lines = body.decode("utf-16" if utf16 else "utf-8-sig", "replace").splitlines()
     column = column_of_numbers(lines, region)
-    numbers, usable, skipped = {}, 0, []
+    found, skipped = [], []
     with click.progressbar(lines, label="importing", file=sys.stderr) as bar:
         for line_number, line in enumerate(bar, 1):
+            row = cells(line)
             try:
-                number = number_in(line, column, region)
+                if line.strip():
+                    found.append(read(row[column] if column < len(row) else "", region))
             except InvalidNumber as error:
                 if line_number > 1 or re.search(r"\d", line):  # not a header
                     skipped.append(f"line {line_number}: {error}")
-                continue
-            if number:
-                usable += 1
-                numbers[number] = None
-    now, new, numbers = models.clock(), 0, [*numbers]
+    now, new, numbers = models.clock(), 0, [*dict.fromkeys(found)]
     for start in range(0, len(numbers), BATCH):
         new += DoNotCall.add(numbers[start : start + BATCH], now, "import")
     for line in skipped:
         click.echo(line, err=True)
     click.echo(f"{new} added, {len(numbers) - new} listed before, {len(skipped)} skipped")
-    if len(skipped) > usable:
+    if len(skipped) > len(found):
         hint = "is --region right?" if region else "try --region, which accepts national numbers"
         raise click.ClickException(f"most lines were skipped: {hint}")
 
@@ -121,58 +122,37 @@ def import_numbers(ctx: click.Context, file: BinaryIO, region: str | None) -> No
 # Reading numbers
 
 
-def read_all(texts: Iterable[str], region: str | None) -> list[str]:
-    """Return the E.164 forms of numbers, without repeats; raise BadParameter if one is wrong."""
-    numbers = {}
+def read_all(texts: Iterable[str], region: str | None) -> set[str]:
+    """Return the E.164 forms of numbers; raise BadParameter if one is wrong."""
+    numbers = set()
     for text in texts:
         try:
-            numbers[recipients.national(text, region)] = None
+            numbers.add(recipients.national(text, region))
         except InvalidNumber as error:
             hint = "" if region or text.startswith("+") else "; --region accepts national numbers"
             raise click.BadParameter(f"{text!r}: {error}{hint}", param_hint="NUMBERS") from None
-    return list(numbers)
+    return numbers
 
 
 def column_of_numbers(lines: list[str], region: str | None) -> int:
     """Return the column in which most lines have a number, or else the one whose name fits best."""
-    found, sample = Counter(), [list(islice(cells(line), COLUMNS)) for line in lines[:SAMPLE]]
+    found, named = Counter(), Counter()
+    sample = [cells(line)[:COLUMNS] for line in lines[:SAMPLE]]
     for row in sample:
-        found.update(column for column, cell in enumerate(row) if reads(cell, region))
-    header = sample[0] if sample else []
-    named = {
-        column: 2 if re.search("phone|mobile|cell|tel|msisdn", name, re.I) else 1
-        for column, name in enumerate(header)
-        if re.search("phone|mobile|cell|tel|msisdn|number", name, re.I)
-    }
+        for column, cell in enumerate(row):
+            with suppress(InvalidNumber):
+                read(cell, region)
+                found[column] += 1
+    for column, name in enumerate(sample[0] if sample else ()):
+        named[column] = 2 if PHONE.search(name) else "number" in name.lower()
     columns = range(max(map(len, sample), default=1))
-    return max(columns, key=lambda column: (found[column], named.get(column, 0), -column))
+    return max(columns, key=lambda column: (found[column], named[column], -column))
 
 
-def cells(line: str) -> Iterator[str]:
+def cells(line: str) -> list[str]:
     """Split a line at commas, semicolons and tabs that are not between quotation marks."""
-    start, quoted = 0, False
-    for mark in re.finditer('[",;\t]', line):
-        if mark[0] == '"':
-            quoted = not quoted
-        elif not quoted:
-            yield line[start : mark.start()]
-            start = mark.end()
-    yield line[start:]
-
-
-def number_in(line: str, column: int, region: str | None) -> str | None:
-    """Return the number in a column of a line in E.164 form, or None if the line is blank."""
-    if not line.strip():
-        return None
-    return read(next(islice(cells(line), column, None), ""), region)
-
-
-def reads(cell: str, region: str | None) -> bool:
-    """Return whether a cell holds a number."""
-    try:
-        return bool(read(cell, region))
-    except InvalidNumber:
-        return False
+    line = re.sub("[;\t]", ",", line[:LONGEST])
+    return next(csv.reader([line], skipinitialspace=True), [])
 
 
 def read(cell: str, region: str | None) -> str:

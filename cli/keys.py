@@ -3,28 +3,26 @@
 from datetime import timedelta
 
 import click
-from click import Context, Parameter
 
 import models
-from cli.base import Commands, Duration, Name, moment, table
+from cli import base
 from keys import ApiKey, Role, wait_for_leases
 
-keys = Commands("keys", help="API keys: for programs that send, and for people at the desk.")
+keys = base.Commands("keys", help="API keys: for programs that send, and for people at the desk.")
 
 
-class Lifetime(Duration):
-    """A length of time above zero, or "never" for no end."""
-
-    def convert(self, value: str, param: Parameter | None, ctx: Context | None) -> timedelta | None:
-        if value == "never":
-            return None
-        return super().convert(value, param, ctx) or self.fail("must be more than 0", param, ctx)
+def lifetime(value: str) -> timedelta | None:
+    """Read a length of time above zero, or "never" for no end."""
+    length = None if value == "never" else base.duration(value)
+    if length == timedelta(0):
+        raise click.BadParameter("must be more than 0")
+    return length
 
 
 @keys.command()
-@click.argument("name", type=Name())
-@click.option("--group", type=Name(), help="Keys of one group share messages marked for it.")
-@click.option("--expires", type=Lifetime(), help="Refuse the key after this time, like 90d.")
+@click.argument("name", type=base.name)
+@click.option("--group", type=base.name, help="Keys of one group share messages marked for it.")
+@click.option("--expires", type=lifetime, help="Refuse the key after this time, like 90d.")
 @click.option(
     "--role",
     type=click.Choice([*map(str, Role)]),
@@ -39,10 +37,10 @@ def create(name: str, group: str | None, expires: timedelta | None, role: str) -
 
 
 @keys.command()
-@click.argument("name", type=Name())
+@click.argument("name", type=base.name)
 @click.option(
     "--overlap",
-    type=Duration(),
+    type=base.duration,
     default="1d",
     show_default=True,
     help="How long the old secret stays valid.",
@@ -54,10 +52,10 @@ def rotate(name: str, overlap: timedelta) -> None:
 
 
 @keys.command()
-@click.argument("name", type=Name())
+@click.argument("name", type=base.name)
 @click.option(
     "--expires",
-    type=Lifetime(),
+    type=lifetime,
     required=True,
     help='Refuse the key after this time from now, like 90d; "never" for no end.',
 )
@@ -65,7 +63,7 @@ def extend(name: str, expires: timedelta | None) -> None:
     """Make a key, even an expired one, valid for a time from now on."""
     until = expires and models.clock() + expires
     ApiKey.named(name).extend(until)
-    click.echo(f"{name}: valid until {moment(until)}" if until else f"{name}: does not expire")
+    click.echo(f"{name}: valid until {base.moment(until)}" if until else f"{name}: does not expire")
 
 
 @keys.command("list")
@@ -80,18 +78,18 @@ def list_keys() -> None:
             key.name,
             key.group or "-",
             key.role,
-            *map(moment, (key.created_at, key.last_used_at, key.expires_at)),
-            moment(key.old_expires_at) if now < (key.old_expires_at or now) else "-",
-            moment(key.revoked_at),
+            *map(base.moment, (key.created_at, key.last_used_at, key.expires_at)),
+            base.moment(key.old_expires_at) if now < (key.old_expires_at or now) else "-",
+            base.moment(key.revoked_at),
         )
         for key in ApiKey.everyone()
     ]
     header = ("name", "group", "role", "created", "last used", "expires", "old secret until")
-    table((*header, "revoked"), rows)
+    base.table((*header, "revoked"), rows)
 
 
 @keys.command()
-@click.argument("name", type=Name())
+@click.argument("name", type=base.name)
 def revoke(name: str) -> None:
     """Refuse a key from now on, in every process; its name becomes free."""
     done = ApiKey.named(name).revoke(models.clock())

@@ -1,11 +1,11 @@
 """`flask messages`: list, approve, cancel, retry, and forget old messages."""
 
-import json
 import sys
 import textwrap
 import uuid
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime, timedelta
+from itertools import chain, islice
 from typing import Any
 
 import click
@@ -14,27 +14,16 @@ from flask import current_app
 import models
 import recipients
 import reports
-from cli.base import (
-    LIMIT,
-    Commands,
-    Instant,
-    Name,
-    Number,
-    confirm,
-    count,
-    mask,
-    moment,
-    table,
-    yes_option,
-)
+from cli import base
 from database import Refused
 from models import RETRYABLE, WAITING, Message, Status
 from reports import Filter
 
 SHELL = "shell"  # recorded as the person who approved or cancelled
 SHOWN = 50  # messages, without --limit
+UNSHOWN = ("id", "key", "due_since", "idempotency_key", "request_digest", "answer")  # columns
 
-messages = Commands("messages", help="Text messages: list, approve, cancel, retry, forget.")
+messages = base.Commands("messages", help="Text messages: list, approve, cancel, retry, forget.")
 
 FILTERS = [
     click.Option(
@@ -43,13 +32,13 @@ FILTERS = [
         help="In this status. Among millions of messages, scheduled, queued and sending are slow.",
     ),
     click.Option(["--awaiting-approval"], is_flag=True, help="Waiting for approval."),
-    click.Option(["--to"], type=Number(), help="To this number."),
-    click.Option(["--key"], type=Name(), metavar="KEY_NAME", help="Sent with this key."),
-    click.Option(["--group"], type=Name(), help="Sent with a key of this group."),
-    click.Option(["--visible-to"], type=Name(), metavar="KEY_NAME", help="Visible to this key."),
+    click.Option(["--to"], type=base.number, help="To this number."),
+    click.Option(["--key"], type=base.name, metavar="KEY_NAME", help="Sent with this key."),
+    click.Option(["--group"], type=base.name, help="Sent with a key of this group."),
+    click.Option(["--visible-to"], type=base.name, metavar="KEY_NAME", help="Visible to this key."),
     click.Option(
         ["--since"],
-        type=Instant(),
+        type=base.instant,
         help="Created since then: 2h (ago), 3d, 2026-03-01, 2026-03-01T09:00Z.",
     ),
 ]
@@ -61,7 +50,7 @@ FILTERS = [
 @messages.command("list", params=[*FILTERS])
 @click.option(
     "--limit",
-    type=LIMIT,
+    type=base.LIMIT,
     help=f"The newest so many; 0 for all. Default: all with --json, otherwise {SHOWN}.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One array of what `show` prints.")
@@ -76,7 +65,7 @@ def list_messages(limit: int | None, as_json: bool, **chosen: Any) -> None:
     if as_json:
         print_array(map(as_object, found))
         return
-    shown = table(HEADER, map(row, found))
+    shown = base.table(HEADER, map(row, found))
     if limit and shown == limit:
         click.echo(f"the newest {limit}; --limit 0 shows all", err=True)
 
@@ -85,37 +74,23 @@ def list_messages(limit: int | None, as_json: bool, **chosen: Any) -> None:
 @click.argument("message_id", type=click.UUID)
 def show(message_id: uuid.UUID) -> None:
     """Print one message as a JSON object."""
-    click.echo(json.dumps(as_object(Message.find(message_id)), indent=2))
+    click.echo(base.to_json(as_object(Message.find(message_id))))
 
 
 def as_object(message: Message) -> dict:
     """Return a message as the JSON object that `show` prints."""
-    same = (
-        *("status", "to", "message", "attempts", "max_retries", "approved", "approved_by"),
-        *("cancelled_by", "manual_mode", "available_to_group", "check_dnc", "last_error"),
-        *("carrier_reference", "in_doubt", "take_overs"),
-    )
-    instants = (
-        *("send_date", "first_send_at", "send_at", "created_at", "approved_at"),
-        *("in_doubt_since", "last_error_at", "finished_at", "receipt_at", "claimed_at"),
-    )
+    shown = {name: value for name, value in message.__data__.items() if name not in UNSHOWN}
     lasts = timedelta(seconds=current_app.config["SETTINGS"].claim_timeout)
-    return (
-        {"message_id": str(message.id), "key": message.key.name, "group": message.key.group}
-        | {name: getattr(message, name) for name in same}
-        | {name: moment(getattr(message, name), None) for name in instants}
-        | {
-            "claimed_by": message.claimed_by and str(message.claimed_by),
-            "claim_ends_at": moment(message.claimed_at and message.claimed_at + lasts, None),
-        }
-    )
+    ends_at = message.claimed_at and message.claimed_at + lasts
+    of_key = {"key": message.key.name, "group": message.key.group}
+    return {"message_id": message.id} | of_key | shown | {"claim_ends_at": ends_at}
 
 
 def print_array(objects: Iterable[dict]) -> None:
     """Print a JSON array, one object at a time, so it may have any length."""
     before = "[\n"
     for each in objects:
-        click.echo(before + textwrap.indent(json.dumps(each, indent=2), "  "), nl=False)
+        click.echo(before + textwrap.indent(base.to_json(each), "  "), nl=False)
         before = ",\n"
     click.echo("[]" if before == "[\n" else "\n]")
 
@@ -128,8 +103,8 @@ def row(message: Message) -> tuple[str, ...]:
     return (
         str(message.id),
         message.status if message.approved else f"{message.status} (awaiting approval)",
-        mask(message.to),
-        moment(message.send_at),
+        base.mask(message.to),
+        base.moment(message.send_at),
         local_time(message),
         str(message.attempts),
         message.key.name,
@@ -165,8 +140,8 @@ def command_for_each(
 
     @messages.command(name, help=help, params=[*FILTERS])
     @click.argument("message_ids", metavar="[ID]...", type=click.UUID, nargs=-1)
-    @click.option("--limit", type=LIMIT, help="At most so many, the newest.")
-    @yes_option
+    @click.option("--limit", type=base.LIMIT, help="At most so many, the newest.")
+    @base.yes_option
     @click.pass_context
     def command(ctx, message_ids, limit, yes, **chosen):
         if bool(message_ids) == any(chosen.values()):
@@ -178,7 +153,7 @@ def command_for_each(
             if not message_ids:
                 click.echo(f"there is no such message to {name}")
                 return
-            confirm(f"{name.capitalize()} {count(len(message_ids))}?", yes)
+            base.confirm(f"{name.capitalize()} {base.count(len(message_ids))}?", yes)
         refused = False
         for message_id in message_ids:
             try:
@@ -192,18 +167,16 @@ def command_for_each(
         ctx.exit(refused)
 
 
-def preview(found: Iterable[Message], silent: bool) -> list[uuid.UUID]:
+def preview(found: Iterator[Message], silent: bool) -> list[uuid.UUID]:
     """Return the ids of messages; print the first of them, with their texts, unless silent."""
-    ids, rows = [], []
-    for message in found:
-        ids.append(message.id)
-        if len(rows) < SHOWN and not silent:
-            # Escaped, or a text could control the terminal
-            rows.append((*row(message), repr(message.message) if message.message else "-"))
-    if rows:
-        table((*HEADER, "text"), rows)
-        if len(ids) > len(rows):
-            click.echo(f"and {len(ids) - len(rows)} more; --limit {SHOWN} takes them in portions")
+    first = [] if silent else list(islice(found, SHOWN))
+    ids = [message.id for message in chain(first, found)]
+    if first:
+        # Escaped, or a text could control the terminal
+        rows = ((*row(m), repr(m.message) if m.message else "-") for m in first)
+        base.table((*HEADER, "text"), rows)
+        if len(ids) > SHOWN:
+            click.echo(f"and {len(ids) - SHOWN} more; --limit {SHOWN} takes them in portions")
     return ids
 
 
@@ -240,11 +213,11 @@ older_than_option = click.option(
 
 @messages.command()
 @older_than_option
-@yes_option
+@base.yes_option
 def purge(days: int, yes: bool) -> None:
     """Delete messages that ended (sent, failed, blocked, …) at least so many days ago."""
     if not days:
-        confirm("Purge every message that has ended?", yes)
+        base.confirm("Purge every message that has ended?", yes)
     click.echo(f"{change_old(Message.purge, days)} deleted")
 
 

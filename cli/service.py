@@ -1,6 +1,5 @@
 """`flask db`, `carriers` and `stats`: the service as a whole."""
 
-import json
 import time
 from datetime import timedelta
 
@@ -11,7 +10,7 @@ import database
 import models
 import reports
 from carriers import CarrierError, connect
-from cli.base import Command, Commands, Number, count, moment, table
+from cli import base
 from database import Refused
 from do_not_call import DoNotCall
 from models import Status
@@ -20,8 +19,8 @@ from monitoring import health
 TEST_TEXT = "A test of the text message service."
 TEST_LASTS = 600  # seconds
 
-db = Commands("db", help="The database's tables.")
-carriers = Commands("carriers", help="The carrier that CARRIER_URL names.")
+db = base.Commands("db", help="The database's tables.")
+carriers = base.Commands("carriers", help="The carrier that CARRIER_URL names.")
 
 
 @db.command()
@@ -32,7 +31,7 @@ def upgrade() -> None:
 
 
 @carriers.command()
-@click.option("--to", type=Number(), help="Send one text to this number, and print the answer.")
+@click.option("--to", type=base.number, help="Send one text to this number, and print the answer.")
 @click.pass_context
 def check(ctx: click.Context, to: str | None) -> None:
     """Ask the carrier whether it accepts texts: exit status 0 for yes, 1 for no.
@@ -67,14 +66,9 @@ def check(ctx: click.Context, to: str | None) -> None:
         carrier.close()
 
 
-@click.command(cls=Command)
+@click.command(cls=base.Command)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-@click.option(
-    "--all",
-    "everything",
-    is_flag=True,
-    help="Count all that ever ended too: reads the whole table.",
-)
+@click.option("--all", "everything", is_flag=True, help="Also count all that ever ended: slow.")
 def stats(as_json: bool, everything: bool) -> None:
     """Show how many messages wait, how many ended lately, and what is wrong."""
     now = models.clock()
@@ -89,22 +83,13 @@ def stats(as_json: bool, everything: bool) -> None:
     awaiting = reports.awaiting_approval()
     if as_json:
         told = {"messages": totals} | ({"counted_in_seconds": seconds} if everything else {})
-        told |= ended | {
-            "awaiting_approval": awaiting,
-            "retrying": state.retrying,
-            "oldest_due": moment(state.oldest_due, None),
-            "last_sent_at": moment(state.last_sent_at, None),
-            "last_pass_at": moment(state.last_pass_at, None),
-            "carrier": state.carrier,
-            "trouble": state.trouble,
-            "trouble_since": moment(state.trouble_since, None),
-            "commonest_error": state.error(),
-            "problems": state.problems(),
-        }
-        click.echo(json.dumps(told, indent=2))
+        told |= ended | {"awaiting_approval": awaiting} | state._asdict()
+        told |= {"commonest_error": state.error(), "problems": state.problems()}
+        del told["now"]
+        click.echo(base.to_json(told))
         return
     most = max(totals.values()) or 1
-    table(
+    base.table(
         ("status", "messages", "", "last hour", "last day"),
         [
             (
@@ -124,13 +109,13 @@ def stats(as_json: bool, everything: bool) -> None:
     click.echo(f"being tried again: {state.retrying}")
     click.echo(f"the latest text went: {_ago(state.last_sent_at, now)}")
     click.echo(f"the latest pass of a scheduler: {_ago(state.last_pass_at, now)}")
-    words = f"{error[0]} ({count(error[1])})" if error else "none"
+    words = f"{error[0]} ({base.count(error[1])})" if error else "none"
     click.echo(f"the commonest error of the last hour: {words}")
-    waited = f"since {moment(due)} ({now - due})" if due else "none"
+    waited = f"since {base.moment(due)} ({now - due})" if due else "none"
     click.echo(f"the oldest due message waits: {waited}")
     for problem in state.problems():
         click.echo(f"PROBLEM: {problem}")
 
 
 def _ago(instant, now):
-    return f"{moment(instant)} ({now - instant} ago)" if instant else "never"
+    return f"{base.moment(instant)} ({now - instant} ago)" if instant else "never"

@@ -69,8 +69,7 @@ class Entry:
     def leaves_at(self) -> datetime:
         """When it is sent, if approved: what is due waits for business hours."""
         message, now = self.message, self.now
-        obeyed = message.obeys_send_date(now)
-        if message.send_at > now or obeyed or not self.recipient:
+        if message.send_at > now or message.obeys_send_date(now) or not self.recipient:
             return max(message.send_at, now)
         if recipients.within_business_hours(self.recipient, now, self.hours):
             return now
@@ -173,6 +172,5 @@ def _named_where_hidden(characters):
 
 
 def _is_hidden(character):
-    if character in JOINERS:
-        return False
-    return unicodedata.category(character) in ("Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp")
+    category = unicodedata.category(character)
+    return character not in JOINERS and (category[0] == "C" or category in ("Zl", "Zp"))

@@ -1,7 +1,6 @@
 """The first tables: keys, the Do Not Call list, messages."""
 
 from peewee import (
-    SQL,
     BigIntegerField,
     BooleanField,
     ForeignKeyField,
@@ -22,7 +21,6 @@ def up(migrator, db):
         revoked_at = BigIntegerField(null=True)
 
         class Meta:
-            database = db
             table_name = "api_key"
 
     class DoNotCall(Model):
@@ -30,7 +28,6 @@ def up(migrator, db):
         added_at = BigIntegerField()
 
         class Meta:
-            database = db
             table_name = "do_not_call"
             without_rowid = isinstance(db, SqliteDatabase)
 
@@ -59,33 +56,21 @@ def up(migrator, db):
         answer = TextField(null=True)
 
         class Meta:
-            database = db
             table_name = "message"
 
-    for name, columns, where in (
-        ("message_due", [Message.send_at], "status IN ('scheduled')"),
-        ("message_sendable", [Message.send_at], "status IN ('queued') AND approved"),
-        (
-            "message_awaiting",
-            [Message.send_at],
-            "status IN ('scheduled', 'queued') AND NOT approved",
-        ),
-        ("message_claimed", [Message.claimed_at], "status IN ('sending')"),
-        (
-            "message_finished",
-            [Message.status, Message.finished_at],
-            "status IN ('sent', 'failed', 'blocked', 'cancelled')",
-        ),
+    tables = [ApiKey, DoNotCall, Message]
+    db.bind(tables)
+    db.create_tables(tables)
+    awaiting = "status IN ('scheduled', 'queued') AND NOT approved"
+    ended = "status IN ('sent', 'failed', 'blocked', 'cancelled')"
+    for index in (
+        "INDEX message_due ON message (send_at) WHERE status IN ('scheduled')",
+        "INDEX message_sendable ON message (send_at) WHERE status IN ('queued') AND approved",
+        f"INDEX message_awaiting ON message (send_at) WHERE {awaiting}",
+        "INDEX message_claimed ON message (claimed_at) WHERE status IN ('sending')",
+        f"INDEX message_finished ON message (status, finished_at) WHERE {ended}",
+        "INDEX message_key ON message (key_id, id)",
+        "UNIQUE INDEX message_idempotency ON message (key_id, idempotency_key) "
+        "WHERE idempotency_key IS NOT NULL",
     ):
-        Message.add_index(Message.index(*columns, where=SQL(where), name=name))
-    Message.add_index(Message.index(Message.key, Message.id, name="message_key"))
-    Message.add_index(
-        Message.index(
-            Message.key,
-            Message.idempotency_key,
-            unique=True,
-            where=SQL("idempotency_key IS NOT NULL"),
-            name="message_idempotency",
-        )
-    )
-    db.create_tables([ApiKey, DoNotCall, Message])
+        db.execute_sql(f"CREATE {index}")

@@ -1,15 +1,6 @@
 """What carriers say later, and what people decided."""
 
-from peewee import (
-    SQL,
-    BigIntegerField,
-    BooleanField,
-    FloatField,
-    ForeignKeyField,
-    Model,
-    TextField,
-    UUIDField,
-)
+from peewee import BigIntegerField, BooleanField, FloatField, ForeignKeyField, Model, TextField
 
 
 def up(migrator, db):
@@ -39,72 +30,25 @@ def up(migrator, db):
         "UPDATE message SET first_send_at = send_at "
         "WHERE status IN ('scheduled', 'queued', 'sending')"
     )
-    add_indexes(db)
-    add_tables(db)
-
-
-def add_indexes(db):
-    class ApiKey(Model):
-        name = TextField()
-        revoked_at = BigIntegerField(null=True)
-
-        class Meta:
-            database = db
-            table_name = "api_key"
-
-    class Message(Model):
-        id = UUIDField(primary_key=True)
-        key = ForeignKeyField(ApiKey, index=False)
-        to = TextField(null=True)
-        send_at = BigIntegerField()
-        status = TextField()
-        due_since = BigIntegerField(null=True)
-        finished_at = BigIntegerField(null=True)
-        last_error_at = BigIntegerField(null=True)
-        carrier_reference = TextField(null=True)
-
-        class Meta:
-            database = db
-            table_name = "message"
-
-    awaiting = "status IN ('scheduled', 'queued') AND NOT approved"
-    for table, name, columns, where in (
-        (ApiKey, "api_key_live_name", ["name"], "revoked_at IS NULL"),
-        (Message, "message_due", ["send_at", "id"], "status IN ('scheduled')"),
-        (Message, "message_awaiting", ["status", "send_at", "id"], awaiting),
-        (
-            Message,
-            "message_awaiting_key",
-            ["key", "send_at", "id"],
-            f"{awaiting} AND available_to_group",
-        ),
-        (Message, "message_finished", ["status", "finished_at"], "finished_at IS NOT NULL"),
-        (
-            Message,
-            "message_retrying",
-            ["due_since"],
-            "status IN ('scheduled', 'queued') AND due_since IS NOT NULL",
-        ),
-        (
-            Message,
-            "message_last_error",
-            ["last_error_at"],
-            "status IN ('scheduled', 'queued') AND last_error_at IS NOT NULL",
-        ),
-        (Message, "message_reference", ["carrier_reference"], "carrier_reference IS NOT NULL"),
-        (Message, "message_ended", ["status", "id"], "finished_at IS NOT NULL"),
-        (Message, "message_to", ["to"], None),
+    waiting = "status IN ('scheduled', 'queued')"
+    awaiting = f"{waiting} AND NOT approved"
+    for index in (
+        "UNIQUE INDEX api_key_live_name ON api_key (name) WHERE revoked_at IS NULL",
+        "INDEX message_due ON message (send_at, id) WHERE status IN ('scheduled')",
+        f"INDEX message_awaiting ON message (status, send_at, id) WHERE {awaiting}",
+        "INDEX message_awaiting_key ON message (key_id, send_at, id) "
+        f"WHERE {awaiting} AND available_to_group",
+        "INDEX message_finished ON message (status, finished_at) WHERE finished_at IS NOT NULL",
+        f"INDEX message_retrying ON message (due_since) WHERE {waiting} AND due_since IS NOT NULL",
+        "INDEX message_last_error ON message (last_error_at) "
+        f"WHERE {waiting} AND last_error_at IS NOT NULL",
+        "INDEX message_reference ON message (carrier_reference) "
+        "WHERE carrier_reference IS NOT NULL",
+        "INDEX message_ended ON message (status, id) WHERE finished_at IS NOT NULL",
+        'INDEX message_to ON message ("to")',
     ):
-        index = table.index(
-            *(getattr(table, column) for column in columns),
-            unique=table is ApiKey,
-            where=where and SQL(where),
-            name=name,
-        )
-        db.execute(index)
+        db.execute_sql(f"CREATE {index}")
 
-
-def add_tables(db):
     class EarlyReceipt(Model):
         reference = TextField(primary_key=True)
         delivered = BooleanField()
@@ -112,7 +56,6 @@ def add_tables(db):
         received_at = BigIntegerField(index=True)
 
         class Meta:
-            database = db
             table_name = "early_receipt"
 
     class CarrierState(Model):
@@ -124,12 +67,10 @@ def add_tables(db):
         pause = FloatField(default=0)
 
         class Meta:
-            database = db
             table_name = "carrier_state"
 
     class ApiKey(Model):
         class Meta:
-            database = db
             table_name = "api_key"
 
     class SignIn(Model):
@@ -139,7 +80,8 @@ def add_tables(db):
         began_at = BigIntegerField(index=True)
 
         class Meta:
-            database = db
             table_name = "sign_in"
 
-    db.create_tables([EarlyReceipt, CarrierState, SignIn])
+    tables = [EarlyReceipt, CarrierState, SignIn]
+    db.bind(tables)
+    db.create_tables(tables)

@@ -29,7 +29,10 @@ GAUGES = {  # the help, and the label if there is one
     "text_messages_last_sent_timestamp_seconds": ("When a carrier last took a text.",),
     "text_messages_last_pass_timestamp_seconds": ("When a scheduler last began a pass.",),
     "text_messages_commonest_error": ("Messages with the last hour's commonest error.", "error"),
-    "text_messages_carrier_trouble": ("1 if the carrier refuses the account or is down.", "carrier"),
+    "text_messages_carrier_trouble": (
+        "1 if the carrier refuses the account or is down.",
+        "carrier",
+    ),
 }
 
 

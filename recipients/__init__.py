@@ -96,15 +96,14 @@ def national(text: str, region: str | None) -> str:
 
 def _read(to):
     """Return a number in E.164 form and its type; refuse others, naming that form if possible."""
-    if _E164.fullmatch(to):
-        read = _valid(to)
-        if read is None:
-            raise InvalidNumber("is not a valid phone number")
-    else:
-        bare = "+" + _PUNCTUATION.sub("", to).removeprefix("+") if len(to) <= _LONGEST else ""
-        read = _valid(bare) if _E164.fullmatch(bare) else None
-        if read is None:
-            raise InvalidNumber("must be a phone number in E.164 format: a plus sign and digits")
+    bare, is_bare = to, _E164.fullmatch(to)
+    if not is_bare and len(to) <= _LONGEST:
+        bare = "+" + _PUNCTUATION.sub("", to).removeprefix("+")
+    read = _valid(bare) if _E164.fullmatch(bare) else None
+    if read is None and is_bare:
+        raise InvalidNumber("is not a valid phone number")
+    if read is None:
+        raise InvalidNumber("must be a phone number in E.164 format: a plus sign and digits")
     form = phonenumbers.format_number(read[0], PhoneNumberFormat.E164)
     if form != to:
         raise InvalidNumber(f"must be in E.164 format: {form}")

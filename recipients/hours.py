@@ -4,6 +4,7 @@ Everything here is a pure function of a country, its zones (the main one first) 
 aware UTC `datetime`.
 """
 
+from bisect import bisect
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple, Self
@@ -14,7 +15,7 @@ from recipients import calendars
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 HORIZON = 60  # days; holidays never fall on the same weekday more than three weeks in a row
-_DAY = timedelta(days=1)
+_DAY, _MINUTE = timedelta(days=1), timedelta(minutes=1)
 
 
 class Facts(NamedTuple):
@@ -54,16 +55,13 @@ class BusinessHours(NamedTuple):
 
     def hold_at(self, country: str, local: datetime) -> bool:
         """Return whether a local time in a country is within these hours."""
-        minute = local.hour * 60 + local.minute
-        return self.opens <= minute < self.closes and self.hold_on(country, local.date())
-
-    def hold_on(self, country: str, day: date) -> bool:
-        """Return whether a day in a country has business hours."""
+        day, minute = local.date(), local.hour * 60 + local.minute
         if self.days is None:
             workday = calendars.is_workday(country, day)
         else:
             workday = day.weekday() in self.days
-        return workday and not (self.skip_holidays and calendars.is_holiday(country, day))
+        holiday = self.skip_holidays and calendars.is_holiday(country, day)
+        return self.opens <= minute < self.closes and workday and not holiday
 
     def facts(self, country: str, zones: tuple[ZoneInfo, ...], now: datetime) -> Facts:
         """Return the local time and offsets in the zones of a country now."""
@@ -162,13 +160,11 @@ def _beginnings(zone, since, until, hours):
 def _change(zone, before, after):
     """Return the instant between two whole minutes at which a zone changes its offset."""
     offset = before.astimezone(zone).utcoffset()
-    while (minutes := (after - before) // timedelta(minutes=1)) > 1:
-        middle = before + timedelta(minutes=minutes // 2)
-        if middle.astimezone(zone).utcoffset() == offset:
-            before = middle
-        else:
-            after = middle
-    return after
+
+    def changed(minutes):
+        return (before + minutes * _MINUTE).astimezone(zone).utcoffset() != offset
+
+    return before + bisect(range((after - before) // _MINUTE), False, key=changed) * _MINUTE
 
 
 def _is_dst(local):

@@ -194,8 +194,8 @@ def test_a_text_that_is_taken_in_part_is_in_doubt(vonage_server):
         (Answer(404), "the account"),
         (Answer(429), "too fast"),
         (Answer(500), "for now"),
-        (Answer(502), "for now"),
-        (Answer(504), "for now"),
+        (Answer(502), "in doubt"),
+        (Answer(504), "in doubt"),
     ],
     ids=lambda value: repr(value)[:60],
 )

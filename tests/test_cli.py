@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import cli.keys
+import cli.base
 import database
 from app import create_app
 from databases import on_sqlite
@@ -90,7 +90,7 @@ def test_a_file_that_fails_is_reported_in_one_line(error, refused, monkeypatch):
     def fail(*_):
         raise error
 
-    monkeypatch.setattr(cli.keys, "table", fail)
+    monkeypatch.setattr(cli.base, "table", fail)
     assert refused("keys", "list") == f"Error: {error.strerror}"
 
 

@@ -31,6 +31,7 @@ HEADER = """\
 """
 WEEKS = [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(weeks=n) for n in range(260)]
 CODES = {str(code) for code in phonenumbers.COUNTRY_CODE_TO_REGION_CODE}
+THEIRS = {prefix: zones for prefix, zones in TIMEZONE_DATA.items() if prefix not in CODES}
 ABANDONED = "Europe/Simferopol"  # has had no numbers of +380 since 2014
 KNOWN = {  # from numbering plans: the geocoder names states, or places that GeoNames lacks
     "52329": {"America/Bahia_Banderas"},  # the municipality; the rest of Nayarit is on Mazatlán's
@@ -46,7 +47,7 @@ LONG = {"st": "saint", "ft": "fort", "mt": "mount"}
 LABELLED = re.compile(r"(.*?)(?:(?:, | - )([^,]+))?")  # "Gering/Scottsbluff, NE"
 TOWN = 15_000  # people; a smaller namesake far from its state is another place
 ENOUGH = 8  # places around a prefix that show its states
-FAR_LARGER = 10  # times the people of the next namesake: this one is meant
+FAR_LARGER = 10  # times the people of a namesake: that one is not meant
 
 # The letters of the authority stand for these offsets. It still lists Yukon as Pacific, so they are
 # compared with the clocks of 2010. The codes of Canadian provinces are GeoNames'.
@@ -69,22 +70,15 @@ PROVINCES = {
 # Zones
 
 
-def links() -> dict[str, str]:
-    """Return IANA's old names of zones and the names that replaced them."""
-    table = resources.files("tzdata.zoneinfo").joinpath("tzdata.zi").read_text("utf-8")
-    lines = (line.split() for line in table.splitlines() if line.startswith("L "))
-    return {name: target for _, target, name in lines}
-
-
-LISTED, LINKS = iana_zones(), links()
+LISTED = iana_zones()
+RULES = resources.files("tzdata.zoneinfo").joinpath("tzdata.zi").read_text("utf-8")
+LINKS = {old: new for new, old in re.findall(r"^L (\S+) (\S+)", RULES, re.M)}  # names of zones
 OWN = {country: [z for z in zones if z != ABANDONED] for country, zones in LISTED.items()}
 
 
 @cache
 def named(country: str, name: str) -> set[str]:
     """Return the zones of a country that a name, perhaps an old one, stands for."""
-    if name in OWN[country]:
-        return {name}
     target = LINKS.get(name, name)
     return {zone for zone in OWN[country] if LINKS.get(zone, zone) == target}
 
@@ -161,28 +155,26 @@ class Geocoder:
     def __init__(self, places: Places, countries: dict[str, str | None]):
         self.places = places
         self.texts = {}  # by prefix: country, names and the label of their state
+        self.around = defaultdict(dict)  # by the first digits of prefixes: the states of places
+        labels = defaultdict(Counter)  # by country and label: the states of unique names
         for prefix, texts in GEOCODE_DATA.items():
-            if "en" in texts and (country := country_of(prefix, countries)):
-                names, label = LABELLED.fullmatch(texts["en"]).groups()
-                self.texts[prefix] = country, [name.strip() for name in names.split("/")], label
-        self.labelling = {country for country, _, label in self.texts.values() if label}
-        self.learn()
-        self.partial = set()  # prefixes with a list of places, some of them not found
-        found = {prefix: self.find(prefix) for prefix in self.texts}
-        self.found = {prefix: cities for prefix, cities in found.items() if cities}
-
-    def learn(self) -> None:
-        """Learn from unique names which states labels mean and which states prefixes are in."""
-        labels, self.around = defaultdict(Counter), defaultdict(dict)
-        for prefix, (country, names, label) in self.texts.items():
+            country = country_of(prefix, countries)
+            if not country or "en" not in texts:
+                continue
+            names, label = LABELLED.fullmatch(texts["en"]).groups()
+            names = [name.strip() for name in names.split("/")]
+            self.texts[prefix] = country, names, label
             for name in names:
-                match self.places.called(country, name):
+                match places.called(country, name):
                     case [city] if label:
                         labels[country, label][city["admin1code"]] += 1
                     case [city]:
                         for length in range(2, len(prefix)):
                             self.around[prefix[:length]][city["geonameid"]] = city["admin1code"]
         self.state = {label: states.most_common(1)[0][0] for label, states in labels.items()}
+        self.labelling = {country for country, _, label in self.texts.values() if label}
+        self.partial = set()  # prefixes with a list of places, some of them not found
+        self.found = {prefix: cities for prefix in self.texts if (cities := self.find(prefix))}
 
     def find(self, prefix: str) -> list[dict]:
         """Return the places that the name of a prefix means: by state, then by population."""
@@ -199,15 +191,13 @@ class Geocoder:
                 cities = self.near(prefix, cities)
             if not cities:
                 self.partial.add(prefix)
-            cities = sorted(cities, key=lambda city: -city["population"])
-            people = [city["population"] for city in cities]
-            far_larger = len(people) > 1 and people[0] >= FAR_LARGER * people[1]
-            meant += cities[:1] if far_larger else cities
+            largest = max((city["population"] for city in cities), default=0)
+            meant += [city for city in cities if FAR_LARGER * city["population"] >= largest]
         return meant
 
     def namesakes(self, prefix: str, cities: list[dict]) -> list[dict]:
         """Return the towns among namesakes, or none if libphonenumber's zones fit one's state."""
-        theirs = {*TIMEZONE_DATA[longest(TIMEZONE_DATA, prefix)]}
+        theirs = {*THEIRS.get(longest(THEIRS, prefix), ())}
         states = {(city["countrycode"], city["admin1code"]) for city in towns(cities)}
         agree = any(theirs <= self.places.people[state].keys() for state in states)
         return [] if agree else towns(cities)
@@ -244,16 +234,12 @@ def report(places: Places) -> dict[str, tuple[str, set[str]]]:
             letters = row["time_zones"]  # "EC"; of "PT/MT only for W Wendover", the first
             letters = [letters] if letters in LETTERS else letters.partition("/")[0].rstrip("T")
             if people:  # PR, GU and others are countries of their own here
-                zones = {main_zone(people, letter) for letter in letters}
+                main = {}  # by offset: the most populous zone
+                for zone, _ in reversed(people.most_common()):
+                    main[LETTERS_OF.astimezone(ZoneInfo(zone)).utcoffset()] = zone
+                zones = {main[timedelta(hours=LETTERS[letter])] for letter in letters}
                 found["1" + row["area_code"]] = country, zones
     return found
-
-
-def main_zone(people: Counter, letter: str) -> str:
-    """Return the most populous of the zones that a letter stands for."""
-    hours = timedelta(hours=LETTERS[letter])
-    zones = (z for z in people if LETTERS_OF.astimezone(ZoneInfo(z)).utcoffset() == hours)
-    return max(zones, key=people.__getitem__)
 
 
 # The corrections
@@ -280,54 +266,50 @@ class Corrections(dict):
         codes = {str(phonenumbers.country_code_for_region(c)): c for c in several}
         self.countries = codes | {"76": None, "77": None, "1": None}  # Kazakhstan, the Caribbean
         self.countries |= {code: country for code, (country, _) in self.area_codes.items()}
-        self.default = {country: inhabited(places.people[country]) for country in several}
-        table = dict(TIMEZONE_DATA)
-        right = self.judge(Geocoder(places, self.countries))
-        for prefix in sorted(right):  # the shorter first: the longer ones go by them
-            current = self.current(prefix, table)
-            if {*map(clock, current)} != {*map(clock, right[prefix])}:
-                self[prefix] = table[prefix] = right[prefix]
+        self.geocoder = Geocoder(places, self.countries)
+        self.below, self.within = defaultdict(list), defaultdict(list)  # places, by prefix
+        areas = THEIRS.keys() | KNOWN.keys()
+        for prefix, cities in self.geocoder.found.items():
+            self.within[longest(areas, prefix)] += cities
+            for length in range(1, len(prefix)):
+                self.below[prefix[:length]] += cities
+        table = dict(THEIRS)
+        self.better = {}  # the zones of prefixes by better sources than libphonenumber
+        # The shorter first: the longer ones go by them
+        for prefix in sorted({*THEIRS, *self.geocoder.texts, *self.area_codes, *KNOWN} - CODES):
+            if country := country_of(prefix, self.countries):
+                current = table.get(longest(table, prefix), ())
+                ours = {zone for zone in current if zone in OWN[country]}
+                ours = ours or inhabited(places.people[country])
+                right = self.right(country, prefix)
+                if right and {*map(clock, ours)} != {*map(clock, right)}:
+                    self[prefix] = table[prefix] = right
         self.merge()
 
-    def current(self, prefix: str, table: dict) -> set[str]:
-        """Return the zones that numbers with a prefix have by a table of prefixes."""
-        country, key = country_of(prefix, self.countries), longest(table, prefix)
-        own = {zone for zone in table.get(key, ()) if zone in OWN[country]}
-        return own if own and key not in CODES else self.default[country]
-
-    def judge(self, geocoder: Geocoder) -> dict[str, set[str]]:
-        """Return the right zones of every prefix for which a better source is known."""
-        places, regions = defaultdict(list), defaultdict(list)
-        areas = TIMEZONE_DATA.keys() | KNOWN.keys()
-        for prefix, cities in geocoder.found.items():
-            places[longest(areas, prefix)] += cities
-            for length in range(1, len(prefix)):
-                regions[prefix[:length]] += cities
-        better, right = {}, {}
-        for prefix in sorted({*TIMEZONE_DATA, *geocoder.texts, *self.area_codes, *KNOWN} - CODES):
-            country = country_of(prefix, self.countries)
-            if not country:
-                continue
-            key = longest(TIMEZONE_DATA, prefix)
-            known = longest(better, prefix) or longest(CODES, prefix)
-            theirs = set().union(*(named(country, zone) for zone in TIMEZONE_DATA[key]))
-            if prefix in KNOWN:
-                better[prefix] = KNOWN[prefix]
-            elif prefix in self.area_codes:
-                better[prefix] = self.area_codes[prefix][1]
-            elif prefix in geocoder.found:
-                better[prefix] = zones_of(geocoder.found[prefix])
-                if prefix in geocoder.partial and prefix == key:
-                    better[prefix] |= theirs
-            elif prefix in geocoder.texts and regions[prefix]:
-                better[prefix] = zones_of(regions[prefix])
-            elif places[prefix] and not prefix.startswith("1"):
-                better[prefix] = zones_of(places[prefix], one_in=10)
-            elif theirs and len(key) > len(known):
-                # Theirs, if it has a name that GeoNames lacks; otherwise those of its area.
-                named_here = len(longest(geocoder.texts, prefix)) > len(known)
-                right[prefix] = theirs if named_here else better.get(known, theirs)
-        return right | better
+    def right(self, country: str, prefix: str) -> set[str]:
+        """Return the zones of a prefix by the best source that knows it; none if none does."""
+        key, known, geocoder = longest(THEIRS, prefix), longest(self.better, prefix), self.geocoder
+        theirs = set().union(*(named(country, zone) for zone in THEIRS.get(key, ())))
+        if prefix in KNOWN:
+            better = KNOWN[prefix]
+        elif prefix in self.area_codes:
+            better = self.area_codes[prefix][1]
+        elif prefix in geocoder.found:
+            better = zones_of(geocoder.found[prefix])
+            if prefix in geocoder.partial and prefix == key:
+                better |= theirs
+        elif prefix in geocoder.texts and self.below[prefix]:
+            better = zones_of(self.below[prefix])
+        elif self.within[prefix] and not prefix.startswith("1"):
+            better = zones_of(self.within[prefix], one_in=10)
+        elif len(key) <= len(known):
+            return set()
+        else:
+            # Theirs, if it has a name that GeoNames lacks; otherwise those of its area
+            named_here = len(longest(geocoder.texts, prefix)) > len(known)
+            return theirs if named_here else self.better.get(known, theirs)
+        self.better[prefix] = better
+        return better
 
     def merge(self) -> None:
         """Replace ten equal corrections that differ in the last digit by one."""

@@ -131,4 +131,4 @@ def database_url(kind, request, tmp_path):
         url = migrated.url
     database.connect(url)
     yield url
-    database.disconnect()
+    database.db.close_all()  # also the connections of a test's own threads

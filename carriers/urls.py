@@ -1,0 +1,44 @@
+"""Read the URLs of carriers."""
+
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+SENDER = r"\d{3,8}|(?=.*[A-Za-z])[\w &+-]{1,11}"  # a short code or a name
+
+
+def account(url: str, **options: str | None) -> tuple[str, str, str, dict[str, str | None]]:
+    """Return user, password, sender and options of `SCHEME://USER:PASSWORD@SENDER?OPTIONS`.
+
+    Each may be percent-encoded. A `/{to}` after the sender is ignored. `options` are all possible
+    options and their defaults. Raise ValueError if a part is missing or an option is unknown.
+    """
+    scheme, _, rest = url.partition("://")
+    scheme = scheme.lower()
+    parts, _, query = rest.partition("?")
+    credentials, _, sender = parts.rpartition("@")
+    user, password = map(unquote, credentials.partition(":")[::2])
+    if not (user and password):
+        raise ValueError(f"{scheme}://USER:PASSWORD@… lacks the user or the password")
+    given = dict(parse_qsl(query, keep_blank_values=True))
+    if given.keys() - options:
+        raise ValueError(f"{scheme}://… takes no option but {', '.join(sorted(options))}")
+    if any(value == "" != options[name] for name, value in given.items()):
+        raise ValueError(f"an option of {scheme}://… is empty")
+    return user, password, unquote(sender.removesuffix("/{to}")), options | given
+
+
+def split(address: str) -> SplitResult | None:
+    """Return the parts of an address, or None if its host or port cannot be used."""
+    try:
+        parts = urlsplit(address)
+        return parts if parts.hostname and parts.port != 0 else None
+    except ValueError:
+        return None
+
+
+def base(url: str) -> SplitResult:
+    """Return the parts of an address to which paths can be added; raise ValueError if invalid."""
+    parts = split(url)
+    usable = parts and parts.scheme in ("http", "https") and parts.username is None
+    if not usable or parts.query or parts.fragment:
+        raise ValueError("base_url must be an http:// or https:// address")
+    return parts
