@@ -533,7 +533,7 @@ def test_the_last_hour_of_the_calendar_is_an_hour_like_any_other(operator):
 def test_hostile_names_and_errors_are_escaped(operator):
     bad = "<b>\u202e"
     message = ask(key=bad, group=bad, approved=True, status=Status.FAILED, last_error=bad)
-    CarrierState.passed("x", TUESDAY_NOON)
+    CarrierState.passed("x", TUESDAY_NOON, 300)
     CarrierState.begin_pause("x", TUESDAY_NOON, TUESDAY_NOON, trouble=bad)
     for path in ("/desk/", "/desk/messages", f"/desk/messages/{message.id}"):
         assert "<b>" not in operator.open(path).text
@@ -904,7 +904,7 @@ def test_an_approver_sees_no_figures_of_others(approver):
 )
 def test_an_operator_sees_the_carriers_trouble(operator, name, trouble, passed, words):
     if name is not None:
-        CarrierState.passed(name, passed)
+        CarrierState.passed(name, passed, 300)
     if trouble:
         CarrierState.begin_pause(name, TUESDAY_NOON - HOUR, TUESDAY_NOON - HOUR, trouble=trouble)
     operator.open()
@@ -912,7 +912,7 @@ def test_an_operator_sees_the_carriers_trouble(operator, name, trouble, passed, 
 
 
 def test_a_carrier_that_takes_texts_is_not_reported(operator):
-    CarrierState.passed("twilio", TUESDAY_NOON)
+    CarrierState.passed("twilio", TUESDAY_NOON, 300)
     operator.open()
     assert "refused the account" not in operator.page.text
     assert "Nothing is being sent" not in operator.page.text

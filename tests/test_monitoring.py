@@ -315,7 +315,7 @@ def test_a_missing_table_is_503_at_healthz(client):
 
 
 def test_a_carrier_that_is_no_longer_used_is_not_reported(healthz):
-    CarrierState.passed("old", SUNDAY_NIGHT)
+    CarrierState.passed("old", SUNDAY_NIGHT, 300)
     CarrierState.begin_pause("old", SUNDAY_NIGHT, SUNDAY_NIGHT, trouble="wrong token")
-    CarrierState.passed("new", TUESDAY_NOON)
+    CarrierState.passed("new", TUESDAY_NOON, 300)
     assert healthz(TUESDAY_NOON).json["problems"] == []
