@@ -38,7 +38,7 @@ MOVES = (
 WAITS = ("waiting for approval", "waiting for a carrier")
 
 TICK = 0.2  # seconds, since a signal does not end a sleep
-LONGEST_WAIT = 60  # seconds that a pass waits for a carrier's pause
+LONGEST_WAIT = 60  # seconds that a pass waits for carriers' pauses and sends nothing
 COLLECT_EVERY = 1  # seconds until a STOP is recorded while sends are under way
 RECORDED_AT_ONCE = 100  # receipts in one transaction: each holds one of the database's locks
 SILENCE, LONGEST_LISTENING = 3, 60  # seconds that a single pass listens for; to bind takes a while
@@ -75,6 +75,7 @@ class Scheduler:
         self.stopping = False
         self.uncollected = []  # receipts and opt-outs
         self.counts = Counter()  # of the present pass
+        self.left = 0  # messages that it may still claim
         self.under_way = {}  # by the future of its thread, each Send
         self.unrecorded = []  # each Send that has ended, with its future
 
@@ -122,7 +123,8 @@ class Scheduler:
         had sends under way.
         """
         ended = SimpleQueue()
-        left = reports.awaiting_carrier()  # or a pass might never end while messages arrive
+        self.left = reports.awaiting_carrier()  # or a pass might never end while messages arrive
+        sent = self.counts["sent"]
         patience = self.settings.claim_timeout / 4
         renew_at, wait_until = time.monotonic() + patience, time.monotonic() + LONGEST_WAIT
         with ThreadPoolExecutor(self.settings.send_concurrency) as pool:
@@ -133,15 +135,15 @@ class Scheduler:
                     renew_at = time.monotonic() + patience
                 turn, pause = self.insist(self.turn)
                 room = self.room(turn, len(again))
-                claimed, ready = self.insist(self.claim, min(left, room), again, renewing)
-                left -= len(claimed)
+                claimed, ready = self.insist(self.claim, min(self.left, room), again, renewing)
+                self.left -= len(claimed)
                 for message in ready:
                     self.begin(pool, ended, message, tried=turn is Turn.FIRST)
                 if turn is Turn.FIRST and not ready:
                     self.insist(CarrierState.give_up_turn, self.carrier_name)
-                if claimed:
-                    wait_until = time.monotonic() + LONGEST_WAIT
-                waits = bool(left and pause) and time.monotonic() + pause <= wait_until
+                if self.counts["sent"] > sent:
+                    sent, wait_until = self.counts["sent"], time.monotonic() + LONGEST_WAIT
+                waits = bool(self.left and pause) and time.monotonic() + pause <= wait_until
                 if not (self.under_way or claimed or waits):
                     return
                 soon = min(patience, COLLECT_EVERY if self.carrier.listens else patience)
@@ -339,6 +341,7 @@ class Scheduler:
             outcome = Outcome(Status.EXPIRED)
         else:
             error = self.known(error, message)
+            self.left += error.too_fast  # it goes when the pause ends
             if error.opted_out:
                 said = OptOut(message.to, stop=True, source="carrier")
                 self.counts["blocked"] += receipts.record_opt_out(said, now, self.rules.check_dnc)

@@ -21,7 +21,15 @@ from reports import Filter
 
 SHELL = "shell"  # recorded as the person who approved or cancelled
 SHOWN = 50  # messages, without --limit
-UNSHOWN = ("id", "key", "due_since", "idempotency_key", "request_digest", "answer")  # columns
+UNSHOWN = (
+    "claim_number",
+    "id",
+    "key",
+    "due_since",
+    "idempotency_key",
+    "request_digest",
+    "answer",
+)  # columns
 
 messages = base.Commands("messages", help="Text messages: list, approve, cancel, retry, forget.")
 

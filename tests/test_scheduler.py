@@ -510,7 +510,9 @@ def test_too_fast_is_a_pause_for_all_schedulers(run_pass, carrier, retry_after, 
 
 
 def test_after_too_fast_the_refused_text_keeps_its_place(run_pass, carrier):
-    numbers = store_many(5)
+    numbers = [f"+1212555{n:04}" for n in range(5)]
+    for n, number in enumerate(numbers):
+        store(to=number, send_at=TUESDAY_NOON - (5 - n) * SECOND)
     carrier.answers[numbers[1]] = TOO_FAST
     counts = run_pass(TUESDAY_NOON, send_concurrency=1)
     assert +counts == Counter({"sent": 1, "waiting for a carrier": 4})
