@@ -1,0 +1,158 @@
+"""What becomes of a message: every answer × doubt × tries × kind of carrier."""
+
+import itertools
+from datetime import timedelta
+
+import pytest
+
+import outcomes
+import recipients
+from carriers import CarrierError
+from models import Message, Status, new_id
+from outcomes import MAY_HAVE_TAKEN_IT, Outcome, Rules, Step, judge
+from recipients.hours import BusinessHours
+from running import ROOT
+from samples import NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+HOURS = BusinessHours(540, 1020, frozenset(range(7)))
+ASKABLE = Rules(True, False, 3 * DAY, 60, HOURS)
+UNASKABLE = ASKABLE._replace(askable=False)
+OPENING = SUNDAY_NIGHT.replace(day=2, hour=14, minute=0, second=0)
+
+ANSWERS = {
+    "for good": CarrierError("no", permanent=True),
+    "too fast": CarrierError("no", too_fast=True),
+    "the account": CarrierError("no", account=True),
+    "no answer": CarrierError("no", in_doubt=True, silent=True),
+    "not reached": CarrierError("no", unreached=True),
+    "a gateway's page": CarrierError("no", silent=True),
+    "for now": CarrierError("no"),
+}
+
+
+def message(**fields):
+    """Return a message to New York as a sender holds it, in memory alone."""
+    usual = {"id": new_id(TUESDAY_NOON), "to": NEW_YORK, "message": "Hello", "attempts": 0}
+    usual |= {"send_at": TUESDAY_NOON, "first_send_at": TUESDAY_NOON, "max_retries": 3}
+    usual |= {"in_doubt": 0, "take_overs": 0, "check_dnc": False, "status": Status.SENDING}
+    return Message(**usual | fields)
+
+
+def expected(answer, askable, doubts, last_try, tried):
+    """Say in another way than the code what the contract asks for: status, retry used, doubt."""
+    if answer in ("too fast", "the account"):
+        return Status.QUEUED, False, False
+    if answer == "for good":
+        return Status.FAILED, True, False
+    if answer == "no answer":
+        gives_up = not askable and (doubts or last_try)
+        return Status.FAILED if gives_up else Status.SCHEDULED, gives_up or not tried, True
+    if tried and answer in ("not reached", "a gateway's page"):
+        return Status.QUEUED, False, False
+    return Status.FAILED if last_try else Status.SCHEDULED, True, False
+
+
+CASES = [*itertools.product(ANSWERS, (True, False), (0, 1), (False, True), (False, True))]
+
+
+@pytest.mark.parametrize(("answer", "askable", "doubts", "last_try", "tried"), CASES)
+def test_a_no_has_one_outcome_by_what_it_is_about(answer, askable, doubts, last_try, tried):
+    rules = ASKABLE if askable else UNASKABLE
+    held = message(in_doubt=doubts, attempts=3 if last_try else 1)
+    outcome = outcomes.after_no(held, ANSWERS[answer], rules, tried, TUESDAY_NOON)
+    wanted = expected(answer, askable, doubts, last_try, tried)
+    assert (outcome.status, outcome.counted, outcome.doubt) == wanted
+    if outcome.status == Status.SCHEDULED:
+        minutes = 125 if last_try else 5
+        delay = (outcome.send_at - TUESDAY_NOON) / timedelta(minutes=minutes)
+        assert 0.9 <= delay <= 1.1
+    if outcome.status == Status.FAILED:
+        in_doubt = doubts or outcome.doubt
+        assert outcome.reason == ("no" + f"; {MAY_HAVE_TAKEN_IT}" * bool(in_doubt))
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("attempts", [0, 3, 9])
+def test_a_text_stays_in_doubt_while_the_carrier_that_is_asked_does_not_say(answer, attempts):
+    held = message(in_doubt=1, attempts=attempts)
+    outcome = outcomes.after_asking_in_vain(held, ANSWERS[answer], ASKABLE, TUESDAY_NOON)
+    assert outcome.status in (Status.SCHEDULED, Status.QUEUED)
+    assert (outcome.counted, outcome.doubt) == (False, False)
+
+
+def test_what_the_carrier_does_not_have_goes_again_unless_its_retries_are_used_up():
+    assert outcomes.not_taken(message(attempts=3)) is None
+    assert outcomes.not_taken(message(attempts=4)).status == Status.FAILED
+
+
+@pytest.mark.parametrize(
+    ("fields", "listed", "wanted"),
+    [
+        ({}, False, Step.SEND),
+        ({}, True, Step.SEND),
+        ({"check_dnc": True}, False, Step.SEND),
+        ({"check_dnc": True}, True, Outcome(Status.BLOCKED)),
+        ({"cancelled_by": "Ann"}, False, Outcome(Status.CANCELLED)),
+        ({"first_send_at": TUESDAY_NOON - 3 * DAY}, False, Outcome(Status.EXPIRED)),
+        ({"in_doubt": 1}, False, Step.SEND),
+        (
+            {"in_doubt": 2},
+            False,
+            Outcome(
+                Status.FAILED,
+                f"given to the carrier twice without an answer; {MAY_HAVE_TAKEN_IT}",
+            ),
+        ),
+        ({"take_overs": 4}, False, Outcome(Status.FAILED, "4 schedulers died with it")),
+    ],
+)
+def test_a_message_is_kept_back_by_the_first_rule_that_says_so(fields, listed, wanted):
+    assert judge(message(**fields), UNASKABLE, listed, TUESDAY_NOON) == wanted
+    if "in_doubt" in fields:
+        wanted = Step.ASK
+    assert judge(message(**fields), ASKABLE, listed, TUESDAY_NOON) == wanted
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"check_dnc": True},
+        {"cancelled_by": "Ann"},
+        {"first_send_at": TUESDAY_NOON - 9 * DAY},
+        {"take_overs": 9},
+    ],
+)
+def test_a_doubt_is_settled_before_anything_else_is_looked_at(fields):
+    assert judge(message(in_doubt=1, **fields), ASKABLE, True, SUNDAY_NIGHT) == Step.ASK
+
+
+@pytest.mark.parametrize(
+    ("send_date", "wanted"),
+    [
+        (None, Outcome(Status.SCHEDULED, send_at=OPENING)),
+        (SUNDAY_NIGHT, Step.SEND),
+        (SUNDAY_NIGHT - HOUR, Outcome(Status.SCHEDULED, send_at=OPENING)),
+    ],
+)
+def test_business_hours_are_looked_at_unless_a_send_date_still_holds(send_date, wanted):
+    held = message(send_date=send_date, first_send_at=SUNDAY_NIGHT)
+    assert judge(held, UNASKABLE, False, SUNDAY_NIGHT) == wanted
+
+
+def test_a_number_that_is_valid_no_longer_fails(monkeypatch):
+    held = message(to="+15555555555")
+    outcome = judge(held, UNASKABLE, False, TUESDAY_NOON)
+    assert (outcome.status, outcome.reason) == (
+        Status.FAILED,
+        "the number is not a valid phone number",
+    )
+    with pytest.raises(recipients.InvalidNumber):
+        recipients.find(held.to)
+
+
+def test_the_page_for_operators_has_a_line_for_each_kind_of_answer():
+    page = (ROOT / "docs" / "carriers.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    for answer in ANSWERS:
+        assert any(line.startswith(f"| **{answer}**") for line in rows), answer
