@@ -76,6 +76,7 @@ class Scheduler:
         self.uncollected = []  # receipts and opt-outs
         self.counts = Counter()  # of the present pass
         self.left = 0  # messages that it may still claim
+        self.state = None  # of the carrier, as read last
         self.under_way = {}  # by the future of its thread, each Send
         self.unrecorded = []  # each Send that has ended, with its future
 
@@ -161,7 +162,7 @@ class Scheduler:
         left in doubt.
         """
         now = models.clock()
-        state = CarrierState.get_by_id(self.carrier_name)
+        self.state = state = CarrierState.get_by_id(self.carrier_name)
         if self.stopping:
             return Turn.NOBODY, 0
         turn = (
@@ -368,7 +369,8 @@ class Scheduler:
             if isinstance(error, CarrierError):
                 self.note_carrier(error, send.begun_at)
         own = [s.begun_at for s, error in answers if not error or _is_own_answer(error)]
-        if own and CarrierState.answered(self.carrier_name, max(own)):
+        troubled = self.state.silences or self.state.retry_at  # as read a turn ago
+        if own and troubled and CarrierState.answered(self.carrier_name, max(own)):
             log.info("carrier %s takes texts again", self.carrier_name)
 
     def note_carrier(self, error: CarrierError, begun_at: datetime) -> None:
