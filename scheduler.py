@@ -369,8 +369,9 @@ class Scheduler:
             if isinstance(error, CarrierError):
                 self.note_carrier(error, send.begun_at)
         own = [s.begun_at for s, error in answers if not error or _is_own_answer(error)]
-        troubled = self.state.silences or self.state.retry_at  # as read a turn ago
-        if own and troubled and CarrierState.answered(self.carrier_name, max(own)):
+        if not own or not (self.state.silences or self.state.retry_at):  # as read a turn ago
+            return
+        if CarrierState.answered(self.carrier_name, max(own)):
             log.info("carrier %s takes texts again", self.carrier_name)
 
     def note_carrier(self, error: CarrierError, begun_at: datetime) -> None:
