@@ -107,10 +107,12 @@ class HttpCarrier(Carrier):
             return CarrierError(reason)
         return self.codes.error(reason, code, retry_after=answer.retry_after, **flags)
 
-    def no_verdict(self, answer: Answer, in_doubt: bool = False) -> CarrierError:
+    def no_verdict(
+        self, answer: Answer, in_doubt: bool = False, silent: bool = True
+    ) -> CarrierError:
         """Return the CarrierError that the HTTP status of an answer without a code means."""
         reason = f"{self.title}: no usable answer (HTTP {answer.status})"
-        flags = {"retry_after": answer.retry_after, "in_doubt": in_doubt, "silent": True}
+        flags = {"retry_after": answer.retry_after, "in_doubt": in_doubt, "silent": silent}
         return STATUSES.error(reason, answer.status, **flags)
 
     def note_served(self) -> None:

@@ -151,7 +151,7 @@ class Twilio(HttpCarrier):
             page = self._get(path)
             messages = page.get("messages")
             if not isinstance(messages, list):
-                raise CarrierError("Twilio's list of messages cannot be read")
+                raise CarrierError("Twilio's list of messages cannot be read", silent=True)
             recent = [message for message in messages if _created(message) >= since]
             found += [message for message in recent if self._is_ours(message, to, text)]
             path = page.get("next_page_uri")
@@ -183,11 +183,12 @@ class Twilio(HttpCarrier):
         return self._report(sid, status, form.get("ErrorCode", ""), form.get("To", ""))
 
     def _get(self, path):
-        """Return the JSON object at a path; raise CarrierError if the answer is not 200."""
+        """Return the JSON object at a path; raise CarrierError if the answer is another one."""
         answer = self.ask("GET", path)
-        if answer.status != 200:
+        content = answer.json()
+        if answer.status != 200 or not content:
             raise self._refusal(answer)
-        return answer.json()
+        return content
 
     def _is_ours(self, message, to, text):
         """Return whether a listed message is this text, from our sender and not failed."""

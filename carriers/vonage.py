@@ -122,8 +122,10 @@ class Vonage(HttpCarrier):
     def check(self) -> None:
         """Ask for the balance."""
         answer = self.ask("GET", "/account/get-balance", headers=self.headers | self._login)
-        if answer.status != 200:
-            raise self.no_verdict(answer)
+        content = answer.json()
+        if answer.status != 200 or not content:
+            # Vonage's own errors have a code, or a title (RFC 7807).
+            raise self.no_verdict(answer, silent=not content.keys() & {"error-code", "title"})
 
     def callback(self, request: Callback) -> list[Receipt | OptOut]:
         fields = self._genuine(request)

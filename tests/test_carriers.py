@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import carriers
+import smpp_peer
 from carrier_errors import (
     AWKWARD,
     MESSAGE_ID,
@@ -51,6 +52,7 @@ from carriers import (
 )
 from carriers.http import STATUSES
 from running import ROOT
+from smpp_peer import SmppPeer
 
 pytest_plugins = ["carrier_servers"]
 
@@ -249,6 +251,112 @@ def test_only_a_certificate_that_is_vouched_for_is_trusted(tmp_path, monkeypatch
         assert server.texts == [(NUMBER, TEXT)]
     finally:
         server.close()
+
+
+# What an error tells of the carrier itself
+
+
+PAGE = b"<html>502 Bad Gateway</html>"
+UNHELPFUL = {"message": "Service Unavailable"}  # a gateway's JSON
+
+
+def tells(error):
+    """Return what an error tells of the carrier itself."""
+    assert error.silent or not error.unreached
+    return "unreached" if error.unreached else "silent" if error.silent else "its own answer"
+
+
+@pytest.mark.parametrize("answer", [HANG, HANG_UP], ids=repr)
+def test_a_carrier_without_an_answer_is_silent(server, answer):
+    server.answer = answer
+    assert tells(refused(impatient(server.url))) == "silent"
+
+
+@pytest.mark.parametrize("kind", KINDS.values())
+def test_a_carrier_where_nobody_listens_is_unreached(kind):
+    server = kind()
+    server.close()
+    assert tells(refused(connect(server.url))) == "unreached"
+
+
+def test_a_carrier_without_an_address_is_unreached(server):
+    carrier = connect(server.url.replace(server.address, "carrier.invalid"))
+    assert tells(refused(carrier)) == "unreached"
+
+
+@pytest.mark.parametrize("status", [200, 202, 302, 400, 404, 500, 502, 503, 504])
+@pytest.mark.parametrize("body", [b"", PAGE, UNHELPFUL, [1]], ids=repr)
+@pytest.mark.parametrize("kind", ["twilio_server", "vonage_server"])
+def test_an_answer_without_the_carriers_json_is_silent(request, kind, status, body):
+    server = request.getfixturevalue(kind)
+    server.answer = Answer(status, body)
+    assert tells(refused(connect(server.url))) == "silent"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [HANG_UP, Answer(200, PAGE), Answer(502, PAGE), Answer(503, UNHELPFUL), Answer(403)],
+    ids=repr,
+)
+@pytest.mark.parametrize("kind", ["twilio_server", "vonage_server"])
+def test_a_check_without_the_carriers_json_is_silent(request, kind, answer):
+    server = request.getfixturevalue(kind)
+    server.answer = answer
+    with pytest.raises(CarrierError) as caught:
+        connect(server.url).check()
+    assert tells(caught.value) == "silent"
+
+
+@pytest.mark.parametrize("status", [400, 401, 429, 500, 502, 503, 504])
+def test_a_refusal_in_the_carriers_json_is_its_own_answer(twilio_server, vonage_server, status):
+    twilio_server.answer = refusal(20500, status)
+    vonage_server.answer = verdict({"status": "5"})._replace(status=status)
+    for server in (twilio_server, vonage_server):
+        assert tells(refused(connect(server.url))) == "its own answer"
+    vonage_server.answer = Answer(status, {"error-code": str(status)})
+    for server in (twilio_server, vonage_server):
+        with pytest.raises(CarrierError) as caught:
+            connect(server.url).check()
+        assert tells(caught.value) == "its own answer"
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        *((status, "its own answer") for status in (302, 400, 401, 404, 422, 429, 500, 501)),
+        *((status, "silent") for status in (502, 503, 504)),
+    ],
+)
+@pytest.mark.parametrize("kind", ["webhook_server", "apprise_server"])
+def test_a_status_is_an_answer_unless_it_is_a_gateways(request, kind, status, told):
+    server = request.getfixturevalue(kind)
+    server.answer = Answer(status, PAGE)
+    error = refused(connect(server.url))
+    assert tells(error) == told
+    assert not error.in_doubt
+
+
+def test_an_smpp_peer_tells_as_much():
+    peer = SmppPeer()
+    carrier = impatient(peer.url)
+    try:
+        peer.answer = lambda part: 0x08
+        assert tells(refused(carrier)) == "its own answer"
+        for nothing in (smpp_peer.SILENCE, smpp_peer.HANG_UP):
+            peer.answer = lambda part, nothing=nothing: nothing
+            error = refused(carrier)
+            assert (tells(error), meaning(error)) == ("silent", "in doubt")
+    finally:
+        carrier.close()
+        peer.close()
+    carrier = impatient(peer.url)
+    assert tells(refused(carrier)) == "unreached"
+    carrier.close()
+
+
+@pytest.mark.parametrize("number", ["+12125550101", "+12125550102", "+12125550103"])
+def test_the_simulators_refusals_are_its_own(number):
+    assert tells(refused(connect("simulator:"), number)) == "its own answer"
 
 
 # Concurrency
