@@ -12,7 +12,7 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl
 
 from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, Receipt, opt_outs, silence
-from carriers.tls import trusted
+from carriers.tls import reason_of, trusted
 
 LONGEST_PAUSE = 3600  # seconds; a longer Retry-After is cut to this
 LONGEST_REFERENCE = 255  # characters
@@ -185,8 +185,9 @@ def _connection(kind, name):
         def connect(self):
             try:
                 super().connect()
-            except Exception:  # of whatever kind: no request was sent
-                raise CarrierError(f"{name} cannot be reached", unreached=True) from None
+            except Exception as error:  # of whatever kind: no request was sent
+                reason = f"{name} cannot be reached: {reason_of(error)}"
+                raise CarrierError(reason, unreached=True) from None
 
     return Connection
 

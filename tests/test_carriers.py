@@ -46,11 +46,13 @@ from carriers import (
     NotGenuine,
     apprise,
     pdus,
+    smpp_session,
     twilio,
     vonage,
     webhook,
 )
 from carriers.http import STATUSES
+from carriers.tls import reason_of
 from running import ROOT
 from smpp_peer import SmppPeer
 
@@ -251,6 +253,72 @@ def test_only_a_certificate_that_is_vouched_for_is_trusted(tmp_path, monkeypatch
         assert server.texts == [(NUMBER, TEXT)]
     finally:
         server.close()
+
+
+# Why a carrier is not reached
+
+
+@contextlib.contextmanager
+def tls_servers(context):
+    """Run a carrier over HTTPS and one over SMPP and TLS; give their URLs on localhost."""
+    server, peer = TwilioServer(), SmppPeer(context)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    try:
+        yield [
+            server.url.replace(server.base_url, f"https://localhost:{server.server_port}"),
+            peer.url,
+        ]
+    finally:
+        server.close()
+        peer.close()
+
+
+def why(url):
+    """Return why a carrier is not reached, in its words."""
+    carrier = impatient(url)
+    try:
+        error = refused(carrier)
+    finally:
+        carrier.close()
+    assert tells(error) == "unreached"
+    assert not error.in_doubt
+    assert "localhost" not in str(error)
+    return str(error).partition(" cannot be reached: ")[2]
+
+
+@pytest.mark.parametrize(
+    ("certified", "trusted", "reason"),
+    [
+        ({}, False, "its certificate is signed by an unknown authority"),
+        ({"expired": True}, True, "its certificate has expired"),
+        ({"name": "example.com"}, True, "its certificate is for another host"),
+    ],
+)
+def test_a_certificate_that_is_refused_says_why(tmp_path, monkeypatch, certified, trusted, reason):
+    context, certificate = self_signed(tmp_path, **certified)
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with tls_servers(context) as urls:
+        assert [why(url) for url in urls] == [reason] * 2
+
+
+@pytest.mark.parametrize(
+    "place", ["twilio://AC1:s3cret@+15005550006?base_url=https://{}", "smpps://u:s3cret@{}/1234"]
+)
+def test_a_connection_that_is_not_made_says_why(monkeypatch, place):
+    monkeypatch.setattr(smpp_session, "CONNECT_TIMEOUT", 1)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        assert why(place.format(address)) == "it did not answer in time"
+    assert why(place.format(address)) == "nobody listens there (connection refused)"
+    assert why(place.format("carrier.invalid")) == "there is no such host name"
+    assert why(place.format("a..b")) == "there is no such host name"
+
+
+def test_a_reason_is_found_among_several_addresses():
+    """As asyncio words it, for a host with an IPv6 and an IPv4 address."""
+    words = "Multiple exceptions: [Errno 101] x ('::1', 1), [Errno 111] y ('127.0.0.1', 1)"
+    assert reason_of(OSError(words)) == "nobody listens there (connection refused)"
 
 
 # What an error tells of the carrier itself
