@@ -28,6 +28,7 @@ FOR_GOOD = {
     21614: "the number takes no texts",
     21617: "the text is too long",
     21618: "the text cannot be sent",
+    21619: "the text is missing",
     21635: "the number is a landline",
 }
 ACCOUNT = {
@@ -55,6 +56,8 @@ ACCOUNT = {
     21703: "the messaging service has no sender",
     21704: "the messaging service has no sender",
     21705: "the messaging service is not valid",
+    21708: "the messaging service cannot use its sender",
+    21709: "the messaging service cannot use its sender",
     90010: "the account is not active",
 }
 TOO_FAST = {
@@ -75,8 +78,21 @@ UNDELIVERED = {
     30006: "the number is a landline, or its network is not reachable",
     30007: "filtered as unwanted",
     30008: "for a reason that is not known",
+    30010: "the price is higher than the account's limit",
+    30017: "the recipient's network is congested",
+    30018: "the recipient's network wants the sender registered first",
+    30019: "the recipient's network does not take so long a text",
+    30023: "the sender's daily limit in the US is reached",
+    30024: "the recipient's network does not know the sender's number",
+    30027: "the sender's daily limit at T-Mobile is reached",
+    30032: "the sender, a toll-free number, is not verified",
+    30033: "the sender's US campaign is suspended",
     30034: "the sender is not registered",
+    30035: "the sender's US registration is still being processed",
     30036: "it was too old before its turn came",
+    30410: "the network gave Twilio no answer in time",
+    30450: "its delivery is blocked",
+    30500: "an error of Twilio's or of its network",
 }
 REASONS = FOR_GOOD | ACCOUNT | TOO_FAST | UNDELIVERED
 OPTED_OUT = 21610
