@@ -149,6 +149,9 @@ class Vonage(HttpCarrier):
             fields = _fields(request)
         except (ValueError, RecursionError):
             raise NotGenuine from None
+        # Other fields could have the same signature: it joins names and values by these two.
+        if any("&" in name or "=" in name for name in fields):
+            raise NotGenuine
         given = fields.pop("sig", "").lower().encode(errors="replace")
         timestamp = fields.get("timestamp", "")
         at = int(timestamp) if re.fullmatch(r"\d{1,12}", timestamp, re.ASCII) else 0
