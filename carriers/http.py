@@ -133,8 +133,8 @@ class HttpCarrier(Carrier):
             )
         return {}
 
-    def _report(self, message_id, status, code, recipient):
-        """Return the receipts and opt-outs in a callback about a text.
+    def _report(self, message_id, status, code, recipient, at=None):
+        """Return the receipts and opt-outs in a callback about a text, made at an instant.
 
         The subclass has the final statuses in `delivered` and `failed`, words for error codes in
         `undelivered`, and the code of a recipient who told the carrier to stop in `opted_out`.
@@ -147,7 +147,7 @@ class HttpCarrier(Carrier):
             words = f"{self.undelivered.get(code, status)} (error {code})" if code else status
             receipts = [Receipt(message_id, False, f"{self.title}: {words}")]
         stop = True if code == self.opted_out else None
-        return receipts + opt_outs.events(recipient, stop, source="carrier")
+        return receipts + opt_outs.events(recipient, stop, "carrier", at)
 
     def close(self) -> None:
         if self._pool is not None:

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from datetime import datetime
 
 from carriers import OptOut
 
@@ -35,7 +36,9 @@ def e164(number: str) -> str | None:
     return f"+{digits[1]}" if digits else None
 
 
-def events(number: str, stop: bool | None, source: str = "reply") -> list[OptOut]:
+def events(
+    number: str, stop: bool | None, source: str = "reply", at: datetime | None = None
+) -> list[OptOut]:
     """Return the OptOut of a number in a list, which is empty if `stop` is None."""
     recipient = e164(number)
-    return [OptOut(recipient, stop, source)] if recipient and stop is not None else []
+    return [OptOut(recipient, stop, source, at)] if recipient and stop is not None else []

@@ -5,6 +5,7 @@ import hmac
 import json
 import re
 import time
+from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 from carriers import Callback, CarrierError, Codes, NotGenuine, OptOut, Receipt, opt_outs, urls
@@ -129,13 +130,14 @@ class Vonage(HttpCarrier):
 
     def callback(self, request: Callback) -> list[Receipt | OptOut]:
         fields = self._genuine(request)
+        at = _instant(fields.get("message-timestamp", ""))
         if request.kind == "inbound":
             is_part = fields.get("concat") == "true"  # of a longer text
             stop = None if is_part else opt_outs.read(fields.get("text", ""))
-            return opt_outs.events(fields.get("msisdn", ""), stop)
+            return opt_outs.events(fields.get("msisdn", ""), stop, at=at)
         message_id = fields.get("messageId") or fields.get("message-id")
         code, recipient = fields.get("err-code", ""), fields.get("msisdn", "")
-        return self._report(message_id, fields.get("status"), code, recipient)
+        return self._report(message_id, fields.get("status"), code, recipient, at)
 
     def _genuine(self, request):
         """Return the fields of a callback, or raise NotGenuine.
@@ -181,6 +183,16 @@ def _fields(request):
     if not isinstance(fields, dict) or len(fields) > MOST_FIELDS:
         raise ValueError("not an object, or too large a one")
     return {name: v if isinstance(v, str) else json.dumps(v) for name, v in fields.items()}
+
+
+def _instant(timestamp):
+    """Return the instant in a `message-timestamp`, which is in UTC; None if there is none."""
+    if not re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", timestamp, re.ASCII):
+        return None
+    try:
+        return datetime.strptime(timestamp, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
 
 
 def _has_status(part):

@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 import time
+from datetime import UTC, datetime
 from functools import partial
 from urllib.parse import parse_qsl, urlencode
 
@@ -338,6 +339,30 @@ def test_a_reply_may_be_stop_or_start(carrier, text, stop, how):
     fields = {"msisdn": NUMBER[1:], "to": "15005550006", "text": text, "messageId": "1"}
     events = carrier.callback(signed(fields, how=how, kind="inbound"))
     assert events == ([] if stop is None else [OptOut(NUMBER, stop, "reply")])
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "at"),
+    [
+        ("2026-03-03 17:00:04", datetime(2026, 3, 3, 17, 0, 4, tzinfo=UTC)),
+        ("2026-02-30 17:00:04", None),
+        ("2026-03-03T17:00:04", None),
+        ("2026-03-03 17:00:04+02:00", None),
+        ("2026-03-03 17:00", None),
+        ("2026-03-03 24:00:00", None),
+        ("0000-00-00 00:00:00", None),
+        ("٢٠٢٦-03-03 17:00:04", None),
+        ("", None),
+        ("yesterday", None),
+    ],
+)
+def test_a_stop_has_the_time_that_vonage_signed(carrier, timestamp, at):
+    said = {"msisdn": NUMBER[1:], "message-timestamp": timestamp}
+    for text, stop in (("STOP", True), ("START", False)):
+        (event,) = carrier.callback(signed(said | {"text": text}, kind="inbound"))
+        assert event == OptOut(NUMBER, stop, "reply", at=at)
+    refused = STATUS | said | {"status": "rejected", "err-code": "9"}
+    assert carrier.callback(signed(refused))[1] == OptOut(NUMBER, True, "carrier", at=at)
 
 
 @pytest.mark.parametrize("how", ["query", "form", "json"])
