@@ -203,15 +203,10 @@ def read(delivery: Delivery) -> Receipt | OptOut | None:
     if pdus.parts(header, delivery.optional) > 1:  # one part of a longer text
         return None
     stop = opt_outs.read(decode(text, delivery.coding))
-    if message_type or stop is None:
-        return None
-    digits = delivery.source.removeprefix("+")
-    international = delivery.ton == pdus.INTERNATIONAL or digits != delivery.source
-    if international and opt_outs.e164(digits):
-        return OptOut(f"+{digits}", stop, "reply")
-    if re.fullmatch(r"\d{7,15}", digits, re.ASCII):  # no short code and no name
-        return OptOut(f"+{digits}", stop, "reply", certain=False)
-    return None
+    number = delivery.source
+    if delivery.ton == pdus.INTERNATIONAL:
+        number = opt_outs.international(number)
+    return None if message_type else next(iter(opt_outs.events(number, stop)), None)
 
 
 def _receipt(message, optional):

@@ -130,13 +130,14 @@ class Vonage(HttpCarrier):
 
     def callback(self, request: Callback) -> list[Receipt | OptOut]:
         fields = self._genuine(request)
+        recipient = opt_outs.international(fields.get("msisdn", ""))  # as Vonage documents it
         at = _instant(fields.get("message-timestamp", ""))
         if request.kind == "inbound":
             is_part = fields.get("concat") == "true"  # of a longer text
             stop = None if is_part else opt_outs.read(fields.get("text", ""))
-            return opt_outs.events(fields.get("msisdn", ""), stop, at=at)
+            return opt_outs.events(recipient, stop, at=at)
         message_id = fields.get("messageId") or fields.get("message-id")
-        code, recipient = fields.get("err-code", ""), fields.get("msisdn", "")
+        code = fields.get("err-code", "")
         return self._report(message_id, fields.get("status"), code, recipient, at)
 
     def _genuine(self, request):

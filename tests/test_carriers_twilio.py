@@ -533,6 +533,11 @@ def test_a_status_says_what_became_of_a_text(carrier, fields, events):
     assert carrier.callback(signed({"MessageSid": SID, "To": NUMBER} | fields)) == events
 
 
+def test_a_stop_from_a_number_without_a_plus_sign_may_be_a_short_codes(carrier):
+    callback = signed({"From": "12345678", "Body": "STOP"}, kind="inbound")
+    assert carrier.callback(callback) == [OptOut("+12345678", True, "reply", certain=False)]
+
+
 @pytest.mark.parametrize(
     ("fields", "stop"),
     [
