@@ -16,6 +16,8 @@ blueprint = Blueprint("callbacks", __name__, url_prefix="/carriers")
 )
 def callback(name: str, kind: str) -> Response:
     """Record the events of a genuine callback, however often it comes; refuse any other."""
+    if request.method == "HEAD":  # which must change nothing
+        return _understood()
     settings, carrier = current_app.config["SETTINGS"], current_app.extensions["carrier"]
     if not (settings.public_url and carrier and carrier.name == name):
         abort(403, "Texts do not go out by this carrier, or there is no PUBLIC_URL.")
@@ -32,6 +34,10 @@ def callback(name: str, kind: str) -> Response:
     except NotGenuine:
         abort(403, "The signature is not the carrier's for this address below PUBLIC_URL.")
     receipts.record(events, models.clock(), settings.check_dnc)
+    return _understood()
+
+
+def _understood():
     response = Response(status=204)
     del response.headers["Content-Type"]
     return response

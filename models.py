@@ -371,6 +371,11 @@ class Message(Table):
         )
 
     @classmethod
+    def is_recipient(cls, number: str) -> bool:
+        """Return whether any message is for a number."""
+        return cls.select().where(cls.to == number).exists()
+
+    @classmethod
     def block_number(cls, number: str, now: datetime, always_check_dnc: bool = False) -> int:
         """Block what waits for a number that joined the Do Not Call list; return how many.
 

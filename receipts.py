@@ -5,6 +5,7 @@ locks the carrier's reference until its transaction ends, so the second sees wha
 """
 
 import json
+import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
@@ -16,6 +17,8 @@ from carriers import OptOut, Receipt
 from database import BATCH, CarrierTextField, InstantField, Table, db, json_values, on_postgres
 from do_not_call import DoNotCall
 from models import TAKEN, Message, Status, has_status
+
+log = logging.getLogger("receipts")
 
 KEPT = timedelta(days=3)
 """How long a receipt waits for a yes that comes late; most are of others on the account."""
@@ -101,8 +104,16 @@ def record(events: Collection[Receipt | OptOut], now: datetime, always_check_dnc
 def record_opt_out(said: OptOut, now: datetime, always_check_dnc: bool = False) -> int:
     """Do as a recipient said: STOP lists the number, START takes it off where a reply put it.
 
-    A STOP blocks what waits for the number and looks at the list; return how many those are.
+    A number that may not be international counts only if there is a message to it. A STOP blocks
+    what waits for the number and looks at the list; return how many those are.
     """
+    if not (said.certain or Message.is_recipient(said.number)):
+        word = "STOP" if said.stop else "START"
+        log.warning(
+            "a %s is ignored: its number is not marked as international, and no message went to it",
+            word,
+        )
+        return 0
     if not said.stop:
         DoNotCall.remove([said.number], "reply")
         return 0

@@ -98,6 +98,10 @@ class OptOut(NamedTuple):
     number: str  # E.164
     stop: bool
     source: str  # "reply" if the recipient wrote it, "carrier" if the carrier reports it
+    at: datetime | None = None  # by the carrier's clock, if it says so
+    # Whether the carrier says that the number is international. If it does not, `number` is a plus
+    # sign and the carrier's digits, which counts only if this service has texted that number.
+    certain: bool = True
 
 
 class Callback(NamedTuple):

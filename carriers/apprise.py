@@ -13,6 +13,9 @@ from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, silence
 # they are temporary: one more retry does no harm.
 CODES = Codes(for_good={413}, account={401, 402, 403}, too_fast={429})
 NO_ANSWER = "Socket Exception"  # prefix of a plugin's DEBUG line about an exception of requests
+# Exceptions of urllib3 in such a line that are certain to mean that there was no connection.
+UNREACHED = r"NewConnectionError|NameResolutionError|ConnectTimeoutError|CERTIFICATE_VERIFY_FAILED"
+GATEWAY = {502, 503, 504}  # more often a gateway's word than the carrier's
 
 
 class _Thread(threading.local):
@@ -92,11 +95,14 @@ class Apprise(Carrier):
         # requests says "Max retries exceeded" only if no connection was made.
         failed = [line for line in said if line.startswith(NO_ANSWER)]
         in_doubt |= any("Max retries exceeded" not in line for line in failed)
+        unreached = bool(failed) and all(re.search(UNREACHED, line) for line in failed)
         said = " ".join(line for line in said if line not in failed)
         status = re.search(r"error=(\d{3})\b", said)
         status = None if in_doubt or not status else int(status[1])
         reason = self._safe(said or "gave no reason", text)
-        raise CODES.error(reason, status, in_doubt=in_doubt)
+        silent = in_doubt or bool(failed) or status in GATEWAY
+        flags = {"silent": silent, "unreached": unreached and not in_doubt}
+        raise CODES.error(reason, status, in_doubt=in_doubt, **flags)
 
     def _plugin(self, to):
         """Return a plugin for `to`, or None; let the plugin's exceptions through."""

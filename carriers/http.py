@@ -12,7 +12,7 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl
 
 from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, Receipt, opt_outs, silence
-from carriers.tls import trusted
+from carriers.tls import reason_of, trusted
 
 LONGEST_PAUSE = 3600  # seconds; a longer Retry-After is cut to this
 LONGEST_REFERENCE = 255  # characters
@@ -107,10 +107,12 @@ class HttpCarrier(Carrier):
             return CarrierError(reason)
         return self.codes.error(reason, code, retry_after=answer.retry_after, **flags)
 
-    def no_verdict(self, answer: Answer, in_doubt: bool = False) -> CarrierError:
+    def no_verdict(
+        self, answer: Answer, in_doubt: bool = False, silent: bool = True
+    ) -> CarrierError:
         """Return the CarrierError that the HTTP status of an answer without a code means."""
         reason = f"{self.title}: no usable answer (HTTP {answer.status})"
-        flags = {"retry_after": answer.retry_after, "in_doubt": in_doubt, "silent": True}
+        flags = {"retry_after": answer.retry_after, "in_doubt": in_doubt, "silent": silent}
         return STATUSES.error(reason, answer.status, **flags)
 
     def note_served(self) -> None:
@@ -131,8 +133,8 @@ class HttpCarrier(Carrier):
             )
         return {}
 
-    def _report(self, message_id, status, code, recipient):
-        """Return the receipts and opt-outs in a callback about a text.
+    def _report(self, message_id, status, code, recipient, at=None):
+        """Return the receipts and opt-outs in a callback about a text, made at an instant.
 
         The subclass has the final statuses in `delivered` and `failed`, words for error codes in
         `undelivered`, and the code of a recipient who told the carrier to stop in `opted_out`.
@@ -145,7 +147,7 @@ class HttpCarrier(Carrier):
             words = f"{self.undelivered.get(code, status)} (error {code})" if code else status
             receipts = [Receipt(message_id, False, f"{self.title}: {words}")]
         stop = True if code == self.opted_out else None
-        return receipts + opt_outs.events(recipient, stop, source="carrier")
+        return receipts + opt_outs.events(recipient, stop, "carrier", at)
 
     def close(self) -> None:
         if self._pool is not None:
@@ -183,8 +185,9 @@ def _connection(kind, name):
         def connect(self):
             try:
                 super().connect()
-            except Exception:  # of whatever kind: no request was sent
-                raise CarrierError(f"{name} cannot be reached", unreached=True) from None
+            except Exception as error:  # of whatever kind: no request was sent
+                reason = f"{name} cannot be reached: {reason_of(error)}"
+                raise CarrierError(reason, unreached=True) from None
 
     return Connection
 

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from datetime import datetime
 
 from carriers import OptOut
 
@@ -26,16 +27,21 @@ def read(text: str) -> bool | None:
     return True if word in STOP else False if word in START else None
 
 
-def e164(number: str) -> str | None:
-    """Return a number, with or without its plus sign, as E.164; None if it is not a number.
+def events(
+    number: str, stop: bool | None, source: str = "reply", at: datetime | None = None
+) -> list[OptOut]:
+    """Return the OptOut of a number in a list, which is empty if `stop` is None.
 
-    An incoming text can also come from a short code or a name.
+    A number without a plus sign is not certain to be international. An incoming text can also come
+    from a short code or a name, for which the list is empty.
     """
-    digits = re.fullmatch(r"\+?([1-9]\d{6,14})", number, re.ASCII)
-    return f"+{digits[1]}" if digits else None
+    digits = number.removeprefix("+")
+    if stop is None or not re.fullmatch(r"\d{7,15}", digits, re.ASCII):
+        return []
+    certain = number.startswith("+") and not digits.startswith("0")
+    return [OptOut(f"+{digits}", stop, source, at, certain)]
 
 
-def events(number: str, stop: bool | None, source: str = "reply") -> list[OptOut]:
-    """Return the OptOut of a number in a list, which is empty if `stop` is None."""
-    recipient = e164(number)
-    return [OptOut(recipient, stop, source)] if recipient and stop is not None else []
+def international(number: str) -> str:
+    """Return a number that a carrier calls international with its plus sign."""
+    return f"+{number.removeprefix('+')}"

@@ -203,9 +203,10 @@ def read(delivery: Delivery) -> Receipt | OptOut | None:
     if pdus.parts(header, delivery.optional) > 1:  # one part of a longer text
         return None
     stop = opt_outs.read(decode(text, delivery.coding))
-    if message_type or delivery.ton == pdus.NATIONAL:  # such a number does not name its country
-        return None
-    return next(iter(opt_outs.events(delivery.source, stop)), None)
+    number = delivery.source
+    if delivery.ton == pdus.INTERNATIONAL:
+        number = opt_outs.international(number)
+    return None if message_type else next(iter(opt_outs.events(number, stop)), None)
 
 
 def _receipt(message, optional):

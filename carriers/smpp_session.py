@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
-import ssl
 from collections.abc import Callable
 
 from carriers import CONNECT_TIMEOUT, CarrierError, pdus
+from carriers.tls import reason_of
 
 IDLE = 30  # seconds of silence until the peer is probed
 FIRST_PAUSE, LONGEST_PAUSE = 1, 15  # seconds between tries to bind; the pause doubles
@@ -203,10 +203,7 @@ class Bind:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 streams = await asyncio.open_connection(**self._peer)
-        except ssl.SSLCertVerificationError:
-            raise CarrierError(
-                "SMPP: the peer's certificate is not trusted", unreached=True
-            ) from None
-        except (OSError, UnicodeError):
-            raise CarrierError("SMPP: the peer cannot be reached", unreached=True) from None
+        except (OSError, UnicodeError) as error:
+            reason = f"SMPP: the peer cannot be reached: {reason_of(error)}"
+            raise CarrierError(reason, unreached=True) from None
         return Session(streams, self._timeout, self._deliver)

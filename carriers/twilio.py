@@ -28,6 +28,7 @@ FOR_GOOD = {
     21614: "the number takes no texts",
     21617: "the text is too long",
     21618: "the text cannot be sent",
+    21619: "the text is missing",
     21635: "the number is a landline",
 }
 ACCOUNT = {
@@ -55,6 +56,8 @@ ACCOUNT = {
     21703: "the messaging service has no sender",
     21704: "the messaging service has no sender",
     21705: "the messaging service is not valid",
+    21708: "the messaging service cannot use its sender",
+    21709: "the messaging service cannot use its sender",
     90010: "the account is not active",
 }
 TOO_FAST = {
@@ -75,8 +78,21 @@ UNDELIVERED = {
     30006: "the number is a landline, or its network is not reachable",
     30007: "filtered as unwanted",
     30008: "for a reason that is not known",
+    30010: "the price is higher than the account's limit",
+    30017: "the recipient's network is congested",
+    30018: "the recipient's network wants the sender registered first",
+    30019: "the recipient's network does not take so long a text",
+    30023: "the sender's daily limit in the US is reached",
+    30024: "the recipient's network does not know the sender's number",
+    30027: "the sender's daily limit at T-Mobile is reached",
+    30032: "the sender, a toll-free number, is not verified",
+    30033: "the sender's US campaign is suspended",
     30034: "the sender is not registered",
+    30035: "the sender's US registration is still being processed",
     30036: "it was too old before its turn came",
+    30410: "the network gave Twilio no answer in time",
+    30450: "its delivery is blocked",
+    30500: "an error of Twilio's or of its network",
 }
 REASONS = FOR_GOOD | ACCOUNT | TOO_FAST | UNDELIVERED
 OPTED_OUT = 21610
@@ -151,7 +167,7 @@ class Twilio(HttpCarrier):
             page = self._get(path)
             messages = page.get("messages")
             if not isinstance(messages, list):
-                raise CarrierError("Twilio's list of messages cannot be read")
+                raise CarrierError("Twilio's list of messages cannot be read", silent=True)
             recent = [message for message in messages if _created(message) >= since]
             found += [message for message in recent if self._is_ours(message, to, text)]
             path = page.get("next_page_uri")
@@ -183,11 +199,12 @@ class Twilio(HttpCarrier):
         return self._report(sid, status, form.get("ErrorCode", ""), form.get("To", ""))
 
     def _get(self, path):
-        """Return the JSON object at a path; raise CarrierError if the answer is not 200."""
+        """Return the JSON object at a path; raise CarrierError if the answer is another one."""
         answer = self.ask("GET", path)
-        if answer.status != 200:
+        content = answer.json()
+        if answer.status != 200 or not content:
             raise self._refusal(answer)
-        return answer.json()
+        return content
 
     def _is_ours(self, message, to, text):
         """Return whether a listed message is this text, from our sender and not failed."""

@@ -5,6 +5,7 @@ import hmac
 import json
 import re
 import time
+from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 from carriers import Callback, CarrierError, Codes, NotGenuine, OptOut, Receipt, opt_outs, urls
@@ -122,18 +123,22 @@ class Vonage(HttpCarrier):
     def check(self) -> None:
         """Ask for the balance."""
         answer = self.ask("GET", "/account/get-balance", headers=self.headers | self._login)
-        if answer.status != 200:
-            raise self.no_verdict(answer)
+        content = answer.json()
+        if answer.status != 200 or not content:
+            # Vonage's own errors have a code, or a title (RFC 7807).
+            raise self.no_verdict(answer, silent=not content.keys() & {"error-code", "title"})
 
     def callback(self, request: Callback) -> list[Receipt | OptOut]:
         fields = self._genuine(request)
+        recipient = opt_outs.international(fields.get("msisdn", ""))  # as Vonage documents it
+        at = _instant(fields.get("message-timestamp", ""))
         if request.kind == "inbound":
             is_part = fields.get("concat") == "true"  # of a longer text
             stop = None if is_part else opt_outs.read(fields.get("text", ""))
-            return opt_outs.events(fields.get("msisdn", ""), stop)
+            return opt_outs.events(recipient, stop, at=at)
         message_id = fields.get("messageId") or fields.get("message-id")
-        code, recipient = fields.get("err-code", ""), fields.get("msisdn", "")
-        return self._report(message_id, fields.get("status"), code, recipient)
+        code = fields.get("err-code", "")
+        return self._report(message_id, fields.get("status"), code, recipient, at)
 
     def _genuine(self, request):
         """Return the fields of a callback, or raise NotGenuine.
@@ -147,6 +152,9 @@ class Vonage(HttpCarrier):
             fields = _fields(request)
         except (ValueError, RecursionError):
             raise NotGenuine from None
+        # Other fields could have the same signature: it joins names and values by these two.
+        if any("&" in name or "=" in name for name in fields):
+            raise NotGenuine
         given = fields.pop("sig", "").lower().encode(errors="replace")
         timestamp = fields.get("timestamp", "")
         at = int(timestamp) if re.fullmatch(r"\d{1,12}", timestamp, re.ASCII) else 0
@@ -176,6 +184,16 @@ def _fields(request):
     if not isinstance(fields, dict) or len(fields) > MOST_FIELDS:
         raise ValueError("not an object, or too large a one")
     return {name: v if isinstance(v, str) else json.dumps(v) for name, v in fields.items()}
+
+
+def _instant(timestamp):
+    """Return the instant in a `message-timestamp`, which is in UTC; None if there is none."""
+    if not re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", timestamp, re.ASCII):
+        return None
+    try:
+        return datetime.strptime(timestamp, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
 
 
 def _has_status(part):

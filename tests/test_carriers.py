@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import carriers
+import smpp_peer
 from carrier_errors import (
     AWKWARD,
     MESSAGE_ID,
@@ -45,12 +46,15 @@ from carriers import (
     NotGenuine,
     apprise,
     pdus,
+    smpp_session,
     twilio,
     vonage,
     webhook,
 )
 from carriers.http import STATUSES
+from carriers.tls import reason_of
 from running import ROOT
+from smpp_peer import SmppPeer
 
 pytest_plugins = ["carrier_servers"]
 
@@ -249,6 +253,178 @@ def test_only_a_certificate_that_is_vouched_for_is_trusted(tmp_path, monkeypatch
         assert server.texts == [(NUMBER, TEXT)]
     finally:
         server.close()
+
+
+# Why a carrier is not reached
+
+
+@contextlib.contextmanager
+def tls_servers(context):
+    """Run a carrier over HTTPS and one over SMPP and TLS; give their URLs on localhost."""
+    server, peer = TwilioServer(), SmppPeer(context)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    try:
+        yield [
+            server.url.replace(server.base_url, f"https://localhost:{server.server_port}"),
+            peer.url,
+        ]
+    finally:
+        server.close()
+        peer.close()
+
+
+def why(url):
+    """Return why a carrier is not reached, in its words."""
+    carrier = impatient(url)
+    try:
+        error = refused(carrier)
+    finally:
+        carrier.close()
+    assert tells(error) == "unreached"
+    assert not error.in_doubt
+    assert "localhost" not in str(error)
+    return str(error).partition(" cannot be reached: ")[2]
+
+
+@pytest.mark.parametrize(
+    ("certified", "trusted", "reason"),
+    [
+        ({}, False, "its certificate is signed by an unknown authority"),
+        ({"expired": True}, True, "its certificate has expired"),
+        ({"name": "example.com"}, True, "its certificate is for another host"),
+    ],
+)
+def test_a_certificate_that_is_refused_says_why(tmp_path, monkeypatch, certified, trusted, reason):
+    context, certificate = self_signed(tmp_path, **certified)
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with tls_servers(context) as urls:
+        assert [why(url) for url in urls] == [reason] * 2
+
+
+@pytest.mark.parametrize(
+    "place", ["twilio://AC1:s3cret@+15005550006?base_url=https://{}", "smpps://u:s3cret@{}/1234"]
+)
+def test_a_connection_that_is_not_made_says_why(monkeypatch, place):
+    monkeypatch.setattr(smpp_session, "CONNECT_TIMEOUT", 1)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        assert why(place.format(address)) == "it did not answer in time"
+    assert why(place.format(address)) == "nobody listens there (connection refused)"
+    assert why(place.format("carrier.invalid")) == "there is no such host name"
+    assert why(place.format("a..b")) == "there is no such host name"
+
+
+def test_a_reason_is_found_among_several_addresses():
+    """As asyncio words it, for a host with an IPv6 and an IPv4 address."""
+    words = "Multiple exceptions: [Errno 101] x ('::1', 1), [Errno 111] y ('127.0.0.1', 1)"
+    assert reason_of(OSError(words)) == "nobody listens there (connection refused)"
+
+
+# What an error tells of the carrier itself
+
+
+PAGE = b"<html>502 Bad Gateway</html>"
+UNHELPFUL = {"message": "Service Unavailable"}  # a gateway's JSON
+
+
+def tells(error):
+    """Return what an error tells of the carrier itself."""
+    assert error.silent or not error.unreached
+    return "unreached" if error.unreached else "silent" if error.silent else "its own answer"
+
+
+@pytest.mark.parametrize("answer", [HANG, HANG_UP], ids=repr)
+def test_a_carrier_without_an_answer_is_silent(server, answer):
+    server.answer = answer
+    assert tells(refused(impatient(server.url))) == "silent"
+
+
+@pytest.mark.parametrize("kind", KINDS.values())
+def test_a_carrier_where_nobody_listens_is_unreached(kind):
+    server = kind()
+    server.close()
+    assert tells(refused(connect(server.url))) == "unreached"
+
+
+def test_a_carrier_without_an_address_is_unreached(server):
+    carrier = connect(server.url.replace(server.address, "carrier.invalid"))
+    assert tells(refused(carrier)) == "unreached"
+
+
+@pytest.mark.parametrize("status", [200, 202, 302, 400, 404, 500, 502, 503, 504])
+@pytest.mark.parametrize("body", [b"", PAGE, UNHELPFUL, [1]], ids=repr)
+@pytest.mark.parametrize("kind", ["twilio_server", "vonage_server"])
+def test_an_answer_without_the_carriers_json_is_silent(request, kind, status, body):
+    server = request.getfixturevalue(kind)
+    server.answer = Answer(status, body)
+    assert tells(refused(connect(server.url))) == "silent"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [HANG_UP, Answer(200, PAGE), Answer(502, PAGE), Answer(503, UNHELPFUL), Answer(403)],
+    ids=repr,
+)
+@pytest.mark.parametrize("kind", ["twilio_server", "vonage_server"])
+def test_a_check_without_the_carriers_json_is_silent(request, kind, answer):
+    server = request.getfixturevalue(kind)
+    server.answer = answer
+    with pytest.raises(CarrierError) as caught:
+        connect(server.url).check()
+    assert tells(caught.value) == "silent"
+
+
+@pytest.mark.parametrize("status", [400, 401, 429, 500, 502, 503, 504])
+def test_a_refusal_in_the_carriers_json_is_its_own_answer(twilio_server, vonage_server, status):
+    twilio_server.answer = refusal(20500, status)
+    vonage_server.answer = verdict({"status": "5"})._replace(status=status)
+    for server in (twilio_server, vonage_server):
+        assert tells(refused(connect(server.url))) == "its own answer"
+    vonage_server.answer = Answer(status, {"error-code": str(status)})
+    for server in (twilio_server, vonage_server):
+        with pytest.raises(CarrierError) as caught:
+            connect(server.url).check()
+        assert tells(caught.value) == "its own answer"
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        *((status, "its own answer") for status in (302, 400, 401, 404, 422, 429, 500, 501)),
+        *((status, "silent") for status in (502, 503, 504)),
+    ],
+)
+@pytest.mark.parametrize("kind", ["webhook_server", "apprise_server"])
+def test_a_status_is_an_answer_unless_it_is_a_gateways(request, kind, status, told):
+    server = request.getfixturevalue(kind)
+    server.answer = Answer(status, PAGE)
+    error = refused(connect(server.url))
+    assert tells(error) == told
+    assert not error.in_doubt
+
+
+def test_an_smpp_peer_tells_as_much():
+    peer = SmppPeer()
+    carrier = impatient(peer.url)
+    try:
+        peer.answer = lambda part: 0x08
+        assert tells(refused(carrier)) == "its own answer"
+        for nothing in (smpp_peer.SILENCE, smpp_peer.HANG_UP):
+            peer.answer = lambda part, nothing=nothing: nothing
+            error = refused(carrier)
+            assert (tells(error), meaning(error)) == ("silent", "in doubt")
+    finally:
+        carrier.close()
+        peer.close()
+    carrier = impatient(peer.url)
+    assert tells(refused(carrier)) == "unreached"
+    carrier.close()
+
+
+@pytest.mark.parametrize("number", ["+12125550101", "+12125550102", "+12125550103"])
+def test_the_simulators_refusals_are_its_own(number):
+    assert tells(refused(connect("simulator:"), number)) == "its own answer"
 
 
 # Concurrency

@@ -175,6 +175,7 @@ def test_a_201_that_cannot_be_read_means_sent(twilio_server, answer):
         (21612, 400, "for good"),
         (21614, 400, "for good"),
         (21617, 400, "for good"),
+        (21619, 400, "for good"),
         (21635, 400, "for good"),
         (21610, 400, "opted out"),
         (20003, 401, "the account"),
@@ -187,6 +188,8 @@ def test_a_201_that_cannot_be_read_means_sent(twilio_server, answer):
         (21212, 400, "the account"),
         (21701, 400, "the account"),
         (21703, 400, "the account"),
+        (21708, 400, "the account"),
+        (21709, 400, "the account"),
         (21609, 400, "the account"),
         (21999, 400, "for now"),
         (20500, 500, "for now"),
@@ -289,6 +292,20 @@ def test_a_sender_that_serves_others_does_not_reach_this_country(twilio_server, 
     assert meaning(refused(carrier, "+447700900123")) == "for now"
     twilio_server.answer = refusal(20003, 401)
     assert meaning(refused(carrier)) == "the account"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        *(30001, 30002, 30003, 30004, 30005, 30006, 30007, 30008, 30010, 30017, 30018, 30019),
+        *(30023, 30024, 30027, 30032, 30033, 30034, 30035, 30036, 30410, 30450, 30500),
+    ],
+)
+def test_a_reason_for_no_delivery_has_words(carrier, code):
+    fields = {"MessageSid": SID, "MessageStatus": "undelivered", "ErrorCode": str(code)}
+    (receipt,) = carrier.callback(signed(fields))
+    words = re.fullmatch(r"Twilio: (.{9,70}) \(error \d{5}\)", receipt.reason)
+    assert words[1] != "undelivered"
 
 
 def test_no_code_means_two_things():
@@ -514,6 +531,11 @@ def carrier():
 )
 def test_a_status_says_what_became_of_a_text(carrier, fields, events):
     assert carrier.callback(signed({"MessageSid": SID, "To": NUMBER} | fields)) == events
+
+
+def test_a_stop_from_a_number_without_a_plus_sign_may_be_a_short_codes(carrier):
+    callback = signed({"From": "12345678", "Body": "STOP"}, kind="inbound")
+    assert carrier.callback(callback) == [OptOut("+12345678", True, "reply", certain=False)]
 
 
 @pytest.mark.parametrize(

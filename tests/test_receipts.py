@@ -354,6 +354,21 @@ def test_start_takes_a_number_off_that_joined_by_a_reply_and_no_other():
         assert DoNotCall.lists(row.number) == (row.source != "reply")
 
 
+@pytest.mark.parametrize("texted", [True, False])
+def test_a_number_that_may_be_national_counts_only_if_it_was_texted(caplog, texted):
+    stop, start = (OptOut(NEW_YORK, each, "reply", certain=False) for each in (True, False))
+    message = store(check_dnc=True, to=NEW_YORK if texted else LONDON)
+    assert receipts.record_opt_out(stop, LATER) == texted
+    assert DoNotCall.lists(NEW_YORK) == texted
+    assert (again(message).status == Status.BLOCKED) == texted
+    DoNotCall.add([NEW_YORK], LATER, "reply")
+    receipts.record_opt_out(start, LATER)
+    assert DoNotCall.lists(NEW_YORK) != texted
+    words = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [word.split()[1] for word in words] == ([] if texted else ["STOP", "START"])
+    assert "2125550" not in caplog.text
+
+
 @pytest.mark.parametrize("source", ["operator", "import"])
 @pytest.mark.parametrize("first", ["a reply", "people"])
 def test_what_people_put_on_the_list_outlasts_a_start(source, first):

@@ -270,13 +270,16 @@ class AppriseServer(WebhookServer):
         return Answer()
 
 
-def self_signed(folder):
-    """Return a server's TLS context for localhost, and its self-signed certificate."""
+def self_signed(folder, name="localhost", *, expired=False):
+    """Return a server's TLS context for a host name, and its self-signed certificate."""
     openssl = shutil.which("openssl") or pytest.skip("there is no openssl to make a certificate")
     key, certificate = folder / "key.pem", folder / "certificate.pem"
-    make = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
-    files = ["-keyout", key, "-out", certificate, "-addext", "subjectAltName=DNS:localhost"]
+    make = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=" + name]
+    files = ["-keyout", key, "-out", certificate, "-addext", f"subjectAltName=DNS:{name}"]
     subprocess.run([*make, *files], check=True, capture_output=True)
+    if expired:
+        again = ["-in", certificate, "-signkey", key, "-days", "-1", "-out", certificate]
+        subprocess.run([openssl, "x509", *again], check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     return context, certificate
