@@ -98,6 +98,7 @@ class OptOut(NamedTuple):
     number: str  # E.164
     stop: bool
     source: str  # "reply" if the recipient wrote it, "carrier" if the carrier reports it
+    at: datetime | None = None  # when the recipient wrote it, if the carrier tells
 
 
 class Callback(NamedTuple):

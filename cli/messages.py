@@ -19,7 +19,6 @@ from database import Refused
 from models import RETRYABLE, WAITING, Message, Status
 from reports import Filter
 
-SHELL = "shell"  # recorded as the person who approved or cancelled
 SHOWN = 50  # messages, without --limit
 UNSHOWN = ("id", "key", "due_since", "idempotency_key", "request_digest", "answer")  # columns
 
@@ -183,14 +182,14 @@ def preview(found: Iterator[Message], silent: bool) -> list[uuid.UUID]:
 command_for_each(
     "approve",
     "approved",
-    lambda message: message.approve(SHELL, models.clock()),
+    lambda message: message.approve(base.SHELL, models.clock()),
     "Approve messages: they are sent when their time comes. Give ids, or options.",
     awaiting_approval=True,
 )
 command_for_each(
     "cancel",
     "cancelled",
-    lambda message: message.cancel(SHELL, models.clock()),
+    lambda message: message.cancel(base.SHELL, models.clock()),
     "Cancel waiting messages for good; this also refuses approval. Give ids, or options.",
     statuses=WAITING,
 )

@@ -204,11 +204,11 @@ def keep_list(buttons: dict, number: str, person: Identity) -> str:
     """Add, remove or check a number, as the pressed button says; return the result in words."""
     written = recipients.find(number).international
     if "add" in buttons:
-        new = DoNotCall.add([number], models.clock(), "operator")
+        new = DoNotCall.add([number], models.clock(), "operator", person.name)
         log.info("a number was added to the Do Not Call list by %s", person.name)
         return f"{written} is on the list now." if new else f"{written} was on the list before."
     if "remove" in buttons:
-        gone = DoNotCall.remove([number])
+        gone = DoNotCall.remove([number], models.clock(), "operator", person.name)
         log.info("a number was removed from the Do Not Call list by %s", person.name)
         return f"{written} is no longer on the list." if gone else f"{written} was not on the list."
     if listed := DoNotCall.entry(number):
