@@ -16,7 +16,7 @@ import recipients
 import reports
 from cli import base
 from database import Refused
-from models import RETRYABLE, WAITING, Message, Status
+from models import RETRYABLE, WAITING, WITHDRAWN, Message, Status
 from reports import Filter
 
 SHOWN = 50  # messages, without --limit
@@ -133,7 +133,6 @@ def command_for_each(
     awaiting_approval: bool = False,
 ) -> None:
     """Add a command that makes a transition for each id and reports those that cannot make it.
-
     With filters instead of ids, the command first shows the messages and their texts, and asks.
     """
 
@@ -159,7 +158,8 @@ def command_for_each(
                 message = Message.find(message_id)
                 if not transition(message):
                     raise Refused(f"not {past}: {Message.find(message_id).state()}")
-                click.echo(f"{message_id}: {past}")
+                is_withdrawn = name == "cancel" and message.is_withdrawn
+                click.echo(f"{message_id}: {WITHDRAWN if is_withdrawn else past}")
             except Refused as error:
                 refused = True
                 click.echo(f"{message_id}: {error}", err=True)
