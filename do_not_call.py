@@ -1,11 +1,11 @@
-"""The Do Not Call list: the numbers that get no text, and why and when each joined."""
+"""The Do Not Call list: the numbers that get no text, and everything that happened to them."""
 
 import json
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Self
 
-from peewee import SQL, TextField
+from peewee import EXCLUDED, TextField
 
 from database import PAGE, InstantField, Table, db, json_values
 
@@ -40,31 +40,52 @@ class DoNotCall(Table):
         return cls.select().count()
 
     @classmethod
-    def add(cls, numbers: Iterable[str], now: datetime, source: str) -> int:
+    def add(
+        cls,
+        numbers: Iterable[str],
+        now: datetime,
+        source: str,
+        who: str | None = None,
+        said_at: datetime | None = None,
+    ) -> int:
         """Put numbers on the list; return how many were not on it yet.
 
-        A number that people add stays after a START, even if a reply listed it first. The numbers
-        are sorted, so two calls at once cannot deadlock on Postgres.
+        `who` is the person who did it, and `said_at` the carrier's time of a reply. A number that
+        people add stays after a START, even if a reply listed it first. The numbers are sorted,
+        so two calls at once cannot deadlock on Postgres.
         """
-        values, numbers = json_values(), json.dumps(sorted(numbers))
-        if source in PEOPLE:
-            these = SQL(f"number IN (SELECT value FROM {values}({db.param}))", (numbers,))
-            cls.update(source=source).where(cls.source == "reply", these).execute()
+        numbers, added_at = json.dumps(sorted(numbers)), cls.added_at.db_value(now)
         sql = (
             f"INSERT INTO do_not_call (number, added_at, source) SELECT value, {db.param}, "
-            f"{db.param} FROM {values}({db.param}) WHERE true ON CONFLICT (number) DO UPDATE "
-            "SET source = excluded.source WHERE do_not_call.source = 'reply' "
-            f"AND excluded.source IN {PEOPLE}"  # a STOP that came in between
+            f"{db.param} FROM {json_values()}({db.param}) WHERE true ON CONFLICT (number) "
+            "DO UPDATE SET source = excluded.source WHERE do_not_call.source = 'reply' "
+            f"AND excluded.source IN {PEOPLE} RETURNING number, added_at"
         )
-        return db.execute_sql(sql, (cls.added_at.db_value(now), source, numbers)).rowcount
+        with db.atomic():
+            changed = db.execute_sql(sql, (added_at, source, numbers)).fetchall()
+            DoNotCallHistory.note([n for n, _ in changed], now, "joined", source, who, said_at)
+        return sum(since == added_at for _, since in changed)
 
     @classmethod
-    def remove(cls, numbers: Iterable[str], source: str | None = None) -> int:
-        """Take numbers off the list, only those of a source if one is given; return how many."""
+    def remove(
+        cls,
+        numbers: Iterable[str],
+        now: datetime,
+        why: str,
+        who: str | None = None,
+        said_at: datetime | None = None,
+    ) -> int:
+        """Take numbers off the list; return how many were on it.
+
+        `why` is "operator" or "reply". A reply removes only what a reply has listed.
+        """
         listed = cls.number.in_(list(numbers))
-        if source:
-            listed &= cls.source == source
-        return cls.delete().where(listed).execute()
+        if why == "reply":
+            listed &= cls.source == "reply"
+        with db.atomic():
+            gone = [row.number for row in cls.delete().where(listed).returning(cls.number)]
+            DoNotCallHistory.note(gone, now, "left", why, who, said_at)
+        return len(gone)
 
     @classmethod
     def entries(cls) -> Iterator[Self]:
@@ -73,3 +94,60 @@ class DoNotCall(Table):
         while page := list(cls.select().where(cls.number > after).order_by(cls.number).limit(PAGE)):
             yield from page
             after = page[-1].number
+
+
+class DoNotCallHistory(Table):
+    """Every change of the list; rows are only ever added."""
+
+    number = TextField(index=True)
+    at = InstantField()
+    what = TextField()  # joined or left
+    why = TextField(null=True)  # operator, import, reply or carrier; null before that was kept
+    who = TextField(null=True)  # the name of a key, or "shell"; null for reply and carrier
+    said_at = InstantField(null=True)  # the carrier's time of a reply, if it told one
+
+    @classmethod
+    def of(cls, number: str) -> list[Self]:
+        """Return what happened to a number, the oldest first."""
+        return list(cls.select().where(cls.number == number).order_by(cls.id))
+
+    @classmethod
+    def note(
+        cls,
+        numbers: list[str],
+        now: datetime,
+        what: str,
+        why: str,
+        who: str | None,
+        said_at: datetime | None,
+    ) -> None:
+        """Add a row for each number, in one statement."""
+        if not numbers:
+            return
+        values = (cls.at.db_value(now), what, why, who, cls.said_at.db_value(said_at))
+        db.execute_sql(
+            "INSERT INTO do_not_call_history (number, at, what, why, who, said_at) "
+            f"SELECT value, {', '.join([db.param] * len(values))} "
+            f"FROM {json_values()}({db.param})",
+            (*values, json.dumps(numbers)),
+        )
+
+
+class LastReply(Table):
+    """When each number last replied STOP or START, whether or not that changed the list."""
+
+    number = TextField(primary_key=True)
+    said_at = InstantField()  # by the carrier's clock if it told the time, otherwise the arrival
+
+    @classmethod
+    def note(cls, number: str, said_at: datetime | None, now: datetime) -> bool:
+        """Note a reply; return False if a newer one came before, so that this one is void.
+
+        On Postgres this locks the number, so its replies take effect one after the other.
+        """
+        reply = cls.insert(number=number, said_at=said_at or now)
+        in_order = said_at is None or cls.said_at <= EXCLUDED.said_at
+        noted = reply.on_conflict(
+            conflict_target=[cls.number], preserve=[cls.said_at], where=in_order
+        )
+        return bool(list(noted.returning(cls.number).execute()))

@@ -37,6 +37,7 @@ from web import MAX_BODY
 BODY_TIMEOUT = 10  # seconds for a body to arrive
 SEND_TIMEOUT = 30  # seconds for a client to take an answer
 UNSENT = 64 * 1024  # bytes of an answer that the system holds for a client
+HEALTH_LASTS = 1  # seconds; /healthz needs no key, so anybody may ask all the time
 LINGER = 2  # seconds for a client to read an answer before its connection closes
 
 settings = environment.load_or_exit()
@@ -180,7 +181,11 @@ def on_exit(server: Arbiter) -> None:
 
 
 def post_worker_init(worker: GeventWorker) -> None:
-    """Answer 404 outside a stage's prefix, where gunicorn itself would answer 500 in HTML."""
+    """Read the health once a second at most; answer 404 outside a stage's prefix.
+
+    gunicorn itself would answer 500 there, in HTML.
+    """
+    worker.wsgi.extensions["health"].lasts = HEALTH_LASTS
     prefix = os.environ.pop("SCRIPT_NAME", "").strip("/")
     if prefix:
         app = worker.wsgi

@@ -65,6 +65,7 @@ class Status(StrEnum):
 WAITING = (Status.SCHEDULED, Status.QUEUED)
 TAKEN = (Status.SENT, Status.DELIVERED, Status.UNDELIVERED)
 """The carrier has taken it: nothing but a receipt changes these."""
+WITHDRAWN = "cancelled, unless the carrier has it already"
 RETRYABLE = (Status.FAILED, Status.BLOCKED, Status.UNDELIVERED, Status.EXPIRED)
 FINISHED = tuple(status for status in Status if status not in (*WAITING, Status.SENDING))
 
@@ -340,14 +341,16 @@ class Message(Table):
         return self._move({*WAITING}, ~Message.approved, **changes)
 
     def cancel(self, by: str, now: datetime) -> bool:
-        """Keep this message, which no sender holds yet, from ever being sent.
+        """Cancel this message; return False if it waits no more.
 
-        One in doubt waits for the carrier's word first: what it has taken, it sends.
+        A message in doubt is withdrawn: it waits until the sender has asked the carrier.
         """
         cancelled = {"status": Status.CANCELLED, "cancelled_by": by, "finished_at": now}
-        return self._move({*WAITING}, Message.in_doubt == 0, **cancelled) or self._move(
-            {*WAITING}, Message.in_doubt > 0, cancelled_by=by, send_at=now
-        )
+        if self._move({*WAITING}, Message.in_doubt == 0, **cancelled):
+            return True
+        if withdrawn := self._move({*WAITING}, Message.in_doubt > 0, cancelled_by=by, send_at=now):
+            self.cancelled_by = by
+        return withdrawn
 
     def retry(self, now: datetime) -> bool:
         """Have this message, which did not reach its recipient, sent again with all its retries.
@@ -422,6 +425,11 @@ class Message(Table):
         return max(self.send_at, self.approved_at or EPOCH)
 
     @property
+    def is_withdrawn(self) -> bool:
+        """Return whether this message was cancelled in doubt, and the carrier is yet to be asked."""
+        return self.cancelled_by is not None and self.finished_at is None
+
+    @property
     def scheduled_first_at(self) -> datetime:
         """Return when this message was to be sent at first, from which its expiry is counted."""
         return self.first_send_at or self.send_at  # null where an older version stored it
@@ -438,6 +446,8 @@ class Message(Table):
             return "being sent right now"
         if self.finished_at:
             return f"{self.status} at {self.finished_at:%Y-%m-%d %H:%M:%S} UTC"
+        if self.is_withdrawn:
+            return WITHDRAWN
         return self.status if self.approved else f"{self.status}, awaiting approval"
 
     def _move(self, among: set[Status], *conditions: Any, **changes: Any) -> bool:

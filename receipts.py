@@ -15,7 +15,7 @@ from peewee import EXCLUDED, BooleanField
 
 from carriers import OptOut, Receipt
 from database import BATCH, CarrierTextField, InstantField, Table, db, json_values, on_postgres
-from do_not_call import DoNotCall
+from do_not_call import DoNotCall, LastReply
 from models import TAKEN, Message, Status, has_status
 
 log = logging.getLogger("receipts")
@@ -104,8 +104,9 @@ def record(events: Collection[Receipt | OptOut], now: datetime, always_check_dnc
 def record_opt_out(said: OptOut, now: datetime, always_check_dnc: bool = False) -> int:
     """Do as a recipient said: STOP lists the number, START takes it off where a reply put it.
 
-    A number that may not be international counts only if there is a message to it. A STOP blocks
-    what waits for the number and looks at the list; return how many those are.
+    A number that may not be international counts only if there is a message to it. A reply that is
+    older than the last one from this number changes nothing. A STOP blocks what waits for the
+    number and looks at the list; return how many those are.
     """
     if not (said.certain or Message.is_recipient(said.number)):
         word = "STOP" if said.stop else "START"
@@ -114,10 +115,13 @@ def record_opt_out(said: OptOut, now: datetime, always_check_dnc: bool = False) 
             word,
         )
         return 0
-    if not said.stop:
-        DoNotCall.remove([said.number], "reply")
-        return 0
-    DoNotCall.add([said.number], now, said.source)
+    with db.atomic():
+        if said.source == "reply" and not LastReply.note(said.number, said.at, now):
+            return 0
+        if not said.stop:
+            DoNotCall.remove([said.number], now, "reply", said_at=said.at)
+            return 0
+        DoNotCall.add([said.number], now, said.source, said_at=said.at)
     return Message.block_number(said.number, now, always_check_dnc)
 
 

@@ -17,6 +17,8 @@ import recipients
 from database import PAGE, Refused
 from schemas import isoformat
 
+SHELL = "shell"  # recorded as the person who approved, cancelled, or changed the list
+
 
 class OneLineErrors:
     """Report a failure in one line on standard error, with an exit status other than 0."""

@@ -17,7 +17,7 @@ import models
 import recipients
 from cli import base
 from database import BATCH
-from do_not_call import DoNotCall
+from do_not_call import DoNotCall, DoNotCallHistory
 from recipients import InvalidNumber
 
 SAMPLE, COLUMNS = 1_000, 100  # lines and columns that are searched for the numbers
@@ -36,7 +36,7 @@ region_option = click.option(
 def add(numbers: tuple[str, ...], region: str | None) -> None:
     """Put numbers on the list."""
     numbers = read_all(numbers, region)
-    new = DoNotCall.add(numbers, models.clock(), "operator")
+    new = DoNotCall.add(numbers, models.clock(), "operator", base.SHELL)
     click.echo(f"{new} added, {len(numbers) - new} listed before")
 
 
@@ -46,7 +46,7 @@ def add(numbers: tuple[str, ...], region: str | None) -> None:
 def remove(numbers: tuple[str, ...], region: str | None) -> None:
     """Take numbers off the list."""
     numbers = read_all(numbers, region)
-    gone = DoNotCall.remove(numbers)
+    gone = DoNotCall.remove(numbers, models.clock(), "operator", base.SHELL)
     click.echo(f"{gone} removed, {len(numbers) - gone} not listed")
 
 
@@ -60,6 +60,21 @@ def check(ctx: click.Context, number: str) -> None:
     if entry:
         click.echo(f"since {base.moment(entry.added_at)}, by {entry.source or 'an unknown source'}")
     ctx.exit(not entry)
+
+
+@dnc.command()
+@click.argument("number", type=base.number)
+@click.option("--json", "as_json", is_flag=True, help="An array of objects.")
+def history(number: str, as_json: bool) -> None:
+    """Print everything that ever happened to a number on the list, the oldest first."""
+    names = ("at", "what", "why", "who")
+    rows = [[getattr(each, name) for name in names] for each in DoNotCallHistory.of(number)]
+    if as_json:
+        click.echo(base.to_json([dict(zip(names, row, strict=True)) for row in rows]))
+    elif rows:
+        base.table(names, ((base.moment(at), *(each or "-" for each in row)) for at, *row in rows))
+    else:
+        click.echo("never listed")
 
 
 @dnc.command("list")
@@ -110,7 +125,7 @@ def import_numbers(ctx: click.Context, file: BinaryIO, region: str | None) -> No
                     skipped.append(f"line {line_number}: {error}")
     now, new, numbers = models.clock(), 0, [*dict.fromkeys(found)]
     for start in range(0, len(numbers), BATCH):
-        new += DoNotCall.add(numbers[start : start + BATCH], now, "import")
+        new += DoNotCall.add(numbers[start : start + BATCH], now, "import", base.SHELL)
     for line in skipped:
         click.echo(line, err=True)
     click.echo(f"{new} added, {len(numbers) - new} listed before, {len(skipped)} skipped")

@@ -16,10 +16,9 @@ import recipients
 import reports
 from cli import base
 from database import Refused
-from models import RETRYABLE, WAITING, Message, Status
+from models import RETRYABLE, WAITING, WITHDRAWN, Message, Status
 from reports import Filter
 
-SHELL = "shell"  # recorded as the person who approved or cancelled
 SHOWN = 50  # messages, without --limit
 UNSHOWN = (
     "claim_number",
@@ -142,7 +141,6 @@ def command_for_each(
     awaiting_approval: bool = False,
 ) -> None:
     """Add a command that makes a transition for each id and reports those that cannot make it.
-
     With filters instead of ids, the command first shows the messages and their texts, and asks.
     """
 
@@ -168,7 +166,8 @@ def command_for_each(
                 message = Message.find(message_id)
                 if not transition(message):
                     raise Refused(f"not {past}: {Message.find(message_id).state()}")
-                click.echo(f"{message_id}: {past}")
+                is_withdrawn = name == "cancel" and message.is_withdrawn
+                click.echo(f"{message_id}: {WITHDRAWN if is_withdrawn else past}")
             except Refused as error:
                 refused = True
                 click.echo(f"{message_id}: {error}", err=True)
@@ -191,14 +190,14 @@ def preview(found: Iterator[Message], silent: bool) -> list[uuid.UUID]:
 command_for_each(
     "approve",
     "approved",
-    lambda message: message.approve(SHELL, models.clock()),
+    lambda message: message.approve(base.SHELL, models.clock()),
     "Approve messages: they are sent when their time comes. Give ids, or options.",
     awaiting_approval=True,
 )
 command_for_each(
     "cancel",
     "cancelled",
-    lambda message: message.cancel(SHELL, models.clock()),
+    lambda message: message.cancel(base.SHELL, models.clock()),
     "Cancel waiting messages for good; this also refuses approval. Give ids, or options.",
     statuses=WAITING,
 )

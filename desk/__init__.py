@@ -24,7 +24,7 @@ def preload(app: Flask) -> None:
 def serves_request() -> bool:
     """Return whether the current request is for the desk, even for an unknown page of it."""
     is_there = views.blueprint.name in current_app.blueprints
-    return is_there and request.path.startswith(f"{PREFIX}/")
+    return is_there and request.environ["PATH_INFO"].startswith(f"{PREFIX}/")
 
 
 def render_error(status: int, message: str, response: Response) -> Response:

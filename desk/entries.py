@@ -15,7 +15,21 @@ from recipients.hours import BusinessHours, written
 
 _UNUSUAL = re.compile(r"[^\n\t -~]+")
 MOST_NAMED = 20  # invisible characters in a row; each one's markup takes 80 characters
-JOINERS = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"  # in emoji, in Persian words
+# Default_Ignorable_Code_Point of Unicode 16 beyond the categories of _is_hidden, and a blank
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef"
+    "\N{BRAILLE PATTERN BLANK}]"
+)
+_JOINERS = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"
+_PRESENTATIONS = "\N{VARIATION SELECTOR-15}\N{VARIATION SELECTOR-16}"  # as text, as emoji
+_KEYCAP = "\N{COMBINING ENCLOSING KEYCAP}"
+# Emoji and the symbols that a variation selector turns into emoji
+_SYMBOL = re.compile("[©®‼⁉™ℹ\u2190-\u21ff\u2300-\u2bff〰〽㊗㊙\U0001f000-\U0001faff]")
+# Letters and marks of the scripts that use joiners: Arabic to Arabic Extended-A, Devanagari to
+# Myanmar, Khmer, Mongolian, further Indic ones, Arabic's presentation forms
+_JOINED = re.compile(
+    "[\u0600-\u109f\u1780-\u18af\ua800-\uabff\ufb50-\ufdff\ufe70-\ufefc\U00010a00-\U00011fff]"
+)
 WORDS = {
     Status.SCHEDULED: "waits for its time",
     Status.QUEUED: "waits for the carrier",
@@ -59,7 +73,8 @@ class Entry:
 
     @property
     def can_be_cancelled(self) -> bool:
-        return self.message.status in WAITING and self.message.approved
+        message = self.message
+        return message.status in WAITING and message.approved and not message.is_withdrawn
 
     @property
     def can_be_retried(self) -> bool:
@@ -103,6 +118,8 @@ class Entry:
         if message.status == Status.CANCELLED:
             how = "was cancelled" if message.approved else "was refused"
             return f"{how} by {message.cancelled_by or 'somebody'}"
+        if message.is_withdrawn:
+            return f"was cancelled by {message.cancelled_by}, unless the carrier has it already"
         if self.awaits_approval:
             return "waits for approval"
         if message.status in WAITING and message.approved_by:
@@ -158,9 +175,10 @@ def visible(text: str) -> Markup:
 
 
 def _named_where_hidden(characters):
-    """Yield characters, with markup in place of control, format and private-use characters."""
-    for hidden, run in groupby(characters, _is_hidden):
-        run = list(run)
+    """Yield characters, with markup in place of those that cannot be seen."""
+    around = zip(" " + characters, characters, characters[1:] + " ", strict=False)
+    for hidden, run in groupby(around, lambda three: _is_hidden(*three)):
+        run = [character for _, character, _ in run]
         if not hidden:
             yield from run
             continue
@@ -171,6 +189,13 @@ def _named_where_hidden(characters):
             yield f'<span class="control">and {more:,} more that cannot be seen</span>'
 
 
-def _is_hidden(character):
+def _is_hidden(before, character, after):
+    """Return whether a character between two others cannot be seen and is not needed there."""
+    if character in _JOINERS:
+        in_emoji = (before in _PRESENTATIONS or _SYMBOL.match(before)) and _SYMBOL.match(after)
+        in_word = _JOINED.match(before) and unicodedata.category(before)[0] in "LM"
+        return not in_emoji and not in_word
+    if character in _PRESENTATIONS:
+        return not _SYMBOL.match(before) and after != _KEYCAP
     category = unicodedata.category(character)
-    return character not in JOINERS and (category[0] == "C" or category in ("Zl", "Zp"))
+    return category[0] == "C" or category in ("Zl", "Zp") or bool(_BLANK.match(character))

@@ -5,10 +5,13 @@ load a user by id, which is one line here: `SignIn.find`. A cookie holds the id 
 token and notices. The database knows whether the sign-in is still valid.
 """
 
+import re
+from urllib.parse import urlsplit
+
 from flask import Flask, Request, request, session
 from flask.sessions import SecureCookieSession, SecureCookieSessionInterface
 from flask_wtf.csrf import generate_csrf, validate_csrf
-from werkzeug.exceptions import BadRequest
+from werkzeug.exceptions import BadRequest, Forbidden
 from wtforms import ValidationError
 
 from keys import SignIn
@@ -22,7 +25,7 @@ class DeskSessions(SecureCookieSessionInterface):
         self.prefix = prefix
 
     def open_session(self, app: Flask, request: Request) -> SecureCookieSession | None:
-        below = request.path.startswith(f"{self.prefix}/")
+        below = request.environ["PATH_INFO"].startswith(f"{self.prefix}/")
         return super().open_session(app, request) if below else None
 
     def get_cookie_path(self, app: Flask) -> str:
@@ -49,6 +52,31 @@ def begin(sign_in: str) -> None:
     session.clear()
     session.permanent = True
     session["sign_in"] = sign_in
+
+
+def check_origin(public_url: str | None) -> None:
+    """Raise Forbidden if the browser says that the form comes from another site.
+
+    Without Sec-Fetch-Site, which browsers send over HTTPS only, Origin must name the host of the
+    request or that of PUBLIC_URL.
+    """
+    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+    if site in ("same-origin", "none"):
+        return
+    hosts = {_host(f"//{request.host}"), _host(public_url or "")} - {""}
+    if site or (origin is not None and _host(origin) not in hosts):
+        raise Forbidden(
+            "This form comes from another site, so nothing was changed. If it is a page of this "
+            "desk, PUBLIC_URL must be set to the address in your browser."
+        )
+
+
+def _host(url):
+    """Return the host and port of a URL, without a default port; "" if it has none."""
+    try:
+        return re.sub(":(80|443)$", "", urlsplit(url).netloc.lower())
+    except ValueError:  # brackets that are no IPv6 address
+        return ""
 
 
 def check_token() -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import uuid
+from collections import Counter
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
@@ -28,11 +29,12 @@ from desk import entries, sessions
 from desk.entries import Entry, counted
 from do_not_call import DoNotCall
 from keys import Identity, Role, SignIn
-from models import Message, Status
+from models import WITHDRAWN, Message, Status
 
 PAGE = 50  # messages
 MANY = 1_000  # messages; waiting ones, and those of an hour, are counted up to here
 MAX_FORM = 64 * 1024  # bytes
+MAX_FIELDS = 200  # a page's ids, its token and a button are far fewer
 HOUR = timedelta(hours=1)
 DAY = 24  # hours
 NO_NUMBER = "Enter the whole number with + and country code: +1 212 555 0123."
@@ -52,13 +54,17 @@ for each in (entries.visible, entries.span, entries.counted, entries.number):
 @blueprint.before_request
 def admit() -> Response | tuple[str, int] | None:
     """Find out who is signed in; refuse strangers and forms without their session's token."""
-    request.max_content_length = MAX_FORM
     g.person = g.key = None
+    if request.environ["PATH_INFO"].startswith("//"):  # Werkzeug's router takes it for one slash
+        abort(404)
+    request.max_content_length = MAX_FORM
     if request.endpoint == "desk.static":
         return None
     if sign_in := session.get("sign_in"):
         g.person = g.key = SignIn.find(sign_in, models.clock())
-    if request.method == "POST":
+    if request.method not in ("GET", "HEAD", "OPTIONS"):
+        sessions.check_origin(current_app.config["SETTINGS"].public_url)
+        refuse_many_fields()
         if g.person is None and request.endpoint != "desk.sign_in":
             note = "You are no longer signed in, so nothing was changed. Please sign in again."
             return render_template("sign_in.html", problem=note), 403
@@ -66,6 +72,14 @@ def admit() -> Response | tuple[str, int] | None:
     elif g.person is None and request.endpoint != "desk.waiting":
         return redirect(url_for(".waiting"))
     return None
+
+
+def refuse_many_fields() -> None:
+    """Abort if a form has very many fields, before it is parsed."""
+    request.max_form_parts = MAX_FIELDS  # which Werkzeug applies to multipart alone
+    is_multipart = request.mimetype == "multipart/form-data"
+    if not is_multipart and request.get_data().count(b"&") >= MAX_FIELDS:
+        abort(413, f"The form has more than {MAX_FIELDS} fields.")
 
 
 @blueprint.after_request
@@ -185,12 +199,17 @@ def message(message_id: uuid.UUID) -> str:
     return render_template("message.html", entry=entry, missed=shown(pop_missed(), now))
 
 
-@blueprint.route("/do-not-call", methods=["GET", "POST"])
-def do_not_call() -> str | Response | tuple[str, int]:
-    """Let an operator keep the Do Not Call list."""
+@blueprint.get("/do-not-call")
+def do_not_call() -> str:
+    """Show an operator the form of the Do Not Call list."""
+    operator()
+    return render_template("do_not_call.html", written="")
+
+
+@blueprint.post("/do-not-call")
+def change_do_not_call() -> Response | tuple[str, int]:
+    """Apply the pressed button to the Do Not Call list."""
     person = operator()
-    if request.method == "GET":
-        return render_template("do_not_call.html", written="")
     written = request.form.get("number", "").strip()
     try:
         number = recipients.national(written, None)
@@ -204,11 +223,11 @@ def keep_list(buttons: dict, number: str, person: Identity) -> str:
     """Add, remove or check a number, as the pressed button says; return the result in words."""
     written = recipients.find(number).international
     if "add" in buttons:
-        new = DoNotCall.add([number], models.clock(), "operator")
+        new = DoNotCall.add([number], models.clock(), "operator", person.name)
         log.info("a number was added to the Do Not Call list by %s", person.name)
         return f"{written} is on the list now." if new else f"{written} was on the list before."
     if "remove" in buttons:
-        gone = DoNotCall.remove([number])
+        gone = DoNotCall.remove([number], models.clock(), "operator", person.name)
         log.info("a number was removed from the Do Not Call list by %s", person.name)
         return f"{written} is no longer on the list." if gone else f"{written} was not on the list."
     if listed := DoNotCall.entry(number):
@@ -252,14 +271,15 @@ def change(message_id: uuid.UUID | None = None) -> Response:
     ids = read_ids(request.form[action])
     found = reports.seen_by(g.person, ids)
     past, transition = ACTIONS[action]
-    missed = []
+    changed, missed = Counter(), []
     for message in found:
         if transition(message, g.person.name, now):
+            changed[WITHDRAWN if action == "cancel" and message.is_withdrawn else past] += 1
             log.info("message %s %s by %s", message.id, past, g.person.name)
         else:
             missed.append(message.id)
-    if done := len(found) - len(missed):
-        flash(f"{counted(done, 'text')} {past}.")
+    for words, count in changed.items():
+        flash(f"{counted(count, 'text')} {words}.")
     if absent := len(ids) - len(found):
         flash(f"{counted(absent, 'text')} not changed: there is no such message here.")
     if not ids:

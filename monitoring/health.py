@@ -1,8 +1,11 @@
 """The health of the service, read from the database, and the problems that need an operator."""
 
+import threading
+import time
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+import models
 import reports
 from carrier_state import CarrierState
 from schemas import isoformat
@@ -76,3 +79,28 @@ def read(now: datetime) -> Health:
         trouble_since=carrier and carrier.trouble_since,
         commonest_error=reports.commonest_error(now - timedelta(hours=1)),
     )
+
+
+class Reader:
+    """Read the health no more than once in `lasts` seconds, however many ask; any thread may.
+
+    A failure lasts as long: otherwise all who wait would try a dead database one after another.
+    """
+
+    def __init__(self, lasts: float = 0):
+        self.lasts = lasts
+        self._lock, self._read_at = threading.Lock(), None
+        self._health = self._error = None
+
+    def read(self) -> Health:
+        """Return the health, at most `lasts` seconds old; raise what the database raised."""
+        with self._lock:
+            if self._read_at is None or time.monotonic() - self._read_at >= self.lasts:
+                try:
+                    self._health, self._error = read(models.clock()), None
+                except Exception as error:
+                    self._error = error
+                self._read_at = time.monotonic()
+            if self._error:
+                raise self._error.with_traceback(None)
+            return self._health

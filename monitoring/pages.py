@@ -44,6 +44,7 @@ blueprint = Blueprint("monitoring", __name__)
 def register(app: Flask) -> None:
     """Add these pages to the application; `/metrics` only if METRICS_TOKEN is set."""
     app.register_blueprint(blueprint)
+    app.extensions["health"] = health.Reader()
     if app.config["SETTINGS"].metrics_token:
         app.add_url_rule("/metrics", view_func=show_metrics)
 
@@ -81,7 +82,7 @@ def show_health() -> dict | Response:
 
     With `?strict`, answer 503 if there is a problem; `?strict=600` allows a stall of ten minutes.
     """
-    state, stalled_after = health.read(models.clock()), allowed_stall()
+    state, stalled_after = current_app.extensions["health"].read(), allowed_stall()
     told = {
         "oldest_due_seconds": state.seconds_since(state.oldest_due) or 0,
         "retrying": state.retrying,
@@ -114,7 +115,7 @@ def show_metrics() -> Response:
     # WSGI decodes headers as Latin-1
     if not hmac.compare_digest(bearer_token().encode("latin-1"), token.encode()):
         raise Unauthorized("The token is missing or invalid.", www_authenticate=BEARER)
-    state, hour_ago = health.read(now), now - timedelta(hours=1)
+    state, hour_ago = current_app.extensions["health"].read(), now - timedelta(hours=1)
     error, errors = state.commonest_error or ("", 0)
     values = {
         "text_messages": reports.waiting(),

@@ -98,7 +98,7 @@ def test_a_name_is_free_after_a_refusal(once):
     problems(once("{"))
     DoNotCall.add([NEW_YORK], clock(), "operator")
     refusal(once(), 403)
-    DoNotCall.remove([NEW_YORK])
+    DoNotCall.remove([NEW_YORK], clock(), "operator")
     accepted(once('{"to": "+442083661177", "message": "changed"}'))
 
 

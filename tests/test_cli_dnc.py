@@ -1,11 +1,15 @@
 """The Do Not Call list: adding, removing, checking, and importing whatever a file may hold."""
 
+import json
+
 import pytest
 
 import cli.dnc
 import models
+import receipts
+from carriers import OptOut
 from databases import on_sqlite
-from do_not_call import DoNotCall
+from do_not_call import DoNotCall, DoNotCallHistory
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 
 PARIS = "+33142685300"
@@ -171,7 +175,7 @@ def test_what_is_exported_can_be_imported(run, import_file):
         "number,source,since",
         f"{numbers[0]},operator,2026-03-03T17:00:00.000Z",
     ]
-    DoNotCall.remove(numbers)
+    DoNotCall.remove(numbers, TUESDAY_NOON, "operator")
     assert import_file(exported.encode())[0] == "1050 added, 0 listed before, 0 skipped"
 
 
@@ -219,3 +223,60 @@ def test_more_than_a_batch_is_imported_and_repeats_are_counted_once(import_file,
     assert import_file(body)[0] == "32 added, 3 listed before, 0 skipped"
     assert sizes == [10, 10, 10, 5]
     assert on_the_list() == set(numbers)
+
+
+def test_the_history_tells_every_change_by_whomever(run, import_file, at):
+    at(TUESDAY_NOON)
+    assert run("dnc", "history", NEW_YORK) == "never listed\n"
+    assert json.loads(run("dnc", "history", NEW_YORK, "--json")) == []
+    reply = [OptOut(NEW_YORK, stop, "reply") for stop in (True, False)]
+    changes = [
+        (lambda: run("dnc", "add", NEW_YORK, LONDON), ("joined", "operator", "shell")),
+        (lambda: run("dnc", "add", NEW_YORK), None),
+        (lambda: run("dnc", "remove", NEW_YORK), ("left", "operator", "shell")),
+        (lambda: run("dnc", "remove", NEW_YORK), None),
+        (lambda: receipts.record_opt_out(reply[0], models.clock()), ("joined", "reply", None)),
+        (lambda: receipts.record_opt_out(reply[0], models.clock()), None),
+        (lambda: receipts.record_opt_out(reply[1], models.clock()), ("left", "reply", None)),
+        (lambda: receipts.record_opt_out(reply[1], models.clock()), None),
+        (lambda: receipts.record_opt_out(reply[0], models.clock()), ("joined", "reply", None)),
+        (lambda: import_file(NEW_YORK.encode()), ("joined", "import", "shell")),
+        (lambda: receipts.record_opt_out(reply[1], models.clock()), None),
+        (
+            lambda: DoNotCall.remove([NEW_YORK], models.clock(), "operator", "Olga"),
+            ("left", "operator", "Olga"),
+        ),
+        (
+            lambda: receipts.record_opt_out(OptOut(NEW_YORK, True, "carrier"), models.clock()),
+            ("joined", "carrier", None),
+        ),
+    ]
+    expected = []
+    for hour, (change, told) in enumerate(changes):
+        instant = TUESDAY_NOON.replace(hour=hour)
+        at(instant)
+        change()
+        if told:
+            words = dict(zip(("what", "why", "who"), told, strict=True))
+            expected.append({"at": f"2026-03-03T{hour:02}:00:00.000Z"} | words)
+    assert json.loads(run("dnc", "history", "+1 212 555 0123", "--json")) == expected
+    _, first, *_, last = run("dnc", "history", NEW_YORK).splitlines()
+    assert first.split() == ["2026-03-03T00:00:00.000Z", "joined", "operator", "shell"]
+    assert last.split() == ["2026-03-03T12:00:00.000Z", "joined", "carrier", "-"]
+
+
+@on_sqlite
+def test_a_change_whose_history_cannot_be_written_is_none(run, refused):
+    run("dnc", "add", LONDON)
+    DoNotCallHistory.drop_table()
+    assert "do_not_call_history" in refused("dnc", "add", NEW_YORK, status=2)
+    assert "do_not_call_history" in refused("dnc", "remove", LONDON, status=2)
+    assert on_the_list() == {LONDON}
+
+
+def test_every_number_of_a_large_import_gets_its_row(import_file, run):
+    numbers = [f"+1212555{n:04}" for n in range(100, 1100)]
+    import_file("\n".join(numbers).encode())
+    rows = DoNotCallHistory.select()
+    assert sorted(row.number for row in rows) == numbers
+    assert {(row.what, row.why, row.who) for row in rows} == {("joined", "import", "shell")}

@@ -364,6 +364,15 @@ def test_what_was_approved_can_still_be_cancelled_and_what_was_cancelled_not_app
     assert again(message).finished_at == TUESDAY_NOON
 
 
+def test_cancel_of_a_text_in_doubt_says_that_the_carrier_may_have_it(messages):
+    message = store(in_doubt=1, in_doubt_since=TUESDAY_NOON)
+    result = messages("cancel", message.id)
+    assert result.exit_code == 0
+    assert result.stdout == f"{message.id}: cancelled, unless the carrier has it already\n"
+    assert (again(message).status, again(message).cancelled_by) == (Status.QUEUED, "shell")
+    assert again(message).state() == "cancelled, unless the carrier has it already"
+
+
 def test_cancel_is_how_an_approver_says_no(messages, listed):
     message = store(manual_mode=True)
     assert messages("cancel", message.id).exit_code == 0

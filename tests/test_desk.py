@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
+from flask import request
 from jinja2 import FileSystemBytecodeCache
 
 import database
@@ -13,6 +14,7 @@ import receipts
 from app import create_app
 from carrier_state import CarrierState
 from databases import on_sqlite
+from desk import entries, sessions
 from desk_visitor import Visitor
 from do_not_call import DoNotCall
 from keys import ApiKey, Role, SignIn
@@ -255,6 +257,75 @@ def test_the_sign_in_carries_a_token_too(app):
     assert SignIn.select().count() == 0
 
 
+def test_only_a_post_with_a_token_changes_the_list(operator):
+    sent = {"number": NEW_YORK, "add": ""}
+    for method in ("HEAD", "GET", "OPTIONS", "PUT", "POST"):
+        operator.client.open("/desk/do-not-call", method=method, data=sent)
+        assert not DoNotCall.lists(NEW_YORK)
+
+
+ELSEWHERE = [
+    {"Origin": "https://evil.test"},
+    {"Origin": "http://localhost.evil.test"},
+    {"Origin": "http://localhost:8001"},
+    {"Origin": "null"},
+    {"Origin": ""},
+    {"Origin": "http://["},
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "same-site"},
+    {"Sec-Fetch-Site": "cross-site", "Origin": "http://localhost"},
+]
+FROM_HERE = [
+    {"Origin": "http://localhost"},
+    {"Origin": "https://localhost:443"},
+    {"Origin": "https://x.test"},
+    {"Sec-Fetch-Site": "same-origin", "Origin": "https://of-a-proxy.test"},
+]
+
+
+@pytest.mark.parametrize("headers", [*ELSEWHERE, *FROM_HERE], ids=str)
+def test_a_form_of_another_site_is_refused_even_with_a_token(desk_settings, compiled, headers):
+    app = create_app(desk_settings._replace(public_url="https://x.test/staging"))
+    app.jinja_env.bytecode_cache = compiled
+    visitor, message = Visitor(app), ask()
+    visitor.open()
+    form = {"key": issue("Olga", role=Role.OPERATOR), "csrf_token": visitor.token}
+    signed_in = visitor.client.post("/desk/sign-in", data=form, headers=headers)
+    assert signed_in.status_code == (403 if headers in ELSEWHERE else 303)
+    assert SignIn.select().exists() == (headers in FROM_HERE)
+    if headers in ELSEWHERE:
+        visitor.sign_in(form["key"])
+    visitor.open()
+    form = {"approve": str(message.id), "csrf_token": visitor.token}
+    response = visitor.client.post("/desk/", data=form, headers=headers)
+    assert response.status_code == (403 if headers in ELSEWHERE else 303)
+    assert guarded(response) or response.status_code == 303
+    assert again(message).approved == (headers in FROM_HERE)
+
+
+@pytest.mark.parametrize("prefix", ["", "/staging"])
+@pytest.mark.parametrize(
+    "path", ["//desk/", "//desk", "///desk/messages", "//desk/static/desk.css"]
+)
+def test_two_slashes_lead_to_no_desk(client, prefix, path):
+    response = client.get("/", environ_overrides={"PATH_INFO": path, "SCRIPT_NAME": prefix})
+    assert (response.status_code, response.mimetype) == (404, "application/json")
+    assert "Set-Cookie" not in response.headers
+
+
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "multipart/form-data"])
+def test_a_form_of_very_many_fields_is_refused_before_it_is_parsed(operator, monkeypatch, kind):
+    parsed = []
+    monkeypatch.setattr(sessions, "check_token", lambda: parsed.append(len(request.form)))
+    body = "&".join(["a"] * 30_000)
+    if kind.startswith("multipart"):
+        field = '--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n\r\n'
+        body, kind = field * 1_000 + "--x--\r\n", f"{kind}; boundary=x"
+    response = operator.client.post("/desk/", data=body, content_type=kind)
+    assert response.status_code == 413
+    assert parsed == []
+
+
 # What waits
 
 
@@ -310,6 +381,18 @@ def test_approving_records_the_approver_and_the_instant(approver, run):
     shown = run("messages", "show", str(message.id))
     assert '"approved_by": "Ann"' in shown
     assert '"approved_at": "2026-03-03T17:00:00.000Z"' in shown
+
+
+def test_a_text_in_doubt_is_cancelled_unless_the_carrier_has_it(operator):
+    doubtful = ask(approved=True, in_doubt=1, in_doubt_since=TUESDAY_NOON, send_date=None)
+    operator.open("/desk/messages")
+    operator.press("Cancel", doubtful)
+    assert "1 text cancelled, unless the carrier has it already." in operator.page.text
+    assert not operator.page.buttons("Cancel")
+    operator.open(f"/desk/messages/{doubtful.id}")
+    words = "This text was cancelled by Olga, unless the carrier has it already."
+    assert words in operator.page.text
+    assert again(doubtful).status == Status.QUEUED
 
 
 def test_refusing_cancels_for_good(approver):
@@ -521,6 +604,44 @@ def test_a_text_of_what_nobody_sees_does_not_fill_the_page(operator):
     html = operator.open(f"/desk/messages/{message.id}").text
     assert html.count("U+202E") == html.count("U+200B") == 10
     assert "and 1,580 more that cannot be seen" in html
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("a\u3164b", "\u115fa", "\u1160", "\uffa0", "a\u2800b", "e\u034f", "a\ufe0fb", "a\ufe00"),
+        *("\u180b", "\u180f", "\u17b4", "\u17b5", "a\U000e0101", "\u00ad", "\u2065", "\ufff0"),
+        *("\u2060", "\U000e0001", "\U0001d173", "\U0001bca0"),
+        *("pay\u200dpal", "pay\u200cpal", "\u200d", "1\u200d2", "👩\u200da", "a\u200d🚀"),
+    ],
+    ids=ascii,
+)
+def test_what_nobody_sees_is_named(text):
+    (hidden,) = (each for each in text if not each.isprintable() or entries.visible(each) != each)
+    assert hidden not in entries.visible(text)
+    assert f">U+{ord(hidden):04X}<" in entries.visible(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("👩\u200d🚀", "👩🏽\u200d🚀", "❤\ufe0f\u200d🔥", "🏳\ufe0f\u200d🌈", "👨\u200d⚕\ufe0f"),
+        *("🙂\u200d↔\ufe0f", "1\ufe0f\u20e3", "☎\ufe0e", "©\ufe0f", "⛓\ufe0f\u200d💥"),
+        *(
+            "می\u200cخواهم",
+            "क्\u200dष",
+            "ශ්\u200dරී",
+            "ക്\u200c",
+            "Zoë",
+            "e\u0301",
+            "한국어",
+            "日本\u3000",
+        ),
+    ],
+    ids=ascii,
+)
+def test_what_a_script_or_an_emoji_needs_stays(text):
+    assert entries.visible(text) == text
 
 
 def test_the_last_hour_of_the_calendar_is_an_hour_like_any_other(operator):

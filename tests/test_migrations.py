@@ -120,6 +120,25 @@ def test_a_database_of_any_age_can_be_upgraded(count, empty_database_url, tmp_pa
     database.disconnect()
 
 
+def test_what_was_listed_before_the_history_is_its_first_rows(empty_database_url, tmp_path):
+    for name in MIGRATIONS[:5]:
+        (tmp_path / f"{name}.py").write_text((ROOT / "migrations" / f"{name}.py").read_text())
+    database.connect(empty_database_url)
+    with db.atomic():
+        Runner(db.obj, str(tmp_path)).up()
+    for row in ("'+12125550188', 7, 'reply'", "'+12125550123', 5, NULL"):
+        db.execute_sql(f"INSERT INTO do_not_call (number, added_at, source) VALUES ({row})")
+    assert database.upgrade() == MIGRATIONS[5:]
+    rows = db.execute_sql(
+        "SELECT number, at, what, why, who, said_at FROM do_not_call_history ORDER BY id"
+    )
+    assert [tuple(row) for row in rows.fetchall()] == [
+        ("+12125550123", 5, "joined", None, None, None),
+        ("+12125550188", 7, "joined", "reply", None, None),
+    ]
+    database.disconnect()
+
+
 def test_a_migration_that_fails_leaves_nothing_behind(empty_database_url, tmp_path, monkeypatch):
     for name in MIGRATIONS:
         (tmp_path / f"{name}.py").write_text((ROOT / "migrations" / f"{name}.py").read_text())

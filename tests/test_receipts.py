@@ -16,7 +16,7 @@ import receipts
 import reports
 from carriers import OptOut
 from database import BATCH, db
-from do_not_call import DoNotCall
+from do_not_call import DoNotCall, DoNotCallHistory
 from models import TAKEN, Message, Status
 from receipts import EarlyReceipt
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
@@ -390,6 +390,43 @@ def test_a_number_joins_once_and_keeps_the_instant(source):
     assert DoNotCall.get_by_id(NEW_YORK).added_at == TUESDAY_NOON
 
 
+STOP, START = True, False
+
+
+@pytest.mark.parametrize(
+    ("replies", "listed"),
+    [
+        ([(STOP, 5), (START, 3)], True),
+        ([(START, 5), (STOP, 3)], False),
+        ([(STOP, 1), (START, 5), (STOP, 3)], False),
+        ([(STOP, 1), (STOP, 5), (START, 3)], True),  # though the second STOP changed nothing
+        ([(STOP, 5), (START, 5)], False),
+        ([(START, 5), (STOP, 5)], True),
+        ([(STOP, 5), (START, None)], False),
+        ([(STOP, None), (START, 5)], True),  # written before the STOP, which came at 60
+        ([(STOP, None), (START, 70)], False),
+    ],
+)
+def test_an_older_reply_that_comes_late_undoes_no_newer_one(replies, listed):
+    """By the carrier's time in minutes after noon; all arrive an hour after noon."""
+    waiting = store(check_dnc=True)
+    arrival = TUESDAY_NOON + 60 * MINUTE
+    for stop, minute in replies:
+        at = None if minute is None else TUESDAY_NOON + minute * MINUTE
+        receipts.record_opt_out(OptOut(NEW_YORK, stop, "reply", at), arrival)
+    assert DoNotCall.lists(NEW_YORK) == listed
+    if not any(each.what == "joined" for each in DoNotCallHistory.of(NEW_YORK)):
+        assert again(waiting).status == Status.QUEUED
+
+
+def test_the_history_keeps_the_carriers_time_of_a_reply():
+    said_at = TUESDAY_NOON - MINUTE
+    receipts.record_opt_out(OptOut(NEW_YORK, True, "reply", said_at), TUESDAY_NOON)
+    receipts.record_opt_out(OptOut(NEW_YORK, False, "reply"), TUESDAY_NOON)
+    rows = [(row.at, row.what, row.said_at) for row in DoNotCallHistory.of(NEW_YORK)]
+    assert rows == [(TUESDAY_NOON, "joined", said_at), (TUESDAY_NOON, "left", None)]
+
+
 def test_an_operators_add_beside_many_starts_and_stops_is_never_lost():
     stopping = threading.Event()
 
@@ -409,7 +446,7 @@ def test_an_operators_add_beside_many_starts_and_stops_is_never_lost():
                 DoNotCall.add([NEW_YORK], models.clock(), "operator")
                 assert DoNotCall.get_or_none(DoNotCall.number == NEW_YORK), "it was lost"
                 assert DoNotCall.get_by_id(NEW_YORK).source == "operator"
-                DoNotCall.remove([NEW_YORK])
+                DoNotCall.remove([NEW_YORK], models.clock(), "operator")
                 assert time.monotonic() < give_up_at
         finally:
             stopping.set()

@@ -279,7 +279,7 @@ def test_a_number_that_joined_the_list_meanwhile_gets_no_text(run_pass, carrier,
     assert carrier.texts == []
     blocked = again(message)
     assert (blocked.status, blocked.finished_at, blocked.attempts) == ("blocked", TUESDAY_NOON, 0)
-    DoNotCall.remove([NEW_YORK])
+    DoNotCall.remove([NEW_YORK], TUESDAY_NOON, "operator")
     assert not +run_pass(TUESDAY_NOON + DAY)
 
 
@@ -303,7 +303,7 @@ def test_the_list_does_not_touch_what_is_not_due(run_pass, carrier):
     message = store(status=Status.SCHEDULED, check_dnc=True, send_at=TUESDAY_NOON + MILLISECOND)
     DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
     assert not +run_pass(TUESDAY_NOON)
-    DoNotCall.remove([NEW_YORK])
+    DoNotCall.remove([NEW_YORK], TUESDAY_NOON, "operator")
     run_pass(TUESDAY_NOON + MILLISECOND)
     assert again(message).status == Status.SENT
 
