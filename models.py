@@ -426,7 +426,7 @@ class Message(Table):
 
     @property
     def is_withdrawn(self) -> bool:
-        """Return whether this message was cancelled in doubt, and the carrier is yet to be asked."""
+        """Return whether this message was cancelled in doubt: the carrier is yet to be asked."""
         return self.cancelled_by is not None and self.finished_at is None
 
     @property

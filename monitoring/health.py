@@ -95,12 +95,15 @@ class Reader:
     def read(self) -> Health:
         """Return the health, at most `lasts` seconds old; raise what the database raised."""
         with self._lock:
-            if self._read_at is None or time.monotonic() - self._read_at >= self.lasts:
-                try:
-                    self._health, self._error = read(models.clock()), None
-                except Exception as error:
-                    self._error = error
+            if self._read_at is not None and time.monotonic() - self._read_at < self.lasts:
+                if self._error:
+                    raise self._error.with_traceback(None)
+                return self._health
+            try:
+                self._health, self._error = read(models.clock()), None
+            except Exception as error:
+                self._error = error
+                raise
+            finally:
                 self._read_at = time.monotonic()
-            if self._error:
-                raise self._error.with_traceback(None)
             return self._health

@@ -3,16 +3,21 @@
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from types import SimpleNamespace
 
+import peewee
 import pytest
 
 import database
+import models
 from answers import problems, refusal
 from app import create_app
 from carrier_state import CarrierState
 from carriers import Carrier, CarrierError
 from models import Status
+from monitoring import health
 from running import ROOT
 from samples import SUNDAY_NIGHT, TUESDAY_NOON
 from scheduler import Scheduler
@@ -319,3 +324,49 @@ def test_a_carrier_that_is_no_longer_used_is_not_reported(healthz):
     CarrierState.begin_pause("old", SUNDAY_NIGHT, SUNDAY_NIGHT, trouble="wrong token")
     CarrierState.passed("new", TUESDAY_NOON, 300)
     assert healthz(TUESDAY_NOON).json["problems"] == []
+
+
+# Read once a second at most
+
+
+def test_the_health_is_read_once_a_second_whoever_asks(settings, monkeypatch):
+    app = create_app(settings._replace(metrics_token="token"))
+    app.extensions["health"].lasts = 1
+    reads, read, clock = [], health.read, [100.0]
+    monkeypatch.setattr(health, "read", lambda now: reads.append(now) or read(now))
+    monkeypatch.setattr(health, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+
+    def ask_all():
+        paths = ["/healthz", "/healthz?strict", "/metrics"] * 4
+        headers = {"Authorization": "Bearer token"}
+        with ThreadPoolExecutor(4) as pool:
+            return [*pool.map(lambda path: app.test_client().get(path, headers=headers), paths)]
+
+    assert {response.status_code for response in ask_all()} == {200}
+    clock[0] += 0.99
+    ask_all()
+    assert len(reads) == 1
+    clock[0] += 0.01
+    store(send_at=models.clock() - HOUR)
+    assert ask_all()[0].json["oldest_due_seconds"] >= 3600
+    assert len(reads) == 2
+
+
+def test_a_failure_is_kept_as_long_and_no_longer(app, client, monkeypatch):
+    app.extensions["health"].lasts = 1
+    reads, clock = [], [100.0]
+    monkeypatch.setattr(health, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    with monkeypatch.context() as outage:
+
+        def fail(now):
+            reads.append(now)
+            clock[0] += 5  # it has waited in vain
+            raise peewee.OperationalError("no connection")
+
+        outage.setattr(health, "read", fail)
+        for _ in range(3):
+            refusal(client.get("/healthz"), 503)
+        assert len(reads) == 1
+    refusal(client.get("/healthz"), 503)
+    clock[0] += 1
+    assert client.get("/healthz").status_code == 200

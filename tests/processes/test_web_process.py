@@ -16,7 +16,7 @@ from keys import ApiKey
 from models import Message, clock
 from running import ROOT, TOOLS, ask, post, read_all, wait_until
 from samples import NEW_YORK
-from stored_messages import look, store_history
+from stored_messages import HOUR, look, store, store_history
 
 TEXT = "the-text-of-a-message"
 VALID = {"to": NEW_YORK, "message": TEXT}
@@ -366,3 +366,18 @@ def test_metrics_are_summed_over_the_workers_and_read_from_the_database(
         assert values['text_messages_commonest_error{error=""}'] == "0.0"
         assert values['text_messages_carrier_trouble{carrier=""}'] == "0.0"
         assert float(values["text_messages_oldest_due_seconds"]) > 7200
+
+
+@on_sqlite
+def test_a_worker_reads_the_health_once_a_second_at_most(serve, database_url):
+    web = serve(database_url, workers=1)
+
+    def due():
+        return json.loads(ask(web, "GET", "/healthz")[2])["oldest_due_seconds"]
+
+    wait_until(lambda: due() == 0)
+    time.sleep(1)
+    assert due() == 0
+    store(send_at=clock() - HOUR)
+    assert due() == 0
+    wait_until(lambda: due() >= 3600)
