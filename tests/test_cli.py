@@ -19,6 +19,7 @@ COMMANDS = [
     *("db", "keys", "dnc", "messages", "carriers", "stats", "db upgrade", "carriers check"),
     *("keys create", "keys list", "keys revoke", "keys rotate", "keys extend"),
     *("dnc add", "dnc remove", "dnc check", "dnc import", "dnc list", "dnc export"),
+    "dnc history",
     *("messages list", "messages show", "messages approve", "messages cancel", "messages retry"),
     *("messages purge", "messages redact"),
 ]
