@@ -109,11 +109,11 @@ class worker_class(GeventWorker):  # gunicorn's name for this setting
     def handle(self, listener: Any, client: socket.socket, addr: Any) -> None:
         # A reload closes the listener before the connections that it accepted last are served
         named = SimpleNamespace(getsockname=lambda: self.names[listener])
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNSENT)
         super().handle(named, client, addr)
 
     def handle_request(self, listener_name: Any, req: Any, sock: socket.socket, addr: Any) -> None:
         sock.settimeout(SEND_TIMEOUT)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNSENT)
         req.body.reader = Deadline(req)
         try:
             super().handle_request(listener_name, req, sock, addr)
