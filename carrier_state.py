@@ -82,7 +82,7 @@ class CarrierState(Table):
 
     @classmethod
     def give_up_turn(cls, name: str) -> None:
-        """Let another text go first: there was none to be sent."""
+        """Let another text go first: there was none to be sent, or its answer has come."""
         cls.update(tried_at=None).where(cls.name == name).execute()
 
     @classmethod

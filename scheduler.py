@@ -186,6 +186,7 @@ class Scheduler:
             return True
         except CarrierError as error:
             self.note_carrier(error, begun_at)
+            CarrierState.give_up_turn(self.carrier_name)
             return False
         return True
 
@@ -368,6 +369,8 @@ class Scheduler:
         for send, error in answers:
             if isinstance(error, CarrierError):
                 self.note_carrier(error, send.begun_at)
+        if any(send.tried for send, _, _ in ended):  # whatever it told, the next may go first
+            CarrierState.give_up_turn(self.carrier_name)
         own = [s.begun_at for s, error in answers if not error or _is_own_answer(error)]
         if not own or not (self.state.silences or self.state.retry_at):  # as read a turn ago
             return

@@ -280,6 +280,19 @@ def test_one_bad_message_among_good_ones_is_no_outage(run_pass, carrier):
     assert again(bad).attempts == 4
 
 
+def test_a_first_text_whose_answer_tells_nothing_of_the_carrier_does_not_hold_up_the_others(
+    run_pass, carrier
+):
+    numbers = store_many(3)
+    carrier.answers = dict.fromkeys(numbers, CarrierError("slow", too_fast=True))
+    run_pass(TUESDAY_NOON, send_concurrency=1)
+    carrier.answers = dict.fromkeys(numbers, DOWN)
+    run_pass(TUESDAY_NOON + 2 * SECOND, send_concurrency=1)
+    carrier.answers.clear()
+    run_pass(TUESDAY_NOON + 4 * SECOND)
+    assert Message.select().where(Message.status == Status.SENT).count() >= 2
+
+
 def test_after_an_outage_the_carrier_is_asked_first_whether_it_serves(run_pass, carrier):
     """Without a text, which could be left in doubt."""
     numbers, checks = store_many(3), []
