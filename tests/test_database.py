@@ -114,18 +114,15 @@ def test_a_thread_that_finds_all_connections_in_use_is_told_of_an_outage_in_time
 
 
 @on_postgres
-@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
 @pytest.mark.parametrize("where", ["environment", "url", "database"])
-def test_an_emoji_is_kept_whatever_encoding_is_asked_for(
-    database_url, key, post, monkeypatch, encoding, where
-):
+def test_an_emoji_is_kept_whatever_encoding_is_asked_for(database_url, post, monkeypatch, where):
     if where == "environment":
-        monkeypatch.setenv("PGCLIENTENCODING", encoding)
+        monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
     elif where == "url":
-        database_url += f"{'&' if '?' in database_url else '?'}client_encoding={encoding}"
+        database_url += f"{'&' if '?' in database_url else '?'}client_encoding=LATIN1"
     else:
         name = db.execute_sql("SELECT current_database()").fetchone()[0]
-        db.execute_sql(f"ALTER DATABASE {name} SET client_encoding = '{encoding}'")
+        db.execute_sql(f"ALTER DATABASE {name} SET client_encoding = 'LATIN1'")
     try:
         database.connect(database_url)
         assert post(message="Grüße 🎉").status_code == 201
