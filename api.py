@@ -63,6 +63,7 @@ def create_text_message() -> Response:
         )
     except AlreadyAnswered:
         return repeat(Message.answered(key.id, idempotency_key), digest)
+    current_app.extensions["health"].not_stored_at = None
     log.info("message %s %s", message["id"], message["status"])
     return respond(answer)
 

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable
 from contextvars import ContextVar
 
-from flask import Flask, Response, g
+from flask import Flask, Response, current_app, g, request
 from werkzeug.exceptions import HTTPException
 
 import api
@@ -152,6 +152,8 @@ def database_error(error: Exception) -> Response:
         return unexpected_error(error)
     database.db.close_idle()  # the other connections may have died with this one
     log.error("the database failed: %s", database.reason(error))
+    if request.endpoint == "api.create_text_message":
+        current_app.extensions["health"].not_stored_at = models.clock()
     return render_error(503, "The service cannot reach its database. Try again later.")
 
 

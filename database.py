@@ -124,7 +124,9 @@ class Adapter(Psycopg3Adapter):
     }
 
     def connect(self, db: Any, **params: Any) -> Connection:
-        conn = Connection.connect(db.database, autocommit=True, **params)
+        # Whatever PGCLIENTENCODING, the URL or the database's own encoding says
+        params |= {"autocommit": True, "client_encoding": "UTF8"}
+        conn = Connection.connect(db.database, **params)
         pairs = ", ".join(f"set_config('{k}', '{v}', false)" for k, v in self.session.items())
         answer = conn.execute(f"SELECT pg_backend_pid(), {pairs}").fetchone()
         if answer[0] != conn.info.backend_pid:
@@ -339,5 +341,5 @@ def upgrade() -> list[str]:
 def check_encoding() -> None:
     """Raise Refused where the Postgres database cannot hold every text."""
     ((encoding,),) = db.execute_sql("SHOW server_encoding").fetchall()
-    if encoding not in ("UTF8", "SQL_ASCII"):
+    if encoding != "UTF8":
         raise Refused(f"the database's encoding is {encoding}: create one with ENCODING 'UTF8'")

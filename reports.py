@@ -31,6 +31,12 @@ HOUR = timedelta(hours=1)
 SAMPLE = 1_000
 """Messages in which the commonest error is looked for."""
 
+LATEST, FEWEST = 20, 5
+"""Messages that ended lately: how many are judged at most, and at least."""
+
+RECEIPT_WITHIN = timedelta(minutes=1)
+"""How long a text without a receipt is neither a good end nor a bad one."""
+
 
 UNFINISHED = {
     Status.SCHEDULED: [has_status(Status.SCHEDULED)],
@@ -89,12 +95,14 @@ def last_sent_at() -> datetime | None:
 def commonest_error(since: datetime) -> tuple[str, int] | None:
     """Return the commonest error since an instant, and how many messages had it.
 
-    Only the latest SAMPLE retried messages and the latest SAMPLE failed ones count, so an outage
+    Only the latest SAMPLE retried messages, failed ones and undelivered ones count, so an outage
     with a million failures does not slow this down.
     """
     counts = Counter()
-    failed = (Message.status == Status.FAILED) & HAS_ENDED
-    for which, at in ((HAS_ERROR, Message.last_error_at), (failed, Message.finished_at)):
+    errors = [(HAS_ERROR, Message.last_error_at)]
+    for status in (Status.FAILED, Status.UNDELIVERED):
+        errors.append(((Message.status == status) & HAS_ENDED, Message.finished_at))
+    for which, at in errors:
         latest = (
             Message.select(Message.last_error)
             .where(which, at >= since, Message.last_error.is_null(False))
@@ -103,6 +111,59 @@ def commonest_error(since: datetime) -> tuple[str, int] | None:
         )
         counts.update(error for (error,) in latest.tuples())
     return next(iter(counts.most_common(1)), None)
+
+
+class BadEnd(NamedTuple):
+    """The reason for which most of the latest messages ended badly."""
+
+    status: Status  # FAILED or UNDELIVERED
+    reason: str
+    messages: int
+    latest: int
+
+    @property
+    def summary(self) -> str:
+        words = "failed" if self.status == Status.FAILED else "were undelivered"
+        return f"{self.messages} of the latest {self.latest} texts {words}"
+
+
+def bad_end(now: datetime) -> BadEnd | None:
+    """Return why most of the latest messages ended badly, if they did so for one reason.
+
+    The latest LATEST of the last hour are judged, if there are FEWEST. Once none of the latest
+    FEWEST ended for this reason, it is over.
+
+    A text is undelivered by a receipt, which takes a while. Only what ended before the first text
+    that still awaits one is judged: those under way are not better, and bad receipts may be faster
+    than good ones.
+    """
+    for status, until in ((Status.FAILED, None), (Status.UNDELIVERED, _first_in_flight(now))):
+        latest = _latest_ended(now - HOUR, until)
+        reasons = [each.last_error if each.status == status else None for each in latest]
+        for reason, messages in Counter(filter(None, reasons)).most_common(1):
+            is_most = len(latest) >= FEWEST and messages > len(latest) / 2
+            if is_most and reason in reasons[:FEWEST]:
+                return BadEnd(status, reason, messages, len(latest))
+    return None
+
+
+def _first_in_flight(now):
+    """Return when the first text was sent that may still get its receipt, or None."""
+    recent = Message.finished_at > now - RECEIPT_WITHIN
+    sent = (Message.status == Status.SENT) & HAS_ENDED & recent
+    return Message.select(fn.MIN(Message.finished_at)).where(sent).scalar()
+
+
+def _latest_ended(since, until):
+    """Return the latest LATEST messages that a carrier took or that failed, the latest first."""
+    found, ended = [], HAS_ENDED & (Message.finished_at >= since)
+    if until:
+        ended &= Message.finished_at < until
+    columns = (Message.id, Message.status, Message.finished_at, Message.last_error)
+    for status in (*TAKEN, Status.FAILED):  # one look into the index for each
+        each = Message.select(*columns).where(Message.status == status, ended)
+        found.extend(each.order_by(Message.finished_at.desc(), Message.id.desc()).limit(LATEST))
+    return sorted(found, key=lambda each: (each.finished_at, each.id), reverse=True)[:LATEST]
 
 
 def waiting() -> dict[str, int]:

@@ -85,7 +85,7 @@ def stats(as_json: bool, everything: bool) -> None:
         told = {"messages": totals} | ({"counted_in_seconds": seconds} if everything else {})
         told |= ended | {"awaiting_approval": awaiting} | state._asdict()
         told |= {"commonest_error": state.error(), "problems": state.problems()}
-        del told["now"]
+        del told["now"], told["bad_end"]
         click.echo(base.to_json(told))
         return
     most = max(totals.values()) or 1

@@ -347,6 +347,7 @@ def look_over(now: datetime) -> dict:
         "ended": reports.ended_since(now - DAY * HOUR, DAY * MANY),
         "most_a_day": DAY * MANY,
         "carrier": carrier,
+        "bad_end": reports.bad_end(now),
         "is_silent": carrier is None or now - carrier.last_pass_at > NO_PASS_FOR,
         "now": now,
     }

@@ -30,6 +30,7 @@ class Health(NamedTuple):
     is_down: bool  # and does not merely refuse the account
     trouble_since: datetime | None
     commonest_error: tuple[str, int] | None  # of the last hour
+    bad_end: reports.BadEnd | None  # of most of the latest messages
 
     def seconds_since(self, instant: datetime | None) -> int | None:
         return instant and round((self.now - instant).total_seconds())
@@ -41,6 +42,8 @@ class Health(NamedTuple):
             since = isoformat(self.trouble_since)
             words = "has been down" if self.is_down else "has refused the account"
             problems.append(f"{self.carrier} {words} since {since}: {self.trouble}")
+        if self.bad_end:
+            problems.append(f"{self.bad_end.summary} for one reason: {self.bad_end.reason}")
         if self.oldest_due is None:
             return problems
         due_for, limit = self.now - self.oldest_due, self.now - stalled_after
@@ -78,6 +81,7 @@ def read(now: datetime) -> Health:
         is_down=bool(carrier and carrier.is_down),
         trouble_since=carrier and carrier.trouble_since,
         commonest_error=reports.commonest_error(now - timedelta(hours=1)),
+        bad_end=reports.bad_end(now),
     )
 
 
@@ -87,10 +91,23 @@ class Reader:
     A failure lasts as long: otherwise all who wait would try a dead database one after another.
     """
 
+    # When this process failed to store a message, if it has stored none since
+    not_stored_at: datetime | None = None
+
     def __init__(self, lasts: float = 0):
         self.lasts = lasts
         self._lock, self._read_at = threading.Lock(), None
         self._health = self._error = None
+
+    def problems_of_web(self, now: datetime) -> list[str]:
+        """Return a sentence if this process could not store the latest message, lately.
+
+        In memory, because a database that stores no message does not store this either.
+        """
+        at = self.not_stored_at
+        if at is None or now - at > STALLED_AFTER:
+            return []
+        return [f"the web could not store a message at {isoformat(at)}; its log has the reason"]
 
     def read(self) -> Health:
         """Return the health, at most `lasts` seconds old; raise what the database raised."""

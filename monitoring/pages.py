@@ -82,14 +82,15 @@ def show_health() -> dict | Response:
 
     With `?strict`, answer 503 if there is a problem; `?strict=600` allows a stall of ten minutes.
     """
-    state, stalled_after = current_app.extensions["health"].read(), allowed_stall()
+    reader, stalled_after = current_app.extensions["health"], allowed_stall()
+    state = reader.read()
     told = {
         "oldest_due_seconds": state.seconds_since(state.oldest_due) or 0,
         "retrying": state.retrying,
         "last_sent_seconds": state.seconds_since(state.last_sent_at),
         "last_pass_seconds": state.seconds_since(state.last_pass_at),
         "commonest_error": state.error(),
-        "problems": state.problems(stalled_after),
+        "problems": state.problems(stalled_after) + reader.problems_of_web(models.clock()),
     }
     if "strict" in request.args and told["problems"]:
         text = schemas.dump_error(503, "Texts are not sent as they should be.", told, state.now)

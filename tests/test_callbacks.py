@@ -1,6 +1,7 @@
 """callbacks.py: what carriers and recipients say later, signed by the carriers' own libraries."""
 
 import json
+from datetime import timedelta
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -57,8 +58,8 @@ def understood(response):
     assert "Content-Type" not in response.headers
 
 
-def sent(reference=SID, **columns):
-    return held(Status.SENT, carrier_reference=reference, finished_at=TUESDAY_NOON, **columns)
+def sent(reference=SID, finished_at=TUESDAY_NOON, **columns):
+    return held(Status.SENT, carrier_reference=reference, finished_at=finished_at, **columns)
 
 
 # Receipts
@@ -82,6 +83,30 @@ def test_twilio_says_undelivered_and_why(open_client, run):
     shown = json.loads(run("messages", "show", str(message.id)))
     assert shown["status"] == "undelivered"
     assert shown["last_error"] == "Twilio: the number is not in service (error 30005)"
+
+
+def test_texts_that_all_arrive_nowhere_are_a_problem_until_better_ones_follow(open_client, at):
+    client = open_client(TWILIO)
+    at(TUESDAY_NOON)
+
+    def say(count, **fields):
+        for n in range(count):
+            sid = f"SM{fields['MessageStatus']}{n}"
+            sent(sid, finished_at=models.clock())
+            understood(status(client, MessageSid=sid, **fields))
+
+    say(30, MessageStatus="undelivered", ErrorCode="30034")
+    error = "Twilio: the sender is not registered (error 30034)"
+    told = client.get("/healthz").json
+    assert told["commonest_error"] == {"error": error, "messages": 30}
+    answer = client.get("/healthz?strict")
+    assert answer.status_code == 503
+    assert answer.json["details"]["problems"] == [
+        f"20 of the latest 20 texts were undelivered for one reason: {error}"
+    ]
+    at(TUESDAY_NOON + timedelta(minutes=1))
+    say(5, MessageStatus="delivered")
+    assert client.get("/healthz?strict").status_code == 200
 
 
 @pytest.mark.parametrize("how", ["form", "json", "query"])

@@ -10,6 +10,7 @@ import database
 import models
 from answers import PATH, refusal
 from database import MaxConnectionsExceeded, db
+from databases import on_postgres
 from do_not_call import DoNotCall
 from keys import ApiKey
 from models import Message
@@ -110,6 +111,25 @@ def test_a_thread_that_finds_all_connections_in_use_is_told_of_an_outage_in_time
         for holder in holders:
             holder.result()
     assert Message.select().count() == 0
+
+
+@on_postgres
+@pytest.mark.parametrize("where", ["environment", "url", "database"])
+def test_an_emoji_is_kept_whatever_encoding_is_asked_for(database_url, post, monkeypatch, where):
+    if where == "environment":
+        monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    elif where == "url":
+        database_url += f"{'&' if '?' in database_url else '?'}client_encoding=LATIN1"
+    else:
+        name = db.execute_sql("SELECT current_database()").fetchone()[0]
+        db.execute_sql(f"ALTER DATABASE {name} SET client_encoding = 'LATIN1'")
+    try:
+        database.connect(database_url)
+        assert post(message="Grüße 🎉").status_code == 201
+        assert Message.get().message == "Grüße 🎉"
+    finally:
+        if where == "database":
+            db.execute_sql(f"ALTER DATABASE {name} RESET client_encoding")
 
 
 # What errors mean

@@ -1032,6 +1032,18 @@ def test_an_operator_sees_the_carriers_trouble(operator, name, trouble, passed, 
     assert words in operator.page.text
 
 
+def test_an_operator_sees_why_most_texts_end_badly(operator):
+    for _ in range(5):
+        held(Status.FAILED, finished_at=TUESDAY_NOON, last_error="<b>no credit")
+    operator.open()
+    words = "5 of the latest 5 texts failed for one reason: <b>no credit"
+    assert words in operator.page.text
+    for _ in range(5):
+        held(Status.SENT, finished_at=TUESDAY_NOON + timedelta(seconds=1))
+    operator.open()
+    assert "for one reason" not in operator.page.text
+
+
 def test_a_carrier_that_takes_texts_is_not_reported(operator):
     CarrierState.passed("twilio", TUESDAY_NOON, 300)
     operator.open()

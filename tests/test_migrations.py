@@ -60,16 +60,20 @@ def test_all_migrations_are_applied_in_order_to_an_empty_database(migrated):
     assert database.upgrade() == []
 
 
-def test_a_database_that_cannot_hold_every_text_is_refused(postgres):
-    name = f"latin_{uuid.uuid4().hex}"
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_a_database_that_does_not_hold_every_text_is_refused(postgres, encoding):
+    name = f"encoded_{uuid.uuid4().hex}"
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(
-            f"CREATE DATABASE {name} ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' "
+            f"CREATE DATABASE {name} ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' "
             "TEMPLATE template0"
         )
         database.connect(renamed(postgres, name))
-        with pytest.raises(database.Refused, match="encoding is LATIN1"):
+        with pytest.raises(database.Refused) as refused:
             database.upgrade()
+        assert str(refused.value) == (
+            f"the database's encoding is {encoding}: create one with ENCODING 'UTF8'"
+        )
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 

@@ -235,6 +235,123 @@ def test_a_scheduler_without_a_carrier_is_reported(healthz, run_pass):
     assert problem.endswith("CARRIER_URL is not set")
 
 
+# Texts that end badly, though none waits
+
+
+@pytest.fixture
+def end():
+    """Store messages that ended: `end(5, Status.FAILED, TUESDAY_NOON, "no such sender")`."""
+
+    def store_ended(count, status, now, last_error=None):
+        return [held(status, finished_at=now, last_error=last_error) for _ in range(count)]
+
+    return store_ended
+
+
+BAD = [(Status.FAILED, "failed"), (Status.UNDELIVERED, "were undelivered")]
+bad_ends = pytest.mark.parametrize(("status", "words"), BAD)
+
+
+@bad_ends
+def test_texts_that_end_badly_are_a_problem_until_better_ones_follow(
+    status, words, end, healthz, stats, flask
+):
+    end(30, Status.DELIVERED, TUESDAY_NOON - 2 * HOUR)
+    end(30, status, TUESDAY_NOON, "not registered")
+    problem = f"20 of the latest 20 texts {words} for one reason: not registered"
+    assert refused(healthz(TUESDAY_NOON, "?strict")) == [problem]
+    told = stats(TUESDAY_NOON)
+    assert told["problems"] == [problem]
+    assert told["commonest_error"] == {"error": "not registered", "messages": 30}
+    assert flask("stats").stdout.splitlines()[-1] == f"PROBLEM: {problem}"
+
+    end(4, Status.DELIVERED, TUESDAY_NOON + SECOND)
+    assert refused(healthz(TUESDAY_NOON + SECOND, "?strict"))
+    end(1, Status.DELIVERED, TUESDAY_NOON + SECOND)
+    assert healthz(TUESDAY_NOON + SECOND, "?strict").json["problems"] == []
+
+
+@bad_ends
+def test_good_texts_before_do_not_hide_bad_ones_for_long(status, words, end, healthz):
+    end(1000, Status.DELIVERED, TUESDAY_NOON - MINUTE)
+    end(10, status, TUESDAY_NOON, "not registered")
+    assert healthz(TUESDAY_NOON, "?strict").json["problems"] == []
+    end(1, status, TUESDAY_NOON, "not registered")
+    (problem,) = refused(healthz(TUESDAY_NOON, "?strict"))
+    assert problem.startswith(f"11 of the latest 20 texts {words}")
+
+
+@bad_ends
+def test_bad_texts_are_no_problem_an_hour_later(status, words, end, healthz):
+    end(5, status, TUESDAY_NOON, "not registered")
+    assert refused(healthz(TUESDAY_NOON + HOUR, "?strict"))
+    later = TUESDAY_NOON + HOUR + SECOND
+    assert healthz(later, "?strict").json["problems"] == []
+
+
+@bad_ends
+@pytest.mark.parametrize(
+    "reasons", [["a"] * 4, ["a", "a", "b", "b", "c", "c"], [None] * 6], ids=["few", "many", "none"]
+)
+def test_few_texts_or_many_reasons_are_no_problem(status, words, reasons, end, healthz):
+    for reason in reasons:
+        end(1, status, TUESDAY_NOON, reason)
+    assert healthz(TUESDAY_NOON, "?strict").json["problems"] == []
+
+
+def test_texts_on_their_way_are_neither_good_nor_bad(end, healthz):
+    """The carrier takes each text, and says ten seconds later that it did not arrive."""
+    for n in range(30):
+        end(1, Status.UNDELIVERED, TUESDAY_NOON + n * SECOND, "not registered")
+    under_way = end(10, Status.SENT, TUESDAY_NOON + 30 * SECOND)
+    assert refused(healthz(TUESDAY_NOON + 31 * SECOND, "?strict"))
+    # Those that the carrier says nothing of are good ones after a minute
+    assert refused(healthz(TUESDAY_NOON + 89 * SECOND, "?strict"))
+    assert healthz(TUESDAY_NOON + 90 * SECOND, "?strict").status_code == 200
+    assert {again(message).status for message in under_way} == {Status.SENT}
+
+
+def test_quick_bad_receipts_do_not_outrun_slow_good_ones(end, healthz):
+    for n in range(30):
+        end(9, Status.SENT, TUESDAY_NOON + n * SECOND)
+        end(1, Status.UNDELIVERED, TUESDAY_NOON + n * SECOND, "not in service")
+    assert healthz(TUESDAY_NOON + 30 * SECOND, "?strict").json["problems"] == []
+
+
+def test_texts_that_are_refused_for_good_are_a_problem_until_the_carrier_takes_some(
+    healthz, run_pass
+):
+    carrier = Failing(permanent=True)
+    for _ in range(5):
+        store()
+    run_pass(carrier, TUESDAY_NOON)
+    problem = "5 of the latest 5 texts failed for one reason: it says no"
+    assert refused(healthz(TUESDAY_NOON, "?strict")) == [problem]
+    carrier.error = {}
+    for _ in range(5):
+        store()
+    run_pass(carrier, TUESDAY_NOON + MINUTE)
+    assert healthz(TUESDAY_NOON + MINUTE, "?strict").json["problems"] == []
+
+
+# A database that answers and stores nothing
+
+
+def test_a_web_that_cannot_store_says_it_until_it_can(post, healthz, at):
+    at(TUESDAY_NOON)
+    database.db.execute_sql("ALTER TABLE message RENAME TO hidden")
+    refusal(post(), 503)
+    database.db.execute_sql("ALTER TABLE hidden RENAME TO message")
+    problem = (
+        "the web could not store a message at 2026-03-03T17:00:00.000Z; its log has the reason"
+    )
+    assert refused(healthz(TUESDAY_NOON + MINUTE, "?strict")) == [problem]
+    assert healthz(TUESDAY_NOON + 3 * MINUTE, "?strict").json["problems"] == []
+    assert refused(healthz(TUESDAY_NOON + MINUTE, "?strict"))
+    assert post().status_code == 201
+    assert healthz(TUESDAY_NOON + MINUTE, "?strict").json["problems"] == []
+
+
 # Situations without a problem
 
 

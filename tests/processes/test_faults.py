@@ -367,6 +367,7 @@ def test_a_full_disk_is_503_until_there_is_room_again(serve, small_disk, disk_ke
     assert_is_an_error((status, body), 503)
     for _ in range(6):
         stored += send(web, disk_key, HELLO | {"message": "x" * 1600})[0] == 201
+    wait_until(lambda: "could not store" in ask(web, "GET", "/healthz?strict").text)
     filler.unlink()
     for _ in range(6):
         assert send(web, disk_key, HELLO)[0] == 201

@@ -1,4 +1,4 @@
-"""The three nights: told by /healthz and stats, over by themselves once mended, no text lost."""
+"""The nights: told by /healthz and stats, over by themselves once mended, no text lost."""
 
 import json
 
@@ -72,6 +72,19 @@ def test_a_carrier_that_is_down(night, twilio):
     wait_until(lambda: health(night.web)[1]["oldest_due_seconds"] >= 1)
     twilio.answer = None
     assert_over(night, twilio)
+
+
+@on_sqlite
+def test_everything_refused_for_good(night, twilio):
+    twilio.answer = refusal(21612, 400)
+    for _ in "12":
+        night.post()
+    wait_until(lambda: night.tells("6 of the latest 6 texts failed for one reason: "))
+    twilio.answer = None
+    for _ in "12":
+        night.post()
+    wait_until(lambda: statuses() == {Status.FAILED: 6, Status.SENT: 6})
+    wait_until(lambda: night.problems() == [])
 
 
 @on_sqlite
