@@ -40,13 +40,13 @@ ERRORS = (DatabaseError, InterfaceError, MaxConnectionsExceeded)
 
 PATIENCE = 5  # seconds that a thread waits for a connection, or for another's lock
 POOL = {"max_connections": 4, "timeout": PATIENCE}  # a PaaS' smallest Postgres allows 20 in all
-ANSWER_TIMEOUT = 15  # seconds until a Postgres that says nothing is given up
+ANSWER_TIMEOUT = 15  # seconds until a silent Postgres is given up
 
 BATCH = 5_000
-"""Rows that a bulk change moves in one transaction, so that others do not wait long."""
+"""Rows that a bulk change moves in one transaction; other writers wait for no more."""
 
 PAGE = 500
-"""Rows that are read at once where all are wanted."""
+"""Rows that a report of all rows reads at a time."""
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -94,7 +94,7 @@ class Sqlite(PooledSqliteDatabase):
 
 
 class Connection(psycopg.Connection):
-    """A connection that gives up on a server that says nothing for ANSWER_TIMEOUT seconds.
+    """A connection that gives up on a server that is silent for ANSWER_TIMEOUT seconds.
 
     TCP's own keepalive notices a dead host, but not a proxy that swallows what it gets.
     """
@@ -112,7 +112,7 @@ class Connection(psycopg.Connection):
 
 
 class Adapter(Psycopg3Adapter):
-    """Make connections on which no lock is waited for long, and notice those that died idle."""
+    """Make connections that give up a lock after PATIENCE, and notice those that died idle."""
 
     session = {  # noqa: RUF012
         "lock_timeout": f"{PATIENCE}s",
@@ -135,7 +135,7 @@ class Adapter(Psycopg3Adapter):
         return conn
 
     def is_connection_closed(self, conn: Connection) -> bool:
-        """Say whether an idle connection has died: then there is something to be read.
+        """Say whether an idle connection has died, which leaves something to read on its socket.
 
         Unlike peewee's own probe this needs no round trip. The next statement notices a connection
         that died without a word, after ANSWER_TIMEOUT.
@@ -227,7 +227,7 @@ _POSTGRES_OUTAGES = ("08", "28", "3D", "40", "53", "55", "57", "58", "XX", "2500
 def is_outage(error: Exception) -> bool:
     """Say whether a database error means "later": a database that is away, locked, full or old.
 
-    What is left is a bug: broken SQL, a value that it cannot keep, a rule that was violated.
+    Anything else is a bug: broken SQL, a value that it cannot keep, a violated constraint.
     """
     if not hasattr(error, "orig"):  # raised by peewee or its pool, not by a driver
         return True
@@ -307,7 +307,10 @@ class InstantField(BigIntegerField):
 
 
 class CarrierTextField(TextField):
-    """What a carrier said, without what no database can hold: it must not hide the outcome."""
+    """A carrier's words; characters that no database can hold are replaced.
+
+    An odd word must not keep the outcome from being recorded.
+    """
 
     def db_value(self, value: str | None) -> str | None:
         return value and re.sub("[\0\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", value)
