@@ -61,17 +61,18 @@ def sent(references: dict[UUID, str | None], now: datetime) -> int:
     """
     if not references:
         return 0
+    said = {id: Message.carrier_reference.db_value(each) for id, each in references.items()}
+    named = {each for each in said.values() if each}
     with db.atomic():
-        named = {each for each in references.values() if each}
         _lock(named)
-        numbers = _take(references, now)
+        numbers = _take(said, now)
         _settle(named, numbers)
     return len(numbers)
 
 
 def _take(references, now):
     """Record the carrier's yes to messages; return their numbers, None for a redacted one."""
-    said = {id.hex: Message.carrier_reference.db_value(each) for id, each in references.items()}
+    said = {id.hex: reference for id, reference in references.items()}
     if on_postgres():  # whose planner takes JSON for a hundred rows, and reads the whole table
         taken = "unnest(%s::uuid[], %s::text[]) AS taken(key, value)"
         values = [[*said], [*said.values()]]
