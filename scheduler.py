@@ -429,7 +429,7 @@ class Scheduler:
         """Warn, once an hour over all schedulers, of receipts that match no message."""
         unmatched = receipts.unmatched(now - timedelta(hours=1), now)
         if unmatched and CarrierState.may_tell_unmatched(self.carrier_name, now):
-            log.warning("%s receipts of the last hour match no message", unmatched)
+            log.warning("receipts of the last hour that match no message: %s", unmatched)
 
     def listen(self, seconds: float | None) -> None:
         """Hear for so many seconds; after a single pass, while the carrier has much to say."""

@@ -604,7 +604,7 @@ def test_a_receipt_settles_the_doubt_of_a_text_whose_sender_died(run_pass, carri
 
 def test_receipts_that_match_nothing_are_told_of_once_an_hour(run_pass, caplog):
     receipts.record_receipts([Receipt("SM1", True, None, NEW_YORK)], TUESDAY_NOON)
-    told = "1 receipts of the last hour match no message"
+    told = "receipts of the last hour that match no message: 1"
     for minutes, times in ((4, 0), (6, 1), (7, 1), (59, 1), (67, 1)):
         run_pass(TUESDAY_NOON + minutes * MINUTE)
         assert caplog.text.count(told) == times
