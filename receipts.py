@@ -26,7 +26,7 @@ KEPT = timedelta(days=3)
 """How long a receipt waits for a yes that comes late; most are of others on the account."""
 
 LATE = timedelta(minutes=5)
-"""How long the yes to a text may come after its receipt without the receipt being in doubt."""
+"""How long a receipt may wait for its yes until it counts as one that matches nothing."""
 
 _MAY_BECOME = {  # delivered is the last word
     Status.DELIVERED: has_status(Status.SENT, Status.UNDELIVERED),
