@@ -41,6 +41,7 @@ class CarrierState(Table):
     pause = FloatField(default=0)  # seconds
     tried_at = InstantField(null=True)  # when the one text after the pause was claimed
     silences = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
+    unmatched_told_at = InstantField(null=True)  # when a log said last that receipts match nothing
 
     FIRST_PAUSE, LONGEST_PAUSE = 5, 60  # seconds
 
@@ -106,6 +107,13 @@ class CarrierState(Table):
         """Count a text without an answer of the carrier's own; say whether it is down by now."""
         cls.update(silences=cls.silences + 1).where(cls.name == name).execute()
         return cls.get_by_id(name).silences >= MOST_SILENCES
+
+    @classmethod
+    def may_tell_unmatched(cls, name: str, now: datetime) -> bool:
+        """Say, once an hour over all schedulers, that receipts match nothing."""
+        told = cls.unmatched_told_at
+        due = told.is_null() | (told <= now - timedelta(hours=1))
+        return cls.update(unmatched_told_at=now).where(cls.name == name, due).execute() == 1
 
     @classmethod
     def begin_pause(

@@ -6,14 +6,16 @@ locks the carrier's reference until its transaction ends, so the second sees wha
 
 import json
 import logging
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from peewee import EXCLUDED, BooleanField
+from peewee import EXCLUDED, BooleanField, TextField
 
-from carriers import OptOut, Receipt
+import recipients
+from carriers import LateAnswer, OptOut, Receipt
 from database import BATCH, CarrierTextField, InstantField, Table, db, json_values, on_postgres
 from do_not_call import DoNotCall, LastReply
 from models import TAKEN, Message, Status, has_status
@@ -22,6 +24,9 @@ log = logging.getLogger("receipts")
 
 KEPT = timedelta(days=3)
 """How long a receipt waits for a yes that comes late; most are of others on the account."""
+
+LATE = timedelta(minutes=5)
+"""How long a receipt may wait for its yes until it counts as one that matches nothing."""
 
 _MAY_BECOME = {  # delivered is the last word
     Status.DELIVERED: has_status(Status.SENT, Status.UNDELIVERED),
@@ -36,6 +41,13 @@ class EarlyReceipt(Table):
     delivered = BooleanField()
     reason = CarrierTextField(null=True)
     received_at = InstantField(index=True)
+    number = TextField(null=True, index=True)  # the recipient, if the carrier names it
+
+
+class IgnoredOptOut(Table):
+    """A STOP or START whose number was not understood, without the number."""
+
+    at = InstantField(index=True)
 
 
 # The yes
@@ -49,7 +61,18 @@ def sent(references: dict[UUID, str | None], now: datetime) -> int:
     """
     if not references:
         return 0
-    said = {id.hex: Message.carrier_reference.db_value(each) for id, each in references.items()}
+    said = {id: Message.carrier_reference.db_value(each) for id, each in references.items()}
+    named = {each for each in said.values() if each}
+    with db.atomic():
+        _lock(named)
+        numbers = _take(said, now)
+        _settle(named, numbers)
+    return len(numbers)
+
+
+def _take(references, now):
+    """Record the carrier's yes to messages; return their numbers, None for a redacted one."""
+    said = {id.hex: reference for id, reference in references.items()}
     if on_postgres():  # whose planner takes JSON for a hundred rows, and reads the whole table
         taken = "unnest(%s::uuid[], %s::text[]) AS taken(key, value)"
         values = [[*said], [*said.values()]]
@@ -59,14 +82,11 @@ def sent(references: dict[UUID, str | None], now: datetime) -> int:
         "UPDATE message SET status = 'sent', claimed_by = NULL, claimed_at = NULL, "
         f"finished_at = {db.param}, attempts = attempts + 1, last_error = NULL, "
         f"last_error_at = NULL, carrier_reference = taken.value FROM {taken} "
-        f"WHERE message.id = taken.key AND status NOT IN {tuple(map(str, TAKEN))}"
+        f"WHERE message.id = taken.key AND status NOT IN {tuple(map(str, TAKEN))} "
+        'RETURNING "to"'
     )
-    with db.atomic():
-        named = {each for each in said.values() if each}
-        _lock(named)
-        recorded = db.execute_sql(sql, (Message.finished_at.db_value(now), *values))
-        _settle(named)
-    return recorded.rowcount
+    taken = db.execute_sql(sql, (Message.finished_at.db_value(now), *values))
+    return [number for (number,) in taken.fetchall()]
 
 
 def known(references: set[str]) -> set[str]:
@@ -93,8 +113,13 @@ def found(message_id: UUID, references: Collection[str], now: datetime) -> bool:
 # What comes later
 
 
-def record(events: Collection[Receipt | OptOut], now: datetime, always_check_dnc: bool) -> None:
+def record(
+    events: Collection[Receipt | OptOut | LateAnswer], now: datetime, always_check_dnc: bool
+) -> None:
     """Record what a carrier says, and what recipients say by it."""
+    late = [event for event in events if isinstance(event, LateAnswer)]
+    if taken := sent({UUID(event.message_id): event.reference for event in late}, now):
+        log.info("messages sent by an answer that came late: %s", taken)
     record_receipts((event for event in events if isinstance(event, Receipt)), now)
     for event in events:
         if isinstance(event, OptOut):
@@ -104,16 +129,19 @@ def record(events: Collection[Receipt | OptOut], now: datetime, always_check_dnc
 def record_opt_out(said: OptOut, now: datetime, always_check_dnc: bool = False) -> int:
     """Do as a recipient said: STOP lists the number, START takes it off where a reply put it.
 
-    A number that may not be international counts only if there is a message to it. A reply that is
-    older than the last one from this number changes nothing. A STOP blocks what waits for the
-    number and looks at the list; return how many those are.
+    A number that may not be international, or is not valid, counts only if there is a message to
+    it. A reply that is older than the last one from this number changes nothing. A STOP blocks what
+    waits for the number and looks at the list; return how many those are.
     """
-    if not (said.certain or Message.is_recipient(said.number)):
+    try:
+        said = said._replace(number=recipients.national(said.number, None))
+        problem = None if said.certain else "is not marked as international"
+    except recipients.InvalidNumber:
+        problem = "is not valid"
+    if problem and not Message.is_recipient(said.number):
         word = "STOP" if said.stop else "START"
-        log.warning(
-            "a %s is ignored: its number is not marked as international, and no message went to it",
-            word,
-        )
+        log.warning("a %s is ignored: its number %s, and no message went to it", word, problem)
+        IgnoredOptOut.insert(at=now).execute()
         return 0
     with db.atomic():
         if said.source == "reply" and not LastReply.note(said.number, said.at, now):
@@ -128,25 +156,51 @@ def record_opt_out(said: OptOut, now: datetime, always_check_dnc: bool = False) 
 def record_receipts(receipts: Iterable[Receipt], now: datetime) -> int:
     """Record receipts, in whatever order they come and however often.
 
-    `delivered` is the last word, and else the first. Return how many of the references belong to
-    messages.
+    `delivered` is the last word, and else the first. Return how many of them belong to messages.
     """
     words = {}
-    for reference, delivered, reason in receipts:
+    for receipt in receipts:
+        reference, delivered, reason, number = Receipt(*receipt)
         reference = Message.carrier_reference.db_value(reference)
         if delivered or reference not in words:
-            words[reference] = delivered, reason, now
+            words[reference] = delivered, reason, now, number
     if not words:
         return 0
     with db.atomic():
         _lock(words)
-        found = _apply(words)
-        _keep({each: words[each] for each in sorted(words.keys() - found)})
+        found = {*_apply(words)}
+        found |= _apply_by_number(_without(words, found)).keys()
+        _keep(_without(words, found))
     return len(found)
+
+
+def look_again(number: str) -> set[UUID]:
+    """Apply the receipts that were kept for a number, one of whose texts is now in doubt.
+
+    Return the ids of the messages that they belong to.
+    """
+    kept = EarlyReceipt.select().where(EarlyReceipt.number == number)
+    with db.atomic():
+        return _apply_kept(kept)
+
+
+def unmatched(since: datetime, now: datetime) -> int:
+    """Count the receipts since an instant that belong to no message.
+
+    The latest do not count: the yes to their texts may still be recorded.
+    """
+    at = EarlyReceipt.received_at
+    return EarlyReceipt.select().where(at >= since, at < now - LATE).count()
+
+
+def ignored_opt_outs(since: datetime) -> int:
+    """Count the STOPs and STARTs since an instant whose number was not understood."""
+    return IgnoredOptOut.select().where(IgnoredOptOut.at >= since).count()
 
 
 def forget(now: datetime) -> None:
     """Drop receipts that no message has claimed in time, in batches."""
+    IgnoredOptOut.delete().where(IgnoredOptOut.at < now - KEPT).execute()
     old = EarlyReceipt.received_at < now - KEPT
     batch = EarlyReceipt.select(EarlyReceipt.reference).where(old).limit(BATCH)
     drop = EarlyReceipt.delete().where(EarlyReceipt.reference.in_(batch))
@@ -167,27 +221,91 @@ def _lock(references):
         )
 
 
-def _settle(references):
-    """Apply what came before these references were recorded."""
-    early = EarlyReceipt.select().where(EarlyReceipt.reference.in_(references)).tuples()
-    words = {reference: tuple(word) for reference, *word in early}
-    if words:
-        found = [*_apply(words)]
-        EarlyReceipt.delete().where(EarlyReceipt.reference.in_(found)).execute()
+def _settle(references, numbers):
+    """Apply what came before these references, of messages to these numbers, were recorded."""
+    numbers = {*numbers} - {None}
+    meant = EarlyReceipt.reference.in_(references) | EarlyReceipt.number.in_(numbers)
+    _apply_kept(EarlyReceipt.select().where(meant))
+
+
+def _apply_kept(early):
+    """Apply kept receipts as far as they belong to messages; return the ids of these."""
+    words = {reference: tuple(word) for reference, *word in early.tuples()}
+    if not words:
+        return set()
+    found = {**_apply(words)}
+    found |= _apply_by_number(_without(words, found))
+    EarlyReceipt.delete().where(EarlyReceipt.reference.in_([*found])).execute()
+    return {*found.values()}
+
+
+def _without(words, found):
+    return {reference: words[reference] for reference in sorted(words.keys() - found)}
 
 
 def _apply(words):
-    """Move the messages of these references as their receipts say; return those that exist."""
+    """Move the messages of these references as their receipts say; return the ids of those."""
     latest, alike = _messages(words), defaultdict(list)
     for reference in latest:
-        alike[words[reference]].append(reference)
+        alike[words[reference][:3]].append(reference)
     for (delivered, reason, at), references in alike.items():
         status = Status.DELIVERED if delivered else Status.UNDELIVERED
         same = Message.id.in_([latest[reference] for reference in references])
         same &= Message.carrier_reference.in_(references)  # or it was retried just now
         changes = {"status": status, "last_error": reason, "receipt_at": at}
         Message.update(changes).where(same, _MAY_BECOME[status]).execute()
-    return latest.keys()
+    return latest
+
+
+def _apply_by_number(words):
+    """Apply receipts whose references are no message's, where their numbers leave no other reading.
+
+    Return the ids of the messages that they belong to, by these references.
+    """
+    found = {}
+    for reference in sorted(words, key=lambda each: not words[each][0]):  # `delivered` first
+        if owner := _owner(reference, *words[reference]):
+            id, recorded = owner
+            if recorded is None:  # the receipt is the yes as well
+                _take({id: reference}, words[reference][2])
+            _apply({recorded or reference: words[reference]})
+            found[reference] = id
+    return found
+
+
+def _owner(reference, delivered, reason, at, number):
+    """Return the id and the reference of the message that a receipt must belong to, or None.
+
+    Either it is the only one to this number whose reference is the same id in other digits. Or it
+    is in doubt, and the only one to this number that the carrier can have. If it was given to the
+    carrier twice, the receipt may be that of either copy, so only `delivered` settles it.
+    """
+    if number is None:
+        return None
+    known = Message.carrier_reference.is_null(False)
+    given = known | (Message.in_doubt > 0) | has_status(Status.SENDING)
+    texts = [*Message.select().where(Message.to == number, given)]
+    same = [text for text in texts if _is_same_id(text.carrier_reference, reference)]
+    if same:
+        return (same[0].id, same[0].carrier_reference) if len(same) == 1 else None
+    recent = [text for text in texts if not text.finished_at or text.finished_at > at - KEPT]
+    if len(recent) != 1:
+        return None
+    (text,) = recent
+    copies = text.in_doubt + (text.status == Status.SENDING)
+    doubtful = text.in_doubt and text.in_doubt_since <= at and text.status not in TAKEN
+    return (text.id, None) if doubtful and (delivered or copies == 1) else None
+
+
+def _is_same_id(one, other):
+    """Say whether two references are one id, in hexadecimal or decimal digits, however written."""
+    one, other = ((each or "").lower().lstrip("0") for each in (one, other))
+    forms = {other}
+    if re.fullmatch("[0-9a-f]{1,20}", other):
+        forms.add(str(int(other, 16)))
+    if re.fullmatch("[0-9]{1,20}", other):
+        forms.add(format(int(other), "x"))
+    return bool(one) and one in forms
 
 
 def _messages(references):
@@ -211,12 +329,9 @@ def _keep(words):
     rows = [(reference, *word) for reference, word in words.items()]
     row = EarlyReceipt
     news = ~row.delivered & EXCLUDED.delivered
+    fields = [row.reference, row.delivered, row.reason, row.received_at, row.number]
     (
-        row.insert_many(rows, [row.reference, row.delivered, row.reason, row.received_at])
-        .on_conflict(
-            conflict_target=[row.reference],
-            preserve=[row.delivered, row.reason, row.received_at],
-            where=news,
-        )
+        row.insert_many(rows, fields)
+        .on_conflict(conflict_target=[row.reference], preserve=fields[1:], where=news)
         .execute()
     )

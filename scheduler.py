@@ -73,7 +73,7 @@ class Scheduler:
         self.rules = Rules.of(settings, bool(carrier and carrier.can_be_asked))
         self.claimant = uuid.uuid4()
         self.stopping = False
-        self.uncollected = []  # receipts and opt-outs
+        self.uncollected = []  # receipts, opt-outs and late answers
         self.counts = Counter()  # of the present pass
         self.left = 0  # messages that it may still claim
         self.state = None  # of the carrier, as read last
@@ -96,6 +96,7 @@ class Scheduler:
             self.collect()
             self.send_queued()
             self.collect()
+            self.tell_unmatched(now)
         self.counts["waiting for approval"] = reports.awaiting_approval()
         self.counts["waiting for a carrier"] = reports.awaiting_carrier()
         database.db.close()
@@ -278,6 +279,9 @@ class Scheduler:
         always = self.settings.check_dnc
         listed = DoNotCall.listed({m.to for m in claimed if always or m.check_dnc})
         for message in claimed:
+            if message.in_doubt and message.id in receipts.look_again(message.to):
+                moves.append((message, Outcome(Status.SENT)))
+                continue
             try:
                 step = outcomes.judge(message, self.rules, message.to in listed, now)
             except Exception as error:
@@ -353,6 +357,8 @@ class Scheduler:
                 outcome = outcomes.after_no(message, error, self.rules, send.tried, now)
         if message.apply(outcome, now) and outcome.status != Status.QUEUED:
             self.note(message, outcome.move, outcome.reason)
+        if outcome.doubt:
+            receipts.look_again(message.to)
 
     def known(self, error: BaseException, message: Message) -> CarrierError:
         """Return an error of a carrier; one of ours leaves the text in doubt."""
@@ -418,6 +424,12 @@ class Scheduler:
             receipts.record(self.uncollected[:RECORDED_AT_ONCE], now, self.settings.check_dnc)
             del self.uncollected[:RECORDED_AT_ONCE]
         return heard
+
+    def tell_unmatched(self, now: datetime) -> None:
+        """Warn, once an hour over all schedulers, of receipts that match no message."""
+        unmatched = receipts.unmatched(now - timedelta(hours=1), now)
+        if unmatched and CarrierState.may_tell_unmatched(self.carrier_name, now):
+            log.warning("receipts of the last hour that match no message: %s", unmatched)
 
     def listen(self, seconds: float | None) -> None:
         """Hear for so many seconds; after a single pass, while the carrier has much to say."""

@@ -90,6 +90,15 @@ class Receipt(NamedTuple):
     reference: str  # what `send` returned
     delivered: bool
     reason: str | None = None  # why not; for an operator, without number and text
+    # The recipient in E.164, as far as the carrier's receipts name it
+    number: str | None = None
+
+
+class LateAnswer(NamedTuple):
+    """A carrier's yes to a text that came after `send` had given up, with the text in doubt."""
+
+    message_id: str  # what `send` was given
+    reference: str | None  # what `send` would have returned
 
 
 class OptOut(NamedTuple):
@@ -126,6 +135,7 @@ class Carrier:
     # A warning about this URL for the operator: one line for the log, without credentials.
     warning: str | None = None
     # Whether `received` returns receipts and incoming texts, from a session of the carrier's.
+    # Late answers may come without.
     listens = False
 
     def __init__(self, url: str, *_: object):
@@ -153,7 +163,7 @@ class Carrier:
         """
         raise NotImplementedError
 
-    def received(self) -> list[Receipt | OptOut]:
+    def received(self) -> list[Receipt | OptOut | LateAnswer]:
         """Return what the carrier's session delivered since the last call; never wait."""
         return []
 

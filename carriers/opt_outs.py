@@ -4,7 +4,11 @@ import re
 import unicodedata
 from datetime import datetime
 
+import phonenumbers
+
 from carriers import OptOut
+
+REGIONS = phonenumbers.SUPPORTED_REGIONS
 
 # The keywords that Twilio documents ("Twilio support for opt-out keywords", including the Canadian
 # ARRET) and Vonage documents for short codes ("Opt-Out Assist"). Twilio's YES is left out: it also
@@ -45,3 +49,17 @@ def events(
 def international(number: str) -> str:
     """Return a number that a carrier calls international with its plus sign."""
     return f"+{number.removeprefix('+')}"
+
+
+def national(number: str, region: str) -> str | None:
+    """Return the E.164 form of a number as it is written in a region, or None if it is not valid.
+
+    The number may have its country code.
+    """
+    try:
+        found = phonenumbers.parse(number, region)
+    except phonenumbers.NumberParseException:
+        return None
+    if not phonenumbers.is_valid_number(found):
+        return None
+    return phonenumbers.format_number(found, phonenumbers.PhoneNumberFormat.E164)

@@ -18,7 +18,8 @@ LONGEST_PDU = 64 * 1024  # octets; far more than any peer needs
 
 RESPONSE = GENERIC_NACK = 0x80000000
 BIND_TRANSMITTER, BIND_TRANSCEIVER, UNBIND, ENQUIRE_LINK = 0x02, 0x09, 0x06, 0x15
-SUBMIT_SM, DELIVER_SM, ALERT_NOTIFICATION = 0x04, 0x05, 0x102
+SUBMIT_SM, DELIVER_SM, ALERT_NOTIFICATION, DATA_SM = 0x04, 0x05, 0x102, 0x103
+DELIVERIES = (DELIVER_SM, DATA_SM)  # both bring receipts and incoming texts
 
 HAS_HEADER = 0x40  # esm_class (5.2.12): the text starts with a header (UDHI)
 MESSAGE_TYPE, RECEIPT = 0x3C, 0x04
@@ -115,11 +116,18 @@ DELIVERY = re.compile(
     rb"..(.).(.)",  # registered_delivery, replace_if_present_flag, data_coding, …, sm_length
     re.DOTALL,
 )
+DATA = re.compile(
+    rb"[^\0]*\0"  # service_type
+    rb"(.).([^\0]*)\0"  # source_addr_ton, source_addr_npi, source_addr
+    rb"..[^\0]*\0"  # dest_addr_ton, dest_addr_npi, destination_addr
+    rb"(.).(.)",  # esm_class, registered_delivery, data_coding
+    re.DOTALL,
+)
 OPTIONAL = struct.Struct(">HH")  # parameter_tag, length
 
 
 class Delivery(NamedTuple):
-    """A deliver_sm: a receipt or an incoming text."""
+    """A deliver_sm or data_sm: a receipt or an incoming text."""
 
     ton: int
     source: str
@@ -138,14 +146,31 @@ def deliver_sm(body: bytes) -> Delivery:
     message, rest = body[fields.end() :][:length], body[fields.end() + length :]
     if len(message) < length:
         raise ValueError("the PDU ends too soon")
+    optional = _optional(rest)
+    message = message or optional.get(MESSAGE_PAYLOAD, b"")
+    return Delivery(ton, source.decode("latin-1"), esm_class, coding, message, optional)
+
+
+def data_sm(body: bytes) -> Delivery:
+    """Parse the body of a data_sm (4.7.1); raise ValueError if it is malformed."""
+    fields = DATA.match(body)
+    if not fields:
+        raise ValueError("the PDU ends too soon")
+    (ton,), source, (esm_class,), (coding,) = fields.groups()
+    optional = _optional(body[fields.end() :])
+    message = optional.get(MESSAGE_PAYLOAD, b"")
+    return Delivery(ton, source.decode("latin-1"), esm_class, coding, message, optional)
+
+
+def _optional(rest):
+    """Return the optional parameters at the end of a body (5.3), by their tags."""
     optional = {}
     while len(rest) >= OPTIONAL.size:
         tag, length = OPTIONAL.unpack_from(rest)
         value, rest = rest[OPTIONAL.size :][:length], rest[OPTIONAL.size + length :]
         if len(value) == length:
             optional[tag] = value
-    message = message or optional.get(MESSAGE_PAYLOAD, b"")
-    return Delivery(ton, source.decode("latin-1"), esm_class, coding, message, optional)
+    return optional
 
 
 def header_and_text(delivery: Delivery) -> tuple[bytes, bytes]:

@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from functools import partial
 
-from carriers import Carrier, CarrierError, OptOut, Receipt, opt_outs, pdus, urls
+from carriers import Carrier, CarrierError, LateAnswer, OptOut, Receipt, opt_outs, pdus, urls
 from carriers.alphabets import NAMES, cut, decode
 from carriers.pdus import CODES, Delivery
 from carriers.smpp_session import LOST, Bind
@@ -20,14 +20,28 @@ MOST_HELD = 10_000  # receipts and opt-outs waiting for `received`
 # message_state (5.2.28) and its name in a receipt's text (appendix B). The other states are not
 # final (ENROUTE, ACCEPTED) or say nothing about the phone (UNKNOWN).
 STATES = {2: "DELIVRD", 3: "EXPIRED", 4: "DELETED", 5: "UNDELIV", 8: "REJECTD"}
+NAMED = {state: state for state in STATES.values()} | {
+    "DELIVERED": "DELIVRD",
+    "UNDELIVERABLE": "UNDELIV",
+    "UNDELIVERED": "UNDELIV",
+    "FAILED": "UNDELIV",
+    "REJECTED": "REJECTD",
+}
+RECEIPT_TEXT = re.compile(r"\s*id:\s*\S+\s.*\bstat:\s*[A-Z]", re.IGNORECASE | re.DOTALL)
+
+# The digits of message ids by `receipt_ids`: a pattern, the base, how format() writes them. The
+# answers have the other ones.
+DIGITS = {"hex": ("[0-9A-Fa-f]{1,64}", 16, "x"), "dec": ("[0-9]{1,64}", 10, "d")}
+OTHER = {"hex": "dec", "dec": "hex"}
 
 
 class Smpp(Carrier):
     """Send through `smpp://USER:PASSWORD@HOST:2775/FROM`, each part percent-encoded or not.
 
     FROM is a number, a short code or a name. Options: `binds`, `bind`, `system_type`, `source_ton`,
-    `source_npi`, `dest_ton`, `dest_npi`, `alphabet`. SMPP 3.4 limits a system_id to 15 characters
-    and a password to 8. Many carriers give out longer ones, so they are sent whole.
+    `source_npi`, `dest_ton`, `dest_npi`, `alphabet`, `receipt_ids`, `region`. SMPP 3.4 limits a
+    system_id to 15 characters and a password to 8. Many carriers give out longer ones, so they are
+    sent whole.
 
     The first `send`, `check` or `received` binds, and `close` unbinds. All texts share one bind, or
     `binds` of them. A lost bind is made again at once, then after growing pauses. Texts wait for
@@ -36,7 +50,8 @@ class Smpp(Carrier):
     Each part of a long text is sent after the previous one was taken, so an invalid text or number
     is refused before any part goes out. If a later part is not taken, the text is in doubt, or
     fails for good if that part is refused for good. "Too fast" is waited out. Only the last part
-    asks for a receipt, and its message_id is the reference.
+    asks for a receipt, and its message_id is the reference. If the answer to it comes after the
+    timeout, over the same session, `received` returns it.
 
     Receipts are acknowledged at once. A scheduler that is killed loses those since the last
     `received`, and their messages stay `sent`. An opt-out is acknowledged by the next `received`
@@ -48,12 +63,23 @@ class Smpp(Carrier):
         super().__init__(url)
         numbers = dict.fromkeys(("binds", "source_ton", "source_npi", "dest_ton", "dest_npi"))
         user, password, place, options = urls.account(
-            url, bind="transceiver", system_type="", alphabet="gsm", **numbers
+            url,
+            bind="transceiver",
+            system_type="",
+            alphabet="gsm",
+            receipt_ids=None,
+            region=None,
+            **numbers,
         )
         if options["bind"] not in ("transceiver", "transmitter"):
             raise ValueError("bind must be transceiver or transmitter")
         if options["alphabet"] not in NAMES:
             raise ValueError(f"alphabet must be one of {', '.join(NAMES)}")
+        if options["receipt_ids"] not in (None, *DIGITS):
+            raise ValueError("receipt_ids must be hex or dec")
+        if options["region"] not in (None, *opt_outs.REGIONS):
+            raise ValueError("region must be the ISO 3166 code of a country, like US")
+        self._receipt_ids, self._region = options["receipt_ids"], options["region"]
         self._coding = NAMES[options["alphabet"]]
         self.listens = options["bind"] == "transceiver"
         host, _, sender = place.partition("/")
@@ -75,7 +101,8 @@ class Smpp(Carrier):
         self._lock = threading.RLock()
         self._loop = self._thread = self._listening = None
         self._closed = False
-        self._arrived = deque()  # receipts; opt-outs with a function that acknowledges them
+        # Receipts and late answers; opt-outs with a function that acknowledges them
+        self._arrived = deque()
         self._unanswered = []  # these functions of the opt-outs last returned
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
@@ -87,12 +114,12 @@ class Smpp(Carrier):
         fields = {"coding": coding, "has_header": len(parts) > 1, "valid_for": valid_for}
         bodies = [pdus.submit_sm(addresses, part, receipt=False, **fields) for part in parts[:-1]]
         bodies.append(pdus.submit_sm(addresses, parts[-1], receipt=self.listens, **fields))
-        return self._run(self._send(bodies)).result()
+        return self._run(self._send(bodies, message_id)).result()
 
     def check(self) -> None:
         self._run(self._check()).result()
 
-    def received(self) -> list[Receipt | OptOut]:
+    def received(self) -> list[Receipt | OptOut | LateAnswer]:
         with self._lock:
             if self.listens and not self._closed:
                 idle = self._listening is None or self._listening.done()
@@ -136,24 +163,33 @@ class Smpp(Carrier):
                 return await asyncio.shield(attempt)
         return await asyncio.shield(attempts[-1])
 
-    async def _send(self, bodies):
+    async def _send(self, bodies, message_id):
         async with self._window:
             session = await self._session()
             if not session.open:
                 raise CarrierError(LOST, silent=True)
-            for taken, body in enumerate(bodies):
-                answer = await self._submit(session, body, taken, len(bodies))
-            return pdus.message_id(answer)
+            for taken, body in enumerate(bodies[:-1]):
+                await self._submit(session, body, taken, len(bodies))
+            late = partial(self._answered_late, message_id)
+            answer = await self._submit(session, bodies[-1], len(bodies) - 1, len(bodies), late)
+            return self._reference(answer)
 
-    async def _submit(self, session, body, taken, parts):
+    def _reference(self, answer):
+        """Return the reference in the body of an answer, in the digits of receipts."""
+        return answered_id(pdus.message_id(answer), self._receipt_ids)
+
+    def _answered_late(self, message_id, answer):
+        self._arrived.append((LateAnswer(message_id, self._reference(answer)), None))
+
+    async def _submit(self, session, body, taken, parts, late=None):
         """Send one part after `taken` others; return the body of the answer."""
         give_up_at = asyncio.get_running_loop().time() + self._timeout
         while True:
-            status, answer = await session.ask(pdus.SUBMIT_SM, body)
+            status, answer = await session.ask(pdus.SUBMIT_SM, body, late)
             if status == pdus.OK:
                 return answer
-            late = asyncio.get_running_loop().time() > give_up_at
-            if late or not taken or status not in CODES.too_fast:
+            too_late = asyncio.get_running_loop().time() > give_up_at
+            if too_late or not taken or status not in CODES.too_fast:
                 raise _refusal(status, taken, parts)
             await asyncio.sleep(PAUSE)
 
@@ -169,13 +205,14 @@ class Smpp(Carrier):
             if error.account:
                 await asyncio.sleep(ACCOUNT_PAUSE)
 
-    def _deliver(self, session, sequence, body):
+    def _deliver(self, session, command, sequence, body):
         """Keep a receipt or an opt-out until `received` returns it."""
         if self._closed:
             return  # without an answer the peer delivers it again
-        answer = partial(session.answer, pdus.DELIVER_SM, sequence)
+        answer = partial(session.answer, command, sequence)
+        parse = pdus.deliver_sm if command == pdus.DELIVER_SM else pdus.data_sm
         try:
-            event = read(pdus.deliver_sm(body))
+            event = read(parse(body), self._receipt_ids, self._region)
         except ValueError:
             answer(pdus.PERMANENT_ERROR)
             return
@@ -194,36 +231,61 @@ class Smpp(Carrier):
         await asyncio.gather(*(bind.session.unbind() for bind in self._binds if bind.open))
 
 
-def read(delivery: Delivery) -> Receipt | OptOut | None:
-    """Return the receipt or opt-out in a deliver_sm, or None."""
+def read(
+    delivery: Delivery, receipt_ids: str | None = None, region: str | None = None
+) -> Receipt | OptOut | None:
+    """Return the receipt or opt-out in a deliver_sm or data_sm, or None."""
+    number = delivery.source
+    if delivery.ton == pdus.INTERNATIONAL:
+        number = opt_outs.international(number)
+    elif region and delivery.ton in (pdus.UNKNOWN, pdus.NATIONAL):
+        number = opt_outs.national(number, region) or number
     message_type = delivery.esm_class & pdus.MESSAGE_TYPE
-    if message_type == pdus.RECEIPT or pdus.RECEIPTED_MESSAGE_ID in delivery.optional:
-        return _receipt(delivery.message, delivery.optional)
+    # Without its NULs UCS-2 reads like any other alphabet: what counts is ASCII
+    plain = delivery.message.replace(b"\0", b"").decode("latin-1")
+    is_receipt = message_type == pdus.RECEIPT or pdus.RECEIPTED_MESSAGE_ID in delivery.optional
+    if is_receipt or (not message_type and RECEIPT_TEXT.match(plain)):
+        return _receipt(plain, delivery.optional, receipt_ids, number)
     header, text = pdus.header_and_text(delivery)
     if pdus.parts(header, delivery.optional) > 1:  # one part of a longer text
         return None
     stop = opt_outs.read(decode(text, delivery.coding))
-    number = delivery.source
-    if delivery.ton == pdus.INTERNATIONAL:
-        number = opt_outs.international(number)
     return None if message_type else next(iter(opt_outs.events(number, stop)), None)
 
 
-def _receipt(message, optional):
+def _receipt(text, optional, receipt_ids, number):
     """Return a Receipt from the optional parameters or from the text (appendix B), or None."""
-    found = re.findall(r"\b(id|stat|err):\s*(\S+)", message.decode("latin-1"), re.IGNORECASE)
+    found = re.findall(r"\b(id|stat|err):\s*(\S+)", text, re.IGNORECASE)
     fields = {name.lower(): value for name, value in reversed(found)}  # the first of each counts
-    reference = optional.get(pdus.RECEIPTED_MESSAGE_ID) or fields.get("id", "").encode("latin-1")
-    reference = pdus.message_id(reference)
+    reference = pdus.message_id(optional.get(pdus.RECEIPTED_MESSAGE_ID, b""))
+    if reference:
+        reference = answered_id(reference, receipt_ids)
+    else:
+        reference = pdus.message_id(fields.get("id", "").encode("latin-1"))
+        reference = _rewritten(reference, receipt_ids, receipt_ids)
     state = optional.get(pdus.MESSAGE_STATE)
-    state = STATES.get(state[-1]) if state else fields.get("stat", "").upper()
-    if reference is None or state not in STATES.values():
+    state = STATES.get(state[-1]) if state else NAMED.get(fields.get("stat", "").upper())
+    if reference is None or state is None:
         return None
+    digits = re.fullmatch(r"\+?([1-9]\d{6,14})", number, re.ASCII)
+    number = f"+{digits[1]}" if digits else None
     if state == "DELIVRD":
-        return Receipt(reference, True)
+        return Receipt(reference, True, number=number)
     error = re.fullmatch(r"0*([0-9A-Za-z]{1,8})", fields.get("err", "0"))
     more = f", error {error[0]}" if error and error[1] != "0" else ""
-    return Receipt(reference, False, f"SMPP: {state}{more}")
+    return Receipt(reference, False, f"SMPP: {state}{more}", number)
+
+
+def answered_id(reference: str | None, receipt_ids: str | None) -> str | None:
+    """Return the id that an answer gave, in the digits that receipts have."""
+    return _rewritten(reference, OTHER.get(receipt_ids), receipt_ids)
+
+
+def _rewritten(reference, given, wanted):
+    """Return an id in other digits, without zeros before it; any other id unchanged."""
+    if given is None or reference is None or not re.fullmatch(DIGITS[given][0], reference):
+        return reference
+    return format(int(reference, DIGITS[given][1]), DIGITS[wanted][2])
 
 
 def _refusal(status, taken, parts):

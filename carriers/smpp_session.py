@@ -10,11 +10,13 @@ from carriers.tls import reason_of
 IDLE = 30  # seconds of silence until the peer is probed
 FIRST_PAUSE, LONGEST_PAUSE = 1, 15  # seconds between tries to bind; the pause doubles
 UNBIND_TIMEOUT = 5  # seconds
+MOST_OVERDUE = 1_000  # requests whose answers are still expected after the timeout
 LOST = "SMPP: the connection was lost"
 
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-Deliver = Callable[["Session", int, bytes], None]  # takes a deliver_sm by its sequence_number
+# Takes a deliver_sm or data_sm: its command_id, sequence_number and body
+Deliver = Callable[["Session", int, int, bytes], None]
 
 
 class Session:
@@ -28,6 +30,7 @@ class Session:
         self._timeout, self._deliver = timeout, deliver
         # Requests without an answer: futures by command_id and sequence_number of the response.
         self.under_way = {}
+        self._overdue = {}  # functions that take late answers, by the same keys
         self._sequence = 0
         self._closed = False
         self.leaving = None  # the task that answers the peer's unbind request
@@ -42,11 +45,14 @@ class Session:
     def _connected(self):
         return not (self._closed or self._writer.is_closing())
 
-    async def ask(self, command: int, body: bytes = b"") -> tuple[int, bytes]:
+    async def ask(
+        self, command: int, body: bytes = b"", late: Callable[[bytes], None] | None = None
+    ) -> tuple[int, bytes]:
         """Send a request and return the command_status and the body of its answer.
 
         Raise CarrierError if none comes in time or the connection is lost: in doubt if it was a
-        submit_sm. If the peer was silent all that time, drop the connection.
+        submit_sm. If the peer was silent all that time, drop the connection. `late` is called with
+        the body of a yes that comes after the timeout.
         """
         in_doubt = command == pdus.SUBMIT_SM
         if not self.open:
@@ -61,6 +67,10 @@ class Session:
         except TimeoutError:
             if self.heard_at < asked_at:
                 self.close()
+            elif late:
+                self._overdue[key] = late
+                if len(self._overdue) > MOST_OVERDUE:
+                    del self._overdue[next(iter(self._overdue))]
             raise CarrierError("SMPP: no answer in time", in_doubt=in_doubt, silent=True) from None
         except ConnectionError:
             raise CarrierError(LOST, in_doubt=in_doubt, silent=True) from None
@@ -69,7 +79,7 @@ class Session:
 
     def answer(self, command: int, sequence: int, status: int = pdus.OK) -> None:
         """Answer a request from the peer."""
-        body = b"\0" if command == pdus.DELIVER_SM else b""  # an empty message_id
+        body = b"\0" if command in pdus.DELIVERIES else b""  # an empty message_id
         self._write(command | pdus.RESPONSE, status, sequence, body)
 
     def close(self) -> None:
@@ -114,14 +124,14 @@ class Session:
 
     def _take(self, command, status, sequence, body):
         """Process one PDU from the peer."""
-        self.served |= command in (pdus.SUBMIT_SM | pdus.RESPONSE, pdus.DELIVER_SM)
+        self.served |= command in (pdus.SUBMIT_SM | pdus.RESPONSE, *pdus.DELIVERIES)
         if command == pdus.GENERIC_NACK:
             for key in [key for key in self.under_way if key[1] == sequence]:
                 self._resolve(key, status or pdus.UNKNOWN_COMMAND, b"")
         elif command & pdus.RESPONSE:
             self._resolve((command, sequence), status, body)
-        elif command == pdus.DELIVER_SM:
-            self._deliver(self, sequence, body)
+        elif command in pdus.DELIVERIES:
+            self._deliver(self, command, sequence, body)
         elif command == pdus.ENQUIRE_LINK:
             self.answer(command, sequence)
         elif command == pdus.UNBIND and self.leaving is None:
@@ -140,6 +150,8 @@ class Session:
         answer = self.under_way.get(key)
         if answer is not None and not answer.done():
             answer.set_result((status, body))
+        elif (late := self._overdue.pop(key, None)) and status == pdus.OK:
+            late(body)
 
     async def _keep_alive(self):
         """Probe a silent peer."""

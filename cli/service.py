@@ -8,6 +8,7 @@ from flask import current_app
 
 import database
 import models
+import receipts
 import reports
 from carriers import CarrierError, connect
 from cli import base
@@ -80,11 +81,15 @@ def stats(as_json: bool, everything: bool) -> None:
         "last_hour": reports.ended_since(now - timedelta(hours=1)),
         "last_day": reports.ended_since(now - timedelta(days=1)),
     }
-    awaiting = reports.awaiting_approval()
+    awaiting, day_ago = reports.awaiting_approval(), now - timedelta(days=1)
+    not_understood = {
+        "receipts_unmatched": receipts.unmatched(day_ago, now),
+        "opt_outs_ignored": receipts.ignored_opt_outs(day_ago),
+    }
     if as_json:
         told = {"messages": totals} | ({"counted_in_seconds": seconds} if everything else {})
         told |= ended | {"awaiting_approval": awaiting} | state._asdict()
-        told |= {"commonest_error": state.error(), "problems": state.problems()}
+        told |= {"commonest_error": state.error(), "problems": state.problems()} | not_understood
         del told["now"], told["bad_end"]
         click.echo(base.to_json(told))
         return
@@ -111,6 +116,8 @@ def stats(as_json: bool, everything: bool) -> None:
     click.echo(f"the latest pass of a scheduler: {_ago(state.last_pass_at, now)}")
     words = f"{error[0]} ({base.count(error[1])})" if error else "none"
     click.echo(f"the commonest error of the last hour: {words}")
+    click.echo(f"unmatched receipts of the last day: {not_understood['receipts_unmatched']}")
+    click.echo(f"ignored STOPs and STARTs of the last day: {not_understood['opt_outs_ignored']}")
     waited = f"since {base.moment(due)} ({now - due})" if due else "none"
     click.echo(f"the oldest due message waits: {waited}")
     for problem in state.problems():

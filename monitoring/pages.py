@@ -21,6 +21,7 @@ from flask import (
 from werkzeug.exceptions import Unauthorized
 
 import models
+import receipts
 import reports
 import schemas
 from monitoring import health
@@ -117,6 +118,7 @@ def show_metrics() -> Response:
     if not hmac.compare_digest(bearer_token().encode("latin-1"), token.encode()):
         raise Unauthorized("The token is missing or invalid.", www_authenticate=BEARER)
     state, hour_ago = current_app.extensions["health"].read(), now - timedelta(hours=1)
+    day_ago = now - timedelta(days=1)
     error, errors = state.commonest_error or ("", 0)
     values = {
         "text_messages": reports.waiting(),
@@ -128,6 +130,8 @@ def show_metrics() -> Response:
         "text_messages_last_pass_timestamp_seconds": timestamp(state.last_pass_at),
         "text_messages_commonest_error": {error: errors},
         "text_messages_carrier_trouble": {state.carrier or "": int(bool(state.trouble))},
+        "text_messages_receipts_unmatched_last_day": receipts.unmatched(day_ago, now),
+        "text_messages_opt_outs_ignored_last_day": receipts.ignored_opt_outs(day_ago),
     }
     return Response(metrics.render(values), content_type=metrics.CONTENT_TYPE)
 

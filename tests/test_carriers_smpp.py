@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import carriers
 import smpp_peer
 from carrier_servers import self_signed
-from carriers import CarrierError, OptOut, Receipt, pdus, smpp, smpp_session
+from carriers import CarrierError, LateAnswer, OptOut, Receipt, pdus, smpp, smpp_session
 from phone import show
 from running import wait_until
 from smpp_peer import BIND_TRANSCEIVER, BIND_TRANSMITTER, HANG_UP, SILENCE, SmppPeer, delivery, pdu
@@ -444,6 +444,37 @@ def test_an_answer_that_comes_too_late_is_not_taken_for_another_texts(peer, impa
     assert send(impatient) == "id-2"
 
 
+def test_a_yes_that_comes_after_the_timeout_is_handed_over_with_its_message(peer, impatient):
+    peer.delay = 3
+    peer.enquire()
+    assert kind(refused(impatient, "x" * 160)) == "in doubt"
+    assert received(impatient, 1) == [LateAnswer("a message", "id-1")]
+    assert impatient.received() == []
+
+
+def test_a_transmitter_hands_late_answers_over_too(peer, connect):
+    peer.delay = 2
+    peer.enquire()
+    carrier = connect(peer.url, timeout=1, bind="transmitter")
+    assert kind(refused(carrier)) == "in doubt"
+    assert received(carrier, 1) == [LateAnswer("a message", "id-1")]
+
+
+@pytest.mark.parametrize(
+    ("text", "status"), [(TEXT, INVALID_NUMBER), (TEXT, SYSTEM_ERROR), ("x" * 161, 0)]
+)
+def test_a_late_no_or_a_late_yes_to_a_first_part_says_nothing_of_the_text(
+    peer, connect, text, status
+):
+    peer.answer, peer.delay = (lambda part: status), 2
+    peer.enquire()
+    carrier = connect(peer.url, timeout=1)
+    assert kind(refused(carrier, text)) == "in doubt"
+    wait_until(lambda: not peer.waiting)
+    carrier.check()
+    assert carrier.received() == []
+
+
 @pytest.mark.parametrize("sequence", [0, 999_999, 0xFFFFFFFF])
 def test_an_answer_with_a_wrong_sequence_number_is_none(peer, impatient, sequence):
     def answer(part):
@@ -510,7 +541,7 @@ def test_after_garbage_the_text_is_in_doubt_and_the_next_goes_over_a_new_bind(
 
 def test_what_is_no_command_of_ours_is_refused_and_disturbs_nothing(peer, carrier):
     send(carrier)
-    for command in (0x0B, 0x21, 0x103, 0x7777, SUBMITTED, 0x80007777, 0x102):
+    for command in (0x0B, 0x21, 0x07, 0x7777, SUBMITTED, 0x80007777, 0x102):
         peer.sessions[0].write(pdu(command, 0, 55, b"junk"))
     send(carrier)
     nack = (smpp_peer.GENERIC_NACK, 0x03, 55, b"")
@@ -650,29 +681,98 @@ MESSAGE_ID, STATE = 0x001E, 0x0427
 @pytest.mark.parametrize(
     ("text", "tlvs", "receipt"),
     [
-        (RECEIPT % (b"7a", b"DELIVRD", b"000"), (), Receipt("7a", True)),
+        (RECEIPT % (b"7a", b"DELIVRD", b"000"), (), Receipt("7a", True, None, NUMBER)),
         (
             RECEIPT % (b"7a", b"UNDELIV", b"001"),
             (),
-            Receipt("7a", False, "SMPP: UNDELIV, error 001"),
+            Receipt("7a", False, "SMPP: UNDELIV, error 001", NUMBER),
         ),
-        (RECEIPT % (b"7a", b"EXPIRED", b"000"), (), Receipt("7a", False, "SMPP: EXPIRED")),
-        (RECEIPT % (b"7a", b"REJECTD", b"?"), (), Receipt("7a", False, "SMPP: REJECTD")),
-        (b"ID:7a STAT:DELIVRD text: id:8 stat:EXPIRED", (), Receipt("7a", True)),
-        (b"", [(MESSAGE_ID, b"7a\0"), (STATE, b"\2")], Receipt("7a", True)),
-        (b"", [(MESSAGE_ID, b"7a"), (STATE, b"\5")], Receipt("7a", False, "SMPP: UNDELIV")),
+        (RECEIPT % (b"7a", b"EXPIRED", b"000"), (), Receipt("7a", False, "SMPP: EXPIRED", NUMBER)),
+        (RECEIPT % (b"7a", b"REJECTD", b"?"), (), Receipt("7a", False, "SMPP: REJECTD", NUMBER)),
+        (b"ID:7a STAT:DELIVRD text: id:8 stat:EXPIRED", (), Receipt("7a", True, None, NUMBER)),
+        (b"", [(MESSAGE_ID, b"7a\0"), (STATE, b"\2")], Receipt("7a", True, None, NUMBER)),
+        (b"", [(MESSAGE_ID, b"7a"), (STATE, b"\5")], Receipt("7a", False, "SMPP: UNDELIV", NUMBER)),
         (
             RECEIPT % (b"122", b"UNDELIV", b"69"),
             [(MESSAGE_ID, b"7a\0"), (STATE, b"\2"), (0x1400, b"?")],
-            Receipt("7a", True),
+            Receipt("7a", True, None, NUMBER),
         ),
-        (RECEIPT % (b"7a", b"DELIVRD", b"000"), [(0x1400, b"??")], Receipt("7a", True)),
+        (
+            RECEIPT % (b"7a", b"DELIVRD", b"000"),
+            [(0x1400, b"??")],
+            Receipt("7a", True, None, NUMBER),
+        ),
     ],
 )
 def test_a_receipt_is_read_from_its_parameters_or_its_text(peer, carrier, text, tlvs, receipt):
     carrier.check()
     peer.sessions[0].deliver(delivery(text, esm_class=4, tlvs=tlvs))
     assert received(carrier, 1) == [receipt]
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        (b"DELIVERED", None),
+        (b"Delivered", None),
+        (b"UNDELIVERABLE", "SMPP: UNDELIV"),
+        (b"UNDELIVERED", "SMPP: UNDELIV"),
+        (b"FAILED", "SMPP: UNDELIV"),
+        (b"EXPIRED", "SMPP: EXPIRED"),
+        (b"REJECTED", "SMPP: REJECTD"),
+        (b"DELETED", "SMPP: DELETED"),
+    ],
+)
+@pytest.mark.parametrize("esm_class", [0, 4])
+@pytest.mark.parametrize("coding", [0, 3, 8])
+def test_a_receipt_is_read_in_the_forms_of_real_peers(
+    peer, carrier, word, reason, esm_class, coding
+):
+    text = RECEIPT % (b"7a", word, b"000")
+    text = text.decode().encode("utf-16-be")[:254] if coding == 8 else text
+    carrier.check()
+    peer.sessions[0].deliver(delivery(text, esm_class=esm_class, coding=coding))
+    assert received(carrier, 1) == [Receipt("7a", reason is None, reason, NUMBER)]
+
+
+@pytest.mark.parametrize(
+    ("tlvs", "event"),
+    [
+        ([(MESSAGE_ID, b"7a\0"), (STATE, b"\2")], Receipt("7a", True, None, NUMBER)),
+        ([(0x0424, b"STOP")], OptOut(NUMBER, True, "reply")),
+    ],
+)
+def test_a_data_sm_is_answered_and_read_like_a_deliver_sm(peer, carrier, tlvs, event):
+    carrier.check()
+    body = b"\0" + b"\1\1" + NUMBER[1:].encode() + b"\0" + b"\1\00115005550006\0" + b"\0\0\0"
+    body += b"".join(struct.pack(">HH", tag, len(value)) + value for tag, value in tlvs)
+    peer.sessions[0].write(pdu(0x103, 0, 5, body))
+    assert received(carrier, 1) == [event]
+    carrier.received()
+    wait_until(lambda: (0x103 | smpp_peer.RESPONSE, 0, 5, b"\0") in peer.pdus)
+
+
+@pytest.mark.parametrize(
+    ("receipt_ids", "answered", "text", "tlvs"),
+    [
+        ("dec", "001A2B", b"6699", ()),
+        ("dec", "1a2b", b"0006699", ()),
+        ("dec", "16", b"22", ()),
+        ("dec", "1A2B", b"6699", [(MESSAGE_ID, b"1a2b\0")]),
+        ("hex", "6699", b"00001A2B", ()),
+        ("hex", "0006699", b"1a2b", ()),
+        ("hex", "no-number", b"no-number", ()),
+    ],
+)
+def test_receipt_ids_says_in_what_digits_receipts_name_a_text(
+    peer, connect, receipt_ids, answered, text, tlvs
+):
+    peer.message_id = lambda count: answered
+    carrier = connect(peer.url, receipt_ids=receipt_ids)
+    reference = send(carrier)
+    text = RECEIPT % (text, b"DELIVRD", b"000")
+    peer.sessions[0].deliver(delivery(text, esm_class=4, tlvs=tlvs))
+    assert received(carrier, 1) == [Receipt(reference, True, None, NUMBER)]
 
 
 @pytest.mark.parametrize(
@@ -687,6 +787,8 @@ def test_a_receipt_is_read_from_its_parameters_or_its_text(peer, carrier, text, 
         (b"\xff\xfe", 4, ()),
         (b"", 4, [(MESSAGE_ID, b""), (STATE, b"")]),
         (b"", 0, ()),
+        (RECEIPT % (b"7a", b"ENROUTE", b"000"), 0, ()),
+        (b"my id: 7a stat:DELIVRD", 0, ()),
     ],
 )
 def test_what_is_not_the_last_word_is_acknowledged_and_no_more(
@@ -710,7 +812,7 @@ def test_the_first_look_for_receipts_binds_and_does_not_wait(peer, connect):
     assert carrier.received() == []
     wait_until(lambda: peer.bound)
     peer.sessions[0].deliver(delivery(RECEIPT % (b"1", b"DELIVRD", b"000"), esm_class=4))
-    assert received(carrier, 1) == [Receipt("1", True)]
+    assert received(carrier, 1) == [Receipt("1", True, None, NUMBER)]
 
 
 def test_to_listen_at_a_peer_that_refuses_the_bind_is_not_tried_without_end(peer, connect):
@@ -748,7 +850,7 @@ def test_after_close_the_rest_is_handed_over(peer, carrier):
     peer.sessions[0].deliver(delivery(RECEIPT % (b"1", b"DELIVRD", b"000"), esm_class=4), 5)
     wait_until(lambda: answers_to(peer, 5))
     carrier.close()
-    assert carrier.received() == [Receipt("1", True)]
+    assert carrier.received() == [Receipt("1", True, None, NUMBER)]
     assert carrier.received() == []
 
 
@@ -806,6 +908,25 @@ def test_a_number_is_certain_only_where_it_is_called_international(
 
 
 @pytest.mark.parametrize(
+    ("source", "ton", "number", "certain"),
+    [
+        ("6172091009", 0, "+16172091009", True),
+        ("6172091009", 2, "+16172091009", True),
+        ("16172091009", 0, "+16172091009", True),
+        ("442083661177", 0, "+442083661177", False),
+        ("+442083661177", 0, "+442083661177", True),
+        ("442083661177", 1, "+442083661177", True),
+        ("1172091009", 0, "+1172091009", False),
+    ],
+)
+def test_with_a_region_national_numbers_are_read(peer, connect, source, ton, number, certain):
+    carrier = connect(peer.url, region="US")
+    carrier.check()
+    peer.sessions[0].deliver(delivery(b"STOP", source, ton=ton))
+    assert received(carrier, 1) == [OptOut(number, True, "reply", certain=certain)]
+
+
+@pytest.mark.parametrize(
     ("octets", "options"),
     [
         (b"Please stop by tomorrow", {}),
@@ -850,9 +971,10 @@ def test_close_acknowledges_what_was_returned_and_nothing_else(peer, carrier):
 
 
 @given(st.one_of(st.binary(max_size=300), st.binary(max_size=80).map(delivery)))
-def test_no_deliver_sm_whatever_is_in_it_raises_more_than_a_value_error(body):
-    with suppress(ValueError):
-        smpp.read(pdus.deliver_sm(body))
+def test_no_delivery_whatever_is_in_it_raises_more_than_a_value_error(body):
+    for parse in (pdus.deliver_sm, pdus.data_sm):
+        with suppress(ValueError):
+            smpp.read(parse(body), "dec", "US")
 
 
 # URLs
@@ -914,6 +1036,10 @@ def test_a_url_is_taken(connect, url):
                 "dest_npi=-1",
                 "alphabet=utf8",
                 "system_type=%00",
+                "receipt_ids=octal",
+                "receipt_ids=",
+                "region=XX",
+                "region=us",
             )
         ),
     ],
@@ -1038,7 +1164,9 @@ def test_a_foreign_peers_receipts_and_opt_outs_are_read(foreign_peer, connect):
     carrier = connect(foreign_peer.url)
     reference = send(carrier, "stop me")
     words = received(carrier, 2)
-    assert {*words} == {Receipt(reference, True), OptOut(NUMBER, True, "reply")}
+    (receipt,) = (word for word in words if isinstance(word, Receipt))
+    assert receipt[:3] == (reference, True, None)
+    assert OptOut(NUMBER, True, "reply") in words
 
 
 def test_a_foreign_peer_refuses_a_wrong_password(foreign_peer, connect):

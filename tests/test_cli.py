@@ -2,13 +2,16 @@
 
 import json
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 import cli.base
 import database
+import receipts
 from app import create_app
+from carriers import OptOut, Receipt
 from databases import on_sqlite
 from do_not_call import DoNotCall
 from models import FINISHED, Status
@@ -122,6 +125,20 @@ def test_stats_are_drawn_as_a_table_with_bars(flask, at):
     assert lines[4].split() == ["sent", "-", "1", "2"]
     assert lines[7].split() == ["failed", "-", "0", "0"]
     assert lines[-2] == "the oldest due message waits: since 2026-03-03T15:00:00.000Z (2:00:00)"
+
+
+def test_stats_count_what_carriers_said_that_was_not_understood(flask, at):
+    at(TUESDAY_NOON)
+    minutes = [timedelta(minutes=n) for n in (0, 4, 6, 60, 1_439, 1_441)]
+    for n, age in enumerate(minutes):
+        receipts.record_receipts([Receipt(f"SM{n}", True)], TUESDAY_NOON - age)
+        unknown = OptOut("+442083661177", True, "reply", certain=False)
+        receipts.record_opt_out(unknown, TUESDAY_NOON - age)
+    told = json.loads(flask("stats", "--json").stdout)
+    assert (told["receipts_unmatched"], told["opt_outs_ignored"]) == (3, 5)
+    lines = flask("stats").stdout.splitlines()
+    assert "unmatched receipts of the last day: 3" in lines
+    assert "ignored STOPs and STARTs of the last day: 5" in lines
 
 
 def test_all_stats_count_what_ever_ended_and_say_how_long_that_took(flask, at):

@@ -163,6 +163,8 @@ def test_every_gauge_has_a_value_before_the_first_message(settings, at):
         "text_messages_last_pass_timestamp_seconds 0.0",
         'text_messages_commonest_error{error=""} 0.0',
         'text_messages_carrier_trouble{carrier=""} 0.0',
+        "text_messages_receipts_unmatched_last_day 0.0",
+        "text_messages_opt_outs_ignored_last_day 0.0",
     ]
 
 

@@ -12,15 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import models
+import outcomes
 import receipts
 import reports
-from carriers import OptOut
+from carriers import LateAnswer, OptOut, Receipt
 from database import BATCH, db
 from do_not_call import DoNotCall, DoNotCallHistory
 from models import TAKEN, Message, Status
 from receipts import EarlyReceipt
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
-from stored_messages import again, held, statuses, store, store_many
+from stored_messages import SENDER, again, held, statuses, store, store_many
 
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 LATER = TUESDAY_NOON + 90 * DAY
@@ -340,6 +341,142 @@ def test_whatever_happens_in_whatever_order_the_last_word_counts(events):
         assert kept() == model.kept
 
 
+# A yes that comes late, and receipts that name a text in other words
+
+
+def doubtful(**columns):
+    usual = {"status": Status.SCHEDULED, "in_doubt": 1, "in_doubt_since": TUESDAY_NOON}
+    return store(**usual | {"attempts": 1} | columns)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {},
+        {"status": Status.QUEUED},
+        {"status": Status.SENDING, "claimed_by": SENDER, "claimed_at": TUESDAY_NOON},
+        {"status": Status.FAILED, "in_doubt": 2, "finished_at": TUESDAY_NOON},
+        {"status": Status.CANCELLED, "finished_at": TUESDAY_NOON},
+    ],
+)
+def test_a_late_yes_settles_a_doubt_whatever_became_of_the_message(columns):
+    message = doubtful(**columns)
+    receipts.record_receipts([UNDELIVERED], TUESDAY_NOON)
+    receipts.record([LateAnswer(str(message.id), "SM1")], LATER, False)
+    moved = again(message)
+    assert (moved.status, moved.carrier_reference) == (Status.UNDELIVERED, "SM1")
+    assert moved.last_error == "no such number"
+    assert not moved.apply(outcomes.Outcome(Status.SCHEDULED, "no answer", LATER), LATER)
+
+
+def test_a_late_yes_to_the_first_copy_changes_nothing_once_the_second_is_taken():
+    message = sent("SM2", in_doubt=1, in_doubt_since=TUESDAY_NOON)
+    receipts.record([LateAnswer(str(message.id), "SM1")], LATER, False)
+    assert again(message).carrier_reference == "SM2"
+
+
+@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize(
+    ("answered", "told"),
+    [
+        ("1a2b", "6699"),
+        ("00001A2B", "0006699"),
+        ("6699", "1A2B"),
+        ("1A2B", "1a2b"),
+        ("0001a2b", "1a2b"),
+        ("ab-CD", "AB-cd"),
+    ],
+)
+def test_a_receipt_may_name_a_text_to_its_number_in_other_digits(answered, told, early):
+    message = sent(answered) if not early else held(Status.SENDING)
+    other = sent("77", to=LONDON)
+    receipts.record_receipts([Receipt(told, True, None, NEW_YORK)], LATER)
+    if early:
+        receipts.sent({message.id: answered}, TUESDAY_NOON)
+    assert (again(message).status, again(message).carrier_reference) == ("delivered", answered)
+    assert again(other).status == Status.SENT
+    assert not kept()
+
+
+@pytest.mark.parametrize(
+    ("references", "receipt"),
+    [
+        (["1a2b"], ("6699", True, None, LONDON)),
+        (["1a2b"], ("6699", True, None, None)),
+        (["1a2b"], ("6698", True, None, NEW_YORK)),
+        (["16", "0010"], ("00016", True, None, NEW_YORK)),
+        (["SM1"], ("1", True, None, NEW_YORK)),
+        ([None], ("1", True, None, NEW_YORK)),
+        (["0"], ("00", True, None, NEW_YORK)),
+    ],
+)
+def test_a_receipt_that_leaves_another_reading_is_kept(references, receipt):
+    for reference in references:
+        sent(reference)
+    receipts.record_receipts([receipt], LATER)
+    assert statuses() == {Status.SENT: len(references)}
+    assert kept() == {receipt[0]: True}
+
+
+@pytest.mark.parametrize("delivered", [True, False])
+@pytest.mark.parametrize("early", [True, False])
+def test_a_receipt_settles_the_doubt_of_the_only_text_to_its_number(delivered, early):
+    doubt = {"in_doubt": 1, "in_doubt_since": TUESDAY_NOON}
+    message = store(status=Status.SENDING) if early else doubtful()
+    sent("SM9", to=LONDON)
+    sent("SM8", finished_at=TUESDAY_NOON - 4 * DAY)
+    store()  # which no carrier has
+    receipts.record_receipts([("SM1", delivered, None, NEW_YORK)], TUESDAY_NOON + MINUTE)
+    if early:
+        assert kept() == {"SM1": delivered}
+        Message.update(status=Status.FAILED, finished_at=TUESDAY_NOON, **doubt).where(
+            Message.id == message.id
+        ).execute()
+        assert receipts.look_again(NEW_YORK) == {message.id}
+    moved = again(message)
+    assert moved.status == (Status.DELIVERED if delivered else Status.UNDELIVERED)
+    assert (moved.carrier_reference, moved.receipt_at) == ("SM1", TUESDAY_NOON + MINUTE)
+    assert not kept()
+
+
+def test_where_there_may_be_two_copies_only_a_delivered_one_settles_the_doubt():
+    message = doubtful(status=Status.SENDING, claimed_by=SENDER, claimed_at=TUESDAY_NOON)
+    said = [("SM1", False, "why", NEW_YORK)]
+    receipts.record_receipts(said, TUESDAY_NOON + MINUTE)
+    assert (again(message).status, kept()) == (Status.SENDING, {"SM1": False})
+    said += [("SM2", True, None, NEW_YORK)]
+    receipts.record_receipts(said, TUESDAY_NOON + MINUTE)
+    assert (again(message).status, again(message).carrier_reference) == ("delivered", "SM2")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"status": Status.SENT, "finished_at": TUESDAY_NOON - DAY},
+        {"status": Status.DELIVERED, "carrier_reference": "SM7", "finished_at": TUESDAY_NOON},
+        {"status": Status.SENDING},
+        {"status": Status.QUEUED, "in_doubt": 1, "in_doubt_since": TUESDAY_NOON},
+    ],
+)
+def test_a_receipt_that_may_be_another_texts_settles_no_doubt(other):
+    message = doubtful()
+    other = {"carrier_reference": "SM7"} | other if other["status"] in TAKEN else other
+    store(**other)
+    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE)
+    assert again(message).status == Status.SCHEDULED
+    assert kept() == {"SM1": True}
+
+
+@pytest.mark.parametrize(
+    "columns", [{"in_doubt_since": TUESDAY_NOON + 2 * MINUTE}, {"in_doubt": 0}, {"to": LONDON}]
+)
+def test_a_receipt_that_cannot_be_of_this_text_settles_no_doubt(columns):
+    message = doubtful(**columns)
+    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE)
+    assert receipts.look_again(NEW_YORK) == set()
+    assert again(message).status == Status.SCHEDULED
+
+
 # STOP and START
 
 
@@ -466,3 +603,32 @@ def test_a_stop_blocks_what_waits_and_nothing_else():
     assert (
         receipts.record_opt_out(OptOut(NEW_YORK, True, "reply"), LATER, always_check_dnc=True) == 1
     )
+
+
+@pytest.mark.parametrize("stop", [True, False])
+@pytest.mark.parametrize("number", ["+6172091009", "+02125550123", "+2125550123"])
+def test_an_invalid_number_joins_no_list_and_leaves_a_trace_without_it(number, stop, caplog):
+    DoNotCall.add([number], TUESDAY_NOON - DAY, "reply")
+    if stop:
+        DoNotCall.remove([number], TUESDAY_NOON - DAY, "operator")
+    receipts.record([OptOut(number, stop, "reply")], TUESDAY_NOON, False)
+    assert DoNotCall.lists(number) is not stop
+    assert "its number is not valid" in caplog.text
+    assert number[1:] not in caplog.text
+    assert receipts.ignored_opt_outs(TUESDAY_NOON) == 1
+    receipts.forget(TUESDAY_NOON + 4 * DAY)
+    assert receipts.ignored_opt_outs(TUESDAY_NOON) == 0
+
+
+def test_a_number_that_was_texted_joins_the_list_whatever_libphonenumber_holds():
+    store(to="+6172091009")
+    receipts.record([OptOut("+6172091009", True, "reply", certain=False)], TUESDAY_NOON, False)
+    assert DoNotCall.lists("+6172091009")
+
+
+def test_receipts_that_match_nothing_are_counted_once_their_yes_is_late():
+    receipts.record_receipts([DELIVERED, UNDELIVERED, ("SM2", True, None)], TUESDAY_NOON)
+    sent("SM3")
+    receipts.record_receipts([("SM3", True, None)], TUESDAY_NOON)
+    counts = [receipts.unmatched(TUESDAY_NOON, TUESDAY_NOON + n * MINUTE) for n in (5, 6)]
+    assert counts == [0, 2]

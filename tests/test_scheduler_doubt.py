@@ -14,7 +14,7 @@ import receipts
 import recipients
 import reports
 from carrier_state import CarrierState
-from carriers import CarrierError, OptOut
+from carriers import CarrierError, LateAnswer, OptOut, Receipt
 from do_not_call import DoNotCall
 from fake_carrier import FOR_GOOD, FOR_NOW, FakeCarrier
 from models import Message, Status
@@ -561,3 +561,54 @@ def test_a_refusal_after_the_claim_was_lost_is_not_reported(
     assert later(run_pass, 0)["failed"] == 0
     assert "failed" not in caplog.text
     assert again(message).status == Status.SENDING
+
+
+# What a carrier says of a text after its answer was missing
+
+
+def test_a_late_yes_is_recorded_and_the_text_goes_out_once(run_pass, carrier):
+    message = store()
+    carrier.answers[NEW_YORK] = IN_DOUBT
+    run_pass(TUESDAY_NOON)
+    assert again(message).in_doubt == 1
+    late = [[LateAnswer(str(message.id), "SM1")]]
+    carrier.received = lambda: late.pop() if late else []
+    run_pass(TUESDAY_NOON + HOUR)
+    assert (again(message).status, again(message).carrier_reference) == (Status.SENT, "SM1")
+    assert len(carrier.texts) == 1
+
+
+@pytest.mark.parametrize("max_retries", [0, 3])
+def test_a_receipt_before_the_timeout_settles_the_doubt(run_pass, carrier, max_retries):
+    message = store(max_retries=max_retries)
+
+    def answer():
+        receipts.record_receipts([Receipt("SM1", False, "off", NEW_YORK)], TUESDAY_NOON)
+        return IN_DOUBT
+
+    carrier.answers[NEW_YORK] = answer
+    run_pass(TUESDAY_NOON)
+    assert (again(message).status, again(message).last_error) == (Status.UNDELIVERED, "off")
+    run_pass(TUESDAY_NOON + HOUR)
+    assert len(carrier.texts) == 1
+
+
+def test_a_receipt_settles_the_doubt_of_a_text_whose_sender_died(run_pass, carrier):
+    message = held(Status.SENDING)
+    receipts.record_receipts([Receipt("SM1", True, None, NEW_YORK)], TUESDAY_NOON)
+    counts = run_pass(TUESDAY_NOON + HOUR)
+    assert (counts["taken over"], counts["sent"]) == (1, 1)
+    assert again(message).status == Status.DELIVERED
+    assert not carrier.texts
+
+
+def test_receipts_that_match_nothing_are_told_of_once_an_hour(run_pass, caplog):
+    receipts.record_receipts([Receipt("SM1", True, None, NEW_YORK)], TUESDAY_NOON)
+    told = "receipts of the last hour that match no message: 1"
+    for minutes, times in ((4, 0), (6, 1), (7, 1), (59, 1), (67, 1)):
+        run_pass(TUESDAY_NOON + minutes * MINUTE)
+        assert caplog.text.count(told) == times
+    receipts.record_receipts([Receipt("SM2", True, None)], TUESDAY_NOON + HOUR)
+    run_pass(TUESDAY_NOON + 68 * MINUTE)
+    assert caplog.text.count(told) == 2
+    assert NEW_YORK[1:] not in caplog.text

@@ -65,3 +65,32 @@ def test_what_came_between_passes_is_recorded_before_the_end(schedule, peer):
     assert scheduler.terminate() == 0
     assert statuses() == {Status.DELIVERED: 1}
     assert peer.unbinds == 1
+
+
+def test_a_late_answer_settles_the_doubt_and_no_second_copy_goes_out(schedule, peer):
+    peer.delay = 3
+    peer.enquire()
+    store_many(8)
+    scheduler = schedule("--every", "0.1", CARRIER_URL=peer.url, CARRIER_TIMEOUT="2")
+    wait_until(lambda: statuses() == {Status.SENT: 8})
+    assert "may have" not in scheduler.output
+    assert scheduler.terminate() == 0
+    assert len(peer.parts) == 8
+    assert {message.carrier_reference for message in Message.select()} == {
+        f"id-{n}" for n in range(1, 9)
+    }
+
+
+@on_sqlite
+def test_the_receipts_of_texts_without_an_answer_settle_their_doubt(schedule, peer):
+    def answer(part):
+        text = b"id:%s sub:001 stat:DELIVERED err:000" % part.to.encode()
+        peer.bound[0].deliver(delivery(text, part.to), 1)
+        return SILENCE
+
+    peer.answer = answer
+    peer.enquire()
+    store_many(8)
+    schedule("--every", "0.1", CARRIER_URL=peer.url, CARRIER_TIMEOUT="2")
+    wait_until(lambda: statuses() == {Status.DELIVERED: 8})
+    assert len(peer.parts) == 8
