@@ -60,10 +60,10 @@ ANSWERS = [
 class Faulty:
     """Make a carrier's server fail in every way, until `calm` is set.
 
-    While `away` is set, nothing reaches the carrier behind its gateway.
-    It refuses for good what goes to a number that ends in 7. `taken[text]` lists the references of
-    the copies that it took. `unanswered[text]` counts the requests that it left in doubt, and
-    `again[text]` the unclear answers that are no doubt, because the receiver recognizes copies.
+    It refuses for good what goes to a number that ends in 7. While `away` is set, only a gateway
+    answers. `taken[text]` lists the references of the copies that it took. `unanswered[text]`
+    counts the requests that it left in doubt, and `again[text]` those that a gateway left unclear
+    although the receiver recognizes a copy.
     """
 
     can_be_asked = False
