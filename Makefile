@@ -1,6 +1,6 @@
 # Two commands do everything: `make run` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help run test soak bench requirements numbering clean
+.PHONY: help run test test-upgrade soak bench requirements numbering clean
 BIN := .venv/bin
 
 # Installed scripts contain the path of the folder they were installed in
@@ -12,7 +12,7 @@ endif
 endif
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-14s%s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-14s%s\n", $$1, $$2}' Makefile
 
 run: .venv/run ## install everything and start web and scheduler, with a curl line to try
 	@$(BIN)/python bin/run.py
@@ -24,6 +24,9 @@ test: .venv/test ## install everything, lint, run the whole suite on SQLite and 
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pytest -n auto --maxschedchunk 1
+
+test-upgrade: .venv/test ## run the tests of the version before the newest migration on migrated tables
+	@bin/test-upgrade $(FROM)
 
 requirements: .venv/test ## upgrade the pins of requirements.in and requirements-dev.in
 	for name in requirements requirements-dev; do $(BIN)/uv pip compile --quiet --upgrade \

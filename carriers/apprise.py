@@ -16,6 +16,7 @@ NO_ANSWER = "Socket Exception"  # prefix of a plugin's DEBUG line about an excep
 # Exceptions of urllib3 in such a line that are certain to mean that there was no connection.
 UNREACHED = r"NewConnectionError|NameResolutionError|ConnectTimeoutError|CERTIFICATE_VERIFY_FAILED"
 GATEWAY = {502, 503, 504}  # more often a gateway's word than the carrier's
+UNANSWERED = {502, 504}  # a gateway got no answer from the carrier
 
 
 class _Thread(threading.local):
@@ -99,6 +100,7 @@ class Apprise(Carrier):
         said = " ".join(line for line in said if line not in failed)
         status = re.search(r"error=(\d{3})\b", said)
         status = None if in_doubt or not status else int(status[1])
+        in_doubt |= status in UNANSWERED
         reason = self._safe(said or "gave no reason", text)
         silent = in_doubt or bool(failed) or status in GATEWAY
         flags = {"silent": silent, "unreached": unreached and not in_doubt}

@@ -70,7 +70,9 @@ def test_its_yes_has_no_reference(apprise_server):
         (404, "for now"),
         (408, "for now"),
         (500, "for now"),
+        (502, "in doubt"),
         (503, "for now"),
+        (504, "in doubt"),
     ],
 )
 def test_the_status_says_what_to_do(apprise_server, status, means):
