@@ -79,8 +79,8 @@ class Deadline:
     unknown place.
     """
 
-    def __init__(self, request: Any):
-        self.request, self.reader = request, request.body.reader
+    def __init__(self, request: Any, sock: socket.socket):
+        self.request, self.reader, self.sock = request, request.body.reader, sock
         self.ends_at = time.monotonic() + BODY_TIMEOUT
         lengths = [value for name, value in request.headers if name == "CONTENT-LENGTH"]
         self.chunked = any(name == "TRANSFER-ENCODING" for name, _ in request.headers)
@@ -96,6 +96,7 @@ class Deadline:
             raise
         if self.chunked and len(data) < size:
             self.request.must_close = False
+        hold_back(self.sock, True)  # not before: "100 Continue" must leave at once
         return data
 
 
@@ -114,9 +115,10 @@ class worker_class(GeventWorker):  # gunicorn's name for this setting
 
     def handle_request(self, listener_name: Any, req: Any, sock: socket.socket, addr: Any) -> None:
         sock.settimeout(SEND_TIMEOUT)
-        req.body.reader = Deadline(req)
+        req.body.reader = Deadline(req, sock)
         try:
             super().handle_request(listener_name, req, sock, addr)
+            hold_back(sock, False)
             gevent.sleep(0)  # a client that sends one request after another waits its turn
         except TimeoutError:
             raise StopIteration from None
@@ -127,6 +129,16 @@ class worker_class(GeventWorker):  # gunicorn's name for this setting
     def handle_error(self, req: Any, client: socket.socket, addr: Any, exc: BaseException) -> None:
         super().handle_error(req, client, addr, exc)
         linger(client)
+
+
+def hold_back(sock: socket.socket, on: bool) -> None:
+    """Begin or end to collect what is sent, where the system can.
+
+    gunicorn sends the head and the body of an answer apart: for a create that is one packet more,
+    and a twentieth of its CPU time.
+    """
+    if sock.family != socket.AF_UNIX and hasattr(socket, "TCP_CORK"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, on)
 
 
 def linger(sock: socket.socket) -> None:

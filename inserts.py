@@ -7,14 +7,14 @@ requests that create wait in this queue.
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any
 
 from database import db, is_outage
 
 MOST = 32  # rows in a statement: SQLite may take no more than 999 parameters
-GATHERING = 0.001  # seconds for requests under way to bring their rows: 7 a statement, not 2
+GATHERING = 0.001  # seconds at most for requests under way to bring their rows
+IDLE_TURNS = 3  # of the event loop without a new row, after which none is about to come
 
 
 class Inserts:
@@ -42,17 +42,24 @@ class Inserts:
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, daemon=True)
                 self._thread.start()
-        future = Future()
-        self._rows.put((row, future))
+        outcome = SimpleQueue()
+        self._rows.put((row, outcome))
+        stored, error = outcome.get()
         try:
-            return future.result()
+            if error:
+                raise error
+            return stored
         finally:
-            del future  # an error in a cycle with its frames would keep its connection open
+            del error  # in a cycle with its frames it would keep its connection open
 
     def _run(self):
         while True:
             batch = [self._rows.get()]
-            time.sleep(GATHERING)
+            waiting, idle, end = 0, 0, time.monotonic() + GATHERING
+            while idle < IDLE_TURNS and time.monotonic() < end:
+                time.sleep(0)
+                idle = idle + 1 if self._rows.qsize() == waiting else 0
+                waiting = self._rows.qsize()
             while len(batch) < MOST and not self._rows.empty():
                 batch.append(self._rows.get())
             self._insert(batch)
@@ -69,7 +76,7 @@ class Inserts:
                     self._insert([each])
                 return
             while batch:
-                batch.pop()[1].set_exception(error)
+                batch.pop()[1].put((None, error))
         else:
-            for (_, future), outcome in zip(batch, outcomes, strict=True):
-                future.set_result(outcome)
+            for (_, waiting), outcome in zip(batch, outcomes, strict=True):
+                waiting.put((outcome, None))
