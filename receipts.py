@@ -56,8 +56,10 @@ class IgnoredOptOut(Table):
 def sent(references: dict[UUID, str | None], now: datetime) -> int:
     """Record the carrier's yes to messages, its references by their ids; return how many.
 
-    It happened, whatever became of the claims meanwhile. One statement: with one a message, a
-    scheduler sends 316 instead of 441 texts a second.
+    It happened, whatever became of the claims meanwhile. But a reference that an equal text in
+    doubt was given meanwhile stays that one's: the carrier took one copy, and is asked about this.
+
+    One statement: with one a message, a scheduler sends 316 instead of 441 texts a second.
     """
     if not references:
         return 0
@@ -83,6 +85,10 @@ def _take(references, now):
         f"finished_at = {db.param}, attempts = attempts + 1, last_error = NULL, "
         f"last_error_at = NULL, carrier_reference = taken.value FROM {taken} "
         f"WHERE message.id = taken.key AND status NOT IN {tuple(map(str, TAKEN))} "
+        "AND NOT EXISTS (SELECT 1 FROM message AS twin WHERE twin.id <> message.id "
+        'AND twin.carrier_reference = taken.value AND twin."to" = message."to" '
+        "AND twin.message = message.message AND twin.in_doubt > 0 "
+        "AND twin.finished_at >= COALESCE(message.in_doubt_since, message.claimed_at)) "
         'RETURNING "to"'
     )
     taken = db.execute_sql(sql, (Message.finished_at.db_value(now), *values))

@@ -347,6 +347,20 @@ def test_a_text_in_doubt_does_not_take_the_reference_of_one_under_way(run_pass, 
     assert again(doubtful).carrier_reference == "SM1"
 
 
+def test_a_yes_that_comes_late_does_not_give_two_equal_texts_one_reference(run_pass, askable):
+    """As from a sender that stood still with it, so that its message was taken over."""
+    doubtful = held(Status.SENDING, in_doubt=1, in_doubt_since=TUESDAY_NOON)
+    fresh = store(in_doubt=1, in_doubt_since=TUESDAY_NOON, take_overs=1)
+    askable.taken.append((NEW_YORK, "Hello"))  # of the fresh one
+    assert receipts.found(doubtful.id, ["SM0"], TUESDAY_NOON)
+    receipts.sent({fresh.id: "SM0"}, TUESDAY_NOON)
+    askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello")
+    later(run_pass, 0, carrier=askable)
+    assert {again(each).status for each in (doubtful, fresh)} == {Status.SENT}
+    assert {again(each).carrier_reference for each in (doubtful, fresh)} == {"SM0", "SM1"}
+    assert len(askable.taken) == 2
+
+
 def test_a_text_that_is_retried_is_not_taken_for_the_one_that_did_not_arrive(run_pass, askable):
     message = store(status=Status.UNDELIVERED, carrier_reference="SM0", finished_at=TUESDAY_NOON)
     askable.taken.append((NEW_YORK, "Hello"))

@@ -1,0 +1,627 @@
+"""The promises about a message, whatever happens in whatever order.
+
+Hypothesis plays clients, operators, recipients, the carrier, the clock and two schedulers over the
+real tables. A scheduler runs as a greenlet that stops before each use of the database, so the
+machine decides who goes on, who stands still and who dies. Every run can be repeated.
+"""
+
+import dataclasses
+import sys
+from collections import Counter
+from concurrent.futures import Future
+from datetime import timedelta
+from types import SimpleNamespace
+from uuid import UUID
+
+import pytest
+from greenlet import getcurrent, greenlet
+from hypothesis import HealthCheck, Phase
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+import database
+import models
+import outcomes
+import receipts
+import recipients
+import scheduler
+from carriers import Carrier, CarrierError, OptOut, Receipt
+from databases import on_sqlite
+from do_not_call import DoNotCall
+from models import FINISHED, TAKEN, Message, Status, first_id
+from outcomes import MAY_HAVE_TAKEN_IT
+from receipts import KEPT
+from recipients.hours import BusinessHours
+from samples import NEW_YORK, TUESDAY_NOON
+from scheduler import ClaimLost, Scheduler, TooLate
+from stored_messages import create
+
+NUMBERS = (NEW_YORK, "+12125550188")
+SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
+CLAIM_TIMEOUT, EXPIRE_AFTER = 60, 3 * DAY
+JUMPS = (1, 10, 20, 40, 70, 400, 3600, 16 * 3600, 80 * 3600)  # seconds
+
+YES, LOST = "yes", "taken, and no answer"
+FATES = {  # whether the carrier takes it, and the flags of its no
+    YES: (True, None),
+    LOST: (True, {"in_doubt": True, "silent": True}),
+    "no answer": (False, {"in_doubt": True, "silent": True}),
+    "for now": (False, {}),
+    "for good": (False, {"permanent": True}),
+    "too fast": (False, {"too_fast": True}),
+    "account": (False, {"account": True}),
+    "unreached": (False, {"unreached": True}),
+}
+FREE = ("too fast", "account", "unreached")  # cost no retry, or not always
+
+
+@dataclasses.dataclass
+class Order:
+    """What was asked for, and what has happened since it was, or since somebody retried it."""
+
+    to: str
+    text: str
+    max_retries: int
+    not_before: object
+    approved: bool
+    cancelled: bool = False
+    sends: int = 0  # that cost a retry
+    copies: int = 0  # that the carrier took
+
+
+@dataclasses.dataclass
+class Copy:
+    """A text that the carrier took."""
+
+    id: object
+    alike: tuple
+    reference: str
+    at: object
+
+
+class FakeCarrier(Carrier):
+    """Do with each text as the machine says."""
+
+    name = "fake"
+
+    def __init__(self, machine, askable):
+        self.machine, self.can_be_asked = machine, askable
+        self.fate = YES
+
+    def send(self, to, text, *, message_id, valid_for):
+        return self.machine.given(to, text, message_id, valid_for, self.fate)
+
+    def find(self, to, text, since):
+        _, no = FATES[self.fate]
+        if no is not None:
+            raise CarrierError(self.fate, **no | {"in_doubt": False})
+        return [c.reference for c in self.machine.copies if c.alike == (to, text) and c.at >= since]
+
+    def received(self):
+        pause()
+        return []
+
+
+def pause():
+    """Let the machine decide what happens next."""
+    getcurrent().parent.switch()
+
+
+class Sender(Scheduler):
+    """A scheduler that pauses before each use of the database, and where it waits."""
+
+    process, waits = None, False
+
+    def __init__(self, settings, carrier):
+        super().__init__(settings, carrier)
+        self.calls = []
+
+    @property
+    def runs(self):
+        return bool(self.process)
+
+    def go_on(self):
+        """Run up to the next pause; begin a pass if none is under way."""
+        if not self.process:
+            self.process = greenlet(self.run_pass)
+            self.process.sender = self
+        self.waits = False
+        self.process.switch()
+
+    def insist(self, action, *arguments):
+        pause()
+        return super().insist(action, *arguments)
+
+    def sleep(self, seconds):
+        wake_at = models.clock() + seconds * SECOND
+        while models.clock() < wake_at:
+            self.waits = True
+            pause()
+
+
+class Call:
+    """What a thread of a scheduler does: it begins when the machine says, and so it ends."""
+
+    def __init__(self, action, arguments):
+        self.action, self.arguments = action, arguments
+        self.future, self.answer = Future(), None
+
+    def reach(self):
+        """Let the carrier have it; what it answers is not known yet."""
+        try:
+            self.answer = self.future.set_result, self.action(*self.arguments)
+        except (CarrierError, ClaimLost, TooLate) as error:
+            self.answer = self.future.set_exception, error
+
+
+class Pool:
+    """A pool whose threads are calls of the machine."""
+
+    def __init__(self, size):
+        self.sender = getcurrent().sender
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def submit(self, action, *arguments):
+        call = Call(action, arguments)
+        self.sender.carrier.machine.judged(action, arguments)
+        self.sender.calls.append(call)
+        return call.future
+
+
+def gather(ended, seconds):
+    """Return the calls that have ended, after the machine has had its turn."""
+    getcurrent().sender.waits = ended.empty()
+    pause()
+    return [ended.get() for _ in range(ended.qsize())]
+
+
+class Promises(RuleBasedStateMachine):
+    """Everybody who has to do with messages, and what must be true of these meanwhile."""
+
+    which, either = st.integers(0, 7), st.integers(0, 1)
+    fates = st.sampled_from([YES, YES, YES, LOST, LOST, *FATES])
+
+    def __init__(self, settings, clock, askable):
+        super().__init__()
+        for table in reversed(database.Table.__subclasses__()):
+            table.delete().execute()
+        self.clock, clock.now = clock, TUESDAY_NOON
+        self.settings, self.hours = settings, BusinessHours.from_settings(settings)
+        self.carrier = FakeCarrier(self, askable)
+        self.senders = [Sender(settings, self.carrier) for _ in range(2)]
+        self.orders, self.copies = {}, []
+        self.budget = Counter()  # by number and text, how many the carrier may get
+        self.named = {}  # by each reference that was ever recorded, its message
+        self.said = {}  # by the reference, whether it arrived and when that was said
+
+    @property
+    def now(self):
+        return self.clock.now
+
+    @property
+    def calls(self):
+        return [call for sender in self.senders for call in sender.calls]
+
+    # Clients, operators, recipients
+
+    @rule(
+        to=st.sampled_from(NUMBERS),
+        max_retries=st.integers(0, 2),
+        check_dnc=st.booleans(),
+        manual_mode=st.sampled_from([False, False, False, True]),
+        send_in=st.sampled_from([None, None, None, 60, 13 * 3600]),
+        count=st.integers(1, 2),
+    )
+    def create(self, to, max_retries, check_dnc, manual_mode, send_in, count, text="Hello"):
+        """A client asks for a text, or for two equal ones."""
+        if check_dnc and DoNotCall.lists(to):
+            return
+        send_date = send_in and self.now + send_in * SECOND
+        send_at = send_date or self.next_opening(to) or self.now
+        for _ in range(count):
+            id = UUID(int=first_id(self.now).int + len(self.orders))
+            create(
+                text, id=id, to=to, max_retries=max_retries, check_dnc=check_dnc,
+                manual_mode=manual_mode, send_date=send_date, send_at=send_at,
+                status=Status.SCHEDULED if send_at > self.now else Status.QUEUED,
+            )  # fmt: skip
+            self.orders[id] = Order(to, text, max_retries, send_at, not manual_mode)
+            self.budget[to, text] += 1
+
+    def next_opening(self, to):
+        """Return when business hours begin; None where they have begun."""
+        recipient = recipients.find(to)
+        if recipients.within_business_hours(recipient, self.now, self.hours):
+            return None
+        return recipients.next_opening(recipient, self.now, self.hours)
+
+    @precondition(lambda self: self.orders)
+    @rule(which=which, move=st.sampled_from(["approve", "approve", "refuse", "cancel", "retry"]))
+    def move(self, which, move):
+        """An operator moves one of the latest messages."""
+        id = [*self.orders][-1 - which % len(self.orders)]
+        message, order = Message.get_by_id(id), self.orders[id]
+        if move == "retry":
+            if message.retry(self.now):
+                order.cancelled, order.sends, order.copies = False, 0, 0
+                order.not_before = max(self.now, message.send_date or self.now)
+                self.budget[order.to, order.text] += message.status == Status.UNDELIVERED
+        elif move == "cancel":
+            order.cancelled |= message.cancel("shell", self.now)
+        elif message.decide(move == "approve", "shell", self.now):
+            order.approved |= move == "approve"
+            order.cancelled |= move == "refuse"
+
+    @rule(number=st.sampled_from(NUMBERS), stop=st.booleans())
+    def reply(self, number, stop):
+        receipts.record_opt_out(OptOut(number, stop, "reply"), self.now)
+        assert DoNotCall.lists(number) == stop
+
+    @rule(days=st.sampled_from([3, 30]), change=st.sampled_from([Message.purge, Message.redact]))
+    def grow_old(self, days, change):
+        before = self.now - days * DAY
+        old = (Message.finished_at < before) & Message.status.in_(FINISHED)
+        for message in [] if change == Message.redact else list(Message.select().where(old)):
+            del self.orders[message.id]
+        change(before)
+
+    # Schedulers and the clock
+
+    @rule(which=either, steps=st.sampled_from([1, 2, 3, 50, 50]))
+    def go_on(self, which, steps):
+        """A scheduler takes some steps, or as many as it can."""
+        sender = self.senders[which]
+        for _ in range(steps):
+            sender.go_on()
+            if not sender.runs or sender.waits:
+                return
+
+    @rule(which=either, fate=fates)
+    def finish_pass(self, which, fate):
+        """A scheduler goes on until it waits for the clock; the carrier answers all alike."""
+        sender, self.carrier.fate = self.senders[which], fate
+        sender.go_on()
+        while sender.runs and (sender.calls or not sender.waits):
+            for call in list(sender.calls):
+                if not call.answer:
+                    call.reach()
+                self.end(call)
+            sender.go_on()
+
+    @precondition(lambda self: any(sender.runs for sender in self.senders))
+    @rule(which=either, gently=st.booleans())
+    def die(self, which, gently):
+        """A scheduler is killed, or told to stop: it ends when nothing is under way."""
+        if gently:
+            self.senders[which].stopping = True
+        else:
+            self.senders[which] = Sender(self.settings, self.carrier)
+
+    @rule(seconds=st.sampled_from(JUMPS))
+    def pass_time(self, seconds):
+        self.clock.now += seconds * SECOND
+
+    @precondition(lambda self: any(call.answer is None for call in self.calls))
+    @rule(which=which, fate=fates, ends=st.booleans())
+    def reach(self, which, fate, ends):
+        """The carrier gets what a scheduler has begun; the answer comes now or later."""
+        calls = [call for call in self.calls if call.answer is None]
+        call, self.carrier.fate = calls[which % len(calls)], fate
+        call.reach()
+        if ends:
+            self.end(call)
+
+    @precondition(lambda self: any(call.answer for call in self.calls))
+    @rule(which=which)
+    def answer(self, which):
+        calls = [call for call in self.calls if call.answer]
+        self.end(calls[which % len(calls)])
+
+    def end(self, call):
+        """A scheduler hears the carrier's answer."""
+        tell, answer = call.answer
+        tell(answer)
+        for sender in self.senders:
+            sender.calls = [each for each in sender.calls if each is not call]
+
+    # The carrier
+
+    def judged(self, action, arguments):
+        """Check what a scheduler begins."""
+        if action == self.carrier.find:
+            return
+        (message,) = arguments
+        order = self.orders[message.id]
+        assert order.approved
+        assert order.not_before <= self.now
+        assert not order.cancelled
+        assert not (message.check_dnc and DoNotCall.lists(order.to))
+        if not (message.send_date and self.now < message.send_date + HOUR):
+            assert not self.next_opening(order.to)
+
+    def given(self, to, text, message_id, valid_for, fate):
+        """Check what a carrier is given; return its reference, or raise its no."""
+        message = Message.get(Message.id == message_id)
+        order = self.orders[message.id]
+        assert (order.to, order.text) == (to, text)
+        assert message.status == Status.SENDING
+        assert self.now + (valid_for - 1) * SECOND < message.scheduled_first_at + EXPIRE_AFTER
+        order.sends += fate not in FREE
+        assert order.sends <= order.max_retries + 1 + message.take_overs
+        taken, no = FATES[fate]
+        if taken:
+            assert message.in_doubt or not order.copies, "a second copy only after a doubt"
+            order.copies += 1
+            copy = Copy(message.id, (to, text), f"SM{len(self.copies)}", self.now)
+            self.copies.append(copy)
+        if no is not None:
+            raise CarrierError(fate, **no)
+        return copy.reference
+
+    @precondition(lambda self: self.copies)
+    @rule(which=which, delivered=st.booleans())
+    def receipt(self, which, delivered):
+        """Any receipt, of a copy whose answer is known or is not, the first time or again."""
+        reference = self.copies[-1 - which % len(self.copies)].reference
+        receipts.record([Receipt(reference, delivered)], self.now, False)
+        if delivered or reference not in self.said:
+            self.said[reference] = delivered, self.now
+
+    # The promises
+
+    @invariant()
+    def promises_hold(self):
+        messages = {message.id: message for message in Message.select()}
+        assert messages.keys() == self.orders.keys(), "none is lost"
+        for id, message in messages.items():
+            if message.carrier_reference:
+                self.note_reference(id, message.carrier_reference)
+            self.check(message, self.orders[id])
+        if not self.carrier.can_be_asked:
+            return
+        open = Counter(
+            (order.to, order.text)
+            for id, order in self.orders.items()
+            if messages[id].status not in FINISHED
+        )
+        copies = Counter(copy.alike for copy in self.copies)
+        unknown = Counter(copy.alike for copy in self.copies if copy.reference not in self.named)
+        assert copies <= self.budget, "it never gets two copies"
+        assert unknown <= open, "what it has taken is sent"
+
+    def note_reference(self, id, reference):
+        if reference not in self.named and reference in self.said:
+            _, at = self.said[reference]
+            if at and at < self.now - KEPT:
+                self.said[reference] = None, None  # it may be forgotten
+        assert self.named.setdefault(reference, id) == id, "one copy is one message's"
+
+    def check(self, message, order):
+        assert message.status in [*Status]
+        if message.status not in TAKEN:  # asking in doubt counts, too
+            assert message.attempts <= order.max_retries + 1
+        own = [copy for copy in self.copies if copy.reference == message.carrier_reference]
+        if message.status in TAKEN:
+            (copy,) = own
+            assert copy.alike == (order.to, order.text)
+            assert copy.id == message.id or self.carrier.can_be_asked  # equal texts are alike
+            self.check_receipt(message)
+        may_have = MAY_HAVE_TAKEN_IT in (message.last_error or "")
+        if message.status == Status.FAILED:
+            if self.carrier.can_be_asked:
+                assert not may_have
+            else:
+                assert may_have or not order.copies
+        if not self.carrier.can_be_asked:
+            assert order.copies <= 2
+
+    def check_receipt(self, message):
+        delivered, at = self.said.get(message.carrier_reference, (None, self.now))
+        if at:  # delivered is the last word, and else the first
+            wanted = {None: Status.SENT, True: Status.DELIVERED, False: Status.UNDELIVERED}
+            assert message.status == wanted[delivered]
+
+    # In the end
+
+    def teardown(self):
+        """Once the carrier is well and time passes, everything ends, and what is new is sent."""
+        if sys.exc_info()[0]:
+            return
+        self.clock.now += (TUESDAY_NOON - self.now) % DAY
+        self.create("+12125550177", 0, False, False, None, 1)
+        new = [*self.orders][-1]
+        for hours in (0, 0.02, 1, 20, 80, 80, 80):
+            self.clock.now += hours * HOUR
+            for which in (0, 1):
+                self.end_pass(which)
+            self.promises_hold()
+            if hours >= 1:
+                assert Message.get_by_id(new).status == Status.SENT
+                if all(message.status in FINISHED for message in Message.select()):
+                    return
+        raise AssertionError("not everything ends")
+
+    def end_pass(self, which):
+        sender, sender.stopping = self.senders[which], False
+        self.finish_pass(which, YES)
+        while sender.runs:
+            self.clock.now += SECOND
+            self.finish_pass(which, YES)
+
+
+often = hypothesis_settings(
+    deadline=None,
+    database=None,
+    derandomize=True,
+    max_examples=15,
+    stateful_step_count=40,
+    suppress_health_check=list(HealthCheck),
+    report_multiple_bugs=False,
+)
+
+
+@pytest.fixture
+def hold_promises(settings, monkeypatch):
+    """Play with a carrier that can be asked, or cannot: `hold_promises(True, often)`."""
+    clock = SimpleNamespace(now=TUESDAY_NOON)
+    monkeypatch.setattr(models, "clock", lambda: clock.now)
+    monotonic = SimpleNamespace(monotonic=lambda: clock.now.timestamp())
+    monkeypatch.setattr(scheduler, "time", monotonic)
+    monkeypatch.setattr(scheduler, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(scheduler, "gather", gather)
+    settings = settings._replace(
+        claim_timeout=CLAIM_TIMEOUT, expire_after=EXPIRE_AFTER, send_concurrency=2
+    )
+
+    def hold(askable, how):
+        def machine():
+            return Promises(settings, clock, askable)
+
+        run_state_machine_as_test(machine, settings=how)
+
+    return hold
+
+
+@pytest.mark.parametrize("askable", [True, False])
+def test_the_promises_hold_whatever_happens(hold_promises, askable):
+    hold_promises(askable, often)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("askable", [True, False])
+def test_the_promises_hold_for_long(hold_promises, askable):
+    hold_promises(askable, hypothesis_settings(often, max_examples=2000, derandomize=False))
+
+
+# Does it find anything? Each of these breaks a rule.
+
+
+def never_asks(monkeypatch):
+    judge = outcomes.judge
+
+    def deaf(message, rules, *rest):
+        return judge(message, rules._replace(askable=False), *rest)
+
+    monkeypatch.setattr(outcomes, "judge", deaf)
+
+
+def forgets_a_dead_senders_doubt(monkeypatch):
+    take_over = Message.take_over
+
+    def forget(before):
+        dead = [m.id for m in Message.select().where(Message.claimed_at < before)]
+        count = take_over(before)
+        Message.update(in_doubt=0).where(Message.id.in_(dead)).execute()
+        return count
+
+    monkeypatch.setattr(Message, "take_over", forget)
+
+
+def has_no_fencing(monkeypatch):
+    move = Message._move
+
+    def unfenced(self, *arguments, **changes):
+        self.claim_number = Message.get_by_id(self.id).claim_number
+        return move(self, *arguments, **changes)
+
+    monkeypatch.setattr(Message, "_move", unfenced)
+
+
+def does_not_look_for_approval(monkeypatch):
+    claim = Message.claim
+
+    def approve_all(*arguments):
+        Message.update(approved=True).execute()
+        return claim(*arguments)
+
+    monkeypatch.setattr(Message, "claim", approve_all)
+
+
+def lets_a_receipt_overrule_delivered(monkeypatch):
+    both = models.has_status(Status.SENT, Status.DELIVERED)
+    monkeypatch.setitem(receipts._MAY_BECOME, Status.UNDELIVERED, both)
+
+
+def takes_the_reference_of_another(monkeypatch):
+    monkeypatch.setattr(receipts, "known", lambda references: set())
+
+
+def does_not_look_for_equal_texts(monkeypatch):
+    monkeypatch.setattr(Message, "with_twins", lambda *_: set())
+
+
+def sends_outside_business_hours(monkeypatch):
+    monkeypatch.setattr(outcomes, "_must_wait", lambda *_: None)
+
+
+def sends_what_is_too_old(monkeypatch):
+    monkeypatch.setattr(scheduler, "is_too_late", lambda *_: False)
+
+
+def sends_after_a_long_pause(monkeypatch):
+    monkeypatch.setattr(scheduler.time, "monotonic", lambda: 0)
+
+
+def does_not_look_at_the_list(monkeypatch):
+    monkeypatch.setattr(DoNotCall, "listed", lambda numbers: set())
+
+
+def sends_what_was_cancelled_in_doubt(monkeypatch):
+    judge = outcomes.judge
+
+    def forgive(message, *rest):
+        message.cancelled_by = None
+        return judge(message, *rest)
+
+    monkeypatch.setattr(outcomes, "judge", forgive)
+
+
+def does_not_count_retries(monkeypatch):
+    after_no = outcomes.after_no
+
+    def free(*arguments):
+        return after_no(*arguments)._replace(counted=False)
+
+    monkeypatch.setattr(outcomes, "after_no", free)
+
+
+def drops_early_receipts(monkeypatch):
+    monkeypatch.setattr(receipts, "_keep", lambda words: None)
+
+
+def leaves_what_dead_senders_held(monkeypatch):
+    monkeypatch.setattr(Message, "take_over", lambda before: 0)
+
+
+BUGS = [
+    *((True, bug) for bug in (never_asks, forgets_a_dead_senders_doubt)),
+    *((True, bug) for bug in (takes_the_reference_of_another, does_not_look_for_equal_texts)),
+    *((False, bug) for bug in (has_no_fencing, does_not_look_for_approval)),
+    *((False, bug) for bug in (lets_a_receipt_overrule_delivered, sends_outside_business_hours)),
+    *((False, bug) for bug in (sends_what_is_too_old, sends_after_a_long_pause)),
+    *((False, bug) for bug in (does_not_look_at_the_list, sends_what_was_cancelled_in_doubt)),
+    *((False, bug) for bug in (does_not_count_retries, drops_early_receipts)),
+    (False, leaves_what_dead_senders_held),
+]
+seeking = hypothesis_settings(often, max_examples=1000, phases=[Phase.generate])
+
+
+@pytest.mark.soak
+@on_sqlite
+@pytest.mark.parametrize(("askable", "bug"), BUGS)
+def test_a_rule_that_is_broken_is_found(hold_promises, monkeypatch, askable, bug):
+    bug(monkeypatch)
+    with pytest.raises(AssertionError):
+        hold_promises(askable, seeking)
