@@ -6,6 +6,7 @@ A key's windows are the seconds, minutes, hours and days of UTC. A recipient's w
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import NamedTuple
 
 from peewee import BigIntegerField, IntegerField
@@ -47,6 +48,7 @@ class LimitReached(Exception):
 # How they are written
 
 
+@lru_cache
 def parse(text: str) -> tuple[Limit, ...]:
     """Return the limits of a key, the shortest window first; raise ValueError with the problem."""
     limits = {}
