@@ -55,7 +55,9 @@ def parse(text: str) -> tuple[Limit, ...]:
     for part in text.split(",") if text.strip() else ():
         limit = _read(part, f"/({'|'.join(UNITS)})", "5/s,1000/d, per s, min, h or d")
         if limits.setdefault(limit.seconds, limit) is not limit:
-            raise ValueError("must not have a unit twice: at most one limit each for s, min, h, d")
+            raise ValueError(
+                "must be a list without a unit twice: one limit each per s, min, h or d"
+            )
     return tuple(limits[size] for size in sorted(limits))
 
 
@@ -68,7 +70,7 @@ def parse_recipient_limit(text: str) -> Limit | None:
 def _read(text, window, example):
     text = text.strip()
     if not re.fullmatch(rf"[^/]*{window}", text):
-        raise ValueError(f"must say a number and a window, like {example}")
+        raise ValueError(f"must be a number and a window, like {example}")
     number, _, every = text.partition("/")
     if not re.fullmatch("[1-9][0-9]{0,8}", number):
         raise ValueError(f"must be a whole number from 1 to 999999999, like {example}")

@@ -32,7 +32,7 @@ ALLOWED = {
     "inserts": {"database"},
     "models": {"database", "inserts", "limits", "keys", "do_not_call"},
     "receipts": {"database", "do_not_call", "models", "carriers"},
-    "reports": {"database", "keys", "models"},
+    "reports": {"database", "limits", "keys", "models"},
     "schemas": {"recipients"},
     "outcomes": {"carriers", "models", "recipients"},
     "scheduler": STORED | {"outcomes"} | {"settings", "logs", "recipients", "carriers"},
