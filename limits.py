@@ -55,9 +55,7 @@ def parse(text: str) -> tuple[Limit, ...]:
     for part in text.split(",") if text.strip() else ():
         limit = _read(part, f"/({'|'.join(UNITS)})", "5/s,1000/d, per s, min, h or d")
         if limits.setdefault(limit.seconds, limit) is not limit:
-            raise ValueError(
-                "must be a list without a unit twice: one limit each per s, min, h or d"
-            )
+            raise ValueError("must be a list with no unit twice: one limit per s, min, h or d")
     return tuple(limits[size] for size in sorted(limits))
 
 
