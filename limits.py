@@ -6,7 +6,7 @@ A key's windows are the seconds, minutes, hours and days of UTC. A recipient's w
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from peewee import BigIntegerField, IntegerField
@@ -16,6 +16,7 @@ from database import EPOCH, Table, db
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}  # seconds
 SIZES = tuple(UNITS.values())
 SECOND = timedelta(seconds=1)
+NO_LIMIT = 2**31 - 1
 
 
 class Limit(NamedTuple):
@@ -128,31 +129,29 @@ class KeyUse(Table):
         return {key: tuple(row) for key, *row in rows}
 
 
-def _if_room():
-    """Return the SQL that counts messages of several keys on Postgres if their limits allow it.
+@cache
+def count_if_room(keys: int) -> str:
+    """Return the CTEs that count messages of so many keys on Postgres where limits allow it.
 
-    It takes a JSON array of objects: key_id, second, n (messages), and the limits by unit. Rows are
-    locked in order, or two batches could be a deadlock.
+    `counted` are the ids of these keys. For each there are parameters, named with its position: id,
+    second, n (messages), and the limits by unit. In the order of ids, or two batches could be a
+    deadlock. One UPDATE each, because a join makes those wait twice as long that wait for a lock.
     """
-    n = {
-        unit: f"CASE WHEN u.second / {size} = w.second / {size} THEN used_{unit} ELSE 0 END + w.n"
-        for unit, size in UNITS.items()
-    }
-    counts = ", ".join(f"used_{unit} = {sql}" for unit, sql in n.items())
-    room = " AND ".join(f"(w.{unit} IS NULL OR {sql} <= w.{unit})" for unit, sql in n.items())
-    columns = ", ".join(f"{unit} int" for unit in UNITS)
-    return (
-        "wanted AS (SELECT * FROM json_to_recordset(%s) "
-        f"AS w(key_id int, second bigint, n int, {columns})), "
-        "locked AS MATERIALIZED (SELECT key_id FROM key_use "
-        "WHERE key_id IN (SELECT key_id FROM wanted) ORDER BY key_id FOR UPDATE), "
-        f"counted AS (UPDATE key_use u SET second = w.second, {counts} "
-        "FROM wanted w JOIN locked ON locked.key_id = w.key_id "
-        f"WHERE u.key_id = w.key_id AND u.second <= w.second AND {room} RETURNING u.key_id)"
-    )
-
-
-IF_ROOM = _if_room()
+    updates, positions = [], range(keys)
+    for at in positions:
+        n = {
+            unit: f"CASE WHEN second / {size} = %(second{at})s / {size} "
+            f"THEN used_{unit} ELSE 0 END + %(n{at})s"
+            for unit, size in UNITS.items()
+        }
+        counts = ", ".join(f"used_{unit} = {sql}" for unit, sql in n.items())
+        room = " AND ".join(f"{sql} <= %({unit}{at})s" for unit, sql in n.items())
+        updates.append(
+            f"counted{at} AS (UPDATE key_use SET second = %(second{at})s, {counts} "
+            f"WHERE key_id = %(id{at})s AND second <= %(second{at})s AND {room} RETURNING key_id)"
+        )
+    counted = " UNION ALL ".join(f"SELECT key_id FROM counted{at}" for at in positions)
+    return f"{', '.join(updates)}, counted AS ({counted})"
 
 
 class Tally:

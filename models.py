@@ -37,7 +37,16 @@ from database import (
 from do_not_call import DoNotCall
 from inserts import Inserts
 from keys import ApiKey
-from limits import IF_ROOM, SECOND, UNITS, KeyUse, Limit, LimitReached, Tally
+from limits import (
+    NO_LIMIT,
+    SECOND,
+    UNITS,
+    KeyUse,
+    Limit,
+    LimitReached,
+    Tally,
+    count_if_room,
+)
 
 SEND_DATE_LASTS = timedelta(hours=1)
 """How long a send_date's instant is obeyed; what is later keeps to business hours."""
@@ -259,35 +268,39 @@ class Message(Table):
         Left are keys that are near a limit, or whose use is to be counted anew.
         """
         of_key = {}
-        for order in orders:
+        for order in sorted(orders, key=lambda order: order.key):
             if order.limits:
                 of_key.setdefault(order.key, []).append(order)
-        wanted = [
-            {"key_id": key, "second": few[0].second, "n": len(few)}
-            | dict.fromkeys(UNITS)
-            | {limit.unit: limit.number for limit in few[0].limits}
+        quick = {
+            key: few
             for key, few in of_key.items()
             if _counting(few[0]) in _counted
             and len({(order.second, order.limits) for order in few}) == 1
             and len({order.name for order in few}) == len(few)
-        ]
-        quick = {each["key_id"] for each in wanted}
-        rows = [each.row for each in orders if not each.limits or each.key in quick]
-        if not rows:
+        }
+        rows = [order.row for order in orders if not order.limits or order.key in quick]
+        if not quick:
             return {}
-        sql, values = cls._insertion(rows)
-        counted, stored = db.execute_sql(
-            f"WITH {IF_ROOM}, stored AS ({sql} WHERE key_id IN (SELECT key_id FROM counted) "
-            "OR key_id <> ALL(%s) ON CONFLICT DO NOTHING RETURNING key_id) "
-            "SELECT ARRAY(SELECT key_id FROM counted), ARRAY(SELECT key_id FROM stored)",
-            [json.dumps(wanted), *values, [*of_key]],
-        ).fetchone()
-        if len(stored) == len(rows):
+        sql, (values,) = cls._insertion(rows)
+        parameters = {"rows": values, "limited": [*of_key]}
+        for at, (key, few) in enumerate(quick.items()):
+            wanted = {"id": key, "second": few[0].second, "n": len(few)}
+            wanted |= dict.fromkeys(UNITS, NO_LIMIT)
+            wanted |= {limit.unit: limit.number for limit in few[0].limits}
+            parameters |= {f"{name}{at}": value for name, value in wanted.items()}
+        found = db.execute_sql(
+            f"WITH {count_if_room(len(quick))} {sql.replace('%s', '%(rows)s')} "
+            "WHERE key_id IN (SELECT key_id FROM counted) OR key_id <> ALL(%(limited)s) "
+            "ON CONFLICT DO NOTHING RETURNING key_id",
+            parameters,
+        )
+        stored = Counter(key for (key,) in found.fetchall())
+        if stored.total() == len(rows):
             return {row["id"]: True for row in rows}
-        for each in wanted:
-            if each["key_id"] in counted and stored.count(each["key_id"]) < each["n"]:
-                KeyUse.forget(each["key_id"])  # a repeat was counted
-        done = [order for order in orders if not order.limits or order.key in counted]
+        for key, few in quick.items():
+            if 0 < stored[key] < len(few):
+                KeyUse.forget(key)  # a repeat was counted
+        done = [order for order in orders if not order.limits or stored[order.key]]
         return {o.row["id"]: is_there for o, is_there in zip(done, cls._stored(done), strict=True)}
 
     @classmethod
@@ -311,6 +324,8 @@ class Message(Table):
             firsts = {order.key: order for order in orders if order.limits}
             tallies = {key: cls._tally(firsts[key]) for key in sorted(firsts)}
             names = cls._taken([order.name for order in orders if order.row["idempotency_key"]])
+            for key in {key for key, _ in names} & tallies.keys():
+                tallies[key] = cls._recount(key)  # `_insert_if_room` may have counted a repeat
             outcomes, accepted = {}, []
             for order in orders:
                 if order.name in names:
@@ -344,9 +359,14 @@ class Message(Table):
         """Lock and return what the key of a message has used up."""
         row = KeyUse.lock(order.key)
         if row is None or _counting(order) not in _counted:
-            latest = cls.select().where(cls.key == order.key).order_by(cls.id.desc()).first()
-            row = ((latest.created_at - EPOCH) // SECOND if latest else 0,)
+            return cls._recount(order.key)
         return Tally(row, partial(cls.accepted, order.key))
+
+    @classmethod
+    def _recount(cls, key):
+        latest = cls.select(cls.created_at).where(cls.key == key).order_by(cls.id.desc()).first()
+        second = (latest.created_at - EPOCH) // SECOND if latest else 0
+        return Tally((second,), partial(cls.accepted, key))
 
     @classmethod
     def accepted(cls, key: int, since: int, until: int) -> int:
