@@ -263,9 +263,10 @@ class Message(Table):
 
     @classmethod
     def _insert_if_room(cls, orders):
-        """Count and insert in one statement what all fits; return these outcomes by id.
+        """Insert in one statement what has no limit or fits; return these outcomes by id.
 
-        Left are keys that are near a limit, or whose use is to be counted anew.
+        It leaves out keys of which not all messages fit, or whose use must be counted anew. A key
+        of which nothing was stored is left out too: its messages are refused, or all repeats.
         """
         of_key = {}
         for order in sorted(orders, key=lambda order: order.key):
@@ -278,9 +279,11 @@ class Message(Table):
             and len({(order.second, order.limits) for order in few}) == 1
             and len({order.name for order in few}) == len(few)
         }
-        rows = [order.row for order in orders if not order.limits or order.key in quick]
         if not quick:
-            return {}
+            free = [order for order in orders if not order.limits]
+            stored = cls._insert(free) if free else []
+            return {o.row["id"]: is_there for o, is_there in zip(free, stored, strict=True)}
+        rows = [order.row for order in orders if not order.limits or order.key in quick]
         sql, (values,) = cls._insertion(rows)
         parameters = {"rows": values, "limited": [*of_key]}
         for at, (key, few) in enumerate(quick.items()):
@@ -364,6 +367,7 @@ class Message(Table):
 
     @classmethod
     def _recount(cls, key):
+        """Return what a key, whose row is locked, has used up according to its messages."""
         latest = cls.select(cls.created_at).where(cls.key == key).order_by(cls.id.desc()).first()
         second = (latest.created_at - EPOCH) // SECOND if latest else 0
         return Tally((second,), partial(cls.accepted, key))

@@ -1,5 +1,6 @@
 """Limits of keys and recipients: never one more, and when one more is accepted."""
 
+import io
 import json
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -290,6 +291,35 @@ def test_one_key_at_its_limit_keeps_no_other_from_sending(limited, at):
     accepted(shop())
     refusal(shop(), 429)
     accepted(other())
+
+
+class SlowBody(io.BytesIO):
+    """A body that does something while it arrives."""
+
+    def read(self, *size):
+        self.meanwhile()
+        return super().read(*size)
+
+
+@pytest.mark.parametrize(
+    ("words", "status"), [(("limit", "app", "1/d"), 429), (("revoke", "app"), 401)]
+)
+def test_a_change_of_a_key_holds_for_a_body_that_was_still_on_its_way(
+    post, client, key, run, words, status
+):
+    """Otherwise thousands of slow requests could be kept for later."""
+    accepted(post())
+    body = json.dumps({"to": NEW_YORK, "message": "Hello"}).encode()
+    slow = SlowBody(body)
+    slow.meanwhile = lambda: run("keys", *words)
+    response = client.post(
+        "/v1/text-messages",
+        input_stream=slow,
+        content_length=len(body),
+        content_type="application/json",
+        headers={"X-Api-Key": key},
+    )
+    refusal(response, status)
 
 
 # Many at once
