@@ -6,13 +6,14 @@ from datetime import datetime
 from typing import Any
 
 from flask import Blueprint, Response, abort, current_app, g, request
-from werkzeug.exceptions import Unauthorized
+from werkzeug.exceptions import TooManyRequests, Unauthorized
 
 import models
 import recipients
 import schemas
 from do_not_call import DoNotCall
 from keys import ApiKey, Identity, Role
+from limits import SECOND, LimitReached
 from models import AlreadyAnswered, Message, Status
 from recipients import Recipient
 from recipients.hours import BusinessHours, Facts
@@ -26,8 +27,9 @@ log = logging.getLogger("web")
 @blueprint.post("/text-messages")
 def create_text_message() -> Response:
     """Queue or schedule one text message."""
-    key = sender()
+    sender()
     value = read_json()
+    key = sender()  # the key, or its limits, may have changed while a slow body came
     now = models.clock()  # after a slow client has sent the last byte
     idempotency_key, digest = idempotency(value)
     if idempotency_key and (earlier := Message.answered(key.id, idempotency_key)):
@@ -40,6 +42,9 @@ def create_text_message() -> Response:
     if settings.allowed_countries and recipient.country not in settings.allowed_countries:
         country = recipients.country_name(recipient.country)
         abort(403, f"The recipient's country is not one that texts may go to: {country}.")
+    if recipient.is_premium_rate and not settings.allow_premium_rate:
+        g.abuse = "premium_rate"
+        abort(403, "The recipient's number is premium-rate, which texts may not go to.")
     if order["check_dnc"] and DoNotCall.lists(recipient.e164):
         abort(403, "The recipient is on the Do Not Call list.")
 
@@ -60,9 +65,15 @@ def create_text_message() -> Response:
             idempotency_key=idempotency_key,
             request_digest=digest,
             answer=answer if idempotency_key else None,
+            limits=key.limits or settings.key_limits,
+            recipient_limit=settings.recipient_limit,
         )
     except AlreadyAnswered:
         return repeat(Message.answered(key.id, idempotency_key), digest)
+    except LimitReached as refusal:
+        g.abuse = f"{refusal.whose}_limit"
+        wait = max(1, -((now - refusal.free_at) // SECOND))  # rounded up
+        raise TooManyRequests(str(refusal), retry_after=wait) from None
     current_app.extensions["health"].not_stored_at = None
     log.info("message %s %s", message["id"], message["status"])
     return respond(answer)

@@ -10,6 +10,7 @@ from typing import NamedTuple, Self
 from peewee import SQL, ForeignKeyField, IntegrityError, ModelSelect, TextField
 
 from database import EPOCH, InstantField, Refused, Table, db
+from limits import KeyUse, Limit, parse
 
 HOUR = timedelta(hours=1)
 
@@ -40,6 +41,7 @@ class Identity(NamedTuple):
     name: str
     group: str | None
     role: str
+    limits: tuple[Limit, ...] = ()  # of its own; without any, KEY_LIMITS holds
 
 
 class ApiKey(Table):
@@ -53,6 +55,7 @@ class ApiKey(Table):
     last_used_at = InstantField(null=True)  # to the hour
     old_digest = TextField(null=True, index=True)  # of the secret before the rotation
     old_expires_at = InstantField(null=True)
+    limits = TextField(null=True)  # "5/s,1000/d"; null: KEY_LIMITS
 
     @staticmethod
     def digest_of(secret: str) -> str:
@@ -67,10 +70,12 @@ class ApiKey(Table):
         now: datetime,
         expires_at: datetime | None = None,
         role: Role = Role.SENDER,
+        limits: tuple[Limit, ...] = (),
     ) -> str:
         """Store a new key and return its secret; raise Refused if the name is taken."""
         secret = cls._new_secret()
         values = {"name": name, "group": group, "role": role, "digest": cls.digest_of(secret)}
+        values["limits"] = _written(limits)
         try:
             cls.create(**values, created_at=now, expires_at=expires_at)
         except IntegrityError:
@@ -102,7 +107,7 @@ class ApiKey(Table):
 
     def identity(self) -> Identity:
         """Return what a request may know of this key."""
-        return Identity(self.id, self.name, self.group, self.role)
+        return Identity(self.id, self.name, self.group, self.role, parse(self.limits or ""))
 
     def note_use(self, now: datetime) -> None:
         """Store the hour in which this key was last used."""
@@ -156,12 +161,28 @@ class ApiKey(Table):
         """Refuse this key in every process before returning; return False if it was before."""
         done = self._change(revoked_at=now)
         wait_for_leases()
+        KeyUse.forget(self.id)
         return done
+
+    def limit(self, limits: tuple[Limit, ...]) -> None:
+        """Set the limits of this key; raise Refused if it is revoked.
+
+        Every process goes by them before this returns.
+        """
+        if not self._change(limits=_written(limits)):
+            raise Refused(f"the key {self.name!r} is revoked")
+        wait_for_leases()
+        wait_for_leases()  # for requests under way, which go by the limits before
+        KeyUse.forget(self.id)  # what they were accepted for was counted by nobody, perhaps
 
     def _change(self, *conditions, **changes):
         """Change this key unless it is revoked; return whether it was changed."""
         live = (ApiKey.id == self.id) & ApiKey.revoked_at.is_null()
         return ApiKey.update(changes).where(live, *conditions).execute() == 1
+
+
+def _written(limits):
+    return ",".join(map(str, limits)) or None
 
 
 class SignIn(Table):

@@ -4,12 +4,14 @@ import uuid
 from collections import Counter
 from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
+from functools import partial
 from typing import NamedTuple
 
 from peewee import SQL, Select, Tuple, Value, fn
 
 from database import EPOCH, PAGE, Refused, db
 from keys import ApiKey, Identity, Role
+from limits import SECOND, KeyUse, Limit, Tally, parse
 from models import (
     AWAITS_APPROVAL,
     AWAITS_GROUP,
@@ -356,3 +358,42 @@ def _soonest(conditions, after, limit):
             messages = messages.where(Tuple(Message.send_at, Message.id) > last)
         found.extend(messages.order_by(Message.send_at, Message.id).limit(limit))
     return sorted(found, key=lambda message: (message.send_at, message.id))[:limit]
+
+
+# Limits
+
+
+class Use(NamedTuple):
+    """A limit of a key, and how much of it is used up."""
+
+    limit: Limit
+    used: int
+    is_default: bool  # one of KEY_LIMITS
+
+    @property
+    def is_up(self) -> bool:
+        return self.used >= self.limit.number
+
+
+def use_of_limits(
+    keys: Collection[ApiKey], now: datetime, defaults: tuple[Limit, ...]
+) -> dict[int, list[Use]]:
+    """Return the limits of keys by id; a key that is revoked or sends nothing has none."""
+    rows, second, found = KeyUse.all(), (now - EPOCH) // SECOND, {}
+    for key in keys:
+        is_person = key.role in (Role.APPROVER, Role.OPERATOR)
+        own = parse(key.limits or "")
+        limits = () if key.revoked_at or is_person else own or defaults
+        tally = Tally(rows.get(key.id, (0,)), partial(Message.accepted, key.id))
+        found[key.id] = [Use(each, tally.used(each.seconds, second), not own) for each in limits]
+    return found
+
+
+def at_limit(now: datetime, defaults: tuple[Limit, ...]) -> list[tuple[str, Limit]]:
+    """Return the names of the keys that have a limit used up now, and the longest such limit."""
+    today = (now - EPOCH).days * 86_400
+    keys = ApiKey.live(now).join(KeyUse, on=(KeyUse.key_id == ApiKey.id))
+    used_today = list(keys.where(KeyUse.second >= today).order_by(ApiKey.name))
+    uses = use_of_limits(used_today, now, defaults)
+    up = ((key.name, [use.limit for use in uses[key.id] if use.is_up]) for key in used_today)
+    return [(name, limits[-1]) for name, limits in up if limits]

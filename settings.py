@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from dotenv import dotenv_values, load_dotenv
 from environs import Env, EnvError, EnvValidationError
 
+import limits
 import logs
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -44,6 +45,9 @@ class Settings(NamedTuple):
     expire_after: timedelta
     check_dnc: bool  # for every message, whatever the request says
     allowed_countries: frozenset[str] | None  # ISO 3166; None: all
+    allow_premium_rate: bool
+    key_limits: tuple[limits.Limit, ...]  # of keys without their own
+    recipient_limit: limits.Limit | None
     carrier_url: str | None
     public_url: str | None  # without a slash at the end
     secret_key: str | None
@@ -65,7 +69,7 @@ def load() -> Settings:
     env = Env(eager=False)
     for parse in (
         *(_database_url, _hours, _days, _whole, _one_of),
-        *(_duration, _countries, _public_url, _secret),
+        *(_duration, _countries, _limits, _recipient_limit, _public_url, _secret),
     ):
         env.add_parser(parse.__name__.strip("_"), parse)
     ephemeral = any(host in os.environ for host in EPHEMERAL_HOSTS)
@@ -83,6 +87,10 @@ def load() -> Settings:
         expire_after=env.duration("EXPIRE_AFTER", "72h"),
         check_dnc=env.one_of("CHECK_DNC", "ASKED", choices=("ASKED", "ALWAYS")) == "ALWAYS",
         allowed_countries=env.countries("ALLOWED_COUNTRIES", ""),
+        allow_premium_rate=env.one_of("ALLOW_PREMIUM_RATE", "FALSE", choices=("FALSE", "TRUE"))
+        == "TRUE",
+        key_limits=env.limits("KEY_LIMITS", ""),
+        recipient_limit=env.recipient_limit("RECIPIENT_LIMIT", ""),
         public_url=env.public_url("PUBLIC_URL", ""),
         secret_key=env.secret("SECRET_KEY", ""),
         carrier_url=env.str("CARRIER_URL", "").strip() or None,
@@ -183,6 +191,20 @@ def _countries(text):
     if only_commas or not all(re.fullmatch("[A-Z]{2}|001", code) for code in codes):
         raise EnvError("must be a list of ISO 3166 codes, like US,CA,GB")
     return codes or None
+
+
+def _limits(text):
+    try:
+        return limits.parse(text)
+    except ValueError as problem:
+        raise EnvError(str(problem)) from None
+
+
+def _recipient_limit(text):
+    try:
+        return limits.parse_recipient_limit(text)
+    except ValueError as problem:
+        raise EnvError(str(problem)) from None
 
 
 def _public_url(text):

@@ -88,8 +88,8 @@ def prepare(url):
     return url
 
 
-def new_key(role=keys.Role.SENDER):
-    secret = keys.ApiKey.issue(uuid.uuid4().hex, None, models.clock(), role=role)
+def new_key(**fields):
+    secret = keys.ApiKey.issue(uuid.uuid4().hex, None, models.clock(), **fields)
     database.disconnect()
     return secret
 
@@ -171,6 +171,22 @@ def pss(pid):
         if line.startswith("Pss:"):
             return int(line.split()[1])
     return 0
+
+
+def backends(url):
+    """The processes of a Postgres on this machine that serve a database; none for SQLite."""
+    if url.startswith("sqlite:"):
+        return []
+    query = "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+    with psycopg.connect(url) as connection:
+        here = connection.info.backend_pid
+        return [pid for (pid,) in connection.execute(query).fetchall() if pid != here]
+
+
+def cpu(pid):
+    """The seconds of CPU that a process has taken."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager

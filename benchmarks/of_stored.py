@@ -105,7 +105,7 @@ def desk(server):
             Message.status == Status.SCHEDULED
         ).execute()
         fill.vacuum()
-        key = new_key(Role.OPERATOR)
+        key = new_key(role=Role.OPERATOR)
         with web(url=url, workers=1, SECRET_KEY="a" * 32) as (address, _):
             base, browser = sign_in(address, key)
             for path in ("", "messages", *(f"messages?status={status}" for status in Status)):

@@ -9,7 +9,10 @@ import time
 from machinery import (
     ROUNDS,
     SCRATCH,
+    SECONDS,
+    backends,
     bodies,
+    cpu,
     databases,
     family,
     new_key,
@@ -20,6 +23,8 @@ from machinery import (
     web,
     wrk,
 )
+
+from limits import parse
 
 
 def create(server):
@@ -45,6 +50,37 @@ def create(server):
             f"no-op {no_op:.0f} requests/s; {errors} errors",
         )
         show(f"create, {name}: p99 / p50", f"{tail:.1f} (p50 {p50:.1f} ms)", "<= 4")
+
+
+def limited(server):
+    """What a limit costs a create: CPU of all processes, the database's too, with and without."""
+    file, limits = bodies(), parse("1000000/d")
+    for name, fresh in databases(server):
+        url = fresh()
+        free, bound = new_key(), new_key(limits=limits)
+        with web(url=url) as (ours, pid):
+            for key in (free, bound):
+                wrk(ours, file, key, 2)
+            rounds = [
+                [cost(url, ours, pid, file, key) for key in (free, bound)] for _ in range(ROUNDS)
+            ]
+        without, more = (
+            statistics.median(values) * 1e6
+            for values in zip(*((a, b - a) for a, b in rounds), strict=True)
+        )
+        show(
+            f"create with a limit, {name}: CPU more than without",
+            f"{more:.0f} µs ({without:.0f} µs without)",
+            "<= 40 µs",
+        )
+
+
+def cost(url, address, pid, file, key):
+    """The seconds of CPU that a create takes, in the web processes and in the database's."""
+    pids = [*family(pid), *backends(url)]
+    before = sum(map(cpu, pids))
+    requests, *_ = wrk(address, file, key)
+    return (sum(map(cpu, pids)) - before) / (requests * SECONDS)
 
 
 def silent(server):

@@ -1,12 +1,16 @@
 """`flask keys`: keys of the programs that send and of the people at the desk."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import click
+from flask import current_app
 
+import limits as limit_texts
 import models
+import reports
 from cli import base
 from keys import ApiKey, Role, wait_for_leases
+from limits import Limit
 
 keys = base.Commands("keys", help="API keys: for programs that send, and for people at the desk.")
 
@@ -17,6 +21,23 @@ def lifetime(value: str) -> timedelta | None:
     if length == timedelta(0):
         raise click.BadParameter("must be more than 0")
     return length
+
+
+def limit(value: str) -> str:
+    """Accept limits of a key: 5/s, or several."""
+    try:
+        limit_texts.parse(value)
+    except ValueError as problem:
+        raise click.BadParameter(f"{value!r}: {problem}") from None
+    return value
+
+
+def together(ctx: click.Context, parameter: click.Parameter, values: tuple) -> tuple[Limit, ...]:
+    """Return the limits that were given one by one."""
+    try:
+        return limit_texts.parse(",".join(values))
+    except ValueError as problem:
+        raise click.BadParameter(str(problem)) from None
 
 
 @keys.command()
@@ -30,10 +51,27 @@ def lifetime(value: str) -> timedelta | None:
     show_default=True,
     help="A sender calls the API; the others sign in to the desk.",
 )
-def create(name: str, group: str | None, expires: timedelta | None, role: str) -> None:
-    """Create an API key and print it; it cannot be shown again."""
+@click.option(
+    "--limit",
+    "limits",
+    type=limit,
+    multiple=True,
+    callback=together,
+    help="Accept so many texts: 5/s, 100/min, 500/h or 1000/d (UTC). May be repeated.",
+)
+def create(
+    name: str,
+    group: str | None,
+    expires: timedelta | None,
+    role: str,
+    limits: tuple[Limit, ...],
+) -> None:
+    """Create an API key and print it; it cannot be shown again.
+
+    A key without limits of its own has those of KEY_LIMITS.
+    """
     now = models.clock()
-    click.echo(ApiKey.issue(name, group, now, expires and now + expires, Role(role)))
+    click.echo(ApiKey.issue(name, group, now, expires and now + expires, Role(role), limits))
 
 
 @keys.command()
@@ -66,26 +104,81 @@ def extend(name: str, expires: timedelta | None) -> None:
     click.echo(f"{name}: valid until {base.moment(until)}" if until else f"{name}: does not expire")
 
 
-@keys.command("list")
-def list_keys() -> None:
-    """List the keys with group, role, and times of creation, last use (by the hour) and end.
+@keys.command("limit", context_settings={"ignore_unknown_options": True})
+@click.argument("name", type=base.name)
+@click.argument("limits", type=limit, nargs=-1, callback=together)
+def set_limits(name: str, limits: tuple[Limit, ...]) -> None:
+    """Set the limits of a key anew, like 5/s 1000/d; without any, KEY_LIMITS holds again.
 
-    A rotated key also shows how long its old secret stays valid.
+    What was accepted in the current second, minute, hour and day counts. Every process goes by the
+    limits when this returns.
     """
-    now = models.clock()
+    ApiKey.named(name).limit(limits)
+    defaults = current_app.config["SETTINGS"].key_limits
+    told = ", ".join(map(str, limits or defaults)) or "no limits"
+    click.echo(f"{name}: {told}{' (KEY_LIMITS)' if defaults and not limits else ''}")
+
+
+@keys.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+def list_keys(as_json: bool) -> None:
+    """List the keys with group, role, limits, and times of creation, last use and end.
+
+    A limit shows how much of it is used up now; one of KEY_LIMITS is in parentheses. The last use
+    is shown by the hour. A rotated key also shows how long its old secret stays valid.
+    """
+    now, everyone = models.clock(), ApiKey.everyone()
+    limits = reports.use_of_limits(everyone, now, current_app.config["SETTINGS"].key_limits)
+    if as_json:
+        click.echo(base.to_json([as_object(key, limits[key.id], now) for key in everyone]))
+        return
     rows = [
         (
             key.name,
             key.group or "-",
             key.role,
+            ", ".join(map(in_words, limits[key.id])) or "-",
             *map(base.moment, (key.created_at, key.last_used_at, key.expires_at)),
             base.moment(key.old_expires_at) if now < (key.old_expires_at or now) else "-",
             base.moment(key.revoked_at),
         )
-        for key in ApiKey.everyone()
+        for key in everyone
     ]
-    header = ("name", "group", "role", "created", "last used", "expires", "old secret until")
+    header = (
+        "name",
+        "group",
+        "role",
+        "limits",
+        "created",
+        "last used",
+        "expires",
+        "old secret until",
+    )
     base.table((*header, "revoked"), rows)
+
+
+def in_words(use: reports.Use) -> str:
+    """Return a limit and its use: 3 of 5/s."""
+    told = f"{use.used} of {use.limit}"
+    return f"({told})" if use.is_default else told
+
+
+def as_object(key: ApiKey, limits: list[reports.Use], now: datetime) -> dict:
+    """Return a key as an object for JSON, without its secrets."""
+    is_rotated = now < (key.old_expires_at or now)
+    return {
+        "name": key.name,
+        "group": key.group,
+        "role": key.role,
+        "limits": [
+            {"limit": str(use.limit), "used": use.used, "default": use.is_default} for use in limits
+        ],
+        "created_at": key.created_at,
+        "last_used_at": key.last_used_at,
+        "expires_at": key.expires_at,
+        "old_secret_expires_at": key.old_expires_at if is_rotated else None,
+        "revoked_at": key.revoked_at,
+    }
 
 
 @keys.command()

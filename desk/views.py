@@ -37,6 +37,7 @@ MAX_FORM = 64 * 1024  # bytes
 MAX_FIELDS = 200  # a page's ids, its token and a button are far fewer
 HOUR = timedelta(hours=1)
 DAY = 24  # hours
+MOST_KEYS = 10  # that are named at their limit
 NO_NUMBER = "Enter the whole number with + and country code: +1 212 555 0123."
 NO_PASS_FOR = timedelta(minutes=5)  # before operators are warned that no scheduler runs
 
@@ -348,6 +349,8 @@ def look_over(now: datetime) -> dict:
         "most_a_day": DAY * MANY,
         "carrier": carrier,
         "bad_end": reports.bad_end(now),
+        "at_limit": reports.at_limit(now, current_app.config["SETTINGS"].key_limits),
+        "most_keys": MOST_KEYS,
         "is_silent": carrier is None or now - carrier.last_pass_at > NO_PASS_FOR,
         "now": now,
     }

@@ -12,13 +12,19 @@ if folder := os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
 else:
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="metrics-")
 
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 REQUESTS = Histogram(
     "http_request_duration_seconds", "Requests answered, by status.", ["status"], registry=None
+)
+REFUSALS = Counter(
+    "text_messages_refused",
+    "Messages refused because of a limit or a premium-rate number.",
+    ["key", "reason"],
+    registry=None,
 )
 GAUGES = {  # the help, and the label if there is one
     "text_messages": ("Messages that have not ended, by status.", "status"),
@@ -43,6 +49,11 @@ GAUGES = {  # the help, and the label if there is one
 def observe(status: int, seconds: float) -> None:
     """Count one answered request."""
     REQUESTS.labels(status).observe(seconds)
+
+
+def count_refusal(key: str, reason: str) -> None:
+    """Count one message that was refused to a key."""
+    REFUSALS.labels(key, reason).inc()
 
 
 def gauge(name: str, value: float | dict) -> GaugeMetricFamily:

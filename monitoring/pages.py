@@ -25,6 +25,7 @@ import receipts
 import reports
 import schemas
 from monitoring import health
+from monitoring.abuse import Abuse
 from schemas import BadRequest
 from web import BEARER, bearer_token
 
@@ -46,6 +47,7 @@ def register(app: Flask) -> None:
     """Add these pages to the application; `/metrics` only if METRICS_TOKEN is set."""
     app.register_blueprint(blueprint)
     app.extensions["health"] = health.Reader()
+    app.extensions["abuse"] = Abuse(refusal_counter(app))
     if app.config["SETTINGS"].metrics_token:
         app.add_url_rule("/metrics", view_func=show_metrics)
 
@@ -61,6 +63,19 @@ def observer(app: Flask) -> Callable[[int, float], None]:
         metrics.observe(status, seconds)
 
     return observe
+
+
+def refusal_counter(app: Flask) -> Callable[[str, str], None]:
+    """Return a function that counts a refusal by the key's name and the reason."""
+    if not app.config["SETTINGS"].metrics_token:
+        return lambda key, reason: None
+
+    def count(key, reason):
+        from monitoring import metrics  # as above
+
+        metrics.count_refusal(key, reason)
+
+    return count
 
 
 @blueprint.get("/", strict_slashes=False)  # otherwise Flask redirects "//", in HTML

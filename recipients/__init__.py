@@ -60,6 +60,7 @@ class Recipient(NamedTuple):
     zones: tuple[ZoneInfo, ...]
     number: PhoneNumber
     has_area: bool  # the digits of the number determine its place
+    is_premium_rate: bool = False  # calls and texts earn its owner money
 
     @property
     def international(self) -> str:
@@ -77,7 +78,8 @@ def find(to: str) -> Recipient:
     has_area = is_number_type_geographical(kind, number.country_code)
     several = country != NO_COUNTRY and len(_table().zones[country]) > 1
     zones = _area_zones(country, to[1:]) if several and has_area else _likely_zones(country)
-    return Recipient(to, country, zones, number, has_area)
+    is_premium_rate = kind == PhoneNumberType.PREMIUM_RATE
+    return Recipient(to, country, zones, number, has_area, is_premium_rate)
 
 
 def national(text: str, region: str | None) -> str:

@@ -185,6 +185,24 @@ def test_a_number_of_another_country_is_refused_whether_or_not_it_is_on_the_list
     assert "United States" in response.json["message"]
 
 
+PREMIUM_RATE = ("+19002345678", "+449098790123", "+979123456789")
+
+
+@pytest.mark.parametrize("to", PREMIUM_RATE)
+def test_a_premium_rate_number_is_refused(to, post):
+    response = post(to=to)
+    refusal(response, 403)
+    assert "premium-rate" in response.json["message"]
+    assert Message.select().count() == 0
+
+
+@pytest.mark.parametrize("to", PREMIUM_RATE)
+def test_a_premium_rate_number_is_accepted_where_the_operator_allows_it(to, settings, key):
+    client = create_app(settings._replace(allow_premium_rate=True)).test_client()
+    body = {"to": to, "message": "Hello"}
+    accepted(client.post(PATH, json=body, headers={"X-Api-Key": key}))
+
+
 @pytest.mark.parametrize("code", ["UK", "XX", "AN"])
 def test_an_unknown_country_code_stops_the_start(code, settings):
     with pytest.raises(SystemExit) as stop:

@@ -18,6 +18,7 @@ from desk import entries, sessions
 from desk_visitor import Visitor
 from do_not_call import DoNotCall
 from keys import ApiKey, Role, SignIn
+from limits import parse
 from models import Message, Status
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 from stored_messages import DAY, HOUR, again, held, key_named, store
@@ -1042,6 +1043,34 @@ def test_an_operator_sees_why_most_texts_end_badly(operator):
         held(Status.SENT, finished_at=TUESDAY_NOON + timedelta(seconds=1))
     operator.open()
     assert "for one reason" not in operator.page.text
+
+
+def test_an_operator_sees_which_keys_are_at_a_limit_on_the_first_page(operator, app, at):
+    secret = issue("shop <1>", role=Role.SENDER, limits=parse("1/min,9/d"))
+    issue("idle", role=Role.SENDER, limits=parse("1/min"))
+    client, body = app.test_client(), {"to": NEW_YORK, "message": "Hello"}
+    operator.open()
+    assert "limit" not in operator.page.text
+    client.post("/v1/text-messages", json=body, headers={"X-Api-Key": secret})
+    operator.open()
+    assert "Keys at their limit: shop <1> (1/min)." in operator.page.text
+    at(TUESDAY_NOON + timedelta(minutes=1))
+    operator.open()
+    assert "at their limit" not in operator.page.text
+
+
+def test_an_approver_does_not_see_which_keys_are_at_a_limit(approver, monkeypatch):
+    monkeypatch.setattr("reports.at_limit", lambda *_: [("shop", "1/d")])
+    approver.open()
+    assert "limit" not in approver.page.text
+
+
+def test_of_many_keys_at_a_limit_ten_are_named(operator, monkeypatch):
+    names = [(f"key {n}", "1/d") for n in range(12)]
+    monkeypatch.setattr("reports.at_limit", lambda *_: names)
+    operator.open()
+    assert "key 9 (1/d) and 2 more." in operator.page.text
+    assert "key 10" not in operator.page.text
 
 
 def test_a_carrier_that_takes_texts_is_not_reported(operator):

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from types import SimpleNamespace
@@ -16,10 +17,13 @@ from answers import problems, refusal
 from app import create_app
 from carrier_state import CarrierState
 from carriers import Carrier, CarrierError
+from keys import ApiKey
+from limits import parse, parse_recipient_limit
 from models import Status
 from monitoring import health
+from monitoring.abuse import Abuse
 from running import ROOT
-from samples import SUNDAY_NIGHT, TUESDAY_NOON
+from samples import NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
 from scheduler import Scheduler
 from stored_messages import again, held, store, store_history
 
@@ -489,3 +493,52 @@ def test_a_failure_is_kept_as_long_and_no_longer(app, client, monkeypatch):
     refusal(client.get("/healthz"), 503)
     clock[0] += 1
     assert client.get("/healthz").status_code == 200
+
+
+def refusals(caplog):
+    return [record.getMessage() for record in caplog.records if "refused" in record.getMessage()]
+
+
+def test_a_flood_of_refusals_is_one_line_a_minute_by_the_name_of_the_key(post, monkeypatch, caplog):
+    seconds = 1000
+    monkeypatch.setattr("monitoring.abuse.time.monotonic", lambda: seconds)
+    for _ in range(30):
+        assert post(to="+19002345678").status_code == 403
+    (line,) = refusals(caplog)
+    assert "key app" in line
+    assert "premium-rate" in line
+    assert "1900" not in caplog.text
+    seconds += 59
+    post(to="+19002345678")
+    assert len(refusals(caplog)) == 1
+    seconds += 1
+    post(to="+19002345678")
+    assert "31 " in refusals(caplog)[1]
+
+
+def test_each_key_and_each_reason_has_its_own_line(caplog):
+    counted = []
+    abuse = Abuse(lambda *labels: counted.append(labels))
+    for _ in range(3):
+        for key in ("a", "b"):
+            for reason in ("key_limit", "recipient_limit"):
+                abuse.note(key, reason)
+    assert len({*refusals(caplog)}) == len(refusals(caplog)) == 4
+    assert len(counted) == 12
+
+
+def test_the_metrics_count_refusals_by_key_and_reason(settings, database_url):
+    settings = settings._replace(
+        metrics_token="token", recipient_limit=parse_recipient_limit("2/1h")
+    )
+    client, name = create_app(settings).test_client(), uuid.uuid4().hex  # others count here, too
+    secret = ApiKey.issue(name, None, models.clock(), limits=parse("1/d"))
+    other = ApiKey.issue("other", None, models.clock())
+    numbers = [(secret, NEW_YORK)] * 3 + [(other, NEW_YORK)] * 2 + [(secret, "+19002345678")]
+    for key, to in numbers:
+        body = {"to": to, "message": "Hello"}
+        client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key})
+    text = client.get("/metrics", headers={"Authorization": "Bearer token"}).text
+    assert f'text_messages_refused_total{{key="{name}",reason="key_limit"}} 2.0' in text
+    assert f'text_messages_refused_total{{key="{name}",reason="premium_rate"}} 1.0' in text
+    assert 'text_messages_refused_total{key="other",reason="recipient_limit"}' in text

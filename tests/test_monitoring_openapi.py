@@ -15,6 +15,8 @@ from app import create_app
 from browser import HOST
 from databases import on_sqlite
 from do_not_call import DoNotCall
+from keys import ApiKey
+from limits import parse
 from running import ROOT
 from samples import NEW_YORK, TUESDAY_NOON
 
@@ -168,6 +170,9 @@ BREAK = {
     ),
     "405": lambda post, client, patch: client.get(OPERATION),
     "413": lambda post, client, patch: post(message="x" * 70_000),
+    "429": lambda post, client, patch: (
+        ApiKey.named("app").limit(parse("1/min")) or (post() and post())
+    ),
     "500": lambda post, client, patch: fail_with(patch, RuntimeError()) or post(),
     "503": lambda post, client, patch: fail_with(patch, database.ERRORS[0]("is gone")) or post(),
 }
@@ -185,7 +190,8 @@ def test_every_error_looks_like_its_example(status, post, client, at, monkeypatc
     assert response.status == f"{status} {response.status.partition(' ')[2]}"
     assert response.json == described["content"]["application/json"]["example"]
     for name, header in described.get("headers", {}).items():
-        assert set(response.headers[name].split(", ")) == set(header["example"].split(", "))
+        example = str(header["example"])
+        assert set(response.headers[name].split(", ")) == set(example.split(", "))
 
 
 @pytest.fixture

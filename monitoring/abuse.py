@@ -1,0 +1,33 @@
+"""What is refused to a key because it asks for too much: a line of the log, and a metric."""
+
+import logging
+import time
+from collections.abc import Callable
+
+WORDS = {
+    "key_limit": "a limit of the key is reached",
+    "recipient_limit": "the limit of a recipient is reached",
+    "premium_rate": "the number is premium-rate",
+}
+EVERY = 60  # seconds between two lines for a key and a reason: a flood must not fill the disk
+
+log = logging.getLogger("web")
+
+
+class Abuse:
+    """Log and count what is refused, by the key's name and the reason, without numbers."""
+
+    def __init__(self, count: Callable[[str, str], None]):
+        self._count = count
+        self._lines = {}  # by key and reason: when the latest was written, refusals since then
+
+    def note(self, key: str, reason: str) -> None:
+        """Count a refusal; log it unless there was a line about the like just now."""
+        self._count(key, reason)
+        now = time.monotonic()
+        written_at, refusals = self._lines.get((key, reason), (-EVERY, 0))
+        refusals += 1
+        if now - written_at >= EVERY:
+            log.warning("refused: key %s, %s, %d since the last line", key, WORDS[reason], refusals)
+            written_at, refusals = now, 0
+        self._lines[key, reason] = written_at, refusals
