@@ -32,6 +32,7 @@ from database import (
     on_postgres,
 )
 from do_not_call import DoNotCall
+from events import ENDED, Ended, Event
 from inserts import Inserts
 from keys import ApiKey
 
@@ -130,6 +131,7 @@ class Message(Table):
     last_error_at = InstantField(null=True)
     carrier_reference = CarrierTextField(null=True)
     receipt_at = InstantField(null=True)
+    told_at = InstantField(null=True)  # when an event of it was delivered last
     created_at = InstantField()
     idempotency_key = TextField(null=True)
     request_digest = TextField(null=True)
@@ -180,6 +182,25 @@ class Message(Table):
         """Return the message that this key's request with this idempotency key created."""
         return cls.get_or_none(cls.key == key, cls.idempotency_key == idempotency_key)
 
+    # Every change of the status that may end a message
+
+    @classmethod
+    def change(cls, update: str, values: Collection) -> list[Status]:
+        """Execute an UPDATE of messages, in SQL; write an event for each message that it ended.
+
+        Both happen in one transaction. Return the statuses of the messages that it changed.
+        """
+        with db.atomic():
+            rows = db.execute_sql(f"{update} RETURNING {ENDED}", values).fetchall()
+            Event.write([cls._ended(row) for row in rows if row[1] in FINISHED and row[6]])
+        return [status for _, status, *_ in rows]
+
+    @classmethod
+    def _ended(cls, row):
+        ended, instant = Ended(*row), cls.finished_at.python_value
+        at = {"finished_at": instant(ended.finished_at), "receipt_at": instant(ended.receipt_at)}
+        return ended._replace(id=cls.id.python_value(ended.id), **at)
+
     # Transitions by the scheduler
 
     @classmethod
@@ -217,14 +238,9 @@ class Message(Table):
         batch = cls.select(cls.id).where(due).order_by(cls.send_at).limit(BATCH)
         counts = Counter()
         while True:
-            moved = [
-                status
-                for (status,) in cls.update(status=became, finished_at=finished)
-                .where(_locked(batch), has_status(Status.SCHEDULED))
-                .returning(cls.status)
-                .tuples()
-                .execute()
-            ]
+            move = cls.update(status=became, finished_at=finished)
+            move = move.where(_locked(batch), has_status(Status.SCHEDULED))
+            moved = cls.change(*move.sql())
             counts.update(moved)
             if len(moved) < BATCH:
                 return counts
@@ -240,7 +256,8 @@ class Message(Table):
         give_up, total = cls.update(status=Status.EXPIRED, finished_at=now), 0
         for which in (AWAITS_APPROVAL, IS_SENDABLE):
             batch = _locked(cls.select(cls.id).where(which, old).limit(BATCH))
-            total += sum(iter(give_up.where(batch, which).execute, 0))
+            while expired := cls.change(*give_up.where(batch, which).sql()):
+                total += len(expired)
         return total
 
     @classmethod
@@ -387,7 +404,19 @@ class Message(Table):
         waiting = (cls.to == number) & has_status(*WAITING) & (cls.in_doubt == 0)
         if not always_check_dnc:
             waiting &= cls.check_dnc
-        return cls.update(status=Status.BLOCKED, finished_at=now).where(waiting).execute()
+        block = cls.update(status=Status.BLOCKED, finished_at=now).where(waiting)
+        return len(cls.change(*block.sql()))
+
+    @classmethod
+    def note_told(cls, ids: Collection[uuid.UUID], now: datetime) -> None:
+        """Note that the keys of these messages were told of them.
+
+        Without waiting for a lock, which could be a deadlock on Postgres: what is being changed at
+        this moment is told of once more.
+        """
+        if ids:
+            told = cls.select(cls.id).where(cls.id.in_(ids))
+            cls.update(told_at=now).where(_locked(told)).execute()
 
     # Growing old: in batches, so that others do not wait long
 
@@ -463,7 +492,8 @@ class Message(Table):
             allowed &= Message.to.is_null(False)
         if "status" in changes:
             changes |= {"claimed_by": None, "claimed_at": None}
-        return Message.update(changes).where(allowed, *conditions).execute() == 1
+        move = Message.update(changes).where(allowed, *conditions)
+        return len(self.change(*move.sql())) == 1
 
 
 _inserts = Inserts(Message.insert_all)

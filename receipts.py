@@ -64,9 +64,9 @@ def sent(references: dict[UUID, str | None], now: datetime) -> int:
     with db.atomic():
         named = {each for each in said.values() if each}
         _lock(named)
-        recorded = db.execute_sql(sql, (Message.finished_at.db_value(now), *values))
+        recorded = Message.change(sql, (Message.finished_at.db_value(now), *values))
         _settle(named)
-    return recorded.rowcount
+    return len(recorded)
 
 
 def known(references: set[str]) -> set[str]:
@@ -186,7 +186,8 @@ def _apply(words):
         same = Message.id.in_([latest[reference] for reference in references])
         same &= Message.carrier_reference.in_(references)  # or it was retried just now
         changes = {"status": status, "last_error": reason, "receipt_at": at}
-        Message.update(changes).where(same, _MAY_BECOME[status]).execute()
+        move = Message.update(changes).where(same, _MAY_BECOME[status])
+        Message.change(*move.sql())
     return latest.keys()
 
 

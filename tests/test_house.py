@@ -17,7 +17,7 @@ OURS = {path.stem for path in ROOT.glob("*.py")} - {"gunicorn.conf"} | {
 }
 STORED = {
     *("database", "keys", "do_not_call", "carrier_state"),
-    *("models", "receipts", "reports"),
+    *("events", "models", "receipts", "reports"),
 }
 ALLOWED = {
     "logs": set(),
@@ -29,17 +29,19 @@ ALLOWED = {
     "do_not_call": {"database"},
     "carrier_state": {"database"},
     "inserts": {"database"},
-    "models": {"database", "inserts", "keys", "do_not_call"},
+    "events": {"database", "keys", "carriers"},
+    "models": {"database", "inserts", "keys", "do_not_call", "events"},
     "receipts": {"database", "do_not_call", "models", "carriers"},
     "reports": {"database", "keys", "models"},
     "schemas": {"recipients"},
     "outcomes": {"carriers", "models", "recipients"},
-    "scheduler": STORED | {"outcomes"} | {"settings", "logs", "recipients", "carriers"},
+    "deliveries": {"database", "events", "models", "carriers"},
+    "scheduler": STORED | {"outcomes", "deliveries"} | {"settings", "logs", "recipients", "carriers"},
     "web": {"schemas"},
     "cli": STORED | {"recipients", "schemas", "monitoring", "carriers"},
     "api": {"keys", "do_not_call", "models", "schemas", "recipients", "web"},
     "callbacks": {"web", "models", "receipts", "carriers"},
-    "monitoring": {"carrier_state", "models", "reports", "schemas", "web"},
+    "monitoring": {"carrier_state", "events", "models", "reports", "schemas", "web"},
     "desk": STORED | {"recipients", "settings"},
     "app": OURS - {"scheduler"},
 }
