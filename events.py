@@ -291,7 +291,7 @@ class Event(Table):
 
     @classmethod
     def listing(cls, key: ApiKey | None) -> Iterator[Self]:
-        """Read the events that wait or were given up with their keys, the oldest first, in pages."""
+        """Read what waits or was given up, with its key, the oldest first, in pages."""
         events = cls.select(cls, ApiKey).join(ApiKey).order_by(cls.id).limit(PAGE)
         if key:
             events = events.where(cls.key == key)
@@ -307,6 +307,18 @@ class Event(Table):
         counts = fn.COUNT(cls.next_try_at), fn.COUNT(cls.given_up_at), oldest
         rows = cls.select(cls.key, *counts).group_by(cls.key).tuples()
         return {key: Standing(*counts) for key, *counts in rows}
+
+    @classmethod
+    def by_name(cls) -> dict[str, Standing]:
+        """Return how the events of each key stand, by its name; keys of one name are one."""
+        told = {}
+        standings = cls.standings()
+        for key in ApiKey.select().where(ApiKey.id.in_([*standings])).order_by(ApiKey.name):
+            one, other = standings[key.id], told.get(key.name, Standing())
+            oldest = min(filter(None, (one.oldest, other.oldest)), default=None)
+            waiting, given_up = one.waiting + other.waiting, one.given_up + other.given_up
+            told[key.name] = Standing(waiting, given_up, oldest)
+        return told
 
     @property
     def type(self) -> str:

@@ -5,10 +5,17 @@ from datetime import timedelta
 import click
 
 import models
+from carriers import urls
 from cli import base
+from events import Event, EventAddress, Standing
 from keys import ApiKey, Role, wait_for_leases
 
 keys = base.Commands("keys", help="API keys: for programs that send, and for people at the desk.")
+
+SHOWN = (
+    *("name", "group", "role", "created_at", "last_used_at", "expires_at", "old_expires_at"),
+    "revoked_at",
+)  # columns
 
 
 def lifetime(value: str) -> timedelta | None:
@@ -22,6 +29,7 @@ def lifetime(value: str) -> timedelta | None:
 @keys.command()
 @click.argument("name", type=base.name)
 @click.option("--group", type=base.name, help="Keys of one group share messages marked for it.")
+@click.option("--events", "url", type=base.address, help="Where events of its messages go.")
 @click.option("--expires", type=lifetime, help="Refuse the key after this time, like 90d.")
 @click.option(
     "--role",
@@ -30,10 +38,15 @@ def lifetime(value: str) -> timedelta | None:
     show_default=True,
     help="A sender calls the API; the others sign in to the desk.",
 )
-def create(name: str, group: str | None, expires: timedelta | None, role: str) -> None:
+def create(
+    name: str, group: str | None, url: str | None, expires: timedelta | None, role: str
+) -> None:
     """Create an API key and print it; it cannot be shown again."""
     now = models.clock()
-    click.echo(ApiKey.issue(name, group, now, expires and now + expires, Role(role)))
+    secret = ApiKey.issue(name, group, now, expires and now + expires, Role(role))
+    if url:
+        EventAddress.set(ApiKey.named(name), url)
+    click.echo(secret)
 
 
 @keys.command()
@@ -66,13 +79,71 @@ def extend(name: str, expires: timedelta | None) -> None:
     click.echo(f"{name}: valid until {base.moment(until)}" if until else f"{name}: does not expire")
 
 
+@keys.command("events")
+@click.argument("name", type=base.name)
+@click.argument("url", type=base.address, required=False)
+@click.option("--off", is_flag=True, help="Send no more events, and give up those that wait.")
+@click.option("--secret", is_flag=True, help="Print the signing secret, alone.")
+@click.option("--rotate", is_flag=True, help="Make a new secret; for a day both sign.")
+@click.pass_context
+def set_events(
+    ctx: click.Context, name: str, url: str | None, off: bool, secret: bool, rotate: bool
+) -> None:
+    """Set the address to which a key's events go, or say where they stand.
+
+    The first address makes the signing secret, which stays when the address changes.
+    """
+    if sum(map(bool, (url, off, secret, rotate))) > 1:
+        raise click.UsageError("Give an address or one option.", ctx)
+    key, now = ApiKey.named(name), models.clock()
+    if url:
+        EventAddress.set(key, url)
+    if rotate:
+        EventAddress.rotate(key, now)
+    address = EventAddress.of(key)
+    if secret:
+        click.echo(address.secret)
+        return
+    if off:
+        EventAddress.switch_off(key.id, "by an operator", now)
+    told = events_of(key, EventAddress.everyone(), Event.standings())
+    state = f"switched off: {told['off']}" if told["off"] else "on"
+    click.echo(f"{name}: {told['url']} ({state})")
+    click.echo(f"{told['waiting']} waiting, {told['given_up']} given up")
+    if address.old_secret_until and now < address.old_secret_until:
+        click.echo(f"signed by the old secret, too, until {base.moment(address.old_secret_until)}")
+
+
+def events_of(
+    key: ApiKey, addresses: dict[int, EventAddress], standings: dict[int, Standing]
+) -> dict:
+    """Return where the events of a key go, and how they stand, as a JSON object."""
+    address, standing = addresses.get(key.id), standings.get(key.id, Standing())
+    return {
+        "url": address and urls.without_password(address.url),
+        "off": address and address.off,
+        "waiting": standing.waiting,
+        "given_up": standing.given_up,
+    }
+
+
 @keys.command("list")
-def list_keys() -> None:
+@click.option("--json", "as_json", is_flag=True, help="One array of objects, with events.")
+def list_keys(as_json: bool) -> None:
     """List the keys with group, role, and times of creation, last use (by the hour) and end.
 
     A rotated key also shows how long its old secret stays valid.
     """
     now = models.clock()
+    if as_json:
+        addresses, standings = EventAddress.everyone(), Event.standings()
+        told = [
+            {name: getattr(key, name) for name in SHOWN}
+            | {"events": events_of(key, addresses, standings)}
+            for key in ApiKey.everyone()
+        ]
+        click.echo(base.to_json(told))
+        return
     rows = [
         (
             key.name,

@@ -23,6 +23,7 @@ from werkzeug.exceptions import Unauthorized
 import models
 import reports
 import schemas
+from events import Event
 from monitoring import health
 from schemas import BadRequest
 from web import BEARER, bearer_token
@@ -118,6 +119,7 @@ def show_metrics() -> Response:
         raise Unauthorized("The token is missing or invalid.", www_authenticate=BEARER)
     state, hour_ago = current_app.extensions["health"].read(), now - timedelta(hours=1)
     error, errors = state.commonest_error or ("", 0)
+    events = Event.by_name()
     values = {
         "text_messages": reports.waiting(),
         "text_messages_ended_last_hour": reports.ended_since(hour_ago),
@@ -127,6 +129,11 @@ def show_metrics() -> Response:
         "text_messages_last_sent_timestamp_seconds": timestamp(state.last_sent_at),
         "text_messages_last_pass_timestamp_seconds": timestamp(state.last_pass_at),
         "text_messages_commonest_error": {error: errors},
+        "text_messages_events_waiting": {key: each.waiting for key, each in events.items()},
+        "text_messages_events_oldest_seconds": {
+            key: (now - (each.oldest or now)).total_seconds() for key, each in events.items()
+        },
+        "text_messages_events_given_up": {key: each.given_up for key, each in events.items()},
         "text_messages_carrier_trouble": {state.carrier or "": int(bool(state.trouble))},
     }
     return Response(metrics.render(values), content_type=metrics.CONTENT_TYPE)

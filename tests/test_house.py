@@ -36,7 +36,7 @@ ALLOWED = {
     "schemas": {"recipients"},
     "outcomes": {"carriers", "models", "recipients"},
     "deliveries": {"database", "events", "models", "carriers"},
-    "scheduler": STORED | {"outcomes", "deliveries"} | {"settings", "logs", "recipients", "carriers"},
+    "scheduler": STORED | {"outcomes", "deliveries", "settings", "logs", "recipients", "carriers"},
     "web": {"schemas"},
     "cli": STORED | {"recipients", "schemas", "monitoring", "carriers"},
     "api": {"keys", "do_not_call", "models", "schemas", "recipients", "web"},
