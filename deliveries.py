@@ -91,7 +91,7 @@ class Deliveries:
         self.unrecorded = []
         self.under_way = 0
         self.renew_at = time.monotonic() + claim_timeout / 4
-        self.stopping = False  # begin no more
+        self.told_to_stop = False
         self.give_up_at = None
         self.thread = threading.Thread(target=self.run, daemon=True)
 
@@ -104,10 +104,16 @@ class Deliveries:
 
         With `stopping`, begin no more tries.
         """
-        self.stopping |= stopping
+        self.told_to_stop = stopping
         self.give_up_at = time.monotonic() + TIMEOUT + GRACE
         self.ended.put(None)
         self.thread.join()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether no more tries are begun."""
+        late = self.give_up_at is not None and time.monotonic() >= self.give_up_at - GRACE
+        return self.told_to_stop or late
 
     def run(self) -> None:
         """Record, claim and begin, again and again.
@@ -118,7 +124,6 @@ class Deliveries:
             finishing, left = self.give_up_at is not None, 0
             if finishing:
                 left = self.give_up_at - time.monotonic()
-                self.stopping |= left <= GRACE
             try:
                 self.exchange(models.clock())
                 if finishing and (not self.in_hand or left <= 0):
@@ -250,6 +255,8 @@ class Deliveries:
 
     def begin(self) -> None:
         """Begin as many tries as may be under way."""
+        if self.stopping:
+            return
         for lane in self.lanes.values():
             most = MOST if lane.understands else MOST // 2
             while lane.waiting and lane.under_way < AT_ONCE and self.under_way < most:

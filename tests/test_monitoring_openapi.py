@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from marshmallow import RAISE, fields, missing
-from openapi_spec_validator import OpenAPIV30SpecValidator
+from openapi_spec_validator import OpenAPIV31SpecValidator
 
 import database
 import models
@@ -28,7 +28,7 @@ SCHEMAS, ERRORS = DESCRIPTION["components"]["schemas"], DESCRIPTION["components"
 
 
 def test_the_description_is_valid_openapi():
-    OpenAPIV30SpecValidator(DESCRIPTION).validate()
+    OpenAPIV31SpecValidator(DESCRIPTION).validate()
 
 
 def test_the_description_needs_no_key(client):

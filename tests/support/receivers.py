@@ -7,20 +7,19 @@ import pytest
 from standardwebhooks import Webhook
 
 from carrier_servers import Answer, CarrierServer
-from events import EventAddress
 
 
 class ReceiverServer(CarrierServer):
     """Take events; answer with `answer`, or else 204.
 
-    `events` lists what was understood and `ids` every `webhook-id`, in the order of arrival. With a
-    `key`, the signature of each is verified; `forged` lists what is wrong with them. `most` is how
-    many requests were under way at once.
+    `events` lists what was understood and `ids` every `webhook-id`, in the order of arrival. With
+    a `secret`, the signature of each is verified; `forged` lists what is wrong with them. `most` is
+    how many requests were under way at once.
     """
 
     def __init__(self):
         super().__init__()
-        self.key, self.events, self.ids, self.forged = None, [], [], []
+        self.secret, self.events, self.ids, self.forged = None, [], [], []
         self.under_way = self.most = 0
         self._guard = threading.Lock()
 
@@ -36,9 +35,9 @@ class ReceiverServer(CarrierServer):
         headers = {name.lower(): value for name, value in request.headers.items()}
         self.ids.append(headers["webhook-id"])
         event = json.loads(request.body)
-        if self.key:
+        if self.secret:
             try:
-                Webhook(EventAddress.of(self.key).secret).verify(request.body, headers)
+                Webhook(self.secret).verify(request.body, headers)
             except Exception as error:
                 self.forged.append(error)
         self.closing.wait(self.delay)
