@@ -24,6 +24,7 @@ from database import (
     Refused,
     Table,
     db,
+    locked,
     on_postgres,
 )
 from keys import ApiKey
@@ -76,7 +77,7 @@ class EventAddress(Table):
         mine = cls.key == key
         if url:
             mine &= cls.url == url
-        with db.atomic():
+        with db.transaction():
             done = cls.update(off=why).where(mine).execute() == 1
             if done:
                 Event.give_up(now)
@@ -220,10 +221,8 @@ class Event(Table):
         """
         due = cls.select(cls.id).where(cls.key == key, cls._due(now, began_at))
         due = due.order_by(cls.next_try_at).limit(limit)
-        these = cls.id.in_(due)
-        if on_postgres():
-            these = cls.id == fn.ANY(fn.ARRAY(due.for_update("FOR UPDATE SKIP LOCKED")))
-        claimed = cls.update(next_try_at=until).where(these).returning(cls).execute()
+        claim = cls.update(next_try_at=until).where(locked(cls.id, due))
+        claimed = claim.returning(cls).execute()
         return sorted(claimed, key=lambda event: event.id)
 
     @classmethod
@@ -262,11 +261,13 @@ class Event(Table):
     def give_up(cls, now: datetime) -> int:
         """Give up what waits for an address that is switched off; return how many.
 
-        A change at the same moment may write one more after that: a pass gives it up.
+        A change at the same moment may write one more after that, and what is being recorded is
+        left out: the next pass gives them up.
         """
         off = EventAddress.select(EventAddress.key).where(EventAddress.off.is_null(False))
-        waiting = cls.next_try_at.is_null(False) & cls.key.in_(off)
-        return cls.update(next_try_at=None, given_up_at=now).where(waiting).execute()
+        waiting = cls.select(cls.id).where(cls.next_try_at.is_null(False), cls.key.in_(off))
+        give_up = cls.update(next_try_at=None, given_up_at=now)
+        return give_up.where(locked(cls.id, waiting)).execute()
 
     @classmethod
     def forget(cls, now: datetime) -> None:

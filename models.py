@@ -29,6 +29,7 @@ from database import (
     Refused,
     Table,
     db,
+    locked,
     on_postgres,
 )
 from do_not_call import DoNotCall
@@ -190,7 +191,7 @@ class Message(Table):
 
         Both happen in one transaction. Return the statuses of the messages that it changed.
         """
-        with db.atomic():
+        with db.transaction():  # unlike atomic, no savepoint within another
             rows = db.execute_sql(f"{update} RETURNING {ENDED}", values).fetchall()
             Event.write([cls._ended(row) for row in rows if row[1] in FINISHED and row[6]])
         return [status for _, status, *_ in rows]
@@ -239,7 +240,7 @@ class Message(Table):
         counts = Counter()
         while True:
             move = cls.update(status=became, finished_at=finished)
-            move = move.where(_locked(batch), has_status(Status.SCHEDULED))
+            move = move.where(locked(cls.id, batch), has_status(Status.SCHEDULED))
             moved = cls.change(*move.sql())
             counts.update(moved)
             if len(moved) < BATCH:
@@ -255,7 +256,7 @@ class Message(Table):
         old = (cls.send_at < scheduled_before) & first & (cls.in_doubt == 0)
         give_up, total = cls.update(status=Status.EXPIRED, finished_at=now), 0
         for which in (AWAITS_APPROVAL, IS_SENDABLE):
-            batch = _locked(cls.select(cls.id).where(which, old).limit(BATCH))
+            batch = locked(cls.id, cls.select(cls.id).where(which, old).limit(BATCH))
             while expired := cls.change(*give_up.where(batch, which).sql()):
                 total += len(expired)
         return total
@@ -416,7 +417,7 @@ class Message(Table):
         """
         if ids:
             told = cls.select(cls.id).where(cls.id.in_(ids))
-            cls.update(told_at=now).where(_locked(told)).execute()
+            cls.update(told_at=now).where(locked(cls.id, told)).execute()
 
     # Growing old: in batches, so that others do not wait long
 
@@ -497,14 +498,6 @@ class Message(Table):
 
 
 _inserts = Inserts(Message.insert_all)
-
-
-def _locked(batch):
-    """Return the condition that a message is of a batch, which no other process gets meanwhile."""
-    if on_postgres():
-        # As an array, so that the planner cannot run the query twice and lock two batches
-        return Message.id == fn.ANY(fn.ARRAY(batch.for_update("FOR UPDATE SKIP LOCKED")))
-    return Message.id.in_(batch)
 
 
 for _name, _columns, _where in (
