@@ -32,9 +32,11 @@ from database import (
     Table,
     db,
     is_outage,
+    locked,
     on_postgres,
 )
 from do_not_call import DoNotCall
+from events import ENDED, Ended, Event
 from inserts import Inserts
 from keys import ApiKey
 from limits import (
@@ -177,6 +179,7 @@ class Message(Table):
     last_error_at = InstantField(null=True)
     carrier_reference = CarrierTextField(null=True)
     receipt_at = InstantField(null=True)
+    told_at = InstantField(null=True)  # when an event of it was delivered last
     created_at = InstantField()
     idempotency_key = TextField(null=True)
     request_digest = TextField(null=True)
@@ -428,6 +431,26 @@ class Message(Table):
         """Return the message that this key's request with this idempotency key created."""
         return cls.get_or_none(cls.key == key, cls.idempotency_key == idempotency_key)
 
+    # Every change of the status that may end a message
+
+    @classmethod
+    def change(cls, update: str, values: Collection) -> list[tuple[Status, str | None]]:
+        """Execute an UPDATE of messages, in SQL; write an event for each message that it ended.
+
+        Both happen in one transaction. Return status and number of the messages that it changed.
+        """
+        with db.transaction():  # unlike atomic, no savepoint within another
+            changed = db.execute_sql(f'{update} RETURNING "to", {ENDED}', values).fetchall()
+            rows = [(Ended(*row), to) for to, *row in changed]
+            Event.write([cls._dated(row) for row, _ in rows if row.key and row.status in FINISHED])
+        return [(row.status, to) for row, to in rows]
+
+    @classmethod
+    def _dated(cls, ended):
+        instant = cls.finished_at.python_value
+        at = {"finished_at": instant(ended.finished_at), "receipt_at": instant(ended.receipt_at)}
+        return ended._replace(id=cls.id.python_value(ended.id), **at)
+
     # Transitions by the scheduler
 
     @classmethod
@@ -465,15 +488,10 @@ class Message(Table):
         batch = cls.select(cls.id).where(due).order_by(cls.send_at).limit(BATCH)
         counts = Counter()
         while True:
-            moved = [
-                status
-                for (status,) in cls.update(status=became, finished_at=finished)
-                .where(_locked(batch), has_status(Status.SCHEDULED))
-                .returning(cls.status)
-                .tuples()
-                .execute()
-            ]
-            counts.update(moved)
+            move = cls.update(status=became, finished_at=finished)
+            move = move.where(locked(cls.id, batch), has_status(Status.SCHEDULED))
+            moved = cls.change(*move.sql())
+            counts.update(status for status, _ in moved)
             if len(moved) < BATCH:
                 return counts
 
@@ -487,8 +505,9 @@ class Message(Table):
         old = (cls.send_at < scheduled_before) & first & (cls.in_doubt == 0)
         give_up, total = cls.update(status=Status.EXPIRED, finished_at=now), 0
         for which in (AWAITS_APPROVAL, IS_SENDABLE):
-            batch = _locked(cls.select(cls.id).where(which, old).limit(BATCH))
-            total += sum(iter(give_up.where(batch, which).execute, 0))
+            batch = locked(cls.id, cls.select(cls.id).where(which, old).limit(BATCH))
+            while expired := cls.change(*give_up.where(batch, which).sql()):
+                total += len(expired)
         return total
 
     @classmethod
@@ -635,7 +654,19 @@ class Message(Table):
         waiting = (cls.to == number) & has_status(*WAITING) & (cls.in_doubt == 0)
         if not always_check_dnc:
             waiting &= cls.check_dnc
-        return cls.update(status=Status.BLOCKED, finished_at=now).where(waiting).execute()
+        block = cls.update(status=Status.BLOCKED, finished_at=now).where(waiting)
+        return len(cls.change(*block.sql()))
+
+    @classmethod
+    def note_told(cls, ids: Collection[uuid.UUID], now: datetime) -> None:
+        """Note that the keys of these messages were told of them.
+
+        Without waiting for a lock, which could be a deadlock on Postgres: what is being changed at
+        this moment is told of once more.
+        """
+        if ids:
+            told = cls.select(cls.id).where(cls.id.in_(ids))
+            cls.update(told_at=now).where(locked(cls.id, told)).execute()
 
     # Growing old: in batches, so that others do not wait long
 
@@ -711,7 +742,8 @@ class Message(Table):
             allowed &= Message.to.is_null(False)
         if "status" in changes:
             changes |= {"claimed_by": None, "claimed_at": None}
-        return Message.update(changes).where(allowed, *conditions).execute() == 1
+        move = Message.update(changes).where(allowed, *conditions)
+        return len(self.change(*move.sql())) == 1
 
 
 _inserts = Inserts(Message.insert_all)
@@ -725,14 +757,6 @@ def _counting(order):
     Other limits are a new entry: while a key had none, nobody counted.
     """
     return db.obj, order.key, order.limits
-
-
-def _locked(batch):
-    """Return the condition that a message is of a batch, which no other process gets meanwhile."""
-    if on_postgres():
-        # As an array, so that the planner cannot run the query twice and lock two batches
-        return Message.id == fn.ANY(fn.ARRAY(batch.for_update("FOR UPDATE SKIP LOCKED")))
-    return Message.id.in_(batch)
 
 
 for _name, _columns, _where in (

@@ -88,11 +88,10 @@ def _take(references, now):
         "AND NOT EXISTS (SELECT 1 FROM message AS twin WHERE twin.id <> message.id "
         'AND twin.carrier_reference = taken.value AND twin."to" = message."to" '
         "AND twin.message = message.message AND twin.in_doubt > 0 "
-        "AND twin.finished_at >= COALESCE(message.in_doubt_since, message.claimed_at)) "
-        'RETURNING "to"'
+        "AND twin.finished_at >= COALESCE(message.in_doubt_since, message.claimed_at))"
     )
-    taken = db.execute_sql(sql, (Message.finished_at.db_value(now), *values))
-    return [number for (number,) in taken.fetchall()]
+    taken = Message.change(sql, (Message.finished_at.db_value(now), *values))
+    return [number for _, number in taken]
 
 
 def known(references: set[str]) -> set[str]:
@@ -259,7 +258,8 @@ def _apply(words):
         same = Message.id.in_([latest[reference] for reference in references])
         same &= Message.carrier_reference.in_(references)  # or it was retried just now
         changes = {"status": status, "last_error": reason, "receipt_at": at}
-        Message.update(changes).where(same, _MAY_BECOME[status]).execute()
+        move = Message.update(changes).where(same, _MAY_BECOME[status])
+        Message.change(*move.sql())
     return latest
 
 

@@ -27,7 +27,9 @@ import reports
 import settings as environment
 from carrier_state import CarrierState, Turn
 from carriers import Carrier, CarrierError, OptOut
+from deliveries import Deliveries
 from do_not_call import DoNotCall
+from events import Event
 from models import Message, Status
 from outcomes import Outcome, Rules, Step, is_too_late
 
@@ -92,6 +94,8 @@ class Scheduler:
         self.counts["expired"] = promoted[Status.EXPIRED]
         self.counts["expired"] += Message.expire(now, scheduled_before)
         receipts.forget(now)
+        Event.give_up(now)
+        Event.forget(now)
         if self.carrier:
             self.collect()
             self.send_queued()
@@ -508,6 +512,8 @@ def main() -> int:
     show = log.info if settings.log_format == "JSON" else show_counts
     database.connect(settings.database_url)
     scheduler = Scheduler(settings, carrier)
+    deliveries = Deliveries(settings.claim_timeout, once=every is None)
+    deliveries.start()
 
     def stop(signum, frame):
         scheduler.stopping = True
@@ -534,6 +540,7 @@ def main() -> int:
             except database.ERRORS as error:
                 log.error("receipts are lost: the database: %s", database.reason(error))
                 status = 1
+            deliveries.finish(stopping=scheduler.stopping)
             return status if every is None else 0
 
 

@@ -49,6 +49,15 @@ def cut(text: str, coding: int) -> tuple[int, list[bytes]]:
     return coding, parts
 
 
+def parts(text: str) -> int:
+    """Return how many parts a text has for networks: of GSM 03.38 if it can be, otherwise UCS2."""
+    coding = GSM if SEPTETS.keys() >= {*text} else UCS2
+    characters = _encoded(text, coding)
+    if sum(map(len, characters)) <= WHOLE[coding]:
+        return 1
+    return len(_filled(characters, CONCATENATED[coding]))
+
+
 def _encoded(text: str, coding: int) -> list[bytes]:
     """Return the octets of each character; raise KeyError or UnicodeEncodeError if one has none."""
     if coding == GSM:

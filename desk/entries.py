@@ -140,6 +140,7 @@ class Entry:
             (message.claimed_at, "claimed by a scheduler"),
             (message.finished_at, ended),
             (message.receipt_at, f"{arrived}, according to the carrier{reason}"),
+            (message.told_at, f"{message.key.name} was told of it"),
         ]
         return sorted((event for event in events if event[0]), key=itemgetter(0))
 

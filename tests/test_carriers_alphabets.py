@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carriers.alphabets import DEFAULT, GSM, LATIN1, UCS2, cut, decode
+from carriers.alphabets import DEFAULT, GSM, LATIN1, UCS2, cut, decode, parts
 from phone import EXTENSION, STANDARD, character, show
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
@@ -116,3 +116,17 @@ def test_a_text_of_more_parts_than_can_be_numbered_is_refused():
 )
 def test_what_comes_in_is_read_by_its_data_coding(octets, coding, text):
     assert decode(octets, coding) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        *(("", 1), ("a" * 160, 1), ("a" * 161, 2), ("a" * 306, 2), ("a" * 307, 3)),
+        *(("€" * 80, 1), ("€" * 81, 2), ("€" * 152, 2), ("€" * 153, 3)),
+        *(("я" * 70, 1), ("я" * 71, 2), ("я" * 134, 2), ("я" * 135, 3)),
+        *(("🎉" * 35, 1), ("🎉" * 36, 2), ("🎉" * 66, 2), ("🎉" * 67, 3)),
+        ("ç" + "a" * 70, 2),  # Ç is in the alphabet, ç is not
+    ],
+)
+def test_parts_are_counted_as_networks_do(text, count):
+    assert parts(text) == count

@@ -1078,3 +1078,13 @@ def test_a_carrier_that_takes_texts_is_not_reported(operator):
     operator.open()
     assert "refused the account" not in operator.page.text
     assert "Nothing is being sent" not in operator.page.text
+
+
+def test_the_history_says_when_the_key_was_told(operator):
+    told_at = TUESDAY_NOON + timedelta(minutes=1)
+    message = store(status=Status.SENT, finished_at=TUESDAY_NOON, told_at=told_at)
+    operator.open(f"/desk/messages/{message.id}")
+    assert "app was told of it" in operator.page.text
+    untold = store(status=Status.SENT, finished_at=TUESDAY_NOON)
+    operator.open(f"/desk/messages/{untold.id}")
+    assert "was told" not in operator.page.text

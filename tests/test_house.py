@@ -17,7 +17,7 @@ OURS = {path.stem for path in ROOT.glob("*.py")} - {"gunicorn.conf"} | {
 }
 STORED = {
     *("database", "limits", "keys", "do_not_call", "carrier_state"),
-    *("models", "receipts", "reports"),
+    *("events", "models", "receipts", "reports"),
 }
 ALLOWED = {
     "logs": set(),
@@ -30,17 +30,19 @@ ALLOWED = {
     "do_not_call": {"database"},
     "carrier_state": {"database"},
     "inserts": {"database"},
-    "models": {"database", "inserts", "limits", "keys", "do_not_call"},
+    "events": {"database", "keys", "carriers"},
+    "models": {"database", "inserts", "limits", "keys", "do_not_call", "events"},
     "receipts": {"database", "do_not_call", "models", "carriers", "recipients"},
     "reports": {"database", "limits", "keys", "models"},
     "schemas": {"recipients"},
     "outcomes": {"carriers", "models", "recipients"},
-    "scheduler": STORED | {"outcomes"} | {"settings", "logs", "recipients", "carriers"},
+    "deliveries": {"database", "events", "models", "carriers"},
+    "scheduler": STORED | {"outcomes", "deliveries", "settings", "logs", "recipients", "carriers"},
     "web": {"schemas"},
     "cli": STORED | {"recipients", "schemas", "monitoring", "carriers"},
     "api": {"limits", "keys", "do_not_call", "models", "schemas", "recipients", "web"},
     "callbacks": {"web", "models", "receipts", "carriers"},
-    "monitoring": {"carrier_state", "models", "receipts", "reports", "schemas", "web"},
+    "monitoring": {"carrier_state", "events", "models", "receipts", "reports", "schemas", "web"},
     "desk": STORED | {"recipients", "settings"},
     "app": OURS - {"scheduler"},
 }
