@@ -40,7 +40,7 @@ ALLOWED = {
     "api": {"keys", "do_not_call", "models", "schemas", "recipients", "web"},
     "callbacks": {"web", "models", "receipts", "carriers"},
     "monitoring": {"carrier_state", "models", "reports", "schemas", "web"},
-    "desk": STORED | {"recipients", "settings"},
+    "desk": STORED | {"outcomes", "recipients", "settings"},
     "app": OURS - {"scheduler"},
 }
 

@@ -10,12 +10,11 @@ import recipients
 from carriers import CarrierError
 from models import Message, Status, new_id
 from outcomes import MAY_HAVE_TAKEN_IT, Outcome, Rules, Step, judge
-from recipients.hours import BusinessHours
 from running import ROOT
-from samples import NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
+from samples import NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON, daily
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-HOURS = BusinessHours(540, 1020, frozenset(range(7)))
+HOURS = daily(540, 1020)
 ASKABLE = Rules(True, False, 3 * DAY, 60, HOURS)
 UNASKABLE = ASKABLE._replace(askable=False)
 OPENING = SUNDAY_NIGHT.replace(day=2, hour=14, minute=0, second=0)
