@@ -145,48 +145,47 @@ def _whole(text, least, most):
 
 
 def _hours(text):
-    """Return the hours of every day, or by day where the text names days."""
+    """Return the hours of every day, or a dict of them where the text names days."""
     entries = [entry.strip().lower() for entry in text.split(",")]
     if not re.search("[a-z]", text, re.IGNORECASE):
         if len(entries) > 1:
-            raise EnvError("must be one opening and closing, or name the days of each")
-        return _opening(entries[0], "must be an opening and a later closing time, like 09:00-17:00")
+            raise EnvError("must be one opening and closing time, or name the days of each")
+        return _opening(entries[0], "")
     hours = {}
     for number, entry in enumerate(entries, 1):
-        if not (match := re.match(r"[a-z]+(\s*-\s*[a-z]+)?", entry)):
+        names, window = re.fullmatch(r"(\D*)(.*)", entry, re.DOTALL).groups()
+        if not names:
             raise EnvError(f"entry {number} must begin with days, like mon-fri 09:00-17:00")
-        days, window = _range(match[0]), entry[match.end() :]
-        if not days:
-            raise EnvError(f"entry {number} must begin with days out of {', '.join(DAYS)}")
-        if not re.match(r"\s", window):
-            raise EnvError(f"entry {number} must have hours after its days, like sat 10:00-14:00")
-        window = _opening(
-            window.strip(), f"entry {number} must open and later close, like sat 10:00-14:00"
-        )
-        for day in days:
-            if day in hours:
-                raise EnvError(f"entry {number} must not name {DAYS[day]} again")
-            hours[day] = window
+        if not (days := _range(names)):
+            raise EnvError(f"entry {number} must begin with one day or range of {', '.join(DAYS)}")
+        if not window or names == names.rstrip():
+            example = "like sat 10:00-14:00"
+            raise EnvError(f"entry {number} must have white space and hours after days, {example}")
+        if again := hours.keys() & days:
+            raise EnvError(f"entry {number} must not name {DAYS[min(again)]} again")
+        hours |= dict.fromkeys(days, _opening(window, f"the hours of entry {number} "))
     return hours
 
 
-def _opening(text, problem):
+def _opening(text, whose):
     """Return an opening and a later closing on the same day."""
-    opens, closes = _window(text, problem)
+    opens, closes = _window(
+        text, f"{whose}must be an opening and a closing time, like 09:00-17:00", whose
+    )
     if opens >= closes:
-        raise EnvError(problem)
+        raise EnvError(f"{whose}must be an opening and a later closing time of the same day")
     return opens, closes
 
 
-def _window(text, problem):
+def _window(text, form, whose=""):
     """Return the minutes after midnight of two times, like 09:00-17:00."""
     match = re.fullmatch(r"(\d\d):([0-5]\d) ?- ?(\d\d):([0-5]\d)", text, re.ASCII)
     if not match:
-        raise EnvError(problem)
+        raise EnvError(form)
     hour, minute, last_hour, last_minute = map(int, match.groups())
     begins, ends = 60 * hour + minute, 60 * last_hour + last_minute
     if begins >= 24 * 60 or ends > 24 * 60:
-        raise EnvError(f"{problem}, and within 00:00 and 24:00")
+        raise EnvError(f"{whose}must be times from 00:00 to 24:00, the first before 24:00")
     return begins, ends
 
 
@@ -214,11 +213,10 @@ def _quiet_hours(text, hours):
     """Return the quiet hours, if they leave a minute of the business hours open."""
     if not text.strip():
         return None
-    begins, ends = _window(
-        text.strip(), "must be one beginning and one end for all days, like 21:00-08:00"
-    )
+    form = "must be one beginning and one end for all days, like 21:00-08:00"
+    begins, ends = _window(text.strip(), form)
     if begins == ends:
-        raise EnvError("must begin and end at different times, like 21:00-08:00")
+        raise EnvError("must begin and end at different times")
     length = (ends - begins) % 1440 or 1440
     windows = hours.values() if isinstance(hours, dict) else [hours or (0, 1440)]
     minutes = {minute for window in windows for minute in range(*window)}

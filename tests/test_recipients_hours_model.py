@@ -76,9 +76,8 @@ def people(country):
     """Return how many in 100,000 live in each zone of a country, the most populous first."""
     lines = (ROOT / "recipients/numbering/zones.txt").read_text().splitlines()
     shares = [line.split()[1:] for line in lines if line.startswith(f"{country} ")]
-    return {zone: int(share.replace(".", "")) for zone, share in shares} or {
-        zone: 100_000 for zone in iana()[country]
-    }
+    counts = {zone: int(share.replace(".", "")) for zone, share in shares}
+    return counts or dict.fromkeys(iana()[country], 100_000)
 
 
 class Model:

@@ -134,7 +134,7 @@ class Sky(FakeCarrier):
         self.left.append((to, self.now))
         if self.mood:
             raise self.mood
-        return None
+        return
 
 
 def simulate(days, settings, key, monkeypatch):
