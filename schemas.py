@@ -194,10 +194,12 @@ def _quiet_problems(recipient, send_date, hours):
         yield "send_date: must be before the last days of the year 9999"
         return
     if end:
+        here = hours.are_quiet_at(send_date.astimezone(recipient.zone))
+        elsewhere = "" if here else " (quiet hours hold in another of its zones)"
         yield (
             f"send_date: must not be in quiet hours, {written_window(hours.quiet)}: "
-            f"it is {local_time} for the recipient then, and the first instant after them is "
-            f"{isoformat(end)}"
+            f"it is {local_time} for the recipient then{elsewhere}; the first instant after "
+            f"them is {isoformat(end)}"
         )
 
 
