@@ -180,38 +180,47 @@ def _next_opening(clocks, after, hours):
 @lru_cache(maxsize=1024)
 def _quiet_until(clocks, minute, hours):
     """Return the first instant after the quiet hours at a whole minute, or None."""
-
-    def are_quiet(at):
-        return any(map(hours.are_quiet_at, _counting(clocks, at, hours)))
-
-    if not are_quiet(minute):
+    if not _is_quiet(clocks, minute, hours):
         return None
-    return _first(clocks, minute, hours, lambda at: not are_quiet(at))
+    return _first(clocks, minute, hours, lambda at: not _is_quiet(clocks, at, hours))
 
 
 def _first(clocks: Clocks, after: datetime, hours: BusinessHours, is_true: Callable) -> datetime:
-    """Return the first instant after a whole minute at which business hours or silence begin.
+    """Return the first instant after a whole minute at which something begins to be true."""
+    for days in range(HORIZON + 1):
+        for at in _turns(clocks, after.date() + days * _DAY, hours):
+            if at > after and is_true(at):
+                return at
+    raise NeverOpens(f"no business hours in {clocks.country} within {HORIZON} days")
+
+
+@lru_cache(maxsize=1024)
+def _turns(clocks, day, hours):
+    """Return the instants at which hours may begin, from one midnight of UTC until the next.
 
     They can begin only when a window opens, quiet hours end or a day begins in some zone, or its
     clocks change: all on whole minutes.
     """
-    beginnings = {0, *(window[0] for window in hours.windows if window)}
+    minutes = {0, *(window[0] for window in hours.windows if window)}
     if hours.quiet:
-        beginnings.add(hours.quiet[1] % 1440)
-    zones = [zone for zone, _ in _distinct(clocks, after.date())]
-    for _ in range(HORIZON):
-        until = after + _DAY
-        begins = {at for zone in zones for at in _beginnings(zone, after, until, beginnings)}
-        for at in sorted(begins):
-            if after < at <= until and is_true(at):
-                return at
-        after = until
-    raise NeverOpens(f"no business hours in {clocks.country} within {HORIZON} days")
+        minutes.add(hours.quiet[1] % 1440)
+    midnight = datetime.combine(day, time(), UTC)
+    until = midnight + _DAY
+    zones = [zone for zone, _ in _distinct(clocks, day)]
+    found = {at for zone in zones for at in _beginnings(zone, midnight, until, minutes)}
+    return sorted(at for at in found if midnight < at <= until)
 
 
+@lru_cache(maxsize=4096)  # one minute after another asks of the same openings
 def _hold(clocks, at, hours):
     """Return whether it is business hours on every clock that counts at an instant."""
     return all(hours.hold_at(clocks.country, local) for local in _counting(clocks, at, hours))
+
+
+@lru_cache(maxsize=4096)
+def _is_quiet(clocks, at, hours):
+    """Return whether it is quiet hours on any clock that counts at an instant."""
+    return any(map(hours.are_quiet_at, _counting(clocks, at, hours)))
 
 
 def _counting(clocks, at, hours):
