@@ -182,7 +182,7 @@ def happen(sky, counts):
     for message in Message.select().where(~Message.approved, Message.finished_at.is_null()):
         if chance.random() < 0.3:
             counts["approved"] += message.approve("Ann", sky.now)
-    for message in Message.select().where(Message.status == Status.FAILED):
+    for message in Message.select().where(Message.status.in_([Status.FAILED, Status.EXPIRED])):
         if chance.random() < 0.2:
             counts["retried"] += message.retry(sky.now)
     if chance.random() < 0.05:
