@@ -36,7 +36,8 @@ def create_text_message() -> Response:
         return repeat(earlier, digest)
 
     settings = current_app.config["SETTINGS"]
-    order = schemas.load(value, now, settings.max_message_length)
+    hours = current_app.extensions["business_hours"]
+    order = schemas.load(value, now, settings.max_message_length, hours)
     order["check_dnc"] |= settings.check_dnc
     recipient = order.pop("to")
     if settings.allowed_countries and recipient.country not in settings.allowed_countries:
@@ -48,7 +49,6 @@ def create_text_message() -> Response:
     if order["check_dnc"] and DoNotCall.lists(recipient.e164):
         abort(403, "The recipient is on the Do Not Call list.")
 
-    hours = current_app.extensions["business_hours"]
     facts = recipients.facts(recipient, now, hours)
     message = order | {
         "id": models.new_id(now),
@@ -56,7 +56,7 @@ def create_text_message() -> Response:
         "max_retries": settings.max_retries,
         **decide(order, recipient, facts, hours, now),
     }
-    answer = schemas.dump(describe(message, recipient, facts, hours))
+    answer = schemas.dump(describe(message, recipient, facts))
     try:
         Message.store(
             **message,
@@ -91,7 +91,7 @@ def decide(
     return {"status": Status.SCHEDULED, "send_at": opening}
 
 
-def describe(message: dict, recipient: Recipient, facts: Facts, hours: BusinessHours) -> dict:
+def describe(message: dict, recipient: Recipient, facts: Facts) -> dict:
     """Return the fields of the answer to a new message."""
     options = ("manual_mode", "available_to_group", "check_dnc", "max_retries", "status")
     queued, send_at = message["status"] == Status.QUEUED, schemas.isoformat(message["send_at"])
@@ -110,7 +110,7 @@ def describe(message: dict, recipient: Recipient, facts: Facts, hours: BusinessH
         "scheduled_send_date": message["send_at"],
         "within_business_hours": facts.within_business_hours,
         "can_send_now": queued,
-        "business_hours": str(hours),
+        "business_hours": facts.business_hours,
         "message_length": len(message["message"]),
         "message": f"Text message {when}{approval if message['manual_mode'] else ''}.",
     }

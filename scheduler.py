@@ -56,6 +56,13 @@ class TooLate(Exception):
     """Say that a message was not sent, because it expired between its claim and the call."""
 
 
+class QuietHours(Exception):
+    """Say that a message was not sent, because quiet hours began between its claim and the call."""
+
+    def __init__(self, until: datetime):
+        self.until = until
+
+
 class Send(NamedTuple):
     """A message that a thread asks the carrier about, or gives it."""
 
@@ -216,7 +223,7 @@ class Scheduler:
         future.add_done_callback(ended.put)
 
     def send(self, message: Message) -> str | None:
-        """Give the carrier a text and return its reference, unless it is too late by now.
+        """Give the carrier a text and return its reference, unless it may not go any more.
 
         This process, or the database, may have stood still since the message was claimed.
         """
@@ -225,6 +232,8 @@ class Scheduler:
             raise ClaimLost
         if is_too_late(message, self.rules, now):
             raise TooLate
+        if until := outcomes.quiet_until(message, self.rules, now):
+            raise QuietHours(until)
         left = message.scheduled_first_at + self.rules.expire_after - now
         return self.carrier.send(
             message.to,
@@ -349,6 +358,8 @@ class Scheduler:
             outcome = Outcome(Status.QUEUED, send_at=now)  # if it is still ours
         elif isinstance(error, TooLate):
             outcome = Outcome(Status.EXPIRED)
+        elif isinstance(error, QuietHours):
+            outcome = Outcome(Status.SCHEDULED, send_at=error.until)
         else:
             error = self.known(error, message)
             self.left += error.too_fast  # it goes when the pause ends
@@ -373,9 +384,8 @@ class Scheduler:
 
     def note_answers(self, ended: list[tuple[Send, BaseException | None, Future]]) -> None:
         """Let all schedulers know what these answers tell of the carrier itself."""
-        answers = [
-            (s, error) for s, error, _ in ended if not isinstance(error, ClaimLost | TooLate)
-        ]
+        untried = ClaimLost | TooLate | QuietHours
+        answers = [(s, error) for s, error, _ in ended if not isinstance(error, untried)]
         for send, error in answers:
             if isinstance(error, CarrierError):
                 self.note_carrier(error, send.begun_at)

@@ -43,7 +43,7 @@ ALLOWED = {
     "api": {"limits", "keys", "do_not_call", "models", "schemas", "recipients", "web"},
     "callbacks": {"web", "models", "receipts", "carriers"},
     "monitoring": {"carrier_state", "events", "models", "receipts", "reports", "schemas", "web"},
-    "desk": STORED | {"recipients", "settings"},
+    "desk": STORED | {"outcomes", "recipients", "settings"},
     "app": OURS - {"scheduler"},
 }
 

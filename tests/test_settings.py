@@ -21,6 +21,7 @@ DEFAULTS = environment.Settings(
     business_hours=(9 * 60, 17 * 60),
     business_days=frozenset(range(7)),
     skip_holidays=False,
+    quiet_hours=None,
     max_message_length=1600,
     max_retries=3,
     retry_delay=60,
@@ -45,6 +46,7 @@ BAD = {
     "BUSINESS_HOURS": "s3cret",
     "BUSINESS_DAYS": "s3cret",
     "SKIP_HOLIDAYS": "s3cret",
+    "QUIET_HOURS": "s3cret",
     "MAX_MESSAGE_LENGTH": "s3cret",
     "MAX_RETRIES": "s3cret",
     "RETRY_DELAY": "s3cret",
@@ -101,6 +103,15 @@ def test_the_example_shows_the_defaults(load):
         ("BUSINESS_HOURS", "00:00-24:00", (0, 1440)),
         ("BUSINESS_HOURS", "08:30 - 12:01", (510, 721)),
         ("BUSINESS_HOURS", "23:59-24:00", (1439, 1440)),
+        ("BUSINESS_HOURS", "mon 08:00-24:00", {0: (480, 1440)}),
+        (
+            "BUSINESS_HOURS",
+            "Sun - mon  09:00 - 17:00 ,\tsat 10:00-14:00",
+            {6: (540, 1020), 0: (540, 1020), 5: (600, 840)},
+        ),
+        ("QUIET_HOURS", "", None),
+        ("QUIET_HOURS", " 21:00-08:00", (1260, 480)),
+        ("QUIET_HOURS", "16:59 - 24:00", (1019, 1440)),
         ("BUSINESS_DAYS", "mon-fri", {0, 1, 2, 3, 4}),
         ("BUSINESS_DAYS", "mon,wed,sat", {0, 2, 5}),
         ("BUSINESS_DAYS", "Sat - Mon, wed", {5, 6, 0, 2}),
@@ -188,6 +199,94 @@ def test_a_value_that_cannot_be_used_is_refused_and_not_repeated(name, text, loa
     assert len(line) < 200
     assert "s3cret" not in line
     assert "cret" not in line
+
+
+DAYS = "mon, tue, wed, thu, fri, sat, sun"
+TIMES = "must be times from 00:00 to 24:00, the first before 24:00"
+FORM = "must be an opening and a closing time, like 09:00-17:00"
+ORDER = "must be an opening and a later closing time of the same day"
+NO_DAY = f"entry 1 must begin with one day or range of {DAYS}"
+NO_HOURS = "entry 1 must have white space and hours after days, like sat 10:00-14:00"
+ONE = "must be one beginning and one end for all days, like 21:00-08:00"
+NONE_OPEN = "must leave a minute of BUSINESS_HOURS open"
+
+
+@pytest.mark.parametrize(
+    ("hours", "problem"),
+    [
+        ("17:00-09:00", ORDER),
+        ("09:00-25:00", TIMES),
+        (
+            "09:00-12:00, 13:00-17:00",
+            "must be one opening and closing time, or name the days of each",
+        ),
+        ("mon-fri", NO_HOURS),
+        ("mon-fri09:00-17:00", NO_HOURS),
+        ("mon,tue 09:00-17:00", NO_HOURS),
+        ("local 09:00-17:00", NO_DAY),
+        ("mon-fry 09:00-17:00", NO_DAY),
+        ("Monday 09:00-17:00", NO_DAY),
+        ("mon–fri 09:00-17:00", NO_DAY),
+        ("mon-tue-wed 09:00-17:00", NO_DAY),
+        ("mon- 09:00-17:00", NO_DAY),
+        ("mon 22:00-02:00", f"the hours of entry 1 {ORDER}"),
+        ("mon 09:00-24:30", f"the hours of entry 1 {TIMES}"),
+        ("mon 9am-5pm", f"the hours of entry 1 {FORM}"),
+        ("mon 09:00-17:00; sat 10:00-14:00", f"the hours of entry 1 {FORM}"),
+        ("mon-fri 09:00-17:00, fri 10:00-14:00", "entry 2 must not name fri again"),
+        (
+            "mon-fri 09:00-17:00, 10:00-14:00",
+            "entry 2 must begin with days, like mon-fri 09:00-17:00",
+        ),
+        ("mon-fri 09:00-17:00,", "entry 2 must begin with days, like mon-fri 09:00-17:00"),
+    ],
+)
+def test_hours_by_the_day_that_cannot_be_used_are_refused_with_the_mistake(hours, problem, load):
+    with pytest.raises(SettingsError) as refusal:
+        load(BUSINESS_HOURS=hours)
+    assert str(refusal.value) == f"BUSINESS_HOURS: {problem}"
+
+
+@pytest.mark.parametrize(
+    ("quiet", "hours", "problem"),
+    [
+        *((text, "09:00-17:00", ONE) for text in ("21:00", "21-8", "9pm-8am", "none", ",")),
+        *((text, "09:00-17:00", ONE) for text in ("21:00–08:00", "17:00-09:00:00", "21:00-08:60")),
+        ("mon 21:00-08:00", "09:00-17:00", ONE),
+        ("21:00-08:00, 12:00-13:00", "09:00-17:00", ONE),
+        ("21:00-21:00", "09:00-17:00", "must begin and end at different times"),
+        ("24:00-08:00", "09:00-17:00", TIMES),
+        ("21:00-24:01", "09:00-17:00", TIMES),
+        ("00:00-24:00", "00:00-24:00", NONE_OPEN),
+        ("09:00-17:00", "09:00-17:00", NONE_OPEN),
+        ("16:00-10:00", "sat 08:00-10:00, sun 22:00-24:00", NONE_OPEN),
+    ],
+)
+def test_quiet_hours_that_cannot_be_used_are_refused_with_the_mistake(quiet, hours, problem, load):
+    with pytest.raises(SettingsError) as refusal:
+        load(QUIET_HOURS=quiet, BUSINESS_HOURS=hours)
+    assert str(refusal.value) == f"QUIET_HOURS: {problem}"
+
+
+@pytest.mark.parametrize("days", ["mon-fri", "local", ""])
+def test_business_days_beside_hours_by_the_day_are_refused(days, load):
+    with pytest.raises(SettingsError) as refusal:
+        load(BUSINESS_HOURS="mon-fri 09:00-17:00", BUSINESS_DAYS=days)
+    assert str(refusal.value) == (
+        "BUSINESS_DAYS: must not be set, because BUSINESS_HOURS names the days"
+    )
+
+
+def test_quiet_hours_that_leave_a_countrys_zones_no_minute_in_common_stop_the_start(start):
+    hours = {"QUIET_HOURS": "17:00-13:00"}  # four hours, and Russia's zones are as far apart
+    process = start("flask", "keys", "list", **hours)
+    assert process.wait() == 1
+    assert process.output == (
+        "QUIET_HOURS: leave no minute of BUSINESS_HOURS open on all clocks of numbers in "
+        "Antarctica, Canada, Russia\n"
+    )
+    process = start("flask", "db", "upgrade", ALLOWED_COUNTRIES="US,GB", **hours)
+    assert process.wait() == 0
 
 
 def test_all_problems_are_reported_at_once(load):
