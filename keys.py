@@ -29,8 +29,13 @@ def wait_for_leases() -> None:
 
 class Role(StrEnum):
     SENDER = "sender"  # calls the public operation
+    TESTER = "tester"  # the same, but its texts go to the simulator
     APPROVER = "approver"  # signs in to the desk, and sees what its group may see
     OPERATOR = "operator"  # signs in to the desk, and sees everything
+
+
+MAY_SEND = (Role.SENDER, Role.TESTER)
+IS_TESTER, IS_NO_TESTER = f"role = '{Role.TESTER}'", f"role <> '{Role.TESTER}'"  # conditions in SQL
 
 
 class Identity(NamedTuple):
@@ -115,6 +120,11 @@ class ApiKey(Table):
         """Select the keys that are neither revoked nor expired."""
         unexpired = cls.expires_at.is_null() | (cls.expires_at > now)
         return cls.select().where(cls.revoked_at.is_null(), unexpired)
+
+    @classmethod
+    def testers(cls) -> ModelSelect:
+        """Select the ids of the keys whose texts go to the simulator."""
+        return cls.select(cls.id).where(cls.role == Role.TESTER)
 
     @staticmethod
     def _new_secret():

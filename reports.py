@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from peewee import SQL, Select, Tuple, Value, fn
+from peewee import SQL, Case, Select, Tuple, Value, fn
 
 from database import EPOCH, PAGE, Refused, db
 from keys import ApiKey, Identity, Role
@@ -54,9 +54,19 @@ def awaiting_approval() -> int:
     return _count(AWAITS_APPROVAL)
 
 
-def awaiting_carrier() -> int:
-    """Count the messages that may be sent now."""
-    return _count(IS_SENDABLE)
+def awaiting_carrier(testers: bool | None = None) -> int:
+    """Count the messages that may be sent now: all, those of testers, or those of the others."""
+    if testers is None:
+        return _count(IS_SENDABLE)
+    theirs = _count(IS_SENDABLE & Message.key.in_(ApiKey.testers()))
+    return theirs if testers else _count(IS_SENDABLE) - theirs
+
+
+def next_texts(limit: int) -> list[str]:
+    """Return the texts of some messages of senders that may be sent now."""
+    senders = Message.key.not_in(ApiKey.testers())
+    found = Message.select(Message.message).where(IS_SENDABLE, senders).limit(limit)
+    return [text for (text,) in found.tuples()]
 
 
 def claimed_before(instant: datetime) -> bool:
@@ -71,9 +81,22 @@ def oldest_due(now: datetime) -> datetime | None:
         has_status(Status.SCHEDULED), Message.send_at <= now
     )
     tried = Message.select(fn.MIN(Message.due_since)).where(IS_RETRYING)
-    sendable = Message.select().where(IS_SENDABLE).order_by(Message.send_at).first()
-    instants = due.scalar(), tried.scalar(), sendable and sendable.ready_at
+    instants = due.scalar(), tried.scalar(), _oldest_sendable()
     return min(filter(None, instants), default=None)
+
+
+def _oldest_sendable():
+    """Return since when the first message of any key could have been sent."""
+    ready_at = Case(
+        None, [(Message.approved_at > Message.send_at, Message.approved_at)], Message.send_at
+    )
+    first = (
+        Message.select(ready_at)
+        .where(Message.key == ApiKey.id, IS_SENDABLE)
+        .order_by(Message.send_at, Message.id)
+        .limit(1)
+    )
+    return Message.send_at.python_value(ApiKey.select(fn.MIN(first)).scalar())
 
 
 def retrying() -> int:
@@ -204,7 +227,7 @@ def going_out(first: datetime, hours: int, most: int) -> list[tuple[int, int]]:
         counts.append((total, unapproved))
         since = until
     total, unapproved = counts[0]
-    queued = _count(IS_SENDABLE, most, Message.send_at)
+    queued = _count(IS_SENDABLE, most, Message.key, Message.send_at)
     return [(min(most, total + queued), unapproved), *counts[1:]]
 
 
