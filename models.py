@@ -303,8 +303,8 @@ class Message(Table):
             )
         else:
             few, keys = few.format("turn.value"), json.dumps(keys)
-            source = f"json_each({db.param}) AS turn CROSS JOIN message AS few"
-            these = f"id IN (SELECT few.id FROM {source} ON few.id IN ({few}))"
+            source = f"json_each({db.param}) AS turn CROSS JOIN message AS few ON few.id IN ({few})"
+            these = f"id IN (SELECT few.id FROM {source})"
         return cls.raw(
             f"UPDATE message SET status = 'sending', claimed_by = {db.param}, "
             f"claimed_at = {db.param}, claim_number = claim_number + 1 WHERE {these} RETURNING *",

@@ -361,11 +361,21 @@ def page(
 ) -> list[Message]:
     """Return some messages: the next to be sent first if all wait, otherwise the newest first."""
     if number is None and status in UNFINISHED:
-        return _soonest(UNFINISHED[status], after, limit)
+        conditions = UNFINISHED[status]
+        if status == Status.QUEUED:  # its index begins with the key
+            sendable, awaiting = conditions
+            conditions = [*(sendable & (Message.key == key) for key in _with_sendable()), awaiting]
+        return _soonest(conditions, after, limit)
     messages = _chosen(Filter(status=status, to=number)).order_by(Message.id.desc())
     if after:
         messages = messages.where(Message.id < after.id)
     return list(messages.limit(limit))
+
+
+def _with_sendable():
+    """Select the keys that have messages to be sent."""
+    theirs = Message.select().where(Message.key == ApiKey.id, IS_SENDABLE)
+    return ApiKey.select().where(fn.EXISTS(theirs))
 
 
 def _soonest(conditions, after, limit):
