@@ -4,6 +4,7 @@ A carrier pauses where it says "too fast", refuses the account, or gives no answ
 a pause one text goes first, one over all schedulers; the others wait for its answer.
 """
 
+import math
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import NamedTuple, Self
@@ -67,15 +68,16 @@ class Rate(NamedTuple):
         if self.wait(used_until, now):
             return 0, used_until, 0
         at = now.timestamp()
-        since = max(used_until / SECOND, at - self.KEPT) if used_until else at - self.KEPT
-        free, texts, used = at - since, 0, 0.0
+        unused = math.inf if used_until is None else at - used_until / SECOND
+        free = min(unused, self.KEPT)
+        texts, used = 0, 0.0
         for needed in (number / self.per_second for number in parts):
             if texts and used + needed > free:
                 break
             texts, used = texts + 1, used + needed
-        delay = max(0, min(used, 2) - 1 + self.KEPT - free)
+        delay = max(0, min(used, 2) - 1 + self.KEPT - unused)
         rest = min(used - self.KEPT, max(self.KEPT, used - 2 + self.KEPT))
-        until = max(since + used, at + delay + rest)
+        until = max(at - free + used, at + delay + rest)
         return texts, round(until * SECOND), delay
 
 
@@ -138,6 +140,11 @@ class CarrierState(Table):
         mine = (cls.name == self.name) & (cls.retry_at <= now) & free
         taken = cls.update(tried_at=now).where(mine).execute() == 1
         return Turn.FIRST if taken else Turn.NOBODY
+
+    def used_rate_lately(self, now: datetime) -> bool:
+        """Say whether SEND_RATE has been used up within the last second."""
+        used_until = self.rate_used_until
+        return used_until is not None and used_until / SECOND > now.timestamp() - 1
 
     @classmethod
     def use_rate(cls, name: str, before: int | None, after: int) -> bool:

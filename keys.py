@@ -124,7 +124,8 @@ class ApiKey(Table):
     @classmethod
     def testers(cls) -> ModelSelect:
         """Select the ids of the keys whose texts go to the simulator."""
-        return cls.select(cls.id).where(cls.role == Role.TESTER)
+        keys = cls.alias("api_key")
+        return keys.select(keys.id).where(keys.role == Role.TESTER)
 
     @staticmethod
     def _new_secret():

@@ -64,8 +64,7 @@ def awaiting_carrier(testers: bool | None = None) -> int:
 
 def next_texts(limit: int) -> list[str]:
     """Return the texts of some messages of senders that may be sent now."""
-    senders = Message.key.not_in(ApiKey.testers())
-    found = Message.select(Message.message).where(IS_SENDABLE, senders).limit(limit)
+    found = Message.select(Message.message).where(IS_SENDABLE, _of_senders()).limit(limit)
     return [text for (text,) in found.tuples()]
 
 
@@ -76,11 +75,14 @@ def claimed_before(instant: datetime) -> bool:
 
 
 def oldest_due(now: datetime) -> datetime | None:
-    """Return when the message that has waited longest to be sent was due, if any waits."""
+    """Return when the message that has waited longest to be sent was due, if any waits.
+
+    Here and below, what testers send tells nothing of the service.
+    """
     due = Message.select(fn.MIN(Message.send_at)).where(
-        has_status(Status.SCHEDULED), Message.send_at <= now
+        has_status(Status.SCHEDULED), Message.send_at <= now, _of_senders()
     )
-    tried = Message.select(fn.MIN(Message.due_since)).where(IS_RETRYING)
+    tried = Message.select(fn.MIN(Message.due_since)).where(IS_RETRYING, _of_senders())
     instants = due.scalar(), tried.scalar(), _oldest_sendable()
     return min(filter(None, instants), default=None)
 
@@ -96,7 +98,13 @@ def _oldest_sendable():
         .order_by(Message.send_at, Message.id)
         .limit(1)
     )
-    return Message.send_at.python_value(ApiKey.select(fn.MIN(first)).scalar())
+    earliest = ApiKey.select(fn.MIN(first)).where(ApiKey.role != Role.TESTER)
+    return Message.send_at.python_value(earliest.scalar())
+
+
+def _of_senders():
+    """Return the condition that a message is of a key whose texts go to the carrier."""
+    return Message.key.not_in(ApiKey.testers())
 
 
 def retrying() -> int:
@@ -108,7 +116,7 @@ def last_sent_at() -> datetime | None:
     """Return when a carrier last took a text."""
     latest = (
         Message.select(fn.MAX(Message.finished_at))
-        .where(Message.status == status, HAS_ENDED)
+        .where(Message.status == status, HAS_ENDED, _of_senders())
         .scalar()
         for status in TAKEN
     )
@@ -179,7 +187,7 @@ def _first_in_flight(now):
 
 def _latest_ended(since, until):
     """Return the latest LATEST messages that a carrier took or that failed, the latest first."""
-    found, ended = [], HAS_ENDED & (Message.finished_at >= since)
+    found, ended = [], _of_senders() & HAS_ENDED & (Message.finished_at >= since)
     if until:
         ended &= Message.finished_at < until
     columns = (Message.id, Message.status, Message.finished_at, Message.last_error)
@@ -374,8 +382,9 @@ def page(
 
 def _with_sendable():
     """Select the keys that have messages to be sent."""
-    theirs = Message.select().where(Message.key == ApiKey.id, IS_SENDABLE)
-    return ApiKey.select().where(fn.EXISTS(theirs))
+    keys = ApiKey.alias("api_key")
+    theirs = Message.select().where(Message.key == keys.id, IS_SENDABLE)
+    return keys.select().where(fn.EXISTS(theirs))
 
 
 def _soonest(conditions, after, limit):

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import click
 from flask import current_app
+from flask.cli import with_appcontext
 
 import database
 import models
@@ -69,6 +70,7 @@ def check(ctx: click.Context, to: str | None) -> None:
 @click.command(cls=base.Command)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.option("--all", "everything", is_flag=True, help="Also count all that ever ended: slow.")
+@with_appcontext
 def stats(as_json: bool, everything: bool) -> None:
     """Show how many messages wait, how many ended lately, and what is wrong."""
     now = models.clock()
@@ -81,10 +83,12 @@ def stats(as_json: bool, everything: bool) -> None:
         "last_day": reports.ended_since(now - timedelta(days=1)),
     }
     awaiting = reports.awaiting_approval()
+    held = health.held_by_rate(current_app.config["SETTINGS"].send_rate, now)
     if as_json:
         told = {"messages": totals} | ({"counted_in_seconds": seconds} if everything else {})
         told |= ended | {"awaiting_approval": awaiting} | state._asdict()
         told |= {"commonest_error": state.error(), "problems": state.problems()}
+        told |= {"send_rate": held and held._asdict()}
         del told["now"], told["bad_end"]
         click.echo(base.to_json(told))
         return
@@ -113,6 +117,11 @@ def stats(as_json: bool, everything: bool) -> None:
     click.echo(f"the commonest error of the last hour: {words}")
     waited = f"since {base.moment(due)} ({now - due})" if due else "none"
     click.echo(f"the oldest due message waits: {waited}")
+    if held:
+        click.echo(
+            f"SEND_RATE holds up {base.count(held.texts, 'text')}, about {held.parts} parts: "
+            f"the last would go at {base.moment(held.empty_at)} (in {held.empty_at - now})"
+        )
     for problem in state.problems():
         click.echo(f"PROBLEM: {problem}")
 

@@ -39,7 +39,7 @@ ALLOWED = {
     "cli": STORED | {"recipients", "schemas", "monitoring", "carriers"},
     "api": {"keys", "do_not_call", "models", "schemas", "recipients", "web"},
     "callbacks": {"web", "models", "receipts", "carriers"},
-    "monitoring": {"carrier_state", "models", "reports", "schemas", "web"},
+    "monitoring": {"carrier_state", "carriers", "models", "reports", "schemas", "web"},
     "desk": STORED | {"recipients", "settings"},
     "app": OURS - {"scheduler"},
 }
