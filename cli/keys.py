@@ -28,7 +28,8 @@ def lifetime(value: str) -> timedelta | None:
     type=click.Choice([*map(str, Role)]),
     default=str(Role.SENDER),
     show_default=True,
-    help="A sender calls the API; the others sign in to the desk.",
+    help="A sender calls the API; so does a tester, whose texts go to the simulator. "
+    "The others sign in to the desk.",
 )
 def create(name: str, group: str | None, expires: timedelta | None, role: str) -> None:
     """Create an API key and print it; it cannot be shown again."""
