@@ -35,7 +35,6 @@ class Role(StrEnum):
 
 
 MAY_SEND = (Role.SENDER, Role.TESTER)
-IS_TESTER, IS_NO_TESTER = f"role = '{Role.TESTER}'", f"role <> '{Role.TESTER}'"  # conditions in SQL
 
 
 class Identity(NamedTuple):

@@ -33,7 +33,7 @@ from database import (
 )
 from do_not_call import DoNotCall
 from inserts import Inserts
-from keys import IS_NO_TESTER, IS_TESTER, ApiKey
+from keys import ApiKey, Role
 
 SEND_DATE_LASTS = timedelta(hours=1)
 """How long a send_date's instant is obeyed; what is later keeps to business hours."""
@@ -276,17 +276,15 @@ class Message(Table):
     @classmethod
     def _next_keys(cls, limit, after, testers):
         """Return up to `limit` keys that have messages to be sent, beginning after a key."""
-        sql = (
-            "SELECT id FROM api_key WHERE {} AND id {} {} AND (SELECT send_at FROM message "
-            "WHERE key_id = api_key.id AND status IN ('queued') AND approved "
-            "ORDER BY send_at, id LIMIT 1) IS NOT NULL ORDER BY id LIMIT {}"
+        some = (
+            "SELECT * FROM (SELECT id FROM api_key WHERE role {} AND id {} {} AND (SELECT send_at "
+            "FROM message WHERE key_id = api_key.id AND status IN ('queued') AND approved "
+            "ORDER BY send_at, id LIMIT 1) IS NOT NULL ORDER BY id LIMIT {}) AS api_key"
         )
-        role, keys = IS_TESTER if testers else IS_NO_TESTER, []
-        for beyond in (">", "<="):
-            if room := limit - len(keys):
-                ranged = sql.format(role, beyond, db.param, db.param)
-                keys += [key for (key,) in db.execute_sql(ranged, (after, room)).fetchall()]
-        return keys
+        role = f"{'=' if testers else '<>'} '{Role.TESTER}'"
+        halves = (some.format(role, half, db.param, db.param) for half in (">", "<="))
+        found = db.execute_sql(" UNION ALL ".join(halves), (after, limit) * 2).fetchall()
+        return sorted((key for (key,) in found), key=lambda key: (key <= after, key))[:limit]
 
     @classmethod
     def _claim_of(cls, keys, share, claimant, now):
