@@ -136,7 +136,7 @@ def commonest_error(since: datetime) -> tuple[str, int] | None:
     for which, at in errors:
         latest = (
             Message.select(Message.last_error)
-            .where(which, at >= since, Message.last_error.is_null(False))
+            .where(which, _of_senders(), at >= since, Message.last_error.is_null(False))
             .order_by(at.desc())
             .limit(SAMPLE)
         )

@@ -296,6 +296,7 @@ def test_what_testers_send_is_no_problem_of_the_service(run_pass, carrier, teste
     state = health.read(TUESDAY_NOON + timedelta(hours=2))
     assert (state.oldest_due, state.bad_end, state.last_sent_at) == (None, None, None)
     assert reports.bad_end(TUESDAY_NOON) is None
+    assert state.commonest_error is None
 
 
 def test_the_state_of_the_testers_simulator_is_not_the_services(run_pass, carrier, tester):
