@@ -12,7 +12,7 @@ import models
 import recipients
 import schemas
 from do_not_call import DoNotCall
-from keys import ApiKey, Identity, Role
+from keys import MAY_SEND, ApiKey, Identity
 from limits import SECOND, LimitReached
 from models import AlreadyAnswered, Message, Status
 from recipients import Recipient
@@ -131,7 +131,7 @@ def sender() -> Identity:
             www_authenticate=BEARER,
         )
     g.key = key
-    if key.role != Role.SENDER:
+    if key.role not in MAY_SEND:
         abort(403, f"A key of role {key.role} signs in to the desk and sends nothing.")
     return key
 

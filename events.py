@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 
 from peewee import SQL, BigAutoField, ForeignKeyField, IntegerField, TextField, UUIDField, fn
 
-from carriers.alphabets import parts
+from carriers.alphabets import count_parts
 from database import (
     BATCH,
     MILLISECOND,
@@ -142,7 +142,7 @@ class Ended(NamedTuple):
             "status": self.status,
             "reason": self.error if self.status in WITH_REASON else None,
             "attempts": self.attempts,
-            "parts": None if self.text is None else parts(self.text),  # None once redacted
+            "parts": None if self.text is None else count_parts(self.text),  # None once redacted
         }
         at = self.at.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
         return json.dumps({"type": f"text_message.{self.status}", "timestamp": at, "data": data})

@@ -38,7 +38,7 @@ from database import (
 from do_not_call import DoNotCall
 from events import ENDED, Ended, Event
 from inserts import Inserts
-from keys import ApiKey
+from keys import ApiKey, Role
 from limits import (
     NO_LIMIT,
     SECOND,
@@ -504,36 +504,88 @@ class Message(Table):
         first = cls.first_send_at.is_null() | (cls.first_send_at < scheduled_before)
         old = (cls.send_at < scheduled_before) & first & (cls.in_doubt == 0)
         give_up, total = cls.update(status=Status.EXPIRED, finished_at=now), 0
-        for which in (AWAITS_APPROVAL, IS_SENDABLE):
+        of_any_key = cls.key.in_(ApiKey.select(ApiKey.id))  # names the first column of the index
+        for which in (AWAITS_APPROVAL, IS_SENDABLE & of_any_key):
             batch = locked(cls.id, cls.select(cls.id).where(which, old).limit(BATCH))
             while expired := cls.change(*give_up.where(batch, which).sql()):
                 total += len(expired)
         return total
 
     @classmethod
-    def claim(cls, claimant: uuid.UUID, limit: int, now: datetime) -> list[Self]:
-        """Take up to `limit` messages that may be sent, the longest due first.
+    def claim(
+        cls,
+        claimant: uuid.UUID,
+        limit: int,
+        now: datetime,
+        after: int = 0,
+        testers: bool = False,
+    ) -> list[Self]:
+        """Take up to `limit` messages that may be sent, by turns of their keys.
 
-        Nobody else gets them until they are finished, put back or taken over.
+        The key after `after` goes first. Each key gets an equal share, its own longest due first;
+        the others get what it cannot use. Only keys that are testers are served, or only the rest.
+        Nobody else gets the messages until they are finished, put back or taken over.
         """
-        if not limit:
-            return []
-        # As SQL, like `sent`: for peewee to write both takes half of a sender's time between sends
-        free = (
-            "SELECT id FROM message WHERE status IN ('queued') AND approved "
-            f"ORDER BY send_at LIMIT {db.param}"
+        claimed, passed_over = [], set()
+        while room := limit - len(claimed):
+            keys = cls._next_keys(room, after, testers)
+            if not keys or keys[0] in passed_over:
+                break
+            more = list(cls._claim_of(keys, room // len(keys), claimant, now))
+            if not more:  # others are claiming theirs just now
+                passed_over.update(keys)
+            claimed += sorted(more, key=lambda m: (keys.index(m.key_id), m.send_at, m.id))
+            after = keys[-1]
+        return claimed
+
+    # As SQL, like `sent`: for peewee to write them takes half of a sender's time between sends
+
+    @classmethod
+    def _next_keys(cls, limit, after, testers):
+        """Return up to `limit` keys that have messages to be sent, beginning after a key."""
+        some = (
+            "SELECT * FROM (SELECT id FROM api_key WHERE role {} AND id {} {} AND (SELECT send_at "
+            "FROM message WHERE key_id = api_key.id AND status IN ('queued') AND approved "
+            "ORDER BY send_at, id LIMIT 1) IS NOT NULL ORDER BY id LIMIT {}) AS api_key"
         )
-        these = f"id IN ({free})"
+        role = f"{'=' if testers else '<>'} '{Role.TESTER}'"
+        halves = (some.format(role, half, db.param, db.param) for half in (">", "<="))
+        found = db.execute_sql(" UNION ALL ".join(halves), (after, limit) * 2).fetchall()
+        return sorted((key for (key,) in found), key=lambda key: (key <= after, key))[:limit]
+
+    @classmethod
+    def _claim_of(cls, keys, share, claimant, now):
+        """Take up to `share` messages of each of these keys, the longest due first."""
+        few = (
+            "SELECT id FROM message WHERE key_id = {} AND status IN ('queued') AND approved "
+            f"ORDER BY send_at, id LIMIT {db.param}"
+        )
         if on_postgres():
-            these = f"id = ANY(ARRAY({free} FOR UPDATE SKIP LOCKED))"
-        claimed = cls.raw(
+            few = few.format("turn.key") + " FOR UPDATE SKIP LOCKED"
+            source = f"unnest(CAST({db.param} AS integer[])) AS turn(key)"
+            these = (
+                f"id = ANY(ARRAY(SELECT few.id FROM {source} CROSS JOIN LATERAL ({few}) AS few))"
+            )
+        else:
+            few, keys = few.format("turn.value"), json.dumps(keys)
+            source = f"json_each({db.param}) AS turn CROSS JOIN message AS few ON few.id IN ({few})"
+            these = f"id IN (SELECT few.id FROM {source})"
+        return cls.raw(
             f"UPDATE message SET status = 'sending', claimed_by = {db.param}, "
             f"claimed_at = {db.param}, claim_number = claim_number + 1 WHERE {these} RETURNING *",
             cls.claimed_by.db_value(claimant),
             cls.claimed_at.db_value(now),
-            limit,
+            keys,
+            share,
         )
-        return sorted(claimed, key=lambda message: (message.send_at, message.id))
+
+    @classmethod
+    def put_back(cls, claimant: uuid.UUID, messages: Collection[Self]) -> int:
+        """Give up the claims of messages that could not go yet; they keep their places."""
+        mine = has_status(Status.SENDING) & (cls.claimed_by == claimant)
+        these = cls.id.in_([message.id for message in messages])
+        unclaimed = {"status": Status.QUEUED, "claimed_by": None, "claimed_at": None}
+        return cls.update(unclaimed).where(mine, these).execute()
 
     @classmethod
     def renew(cls, claimant: uuid.UUID, messages: Iterable[Self], now: datetime) -> set[uuid.UUID]:
@@ -761,7 +813,7 @@ def _counting(order):
 
 for _name, _columns, _where in (
     ("message_due", [Message.send_at, Message.id], has_status(Status.SCHEDULED)),
-    ("message_sendable", [Message.send_at], IS_SENDABLE),
+    ("message_sendable_key", [Message.key, Message.send_at, Message.id], IS_SENDABLE),
     ("message_awaiting", [Message.status, Message.send_at, Message.id], AWAITS_APPROVAL),
     ("message_awaiting_key", [Message.key, Message.send_at, Message.id], AWAITS_GROUP),
     ("message_claimed", [Message.claimed_at], has_status(Status.SENDING)),

@@ -45,6 +45,7 @@ class Settings(NamedTuple):
     retry_delay: int  # seconds
     claim_timeout: int  # seconds
     send_concurrency: int
+    send_rate: float | None  # parts a second; None: as fast as the carrier takes them
     carrier_timeout: int  # seconds
     expire_after: timedelta
     check_dnc: bool  # for every message, whatever the request says
@@ -72,8 +73,8 @@ def load() -> Settings:
         raise SettingsError(f".env: cannot be read ({type(error).__name__})") from None
     env = Env(eager=False)
     for parse in (
-        *(_database_url, _hours, _days, _quiet_hours, _whole, _one_of),
-        *(_duration, _countries, _limits, _recipient_limit, _public_url, _secret),
+        *(_database_url, _hours, _days, _quiet_hours, _whole, _one_of, _duration),
+        *(_countries, _limits, _recipient_limit, _public_url, _secret, _rate),
     ):
         env.add_parser(parse.__name__.strip("_"), parse)
     ephemeral = any(host in os.environ for host in EPHEMERAL_HOSTS)
@@ -88,6 +89,7 @@ def load() -> Settings:
         retry_delay=env.whole("RETRY_DELAY", "60", least=0, most=86_400),
         claim_timeout=env.whole("CLAIM_TIMEOUT", "300", least=1, most=86_400),
         send_concurrency=env.whole("SEND_CONCURRENCY", "8", least=1, most=256),
+        send_rate=env.rate("SEND_RATE", ""),
         carrier_timeout=env.whole("CARRIER_TIMEOUT", "60", least=1, most=600),
         expire_after=env.duration("EXPIRE_AFTER", "72h"),
         check_dnc=env.one_of("CHECK_DNC", "ASKED", choices=("ASKED", "ALWAYS")) == "ALWAYS",
@@ -244,6 +246,14 @@ def _duration(text):
     if not match or not int(match[1]):
         raise EnvError("must be minutes, hours or days, like 30m, 72h or 10d")
     return timedelta(**{{"m": "minutes", "h": "hours", "d": "days"}[match[2]]: int(match[1])})
+
+
+def _rate(text):
+    """Return so many a second; None for no text."""
+    match = re.fullmatch(r"([1-9]\d{0,5})/(s|min)", text.strip(), re.ASCII)
+    if text.strip() and not match:
+        raise EnvError("must be parts a second or a minute, from 1 to 999999, like 10/s or 600/min")
+    return int(match[1]) / {"s": 1, "min": 60}[match[2]] if match else None
 
 
 def _countries(text):

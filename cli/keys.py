@@ -52,7 +52,8 @@ def together(ctx: click.Context, parameter: click.Parameter, values: tuple) -> t
     type=click.Choice([*map(str, Role)]),
     default=str(Role.SENDER),
     show_default=True,
-    help="A sender calls the API; the others sign in to the desk.",
+    help="A sender calls the API; so does a tester, whose texts go to the simulator. "
+    "The others sign in to the desk.",
 )
 @click.option(
     "--limit",

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import click
 from flask import current_app
+from flask.cli import with_appcontext
 
 import database
 import models
@@ -71,6 +72,7 @@ def check(ctx: click.Context, to: str | None) -> None:
 @click.command(cls=base.Command)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.option("--all", "everything", is_flag=True, help="Also count all that ever ended: slow.")
+@with_appcontext
 def stats(as_json: bool, everything: bool) -> None:
     """Show how many messages wait, how many ended lately, and what is wrong."""
     now = models.clock()
@@ -83,6 +85,7 @@ def stats(as_json: bool, everything: bool) -> None:
         "last_day": reports.ended_since(now - timedelta(days=1)),
     }
     awaiting, day_ago = reports.awaiting_approval(), now - timedelta(days=1)
+    held = health.held_by_rate(current_app.config["SETTINGS"].send_rate, now)
     events = events_by_key()
     not_understood = {
         "receipts_unmatched": receipts.unmatched(day_ago, now),
@@ -92,6 +95,7 @@ def stats(as_json: bool, everything: bool) -> None:
         told = {"messages": totals} | ({"counted_in_seconds": seconds} if everything else {})
         told |= ended | {"awaiting_approval": awaiting} | state._asdict() | {"events": events}
         told |= {"commonest_error": state.error(), "problems": state.problems()} | not_understood
+        told |= {"send_rate": held and held._asdict()}
         del told["now"], told["bad_end"]
         click.echo(base.to_json(told))
         return
@@ -122,6 +126,11 @@ def stats(as_json: bool, everything: bool) -> None:
     click.echo(f"ignored STOPs and STARTs of the last day: {not_understood['opt_outs_ignored']}")
     waited = f"since {base.moment(due)} ({now - due})" if due else "none"
     click.echo(f"the oldest due message waits: {waited}")
+    if held:
+        click.echo(
+            f"SEND_RATE holds up {base.count(held.texts, 'text')}, about {held.parts} parts: "
+            f"the last would go at {base.moment(held.empty_at)} (in {held.empty_at - now})"
+        )
     for key, standing in events.items():
         oldest, waiting = standing["oldest"], f"{standing['waiting']} waiting"
         waiting += f" since {base.moment(oldest)}" if oldest else ""

@@ -42,7 +42,7 @@ ALLOWED = {
     "cli": STORED | {"recipients", "schemas", "monitoring", "carriers"},
     "api": {"limits", "keys", "do_not_call", "models", "schemas", "recipients", "web"},
     "callbacks": {"web", "models", "receipts", "carriers"},
-    "monitoring": {"carrier_state", "events", "models", "receipts", "reports", "schemas", "web"},
+    "monitoring": STORED | {"carriers", "schemas", "web"},
     "desk": STORED | {"outcomes", "recipients", "settings"},
     "app": OURS - {"scheduler"},
 }

@@ -59,10 +59,11 @@ def held(status, **columns):
 
 
 def store_many(count, now=TUESDAY_NOON, **columns):
-    """Store messages to as many numbers, and return these numbers."""
+    """Store messages to as many numbers, and return these numbers in the order of the ids."""
     numbers = [f"+1212555{n:04}" for n in range(count)]
     row = _row(now, columns)
-    rows = [row | {"id": new_id(now), "to": number} for number in numbers]
+    ids = sorted(new_id(now) for _ in numbers)
+    rows = [row | {"id": id, "to": number} for id, number in zip(ids, numbers, strict=True)]
     with db.atomic():
         for batch in chunked(rows, 500):
             Message.insert_many(batch).execute()
