@@ -451,7 +451,7 @@ often = hypothesis_settings(
     deadline=None,
     database=None,
     derandomize=True,
-    max_examples=15,
+    max_examples=12,
     stateful_step_count=25,
     suppress_health_check=list(HealthCheck),
     report_multiple_bugs=False,
@@ -515,16 +515,6 @@ def forgets_a_dead_senders_doubt(monkeypatch):
     monkeypatch.setattr(Message, "take_over", forget)
 
 
-def has_no_fencing(monkeypatch):
-    move = Message._move
-
-    def unfenced(self, *arguments, **changes):
-        self.claim_number = Message.get_by_id(self.id).claim_number
-        return move(self, *arguments, **changes)
-
-    monkeypatch.setattr(Message, "_move", unfenced)
-
-
 def does_not_look_for_approval(monkeypatch):
     claim = Message.claim
 
@@ -544,20 +534,13 @@ def takes_the_reference_of_another(monkeypatch):
     monkeypatch.setattr(receipts, "known", lambda references: set())
 
 
-def does_not_look_for_equal_texts(monkeypatch):
-    monkeypatch.setattr(Message, "with_twins", lambda *_: set())
-
-
 def sends_outside_business_hours(monkeypatch):
     monkeypatch.setattr(outcomes, "_must_wait", lambda *_: None)
 
 
-def sends_what_is_too_old(monkeypatch):
-    monkeypatch.setattr(scheduler, "is_too_late", lambda *_: False)
-
-
 def sends_after_a_long_pause(monkeypatch):
-    monkeypatch.setattr(scheduler.time, "monotonic", lambda: 0)
+    for_ever = property(lambda _: float("inf"), lambda *_: None)
+    monkeypatch.setattr(Message, "held_until", for_ever, raising=False)
 
 
 def does_not_look_at_the_list(monkeypatch):
@@ -574,15 +557,6 @@ def sends_what_was_cancelled_in_doubt(monkeypatch):
     monkeypatch.setattr(outcomes, "judge", forgive)
 
 
-def does_not_count_retries(monkeypatch):
-    after_no = outcomes.after_no
-
-    def free(*arguments):
-        return after_no(*arguments)._replace(counted=False)
-
-    monkeypatch.setattr(outcomes, "after_no", free)
-
-
 def drops_early_receipts(monkeypatch):
     monkeypatch.setattr(receipts, "_keep", lambda words: None)
 
@@ -593,15 +567,13 @@ def leaves_what_dead_senders_held(monkeypatch):
 
 BUGS = [
     *((True, bug) for bug in (never_asks, forgets_a_dead_senders_doubt)),
-    *((True, bug) for bug in (takes_the_reference_of_another, does_not_look_for_equal_texts)),
-    *((False, bug) for bug in (has_no_fencing, does_not_look_for_approval)),
-    *((False, bug) for bug in (lets_a_receipt_overrule_delivered, sends_outside_business_hours)),
-    *((False, bug) for bug in (sends_what_is_too_old, sends_after_a_long_pause)),
-    *((False, bug) for bug in (does_not_look_at_the_list, sends_what_was_cancelled_in_doubt)),
-    *((False, bug) for bug in (does_not_count_retries, drops_early_receipts)),
-    (False, leaves_what_dead_senders_held),
+    (True, takes_the_reference_of_another),
+    *((False, bug) for bug in (does_not_look_for_approval, sends_outside_business_hours)),
+    *((False, bug) for bug in (does_not_look_at_the_list, sends_after_a_long_pause)),
+    *((False, bug) for bug in (lets_a_receipt_overrule_delivered, drops_early_receipts)),
+    *((False, bug) for bug in (sends_what_was_cancelled_in_doubt, leaves_what_dead_senders_held)),
 ]
-seeking = hypothesis_settings(often, max_examples=250, phases=[Phase.generate])
+seeking = hypothesis_settings(often, max_examples=500, phases=[Phase.generate])
 
 
 @pytest.mark.soak
