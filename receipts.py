@@ -230,8 +230,9 @@ def _lock(references):
 
 def _settle(references, numbers):
     """Apply what came before these references, of messages to these numbers, were recorded."""
-    numbers = {*numbers} - {None}
-    meant = EarlyReceipt.reference.in_(references) | EarlyReceipt.number.in_(numbers)
+    meant = EarlyReceipt.reference.in_(references)
+    if numbers := {*numbers} - {None}:
+        meant |= EarlyReceipt.number.in_(numbers)
     _apply_kept(EarlyReceipt.select().where(meant))
 
 

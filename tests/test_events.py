@@ -81,6 +81,7 @@ TRANSITIONS = {
     "cancel": lambda m: m.cancel("shell", LATER),
     "retry": lambda m: m.retry(LATER),
     "settle": lambda m: m.settle_doubt(),
+    "put back": lambda m: Message.put_back(SENDER, [m]),
     "sent": lambda m: receipts.sent({m.id: "SM1"}, LATER),
     "found": lambda m: receipts.found(m.id, ["SM1"], LATER),
     "delivered": receipt(True),
@@ -134,7 +135,8 @@ def test_only_models_and_receipts_write_a_status_and_only_by_the_function_that_w
     # What waits again, and what is being sent, is no news
     assert {each for each in writers if not each[2]} == {
         ("models", "take_over", False),
-        ("models", "claim", False),
+        ("models", "_claim_of", False),
+        ("models", "put_back", False),
     }
     assert {module for module, *_ in writers} == {"models", "receipts"}
 
