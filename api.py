@@ -8,13 +8,15 @@ from typing import Any
 from flask import Blueprint, Response, abort, current_app, g, request
 from werkzeug.exceptions import TooManyRequests, Unauthorized
 
+import acceptance
 import models
 import recipients
 import schemas
+from acceptance import AlreadyAnswered
 from do_not_call import DoNotCall
 from keys import MAY_SEND, ApiKey, Identity
 from limits import SECOND, LimitReached
-from models import AlreadyAnswered, Message, Status
+from models import Message, Status
 from recipients import Recipient
 from recipients.hours import BusinessHours, Facts
 from schemas import BadRequest
@@ -58,7 +60,7 @@ def create_text_message() -> Response:
     }
     answer = schemas.dump(describe(message, recipient, facts))
     try:
-        Message.store(
+        acceptance.store(
             **message,
             key=key.id,
             created_at=now,

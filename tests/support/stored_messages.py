@@ -8,6 +8,7 @@ from datetime import timedelta
 import psycopg
 from peewee import chunked
 
+import acceptance
 import models
 import reports
 from database import db
@@ -31,7 +32,7 @@ def create(text, **fields):
     usual = {"to": NEW_YORK, "send_at": now, "status": Status.QUEUED, "max_retries": 3}
     usual |= {"manual_mode": False, "available_to_group": False, "check_dnc": False}
     usual |= {"key": key_named("app").id, "id": new_id(now), "created_at": now}
-    Message.store(message=text, **usual | {"idempotency_key": None} | fields)
+    acceptance.store(message=text, **usual | {"idempotency_key": None} | fields)
 
 
 def _row(now, columns):
