@@ -13,6 +13,7 @@ import pytest
 
 import database
 import models
+import scheduler
 from answers import problems, refusal
 from app import create_app
 from carrier_state import CarrierState
@@ -71,8 +72,9 @@ class Failing(Carrier):
 
 
 @pytest.fixture
-def run_pass(settings, at):
+def run_pass(settings, at, monkeypatch):
     """Run a pass with a carrier at an instant: `run_pass(carrier, TUESDAY_NOON)`."""
+    monkeypatch.setattr(scheduler, "LONGEST_WAIT", 0)  # the clock stands still
 
     def make(carrier, now):
         at(now)
