@@ -281,7 +281,7 @@ def test_texts_that_end_badly_are_a_problem_until_better_ones_follow(
 
 @bad_ends
 def test_good_texts_before_do_not_hide_bad_ones_for_long(status, words, end, healthz):
-    end(1000, Status.DELIVERED, TUESDAY_NOON - MINUTE)
+    end(100, Status.DELIVERED, TUESDAY_NOON - MINUTE)
     end(10, status, TUESDAY_NOON, "not registered")
     assert healthz(TUESDAY_NOON, "?strict").json["problems"] == []
     end(1, status, TUESDAY_NOON, "not registered")
