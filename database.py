@@ -25,6 +25,7 @@ from peewee import (
     OperationalError,
     Psycopg3Adapter,
     TextField,
+    __exception_wrapper__,
 )
 from playhouse.migrations import Runner
 from playhouse.pool import (
@@ -61,11 +62,29 @@ class Refused(Exception):
 # Connections
 
 
+class Rows(sqlite3.Cursor):
+    """A cursor whose errors are peewee's also while rows are fetched.
+
+    SQLite commits an `UPDATE … RETURNING` when its last row is fetched, and the disk may be full.
+    """
+
+    def fetchone(self) -> Any:
+        with __exception_wrapper__:
+            return super().fetchone()
+
+    def fetchall(self) -> list:
+        with __exception_wrapper__:
+            return super().fetchall()
+
+
 class Sqlite(PooledSqliteDatabase):
     """A SQLite that waits for other writers in short naps.
 
     While SQLite itself waits, no other request of a web worker would be answered.
     """
+
+    def cursor(self, named_cursor: str | None = None) -> Rows:
+        return self.connection().cursor(Rows)
 
     def begin(self, lock_type: str | None = None) -> None:
         self._retry_while_locked(super().begin, lock_type)
