@@ -64,7 +64,8 @@ def create_text_message() -> Response:
     except AlreadyAnswered:
         return repeat(Message.answered(key.id, idempotency_key), digest)
     current_app.extensions["health"].not_stored_at = None
-    log.info("message %s %s", message["id"], message["status"])
+    about = {"message_id": str(message["id"]), "key": key.name}
+    log.info("message %s %s", message["id"], message["status"], extra=about)
     return respond(answer)
 
 

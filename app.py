@@ -125,7 +125,8 @@ def render_error(
     The body is the same on every path, except that the desk shows people a page.
     """
     key, fields = g.get("key"), ",".join(g.get("fields", ())) or "-"
-    log.info("refused with %s: key %s, fields %s", status, key.name if key else "-", fields)
+    name = key.name if key else None
+    log.info("refused with %s: key %s, fields %s", status, name or "-", fields, extra={"key": name})
     response = response or Response(status=status)
     if desk.serves_request():
         return desk.render_error(status, message, response)

@@ -104,13 +104,18 @@ def test_the_printed_lines_verify_a_webhook(webhook_server):
     assert names["order"] == json.loads(printed)
 
 
-def test_the_printed_units_run_the_scheduler():
-    units = ConfigParser(strict=False)
-    units.optionxform = str
-    for block in blocks("docs/deploying.md", "ini"):
-        units.read_string(block)
-    service = units["Service"]
+@pytest.mark.parametrize("unit", blocks("docs/deploying.md", "ini"))
+def test_the_printed_units_begin_again_for_ever_and_keep_their_files_private(unit):
+    parsed = ConfigParser()
+    parsed.optionxform = str
+    parsed.read_string(unit)
+    service = parsed["Service"]
     assert service["ExecStart"].startswith(f"{service['WorkingDirectory']}/.venv/bin/")
+    # systemd gives up after five starts within ten seconds
+    assert (service["Restart"], int(service["RestartSec"])) == ("always", 5)
+    assert service["UMask"] == "0077"
+    assert parsed["Unit"]["Wants"] == "network-online.target"
+    assert "network-online.target" in parsed["Unit"]["After"].split()
 
 
 @on_sqlite
