@@ -5,10 +5,12 @@ connection from a small pool, and `db.close()` gives it back: at the end of a we
 command, of a scheduler's pass.
 """
 
+import os
 import re
 import select
 import sqlite3
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -82,6 +84,10 @@ class Sqlite(PooledSqliteDatabase):
 
     While SQLite itself waits, no other request of a web worker would be answered.
     """
+
+    def _connect(self) -> sqlite3.Connection:
+        make_private(self.database)  # its log and index get the same permissions
+        return super()._connect()
 
     def cursor(self, named_cursor: str | None = None) -> Rows:
         return self.connection().cursor(Rows)
@@ -169,6 +175,12 @@ class Adapter(Psycopg3Adapter):
 
 class Postgres(PooledPostgresqlDatabase):
     psycopg3_adapter = Adapter
+
+
+def make_private(path: str | Path) -> None:
+    """Create a file that nobody else may read, unless it exists or cannot be created."""
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def connect(url: str) -> None:

@@ -12,7 +12,7 @@ import models
 import recipients
 from cli import base, number_files
 from cli.number_files import NumberFile, UnclearColumn
-from database import BATCH
+from database import BATCH, make_private
 from do_not_call import DoNotCall, DoNotCallHistory
 from recipients import InvalidNumber
 
@@ -85,6 +85,8 @@ def export(file: TextIO) -> None:
     """Write the whole list as a CSV, which `import` reads."""
     entries = DoNotCall.entries()
     first = list(islice(entries, 1))  # may fail: before the last export is overwritten
+    if file.name != "-":
+        make_private(file.name)
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(("number", "source", "since"))
     for entry in chain(first, entries):

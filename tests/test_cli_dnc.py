@@ -209,6 +209,16 @@ def test_what_is_exported_can_be_imported(run, import_file):
     assert import_file(exported.encode())[0] == "1050 added, 0 listed before, 0 skipped"
 
 
+def test_an_exported_file_is_private(run, tmp_path):
+    path = tmp_path / "list.csv"
+    run("dnc", "export", str(path))
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o640)
+    run("dnc", "export", str(path))
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert [*tmp_path.glob("-*")] == []
+
+
 @on_sqlite
 def test_an_export_that_fails_leaves_the_last_one(run, refused, tmp_path):
     path = tmp_path / "list.csv"

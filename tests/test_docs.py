@@ -2,23 +2,24 @@
 
 import argparse
 import json
+import os
 import re
 import shlex
 import shutil
-import sqlite3
 import subprocess
 from configparser import ConfigParser
-from contextlib import closing
 
 import click
 import pytest
 from flask import Flask, request
 
 import carriers
+import database
 import settings as environment
 from database import Adapter
-from databases import on_sqlite
-from models import Status
+from databases import on_postgres, on_sqlite
+from models import Message, Status
+from postgres_server import installed
 from running import ROOT
 from samples import TUESDAY_NOON
 
@@ -118,16 +119,48 @@ def test_the_printed_units_begin_again_for_ever_and_keep_their_files_private(uni
     assert "network-online.target" in parsed["Unit"]["After"].split()
 
 
+SQLITE_BACKUP, SQLITE_RESTORE, POSTGRES_BACKUP, POSTGRES_RESTORE = blocks("docs/deploying.md", "sh")
+
+
+def typed(lines, **environ):
+    """Run the lines of a shell where everybody may read what is created."""
+    words = ["sh", "-ec", f"umask 022\n{lines}"]
+    subprocess.run(words, check=True, env=os.environ | environ)
+
+
+def stored_texts():
+    return sorted(message.message for message in Message.select())
+
+
 @on_sqlite
-def test_the_printed_backup_is_a_whole_database(post, database_url):
+def test_the_printed_backup_of_sqlite_is_private_and_can_be_restored(post, database_url, tmp_path):
     if not shutil.which("sqlite3"):
         pytest.skip("there is no sqlite3")
-    post()
-    (command,) = blocks("docs/deploying.md", "sh")
-    file = database_url.removeprefix("sqlite:///")
-    subprocess.run(command.replace("messages.db ", f"{file} "), shell=True, check=True)
-    with closing(sqlite3.connect("messages-backup.db")) as backup:
-        assert backup.execute("SELECT count(*) FROM message").fetchone() == (1,)
+    assert database_url == f"sqlite:///{tmp_path}/messages.db"
+    post(message="before")
+    typed(SQLITE_BACKUP)
+    post(message="after")
+    assert (tmp_path / "messages.db-wal").exists()
+    database.disconnect()
+    (tmp_path / "messages.db-wal").write_bytes(b"of the database before")
+    typed(SQLITE_RESTORE)
+    assert stored_texts() == ["before"]
+    for name in ("messages-backup.db", "messages.db", "messages.db-wal", "messages.db-shm"):
+        assert (tmp_path / name).stat().st_mode & 0o077 == 0, name
+
+
+@on_postgres
+def test_the_printed_backup_of_postgres_is_private_and_can_be_restored(
+    post, database_url, tmp_path
+):
+    environ = {"DATABASE_URL": database_url, "PATH": f"{installed()}/bin:{os.environ['PATH']}"}
+    post(message="before")
+    typed(POSTGRES_BACKUP, **environ)
+    assert (tmp_path / "messages.dump").stat().st_mode & 0o077 == 0
+    post(message="after")
+    database.disconnect()
+    typed(POSTGRES_RESTORE, **environ)
+    assert stored_texts() == ["before"]
 
 
 def test_the_printed_limits_of_a_session_are_those_of_the_service():
