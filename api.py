@@ -132,6 +132,8 @@ def sender() -> Identity:
 def read_json() -> Any:
     """Return the request's JSON value; check first its size, then its type, then its syntax."""
     body = read_body()
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise BadRequest("Content-Encoding: must be absent, because compressed bodies are not read")
     if request.mimetype != "application/json":
         raise BadRequest("Content-Type: must be application/json")
     return schemas.parse(body)

@@ -73,7 +73,7 @@ def load() -> Settings:
         database_url=env.database_url("DATABASE_URL", "" if ephemeral else DEFAULT_DATABASE),
         business_hours=env.hours("BUSINESS_HOURS", "09:00-17:00"),
         business_days=env.days("BUSINESS_DAYS", "mon-sun"),
-        skip_holidays=env.one_of("SKIP_HOLIDAYS", "FALSE", choices=("FALSE", "TRUE")) == "TRUE",
+        skip_holidays=env.one_of("SKIP_HOLIDAYS", "false", choices=("true", "false")) == "true",
         max_message_length=env.whole("MAX_MESSAGE_LENGTH", "1600", least=1, most=65_536),
         max_retries=env.whole("MAX_RETRIES", "3", least=0, most=100),
         retry_delay=env.whole("RETRY_DELAY", "60", least=0, most=86_400),
@@ -81,7 +81,7 @@ def load() -> Settings:
         send_concurrency=env.whole("SEND_CONCURRENCY", "8", least=1, most=256),
         carrier_timeout=env.whole("CARRIER_TIMEOUT", "60", least=1, most=600),
         expire_after=env.duration("EXPIRE_AFTER", "72h"),
-        check_dnc=env.one_of("CHECK_DNC", "ASKED", choices=("ASKED", "ALWAYS")) == "ALWAYS",
+        check_dnc=env.one_of("CHECK_DNC", "asked", choices=("asked", "always")) == "always",
         allowed_countries=env.countries("ALLOWED_COUNTRIES", ""),
         public_url=env.public_url("PUBLIC_URL", ""),
         secret_key=env.secret("SECRET_KEY", ""),
@@ -165,9 +165,10 @@ def _days(text):
 
 
 def _one_of(text, choices):
-    if text.upper() not in choices:
-        raise EnvError(f"must be one of {', '.join(choices)}")
-    return text.upper()
+    for choice in choices:
+        if text.upper() == choice.upper():
+            return choice
+    raise EnvError(f"must be one of {', '.join(choices)}")
 
 
 def _duration(text):

@@ -1,6 +1,6 @@
 """`flask keys`: keys of the programs that send and of the people at the desk."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import click
 
@@ -78,7 +78,7 @@ def list_keys() -> None:
             key.name,
             key.group or "-",
             key.role,
-            *map(base.moment, (key.created_at, key.last_used_at, key.expires_at)),
+            *map(base.moment, (key.created_at, last_used(key), key.expires_at)),
             base.moment(key.old_expires_at) if now < (key.old_expires_at or now) else "-",
             base.moment(key.revoked_at),
         )
@@ -86,6 +86,11 @@ def list_keys() -> None:
     ]
     header = ("name", "group", "role", "created", "last used", "expires", "old secret until")
     base.table((*header, "revoked"), rows)
+
+
+def last_used(key: ApiKey) -> datetime | None:
+    """Return the hour of a key's last use, but no instant before it was created."""
+    return key.last_used_at and max(key.last_used_at, key.created_at)
 
 
 @keys.command()

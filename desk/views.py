@@ -345,6 +345,7 @@ def look_over(now: datetime) -> dict:
     return {
         "hours": [(f"{this_hour + after * HOUR:%H}", *counts) for after, counts in going_out],
         "most_an_hour": MANY,
+        "once_approved": reports.due_once_approved(MANY),
         "ended": reports.ended_since(now - DAY * HOUR, DAY * MANY),
         "most_a_day": DAY * MANY,
         "carrier": carrier,

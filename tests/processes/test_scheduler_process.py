@@ -106,6 +106,9 @@ def test_cron_gets_no_mail_while_nothing_is_wrong_and_one_where_something_is(sch
 
 
 def test_a_pass_prints_its_counts_and_more_where_asked(schedule):
+    process = schedule()
+    assert process.wait() == 0
+    assert process.output.startswith(NOTHING)
     store_many(1)
     process = schedule("--verbose", CARRIER_URL="simulator:", LOG_LEVEL="ERROR")
     assert process.wait() == 0
