@@ -10,5 +10,5 @@ USER text-messages
 ENV PORT=8000 PYTHONUNBUFFERED=1
 EXPOSE 8000
 
-HEALTHCHECK CMD ["python", "-c", "import os, urllib.request as u; u.urlopen(f'http://127.0.0.1:{os.environ[\"PORT\"]}/healthz', timeout=10)"]
+HEALTHCHECK CMD ["python", "-c", "import os, urllib.request as u; e = os.environ; u.urlopen('http://127.0.0.1:' + e['PORT'] + e.get('SCRIPT_NAME', '') + '/healthz', timeout=10)"]
 CMD ["gunicorn", "app:create_app()"]

@@ -89,9 +89,9 @@ def test_the_image_serves_the_web_as_somebody_who_is_not_root():
 
 @on_sqlite
 def test_the_image_is_healthy_while_the_web_answers(serve, database_url):
-    web = serve(database_url)
+    web = serve(database_url, SCRIPT_NAME="/staging")
     (command,) = (json.loads(rest[4:]) for word, rest in dockerfile() if word == "HEALTHCHECK")
-    environ = os.environ | {"PORT": str(web.port)}
+    environ = os.environ | {"PORT": str(web.port), "SCRIPT_NAME": "/staging"}
     assert command.pop(0) == "python"
     check = [sys.executable, *command]
     assert subprocess.run(check, env=environ, check=False).returncode == 0
