@@ -77,7 +77,8 @@ def create_text_message() -> Response:
         wait = max(1, -((now - refusal.free_at) // SECOND))  # rounded up
         raise TooManyRequests(str(refusal), retry_after=wait) from None
     current_app.extensions["health"].not_stored_at = None
-    log.info("message %s %s", message["id"], message["status"])
+    about = {"message_id": str(message["id"]), "key": key.name}
+    log.info("message %s %s", message["id"], message["status"], extra=about)
     return respond(answer)
 
 
@@ -144,6 +145,8 @@ def sender() -> Identity:
 def read_json() -> Any:
     """Return the request's JSON value; check first its size, then its type, then its syntax."""
     body = read_body()
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise BadRequest("Content-Encoding: must be absent, because compressed bodies are not read")
     if request.mimetype != "application/json":
         raise BadRequest("Content-Type: must be application/json")
     return schemas.parse(body)

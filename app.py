@@ -139,10 +139,12 @@ def render_error(
     The body is the same on every path, except that the desk shows people a page.
     """
     key, fields = g.get("key"), ",".join(g.get("fields", ())) or "-"
+    name = key.name if key else None
     if reason := g.get("abuse"):
-        current_app.extensions["abuse"].note(key.name, reason)
+        current_app.extensions["abuse"].note(name, reason)
     else:
-        log.info("refused with %s: key %s, fields %s", status, key.name if key else "-", fields)
+        words = "refused with %s: key %s, fields %s"
+        log.info(words, status, name or "-", fields, extra={"key": name})
     response = response or Response(status=status)
     if desk.serves_request():
         return desk.render_error(status, message, response)

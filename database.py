@@ -5,10 +5,12 @@ connection from a small pool, and `db.close()` gives it back: at the end of a we
 command, of a scheduler's pass.
 """
 
+import os
 import re
 import select
 import sqlite3
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from peewee import (
     Psycopg3Adapter,
     Select,
     TextField,
+    __exception_wrapper__,
     fn,
 )
 from playhouse.migrations import Runner
@@ -65,11 +68,33 @@ class Refused(Exception):
 # Connections
 
 
+class Rows(sqlite3.Cursor):
+    """A cursor whose errors are peewee's also while rows are fetched.
+
+    SQLite commits an `UPDATE … RETURNING` when its last row is fetched, and the disk may be full.
+    """
+
+    def fetchone(self) -> Any:
+        with __exception_wrapper__:
+            return super().fetchone()
+
+    def fetchall(self) -> list:
+        with __exception_wrapper__:
+            return super().fetchall()
+
+
 class Sqlite(PooledSqliteDatabase):
     """A SQLite that waits for other writers in short naps.
 
     While SQLite itself waits, no other request of a web worker would be answered.
     """
+
+    def _connect(self) -> sqlite3.Connection:
+        make_private(self.database)  # its log and index get the same permissions
+        return super()._connect()
+
+    def cursor(self, named_cursor: str | None = None) -> Rows:
+        return self.connection().cursor(Rows)
 
     def begin(self, lock_type: str | None = None) -> None:
         self._retry_while_locked(super().begin, lock_type)
@@ -154,6 +179,12 @@ class Adapter(Psycopg3Adapter):
 
 class Postgres(PooledPostgresqlDatabase):
     psycopg3_adapter = Adapter
+
+
+def make_private(path: str | Path) -> None:
+    """Create a file that nobody else may read, unless it exists or cannot be created."""
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def connect(url: str) -> None:

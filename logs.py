@@ -12,12 +12,16 @@ log = logging.getLogger("process")
 
 
 def formatter(log_format: str) -> logging.Formatter:
-    """Return the formatter for TEXT or JSON lines, with times in UTC."""
+    """Return the formatter for TEXT or JSON lines, with times in UTC.
+
+    In JSON, what a call passes as `extra` becomes fields: `message_id`, and `key` for its name.
+    """
     fields = "%(asctime)s %(levelname)s %(name)s %(request_id)s %(message)s"
     if log_format == "JSON":
         from pythonjsonlogger.json import JsonFormatter
 
-        made = JsonFormatter(fields, defaults={"request_id": None})
+        names = {"asctime": "time", "levelname": "level"}
+        made = JsonFormatter(fields, rename_fields=names, defaults={"request_id": None})
     else:
         made = logging.Formatter(fields, defaults={"request_id": "-"})
     made.converter = time.gmtime

@@ -241,6 +241,11 @@ def going_out(first: datetime, hours: int, most: int) -> list[tuple[int, int]]:
     return [(min(most, total + queued), unapproved), *counts[1:]]
 
 
+def due_once_approved(most: int) -> int:
+    """Count the messages that only an approval keeps from being sent now, up to `most`."""
+    return _count(has_status(Status.QUEUED) & AWAITS_APPROVAL, most, Message.send_at)
+
+
 def _count(condition, most=None, *order):
     """Count the messages that meet a condition, up to `most` of them.
 

@@ -413,7 +413,8 @@ class Scheduler:
                 step = outcomes.judge(message, self.rules, message.to in listed, now)
             except Exception as error:
                 kind = type(error).__name__  # its words may hold the number
-                log.error("message %s cannot be judged: %s", message.id, kind)
+                about = {"message_id": str(message.id)}
+                log.error("message %s cannot be judged: %s", message.id, kind, extra=about)
                 step = outcomes.cannot_be_judged(message, error, self.rules, now)
             if isinstance(step, Step):
                 ready.append(message)
@@ -496,8 +497,9 @@ class Scheduler:
         """Return an error of a carrier; one of ours leaves the text in doubt."""
         if isinstance(error, CarrierError):
             return error
-        log.error("unexpected %s while sending message %s", type(error).__name__, message.id)
-        return CarrierError(f"unexpected {type(error).__name__}", in_doubt=True)
+        kind, about = type(error).__name__, {"message_id": str(message.id)}
+        log.error("unexpected %s while sending message %s", kind, message.id, extra=about)
+        return CarrierError(f"unexpected {kind}", in_doubt=True)
 
     def note_answers(self, ended: list[tuple[Send, BaseException | None, Future]]) -> None:
         """Let all schedulers know what these answers tell of the carrier itself."""
@@ -539,7 +541,8 @@ class Scheduler:
         """Count what happened to a message, and leave a line in the log."""
         self.counts[move] += 1
         level = logging.WARNING if move in ("retrying", "failed", "expired") else logging.INFO
-        log.log(level, "message %s %s%s", message.id, move, f": {reason}" if reason else "")
+        why, about = f": {reason}" if reason else "", {"message_id": str(message.id)}
+        log.log(level, "message %s %s%s", message.id, move, why, extra=about)
 
     # What carriers and recipients say later
 
@@ -622,9 +625,16 @@ def main() -> int:
     parser.add_argument(
         "--every", type=seconds, metavar="SECONDS", help="repeat until SIGTERM or SIGINT"
     )
-    every = parser.parse_args().every
+    lines = parser.add_mutually_exclusive_group()
+    lines.add_argument("--quiet", action="store_true", help="only warnings and errors, for cron")
+    lines.add_argument("--verbose", action="store_true", help="log like LOG_LEVEL=DEBUG")
+    options = parser.parse_args()
+    every = options.every
     settings = environment.load_or_exit()
-    logs.start(settings.log_level, settings.log_format)
+    level = "DEBUG" if options.verbose else settings.log_level
+    if options.quiet and level in ("DEBUG", "INFO"):
+        level = "WARNING"
+    logs.start(level, settings.log_format)
     environment.warn_of_misspelt()
     carrier = None
     try:
@@ -634,7 +644,7 @@ def main() -> int:
     except ValueError as problem:
         environment.exit_with(f"CARRIER_URL: {problem}")
     gc.freeze()  # or the collector looks at all that is loaded once more when the process ends
-    if every:  # a single pass prints its counts, and nothing else where all is well
+    if every or options.verbose:  # a single pass prints its counts, and no more if all is well
         introduce(carrier)
     show = log.info if settings.log_format == "JSON" else show_counts
     database.connect(settings.database_url)
@@ -652,7 +662,7 @@ def main() -> int:
         status = 0
         try:
             counts = line(scheduler.run_pass())
-            if counts != shown:
+            if counts != shown and not options.quiet:
                 show(counts)
                 shown = counts
             scheduler.listen(every)

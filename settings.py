@@ -82,7 +82,7 @@ def load() -> Settings:
         database_url=env.database_url("DATABASE_URL", "" if ephemeral else DEFAULT_DATABASE),
         business_hours=(hours := env.hours("BUSINESS_HOURS", "09:00-17:00")),
         business_days=env.days("BUSINESS_DAYS", "mon-sun", hours=hours),
-        skip_holidays=env.one_of("SKIP_HOLIDAYS", "FALSE", choices=("FALSE", "TRUE")) == "TRUE",
+        skip_holidays=env.one_of("SKIP_HOLIDAYS", "false", choices=("true", "false")) == "true",
         quiet_hours=env.quiet_hours("QUIET_HOURS", "", hours=hours),
         max_message_length=env.whole("MAX_MESSAGE_LENGTH", "1600", least=1, most=65_536),
         max_retries=env.whole("MAX_RETRIES", "3", least=0, most=100),
@@ -92,10 +92,10 @@ def load() -> Settings:
         send_rate=env.rate("SEND_RATE", ""),
         carrier_timeout=env.whole("CARRIER_TIMEOUT", "60", least=1, most=600),
         expire_after=env.duration("EXPIRE_AFTER", "72h"),
-        check_dnc=env.one_of("CHECK_DNC", "ASKED", choices=("ASKED", "ALWAYS")) == "ALWAYS",
+        check_dnc=env.one_of("CHECK_DNC", "asked", choices=("asked", "always")) == "always",
         allowed_countries=env.countries("ALLOWED_COUNTRIES", ""),
-        allow_premium_rate=env.one_of("ALLOW_PREMIUM_RATE", "FALSE", choices=("FALSE", "TRUE"))
-        == "TRUE",
+        allow_premium_rate=env.one_of("ALLOW_PREMIUM_RATE", "false", choices=("true", "false"))
+        == "true",
         key_limits=env.limits("KEY_LIMITS", ""),
         recipient_limit=env.recipient_limit("RECIPIENT_LIMIT", ""),
         public_url=env.public_url("PUBLIC_URL", ""),
@@ -236,9 +236,10 @@ def _quiet_hours(text, hours):
 
 
 def _one_of(text, choices):
-    if text.upper() not in choices:
-        raise EnvError(f"must be one of {', '.join(choices)}")
-    return text.upper()
+    for choice in choices:
+        if text.upper() == choice.upper():
+            return choice
+    raise EnvError(f"must be one of {', '.join(choices)}")
 
 
 def _duration(text):

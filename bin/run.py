@@ -193,7 +193,8 @@ def text_to_try(settings: Settings) -> tuple[dict, str]:
             return body | {"to": recipient.e164}, note
     at = (now + TIME_TO_PASTE).replace(microsecond=0)
     at = recipients.quiet_until(found[0], at, hours) or at
-    note += f"\nIt is night there, so its send_date is {at:%H:%M:%S} UTC: paste it before then."
+    note += "\nIt is outside business hours there, so its send_date is "
+    note += f"{at:%H:%M:%S} UTC: paste it before then."
     return body | {"send_date": at.isoformat().replace("+00:00", "Z")}, note
 
 

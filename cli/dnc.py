@@ -1,13 +1,8 @@
 """`flask dnc`: the Do Not Call list, and files to import it from or export it to."""
 
-import codecs
 import csv
-import re
 import sys
-from collections import Counter
 from collections.abc import Iterable
-from contextlib import suppress
-from decimal import Decimal
 from itertools import chain, islice
 from typing import BinaryIO, TextIO
 
@@ -15,14 +10,11 @@ import click
 
 import models
 import recipients
-from cli import base
-from database import BATCH
+from cli import base, number_files
+from cli.number_files import NumberFile, UnclearColumn
+from database import BATCH, make_private
 from do_not_call import DoNotCall, DoNotCallHistory
 from recipients import InvalidNumber
-
-SAMPLE, COLUMNS = 1_000, 100  # lines and columns that are searched for the numbers
-LONGEST = 100_000  # characters of a line; csv refuses longer cells
-PHONE = re.compile("phone|mobile|cell|tel|msisdn", re.I)
 
 dnc = base.Commands("dnc", help="The Do Not Call list: numbers that get no texts with check_dnc.")
 region_option = click.option(
@@ -93,6 +85,8 @@ def export(file: TextIO) -> None:
     """Write the whole list as a CSV, which `import` reads."""
     entries = DoNotCall.entries()
     first = list(islice(entries, 1))  # may fail: before the last export is overwritten
+    if file.name != "-":
+        make_private(file.name)
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(("number", "source", "since"))
     for entry in chain(first, entries):
@@ -102,33 +96,44 @@ def export(file: TextIO) -> None:
 @dnc.command("import")
 @click.argument("file", type=click.File("rb"))
 @region_option
+@click.option(
+    "--column",
+    "names",
+    metavar="COLUMN",
+    multiple=True,
+    help="The column of the numbers, by its name or its place from 1; may be repeated.",
+)
 @click.pass_context
-def import_numbers(ctx: click.Context, file: BinaryIO, region: str | None) -> None:
+def import_numbers(
+    ctx: click.Context, file: BinaryIO, region: str | None, names: tuple[str, ...]
+) -> None:
     """Put a file's numbers on the list: one number per line, or a column of a CSV.
 
-    It can be run again; listed numbers stay listed. Lines without a usable number are skipped and
-    reported with the reason. If most lines are skipped, the exit status is 1.
+    A column that is named as one of phone numbers is taken, otherwise one whose cells are numbers.
+    Where several may be meant, nothing is imported: --column chooses. It can be run again; listed
+    numbers stay listed. Lines without a usable number are skipped and reported with the reason. If
+    most lines are skipped, the exit status is 1.
     """
-    body = file.read()
-    utf16 = body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    lines = body.decode("utf-16" if utf16 else "utf-8-sig", "replace").splitlines()
-    column = column_of_numbers(lines, region)
+    numbers = NumberFile(file.read())
+    try:
+        columns = numbers.chosen(names) if names else numbers.columns_of_numbers(region)
+    except UnclearColumn as error:
+        hint = "" if names else "; choose with --column"
+        raise click.ClickException(f"nothing was imported: {error}{hint}") from None
     found, skipped = [], []
-    with click.progressbar(lines, label="importing", file=sys.stderr) as bar:
-        for line_number, line in enumerate(bar, 1):
-            row = cells(line)
+    label = f"importing {', '.join(map(numbers.named, columns))}"
+    with click.progressbar(numbers.rows, label=label, file=sys.stderr) as bar:
+        for line_number, row in bar:
             try:
-                if line.strip():
-                    found.append(read(row[column] if column < len(row) else "", region))
+                found += number_files.numbers(row, columns, region)
             except InvalidNumber as error:
-                if line_number > 1 or re.search(r"\d", line):  # not a header
-                    skipped.append(f"line {line_number}: {error}")
-    now, new, numbers = models.clock(), 0, [*dict.fromkeys(found)]
-    for start in range(0, len(numbers), BATCH):
-        new += DoNotCall.add(numbers[start : start + BATCH], now, "import", base.SHELL)
+                skipped.append(f"line {line_number}: {error}")
+    now, new, distinct = models.clock(), 0, [*dict.fromkeys(found)]
+    for start in range(0, len(distinct), BATCH):
+        new += DoNotCall.add(distinct[start : start + BATCH], now, "import", base.SHELL)
     for line in skipped:
         click.echo(line, err=True)
-    click.echo(f"{new} added, {len(numbers) - new} listed before, {len(skipped)} skipped")
+    click.echo(f"{new} added, {len(distinct) - new} listed before, {len(skipped)} skipped")
     if len(skipped) > len(found):
         hint = "is --region right?" if region else "try --region, which accepts national numbers"
         raise click.ClickException(f"most lines were skipped: {hint}")
@@ -147,38 +152,3 @@ def read_all(texts: Iterable[str], region: str | None) -> set[str]:
             hint = "" if region or text.startswith("+") else "; --region accepts national numbers"
             raise click.BadParameter(f"{text!r}: {error}{hint}", param_hint="NUMBERS") from None
     return numbers
-
-
-def column_of_numbers(lines: list[str], region: str | None) -> int:
-    """Return the column in which most lines have a number, or else the one whose name fits best."""
-    found, named = Counter(), Counter()
-    sample = [cells(line)[:COLUMNS] for line in lines[:SAMPLE]]
-    for row in sample:
-        for column, cell in enumerate(row):
-            with suppress(InvalidNumber):
-                read(cell, region)
-                found[column] += 1
-    for column, name in enumerate(sample[0] if sample else ()):
-        named[column] = 2 if PHONE.search(name) else "number" in name.lower()
-    columns = range(max(map(len, sample), default=1))
-    return max(columns, key=lambda column: (found[column], named[column], -column))
-
-
-def cells(line: str) -> list[str]:
-    """Split a line at commas, semicolons and tabs that are not between quotation marks."""
-    line = re.sub("[;\t]", ",", line[:LONGEST])
-    return next(csv.reader([line], skipinitialspace=True), [])
-
-
-def read(cell: str, region: str | None) -> str:
-    """Return the E.164 form of a cell's number, even if a spreadsheet has reformatted it.
-
-    Quotation marks may stay: libphonenumber finds where a number begins and ends.
-    """
-    text = cell.strip(' "=')
-    if re.fullmatch(r"\d{1,20}\.0+|\d(\.\d{1,20})?[eE]\+?\d\d?", text, re.ASCII):
-        number = Decimal(text)
-        if number.as_tuple().exponent > 0:
-            raise InvalidNumber("was rounded by a spreadsheet")
-        text = str(int(number))
-    return recipients.national(text, region)

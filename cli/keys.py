@@ -199,7 +199,7 @@ def list_keys(as_json: bool) -> None:
             key.group or "-",
             key.role,
             ", ".join(map(in_words, limits[key.id])) or "-",
-            *map(base.moment, (key.created_at, key.last_used_at, key.expires_at)),
+            *map(base.moment, (key.created_at, last_used(key), key.expires_at)),
             base.moment(key.old_expires_at) if now < (key.old_expires_at or now) else "-",
             base.moment(key.revoked_at),
         )
@@ -235,11 +235,16 @@ def as_object(key: ApiKey, limits: list[reports.Use], now: datetime) -> dict:
             {"limit": str(use.limit), "used": use.used, "default": use.is_default} for use in limits
         ],
         "created_at": key.created_at,
-        "last_used_at": key.last_used_at,
+        "last_used_at": last_used(key),
         "expires_at": key.expires_at,
         "old_secret_expires_at": key.old_expires_at if is_rotated else None,
         "revoked_at": key.revoked_at,
     }
+
+
+def last_used(key: ApiKey) -> datetime | None:
+    """Return the hour of a key's last use, but no instant before it was created."""
+    return key.last_used_at and max(key.last_used_at, key.created_at)
 
 
 @keys.command()

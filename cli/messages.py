@@ -97,9 +97,10 @@ HEADER = ("message_id", "status", "to", "send at (UTC)", "local time", "attempts
 
 def row(message: Message) -> tuple[str, ...]:
     """Return a message as a row for people."""
+    waits = message.status in WAITING
     return (
         str(message.id),
-        message.status if message.approved else f"{message.status} (awaiting approval)",
+        message.status + ("" if message.approved or not waits else " (awaiting approval)"),
         base.mask(message.to),
         base.moment(message.send_at),
         local_time(message),

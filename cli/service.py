@@ -124,7 +124,7 @@ def stats(as_json: bool, everything: bool) -> None:
     click.echo(f"the commonest error of the last hour: {words}")
     click.echo(f"unmatched receipts of the last day: {not_understood['receipts_unmatched']}")
     click.echo(f"ignored STOPs and STARTs of the last day: {not_understood['opt_outs_ignored']}")
-    waited = f"since {base.moment(due)} ({now - due})" if due else "none"
+    waited = f"since {base.moment(due)} ({_span(now - due)})" if due else "none"
     click.echo(f"the oldest due message waits: {waited}")
     if held:
         click.echo(
@@ -145,4 +145,13 @@ def events_by_key() -> dict[str, dict]:
 
 
 def _ago(instant, now):
-    return f"{base.moment(instant)} ({now - instant} ago)" if instant else "never"
+    return f"{base.moment(instant)} ({_span(now - instant)} ago)" if instant else "never"
+
+
+def _span(length):
+    """Write a length of time in its largest whole unit: "33 seconds", "2 days"."""
+    length = max(length, timedelta(0))  # another machine's clock may be ahead
+    for unit in ("day", "hour", "minute"):
+        if number := length // timedelta(**{f"{unit}s": 1}):
+            return base.count(number, unit)
+    return base.count(length // timedelta(seconds=1), "second")

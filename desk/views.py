@@ -222,14 +222,14 @@ def change_do_not_call() -> Response | tuple[str, int]:
 
 def keep_list(buttons: dict, number: str, person: Identity) -> str:
     """Add, remove or check a number, as the pressed button says; return the result in words."""
-    written = recipients.find(number).international
+    written, by = recipients.find(number).international, {"key": person.name}
     if "add" in buttons:
         new = DoNotCall.add([number], models.clock(), "operator", person.name)
-        log.info("a number was added to the Do Not Call list by %s", person.name)
+        log.info("a number was added to the Do Not Call list by %s", person.name, extra=by)
         return f"{written} is on the list now." if new else f"{written} was on the list before."
     if "remove" in buttons:
         gone = DoNotCall.remove([number], models.clock(), "operator", person.name)
-        log.info("a number was removed from the Do Not Call list by %s", person.name)
+        log.info("a number was removed from the Do Not Call list by %s", person.name, extra=by)
         return f"{written} is no longer on the list." if gone else f"{written} was not on the list."
     if listed := DoNotCall.entry(number):
         why = SOURCES.get(listed.source, "")
@@ -276,7 +276,8 @@ def change(message_id: uuid.UUID | None = None) -> Response:
     for message in found:
         if transition(message, g.person.name, now):
             changed[WITHDRAWN if action == "cancel" and message.is_withdrawn else past] += 1
-            log.info("message %s %s by %s", message.id, past, g.person.name)
+            about = {"message_id": str(message.id), "key": g.person.name}
+            log.info("message %s %s by %s", message.id, past, g.person.name, extra=about)
         else:
             missed.append(message.id)
     for words, count in changed.items():
@@ -345,6 +346,7 @@ def look_over(now: datetime) -> dict:
     return {
         "hours": [(f"{this_hour + after * HOUR:%H}", *counts) for after, counts in going_out],
         "most_an_hour": MANY,
+        "once_approved": reports.due_once_approved(MANY),
         "ended": reports.ended_since(now - DAY * HOUR, DAY * MANY),
         "most_a_day": DAY * MANY,
         "carrier": carrier,

@@ -1,5 +1,6 @@
 """POST /v1/text-messages: its answers, and the messages it stores."""
 
+import gzip
 import json
 import re
 import uuid
@@ -291,6 +292,17 @@ def test_checks_come_in_the_documented_order(client, key):
         *((404, ""), (405, ""), (401, ""), (413, "")),
         *((400, "Content-Type"), (400, "body"), (400, "message"), (403, ""), (201, "")),
     ]
+
+
+def test_a_compressed_body_is_refused_by_its_encoding(post_bytes):
+    body = gzip.compress(json.dumps({"to": NEW_YORK, "message": "Hello"}).encode())
+    answer = post_bytes(body, **{"Content-Encoding": "gzip"})
+    assert answer.status_code == 400
+    assert answer.json["details"]["validationErrors"] == [
+        "Content-Encoding: must be absent, because compressed bodies are not read"
+    ]
+    plain = json.dumps({"to": NEW_YORK, "message": "Hello"})
+    accepted(post_bytes(plain, **{"Content-Encoding": "Identity"}))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import cli.base
 import database
 import receipts
 from app import create_app
+from carrier_state import CarrierState
 from carriers import OptOut, Receipt
 from databases import on_sqlite
 from do_not_call import DoNotCall
@@ -126,7 +127,24 @@ def test_stats_are_drawn_as_a_table_with_bars(flask, at):
     assert lines[3].split() == ["sending", "0"]
     assert lines[4].split() == ["sent", "-", "1", "2"]
     assert lines[7].split() == ["failed", "-", "0", "0"]
-    assert lines[-2] == "the oldest due message waits: since 2026-03-03T15:00:00.000Z (2:00:00)"
+    assert lines[-2] == "the oldest due message waits: since 2026-03-03T15:00:00.000Z (2 hours)"
+
+
+@pytest.mark.parametrize(
+    ("length", "words"),
+    [
+        ({"seconds": 33, "milliseconds": 863}, "33 seconds"),
+        ({"seconds": 61}, "1 minute"),
+        ({"hours": 47}, "1 day"),
+        ({"milliseconds": -5}, "0 seconds"),
+    ],
+)
+def test_stats_say_how_long_ago_in_words(flask, at, length, words):
+    at(TUESDAY_NOON)
+    CarrierState.passed("", TUESDAY_NOON - timedelta(**length), claim_timeout=300)
+    lines = flask("stats").stdout.splitlines()
+    (line,) = (line for line in lines if line.startswith("the latest pass"))
+    assert line.endswith(f"Z ({words} ago)")
 
 
 def test_stats_count_what_carriers_said_that_was_not_understood(flask, at):

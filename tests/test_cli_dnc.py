@@ -89,7 +89,7 @@ def test_a_messy_file_is_imported_and_can_be_imported_again(encoding, line_end, 
         (b'"(212) 555-0123"\t"a,b"\n\'+12125550123\'', "1 added, 0 listed before, 1 skipped"),
         (b'"' + b"1" * 200_000 + b"\n+12125550123", "1 added, 0 listed before, 1 skipped"),
         (b"1" * 200_000 + b"\n+12125550123", "1 added, 0 listed before, 1 skipped"),
-        (b'+12125550123,"a\nb"\n', "1 added, 0 listed before, 1 skipped"),
+        (b'+12125550123,"a\nb"\n', "1 added, 0 listed before, 0 skipped"),
     ],
     ids=lambda value: ascii(value[:20]),
 )
@@ -135,6 +135,36 @@ def test_a_column_of_national_numbers_is_found_by_its_name_and_read_with_a_regio
     assert import_file(body, "--region", "US")[0] == "2 added, 0 listed before, 0 skipped"
 
 
+TWO_NUMBERS = f"name,phone,mobile\nAnn,{NEW_YORK},{LONDON}\nBob,,{PARIS}\n"
+
+
+def test_where_two_columns_may_be_meant_nothing_is_imported_until_one_is_chosen(
+    flask, refused, tmp_path
+):
+    path = tmp_path / "numbers.csv"
+    path.write_text(TWO_NUMBERS)
+    line = refused("dnc", "import", str(path))
+    assert line == (
+        "Error: nothing was imported: several columns may hold the numbers: "
+        "column 2 'phone', column 3 'mobile'; choose with --column"
+    )
+    assert "there is no column 'fax'" in refused("dnc", "import", str(path), "--column", "fax")
+    assert on_the_list() == set()
+    result = flask("dnc", "import", str(path), "--column", "Phone")
+    assert result.stdout == "1 added, 0 listed before, 1 skipped\n"
+    assert result.stderr.splitlines() == ["importing column 2 'phone'", "line 3: has no number"]
+    assert flask("dnc", "import", str(path), "--column", "2", "--column", "mobile").stdout == (
+        "2 added, 1 listed before, 0 skipped\n"
+    )
+    assert on_the_list() == {NEW_YORK, LONDON, PARIS}
+
+
+def test_birth_dates_join_no_list(import_file):
+    body = "Name;Geburtsdatum;Telefon\nAnna;03.04.1975;0151 23456789\n"
+    assert import_file(body.encode(), "--region", "DE")[0] == "1 added, 0 listed before, 0 skipped"
+    assert on_the_list() == {"+4915123456789"}
+
+
 def test_what_a_spreadsheet_makes_of_numbers_is_read(import_file):
     body = b'6172091009.0\n2.125550123E+09\n="2125550124"\n12125550125\n'
     assert import_file(body, "--region", "US")[0] == "4 added, 0 listed before, 0 skipped"
@@ -177,6 +207,16 @@ def test_what_is_exported_can_be_imported(run, import_file):
     ]
     DoNotCall.remove(numbers, TUESDAY_NOON, "operator")
     assert import_file(exported.encode())[0] == "1050 added, 0 listed before, 0 skipped"
+
+
+def test_an_exported_file_is_private(run, tmp_path):
+    path = tmp_path / "list.csv"
+    run("dnc", "export", str(path))
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o640)
+    run("dnc", "export", str(path))
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert [*tmp_path.glob("-*")] == []
 
 
 @on_sqlite

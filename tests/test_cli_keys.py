@@ -101,3 +101,12 @@ def test_the_list_shows_the_role_and_until_when_an_old_secret_is_good(run, at):
     assert ann[header.index("old secret until") :].split() == ["2026-03-05T17:00:00.000Z", "-"]
     at(TUESDAY_NOON + 3 * DAY)
     assert "2026-03-05" not in run("keys", "list")
+
+
+def test_no_key_was_used_before_it_was_created(run, at):
+    """The last use is known to the hour."""
+    at(TUESDAY_NOON + DAY / 48)
+    secret = run("keys", "create", "app").strip()
+    ApiKey.authenticate(secret, TUESDAY_NOON + DAY / 32)
+    header, app = run("keys", "list").splitlines()
+    assert app[header.index("last used") :].split()[0] == "2026-03-03T17:30:00.000Z"

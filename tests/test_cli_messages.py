@@ -78,6 +78,13 @@ def test_what_awaits_approval_says_so(messages):
     assert "queued (awaiting approval)" in messages("list").stdout
 
 
+def test_what_was_refused_awaits_nothing(messages):
+    message = store(manual_mode=True)
+    messages("cancel", str(message.id))
+    assert " cancelled  " in messages("list").stdout
+    assert "awaiting" not in messages("list").stdout
+
+
 def test_a_number_that_a_newer_libphonenumber_refuses_is_listed_all_the_same(messages):
     message = store(to="+10000000000")
     result = messages("list")

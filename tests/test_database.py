@@ -1,6 +1,7 @@
 """The database: connections, and what errors mean."""
 
 import contextlib
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,7 +12,7 @@ import database
 import models
 from answers import PATH, refusal
 from database import MaxConnectionsExceeded, db
-from databases import on_postgres
+from databases import on_postgres, on_sqlite
 from do_not_call import DoNotCall
 from keys import ApiKey
 from models import Message
@@ -189,3 +190,17 @@ def test_a_server_that_goes_while_a_session_is_set_up_is_an_outage_and_no_more(s
     assert db.execute_sql("SELECT 1").fetchone() == (1,)
     database.disconnect()
     proxy.close()
+
+
+@on_sqlite
+def test_a_new_sqlite_is_private_whatever_the_umask(database_url, tmp_path):
+    before = os.umask(0o022)
+    try:
+        database.connect(f"sqlite:///{tmp_path}/new.db")
+        database.upgrade()
+        key_named("app")
+    finally:
+        os.umask(before)
+    created = [*tmp_path.glob("new.db*")]
+    assert {path.name for path in created} == {"new.db", "new.db-wal", "new.db-shm"}
+    assert {path.stat().st_mode & 0o777 for path in created} == {0o600}

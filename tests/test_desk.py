@@ -841,9 +841,10 @@ def test_more_than_a_thousand_of_an_hour_are_not_counted(operator):
 def test_a_queued_text_goes_out_this_hour_once_it_is_approved(operator):
     asked = ask(status=Status.QUEUED, send_at=TUESDAY_NOON)
     operator.open()
-    assert "Next 24 hours: 0 texts." in operator.page.text
+    assert "Next 24 hours: 0 texts. Due once approved: 1 text." in operator.page.text
     operator.press("Approve", asked)
     assert "Next 24 hours: 1 text." in operator.page.text
+    assert "Due once approved" not in operator.page.text
 
 
 # An operator's day

@@ -2,29 +2,31 @@
 
 import argparse
 import json
+import os
 import re
 import shlex
 import shutil
 import socket
-import sqlite3
 import subprocess
 import urllib.error
 import urllib.request
 from configparser import ConfigParser
-from contextlib import closing, suppress
+from contextlib import suppress
 
 import click
 import pytest
 from flask import Flask, request
 
 import carriers
+import database
 import models
 import settings as environment
 from database import Adapter
-from databases import on_sqlite
+from databases import on_postgres, on_sqlite
 from deliveries import Deliveries
 from events import Event, EventAddress
-from models import Status
+from models import Message, Status
+from postgres_server import installed
 from running import ROOT, Process, free_port, wait_until
 from samples import TUESDAY_NOON
 from stored_messages import key_named, store
@@ -176,25 +178,62 @@ def listens(port):
         return True
 
 
-def test_the_printed_units_run_the_scheduler():
-    units = ConfigParser(strict=False)
-    units.optionxform = str
-    for block in blocks("docs/deploying.md", "ini"):
-        units.read_string(block)
-    service = units["Service"]
+@pytest.mark.parametrize("unit", blocks("docs/deploying.md", "ini"))
+def test_the_printed_units_begin_again_for_ever_and_keep_their_files_private(unit):
+    parsed = ConfigParser()
+    parsed.optionxform = str
+    parsed.read_string(unit)
+    service = parsed["Service"]
     assert service["ExecStart"].startswith(f"{service['WorkingDirectory']}/.venv/bin/")
+    # systemd gives up after five starts within ten seconds
+    assert (service["Restart"], int(service["RestartSec"])) == ("always", 5)
+    assert service["UMask"] == "0077"
+    assert parsed["Unit"]["Wants"] == "network-online.target"
+    assert "network-online.target" in parsed["Unit"]["After"].split()
+
+
+SQLITE_BACKUP, SQLITE_RESTORE, POSTGRES_BACKUP, POSTGRES_RESTORE = blocks("docs/deploying.md", "sh")
+
+
+def typed(lines, **environ):
+    """Run the lines of a shell where everybody may read what is created."""
+    words = ["sh", "-ec", f"umask 022\n{lines}"]
+    subprocess.run(words, check=True, env=os.environ | environ)
+
+
+def stored_texts():
+    return sorted(message.message for message in Message.select())
 
 
 @on_sqlite
-def test_the_printed_backup_is_a_whole_database(post, database_url):
+def test_the_printed_backup_of_sqlite_is_private_and_can_be_restored(post, database_url, tmp_path):
     if not shutil.which("sqlite3"):
         pytest.skip("there is no sqlite3")
-    post()
-    (command,) = blocks("docs/deploying.md", "sh")
-    file = database_url.removeprefix("sqlite:///")
-    subprocess.run(command.replace("messages.db ", f"{file} "), shell=True, check=True)
-    with closing(sqlite3.connect("messages-backup.db")) as backup:
-        assert backup.execute("SELECT count(*) FROM message").fetchone() == (1,)
+    assert database_url == f"sqlite:///{tmp_path}/messages.db"
+    post(message="before")
+    typed(SQLITE_BACKUP)
+    post(message="after")
+    assert (tmp_path / "messages.db-wal").exists()
+    database.disconnect()
+    (tmp_path / "messages.db-wal").write_bytes(b"of the database before")
+    typed(SQLITE_RESTORE)
+    assert stored_texts() == ["before"]
+    for name in ("messages-backup.db", "messages.db", "messages.db-wal", "messages.db-shm"):
+        assert (tmp_path / name).stat().st_mode & 0o077 == 0, name
+
+
+@on_postgres
+def test_the_printed_backup_of_postgres_is_private_and_can_be_restored(
+    post, database_url, tmp_path
+):
+    environ = {"DATABASE_URL": database_url, "PATH": f"{installed()}/bin:{os.environ['PATH']}"}
+    post(message="before")
+    typed(POSTGRES_BACKUP, **environ)
+    assert (tmp_path / "messages.dump").stat().st_mode & 0o077 == 0
+    post(message="after")
+    database.disconnect()
+    typed(POSTGRES_RESTORE, **environ)
+    assert stored_texts() == ["before"]
 
 
 def test_the_printed_limits_of_a_session_are_those_of_the_service():
@@ -205,7 +244,7 @@ def test_the_printed_limits_of_a_session_are_those_of_the_service():
 
 
 def test_the_printed_database_url_is_taken(settings, monkeypatch):
-    (line,) = blocks("docs/deploying.md", "text")
+    (line,) = (b for b in blocks("docs/deploying.md", "text") if b.startswith("DATABASE_URL"))
     name, _, url = line.strip().partition("=")
     monkeypatch.setenv(name, url)
     assert environment.load().database_url == url

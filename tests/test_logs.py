@@ -8,7 +8,10 @@ import pytest
 
 import logs
 from databases import on_sqlite
+from running import ALWAYS, post
+from samples import NEW_YORK
 
+HELLO = {"to": NEW_YORK, "message": "Hello"}
 INSTANT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 
@@ -16,7 +19,7 @@ def lines_in(process):
     """The lines of a process that logs JSON; each must be an object with its instant."""
     lines = [json.loads(line) for line in process.output.splitlines()]
     assert lines
-    assert all(re.fullmatch(INSTANT, line["asctime"]) for line in lines)
+    assert all(re.fullmatch(INSTANT, line["time"]) for line in lines)
     return lines
 
 
@@ -87,5 +90,23 @@ def test_the_two_formats_have_the_same_content(caplog):
     (record,) = caplog.records
     text, object_ = logs.formatter("TEXT").format(record), logs.formatter("JSON").format(record)
     known = json.loads(object_)
-    told = ("asctime", "levelname", "name", "message")
+    told = ("time", "level", "name", "message")
     assert [known[name] for name in told] == text.replace(" - ", " ").split(" ", 3)
+
+
+@on_sqlite
+def test_lines_about_a_message_have_its_id_and_the_key_as_fields_in_json(
+    serve, schedule, database_url, key
+):
+    web = serve(database_url, LOG_FORMAT="json", **ALWAYS)
+    message_id = json.loads(post(web, key, HELLO).text)["message_id"]
+    assert post(web, key, HELLO | {"to": "nobody"}).status == 400
+    scheduler = schedule(CARRIER_URL="simulator:", LOG_FORMAT="json")
+    assert scheduler.wait() == 0
+    assert web.terminate() == 0
+    stored, refused = (line for line in lines_in(web) if "key" in line)
+    assert (stored["message_id"], stored["key"], stored["level"]) == (message_id, "app", "INFO")
+    assert refused["key"] == "app"
+    assert [line["message_id"] for line in lines_in(scheduler) if "message_id" in line] == [
+        message_id
+    ]

@@ -295,6 +295,13 @@ def test_quiet_hours_that_leave_a_countrys_zones_no_minute_in_common_stop_the_st
     assert process.wait() == 0
 
 
+def test_what_may_be_chosen_is_written_as_the_readme_writes_it(load):
+    with pytest.raises(SettingsError, match=r"^SKIP_HOLIDAYS: must be one of true, false$"):
+        load(SKIP_HOLIDAYS="yes")
+    with pytest.raises(SettingsError, match=r"^CHECK_DNC: must be one of asked, always$"):
+        load(CHECK_DNC="yes")
+
+
 def test_all_problems_are_reported_at_once(load):
     with pytest.raises(SettingsError) as refusal:
         load(**BAD)

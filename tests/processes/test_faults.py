@@ -22,6 +22,7 @@ from playhouse.migrations import Runner
 
 import database
 from answers import PATH
+from carrier_state import CarrierState
 from database import db
 from databases import on_sqlite
 from keys import ApiKey
@@ -388,17 +389,53 @@ def test_what_was_sent_while_the_disk_was_full_is_recorded_and_not_sent_again(
     environ = ALWAYS | {"DATABASE_URL": url, "CARRIER_URL": twilio.url}
     scheduler = start("scheduler.py", "--every", "0.1", **environ)
     wait_until(lambda: len(twilio.texts) == 8)
-    with contextlib.suppress(OSError), (small_disk / "filler").open("wb", buffering=0) as file:
+    filler = fill(small_disk)
+    twilio.go_on.set()
+    wait_until(lambda: "database or disk is full" in scheduler.output)
+    filler.unlink()
+    wait_until(lambda: statuses() == {Status.SENT: 100})
+    assert sorted(twilio.numbers) == numbers
+    assert scheduler.terminate() == 0
+
+
+ROOM = 80_000  # bytes: enough for a pass to begin, too few for what it promotes
+
+
+def fill(small_disk):
+    """Leave no room on the disk and none in the database's log; return the file to delete."""
+    filler = small_disk / "filler"
+    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
         while True:
             file.write(b"x" * 4096)
-    with contextlib.closing(connection_of(url)) as connection, contextlib.suppress(sqlite3.Error):
-        connection.execute("PRAGMA wal_autocheckpoint = 0")  # or its log would begin anew
+    connection = connection_of(f"sqlite:///{small_disk}/messages.db")
+    with contextlib.closing(connection), contextlib.suppress(sqlite3.Error):
+        connection.execute("PRAGMA wal_autocheckpoint = 0")  # or the log would begin anew
         row = "INSERT INTO do_not_call (number, added_at) VALUES (hex(randomblob(20)), 0)"
         while True:
             connection.execute(row)
-    twilio.go_on.set()
-    wait_until(lambda: "database or disk is full" in scheduler.output)
-    (small_disk / "filler").unlink()
+    return filler
+
+
+def test_a_scheduler_that_starts_on_a_full_disk_waits_for_room_and_says_so(
+    start, small_disk, disk_key, twilio
+):
+    """SQLite says that the disk is full when it commits: here after it has returned the rows."""
+    url = f"sqlite:///{small_disk}/messages.db"
+    numbers = store_many(100)
+    Message.update(status=Status.SCHEDULED, message="x" * 1600).execute()
+    CarrierState.passed("twilio", clock(), claim_timeout=300)
+    database.disconnect()
+    filler = fill(small_disk)
+    os.truncate(filler, filler.stat().st_size - ROOM)
+    environ = ALWAYS | {"DATABASE_URL": url, "CARRIER_URL": twilio.url}
+    once = start("scheduler.py", **environ)
+    assert once.wait() == 1
+    assert "the pass failed: the database: database or disk is full" in once.output
+    scheduler = start("scheduler.py", "--every", "0.1", **environ)
+    wait_until(lambda: scheduler.output.count("database or disk is full") > 2)
+    assert "Traceback" not in once.output + scheduler.output
+    assert scheduler.popen.poll() is None
+    filler.unlink()
     wait_until(lambda: statuses() == {Status.SENT: 100})
     assert sorted(twilio.numbers) == numbers
     assert scheduler.terminate() == 0

@@ -223,14 +223,17 @@ def test_sigterm_to_make_ends_everything(installed):
     assert b"Traceback" not in rest
 
 
-def test_where_it_is_night_at_all_numbers_the_text_has_a_date_soon(run):
+def test_outside_the_hours_of_all_numbers_the_text_has_a_date_soon(run):
     now = datetime.now(UTC)
     closed = DAYS[(now.weekday() + 3) % 7]  # nowhere is it that day
     process = run(PORT=str(free_port()), BUSINESS_DAYS=closed)
     words = curl_line(process)
     send_date = datetime.fromisoformat(re.search(r'"send_date": "([^"]+)"', words[-1])[1])
     assert timedelta() < send_date - now < timedelta(minutes=5)
-    assert f"its send_date is {send_date:%H:%M:%S} UTC" in process.output
+    assert (
+        f"It is outside business hours there, so its send_date is {send_date:%H:%M:%S} UTC"
+        in process.output
+    )
     assert send(words) == 201
 
 

@@ -87,6 +87,38 @@ def test_what_a_killed_scheduler_held_is_sent_by_later_passes(schedule, twilio):
     assert len(twilio.numbers) <= 58
 
 
+# What it prints
+
+
+def test_cron_gets_no_mail_while_nothing_is_wrong_and_one_where_something_is(schedule):
+    (crontab,) = re.findall(r"```crontab\n(.*?)```", (ROOT / "docs/deploying.md").read_text(), re.S)
+    options = crontab.partition("scheduler.py")[2].split()
+    environ = {"CARRIER_URL": "simulator:"}
+    process = schedule(*options, **environ)
+    assert (process.wait(), process.output) == (0, "")
+    store_many(3)
+    process = schedule(*options, **environ)
+    assert (process.wait(), process.output) == (0, "")
+    assert statuses() == {Status.SENT: 3}
+    process = schedule(*options, DATABASE_URL="sqlite:////nowhere/messages.db")
+    assert process.wait() == 1
+    assert "ERROR scheduler - the pass failed: the database: unable to open" in process.output
+
+
+def test_a_pass_prints_its_counts_and_more_where_asked(schedule):
+    process = schedule()
+    assert process.wait() == 0
+    assert process.output.startswith(NOTHING)
+    store_many(1)
+    process = schedule("--verbose", CARRIER_URL="simulator:", LOG_LEVEL="ERROR")
+    assert process.wait() == 0
+    assert re.search(r"INFO scheduler - message \S+ sent\n", process.output)
+    assert "INFO scheduler - texts go to simulator" in process.output
+    process = schedule("--quiet", "--verbose")
+    assert process.wait() == 2
+    assert "not allowed with" in process.output
+
+
 # Told to stop
 
 
