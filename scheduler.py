@@ -29,6 +29,7 @@ from carrier_state import CarrierState, Turn
 from carriers import Carrier, CarrierError, OptOut
 from do_not_call import DoNotCall
 from models import Message, Status
+from notices import Notices
 from outcomes import Outcome, Rules, Step, is_too_late
 
 MOVES = (
@@ -502,12 +503,17 @@ def main() -> int:
             carrier = carriers.connect(url, *limits, settings.public_url)
     except ValueError as problem:
         environment.exit_with(f"CARRIER_URL: {problem}")
+    try:
+        notices = Notices(settings)
+    except ValueError as problem:
+        environment.exit_with(f"NOTIFY_URL: {problem}")
     gc.freeze()  # or the collector looks at all that is loaded once more when the process ends
     if every:  # a single pass prints its counts, and nothing else where all is well
         introduce(carrier)
     show = log.info if settings.log_format == "JSON" else show_counts
     database.connect(settings.database_url)
     scheduler = Scheduler(settings, carrier)
+    notices.start()
 
     def stop(signum, frame):
         scheduler.stopping = True
@@ -534,6 +540,7 @@ def main() -> int:
             except database.ERRORS as error:
                 log.error("receipts are lost: the database: %s", database.reason(error))
                 status = 1
+            notices.finish(look=not scheduler.stopping)
             return status if every is None else 0
 
 

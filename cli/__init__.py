@@ -2,11 +2,19 @@
 
 from flask import Flask
 
-from cli import dnc, keys, messages, service
+from cli import dnc, keys, messages, notify, service
 
 
 def register(app: Flask) -> None:
     """Add the commands to `flask`."""
-    commands = (service.db, keys.keys, dnc.dnc, messages.messages, service.carriers, service.stats)
+    commands = (
+        service.db,
+        keys.keys,
+        dnc.dnc,
+        messages.messages,
+        notify.notify,
+        service.carriers,
+        service.stats,
+    )
     for command in commands:
         app.cli.add_command(command)

@@ -14,8 +14,7 @@ from flask.cli import AppGroup
 import database
 import models
 import recipients
-from database import PAGE, Refused
-from schemas import isoformat
+from database import PAGE, Refused, isoformat
 
 SHELL = "shell"  # recorded as the person who approved, cancelled, or changed the list
 
