@@ -16,7 +16,6 @@ from peewee import SQL, IntegerField, TextField
 import database
 import models
 import reports
-from carriers import silence
 from database import InstantField, Table
 from monitoring import health
 from settings import Settings
@@ -121,8 +120,11 @@ class Address:
     """One of Apprise's URLs."""
 
     def __init__(self, number: int, url: str):
-        import apprise  # a tenth of a scheduler's memory
+        import apprise  # here, because it takes long and much memory
 
+        from carriers.apprise import keep_from_log
+
+        keep_from_log()
         asset = apprise.AppriseAsset(http_redirects=False, service_timeout=0)
         service = apprise.Apprise.instantiate(url, asset=asset)
         if service is None:
@@ -144,11 +146,6 @@ class Address:
 
 def connect(urls: str) -> list[Address]:
     """Return the addresses; raise ValueError, without the URL, for one that cannot be used."""
-    silence("urllib3", "requests")
-    # Its lines hold addresses. Not by its level, which the carrier of this name needs
-    apprise_log = logging.getLogger("apprise")
-    apprise_log.propagate = False
-    apprise_log.addHandler(logging.NullHandler())
     return [Address(number, url) for number, url in enumerate(urls.split(), 1)]
 
 

@@ -66,7 +66,7 @@ class Approvals(NamedTuple):
 
 def approvals() -> Approvals:
     """Return how many messages wait for approval, and the first and the newest of them."""
-    newest = fn.MAX(Message.id.cast("text"))  # Postgres has no largest UUID
+    newest = fn.MAX(Message.id.cast("text")).coerce(False)  # Postgres has no largest UUID
     row = Message.select(fn.COUNT(SQL("*")), newest, fn.MIN(Message.send_at))
     return Approvals(*row.where(AWAITS_APPROVAL).tuples().get())
 

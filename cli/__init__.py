@@ -8,13 +8,8 @@ from cli import dnc, keys, messages, notify, service
 def register(app: Flask) -> None:
     """Add the commands to `flask`."""
     commands = (
-        service.db,
-        keys.keys,
-        dnc.dnc,
-        messages.messages,
-        notify.notify,
-        service.carriers,
-        service.stats,
+        *(service.db, keys.keys, dnc.dnc, messages.messages, notify.notify),
+        *(service.carriers, service.stats),
     )
     for command in commands:
         app.cli.add_command(command)

@@ -1,6 +1,5 @@
 """notices.py: who is told what, how often, and what becomes of addresses that fail."""
 
-import json
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -11,47 +10,22 @@ import pytest
 import limits
 import models
 import notices
-from carrier_servers import DRIP, Answer, CarrierServer, playing
+from carrier_servers import DRIP, Answer, playing
 from carrier_state import CarrierState
 from database import db
 from databases import on_sqlite
 from keys import ApiKey
 from limits import KeyUse
 from models import Status
-from notices import Notices
+from notices import Notice, Notices
+from people import People
 from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import held, key_named, store
 
-pytest_plugins = ["carrier_servers"]
+pytest_plugins = ["people"]
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 LATER = TUESDAY_NOON + 15 * MINUTE
-
-
-class People(CarrierServer):
-    """Take notices of Apprise's json:// plugin."""
-
-    def read(self, request):
-        body = json.loads(request.body)
-        return body["title"], body["message"]
-
-    def yes(self, count):
-        return self.answer
-
-    @property
-    def url(self):
-        return f"json://user:s3cret@{self.address}/notices"
-
-    @property
-    def told(self):
-        return [text for _, text in self.texts]
-
-
-@pytest.fixture
-def people():
-    for server in playing(People):
-        server.answer = Answer()
-        yield server
 
 
 @pytest.fixture
@@ -136,7 +110,7 @@ def test_what_is_new_and_was_decided_before_its_time_is_not_told(look):
     awaiting()
     look(TUESDAY_NOON)
     new = awaiting(now=TUESDAY_NOON + MINUTE)
-    new.approve("shell", TUESDAY_NOON + 2 * MINUTE)
+    new.decide(False, "shell", TUESDAY_NOON + 2 * MINUTE)
     assert look(LATER) == []
 
 
@@ -147,7 +121,7 @@ def test_a_text_that_was_stored_late_is_new(look):
     look(TUESDAY_NOON)
     awaiting(id=early)
     assert len(look(LATER)) == 1
-    first.approve("shell", LATER)
+    first.decide(False, "shell", LATER)
     assert look(LATER + MINUTE) == []
     awaiting(id=models.new_id(TUESDAY_NOON - MINUTE))
     assert len(look(LATER + HOUR)) == 1
@@ -277,7 +251,7 @@ def test_every_address_is_told_also_beside_one_that_is_gone_and_one_that_drips(
 
 
 def test_an_address_that_fails_is_logged_once_an_hour_over_all_schedulers(look, people, caplog):
-    people.answer = people.answer._replace(status=500)
+    people.answer = Answer(500)
     used(key_named("a"), 9, "10/d")
     used(key_named("b"), 9, "10/d")
     assert len(look(TUESDAY_NOON)) == 2
@@ -285,19 +259,18 @@ def test_an_address_that_fails_is_logged_once_an_hour_over_all_schedulers(look, 
     awaiting()
     assert len(look(TUESDAY_NOON + HOUR - MINUTE)) == 1
     assert len(caplog.messages) == 1
-    awaiting()
+    awaiting(now=TUESDAY_NOON + HOUR)
     assert len(look(TUESDAY_NOON + HOUR + 14 * MINUTE)) == 1
     assert len(caplog.messages) == 2
     assert "s3cret" not in caplog.text
     assert caplog.records[0].levelno == logging.ERROR
 
 
-@on_sqlite
 @pytest.mark.parametrize(
     "url", ["nonsense", "nosuch://s3cret@host", "json://", "tgram://s3cret/", "s3cret json://x"]
 )
 def test_an_address_that_apprise_does_not_take_is_refused_without_showing_it(url, caplog, capfd):
-    with pytest.raises(ValueError, match="^Apprise takes no address like number 1$"):
+    with pytest.raises(ValueError, match=r"^Apprise takes no address like number 1$"):
         notices.connect(url)
     assert "s3cret" not in caplog.text + "".join(capfd.readouterr())
 
@@ -317,11 +290,11 @@ def test_a_database_that_is_away_stops_nothing(settings, people, caplog, monkeyp
 
 @on_sqlite
 def test_without_addresses_nobody_looks(settings, monkeypatch):
-    monkeypatch.setattr(notices, "due", None)
+    trouble()
     one = Notices(settings)
     one.start()
     one.finish(look=True)
-    assert threading.active_count() == len(threading.enumerate())
+    assert Notice.select().count() == 0
 
 
 @on_sqlite
@@ -330,5 +303,3 @@ def test_a_scheduler_names_no_key_that_is_revoked(look):
     used(key, 9, "10/d")
     ApiKey.update(revoked_at=TUESDAY_NOON).where(ApiKey.id == key.id).execute()
     assert look(TUESDAY_NOON) == []
-
-
