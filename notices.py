@@ -24,7 +24,7 @@ TITLE = "Text messages"
 APPROVALS_EVERY = timedelta(minutes=15)
 FAILURES_EVERY = timedelta(hours=1)
 LOOK_EVERY = 5  # seconds
-PATIENCE = 15  # seconds that the end of a scheduler waits for addresses
+PATIENCE = 15  # seconds that an end of a scheduler, or a test, waits for addresses
 MOST_NAMES = 10  # of keys in a notice
 
 log = logging.getLogger("notices")

@@ -10,7 +10,7 @@ from carrier_servers import Answer
 from databases import on_sqlite
 from running import ROOT
 
-pytest_plugins = ["people"]
+pytest_plugins = ["carrier_servers", "people"]
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from people import People
 from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import held, key_named, store
 
-pytest_plugins = ["people"]
+pytest_plugins = ["carrier_servers", "people"]
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 LATER = TUESDAY_NOON + 15 * MINUTE
