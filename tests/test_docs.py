@@ -28,7 +28,7 @@ PAGES = {
     str(path.relative_to(ROOT)): path.read_text()
     for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md"))
 }
-OPTIONAL = {"METRICS_TOKEN"}  # of the settings without a default
+OPTIONAL = {"METRICS_TOKEN", "NOTIFY_URL"}  # of the settings without a default
 EXCHANGES = [  # a request as a curl line, and the answer that follows it
     pytest.param(*blocks, id=page)
     for page, text in PAGES.items()
