@@ -8,13 +8,15 @@ from typing import Any
 from flask import Blueprint, Response, abort, current_app, g, request
 from werkzeug.exceptions import TooManyRequests, Unauthorized
 
+import acceptance
 import models
 import recipients
 import schemas
+from acceptance import AlreadyAnswered
 from do_not_call import DoNotCall
-from keys import ApiKey, Identity, Role
+from keys import MAY_SEND, ApiKey, Identity
 from limits import SECOND, LimitReached
-from models import AlreadyAnswered, Message, Status
+from models import Message, Status
 from recipients import Recipient
 from recipients.hours import BusinessHours, Facts
 from schemas import BadRequest
@@ -36,7 +38,8 @@ def create_text_message() -> Response:
         return repeat(earlier, digest)
 
     settings = current_app.config["SETTINGS"]
-    order = schemas.load(value, now, settings.max_message_length)
+    hours = current_app.extensions["business_hours"]
+    order = schemas.load(value, now, settings.max_message_length, hours)
     order["check_dnc"] |= settings.check_dnc
     recipient = order.pop("to")
     if settings.allowed_countries and recipient.country not in settings.allowed_countries:
@@ -48,7 +51,6 @@ def create_text_message() -> Response:
     if order["check_dnc"] and DoNotCall.lists(recipient.e164):
         abort(403, "The recipient is on the Do Not Call list.")
 
-    hours = current_app.extensions["business_hours"]
     facts = recipients.facts(recipient, now, hours)
     message = order | {
         "id": models.new_id(now),
@@ -56,9 +58,9 @@ def create_text_message() -> Response:
         "max_retries": settings.max_retries,
         **decide(order, recipient, facts, hours, now),
     }
-    answer = schemas.dump(describe(message, recipient, facts, hours))
+    answer = schemas.dump(describe(message, recipient, facts))
     try:
-        Message.store(
+        acceptance.store(
             **message,
             key=key.id,
             created_at=now,
@@ -91,7 +93,7 @@ def decide(
     return {"status": Status.SCHEDULED, "send_at": opening}
 
 
-def describe(message: dict, recipient: Recipient, facts: Facts, hours: BusinessHours) -> dict:
+def describe(message: dict, recipient: Recipient, facts: Facts) -> dict:
     """Return the fields of the answer to a new message."""
     options = ("manual_mode", "available_to_group", "check_dnc", "max_retries", "status")
     queued, send_at = message["status"] == Status.QUEUED, schemas.isoformat(message["send_at"])
@@ -110,7 +112,7 @@ def describe(message: dict, recipient: Recipient, facts: Facts, hours: BusinessH
         "scheduled_send_date": message["send_at"],
         "within_business_hours": facts.within_business_hours,
         "can_send_now": queued,
-        "business_hours": str(hours),
+        "business_hours": facts.business_hours,
         "message_length": len(message["message"]),
         "message": f"Text message {when}{approval if message['manual_mode'] else ''}.",
     }
@@ -131,7 +133,7 @@ def sender() -> Identity:
             www_authenticate=BEARER,
         )
     g.key = key
-    if key.role != Role.SENDER:
+    if key.role not in MAY_SEND:
         abort(403, f"A key of role {key.role} signs in to the desk and sends nothing.")
     return key
 

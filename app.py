@@ -35,6 +35,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     if settings is None:
         settings = environment.load_or_exit()
     check_countries(settings)
+    check_quiet_hours(settings)
     carrier = connect_carrier(settings)
     logs.start(settings.log_level, settings.log_format).addFilter(add_request_id)
     environment.warn_of_misspelt()
@@ -66,6 +67,19 @@ def check_countries(settings: environment.Settings) -> None:
         environment.exit_with(
             f"ALLOWED_COUNTRIES: no country with telephone numbers has the ISO 3166 code "
             f"{', '.join(unknown)}"
+        )
+
+
+def check_quiet_hours(settings: environment.Settings) -> None:
+    """End the process if QUIET_HOURS leave no minute open in all zones of a country's numbers."""
+    if not settings.quiet_hours:
+        return
+    hours, allowed = BusinessHours.from_settings(settings), settings.allowed_countries
+    closed = recipients.never_open(hours, models.clock())
+    if names := sorted(recipients.country_name(c) for c in closed if not allowed or c in allowed):
+        environment.exit_with(
+            f"QUIET_HOURS: leave no minute of BUSINESS_HOURS open on all clocks of numbers in "
+            f"{', '.join(names)}"
         )
 
 

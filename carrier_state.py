@@ -4,16 +4,20 @@ A carrier pauses where it says "too fast", refuses the account, or gives no answ
 a pause one text goes first, one over all schedulers; the others wait for its answer.
 """
 
+import math
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Self
+from typing import NamedTuple, Self
 
-from peewee import SQL, BooleanField, FloatField, IntegerField, TextField
+from peewee import SQL, BigIntegerField, BooleanField, FloatField, IntegerField, TextField
 
 from database import CarrierTextField, InstantField, Table, db
 
 MOST_SILENCES = 5
 """Texts in a row without an answer of the carrier's own, after which it is down."""
+
+SECOND = 1_000_000
+"""Microseconds, of which `rate_used_until` has the number since 1970."""
 
 SETTLING = 10
 """Seconds for a living sender to renew its claims with a database that is back."""
@@ -25,6 +29,56 @@ class Turn(Enum):
     ALL = "everybody"
     FIRST = "one text, before all others"
     NOBODY = "nobody"
+
+
+class Rate(NamedTuple):
+    """SEND_RATE: the parts of texts that all schedulers together may give to the carrier.
+
+    A part takes the time in which the rate allows one more. The row of the carrier has the instant
+    up to which time is taken. Texts go together once BURST seconds are free, and what is free for
+    longer than KEPT seconds is lost: KEPT + 1 seconds' worth within any second, not quite twice the
+    rate, because some texts take longer on their way to the carrier.
+
+    A text of more parts than that waits longer, and the others wait longer after it. It takes its
+    time in advance, so that no other overtakes it.
+    """
+
+    per_second: float
+
+    BURST, KEPT = 0.4, 0.7  # seconds
+
+    def wait(self, used_until: int | None, now: datetime) -> float:
+        """Return the seconds until a text may go."""
+        if used_until is None:
+            return 0
+        return max(0, used_until / SECOND - now.timestamp() + self.BURST)
+
+    def most(self) -> int:
+        """Return how many parts may go at once."""
+        return max(1, int(self.per_second * self.KEPT))
+
+    def take(
+        self, used_until: int | None, parts: list[int], now: datetime
+    ) -> tuple[int, int | None, float]:
+        """Return how many of the first texts, given by their parts, may go.
+
+        Return as well the instant up to which time is used then, and the seconds that the first
+        text has to wait.
+        """
+        if self.wait(used_until, now):
+            return 0, used_until, 0
+        at = now.timestamp()
+        unused = math.inf if used_until is None else at - used_until / SECOND
+        free = min(unused, self.KEPT)
+        texts, used = 0, 0.0
+        for needed in (number / self.per_second for number in parts):
+            if texts and used + needed > free:
+                break
+            texts, used = texts + 1, used + needed
+        delay = max(0, min(used, 2) - 1 + self.KEPT - unused)
+        rest = min(used - self.KEPT, max(self.KEPT, used - 2 + self.KEPT))
+        until = max(at - free + used, at + delay + rest)
+        return texts, round(until * SECOND), delay
 
 
 class CarrierState(Table):
@@ -42,6 +96,8 @@ class CarrierState(Table):
     tried_at = InstantField(null=True)  # when the one text after the pause was claimed
     silences = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     unmatched_told_at = InstantField(null=True)  # when a log said last that receipts match nothing
+    rate_used_until = BigIntegerField(null=True)  # see Rate
+    served_key = IntegerField(null=True)  # the key that had the last turn of the latest pass
 
     FIRST_PAUSE, LONGEST_PAUSE = 5, 60  # seconds
 
@@ -56,10 +112,15 @@ class CarrierState(Table):
         gap = now - timedelta(seconds=claim_timeout / 2)
         since = cls.last_pass_at.is_null() | (cls.last_pass_at < gap)
         with db.atomic():
-            cls.insert(name=name).on_conflict_ignore().execute()
+            cls.prepare(name)
             cls.update(settled_at=settled_at).where(cls.name == name, since).execute()
             cls.update(last_pass_at=now).where(cls.name == name).execute()
             return cls.get_by_id(name)
+
+    @classmethod
+    def prepare(cls, name: str) -> None:
+        """Have a row for a carrier, without a pass of its own."""
+        cls.insert(name=name).on_conflict_ignore().execute()
 
     @classmethod
     def latest(cls) -> Self | None:
@@ -80,6 +141,24 @@ class CarrierState(Table):
         mine = (cls.name == self.name) & (cls.retry_at <= now) & free
         taken = cls.update(tried_at=now).where(mine).execute() == 1
         return Turn.FIRST if taken else Turn.NOBODY
+
+    def used_rate_lately(self, now: datetime) -> bool:
+        """Say whether SEND_RATE has been used up within the last second."""
+        used_until = self.rate_used_until
+        return used_until is not None and used_until / SECOND > now.timestamp() - 1
+
+    @classmethod
+    def use_rate(cls, name: str, before: int | None, after: int) -> bool:
+        """Note up to when SEND_RATE is used; False if another scheduler has used it meanwhile."""
+        unchanged = (
+            cls.rate_used_until.is_null() if before is None else cls.rate_used_until == before
+        )
+        return cls.update(rate_used_until=after).where(cls.name == name, unchanged).execute() == 1
+
+    @classmethod
+    def served(cls, name: str, key: int) -> None:
+        """Note the key that had the last turn, so that the next pass goes on with the others."""
+        cls.update(served_key=key).where(cls.name == name).execute()
 
     @classmethod
     def give_up_turn(cls, name: str) -> None:

@@ -19,12 +19,16 @@ from peewee import (
     DatabaseError,
     DatabaseProxy,
     DataError,
+    Expression,
+    Field,
     IntegrityError,
     InterfaceError,
     Model,
     OperationalError,
     Psycopg3Adapter,
+    Select,
     TextField,
+    fn,
 )
 from playhouse.migrations import Runner
 from playhouse.pool import (
@@ -319,6 +323,17 @@ class CarrierTextField(TextField):
 
     def db_value(self, value: str | None) -> str | None:
         return value and re.sub("[\0\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", value)
+
+
+def locked(key: Field, batch: Select) -> Expression:
+    """Return the condition that a row is of a batch of keys, which nobody else gets meanwhile.
+
+    On Postgres, rows that others have locked are left out.
+    """
+    if on_postgres():
+        # As an array, so that the planner cannot run the query twice and lock two batches
+        return key == fn.ANY(fn.ARRAY(batch.for_update("FOR UPDATE SKIP LOCKED")))
+    return key.in_(batch)
 
 
 def json_values() -> str:

@@ -30,8 +30,12 @@ def wait_for_leases() -> None:
 
 class Role(StrEnum):
     SENDER = "sender"  # calls the public operation
+    TESTER = "tester"  # the same, but its texts go to the simulator
     APPROVER = "approver"  # signs in to the desk, and sees what its group may see
     OPERATOR = "operator"  # signs in to the desk, and sees everything
+
+
+MAY_SEND = (Role.SENDER, Role.TESTER)
 
 
 class Identity(NamedTuple):
@@ -120,6 +124,12 @@ class ApiKey(Table):
         """Select the keys that are neither revoked nor expired."""
         unexpired = cls.expires_at.is_null() | (cls.expires_at > now)
         return cls.select().where(cls.revoked_at.is_null(), unexpired)
+
+    @classmethod
+    def testers(cls) -> ModelSelect:
+        """Select the ids of the keys whose texts go to the simulator."""
+        keys = cls.alias("api_key")
+        return keys.select(keys.id).where(keys.role == Role.TESTER)
 
     @staticmethod
     def _new_secret():

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from peewee import (
     SQL,
@@ -24,29 +23,19 @@ from peewee import (
 from database import (
     BATCH,
     EPOCH,
-    ERRORS,
     MILLISECOND,
     CarrierTextField,
     InstantField,
     Refused,
     Table,
     db,
-    is_outage,
+    locked,
     on_postgres,
 )
 from do_not_call import DoNotCall
-from inserts import Inserts
-from keys import ApiKey
-from limits import (
-    NO_LIMIT,
-    SECOND,
-    UNITS,
-    KeyUse,
-    Limit,
-    LimitReached,
-    Tally,
-    count_if_room,
-)
+from events import ENDED, Ended, Event
+from keys import ApiKey, Role
+from limits import SECOND
 
 SEND_DATE_LASTS = timedelta(hours=1)
 """How long a send_date's instant is obeyed; what is later keeps to business hours."""
@@ -56,10 +45,6 @@ def clock() -> datetime:
     """Return now, in UTC, cut to the milliseconds that are stored and answered."""
     now = datetime.now(UTC)
     return now.replace(microsecond=now.microsecond // 1000 * 1000)
-
-
-class AlreadyAnswered(Exception):
-    """Another request with the same idempotency key was stored first."""
 
 
 class Status(StrEnum):
@@ -110,40 +95,6 @@ def first_id(instant: datetime) -> uuid.UUID:
     return uuid.UUID(int=(max(instant, EPOCH) - EPOCH) // MILLISECOND << 80)
 
 
-def made_at(id: uuid.UUID | str) -> datetime:
-    """Return the instant from which an id was made."""
-    return EPOCH + (uuid.UUID(str(id)).int >> 80) * MILLISECOND
-
-
-class Order(NamedTuple):
-    """A message to be stored, by column, and the limits that may refuse it."""
-
-    row: dict[str, Any]
-    limits: tuple[Limit, ...] = ()  # of its key
-    recipient_limit: Limit | None = None
-
-    @property
-    def key(self) -> int:
-        return self.row["key_id"]
-
-    @property
-    def second(self) -> int:
-        return self.row["created_at"] // 1000
-
-    @property
-    def made_at(self) -> datetime:
-        return EPOCH + self.row["created_at"] * MILLISECOND
-
-    @property
-    def name(self) -> tuple[int, str]:
-        """Return what no two messages share: the key and idempotency key, or the id."""
-        return self.key, self.row["idempotency_key"] or self.row["id"]
-
-
-Outcome = bool | Exception
-"""Whether a message is stored, or why not; False if its idempotency key is taken."""
-
-
 class Message(Table):
     id = UUIDField(primary_key=True)
     key = ForeignKeyField(ApiKey, index=False)
@@ -177,200 +128,13 @@ class Message(Table):
     last_error_at = InstantField(null=True)
     carrier_reference = CarrierTextField(null=True)
     receipt_at = InstantField(null=True)
+    told_at = InstantField(null=True)  # when an event of it was delivered last
     created_at = InstantField()
     idempotency_key = TextField(null=True)
     request_digest = TextField(null=True)
     answer = TextField(null=True)  # the body of the 201, kept where there is an idempotency key
 
-    # The way in
-
-    @classmethod
-    def store(
-        cls,
-        *,
-        send_at: datetime,
-        manual_mode: bool,
-        limits: tuple[Limit, ...] = (),
-        recipient_limit: Limit | None = None,
-        **fields: Any,
-    ) -> None:
-        """Keep a new message for good.
-
-        Raise AlreadyAnswered if its idempotency key is taken, or else LimitReached if one of its
-        key's `limits` or its recipient's allows no more. `fields` has a value for every other field
-        of a new message. Messages that are stored at the same time share a statement.
-        """
-        fields |= {"send_at": send_at, "first_send_at": send_at}
-        fields |= {"manual_mode": manual_mode, "approved": not manual_mode, "attempts": 0}
-        columns = cls._meta.fields
-        row = {columns[n].column_name: columns[n].db_value(value) for n, value in fields.items()}
-        outcome = _inserts.insert(Order(row, limits, recipient_limit))
-        if isinstance(outcome, Exception):
-            raise outcome
-        if not outcome:
-            raise AlreadyAnswered
-
-    @classmethod
-    def insert_all(cls, orders: list[Order]) -> list[Outcome]:
-        """Insert messages in one statement, unless a limit is near; return their outcomes."""
-        if not any(order.limits or order.recipient_limit for order in orders):
-            return cls._insert(orders)
-        if not on_postgres():
-            return cls._insert_in_turn(orders)
-        outcomes = {}
-        if not any(order.recipient_limit for order in orders):
-            outcomes = cls._insert_if_room(orders)
-        if left := [order for order in orders if order.row["id"] not in outcomes]:
-            ids = [order.row["id"] for order in left]
-            outcomes |= zip(ids, cls._insert_left(left), strict=True)
-        return [outcomes[order.row["id"]] for order in orders]
-
-    @classmethod
-    def _insert(cls, orders):
-        """Insert messages in one statement; return of each whether it is stored."""
-        sql, values = cls._insertion([order.row for order in orders])
-        if db.execute_sql(f"{sql} ON CONFLICT DO NOTHING", values).rowcount == len(orders):
-            return [True] * len(orders)
-        return cls._stored(orders)  # some idempotency key is taken
-
-    @classmethod
-    def _insertion(cls, rows):
-        """Return the INSERT of rows, and its values.
-
-        In the order of their idempotency keys: two batches that lock the same ones in another
-        order would be a deadlock on Postgres.
-        """
-        names = [*rows[0]]
-        ordered = sorted(rows, key=lambda row: (row["key_id"], row["idempotency_key"] or ""))
-        listed = ", ".join(f'"{name}"' for name in names)
-        if on_postgres():  # to psycopg, each row of values costs more than all of this
-            values = [json.dumps(ordered, ensure_ascii=False)]
-            source = f"SELECT {listed} FROM json_populate_recordset(NULL::message, %s)"
-        else:
-            values = [row[name] for row in ordered for name in names]
-            marks = f"({', '.join('?' * len(names))})"
-            source = "VALUES " + ", ".join([marks] * len(rows))
-        return f"INSERT INTO message ({listed}) {source}", values
-
-    @classmethod
-    def _stored(cls, orders):
-        """Return of each message whether it is stored."""
-        ids = [uuid.UUID(order.row["id"]) for order in orders]
-        stored = {message.id for message in cls.select(cls.id).where(cls.id.in_(ids))}
-        return [id in stored for id in ids]
-
-    # Limits: nobody else stores a message of a key with limits while its row of KeyUse is locked
-
-    @classmethod
-    def _insert_if_room(cls, orders):
-        """Insert in one statement what has no limit or fits; return these outcomes by id.
-
-        It leaves out keys of which not all messages fit, or whose use must be counted anew. A key
-        of which nothing was stored is left out too: its messages are refused, or all repeats.
-        """
-        of_key = {}
-        for order in sorted(orders, key=lambda order: order.key):
-            if order.limits:
-                of_key.setdefault(order.key, []).append(order)
-        quick = {
-            key: few
-            for key, few in of_key.items()
-            if _counting(few[0]) in _counted
-            and len({(order.second, order.limits) for order in few}) == 1
-            and len({order.name for order in few}) == len(few)
-        }
-        if not quick:
-            free = [order for order in orders if not order.limits]
-            stored = cls._insert(free) if free else []
-            return {o.row["id"]: is_there for o, is_there in zip(free, stored, strict=True)}
-        rows = [order.row for order in orders if not order.limits or order.key in quick]
-        sql, (values,) = cls._insertion(rows)
-        parameters = {"rows": values, "limited": [*of_key]}
-        for at, (key, few) in enumerate(quick.items()):
-            wanted = {"id": key, "second": few[0].second, "n": len(few)}
-            wanted |= dict.fromkeys(UNITS, NO_LIMIT)
-            wanted |= {limit.unit: limit.number for limit in few[0].limits}
-            parameters |= {f"{name}{at}": value for name, value in wanted.items()}
-        found = db.execute_sql(
-            f"WITH {count_if_room(len(quick))} {sql.replace('%s', '%(rows)s')} "
-            "WHERE key_id IN (SELECT key_id FROM counted) OR key_id <> ALL(%(limited)s) "
-            "ON CONFLICT DO NOTHING RETURNING key_id",
-            parameters,
-        )
-        stored = Counter(key for (key,) in found.fetchall())
-        if stored.total() == len(rows):
-            return {row["id"]: True for row in rows}
-        for key, few in quick.items():
-            if 0 < stored[key] < len(few):
-                KeyUse.forget(key)  # a repeat was counted
-        done = [order for order in orders if not order.limits or stored[order.key]]
-        return {o.row["id"]: is_there for o, is_there in zip(done, cls._stored(done), strict=True)}
-
-    @classmethod
-    def _insert_left(cls, orders):
-        """Insert messages in turn; an error is an outcome, because their neighbours are stored."""
-        try:
-            return cls._insert_in_turn(orders)
-        except ERRORS as error:
-            if len(orders) == 1 or is_outage(error):
-                return [error] * len(orders)
-            return [cls._insert_left([order])[0] for order in orders]
-
-    @classmethod
-    def _insert_in_turn(cls, orders):
-        """Decide on one message after another in a transaction; insert what limits allow.
-
-        A repeat is none of their business: it gets its first answer.
-        """
-        with db.atomic():
-            cls._lock_recipients(orders)
-            firsts = {order.key: order for order in orders if order.limits}
-            tallies = {key: cls._tally(firsts[key]) for key in sorted(firsts)}
-            names = cls._taken([order.name for order in orders if order.row["idempotency_key"]])
-            for key in {key for key, _ in names} & tallies.keys():
-                tallies[key] = cls._recount(key)  # `_insert_if_room` may have counted a repeat
-            outcomes, accepted = {}, []
-            for order in orders:
-                if order.name in names:
-                    outcomes[order.row["id"]] = False
-                    continue
-                refusals = []
-                if order.limits:
-                    refusals += tallies[order.key].refusals(order.limits, order.second)
-                if order.recipient_limit:
-                    refusals += cls._refusals_to(order, accepted)
-                if refusals:
-                    outcomes[order.row["id"]] = max(refusals, key=lambda each: each.free_at)
-                    continue
-                names.add(order.name)
-                accepted.append(order)
-                if order.limits:
-                    tallies[order.key].add(order.second)
-            stored = cls._insert(accepted) if accepted else []
-            for order, is_stored in zip(accepted, stored, strict=True):
-                outcomes[order.row["id"]] = is_stored
-                if order.limits and not is_stored:
-                    tallies[order.key].add(order.second, -1)
-            for key, tally in tallies.items():
-                if (row := tally.row()) != tally.read:
-                    KeyUse.put(key, row)
-        _counted.update(map(_counting, firsts.values()))
-        return [outcomes[order.row["id"]] for order in orders]
-
-    @classmethod
-    def _tally(cls, order):
-        """Lock and return what the key of a message has used up."""
-        row = KeyUse.lock(order.key)
-        if row is None or _counting(order) not in _counted:
-            return cls._recount(order.key)
-        return Tally(row, partial(cls.accepted, order.key))
-
-    @classmethod
-    def _recount(cls, key):
-        """Return what a key, whose row is locked, has used up according to its messages."""
-        latest = cls.select(cls.created_at).where(cls.key == key).order_by(cls.id.desc()).first()
-        second = (latest.created_at - EPOCH) // SECOND if latest else 0
-        return Tally((second,), partial(cls.accepted, key))
+    # Requests
 
     @classmethod
     def accepted(cls, key: int, since: int, until: int) -> int:
@@ -379,54 +143,29 @@ class Message(Table):
         return cls.select().where(cls.key == key, cls.id >= first, cls.id < end).count()
 
     @classmethod
-    def _taken(cls, names):
-        """Return those of these pairs of key and idempotency key that a message has."""
-        if not names:
-            return set()
-        these = " OR ".join([f"key_id = {db.param} AND idempotency_key = {db.param}"] * len(names))
-        found = db.execute_sql(
-            "SELECT key_id, idempotency_key FROM message "
-            f"WHERE idempotency_key IS NOT NULL AND ({these})",
-            [part for name in names for part in name],
-        )
-        return {tuple(name) for name in found.fetchall()}
-
-    @classmethod
-    def _lock_recipients(cls, orders):
-        """Let no other transaction store a message to one of these numbers."""
-        numbers = sorted({order.row["to"] for order in orders if order.recipient_limit})
-        if numbers and on_postgres():  # SQLite's transaction is alone
-            db.execute_sql(
-                "SELECT pg_advisory_xact_lock(hashtextextended(number, 0)) "
-                "FROM unnest(%s::text[]) AS number",
-                [numbers],
-            )
-
-    @classmethod
-    def _refusals_to(cls, order, accepted):
-        """Return a refusal if a number has as many messages in the window as its limit allows.
-
-        One that was kept back counts no more. `accepted` messages are not stored yet.
-        """
-        limit, to, at = order.recipient_limit, order.row["to"], order.made_at
-        new = sorted(each.made_at for each in accepted if each.row["to"] == to)
-        if len(new) >= limit.number:
-            oldest = new[-limit.number]
-        else:
-            found = db.execute_sql(
-                f'SELECT id FROM message WHERE "to" = {db.param} AND id >= {db.param} '
-                f"AND status <> 'cancelled' ORDER BY id DESC LIMIT 1 OFFSET {db.param}",
-                (to, first_id(at - limit.window + MILLISECOND).hex, limit.number - 1 - len(new)),
-            ).fetchone()
-            if not found:
-                return []
-            oldest = made_at(found[0])
-        return [LimitReached("recipient", limit, oldest + limit.window)]
-
-    @classmethod
     def answered(cls, key: int, idempotency_key: str) -> Self | None:
         """Return the message that this key's request with this idempotency key created."""
         return cls.get_or_none(cls.key == key, cls.idempotency_key == idempotency_key)
+
+    # Every change of the status that may end a message
+
+    @classmethod
+    def change(cls, update: str, values: Collection) -> list[tuple[Status, str | None]]:
+        """Execute an UPDATE of messages, in SQL; write an event for each message that it ended.
+
+        Both happen in one transaction. Return status and number of the messages that it changed.
+        """
+        with db.transaction():  # unlike atomic, no savepoint within another
+            changed = db.execute_sql(f'{update} RETURNING "to", {ENDED}', values).fetchall()
+            rows = [(Ended(*row), to) for to, *row in changed]
+            Event.write([cls._dated(row) for row, _ in rows if row.key and row.status in FINISHED])
+        return [(row.status, to) for row, to in rows]
+
+    @classmethod
+    def _dated(cls, ended):
+        instant = cls.finished_at.python_value
+        at = {"finished_at": instant(ended.finished_at), "receipt_at": instant(ended.receipt_at)}
+        return ended._replace(id=cls.id.python_value(ended.id), **at)
 
     # Transitions by the scheduler
 
@@ -465,15 +204,10 @@ class Message(Table):
         batch = cls.select(cls.id).where(due).order_by(cls.send_at).limit(BATCH)
         counts = Counter()
         while True:
-            moved = [
-                status
-                for (status,) in cls.update(status=became, finished_at=finished)
-                .where(_locked(batch), has_status(Status.SCHEDULED))
-                .returning(cls.status)
-                .tuples()
-                .execute()
-            ]
-            counts.update(moved)
+            move = cls.update(status=became, finished_at=finished)
+            move = move.where(locked(cls.id, batch), has_status(Status.SCHEDULED))
+            moved = cls.change(*move.sql())
+            counts.update(status for status, _ in moved)
             if len(moved) < BATCH:
                 return counts
 
@@ -486,35 +220,88 @@ class Message(Table):
         first = cls.first_send_at.is_null() | (cls.first_send_at < scheduled_before)
         old = (cls.send_at < scheduled_before) & first & (cls.in_doubt == 0)
         give_up, total = cls.update(status=Status.EXPIRED, finished_at=now), 0
-        for which in (AWAITS_APPROVAL, IS_SENDABLE):
-            batch = _locked(cls.select(cls.id).where(which, old).limit(BATCH))
-            total += sum(iter(give_up.where(batch, which).execute, 0))
+        of_any_key = cls.key.in_(ApiKey.select(ApiKey.id))  # names the first column of the index
+        for which in (AWAITS_APPROVAL, IS_SENDABLE & of_any_key):
+            batch = locked(cls.id, cls.select(cls.id).where(which, old).limit(BATCH))
+            while expired := cls.change(*give_up.where(batch, which).sql()):
+                total += len(expired)
         return total
 
     @classmethod
-    def claim(cls, claimant: uuid.UUID, limit: int, now: datetime) -> list[Self]:
-        """Take up to `limit` messages that may be sent, the longest due first.
+    def claim(
+        cls,
+        claimant: uuid.UUID,
+        limit: int,
+        now: datetime,
+        after: int = 0,
+        testers: bool = False,
+    ) -> list[Self]:
+        """Take up to `limit` messages that may be sent, by turns of their keys.
 
-        Nobody else gets them until they are finished, put back or taken over.
+        The key after `after` goes first. Each key gets an equal share, its own longest due first;
+        the others get what it cannot use. Only keys that are testers are served, or only the rest.
+        Nobody else gets the messages until they are finished, put back or taken over.
         """
-        if not limit:
-            return []
-        # As SQL, like `sent`: for peewee to write both takes half of a sender's time between sends
-        free = (
-            "SELECT id FROM message WHERE status IN ('queued') AND approved "
-            f"ORDER BY send_at LIMIT {db.param}"
+        claimed, passed_over = [], set()
+        while room := limit - len(claimed):
+            keys = cls._next_keys(room, after, testers)
+            if not keys or keys[0] in passed_over:
+                break
+            more = list(cls._claim_of(keys, room // len(keys), claimant, now))
+            if not more:  # others are claiming theirs just now
+                passed_over.update(keys)
+            claimed += sorted(more, key=lambda m: (keys.index(m.key_id), m.send_at, m.id))
+            after = keys[-1]
+        return claimed
+
+    # As SQL, like `sent`: for peewee to write them takes half of a sender's time between sends
+
+    @classmethod
+    def _next_keys(cls, limit, after, testers):
+        """Return up to `limit` keys that have messages to be sent, beginning after a key."""
+        some = (
+            "SELECT * FROM (SELECT id FROM api_key WHERE role {} AND id {} {} AND (SELECT send_at "
+            "FROM message WHERE key_id = api_key.id AND status IN ('queued') AND approved "
+            "ORDER BY send_at, id LIMIT 1) IS NOT NULL ORDER BY id LIMIT {}) AS api_key"
         )
-        these = f"id IN ({free})"
+        role = f"{'=' if testers else '<>'} '{Role.TESTER}'"
+        halves = (some.format(role, half, db.param, db.param) for half in (">", "<="))
+        found = db.execute_sql(" UNION ALL ".join(halves), (after, limit) * 2).fetchall()
+        return sorted((key for (key,) in found), key=lambda key: (key <= after, key))[:limit]
+
+    @classmethod
+    def _claim_of(cls, keys, share, claimant, now):
+        """Take up to `share` messages of each of these keys, the longest due first."""
+        few = (
+            "SELECT id FROM message WHERE key_id = {} AND status IN ('queued') AND approved "
+            f"ORDER BY send_at, id LIMIT {db.param}"
+        )
         if on_postgres():
-            these = f"id = ANY(ARRAY({free} FOR UPDATE SKIP LOCKED))"
-        claimed = cls.raw(
+            few = few.format("turn.key") + " FOR UPDATE SKIP LOCKED"
+            source = f"unnest(CAST({db.param} AS integer[])) AS turn(key)"
+            these = (
+                f"id = ANY(ARRAY(SELECT few.id FROM {source} CROSS JOIN LATERAL ({few}) AS few))"
+            )
+        else:
+            few, keys = few.format("turn.value"), json.dumps(keys)
+            source = f"json_each({db.param}) AS turn CROSS JOIN message AS few ON few.id IN ({few})"
+            these = f"id IN (SELECT few.id FROM {source})"
+        return cls.raw(
             f"UPDATE message SET status = 'sending', claimed_by = {db.param}, "
             f"claimed_at = {db.param}, claim_number = claim_number + 1 WHERE {these} RETURNING *",
             cls.claimed_by.db_value(claimant),
             cls.claimed_at.db_value(now),
-            limit,
+            keys,
+            share,
         )
-        return sorted(claimed, key=lambda message: (message.send_at, message.id))
+
+    @classmethod
+    def put_back(cls, claimant: uuid.UUID, messages: Collection[Self]) -> int:
+        """Give up the claims of messages that could not go yet; they keep their places."""
+        mine = has_status(Status.SENDING) & (cls.claimed_by == claimant)
+        these = cls.id.in_([message.id for message in messages])
+        unclaimed = {"status": Status.QUEUED, "claimed_by": None, "claimed_at": None}
+        return cls.update(unclaimed).where(mine, these).execute()
 
     @classmethod
     def renew(cls, claimant: uuid.UUID, messages: Iterable[Self], now: datetime) -> set[uuid.UUID]:
@@ -635,7 +422,19 @@ class Message(Table):
         waiting = (cls.to == number) & has_status(*WAITING) & (cls.in_doubt == 0)
         if not always_check_dnc:
             waiting &= cls.check_dnc
-        return cls.update(status=Status.BLOCKED, finished_at=now).where(waiting).execute()
+        block = cls.update(status=Status.BLOCKED, finished_at=now).where(waiting)
+        return len(cls.change(*block.sql()))
+
+    @classmethod
+    def note_told(cls, ids: Collection[uuid.UUID], now: datetime) -> None:
+        """Note that the keys of these messages were told of them.
+
+        Without waiting for a lock, which could be a deadlock on Postgres: what is being changed at
+        this moment is told of once more.
+        """
+        if ids:
+            told = cls.select(cls.id).where(cls.id.in_(ids))
+            cls.update(told_at=now).where(locked(cls.id, told)).execute()
 
     # Growing old: in batches, so that others do not wait long
 
@@ -711,33 +510,13 @@ class Message(Table):
             allowed &= Message.to.is_null(False)
         if "status" in changes:
             changes |= {"claimed_by": None, "claimed_at": None}
-        return Message.update(changes).where(allowed, *conditions).execute() == 1
-
-
-_inserts = Inserts(Message.insert_all)
-
-_counted = set()  # keys, by database and limits, whose use this process has counted from messages
-
-
-def _counting(order):
-    """Return the entry of a message's key in `_counted`.
-
-    Other limits are a new entry: while a key had none, nobody counted.
-    """
-    return db.obj, order.key, order.limits
-
-
-def _locked(batch):
-    """Return the condition that a message is of a batch, which no other process gets meanwhile."""
-    if on_postgres():
-        # As an array, so that the planner cannot run the query twice and lock two batches
-        return Message.id == fn.ANY(fn.ARRAY(batch.for_update("FOR UPDATE SKIP LOCKED")))
-    return Message.id.in_(batch)
+        move = Message.update(changes).where(allowed, *conditions)
+        return len(self.change(*move.sql())) == 1
 
 
 for _name, _columns, _where in (
     ("message_due", [Message.send_at, Message.id], has_status(Status.SCHEDULED)),
-    ("message_sendable", [Message.send_at], IS_SENDABLE),
+    ("message_sendable_key", [Message.key, Message.send_at, Message.id], IS_SENDABLE),
     ("message_awaiting", [Message.status, Message.send_at, Message.id], AWAITS_APPROVAL),
     ("message_awaiting_key", [Message.key, Message.send_at, Message.id], AWAITS_GROUP),
     ("message_claimed", [Message.claimed_at], has_status(Status.SENDING)),

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 import recipients
 from carriers import CarrierError
 from models import Message, Status
+from recipients import Recipient
 from recipients.hours import BusinessHours
 
 LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES come to
@@ -84,7 +85,7 @@ def judge(message: Message, rules: Rules, listed: bool, now: datetime) -> Step |
         words = "given to the carrier twice without an answer"
         return Outcome(Status.FAILED, _perhaps_taken(words, True))
     try:
-        opening = _must_wait(message, rules, now)
+        opening = _opening(message, rules, now)
     except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
         return Outcome(Status.FAILED, f"the number {error}")
     return Outcome(Status.SCHEDULED, send_at=opening) if opening else Step.SEND
@@ -95,14 +96,37 @@ def is_too_late(message: Message, rules: Rules, now: datetime) -> bool:
     return message.scheduled_first_at + rules.expire_after <= now
 
 
-def _must_wait(message, rules, now):
-    """Return the next opening, where this message keeps to business hours and is outside."""
+def waits_until(
+    message: Message, recipient: Recipient, hours: BusinessHours, now: datetime
+) -> datetime | None:
+    """Return when a due message may go, by the recipient's hours; None if it may go now.
+
+    A send_date is obeyed outside business hours, but not in quiet hours. They can outlast it.
+    """
     if message.obeys_send_date(now):
+        end = recipients.quiet_until(recipient, now, hours)
+        if end is None or message.obeys_send_date(end):
+            return end
+    if recipients.within_business_hours(recipient, now, hours):
+        return None
+    return recipients.next_opening(recipient, now, hours)
+
+
+def quiet_until(message: Message, rules: Rules, now: datetime) -> datetime | None:
+    """Return when a message may go that is in quiet hours now; None if it is not."""
+    if not rules.hours.quiet:
         return None
     recipient = recipients.find(message.to)
-    if recipients.within_business_hours(recipient, now, rules.hours):
+    if not recipients.quiet_until(recipient, now, rules.hours):
         return None
-    return recipients.next_opening(recipient, now, rules.hours)
+    return waits_until(message, recipient, rules.hours, now)
+
+
+def _opening(message, rules, now):
+    """Return when a message may go; None if it may go now."""
+    if message.obeys_send_date(now) and not rules.hours.quiet:
+        return None
+    return waits_until(message, recipients.find(message.to), rules.hours, now)
 
 
 # After the carrier has answered, or has not

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple
 
-from peewee import SQL, Select, Tuple, Value, fn
+from peewee import SQL, Case, Select, Tuple, Value, fn
 
 from database import EPOCH, PAGE, Refused, db
 from keys import ApiKey, Identity, Role
@@ -78,9 +78,18 @@ def approvals_by_key() -> list[tuple[str, int]]:
     return list(counts.group_by(ApiKey.name).order_by(messages.desc(), ApiKey.name).tuples())
 
 
-def awaiting_carrier() -> int:
-    """Count the messages that may be sent now."""
-    return _count(IS_SENDABLE)
+def awaiting_carrier(testers: bool | None = None) -> int:
+    """Count the messages that may be sent now: all, those of testers, or those of the others."""
+    if testers is None:
+        return _count(IS_SENDABLE)
+    theirs = _count(IS_SENDABLE & Message.key.in_(ApiKey.testers()))
+    return theirs if testers else _count(IS_SENDABLE) - theirs
+
+
+def next_texts(limit: int) -> list[str]:
+    """Return the texts of some messages of senders that may be sent now."""
+    found = Message.select(Message.message).where(IS_SENDABLE, _of_senders()).limit(limit)
+    return [text for (text,) in found.tuples()]
 
 
 def claimed_before(instant: datetime) -> bool:
@@ -90,14 +99,36 @@ def claimed_before(instant: datetime) -> bool:
 
 
 def oldest_due(now: datetime) -> datetime | None:
-    """Return when the message that has waited longest to be sent was due, if any waits."""
+    """Return when the message that has waited longest to be sent was due, if any waits.
+
+    Here and below, what testers send tells nothing of the service.
+    """
     due = Message.select(fn.MIN(Message.send_at)).where(
-        has_status(Status.SCHEDULED), Message.send_at <= now
+        has_status(Status.SCHEDULED), Message.send_at <= now, _of_senders()
     )
-    tried = Message.select(fn.MIN(Message.due_since)).where(IS_RETRYING)
-    sendable = Message.select().where(IS_SENDABLE).order_by(Message.send_at).first()
-    instants = due.scalar(), tried.scalar(), sendable and sendable.ready_at
+    tried = Message.select(fn.MIN(Message.due_since)).where(IS_RETRYING, _of_senders())
+    instants = due.scalar(), tried.scalar(), _oldest_sendable()
     return min(filter(None, instants), default=None)
+
+
+def _oldest_sendable():
+    """Return since when the first message of any key could have been sent."""
+    ready_at = Case(
+        None, [(Message.approved_at > Message.send_at, Message.approved_at)], Message.send_at
+    )
+    first = (
+        Message.select(ready_at)
+        .where(Message.key == ApiKey.id, IS_SENDABLE)
+        .order_by(Message.send_at, Message.id)
+        .limit(1)
+    )
+    earliest = ApiKey.select(fn.MIN(first)).where(ApiKey.role != Role.TESTER)
+    return Message.send_at.python_value(earliest.scalar())
+
+
+def _of_senders():
+    """Return the condition that a message is of a key whose texts go to the carrier."""
+    return Message.key.not_in(ApiKey.testers())
 
 
 def retrying() -> int:
@@ -109,7 +140,7 @@ def last_sent_at() -> datetime | None:
     """Return when a carrier last took a text."""
     latest = (
         Message.select(fn.MAX(Message.finished_at))
-        .where(Message.status == status, HAS_ENDED)
+        .where(Message.status == status, HAS_ENDED, _of_senders())
         .scalar()
         for status in TAKEN
     )
@@ -129,7 +160,7 @@ def commonest_error(since: datetime) -> tuple[str, int] | None:
     for which, at in errors:
         latest = (
             Message.select(Message.last_error)
-            .where(which, at >= since, Message.last_error.is_null(False))
+            .where(which, _of_senders(), at >= since, Message.last_error.is_null(False))
             .order_by(at.desc())
             .limit(SAMPLE)
         )
@@ -180,7 +211,7 @@ def _first_in_flight(now):
 
 def _latest_ended(since, until):
     """Return the latest LATEST messages that a carrier took or that failed, the latest first."""
-    found, ended = [], HAS_ENDED & (Message.finished_at >= since)
+    found, ended = [], _of_senders() & HAS_ENDED & (Message.finished_at >= since)
     if until:
         ended &= Message.finished_at < until
     columns = (Message.id, Message.status, Message.finished_at, Message.last_error)
@@ -228,7 +259,7 @@ def going_out(first: datetime, hours: int, most: int) -> list[tuple[int, int]]:
         counts.append((total, unapproved))
         since = until
     total, unapproved = counts[0]
-    queued = _count(IS_SENDABLE, most, Message.send_at)
+    queued = _count(IS_SENDABLE, most, Message.key, Message.send_at)
     return [(min(most, total + queued), unapproved), *counts[1:]]
 
 
@@ -362,11 +393,22 @@ def page(
 ) -> list[Message]:
     """Return some messages: the next to be sent first if all wait, otherwise the newest first."""
     if number is None and status in UNFINISHED:
-        return _soonest(UNFINISHED[status], after, limit)
+        conditions = UNFINISHED[status]
+        if status == Status.QUEUED:  # its index begins with the key
+            sendable, awaiting = conditions
+            conditions = [*(sendable & (Message.key == key) for key in _with_sendable()), awaiting]
+        return _soonest(conditions, after, limit)
     messages = _chosen(Filter(status=status, to=number)).order_by(Message.id.desc())
     if after:
         messages = messages.where(Message.id < after.id)
     return list(messages.limit(limit))
+
+
+def _with_sendable():
+    """Select the keys that have messages to be sent."""
+    keys = ApiKey.alias("api_key")
+    theirs = Message.select().where(Message.key == keys.id, IS_SENDABLE)
+    return keys.select().where(fn.EXISTS(theirs))
 
 
 def _soonest(conditions, after, limit):

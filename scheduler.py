@@ -25,9 +25,11 @@ import outcomes
 import receipts
 import reports
 import settings as environment
-from carrier_state import CarrierState, Turn
-from carriers import Carrier, CarrierError, OptOut
+from carrier_state import CarrierState, Rate, Turn
+from carriers import Carrier, CarrierError, OptOut, alphabets
+from deliveries import Deliveries
 from do_not_call import DoNotCall
+from events import Event
 from models import Message, Status
 from notices import Notices
 from outcomes import Outcome, Rules, Step, is_too_late
@@ -40,6 +42,8 @@ WAITS = ("waiting for approval", "waiting for a carrier")
 
 TICK = 0.2  # seconds, since a signal does not end a sleep
 LONGEST_WAIT = 60  # seconds that a pass waits for carriers' pauses and sends nothing
+PROMOTE_EVERY = 5  # seconds, in a pass that lasts longer
+TESTERS = "testers"  # the name under which the state of their simulator is kept
 COLLECT_EVERY = 1  # seconds until a STOP is recorded while sends are under way
 RECORDED_AT_ONCE = 100  # receipts in one transaction: each holds one of the database's locks
 SILENCE, LONGEST_LISTENING = 3, 60  # seconds that a single pass listens for; to bind takes a while
@@ -55,6 +59,17 @@ class TooLate(Exception):
     """Say that a message was not sent, because it expired between its claim and the call."""
 
 
+class QuietHours(Exception):
+    """Say that a message was not sent, because quiet hours began between its claim and the call."""
+
+    def __init__(self, until: datetime):
+        self.until = until
+
+
+class NotYet(Exception):
+    """Say that a message was not sent, because we were told to stop before SEND_RATE let it go."""
+
+
 class Send(NamedTuple):
     """A message that a thread asks the carrier about, or gives it."""
 
@@ -65,12 +80,26 @@ class Send(NamedTuple):
 
 
 class Scheduler:
-    """Make passes until `stopping` is set, which lets it begin no new send."""
+    """Make passes until `stopping` is set, which lets it begin no new send.
 
-    def __init__(self, settings: environment.Settings, carrier: Carrier | None):
+    What testers send goes to a simulator, by a scheduler of its own beside the sends of a pass.
+    """
+
+    def __init__(
+        self, settings: environment.Settings, carrier: Carrier | None, for_testers: bool = False
+    ):
         self.settings = settings
         self.carrier = carrier
         self.carrier_name = carrier.name if carrier else ""
+        self.for_testers, self.testers = for_testers, None
+        self.testing = None  # the future of what the testers' scheduler does
+        if for_testers:
+            self.carrier_name = TESTERS
+        else:
+            self.testers = Scheduler(settings, carriers.connect("simulator:"), for_testers=True)
+        limited = settings.send_rate and not for_testers
+        self.rate = Rate(settings.send_rate) if limited else None
+        self.served_key = None  # it had the last turn
         self.rules = Rules.of(settings, bool(carrier and carrier.can_be_asked))
         self.claimant = uuid.uuid4()
         self.stopping = False
@@ -81,23 +110,34 @@ class Scheduler:
         self.under_way = {}  # by the future of its thread, each Send
         self.unrecorded = []  # each Send that has ended, with its future
 
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
+    @stopping.setter
+    def stopping(self, stopping: bool) -> None:
+        self._stopping = stopping
+        if self.testers:
+            self.testers.stopping = stopping
+
     def run_pass(self) -> Counter:
         """Do all that can be done now; return how often each thing happened, and what waits."""
         now, self.counts = models.clock(), Counter()
         state = CarrierState.passed(self.carrier_name, now, self.settings.claim_timeout)
         self.counts["taken over"] = self.take_over(state, now)
         scheduled_before = now - self.settings.expire_after
-        promoted = Message.promote(now, scheduled_before, self.settings.check_dnc)
-        self.counts["promoted"] = promoted[Status.QUEUED]
-        self.counts["blocked"] = promoted[Status.BLOCKED]
-        self.counts["expired"] = promoted[Status.EXPIRED]
+        self.promote()
         self.counts["expired"] += Message.expire(now, scheduled_before)
         receipts.forget(now)
+        Event.give_up(now)
+        Event.forget(now)
+        self.serve_testers()
         if self.carrier:
             self.collect()
             self.send_queued()
             self.collect()
             self.tell_unmatched(now)
+        self.await_testers()
         self.counts["waiting for approval"] = reports.awaiting_approval()
         self.counts["waiting for a carrier"] = reports.awaiting_carrier()
         database.db.close()
@@ -113,49 +153,102 @@ class Scheduler:
             self.sleep((state.settled_at - now).total_seconds())
         return Message.take_over(dead)
 
+    def promote(self) -> int:
+        """Queue what is due; return how many messages were queued."""
+        now = models.clock()
+        scheduled_before = now - self.settings.expire_after
+        promoted = Message.promote(now, scheduled_before, self.settings.check_dnc)
+        self.counts["promoted"] += promoted[Status.QUEUED]
+        self.counts["blocked"] += promoted[Status.BLOCKED]
+        self.counts["expired"] += promoted[Status.EXPIRED]
+        return promoted[Status.QUEUED]
+
+    # Testers
+
+    def serve_testers(self) -> None:
+        """Begin to send what testers have queued, unless that is under way."""
+        if self.testing and self.testing.done():
+            self.await_testers()
+        if not self.testing and reports.awaiting_carrier(testers=True):
+            beside = ThreadPoolExecutor(1)
+            self.testing = beside.submit(self.testers.serve)
+            beside.shutdown(wait=False)
+
+    def await_testers(self) -> None:
+        """Wait until what testers had queued is sent, and count it."""
+        if self.testing:
+            testing, self.testing = self.testing, None
+            self.counts += testing.result()
+
+    def serve(self) -> Counter:
+        """Send what is queued, and nothing else of a pass."""
+        self.counts = Counter()
+        try:
+            CarrierState.prepare(self.carrier_name)
+            self.send_queued()
+        finally:
+            database.db.close()
+        return self.counts
+
     # Sending
 
     def send_queued(self) -> None:
         """Send until nothing may be sent, the carrier pauses for long, or we are stopping.
 
         Each turn: 1. record what came back, 2. renew claims, 3. claim as many as may be sent, and
-        judge them, 4. begin to send, 5. wait for an answer.
+        judge them, 4. put back those for which SEND_RATE is used up, 5. begin to send, 6. wait for
+        an answer.
 
         The threads talk to the carrier and do nothing else. What they bring back is recorded
         before more is claimed, so a scheduler that dies leaves no more messages in doubt than it
         had sends under way.
         """
         ended = SimpleQueue()
-        self.left = reports.awaiting_carrier()  # or a pass might never end while messages arrive
+        # Or a pass might never end while messages arrive
+        self.left = reports.awaiting_carrier(self.for_testers)
+        if self.served_key is None:
+            self.served_key = CarrierState.get_by_id(self.carrier_name).served_key or 0
+        before = self.served_key
         sent = self.counts["sent"]
         patience = self.settings.claim_timeout / 4
-        renew_at, wait_until = time.monotonic() + patience, time.monotonic() + LONGEST_WAIT
+        longest_wait = 0 if self.for_testers else LONGEST_WAIT  # or the others' pass would wait
+        renew_at, wait_until = time.monotonic() + patience, time.monotonic() + longest_wait
+        promote_at = time.monotonic() + PROMOTE_EVERY
         with ThreadPoolExecutor(self.settings.send_concurrency) as pool:
             while True:
                 again = self.record()
                 renewing = time.monotonic() >= renew_at
                 if renewing:
                     renew_at = time.monotonic() + patience
+                if self.testers and time.monotonic() >= promote_at and not self.stopping:
+                    promote_at = time.monotonic() + PROMOTE_EVERY
+                    self.left += self.insist(self.promote)
+                    self.insist(self.serve_testers)
                 turn, pause = self.insist(self.turn)
                 room = self.room(turn, len(again))
                 claimed, ready = self.insist(self.claim, min(self.left, room), again, renewing)
                 self.left -= len(claimed)
+                ready = self.insist(self.within_rate, ready)
                 for message in ready:
                     self.begin(pool, ended, message, tried=turn is Turn.FIRST)
                 if turn is Turn.FIRST and not ready:
                     self.insist(CarrierState.give_up_turn, self.carrier_name)
                 if self.counts["sent"] > sent:
-                    sent, wait_until = self.counts["sent"], time.monotonic() + LONGEST_WAIT
+                    sent, wait_until = self.counts["sent"], time.monotonic() + longest_wait
                 waits = bool(self.left and pause) and time.monotonic() + pause <= wait_until
                 if not (self.under_way or claimed or waits):
-                    return
+                    break
                 soon = min(patience, COLLECT_EVERY if self.carrier.listens else patience)
                 if not self.under_way:
                     soon = min(soon, TICK, pause)
+                elif self.rate and self.left and pause:
+                    soon = min(soon, pause)
                 self.unrecorded = [
                     (self.under_way.pop(future), future) for future in gather(ended, soon)
                 ]
                 self.insist(self.collect)
+        if self.served_key != before:
+            CarrierState.served(self.carrier_name, self.served_key)
 
     def turn(self) -> tuple[Turn, float]:
         """Return who may send now, and the seconds until that may be different.
@@ -167,6 +260,8 @@ class Scheduler:
         self.state = state = CarrierState.get_by_id(self.carrier_name)
         if self.stopping:
             return Turn.NOBODY, 0
+        if self.rate and (pause := self.rate.wait(state.rate_used_until, now)):
+            return Turn.NOBODY, pause
         turn = (
             Turn.NOBODY
             if self.under_way and state.retry_at
@@ -195,14 +290,15 @@ class Scheduler:
     def room(self, turn: Turn, again: int) -> int:
         """Return how many more texts may be claimed."""
         if turn is Turn.ALL:
-            return max(0, self.settings.send_concurrency - len(self.under_way) - again)
+            room = max(0, self.settings.send_concurrency - len(self.under_way) - again)
+            return min(room, self.rate.most()) if self.rate else room
         return int(turn is Turn.FIRST and not again)
 
     def begin(
         self, pool: ThreadPoolExecutor, ended: SimpleQueue, message: Message, tried: bool
     ) -> None:
         """Have a thread ask the carrier about a message in doubt, or give it the text."""
-        asking = bool(message.in_doubt) and self.rules.askable
+        asking = self.is_asked_about(message)
         send = Send(message, models.clock(), asking, tried)
         if asking:
             doubtful = message.to, message.message, message.in_doubt_since
@@ -212,16 +308,44 @@ class Scheduler:
         self.under_way[future] = send
         future.add_done_callback(ended.put)
 
+    def is_asked_about(self, message: Message) -> bool:
+        """Say whether the carrier is asked about a message, and not given it."""
+        return bool(message.in_doubt) and self.rules.askable
+
+    def within_rate(self, ready: list[Message]) -> list[Message]:
+        """Return what SEND_RATE lets go now; put the rest back into its place in the queue."""
+        texts = [message for message in ready if not self.is_asked_about(message)]
+        if not (self.rate and texts):
+            return ready
+        used_until = self.state.rate_used_until
+        parts = [alphabets.count_parts(message.message) for message in texts]
+        going, until, delay = self.rate.take(used_until, parts, models.clock())
+        if going and not CarrierState.use_rate(self.carrier_name, used_until, until):
+            going = 0  # another scheduler was faster
+        if waiting := texts[going:]:
+            Message.put_back(self.claimant, waiting)
+            self.left += len(waiting)
+            self.served_key = waiting[0].key_id - 1  # its turn comes first
+        if delay and going:
+            texts[0].not_before = time.monotonic() + delay
+        return [message for message in ready if message not in waiting]
+
     def send(self, message: Message) -> str | None:
-        """Give the carrier a text and return its reference, unless it is too late by now.
+        """Give the carrier a text and return its reference, unless it may not go any more.
 
         This process, or the database, may have stood still since the message was claimed.
         """
+        while (early := message.not_before - time.monotonic()) > 0:
+            if self.stopping:
+                raise NotYet
+            time.sleep(min(TICK, early))
         now = models.clock()
         if time.monotonic() > message.held_until:
             raise ClaimLost
         if is_too_late(message, self.rules, now):
             raise TooLate
+        if until := outcomes.quiet_until(message, self.rules, now):
+            raise QuietHours(until)
         left = message.scheduled_first_at + self.rules.expire_after - now
         return self.carrier.send(
             message.to,
@@ -261,10 +385,13 @@ class Scheduler:
         held = [send.message for send in self.under_way.values()] if renewing else []
         with database.db.atomic():
             renewed = Message.renew(self.claimant, held, now)
-            claimed = Message.claim(self.claimant, free, now)
+            claimed = Message.claim(self.claimant, free, now, self.served_key, self.for_testers)
             ready, moves = self.judge([*again, *claimed], now)
         for message in (*claimed, *(each for each in held if each.id in renewed)):
             message.held_until = held_until
+        for message in claimed:
+            message.not_before = 0
+            self.served_key = message.key_id
         for message, outcome in moves:
             self.note(message, outcome.move, outcome.reason)
         return claimed, ready
@@ -342,10 +469,15 @@ class Scheduler:
     def record_no(self, send: Send, error: BaseException, now: datetime) -> None:
         """Record what becomes of a text that the carrier did not say yes to."""
         message = send.message
+        if isinstance(error, NotYet):
+            Message.put_back(self.claimant, [message])
+            return
         if isinstance(error, ClaimLost):
             outcome = Outcome(Status.QUEUED, send_at=now)  # if it is still ours
         elif isinstance(error, TooLate):
             outcome = Outcome(Status.EXPIRED)
+        elif isinstance(error, QuietHours):
+            outcome = Outcome(Status.SCHEDULED, send_at=error.until)
         else:
             error = self.known(error, message)
             self.left += error.too_fast  # it goes when the pause ends
@@ -370,9 +502,8 @@ class Scheduler:
 
     def note_answers(self, ended: list[tuple[Send, BaseException | None, Future]]) -> None:
         """Let all schedulers know what these answers tell of the carrier itself."""
-        answers = [
-            (s, error) for s, error, _ in ended if not isinstance(error, ClaimLost | TooLate)
-        ]
+        untried = ClaimLost | NotYet | QuietHours | TooLate
+        answers = [(s, error) for s, error, _ in ended if not isinstance(error, untried)]
         for send, error in answers:
             if isinstance(error, CarrierError):
                 self.note_carrier(error, send.begun_at)
@@ -513,6 +644,8 @@ def main() -> int:
     show = log.info if settings.log_format == "JSON" else show_counts
     database.connect(settings.database_url)
     scheduler = Scheduler(settings, carrier)
+    deliveries = Deliveries(settings.claim_timeout, once=every is None)
+    deliveries.start()
     notices.start()
 
     def stop(signum, frame):
@@ -540,6 +673,7 @@ def main() -> int:
             except database.ERRORS as error:
                 log.error("receipts are lost: the database: %s", database.reason(error))
                 status = 1
+            deliveries.finish(stopping=scheduler.stopping)
             notices.finish(look=not scheduler.stopping)
             return status if every is None else 0
 

@@ -16,6 +16,7 @@ from marshmallow.validate import OneOf
 
 import recipients
 from database import isoformat
+from recipients.hours import BusinessHours, written_window
 
 COMPACT = (",", ":")
 
@@ -163,17 +164,39 @@ def parse(body: bytes) -> Any:
         raise BadRequest("body: contains a number that is too long") from None
 
 
-def load(value: Any, now: datetime, max_message_length: int) -> dict:
+def load(value: Any, now: datetime, max_message_length: int, hours: BusinessHours) -> dict:
     """Return the fields of a request; raise BadRequest with every problem, each after its field."""
     if not isinstance(value, dict):
         raise BadRequest("body: must be a JSON object")
     try:
         with Context({"now": now, "max_message_length": max_message_length}):
-            return _REQUEST.load(value)
+            order, problems = _REQUEST.load(value), []
     except ValidationError as error:
-        raise BadRequest(
-            *(f"{field}: {problem}" for field, texts in error.messages.items() for problem in texts)
-        ) from None
+        order, texts = error.valid_data, error.messages.items()
+        problems = [f"{field}: {problem}" for field, each in texts for problem in each]
+    if hours.quiet and "to" in order and "send_date" in order:
+        problems += _quiet_problems(order["to"], order["send_date"], hours)
+    if problems:
+        raise BadRequest(*problems)
+    return order
+
+
+def _quiet_problems(recipient, send_date, hours):
+    """Yield the problem of a send_date in the recipient's quiet hours."""
+    try:
+        end = recipients.quiet_until(recipient, send_date, hours)
+        local_time = recipients.local_time(recipient, send_date)
+    except OverflowError:
+        yield "send_date: must be before the last days of the year 9999"
+        return
+    if end:
+        here = hours.are_quiet_at(send_date.astimezone(recipient.zone))
+        elsewhere = "" if here else " (quiet hours hold in another of its zones)"
+        yield (
+            f"send_date: must not be in quiet hours, {written_window(hours.quiet)}: "
+            f"it is {local_time} for the recipient then{elsewhere}; the first instant after "
+            f"them is {isoformat(end)}"
+        )
 
 
 def fields_in(problems: list[str]) -> list[str]:

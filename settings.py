@@ -22,6 +22,9 @@ DEFAULT_DATABASE = "sqlite:///messages.db"
 EPHEMERAL_HOSTS = ("DYNO", "RENDER", "RAILWAY_ENVIRONMENT", "FLY_APP_NAME", "K_SERVICE")
 """Variables set by hosts with ephemeral disks."""
 
+Window = tuple[int, int]
+"""A beginning and an end, in minutes after midnight."""
+
 log = logging.getLogger("settings")
 
 
@@ -33,14 +36,16 @@ class Settings(NamedTuple):
     """Every setting, typed and within its bounds."""
 
     database_url: str
-    business_hours: tuple[int, int]  # opening and closing, minutes after midnight
+    business_hours: Window | dict[int, Window]  # a dict: of each day that has some
     business_days: frozenset[int] | None  # Monday is 0; None: those of the recipient's country
     skip_holidays: bool
+    quiet_hours: Window | None  # can pass midnight
     max_message_length: int  # characters
     max_retries: int
     retry_delay: int  # seconds
     claim_timeout: int  # seconds
     send_concurrency: int
+    send_rate: float | None  # parts a second; None: as fast as the carrier takes them
     carrier_timeout: int  # seconds
     expire_after: timedelta
     check_dnc: bool  # for every message, whatever the request says
@@ -69,21 +74,23 @@ def load() -> Settings:
         raise SettingsError(f".env: cannot be read ({type(error).__name__})") from None
     env = Env(eager=False)
     for parse in (
-        *(_database_url, _hours, _days, _whole, _one_of),
-        *(_duration, _countries, _limits, _recipient_limit, _public_url, _secret),
+        *(_database_url, _hours, _days, _quiet_hours, _whole, _one_of, _duration),
+        *(_countries, _limits, _recipient_limit, _public_url, _secret, _rate),
     ):
         env.add_parser(parse.__name__.strip("_"), parse)
     ephemeral = any(host in os.environ for host in EPHEMERAL_HOSTS)
     settings = Settings(
         database_url=env.database_url("DATABASE_URL", "" if ephemeral else DEFAULT_DATABASE),
-        business_hours=env.hours("BUSINESS_HOURS", "09:00-17:00"),
-        business_days=env.days("BUSINESS_DAYS", "mon-sun"),
+        business_hours=(hours := env.hours("BUSINESS_HOURS", "09:00-17:00")),
+        business_days=env.days("BUSINESS_DAYS", "mon-sun", hours=hours),
         skip_holidays=env.one_of("SKIP_HOLIDAYS", "FALSE", choices=("FALSE", "TRUE")) == "TRUE",
+        quiet_hours=env.quiet_hours("QUIET_HOURS", "", hours=hours),
         max_message_length=env.whole("MAX_MESSAGE_LENGTH", "1600", least=1, most=65_536),
         max_retries=env.whole("MAX_RETRIES", "3", least=0, most=100),
         retry_delay=env.whole("RETRY_DELAY", "60", least=0, most=86_400),
         claim_timeout=env.whole("CLAIM_TIMEOUT", "300", least=1, most=86_400),
         send_concurrency=env.whole("SEND_CONCURRENCY", "8", least=1, most=256),
+        send_rate=env.rate("SEND_RATE", ""),
         carrier_timeout=env.whole("CARRIER_TIMEOUT", "60", least=1, most=600),
         expire_after=env.duration("EXPIRE_AFTER", "72h"),
         check_dnc=env.one_of("CHECK_DNC", "ASKED", choices=("ASKED", "ALWAYS")) == "ALWAYS",
@@ -150,28 +157,84 @@ def _whole(text, least, most):
 
 
 def _hours(text):
-    if match := re.fullmatch(r"(\d\d):([0-5]\d) ?- ?(\d\d):([0-5]\d)", text.strip(), re.ASCII):
-        hour, minute, closing_hour, closing_minute = map(int, match.groups())
-        opens, closes = 60 * hour + minute, 60 * closing_hour + closing_minute
-        if opens < closes <= 24 * 60:
-            return opens, closes
-    raise EnvError("must be an opening and a later closing time, like 09:00-17:00")
+    """Return the hours of every day, or a dict of them where the text names days."""
+    entries = [entry.strip().lower() for entry in text.split(",")]
+    if not re.search("[a-z]", text, re.IGNORECASE):
+        if len(entries) > 1:
+            raise EnvError("must be one opening and closing time, or name the days of each")
+        return _opening(entries[0], "")
+    hours = {}
+    for number, entry in enumerate(entries, 1):
+        names, window = re.fullmatch(r"(\D*)(.*)", entry, re.DOTALL).groups()
+        if not names:
+            raise EnvError(f"entry {number} must begin with days, like mon-fri 09:00-17:00")
+        if not (days := _range(names)):
+            raise EnvError(f"entry {number} must begin with one day or range of {', '.join(DAYS)}")
+        if not window or names == names.rstrip():
+            example = "like sat 10:00-14:00"
+            raise EnvError(f"entry {number} must have white space and hours after days, {example}")
+        if again := hours.keys() & days:
+            raise EnvError(f"entry {number} must not name {DAYS[min(again)]} again")
+        hours |= dict.fromkeys(days, _opening(window, f"the hours of entry {number} "))
+    return hours
 
 
-def _days(text):
+def _opening(text, whose):
+    """Return an opening and a later closing on the same day."""
+    opens, closes = _window(
+        text, f"{whose}must be an opening and a closing time, like 09:00-17:00", whose
+    )
+    if opens >= closes:
+        raise EnvError(f"{whose}must be an opening and a later closing time of the same day")
+    return opens, closes
+
+
+def _window(text, form, whose=""):
+    """Return the minutes after midnight of two times, like 09:00-17:00."""
+    match = re.fullmatch(r"(\d\d):([0-5]\d) ?- ?(\d\d):([0-5]\d)", text, re.ASCII)
+    if not match:
+        raise EnvError(form)
+    hour, minute, last_hour, last_minute = map(int, match.groups())
+    begins, ends = 60 * hour + minute, 60 * last_hour + last_minute
+    if begins >= 24 * 60 or ends > 24 * 60:
+        raise EnvError(f"{whose}must be times from 00:00 to 24:00, the first before 24:00")
+    return begins, ends
+
+
+def _days(text, hours):
+    if isinstance(hours, dict) and "BUSINESS_DAYS" in os.environ:
+        raise EnvError("must not be set, because BUSINESS_HOURS names the days")
     if text.strip().lower() == "local":
         return None
-    days = set()
-    try:
-        for part in text.lower().split(","):
-            first, dash, last = (day.strip() for day in part.partition("-"))
-            start, end = DAYS.index(first), DAYS.index(last if dash else first)
-            days.update((start + n) % 7 for n in range((end - start) % 7 + 1))
-    except ValueError:
-        raise EnvError(
-            "must be local, or a range or a list of mon, tue, wed, thu, fri, sat, sun, like mon-fri"
-        ) from None
-    return frozenset(days)
+    ranges = [_range(part) for part in text.lower().split(",")]
+    if not all(ranges):
+        raise EnvError(f"must be local, or a range or a list of {', '.join(DAYS)}, like mon-fri")
+    return frozenset().union(*ranges)
+
+
+def _range(text):
+    """Return a day or a range of days, which can pass Sunday; [] if the text is neither."""
+    first, dash, last = (day.strip() for day in text.partition("-"))
+    if first not in DAYS or (dash and last not in DAYS):
+        return []
+    start, end = DAYS.index(first), DAYS.index(last if dash else first)
+    return [(start + n) % 7 for n in range((end - start) % 7 + 1)]
+
+
+def _quiet_hours(text, hours):
+    """Return the quiet hours, if they leave a minute of the business hours open."""
+    if not text.strip():
+        return None
+    form = "must be one beginning and one end for all days, like 21:00-08:00"
+    begins, ends = _window(text.strip(), form)
+    if begins == ends:
+        raise EnvError("must begin and end at different times")
+    length = (ends - begins) % 1440 or 1440
+    windows = hours.values() if isinstance(hours, dict) else [hours or (0, 1440)]
+    minutes = {minute for window in windows for minute in range(*window)}
+    if all((minute - begins) % 1440 < length for minute in minutes):
+        raise EnvError("must leave a minute of BUSINESS_HOURS open")
+    return begins, ends
 
 
 def _one_of(text, choices):
@@ -185,6 +248,14 @@ def _duration(text):
     if not match or not int(match[1]):
         raise EnvError("must be minutes, hours or days, like 30m, 72h or 10d")
     return timedelta(**{{"m": "minutes", "h": "hours", "d": "days"}[match[2]]: int(match[1])})
+
+
+def _rate(text):
+    """Return so many a second; None for no text."""
+    match = re.fullmatch(r"([1-9]\d{0,5})/(s|min)", text.strip(), re.ASCII)
+    if text.strip() and not match:
+        raise EnvError("must be parts a second or a minute, from 1 to 999999, like 10/s or 600/min")
+    return int(match[1]) / {"s": 1, "min": 60}[match[2]] if match else None
 
 
 def _countries(text):

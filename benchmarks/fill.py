@@ -31,10 +31,15 @@ ROWS = """
 """
 
 
-def fill(count: int, status: Status = Status.SENT) -> None:
-    """Store so many messages, one a second into the past, written by the database itself."""
+def fill(count: int, status: Status = Status.SENT, keys: int = 1) -> None:
+    """Store so many messages, one a second into the past, written by the database itself.
+
+    They are of so many keys in turn.
+    """
     now, started = clock(), time.monotonic()
     key = ApiKey.get_or_none() or ApiKey.create(name="fill", digest="-", created_at=now)
+    for number in range(1, keys):
+        ApiKey.create(name=f"fill {number}", digest=f"-{number}", created_at=now)
     instant = f"({Message.created_at.db_value(now)} - number * 1000)"
     if on_postgres():  # an id of version 7, of this instant and this number
         id = f"(lpad(to_hex({instant}), 12, '0') || '70008' || lpad(to_hex(number), 15, '0'))::uuid"
@@ -44,7 +49,7 @@ def fill(count: int, status: Status = Status.SENT) -> None:
         db.execute_sql("PRAGMA cache_size = -500000")
     rows = ROWS.format(
         id=id,
-        key=key.id,
+        key=f"{key.id} + number - number / {keys} * {keys}",
         instant=instant,
         status=status,
         finished_at=instant if status in models.FINISHED else "NULL",

@@ -3,12 +3,14 @@
 import re
 import statistics
 import time
+import uuid
 
 import fill
 import psycopg
 from machinery import (
     ALWAYS,
     ROUNDS,
+    STORED,
     databases,
     peer,
     run_scheduler,
@@ -138,3 +140,24 @@ def promote(server):
             times.append(time.monotonic() - started)
             database.disconnect()
         show(f"promotion of 100,000, {name}", f"{statistics.median(times):.2f} s", "<= 3 s")
+
+
+def turns(server):
+    """Claims by turns: a thousand keys, with STORED queued texts together."""
+    for name, fresh in databases(server):
+        fresh()
+        fill.fill(STORED, models.Status.QUEUED, keys=1000)
+        times, after = [], 0
+        for _ in range(50):
+            began = time.perf_counter()
+            claimed = models.Message.claim(uuid.uuid4(), 8, models.clock(), after)
+            times.append(time.perf_counter() - began)
+            assert len({message.key_id for message in claimed}) == 8
+            after = claimed[-1].key_id
+        show(
+            f"a claim of 8 by turns, 1,000 keys, {name}",
+            f"{statistics.median(times) * 1000:.1f} ms",
+            "<= 10 ms",
+            f"{STORED:,} queued; the longest took {max(times) * 1000:.1f} ms",
+        )
+        database.disconnect()

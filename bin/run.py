@@ -192,6 +192,7 @@ def text_to_try(settings: Settings) -> tuple[dict, str]:
         if recipients.within_business_hours(recipient, now, hours):
             return body | {"to": recipient.e164}, note
     at = (now + TIME_TO_PASTE).replace(microsecond=0)
+    at = recipients.quiet_until(found[0], at, hours) or at
     note += f"\nIt is night there, so its send_date is {at:%H:%M:%S} UTC: paste it before then."
     return body | {"send_date": at.isoformat().replace("+00:00", "Z")}, note
 

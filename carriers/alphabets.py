@@ -34,6 +34,22 @@ def cut(text: str, coding: int) -> tuple[int, list[bytes]]:
     stored in one octet. Parts do not split a character, neither an escape sequence nor a surrogate
     pair. Raise ValueError if there are more parts than can be numbered.
     """
+    coding, parts = _divided(text, coding)
+    if len(parts) > 1:
+        if len(parts) > MOST_PARTS:
+            raise ValueError(f"the text has more than {MOST_PARTS} parts")
+        header = bytes([5, 0, 3, next(_references) % 256, len(parts)])
+        parts = [header + bytes([number]) + part for number, part in enumerate(parts, start=1)]
+    return coding, parts
+
+
+def count_parts(text: str) -> int:
+    """Return into how many parts networks cut `text`: in GSM 03.38, or in UCS2 if it needs that."""
+    return len(_divided(text, GSM)[1])
+
+
+def _divided(text: str, coding: int) -> tuple[int, list[bytes]]:
+    """Return the data_coding for `text` and the octets of its parts, without headers."""
     try:
         characters = _encoded(text, coding)
     except (KeyError, UnicodeEncodeError):
@@ -42,10 +58,6 @@ def cut(text: str, coding: int) -> tuple[int, list[bytes]]:
     parts = _filled(characters, WHOLE[coding])
     if len(parts) > 1:
         parts = _filled(characters, CONCATENATED[coding])
-        if len(parts) > MOST_PARTS:
-            raise ValueError(f"the text has more than {MOST_PARTS} parts")
-        header = bytes([5, 0, 3, next(_references) % 256, len(parts)])
-        parts = [header + bytes([number]) + part for number, part in enumerate(parts, start=1)]
     return coding, parts
 
 

@@ -60,6 +60,9 @@ class HttpCarrier(Carrier):
 
     title: str  # the name in messages for an operator
     longest_answer = 64 * 1024  # bytes; the rest is not read
+    longest_pause = LONGEST_PAUSE
+    # Whether the timeout is for all, from the connection on, and not for the answer alone
+    timeout_is_total = False
     codes: Codes
     # Codes that may mean that the sender does not reach the recipient's country. They are not about
     # the account if the server took a text from this sender in the last ten minutes.
@@ -95,7 +98,7 @@ class HttpCarrier(Carrier):
             content = b""
         finally:
             response.close()  # no effect on the connection if the whole answer was read
-        return Answer(response.status, content, _retry_after(response))
+        return Answer(response.status, content, _retry_after(response, self.longest_pause))
 
     def post(self, path: str, form: dict[str, object]) -> Answer:
         """Return the answer to a form."""
@@ -161,11 +164,12 @@ class HttpCarrier(Carrier):
             if self._pool is None:
                 tls = {"ssl_context": trusted()} if self._base.scheme == "https" else {}
                 connect = min(CONNECT_TIMEOUT, self._timeout)
+                total = self._timeout if self.timeout_is_total else None
                 self._pool = urllib3.connection_from_url(
                     f"{self._base.scheme}://{self._base.netloc}",
                     headers=self.headers,
                     maxsize=self._concurrency,
-                    timeout=urllib3.Timeout(connect=connect, read=self._timeout),
+                    timeout=urllib3.Timeout(total, connect, self._timeout),
                     retries=False,
                     **tls,
                 )
@@ -250,11 +254,11 @@ def reference(value: object) -> str | None:
     return value if usable else None
 
 
-def _retry_after(response):
+def _retry_after(response, longest):
     """Return the seconds that an answer's Retry-After header asks for, or None."""
     import urllib3
 
     try:
-        return urllib3.Retry(retry_after_max=LONGEST_PAUSE).get_retry_after(response)
+        return urllib3.Retry(retry_after_max=longest).get_retry_after(response)
     except (urllib3.exceptions.InvalidHeader, ValueError, OverflowError):
         return None

@@ -35,6 +35,21 @@ def split(address: str) -> SplitResult | None:
         return None
 
 
+def is_address(text: str) -> bool:
+    """Return whether a text is an `http://` or `https://` address that can be asked."""
+    parts = split(text) if text.isprintable() and " " not in text else None
+    return parts is not None and parts.scheme in ("http", "https") and not parts.fragment
+
+
+def without_password(address: str) -> str:
+    """Return an address as it may be shown."""
+    parts = urlsplit(address)
+    login, _, host = parts.netloc.rpartition("@")
+    if ":" not in login:
+        return address
+    return parts._replace(netloc=f"{login.partition(':')[0]}:***@{host}").geturl()
+
+
 def base(url: str) -> SplitResult:
     """Return the parts of an address to which paths can be added; raise ValueError if invalid."""
     parts = split(url)

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
@@ -14,6 +15,7 @@ from flask.cli import AppGroup
 import database
 import models
 import recipients
+from carriers import urls
 from database import PAGE, Refused, isoformat
 
 SHELL = "shell"  # recorded as the person who approved, cancelled, or changed the list
@@ -75,6 +77,13 @@ def instant(value: str) -> datetime:
         raise click.BadParameter("must be like 2h, 3d, 2026-03-01 or 2026-03-01T09:00Z") from None
 
 
+def address(value: str) -> str:
+    """Read the address of a receiver; the error does not repeat it, as it may hold a password."""
+    if not urls.is_address(value):
+        raise click.BadParameter("must be an http:// or https:// address, without spaces")
+    return value
+
+
 def region(value: str) -> str:
     """Read the code of a country."""
     if value.upper() not in recipients.REGIONS:
@@ -108,6 +117,15 @@ def to_json(value: Any) -> str:
         return isoformat(it) if isinstance(it, datetime) else str(it)
 
     return json.dumps(value, indent=2, default=plain)
+
+
+def print_array(objects: Iterable[dict]) -> None:
+    """Print a JSON array, one object at a time, so it may have any length."""
+    before = "[\n"
+    for each in objects:
+        click.echo(before + textwrap.indent(to_json(each), "  "), nl=False)
+        before = ",\n"
+    click.echo("[]" if before == "[\n" else "\n]")
 
 
 def mask(number: str | None) -> str:

@@ -8,7 +8,9 @@ from flask import current_app
 import limits as limit_texts
 import models
 import reports
+from carriers import urls
 from cli import base
+from events import Event, EventAddress, Standing
 from keys import ApiKey, Role, wait_for_leases
 from limits import Limit
 
@@ -43,13 +45,15 @@ def together(ctx: click.Context, parameter: click.Parameter, values: tuple) -> t
 @keys.command()
 @click.argument("name", type=base.name)
 @click.option("--group", type=base.name, help="Keys of one group share messages marked for it.")
+@click.option("--events", "url", type=base.address, help="Where events of its messages go.")
 @click.option("--expires", type=lifetime, help="Refuse the key after this time, like 90d.")
 @click.option(
     "--role",
     type=click.Choice([*map(str, Role)]),
     default=str(Role.SENDER),
     show_default=True,
-    help="A sender calls the API; the others sign in to the desk.",
+    help="A sender calls the API; so does a tester, whose texts go to the simulator. "
+    "The others sign in to the desk.",
 )
 @click.option(
     "--limit",
@@ -62,6 +66,7 @@ def together(ctx: click.Context, parameter: click.Parameter, values: tuple) -> t
 def create(
     name: str,
     group: str | None,
+    url: str | None,
     expires: timedelta | None,
     role: str,
     limits: tuple[Limit, ...],
@@ -71,7 +76,10 @@ def create(
     A key without limits of its own has those of KEY_LIMITS.
     """
     now = models.clock()
-    click.echo(ApiKey.issue(name, group, now, expires and now + expires, Role(role), limits))
+    secret = ApiKey.issue(name, group, now, expires and now + expires, Role(role), limits)
+    if url:
+        EventAddress.set(ApiKey.named(name), url)
+    click.echo(secret)
 
 
 @keys.command()
@@ -119,6 +127,54 @@ def set_limits(name: str, limits: tuple[Limit, ...]) -> None:
     click.echo(f"{name}: {told}{' (KEY_LIMITS)' if defaults and not limits else ''}")
 
 
+@keys.command("events")
+@click.argument("name", type=base.name)
+@click.argument("url", type=base.address, required=False)
+@click.option("--off", is_flag=True, help="Send no more events, and give up those that wait.")
+@click.option("--secret", is_flag=True, help="Print the signing secret, alone.")
+@click.option("--rotate", is_flag=True, help="Make a new secret; for a day both sign.")
+@click.pass_context
+def set_events(
+    ctx: click.Context, name: str, url: str | None, off: bool, secret: bool, rotate: bool
+) -> None:
+    """Set the address to which a key's events go, or say where they stand.
+
+    The first address makes the signing secret, which stays when the address changes.
+    """
+    if sum(map(bool, (url, off, secret, rotate))) > 1:
+        raise click.UsageError("Give an address or one option.", ctx)
+    key, now = ApiKey.named(name), models.clock()
+    if url:
+        EventAddress.set(key, url)
+    if rotate:
+        EventAddress.rotate(key, now)
+    address = EventAddress.of(key)
+    if secret:
+        click.echo(address.secret)
+        return
+    if off:
+        EventAddress.switch_off(key.id, "by an operator", now)
+    told = events_of(key, EventAddress.everyone(), Event.standings())
+    state = f"switched off: {told['off']}" if told["off"] else "on"
+    click.echo(f"{name}: {told['url']} ({state})")
+    click.echo(f"{told['waiting']} waiting, {told['given_up']} given up")
+    if address.old_secret_until and now < address.old_secret_until:
+        click.echo(f"signed by the old secret, too, until {base.moment(address.old_secret_until)}")
+
+
+def events_of(
+    key: ApiKey, addresses: dict[int, EventAddress], standings: dict[int, Standing]
+) -> dict:
+    """Return where the events of a key go, and how they stand, as a JSON object."""
+    address, standing = addresses.get(key.id), standings.get(key.id, Standing())
+    return {
+        "url": address and urls.without_password(address.url),
+        "off": address and address.off,
+        "waiting": standing.waiting,
+        "given_up": standing.given_up,
+    }
+
+
 @keys.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def list_keys(as_json: bool) -> None:
@@ -130,7 +186,12 @@ def list_keys(as_json: bool) -> None:
     now, everyone = models.clock(), ApiKey.everyone()
     limits = reports.use_of_limits(everyone, now, current_app.config["SETTINGS"].key_limits)
     if as_json:
-        click.echo(base.to_json([as_object(key, limits[key.id], now) for key in everyone]))
+        addresses, standings = EventAddress.everyone(), Event.standings()
+        told = [
+            as_object(key, limits[key.id], now) | {"events": events_of(key, addresses, standings)}
+            for key in everyone
+        ]
+        click.echo(base.to_json(told))
         return
     rows = [
         (

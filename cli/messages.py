@@ -1,9 +1,8 @@
 """`flask messages`: list, approve, cancel, retry, and forget old messages."""
 
 import sys
-import textwrap
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import datetime, timedelta
 from itertools import chain, islice
 from typing import Any
@@ -70,7 +69,7 @@ def list_messages(limit: int | None, as_json: bool, **chosen: Any) -> None:
         limit = SHOWN
     found = reports.listing(Filter(**chosen), limit or None)
     if as_json:
-        print_array(map(as_object, found))
+        base.print_array(map(as_object, found))
         return
     shown = base.table(HEADER, map(row, found))
     if limit and shown == limit:
@@ -91,15 +90,6 @@ def as_object(message: Message) -> dict:
     ends_at = message.claimed_at and message.claimed_at + lasts
     of_key = {"key": message.key.name, "group": message.key.group}
     return {"message_id": message.id} | of_key | shown | {"claim_ends_at": ends_at}
-
-
-def print_array(objects: Iterable[dict]) -> None:
-    """Print a JSON array, one object at a time, so it may have any length."""
-    before = "[\n"
-    for each in objects:
-        click.echo(before + textwrap.indent(base.to_json(each), "  "), nl=False)
-        before = ",\n"
-    click.echo("[]" if before == "[\n" else "\n]")
 
 
 HEADER = ("message_id", "status", "to", "send at (UTC)", "local time", "attempts", "key")

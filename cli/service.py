@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import click
 from flask import current_app
+from flask.cli import with_appcontext
 
 import database
 import models
@@ -14,6 +15,7 @@ from carriers import CarrierError, connect
 from cli import base
 from database import Refused
 from do_not_call import DoNotCall
+from events import Event
 from models import Status
 from monitoring import health
 
@@ -70,6 +72,7 @@ def check(ctx: click.Context, to: str | None) -> None:
 @click.command(cls=base.Command)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.option("--all", "everything", is_flag=True, help="Also count all that ever ended: slow.")
+@with_appcontext
 def stats(as_json: bool, everything: bool) -> None:
     """Show how many messages wait, how many ended lately, and what is wrong."""
     now = models.clock()
@@ -82,14 +85,17 @@ def stats(as_json: bool, everything: bool) -> None:
         "last_day": reports.ended_since(now - timedelta(days=1)),
     }
     awaiting, day_ago = reports.awaiting_approval(), now - timedelta(days=1)
+    held = health.held_by_rate(current_app.config["SETTINGS"].send_rate, now)
+    events = events_by_key()
     not_understood = {
         "receipts_unmatched": receipts.unmatched(day_ago, now),
         "opt_outs_ignored": receipts.ignored_opt_outs(day_ago),
     }
     if as_json:
         told = {"messages": totals} | ({"counted_in_seconds": seconds} if everything else {})
-        told |= ended | {"awaiting_approval": awaiting} | state._asdict()
+        told |= ended | {"awaiting_approval": awaiting} | state._asdict() | {"events": events}
         told |= {"commonest_error": state.error(), "problems": state.problems()} | not_understood
+        told |= {"send_rate": held and held._asdict()}
         del told["now"], told["bad_end"]
         click.echo(base.to_json(told))
         return
@@ -120,8 +126,22 @@ def stats(as_json: bool, everything: bool) -> None:
     click.echo(f"ignored STOPs and STARTs of the last day: {not_understood['opt_outs_ignored']}")
     waited = f"since {base.moment(due)} ({now - due})" if due else "none"
     click.echo(f"the oldest due message waits: {waited}")
+    if held:
+        click.echo(
+            f"SEND_RATE holds up {base.count(held.texts, 'text')}, about {held.parts} parts: "
+            f"the last would go at {base.moment(held.empty_at)} (in {held.empty_at - now})"
+        )
+    for key, standing in events.items():
+        oldest, waiting = standing["oldest"], f"{standing['waiting']} waiting"
+        waiting += f" since {base.moment(oldest)}" if oldest else ""
+        click.echo(f"events of {key}: {waiting}, {standing['given_up']} given up")
     for problem in state.problems():
         click.echo(f"PROBLEM: {problem}")
+
+
+def events_by_key() -> dict[str, dict]:
+    """Return how the events of keys stand, by the name of the key."""
+    return {name: standing._asdict() for name, standing in Event.by_name().items()}
 
 
 def _ago(instant, now):

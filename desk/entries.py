@@ -9,6 +9,7 @@ from operator import itemgetter
 
 from markupsafe import Markup, escape
 
+import outcomes
 import recipients
 from models import RETRYABLE, WAITING, Message, Status
 from recipients.hours import BusinessHours, written
@@ -82,13 +83,11 @@ class Entry:
 
     @cached_property
     def leaves_at(self) -> datetime:
-        """When it is sent, if approved: what is due waits for business hours."""
+        """When it is sent, if approved: what is due keeps to the recipient's hours."""
         message, now = self.message, self.now
-        if message.send_at > now or message.obeys_send_date(now) or not self.recipient:
+        if message.send_at > now or not self.recipient:
             return max(message.send_at, now)
-        if recipients.within_business_hours(self.recipient, now, self.hours):
-            return now
-        return recipients.next_opening(self.recipient, now, self.hours)
+        return outcomes.waits_until(message, self.recipient, self.hours, now) or now
 
     @property
     def leaves_at_once(self) -> bool:
@@ -97,7 +96,7 @@ class Entry:
     def local(self, at: datetime) -> str:
         """Write an instant in the recipient's local time; nothing if that is unknown."""
         try:
-            return self.write(at.astimezone(self.recipient.zones[0])) if self.recipient else ""
+            return self.write(at.astimezone(self.recipient.zone)) if self.recipient else ""
         except OverflowError:  # already in the year 10000
             return ""
 
@@ -140,6 +139,7 @@ class Entry:
             (message.claimed_at, "claimed by a scheduler"),
             (message.finished_at, ended),
             (message.receipt_at, f"{arrived}, according to the carrier{reason}"),
+            (message.told_at, f"{message.key.name} was told of it"),
         ]
         return sorted((event for event in events if event[0]), key=itemgetter(0))
 

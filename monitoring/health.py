@@ -8,6 +8,7 @@ from typing import NamedTuple
 import models
 import reports
 from carrier_state import CarrierState
+from carriers.alphabets import count_parts
 from database import isoformat
 
 STALLED_AFTER = timedelta(minutes=2)
@@ -83,6 +84,28 @@ def read(now: datetime) -> Health:
         commonest_error=reports.commonest_error(now - timedelta(hours=1)),
         bad_end=reports.bad_end(now),
     )
+
+
+class HeldByRate(NamedTuple):
+    """What waits because SEND_RATE is used up; parts and instant are estimates."""
+
+    texts: int
+    parts: int
+    empty_at: datetime  # when the last of them would be sent
+
+
+def held_by_rate(per_second: float | None, now: datetime) -> HeldByRate | None:
+    """Return what SEND_RATE, in parts a second, holds up; None if it is not the reason to wait."""
+    carrier = CarrierState.latest()
+    if not (per_second and carrier) or carrier.retry_at or not carrier.used_rate_lately(now):
+        return None
+    some = [count_parts(text) for text in reports.next_texts(reports.SAMPLE)]
+    if not some:
+        return None
+    texts = reports.awaiting_carrier(testers=False)
+    parts = round(texts * sum(some) / len(some))
+    left = timedelta(seconds=round(parts / per_second))
+    return HeldByRate(texts, parts, now + left)
 
 
 class Reader:

@@ -24,6 +24,7 @@ import models
 import receipts
 import reports
 import schemas
+from events import Event
 from monitoring import health
 from monitoring.abuse import Abuse
 from schemas import BadRequest
@@ -135,6 +136,7 @@ def show_metrics() -> Response:
     state, hour_ago = current_app.extensions["health"].read(), now - timedelta(hours=1)
     day_ago = now - timedelta(days=1)
     error, errors = state.commonest_error or ("", 0)
+    events = Event.by_name()
     values = {
         "text_messages": reports.waiting(),
         "text_messages_ended_last_hour": reports.ended_since(hour_ago),
@@ -144,6 +146,11 @@ def show_metrics() -> Response:
         "text_messages_last_sent_timestamp_seconds": timestamp(state.last_sent_at),
         "text_messages_last_pass_timestamp_seconds": timestamp(state.last_pass_at),
         "text_messages_commonest_error": {error: errors},
+        "text_messages_events_waiting": {key: each.waiting for key, each in events.items()},
+        "text_messages_events_oldest_seconds": {
+            key: (now - (each.oldest or now)).total_seconds() for key, each in events.items()
+        },
+        "text_messages_events_given_up": {key: each.given_up for key, each in events.items()},
         "text_messages_carrier_trouble": {state.carrier or "": int(bool(state.trouble))},
         "text_messages_receipts_unmatched_last_day": receipts.unmatched(day_ago, now),
         "text_messages_opt_outs_ignored_last_day": receipts.ignored_opt_outs(day_ago),

@@ -11,7 +11,7 @@ import sys
 import zoneinfo
 from array import array
 from bisect import bisect
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
@@ -23,7 +23,7 @@ from phonenumbers import NumberParseException, PhoneNumber, PhoneNumberFormat, P
 from phonenumbers.phonenumberutil import is_number_type_geographical
 from phonenumbers.tzdata import TIMEZONE_DATA
 
-from recipients.hours import BusinessHours, Facts, written
+from recipients.hours import BusinessHours, Clocks, Facts, NeverOpens, written
 
 zoneinfo.reset_tzpath(to=())
 phonenumbers.enable_pattern_cache()  # 1 MB for all countries; Python's own cache evicts
@@ -40,7 +40,6 @@ _UNLISTED = {
 _SHORT_NAMES = {"CC": "Cocos Island"}  # libphonenumber's name; CLDR's is longer
 
 _NUMBERING = Path(__file__).parent / "numbering"
-_LIKELY = 1  # percent of a country's people
 _DIGITS = 9  # the leading digits of a number that determine its place
 
 _E164 = re.compile(r"\+[0-9]{4,20}")
@@ -53,11 +52,11 @@ class InvalidNumber(ValueError):
 
 
 class Recipient(NamedTuple):
-    """A valid number, its country (ISO 3166 or "001") and its possible zones, main one first."""
+    """A valid number, its country (ISO 3166 or "001") and its possible clocks."""
 
     e164: str
     country: str
-    zones: tuple[ZoneInfo, ...]
+    clocks: Clocks
     number: PhoneNumber
     has_area: bool  # the digits of the number determine its place
     is_premium_rate: bool = False  # calls and texts earn its owner money
@@ -66,6 +65,11 @@ class Recipient(NamedTuple):
     def international(self) -> str:
         """Return the number for display, in libphonenumber's international format."""
         return phonenumbers.format_number(self.number, PhoneNumberFormat.INTERNATIONAL)
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """Return the main zone, the most populous of those in which the number can be."""
+        return self.clocks.zones[0]
 
 
 # Numbers
@@ -77,9 +81,9 @@ def find(to: str) -> Recipient:
     country = phonenumbers.region_code_for_number(number)
     has_area = is_number_type_geographical(kind, number.country_code)
     several = country != NO_COUNTRY and len(_table().zones[country]) > 1
-    zones = _area_zones(country, to[1:]) if several and has_area else _likely_zones(country)
+    clocks = _area_clocks(country, to[1:]) if several and has_area else _country_clocks(country)
     is_premium_rate = kind == PhoneNumberType.PREMIUM_RATE
-    return Recipient(to, country, zones, number, has_area, is_premium_rate)
+    return Recipient(to, country, clocks, number, has_area, is_premium_rate)
 
 
 def national(text: str, region: str | None) -> str:
@@ -129,8 +133,8 @@ class _Table(NamedTuple):
     """numbering/zones.txt applied to the data of IANA and libphonenumber."""
 
     zones: dict[str, list[str]]  # by country, the most populous zone first
-    likely: dict[str, list[str]]  # the zones of at least _LIKELY percent of a country's people
-    prefixes: dict[str, tuple[str, ...]]  # the zones of numbers with this prefix
+    people: dict[str, list[int]]  # in each of these zones, per 100,000 of the country
+    prefixes: dict[str, tuple[str, ...]]  # the zones of numbers with this prefix; none: no area
     longest: int  # digits of the longest prefix
 
 
@@ -148,41 +152,53 @@ def iana_zones() -> dict[str, list[str]]:
 @cache
 def _table():
     zones = {region: [zone] for region, (zone, _) in _UNLISTED.items()} | iana_zones()
-    counted, likely, prefixes = {}, {}, dict(TIMEZONE_DATA)
+    counted, people, prefixes = {}, {}, dict(TIMEZONE_DATA)
     for code in phonenumbers.COUNTRY_CODE_TO_REGION_CODE:
         prefixes.pop(str(code), None)  # a calling code alone is no area
     for line in (_NUMBERING / "zones.txt").read_text("ascii").splitlines():
         head, names, *rest = line.split()
         if head.isalpha():
             counted.setdefault(head, []).append(names)
-            if float(rest[0]) >= _LIKELY:
-                likely.setdefault(head, []).append(names)
+            people.setdefault(head, []).append(round(1000 * float(rest[0])))
         elif head != "#":
-            corrected = tuple(names.split(","))
+            corrected = () if names in zones else tuple(names.split(","))
             prefixes |= {head + tail: corrected for tail in rest or [""]}
-    return _Table(zones | counted, zones | likely, prefixes, max(map(len, prefixes)))
+    return _Table(zones | counted, people, prefixes, max(map(len, prefixes)))
 
 
 @cache
-def _likely_zones(country):
-    """Return the possible zones of a number without a known area, the main one first."""
-    return tuple(map(ZoneInfo, ["UTC"] if country == NO_COUNTRY else _table().likely[country]))
+def _country_clocks(country):
+    """Return the possible clocks of a number without a known area."""
+    if country == NO_COUNTRY:
+        return Clocks(country, (ZoneInfo("UTC"),))
+    people = _table().people.get(country)
+    zones = tuple(map(ZoneInfo, _table().zones[country]))
+    return Clocks(country, zones, people and tuple(people))
 
 
-def _area_zones(country, digits):
-    """Return the possible zones of a number with an area, by its longest known prefix."""
+def _area_clocks(country, digits):
+    """Return the possible clocks of a number with an area, by its longest known prefix."""
     prefixes = _table().prefixes
     for length in range(_table().longest, 1, -1):
         if names := prefixes.get(digits[:length]):
-            return _own_zones(country, names)
-    return _likely_zones(country)
+            return _own_clocks(country, names)
+    return _country_clocks(country)
 
 
 @lru_cache(maxsize=1024)
-def _own_zones(country, names):
-    """Return the zones in `names` that are the country's own, the main one first."""
+def _own_clocks(country, names):
+    """Return the clocks of the zones in `names` that are the country's own."""
     own = tuple(ZoneInfo(name) for name in _table().zones[country] if name in names)
-    return own or _likely_zones(country)
+    return Clocks(country, own) if own else _country_clocks(country)
+
+
+def _all_clocks():
+    """Yield the clocks of every country with several zones, and of every area in it."""
+    names = {*_table().prefixes.values()}
+    for country, zones in _table().zones.items():
+        if len(zones) > 1:
+            yield _country_clocks(country)
+            yield from {_own_clocks(country, each) for each in names if {*each} & {*zones}}
 
 
 # The clocks of a recipient
@@ -190,19 +206,19 @@ def _own_zones(country, names):
 
 def facts(recipient: Recipient, now: datetime, hours: BusinessHours) -> Facts:
     """Return the recipient's local time and offset, and whether it is business hours, now."""
-    return hours.facts(recipient.country, recipient.zones, now)
+    return hours.facts(recipient.clocks, now)
 
 
 def local_time(recipient: Recipient, at: datetime) -> str:
     """Return the time in the recipient's main zone, like "2:05 PM, Tuesday, Nov 5"."""
-    return written(at.astimezone(recipient.zones[0]))
+    return written(at.astimezone(recipient.zone))
 
 
 def within_business_hours(recipient: Recipient, now: datetime, hours: BusinessHours) -> bool:
-    """Return whether it is business hours in every zone of the recipient that counts.
+    """Return whether it is business hours on every clock of the recipient that counts.
 
-    The main zone counts. The others follow, the most populous first: each counts if it leaves at
-    least half of the hours in common with all that count before it.
+    The main zone's counts. The others follow, the most populous zone's first: each counts if it
+    leaves at least half of the hours in common with all that count before it.
     """
     return facts(recipient, now, hours).within_business_hours
 
@@ -212,7 +228,37 @@ def next_opening(recipient: Recipient, now: datetime, hours: BusinessHours) -> d
 
     Raise `hours.NeverOpens` if they never do; no setting and no country leads to that.
     """
-    return hours.next_opening(recipient.country, recipient.zones, now)
+    return hours.next_opening(recipient.clocks, now)
+
+
+def quiet_until(recipient: Recipient, at: datetime, hours: BusinessHours) -> datetime | None:
+    """Return the first instant after the recipient's quiet hours at an instant, in UTC.
+
+    None if it is not quiet then on any clock that counts. Raise OverflowError in the last days of
+    the year 9999.
+    """
+    return hours.quiet_until(recipient.clocks, at)
+
+
+def never_open(hours: BusinessHours, now: datetime) -> set[str]:
+    """Return the countries in which quiet hours leave some number no minute open.
+
+    Each quarter of the year is tried, since clocks change. Holidays and weekends are left out:
+    they pass.
+    """
+    hours = hours._replace(local_week=False, skip_holidays=False)
+    quarters = [now + timedelta(days=91 * n) for n in range(4)]
+    return {each.country for each in _all_clocks() if _stay_closed(each, hours, quarters)}
+
+
+def _stay_closed(clocks, hours, instants):
+    """Return whether business hours do not begin again after one of these instants."""
+    try:
+        for at in instants:
+            hours.next_opening(clocks, at)
+    except NeverOpens:
+        return True
+    return False
 
 
 # Names
@@ -227,7 +273,7 @@ def location(recipient: Recipient) -> str:
     """Return the recipient's place and country, like "New York, United States"."""
     if recipient.country == NO_COUNTRY:
         return f"UTC, {country_name(NO_COUNTRY)}"
-    place = _place(recipient) or _city(recipient.country, recipient.zones[0].key)
+    place = _place(recipient) or _city(recipient.country, recipient.zone.key)
     return f"{place}, {country_name(recipient.country)}"
 
 

@@ -10,7 +10,7 @@ import settings as environment
 from app import create_app
 from samples import NEW_YORK
 
-pytest_plugins = ["browser", "databases", "fake_carrier", "running"]
+pytest_plugins = ["browser", "databases", "fake_carrier", "npm", "running"]
 
 
 def pytest_xdist_auto_num_workers():

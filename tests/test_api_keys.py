@@ -9,8 +9,8 @@ import pytest
 from answers import PATH, accepted, refusal
 from database import db
 from databases import on_sqlite
-from keys import ApiKey
-from models import Message
+from keys import ApiKey, Role, SignIn
+from models import Message, clock
 from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import look
 
@@ -221,3 +221,11 @@ def test_a_message_is_visible_to_its_key_and_if_marked_to_the_keys_group(
     assert visible_to("eve") == ["eve False", "eve True"]
     assert visible_to("sales") == ["sales False", "sales True"]
     assert visible_to("alone") == ["alone False", "alone True"]
+
+
+def test_a_testers_request_is_answered_like_a_senders_and_the_desk_is_closed_to_it(client, post):
+    secret = ApiKey.issue("tester", None, clock(), role=Role.TESTER)
+    answer = post(headers={"X-Api-Key": secret})
+    assert answer.status_code == 201
+    assert answer.json.keys() == post().json.keys()
+    assert SignIn.begin(secret, clock()) is None

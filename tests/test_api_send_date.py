@@ -5,10 +5,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from answers import accepted, problems
+from app import create_app
 from models import Message
-from samples import SUNDAY_NIGHT, TUESDAY_NOON
+from samples import NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
 
-MILLISECOND = timedelta(milliseconds=1)
+MILLISECOND, HOUR = timedelta(milliseconds=1), timedelta(hours=1)
 OPENING = datetime(2026, 3, 3, 14, 0, tzinfo=UTC)  # 9 AM in New York, a Tuesday
 CLOSING = datetime(2026, 3, 3, 22, 0, tzinfo=UTC)  # 5 PM there
 FRIDAY_EVENING = datetime(2026, 3, 6, 23, 0, tzinfo=UTC)  # 6 PM there
@@ -106,6 +107,125 @@ def test_business_hours_are_a_setting(hours, text, now, send_at, post_with, at):
     assert body["business_hours"] == text
     assert body["can_send_now"] is (send_at is None)
     assert send_at in (None, body["scheduled_send_date"])
+
+
+BY_DAY = dict.fromkeys(range(5), (540, 1020)) | {5: (600, 840)}  # on Saturday ten to two
+
+
+@pytest.mark.parametrize(
+    ("now", "text", "send_at"),
+    [
+        (TUESDAY_NOON, "9:00 AM - 5:00 PM local time", None),
+        (FRIDAY_EVENING, "9:00 AM - 5:00 PM local time", "2026-03-07T15:00:00.000Z"),
+        (FRIDAY_EVENING + 16 * HOUR, "10:00 AM - 2:00 PM local time", None),
+        (FRIDAY_EVENING + 20 * HOUR, "10:00 AM - 2:00 PM local time", "2026-03-09T13:00:00.000Z"),
+        (FRIDAY_EVENING + 40 * HOUR, "9:00 AM - 5:00 PM local time", "2026-03-09T13:00:00.000Z"),
+    ],
+)
+def test_hours_can_differ_by_the_day(now, text, send_at, post_with, at):
+    at(now)
+    body = accepted(post_with(business_hours=BY_DAY))
+    assert body["business_hours"] == text
+    assert body["within_business_hours"] is body["can_send_now"] is (send_at is None)
+    assert send_at in (None, body["scheduled_send_date"])
+
+
+def test_on_a_holiday_the_hours_are_those_of_the_next_open_day(post_with, at):
+    at(datetime(2026, 7, 3, 16, 0, tzinfo=UTC))  # a Friday, on which July 4 is observed
+    body = accepted(post_with(business_hours=BY_DAY, skip_holidays=True))
+    assert body["business_hours"] == "9:00 AM - 5:00 PM local time"
+    assert body["scheduled_send_date"] == "2026-07-06T13:00:00.000Z"
+
+
+# Quiet hours
+
+
+NIGHT = (21 * 60, 8 * 60)
+
+
+@pytest.fixture
+def ask(settings, key, at):
+    """Send a request while nights are quiet: `ask(send_date="2026-03-04T02:00Z")`."""
+    at(TUESDAY_NOON)
+    client = create_app(settings._replace(quiet_hours=NIGHT)).test_client()
+
+    def send(**fields):
+        body = {"to": NEW_YORK, "message": "Hello"} | fields
+        return client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key})
+
+    return send
+
+
+def quiet(local_time, end, elsewhere=""):
+    return (
+        "send_date: must not be in quiet hours, 9:00 PM - 8:00 AM local time: "
+        f"it is {local_time} for the recipient then{elsewhere}; the first instant after them "
+        f"is {end}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("to", "send_date", "local_time", "end"),
+    [
+        (NEW_YORK, "2026-03-04T02:00Z", "9:00 PM, Tuesday, Mar 3", "2026-03-04T13:00:00.000Z"),
+        (
+            NEW_YORK,
+            "2026-03-04T12:59:59.999Z",
+            "7:59 AM, Wednesday, Mar 4",
+            "2026-03-04T13:00:00.000Z",
+        ),
+        (NEW_YORK, "2026-03-08T03:00Z", "10:00 PM, Saturday, Mar 7", "2026-03-08T12:00:00.000Z"),
+        (NEW_YORK, "2026-07-16T02:30Z", "10:30 PM, Wednesday, Jul 15", "2026-07-16T12:00:00.000Z"),
+    ],
+)
+def test_a_send_date_in_quiet_hours_is_refused_with_the_first_instant_after(
+    to, send_date, local_time, end, ask
+):
+    assert problems(ask(to=to, send_date=send_date)) == [quiet(local_time, end)]
+    assert accepted(ask(to=to, send_date=end))["scheduled_send_date"] == end
+
+
+def test_a_send_date_in_the_quiet_hours_of_another_zone_that_counts_is_refused(ask):
+    end = "2026-07-16T00:00:00.000Z"  # 8:00 in Perth, 10:00 in Sydney
+    elsewhere = " (quiet hours hold in another of its zones)"
+    assert problems(ask(to="+61412345678", send_date="2026-07-15T23:00Z")) == [
+        quiet("9:00 AM, Thursday, Jul 16", end, elsewhere)
+    ]
+    assert accepted(ask(to="+61412345678", send_date=end))["scheduled_send_date"] == end
+
+
+def test_a_send_date_a_millisecond_before_quiet_hours_is_obeyed(ask):
+    before = "2026-03-04T01:59:59.999Z"
+    assert accepted(ask(send_date=before))["scheduled_send_date"] == before
+
+
+def test_quiet_hours_are_a_problem_among_others(ask):
+    night = quiet("9:00 PM, Tuesday, Mar 3", "2026-03-04T13:00:00.000Z")
+    assert problems(ask(message="", send_date="2026-03-04T02:00Z")) == [
+        "message: must not be empty or only white space",
+        night,
+    ]
+    assert len(problems(ask(to="1", send_date="2026-03-04T02:00Z"))) == 1
+    assert problems(ask(send_date="2026-03-02T02:00Z")) == ["send_date: must be in the future"]
+
+
+@pytest.mark.parametrize("to", [NEW_YORK, "+6492345678", "+61412345678"])
+def test_quiet_hours_in_the_last_days_of_the_year_9999_are_a_problem(to, ask):
+    assert problems(ask(to=to, send_date="9999-12-31T23:59:59.999Z")) == [
+        "send_date: must be before the last days of the year 9999"
+    ]
+    assert ask(to=to, send_date="9998-12-31T23:59:59.999Z").status_code in (201, 400)
+
+
+def test_no_minute_of_quiet_hours_is_one_of_business_hours(post_with, at):
+    always = {"business_hours": (0, 1440), "quiet_hours": NIGHT}
+    at(CLOSING + 4 * HOUR - MILLISECOND)
+    assert accepted(post_with(**always))["can_send_now"] is True
+    at(CLOSING + 4 * HOUR)
+    body = accepted(post_with(**always))
+    assert body["business_hours"] == "12:00 AM - 12:00 AM local time"
+    assert body["within_business_hours"] is body["can_send_now"] is False
+    assert body["scheduled_send_date"] == "2026-03-04T13:00:00.000Z"
 
 
 def test_business_days_are_a_setting(post_with, at):

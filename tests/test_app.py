@@ -9,6 +9,7 @@ import peewee
 import psycopg
 import pytest
 
+import acceptance
 import database
 import keys
 import models
@@ -137,7 +138,7 @@ def test_a_database_error_fails_one_request_and_the_next_is_served(
         raise error(SECRET)
 
     with monkeypatch.context() as patch:
-        patch.setattr(models._inserts, "insert_all", refuse)
+        patch.setattr(acceptance._inserts, "insert_all", refuse)
         response = post()
     refusal(response, status)
     assert SECRET not in response.text

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carriers.alphabets import DEFAULT, GSM, LATIN1, UCS2, cut, decode
+from carriers.alphabets import DEFAULT, GSM, LATIN1, UCS2, count_parts, cut, decode
 from phone import EXTENSION, STANDARD, character, show
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
@@ -116,3 +116,29 @@ def test_a_text_of_more_parts_than_can_be_numbered_is_refused():
 )
 def test_what_comes_in_is_read_by_its_data_coding(octets, coding, text):
     assert decode(octets, coding) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("", 1),
+        ("x" * 160, 1),
+        ("x" * 161, 2),
+        ("x" * 306, 2),
+        ("x" * 307, 3),
+        ("€" * 80, 1),
+        ("€" * 81, 2),
+        ("€" * 152, 2),
+        ("€" * 153, 3),  # 76 in each part: an escape sequence is not torn
+        ("д" * 70, 1),
+        ("д" * 71, 2),
+        ("д" * 134, 2),
+        ("д" * 135, 3),
+        ("😀" * 35, 1),
+        ("😀" * 66, 2),
+        ("😀" * 67, 3),  # 33 in each part: a surrogate pair is not torn
+        ("x" * 65_536, 429),  # more than can be numbered
+    ],
+)
+def test_parts_are_counted_as_networks_cut_a_text(text, parts):
+    assert count_parts(text) == parts

@@ -1066,26 +1066,6 @@ def test_nothing_of_a_text_gets_into_logs_or_output(peer, impatient, caplog, cap
 # Foreign peers
 
 
-@pytest.fixture(scope="session")
-def npm_package(request, tmp_path_factory):
-    """Install the npm package smpp once; skip if that fails."""
-    if not (shutil.which("node") and shutil.which("npm")):
-        pytest.skip("there is no Node.js with npm to run an SMPP peer")
-    folder = Path(request.config.cache.mkdir("smpp")) / "0.5.1"
-    if not folder.exists():
-        fresh = tmp_path_factory.mktemp("npm") / "smpp"
-        install = "npm install --no-audit --no-fund --ignore-scripts --fetch-retries=0 smpp@0.5.1"
-        try:
-            subprocess.run(
-                [*install.split(), "--prefix", fresh], check=True, capture_output=True, timeout=60
-            )
-        except subprocess.SubprocessError:
-            pytest.skip("the npm package smpp cannot be installed")
-        with suppress(OSError):  # another process of the suite was faster
-            shutil.move(fresh, folder)
-    return folder / "node_modules"
-
-
 class ForeignPeer:
     """A peer in its own process, which writes what it receives as lines of JSON."""
 
@@ -1122,7 +1102,7 @@ class ForeignPeer:
 @pytest.fixture(params=["npm smpp", "smpp.twisted3", "Net::SMPP"])
 def foreign_peer(request):
     if request.param == "npm smpp":
-        modules = request.getfixturevalue("npm_package")
+        modules = request.getfixturevalue("npm_package")("smpp", "0.5.1")
         peer = ForeignPeer(["node", SUPPORT / "smpp_npm.js"], NODE_PATH=str(modules))
     elif request.param == "smpp.twisted3":
         peer = ForeignPeer([sys.executable, SUPPORT / "smpp_twisted.py"])

@@ -20,7 +20,9 @@ from stored_messages import store_history
 
 COMMANDS = [
     *("db", "keys", "dnc", "messages", "carriers", "stats", "db upgrade", "carriers check"),
-    *("keys create", "keys list", "keys revoke", "keys rotate", "keys extend"),
+    *("keys create", "keys list", "keys revoke", "keys rotate", "keys extend", "keys events"),
+    "keys limit",
+    *("events", "events list", "events retry"),
     *("dnc add", "dnc remove", "dnc check", "dnc import", "dnc list", "dnc export"),
     "dnc history",
     *("messages list", "messages show", "messages approve", "messages cancel", "messages retry"),
@@ -41,7 +43,7 @@ def test_every_command_says_what_it_is_for(words, run):
 def test_help_lists_every_command(run):
     listed = {
         f"{group} {line.split()[0]}"
-        for group in ("db", "keys", "dnc", "messages", "carriers")
+        for group in ("db", "keys", "dnc", "messages", "events", "carriers")
         for line in run(group, "--help").partition("Commands:\n")[2].splitlines()
     }
     assert listed == {words for words in COMMANDS if " " in words}

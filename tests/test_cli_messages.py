@@ -244,6 +244,7 @@ def test_show_prints_one_object_with_all_there_is_to_know(messages):
         "last_error_at": None,
         "finished_at": "2026-03-02T04:30:00.000Z",
         "receipt_at": None,
+        "told_at": None,
         "claimed_at": None,
         "claimed_by": None,
         "claim_ends_at": None,

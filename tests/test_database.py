@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+import acceptance
 import database
 import models
 from answers import PATH, refusal
@@ -83,7 +84,7 @@ def test_a_message_stored_in_a_transaction_that_is_rolled_back_is_gone_alone(dat
 
 def test_a_misspelt_column_is_refused(database_url):
     with pytest.raises(KeyError):
-        Message.store(send_at=None, manual_mode=False, mesage="Hello")
+        acceptance.store(send_at=None, manual_mode=False, mesage="Hello")
 
 
 def test_a_thread_that_finds_all_connections_in_use_is_told_of_an_outage_in_time(

@@ -20,7 +20,7 @@ from do_not_call import DoNotCall
 from keys import ApiKey, Role, SignIn
 from limits import parse
 from models import Message, Status
-from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from samples import LONDON, NEW_YORK, TUESDAY_NOON, daily
 from stored_messages import DAY, HOUR, again, held, key_named, store
 
 SECRET = "not so secret, but long enough"
@@ -353,6 +353,14 @@ def test_what_is_due_goes_at_once_or_at_the_next_opening(approver, at, hour, wor
     at(TUESDAY_NOON.replace(hour=hour))
     approver.open()
     assert words in approver.page.text
+
+
+def test_what_is_due_in_quiet_hours_goes_after_them():
+    night, eight = TUESDAY_NOON + 10 * HOUR, TUESDAY_NOON + 20 * HOUR
+    hours = daily(0, 1440, quiet=(21 * 60, 8 * 60))
+    for send_date in (None, night):
+        message = ask(send_at=night, send_date=send_date)
+        assert entries.Entry(message, night, hours, DAY).leaves_at == eight
 
 
 def test_the_year_is_shown_where_it_is_another(approver):
@@ -1078,3 +1086,13 @@ def test_a_carrier_that_takes_texts_is_not_reported(operator):
     operator.open()
     assert "refused the account" not in operator.page.text
     assert "Nothing is being sent" not in operator.page.text
+
+
+def test_the_history_says_when_the_key_was_told(operator):
+    told_at = TUESDAY_NOON + timedelta(minutes=1)
+    message = store(status=Status.SENT, finished_at=TUESDAY_NOON, told_at=told_at)
+    operator.open(f"/desk/messages/{message.id}")
+    assert "app was told of it" in operator.page.text
+    untold = store(status=Status.SENT, finished_at=TUESDAY_NOON)
+    operator.open(f"/desk/messages/{untold.id}")
+    assert "was told" not in operator.page.text

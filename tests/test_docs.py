@@ -5,22 +5,29 @@ import json
 import re
 import shlex
 import shutil
+import socket
 import sqlite3
 import subprocess
+import urllib.error
+import urllib.request
 from configparser import ConfigParser
-from contextlib import closing
+from contextlib import closing, suppress
 
 import click
 import pytest
 from flask import Flask, request
 
 import carriers
+import models
 import settings as environment
 from database import Adapter
 from databases import on_sqlite
+from deliveries import Deliveries
+from events import Event, EventAddress
 from models import Status
-from running import ROOT
+from running import ROOT, Process, free_port, wait_until
 from samples import TUESDAY_NOON
+from stored_messages import key_named, store
 
 pytest_plugins = ["carrier_servers"]
 
@@ -28,7 +35,7 @@ PAGES = {
     str(path.relative_to(ROOT)): path.read_text()
     for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md"))
 }
-OPTIONAL = {"METRICS_TOKEN", "NOTIFY_URL"}  # of the settings without a default
+OPTIONAL = {"METRICS_TOKEN", "NOTIFY_URL", "QUIET_HOURS", "SEND_RATE"}  # without a default
 EXCHANGES = [  # a request as a curl line, and the answer that follows it
     pytest.param(*blocks, id=page)
     for page, text in PAGES.items()
@@ -102,6 +109,71 @@ def test_the_printed_lines_verify_a_webhook(webhook_server):
         exec(lines, names)
     printed = re.search(r"^POST /PATH\n.*?^({.*?})$", PAGES["docs/carriers.md"], re.M | re.S)[1]
     assert names["order"] == json.loads(printed)
+
+
+@pytest.fixture
+def python_receiver(start, tmp_path):
+    (code,) = blocks("docs/events.md", "python")
+    file = tmp_path / "receiver.py"
+    file.write_text(code)
+    return lambda port, **environ: start(
+        "flask", "run", "--port", port, FLASK_APP=str(file), **environ
+    )
+
+
+@pytest.fixture
+def node_receiver(npm_package, tmp_path):
+    (code,) = blocks("docs/events.md", "js")
+    file, modules = tmp_path / "receiver.js", npm_package("standardwebhooks", "1.1.1")
+    file.write_text(code)
+    return _foreign(["node", file], tmp_path, NODE_PATH=str(modules))
+
+
+@pytest.fixture
+def php_receiver(tmp_path):
+    if not (shutil.which("php") and shutil.which("composer")):
+        pytest.skip("there is no PHP with composer")
+    package = "standard-webhooks/standard-webhooks"
+    words = ["composer", "require", "-q", "-n", "-d", tmp_path, package]
+    if subprocess.run(words, capture_output=True).returncode:
+        pytest.skip("the package of composer cannot be installed")
+    (code,) = blocks("docs/events.md", "php")
+    (tmp_path / "receiver.php").write_text(code)
+    words = ["sh", "-c", "exec php -S 127.0.0.1:$PORT receiver.php"]
+    return _foreign(words, tmp_path)
+
+
+def _foreign(words, folder, **environ):
+    return lambda port, **more: Process(words, folder, PORT=port, **environ, **more)
+
+
+@pytest.mark.parametrize("language", ["python", "node", "php"])
+def test_the_printed_receivers_verify_events(request, database_url, language):
+    receiver, port = request.getfixturevalue(f"{language}_receiver"), str(free_port())
+    key, url = key_named("app"), f"http://127.0.0.1:{port}/events"
+    EventAddress.set(key, url)
+    process = receiver(port, EVENTS_SECRET=EventAddress.of(key).secret)
+    try:
+        wait_until(lambda: listens(int(port)))
+        message = store()
+        message.cancel("shell", models.clock())
+        EventAddress.rotate(key, models.clock())
+        single = Deliveries(300, once=True)
+        single.start()
+        single.finish(stopping=False)
+        assert Event.select().count() == 0, "the old secret signs, too"
+        wait_until(lambda: f"{message.id} cancelled" in process.output)
+        forged = urllib.request.Request(url, b"{}", {"webhook-id": "evt_1"}, method="POST")
+        with pytest.raises(urllib.error.HTTPError, match="400") as refused:
+            urllib.request.urlopen(forged)
+        refused.value.close()
+    finally:
+        process.kill()
+
+
+def listens(port):
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
 
 
 def test_the_printed_units_run_the_scheduler():

@@ -17,7 +17,7 @@ OURS = {path.stem for path in ROOT.glob("*.py")} - {"gunicorn.conf"} | {
 }
 STORED = {
     *("database", "limits", "keys", "do_not_call", "carrier_state"),
-    *("models", "receipts", "reports"),
+    *("events", "models", "receipts", "reports"),
 }
 ALLOWED = {
     "logs": set(),
@@ -30,19 +30,23 @@ ALLOWED = {
     "do_not_call": {"database"},
     "carrier_state": {"database"},
     "inserts": {"database"},
-    "models": {"database", "inserts", "limits", "keys", "do_not_call"},
+    "events": {"database", "keys", "carriers"},
+    "models": {"database", "limits", "keys", "do_not_call", "events"},
+    "acceptance": {"database", "inserts", "limits", "models"},
     "receipts": {"database", "do_not_call", "models", "carriers", "recipients"},
     "reports": {"database", "limits", "keys", "models"},
     "schemas": {"database", "recipients"},
     "outcomes": {"carriers", "models", "recipients"},
+    "deliveries": {"database", "events", "models", "carriers"},
     "notices": {"database", "models", "reports", "carriers", "monitoring", "settings"},
-    "scheduler": STORED | {"outcomes", "notices"} | {"settings", "logs", "recipients", "carriers"},
+    "scheduler": STORED
+    | {"outcomes", "deliveries", "notices", "settings", "logs", "recipients", "carriers"},
     "web": {"schemas"},
     "cli": STORED | {"notices", "recipients", "monitoring", "carriers"},
-    "api": {"limits", "keys", "do_not_call", "models", "schemas", "recipients", "web"},
+    "api": STORED | {"acceptance", "schemas", "recipients", "web"},
     "callbacks": {"web", "models", "receipts", "carriers"},
-    "monitoring": {"database", "carrier_state", "models", "receipts", "reports", "schemas", "web"},
-    "desk": STORED | {"recipients", "settings"},
+    "monitoring": STORED | {"carriers", "schemas", "web"},
+    "desk": STORED | {"outcomes", "recipients", "settings"},
     "app": OURS - {"scheduler"},
 }
 

@@ -8,6 +8,8 @@ from datetime import timedelta
 
 import pytest
 
+import acceptance
+import database
 import limits
 import models
 from answers import accepted, refusal
@@ -223,7 +225,7 @@ def test_limits_that_come_back_after_a_while_count_what_was_accepted_meanwhile(
     accepted(service(key_limits=parse("3/d"))())
     accepted(service()())
     accepted(service()())
-    monkeypatch.setattr(models, "_counted", set())  # a process that has just begun
+    monkeypatch.setattr(acceptance, "_counted", set())  # a process that has just begun
     send = service(key_limits=parse("3/d"))
     refusal(send(), 429)
 
@@ -367,15 +369,15 @@ def test_a_repeat_that_was_counted_by_mistake_is_given_back(database_url):
         row["order"] = orders[0]
         return [True]
 
-    insert_all, models._inserts.insert_all = models._inserts.insert_all, keep
+    insert_all, acceptance._inserts.insert_all = acceptance._inserts.insert_all, keep
     try:
         create("a", idempotency_key="a", request_digest="", answer="", **wide)
     finally:
-        models._inserts.insert_all = insert_all
+        acceptance._inserts.insert_all = insert_all
     order = row["order"]
     again = order._replace(row=order.row | {"id": models.new_id(models.clock()).hex})
-    assert Message.insert_all([order]) == [True]
-    assert Message.insert_all([again]) == [False]
+    assert acceptance.insert_all([order]) == [True]
+    assert acceptance.insert_all([again]) == [False]
     create("the third", **wide)
     with pytest.raises(limits.LimitReached):
         create("the fourth", **wide)
@@ -387,7 +389,7 @@ def test_an_error_of_one_row_harms_no_neighbour_with_limits(database_url):
     def insert(number):
         try:
             create(str(number), key=10**6 if number % 10 == 0 else key, limits=limit)
-        except models.ERRORS:
+        except database.ERRORS:
             return "refused"
 
     with ThreadPoolExecutor(20) as pool:

@@ -13,6 +13,7 @@ import pytest
 
 import database
 import models
+import scheduler
 from answers import problems, refusal
 from app import create_app
 from carrier_state import CarrierState
@@ -71,8 +72,9 @@ class Failing(Carrier):
 
 
 @pytest.fixture
-def run_pass(settings, at):
+def run_pass(settings, at, monkeypatch):
     """Run a pass with a carrier at an instant: `run_pass(carrier, TUESDAY_NOON)`."""
+    monkeypatch.setattr(scheduler, "LONGEST_WAIT", 0)  # the clock stands still
 
     def make(carrier, now):
         at(now)
@@ -279,7 +281,7 @@ def test_texts_that_end_badly_are_a_problem_until_better_ones_follow(
 
 @bad_ends
 def test_good_texts_before_do_not_hide_bad_ones_for_long(status, words, end, healthz):
-    end(1000, Status.DELIVERED, TUESDAY_NOON - MINUTE)
+    end(100, Status.DELIVERED, TUESDAY_NOON - MINUTE)
     end(10, status, TUESDAY_NOON, "not registered")
     assert healthz(TUESDAY_NOON, "?strict").json["problems"] == []
     end(1, status, TUESDAY_NOON, "not registered")
@@ -542,3 +544,32 @@ def test_the_metrics_count_refusals_by_key_and_reason(settings, database_url):
     assert f'text_messages_refused_total{{key="{name}",reason="key_limit"}} 2.0' in text
     assert f'text_messages_refused_total{{key="{name}",reason="premium_rate"}} 1.0' in text
     assert 'text_messages_refused_total{key="other",reason="recipient_limit"}' in text
+
+
+# SEND_RATE
+
+
+def test_stats_say_when_the_rate_holds_texts_up_and_until_when(settings, run_pass, at):
+    for _ in range(20):
+        store(message="x" * 200)  # two parts
+    rated = settings._replace(send_rate=5.0)
+    runner = create_app(rated).test_cli_runner()
+
+    def told(now):
+        at(now)
+        stats = json.loads(runner.invoke(args=["stats", "--json"]).stdout)
+        return stats["send_rate"], runner.invoke(args=["stats"]).stdout
+
+    held, words = told(TUESDAY_NOON)
+    assert held is None
+    assert "SEND_RATE" not in words
+    at(TUESDAY_NOON)
+    Scheduler(rated, Failing()).run_pass()
+    held, words = told(TUESDAY_NOON)
+    assert held == {"texts": 19, "parts": 38, "empty_at": "2026-03-03T17:00:08.000Z"}
+    assert words.splitlines()[-1] == (
+        "SEND_RATE holds up 19 texts, about 38 parts: "
+        "the last would go at 2026-03-03T17:00:08.000Z (in 0:00:08)"
+    )
+    held, words = told(TUESDAY_NOON + MINUTE)
+    assert held is None, "no scheduler sends anything"

@@ -3,10 +3,12 @@
 import json
 import re
 import sys
+from uuid import UUID
 
 import pytest
 from marshmallow import RAISE, fields, missing
-from openapi_spec_validator import OpenAPIV30SpecValidator
+from openapi_schema_validator import OAS31Validator, oas31_format_checker
+from openapi_spec_validator import OpenAPIV31SpecValidator
 
 import database
 import models
@@ -15,8 +17,10 @@ from app import create_app
 from browser import HOST
 from databases import on_sqlite
 from do_not_call import DoNotCall
+from events import Ended
 from keys import ApiKey
 from limits import parse
+from models import FINISHED
 from running import ROOT
 from samples import NEW_YORK, TUESDAY_NOON
 
@@ -30,7 +34,7 @@ SCHEMAS, ERRORS = DESCRIPTION["components"]["schemas"], DESCRIPTION["components"
 
 
 def test_the_description_is_valid_openapi():
-    OpenAPIV30SpecValidator(DESCRIPTION).validate()
+    OpenAPIV31SpecValidator(DESCRIPTION).validate()
 
 
 def test_the_description_needs_no_key(client):
@@ -153,6 +157,24 @@ def test_the_example_request_gets_the_example_answer(post, at):
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_example_request_is_accepted(post, name):
     assert post(**EXAMPLES[name]["value"]).status_code == 201
+
+
+def test_every_final_state_is_a_described_event():
+    assert {*DESCRIPTION["webhooks"]} == {f"text_message.{status}" for status in FINISHED}
+    described = SCHEMAS["Event"]["properties"]
+    assert {*described["type"]["enum"]} == {*DESCRIPTION["webhooks"]}
+    assert {*described["data"]["properties"]["status"]["enum"]} == {*FINISHED}
+
+
+@pytest.mark.parametrize("text", ["Hello", None])
+@pytest.mark.parametrize("status", FINISHED)
+def test_every_event_has_the_described_fields_in_their_order(status, text):
+    key, reason, at = 1, "no such number", TUESDAY_NOON
+    event = json.loads(Ended(UUID(int=7), status, 1, reason, at, at, key, text).body)
+    OAS31Validator(SCHEMAS["Event"], format_checker=oas31_format_checker).validate(event)
+    described = SCHEMAS["Event"]["properties"]
+    assert [*event] == [*described]
+    assert [*event["data"]] == [*described["data"]["properties"]]
 
 
 def fail_with(monkeypatch, error):

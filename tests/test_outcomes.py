@@ -10,12 +10,11 @@ import recipients
 from carriers import CarrierError
 from models import Message, Status, new_id
 from outcomes import MAY_HAVE_TAKEN_IT, Outcome, Rules, Step, judge
-from recipients.hours import BusinessHours
 from running import ROOT
-from samples import NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
+from samples import NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON, daily
 
-HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-HOURS = BusinessHours(540, 1020, frozenset(range(7)))
+MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+HOURS = daily(540, 1020)
 ASKABLE = Rules(True, False, 3 * DAY, 60, HOURS)
 UNASKABLE = ASKABLE._replace(askable=False)
 OPENING = SUNDAY_NIGHT.replace(day=2, hour=14, minute=0, second=0)
@@ -138,6 +137,24 @@ def test_a_doubt_is_settled_before_anything_else_is_looked_at(fields):
 def test_business_hours_are_looked_at_unless_a_send_date_still_holds(send_date, wanted):
     held = message(send_date=send_date, first_send_at=SUNDAY_NIGHT)
     assert judge(held, UNASKABLE, False, SUNDAY_NIGHT) == wanted
+
+
+@pytest.mark.parametrize(
+    ("send_date", "wanted"),
+    [
+        (None, OPENING),
+        (SUNDAY_NIGHT, OPENING),
+        (OPENING - 2 * HOUR, OPENING),
+        (OPENING - 2 * HOUR + MINUTE, OPENING - HOUR),  # at 8:00 it is still obeyed
+    ],
+)
+def test_quiet_hours_hold_back_whoever_asked_for_it(send_date, wanted):
+    now = max(SUNDAY_NIGHT, send_date or SUNDAY_NIGHT)
+    rules = UNASKABLE._replace(hours=HOURS._replace(quiet=(1260, 480)))
+    held = message(send_date=send_date, first_send_at=SUNDAY_NIGHT)
+    assert outcomes.quiet_until(held, rules, now) == wanted
+    assert outcomes.quiet_until(held, UNASKABLE, now) is None
+    assert judge(held, rules, False, now) == Outcome(Status.SCHEDULED, send_at=wanted)
 
 
 def test_a_number_that_is_valid_no_longer_fails(monkeypatch):

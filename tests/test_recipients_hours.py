@@ -13,26 +13,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numbering_plans import iana
-from recipients.hours import BusinessHours, NeverOpens
+from recipients.hours import BusinessHours, Clocks, NeverOpens
+from samples import WEEK, daily
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 
-OFFICE = BusinessHours(9 * 60, 17 * 60, frozenset(range(5)))
-DAILY = BusinessHours(9 * 60, 17 * 60, frozenset(range(7)))
-ALWAYS = BusinessHours(0, 1440, frozenset(range(7)))
-LOCAL = BusinessHours(9 * 60, 17 * 60, None, True)
+OFFICE = daily(9 * 60, 17 * 60, range(5))
+DAILY = daily(9 * 60, 17 * 60)
+ALWAYS = daily(0, 1440)
+LOCAL = daily(9 * 60, 17 * 60, local_week=True, skip_holidays=True)
 
 
-def zones(*names):
-    return tuple(map(ZoneInfo, names))
+def clocks(country, *names, people=None):
+    return Clocks(country, tuple(map(ZoneInfo, names)), people)
 
 
 def facts(zone, at):
-    return OFFICE.facts("US", zones(zone), at)
+    return OFFICE.facts(clocks("US", zone), at)
 
 
 def within(hours, country, names, at):
-    return hours.facts(country, zones(*names), at).within_business_hours
+    return hours.facts(clocks(country, *names), at).within_business_hours
 
 
 def offset_at(name, at):
@@ -40,8 +41,14 @@ def offset_at(name, at):
 
 
 def test_hours_come_from_the_settings():
-    asked = SimpleNamespace(business_hours=(540, 1020), business_days=None, skip_holidays=True)
+    asked = SimpleNamespace(
+        business_hours=(540, 1020), business_days=None, skip_holidays=True, quiet_hours=None
+    )
     assert BusinessHours.from_settings(asked) == LOCAL
+    asked.business_hours, asked.business_days = {0: (540, 1020), 5: (600, 840)}, WEEK
+    asked.skip_holidays, asked.quiet_hours = False, (1260, 480)
+    windows = ((540, 1020), None, None, None, None, (600, 840), None)
+    assert BusinessHours.from_settings(asked) == BusinessHours(windows, quiet=(1260, 480))
 
 
 # Daylight saving time
@@ -119,12 +126,13 @@ def test_local_time_is_written_as_people_read_it(zone, instant, label, local_tim
     [
         (OFFICE, "9:00 AM - 5:00 PM local time"),
         (ALWAYS, "12:00 AM - 12:00 AM local time"),
-        (BusinessHours(30, 750, frozenset({0})), "12:30 AM - 12:30 PM local time"),
-        (BusinessHours(720, 1439, frozenset({0})), "12:00 PM - 11:59 PM local time"),
+        (daily(30, 750, {0}), "12:30 AM - 12:30 PM local time"),
+        (daily(720, 1439, {0}), "12:00 PM - 11:59 PM local time"),
     ],
 )
 def test_business_hours_are_written_as_people_read_them(hours, text):
-    assert str(hours) == text
+    told = hours.facts(clocks("US", "America/New_York"), datetime(2026, 3, 3, 17, tzinfo=UTC))
+    assert told.business_hours == text
 
 
 @pytest.mark.parametrize(
@@ -165,8 +173,8 @@ def test_it_is_business_hours_only_where_it_is_in_every_zone_that_counts():
         # from 9:00 in Moscow to 17:00 in Novosibirsk; Irkutsk, an hour further, does not count
         ("RU", RUSSIA, "2026-01-14", DAILY, 6, 10),
         # with hours of twelve, up to Irkutsk, and with seven not as far as Novosibirsk
-        ("RU", RUSSIA, "2026-01-14", BusinessHours(540, 1260, DAILY.days), 6, 13),
-        ("RU", RUSSIA, "2026-01-14", BusinessHours(540, 960, DAILY.days), 6, 10),
+        ("RU", RUSSIA, "2026-01-14", daily(540, 1260), 6, 13),
+        ("RU", RUSSIA, "2026-01-14", daily(540, 960), 6, 10),
     ],
 )
 def test_zones_count_while_half_of_the_hours_is_in_common(
@@ -180,8 +188,8 @@ def test_zones_count_while_half_of_the_hours_is_in_common(
 def test_a_zone_counts_up_to_half_of_the_hours_and_not_a_minute_more():
     names = ["Europe/Moscow", "Europe/Samara"]  # an hour apart
     opening = datetime(2026, 1, 14, 6, tzinfo=UTC)  # 9:00 and 10:00
-    two_hours = BusinessHours(540, 660, DAILY.days)
-    less = BusinessHours(540, 659, DAILY.days)
+    two_hours = daily(540, 660)
+    less = daily(540, 659)
     assert not within(two_hours, "RU", names, opening + HOUR)
     assert within(less, "RU", names, opening + HOUR)
 
@@ -217,28 +225,28 @@ def test_always_open_is_open_everywhere_at_every_hour():
         # 2:30 does not exist: open at 3:00
         (
             "America/New_York",
-            BusinessHours(150, 1020, frozenset(range(7))),
+            daily(150, 1020),
             "2026-03-08T05:00:00Z",
             "2026-03-08T07:00:00Z",
         ),
         # closed at 1:30, and 1:00 comes again
         (
             "America/New_York",
-            BusinessHours(0, 90, frozenset(range(7))),
+            daily(0, 90),
             "2026-11-01T05:45:00Z",
             "2026-11-01T06:00:00Z",
         ),
         # open at 1:30, closed again when 1:00 comes again, and open at the second 1:30
         (
             "America/New_York",
-            BusinessHours(90, 1020, frozenset(range(7))),
+            daily(90, 1020),
             "2026-11-01T06:10:00Z",
             "2026-11-01T06:30:00Z",
         ),
         # Friday begins at 1:00 in Cairo
         (
             "Africa/Cairo",
-            BusinessHours(0, 1440, frozenset({4})),
+            daily(0, 1440, {4}),
             "2026-04-23T12:00:00Z",
             "2026-04-23T22:00:00Z",
         ),
@@ -248,7 +256,7 @@ def test_always_open_is_open_everywhere_at_every_hour():
     ],
 )
 def test_the_next_opening_is_the_first_instant_within_hours(zone, hours, now, opening):
-    found = hours.next_opening("US", zones(zone), datetime.fromisoformat(now))
+    found = hours.next_opening(clocks("US", zone), datetime.fromisoformat(now))
     assert found == datetime.fromisoformat(opening)
     assert found.tzinfo is UTC
 
@@ -278,7 +286,7 @@ def test_the_next_opening_is_the_first_instant_within_hours(zone, hours, now, op
 )
 def test_hours_follow_the_week_and_the_holidays_of_the_country(country, zone, now, opening):
     now, opening = map(datetime.fromisoformat, (now, opening))
-    found = LOCAL.next_opening(country, zones(zone), now.astimezone(UTC))
+    found = LOCAL.next_opening(clocks(country, zone), now.astimezone(UTC))
     assert found == opening
     assert within(LOCAL, country, [zone], found)
     assert not within(LOCAL, country, [zone], found - MINUTE)
@@ -292,7 +300,7 @@ def test_a_holiday_counts_only_where_holidays_are_skipped():
 
 def test_two_countries_with_one_zone_have_each_their_own_days():
     sunday = datetime(2026, 2, 8, 12, tzinfo=UTC)
-    week = BusinessHours(0, 1440, None)
+    week = daily(0, 1440, local_week=True)
     assert within(week, "EG", ["Etc/UTC"], sunday)
     assert not within(week, "GB", ["Etc/UTC"], sunday)
 
@@ -301,15 +309,15 @@ def test_the_longest_holidays_of_any_country_end_within_the_horizon():
     noons = [datetime(2026, 1, 1, 18, tzinfo=UTC) + n * 7 * DAY for n in range(104)]
     for country in sorted(iana()):
         for day in range(7):
-            hours = BusinessHours(540, 1020, frozenset({day}), True)
+            hours = daily(540, 1020, {day}, skip_holidays=True)
             for noon in noons[:: 52 if day else 4]:
-                hours.next_opening(country, zones("UTC"), noon)
+                hours.next_opening(clocks(country, "UTC"), noon)
 
 
 def test_hours_that_never_begin_are_an_error(monkeypatch):
     monkeypatch.setattr("recipients.calendars.is_holiday", lambda country, day: True)
     with pytest.raises(NeverOpens):
-        LOCAL.next_opening("US", zones("America/New_York"), datetime(2031, 1, 1, tzinfo=UTC))
+        LOCAL.next_opening(clocks("US", "America/New_York"), datetime(2031, 1, 1, tzinfo=UTC))
 
 
 # The rule, checked minute by minute
@@ -357,33 +365,38 @@ def situations(draw):
     )
     opens = draw(st.sampled_from([0, 30, 60, 120, 150]) | st.integers(0, 1439))
     closes = draw(st.just(1440) | st.integers(opens + 1, 1440))
-    every_day, some = st.just(frozenset(range(7))), st.frozensets(st.integers(0, 6), min_size=3)
+    every_day, some = st.just(WEEK), st.frozensets(st.integers(0, 6), min_size=3)
     days = draw(every_day | st.none() | some)
-    return country, names, now, BusinessHours(opens, closes, days, draw(st.booleans()))
+    hours = daily(
+        opens, closes, days or WEEK, local_week=days is None, skip_holidays=draw(st.booleans())
+    )
+    return country, names, now, hours
 
 
 @cache
-def open_on(country, day, days, skip_holidays):
-    if skip_holidays and day in holidays.country_holidays(country, years=day.year):
+def open_on(country, day, hours):
+    if hours.skip_holidays and day in holidays.country_holidays(country, years=day.year):
         return False
     weekend = Locale.parse(f"und_{country}")
     closed = {weekend.weekend_start, weekend.weekend_end}
-    return day.weekday() not in closed if days is None else day.weekday() in days
+    if hours.local_week:
+        return day.weekday() not in closed
+    return hours.windows[day.weekday()] is not None
 
 
 def rule(country, names, at, hours):
     """Return whether it is business hours, by the rule in the documentation."""
-    joined = []
+    joined, (opens, closes) = [], next(filter(None, hours.windows))
     for name in names:
         offsets = [offset_at(other, at) for other in (*joined, name)]
-        if 2 * (max(offsets) - min(offsets)) <= (hours.closes - hours.opens) * MINUTE:
+        if 2 * (max(offsets) - min(offsets)) <= (closes - opens) * MINUTE:
             joined.append(name)
     for name in joined:
         local = at.astimezone(ZoneInfo(name))
         since_midnight = timedelta(hours=local.hour, minutes=local.minute)
-        if not hours.opens * MINUTE <= since_midnight < hours.closes * MINUTE:
+        if not opens * MINUTE <= since_midnight < closes * MINUTE:
             return False
-        if not open_on(country, local.date(), hours.days, hours.skip_holidays):
+        if not open_on(country, local.date(), hours):
             return False
     return True
 
@@ -398,5 +411,5 @@ def test_the_next_opening_is_the_first_minute_at_which_the_rule_holds(situation)
     minute = now.replace(second=0) + MINUTE
     while not rule(country, names, minute, hours):
         minute += MINUTE
-    assert hours.next_opening(country, zones(*names), now) == minute
+    assert hours.next_opening(clocks(country, *names), now) == minute
     assert within(hours, country, names, minute)

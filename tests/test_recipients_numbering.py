@@ -5,6 +5,7 @@ import gc
 import gzip
 import random
 import re
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from zoneinfo import ZoneInfo
@@ -16,14 +17,14 @@ from phonenumbers.geodata import GEOCODE_DATA
 from phonenumbers.tzdata import TIMEZONE_DATA
 
 import recipients
-from numbering_plans import REGIONS, iana
-from recipients.hours import BusinessHours
+from numbering_plans import REGIONS, iana, numbers
 from recipients.numbering import make_places, make_zones
 from running import ROOT
+from samples import daily
 
 NUMBERING = ROOT / "recipients/numbering"
 SEASONS = [datetime(2026, month, 15, 12, tzinfo=UTC) for month in (1, 4, 7, 10)]
-ALWAYS = BusinessHours(0, 1440, frozenset(range(7)))
+ALWAYS = daily(0, 1440)
 HOUR = timedelta(hours=1)
 
 
@@ -37,6 +38,8 @@ def stated():
             shares.setdefault(head, {})[rest[0]] = float(rest[1])
         elif head.isdigit():
             zones, *tails = rest
+            if zones in shares:  # of a whole country
+                continue
             for tail in tails or [""]:
                 assert head + tail not in corrections
                 corrections[head + tail] = zones.split(",")
@@ -93,6 +96,34 @@ def test_every_zone_is_its_countrys_own_and_most_people_come_first():
         assert {*zones} == iana()[country] - {"Europe/Simferopol"}
         assert list(zones.values()) == sorted(zones.values(), reverse=True)
     assert {c for c in REGIONS if len(iana()[c]) > 1} == {*shares}
+
+
+def test_a_number_of_no_known_place_is_on_the_clocks_of_one_in_a_hundred_people():
+    shares, _ = stated()
+    compared = {}
+    for to in numbers():
+        recipient = recipients.find(to)
+        if recipient.country not in shares or recipient.has_area:
+            continue
+        for at in SEASONS:
+            people = Counter()
+            for zone, share in shares[recipient.country].items():
+                people[at.astimezone(ZoneInfo(zone)).utcoffset() / HOUR] += round(1000 * share)
+            likely = sorted(offset for offset, count in people.items() if count >= 1000)
+            assert shown(recipient, at) == likely, (to, at)
+            compared[recipient.country] = likely
+    assert compared["RU"] == [*range(3, 11)]
+    assert len(compared) > 15
+
+
+@pytest.mark.parametrize("prefix", make_zones.MOBILES)
+def test_a_prefix_of_mobiles_without_a_place_is_the_whole_country(prefix):
+    found = [recipient_of(p, 200) for p in TIMEZONE_DATA if p.startswith(prefix)]
+    found = [recipient for recipient in found if recipient]
+    assert found
+    for recipient in found:
+        assert recipients.location(recipient) == recipients.location(recipient_of(prefix, 200))
+        assert recipient.clocks.people
 
 
 def test_every_correction_shows_at_four_instants_a_year():

@@ -23,6 +23,7 @@ from do_not_call import DoNotCall
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST
 from models import TAKEN, Message, Status
 from outcomes import Outcome
+from recipients.hours import Clocks
 from samples import NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
 from stored_messages import SENDER, again, connection_of, held, look, statuses, store, store_many
@@ -834,8 +835,8 @@ def test_a_holiday_and_the_weekend_after_it_are_waited_out(run_pass, carrier):
 def test_a_zone_whose_rules_changed_since_is_judged_by_todays_rules(run_pass, carrier, monkeypatch):
     message = store(status=Status.SCHEDULED, send_at=WEDNESDAY_OPENING)
     find = recipients.find
-    moved = (ZoneInfo("America/Chicago"),)  # the law now has New York an hour later
-    monkeypatch.setattr(recipients, "find", lambda to: find(to)._replace(zones=moved))
+    moved = Clocks("US", (ZoneInfo("America/Chicago"),))  # the law now has New York an hour later
+    monkeypatch.setattr(recipients, "find", lambda to: find(to)._replace(clocks=moved))
     assert +run_pass(WEDNESDAY_OPENING) == Counter({"promoted": 1, "rescheduled": 1})
     assert again(message).send_at == WEDNESDAY_OPENING + HOUR
     run_pass(WEDNESDAY_OPENING + HOUR)

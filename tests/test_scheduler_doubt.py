@@ -361,6 +361,20 @@ def test_a_yes_that_comes_late_does_not_give_two_equal_texts_one_reference(run_p
     assert len(askable.taken) == 2
 
 
+def test_a_yes_that_comes_after_a_retry_does_not_undo_the_retry(run_pass, askable):
+    """As from a sender that stood still with it until it was found, undelivered and retried."""
+    message = store(in_doubt=1, in_doubt_since=TUESDAY_NOON)
+    askable.taken.append((NEW_YORK, "Hello"))
+    later(run_pass, 0, carrier=askable)
+    receipts.record([Receipt("SM0", False)], TUESDAY_NOON, False)
+    assert again(message).retry(TUESDAY_NOON)
+    receipts.sent({message.id: "SM0"}, TUESDAY_NOON)
+    assert again(message).status == Status.SCHEDULED
+    askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello")
+    later(run_pass, 0, carrier=askable)
+    assert (again(message).status, again(message).carrier_reference) == (Status.SENT, "SM1")
+
+
 def test_a_text_that_is_retried_is_not_taken_for_the_one_that_did_not_arrive(run_pass, askable):
     message = store(status=Status.UNDELIVERED, carrier_reference="SM0", finished_at=TUESDAY_NOON)
     askable.taken.append((NEW_YORK, "Hello"))

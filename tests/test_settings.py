@@ -21,11 +21,13 @@ DEFAULTS = environment.Settings(
     business_hours=(9 * 60, 17 * 60),
     business_days=frozenset(range(7)),
     skip_holidays=False,
+    quiet_hours=None,
     max_message_length=1600,
     max_retries=3,
     retry_delay=60,
     claim_timeout=300,
     send_concurrency=8,
+    send_rate=None,
     carrier_timeout=60,
     expire_after=timedelta(hours=72),
     check_dnc=False,
@@ -46,11 +48,13 @@ BAD = {
     "BUSINESS_HOURS": "s3cret",
     "BUSINESS_DAYS": "s3cret",
     "SKIP_HOLIDAYS": "s3cret",
+    "QUIET_HOURS": "s3cret",
     "MAX_MESSAGE_LENGTH": "s3cret",
     "MAX_RETRIES": "s3cret",
     "RETRY_DELAY": "s3cret",
     "CLAIM_TIMEOUT": "s3cret",
     "SEND_CONCURRENCY": "s3cret",
+    "SEND_RATE": "s3cret",
     "CARRIER_TIMEOUT": "s3cret",
     "EXPIRE_AFTER": "s3cret",
     "CHECK_DNC": "s3cret",
@@ -102,6 +106,15 @@ def test_the_example_shows_the_defaults(load):
         ("BUSINESS_HOURS", "00:00-24:00", (0, 1440)),
         ("BUSINESS_HOURS", "08:30 - 12:01", (510, 721)),
         ("BUSINESS_HOURS", "23:59-24:00", (1439, 1440)),
+        ("BUSINESS_HOURS", "mon 08:00-24:00", {0: (480, 1440)}),
+        (
+            "BUSINESS_HOURS",
+            "Sun - mon  09:00 - 17:00 ,\tsat 10:00-14:00",
+            {6: (540, 1020), 0: (540, 1020), 5: (600, 840)},
+        ),
+        ("QUIET_HOURS", "", None),
+        ("QUIET_HOURS", " 21:00-08:00", (1260, 480)),
+        ("QUIET_HOURS", "16:59 - 24:00", (1019, 1440)),
         ("BUSINESS_DAYS", "mon-fri", {0, 1, 2, 3, 4}),
         ("BUSINESS_DAYS", "mon,wed,sat", {0, 2, 5}),
         ("BUSINESS_DAYS", "Sat - Mon, wed", {5, 6, 0, 2}),
@@ -113,6 +126,9 @@ def test_the_example_shows_the_defaults(load):
         ("RETRY_DELAY", "0", 0),
         ("CLAIM_TIMEOUT", "1", 1),
         ("SEND_CONCURRENCY", "256", 256),
+        ("SEND_RATE", "10/s", 10.0),
+        ("SEND_RATE", " 90/min ", 1.5),
+        ("SEND_RATE", "", None),
         ("CARRIER_TIMEOUT", "600", 600),
         ("EXPIRE_AFTER", "30m", timedelta(minutes=30)),
         ("EXPIRE_AFTER", "10d", timedelta(days=10)),
@@ -149,6 +165,7 @@ def test_a_value_is_read(name, text, value, load):
         *(("RETRY_DELAY", text) for text in ("-1", "86401", "60s", "nan")),
         *(("CLAIM_TIMEOUT", text) for text in ("0", "86401", "inf")),
         *(("SEND_CONCURRENCY", text) for text in ("0", "257", "0x10")),
+        *(("SEND_RATE", text) for text in ("0/s", "5", "5/h", "-1/s", "1e9/s", "5/s,5/s", "٣/s")),
         *(("CARRIER_TIMEOUT", text) for text in ("0", "601", "1.5")),
         *(("EXPIRE_AFTER", text) for text in ("", "72", "0h", "-1d", "1w", "100000h", "٣d")),
         *(("CHECK_DNC", text) for text in ("", "true", "never")),
@@ -189,6 +206,94 @@ def test_a_value_that_cannot_be_used_is_refused_and_not_repeated(name, text, loa
     assert len(line) < 200
     assert "s3cret" not in line
     assert "cret" not in line
+
+
+DAYS = "mon, tue, wed, thu, fri, sat, sun"
+TIMES = "must be times from 00:00 to 24:00, the first before 24:00"
+FORM = "must be an opening and a closing time, like 09:00-17:00"
+ORDER = "must be an opening and a later closing time of the same day"
+NO_DAY = f"entry 1 must begin with one day or range of {DAYS}"
+NO_HOURS = "entry 1 must have white space and hours after days, like sat 10:00-14:00"
+ONE = "must be one beginning and one end for all days, like 21:00-08:00"
+NONE_OPEN = "must leave a minute of BUSINESS_HOURS open"
+
+
+@pytest.mark.parametrize(
+    ("hours", "problem"),
+    [
+        ("17:00-09:00", ORDER),
+        ("09:00-25:00", TIMES),
+        (
+            "09:00-12:00, 13:00-17:00",
+            "must be one opening and closing time, or name the days of each",
+        ),
+        ("mon-fri", NO_HOURS),
+        ("mon-fri09:00-17:00", NO_HOURS),
+        ("mon,tue 09:00-17:00", NO_HOURS),
+        ("local 09:00-17:00", NO_DAY),
+        ("mon-fry 09:00-17:00", NO_DAY),
+        ("Monday 09:00-17:00", NO_DAY),
+        ("mon–fri 09:00-17:00", NO_DAY),
+        ("mon-tue-wed 09:00-17:00", NO_DAY),
+        ("mon- 09:00-17:00", NO_DAY),
+        ("mon 22:00-02:00", f"the hours of entry 1 {ORDER}"),
+        ("mon 09:00-24:30", f"the hours of entry 1 {TIMES}"),
+        ("mon 9am-5pm", f"the hours of entry 1 {FORM}"),
+        ("mon 09:00-17:00; sat 10:00-14:00", f"the hours of entry 1 {FORM}"),
+        ("mon-fri 09:00-17:00, fri 10:00-14:00", "entry 2 must not name fri again"),
+        (
+            "mon-fri 09:00-17:00, 10:00-14:00",
+            "entry 2 must begin with days, like mon-fri 09:00-17:00",
+        ),
+        ("mon-fri 09:00-17:00,", "entry 2 must begin with days, like mon-fri 09:00-17:00"),
+    ],
+)
+def test_hours_by_the_day_that_cannot_be_used_are_refused_with_the_mistake(hours, problem, load):
+    with pytest.raises(SettingsError) as refusal:
+        load(BUSINESS_HOURS=hours)
+    assert str(refusal.value) == f"BUSINESS_HOURS: {problem}"
+
+
+@pytest.mark.parametrize(
+    ("quiet", "hours", "problem"),
+    [
+        *((text, "09:00-17:00", ONE) for text in ("21:00", "21-8", "9pm-8am", "none", ",")),
+        *((text, "09:00-17:00", ONE) for text in ("21:00–08:00", "17:00-09:00:00", "21:00-08:60")),
+        ("mon 21:00-08:00", "09:00-17:00", ONE),
+        ("21:00-08:00, 12:00-13:00", "09:00-17:00", ONE),
+        ("21:00-21:00", "09:00-17:00", "must begin and end at different times"),
+        ("24:00-08:00", "09:00-17:00", TIMES),
+        ("21:00-24:01", "09:00-17:00", TIMES),
+        ("00:00-24:00", "00:00-24:00", NONE_OPEN),
+        ("09:00-17:00", "09:00-17:00", NONE_OPEN),
+        ("16:00-10:00", "sat 08:00-10:00, sun 22:00-24:00", NONE_OPEN),
+    ],
+)
+def test_quiet_hours_that_cannot_be_used_are_refused_with_the_mistake(quiet, hours, problem, load):
+    with pytest.raises(SettingsError) as refusal:
+        load(QUIET_HOURS=quiet, BUSINESS_HOURS=hours)
+    assert str(refusal.value) == f"QUIET_HOURS: {problem}"
+
+
+@pytest.mark.parametrize("days", ["mon-fri", "local", ""])
+def test_business_days_beside_hours_by_the_day_are_refused(days, load):
+    with pytest.raises(SettingsError) as refusal:
+        load(BUSINESS_HOURS="mon-fri 09:00-17:00", BUSINESS_DAYS=days)
+    assert str(refusal.value) == (
+        "BUSINESS_DAYS: must not be set, because BUSINESS_HOURS names the days"
+    )
+
+
+def test_quiet_hours_that_leave_a_countrys_zones_no_minute_in_common_stop_the_start(start):
+    hours = {"QUIET_HOURS": "17:00-13:00"}  # four hours, and Russia's zones are as far apart
+    process = start("flask", "keys", "list", **hours)
+    assert process.wait() == 1
+    assert process.output == (
+        "QUIET_HOURS: leave no minute of BUSINESS_HOURS open on all clocks of numbers in "
+        "Antarctica, Canada, Russia\n"
+    )
+    process = start("flask", "db", "upgrade", ALLOWED_COUNTRIES="US,GB", **hours)
+    assert process.wait() == 0
 
 
 def test_all_problems_are_reported_at_once(load):

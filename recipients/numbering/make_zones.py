@@ -28,6 +28,7 @@ HEADER = """\
 # Made by `make numbering`; not to be edited. Two kinds of lines:
 #   country  zone    the percentage of the country's people who live in it
 #   prefix   zones   the three digits that follow, one correction each; none: of the prefix itself
+#                    a country in place of zones: its mobiles, which can be anywhere in it
 """
 WEEKS = [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(weeks=n) for n in range(260)]
 CODES = {str(code) for code in phonenumbers.COUNTRY_CODE_TO_REGION_CODE}
@@ -42,6 +43,7 @@ KNOWN = {  # from numbering plans: the geocoder names states, or places that Geo
     "976144": {"Asia/Ulaanbaatar"},  # Bayankhongor
     "976244": {"Asia/Ulaanbaatar"},
 }
+MOBILES = ("569", "628")  # of a whole country; libphonenumber gives them its capital's zone
 ACROSS = {"Broken Hill", "Menindee", "Tweed Heads", "Wilcannia"}  # numbered with the next state
 LONG = {"st": "saint", "ft": "fort", "mt": "mount"}
 LABELLED = re.compile(r"(.*?)(?:(?:, | - )([^,]+))?")  # "Gering/Scottsbluff, NE"
@@ -285,6 +287,9 @@ class Corrections(dict):
                 if right and {*map(clock, ours)} != {*map(clock, right)}:
                     self[prefix] = table[prefix] = right
         self.merge()
+        for prefix in THEIRS:
+            if prefix.startswith(MOBILES):
+                self[prefix] = {country_of(prefix, self.countries)}
 
     def right(self, country: str, prefix: str) -> set[str]:
         """Return the zones of a prefix by the best source that knows it; none if none does."""

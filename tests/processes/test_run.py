@@ -13,6 +13,7 @@ import urllib.request
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import psutil
 import pytest
@@ -230,6 +231,17 @@ def test_where_it_is_night_at_all_numbers_the_text_has_a_date_soon(run):
     send_date = datetime.fromisoformat(re.search(r'"send_date": "([^"]+)"', words[-1])[1])
     assert timedelta() < send_date - now < timedelta(minutes=5)
     assert f"its send_date is {send_date:%H:%M:%S} UTC" in process.output
+    assert send(words) == 201
+
+
+def test_where_it_is_quiet_the_text_has_a_date_after_that(run):
+    now, hour = datetime.now(ZoneInfo("America/New_York")), timedelta(hours=1)
+    quiet = f"{now - hour:%H}:00-{now + 3 * hour:%H}:00"
+    closed = DAYS[(now.weekday() + 3) % 7]
+    always = {"BUSINESS_HOURS": "00:00-24:00", "BUSINESS_DAYS": closed}
+    words = curl_line(run(PORT=str(free_port()), QUIET_HOURS=quiet, **always))
+    send_date = datetime.fromisoformat(re.search(r'"send_date": "([^"]+)"', words[-1])[1])
+    assert hour < send_date - now < 3 * hour
     assert send(words) == 201
 
 

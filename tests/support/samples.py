@@ -1,8 +1,17 @@
-"""Numbers and instants that many tests use."""
+"""Numbers, instants and business hours that many tests use."""
 
 from datetime import UTC, datetime
+
+from recipients.hours import BusinessHours
 
 NEW_YORK = "+12125550123"
 LONDON = "+442083661177"
 TUESDAY_NOON = datetime(2026, 3, 3, 17, 0, tzinfo=UTC)  # noon in New York
 SUNDAY_NIGHT = datetime(2026, 3, 2, 4, 30, tzinfo=UTC)  # 11:30 PM in New York
+WEEK = frozenset(range(7))
+
+
+def daily(opens, closes, days=WEEK, **others):
+    """Business hours that are the same on all of these days; given in minutes."""
+    windows = ((opens, closes) if day in days else None for day in range(7))
+    return BusinessHours(tuple(windows), **others)

@@ -8,6 +8,7 @@ from datetime import timedelta
 import psycopg
 from peewee import chunked
 
+import acceptance
 import models
 import reports
 from database import db
@@ -31,7 +32,7 @@ def create(text, **fields):
     usual = {"to": NEW_YORK, "send_at": now, "status": Status.QUEUED, "max_retries": 3}
     usual |= {"manual_mode": False, "available_to_group": False, "check_dnc": False}
     usual |= {"key": key_named("app").id, "id": new_id(now), "created_at": now}
-    Message.store(message=text, **usual | {"idempotency_key": None} | fields)
+    acceptance.store(message=text, **usual | {"idempotency_key": None} | fields)
 
 
 def _row(now, columns):
@@ -59,10 +60,11 @@ def held(status, **columns):
 
 
 def store_many(count, now=TUESDAY_NOON, **columns):
-    """Store messages to as many numbers, and return these numbers."""
+    """Store messages to as many numbers, and return these numbers in the order of the ids."""
     numbers = [f"+1212555{n:04}" for n in range(count)]
     row = _row(now, columns)
-    rows = [row | {"id": new_id(now), "to": number} for number in numbers]
+    ids = sorted(new_id(now) for _ in numbers)
+    rows = [row | {"id": id, "to": number} for id, number in zip(ids, numbers, strict=True)]
     with db.atomic():
         for batch in chunked(rows, 500):
             Message.insert_many(batch).execute()

@@ -1,0 +1,57 @@
+"""`flask events`: what the systems of keys are yet to be told, or could not be told."""
+
+import click
+
+import models
+from cli import base
+from database import Refused
+from events import Event, EventAddress
+from keys import ApiKey
+
+events = base.Commands("events", help="Events for the systems of keys: list, retry.")
+key_option = click.option("--key", "name", type=base.name, help="Of this key.")
+
+
+@events.command("list")
+@key_option
+@click.option("--json", "as_json", is_flag=True, help="One array of objects.")
+def list_events(name: str | None, as_json: bool) -> None:
+    """List the events that wait or were given up, the oldest first."""
+    found = Event.listing(name and ApiKey.named(name))
+    if as_json:
+        base.print_array(map(as_object, found))
+        return
+    header = ("webhook id", "key", "type", "message_id", "tries", "next try", "last answer")
+    base.table(header, map(row, found))
+
+
+def as_object(event: Event) -> dict:
+    """Return an event as a JSON object."""
+    return {
+        "webhook_id": event.webhook_id,
+        "key": event.key.name,
+        "type": event.type,
+        "message_id": event.message_id,
+        "tries": event.tries,
+        "next_try_at": event.next_try_at,
+        "last_answer": event.last_answer,
+    }
+
+
+def row(event: Event) -> tuple[str, ...]:
+    """Return an event as a row for people."""
+    shown = as_object(event) | {"next_try_at": base.moment(event.next_try_at)}
+    if event.given_up_at:
+        shown["next_try_at"] = "given up"
+    return tuple(str(value) if value is not None else "-" for value in shown.values())
+
+
+@events.command()
+@key_option
+def retry(name: str | None) -> None:
+    """Send again what was given up; a key whose address is switched off is left out."""
+    key = name and ApiKey.named(name)
+    if key and (off := EventAddress.of(key).off):
+        raise Refused(f"the address of {name} is switched off: {off}")
+    count = Event.retry(key, models.clock())
+    click.echo(f"{base.count(count, 'event')} to be sent again")

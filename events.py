@@ -1,0 +1,338 @@
+"""Events: the outbox for the systems of keys, which are told what became of their messages.
+
+An event is written in the transaction of the change that it tells of, and leaves the table when it
+was delivered. `deliveries.py` delivers them.
+"""
+
+import base64
+import json
+import secrets
+import uuid
+from collections.abc import Collection, Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import NamedTuple, Self
+
+from peewee import SQL, BigAutoField, ForeignKeyField, IntegerField, TextField, UUIDField, fn
+
+from carriers.alphabets import count_parts
+from database import (
+    BATCH,
+    MILLISECOND,
+    PAGE,
+    CarrierTextField,
+    InstantField,
+    Refused,
+    Table,
+    db,
+    locked,
+    on_postgres,
+)
+from keys import ApiKey
+
+OVERLAP = timedelta(hours=24)
+"""How long events are signed by the old secret as well, after a rotation."""
+
+KEPT = timedelta(days=30)
+"""How long an event is kept after it was given up."""
+
+BY_RECEIPT = ("delivered", "undelivered")
+WITH_REASON = ("failed", "undelivered")
+
+
+class EventAddress(Table):
+    """Where events of a key go; a key without a row has none."""
+
+    key = ForeignKeyField(ApiKey, primary_key=True)
+    url = TextField()
+    secret = TextField()
+    old_secret = TextField(null=True)  # before the rotation
+    old_secret_until = InstantField(null=True)
+    off = TextField(null=True)  # why it is switched off
+
+    @classmethod
+    def of(cls, key: ApiKey) -> Self:
+        """Return the address of a key; raise Refused if it has none."""
+        address = cls.get_or_none(cls.key == key)
+        if address is None:
+            raise Refused(f"{key.name} has no address for events")
+        return address
+
+    @classmethod
+    def everyone(cls) -> dict[int, Self]:
+        """Return all addresses by the ids of their keys."""
+        return {address.key_id: address for address in cls.select()}
+
+    @classmethod
+    def set(cls, key: ApiKey, url: str) -> None:
+        """Send the events of a key to an address from now on; make a secret for the first one."""
+        row = cls.insert(key=key, url=url, secret=_new_secret())
+        row.on_conflict(conflict_target=[cls.key], update={cls.url: url, cls.off: None}).execute()
+
+    @classmethod
+    def switch_off(cls, key: int, why: str, now: datetime, url: str | None = None) -> bool:
+        """Send no more events of a key, and give up those that wait; say whether it was done.
+
+        Given a URL, do so only if that is still the address.
+        """
+        mine = cls.key == key
+        if url:
+            mine &= cls.url == url
+        with db.transaction():
+            done = cls.update(off=why).where(mine).execute() == 1
+            if done:
+                Event.give_up(now)
+        return done
+
+    @classmethod
+    def rotate(cls, key: ApiKey, now: datetime) -> None:
+        """Make a new secret for a key; for a day events are signed by both."""
+        old = {cls.old_secret: cls.secret, cls.old_secret_until: now + OVERLAP}
+        if not cls.update({cls.secret: _new_secret(), **old}).where(cls.key == key).execute():
+            cls.of(key)
+
+    def secrets(self, now: datetime) -> list[str]:
+        """Return the secrets that sign now, the newest first."""
+        if self.old_secret_until and now < self.old_secret_until:
+            return [self.secret, self.old_secret]
+        return [self.secret]
+
+
+def _new_secret():
+    return f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}"
+
+
+# The outbox
+
+_ADDRESS = "FROM event_address WHERE event_address.key_id = message.key_id AND off IS NULL"
+ENDED = (
+    "message.id, message.status, message.attempts, message.last_error, message.finished_at, "
+    f"message.receipt_at, (SELECT event_address.key_id {_ADDRESS}), "
+    f"(SELECT message.message {_ADDRESS})"
+)
+"""What an UPDATE of messages returns for their events, as SQL.
+
+The last two are null where the key has no address. So a key without one costs no more statements.
+"""
+
+
+class Ended(NamedTuple):
+    """What became of a message: the columns of ENDED."""
+
+    id: uuid.UUID
+    status: str
+    attempts: int
+    error: str | None
+    finished_at: datetime
+    receipt_at: datetime | None
+    key: int | None  # None: nobody is to be told
+    text: str | None
+
+    @property
+    def at(self) -> datetime:
+        """When this was reached; a receipt that was recorded first comes after the yes."""
+        if self.status in BY_RECEIPT:
+            return max(self.receipt_at, self.finished_at + MILLISECOND)
+        return self.finished_at
+
+    @property
+    def body(self) -> str:
+        """Return what the key is told: no number and no text."""
+        data = {
+            "message_id": str(self.id),
+            "status": self.status,
+            "reason": self.error if self.status in WITH_REASON else None,
+            "attempts": self.attempts,
+            "parts": None if self.text is None else count_parts(self.text),  # None once redacted
+        }
+        at = self.at.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+        return json.dumps({"type": f"text_message.{self.status}", "timestamp": at, "data": data})
+
+
+class Standing(NamedTuple):
+    """How the events of a key stand."""
+
+    waiting: int = 0
+    given_up: int = 0
+    oldest: datetime | None = None  # of those that wait
+
+
+class Event(Table):
+    """An event until it is delivered; it outlives its message.
+
+    A claim moves `next_try_at` on to the end of its lease, by which its holder knows it again.
+    """
+
+    id = BigAutoField()
+    webhook_id = TextField()
+    key = ForeignKeyField(ApiKey, index=False)
+    message_id = UUIDField()
+    at = InstantField()  # of the change
+    body = TextField()
+    tries = IntegerField(default=0)
+    next_try_at = InstantField(null=True)  # null once given up
+    last_answer = CarrierTextField(null=True)
+    given_up_at = InstantField(null=True)
+
+    @classmethod
+    def write(cls, ended: Collection[Ended]) -> None:
+        """Write an event for each of these messages, in one statement."""
+        if not ended:
+            return
+        rows = [
+            {
+                "webhook_id": f"evt_{uuid.uuid4().hex}",
+                "key_id": each.key,
+                "message_id": each.id.hex,
+                "at": cls.at.db_value(each.at),
+                "next_try_at": cls.at.db_value(each.at),
+                "tries": 0,
+                "body": each.body,
+            }
+            for each in ended
+        ]
+        names = ", ".join(rows[0])
+        if on_postgres():
+            source = f"SELECT {names} FROM json_populate_recordset(NULL::event, %s)"
+        else:
+            values = ", ".join(f"json_extract(value, '$.{name}')" for name in rows[0])
+            source = f"SELECT {values} FROM json_each(?)"
+        db.execute_sql(f"INSERT INTO event ({names}) {source}", (json.dumps(rows),))
+
+    # Delivery
+
+    @classmethod
+    def receivers(cls, now: datetime, began_at: datetime | None) -> list[tuple[EventAddress, bool]]:
+        """Return the addresses that are not switched off, and whether an event of each is due.
+
+        The addresses come with their keys.
+        """
+        due = cls.select().where(cls.key == EventAddress.key, cls._due(now, began_at))
+        on = EventAddress.select(EventAddress, ApiKey, fn.EXISTS(due).alias("due"))
+        return [(each, bool(each.due)) for each in on.join(ApiKey).where(EventAddress.off >> None)]
+
+    @classmethod
+    def claim(
+        cls, key: int, limit: int, now: datetime, until: datetime, began_at: datetime | None
+    ) -> list[Self]:
+        """Take up to `limit` events of a key that are due, the longest due first.
+
+        Nobody else gets them until they are recorded or released, or that instant has come. With
+        `began_at`, what was tried since then is not due.
+        """
+        due = cls.select(cls.id).where(cls.key == key, cls._due(now, began_at))
+        due = due.order_by(cls.next_try_at).limit(limit)
+        claim = cls.update(next_try_at=until).where(locked(cls.id, due))
+        claimed = claim.returning(cls).execute()
+        return sorted(claimed, key=lambda event: event.id)
+
+    @classmethod
+    def _due(cls, now, began_at):
+        due = cls.next_try_at <= now
+        return due & ((cls.tries == 0) | (cls.next_try_at <= began_at)) if began_at else due
+
+    @classmethod
+    def renew(cls, claimed: Collection[Self], until: datetime) -> None:
+        """Move the end of these events' leases; at once releases them."""
+        if not claimed:
+            return
+        held = cls.id.in_([event.id for event in claimed])
+        held &= cls.next_try_at.in_({event.next_try_at for event in claimed})
+        cls.update(next_try_at=until).where(held).execute()
+        for event in claimed:
+            event.next_try_at = until
+
+    @classmethod
+    def delivered(cls, claimed: Iterable[Self]) -> None:
+        """Forget events that were delivered."""
+        if ids := [event.id for event in claimed]:
+            cls.delete().where(cls.id.in_(ids)).execute()
+
+    def failed(self, answer: str, next_try_at: datetime | None, now: datetime) -> None:
+        """Record a try in vain, and when the next is due; None gives this event up.
+
+        If another scheduler has taken it over, it decides.
+        """
+        changes = {"tries": self.tries + 1, "last_answer": answer, "next_try_at": next_try_at}
+        changes["given_up_at"] = None if next_try_at else now
+        held = (Event.id == self.id) & (Event.next_try_at == self.next_try_at)
+        Event.update(changes).where(held).execute()
+
+    @classmethod
+    def give_up(cls, now: datetime) -> int:
+        """Give up what waits for an address that is switched off; return how many.
+
+        A change at the same moment may write one more after that, and what is being recorded is
+        left out: the next pass gives them up.
+        """
+        off = EventAddress.select(EventAddress.key).where(EventAddress.off.is_null(False))
+        waiting = cls.select(cls.id).where(cls.next_try_at.is_null(False), cls.key.in_(off))
+        give_up = cls.update(next_try_at=None, given_up_at=now)
+        return give_up.where(locked(cls.id, waiting)).execute()
+
+    @classmethod
+    def forget(cls, now: datetime) -> None:
+        """Drop what was given up long ago, in batches."""
+        old = cls.given_up_at < now - KEPT
+        batch = cls.select(cls.id).where(old).limit(BATCH)
+        drop = cls.delete().where(cls.id.in_(batch))
+        while drop.execute():
+            pass
+
+    # For people
+
+    @classmethod
+    def retry(cls, key: ApiKey | None, now: datetime) -> int:
+        """Begin the tries of what was given up anew, if its address is on; return how many."""
+        on = EventAddress.select(EventAddress.key).where(EventAddress.off.is_null())
+        again = cls.given_up_at.is_null(False) & cls.key.in_(on)
+        if key:
+            again &= cls.key == key
+        changes = {"tries": 0, "next_try_at": now, "given_up_at": None}
+        return cls.update(changes).where(again).execute()
+
+    @classmethod
+    def listing(cls, key: ApiKey | None) -> Iterator[Self]:
+        """Read what waits or was given up, with its key, the oldest first, in pages."""
+        events = cls.select(cls, ApiKey).join(ApiKey).order_by(cls.id).limit(PAGE)
+        if key:
+            events = events.where(cls.key == key)
+        after = 0
+        while page := list(events.where(cls.id > after)):
+            yield from page
+            after = page[-1].id
+
+    @classmethod
+    def standings(cls) -> dict[int, Standing]:
+        """Return how the events of each key stand, by its id; keys without events are left out."""
+        oldest = fn.MIN(cls.at).filter(cls.next_try_at.is_null(False))
+        counts = fn.COUNT(cls.next_try_at), fn.COUNT(cls.given_up_at), oldest
+        rows = cls.select(cls.key, *counts).group_by(cls.key).tuples()
+        return {key: Standing(*counts) for key, *counts in rows}
+
+    @classmethod
+    def by_name(cls) -> dict[str, Standing]:
+        """Return how the events of each key stand, by its name; keys of one name are one."""
+        told = {}
+        standings = cls.standings()
+        for key in ApiKey.select().where(ApiKey.id.in_([*standings])).order_by(ApiKey.name):
+            one, other = standings[key.id], told.get(key.name, Standing())
+            oldest = min(filter(None, (one.oldest, other.oldest)), default=None)
+            waiting, given_up = one.waiting + other.waiting, one.given_up + other.given_up
+            told[key.name] = Standing(waiting, given_up, oldest)
+        return told
+
+    @property
+    def type(self) -> str:
+        return json.loads(self.body)["type"]
+
+
+Event.add_index(
+    Event.index(
+        *(Event.key, Event.next_try_at),
+        where=SQL("next_try_at IS NOT NULL"),
+        name="event_due",
+    )
+)
+Event.add_index(
+    Event.index(Event.given_up_at, where=SQL("given_up_at IS NOT NULL"), name="event_given_up")
+)

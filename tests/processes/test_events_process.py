@@ -1,0 +1,221 @@
+"""The whole way of an event: real schedulers, a carrier, and receivers that verify it."""
+
+import random
+import re
+import shutil
+import time
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from app import create_app
+from carrier_servers import HANG, Answer, refusal
+from databases import on_sqlite
+from desk_visitor import Visitor
+from events import Event, EventAddress
+from keys import ApiKey, Role
+from models import FINISHED, Message, Status, clock
+from running import ALWAYS, ROOT, Process, free_port, wait_until
+from samples import NEW_YORK
+from signed_callbacks import of_twilio
+from stored_messages import key_named, store, store_many
+
+pytest_plugins = ["receivers"]
+
+DAY = timedelta(days=1)
+PUBLIC_URL = "https://sms.example.com"
+QUICK = {"CLAIM_TIMEOUT": "2"}
+
+
+@pytest.fixture
+def app_key(database_url, receiver):
+    """The key of stored messages, whose address is the receiver's."""
+    key = key_named("app")
+    EventAddress.set(key, receiver.url)
+    receiver.secret = EventAddress.of(key).secret
+    return key
+
+
+@pytest.fixture
+def npm_receiver(npm_package, database_url, tmp_path):
+    """The receiver that docs/events.md prints for Node.js, as the address of the key `npm`."""
+    modules = npm_package("standardwebhooks", "1.1.1")
+    (code,) = re.findall(r"```js\n(.*?)```", (ROOT / "docs/events.md").read_text(), re.S)
+    file, port = tmp_path / "receiver.js", str(free_port())
+    told = "console.log(event.type);"  # also of what comes after a newer one
+    file.write_text(code.replace("const { message_id", f"{told} const {{ message_id"))
+    key = key_named("npm")
+    EventAddress.set(key, f"http://127.0.0.1:{port}/")
+    environ = {"NODE_PATH": str(modules), "PORT": port}
+    secret = EventAddress.of(key).secret
+    process = Process([shutil.which("node"), file], tmp_path, EVENTS_SECRET=secret, **environ)
+    yield process
+    process.kill()
+
+
+class Year:
+    """Everything that can become of the messages of a key: one of each kind."""
+
+    def __init__(self, name, key, twilio):
+        self.key, self.twilio = key_named(name), twilio
+        numbers = (f"+1212555{key}{n:03}" for n in range(100, 200))
+        kinds = ("taken", "arrives", "lost", "refused", "stop", "shell", "desk", "old")
+        self.to = dict(zip(kinds, numbers, strict=False))
+        twilio.answers[self.to["refused"]] = refusal(21211)
+        later = clock() + DAY
+        waits = {"status": Status.SCHEDULED, "send_at": later, "key": self.key}
+        for kind in ("taken", "arrives", "lost", "refused"):
+            store(clock(), to=self.to[kind], key=self.key)
+        store(clock(), to=self.to["stop"], check_dnc=True, **waits)
+        self.by_shell = store(clock(), to=self.to["shell"], **waits)
+        store(clock(), to=self.to["desk"], manual_mode=True, **waits)
+        old = clock() - 10 * DAY
+        store(old, to=self.to["old"], key=self.key, send_at=old, first_send_at=old)
+
+    def reference(self, kind):
+        return Message.get(Message.to == self.to[kind]).carrier_reference
+
+    def go_on(self, client, visitor, run):
+        """Let receipts, a STOP, the desk and the shell do the rest."""
+        url = f"{PUBLIC_URL}/carriers/twilio/"
+        for kind, word in (("arrives", "delivered"), ("lost", "undelivered")):
+            said = {"MessageSid": self.reference(kind), "MessageStatus": word}
+            said["To"] = self.to[kind]
+            signed = of_twilio(f"{url}status", said, self.twilio.token)
+            assert client.post("/carriers/twilio/status", **signed).status_code == 204
+        said = {"From": self.to["stop"], "Body": "STOP"}
+        signed = of_twilio(f"{url}inbound", said, self.twilio.token)
+        assert client.post("/carriers/twilio/inbound", **signed).status_code == 204
+        run("messages", "cancel", str(self.by_shell.id))
+        visitor.open()
+        visitor.press("Refuse")
+
+
+TOLD = Counter(
+    {"sent": 3, "delivered": 1, "undelivered": 1, "failed": 1, "blocked": 1}
+    | {"cancelled": 2, "expired": 1}
+)
+
+
+def test_all_seven_kinds_are_told_and_verified(
+    request, settings, schedule, twilio, app_key, receiver, run
+):
+    years = [Year("app", 1, twilio)]
+    npm = request.getfixturevalue("npm_receiver") if shutil.which("npm") else None
+    if npm:
+        years.append(Year("npm", 2, twilio))
+    given = {"carrier_url": twilio.url, "public_url": PUBLIC_URL, "secret_key": "x" * 16}
+    application = create_app(settings._replace(**given))
+    client = application.test_client()
+    visitor = Visitor(application)
+    visitor.sign_in(ApiKey.issue("Olga", None, clock(), role=Role.OPERATOR))
+    scheduler = schedule("--every", "0.2", CARRIER_URL=twilio.url, PUBLIC_URL=PUBLIC_URL)
+    wait_until(
+        lambda: Message.select().where(Message.status == Status.SENT).count() == 3 * len(years)
+    )
+    for year in years:
+        year.go_on(client, visitor, run)
+    total = sum(TOLD.values())
+    wait_until(lambda: len(receiver.events) == total)
+    wait_until(lambda: not Event.select().count())
+    assert Counter(receiver.types) == TOLD
+    assert {*TOLD} == {*FINISHED}
+    assert receiver.forged == []
+    for event in receiver.events:
+        data = event["data"]
+        reasons = {"failed", "undelivered"}
+        assert (data["reason"] is not None) == (data["status"] in reasons), data
+        assert data["parts"] == 1
+    if npm:
+        wait_until(lambda: npm.output.count("text_message.") == total)
+        assert Counter(re.findall(r"text_message\.(\w+)", npm.output)) == TOLD
+    assert scheduler.terminate() == 0
+    secrets = (receiver.secret, "1212555", receiver.address)
+    assert not [secret for secret in secrets if secret in scheduler.output]
+
+
+def test_a_single_pass_tells_of_its_own_sends(schedule, twilio, app_key, receiver):
+    store(clock())
+    single = schedule(CARRIER_URL=twilio.url)
+    assert single.wait() == 0
+    assert receiver.types == ["sent"]
+    assert Event.select().count() == 0
+    assert "events" not in single.output, "it prints its counts, and nothing else"
+
+
+def test_a_single_pass_waits_no_longer_than_fifteen_seconds(schedule, twilio, app_key, receiver):
+    receiver.answer = HANG
+    store_many(6, clock())
+    began = time.monotonic()
+    assert schedule(CARRIER_URL=twilio.url).wait() == 0
+    assert time.monotonic() - began < 20
+    assert len(twilio.texts) == 6
+    assert Event.select().where(Event.tries == 1).count() == 4
+
+
+def test_killed_between_the_receivers_yes_and_the_record_it_is_told_again(
+    schedule, app_key, receiver
+):
+    receiver.delay = 1
+    scheduler = schedule("--every", "0.1", **QUICK)
+    store(clock()).cancel("shell", clock())
+    wait_until(lambda: receiver.ids)
+    scheduler.kill()
+    wait_until(lambda: receiver.events)
+    assert Event.select().count() == 1
+    schedule("--every", "0.1", **QUICK)
+    wait_until(lambda: not Event.select().count())
+    assert len(receiver.ids) == 2
+    assert len({*receiver.ids}) == 1
+    assert receiver.forged == []
+
+
+def test_schedulers_that_are_killed_all_the_time_lose_no_event(schedule, twilio, app_key, receiver):
+    store_many(300, clock())
+    schedulers = [schedule("--every", "0.1", CARRIER_URL=twilio.url, **QUICK) for _ in range(2)]
+    for _ in range(4):
+        time.sleep(random.uniform(0.8, 1.6))
+        schedulers.pop(0).kill()
+        schedulers.append(schedule("--every", "0.1", CARRIER_URL=twilio.url, **QUICK))
+    ended = Message.status.in_([Status.SENT, Status.FAILED])
+    wait_until(lambda: Message.select().where(ended).count() == 300, 120)
+    wait_until(lambda: not Event.select().count(), 120)
+    became = {str(message.id): message.status for message in Message.select()}
+    told = {event["data"]["message_id"]: event["data"]["status"] for event in receiver.events}
+    assert told == became
+    changes = {(event["data"]["message_id"], event["type"]) for event in receiver.events}
+    assert len({*receiver.ids}) == len(changes) == 300, "nothing was told that did not happen"
+
+
+def test_told_to_stop_it_ends_after_the_requests_under_way(schedule, app_key, receiver):
+    receiver.delay = 1
+    store_many(50, clock(), first_send_at=clock() - 10 * DAY, send_at=clock() - 10 * DAY)
+    scheduler = schedule("--every", "0.1")
+    wait_until(lambda: receiver.requests)
+    assert scheduler.terminate(20) == 0
+    assert Event.select().count() == 50 - len(receiver.requests)
+
+
+@on_sqlite
+@pytest.mark.parametrize("answer", [HANG, Answer(500)])
+def test_a_bad_receiver_holds_up_no_text_and_no_other_key(
+    schedule, twilio, app_key, receiver, receivers, answer
+):
+    receiver.answer = answer
+    other = receivers()
+    EventAddress.set(key_named("other"), other.url)
+    old = {"first_send_at": clock() - 10 * DAY, "send_at": clock() - 10 * DAY}
+    store_many(300, clock(), **old)
+    store_many(200, clock(), key=key_named("other"))
+    schedule("--every", "0.1", CARRIER_URL=twilio.url)
+    began = time.monotonic()
+    wait_until(lambda: len(other.events) == 200)
+    assert time.monotonic() - began < 15
+    assert len(twilio.texts) == 200
+
+
+def test_without_an_address_nothing_is_written(schedule, twilio, database_url):
+    store(clock(), to=NEW_YORK)
+    assert schedule(CARRIER_URL=twilio.url, **ALWAYS).wait() == 0
+    assert Event.select().count() == 0

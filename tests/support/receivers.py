@@ -1,0 +1,72 @@
+"""Receivers of events for tests: the systems of keys, which verify as Standard Webhooks asks."""
+
+import json
+import threading
+
+import pytest
+from standardwebhooks import Webhook
+
+from carrier_servers import Answer, CarrierServer
+
+
+class ReceiverServer(CarrierServer):
+    """Take events; answer with `answer`, or else 204.
+
+    `events` lists what was understood and `ids` every `webhook-id`, in the order of arrival. With
+    a `secret`, the signature of each is verified; `forged` lists what is wrong with them. `most` is
+    how many requests were under way at once.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.secret, self.events, self.ids, self.forged = None, [], [], []
+        self.under_way = self.most = 0
+        self._guard = threading.Lock()
+
+    @property
+    def url(self):
+        return f"http://{self.address}/events?of=app"
+
+    def take(self, request):
+        with self._guard:
+            self.under_way += 1
+            self.most = max(self.most, self.under_way)
+        self.requests.append(request)
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        self.ids.append(headers["webhook-id"])
+        event = json.loads(request.body)
+        if self.secret:
+            try:
+                Webhook(self.secret).verify(request.body, headers)
+            except Exception as error:
+                self.forged.append(error)
+        self.closing.wait(self.delay)
+        answer = self.answers.get(event["data"]["status"]) or self.answer or Answer(204)
+        if isinstance(answer, Answer) and 200 <= answer.status < 300:
+            self.events.append(event)
+        with self._guard:
+            self.under_way -= 1
+        return answer
+
+    @property
+    def types(self):
+        return [event["type"].removeprefix("text_message.") for event in self.events]
+
+
+@pytest.fixture
+def receivers():
+    """Start a receiver: `receivers()`."""
+    servers = []
+
+    def start():
+        servers.append(ReceiverServer())
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def receiver(receivers):
+    return receivers()
