@@ -341,6 +341,11 @@ class InstantField(BigIntegerField):
         return value if value is None else EPOCH + value * MILLISECOND
 
 
+def isoformat(instant: datetime) -> str:
+    """Return an aware UTC datetime as text, like `2026-03-02T14:00:00.000Z`."""
+    return instant.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
 class CarrierTextField(TextField):
     """A carrier's words; characters that no database can hold are replaced.
 

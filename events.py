@@ -24,6 +24,7 @@ from database import (
     Refused,
     Table,
     db,
+    isoformat,
     locked,
     on_postgres,
 )
@@ -144,8 +145,9 @@ class Ended(NamedTuple):
             "attempts": self.attempts,
             "parts": None if self.text is None else count_parts(self.text),  # None once redacted
         }
-        at = self.at.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
-        return json.dumps({"type": f"text_message.{self.status}", "timestamp": at, "data": data})
+        return json.dumps(
+            {"type": f"text_message.{self.status}", "timestamp": isoformat(self.at), "data": data}
+        )
 
 
 class Standing(NamedTuple):

@@ -56,6 +56,28 @@ def awaiting_approval() -> int:
     return _count(AWAITS_APPROVAL)
 
 
+class Approvals(NamedTuple):
+    """The messages that wait for approval."""
+
+    messages: int
+    newest: str | None  # the largest id
+    first_at: datetime | None  # when the first would leave
+
+
+def approvals() -> Approvals:
+    """Return how many messages wait for approval, and the first and the newest of them."""
+    newest = fn.MAX(Message.id.cast("text")).coerce(False)  # Postgres has no largest UUID
+    row = Message.select(fn.COUNT(SQL("*")), newest, fn.MIN(Message.send_at))
+    return Approvals(*row.where(AWAITS_APPROVAL).tuples().get())
+
+
+def approvals_by_key() -> list[tuple[str, int]]:
+    """Count the messages that wait for approval by the names of their keys, the most first."""
+    messages = fn.COUNT(SQL("*"))
+    counts = Message.select(ApiKey.name, messages).join(ApiKey).where(AWAITS_APPROVAL)
+    return list(counts.group_by(ApiKey.name).order_by(messages.desc(), ApiKey.name).tuples())
+
+
 def awaiting_carrier(testers: bool | None = None) -> int:
     """Count the messages that may be sent now: all, those of testers, or those of the others."""
     if testers is None:
@@ -438,9 +460,21 @@ def use_of_limits(
 
 def at_limit(now: datetime, defaults: tuple[Limit, ...]) -> list[tuple[str, Limit]]:
     """Return the names of the keys that have a limit used up now, and the longest such limit."""
+    uses = _uses_today(now, defaults)
+    up = ((key.name, [use.limit for use in limits if use.is_up]) for key, limits in uses)
+    return [(name, limits[-1]) for name, limits in up if limits]
+
+
+def use_of_days(now: datetime, defaults: tuple[Limit, ...]) -> list[tuple[ApiKey, Use]]:
+    """Return the keys that were used today and have a limit of a day, with its use."""
+    uses = _uses_today(now, defaults)
+    return [(key, use) for key, limits in uses for use in limits if use.limit.unit == "d"]
+
+
+def _uses_today(now, defaults):
+    """Return the keys that were used today, by name, with the use of their limits."""
     today = (now - EPOCH).days * 86_400
     keys = ApiKey.live(now).join(KeyUse, on=(KeyUse.key_id == ApiKey.id))
     used_today = list(keys.where(KeyUse.second >= today).order_by(ApiKey.name))
     uses = use_of_limits(used_today, now, defaults)
-    up = ((key.name, [use.limit for use in uses[key.id] if use.is_up]) for key in used_today)
-    return [(name, limits[-1]) for name, limits in up if limits]
+    return [(key, uses[key.id]) for key in used_today]

@@ -31,6 +31,7 @@ from deliveries import Deliveries
 from do_not_call import DoNotCall
 from events import Event
 from models import Message, Status
+from notices import Notices
 from outcomes import Outcome, Rules, Step, is_too_late
 
 MOVES = (
@@ -643,6 +644,10 @@ def main() -> int:
             carrier = carriers.connect(url, *limits, settings.public_url)
     except ValueError as problem:
         environment.exit_with(f"CARRIER_URL: {problem}")
+    try:
+        notices = Notices(settings)
+    except ValueError as problem:
+        environment.exit_with(f"NOTIFY_URL: {problem}")
     gc.freeze()  # or the collector looks at all that is loaded once more when the process ends
     if every or options.verbose:  # a single pass prints its counts, and no more if all is well
         introduce(carrier)
@@ -651,6 +656,7 @@ def main() -> int:
     scheduler = Scheduler(settings, carrier)
     deliveries = Deliveries(settings.claim_timeout, once=every is None)
     deliveries.start()
+    notices.start()
 
     def stop(signum, frame):
         scheduler.stopping = True
@@ -678,6 +684,7 @@ def main() -> int:
                 log.error("receipts are lost: the database: %s", database.reason(error))
                 status = 1
             deliveries.finish(stopping=scheduler.stopping)
+            notices.finish(look=not scheduler.stopping)
             return status if every is None else 0
 
 

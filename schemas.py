@@ -15,6 +15,7 @@ from marshmallow.experimental.context import Context
 from marshmallow.validate import OneOf
 
 import recipients
+from database import isoformat
 from recipients.hours import BusinessHours, written_window
 
 COMPACT = (",", ":")
@@ -147,11 +148,6 @@ class TextMessageResponse(Schema):
     message_length = fields.Integer()
     max_retries = fields.Integer()
     message = fields.String()
-
-
-def isoformat(instant: datetime) -> str:
-    """Return an aware UTC datetime as text, like `2026-03-02T14:00:00.000Z`."""
-    return instant.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def parse(body: bytes) -> Any:

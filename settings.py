@@ -53,6 +53,7 @@ class Settings(NamedTuple):
     allow_premium_rate: bool
     key_limits: tuple[limits.Limit, ...]  # of keys without their own
     recipient_limit: limits.Limit | None
+    notify_url: str | None  # Apprise's URLs, separated by white space
     carrier_url: str | None
     public_url: str | None  # without a slash at the end
     secret_key: str | None
@@ -98,6 +99,7 @@ def load() -> Settings:
         == "true",
         key_limits=env.limits("KEY_LIMITS", ""),
         recipient_limit=env.recipient_limit("RECIPIENT_LIMIT", ""),
+        notify_url=env.str("NOTIFY_URL", "").strip() or None,
         public_url=env.public_url("PUBLIC_URL", ""),
         secret_key=env.secret("SECRET_KEY", ""),
         carrier_url=env.str("CARRIER_URL", "").strip() or None,

@@ -36,6 +36,13 @@ def _listen(record: logging.LogRecord) -> bool:
     return False
 
 
+def keep_from_log() -> None:
+    """Let nothing that Apprise says reach the log."""
+    silence("urllib3", "requests")
+    logging.getLogger("apprise").setLevel(logging.DEBUG)
+    logging.getLogger("apprise").addFilter(_listen)
+
+
 class Apprise(Carrier):
     """Send through any of Apprise's plugins, by its URL with `{to}` in place of the number.
 
@@ -48,9 +55,7 @@ class Apprise(Carrier):
 
     def __init__(self, url: str, concurrency: int, timeout: float, *_: object):
         super().__init__(url)
-        silence("urllib3", "requests")
-        logging.getLogger("apprise").setLevel(logging.DEBUG)
-        logging.getLogger("apprise").addFilter(_listen)
+        keep_from_log()
         self._url = url
         self._timeout = timeout
         self._asset = apprise.AppriseAsset(http_redirects=False)

@@ -2,13 +2,13 @@
 
 from flask import Flask
 
-from cli import dnc, events, keys, messages, service
+from cli import dnc, events, keys, messages, notify, service
 
 
 def register(app: Flask) -> None:
     """Add the commands to `flask`."""
     commands = (
-        *(service.db, keys.keys, dnc.dnc, messages.messages, events.events),
+        *(service.db, keys.keys, dnc.dnc, messages.messages, events.events, notify.notify),
         *(service.carriers, service.stats),
     )
     for command in commands:

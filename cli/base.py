@@ -16,8 +16,7 @@ import database
 import models
 import recipients
 from carriers import urls
-from database import PAGE, Refused
-from schemas import isoformat
+from database import PAGE, Refused, isoformat
 
 SHELL = "shell"  # recorded as the person who approved, cancelled, or changed the list
 

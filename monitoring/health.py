@@ -9,7 +9,7 @@ import models
 import reports
 from carrier_state import CarrierState
 from carriers.alphabets import count_parts
-from schemas import isoformat
+from database import isoformat
 
 STALLED_AFTER = timedelta(minutes=2)
 """Longest stall before we report a problem: a pass of cron and a first retry fit in."""

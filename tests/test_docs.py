@@ -37,7 +37,7 @@ PAGES = {
     str(path.relative_to(ROOT)): path.read_text()
     for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md"))
 }
-OPTIONAL = {"METRICS_TOKEN", "QUIET_HOURS", "SEND_RATE"}  # of the settings without a default
+OPTIONAL = {"METRICS_TOKEN", "NOTIFY_URL", "QUIET_HOURS", "SEND_RATE"}  # without a default
 EXCHANGES = [  # a request as a curl line, and the answer that follows it
     pytest.param(*blocks, id=page)
     for page, text in PAGES.items()

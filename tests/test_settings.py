@@ -35,6 +35,7 @@ DEFAULTS = environment.Settings(
     allow_premium_rate=False,
     key_limits=(),
     recipient_limit=None,
+    notify_url=None,
     carrier_url=None,
     public_url=None,
     secret_key=None,

@@ -1,0 +1,39 @@
+"""`flask notify`: notices for people."""
+
+import threading
+
+import click
+from flask import current_app
+
+import notices
+from cli import base
+from database import Refused
+
+TEST_TEXT = "This is a test of the notices about text messages."
+
+notify = base.Commands("notify", help="Notices for people, which go to NOTIFY_URL.")
+
+
+@notify.command()
+def test() -> None:
+    """Send one notice to each address of NOTIFY_URL; the exit status is 1 if one fails."""
+    try:
+        addresses = notices.connect(current_app.config["SETTINGS"].notify_url or "")
+    except ValueError as problem:
+        raise Refused(f"NOTIFY_URL: {problem}") from None
+    if not addresses:
+        raise Refused("NOTIFY_URL is not set: nobody is told")
+    took = set()
+
+    def tell(address):
+        if address.tell(TEST_TEXT):
+            took.add(address)
+
+    threads = [threading.Thread(target=tell, args=[each], daemon=True) for each in addresses]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(notices.PATIENCE)
+    if failed := [str(address) for address in addresses if address not in took]:
+        raise Refused(f"not taken by {', '.join(failed)}")
+    click.echo("\n".join(f"sent to {address}" for address in addresses))

@@ -1,0 +1,77 @@
+"""`flask notify test`, and what loads Apprise."""
+
+import subprocess
+import sys
+
+import pytest
+
+from app import create_app
+from carrier_servers import Answer
+from databases import on_sqlite
+from running import ROOT
+
+pytest_plugins = ["carrier_servers", "people"]
+
+
+@pytest.fixture
+def notify(settings):
+    """Run `flask notify test` with a NOTIFY_URL."""
+
+    def run(url):
+        app = create_app(settings._replace(notify_url=url))
+        return app.test_cli_runner().invoke(args=["notify", "test"])
+
+    return run
+
+
+@on_sqlite
+def test_a_test_goes_to_each_address(notify, people):
+    result = notify(f"{people.url} {people.url}")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.splitlines() == [
+        "sent to address 1 of NOTIFY_URL (json://)",
+        "sent to address 2 of NOTIFY_URL (json://)",
+    ]
+    assert people.told == ["This is a test of the notices about text messages."] * 2
+
+
+@on_sqlite
+def test_a_test_that_fails_says_which_address_in_one_line(notify, people):
+    people.answer = Answer(403)
+    result = notify(people.url)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "Error: not taken by address 1 of NOTIFY_URL (json://)\n"
+    assert people.told != []
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        (None, "NOTIFY_URL is not set: nobody is told"),
+        ("nosuch://s3cret@host", "NOTIFY_URL: Apprise takes no address like number 1"),
+    ],
+)
+def test_without_an_address_that_can_be_used_the_test_fails_in_one_line(notify, url, words):
+    result = notify(url)
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"Error: {words}\n")
+
+
+LOADED = """
+import sys
+from app import create_app
+app = create_app()
+app.test_client().get("/healthz")
+for words in (["stats"], ["keys", "list"], ["notify", "--help"]):
+    assert app.test_cli_runner().invoke(args=words).exit_code == 0
+print([name for name in sys.modules if name.partition(".")[0] in ("apprise", "requests")])
+"""
+
+
+@on_sqlite
+def test_neither_the_web_nor_the_other_commands_load_apprise(database_url, tmp_path):
+    environ = {"DATABASE_URL": database_url, "NOTIFY_URL": "json://user:s3cret@127.0.0.1:9/"}
+    environ |= {"PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-c", LOADED]
+    done = subprocess.run(words, env=environ, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
