@@ -1,6 +1,7 @@
 """Deliver events to the addresses of keys, beside texts: a thread of each scheduler."""
 
 import logging
+import math
 import random
 import threading
 import time
@@ -75,7 +76,7 @@ class Try(NamedTuple):
 
 
 class Deliveries:
-    """Deliver what is due, in a thread, until `finish` is called.
+    """Deliver what is due, in a thread, until `finish` or `stop` is called.
 
     With `once`, each event is tried no more than once. Any number of schedulers may deliver at
     once: each claims events, renews its claims, and records what became of them. Only `run` talks
@@ -99,15 +100,23 @@ class Deliveries:
         """Begin to deliver."""
         self.thread.start()
 
-    def finish(self, *, stopping: bool) -> None:
-        """Return when all that is due was tried, but wait for receivers no longer than TIMEOUT.
+    def stop(self, seconds: float = math.inf) -> None:
+        """Begin no more tries, and wait for receivers no longer than so many seconds, or TIMEOUT.
 
-        With `stopping`, begin no more tries.
+        A handler of signals may call this.
         """
-        self.told_to_stop = stopping
-        self.give_up_at = time.monotonic() + TIMEOUT + GRACE
-        self.ended.put(None)
+        self.told_to_stop = True
+        self.end_by(time.monotonic() + min(seconds, TIMEOUT + GRACE))
+
+    def finish(self) -> None:
+        """Return when all that is due was tried, but wait for receivers no longer than TIMEOUT."""
+        self.end_by(time.monotonic() + TIMEOUT + GRACE)
         self.thread.join()
+
+    def end_by(self, instant: float) -> None:
+        """Let the thread end by then, unless it ends sooner."""
+        self.give_up_at = min(self.give_up_at or instant, instant)
+        self.ended.put(None)
 
     @property
     def stopping(self) -> bool:

@@ -4,18 +4,19 @@ Run it from cron, or with --every to repeat it. Any number may run at once.
 """
 
 import argparse
-import gc
 import logging
+import math
+import os
 import signal
-import sys
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import carriers
 import database
@@ -46,6 +47,7 @@ PROMOTE_EVERY = 5  # seconds, in a pass that lasts longer
 TESTERS = "testers"  # the name under which the state of their simulator is kept
 COLLECT_EVERY = 1  # seconds until a STOP is recorded while sends are under way
 RECORDED_AT_ONCE = 100  # receipts in one transaction: each holds one of the database's locks
+STOPPED = "the scheduler was stopped before the carrier answered"
 SILENCE, LONGEST_LISTENING = 3, 60  # seconds that a single pass listens for; to bind takes a while
 
 log = logging.getLogger("scheduler")
@@ -82,6 +84,7 @@ class Send(NamedTuple):
 class Scheduler:
     """Make passes until `stopping` is set, which lets it begin no new send.
 
+    It then waits for the carrier no longer than SHUTDOWN_TIMEOUT, or the host would kill it.
     What testers send goes to a simulator, by a scheduler of its own beside the sends of a pass.
     """
 
@@ -102,6 +105,7 @@ class Scheduler:
         self.served_key = None  # it had the last turn
         self.rules = Rules.of(settings, bool(carrier and carrier.can_be_asked))
         self.claimant = uuid.uuid4()
+        self.stop_by = math.inf  # once it is told to stop, by the monotonic clock
         self.stopping = False
         self.uncollected = []  # receipts, opt-outs and late answers
         self.counts = Counter()  # of the present pass
@@ -117,8 +121,17 @@ class Scheduler:
     @stopping.setter
     def stopping(self, stopping: bool) -> None:
         self._stopping = stopping
+        if not stopping:
+            self.stop_by = math.inf
+        elif self.stop_by == math.inf:  # a second signal gives no more time
+            self.stop_by = time.monotonic() + self.settings.shutdown_timeout
         if self.testers:
             self.testers.stopping = stopping
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it was told to stop so long ago that it waits for nobody any more."""
+        return time.monotonic() >= self.stop_by
 
     def run_pass(self) -> Counter:
         """Do all that can be done now; return how often each thing happened, and what waits."""
@@ -170,9 +183,7 @@ class Scheduler:
         if self.testing and self.testing.done():
             self.await_testers()
         if not self.testing and reports.awaiting_carrier(testers=True):
-            beside = ThreadPoolExecutor(1)
-            self.testing = beside.submit(self.testers.serve)
-            beside.shutdown(wait=False)
+            self.testing = beside(self.testers.serve)
 
     def await_testers(self) -> None:
         """Wait until what testers had queued is sent, and count it."""
@@ -197,7 +208,7 @@ class Scheduler:
 
         Each turn: 1. record what came back, 2. renew claims, 3. claim as many as may be sent, and
         judge them, 4. put back those for which SEND_RATE is used up, 5. begin to send, 6. wait for
-        an answer.
+        an answer; where we are stopping, no longer than SHUTDOWN_TIMEOUT.
 
         The threads talk to the carrier and do nothing else. What they bring back is recorded
         before more is claimed, so a scheduler that dies leaves no more messages in doubt than it
@@ -214,7 +225,8 @@ class Scheduler:
         longest_wait = 0 if self.for_testers else LONGEST_WAIT  # or the others' pass would wait
         renew_at, wait_until = time.monotonic() + patience, time.monotonic() + longest_wait
         promote_at = time.monotonic() + PROMOTE_EVERY
-        with ThreadPoolExecutor(self.settings.send_concurrency) as pool:
+        pool = ThreadPoolExecutor(self.settings.send_concurrency)
+        try:
             while True:
                 again = self.record()
                 renewing = time.monotonic() >= renew_at
@@ -238,7 +250,8 @@ class Scheduler:
                 waits = bool(self.left and pause) and time.monotonic() + pause <= wait_until
                 if not (self.under_way or claimed or waits):
                     break
-                soon = min(patience, COLLECT_EVERY if self.carrier.listens else patience)
+                # Or a signal to stop would not be noticed
+                soon = min(patience, COLLECT_EVERY, max(0, self.stop_by - time.monotonic()))
                 if not self.under_way:
                     soon = min(soon, TICK, pause)
                 elif self.rate and self.left and pause:
@@ -246,7 +259,11 @@ class Scheduler:
                 self.unrecorded = [
                     (self.under_way.pop(future), future) for future in gather(ended, soon)
                 ]
+                if self.is_late:
+                    self.abandon()
                 self.insist(self.collect)
+        finally:
+            pool.shutdown(wait=not self.is_late)
         if self.served_key != before:
             CarrierState.served(self.carrier_name, self.served_key)
 
@@ -277,8 +294,14 @@ class Scheduler:
     def serves(self) -> bool:
         """Ask the carrier, without sending, whether it takes texts again; True if it cannot say."""
         begun_at = models.clock()
+        asked = beside(self.carrier.check)
+        while not (asked.done() or self.is_late):
+            wait([asked], TICK)
+        if not asked.done():
+            CarrierState.give_up_turn(self.carrier_name)
+            return False
         try:
-            self.carrier.check()
+            asked.result()
         except NotImplementedError:
             return True
         except CarrierError as error:
@@ -307,6 +330,13 @@ class Scheduler:
             future = pool.submit(self.send, message)
         self.under_way[future] = send
         future.add_done_callback(ended.put)
+
+    def abandon(self) -> None:
+        """Take sends under way for unanswered: the carrier may have taken the texts."""
+        unanswered = Future()
+        unanswered.set_exception(CarrierError(STOPPED, in_doubt=True))
+        self.unrecorded += [(send, unanswered) for send in self.under_way.values()]
+        self.under_way.clear()
 
     def is_asked_about(self, message: Message) -> bool:
         """Say whether the carrier is asked about a message, and not given it."""
@@ -358,9 +388,8 @@ class Scheduler:
         """Call something that needs the database; while it is away, again; return the result.
 
         While messages are in hand, a database that is away is waited for, because giving up would
-        send them twice; but no longer than CLAIM_TIMEOUT where we are told to stop.
+        send them twice; but no longer than SHUTDOWN_TIMEOUT where we are told to stop.
         """
-        give_up_at = time.monotonic() + self.settings.claim_timeout
         while True:
             try:
                 return action(*arguments)
@@ -369,7 +398,7 @@ class Scheduler:
                     raise
                 database.disconnect()
                 in_hand = self.under_way or self.unrecorded
-                if not in_hand or (self.stopping and time.monotonic() > give_up_at):
+                if not in_hand or self.is_late:
                     raise
                 log.error("the database failed, trying again: %s", database.reason(error))
                 time.sleep(1)
@@ -589,12 +618,22 @@ class Scheduler:
     def close(self) -> None:
         """Close the carrier; record what it said before and meanwhile.
 
-        Where the database fails at first, do not: what was not acknowledged comes again.
+        Where the database fails at first, do not: what was not acknowledged comes again. A carrier
+        that still owes answers when time is up is left as it is.
         """
         if self.carrier:
             self.collect()
-            self.carrier.close()
-            self.collect()
+            if not self.is_late:
+                self.carrier.close()
+                self.collect()
+
+
+def beside(action: Callable) -> Future:
+    """Call something in a thread of its own."""
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(action)
+    pool.shutdown(wait=False)
+    return future
 
 
 def gather(ended: SimpleQueue, seconds: float) -> list[Future]:
@@ -648,7 +687,6 @@ def main() -> int:
         notices = Notices(settings)
     except ValueError as problem:
         environment.exit_with(f"NOTIFY_URL: {problem}")
-    gc.freeze()  # or the collector looks at all that is loaded once more when the process ends
     if every or options.verbose:  # a single pass prints its counts, and no more if all is well
         introduce(carrier)
     show = log.info if settings.log_format == "JSON" else show_counts
@@ -660,6 +698,7 @@ def main() -> int:
 
     def stop(signum, frame):
         scheduler.stopping = True
+        deliveries.stop(settings.shutdown_timeout)
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
@@ -683,9 +722,16 @@ def main() -> int:
             except database.ERRORS as error:
                 log.error("receipts are lost: the database: %s", database.reason(error))
                 status = 1
-            deliveries.finish(stopping=scheduler.stopping)
+            deliveries.finish()
             notices.finish(look=not scheduler.stopping)
             return status if every is None else 0
+
+
+def end(status: int) -> NoReturn:
+    """End the process, and do not wait for threads: a carrier may keep them for a minute."""
+    with suppress(OSError):  # nobody may be able to read it
+        print(end="", flush=True)
+    os._exit(status)
 
 
 def show_counts(counts: str) -> None:
@@ -715,9 +761,4 @@ def seconds(text: str) -> float:
 
 
 if __name__ == "__main__":
-    status = main()
-    try:
-        print(end="", flush=True)
-    except OSError:  # not before: `console:` must not take what nobody can read for sent
-        logs.discard_output()
-    sys.exit(status)
+    end(main())

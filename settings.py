@@ -47,6 +47,7 @@ class Settings(NamedTuple):
     send_concurrency: int
     send_rate: float | None  # parts a second; None: as fast as the carrier takes them
     carrier_timeout: int  # seconds
+    shutdown_timeout: int  # seconds
     expire_after: timedelta
     check_dnc: bool  # for every message, whatever the request says
     allowed_countries: frozenset[str] | None  # ISO 3166; None: all
@@ -92,6 +93,7 @@ def load() -> Settings:
         send_concurrency=env.whole("SEND_CONCURRENCY", "8", least=1, most=256),
         send_rate=env.rate("SEND_RATE", ""),
         carrier_timeout=env.whole("CARRIER_TIMEOUT", "60", least=1, most=600),
+        shutdown_timeout=env.whole("SHUTDOWN_TIMEOUT", "25", least=1, most=600),
         expire_after=env.duration("EXPIRE_AFTER", "72h"),
         check_dnc=env.one_of("CHECK_DNC", "asked", choices=("asked", "always")) == "always",
         allowed_countries=env.countries("ALLOWED_COUNTRIES", ""),

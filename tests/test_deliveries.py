@@ -46,7 +46,7 @@ def deliver():
     def once():
         single = Deliveries(300, once=True)
         single.start()
-        single.finish(stopping=False)
+        single.finish()
 
     return once
 
@@ -57,7 +57,8 @@ def delivering():
     lasting = Deliveries(300)
     lasting.start()
     yield lasting
-    lasting.finish(stopping=True)
+    lasting.stop()
+    lasting.finish()
 
 
 @pytest.fixture
@@ -336,7 +337,8 @@ def test_of_two_schedulers_each_event_goes_once(app_key, receiver, delivering):
     other.start()
     many(200)
     wait_until(lambda: not Event.select().count())
-    other.finish(stopping=True)
+    other.stop()
+    other.finish()
     assert len(receiver.ids) == len({*receiver.ids}) == 200
 
 
@@ -357,7 +359,8 @@ def test_a_living_scheduler_keeps_what_takes_longer_than_a_lease(app_key, receiv
     first.start(), second.start()
     cancelled()
     wait_until(lambda: not Event.select().count())
-    first.finish(stopping=True), second.finish(stopping=True)
+    first.stop(), second.stop()
+    first.finish(), second.finish()
     assert len(receiver.ids) == 1
 
 
@@ -380,11 +383,25 @@ def test_stopping_begins_no_more_and_puts_back_what_waits(app_key, receiver):
     many(60)
     wait_until(lambda: receiver.requests)
     began = time.monotonic()
-    lasting.finish(stopping=True)
+    lasting.stop()
+    lasting.finish()
     assert time.monotonic() - began < 3
     seen = len(receiver.requests)
     assert Event.select().count() == 60 - seen
     assert Event.select().where(Event.next_try_at <= models.clock()).count() == 60 - seen
+
+
+def test_stopping_waits_for_a_silent_receiver_only_as_long_as_there_is_time(app_key, receiver):
+    receiver.answer = HANG
+    lasting = Deliveries(300)
+    lasting.start()
+    many(1)
+    wait_until(lambda: receiver.requests)
+    began = time.monotonic()
+    lasting.stop(1)
+    lasting.finish()
+    assert time.monotonic() - began < 5
+    assert Event.get().next_try_at <= models.clock(), "the next scheduler has it at once"
 
 
 def test_a_database_that_is_away_loses_nothing(app_key, receiver, delivering, monkeypatch):

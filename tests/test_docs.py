@@ -162,7 +162,7 @@ def test_the_printed_receivers_verify_events(request, database_url, language):
         EventAddress.rotate(key, models.clock())
         single = Deliveries(300, once=True)
         single.start()
-        single.finish(stopping=False)
+        single.finish()
         assert Event.select().count() == 0, "the old secret signs, too"
         wait_until(lambda: f"{message.id} cancelled" in process.output)
         forged = urllib.request.Request(url, b"{}", {"webhook-id": "evt_1"}, method="POST")

@@ -1,6 +1,8 @@
 """What tells an operator how the service is doing: /healthz, /metrics and `flask stats`."""
 
 import json
+import re
+import shutil
 import subprocess
 import sys
 import uuid
@@ -10,6 +12,7 @@ from types import SimpleNamespace
 
 import peewee
 import pytest
+import yaml
 
 import database
 import models
@@ -18,6 +21,7 @@ from answers import problems, refusal
 from app import create_app
 from carrier_state import CarrierState
 from carriers import Carrier, CarrierError
+from events import EventAddress
 from keys import ApiKey
 from limits import parse, parse_recipient_limit
 from models import Status
@@ -26,7 +30,7 @@ from monitoring.abuse import Abuse
 from running import ROOT
 from samples import NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
 from scheduler import Scheduler
-from stored_messages import again, held, store, store_history
+from stored_messages import again, held, key_named, store, store_history
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 
@@ -544,6 +548,50 @@ def test_the_metrics_count_refusals_by_key_and_reason(settings, database_url):
     assert f'text_messages_refused_total{{key="{name}",reason="key_limit"}} 2.0' in text
     assert f'text_messages_refused_total{{key="{name}",reason="premium_rate"}} 1.0' in text
     assert 'text_messages_refused_total{key="other",reason="recipient_limit"}' in text
+
+
+# What monitoring/ has for Prometheus and Grafana
+
+RULES = yaml.safe_load((ROOT / "monitoring/alerts.yaml").read_text())["groups"][0]["rules"]
+PANELS = json.loads((ROOT / "monitoring/dashboard.json").read_text())["panels"]
+QUERIES = [rule["expr"] for rule in RULES]
+QUERIES += [target["expr"] for panel in PANELS for target in panel["targets"]]
+
+
+def named(query):
+    """The metrics that a query names: what is no label, no operator and no function."""
+    bare = re.sub(r"{.*?}|\[.*?\]|\b(by|without) \(.*?\)", " ", query)
+    words = re.findall(r"\b[a-z]\w*\b(?! *\()", bare)
+    return {*words} - {"and", "or", "unless"}
+
+
+@pytest.fixture
+def served(settings):
+    """The metrics of which /metrics serves a value, where there is something to tell."""
+    key = key_named("app")
+    EventAddress.set(key, "http://127.0.0.1:9/")
+    store(key=key).cancel("shell", models.clock())
+    app = create_app(settings._replace(metrics_token="token"))
+    app.extensions["abuse"].note("app", "key_limit")
+    app.test_client().get("/")
+    text = app.test_client().get("/metrics", headers={"Authorization": "Bearer token"}).text
+    return {*re.findall(r"^(\w+)(?:{| )", text, re.M)}
+
+
+def test_alerts_and_panels_name_metrics_that_are_served(served):
+    assert all(map(named, QUERIES))
+    assert {query: named(query) - served for query in QUERIES if named(query) - served} == {}
+
+
+def test_the_dashboard_has_eight_panels_that_do_not_overlap():
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in PANELS]
+    assert len({*places}) == len({panel["id"] for panel in PANELS}) == len(PANELS) == 8
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")
+def test_the_alerts_fire_when_they_should():
+    words = ["promtool", "test", "rules", ROOT / "tests/alerts_test.yaml"]
+    subprocess.run(words, check=True)
 
 
 # SEND_RATE

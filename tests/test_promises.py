@@ -187,10 +187,7 @@ class Pool:
     def __init__(self, size):
         self.sender = getcurrent().sender
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
+    def shutdown(self, wait):
         pass
 
     def submit(self, action, *arguments):

@@ -23,6 +23,7 @@ from carrier_servers import self_signed
 from databases import on_postgres, on_sqlite
 from running import ROOT, TOOLS, answers, free_port, wait_until
 
+STOPPED_WITHIN = 30  # seconds that a host gives: Heroku no more
 PROCFILE = dict(line.split(": ", 1) for line in (ROOT / "Procfile").read_text().splitlines())
 
 
@@ -116,13 +117,13 @@ def test_compose_runs_the_procfile_on_a_postgres():
     for service in services.values():
         url = f"postgresql://{user}:{password}@database/{user}"
         assert service["environment"]["DATABASE_URL"] == url
-    assert services["scheduler"]["stop_grace_period"] == "120s"
+    assert services["scheduler"]["stop_grace_period"] == f"{STOPPED_WITHIN}s"
 
 
 def test_fly_runs_the_procfile_and_gives_sends_under_way_their_time():
     fly = tomllib.loads((ROOT / "fly.toml").read_text())
     assert fly["processes"] | {"release": fly["deploy"]["release_command"]} == PROCFILE
-    assert (fly["kill_signal"], fly["kill_timeout"]) == ("SIGTERM", 120)
+    assert (fly["kill_signal"], fly["kill_timeout"]) == ("SIGTERM", STOPPED_WITHIN)
     assert fly["http_service"]["internal_port"] == int(fly["env"]["PORT"])
     assert fly["http_service"]["checks"][0]["path"] == "/healthz"
 
@@ -130,7 +131,16 @@ def test_fly_runs_the_procfile_and_gives_sends_under_way_their_time():
 def test_render_gives_sends_under_way_their_time():
     services = yaml.safe_load((ROOT / "render.yaml").read_text())["services"]
     (scheduler,) = (service for service in services if service["type"] == "worker")
-    assert scheduler["maxShutdownDelaySeconds"] == 120  # Render allows 300
+    assert scheduler["maxShutdownDelaySeconds"] == STOPPED_WITHIN
+
+
+def test_systemd_gives_sends_under_way_their_time():
+    page = (ROOT / "docs/deploying.md").read_text()
+    assert re.findall(r"^TimeoutStopSec=(\d+)$", page, re.M) == [str(STOPPED_WITHIN)]
+
+
+def test_a_stopped_scheduler_ends_well_before_hosts_kill_it(settings):
+    assert settings.shutdown_timeout + 5 <= STOPPED_WITHIN
 
 
 @on_postgres  # on SQLite, test_run.py runs its processes

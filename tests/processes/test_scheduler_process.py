@@ -142,6 +142,70 @@ def test_a_signal_lets_sends_end_and_none_begin(schedule, twilio, words, name):
     assert "Traceback" not in scheduler.output
 
 
+STOPPED = "the scheduler was stopped before the carrier answered"
+
+
+@pytest.mark.parametrize("words", [["--every=0.1"], []])
+def test_a_scheduler_that_is_stopped_leaves_what_the_carrier_does_not_answer_in_doubt(
+    schedule, twilio, words
+):
+    """The carrier that can be asked is asked next: the text is not sent again."""
+    twilio.wait()
+    message = store()
+    scheduler = schedule(*words, CARRIER_URL=twilio.url, SHUTDOWN_TIMEOUT="2", RETRY_DELAY="1")
+    wait_until(lambda: twilio.texts)
+    began = time.monotonic()
+    for _ in range(2):  # impatience gives it no more time, and no less
+        scheduler.popen.terminate()
+        time.sleep(0.5)
+    assert scheduler.wait(10) == 0
+    assert 2 <= time.monotonic() - began < 5
+    assert "Traceback" not in scheduler.output
+    stopped = again(message)
+    assert (stopped.status, stopped.in_doubt, stopped.attempts) == (Status.SCHEDULED, 1, 1)
+    assert stopped.last_error == STOPPED
+    assert stopped.in_doubt_since
+    assert stopped.claimed_at is None
+    assert CarrierState.get().trouble is None, "the carrier is not to blame"
+    twilio.go_on.set()
+    schedule("--every", "0.1", CARRIER_URL=twilio.url)
+    wait_until(lambda: again(message).status == Status.SENT)
+    assert len(twilio.texts) == 1
+
+
+@on_sqlite
+def test_a_carrier_that_cannot_be_asked_gets_a_text_again_once_after_a_stop(
+    schedule, webhook_server
+):
+    webhook_server.answer = HANG
+    message = store()
+    environ = {"CARRIER_URL": webhook_server.url, "SHUTDOWN_TIMEOUT": "1", "RETRY_DELAY": "1"}
+    for _ in range(2):
+        count = len(webhook_server.requests)
+        scheduler = schedule("--every", "0.1", **environ)
+        wait_until(lambda count=count: len(webhook_server.requests) > count)
+        assert scheduler.terminate(10) == 0
+    failed = again(message)
+    assert (failed.status, failed.in_doubt) == (Status.FAILED, 2)
+    assert failed.last_error == f"{STOPPED}; the carrier may have taken it"
+    assert len(webhook_server.requests) == 2
+
+
+@on_sqlite
+def test_a_stopped_scheduler_does_not_wait_until_the_carrier_says_whether_it_serves(
+    schedule, twilio
+):
+    message, an_hour_ago = store(), clock() - timedelta(hours=1)
+    CarrierState.prepare("twilio")
+    CarrierState.begin_pause("twilio", an_hour_ago, an_hour_ago, trouble="down", is_down=True)
+    twilio.wait()
+    scheduler = schedule("--every", "0.1", CARRIER_URL=twilio.url, SHUTDOWN_TIMEOUT="1")
+    wait_until(lambda: twilio.asked)
+    assert scheduler.terminate(10) == 0
+    assert again(message).status == Status.QUEUED
+    assert not twilio.texts
+
+
 @on_sqlite
 def test_an_idle_scheduler_stops_at_once(schedule):
     scheduler = schedule("--every", "3600")
