@@ -106,8 +106,8 @@ def _new_secret():
 _ADDRESS = "FROM event_address WHERE event_address.key_id = message.key_id AND off IS NULL"
 ENDED = (
     "message.id, message.status, message.attempts, message.last_error, message.finished_at, "
-    f"message.receipt_at, (SELECT event_address.key_id {_ADDRESS}), "
-    f"(SELECT message.message {_ADDRESS})"
+    f"message.receipt_at, message.parts, (SELECT event_address.key_id {_ADDRESS}), "
+    f"(SELECT message.message {_ADDRESS} AND message.parts IS NULL)"
 )
 """What an UPDATE of messages returns for their events, as SQL.
 
@@ -124,8 +124,9 @@ class Ended(NamedTuple):
     error: str | None
     finished_at: datetime
     receipt_at: datetime | None
+    parts: int | None
     key: int | None  # None: nobody is to be told
-    text: str | None
+    text: str | None  # if an older version stored it, without its parts
 
     @property
     def at(self) -> datetime:
@@ -142,7 +143,7 @@ class Ended(NamedTuple):
             "status": self.status,
             "reason": self.error if self.status in WITH_REASON else None,
             "attempts": self.attempts,
-            "parts": None if self.text is None else count_parts(self.text),  # None once redacted
+            "parts": self.parts if self.text is None else count_parts(self.text),
         }
         at = self.at.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
         return json.dumps({"type": f"text_message.{self.status}", "timestamp": at, "data": data})

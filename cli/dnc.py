@@ -25,9 +25,7 @@ LONGEST = 100_000  # characters of a line; csv refuses longer cells
 PHONE = re.compile("phone|mobile|cell|tel|msisdn", re.I)
 
 dnc = base.Commands("dnc", help="The Do Not Call list: numbers that get no texts with check_dnc.")
-region_option = click.option(
-    "--region", type=base.region, help="Also accept national numbers of this country: US."
-)
+region_option = click.option("--region", type=base.region, help=base.REGION)
 
 
 @dnc.command()
