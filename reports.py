@@ -402,6 +402,13 @@ def _soonest(conditions, after, limit):
     return sorted(found, key=lambda message: (message.send_at, message.id))[:limit]
 
 
+def times_texted(numbers: Collection[str], since: datetime) -> dict[str, int]:
+    """Count the texts that a carrier took for each of these numbers since an instant."""
+    taken = has_status(*TAKEN) & (Message.finished_at >= since) & _of_senders()
+    texts = Message.select(Message.to, fn.COUNT(SQL("*"))).where(Message.to.in_([*numbers]), taken)
+    return dict(texts.group_by(Message.to).tuples()) if numbers else {}
+
+
 # Usage
 
 

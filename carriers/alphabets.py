@@ -48,6 +48,17 @@ def count_parts(text: str) -> int:
     return len(_divided(text, GSM)[1])
 
 
+def costly(text: str) -> tuple[list[str], int]:
+    """Return the characters that cost `text` room, and its parts if each took as little as an "x".
+
+    These are the ones that GSM 03.38 lacks, or else the ones that it writes with two septets.
+    """
+    characters = dict.fromkeys(text)
+    found = [each for each in characters if each not in SEPTETS]
+    found = found or [each for each in characters if len(SEPTETS[each]) > 1]
+    return found, count_parts(text.translate(dict.fromkeys(map(ord, found), "x")))
+
+
 def _divided(text: str, coding: int) -> tuple[int, list[bytes]]:
     """Return the data_coding for `text` and the octets of its parts, without headers."""
     try:

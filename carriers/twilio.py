@@ -103,6 +103,7 @@ NEVER_SENT = {"failed", "canceled"}  # Twilio gave these to no network
 TRIAL = "Sent from your Twilio trial account - "  # prefix of a trial account's texts
 PAGE, PAGES = 100, 20  # messages, pages in Twilio's list
 SKEW = timedelta(minutes=1)  # between Twilio's clock and this machine's
+ENCODED_ALIKE = ("Lu", "Ll", "Lt", "Lo", "Nd", "So")  # categories of characters
 SIGNATURES = {"HMAC_SHA1": hashlib.sha1, "HMAC_SHA256": hashlib.sha256}
 
 
@@ -111,8 +112,9 @@ class Twilio(HttpCarrier):
 
     FROM is a number with its plus sign, a short code, an alphanumeric sender or the SID of a
     messaging service. The options are `base_url`, for a region or a test server, `account`,
-    `auth_token`, and `smart_encoding`: whether Twilio may replace characters to need fewer parts. With an API key, `twilio://SK…:SECRET@FROM?account=AC…`, callbacks can only be
-    verified with `auth_token`, because Twilio signs them with it.
+    `auth_token`, and `smart_encoding`, which lets Twilio replace characters. With an API key,
+    `twilio://SK…:SECRET@FROM?account=AC…`, callbacks can only be verified with `auth_token`,
+    because Twilio signs them with it.
     """
 
     name, title = "twilio", "Twilio"
@@ -272,9 +274,9 @@ def _code(answer):
 
 
 def _letters(text):
-    """Return what smart encoding leaves of a text: its letters and digits, without accents."""
+    """Return what smart encoding leaves as it is: letters without accents, digits and emoji."""
     plain = unicodedata.normalize("NFKD", text)
-    return [each for each in plain if each.isalnum()]
+    return [each for each in plain if unicodedata.category(each) in ENCODED_ALIKE]
 
 
 def _created(message):

@@ -44,7 +44,7 @@ ALLOWED = {
     "api": STORED | {"acceptance", "carriers", "schemas", "recipients", "web"},
     "callbacks": {"web", "models", "receipts", "carriers"},
     "monitoring": STORED | {"carriers", "schemas", "web"},
-    "desk": STORED | {"outcomes", "recipients", "settings"},
+    "desk": STORED | {"carriers", "outcomes", "recipients", "settings"},
     "app": OURS - {"scheduler"},
 }
 
