@@ -255,7 +255,10 @@ ACTIONS = {
     "retry": ("retried", lambda message, by, now: message.retry(now)),
 }
 DECISIONS = ("approve", "refuse")
-FOR_GOOD = ("refuse", "cancel")
+FOR_GOOD = {  # nothing can undo these: whether each would change a message
+    "refuse": lambda entry: entry.awaits_approval,
+    "cancel": lambda entry: entry.awaits_approval or entry.can_be_cancelled,
+}
 
 
 @blueprint.post("/")
@@ -277,7 +280,7 @@ def change(message_id: uuid.UUID | None = None) -> Response | str:
     found = reports.seen_by(g.person, ids)
     if action in FOR_GOOD and "sure" not in request.form:
         entries = shown(found, now)
-        if any(each.awaits_approval or each.can_be_cancelled for each in entries):
+        if any(map(FOR_GOOD[action], entries)):
             return render_template("sure.html", action=action, entries=entries, ids=ids)
     past, transition = ACTIONS[action]
     changed, missed = Counter(), []
