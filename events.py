@@ -107,7 +107,7 @@ _ADDRESS = "FROM event_address WHERE event_address.key_id = message.key_id AND o
 ENDED = (
     "message.id, message.status, message.attempts, message.last_error, message.finished_at, "
     f"message.receipt_at, message.parts, (SELECT event_address.key_id {_ADDRESS}), "
-    f"(SELECT message.message {_ADDRESS} AND message.parts IS NULL)"
+    f"CASE WHEN message.parts IS NULL THEN (SELECT message.message {_ADDRESS}) END"
 )
 """What an UPDATE of messages returns for their events, as SQL.
 
