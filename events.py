@@ -107,7 +107,7 @@ _ADDRESS = "FROM event_address WHERE event_address.key_id = message.key_id AND o
 ENDED = (
     "message.id, message.status, message.attempts, message.last_error, message.finished_at, "
     f"message.receipt_at, message.parts, (SELECT event_address.key_id {_ADDRESS}), "
-    f"CASE WHEN message.parts IS NULL THEN (SELECT message.message {_ADDRESS}) END"
+    f"(SELECT message.message {_ADDRESS})"
 )
 """What an UPDATE of messages returns for their events, as SQL.
 
@@ -126,7 +126,7 @@ class Ended(NamedTuple):
     receipt_at: datetime | None
     parts: int | None
     key: int | None  # None: nobody is to be told
-    text: str | None  # if an older version stored it, without its parts
+    text: str | None  # counts where an older version stored no parts
 
     @property
     def at(self) -> datetime:
@@ -138,12 +138,15 @@ class Ended(NamedTuple):
     @property
     def body(self) -> str:
         """Return what the key is told: no number and no text."""
+        parts = self.parts
+        if parts is None and self.text is not None:
+            parts = count_parts(self.text)
         data = {
             "message_id": str(self.id),
             "status": self.status,
             "reason": self.error if self.status in WITH_REASON else None,
             "attempts": self.attempts,
-            "parts": self.parts if self.text is None else count_parts(self.text),
+            "parts": parts,
         }
         at = self.at.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
         return json.dumps({"type": f"text_message.{self.status}", "timestamp": at, "data": data})
