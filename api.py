@@ -13,6 +13,7 @@ import models
 import recipients
 import schemas
 from acceptance import AlreadyAnswered
+from carriers.alphabets import count_parts
 from do_not_call import DoNotCall
 from keys import MAY_SEND, ApiKey, Identity
 from limits import SECOND, LimitReached
@@ -55,6 +56,8 @@ def create_text_message() -> Response:
     message = order | {
         "id": models.new_id(now),
         "to": recipient.e164,
+        "country": recipient.country,
+        "parts": count_parts(order["message"]),
         "max_retries": settings.max_retries,
         **decide(order, recipient, facts, hours, now),
     }

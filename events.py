@@ -107,7 +107,7 @@ def _new_secret():
 _ADDRESS = "FROM event_address WHERE event_address.key_id = message.key_id AND off IS NULL"
 ENDED = (
     "message.id, message.status, message.attempts, message.last_error, message.finished_at, "
-    f"message.receipt_at, (SELECT event_address.key_id {_ADDRESS}), "
+    f"message.receipt_at, message.parts, (SELECT event_address.key_id {_ADDRESS}), "
     f"(SELECT message.message {_ADDRESS})"
 )
 """What an UPDATE of messages returns for their events, as SQL.
@@ -125,8 +125,9 @@ class Ended(NamedTuple):
     error: str | None
     finished_at: datetime
     receipt_at: datetime | None
+    parts: int | None
     key: int | None  # None: nobody is to be told
-    text: str | None
+    text: str | None  # counts where an older version stored no parts
 
     @property
     def at(self) -> datetime:
@@ -138,12 +139,15 @@ class Ended(NamedTuple):
     @property
     def body(self) -> str:
         """Return what the key is told: no number and no text."""
+        parts = self.parts
+        if parts is None and self.text is not None:
+            parts = count_parts(self.text)
         data = {
             "message_id": str(self.id),
             "status": self.status,
             "reason": self.error if self.status in WITH_REASON else None,
             "attempts": self.attempts,
-            "parts": None if self.text is None else count_parts(self.text),  # None once redacted
+            "parts": parts,
         }
         return json.dumps(
             {"type": f"text_message.{self.status}", "timestamp": isoformat(self.at), "data": data}

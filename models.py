@@ -20,10 +20,13 @@ from peewee import (
     fn,
 )
 
+import recipients
+from carriers.alphabets import count_parts
 from database import (
     BATCH,
     EPOCH,
     MILLISECOND,
+    PAGE,
     CarrierTextField,
     InstantField,
     Refused,
@@ -133,6 +136,9 @@ class Message(Table):
     idempotency_key = TextField(null=True)
     request_digest = TextField(null=True)
     answer = TextField(null=True)  # the body of the 201, kept where there is an idempotency key
+    # Both null where an older version stored it, until they are measured
+    parts = IntegerField(null=True)
+    country = TextField(null=True)  # ISO 3166, or 001
 
     # Requests
 
@@ -447,9 +453,31 @@ class Message(Table):
     @classmethod
     def redact(cls, before: datetime) -> int:
         """Forget number and text of some messages finished before an instant; return how many."""
-        old = (cls.finished_at < before) & cls.message.is_null(False)
+        return cls._forget(cls.finished_at < before)
+
+    @classmethod
+    def redact_number(cls, number: str) -> int:
+        """Forget a number and its texts in some messages that have ended; return how many."""
+        return cls._forget(cls.to == number)
+
+    @classmethod
+    def _forget(cls, which):
+        which &= HAS_ENDED & cls.message.is_null(False)
+        some = list(cls.select(cls.id, cls.to, cls.message, cls.parts).where(which).limit(PAGE))
+        cls.measure([message for message in some if message.parts is None])
         nothing = {"to": None, "message": None, "answer": None}
-        return cls.update(nothing).where(old, cls.id.in_(cls._some(old))).execute()
+        ids = [message.id for message in some]
+        return cls.update(nothing).where(which, cls.id.in_(ids)).execute()
+
+    @classmethod
+    def measure(cls, messages: Iterable[Self]) -> None:
+        """Store the parts and countries of messages that an older version stored without them."""
+        alike = {}
+        for message in messages:
+            measures = message.count_parts(), recipients.country(message.to)
+            alike.setdefault(measures, []).append(message.id)
+        for (parts, country), ids in alike.items():
+            cls.update(parts=parts, country=country).where(cls.id.in_(ids)).execute()
 
     @classmethod
     def _some(cls, condition):
@@ -465,6 +493,12 @@ class Message(Table):
         if message is None:
             raise Refused("there is no such message")
         return message
+
+    def count_parts(self) -> int | None:
+        """Return the parts of this message; None if it was redacted before they were stored."""
+        if self.parts is None and self.message is not None:
+            return count_parts(self.message)
+        return self.parts
 
     @property
     def ready_at(self) -> datetime:

@@ -86,10 +86,10 @@ def awaiting_carrier(testers: bool | None = None) -> int:
     return theirs if testers else _count(IS_SENDABLE) - theirs
 
 
-def next_texts(limit: int) -> list[str]:
-    """Return the texts of some messages of senders that may be sent now."""
-    found = Message.select(Message.message).where(IS_SENDABLE, _of_senders()).limit(limit)
-    return [text for (text,) in found.tuples()]
+def next_parts(limit: int) -> list[int]:
+    """Return the parts of some messages of senders that may be sent now, one number for each."""
+    found = Message.select(Message.parts, Message.message).where(IS_SENDABLE, _of_senders())
+    return [message.count_parts() for message in found.limit(limit)]
 
 
 def claimed_before(instant: datetime) -> bool:
@@ -427,6 +427,73 @@ def _soonest(conditions, after, limit):
             messages = messages.where(Tuple(Message.send_at, Message.id) > last)
         found.extend(messages.order_by(Message.send_at, Message.id).limit(limit))
     return sorted(found, key=lambda message: (message.send_at, message.id))[:limit]
+
+
+def times_texted(numbers: Collection[str], since: datetime) -> dict[str, int]:
+    """Count the texts that a carrier took for each of these numbers since an instant."""
+    taken = has_status(*TAKEN) & (Message.finished_at >= since) & _of_senders()
+    texts = Message.select(Message.to, fn.COUNT(SQL("*"))).where(Message.to.in_([*numbers]), taken)
+    return dict(texts.group_by(Message.to).tuples()) if numbers else {}
+
+
+# Usage
+
+
+USED = (Status.SENT, Status.DELIVERED, Status.UNDELIVERED, Status.FAILED)
+"""The statuses that count as use."""
+
+
+class Usage(NamedTuple):
+    """What the keys of one name have sent to one country in a month."""
+
+    key: str
+    country: str | None  # None where it can no longer be told
+    texts: int
+    parts: int
+    sent: int
+    delivered: int
+    undelivered: int
+    failed: int
+
+
+def usage(since: datetime, until: datetime, key: str | None = None) -> list[Usage]:
+    """Return what was accepted from one instant to another, by key and country.
+
+    What an older version stored and redacted has no country, and counts as one part. Raise Refused
+    if no key has this name.
+    """
+    texts, parts = fn.COUNT(SQL("*")), fn.SUM(fn.COALESCE(Message.parts, 1))
+    columns = Message.key, Message.country, Message.status
+    sums = _used(since, until, key).select(*columns, texts, parts).group_by(*columns)
+    names = dict(ApiKey.select(ApiKey.id, ApiKey.name).tuples())
+    of_status, of_parts = {}, Counter()
+    for key_id, country, status, texts, parts in sums.tuples():
+        used = names[key_id], country
+        of_status.setdefault(used, Counter())[status] += texts
+        of_parts[used] += parts
+    return [
+        Usage(*used, counts.total(), of_parts[used], *(counts[status] for status in USED))
+        for used in sorted(of_parts, key=lambda used: (used[0], used[1] or ""))
+        for counts in [of_status[used]]
+    ]
+
+
+def unmeasured(since: datetime, until: datetime, key: str | None = None) -> Iterator[list[Message]]:
+    """Read what an older version stored without its parts, in pages."""
+    messages = _used(since, until, key).where(
+        Message.parts.is_null(), Message.message.is_null(False)
+    )
+    messages = messages.order_by(Message.id).limit(PAGE)
+    after = first_id(since)
+    while page := list(messages.where(Message.id > after)):
+        yield page
+        after = page[-1].id
+
+
+def _used(since, until, key):
+    accepted = (Message.id >= first_id(since)) & (Message.id < first_id(until))
+    messages = Message.select().where(accepted, has_status(*USED))
+    return messages.where(Message.key.in_(_keys(key, None))) if key else messages
 
 
 # Limits

@@ -27,7 +27,7 @@ import receipts
 import reports
 import settings as environment
 from carrier_state import CarrierState, Rate, Turn
-from carriers import Carrier, CarrierError, OptOut, alphabets
+from carriers import Carrier, CarrierError, OptOut
 from deliveries import Deliveries
 from do_not_call import DoNotCall
 from events import Event
@@ -348,7 +348,7 @@ class Scheduler:
         if not (self.rate and texts):
             return ready
         used_until = self.state.rate_used_until
-        parts = [alphabets.count_parts(message.message) for message in texts]
+        parts = [message.count_parts() for message in texts]
         going, until, delay = self.rate.take(used_until, parts, models.clock())
         if going and not CarrierState.use_rate(self.carrier_name, used_until, until):
             going = 0  # another scheduler was faster

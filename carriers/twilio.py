@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import re
+import unicodedata
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from urllib.parse import quote, urlencode, urlsplit
@@ -102,6 +103,7 @@ NEVER_SENT = {"failed", "canceled"}  # Twilio gave these to no network
 TRIAL = "Sent from your Twilio trial account - "  # prefix of a trial account's texts
 PAGE, PAGES = 100, 20  # messages, pages in Twilio's list
 SKEW = timedelta(minutes=1)  # between Twilio's clock and this machine's
+ENCODED_ALIKE = ("Lu", "Ll", "Lt", "Lo", "Nd", "So")  # categories of characters
 SIGNATURES = {"HMAC_SHA1": hashlib.sha1, "HMAC_SHA256": hashlib.sha256}
 
 
@@ -109,9 +111,10 @@ class Twilio(HttpCarrier):
     """Send through `twilio://ACCOUNT_SID:AUTH_TOKEN@FROM`, each part percent-encoded or not.
 
     FROM is a number with its plus sign, a short code, an alphanumeric sender or the SID of a
-    messaging service. The options are `base_url`, for a region or a test server, `account` and
-    `auth_token`. With an API key, `twilio://SK…:SECRET@FROM?account=AC…`, callbacks can only be
-    verified with `auth_token`, because Twilio signs them with it.
+    messaging service. The options are `base_url`, for a region or a test server, `account`,
+    `auth_token`, and `smart_encoding`, which lets Twilio replace characters. With an API key,
+    `twilio://SK…:SECRET@FROM?account=AC…`, callbacks can only be verified with `auth_token`,
+    because Twilio signs them with it.
     """
 
     name, title = "twilio", "Twilio"
@@ -124,15 +127,23 @@ class Twilio(HttpCarrier):
 
     def __init__(self, url: str, concurrency: int, timeout: float, public_url: str | None):
         user, password, sender, options = urls.account(
-            url, base_url="https://api.twilio.com", account=None, auth_token=None
+            url,
+            base_url="https://api.twilio.com",
+            account=None,
+            auth_token=None,
+            smart_encoding="false",
         )
+        if options["smart_encoding"] not in ("true", "false"):
+            raise ValueError("smart_encoding in twilio://… must be true or false")
+        self._is_encoded = options["smart_encoding"] == "true"
         if re.fullmatch(r"MG[0-9a-fA-F]{32}", sender):
-            # The service's "smart encoding" would replace characters.
             self._fields = {"MessagingServiceSid": sender, "SmartEncoded": "false"}
         elif re.fullmatch(rf"\+[1-9]\d{{6,14}}|{urls.SENDER}", sender, re.ASCII):
             self._fields = {"From": sender}
         else:
             raise ValueError("FROM in twilio://…@FROM must be +number, short code, name or MG… SID")
+        if self._is_encoded:
+            self._fields["SmartEncoded"] = "true"
         self._is_key = user.startswith("SK")
         if self._is_key and not options["account"]:
             raise ValueError("twilio://SK… is an API key, which needs its account: ?account=AC…")
@@ -214,7 +225,13 @@ class Twilio(HttpCarrier):
         sent = from_us and message.get("to") == to and message.get("status") not in NEVER_SENT
         body = message.get("body")
         body = body.removeprefix(TRIAL) if isinstance(body, str) else ""
-        return sent and body.split() == text.split() and reference(message.get("sid"))
+        return sent and self._is_same(body, text) and reference(message.get("sid"))
+
+    def _is_same(self, body, text):
+        """Return whether a body can be this text, as Twilio may have stored it."""
+        if self._is_encoded:
+            return _letters(body) == _letters(text)
+        return body.split() == text.split()
 
     def _genuine(self, request):
         """Return the fields of a callback, or raise NotGenuine.
@@ -254,6 +271,12 @@ def _code(answer):
     """Return Twilio's error code in an answer, or None."""
     code = answer.json().get("code")
     return code if type(code) is int and 0 < code < 1_000_000 else None
+
+
+def _letters(text):
+    """Return what smart encoding leaves as it is: letters without accents, digits and emoji."""
+    plain = unicodedata.normalize("NFKD", text)
+    return [each for each in plain if unicodedata.category(each) in ENCODED_ALIKE]
 
 
 def _created(message):

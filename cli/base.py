@@ -91,12 +91,28 @@ def region(value: str) -> str:
     return value.upper()
 
 
-def number(value: str) -> str:
-    """Read a phone number with a plus sign; spaces and punctuation are ignored."""
+def number(value: str, region: str | None = None) -> str:
+    """Read a phone number with a plus sign, or as people in a region write it."""
     try:
-        return recipients.national(value, None)
+        return recipients.national(value, region)
     except recipients.InvalidNumber as error:
-        raise click.BadParameter(f"{value!r}: {error}") from None
+        hint = "" if region or value.startswith("+") else "; --region accepts national numbers"
+        raise click.BadParameter(f"{value!r}: {error}{hint}") from None
+
+
+REGION = "Also accept national numbers of this country: US."
+
+
+def to_options() -> list[click.Option]:
+    """Return --to and --region, which make one parameter, `to`."""
+
+    def read(ctx, option, value):
+        region = ctx.params.pop("region", None)  # eager, so it was read before
+        return value and number(value, region)
+
+    region_option = click.Option(["--region"], type=region, is_eager=True, help=REGION)
+    to_option = click.Option(["--to"], metavar="NUMBER", callback=read, help="To this number.")
+    return [to_option, region_option]
 
 
 LIMIT = click.IntRange(0, 10**9)  # databases reject larger numbers

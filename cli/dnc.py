@@ -17,9 +17,7 @@ from do_not_call import DoNotCall, DoNotCallHistory
 from recipients import InvalidNumber
 
 dnc = base.Commands("dnc", help="The Do Not Call list: numbers that get no texts with check_dnc.")
-region_option = click.option(
-    "--region", type=base.region, help="Also accept national numbers of this country: US."
-)
+region_option = click.option("--region", type=base.region, help=base.REGION)
 
 
 @dnc.command()

@@ -3,13 +3,14 @@
 import sys
 import uuid
 from collections.abc import Callable, Collection, Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import chain, islice
 from typing import Any
 
 import click
 from flask import current_app
 
+import database
 import models
 import recipients
 import reports
@@ -38,7 +39,7 @@ FILTERS = [
         help="In this status. Among millions of messages, scheduled, queued and sending are slow.",
     ),
     click.Option(["--awaiting-approval"], is_flag=True, help="Waiting for approval."),
-    click.Option(["--to"], type=base.number, help="To this number."),
+    *base.to_options(),
     click.Option(["--key"], type=base.name, metavar="KEY_NAME", help="Sent with this key."),
     click.Option(["--group"], type=base.name, help="Sent with a key of this group."),
     click.Option(["--visible-to"], type=base.name, metavar="KEY_NAME", help="Visible to this key."),
@@ -86,6 +87,7 @@ def show(message_id: uuid.UUID) -> None:
 def as_object(message: Message) -> dict:
     """Return a message as the JSON object that `show` prints."""
     shown = {name: value for name, value in message.__data__.items() if name not in UNSHOWN}
+    shown["parts"] = message.count_parts()
     lasts = timedelta(seconds=current_app.config["SETTINGS"].claim_timeout)
     ends_at = message.claimed_at and message.claimed_at + lasts
     of_key = {"key": message.key.name, "group": message.key.group}
@@ -204,37 +206,51 @@ command_for_each(
 # Forgetting
 
 
-older_than_option = click.option(
-    "--older-than", "days", metavar="DAYS", type=click.IntRange(0, 36_500), required=True
-)
+DAYS = click.IntRange(0, 36_500)
 
 
 @messages.command()
-@older_than_option
+@click.option("--older-than", "days", metavar="DAYS", type=DAYS, required=True)
 @base.yes_option
 def purge(days: int, yes: bool) -> None:
     """Delete messages that ended (sent, failed, blocked, …) at least so many days ago."""
     if not days:
         base.confirm("Purge every message that has ended?", yes)
-    click.echo(f"{change_old(Message.purge, days)} deleted")
+    before = models.clock() - timedelta(days=days)
+    click.echo(f"{in_batches('purge', lambda: Message.purge(before))} deleted")
 
 
-@messages.command()
-@older_than_option
-def redact(days: int) -> None:
-    """Clear number and text of messages that ended at least so many days ago; keep the rest."""
-    click.echo(f"{change_old(Message.redact, days)} redacted")
+@messages.command(params=base.to_options())
+@click.option("--older-than", "days", metavar="DAYS", type=DAYS)
+def redact(to: str | None, days: int | None) -> None:
+    """Clear number and text of messages that have ended; keep the rest of them.
+
+    Give a number, or --older-than for what ended at least so many days ago. What still waits for
+    the number is named and stays as it is: `cancel --to` first.
+    """
+    if (to is None) == (days is None):
+        raise click.UsageError("Give --to or --older-than.")
+    if to is None:
+        before = models.clock() - timedelta(days=days)
+        total = in_batches("redact", lambda: Message.redact(before))
+    else:
+        total = in_batches("redact", lambda: Message.redact_number(to))
+        database.scrub()
+    click.echo(f"{total} redacted")
+    if to:
+        for message in reports.listing(Filter(to=to), among=(*WAITING, Status.SENDING)):
+            click.echo(f"{message.id}: not redacted: {message.state()}", err=True)
 
 
-def change_old(change: Callable[[datetime], int], days: int) -> int:
-    """Change messages that ended so many days ago, in batches, and return how many.
+def in_batches(label: str, change: Callable[[], int]) -> int:
+    """Repeat a change of a batch of messages until none is left, and return how many there were.
 
     A progress bar on standard error shows the count.
     """
-    before, total = models.clock() - timedelta(days=days), 0
+    total = 0
     with click.progressbar(
-        iter(lambda: change(before), 0),
-        label=change.__name__,
+        iter(change, 0),
+        label=label,
         item_show_func=lambda _: f"{total} messages",
         file=sys.stderr,
     ) as bar:

@@ -11,10 +11,13 @@ from markupsafe import Markup, escape
 
 import outcomes
 import recipients
+from carriers.alphabets import costly
 from models import RETRYABLE, WAITING, Message, Status
 from recipients.hours import BusinessHours, written
 
 _UNUSUAL = re.compile(r"[^\n\t -~]+")
+MOST_COSTLY = 5  # characters that are named where they make more parts
+NAMED = {"\t": "a tab", "\N{NO-BREAK SPACE}": "a no-break space"}
 MOST_NAMED = 20  # invisible characters in a row; each one's markup takes 80 characters
 # Default_Ignorable_Code_Point of Unicode 16 beyond the categories of _is_hidden, and a blank
 _BLANK = re.compile(
@@ -47,8 +50,16 @@ WORDS = {
 class Entry:
     """A message as the desk shows it."""
 
-    def __init__(self, message: Message, now: datetime, hours: BusinessHours, lasts: timedelta):
+    def __init__(
+        self,
+        message: Message,
+        now: datetime,
+        hours: BusinessHours,
+        lasts: timedelta,
+        texted: int = 0,
+    ):
         self.message, self.now, self.hours = message, now, hours
+        self.texted = texted  # how often, in the last day
         self.is_late = message.scheduled_first_at <= now - lasts
 
     @cached_property
@@ -67,6 +78,22 @@ class Entry:
     @property
     def location(self) -> str:
         return recipients.location(self.recipient) if self.recipient else ""
+
+    @property
+    def parts(self) -> str:
+        """How many parts the text has, and which characters make them more."""
+        parts = self.message.count_parts()
+        if parts is None:
+            return ""
+        characters, fewer = costly(self.message.message or "")
+        if not characters or fewer >= parts:
+            return counted(parts, "part")
+        named = [NAMED.get(each, each) for each in characters[:MOST_COSTLY]]
+        if (more := len(characters) - MOST_COSTLY) > 0:
+            named.append(f"{more} more")
+        listed = " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
+        verb = "makes" if len(characters) == 1 else "make"
+        return f"{listed} {verb} these {parts} parts instead of {fewer}"
 
     @property
     def awaits_approval(self) -> bool:

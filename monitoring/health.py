@@ -8,7 +8,6 @@ from typing import NamedTuple
 import models
 import reports
 from carrier_state import CarrierState
-from carriers.alphabets import count_parts
 from database import isoformat
 
 STALLED_AFTER = timedelta(minutes=2)
@@ -99,7 +98,7 @@ def held_by_rate(per_second: float | None, now: datetime) -> HeldByRate | None:
     carrier = CarrierState.latest()
     if not (per_second and carrier) or carrier.retry_at or not carrier.used_rate_lately(now):
         return None
-    some = [count_parts(text) for text in reports.next_texts(reports.SAMPLE)]
+    some = reports.next_parts(reports.SAMPLE)
     if not some:
         return None
     texts = reports.awaiting_carrier(testers=False)

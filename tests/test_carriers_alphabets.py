@@ -1,10 +1,26 @@
 """carriers/alphabets.py: a phone shows the whole text, however it was split."""
 
+import json
+import os
+import random
+import subprocess
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carriers.alphabets import DEFAULT, GSM, LATIN1, UCS2, count_parts, cut, decode
+from carriers.alphabets import (
+    DEFAULT,
+    GSM,
+    LATIN1,
+    UCS2,
+    clusters,
+    costly,
+    count_parts,
+    cut,
+    decode,
+)
 from phone import EXTENSION, STANDARD, character, show
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
@@ -142,3 +158,101 @@ def test_what_comes_in_is_read_by_its_data_coding(octets, coding, text):
 )
 def test_parts_are_counted_as_networks_cut_a_text(text, parts):
     assert count_parts(text) == parts
+
+
+# What people see as one character
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        *("e\u0301", "न\u094d", "ก\u0e33", "க\u0bbf", "\u0600١"),  # letters and what they carry
+        *("\u1112\u1161\u11ab", "\uac00\u11a8"),  # Hangul
+        *("❤\ufe0f", "1\ufe0f\u20e3", "👍🏽", "🇩🇪", "👩\u200d👩\u200d👧", "🏳\ufe0f\u200d🌈"),
+        "🏴\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f",  # Scotland's flag
+    ],
+)
+def test_what_people_see_as_one_character_is_not_torn(whole):
+    assert clusters("дx" + whole + "д" + whole * 2) == ["д", "x", whole, "д", whole, whole]
+    size = len(whole.encode("utf-16-be")) // 2
+    first, *_ = cut("д" * (68 - size) + whole * 40, UCS2)[1]
+    assert len(first) == 6 + 2 * (68 - size)
+
+
+@pytest.mark.parametrize("text", ["\r\n", "ab", "🇩x", "\n\u0301", "가가", "👍👍"])
+def test_others_stand_alone(text):
+    assert clusters("д" + text) == ["д", *text]
+
+
+def test_a_character_that_fills_no_part_is_torn():
+    text = "д" + "\u0301" * 500
+    coding, parts = cut(text, UCS2)
+    assert len(parts) == 8
+    assert shown(coding, parts)[0] == text
+
+
+@given(texts)
+def test_clusters_are_the_text(text):
+    assert "".join(clusters(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "characters", "fewer"),
+    [
+        ("Hello", [], 1),
+        ("x" * 70 + "’", ["’"], 1),
+        ("x" * 159 + "€", ["€"], 1),
+        ("€’" * 40, ["’"], 1),
+        ("д" * 200, ["д"], 2),
+    ],
+)
+def test_the_characters_that_cost_room_are_named(text, characters, fewer):
+    assert costly(text) == (characters, fewer)
+
+
+# Against Twilio's own calculator
+
+COUNT = """
+const { SegmentedMessage } = require("sms-segments-calculator");
+const texts = JSON.parse(require("fs").readFileSync(0, "utf8"));
+console.log(JSON.stringify(texts.map((text) => new SegmentedMessage(text).segmentsCount)));
+"""
+SCRIPTS = [
+    *((0x20, 0x7E), (0xA0, 0x17F), (0x300, 0x36F), (0x370, 0x3FF), (0x400, 0x4FF), (0x531, 0x556)),
+    *((0x591, 0x5F4), (0x600, 0x6FF), (0x900, 0x97F), (0x980, 0x9FF), (0xB80, 0xBFF)),
+    *((0xE01, 0xE5B), (0x1000, 0x109F), (0x10A0, 0x10FF), (0x1100, 0x11FF), (0x1780, 0x17FF)),
+    *((0x2010, 0x2027), (0x3041, 0x30FF), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3)),
+    # Without skin tones on their own: the calculator's Unicode 10 joins them to people alone
+    *((0x1F300, 0x1F3FA), (0x1F400, 0x1F64F), (0x1F680, 0x1F6C5)),
+]
+EMOJI = ["😀", "👍🏽", "👩‍👩‍👧", "🇩🇪", "❤️", "1️⃣", "👨🏿‍🚀", "🏳️‍🌈"]
+
+
+def random_text(chance):
+    """A text of up to 500 characters: GSM 03.38 alone, or two scripts, with or without emoji."""
+    pool = [character for character in DEFAULT if character != "\x1b"] + [*"^{}\\[~]|€"]
+    if chance.random() < 0.7:
+        ranges = chance.sample(SCRIPTS, 2)
+        every = (chr(code) for first, last in ranges for code in range(first, last + 1))
+        pool = [each for each in every if unicodedata.category(each) != "Cn"]
+    if chance.random() < 0.3:
+        pool += EMOJI * 10
+    return "".join(chance.choices(pool, k=chance.randrange(1, 500)))
+
+
+def test_ten_thousand_random_texts_have_the_parts_that_twilios_calculator_counts(npm_package):
+    modules = npm_package("sms-segments-calculator", "1.3.0")
+    chance = random.Random(29)
+    texts = [random_text(chance) for _ in range(10_000)]
+    counted = subprocess.run(
+        ["node", "-e", COUNT],
+        input=json.dumps(texts),
+        env=os.environ | {"NODE_PATH": str(modules)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    theirs = json.loads(counted.stdout)
+    assert max(theirs) > 10
+    pairs = zip(texts, theirs, strict=True)
+    assert [(text, parts) for text, parts in pairs if count_parts(text) != parts] == []

@@ -368,9 +368,9 @@ def listed(number, **changes):
 
 @pytest.fixture
 def find(twilio_server):
-    def find(*messages, text=TEXT, sender="+15005550006"):
+    def find(*messages, text=TEXT, sender="+15005550006", options=""):
         twilio_server.messages = list(messages)
-        carrier = connect(twilio_server.url.replace("+15005550006", sender))
+        carrier = connect(twilio_server.url.replace("+15005550006", sender) + options)
         return [int(sid[2:], 16) for sid in carrier.find(NUMBER, text, NOW)]
 
     return find
@@ -475,6 +475,43 @@ def test_a_list_that_never_ends_is_given_up(twilio_server):
     twilio_server.answer = Answer(200, page)
     assert connect(twilio_server.url).find(NUMBER, TEXT, NOW) == [f"SM{1:032x}"]
     assert len(twilio_server.asked) < 100
+
+
+# Smart encoding
+
+
+SMART = "“Don’t” – ½ price…"
+ENCODED = '"Don\'t" - 1/2 price...'
+
+
+@pytest.mark.parametrize("sender", ["+15005550006", "MG" + "aB" * 16])
+def test_twilio_may_replace_characters_where_that_is_asked_for(twilio_server, sender):
+    url = twilio_server.url.replace("+15005550006", sender)
+    send(connect(url + "&smart_encoding=true"))
+    send(connect(url + "&smart_encoding=false"))
+    first, second = map(form, twilio_server.requests)
+    assert first["SmartEncoded"] == "true"
+    assert second.get("SmartEncoded") == ("false" if "MessagingServiceSid" in second else None)
+
+
+@pytest.mark.parametrize("wrong", ["yes", "1", "True"])
+def test_smart_encoding_is_true_or_false(twilio_server, wrong):
+    with pytest.raises(ValueError, match="smart_encoding in twilio://… must be true or false"):
+        connect(f"{twilio_server.url}&smart_encoding={wrong}")
+
+
+@pytest.mark.parametrize(
+    ("options", "body", "found"),
+    [
+        ("&smart_encoding=true", ENCODED, [1]),
+        ("&smart_encoding=true", SMART, [1]),
+        ("&smart_encoding=true", ENCODED.replace("1/2", "1/3"), []),
+        ("&smart_encoding=true", ENCODED + " 🎉", []),
+        ("", ENCODED, []),
+    ],
+)
+def test_a_text_in_doubt_is_found_however_it_was_encoded(find, options, body, found):
+    assert find(listed(1, body=body), text=SMART, options=options) == found
 
 
 # Callbacks, signed by Twilio's own library

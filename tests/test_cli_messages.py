@@ -4,14 +4,17 @@ import json
 import re
 import uuid
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 import database
 from carriers import Carrier
+from databases import on_sqlite
 from do_not_call import DoNotCall
 from keys import ApiKey
 from models import FINISHED, Message, Status, new_id
+from outcomes import Outcome
 from samples import LONDON, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
 from scheduler import Scheduler
 from stored_messages import SENDER, again, held, key_named, store, store_many
@@ -230,6 +233,8 @@ def test_show_prints_one_object_with_all_there_is_to_know(messages):
         "status": "failed",
         "to": NEW_YORK,
         "message": ' 👩‍👩‍👧\n"quoted" ‮',
+        "parts": 1,
+        "country": None,
         "attempts": 4,
         "max_retries": 3,
         "approved": True,
@@ -582,3 +587,65 @@ def test_to_purge_everything_has_to_be_meant(ages, flask):
     assert "Purge every message that has ended?" in refused.stderr
     assert Message.select().count() == len(ages)
     assert flask("messages", "purge", "--older-than", "0", "--yes").stdout == "14 deleted\n"
+
+
+# redact --to
+
+
+def test_a_number_and_its_texts_are_forgotten_but_not_what_still_waits(messages):
+    ended = [
+        store(status=status, finished_at=TUESDAY_NOON, answer="{}", idempotency_key=status)
+        for status in FINISHED
+    ]
+    waiting = [store(status=Status.SCHEDULED), store(status=Status.QUEUED), held(Status.SENDING)]
+    other = store(to=LONDON, status=Status.SENT, finished_at=TUESDAY_NOON)
+    result = messages("redact", "--to", NEW_YORK)
+    assert (result.exit_code, result.stdout) == (0, f"{len(ended)} redacted\n")
+    for message in map(again, ended):
+        assert (message.to, message.message, message.answer) == (None, None, None)
+    for message in waiting:
+        assert f"{message.id}: not redacted: {message.state()}" in result.stderr
+        assert again(message).to == NEW_YORK
+    assert again(other).to == LONDON
+    assert str(other.id) not in result.stderr
+
+
+def test_what_still_waits_can_be_cancelled_and_then_forgotten(messages):
+    message = store(status=Status.SCHEDULED)
+    assert messages("cancel", "--to", NEW_YORK, "--yes").exit_code == 0
+    assert messages("redact", "--to", NEW_YORK).stdout == "1 redacted\n"
+    assert (again(message).to, again(message).status) == (None, Status.CANCELLED)
+    assert messages("redact", "--to", NEW_YORK).stdout == "0 redacted\n"
+
+
+@pytest.mark.parametrize("command", ["list", "cancel", "redact"])
+def test_a_number_can_be_given_as_people_in_its_country_write_it(messages, command):
+    store(status=Status.SENT, finished_at=TUESDAY_NOON)
+    assert messages(command, "--to", "(212) 555-0123", "--region", "US").exit_code == 0
+    result = messages(command, "--to", "(212) 555-0123")
+    assert result.exit_code == 2
+    assert "--region accepts national numbers" in result.stderr
+
+
+@pytest.mark.parametrize("words", [[], ["--to", NEW_YORK, "--older-than", "1"]])
+def test_redact_needs_a_number_or_an_age(messages, words):
+    assert messages("redact", *words).exit_code == 2
+
+
+@on_sqlite
+def test_what_was_redacted_is_nowhere_in_the_files_of_sqlite(messages, database_url):
+    for _ in range(300):
+        store(message="A secret: xyzzy")
+    for claimed in iter(lambda: Message.claim(SENDER, 50, TUESDAY_NOON), []):
+        for message in claimed:  # the rows grow, and their pages are split
+            message.apply(Outcome(Status.FAILED, "no such number", counted=True), TUESDAY_NOON)
+    assert b"xyzzy" in files_of(database_url)
+    assert messages("redact", "--to", NEW_YORK).stdout == "300 redacted\n"
+    assert b"xyzzy" not in files_of(database_url)
+    assert NEW_YORK.encode() not in files_of(database_url)
+
+
+def files_of(database_url):
+    """The bytes of SQLite's file and its log."""
+    path = Path(database_url.removeprefix("sqlite:///"))
+    return b"".join(file.read_bytes() for file in path.parent.glob(f"{path.name}*"))

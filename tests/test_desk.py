@@ -611,7 +611,8 @@ def test_a_text_of_what_nobody_sees_does_not_fill_the_page(operator):
     """Fifty of them would be more than a slow reader is sent."""
     message = ask("\u202e\u200b" * 800)
     html = operator.open(f"/desk/messages/{message.id}").text
-    assert html.count("U+202E") == html.count("U+200B") == 10
+    # Ten in the text, and one among the characters that make more parts
+    assert html.count("U+202E") == html.count("U+200B") == 11
     assert "and 1,580 more that cannot be seen" in html
 
 
@@ -912,6 +913,111 @@ def test_an_operator_cancels(operator):
     operator.press("Cancel", message)
     assert "1 text cancelled" in operator.page.text
     assert (again(message).status, again(message).cancelled_by) == (Status.CANCELLED, "Olga")
+
+
+# What nothing can undo
+
+
+@pytest.mark.parametrize(
+    ("button", "path"),
+    [
+        ("Refuse", "/desk/"),
+        ("Refuse", "/desk/messages/{id}"),
+        ("Cancel", "/desk/messages?status=scheduled"),
+        ("Cancel", "/desk/messages/{id}"),
+    ],
+)
+def test_the_desk_asks_before_it_does_what_nothing_can_undo(operator, path, button):
+    message = ask("Really?", approved=button == "Cancel", status=Status.SCHEDULED)
+    path = path.format(id=message.id)
+    operator.open(path)
+    operator.press(button, message, sure=False)
+    assert operator.response.status_code == 200
+    assert f"{button} this text?" in operator.page.text
+    assert "Really?" in operator.page.text
+    assert again(message).status == Status.SCHEDULED
+    assert operator.open(operator.page.links[-1].removesuffix("?")).status_code == 200
+    assert operator.at == path
+    operator.press(button, message, sure=False)
+    operator.press(f"{button} for good")
+    assert again(message).status == Status.CANCELLED
+    assert operator.at == path
+
+
+def test_several_are_asked_about_at_once_and_reported_as_before(approver):
+    some = ask_many(3)
+    approver.open()
+    approver.press("Refuse selected", selected=some, sure=False)
+    assert "Refuse 3 texts?" in approver.page.text
+    some[0].decide(True, "Bob", TUESDAY_NOON)
+    approver.press("Refuse for good")
+    assert "2 texts refused." in approver.page.text
+    assert "1 text not changed" in approver.page.text
+    assert [again(each).status for each in some] == ["queued", "cancelled", "cancelled"]
+
+
+def test_yes_needs_the_sessions_token_as_every_form_does(approver):
+    message = ask()
+    approver.open()
+    approver.press("Refuse", message, sure=False)
+    assert approver.press("Refuse for good", csrf_token="x").status_code in (400, 403)
+    assert again(message).status == Status.QUEUED
+
+
+def test_what_cannot_be_done_any_more_is_not_asked_about(approver):
+    message = ask()
+    approver.open()
+    message.decide(True, "Bob", TUESDAY_NOON)
+    approver.press("Refuse", message, sure=False)
+    assert "1 text not changed" in approver.page.text
+
+
+# What a decision needs
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Hello", "1 part"),
+        ("x" * 161, "2 parts"),
+        ("x" * 70 + "’", "’ makes these 2 parts instead of 1"),
+        ("“" + "x" * 70 + "”", "“ and ” make these 2 parts instead of 1"),
+        ("x" * 159 + "€", "€ makes these 2 parts instead of 1"),
+        ("x" * 159 + "€" + "’", "’ makes these 3 parts instead of 2"),
+        ("x" * 70 + "\u200b", "U+200B makes these 2 parts instead of 1"),
+        ("x" * 70 + "\xa0", "a no-break space makes these 2 parts instead of 1"),
+        ("бвгдежз" * 11, "б, в, г, д, е and 2 more make these 2 parts instead of 1"),
+        ("’", "1 part"),
+    ],
+)
+def test_the_parts_of_a_text_are_shown_with_what_makes_them_more(approver, text, words):
+    message = ask(text)
+    for path in ("/desk/", f"/desk/messages/{message.id}"):
+        approver.open(path)
+        assert f"{words} ·" in approver.page.text
+
+
+def test_how_often_a_number_was_texted_in_the_last_day_is_shown(approver):
+    message = ask()
+    approver.open()
+    assert "no text to this number in the last day" in approver.page.text
+    for status in (Status.SENT, Status.DELIVERED, Status.UNDELIVERED):
+        store(status=status, finished_at=TUESDAY_NOON - 23 * HOUR, key=key_named("other"))
+    store(status=Status.SENT, finished_at=TUESDAY_NOON - 25 * HOUR)
+    store(status=Status.FAILED, finished_at=TUESDAY_NOON)
+    store(status=Status.SENT, finished_at=TUESDAY_NOON, to=LONDON)
+    tester = ApiKey.create(name="test", digest="t", role=Role.TESTER, created_at=TUESDAY_NOON)
+    store(status=Status.SENT, finished_at=TUESDAY_NOON, key=tester)
+    for path in ("/desk/", f"/desk/messages/{message.id}"):
+        approver.open(path)
+        assert "3 texts to this number in the last day" in approver.page.text
+
+
+def test_the_hour_at_the_recipients_is_shown_for_what_goes_later(approver):
+    ask(send_at=TUESDAY_NOON + 21 * HOUR, status=Status.SCHEDULED)
+    approver.open()
+    assert "9:00 AM, Wednesday, Mar 4 there" in approver.page.text
+    assert "it is 12:00 PM, Tuesday, Mar 3 there now" in approver.page.text
 
 
 @pytest.mark.parametrize("status", [Status.FAILED, Status.BLOCKED, Status.EXPIRED])

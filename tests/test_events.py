@@ -284,6 +284,21 @@ def test_an_event_outlives_its_message_and_its_text(app_key):
     assert [body["data"]["parts"] for body in bodies()] == [1]
 
 
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ({"parts": 3}, 3),  # what was stored counts
+        ({"parts": 3, "message": None, "to": None}, 3),  # redacted since
+        ({"message": "x" * 161}, 2),  # of an older version
+        ({"message": None, "to": None}, None),  # and redacted by it
+    ],
+)
+def test_an_event_has_the_parts_that_were_stored_with_the_message(app_key, columns, told):
+    store(status=Status.SENT, finished_at=TUESDAY_NOON, carrier_reference="SM1", **columns)
+    receipts.record_receipts([("SM1", True, None)], LATER)
+    assert [body["data"]["parts"] for body in bodies()] == [told]
+
+
 def test_what_a_carrier_said_in_odd_characters_is_told(app_key):
     message = held(Status.SENDING)
     message.apply(Outcome(Status.FAILED, "a\0b\ud800 ‮ é 🎉 \"'\\"), TUESDAY_NOON)

@@ -31,7 +31,7 @@ ALLOWED = {
     "carrier_state": {"database"},
     "inserts": {"database"},
     "events": {"database", "keys", "carriers"},
-    "models": {"database", "limits", "keys", "do_not_call", "events"},
+    "models": {"database", "limits", "keys", "do_not_call", "events", "carriers", "recipients"},
     "acceptance": {"database", "inserts", "limits", "models"},
     "receipts": {"database", "do_not_call", "models", "carriers", "recipients"},
     "reports": {"database", "limits", "keys", "models"},
@@ -43,10 +43,10 @@ ALLOWED = {
     | {"outcomes", "deliveries", "notices", "settings", "logs", "recipients", "carriers"},
     "web": {"schemas"},
     "cli": STORED | {"notices", "recipients", "monitoring", "carriers"},
-    "api": STORED | {"acceptance", "schemas", "recipients", "web"},
+    "api": STORED | {"acceptance", "carriers", "schemas", "recipients", "web"},
     "callbacks": {"web", "models", "receipts", "carriers"},
     "monitoring": STORED | {"carriers", "schemas", "web"},
-    "desk": STORED | {"outcomes", "recipients", "settings"},
+    "desk": STORED | {"carriers", "outcomes", "recipients", "settings"},
     "app": OURS - {"scheduler"},
 }
 

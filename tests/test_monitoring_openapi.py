@@ -170,7 +170,7 @@ def test_every_final_state_is_a_described_event():
 @pytest.mark.parametrize("status", FINISHED)
 def test_every_event_has_the_described_fields_in_their_order(status, text):
     key, reason, at = 1, "no such number", TUESDAY_NOON
-    event = json.loads(Ended(UUID(int=7), status, 1, reason, at, at, key, text).body)
+    event = json.loads(Ended(UUID(int=7), status, 1, reason, at, at, None, key, text).body)
     OAS31Validator(SCHEMAS["Event"], format_checker=oas31_format_checker).validate(event)
     described = SCHEMAS["Event"]["properties"]
     assert [*event] == [*described]

@@ -200,6 +200,13 @@ def test_a_text_that_waits_for_the_rate_goes_before_others_of_later_keys(run_pas
     assert carrier.numbers.index("+12125559999") < 10
 
 
+def test_the_rate_goes_by_the_parts_that_were_stored_with_the_message(run_pass, carrier):
+    for _ in range(4):
+        store(parts=5)
+    run_pass(TUESDAY_NOON, send_rate=5.0)
+    assert len(carrier.texts) == 1
+
+
 def test_after_too_fast_the_first_text_keeps_to_the_rate_too(run_pass, carrier):
     numbers = store_many(10)
     carrier.answers = dict.fromkeys(numbers, TOO_FAST)

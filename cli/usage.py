@@ -1,0 +1,78 @@
+"""`flask usage`: texts and parts by month, key and country."""
+
+import csv
+import re
+import sys
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+
+import click
+from flask.cli import with_appcontext
+
+import models
+import reports
+from cli import base
+from models import Message
+
+# A spreadsheet runs a cell that begins so; in many countries it cuts lines at semicolons
+FORMULA = re.compile(r"(^|;)(\s*[=+\-@＝＋－＠])")
+
+
+def month(value: str) -> datetime:
+    """Read a month, 2026-11, and return its first instant in UTC."""
+    if not re.fullmatch(r"[12]\d{3}-(0[1-9]|1[0-2])", value, re.ASCII):
+        raise click.BadParameter("must be a year and a month: 2026-11")
+    return datetime.fromisoformat(f"{value}-01").replace(tzinfo=UTC)
+
+
+@click.command(cls=base.Command)
+@click.option("--month", "first", type=month, metavar="MONTH", help="2026-11; default: this month.")
+@click.option("--key", "name", type=base.name, metavar="KEY_NAME", help="Sent with this key.")
+@click.option("--json", "as_json", is_flag=True, help="An array of objects.")
+@click.option("--csv", "as_csv", is_flag=True, help="The same columns for a spreadsheet.")
+@with_appcontext
+def usage(first: datetime | None, name: str | None, as_json: bool, as_csv: bool) -> None:
+    """Count the texts and parts that were accepted in a month (UTC), by key and country.
+
+    Only what was given to a carrier or failed counts: sent, delivered, undelivered, failed.
+    """
+    if as_json and as_csv:
+        raise click.UsageError("Give --json or --csv, not both.")
+    first = (first or models.clock()).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    until = (first + timedelta(days=31)).replace(day=1)
+    measure(first, until, name)
+    used = reports.usage(first, until, name)
+    rows = [{"month": f"{first:%Y-%m}"} | each._asdict() for each in used]
+    header = ("month", *reports.Usage._fields)
+    if as_json:
+        click.echo(base.to_json(rows))
+    elif as_csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows((row | {"key": harmless(row["key"])}).values() for row in rows)
+    elif rows:
+        shown = (row | {"country": row["country"] or "-"} for row in rows)
+        base.table(header, ([*map(str, row.values())] for row in shown))
+    else:
+        click.echo(f"no text of {first:%Y-%m} counts")
+
+
+def harmless(cell: str) -> str:
+    """Return a cell's text with an apostrophe before what a spreadsheet would run as a formula."""
+    return FORMULA.sub(r"\1'\2", cell)
+
+
+def measure(first: datetime, until: datetime, name: str | None) -> None:
+    """Store parts and countries where an older version stored none; show how many so far."""
+    pages, total = reports.unmeasured(first, until, name), 0
+    if not (page := next(pages, None)):
+        return
+    with click.progressbar(
+        chain([page], pages),
+        label="counting the parts of older texts",
+        item_show_func=lambda _: f"{total} texts",
+        file=sys.stderr,
+    ) as bar:
+        for page in bar:
+            Message.measure(page)
+            total += len(page)
