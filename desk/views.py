@@ -255,20 +255,13 @@ ACTIONS = {
     "retry": ("retried", lambda message, by, now: message.retry(now)),
 }
 DECISIONS = ("approve", "refuse")
-FOR_GOOD = {  # nothing can undo these: whether each would change a message
-    "refuse": lambda entry: entry.awaits_approval,
-    "cancel": lambda entry: entry.awaits_approval or entry.can_be_cancelled,
-}
 
 
 @blueprint.post("/")
 @blueprint.post("/messages")
 @blueprint.post("/messages/<uuid:message_id>")
-def change(message_id: uuid.UUID | None = None) -> Response | str:
-    """Apply the pressed button to one message or the selected ones; report those that missed.
-
-    Ask first if nothing can undo it.
-    """
+def change(message_id: uuid.UUID | None = None) -> Response:
+    """Apply the pressed button to one message or the selected ones; report those that missed."""
     action = next((name for name in ACTIONS if name in request.form), None)
     if action is None:
         abort(400, "No button was pressed.")
@@ -278,10 +271,6 @@ def change(message_id: uuid.UUID | None = None) -> Response | str:
     Message.expire(now, now - settings.expire_after)  # or an approval would have no effect
     ids = read_ids(request.form[action])
     found = reports.seen_by(g.person, ids)
-    if action in FOR_GOOD and "sure" not in request.form:
-        entries = shown(found, now)
-        if any(map(FOR_GOOD[action], entries)):
-            return render_template("sure.html", action=action, entries=entries, ids=ids)
     past, transition = ACTIONS[action]
     changed, missed = Counter(), []
     for message in found:

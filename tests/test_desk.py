@@ -915,63 +915,6 @@ def test_an_operator_cancels(operator):
     assert (again(message).status, again(message).cancelled_by) == (Status.CANCELLED, "Olga")
 
 
-# What nothing can undo
-
-
-@pytest.mark.parametrize(
-    ("button", "path"),
-    [
-        ("Refuse", "/desk/"),
-        ("Refuse", "/desk/messages/{id}"),
-        ("Cancel", "/desk/messages?status=scheduled"),
-        ("Cancel", "/desk/messages/{id}"),
-    ],
-)
-def test_the_desk_asks_before_it_does_what_nothing_can_undo(operator, path, button):
-    message = ask("Really?", approved=button == "Cancel", status=Status.SCHEDULED)
-    path = path.format(id=message.id)
-    operator.open(path)
-    operator.press(button, message, sure=False)
-    assert operator.response.status_code == 200
-    assert f"{button} this text?" in operator.page.text
-    assert "Really?" in operator.page.text
-    assert again(message).status == Status.SCHEDULED
-    assert operator.open(operator.page.links[-1].removesuffix("?")).status_code == 200
-    assert operator.at == path
-    operator.press(button, message, sure=False)
-    operator.press(f"{button} for good")
-    assert again(message).status == Status.CANCELLED
-    assert operator.at == path
-
-
-def test_several_are_asked_about_at_once_and_reported_as_before(approver):
-    some = ask_many(3)
-    approver.open()
-    approver.press("Refuse selected", selected=some, sure=False)
-    assert "Refuse 3 texts?" in approver.page.text
-    some[0].decide(True, "Bob", TUESDAY_NOON)
-    approver.press("Refuse for good")
-    assert "2 texts refused." in approver.page.text
-    assert "1 text not changed" in approver.page.text
-    assert [again(each).status for each in some] == ["queued", "cancelled", "cancelled"]
-
-
-def test_yes_needs_the_sessions_token_as_every_form_does(approver):
-    message = ask()
-    approver.open()
-    approver.press("Refuse", message, sure=False)
-    assert approver.press("Refuse for good", csrf_token="x").status_code in (400, 403)
-    assert again(message).status == Status.QUEUED
-
-
-def test_what_cannot_be_done_any_more_is_not_asked_about(approver):
-    message = ask()
-    approver.open()
-    message.decide(True, "Bob", TUESDAY_NOON)
-    approver.press("Refuse", message, sure=False)
-    assert "1 text not changed" in approver.page.text
-
-
 # What a decision needs
 
 

@@ -58,11 +58,8 @@ class Visitor:
     def open(self, path="/desk/"):
         return self._keep(path, self.client.get(path, **self._mounted()))
 
-    def press(self, words, message=None, selected=(), sure=True, **fields):
-        """Press a button, by default the first with these words; follow the redirect.
-
-        Where the desk asks whether this is meant, say yes if `sure`.
-        """
+    def press(self, words, message=None, selected=(), **fields):
+        """Press a button, by default the first with these words; follow the redirect."""
         found = self.page.buttons(words)
         if message:
             found = [each for each in found if each[1].get("value") == str(message.id)]
@@ -72,9 +69,7 @@ class Visitor:
         sent += [("id", str(each.id)) for each in selected]
         if "name" in button:
             sent.append((button["name"], button.get("value", "")))
-        response = self.post(form.get("action") or self.at, sent)
-        question = f"{words.split()[0]} for good"
-        return self.press(question) if sure and self.page.buttons(question) else response
+        return self.post(form.get("action") or self.at, sent)
 
     def post(self, path, sent):
         data = {}
