@@ -4,6 +4,7 @@ Every scheduler looks. The database remembers what was told, so that one of them
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -168,13 +169,16 @@ class Notices:
             for thread in (*self._threads, self._looking):
                 thread.start()
 
-    def finish(self, look: bool) -> None:
-        """End, after a last look if that is asked for; wait for what is being told."""
+    def finish(self, look: bool, stop_by: float = math.inf) -> None:
+        """End, after a last look if that is asked for; wait for what is being told.
+
+        No longer than PATIENCE, nor beyond an instant of the monotonic clock.
+        """
         if not self._queues:
             return
-        give_up_at = time.monotonic() + PATIENCE
+        give_up_at = min(time.monotonic() + PATIENCE, stop_by)
         self._ending.set()
-        self._looking.join(PATIENCE)
+        self._looking.join(max(0, give_up_at - time.monotonic()))
         if look:
             self.look()
         for queue in self._queues.values():

@@ -112,6 +112,7 @@ class Scheduler:
         self.left = 0  # messages that it may still claim
         self.state = None  # of the carrier, as read last
         self.under_way = {}  # by the future of its thread, each Send
+        self.ended = SimpleQueue()  # the futures of those whose thread has ended
         self.unrecorded = []  # each Send that has ended, with its future
 
     @property
@@ -214,7 +215,6 @@ class Scheduler:
         before more is claimed, so a scheduler that dies leaves no more messages in doubt than it
         had sends under way.
         """
-        ended = SimpleQueue()
         # Or a pass might never end while messages arrive
         self.left = reports.awaiting_carrier(self.for_testers)
         if self.served_key is None:
@@ -242,7 +242,7 @@ class Scheduler:
                 self.left -= len(claimed)
                 ready = self.insist(self.within_rate, ready)
                 for message in ready:
-                    self.begin(pool, ended, message, tried=turn is Turn.FIRST)
+                    self.begin(pool, message, tried=turn is Turn.FIRST)
                 if turn is Turn.FIRST and not ready:
                     self.insist(CarrierState.give_up_turn, self.carrier_name)
                 if self.counts["sent"] > sent:
@@ -257,7 +257,7 @@ class Scheduler:
                 elif self.rate and self.left and pause:
                     soon = min(soon, pause)
                 self.unrecorded = [
-                    (self.under_way.pop(future), future) for future in gather(ended, soon)
+                    (self.under_way.pop(future), future) for future in gather(self.ended, soon)
                 ]
                 if self.is_late:
                     self.abandon()
@@ -317,9 +317,7 @@ class Scheduler:
             return min(room, self.rate.most()) if self.rate else room
         return int(turn is Turn.FIRST and not again)
 
-    def begin(
-        self, pool: ThreadPoolExecutor, ended: SimpleQueue, message: Message, tried: bool
-    ) -> None:
+    def begin(self, pool: ThreadPoolExecutor, message: Message, tried: bool) -> None:
         """Have a thread ask the carrier about a message in doubt, or give it the text."""
         asking = self.is_asked_about(message)
         send = Send(message, models.clock(), asking, tried)
@@ -329,7 +327,7 @@ class Scheduler:
         else:
             future = pool.submit(self.send, message)
         self.under_way[future] = send
-        future.add_done_callback(ended.put)
+        future.add_done_callback(self.ended.put)
 
     def abandon(self) -> None:
         """Take sends under way for unanswered: the carrier may have taken the texts."""
@@ -723,7 +721,7 @@ def main() -> int:
                 log.error("receipts are lost: the database: %s", database.reason(error))
                 status = 1
             deliveries.finish()
-            notices.finish(look=not scheduler.stopping)
+            notices.finish(not scheduler.stopping, scheduler.stop_by)
             return status if every is None else 0
 
 
