@@ -291,7 +291,8 @@ def test_no_more_than_four_requests_to_an_address_at_once(app_key, receiver, del
 
 
 @pytest.mark.parametrize("answer", [HANG, DRIP, Answer(500), "refuses"])
-def test_a_bad_receiver_costs_only_itself(receivers, delivering, answer):
+def test_a_bad_receiver_costs_only_itself(receivers, delivering, answer, monkeypatch):
+    monkeypatch.setattr(deliveries, "TIMEOUT", 3)  # the end of the test waits for it
     bad, good = receivers(), receivers()
     bad.answer = answer
     url = f"http://127.0.0.1:{free_port()}" if answer == "refuses" else bad.url
