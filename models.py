@@ -446,9 +446,15 @@ class Message(Table):
 
     @classmethod
     def purge(cls, before: datetime) -> int:
-        """Delete some messages that were finished before an instant; return how many."""
-        old = cls.finished_at < before
-        return cls.delete().where(old, cls.id.in_(cls._some(old))).execute()
+        """Delete some messages that were finished before an instant; return how many.
+
+        But none of which an equal text is in doubt: that one would take its copy for its own.
+        """
+        old, twin = cls.finished_at < before, cls.alias()
+        alike = (twin.to == cls.to) & (twin.message == cls.message) & (twin.in_doubt > 0)
+        unsettled = twin.status.in_([*WAITING, Status.SENDING])
+        in_doubt = fn.EXISTS(twin.select(twin.id).where(alike, unsettled))
+        return cls.delete().where(old, cls.id.in_(cls._some(old & ~in_doubt))).execute()
 
     @classmethod
     def redact(cls, before: datetime) -> int:

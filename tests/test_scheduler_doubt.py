@@ -640,3 +640,14 @@ def test_receipts_that_match_nothing_are_told_of_once_an_hour(run_pass, caplog):
     run_pass(TUESDAY_NOON + 68 * MINUTE)
     assert caplog.text.count(told) == 2
     assert NEW_YORK[1:] not in caplog.text
+
+
+def test_a_text_is_not_purged_while_the_copy_of_an_equal_one_is_in_doubt(database_url):
+    """The carrier is asked about the equal one, and would name the copy of the purged one."""
+    sent = store(status=Status.SENT, finished_at=TUESDAY_NOON, carrier_reference="SM0")
+    doubtful = store(in_doubt=1, in_doubt_since=TUESDAY_NOON)
+    assert Message.purge(TUESDAY_NOON + 80 * HOUR) == 0
+    doubtful.to = "+12125559999"
+    doubtful.save()
+    assert Message.purge(TUESDAY_NOON + 80 * HOUR) == 1
+    assert not Message.select().where(Message.id == sent.id).exists()
