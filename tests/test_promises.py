@@ -155,6 +155,9 @@ class Sender(Scheduler):
         pause()
         return super().insist(action, *arguments)
 
+    def serves(self):
+        return True  # this carrier cannot say, and the threads are the machine's
+
     def sleep(self, seconds):
         wake_at = models.clock() + seconds * SECOND
         while models.clock() < wake_at:
