@@ -14,6 +14,7 @@ import recipients
 import schemas
 from acceptance import AlreadyAnswered
 from carriers.alphabets import count_parts
+from database import db
 from do_not_call import DoNotCall
 from keys import MAY_SEND, ApiKey, Identity
 from limits import SECOND, LimitReached
@@ -31,6 +32,7 @@ log = logging.getLogger("web")
 def create_text_message() -> Response:
     """Queue or schedule one text message."""
     sender()
+    db.close()  # or slow bodies would hold all connections
     value = read_json()
     key = sender()  # the key, or its limits, may have changed while a slow body came
     now = models.clock()  # after a slow client has sent the last byte

@@ -24,7 +24,7 @@ import models
 import recipients
 import reports
 from carrier_state import CarrierState
-from database import EPOCH, MILLISECOND
+from database import EPOCH, MILLISECOND, db
 from desk import entries, sessions
 from desk.entries import Entry, counted
 from do_not_call import DoNotCall
@@ -65,6 +65,7 @@ def admit() -> Response | tuple[str, int] | None:
         g.person = g.key = SignIn.find(sign_in, models.clock())
     if request.method not in ("GET", "HEAD", "OPTIONS"):
         sessions.check_origin(current_app.config["SETTINGS"].public_url)
+        db.close()  # or slow forms would hold all connections
         refuse_many_fields()
         if g.person is None and request.endpoint != "desk.sign_in":
             note = "You are no longer signed in, so nothing was changed. Please sign in again."

@@ -12,8 +12,10 @@ import time
 import psutil
 import pytest
 
+import database
 from answers import PATH
 from databases import on_sqlite
+from keys import LEASE
 from running import read_all, send, wait_until
 from samples import NEW_YORK
 
@@ -249,6 +251,18 @@ public class Once {
     }
 }
 """
+
+
+def test_slow_bodies_hold_no_connection_of_the_database(serve, database_url, key):
+    """The key of each is looked up anew, because the leases of those before have ended."""
+    web, clients = serve(database_url, workers=1), []
+    for _ in range(database.POOL["max_connections"] + 1):
+        clients.append(connect(web))
+        clients[-1].sendall(LINES + key_line(key) + b"Content-Length: 500\r\n\r\n{")
+        time.sleep(LEASE + 0.1)
+    assert_a_text_is_taken_within_a_second(web, key)
+    for client in clients:
+        client.close()
 
 
 @on_sqlite
