@@ -355,7 +355,7 @@ def test_what_is_due_goes_at_once_or_at_the_next_opening(approver, at, hour, wor
     assert words in approver.page.text
 
 
-def test_what_is_due_in_quiet_hours_goes_after_them():
+def test_what_is_due_in_quiet_hours_goes_after_them(database_url):
     night, eight = TUESDAY_NOON + 10 * HOUR, TUESDAY_NOON + 20 * HOUR
     hours = daily(0, 1440, quiet=(21 * 60, 8 * 60))
     for send_date in (None, night):

@@ -339,6 +339,8 @@ class Promises(RuleBasedStateMachine):
         if action == self.carrier.find:
             return
         (message,) = arguments
+        if self.now.timestamp() > message.held_until:
+            return  # it stood still meanwhile, and the call will find that its claim is lost
         order = self.orders[message.id]
         assert order.approved
         assert order.not_before <= self.now
