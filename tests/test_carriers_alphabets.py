@@ -240,10 +240,11 @@ def random_text(chance):
     return "".join(chance.choices(pool, k=chance.randrange(1, 500)))
 
 
-def test_ten_thousand_random_texts_have_the_parts_that_twilios_calculator_counts(npm_package):
+@pytest.mark.parametrize("count", [1_000, pytest.param(10_000, marks=pytest.mark.soak)])
+def test_random_texts_have_the_parts_that_twilios_calculator_counts(npm_package, count):
     modules = npm_package("sms-segments-calculator", "1.3.0")
     chance = random.Random(29)
-    texts = [random_text(chance) for _ in range(10_000)]
+    texts = [random_text(chance) for _ in range(count)]
     counted = subprocess.run(
         ["node", "-e", COUNT],
         input=json.dumps(texts),

@@ -83,6 +83,7 @@ def no_garbage_collection():
     gc.enable()
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("no_garbage_collection")
 def test_the_tables_are_what_their_scripts_make():
     assert (NUMBERING / "zones.txt").read_text() == make_zones.make()

@@ -1,5 +1,6 @@
 """How fast real schedulers send: within SEND_RATE, and as fast as a carrier takes texts."""
 
+import itertools
 import threading
 import time
 from collections import deque
@@ -173,9 +174,19 @@ def limited_carrier(request):
     server.close()
 
 
+EVERY, CRON = ["--every", "5"], []
+WORKDAYS = [("Twilio", EVERY), ("Vonage", CRON), ("SMPP, throttled", EVERY)]  # others take minutes
+
+
 @on_sqlite
-@pytest.mark.parametrize("words", [["--every", "5"], []], ids=["every", "cron"])
-@pytest.mark.parametrize("limited_carrier", LIMITED, indirect=True)
+@pytest.mark.parametrize(
+    ("limited_carrier", "words"),
+    [
+        pytest.param(*case, marks=[] if case in WORKDAYS else pytest.mark.soak)
+        for case in itertools.product(LIMITED, (EVERY, CRON))
+    ],
+    indirect=["limited_carrier"],
+)
 def test_of_what_a_carrier_takes_at_least_seven_tenths_are_used(schedule, limited_carrier, words):
     assert {QUEUE_FULL, THROTTLED} <= {*smpp.CODES.too_fast}
     store_many(80, clock(), max_retries=0)

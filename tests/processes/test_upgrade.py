@@ -11,6 +11,7 @@ import pytest
 from running import ROOT
 
 AUTHOR = ("-c", "user.name=a", "-c", "user.email=a@b")
+LIGHT = {"PYTEST_XDIST_AUTO_NUM_WORKERS": "1", "PYTEST_ADDOPTS": "-p no:schemathesis"}
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def run(tmp_path):
         temporary.mkdir(exist_ok=True)
         ran = subprocess.run(
             [project / "bin" / "test-upgrade", *words],
-            env=os.environ | {"TMPDIR": str(temporary)},
+            env=os.environ | LIGHT | {"TMPDIR": str(temporary)},
             capture_output=True,
             text=True,
         )
