@@ -216,8 +216,9 @@ def purge(days: int, yes: bool) -> None:
     """Delete messages that ended (sent, failed, blocked, …) at least so many days ago."""
     if not days:
         base.confirm("Purge every message that has ended?", yes)
-    before = models.clock() - timedelta(days=days)
-    click.echo(f"{in_batches('purge', lambda: Message.purge(before))} deleted")
+    now = models.clock()
+    before = now - timedelta(days=days)
+    click.echo(f"{in_batches('purge', lambda: Message.purge(before, now))} deleted")
 
 
 @messages.command(params=base.to_options())
@@ -230,11 +231,12 @@ def redact(to: str | None, days: int | None) -> None:
     """
     if (to is None) == (days is None):
         raise click.UsageError("Give --to or --older-than.")
+    now = models.clock()
     if to is None:
-        before = models.clock() - timedelta(days=days)
-        total = in_batches("redact", lambda: Message.redact(before))
+        before = now - timedelta(days=days)
+        total = in_batches("redact", lambda: Message.redact(before, now))
     else:
-        total = in_batches("redact", lambda: Message.redact_number(to))
+        total = in_batches("redact", lambda: Message.redact_number(to, now))
         database.scrub()
     click.echo(f"{total} redacted")
     if to:

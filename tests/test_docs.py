@@ -153,7 +153,7 @@ def _foreign(words, folder, **environ):
 def test_the_printed_receivers_verify_events(request, database_url, language):
     receiver, port = request.getfixturevalue(f"{language}_receiver"), str(free_port())
     key, url = key_named("app"), f"http://127.0.0.1:{port}/events"
-    EventAddress.set(key, url)
+    EventAddress.set(key, url, models.clock())
     process = receiver(port, EVENTS_SECRET=EventAddress.of(key).secret)
     try:
         wait_until(lambda: listens(int(port)))

@@ -569,7 +569,7 @@ def named(query):
 def served(settings):
     """The metrics of which /metrics serves a value, where there is something to tell."""
     key = key_named("app")
-    EventAddress.set(key, "http://127.0.0.1:9/")
+    EventAddress.set(key, "http://127.0.0.1:9/", models.clock())
     store(key=key).cancel("shell", models.clock())
     app = create_app(settings._replace(metrics_token="token"))
     app.extensions["abuse"].note("app", "key_limit")
