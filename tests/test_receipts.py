@@ -331,7 +331,7 @@ def test_whatever_happens_in_whatever_order_the_last_word_counts(events):
                 message.retry(LATER)
                 model.retry()
             case _:
-                getattr(Message, event)(LATER)
+                getattr(Message, event)(LATER, LATER)
                 getattr(model, event)()
         found = Message.get_or_none(Message.id == message.id)
         assert (found is None) == model.gone
