@@ -3,6 +3,7 @@
 import hashlib
 import secrets
 import time
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, Self
@@ -192,6 +193,11 @@ class ApiKey(Table):
         wait_for_leases()
         wait_for_leases()  # for requests under way, which go by the limits before
         KeyUse.forget(self.id)  # what they were accepted for was counted by nobody, perhaps
+
+    @classmethod
+    def names(cls, ids: Collection[int]) -> dict[int, str]:
+        """Return the names of keys by their ids."""
+        return dict(cls.select(cls.id, cls.name).where(cls.id.in_([*ids])).tuples())
 
     @classmethod
     def names_used_again(cls) -> set[str]:

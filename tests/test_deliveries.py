@@ -113,7 +113,7 @@ def test_credentials_in_the_address_are_sent_and_never_logged(receiver, deliver,
         key_named("app"), receiver.url.replace("://", "://me:s3cret%40@"), models.clock()
     )
     receiver.answer = Answer(500, b"top s3cret")
-    cancelled()
+    message = cancelled()
     deliver()
     (request,) = receiver.requests
     assert request.headers["Authorization"] == "Basic bWU6czNjcmV0QA=="
@@ -122,6 +122,7 @@ def test_credentials_in_the_address_are_sent_and_never_logged(receiver, deliver,
     line = record.getMessage()
     assert "HTTP 500" in line
     assert "of key app" in line
+    assert (record.message_id, record.key) == (str(message.id), "app")
     secrets = ("s3cret", "127.0.0.1", EventAddress.get().secret, NEW_YORK, "text_message")
     assert [each for each in secrets if each in caplog.text] == []
 
