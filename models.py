@@ -350,9 +350,9 @@ class Message(Table):
 
     @classmethod
     def with_twins(cls, messages: Collection[Self], others: Collection[Self]) -> set[uuid.UUID]:
-        """Return the ids of those whose number and text is being sent for another message, too.
+        """Return the ids of those whose number and text are being sent for another message, too.
 
-        But not for one of the `others`, which are known to do no harm.
+        Ignore `others`: they are known to do no harm.
         """
         if not messages:  # to write the query would take a twentieth of a sender's turn
             return set()
@@ -443,8 +443,8 @@ class Message(Table):
     def note_told(cls, ids: Collection[uuid.UUID], now: datetime) -> None:
         """Note that the keys of these messages were told of them.
 
-        Without waiting for a lock, which could be a deadlock on Postgres: what is being changed at
-        this moment is told of once more.
+        Do not wait for locks, which could deadlock on Postgres: messages that are being changed at
+        this moment are reported once more.
         """
         if ids:
             told = cls.select(cls.id).where(cls.id.in_(ids))
@@ -456,7 +456,7 @@ class Message(Table):
     def purge(cls, before: datetime, now: datetime) -> int:
         """Delete some messages that were finished before an instant; return how many.
 
-        But none of which an equal text is in doubt: that one would take its copy for its own.
+        Keep messages with an equal text in doubt, which would take their copy for its own.
         """
         old, twin = cls.finished_at < before, cls.alias()
         alike = (twin.to == cls.to) & (twin.message == cls.message) & (twin.in_doubt > 0)

@@ -387,8 +387,8 @@ class Scheduler:
     def insist(self, action: Callable, *arguments: Any) -> Any:
         """Call something that needs the database; while it is away, again; return the result.
 
-        While messages are in hand, a database that is away is waited for, because giving up would
-        send them twice; but no longer than SHUTDOWN_TIMEOUT where we are told to stop.
+        While messages are in hand, wait for a database that is away: giving up would send them
+        twice. Once told to stop, wait no longer than SHUTDOWN_TIMEOUT.
         """
         while True:
             try:
@@ -585,7 +585,7 @@ class Scheduler:
     def collect(self) -> bool:
         """Record what came over the carrier's session; return whether anything did.
 
-        A carrier that is asked for more may take it that the last is recorded, so it is.
+        Calling `received` acknowledges the previous batch, so record it first.
         """
         if not self.uncollected:
             self.uncollected = self.carrier.received()

@@ -45,7 +45,7 @@ def together(ctx: click.Context, parameter: click.Parameter, values: tuple) -> t
 @keys.command()
 @click.argument("name", type=base.name)
 @click.option("--group", type=base.name, help="Keys of one group share messages marked for it.")
-@click.option("--events", "url", type=base.address, help="Where events of its messages go.")
+@click.option("--events", "url", type=base.address, help="Send its events to this address.")
 @click.option("--expires", type=lifetime, help="Refuse the key after this time, like 90d.")
 @click.option(
     "--role",
@@ -120,7 +120,7 @@ def extend(name: str, expires: timedelta | None) -> None:
 def set_limits(name: str, limits: tuple[Limit, ...]) -> None:
     """Set the limits of a key anew, like 5/s 1000/d; without any, KEY_LIMITS holds again.
 
-    What was accepted in the current second, minute, hour and day counts. Every process goes by the
+    Texts accepted in the current second, minute, hour and day count. Every process applies the
     limits when this returns.
     """
     ApiKey.named(name).limit(limits, models.clock())
@@ -139,7 +139,7 @@ def set_limits(name: str, limits: tuple[Limit, ...]) -> None:
 def set_events(
     ctx: click.Context, name: str, url: str | None, off: bool, secret: bool, rotate: bool
 ) -> None:
-    """Set the address to which a key's events go, or say where they stand.
+    """Set the address for a key's events, or show it and how many events wait.
 
     The first address makes the signing secret, which stays when the address changes.
     """

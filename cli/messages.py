@@ -226,8 +226,8 @@ def purge(days: int, yes: bool) -> None:
 def redact(to: str | None, days: int | None) -> None:
     """Clear number and text of messages that have ended; keep the rest of them.
 
-    Give a number, or --older-than for what ended at least so many days ago. What still waits for
-    the number is named and stays as it is: `cancel --to` first.
+    Give a number, or --older-than for messages that ended at least so many days ago. Messages that
+    still wait for the number are named and not changed: run `cancel --to` first.
     """
     if (to is None) == (days is None):
         raise click.UsageError("Give --to or --older-than.")
