@@ -237,12 +237,14 @@ class Deliveries:
         with database.db.atomic():
             Event.delivered(understood)
             Message.note_told({event.message_id for event in understood}, now)
-            lines = [self.record_no(each, now) for each in self.unrecorded if not each.understood]
+            failed = [each for each in self.unrecorded if not each.understood]
+            lines = [self.record_no(each, now) for each in failed]
         for each in self.unrecorded:
             self.in_hand.pop(each.event.id, None)
         self.unrecorded = []
-        for line in lines:
-            log.warning(*line)
+        for (event, address, _), line in zip(failed, lines, strict=True):
+            about = {"message_id": str(event.message_id), "key": address.key.name}
+            log.warning(*line, extra=about)
 
     def record_no(self, ended: Try, now: datetime) -> tuple:
         """Record a try in vain; return the line for the log."""

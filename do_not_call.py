@@ -7,6 +7,7 @@ from typing import Self
 
 from peewee import EXCLUDED, TextField
 
+from audit import Audit, Deed
 from database import PAGE, InstantField, Table, db, json_values
 
 PEOPLE = ("operator", "import")
@@ -54,7 +55,7 @@ class DoNotCall(Table):
         people add stays after a START, even if a reply listed it first. The numbers are sorted,
         so two calls at once cannot deadlock on Postgres.
         """
-        numbers, added_at = json.dumps(sorted(numbers)), cls.added_at.db_value(now)
+        wanted, added_at = json.dumps(sorted(numbers)), cls.added_at.db_value(now)
         sql = (
             f"INSERT INTO do_not_call (number, added_at, source) SELECT value, {db.param}, "
             f"{db.param} FROM {json_values()}({db.param}) WHERE true ON CONFLICT (number) "
@@ -62,8 +63,13 @@ class DoNotCall(Table):
             f"AND excluded.source IN {PEOPLE} RETURNING number, added_at"
         )
         with db.atomic():
-            changed = db.execute_sql(sql, (added_at, source, numbers)).fetchall()
-            DoNotCallHistory.note([n for n, _ in changed], now, "joined", source, who, said_at)
+            changed = db.execute_sql(sql, (added_at, source, wanted)).fetchall()
+            numbers = [number for number, _ in changed]
+            DoNotCallHistory.note(numbers, now, "joined", source, who, said_at)
+            if source == "import" and numbers:  # the history has each of them
+                Audit.note(Deed.IMPORTED, now, count=len(numbers))
+            elif source == "operator":
+                Audit.note_numbers(Deed.ADDED, now, numbers)
         return sum(since == added_at for _, since in changed)
 
     @classmethod
@@ -85,6 +91,8 @@ class DoNotCall(Table):
         with db.atomic():
             gone = [row.number for row in cls.delete().where(listed).returning(cls.number)]
             DoNotCallHistory.note(gone, now, "left", why, who, said_at)
+            if why == "operator":
+                Audit.note_numbers(Deed.REMOVED, now, gone)
         return len(gone)
 
     @classmethod

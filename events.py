@@ -14,6 +14,8 @@ from typing import NamedTuple, Self
 
 from peewee import SQL, BigAutoField, ForeignKeyField, IntegerField, TextField, UUIDField, fn
 
+from audit import Audit, Deed
+from carriers import urls
 from carriers.alphabets import count_parts
 from database import (
     BATCH,
@@ -64,16 +66,20 @@ class EventAddress(Table):
         return {address.key_id: address for address in cls.select()}
 
     @classmethod
-    def set(cls, key: ApiKey, url: str) -> None:
+    def set(cls, key: ApiKey, url: str, now: datetime) -> None:
         """Send the events of a key to an address from now on; make a secret for the first one."""
         row = cls.insert(key=key, url=url, secret=_new_secret())
-        row.on_conflict(conflict_target=[cls.key], update={cls.url: url, cls.off: None}).execute()
+        anew = {cls.url: url, cls.off: None}
+        with db.transaction():
+            row.on_conflict(conflict_target=[cls.key], update=anew).execute()
+            _audit(Deed.SET_EVENTS, now, key, details=_shown(url))
 
     @classmethod
     def switch_off(cls, key: int, why: str, now: datetime, url: str | None = None) -> bool:
         """Send no more events of a key, and give up those that wait; say whether it was done.
 
-        Given a URL, do so only if that is still the address.
+        Given a URL, do so only if that is still the address: its receiver asked for it. Otherwise
+        a person did.
         """
         mine = cls.key == key
         if url:
@@ -82,20 +88,33 @@ class EventAddress(Table):
             done = cls.update(off=why).where(mine).execute() == 1
             if done:
                 Event.give_up(now)
+            if done and url is None:
+                _audit(Deed.STOPPED_EVENTS, now, ApiKey.get_by_id(key))
         return done
 
     @classmethod
     def rotate(cls, key: ApiKey, now: datetime) -> None:
         """Make a new secret for a key; for a day events are signed by both."""
         old = {cls.old_secret: cls.secret, cls.old_secret_until: now + OVERLAP}
-        if not cls.update({cls.secret: _new_secret(), **old}).where(cls.key == key).execute():
-            cls.of(key)
+        with db.transaction():
+            if not cls.update({cls.secret: _new_secret(), **old}).where(cls.key == key).execute():
+                cls.of(key)
+            _audit(Deed.ROTATED_EVENTS, now, key)
 
     def secrets(self, now: datetime) -> list[str]:
         """Return the secrets that sign now, the newest first."""
         if self.old_secret_until and now < self.old_secret_until:
             return [self.secret, self.old_secret]
         return [self.secret]
+
+
+def _shown(url):
+    return urls.without_password(url).partition("?")[0]  # a query may hold a token
+
+
+def _audit(deed, now, key, **about):
+    name = {"key": key.id, "key_name": key.name} if key else {}
+    Audit.note(deed, now, **name, **about)
 
 
 def _new_secret():
@@ -294,7 +313,10 @@ class Event(Table):
         if key:
             again &= cls.key == key
         changes = {"tries": 0, "next_try_at": now, "given_up_at": None}
-        return cls.update(changes).where(again).execute()
+        with db.transaction():
+            if count := cls.update(changes).where(again).execute():
+                _audit(Deed.RETRIED_EVENTS, now, key, count=count)
+        return count
 
     @classmethod
     def listing(cls, key: ApiKey | None) -> Iterator[Self]:

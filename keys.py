@@ -3,13 +3,15 @@
 import hashlib
 import secrets
 import time
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, Self
 
-from peewee import SQL, ForeignKeyField, IntegrityError, ModelSelect, TextField
+from peewee import SQL, ForeignKeyField, IntegrityError, ModelSelect, TextField, fn
 
-from database import EPOCH, InstantField, Refused, Table, db
+from audit import Actor, Audit, Deed
+from database import EPOCH, InstantField, Refused, Table, db, isoformat
 from limits import KeyUse, Limit, parse
 
 HOUR = timedelta(hours=1)
@@ -80,8 +82,11 @@ class ApiKey(Table):
         secret = cls._new_secret()
         values = {"name": name, "group": group, "role": role, "digest": cls.digest_of(secret)}
         values["limits"] = _written(limits)
+        details = [f"role {role}", group and f"group {group}", _written(limits), _until(expires_at)]
         try:
-            cls.create(**values, created_at=now, expires_at=expires_at)
+            with db.atomic():
+                key = cls.create(**values, created_at=now, expires_at=expires_at)
+                key._audit(Deed.CREATED_KEY, now, ", ".join(filter(None, details)))
         except IntegrityError:
             raise Refused(f"a key named {name!r} exists already") from None
         return secret
@@ -149,50 +154,76 @@ class ApiKey(Table):
         """Return all keys by name, including the revoked ones."""
         return list(cls.select().order_by(cls.name, cls.id))
 
-    def rotate(self, old_expires_at: datetime) -> str:
+    def rotate(self, old_expires_at: datetime, now: datetime) -> str:
         """Give this key a new secret and return it; the old one stays valid until an instant.
 
         The caller prints it, then calls `wait_for_leases`.
         """
         secret = self._new_secret()
         changes = {"digest": self.digest_of(secret), "old_digest": self.digest}
+        changes["old_expires_at"] = old_expires_at
+        details = f"the old secret {_until(old_expires_at)}"
         unrotated = ApiKey.digest == self.digest
-        if not self._change(unrotated, **changes, old_expires_at=old_expires_at):
+        if not self._change(Deed.ROTATED_KEY, now, details, unrotated, **changes):
             raise Refused(f"the key {self.name!r} is revoked, or was rotated just now")
         return secret
 
-    def extend(self, expires_at: datetime | None) -> None:
+    def extend(self, expires_at: datetime | None, now: datetime) -> None:
         """Make this key valid until an instant (None: for ever); raise Refused if it is revoked."""
-        if not self._change(expires_at=expires_at):
+        details = _until(expires_at) or "no end"
+        if not self._change(Deed.EXTENDED_KEY, now, details, expires_at=expires_at):
             raise Refused(f"the key {self.name!r} is revoked")
         wait_for_leases()
 
     def revoke(self, now: datetime) -> bool:
         """Refuse this key in every process before returning; return False if it was before."""
-        done = self._change(revoked_at=now)
+        done = self._change(Deed.REVOKED_KEY, now, None, revoked_at=now)
         wait_for_leases()
         KeyUse.forget(self.id)
         return done
 
-    def limit(self, limits: tuple[Limit, ...]) -> None:
+    def limit(self, limits: tuple[Limit, ...], now: datetime) -> None:
         """Set the limits of this key; raise Refused if it is revoked.
 
         Every process goes by them before this returns.
         """
-        if not self._change(limits=_written(limits)):
+        written = _written(limits)
+        if not self._change(Deed.LIMITED_KEY, now, written or "KEY_LIMITS", limits=written):
             raise Refused(f"the key {self.name!r} is revoked")
         wait_for_leases()
         wait_for_leases()  # for requests under way, which go by the limits before
         KeyUse.forget(self.id)  # what they were accepted for was counted by nobody, perhaps
 
-    def _change(self, *conditions, **changes):
+    @classmethod
+    def names(cls, ids: Collection[int]) -> dict[int, str]:
+        """Return the names of keys by their ids."""
+        return dict(cls.select(cls.id, cls.name).where(cls.id.in_([*ids])).tuples())
+
+    @classmethod
+    def names_used_again(cls) -> set[str]:
+        """Return the names that more than one key has had."""
+        again = cls.select(cls.name).group_by(cls.name).having(fn.COUNT(cls.id) > 1)
+        return {name for (name,) in again.tuples()}
+
+    def _change(self, deed, now, details, *conditions, **changes):
         """Change this key unless it is revoked; return whether it was changed."""
         live = (ApiKey.id == self.id) & ApiKey.revoked_at.is_null()
-        return ApiKey.update(changes).where(live, *conditions).execute() == 1
+        with db.transaction():
+            done = ApiKey.update(changes).where(live, *conditions).execute() == 1
+            if done:
+                self._audit(deed, now, details)
+        return done
+
+    def _audit(self, deed, now, details):
+        Audit.note(deed, now, key=self.id, key_name=self.name, details=details)
 
 
 def _written(limits):
     return ",".join(map(str, limits)) or None
+
+
+def _until(instant):
+    return instant and f"until {isoformat(instant)}"
 
 
 class SignIn(Table):
@@ -218,7 +249,9 @@ class SignIn(Table):
             return None
         key.note_use(now)
         cls.delete().where(cls.began_at <= now - cls.LASTS).execute()
-        return cls.create(id=secrets.token_urlsafe(), key=key, digest=digest, began_at=now).id
+        with db.transaction():
+            Audit.note(Deed.SIGNED_IN, now, Actor(key.name, key.id))
+            return cls.create(id=secrets.token_urlsafe(), key=key, digest=digest, began_at=now).id
 
     @classmethod
     def find(cls, id: str, now: datetime) -> Identity | None:

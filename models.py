@@ -21,6 +21,7 @@ from peewee import (
 )
 
 import recipients
+from audit import Audit, Deed
 from carriers.alphabets import count_parts
 from database import (
     BATCH,
@@ -32,6 +33,7 @@ from database import (
     Refused,
     Table,
     db,
+    isoformat,
     locked,
     on_postgres,
 )
@@ -348,9 +350,9 @@ class Message(Table):
 
     @classmethod
     def with_twins(cls, messages: Collection[Self], others: Collection[Self]) -> set[uuid.UUID]:
-        """Return the ids of those whose number and text is being sent for another message, too.
+        """Return the ids of those whose number and text are being sent for another message, too.
 
-        But not for one of the `others`, which are known to do no harm.
+        Ignore `others`: they are known to do no harm.
         """
         if not messages:  # to write the query would take a twentieth of a sender's turn
             return set()
@@ -376,10 +378,12 @@ class Message(Table):
     def decide(self, yes: bool, by: str, now: datetime) -> bool:
         """Approve or refuse this message; False where it does not wait for approval any more."""
         if yes:
+            deed = Deed.APPROVED
             changes = {"approved": True, "approved_by": by, "approved_at": now}
         else:
+            deed = Deed.REFUSED
             changes = {"status": Status.CANCELLED, "cancelled_by": by, "finished_at": now}
-        return self._move({*WAITING}, ~Message.approved, **changes)
+        return self._do(deed, now, {*WAITING}, ~Message.approved, **changes)
 
     def cancel(self, by: str, now: datetime) -> bool:
         """Cancel this message; return False if it waits no more.
@@ -387,9 +391,11 @@ class Message(Table):
         A message in doubt is withdrawn: it waits until the sender has asked the carrier.
         """
         cancelled = {"status": Status.CANCELLED, "cancelled_by": by, "finished_at": now}
-        if self._move({*WAITING}, Message.in_doubt == 0, **cancelled):
+        if self._do(Deed.CANCELLED, now, {*WAITING}, Message.in_doubt == 0, **cancelled):
             return True
-        if withdrawn := self._move({*WAITING}, Message.in_doubt > 0, cancelled_by=by, send_at=now):
+        withdrawal = {"cancelled_by": by, "send_at": now}
+        withdrawn = self._do(Deed.CANCELLED, now, {*WAITING}, Message.in_doubt > 0, **withdrawal)
+        if withdrawn:
             self.cancelled_by = by
         return withdrawn
 
@@ -399,7 +405,9 @@ class Message(Table):
         At once, or at a send_date that is still to come.
         """
         send_at = max(now, self.send_date or now)
-        return self._move(
+        return self._do(
+            Deed.RETRIED,
+            now,
             {*RETRYABLE},
             status=Status.SCHEDULED,
             first_send_at=send_at,
@@ -435,8 +443,8 @@ class Message(Table):
     def note_told(cls, ids: Collection[uuid.UUID], now: datetime) -> None:
         """Note that the keys of these messages were told of them.
 
-        Without waiting for a lock, which could be a deadlock on Postgres: what is being changed at
-        this moment is told of once more.
+        Do not wait for locks, which could deadlock on Postgres: messages that are being changed at
+        this moment are reported once more.
         """
         if ids:
             told = cls.select(cls.id).where(cls.id.in_(ids))
@@ -445,35 +453,46 @@ class Message(Table):
     # Growing old: in batches, so that others do not wait long
 
     @classmethod
-    def purge(cls, before: datetime) -> int:
+    def purge(cls, before: datetime, now: datetime) -> int:
         """Delete some messages that were finished before an instant; return how many.
 
-        But none of which an equal text is in doubt: that one would take its copy for its own.
+        Keep messages with an equal text in doubt, which would take their copy for its own.
         """
         old, twin = cls.finished_at < before, cls.alias()
         alike = (twin.to == cls.to) & (twin.message == cls.message) & (twin.in_doubt > 0)
         unsettled = twin.status.in_([*WAITING, Status.SENDING])
         in_doubt = fn.EXISTS(twin.select(twin.id).where(alike, unsettled))
-        return cls.delete().where(old, cls.id.in_(cls._some(old & ~in_doubt))).execute()
+        with db.transaction():
+            gone = cls.delete().where(old, cls.id.in_(cls._some(old & ~in_doubt))).execute()
+            cls._audit_many(Deed.PURGED, now, gone, f"ended before {isoformat(before)}")
+        return gone
 
     @classmethod
-    def redact(cls, before: datetime) -> int:
+    def redact(cls, before: datetime, now: datetime) -> int:
         """Forget number and text of some messages finished before an instant; return how many."""
-        return cls._forget(cls.finished_at < before)
+        return cls._forget(cls.finished_at < before, now, f"ended before {isoformat(before)}")
 
     @classmethod
-    def redact_number(cls, number: str) -> int:
+    def redact_number(cls, number: str, now: datetime) -> int:
         """Forget a number and its texts in some messages that have ended; return how many."""
-        return cls._forget(cls.to == number)
+        return cls._forget(cls.to == number, now, "to one number")
 
     @classmethod
-    def _forget(cls, which):
+    def _forget(cls, which, now, details):
         which &= HAS_ENDED & cls.message.is_null(False)
         some = list(cls.select(cls.id, cls.to, cls.message, cls.parts).where(which).limit(PAGE))
         cls.measure([message for message in some if message.parts is None])
         nothing = {"to": None, "message": None, "answer": None}
         ids = [message.id for message in some]
-        return cls.update(nothing).where(which, cls.id.in_(ids)).execute()
+        with db.transaction():
+            forgotten = cls.update(nothing).where(which, cls.id.in_(ids)).execute()
+            cls._audit_many(Deed.REDACTED, now, forgotten, details)
+        return forgotten
+
+    @staticmethod
+    def _audit_many(deed, now, count, details):
+        if count:
+            Audit.note(deed, now, count=count, details=details)
 
     @classmethod
     def measure(cls, messages: Iterable[Self]) -> None:
@@ -536,6 +555,16 @@ class Message(Table):
         if self.is_withdrawn:
             return WITHDRAWN
         return self.status if self.approved else f"{self.status}, awaiting approval"
+
+    def _do(
+        self, deed: Deed, now: datetime, among: set[Status], *conditions: Any, **changes: Any
+    ) -> bool:
+        """Make a transition of a person, and note it in the audit; return whether it happened."""
+        with db.transaction():
+            done = self._move(among, *conditions, **changes)
+            if done:
+                Audit.note(deed, now, message_id=self.id)
+        return done
 
     def _move(self, among: set[Status], *conditions: Any, **changes: Any) -> bool:
         """Change this message if its status is among these, atomically; return whether it did.

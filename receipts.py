@@ -320,8 +320,8 @@ def _is_same_id(one, other):
 def _messages(references):
     """Return the ids of messages by their references.
 
-    Where a carrier has used a reference again, the latest is meant. One look into the index for
-    each: IN makes a Postgres without statistics of the table read all of it.
+    If a carrier has used a reference again, the latest message is meant. One index lookup per
+    reference: IN makes a Postgres without statistics of the table read all of it.
     """
     found = db.execute_sql(
         "SELECT value, (SELECT id FROM message WHERE carrier_reference = value "

@@ -215,7 +215,7 @@ def _latest_ended(since, until):
     if until:
         ended &= Message.finished_at < until
     columns = (Message.id, Message.status, Message.finished_at, Message.last_error)
-    for status in (*TAKEN, Status.FAILED):  # one look into the index for each
+    for status in (*TAKEN, Status.FAILED):  # one index lookup each
         each = Message.select(*columns).where(Message.status == status, ended)
         found.extend(each.order_by(Message.finished_at.desc(), Message.id.desc()).limit(LATEST))
     return sorted(found, key=lambda each: (each.finished_at, each.id), reverse=True)[:LATEST]

@@ -31,6 +31,7 @@ from carriers import Carrier, CarrierError, OptOut
 from deliveries import Deliveries
 from do_not_call import DoNotCall
 from events import Event
+from keys import ApiKey
 from models import Message, Status
 from notices import Notices
 from outcomes import Outcome, Rules, Step, is_too_late
@@ -103,6 +104,7 @@ class Scheduler:
         limited = settings.send_rate and not for_testers
         self.rate = Rate(settings.send_rate) if limited else None
         self.served_key = None  # it had the last turn
+        self.key_names = {}  # by id, for the log
         self.rules = Rules.of(settings, bool(carrier and carrier.can_be_asked))
         self.claimant = uuid.uuid4()
         self.stop_by = math.inf  # once it is told to stop, by the monotonic clock
@@ -385,8 +387,8 @@ class Scheduler:
     def insist(self, action: Callable, *arguments: Any) -> Any:
         """Call something that needs the database; while it is away, again; return the result.
 
-        While messages are in hand, a database that is away is waited for, because giving up would
-        send them twice; but no longer than SHUTDOWN_TIMEOUT where we are told to stop.
+        While messages are in hand, wait for a database that is away: giving up would send them
+        twice. Once told to stop, wait no longer than SHUTDOWN_TIMEOUT.
         """
         while True:
             try:
@@ -413,6 +415,8 @@ class Scheduler:
         with database.db.atomic():
             renewed = Message.renew(self.claimant, held, now)
             claimed = Message.claim(self.claimant, free, now, self.served_key, self.for_testers)
+            if unknown := {message.key_id for message in claimed} - self.key_names.keys():
+                self.key_names |= ApiKey.names(unknown)
             ready, moves = self.judge([*again, *claimed], now)
         for message in (*claimed, *(each for each in held if each.id in renewed)):
             message.held_until = held_until
@@ -441,8 +445,8 @@ class Scheduler:
                 step = outcomes.judge(message, self.rules, message.to in listed, now)
             except Exception as error:
                 kind = type(error).__name__  # its words may hold the number
-                about = {"message_id": str(message.id)}
-                log.error("message %s cannot be judged: %s", message.id, kind, extra=about)
+                words = "message %s cannot be judged: %s"
+                log.error(words, message.id, kind, extra=self.about(message))
                 step = outcomes.cannot_be_judged(message, error, self.rules, now)
             if isinstance(step, Step):
                 ready.append(message)
@@ -525,8 +529,8 @@ class Scheduler:
         """Return an error of a carrier; one of ours leaves the text in doubt."""
         if isinstance(error, CarrierError):
             return error
-        kind, about = type(error).__name__, {"message_id": str(message.id)}
-        log.error("unexpected %s while sending message %s", kind, message.id, extra=about)
+        kind, words = type(error).__name__, "unexpected %s while sending message %s"
+        log.error(words, kind, message.id, extra=self.about(message))
         return CarrierError(f"unexpected {kind}", in_doubt=True)
 
     def note_answers(self, ended: list[tuple[Send, BaseException | None, Future]]) -> None:
@@ -569,15 +573,19 @@ class Scheduler:
         """Count what happened to a message, and leave a line in the log."""
         self.counts[move] += 1
         level = logging.WARNING if move in ("retrying", "failed", "expired") else logging.INFO
-        why, about = f": {reason}" if reason else "", {"message_id": str(message.id)}
-        log.log(level, "message %s %s%s", message.id, move, why, extra=about)
+        why = f": {reason}" if reason else ""
+        log.log(level, "message %s %s%s", message.id, move, why, extra=self.about(message))
+
+    def about(self, message: Message) -> dict:
+        """Return the fields of a line about a message that was claimed."""
+        return {"message_id": str(message.id), "key": self.key_names.get(message.key_id)}
 
     # What carriers and recipients say later
 
     def collect(self) -> bool:
         """Record what came over the carrier's session; return whether anything did.
 
-        A carrier that is asked for more may take it that the last is recorded, so it is.
+        Calling `received` acknowledges the previous batch, so record it first.
         """
         if not self.uncollected:
             self.uncollected = self.carrier.received()

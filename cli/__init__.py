@@ -2,14 +2,14 @@
 
 from flask import Flask
 
-from cli import dnc, events, keys, messages, notify, service, usage
+from cli import audit, dnc, events, keys, messages, notify, service, usage
 
 
 def register(app: Flask) -> None:
     """Add the commands to `flask`."""
     commands = (
         *(service.db, keys.keys, dnc.dnc, messages.messages, events.events, notify.notify),
-        *(service.carriers, service.stats, usage.usage),
+        *(service.carriers, service.stats, usage.usage, audit.audit),
     )
     for command in commands:
         app.cli.add_command(command)

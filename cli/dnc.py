@@ -107,9 +107,9 @@ def import_numbers(
 ) -> None:
     """Put a file's numbers on the list: one number per line, or a column of a CSV.
 
-    A column that is named as one of phone numbers is taken, otherwise one whose cells are numbers.
-    Where several may be meant, nothing is imported: --column chooses. It can be run again; listed
-    numbers stay listed. Lines without a usable number are skipped and reported with the reason. If
+    It takes the column named as one of phone numbers, otherwise the one whose cells are numbers. If
+    several qualify, it imports nothing: choose with --column. It can be run again; listed numbers
+    stay listed. Lines without a usable number are skipped and reported with the reason. If
     most lines are skipped, the exit status is 1.
     """
     numbers = NumberFile(file.read())

@@ -49,7 +49,7 @@ def row(event: Event) -> tuple[str, ...]:
 @events.command()
 @key_option
 def retry(name: str | None) -> None:
-    """Send again what was given up; a key whose address is switched off is left out."""
+    """Send events again that were given up, unless the address is switched off."""
     key = name and ApiKey.named(name)
     if key and (off := EventAddress.of(key).off):
         raise Refused(f"the address of {name} is switched off: {off}")

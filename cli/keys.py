@@ -45,7 +45,7 @@ def together(ctx: click.Context, parameter: click.Parameter, values: tuple) -> t
 @keys.command()
 @click.argument("name", type=base.name)
 @click.option("--group", type=base.name, help="Keys of one group share messages marked for it.")
-@click.option("--events", "url", type=base.address, help="Where events of its messages go.")
+@click.option("--events", "url", type=base.address, help="Send its events to this address.")
 @click.option("--expires", type=lifetime, help="Refuse the key after this time, like 90d.")
 @click.option(
     "--role",
@@ -78,7 +78,7 @@ def create(
     now = models.clock()
     secret = ApiKey.issue(name, group, now, expires and now + expires, Role(role), limits)
     if url:
-        EventAddress.set(ApiKey.named(name), url)
+        EventAddress.set(ApiKey.named(name), url, now)
     click.echo(secret)
 
 
@@ -93,7 +93,8 @@ def create(
 )
 def rotate(name: str, overlap: timedelta) -> None:
     """Give a key a new secret and print it; the old one stays valid for the overlap."""
-    click.echo(ApiKey.named(name).rotate(models.clock() + overlap))
+    now = models.clock()
+    click.echo(ApiKey.named(name).rotate(now + overlap, now))
     wait_for_leases()  # after printing: an interrupted wait must not lose the secret
 
 
@@ -107,8 +108,9 @@ def rotate(name: str, overlap: timedelta) -> None:
 )
 def extend(name: str, expires: timedelta | None) -> None:
     """Make a key, even an expired one, valid for a time from now on."""
-    until = expires and models.clock() + expires
-    ApiKey.named(name).extend(until)
+    now = models.clock()
+    until = expires and now + expires
+    ApiKey.named(name).extend(until, now)
     click.echo(f"{name}: valid until {base.moment(until)}" if until else f"{name}: does not expire")
 
 
@@ -118,10 +120,10 @@ def extend(name: str, expires: timedelta | None) -> None:
 def set_limits(name: str, limits: tuple[Limit, ...]) -> None:
     """Set the limits of a key anew, like 5/s 1000/d; without any, KEY_LIMITS holds again.
 
-    What was accepted in the current second, minute, hour and day counts. Every process goes by the
+    Texts accepted in the current second, minute, hour and day count. Every process applies the
     limits when this returns.
     """
-    ApiKey.named(name).limit(limits)
+    ApiKey.named(name).limit(limits, models.clock())
     defaults = current_app.config["SETTINGS"].key_limits
     told = ", ".join(map(str, limits or defaults)) or "no limits"
     click.echo(f"{name}: {told}{' (KEY_LIMITS)' if defaults and not limits else ''}")
@@ -137,7 +139,7 @@ def set_limits(name: str, limits: tuple[Limit, ...]) -> None:
 def set_events(
     ctx: click.Context, name: str, url: str | None, off: bool, secret: bool, rotate: bool
 ) -> None:
-    """Set the address to which a key's events go, or say where they stand.
+    """Set the address for a key's events, or show it and how many events wait.
 
     The first address makes the signing secret, which stays when the address changes.
     """
@@ -145,7 +147,7 @@ def set_events(
         raise click.UsageError("Give an address or one option.", ctx)
     key, now = ApiKey.named(name), models.clock()
     if url:
-        EventAddress.set(key, url)
+        EventAddress.set(key, url, now)
     if rotate:
         EventAddress.rotate(key, now)
     address = EventAddress.of(key)

@@ -216,8 +216,9 @@ def purge(days: int, yes: bool) -> None:
     """Delete messages that ended (sent, failed, blocked, …) at least so many days ago."""
     if not days:
         base.confirm("Purge every message that has ended?", yes)
-    before = models.clock() - timedelta(days=days)
-    click.echo(f"{in_batches('purge', lambda: Message.purge(before))} deleted")
+    now = models.clock()
+    before = now - timedelta(days=days)
+    click.echo(f"{in_batches('purge', lambda: Message.purge(before, now))} deleted")
 
 
 @messages.command(params=base.to_options())
@@ -225,16 +226,17 @@ def purge(days: int, yes: bool) -> None:
 def redact(to: str | None, days: int | None) -> None:
     """Clear number and text of messages that have ended; keep the rest of them.
 
-    Give a number, or --older-than for what ended at least so many days ago. What still waits for
-    the number is named and stays as it is: `cancel --to` first.
+    Give a number, or --older-than for messages that ended at least so many days ago. Messages that
+    still wait for the number are named and not changed: run `cancel --to` first.
     """
     if (to is None) == (days is None):
         raise click.UsageError("Give --to or --older-than.")
+    now = models.clock()
     if to is None:
-        before = models.clock() - timedelta(days=days)
-        total = in_batches("redact", lambda: Message.redact(before))
+        before = now - timedelta(days=days)
+        total = in_batches("redact", lambda: Message.redact(before, now))
     else:
-        total = in_batches("redact", lambda: Message.redact_number(to))
+        total = in_batches("redact", lambda: Message.redact_number(to, now))
         database.scrub()
     click.echo(f"{total} redacted")
     if to:

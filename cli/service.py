@@ -129,7 +129,7 @@ def stats(as_json: bool, everything: bool) -> None:
     if held:
         click.echo(
             f"SEND_RATE holds up {base.count(held.texts, 'text')}, about {held.parts} parts: "
-            f"the last would go at {base.moment(held.empty_at)} (in {held.empty_at - now})"
+            f"the last would go at {base.moment(held.empty_at)} (in {_span(held.empty_at - now)})"
         )
     for key, standing in events.items():
         oldest, waiting = standing["oldest"], f"{standing['waiting']} waiting"

@@ -34,7 +34,7 @@ def month(value: str) -> datetime:
 def usage(first: datetime | None, name: str | None, as_json: bool, as_csv: bool) -> None:
     """Count the texts and parts that were accepted in a month (UTC), by key and country.
 
-    Only what was given to a carrier or failed counts: sent, delivered, undelivered, failed.
+    Only these states count: sent, delivered, undelivered, failed.
     """
     if as_json and as_csv:
         raise click.UsageError("Give --json or --csv, not both.")

@@ -20,6 +20,7 @@ from flask import (
     url_for,
 )
 
+import audit
 import models
 import recipients
 import reports
@@ -63,6 +64,7 @@ def admit() -> Response | tuple[str, int] | None:
         return None
     if sign_in := session.get("sign_in"):
         g.person = g.key = SignIn.find(sign_in, models.clock())
+        audit.signed_in.set(g.person and audit.Actor(g.person.name, g.person.id))
     if request.method not in ("GET", "HEAD", "OPTIONS"):
         sessions.check_origin(current_app.config["SETTINGS"].public_url)
         db.close()  # or slow forms would hold all connections
@@ -74,6 +76,12 @@ def admit() -> Response | tuple[str, int] | None:
     elif g.person is None and request.endpoint != "desk.waiting":
         return redirect(url_for(".waiting"))
     return None
+
+
+@blueprint.teardown_request
+def forget_person(error: BaseException | None) -> None:
+    """End what `admit` began: the next request may be another's."""
+    audit.signed_in.set(None)
 
 
 def refuse_many_fields() -> None:

@@ -28,6 +28,7 @@ class Abuse:
         written_at, refusals = self._lines.get((key, reason), (-EVERY, 0))
         refusals += 1
         if now - written_at >= EVERY:
-            log.warning("refused: key %s, %s, %d since the last line", key, WORDS[reason], refusals)
+            line = "refused: key %s, %s, %d since the last line"
+            log.warning(line, key, WORDS[reason], refusals, extra={"key": key})
             written_at, refusals = now, 0
         self._lines[key, reason] = written_at, refusals

@@ -27,7 +27,7 @@ COMMANDS = [
     *("dnc add", "dnc remove", "dnc check", "dnc import", "dnc list", "dnc export"),
     "dnc history",
     *("messages list", "messages show", "messages approve", "messages cancel", "messages retry"),
-    *("messages purge", "messages redact", "usage"),
+    *("messages purge", "messages redact", "usage", "audit"),
 ]
 
 

@@ -118,7 +118,7 @@ def test_keys_are_listed_with_their_events(run, app_key):
 
 
 def test_what_waits_and_what_was_given_up_is_listed_and_retried(run, app_key):
-    EventAddress.set(app_key, URL)
+    EventAddress.set(app_key, URL, TUESDAY_NOON)
     event = given_up(app_key)
     message = store(key=app_key)
     message.cancel("shell", TUESDAY_NOON)
@@ -153,7 +153,7 @@ def test_without_events_there_is_an_empty_array(run, app_key):
 def test_stats_and_metrics_count_events_by_key(run, app_key, settings):
     from app import create_app
 
-    EventAddress.set(app_key, URL)
+    EventAddress.set(app_key, URL, TUESDAY_NOON)
     given_up(app_key)
     store(key=app_key).cancel("shell", TUESDAY_NOON)
     line = "events of app: 1 waiting since 2026-03-03T17:00:00.000Z, 1 given up\n"

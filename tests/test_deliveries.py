@@ -34,7 +34,7 @@ def database(database_url):
 def app_key(receiver):
     """The key of stored messages, whose address is the receiver's."""
     key = key_named("app")
-    EventAddress.set(key, receiver.url)
+    EventAddress.set(key, receiver.url, models.clock())
     receiver.secret = EventAddress.of(key).secret
     return key
 
@@ -109,9 +109,11 @@ def test_after_a_rotation_both_secrets_verify(app_key, receiver, deliver):
 
 
 def test_credentials_in_the_address_are_sent_and_never_logged(receiver, deliver, caplog):
-    EventAddress.set(key_named("app"), receiver.url.replace("://", "://me:s3cret%40@"))
+    EventAddress.set(
+        key_named("app"), receiver.url.replace("://", "://me:s3cret%40@"), models.clock()
+    )
     receiver.answer = Answer(500, b"top s3cret")
-    cancelled()
+    message = cancelled()
     deliver()
     (request,) = receiver.requests
     assert request.headers["Authorization"] == "Basic bWU6czNjcmV0QA=="
@@ -120,6 +122,7 @@ def test_credentials_in_the_address_are_sent_and_never_logged(receiver, deliver,
     line = record.getMessage()
     assert "HTTP 500" in line
     assert "of key app" in line
+    assert (record.message_id, record.key) == (str(message.id), "app")
     secrets = ("s3cret", "127.0.0.1", EventAddress.get().secret, NEW_YORK, "text_message")
     assert [each for each in secrets if each in caplog.text] == []
 
@@ -177,7 +180,7 @@ def test_anything_else_is_tried_again_in_five_seconds(
 
 
 def test_nobody_listening_is_tried_again(deliver):
-    EventAddress.set(key_named("app"), f"http://127.0.0.1:{free_port()}/")
+    EventAddress.set(key_named("app"), f"http://127.0.0.1:{free_port()}/", models.clock())
     cancelled()
     deliver()
     assert Event.get().last_answer == (
@@ -263,7 +266,7 @@ def test_what_waits_goes_to_the_address_that_holds_when_it_is_tried(
     cancelled()
     deliver()
     other = receivers()
-    EventAddress.set(app_key, other.url)
+    EventAddress.set(app_key, other.url, models.clock())
     at(TUESDAY_NOON + HOUR)
     deliver()
     assert len(receiver.requests) == 1
@@ -296,8 +299,8 @@ def test_a_bad_receiver_costs_only_itself(receivers, delivering, answer, monkeyp
     bad, good = receivers(), receivers()
     bad.answer = answer
     url = f"http://127.0.0.1:{free_port()}" if answer == "refuses" else bad.url
-    EventAddress.set(key_named("bad"), url)
-    EventAddress.set(key_named("good"), good.url)
+    EventAddress.set(key_named("bad"), url, models.clock())
+    EventAddress.set(key_named("good"), good.url, models.clock())
     many(500, "bad")
     many(300, "good")
     began = time.monotonic()
@@ -442,8 +445,8 @@ def test_three_hundred_a_second_go_to_a_quick_receiver(app_key, receiver, delive
 @on_sqlite
 def test_the_address_of_a_key_is_its_own(receivers, deliver):
     one, other = receivers(), receivers()
-    EventAddress.set(key_named("one"), one.url)
-    EventAddress.set(key_named("other"), other.url)
+    EventAddress.set(key_named("one"), one.url, models.clock())
+    EventAddress.set(key_named("other"), other.url, models.clock())
     cancelled("one", to=LONDON)
     Message.update(status=Status.QUEUED).execute()
     deliver()

@@ -106,7 +106,7 @@ def test_every_other_key_is_refused_in_the_same_words(app, key):
     ApiKey.named("revoked").revoke(TUESDAY_NOON)
     expired = issue("expired", expires_at=TUESDAY_NOON)
     rotated = issue("rotated")
-    ApiKey.named("rotated").rotate(TUESDAY_NOON + DAY)
+    ApiKey.named("rotated").rotate(TUESDAY_NOON + DAY, TUESDAY_NOON)
     said = set()
     for secret in (key, revoked, expired, rotated, "", "tms_guess", "\0", "x" * 10_000):
         visitor = Visitor(app)
@@ -207,7 +207,7 @@ def test_a_session_ends_with_its_key_and_after_twelve_hours(app, approver, at, e
     if end == "revoke":
         ApiKey.named("Ann").revoke(TUESDAY_NOON)
     elif end == "rotate":
-        ApiKey.named("Ann").rotate(TUESDAY_NOON + DAY)
+        ApiKey.named("Ann").rotate(TUESDAY_NOON + DAY, TUESDAY_NOON)
     else:
         at(TUESDAY_NOON + timedelta(hours=12) - database.MILLISECOND)
         assert not is_out(approver)

@@ -85,8 +85,9 @@ def test_a_request_gets_the_printed_answer(client, key, at, curl, printed):
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "console")])
-def test_the_commands_print_what_is_printed(flask, post, at, page):
+def test_the_commands_print_what_is_printed(flask, post, at, page, monkeypatch):
     at(TUESDAY_NOON)
+    monkeypatch.setenv("FLASK_ACTOR", "anna")
     message = post(manual_mode=True, send_date="2026-03-04T14:00:00Z").json["message_id"]
     for session in blocks(page, "console"):
         for command, printed in re.findall(r"^\$ flask (.*)\n((?:[^$].*\n)*)", session, re.M):
@@ -153,7 +154,7 @@ def _foreign(words, folder, **environ):
 def test_the_printed_receivers_verify_events(request, database_url, language):
     receiver, port = request.getfixturevalue(f"{language}_receiver"), str(free_port())
     key, url = key_named("app"), f"http://127.0.0.1:{port}/events"
-    EventAddress.set(key, url)
+    EventAddress.set(key, url, models.clock())
     process = receiver(port, EVENTS_SECRET=EventAddress.of(key).secret)
     try:
         wait_until(lambda: listens(int(port)))
@@ -294,6 +295,10 @@ def test_every_target_of_make_that_is_named_is_there(page):
 
 
 # Nothing is forgotten
+
+
+def test_the_readme_is_short():
+    assert len(PAGES["README.md"].encode()) < 7_000
 
 
 def test_every_page_is_reached_from_the_readme():

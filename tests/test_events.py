@@ -33,7 +33,7 @@ def database(database_url):
 def app_key():
     """The key of stored messages, with an address."""
     key = key_named("app")
-    EventAddress.set(key, URL)
+    EventAddress.set(key, URL, TUESDAY_NOON)
     return key
 
 
@@ -171,7 +171,7 @@ def statements(monkeypatch):
 @pytest.mark.parametrize("has_address", [True, False])
 def test_ten_thousand_that_expire_are_as_many_events_in_a_few_statements(monkeypatch, has_address):
     if has_address:
-        EventAddress.set(key_named("app"), URL)
+        EventAddress.set(key_named("app"), URL, TUESDAY_NOON)
     store_many(10_000, first_send_at=TUESDAY_NOON)
     seen = statements(monkeypatch)
     assert Message.expire(LATER + 30 * DAY, LATER + 29 * DAY) == 10_000
@@ -184,18 +184,18 @@ def test_ten_thousand_that_expire_are_as_many_events_in_a_few_statements(monkeyp
 def test_a_key_without_an_address_that_is_on_costs_no_statement(monkeypatch, off):
     key = key_named("app")
     if off:
-        EventAddress.set(key, URL)
+        EventAddress.set(key, URL, TUESDAY_NOON)
         EventAddress.switch_off(key.id, "by an operator", TUESDAY_NOON)
-    message = store()
+    store()
     seen = statements(monkeypatch)
-    message.cancel("shell", LATER)
+    assert Message.block_number(NEW_YORK, LATER, always_check_dnc=True) == 1
     assert [each for each in seen if each.startswith(("INSERT", "SELECT"))] == []
     assert told() == []
 
 
 def test_each_key_is_told_of_its_own_messages_alone():
     one, other, none = (key_named(name) for name in ("one", "other", "none"))
-    EventAddress.set(one, URL), EventAddress.set(other, URL)
+    EventAddress.set(one, URL, TUESDAY_NOON), EventAddress.set(other, URL, TUESDAY_NOON)
     messages = [store(key=key, to=NEW_YORK) for key in (one, other, none)]
     Message.block_number(NEW_YORK, LATER, always_check_dnc=True)
     assert {(event.key_id, event.message_id) for event in Event.select()} == {
@@ -279,8 +279,8 @@ def test_a_message_tried_again_reaches_a_state_again_and_that_is_another_event(a
 def test_an_event_outlives_its_message_and_its_text(app_key):
     message = store()
     message.cancel("shell", TUESDAY_NOON)
-    assert Message.redact(LATER) == 1
-    assert Message.purge(LATER) == 1
+    assert Message.redact(LATER, LATER) == 1
+    assert Message.purge(LATER, LATER) == 1
     assert [body["data"]["parts"] for body in bodies()] == [1]
 
 
@@ -312,7 +312,7 @@ def test_the_secret_is_made_with_the_first_address_and_stays(app_key):
     secret = EventAddress.of(app_key).secret
     assert secret.startswith("whsec_")
     EventAddress.switch_off(app_key.id, "by an operator", TUESDAY_NOON)
-    EventAddress.set(app_key, "http://127.0.0.1:9/other")
+    EventAddress.set(app_key, "http://127.0.0.1:9/other", TUESDAY_NOON)
     address = EventAddress.of(app_key)
     assert (address.secret, address.off) == (secret, None)
 
@@ -329,7 +329,7 @@ def test_after_a_rotation_both_secrets_sign_for_a_day(app_key):
 def test_switching_off_gives_up_what_waits_and_a_new_address_brings_nothing_back(app_key):
     store().cancel("shell", TUESDAY_NOON)
     EventAddress.switch_off(app_key.id, "by an operator", TUESDAY_NOON)
-    EventAddress.set(app_key, URL)
+    EventAddress.set(app_key, URL, TUESDAY_NOON)
     assert Event.standings()[app_key.id][:2] == (0, 1)
     (event,) = Event.select()
     assert Event.retry(app_key, LATER) == 1

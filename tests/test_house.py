@@ -16,7 +16,7 @@ OURS = {path.stem for path in ROOT.glob("*.py")} - {"gunicorn.conf"} | {
     *("carriers", "cli", "desk", "monitoring", "recipients"),
 }
 STORED = {
-    *("database", "limits", "keys", "do_not_call", "carrier_state"),
+    *("database", "audit", "limits", "keys", "do_not_call", "carrier_state"),
     *("events", "models", "receipts", "reports"),
 }
 ALLOWED = {
@@ -26,12 +26,14 @@ ALLOWED = {
     "carriers": set(),
     "database": set(),
     "limits": {"database"},
-    "keys": {"database", "limits"},
-    "do_not_call": {"database"},
+    "audit": {"database"},
+    "keys": {"database", "audit", "limits"},
+    "do_not_call": {"database", "audit"},
     "carrier_state": {"database"},
     "inserts": {"database"},
-    "events": {"database", "keys", "carriers"},
-    "models": {"database", "limits", "keys", "do_not_call", "events", "carriers", "recipients"},
+    "events": {"database", "audit", "keys", "carriers"},
+    "models": {"database", "audit", "limits", "keys", "do_not_call", "events"}
+    | {"carriers", "recipients"},
     "acceptance": {"database", "inserts", "limits", "models"},
     "receipts": {"database", "do_not_call", "models", "carriers", "recipients"},
     "reports": {"database", "limits", "keys", "models"},

@@ -107,6 +107,5 @@ def test_lines_about_a_message_have_its_id_and_the_key_as_fields_in_json(
     stored, refused = (line for line in lines_in(web) if "key" in line)
     assert (stored["message_id"], stored["key"], stored["level"]) == (message_id, "app", "INFO")
     assert refused["key"] == "app"
-    assert [line["message_id"] for line in lines_in(scheduler) if "message_id" in line] == [
-        message_id
-    ]
+    sent = [line for line in lines_in(scheduler) if "message_id" in line]
+    assert [(line["message_id"], line["key"]) for line in sent] == [(message_id, "app")]

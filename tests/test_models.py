@@ -22,8 +22,8 @@ DONE_OFTEN = {
     "a yes": lambda: receipts.sent({models.new_id(OLD): "SM3"}, OLD),
     "old receipts": lambda: receipts.forget(TUESDAY_NOON),
     "claim": lambda: Message.claim(models.new_id(TUESDAY_NOON), 8, TUESDAY_NOON),
-    "purge": lambda: Message.purge(OLD),
-    "redact": lambda: Message.redact(OLD),
+    "purge": lambda: Message.purge(OLD, TUESDAY_NOON),
+    "redact": lambda: Message.redact(OLD, TUESDAY_NOON),
     "answered": lambda: Message.answered(1, "key"),
 }
 

@@ -530,6 +530,7 @@ def test_each_key_and_each_reason_has_its_own_line(caplog):
             for reason in ("key_limit", "recipient_limit"):
                 abuse.note(key, reason)
     assert len({*refusals(caplog)}) == len(refusals(caplog)) == 4
+    assert [record.key for record in caplog.records] == ["a", "a", "b", "b"]
     assert len(counted) == 12
 
 
@@ -569,7 +570,7 @@ def named(query):
 def served(settings):
     """The metrics of which /metrics serves a value, where there is something to tell."""
     key = key_named("app")
-    EventAddress.set(key, "http://127.0.0.1:9/")
+    EventAddress.set(key, "http://127.0.0.1:9/", models.clock())
     store(key=key).cancel("shell", models.clock())
     app = create_app(settings._replace(metrics_token="token"))
     app.extensions["abuse"].note("app", "key_limit")
@@ -617,7 +618,7 @@ def test_stats_say_when_the_rate_holds_texts_up_and_until_when(settings, run_pas
     assert held == {"texts": 19, "parts": 38, "empty_at": "2026-03-03T17:00:08.000Z"}
     assert words.splitlines()[-1] == (
         "SEND_RATE holds up 19 texts, about 38 parts: "
-        "the last would go at 2026-03-03T17:00:08.000Z (in 0:00:08)"
+        "the last would go at 2026-03-03T17:00:08.000Z (in 8 seconds)"
     )
     held, words = told(TUESDAY_NOON + MINUTE)
     assert held is None, "no scheduler sends anything"

@@ -193,7 +193,7 @@ BREAK = {
     "405": lambda post, client, patch: client.get(OPERATION),
     "413": lambda post, client, patch: post(message="x" * 70_000),
     "429": lambda post, client, patch: (
-        ApiKey.named("app").limit(parse("1/min")) or (post() and post())
+        ApiKey.named("app").limit(parse("1/min"), TUESDAY_NOON) or (post() and post())
     ),
     "500": lambda post, client, patch: fail_with(patch, RuntimeError()) or post(),
     "503": lambda post, client, patch: fail_with(patch, database.ERRORS[0]("is gone")) or post(),

@@ -50,7 +50,7 @@ def awaiting(key="app", **columns):
 def used(key, number, limits_of_it=None, now=TUESDAY_NOON):
     """A key that has used up so many of a day."""
     if limits_of_it:
-        key.limit(limits.parse(limits_of_it))
+        key.limit(limits.parse(limits_of_it), TUESDAY_NOON)
     second = int(now.timestamp())
     KeyUse.delete().where(KeyUse.key_id == key.id).execute()
     KeyUse.insert(

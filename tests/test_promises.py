@@ -302,7 +302,7 @@ class Promises(RuleBasedStateMachine):
         before = self.now - 3 * DAY
         old = (Message.finished_at < before) & Message.status.in_(FINISHED)
         may_go = {message.id for message in Message.select(Message.id).where(old)}
-        change(before)
+        change(before, self.now)
         gone = self.orders.keys() - {message.id for message in Message.select(Message.id)}
         assert gone <= may_go
         for id in gone:

@@ -99,8 +99,8 @@ def test_where_a_carrier_uses_a_reference_again_the_latest_message_is_meant():
 
 def test_a_receipt_reaches_a_message_that_was_redacted_and_none_that_was_purged():
     redacted, _ = sent("SM1"), sent("SM2", finished_at=TUESDAY_NOON - DAY)
-    assert Message.purge(TUESDAY_NOON) == 1
-    assert Message.redact(LATER) == 1
+    assert Message.purge(TUESDAY_NOON, LATER) == 1
+    assert Message.redact(LATER, LATER) == 1
     assert receipts.record_receipts([("SM1", True, None), ("SM2", True, None)], LATER) == 1
     assert again(redacted).status == Status.DELIVERED
     assert again(redacted).to is None
@@ -109,9 +109,9 @@ def test_a_receipt_reaches_a_message_that_was_redacted_and_none_that_was_purged(
 @pytest.mark.parametrize("status", TAKEN)
 def test_what_was_delivered_or_not_is_finished(status):
     one, two = (sent(status=status, finished_at=TUESDAY_NOON + n * DAY) for n in range(2))
-    assert Message.redact(TUESDAY_NOON + MINUTE) == 1
+    assert Message.redact(TUESDAY_NOON + MINUTE, LATER) == 1
     assert again(one).message is None
-    assert Message.purge(TUESDAY_NOON + MINUTE) == 1
+    assert Message.purge(TUESDAY_NOON + MINUTE, LATER) == 1
     assert [message.id for message in Message.select()] == [two.id]
     assert reports.by_status()[status] == 1
 
@@ -331,7 +331,7 @@ def test_whatever_happens_in_whatever_order_the_last_word_counts(events):
                 message.retry(LATER)
                 model.retry()
             case _:
-                getattr(Message, event)(LATER)
+                getattr(Message, event)(LATER, LATER)
                 getattr(model, event)()
         found = Message.get_or_none(Message.id == message.id)
         assert (found is None) == model.gone

@@ -646,8 +646,8 @@ def test_a_text_is_not_purged_while_the_copy_of_an_equal_one_is_in_doubt(databas
     """The carrier is asked about the equal one, and would name the copy of the purged one."""
     sent = store(status=Status.SENT, finished_at=TUESDAY_NOON, carrier_reference="SM0")
     doubtful = store(in_doubt=1, in_doubt_since=TUESDAY_NOON)
-    assert Message.purge(TUESDAY_NOON + 80 * HOUR) == 0
+    assert Message.purge(TUESDAY_NOON + 80 * HOUR, TUESDAY_NOON) == 0
     doubtful.to = "+12125559999"
     doubtful.save()
-    assert Message.purge(TUESDAY_NOON + 80 * HOUR) == 1
+    assert Message.purge(TUESDAY_NOON + 80 * HOUR, TUESDAY_NOON) == 1
     assert not Message.select().where(Message.id == sent.id).exists()

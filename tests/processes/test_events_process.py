@@ -32,7 +32,7 @@ QUICK = {"CLAIM_TIMEOUT": "2"}
 def app_key(database_url, receiver):
     """The key of stored messages, whose address is the receiver's."""
     key = key_named("app")
-    EventAddress.set(key, receiver.url)
+    EventAddress.set(key, receiver.url, clock())
     receiver.secret = EventAddress.of(key).secret
     return key
 
@@ -46,7 +46,7 @@ def npm_receiver(npm_package, database_url, tmp_path):
     told = "console.log(event.type);"  # also of what comes after a newer one
     file.write_text(code.replace("const { message_id", f"{told} const {{ message_id"))
     key = key_named("npm")
-    EventAddress.set(key, f"http://127.0.0.1:{port}/")
+    EventAddress.set(key, f"http://127.0.0.1:{port}/", clock())
     environ = {"NODE_PATH": str(modules), "PORT": port}
     secret = EventAddress.of(key).secret
     process = Process([shutil.which("node"), file], tmp_path, EVENTS_SECRET=secret, **environ)
@@ -204,7 +204,7 @@ def test_a_bad_receiver_holds_up_no_text_and_no_other_key(
 ):
     receiver.answer = answer
     other = receivers()
-    EventAddress.set(key_named("other"), other.url)
+    EventAddress.set(key_named("other"), other.url, clock())
     old = {"first_send_at": clock() - 10 * DAY, "send_at": clock() - 10 * DAY}
     store_many(300, clock(), **old)
     store_many(200, clock(), key=key_named("other"))

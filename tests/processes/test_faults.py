@@ -310,7 +310,8 @@ def test_what_an_operator_tries_again_is_not_cleaned_away_at_that_moment(databas
 
     def clean_up():
         with db.connection_context():
-            return clean(TUESDAY_NOON + timedelta(days=1))
+            tomorrow = TUESDAY_NOON + timedelta(days=1)
+            return clean(tomorrow, tomorrow)
 
     db.close()
     with (

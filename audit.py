@@ -1,0 +1,137 @@
+"""The audit: who did what and when, to which message, key or number.
+
+Rows are only ever added, in the transaction of the deed, by the code that makes the change. They
+hold no secret and no text of a message.
+"""
+
+import os
+import pwd
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+from datetime import datetime
+from enum import StrEnum
+from itertools import groupby
+from typing import Any, NamedTuple, Self
+
+from peewee import BigAutoField, IntegerField, TextField, UUIDField, chunked
+
+from database import PAGE, InstantField, Table
+
+LONGEST_NAME = 100
+
+
+class Actor(NamedTuple):
+    """A person: signed in at the desk with a key, or a user of the shell."""
+
+    name: str  # of the key or of the user
+    key: int | None = None  # the key's id; None in the shell
+
+
+signed_in = ContextVar("signed_in", default=None)
+"""The Actor who is signed in, while the desk serves a request."""
+
+
+def actor() -> Actor:
+    """Return who acts: the person at the desk, otherwise the user who runs this process."""
+    return signed_in.get() or Actor(shell_user())
+
+
+def shell_user() -> str:
+    """Return FLASK_ACTOR, USER or the system's name for the user."""
+    name = os.environ.get("FLASK_ACTOR") or os.environ.get("USER") or _system_user()
+    return "".join(each if each.isprintable() else "?" for each in name[:LONGEST_NAME])
+
+
+def _system_user():
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container may run as anybody
+        return f"uid {os.getuid()}"
+
+
+class Deed(StrEnum):
+    SIGNED_IN = "signed in"
+    APPROVED = "message approved"
+    REFUSED = "message refused"
+    CANCELLED = "message cancelled"
+    RETRIED = "message retried"
+    PURGED = "messages purged"
+    REDACTED = "messages redacted"
+    CREATED_KEY = "key created"
+    LIMITED_KEY = "key limited"
+    ROTATED_KEY = "key rotated"
+    EXTENDED_KEY = "key extended"
+    REVOKED_KEY = "key revoked"
+    SET_EVENTS = "events address set"
+    ROTATED_EVENTS = "events secret rotated"
+    STOPPED_EVENTS = "events switched off"
+    RETRIED_EVENTS = "events retried"
+    ADDED = "number added"
+    REMOVED = "number removed"
+    IMPORTED = "numbers imported"
+
+
+class Audit(Table):
+    id = BigAutoField()
+    at = InstantField(index=True)
+    who = TextField()
+    who_key = IntegerField(null=True)  # null in the shell
+    what = TextField()  # a Deed
+    message_id = UUIDField(null=True)
+    key = IntegerField(null=True)  # the id of the key that was changed
+    key_name = TextField(null=True)
+    number = TextField(null=True)  # of the Do Not Call list
+    count = IntegerField(null=True)  # where many messages, numbers or events changed
+    details = TextField(null=True)
+
+    @classmethod
+    def note(cls, what: Deed, now: datetime, by: Actor | None = None, **about: Any) -> None:
+        """Add a row, in the transaction of the deed; without `by`, the actor did it."""
+        who, who_key = by or actor()
+        cls.insert(at=now, who=who, who_key=who_key, what=what, **about).execute()
+
+    @classmethod
+    def note_numbers(cls, what: Deed, now: datetime, numbers: Iterable[str]) -> None:
+        """Add a row for each number."""
+        who, who_key = actor()
+        row = {"at": now, "who": who, "who_key": who_key, "what": what}
+        for some in chunked(numbers, PAGE):
+            cls.insert_many([row | {"number": number} for number in some]).execute()
+
+    @classmethod
+    def listing(
+        cls, since: datetime | None, until: datetime | None, by: Actor | None
+    ) -> Iterator[Self]:
+        """Read the rows from one instant to before another, the newest first, in pages.
+
+        Batches of one deed are one row. `by` without a key is anybody of that name.
+        """
+        rows = cls.select().order_by(cls.id.desc()).limit(PAGE)
+        if since:
+            rows = rows.where(cls.at >= since)
+        if until:
+            rows = rows.where(cls.at < until)
+        if by:
+            rows = rows.where(cls.who == by.name)
+            rows = rows.where(cls.who_key == by.key) if by.key else rows
+        return cls._whole(cls._paged(rows))
+
+    @classmethod
+    def _paged(cls, rows):
+        page = list(rows)
+        while page:
+            yield from page
+            page = list(rows.where(cls.id < page[-1].id))
+
+    @staticmethod
+    def _whole(rows):
+        """Yield rows; add up the counts of batches, which are alike in everything else."""
+
+        def deed(row):
+            return {k: v for k, v in row.__data__.items() if k not in ("id", "count")}
+
+        for _, alike in groupby(rows, key=lambda row: (row.count is None and row.id, deed(row))):
+            first, *others = alike
+            if others:
+                first.count += sum(row.count for row in others)
+            yield first

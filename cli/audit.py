@@ -1,0 +1,88 @@
+"""`flask audit`: who did what and when."""
+
+import re
+from datetime import datetime
+from itertools import islice
+
+import click
+from flask.cli import with_appcontext
+
+from audit import Actor, Audit
+from cli import base
+from keys import ApiKey
+
+SHOWN = 50  # rows, without --limit
+HEADER = ("at", "who", "what", "about", "details")
+
+
+def actor(value: str) -> Actor:
+    """Read a name, or a name with the id of its key as the command prints it: Ann (key 7)."""
+    match = re.fullmatch(r"(.*) \(key (\d{1,9})\)", value, re.ASCII | re.DOTALL)
+    return Actor(match[1], int(match[2])) if match else Actor(value.removesuffix(" (shell)"))
+
+
+@click.command(cls=base.Command)
+@click.option(
+    "--since", type=base.instant, help="From then on: 2h (ago), 3d, 2026-03-01, 2026-03-01T09:00Z."
+)
+@click.option("--until", type=base.instant, help="Before then, in the same forms.")
+@click.option("--by", type=actor, metavar="WHO", help='Done by: Ann, or "Ann (key 7)".')
+@click.option(
+    "--limit",
+    type=base.LIMIT,
+    help=f"The newest so many; 0 for all. Default: all with --json, otherwise {SHOWN}.",
+)
+@click.option("--json", "as_json", is_flag=True, help="An array of objects.")
+@with_appcontext
+def audit(
+    since: datetime | None,
+    until: datetime | None,
+    by: Actor | None,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """Print who did what and when, the newest first.
+
+    It tells of messages, keys, events and the Do Not Call list, and is never changed.
+    """
+    if limit is None and not as_json:
+        limit = SHOWN
+    found = islice(Audit.listing(since, until, by), limit or None)
+    if as_json:
+        base.print_array(map(as_object, found))
+        return
+    again = ApiKey.names_used_again()
+    shown = base.table(HEADER, (row(each, again) for each in found))
+    if limit and shown == limit:
+        click.echo(f"the newest {limit}; --limit 0 shows all", err=True)
+
+
+def as_object(done: Audit) -> dict:
+    """Return a row as a JSON object."""
+    return {
+        "at": done.at,
+        "who": done.who,
+        "who_key_id": done.who_key,
+        "from": "desk" if done.who_key else "shell",
+        "what": done.what,
+        "message_id": done.message_id,
+        "key": done.key_name,
+        "key_id": done.key,
+        "number": done.number,
+        "count": done.count,
+        "details": done.details,
+    }
+
+
+def row(done: Audit, again: set[str]) -> tuple[str, ...]:
+    """Return a row for people; names in `again` were those of several keys."""
+    who = key(done.who, done.who_key, again) if done.who_key else f"{done.who} (shell)"
+    about = [done.message_id, done.number, done.count]
+    about.append(done.key_name and key(done.key_name, done.key, again))
+    told = " ".join(str(each) for each in about if each is not None)
+    return base.moment(done.at), who, done.what, told or "-", done.details or "-"
+
+
+def key(name: str, id: int, again: set[str]) -> str:
+    """Return a key's name, with its id if another key has had that name."""
+    return f"{name} (key {id})" if name in again else name
