@@ -216,7 +216,9 @@ class SignIn(Table):
         if key is None:
             return None
         if key.role in MAY_SEND:
-            raise Refused(f"This is a {key.role}'s key: it sends texts, and does not open the desk.")
+            raise Refused(
+                f"This is a {key.role}'s key: it sends texts, and does not open the desk."
+            )
         key.note_use(now)
         cls.delete().where(cls.began_at <= now - cls.LASTS).execute()
         return cls.create(id=secrets.token_urlsafe(), key=key, digest=digest, began_at=now).id
