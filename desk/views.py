@@ -343,12 +343,13 @@ def read_ids(value: str) -> list[uuid.UUID]:
 
 def pop_news(now: datetime) -> dict:
     """Return what the last button did: the messages that it changed or not, as they are now."""
-    action, done, missed = session.pop("news", ("", (), ()))
+    action, done, missed = session.pop("news", (None, (), ()))
+    past, _ = ACTIONS.get(action, ("", None))
     undo = f"undo-{action}" if f"undo-{action}" in ACTIONS else None
     found = reports.seen_by(g.person, [uuid.UUID(each) for each in (*done, *missed)])
     entries = {entry.message.id.hex: entry for entry in shown(found, now)}
     done, missed = ([entries[id] for id in ids if id in entries] for ids in (done, missed))
-    return {"done": done, "missed": missed, "undo": undo, "most": MOST_NAMED}
+    return {"past": past, "done": done, "missed": missed, "undo": undo, "most": MOST_NAMED}
 
 
 # Parts of pages

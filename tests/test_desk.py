@@ -543,24 +543,25 @@ TOLD = {"Approve": "approved", "Refuse": "refused", "Cancel": "cancelled"}
 def test_a_decision_names_its_text_and_is_undone(operator, at, button, where):
     message = ask(approved=button == "Cancel", status=Status.SCHEDULED, send_at=TUESDAY_NOON + HOUR)
     EventAddress.set(ApiKey.named("shop"), "http://x.test")
+    told = TOLD[button]
     before = vars(again(message))["__data__"]
     page = "/desk/messages" if where == "list" else f"/desk/messages/{message.id}"
     operator.open(page)
     operator.press(button, message)
-    assert f"1 text {TOLD[button]}. To +1 212-555-0123 Undo" in operator.page.text
+    assert f"1 text {told}. {told.capitalize()}: +1 212-555-0123 Undo" in operator.page.text
     operator.open(page)
     assert not operator.page.buttons("Undo")
     form = [(f"undo-{button.lower()}", "selected"), ("id", str(message.id))]
     at(TUESDAY_NOON + MINUTE - database.MILLISECOND)
     operator.post(page, [("csrf_token", operator.token), *form])
-    assert f"1 text no longer {TOLD[button]}. To +1 212-555-0123" in operator.page.text
+    assert f"1 text no longer {told}. No longer {told}: +1 212-555-0123" in operator.page.text
     assert vars(again(message))["__data__"] == before
     operator.post(page, [("csrf_token", operator.token), *form])
     assert "Undo works for one minute" in operator.page.text
     assert vars(again(message))["__data__"] == before
     operator.press(button, message)
-    told = [json.loads(event.body)["data"]["status"] for event in Event.select()]
-    assert told == ([] if button == "Approve" else ["cancelled"] * 2)
+    events = [json.loads(event.body)["data"]["status"] for event in Event.select()]
+    assert events == ([] if button == "Approve" else ["cancelled"] * 2)
 
 
 @on_sqlite
@@ -569,7 +570,7 @@ def test_many_decisions_are_undone_together(approver):
     approver.open()
     approver.press("Refuse selected", selected=asked)
     named = " , ".join(["+1 212-555-0123"] * 10)
-    assert f"12 texts refused. To {named} and 2 more Undo" in approver.page.text
+    assert f"12 texts refused. Refused: {named} and 2 more Undo" in approver.page.text
     approver.press("Undo")
     assert "12 texts no longer refused" in approver.page.text
     assert "Waiting for approval 12" in approver.page.text
