@@ -12,7 +12,12 @@ const date = (at) =>
 const time = (at) =>
   at.toLocaleTimeString("en-US", { hour: "numeric", minute: "2-digit", timeZoneName: "short" });
 const hour = (at) =>
-  at.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", timeZoneName: "short" });
+  at.toLocaleTimeString("en-US", {
+    hour: "2-digit",
+    minute: "2-digit",
+    hourCycle: "h23",
+    timeZoneName: "short",
+  });
 
 for (const each of document.querySelectorAll("time.instant")) {
   const at = new Date(each.dateTime);
