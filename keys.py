@@ -238,15 +238,18 @@ class SignIn(Table):
 
     @classmethod
     def begin(cls, secret: str, now: datetime) -> str | None:
-        """Sign in with a key's secret and return an id, or None if the key does not open the desk.
+        """Sign in with a key's secret and return an id, or None if it is no valid key.
 
-        The old secret of a rotated key opens nothing.
+        Raise Refused if the key is a program's. The old secret of a rotated key opens nothing.
         """
         digest = ApiKey.digest_of(secret)
-        people = (ApiKey.digest == digest) & ApiKey.role.in_([Role.APPROVER, Role.OPERATOR])
-        key = ApiKey.live(now).where(people).first()
+        key = ApiKey.live(now).where(ApiKey.digest == digest).first()
         if key is None:
             return None
+        if key.role in MAY_SEND:
+            raise Refused(
+                f"This is a {key.role}'s key: it sends texts, and does not open the desk."
+            )
         key.note_use(now)
         cls.delete().where(cls.began_at <= now - cls.LASTS).execute()
         with db.transaction():

@@ -45,6 +45,9 @@ from limits import SECOND
 SEND_DATE_LASTS = timedelta(hours=1)
 """How long a send_date's instant is obeyed; what is later keeps to business hours."""
 
+UNDO_WITHIN = timedelta(minutes=1)
+"""How long people can undo what they decided."""
+
 
 def clock() -> datetime:
     """Return now, in UTC, cut to the milliseconds that are stored and answered."""
@@ -398,6 +401,28 @@ class Message(Table):
         if withdrawn:
             self.cancelled_by = by
         return withdrawn
+
+    def undo_approval(self, by: str, now: datetime) -> bool:
+        """Have this message wait for approval again; False if it may have gone.
+
+        Only who approved it may, and only within UNDO_WITHIN.
+        """
+        mine = (Message.approved_by == by) & (Message.approved_at > now - UNDO_WITHIN)
+        before = {"approved": False, "approved_by": None, "approved_at": None, "due_since": None}
+        return self._move({*WAITING}, Message.approved, Message.in_doubt == 0, mine, **before)
+
+    def undo_cancel(self, by: str, now: datetime) -> bool:
+        """Have this message, which was cancelled or refused, wait again; False if it is too late.
+
+        Only who cancelled it may, and only within UNDO_WITHIN. The next pass queues what is due,
+        unless its number has joined the Do Not Call list.
+        """
+        mine, since = Message.cancelled_by == by, now - UNDO_WITHIN
+        waits = {"status": Status.SCHEDULED, "cancelled_by": None, "finished_at": None}
+        if self._move({Status.CANCELLED}, mine, Message.finished_at > since, **waits):
+            return True
+        withdrawn = mine & (Message.in_doubt > 0) & (Message.send_at > since)
+        return self._move({*WAITING}, withdrawn, cancelled_by=None)
 
     def retry(self, now: datetime) -> bool:
         """Have this message, which did not reach its recipient, sent again with all its retries.

@@ -25,7 +25,7 @@ import models
 import recipients
 import reports
 from carrier_state import CarrierState
-from database import EPOCH, MILLISECOND, db
+from database import EPOCH, MILLISECOND, Refused, db
 from desk import entries, sessions
 from desk.entries import Entry, counted
 from do_not_call import DoNotCall
@@ -39,7 +39,13 @@ MAX_FIELDS = 200  # a page's ids, its token and a button are far fewer
 HOUR = timedelta(hours=1)
 DAY = 24  # hours
 MOST_KEYS = 10  # that are named at their limit
-NO_NUMBER = "Enter the whole number with + and country code: +1 212 555 0123."
+AT_ONCE = 30  # texts; to approve more, a browser asks first
+MOST_NAMED = 10  # texts that are named after a button
+NO_NUMBER = (
+    "Enter the whole number with + and country code, +1 212 555 0123, or a national number and its "
+    "country."
+)
+TOO_LATE = "Undo works for one minute, and only until the text is sent."
 NO_PASS_FOR = timedelta(minutes=5)  # before operators are warned that no scheduler runs
 
 log = logging.getLogger("web")
@@ -94,10 +100,10 @@ def refuse_many_fields() -> None:
 
 @blueprint.after_request
 def protect(response: Response) -> Response:
-    """Keep browsers from scripts, frames, caches and other hosts."""
+    """Keep browsers from scripts of others, frames, caches and other hosts."""
     response.headers["Content-Security-Policy"] = (
-        "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
-        "frame-ancestors 'none'; base-uri 'none'"
+        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     )
     response.headers["Referrer-Policy"] = "same-origin"
     response.headers["X-Content-Type-Options"] = "nosniff"
@@ -128,10 +134,13 @@ def enter() -> Response:
 @blueprint.post("/sign-in")
 def sign_in() -> Response | tuple[str, int]:
     """Sign in with a key."""
-    id = SignIn.begin(request.form.get("key", "").strip(), models.clock())
+    # No limit on attempts: keys have 256 random bits, so guessing is hopeless
+    note = "This key does not open the desk. It may be mistyped, expired or revoked."
+    try:
+        id = SignIn.begin(request.form.get("key", "").strip(), models.clock())
+    except Refused as why:
+        id, note = None, f"{why} Ask whoever runs the service for an approver's or operator's key."
     if id is None:
-        # No limit on attempts: keys have 256 random bits, so guessing is hopeless
-        note = "This key does not open the desk. It may be mistyped, expired or revoked."
         return render_template("sign_in.html", problem=note), 403
     sessions.begin(id)
     return redirect(url_for(".waiting"), 303)
@@ -167,8 +176,9 @@ def waiting() -> str:
         more=write_place(messages),
         count=reports.count_awaiting(g.person, MANY),
         many=MANY,
+        at_once=AT_ONCE,
         overview=overview,
-        missed=shown(pop_missed(), now),
+        news=pop_news(now),
         all_selected=request.args.get("select") == "all",
     )
 
@@ -178,13 +188,13 @@ def messages() -> str | tuple[str, int]:
     """Show an operator all messages, or those with a status or number."""
     operator()
     now, status, problem = models.clock(), request.args.get("status") or None, None
-    written, number = request.args.get("number", "").strip(), None
+    written, region, number = *read_written(request.args), None
     if status and status not in [*Status]:
         abort(400, "There is no such status.")
     try:
-        number = recipients.national(written, None) if written else None
-    except recipients.InvalidNumber:
-        problem = NO_NUMBER
+        number = read_number(written, region) if written else None
+    except recipients.InvalidNumber as error:
+        problem = str(error)
     found = [] if problem else reports.page(status, number, read_place(), PAGE + 1)
     page = render_template(
         "messages.html",
@@ -193,8 +203,9 @@ def messages() -> str | tuple[str, int]:
         statuses=[*Status],
         status=status,
         written=written,
+        region=region,
         problem=problem,
-        missed=shown(pop_missed(), now),
+        news=pop_news(now),
     )
     return (page, 400) if problem else page
 
@@ -206,27 +217,29 @@ def message(message_id: uuid.UUID) -> str:
     if not found:
         abort(404, "There is no such message here.")
     (entry,) = shown(found, now)
-    return render_template("message.html", entry=entry, missed=shown(pop_missed(), now))
+    return render_template("message.html", entry=entry, news=pop_news(now))
 
 
 @blueprint.get("/do-not-call")
 def do_not_call() -> str:
     """Show an operator the form of the Do Not Call list."""
     operator()
-    return render_template("do_not_call.html", written="")
+    _, region = read_written(request.args)
+    return render_template("do_not_call.html", written="", region=region)
 
 
 @blueprint.post("/do-not-call")
 def change_do_not_call() -> Response | tuple[str, int]:
     """Apply the pressed button to the Do Not Call list."""
     person = operator()
-    written = request.form.get("number", "").strip()
+    written, region = read_written(request.form)
     try:
-        number = recipients.national(written, None)
-    except recipients.InvalidNumber:
-        return render_template("do_not_call.html", written=written, problem=NO_NUMBER), 400
+        number = read_number(written, region)
+    except recipients.InvalidNumber as error:
+        fields = {"written": written, "region": region, "problem": str(error)}
+        return render_template("do_not_call.html", **fields), 400
     flash(keep_list(request.form, number, person))
-    return redirect(url_for(".do_not_call"), 303)
+    return redirect(url_for(".do_not_call", region=region or None), 303)
 
 
 def keep_list(buttons: dict, number: str, person: Identity) -> str:
@@ -246,6 +259,24 @@ def keep_list(buttons: dict, number: str, person: Identity) -> str:
     return f"{written} is not on the list."
 
 
+def read_written(fields: dict) -> tuple[str, str]:
+    """Return a number and the code of its country, as a form has them."""
+    return fields.get("number", "").strip(), fields.get("region", "").strip().upper()
+
+
+def read_number(written: str, region: str) -> str:
+    """Return the E.164 form of a number, national if its region is given.
+
+    Raise InvalidNumber, in words for the page.
+    """
+    if region and region not in recipients.REGIONS:
+        raise recipients.InvalidNumber("A country has two letters, such as US or GB.")
+    try:
+        return recipients.national(written, region or None)
+    except recipients.InvalidNumber:
+        raise recipients.InvalidNumber(NO_NUMBER) from None
+
+
 SOURCES = {
     "operator": ", added by an operator",
     "import": ", from an imported file",
@@ -262,8 +293,11 @@ ACTIONS = {
     "refuse": ("refused", lambda message, by, now: message.decide(False, by, now)),
     "cancel": ("cancelled", lambda message, by, now: message.cancel(by, now)),
     "retry": ("retried", lambda message, by, now: message.retry(now)),
+    "undo-approve": ("no longer approved", Message.undo_approval),
+    "undo-refuse": ("no longer refused", Message.undo_cancel),
+    "undo-cancel": ("no longer cancelled", Message.undo_cancel),
 }
-DECISIONS = ("approve", "refuse")
+DECISIONS = ("approve", "refuse", "undo-approve", "undo-refuse")
 
 
 @blueprint.post("/")
@@ -281,10 +315,11 @@ def change(message_id: uuid.UUID | None = None) -> Response:
     ids = read_ids(request.form[action])
     found = reports.seen_by(g.person, ids)
     past, transition = ACTIONS[action]
-    changed, missed = Counter(), []
+    changed, done, missed = Counter(), [], []
     for message in found:
         if transition(message, g.person.name, now):
             changed[WITHDRAWN if action == "cancel" and message.is_withdrawn else past] += 1
+            done.append(message.id)
             about = {"message_id": str(message.id), "key": g.person.name}
             log.info("message %s %s by %s", message.id, past, g.person.name, extra=about)
         else:
@@ -295,7 +330,9 @@ def change(message_id: uuid.UUID | None = None) -> Response:
         flash(f"{counted(absent, 'text')} not changed: there is no such message here.")
     if not ids:
         flash("No text was selected.")
-    session["missed"] = [id.hex for id in missed]
+    if missed and action.startswith("undo-"):
+        flash(TOO_LATE)
+    session["news"] = [action, [id.hex for id in done], [id.hex for id in missed]]
     query = urlencode([(name, value) for name, value in request.args.items() if name != "select"])
     return redirect(f"{request.script_root}{request.path}?{query}#list", 303)
 
@@ -312,9 +349,15 @@ def read_ids(value: str) -> list[uuid.UUID]:
     return ids
 
 
-def pop_missed() -> list[Message]:
-    """Return the messages that the last button did not change, as they are now."""
-    return reports.seen_by(g.person, [uuid.UUID(each) for each in session.pop("missed", ())])
+def pop_news(now: datetime) -> dict:
+    """Return what the last button did: the messages that it changed or not, as they are now."""
+    action, done, missed = session.pop("news", (None, (), ()))
+    past, _ = ACTIONS.get(action, ("", None))
+    undo = f"undo-{action}" if f"undo-{action}" in ACTIONS else None
+    found = reports.seen_by(g.person, [uuid.UUID(each) for each in (*done, *missed)])
+    entries = {entry.message.id.hex: entry for entry in shown(found, now)}
+    done, missed = ([entries[id] for id in ids if id in entries] for ids in (done, missed))
+    return {"past": past, "done": done, "missed": missed, "undo": undo, "most": MOST_NAMED}
 
 
 # Parts of pages
@@ -355,7 +398,7 @@ def look_over(now: datetime) -> dict:
     this_hour = now.replace(minute=0, second=0, microsecond=0)
     going_out = enumerate(reports.going_out(this_hour, DAY, MANY))
     return {
-        "hours": [(f"{this_hour + after * HOUR:%H}", *counts) for after, counts in going_out],
+        "hours": [(this_hour + after * HOUR, *counts) for after, counts in going_out],
         "most_an_hour": MANY,
         "once_approved": reports.due_once_approved(MANY),
         "ended": reports.ended_since(now - DAY * HOUR, DAY * MANY),

@@ -1,5 +1,6 @@
 """The desk: who may come in, what they see, and what their buttons do."""
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -17,6 +18,7 @@ from databases import on_sqlite
 from desk import entries, sessions
 from desk_visitor import Visitor
 from do_not_call import DoNotCall
+from events import Event, EventAddress
 from keys import ApiKey, Role, SignIn
 from limits import parse
 from models import Message, Status
@@ -101,14 +103,24 @@ def test_an_approver_and_an_operator_sign_in(app, role):
     assert f"Signed in as Ann, {role}" in visitor.page.text
 
 
-def test_every_other_key_is_refused_in_the_same_words(app, key):
+@pytest.mark.parametrize("role", [Role.SENDER, Role.TESTER])
+def test_a_programs_key_is_told_what_it_is_but_a_wrong_one_is_not(app, role):
+    secret, words = issue("shop", role=role), f"This is a {role}'s key: it sends texts"
+    for tried, told in ((secret, True), (secret[:-1], False)):
+        visitor = Visitor(app)
+        assert visitor.sign_in(tried).status_code == 403
+        assert (words in visitor.page.text) is told
+    assert SignIn.select().count() == 0
+
+
+def test_every_other_key_is_refused_in_the_same_words(app):
     revoked = issue("revoked")
     ApiKey.named("revoked").revoke(TUESDAY_NOON)
     expired = issue("expired", expires_at=TUESDAY_NOON)
     rotated = issue("rotated")
     ApiKey.named("rotated").rotate(TUESDAY_NOON + DAY, TUESDAY_NOON)
     said = set()
-    for secret in (key, revoked, expired, rotated, "", "tms_guess", "\0", "x" * 10_000):
+    for secret in (revoked, expired, rotated, "", "tms_guess", "\0", "x" * 10_000):
         visitor = Visitor(app)
         assert visitor.sign_in(secret).status_code == 403
         assert visitor.page.buttons("Sign in")
@@ -519,6 +531,107 @@ def test_of_two_decisions_at_once_the_first_is_kept(approver):
     assert (again(message).status, again(message).approved_by) == (Status.QUEUED, "Ann")
 
 
+# Undone
+
+
+MINUTE = timedelta(minutes=1)
+TOLD = {"Approve": "approved", "Refuse": "refused", "Cancel": "cancelled"}
+
+
+@pytest.mark.parametrize("button", TOLD)
+@pytest.mark.parametrize("where", ["list", "message"])
+def test_a_decision_names_its_text_and_is_undone(operator, at, button, where):
+    message = ask(approved=button == "Cancel", status=Status.SCHEDULED, send_at=TUESDAY_NOON + HOUR)
+    EventAddress.set(ApiKey.named("shop"), "http://x.test")
+    told = TOLD[button]
+    before = vars(again(message))["__data__"]
+    page = "/desk/messages" if where == "list" else f"/desk/messages/{message.id}"
+    operator.open(page)
+    operator.press(button, message)
+    assert f"1 text {told}. {told.capitalize()}: +1 212-555-0123 Undo" in operator.page.text
+    operator.open(page)
+    assert not operator.page.buttons("Undo")
+    form = [(f"undo-{button.lower()}", "selected"), ("id", str(message.id))]
+    at(TUESDAY_NOON + MINUTE - database.MILLISECOND)
+    operator.post(page, [("csrf_token", operator.token), *form])
+    assert f"1 text no longer {told}. No longer {told}: +1 212-555-0123" in operator.page.text
+    assert vars(again(message))["__data__"] == before
+    operator.post(page, [("csrf_token", operator.token), *form])
+    assert "Undo works for one minute" in operator.page.text
+    assert vars(again(message))["__data__"] == before
+    operator.press(button, message)
+    events = [json.loads(event.body)["data"]["status"] for event in Event.select()]
+    assert events == ([] if button == "Approve" else ["cancelled"] * 2)
+
+
+@on_sqlite
+def test_many_decisions_are_undone_together(approver):
+    asked = ask_many(12)
+    approver.open()
+    approver.press("Refuse selected", selected=asked)
+    named = " , ".join(["+1 212-555-0123"] * 10)
+    assert f"12 texts refused. Refused: {named} and 2 more Undo" in approver.page.text
+    approver.press("Undo")
+    assert "12 texts no longer refused" in approver.page.text
+    assert "Waiting for approval 12" in approver.page.text
+
+
+GONE = {
+    "is being sent right now": lambda m: Message.update(status=Status.SENDING).execute(),
+    "and was sent": lambda m: receipts.sent({m.id: None}, TUESDAY_NOON),
+    "and waits for the carrier": lambda m: Message.update(in_doubt=1).execute(),
+}
+
+
+@on_sqlite
+@pytest.mark.parametrize("words", GONE)
+def test_an_approved_text_that_may_have_gone_is_not_taken_back(approver, words):
+    message = ask()
+    approver.open()
+    approver.press("Approve", message)
+    GONE[words](message)
+    before = vars(again(message))["__data__"]
+    approver.press("Undo")
+    assert "Undo works for one minute, and only until the text is sent" in approver.page.text
+    assert "1 text not changed" in approver.page.text
+    assert words.removeprefix("and ") in approver.page.text
+    assert vars(again(message))["__data__"] == before
+
+
+@on_sqlite
+def test_only_the_same_person_undoes_and_only_what_was_decided(app, operator):
+    message = ask()
+    operator.open()
+    operator.press("Refuse", message)
+    other = Visitor(app)
+    other.sign_in(issue("Ann", "front"))
+    for action in ("undo-approve", "undo-refuse"):
+        sent = [("csrf_token", other.token), (action, str(message.id))]
+        assert "was refused by Olga" in other.post("/desk/", sent).text
+    sent = [("csrf_token", other.token), ("undo-cancel", str(message.id))]
+    assert other.post("/desk/", sent).status_code == 403
+    assert again(message).status == Status.CANCELLED
+    assert not again(message).undo_cancel("Olga", TUESDAY_NOON + MINUTE)
+    Message.update(to=None, message=None).execute()
+    assert not again(message).undo_cancel("Olga", TUESDAY_NOON)
+
+
+def test_a_text_that_was_withdrawn_or_is_listed_by_now_is_undone_as_it_may(database_url):
+    withdrawn = store(approved=True, in_doubt=1, in_doubt_since=TUESDAY_NOON)
+    listed = store(to=LONDON, check_dnc=True)
+    for message in (withdrawn, listed):
+        assert message.cancel("Olga", TUESDAY_NOON)
+    DoNotCall.add([LONDON], TUESDAY_NOON, "reply", "carrier")
+    for message in (withdrawn, listed):
+        assert not message.undo_cancel("Ann", TUESDAY_NOON)
+        assert not message.undo_cancel("Olga", TUESDAY_NOON + MINUTE)
+        assert message.undo_cancel("Olga", TUESDAY_NOON)
+        assert not message.undo_cancel("Olga", TUESDAY_NOON)
+    Message.promote(TUESDAY_NOON, TUESDAY_NOON - DAY)
+    assert not again(withdrawn).is_withdrawn
+    assert [again(each).status for each in (withdrawn, listed)] == [Status.QUEUED, Status.BLOCKED]
+
+
 # A group sees its own
 
 
@@ -597,7 +710,7 @@ def test_a_hostile_text_is_shown_as_it_is(approver, operator):
         (operator, "/desk/messages"),
     ):
         html = visitor.open(path).text
-        assert "<script" not in html
+        assert html.count("<script") == html.count('<script src="/desk/static/desk.js"') == 1
         assert "&lt;script&gt;alert(1)&lt;/script&gt;\n&#34;&#39;&amp;amp; {{ 7 * 7 }}" in html
         for character in "\u202e\u200b\x07":
             assert character not in html
@@ -718,7 +831,7 @@ def test_the_same_id_twice_counts_once(approver):
 def guarded(response):
     policy = response.headers["Content-Security-Policy"]
     return (
-        policy.startswith("default-src 'none'; style-src 'self';")
+        policy.startswith("default-src 'none'; style-src 'self'; script-src 'self';")
         and "frame-ancestors 'none'" in policy
         and "form-action 'self'" in policy
         and "unsafe" not in policy
@@ -728,6 +841,9 @@ def guarded(response):
     )
 
 
+SCRIPT = "/desk/static/desk.js"
+
+
 def test_every_page_is_guarded_and_brings_nothing_of_others(operator, app):
     message = ask()
     paths = (*PAGES, f"/desk/messages/{message.id}", "/desk/nowhere", "/desk/messages?status=x")
@@ -735,12 +851,12 @@ def test_every_page_is_guarded_and_brings_nothing_of_others(operator, app):
         for path in paths:
             response = visitor.open(path)
             assert guarded(response)
-            html = response.text
-            assert not re.search(r"<script|\son\w+=|style=|//", html.replace("//www.w3.org", ""))
+            assert not re.search(r"<script>|\son\w+=|style=|//", response.text)
+            assert {a["src"] for tag, a in visitor.page.elements if tag == "script"} <= {SCRIPT}
 
 
 def test_the_style_sheet_is_there_for_all(client):
-    for name in ("desk.css", "icon.svg"):
+    for name in ("desk.css", "desk.js", "icon.svg"):
         with client.get(f"/desk/static/{name}") as response:
             assert response.status_code == 200
             assert "Set-Cookie" not in response.headers
@@ -887,6 +1003,46 @@ def test_an_operator_finds_messages_by_number(operator, written):
     operator.open("/desk/messages?number=" + written.replace("+", "%2B"))
     assert "this one" in operator.page.text
     assert "another" not in operator.page.text
+
+
+@on_sqlite
+def test_a_national_number_needs_its_country(operator):
+    store(message="this one", to=LONDON)
+    for region in ("gb", "GB"):
+        operator.open(f"/desk/messages?number=020+8366-1177&region={region}")
+        assert "this one" in operator.page.text
+    for region, words in (
+        ("", "and its country"),
+        ("XX", "two letters"),
+        ("US", "and its country"),
+    ):
+        response = operator.open(f"/desk/messages?number=020+8366-1177&region={region}")
+        assert response.status_code == 400
+        assert words in operator.page.text
+    operator.open("/desk/do-not-call")
+    operator.press("Add", number="020 8366 1177", region="gb")
+    assert "+44 20 8366 1177 is on the list now" in operator.page.text
+    assert ("region", "GB") in operator.page.forms[1]["inputs"]
+    assert DoNotCall.lists(LONDON)
+
+
+@on_sqlite
+def test_every_button_is_named_with_its_number_and_trouble_is_an_alert(operator):
+    ask()
+    store(status=Status.SCHEDULED, to=LONDON)
+    store(status=Status.FAILED, finished_at=TUESDAY_NOON)
+    operator.open("/desk/")
+    roles = [attrs.get("role") for tag, attrs in operator.page.elements if tag == "p"]
+    assert roles.count("alert") == 1  # no scheduler runs
+    operator.open("/desk/messages")
+    named = {
+        "Refuse": "Refuse the text to +1 212-555-0123",
+        "Approve": "Approve the text to +1 212-555-0123",
+        "Cancel": "Cancel the text to +44 20 8366 1177",
+        "Retry": "Retry the text to +1 212-555-0123",
+    }
+    for words, name in named.items():
+        assert [button["aria-label"] for _, button in operator.page.buttons(words)] == [name]
 
 
 def test_what_is_no_number_is_reported(operator):

@@ -171,6 +171,56 @@ def test_the_keyboard_reaches_everything_and_enter_in_a_box_approves_nothing(bro
     assert again(message).approved
 
 
+def test_the_script_writes_the_readers_time_and_asks_before_many_are_approved(browser, desk):
+    now = models.clock()
+    for number in range(31):
+        ask(f"text {number}")
+    store(now, status=Status.SCHEDULED, send_at=now + timedelta(hours=2))
+    with browser.living_in("Asia/Kolkata"):
+        sign_in(browser, desk, Role.OPERATOR)
+        assert "GMT+5:30" in browser.text(".when time")
+        assert browser.run("return document.querySelector('.when time').title").endswith(" UTC")
+        assert ":30 GMT+5:30, 1 text" in browser.text("figcaption span:not(.swatch)")
+        assert browser.text("svg text").endswith(":30")
+    browser.open(f"{desk}?select=all")
+    browser.run("window.confirm = (words) => { window.asked = words; return false }")
+    browser.click("button[name=approve][value=selected]")
+    assert browser.run("return window.asked").startswith("Approve 31 texts?")
+    assert not Message.select().where(Message.approved, Message.manual_mode).exists()
+    browser.press("Refuse selected")
+    assert browser.text("[role=status]") == "31 texts refused."
+    browser.press("Undo")
+    assert browser.text("[role=status]") == "31 texts no longer refused."
+
+
+TORN = r"""
+const torn = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+for (let node; (node = walk.nextNode()); )
+  for (const { 0: word, index } of node.data.matchAll(/[\p{L}\p{N}_]+/gu)) {
+    const range = document.createRange();
+    range.setStart(node, index);
+    range.setEnd(node, index + word.length);
+    const lines = [...range.getClientRects()].filter((line) => line.width);
+    if (new Set(lines.map((line) => Math.round(line.top))).size > 1) torn.push(word);
+  }
+return torn;
+"""
+
+
+def test_on_a_phone_words_are_whole_and_labels_can_be_read(browser, desk):
+    ask("Hello")
+    browser.look_like(*PHONE)
+    browser.open(desk.replace("/desk/", "/docs"))
+    browser.wait_for("return !!document.querySelector('.responses-table')")
+    assert browser.sideways() == 0
+    assert browser.run(TORN) == []
+    sign_in(browser, desk, Role.OPERATOR)
+    assert browser.run(TORN) == []
+    sizes = """return [...document.querySelectorAll("svg text")].map((label) =>
+        parseFloat(getComputedStyle(label).fontSize) * label.getScreenCTM().a)"""
+    assert min(browser.run(sizes)) >= 11
+
+
 def test_axe_finds_nothing_serious(browser, desk, axe):
     message = ask(LONG)
     ask("Hello", status=Status.FAILED, approved=True, finished_at=models.clock())
@@ -191,6 +241,9 @@ def test_axe_finds_nothing_serious(browser, desk, axe):
     for page in (*pages, "do-not-call", "nowhere"):
         browser.open(desk + page)
         assert [*findings()] == [], page
+    browser.open(desk)
+    browser.press("Refuse")
+    assert [*findings()] == []
 
 
 def test_a_link_from_another_site_finds_one_signed_in(browser, desk):

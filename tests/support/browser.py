@@ -138,6 +138,13 @@ class Browser:
         self._devtools("Emulation.setDeviceMetricsOverride", **screen)
         self._devtools("Emulation.setEmulatedMedia", features=[scheme])
 
+    @contextlib.contextmanager
+    def living_in(self, zone):
+        """Have the browser's clock in a time zone within the `with` statement."""
+        self._devtools("Emulation.setTimezoneOverride", timezoneId=zone)
+        yield
+        self._devtools("Emulation.setTimezoneOverride", timezoneId="")
+
     def forget(self):
         """Clear cookies, the page, the logs and the emulated screen."""
         self.open("about:blank")

@@ -1,0 +1,42 @@
+// What a browser adds to the desk; every page works without it.
+
+// Instants in the reader's zone
+const now = new Date();
+const date = (at) =>
+  at.toLocaleDateString("en-US", {
+    weekday: "long",
+    month: "short",
+    day: "numeric",
+    year: at.getFullYear() === now.getFullYear() ? undefined : "numeric",
+  });
+const time = (at) =>
+  at.toLocaleTimeString("en-US", { hour: "numeric", minute: "2-digit", timeZoneName: "short" });
+const hour = (at) =>
+  at.toLocaleTimeString("en-US", {
+    hour: "2-digit",
+    minute: "2-digit",
+    hourCycle: "h23",
+    timeZoneName: "short",
+  });
+
+for (const each of document.querySelectorAll("time.instant")) {
+  const at = new Date(each.dateTime);
+  each.title = each.textContent; // in UTC
+  each.textContent = `${time(at)}, ${date(at)}`;
+}
+for (const each of document.querySelectorAll("[data-hour]")) {
+  const local = hour(new Date(each.dataset.hour));
+  const write = (_, zone) => (zone ? local : local.slice(0, 5));
+  each.textContent = each.textContent.replace(/\d\d:00( UTC)?/, write);
+}
+
+// "Undo" goes when it would be too late
+setTimeout(() => document.querySelector(".done button")?.remove(), 60_000);
+
+// Many texts at once may be a slip
+document.addEventListener("submit", (event) => {
+  const most = event.submitter?.dataset.askBeyond;
+  const chosen = document.querySelectorAll(".cards :checked").length;
+  const question = `Approve ${chosen} texts? Those that are due leave at once.`;
+  if (most && chosen > most && !confirm(question)) event.preventDefault();
+});
