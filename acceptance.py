@@ -21,6 +21,7 @@ from limits import (
     LimitReached,
     Tally,
     count_if_room,
+    lock_numbers,
 )
 from models import Message, first_id
 
@@ -201,7 +202,7 @@ def _insert_in_turn(orders):
     A repeat is none of their business: it gets its first answer.
     """
     with db.atomic():
-        _lock_recipients(orders)
+        lock_numbers({order.row["to"] for order in orders if order.recipient_limit})
         firsts = {order.key: order for order in orders if order.limits}
         tallies = {key: _tally(firsts[key]) for key in sorted(firsts)}
         names = _taken([order.name for order in orders if order.row["idempotency_key"]])
@@ -263,17 +264,6 @@ def _taken(names):
         [part for name in names for part in name],
     )
     return {tuple(name) for name in found.fetchall()}
-
-
-def _lock_recipients(orders):
-    """Let no other transaction store a message to one of these numbers."""
-    numbers = sorted({order.row["to"] for order in orders if order.recipient_limit})
-    if numbers and on_postgres():  # SQLite's transaction is alone
-        db.execute_sql(
-            "SELECT pg_advisory_xact_lock(hashtextextended(number, 0)) "
-            "FROM unnest(%s::text[]) AS number",
-            [numbers],
-        )
 
 
 def _refusals_to(order, accepted):

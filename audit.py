@@ -55,6 +55,7 @@ class Deed(StrEnum):
     REFUSED = "message refused"
     CANCELLED = "message cancelled"
     RETRIED = "message retried"
+    UNDONE = "message undone"
     PURGED = "messages purged"
     REDACTED = "messages redacted"
     CREATED_KEY = "key created"

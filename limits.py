@@ -4,14 +4,14 @@ A key's windows are the seconds, minutes, hours and days of UTC. A recipient's w
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from functools import cache, lru_cache
 from typing import NamedTuple
 
 from peewee import BigIntegerField, IntegerField
 
-from database import EPOCH, Table, db
+from database import EPOCH, Table, db, on_postgres
 
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}  # seconds
 SIZES = tuple(UNITS.values())
@@ -75,6 +75,16 @@ def _read(text, window, example):
         raise ValueError(f"must be a whole number from 1 to 999999999, like {example}")
     times, unit = re.fullmatch("([0-9]*)([a-z]+)", every).groups()
     return Limit(text, int(number), int(times or 1) * UNITS[unit])
+
+
+def lock_numbers(numbers: Collection[str]) -> None:
+    """Let no other transaction count the messages to these numbers before this one ends."""
+    if numbers and on_postgres():  # SQLite's transaction is alone
+        db.execute_sql(
+            "SELECT pg_advisory_xact_lock(hashtextextended(number, 0)) "
+            "FROM unnest(%s::text[]) AS number",
+            [sorted(numbers)],
+        )
 
 
 # What a key has used up

@@ -40,7 +40,7 @@ from database import (
 from do_not_call import DoNotCall
 from events import ENDED, Ended, Event
 from keys import ApiKey, Role
-from limits import SECOND
+from limits import SECOND, Limit, lock_numbers
 
 SEND_DATE_LASTS = timedelta(hours=1)
 """How long a send_date's instant is obeyed; what is later keeps to business hours."""
@@ -409,20 +409,33 @@ class Message(Table):
         """
         mine = (Message.approved_by == by) & (Message.approved_at > now - UNDO_WITHIN)
         before = {"approved": False, "approved_by": None, "approved_at": None, "due_since": None}
-        return self._move({*WAITING}, Message.approved, Message.in_doubt == 0, mine, **before)
+        approved = (Message.approved, Message.in_doubt == 0, mine)
+        return self._do(Deed.UNDONE, now, {*WAITING}, *approved, **before)
 
-    def undo_cancel(self, by: str, now: datetime) -> bool:
+    def undo_cancel(self, by: str, now: datetime, limit: Limit | None = None) -> bool:
         """Have this message, which was cancelled or refused, wait again; False if it is too late.
 
-        Only who cancelled it may, and only within UNDO_WITHIN. The next pass queues what is due,
-        unless its number has joined the Do Not Call list.
+        Only who cancelled it may, and only within UNDO_WITHIN. The `limit` of its recipient counts
+        it again, and must allow that. The next pass queues what is due, unless its number has
+        joined the Do Not Call list.
         """
         mine, since = Message.cancelled_by == by, now - UNDO_WITHIN
+        last = Message.finished_at > since
         waits = {"status": Status.SCHEDULED, "cancelled_by": None, "finished_at": None}
-        if self._move({Status.CANCELLED}, mine, Message.finished_at > since, **waits):
-            return True
+        with db.transaction():
+            if limit and self._use_of(limit) >= limit.number:
+                return False
+            if self._do(Deed.UNDONE, now, {Status.CANCELLED}, mine, last, **waits):
+                return True
         withdrawn = mine & (Message.in_doubt > 0) & (Message.send_at > since)
-        return self._move({*WAITING}, withdrawn, cancelled_by=None)
+        return self._do(Deed.UNDONE, now, {*WAITING}, withdrawn, cancelled_by=None)
+
+    def _use_of(self, limit):
+        """Return how many messages to this number have counted since a window before this one."""
+        lock_numbers([self.to])
+        since = first_id(self.created_at - limit.window + MILLISECOND)
+        accepted = Message.select().where(Message.to == self.to, Message.id >= since)
+        return accepted.where(Message.status != Status.CANCELLED).limit(limit.number).count()
 
     def retry(self, now: datetime) -> bool:
         """Have this message, which did not reach its recipient, sent again with all its retries.

@@ -288,14 +288,19 @@ SOURCES = {
 # Buttons
 
 
+def undo_cancel(message: Message, by: str, now: datetime) -> bool:
+    """Undo a cancellation or refusal, as far as RECIPIENT_LIMIT allows."""
+    return message.undo_cancel(by, now, current_app.config["SETTINGS"].recipient_limit)
+
+
 ACTIONS = {
     "approve": ("approved", lambda message, by, now: message.decide(True, by, now)),
     "refuse": ("refused", lambda message, by, now: message.decide(False, by, now)),
     "cancel": ("cancelled", lambda message, by, now: message.cancel(by, now)),
     "retry": ("retried", lambda message, by, now: message.retry(now)),
     "undo-approve": ("no longer approved", Message.undo_approval),
-    "undo-refuse": ("no longer refused", Message.undo_cancel),
-    "undo-cancel": ("no longer cancelled", Message.undo_cancel),
+    "undo-refuse": ("no longer refused", undo_cancel),
+    "undo-cancel": ("no longer cancelled", undo_cancel),
 }
 DECISIONS = ("approve", "refuse", "undo-approve", "undo-refuse")
 

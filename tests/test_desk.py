@@ -13,6 +13,7 @@ import database
 import models
 import receipts
 from app import create_app
+from audit import Audit, Deed
 from carrier_state import CarrierState
 from databases import on_sqlite
 from desk import entries, sessions
@@ -20,7 +21,7 @@ from desk_visitor import Visitor
 from do_not_call import DoNotCall
 from events import Event, EventAddress
 from keys import ApiKey, Role, SignIn
-from limits import parse
+from limits import parse, parse_recipient_limit
 from models import Message, Status
 from samples import LONDON, NEW_YORK, TUESDAY_NOON, daily
 from stored_messages import DAY, HOUR, again, held, key_named, store
@@ -542,7 +543,7 @@ TOLD = {"Approve": "approved", "Refuse": "refused", "Cancel": "cancelled"}
 @pytest.mark.parametrize("where", ["list", "message"])
 def test_a_decision_names_its_text_and_is_undone(operator, at, button, where):
     message = ask(approved=button == "Cancel", status=Status.SCHEDULED, send_at=TUESDAY_NOON + HOUR)
-    EventAddress.set(ApiKey.named("shop"), "http://x.test")
+    EventAddress.set(ApiKey.named("shop"), "http://x.test", TUESDAY_NOON)
     told = TOLD[button]
     before = vars(again(message))["__data__"]
     page = "/desk/messages" if where == "list" else f"/desk/messages/{message.id}"
@@ -630,6 +631,19 @@ def test_a_text_that_was_withdrawn_or_is_listed_by_now_is_undone_as_it_may(datab
     Message.promote(TUESDAY_NOON, TUESDAY_NOON - DAY)
     assert not again(withdrawn).is_withdrawn
     assert [again(each).status for each in (withdrawn, listed)] == [Status.QUEUED, Status.BLOCKED]
+
+
+def test_an_undo_keeps_to_the_limit_of_its_recipient(database_url):
+    limit = parse_recipient_limit("1/24h")
+    refused, other = store(), store(to=LONDON)
+    for message in (refused, other):
+        assert message.cancel("Olga", TUESDAY_NOON)
+    store(TUESDAY_NOON - DAY, to=LONDON)
+    store()
+    assert not refused.undo_cancel("Olga", TUESDAY_NOON, limit)
+    assert other.undo_cancel("Olga", TUESDAY_NOON, limit)
+    done = [row.message_id for row in Audit.select().where(Audit.what == Deed.UNDONE)]
+    assert done == [other.id]
 
 
 # A group sees its own
