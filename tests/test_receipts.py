@@ -264,7 +264,8 @@ class Model:
         self.gone = self.redacted = False
 
     def yes(self, reference):
-        if not self.gone and self.status not in TAKEN:
+        is_old = reference == self.reference  # of a send before a retry
+        if not self.gone and self.status not in TAKEN and not is_old:
             self.status, self.reference = Status.SENT, reference
             if reference in self.kept:
                 self.receipt(reference, self.kept.pop(reference))
