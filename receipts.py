@@ -53,12 +53,13 @@ class IgnoredOptOut(Table):
 # The yes
 
 
-def sent(references: dict[UUID, str | None], now: datetime) -> int:
+def sent(references: dict[UUID, str | None], now: datetime, late: bool = False) -> int:
     """Record the carrier's yes to messages, its references by their ids; return how many.
 
     It happened, whatever became of the claims meanwhile. But a reference that an equal text in
     doubt was given meanwhile stays that one's: the carrier took one copy, and is asked about this.
     The yes to a copy that was recorded, and then retried by an operator, changes nothing either.
+    With `late`, an attempt that was counted when its answer was lost is not counted again.
 
     One statement: with one a message, a scheduler sends 316 instead of 441 texts a second.
     """
@@ -68,12 +69,12 @@ def sent(references: dict[UUID, str | None], now: datetime) -> int:
     named = {each for each in said.values() if each}
     with db.atomic():
         _lock(named)
-        numbers = _take(said, now)
+        numbers = _take(said, now, late)
         _settle(named, numbers)
     return len(numbers)
 
 
-def _take(references, now):
+def _take(references, now, late):
     """Record the carrier's yes to messages; return their numbers, None for a redacted one."""
     said = {id.hex: reference for id, reference in references.items()}
     if on_postgres():  # whose planner takes JSON for a hundred rows, and reads the whole table
@@ -81,9 +82,11 @@ def _take(references, now):
         values = [[*said], [*said.values()]]
     else:
         taken, values = "json_each(?) AS taken", [json.dumps(said)]
+    counted = "in_doubt BETWEEN 1 AND attempts" if late else "FALSE"
     sql = (
         "UPDATE message SET status = 'sent', claimed_by = NULL, claimed_at = NULL, "
-        f"finished_at = {db.param}, attempts = attempts + 1, last_error = NULL, "
+        f"finished_at = {db.param}, last_error = NULL, "
+        f"attempts = attempts + CASE WHEN {counted} THEN 0 ELSE 1 END, "
         f"last_error_at = NULL, carrier_reference = taken.value FROM {taken} "
         f"WHERE message.id = taken.key AND status NOT IN {tuple(map(str, TAKEN))} "
         "AND (status = 'sending' OR COALESCE(carrier_reference <> taken.value, TRUE)) "
@@ -113,7 +116,7 @@ def found(message_id: UUID, references: Collection[str], now: datetime) -> bool:
         taken = known({*references})
         new = [reference for reference in references if reference not in taken]
         if new:
-            sent({message_id: new[0]}, now)
+            sent({message_id: new[0]}, now, late=True)
         return bool(new)
 
 
@@ -125,7 +128,7 @@ def record(
 ) -> None:
     """Record what a carrier says, and what recipients say by it."""
     late = [event for event in events if isinstance(event, LateAnswer)]
-    if taken := sent({UUID(event.message_id): event.reference for event in late}, now):
+    if taken := sent({UUID(event.message_id): event.reference for event in late}, now, late=True):
         log.info("messages sent by an answer that came late: %s", taken)
     record_receipts((event for event in events if isinstance(event, Receipt)), now)
     for event in events:
@@ -276,7 +279,7 @@ def _apply_by_number(words):
         if owner := _owner(reference, *words[reference]):
             id, recorded = owner
             if recorded is None:  # the receipt is the yes as well
-                _take({id: reference}, words[reference][2])
+                _take({id: reference}, words[reference][2], late=True)
             _apply({recorded or reference: words[reference]})
             found[reference] = id
     return found

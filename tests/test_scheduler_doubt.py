@@ -89,6 +89,7 @@ def test_what_is_answered_the_second_time_is_sent(run_pass, carrier):
     carrier.answers.clear()
     later(run_pass, 2)
     assert (again(message).status, again(message).in_doubt) == (Status.SENT, 1)
+    assert again(message).attempts == 2
 
 
 def test_a_sender_that_stood_still_leaves_what_it_claimed_to_others(
@@ -131,7 +132,7 @@ def test_a_carrier_that_can_be_asked_is_asked_and_what_it_has_is_sent(run_pass, 
     assert later(run_pass, 2, carrier=askable) == Counter({"sent": 1})
     assert len(askable.texts) == 1
     assert askable.asked == [(NEW_YORK, "Hello", TUESDAY_NOON)]
-    assert again(message).carrier_reference == "SM0"
+    assert (again(message).carrier_reference, again(message).attempts) == ("SM0", 1)
 
 
 def test_what_a_carrier_that_is_asked_does_not_have_is_sent(run_pass, askable):

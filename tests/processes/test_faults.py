@@ -121,10 +121,10 @@ def remember(*args):
         die()
     return messages
 
-def record(references, now):
+def record(references, now, **how):
     if references and point == "before the record":
         die()
-    sent(references, now)
+    sent(references, now, **how)
     if references and point == "before the record is committed":
         die()
 
