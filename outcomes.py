@@ -70,7 +70,7 @@ def judge(message: Message, rules: Rules, listed: bool, now: datetime) -> Step |
 
     A doubt is settled first: a text that the carrier has taken cannot be kept back any more.
     """
-    if message.in_doubt and rules.askable:
+    if must_ask(message, rules):
         return Step.ASK
     if message.cancelled_by:
         return Outcome(Status.CANCELLED)
@@ -89,6 +89,22 @@ def judge(message: Message, rules: Rules, listed: bool, now: datetime) -> Step |
     except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
         return Outcome(Status.FAILED, f"the number {error}")
     return Outcome(Status.SCHEDULED, send_at=opening) if opening else Step.SEND
+
+
+def judge_again(message: Message, rules: Rules, now: datetime) -> Outcome | None:
+    """Return what becomes of a judged message for which it is too late by now; None if it may go.
+
+    Time may have passed since: the sender may have stood still.
+    """
+    if is_too_late(message, rules, now):
+        return Outcome(Status.EXPIRED)
+    until = quiet_until(message, rules, now)
+    return Outcome(Status.SCHEDULED, send_at=until) if until else None
+
+
+def must_ask(message: Message, rules: Rules) -> bool:
+    """Say whether the carrier is asked about a message in doubt, and not given it."""
+    return bool(message.in_doubt) and rules.askable
 
 
 def is_too_late(message: Message, rules: Rules, now: datetime) -> bool:

@@ -16,7 +16,7 @@ import yaml
 
 import database
 import models
-import scheduler
+import sender
 from answers import problems, refusal
 from app import create_app
 from carrier_state import CarrierState
@@ -78,7 +78,7 @@ class Failing(Carrier):
 @pytest.fixture
 def run_pass(settings, at, monkeypatch):
     """Run a pass with a carrier at an instant: `run_pass(carrier, TUESDAY_NOON)`."""
-    monkeypatch.setattr(scheduler, "LONGEST_WAIT", 0)  # the clock stands still
+    monkeypatch.setattr(sender, "LONGEST_WAIT", 0)  # the clock stands still
 
     def make(carrier, now):
         at(now)

@@ -99,14 +99,14 @@ def test_a_sender_that_stood_still_leaves_what_it_claimed_to_others(
     message = store()
     at(TUESDAY_NOON)
     slow = Scheduler(settings._replace(claim_timeout=1), carrier)
-    begin = slow.begin
+    begin = slow.sender.begin
 
     def stand_still(*arguments, **options):
         time.sleep(0.6)  # more than half of CLAIM_TIMEOUT, without renewal
-        slow.stopping = True
+        slow.stop.tell()
         begin(*arguments, **options)
 
-    slow.begin = stand_still
+    slow.sender.begin = stand_still
     slow.run_pass()
     assert carrier.texts == []
     assert (again(message).status, again(message).in_doubt) == (Status.QUEUED, 0)
@@ -392,9 +392,9 @@ def test_what_is_to_be_sent_after_asking_waits_where_the_scheduler_is_to_stop(
 ):
     at(TUESDAY_NOON)
     message = store(in_doubt=1, in_doubt_since=TUESDAY_NOON, attempts=1)
-    sender = Scheduler(settings, askable)
-    askable.finding = lambda: setattr(sender, "stopping", True)
-    sender.run_pass()
+    stopped = Scheduler(settings, askable)
+    askable.finding = stopped.stop.tell
+    stopped.run_pass()
     assert askable.asked
     assert askable.texts == []
     assert (again(message).status, again(message).in_doubt) == (Status.QUEUED, 0)

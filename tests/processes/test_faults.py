@@ -94,7 +94,7 @@ def test_killed_workers_and_a_killed_master_lose_nothing_and_double_nothing(
 
 DIE = """
 import os, signal, sys
-import carriers.twilio, models, receipts, scheduler
+import carriers.twilio, models, receipts, scheduler, sender
 
 point, held = sys.argv.pop(), []
 
@@ -129,7 +129,7 @@ def record(references, now, **how):
         die()
 
 models.Message.claim, receipts.sent = remember, record
-kill_at("after the claim is committed", scheduler.ThreadPoolExecutor, "submit", "before")
+kill_at("after the claim is committed", sender.ThreadPoolExecutor, "submit", "before")
 kill_at("after the carrier's yes", carriers.twilio.Twilio, "send", "after")
 scheduler.main()
 """
