@@ -92,14 +92,15 @@ def judge(message: Message, rules: Rules, listed: bool, now: datetime) -> Step |
 
 
 def judge_again(message: Message, rules: Rules, now: datetime) -> Outcome | None:
-    """Return what becomes of a judged message for which it is too late by now; None if it may go.
-
-    Time may have passed since: the sender may have stood still.
-    """
+    """Return what becomes of a message that was judged a while ago; None if it still may go."""
     if is_too_late(message, rules, now):
         return Outcome(Status.EXPIRED)
-    until = quiet_until(message, rules, now)
-    return Outcome(Status.SCHEDULED, send_at=until) if until else None
+    if rules.hours.quiet:
+        recipient = recipients.find(message.to)
+        if recipients.quiet_until(recipient, now, rules.hours):
+            until = waits_until(message, recipient, rules.hours, now)
+            return Outcome(Status.SCHEDULED, send_at=until)
+    return None
 
 
 def must_ask(message: Message, rules: Rules) -> bool:
@@ -126,16 +127,6 @@ def waits_until(
     if recipients.within_business_hours(recipient, now, hours):
         return None
     return recipients.next_opening(recipient, now, hours)
-
-
-def quiet_until(message: Message, rules: Rules, now: datetime) -> datetime | None:
-    """Return when a message may go that is in quiet hours now; None if it is not."""
-    if not rules.hours.quiet:
-        return None
-    recipient = recipients.find(message.to)
-    if not recipients.quiet_until(recipient, now, rules.hours):
-        return None
-    return waits_until(message, recipient, rules.hours, now)
 
 
 def _opening(message, rules, now):

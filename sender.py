@@ -83,10 +83,10 @@ class Send(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The end of a send: what the thread raised, or what the carrier returned."""
+    """The end of a send: why there was no yes, or what the carrier returned."""
 
     send: Send
-    error: BaseException | None
+    error: CarrierError | NotSent | None
     said: Any = None  # a reference, or all that were found
 
 
@@ -166,10 +166,8 @@ class Sender:
             soon = min(soon, TICK, pause)
         elif self.rate and self.left and pause:
             soon = min(soon, pause)
-        for future in gather(self.ended, soon):
-            error = future.exception()
-            answer = Answer(self.under_way.pop(future), error, None if error else future.result())
-            self.unrecorded.append(answer)
+        ended = gather(self.ended, soon)
+        self.unrecorded = [answer(self.under_way.pop(future), future) for future in ended]
         if not self.stop.seconds_left:  # the carrier may have taken those without an answer
             lost = CarrierError(STOPPED, in_doubt=True)
             self.unrecorded += [Answer(send, lost) for send in self.under_way.values()]
@@ -391,13 +389,10 @@ class Sender:
             self.note(message, outcome.move, outcome.reason)
         return False
 
-    def record_no(self, send: Send, error: BaseException, now: datetime) -> None:
+    def record_no(self, send: Send, error: CarrierError | NotSent, now: datetime) -> None:
         """Record what becomes of a text that the carrier did not say yes to."""
         message = send.message
-        if isinstance(error, NotSent):
-            outcome = error.outcome
-        else:
-            outcome = self.after_no(send, self.known(error, message), now)
+        outcome = error.outcome if isinstance(error, NotSent) else self.after_no(send, error, now)
         if outcome is None:
             Message.put_back(self.claimant, [message])
             return
@@ -416,23 +411,15 @@ class Sender:
             return outcomes.after_asking_in_vain(send.message, error, self.rules, now)
         return outcomes.after_no(send.message, error, self.rules, send.tried, now)
 
-    def known(self, error: BaseException, message: Message) -> CarrierError:
-        """Return an error of a carrier; one of ours leaves the text in doubt."""
-        if isinstance(error, CarrierError):
-            return error
-        kind, about = type(error).__name__, {"message_id": str(message.id)}
-        log.error("unexpected %s while sending message %s", kind, message.id, extra=about)
-        return CarrierError(f"unexpected {kind}", in_doubt=True)
-
     def note_answers(self) -> None:
         """Let all schedulers know what these answers tell of the carrier itself."""
         answers = [each for each in self.unrecorded if not isinstance(each.error, NotSent)]
         for send, error, _ in answers:
-            if isinstance(error, CarrierError):
+            if error:
                 self.note_carrier(error, send.begun_at)
         if any(each.send.tried for each in self.unrecorded):  # the next may go first
             CarrierState.give_up_turn(self.name)
-        own = [each.send.begun_at for each in answers if _is_own(each)]
+        own = [each.send.begun_at for each in answers if _is_own(each.error)]
         if not own or not (self.state.silences or self.state.retry_at):  # as read a turn ago
             return
         if CarrierState.answered(self.name, max(own)):
@@ -503,10 +490,18 @@ def gather(ended: SimpleQueue, seconds: float) -> list[Future]:
     return done
 
 
-def _is_own(answer):
+def answer(send: Send, ended: Future) -> Answer:
+    """Return how a send has ended; an error that is not the carrier's leaves the text in doubt."""
+    error = ended.exception()
+    if error is None:
+        return Answer(send, None, ended.result())
+    if not isinstance(error, CarrierError | NotSent):
+        kind, id = type(error).__name__, str(send.message.id)
+        log.error("unexpected %s while sending message %s", kind, id, extra={"message_id": id})
+        error = CarrierError(f"unexpected {kind}", in_doubt=True)
+    return Answer(send, error)
+
+
+def _is_own(error):
     """Say whether an answer is the carrier's own, and neither about speed nor about the account."""
-    error = answer.error
-    return not error or (
-        isinstance(error, CarrierError)
-        and not (error.silent or error.too_fast or error.account or error.in_doubt)
-    )
+    return not (error and (error.silent or error.too_fast or error.account or error.in_doubt))
