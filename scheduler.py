@@ -1,4 +1,4 @@
-"""One pass over the messages: promote what is due, send what may be sent, print the counts.
+"""One pass over the messages: promote, expire, send, tell, print the counts.
 
 Run it from cron, or with --every to repeat it. Any number may run at once.
 """
@@ -44,7 +44,7 @@ log = logging.getLogger("scheduler")
 class Scheduler:
     """Make passes until told to stop.
 
-    What testers send goes to a simulator, in a thread beside the sends of a pass.
+    Testers' texts go to a simulator, in a thread beside the sends of a pass.
     """
 
     def __init__(self, settings: environment.Settings, carrier: Carrier | None):
@@ -82,7 +82,7 @@ class Scheduler:
         return status if every is None else 0
 
     def run_pass(self) -> Counter:
-        """Do all that can be done now; return how often each thing happened, and what waits."""
+        """Do all that can be done now; count what happened, and what waits."""
         self.counts = Counter()
         self.take_over()
         now = models.clock()
@@ -117,7 +117,7 @@ class Scheduler:
         self.counts["taken over"] = Message.take_over(dead)
 
     def promote(self, now: datetime, scheduled_before: datetime) -> int:
-        """Queue what is due; return how many messages were queued."""
+        """Queue the messages that are due; return how many."""
         self.promote_at = time.monotonic() + PROMOTE_EVERY
         promoted = Message.promote(now, scheduled_before, self.settings.check_dnc)
         self.counts["promoted"] += promoted[Status.QUEUED]
@@ -126,7 +126,7 @@ class Scheduler:
         return promoted[Status.QUEUED]
 
     def meanwhile(self) -> int:
-        """Go on promoting, and serving testers, while a pass sends; return how many were queued."""
+        """Promote and serve testers every few seconds of a long pass; count the promoted."""
         if self.stop.is_told or time.monotonic() < self.promote_at:
             return 0
         now = models.clock()
@@ -135,7 +135,7 @@ class Scheduler:
         return queued
 
     def serve_testers(self) -> None:
-        """Begin to send what testers have queued, unless that is under way."""
+        """Begin to send the queued messages of testers, unless that is under way."""
         if self.testing and self.testing.done():
             self.await_testers()
         if not self.testing and reports.awaiting_carrier(testers=True):
@@ -149,7 +149,7 @@ class Scheduler:
             database.db.close()
 
     def await_testers(self) -> None:
-        """Wait until what testers had queued is sent, and count it."""
+        """Wait until the messages of testers are sent, and count them."""
         if self.testing:
             testing, self.testing = self.testing, None
             self.counts += testing.result()
@@ -161,7 +161,7 @@ class Scheduler:
             log.warning("receipts of the last hour that match no message: %s", unmatched)
 
     def listen(self, seconds: float | None) -> None:
-        """Hear for so many seconds; after a single pass, while the carrier has much to say."""
+        """Collect receipts for so many seconds; without any, until the carrier is silent."""
         if not (self.carrier and self.carrier.listens):
             self.stop.sleep(seconds or 0)
             return
@@ -177,8 +177,8 @@ class Scheduler:
     def close(self) -> None:
         """Close the carrier; record what it said before and meanwhile.
 
-        Do not close it if the database fails at first: what was not acknowledged comes again. A
-        carrier that still owes answers when time is up is left as it is.
+        If the database fails, it stays open: receipts that were not acknowledged come again. It is
+        left as it is, too, if it still owes answers when time is up.
         """
         if self.sender:
             self.sender.collect()
@@ -253,7 +253,7 @@ def connect(settings: environment.Settings) -> Carrier | None:
 
 
 def valid(name: str, make: Callable, settings: environment.Settings) -> Any:
-    """Return what is made from the settings; end the process if the variable `name` is invalid."""
+    """Return `make(settings)`; end the process if it finds the variable `name` invalid."""
     try:
         return make(settings)
     except ValueError as problem:

@@ -1,8 +1,8 @@
-"""Sending through one carrier: claim, judge, send, record its answers and what it says later.
+"""Sending through one carrier: claim, judge, send, record answers and receipts.
 
 The threads of a pool talk to the carrier and do nothing else. The thread that calls `send_queued`
-uses the database. It records answers before it claims more, so a scheduler that dies leaves no
-more messages in doubt than it had sends under way.
+uses the database. It records answers before it claims more: a scheduler that dies leaves no more
+messages in doubt than it had sends under way.
 """
 
 import logging
@@ -91,7 +91,7 @@ class Answer(NamedTuple):
 
 
 class Sender:
-    """Send what is queued for a carrier, or what testers have queued for their simulator."""
+    """Send queued messages through a carrier, or those of testers through their simulator."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class Sender:
     # Which may go
 
     def turn(self) -> tuple[Turn, float]:
-        """Return who may send now, and the seconds until that may be different.
+        """Return who may send now, and the seconds until that may change.
 
         After an outage the carrier is asked first whether it serves, without a text that could be
         left in doubt.
@@ -244,9 +244,9 @@ class Sender:
         return min(self.left, room)
 
     def claim(self, room: int, again: list[Message]) -> tuple[list[Message], list[Message]]:
-        """Renew our claims and take more messages; return these, and those to be sent now.
+        """Renew our claims and take more messages; return these, and all that may be sent now.
 
-        Among the latter are those that are sent `again`, as far as they still may be.
+        The messages in `again` are judged once more: they may be sent, too.
         """
         now, monotonic = models.clock(), time.monotonic()
         renewing = monotonic >= self.renew_at
@@ -270,9 +270,9 @@ class Sender:
     def judge(
         self, claimed: list[Message], now: datetime
     ) -> tuple[list[Message], list[tuple[Message, Outcome]]]:
-        """Hold back what may not be sent after all; return the rest, and what became of the others.
+        """Return the messages that may be sent, and the others with what became of them.
 
-        A message that cannot be judged is set aside, so that it does not hold up its neighbours.
+        A message that cannot be judged is set aside: it must not hold up its neighbours.
         """
         ready, moves = [], []
         always = self.settings.check_dnc
@@ -295,7 +295,7 @@ class Sender:
         return ready, moves
 
     def within_rate(self, ready: list[Message]) -> list[Message]:
-        """Return what SEND_RATE lets go now; put the rest back into its place in the queue."""
+        """Return the messages that SEND_RATE lets go now; put the rest back into their places."""
         texts = [message for message in ready if not outcomes.must_ask(message, self.rules)]
         if not (self.rate and texts):
             return ready
@@ -348,12 +348,12 @@ class Sender:
             valid_for=max(1, round(left.total_seconds())),
         )
 
-    # What the carrier answers
+    # Answers
 
     def record(self) -> list[Message]:
         """Write down the answers; return the messages that a carrier, asked, does not have.
 
-        Each step waits for a database that is away by itself, so that none happens twice.
+        Each step waits by itself for a database that is away: none happens twice.
         """
         now, again = models.clock(), []
         taken = (each for each in self.unrecorded if not (each.error or each.send.asking))
@@ -367,7 +367,7 @@ class Sender:
                 again.append(send.message)
         self.insist(self.note_answers)
         self.unrecorded = []
-        while self.stop.is_told and again:  # the carrier is asked about them once more
+        while self.stop.is_told and again:  # the next sender asks the carrier once more
             self.insist(again.pop().apply, Outcome(Status.QUEUED, send_at=now), now)
         return again
 
@@ -455,12 +455,12 @@ class Sender:
         why, about = f": {reason}" if reason else "", {"message_id": str(message.id)}
         log.log(level, "message %s %s%s", message.id, move, why, extra=about)
 
-    # What carriers and recipients say later
+    # Later
 
     def collect(self) -> bool:
-        """Record what came over the carrier's session; return whether anything did.
+        """Record receipts and replies from the carrier's session; return whether there were any.
 
-        To ask the carrier for more acknowledges the last batch, so that is recorded first.
+        Calling `received` acknowledges the last batch: that is recorded first.
         """
         if not self.uncollected:
             self.uncollected = self.carrier.received()
