@@ -21,12 +21,12 @@ import models
 import outcomes
 import receipts
 import reports
-import settings as environment
 from carrier_state import CarrierState, Rate, Turn
 from carriers import Carrier, CarrierError, OptOut
 from do_not_call import DoNotCall
 from models import Message, Status
 from outcomes import Outcome, Rules, Step
+from settings import Settings
 
 TICK = 0.2  # seconds, since a signal does not end a sleep
 LONGEST_WAIT = 60  # seconds that a pass waits for the carrier's pauses and sends nothing
@@ -93,13 +93,7 @@ class Answer(NamedTuple):
 class Sender:
     """Send queued messages through a carrier, or those of testers through their simulator."""
 
-    def __init__(
-        self,
-        settings: environment.Settings,
-        carrier: Carrier,
-        stop: Stop,
-        for_testers: bool = False,
-    ):
+    def __init__(self, settings: Settings, carrier: Carrier, stop: Stop, for_testers: bool = False):
         self.settings, self.carrier, self.stop = settings, carrier, stop
         self.for_testers = for_testers
         self.name = TESTERS if for_testers else carrier.name
