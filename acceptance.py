@@ -30,11 +30,6 @@ class AlreadyAnswered(Exception):
     """Another request with the same idempotency key was stored first."""
 
 
-def made_at(id: uuid.UUID | str) -> datetime:
-    """Return the instant from which an id was made."""
-    return EPOCH + (uuid.UUID(str(id)).int >> 80) * MILLISECOND
-
-
 class Order(NamedTuple):
     """A message to be stored, by column, and the limits that may refuse it."""
 
@@ -51,8 +46,8 @@ class Order(NamedTuple):
         return self.row["created_at"] // 1000
 
     @property
-    def made_at(self) -> datetime:
-        return EPOCH + self.row["created_at"] * MILLISECOND
+    def created_at(self) -> datetime:
+        return Message.created_at.python_value(self.row["created_at"])
 
     @property
     def name(self) -> tuple[int, str]:
@@ -271,19 +266,19 @@ def _refusals_to(order, accepted):
 
     One that was kept back counts no more. `accepted` messages are not stored yet.
     """
-    limit, to, at = order.recipient_limit, order.row["to"], order.made_at
-    new = sorted(each.made_at for each in accepted if each.row["to"] == to)
+    limit, to, at = order.recipient_limit, order.row["to"], order.created_at
+    new = sorted(each.created_at for each in accepted if each.row["to"] == to)
     if len(new) >= limit.number:
         oldest = new[-limit.number]
     else:
         found = db.execute_sql(
-            f'SELECT id FROM message WHERE "to" = {db.param} AND id >= {db.param} '
+            f'SELECT created_at FROM message WHERE "to" = {db.param} AND id >= {db.param} '
             f"AND status <> 'cancelled' ORDER BY id DESC LIMIT 1 OFFSET {db.param}",
             (to, first_id(at - limit.window + MILLISECOND).hex, limit.number - 1 - len(new)),
         ).fetchone()
         if not found:
             return []
-        oldest = made_at(found[0])
+        oldest = Message.created_at.python_value(found[0])
     return [LimitReached("recipient", limit, oldest + limit.window)]
 
 

@@ -203,10 +203,10 @@ def _database(url):
             url.removeprefix("sqlite:///"),
             pragmas={
                 "journal_mode": "wal",
-                "synchronous": "full",  # what "answered 201, so it is kept" means
+                "synchronous": "full",  # a 201 promises that the text is kept
                 "foreign_keys": 1,
                 "busy_timeout": 0,  # Sqlite waits by itself
-                "secure_delete": 1,  # overwrite what is redacted; see scrub
+                "secure_delete": 1,  # overwrite redacted values; see scrub
             },
             lock_type="IMMEDIATE",
             returning_clause=True,
@@ -238,9 +238,9 @@ def disconnect() -> None:
 
 
 def scrub() -> None:
-    """Rewrite SQLite's file without any trace of what was redacted; writers wait meanwhile.
+    """Rewrite SQLite's file without any trace of redacted values; writers wait meanwhile.
 
-    `secure_delete` overwrites what is deleted, but not the copies that pages keep when they are
+    `secure_delete` overwrites deleted values, but not the copies that pages keep when they are
     split. Postgres' own vacuum does the same in the background.
     """
     if not on_postgres():
@@ -287,7 +287,7 @@ def is_outage(error: Exception) -> bool:
 
 
 def is_migrated() -> bool:
-    """Say whether the tables are those that this version needs."""
+    """Say whether the tables are up to date with this version."""
     try:
         migrations = Runner(db.obj, str(MIGRATIONS)).status()
         applied = all(each.applied for each in migrations if each.path)
@@ -306,7 +306,7 @@ def reason(error: Exception) -> str:
 
 
 def _tables_are_old(error):
-    """Say whether a statement failed because the tables are not those that it was written for."""
+    """Say whether a statement failed because the tables are not up to date."""
     wrong = _code(error) == sqlite3.SQLITE_ERROR or (_state(error) or "").startswith("42")
     return wrong and not is_migrated()
 
@@ -343,7 +343,7 @@ class Table(Model):
 class InstantField(BigIntegerField):
     """An aware UTC datetime, stored as whole milliseconds since 1970.
 
-    So instants sort and compare alike on SQLite and Postgres.
+    Instants sort and compare alike on SQLite and Postgres.
     """
 
     def db_value(self, value: datetime | None) -> int | None:
@@ -369,12 +369,12 @@ class CarrierTextField(TextField):
 
 
 def locked(key: Field, batch: Select) -> Expression:
-    """Return the condition that a row is of a batch of keys, which nobody else gets meanwhile.
+    """Return the condition that a row's key is in a batch, and lock the batch.
 
     On Postgres, rows that others have locked are left out.
     """
     if on_postgres():
-        # As an array, so that the planner cannot run the query twice and lock two batches
+        # An array, or the planner may run the query twice and lock two batches
         return key == fn.ANY(fn.ARRAY(batch.for_update("FOR UPDATE SKIP LOCKED")))
     return key.in_(batch)
 
@@ -388,7 +388,7 @@ def json_values() -> str:
 
 
 def upgrade() -> list[str]:
-    """Create or migrate the tables in one transaction; return the names of what was applied.
+    """Create or migrate the tables in one transaction; return the names of those applied.
 
     Upgrades that start together wait for one another; all but the first find nothing to do.
     """
@@ -405,7 +405,7 @@ def upgrade() -> list[str]:
 
 
 def check_encoding() -> None:
-    """Raise Refused where the Postgres database cannot hold every text."""
+    """Raise Refused if the Postgres database cannot hold every text."""
     ((encoding,),) = db.execute_sql("SHOW server_encoding").fetchall()
     if encoding != "UTF8":
         raise Refused(f"the database's encoding is {encoding}: create one with ENCODING 'UTF8'")

@@ -43,7 +43,7 @@ from keys import ApiKey, Role
 from limits import SECOND, Limit, lock_numbers
 
 SEND_DATE_LASTS = timedelta(hours=1)
-"""How long a send_date's instant is obeyed; what is later keeps to business hours."""
+"""How long a send_date is obeyed; a message that is later keeps to business hours."""
 
 UNDO_WITHIN = timedelta(minutes=1)
 """How long people can undo what they decided."""
@@ -81,7 +81,7 @@ def has_status(*statuses: Status) -> SQL:
     return SQL("status IN ({})".format(", ".join(f"'{status}'" for status in statuses)))
 
 
-# Spelt as the conditions of the indexes below, which would not serve them otherwise
+# The indexes below serve these only because their conditions are spelt the same
 IS_SENDABLE = has_status(Status.QUEUED) & SQL("approved")
 AWAITS_APPROVAL = has_status(*WAITING) & SQL("NOT approved")
 AWAITS_GROUP = AWAITS_APPROVAL & SQL("available_to_group")
@@ -91,7 +91,7 @@ HAS_ENDED = SQL("finished_at IS NOT NULL")
 
 
 def new_id(now: datetime) -> uuid.UUID:
-    """Return a UUID of version 7 (RFC 9562), which sorts by time and so lands beside others."""
+    """Return a UUID of version 7 (RFC 9562), which sorts by time."""
     tail = secrets.randbits(74)
     return uuid.UUID(
         int=first_id(now).int | 7 << 76 | (tail >> 62) << 64 | 2 << 62 | tail & (1 << 62) - 1
@@ -124,7 +124,7 @@ class Message(Table):
     max_retries = IntegerField()
     claimed_by = UUIDField(null=True)
     claimed_at = InstantField(null=True)
-    # Of a claim, so that the answer to an earlier one changes nothing
+    # Tells claims apart: the answer to an earlier one changes nothing
     claim_number = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     # How often the carrier may have taken it without an answer
     in_doubt = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
@@ -140,8 +140,8 @@ class Message(Table):
     created_at = InstantField()
     idempotency_key = TextField(null=True)
     request_digest = TextField(null=True)
-    answer = TextField(null=True)  # the body of the 201, kept where there is an idempotency key
-    # Both null where an older version stored it, until they are measured
+    answer = TextField(null=True)  # the body of the 201, if there is an idempotency key
+    # Both null if an older version stored it, until they are measured
     parts = IntegerField(null=True)
     country = TextField(null=True)  # ISO 3166, or 001
 
@@ -182,9 +182,9 @@ class Message(Table):
 
     @classmethod
     def take_over(cls, before: datetime) -> int:
-        """Queue what a sender claimed before an instant and never finished; return how many.
+        """Queue messages that a sender claimed before an instant and never finished; count them.
 
-        The sender may have died after the carrier's yes, so these are in doubt.
+        They are in doubt: the sender may have died after the carrier's yes.
         """
         dead = has_status(Status.SENDING) & (cls.claimed_at < before)
         changes = {
@@ -201,10 +201,10 @@ class Message(Table):
     def promote(
         cls, now: datetime, scheduled_before: datetime, always_check_dnc: bool = False
     ) -> Counter:
-        """Queue all that is due, but what has expired or may not be sent; count by new status.
+        """Queue, expire or block all messages that are due; count them by their new status.
 
-        What was scheduled first before `scheduled_before` has expired. A text in doubt is left to
-        the sender, which asks the carrier first. In batches: writers wait for no more than one.
+        A message has expired if it was scheduled first before `scheduled_before`. A text in doubt
+        is left to the sender, which asks the carrier first. In batches: writers wait for one only.
         """
         due = has_status(Status.SCHEDULED) & (cls.send_at <= now)
         listed = (cls.in_doubt == 0) & cls.to.in_(DoNotCall.select(DoNotCall.number))
@@ -224,7 +224,7 @@ class Message(Table):
 
     @classmethod
     def expire(cls, now: datetime, scheduled_before: datetime) -> int:
-        """Give up what waits for approval or a carrier since before an instant; return how many.
+        """Expire messages that wait for approval or a carrier since before an instant; count them.
 
         In batches, as in `promote`.
         """
@@ -250,8 +250,9 @@ class Message(Table):
         """Take up to `limit` messages that may be sent, by turns of their keys.
 
         The key after `after` goes first. Each key gets an equal share, its own longest due first;
-        the others get what it cannot use. Only keys that are testers are served, or only the rest.
-        Nobody else gets the messages until they are finished, put back or taken over.
+        a share that it cannot use goes to the others. `testers` serves only testers' keys; without
+        it, they are left out. Nobody else gets the messages until they are finished, put back or
+        taken over.
         """
         claimed, passed_over = [], set()
         while room := limit - len(claimed):
@@ -316,9 +317,9 @@ class Message(Table):
 
     @classmethod
     def renew(cls, claimant: uuid.UUID, messages: Iterable[Self], now: datetime) -> set[uuid.UUID]:
-        """Renew the claims of a living sender; return which of these messages it still holds.
+        """Renew the claims of a living sender; return the ids of the messages that it still holds.
 
-        Should it die yet, they are in doubt since it claimed them first.
+        If it dies later, they are in doubt since it claimed them first.
         """
         numbers = {message.id: message.claim_number for message in messages}
         if not numbers:
@@ -353,9 +354,9 @@ class Message(Table):
 
     @classmethod
     def with_twins(cls, messages: Collection[Self], others: Collection[Self]) -> set[uuid.UUID]:
-        """Return the ids of those whose number and text are being sent for another message, too.
+        """Return the ids of messages whose number and text is being sent for another one, too.
 
-        Ignore `others`: they are known to do no harm.
+        Ignore `others`: they are not being sent.
         """
         if not messages:  # to write the query would take a twentieth of a sender's turn
             return set()
@@ -379,7 +380,7 @@ class Message(Table):
         return self.decide(True, by, now) or self._move({*WAITING}, approved=True)
 
     def decide(self, yes: bool, by: str, now: datetime) -> bool:
-        """Approve or refuse this message; False where it does not wait for approval any more."""
+        """Approve or refuse this message; False if it does not wait for approval any more."""
         if yes:
             deed = Deed.APPROVED
             changes = {"approved": True, "approved_by": by, "approved_at": now}
@@ -438,9 +439,9 @@ class Message(Table):
         return accepted.where(Message.status != Status.CANCELLED).limit(limit.number).count()
 
     def retry(self, now: datetime) -> bool:
-        """Have this message, which did not reach its recipient, sent again with all its retries.
+        """Send this message, which did not reach its recipient, again with all its retries.
 
-        At once, or at a send_date that is still to come.
+        It goes at once, or at a send_date that is still to come.
         """
         send_at = max(now, self.send_date or now)
         return self._do(
@@ -457,7 +458,7 @@ class Message(Table):
             in_doubt_since=None,
             take_overs=0,
             cancelled_by=None,
-            receipt_at=None,  # the reference stays: what it names is known, and not the next text
+            receipt_at=None,  # the reference stays: it names the first text, and not the next
         )
 
     @classmethod
@@ -467,7 +468,7 @@ class Message(Table):
 
     @classmethod
     def block_number(cls, number: str, now: datetime, always_check_dnc: bool = False) -> int:
-        """Block what waits for a number that joined the Do Not Call list; return how many.
+        """Block messages that wait for a number on the Do Not Call list; return how many.
 
         A text in doubt is left to the sender, which asks the carrier first.
         """
@@ -481,8 +482,8 @@ class Message(Table):
     def note_told(cls, ids: Collection[uuid.UUID], now: datetime) -> None:
         """Note that the keys of these messages were told of them.
 
-        Do not wait for locks, which could deadlock on Postgres: messages that are being changed at
-        this moment are reported once more.
+        It waits for no lock, which could be a deadlock on Postgres: a message that is being changed
+        at this moment is told of once more.
         """
         if ids:
             told = cls.select(cls.id).where(cls.id.in_(ids))
@@ -494,7 +495,7 @@ class Message(Table):
     def purge(cls, before: datetime, now: datetime) -> int:
         """Delete some messages that were finished before an instant; return how many.
 
-        Keep messages with an equal text in doubt, which would take their copy for its own.
+        A message stays while an equal text is in doubt, which would take its copy for its own.
         """
         old, twin = cls.finished_at < before, cls.alias()
         alike = (twin.to == cls.to) & (twin.message == cls.message) & (twin.in_doubt > 0)
@@ -551,7 +552,7 @@ class Message(Table):
 
     @classmethod
     def find(cls, message_id: uuid.UUID) -> Self:
-        """Return one message with its key; Refused where there is none."""
+        """Return one message with its key; raise Refused if there is none."""
         message = cls.select(cls, ApiKey).join(ApiKey).where(cls.id == message_id).first()
         if message is None:
             raise Refused("there is no such message")
@@ -575,8 +576,8 @@ class Message(Table):
 
     @property
     def scheduled_first_at(self) -> datetime:
-        """Return when this message was to be sent at first, from which its expiry is counted."""
-        return self.first_send_at or self.send_at  # null where an older version stored it
+        """Return when this message was to be sent at first, since when its expiry is counted."""
+        return self.first_send_at or self.send_at  # null if an older version stored it
 
     def obeys_send_date(self, now: datetime) -> bool:
         """Say whether a send_date lets this message go now, whatever hours the recipient has."""
@@ -607,8 +608,7 @@ class Message(Table):
     def _move(self, among: set[Status], *conditions: Any, **changes: Any) -> bool:
         """Change this message if its status is among these, atomically; return whether it did.
 
-        Out of `sending`, only the sender that claimed it may move it; what was redacted, nobody
-        may send.
+        Only the sender that claimed it may move it out of `sending`. A redacted one is not sent.
         """
         allowed = (Message.id == self.id) & Message.status.in_(sorted(among))
         if among == {Status.SENDING}:

@@ -70,7 +70,7 @@ def judge(message: Message, rules: Rules, listed: bool, now: datetime) -> Step |
 
     A doubt is settled first: a text that the carrier has taken cannot be kept back any more.
     """
-    if message.in_doubt and rules.askable:
+    if must_ask(message, rules):
         return Step.ASK
     if message.cancelled_by:
         return Outcome(Status.CANCELLED)
@@ -89,6 +89,23 @@ def judge(message: Message, rules: Rules, listed: bool, now: datetime) -> Step |
     except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
         return Outcome(Status.FAILED, f"the number {error}")
     return Outcome(Status.SCHEDULED, send_at=opening) if opening else Step.SEND
+
+
+def judge_again(message: Message, rules: Rules, now: datetime) -> Outcome | None:
+    """Return what becomes of a message that was judged a while ago; None if it still may go."""
+    if is_too_late(message, rules, now):
+        return Outcome(Status.EXPIRED)
+    if rules.hours.quiet:
+        recipient = recipients.find(message.to)
+        if recipients.quiet_until(recipient, now, rules.hours):
+            until = waits_until(message, recipient, rules.hours, now)
+            return Outcome(Status.SCHEDULED, send_at=until)
+    return None
+
+
+def must_ask(message: Message, rules: Rules) -> bool:
+    """Say whether the carrier is asked about a message in doubt, and not given it."""
+    return bool(message.in_doubt) and rules.askable
 
 
 def is_too_late(message: Message, rules: Rules, now: datetime) -> bool:
@@ -110,16 +127,6 @@ def waits_until(
     if recipients.within_business_hours(recipient, now, hours):
         return None
     return recipients.next_opening(recipient, now, hours)
-
-
-def quiet_until(message: Message, rules: Rules, now: datetime) -> datetime | None:
-    """Return when a message may go that is in quiet hours now; None if it is not."""
-    if not rules.hours.quiet:
-        return None
-    recipient = recipients.find(message.to)
-    if not recipients.quiet_until(recipient, now, rules.hours):
-        return None
-    return waits_until(message, recipient, rules.hours, now)
 
 
 def _opening(message, rules, now):

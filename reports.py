@@ -10,7 +10,7 @@ from typing import NamedTuple
 from peewee import SQL, Case, Select, Tuple, Value, fn
 
 from database import EPOCH, PAGE, Refused, db
-from keys import ApiKey, Identity, Role
+from keys import MAY_SEND, ApiKey, Identity, Role
 from limits import SECOND, KeyUse, Limit, Tally, parse
 from models import (
     AWAITS_APPROVAL,
@@ -205,7 +205,7 @@ def bad_end(now: datetime) -> BadEnd | None:
 def _first_in_flight(now):
     """Return when the first text was sent that may still get its receipt, or None."""
     recent = Message.finished_at > now - RECEIPT_WITHIN
-    sent = (Message.status == Status.SENT) & HAS_ENDED & recent
+    sent = (Message.status == Status.SENT) & HAS_ENDED & _of_senders() & recent
     return Message.select(fn.MIN(Message.finished_at)).where(sent).scalar()
 
 
@@ -517,9 +517,8 @@ def use_of_limits(
     """Return the limits of keys by id; a key that is revoked or sends nothing has none."""
     rows, second, found = KeyUse.all(), (now - EPOCH) // SECOND, {}
     for key in keys:
-        is_person = key.role in (Role.APPROVER, Role.OPERATOR)
         own = parse(key.limits or "")
-        limits = () if key.revoked_at or is_person else own or defaults
+        limits = () if key.revoked_at or key.role not in MAY_SEND else own or defaults
         tally = Tally(rows.get(key.id, (0,)), partial(Message.accepted, key.id))
         found[key.id] = [Use(each, tally.used(each.seconds, second), not own) for each in limits]
     return found

@@ -76,15 +76,16 @@ def check(ctx: click.Context, to: str | None) -> None:
 def stats(as_json: bool, everything: bool) -> None:
     """Show how many messages wait, how many ended lately, and what is wrong."""
     now = models.clock()
+    day_ago = now - timedelta(days=1)
     state = health.read(now)
     began = time.perf_counter()
     totals = reports.by_status() if everything else reports.waiting()
     seconds = round(time.perf_counter() - began, 1)
     ended = {
         "last_hour": reports.ended_since(now - timedelta(hours=1)),
-        "last_day": reports.ended_since(now - timedelta(days=1)),
+        "last_day": reports.ended_since(day_ago),
     }
-    awaiting, day_ago = reports.awaiting_approval(), now - timedelta(days=1)
+    awaiting = reports.awaiting_approval()
     held = health.held_by_rate(current_app.config["SETTINGS"].send_rate, now)
     events = events_by_key()
     not_understood = {
@@ -99,6 +100,26 @@ def stats(as_json: bool, everything: bool) -> None:
         del told["now"], told["bad_end"]
         click.echo(base.to_json(told))
         return
+    show_counts(totals, ended)
+    if everything:
+        click.echo(f"counted in {seconds} s")
+    click.echo(f"\nawaiting approval: {awaiting}")
+    show_state(state, not_understood)
+    if held:
+        click.echo(
+            f"SEND_RATE holds up {base.count(held.texts, 'text')}, about {held.parts} parts: "
+            f"the last would go at {base.moment(held.empty_at)} (in {_span(held.empty_at - now)})"
+        )
+    for key, standing in events.items():
+        oldest, waiting = standing["oldest"], f"{standing['waiting']} waiting"
+        waiting += f" since {base.moment(oldest)}" if oldest else ""
+        click.echo(f"events of {key}: {waiting}, {standing['given_up']} given up")
+    for problem in state.problems():
+        click.echo(f"PROBLEM: {problem}")
+
+
+def show_counts(totals: dict[str, int], ended: dict[str, dict[str, int]]) -> None:
+    """Print a table of messages by status, with bars."""
     most = max(totals.values()) or 1
     base.table(
         ("status", "messages", "", "last hour", "last day"),
@@ -112,11 +133,11 @@ def stats(as_json: bool, everything: bool) -> None:
             for status in Status
         ],
     )
-    if everything:
-        click.echo(f"counted in {seconds} s")
 
-    error, due = state.commonest_error, state.oldest_due
-    click.echo(f"\nawaiting approval: {awaiting}")
+
+def show_state(state: health.Health, not_understood: dict[str, int]) -> None:
+    """Print how sending goes, and what carriers said that was not understood."""
+    now, error, due = state.now, state.commonest_error, state.oldest_due
     click.echo(f"being tried again: {state.retrying}")
     click.echo(f"the latest text went: {_ago(state.last_sent_at, now)}")
     click.echo(f"the latest pass of a scheduler: {_ago(state.last_pass_at, now)}")
@@ -126,17 +147,6 @@ def stats(as_json: bool, everything: bool) -> None:
     click.echo(f"ignored STOPs and STARTs of the last day: {not_understood['opt_outs_ignored']}")
     waited = f"since {base.moment(due)} ({_span(now - due)})" if due else "none"
     click.echo(f"the oldest due message waits: {waited}")
-    if held:
-        click.echo(
-            f"SEND_RATE holds up {base.count(held.texts, 'text')}, about {held.parts} parts: "
-            f"the last would go at {base.moment(held.empty_at)} (in {_span(held.empty_at - now)})"
-        )
-    for key, standing in events.items():
-        oldest, waiting = standing["oldest"], f"{standing['waiting']} waiting"
-        waiting += f" since {base.moment(oldest)}" if oldest else ""
-        click.echo(f"events of {key}: {waiting}, {standing['given_up']} given up")
-    for problem in state.problems():
-        click.echo(f"PROBLEM: {problem}")
 
 
 def events_by_key() -> dict[str, dict]:

@@ -41,15 +41,15 @@ ALLOWED = {
     "outcomes": {"carriers", "models", "recipients"},
     "deliveries": {"database", "events", "models", "carriers"},
     "notices": {"database", "models", "reports", "carriers", "monitoring", "settings"},
-    "scheduler": STORED
-    | {"outcomes", "deliveries", "notices", "settings", "logs", "recipients", "carriers"},
+    "sender": STORED | {"outcomes", "carriers", "settings"},
+    "scheduler": STORED | {"sender", "deliveries", "notices", "settings", "logs", "carriers"},
     "web": {"schemas"},
     "cli": STORED | {"notices", "recipients", "monitoring", "carriers"},
     "api": STORED | {"acceptance", "carriers", "schemas", "recipients", "web"},
     "callbacks": {"web", "models", "receipts", "carriers"},
     "monitoring": STORED | {"carriers", "schemas", "web"},
     "desk": STORED | {"carriers", "outcomes", "recipients", "settings"},
-    "app": OURS - {"scheduler"},
+    "app": OURS - {"sender", "scheduler"},
 }
 
 

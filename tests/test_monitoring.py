@@ -16,13 +16,13 @@ import yaml
 
 import database
 import models
-import scheduler
+import sender
 from answers import problems, refusal
 from app import create_app
 from carrier_state import CarrierState
 from carriers import Carrier, CarrierError
 from events import EventAddress
-from keys import ApiKey
+from keys import ApiKey, Role
 from limits import parse, parse_recipient_limit
 from models import Status
 from monitoring import health
@@ -78,7 +78,7 @@ class Failing(Carrier):
 @pytest.fixture
 def run_pass(settings, at, monkeypatch):
     """Run a pass with a carrier at an instant: `run_pass(carrier, TUESDAY_NOON)`."""
-    monkeypatch.setattr(scheduler, "LONGEST_WAIT", 0)  # the clock stands still
+    monkeypatch.setattr(sender, "LONGEST_WAIT", 0)  # the clock stands still
 
     def make(carrier, now):
         at(now)
@@ -321,6 +321,13 @@ def test_texts_on_their_way_are_neither_good_nor_bad(end, healthz):
     assert refused(healthz(TUESDAY_NOON + 89 * SECOND, "?strict"))
     assert healthz(TUESDAY_NOON + 90 * SECOND, "?strict").status_code == 200
     assert {again(message).status for message in under_way} == {Status.SENT}
+
+
+def test_a_testers_text_does_not_hold_back_the_verdict_on_those_of_senders(end, healthz):
+    end(5, Status.UNDELIVERED, TUESDAY_NOON, "not registered")
+    ApiKey.issue("tester", None, TUESDAY_NOON, role=Role.TESTER)
+    held(Status.SENT, key=ApiKey.named("tester"), finished_at=TUESDAY_NOON)
+    assert refused(healthz(TUESDAY_NOON + SECOND, "?strict"))
 
 
 def test_quick_bad_receipts_do_not_outrun_slow_good_ones(end, healthz):

@@ -6,6 +6,7 @@ machine decides who goes on, who stands still and who dies. Every run can be rep
 """
 
 import dataclasses
+import math
 import sys
 from collections import Counter
 from concurrent.futures import Future
@@ -34,6 +35,7 @@ import outcomes
 import receipts
 import recipients
 import scheduler
+import sender
 from carriers import Carrier, CarrierError, OptOut, Receipt
 from databases import on_sqlite
 from do_not_call import DoNotCall
@@ -42,7 +44,8 @@ from outcomes import MAY_HAVE_TAKEN_IT
 from receipts import KEPT
 from recipients.hours import BusinessHours
 from samples import NEW_YORK, TUESDAY_NOON
-from scheduler import ClaimLost, Scheduler, TooLate
+from scheduler import Scheduler
+from sender import NotSent, Sender, Stop
 from stored_messages import create
 
 NUMBERS = (NEW_YORK, "+12125550188")
@@ -115,19 +118,38 @@ def pause():
     getcurrent().parent.switch()
 
 
-class Sender(Scheduler):
+class PausingSender(Sender):
+    def insist(self, action, *arguments):
+        pause()
+        return super().insist(action, *arguments)
+
+    def serves(self):
+        return True  # this carrier cannot say, and the threads are the machine's
+
+
+class PausingStop(Stop):
+    def sleep(self, seconds):
+        wake_at = models.clock() + seconds * SECOND
+        while models.clock() < wake_at:
+            getcurrent().sender.waits = True
+            pause()
+
+
+class PausingScheduler(Scheduler):
     """A scheduler that pauses before each use of the database, and while it waits."""
 
     process, waits = None, False
 
     def __init__(self, settings, carrier):
         super().__init__(settings, carrier)
+        self.stop = PausingStop(settings.shutdown_timeout)
+        self.sender = PausingSender(settings, carrier, self.stop)
         self.calls = []
 
     def go_on(self):
         """Run up to the next pause; begin a pass if none is under way."""
         if not self.process:
-            self.process, self.stopping = greenlet(self.run_pass), False
+            self.process, self.stop.by = greenlet(self.run_pass), math.inf
             self.process.sender = self
         self.waits = False
         self.process.switch()
@@ -151,19 +173,6 @@ class Sender(Scheduler):
             if not self.process:
                 return
 
-    def insist(self, action, *arguments):
-        pause()
-        return super().insist(action, *arguments)
-
-    def serves(self):
-        return True  # this carrier cannot say, and the threads are the machine's
-
-    def sleep(self, seconds):
-        wake_at = models.clock() + seconds * SECOND
-        while models.clock() < wake_at:
-            self.waits = True
-            pause()
-
 
 class Call:
     """What a thread of a scheduler does: it begins when the machine says, and so it ends."""
@@ -176,7 +185,7 @@ class Call:
         """Let the carrier have it; what it answers is not known yet."""
         try:
             self.answer = self.future.set_result, self.action(*self.arguments)
-        except (CarrierError, ClaimLost, TooLate) as error:
+        except (CarrierError, NotSent) as error:
             self.answer = self.future.set_exception, error
 
     def end(self):
@@ -231,7 +240,7 @@ class Promises(RuleBasedStateMachine):
         self.clock, clock.now = clock, TUESDAY_NOON
         self.settings, self.hours = settings, BusinessHours.from_settings(settings)
         self.carrier = FakeCarrier(self, askable)
-        self.senders = [Sender(settings, self.carrier) for _ in range(2)]
+        self.senders = [PausingScheduler(settings, self.carrier) for _ in range(2)]
         self.orders, self.copies = {}, []
         self.budget = Counter()  # by number and text, how many the carrier may get
         self.named = {}  # by each reference that was ever recorded, its message
@@ -328,9 +337,9 @@ class Promises(RuleBasedStateMachine):
     def die(self, which, gently):
         """A scheduler is killed, or told to stop: it ends when nothing is under way."""
         if gently:
-            self.senders[which].stopping = True
+            self.senders[which].stop.tell()
         else:
-            self.senders[which] = Sender(self.settings, self.carrier)
+            self.senders[which] = PausingScheduler(self.settings, self.carrier)
 
     # The carrier
 
@@ -469,8 +478,9 @@ def hold_promises(settings, monkeypatch):
     monkeypatch.setattr(models, "clock", lambda: clock.now)
     monotonic = SimpleNamespace(monotonic=lambda: clock.now.timestamp())
     monkeypatch.setattr(scheduler, "time", monotonic)
-    monkeypatch.setattr(scheduler, "ThreadPoolExecutor", Pool)
-    monkeypatch.setattr(scheduler, "gather", gather)
+    monkeypatch.setattr(sender, "time", monotonic)
+    monkeypatch.setattr(sender, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(sender, "gather", gather)
     settings = settings._replace(
         claim_timeout=CLAIM_TIMEOUT, expire_after=EXPIRE_AFTER, send_concurrency=2
     )
@@ -529,7 +539,7 @@ BUGS = {  # whether the carrier can be asked; and the code that is replaced, by 
     "it takes the reference of another": (True, receipts, "known", lambda _: set()),
     "it looks for no approval": (False, Message, "claim", claim_without_approval),
     "it does not look at the list": (False, DoNotCall, "listed", lambda _: set()),
-    "it sends at any hour": (False, outcomes, "_must_wait", lambda *_: None),
+    "it sends at any hour": (False, outcomes, "_opening", lambda *_: None),
     "it sends after a long pause": (False, Message, "held_until", FOR_EVER),
     "it sends what is cancelled": (False, outcomes, "judge", judge_without_cancelling),
     "the last receipt counts": (False, receipts, "_MAY_BECOME", ANY),

@@ -264,8 +264,8 @@ class Model:
         self.gone = self.redacted = False
 
     def yes(self, reference):
-        is_old = reference == self.reference  # of a send before a retry
-        if not self.gone and self.status not in TAKEN and not is_old:
+        recorded = self.status != Status.SENDING and reference == self.reference
+        if not self.gone and self.status not in TAKEN and not recorded:
             self.status, self.reference = Status.SENT, reference
             if reference in self.kept:
                 self.receipt(reference, self.kept.pop(reference))
@@ -356,7 +356,7 @@ def doubtful(**columns):
         {},
         {"status": Status.QUEUED},
         {"status": Status.SENDING, "claimed_by": SENDER, "claimed_at": TUESDAY_NOON},
-        {"status": Status.FAILED, "in_doubt": 2, "finished_at": TUESDAY_NOON},
+        {"status": Status.FAILED, "in_doubt": 2, "attempts": 2, "finished_at": TUESDAY_NOON},
         {"status": Status.CANCELLED, "finished_at": TUESDAY_NOON},
     ],
 )
@@ -366,7 +366,7 @@ def test_a_late_yes_settles_a_doubt_whatever_became_of_the_message(columns):
     receipts.record([LateAnswer(str(message.id), "SM1")], LATER, False)
     moved = again(message)
     assert (moved.status, moved.carrier_reference) == (Status.UNDELIVERED, "SM1")
-    assert moved.last_error == "no such number"
+    assert (moved.last_error, moved.attempts) == ("no such number", message.attempts)
     assert not moved.apply(outcomes.Outcome(Status.SCHEDULED, "no answer", LATER), LATER)
 
 

@@ -18,6 +18,7 @@ import database
 import receipts
 import recipients
 import scheduler
+import sender
 from carriers import CarrierError
 from do_not_call import DoNotCall
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST
@@ -662,6 +663,7 @@ def hours_pass(monkeypatch):
 
     fake = SimpleNamespace(monotonic=monotonic, sleep=lambda seconds: None)
     monkeypatch.setattr(scheduler, "time", fake)
+    monkeypatch.setattr(sender, "time", fake)
 
 
 @pytest.mark.usefixtures("hours_pass")
@@ -729,7 +731,7 @@ def test_a_scheduler_that_is_to_stop_does_not_wait_for_the_database_for_ever(
 
     def go_away():
         faulty.fails = lambda number: True
-        scheduler_.stopping = True
+        scheduler_.stop.tell()
 
     carrier.answers[NEW_YORK] = go_away
     with pytest.raises(database.ERRORS):

@@ -89,6 +89,7 @@ def test_what_is_answered_the_second_time_is_sent(run_pass, carrier):
     carrier.answers.clear()
     later(run_pass, 2)
     assert (again(message).status, again(message).in_doubt) == (Status.SENT, 1)
+    assert again(message).attempts == 2
 
 
 def test_a_sender_that_stood_still_leaves_what_it_claimed_to_others(
@@ -98,14 +99,14 @@ def test_a_sender_that_stood_still_leaves_what_it_claimed_to_others(
     message = store()
     at(TUESDAY_NOON)
     slow = Scheduler(settings._replace(claim_timeout=1), carrier)
-    begin = slow.begin
+    begin = slow.sender.begin
 
     def stand_still(*arguments, **options):
         time.sleep(0.6)  # more than half of CLAIM_TIMEOUT, without renewal
-        slow.stopping = True
+        slow.stop.tell()
         begin(*arguments, **options)
 
-    slow.begin = stand_still
+    slow.sender.begin = stand_still
     slow.run_pass()
     assert carrier.texts == []
     assert (again(message).status, again(message).in_doubt) == (Status.QUEUED, 0)
@@ -131,7 +132,7 @@ def test_a_carrier_that_can_be_asked_is_asked_and_what_it_has_is_sent(run_pass, 
     assert later(run_pass, 2, carrier=askable) == Counter({"sent": 1})
     assert len(askable.texts) == 1
     assert askable.asked == [(NEW_YORK, "Hello", TUESDAY_NOON)]
-    assert again(message).carrier_reference == "SM0"
+    assert (again(message).carrier_reference, again(message).attempts) == ("SM0", 1)
 
 
 def test_what_a_carrier_that_is_asked_does_not_have_is_sent(run_pass, askable):
@@ -391,9 +392,9 @@ def test_what_is_to_be_sent_after_asking_waits_where_the_scheduler_is_to_stop(
 ):
     at(TUESDAY_NOON)
     message = store(in_doubt=1, in_doubt_since=TUESDAY_NOON, attempts=1)
-    sender = Scheduler(settings, askable)
-    askable.finding = lambda: setattr(sender, "stopping", True)
-    sender.run_pass()
+    stopped = Scheduler(settings, askable)
+    askable.finding = stopped.stop.tell
+    stopped.run_pass()
     assert askable.asked
     assert askable.texts == []
     assert (again(message).status, again(message).in_doubt) == (Status.QUEUED, 0)

@@ -9,7 +9,7 @@ import pytest
 
 import carrier_state
 import models
-import scheduler
+import sender
 from answers import accepted, problems
 from app import create_app
 from carriers import CarrierError
@@ -83,13 +83,13 @@ def test_quiet_hours_that_begin_after_the_claim_hold_a_text_back(
     message = store(now=NINE_PM - SECOND, send_date=send_date)
     quiet = Scheduler(settings._replace(**NIGHT, **ALL_DAY), carrier)
     monkeypatch.setattr(models, "clock", lambda: NINE_PM - SECOND)
-    begin = quiet.begin
+    begin = quiet.sender.begin
 
     def begin_late(*arguments, **options):
         monkeypatch.setattr(models, "clock", lambda: NINE_PM)
         begin(*arguments, **options)
 
-    monkeypatch.setattr(quiet, "begin", begin_late)
+    monkeypatch.setattr(quiet.sender, "begin", begin_late)
     assert +quiet.run_pass() == Counter({"rescheduled": 1})
     assert carrier.texts == []
     held = again(message)
@@ -143,7 +143,7 @@ def simulate(first, days, settings, key, monkeypatch):
     sky = Sky(chance, datetime(2026, 2, 1, tzinfo=UTC) + first * DAY)
     monkeypatch.setattr(models, "clock", sky.clock)
     monkeypatch.setattr(carrier_state, "SETTLING", 0)
-    monkeypatch.setattr(scheduler, "LONGEST_WAIT", 0)
+    monkeypatch.setattr(sender, "LONGEST_WAIT", 0)
     settings = settings._replace(**NIGHT, send_concurrency=1, retry_delay=1800)
     client, counts = create_app(settings).test_client(), Counter()
     for day in range(days):

@@ -89,9 +89,7 @@ def test_the_next_pass_goes_on_with_the_keys_that_had_no_turn(settings, carrier,
         store_many(2, key=key)
     for passes in range(1, 4):  # each by a process of its own, which stops after one text
         one = Scheduler(settings._replace(send_concurrency=1), carrier)
-        carrier.answers = dict.fromkeys(
-            (f"+1212555{n:04}" for n in range(2)), lambda one=one: setattr(one, "stopping", True)
-        )
+        carrier.answers = dict.fromkeys((f"+1212555{n:04}" for n in range(2)), one.stop.tell)
         one.run_pass()
         assert len(carrier.texts) == passes
     sent = Message.select().where(Message.status == Status.SENT)
@@ -164,7 +162,7 @@ def test_a_signal_ends_the_wait_and_nothing_stays_claimed(settings, carrier, use
     used_until = round((clock().timestamp() + used_for) * 1_000_000)
     CarrierState.create(name="fake", rate_used_until=used_until)
     waiting = Scheduler(settings._replace(send_rate=0.6, **OPEN), carrier)
-    threading.Timer(0.5, setattr, (waiting, "stopping", True)).start()
+    threading.Timer(0.5, waiting.stop.tell).start()
     began = time.monotonic()
     waiting.run_pass()
     assert time.monotonic() - began < 2

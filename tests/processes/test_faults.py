@@ -94,7 +94,7 @@ def test_killed_workers_and_a_killed_master_lose_nothing_and_double_nothing(
 
 DIE = """
 import os, signal, sys
-import carriers.twilio, models, receipts, scheduler
+import carriers.twilio, models, receipts, scheduler, sender
 
 point, held = sys.argv.pop(), []
 
@@ -121,15 +121,15 @@ def remember(*args):
         die()
     return messages
 
-def record(references, now):
+def record(references, now, **how):
     if references and point == "before the record":
         die()
-    sent(references, now)
+    sent(references, now, **how)
     if references and point == "before the record is committed":
         die()
 
 models.Message.claim, receipts.sent = remember, record
-kill_at("after the claim is committed", scheduler.ThreadPoolExecutor, "submit", "before")
+kill_at("after the claim is committed", sender.ThreadPoolExecutor, "submit", "before")
 kill_at("after the carrier's yes", carriers.twilio.Twilio, "send", "after")
 scheduler.main()
 """

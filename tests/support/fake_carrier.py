@@ -3,7 +3,7 @@
 import pytest
 
 import carrier_state
-import scheduler
+import sender
 from carriers import Carrier, CarrierError
 from scheduler import Scheduler
 
@@ -45,7 +45,7 @@ def run_pass(settings, carrier, at, monkeypatch):
     """Run one pass at an instant, with changed settings: `run_pass(NOON, max_retries=0)`."""
 
     monkeypatch.setattr(carrier_state, "SETTLING", 0)
-    monkeypatch.setattr(scheduler, "LONGEST_WAIT", 0)  # the clock stands still
+    monkeypatch.setattr(sender, "LONGEST_WAIT", 0)  # the clock stands still
 
     def run(instant, carrier=carrier, **changes):
         at(instant)
