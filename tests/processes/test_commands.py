@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 import models
-from databases import on_postgres, on_sqlite
+from databases import mostly_on_postgres, on_postgres, on_sqlite
 from do_not_call import DoNotCall
 from keys import ApiKey
 from models import Message, Status
@@ -45,6 +45,7 @@ def terminal(database_url):
     return run
 
 
+@mostly_on_postgres
 def test_several_purges_at_once_beside_a_busy_service_delete_each_message_once(
     database_url, start, serve, key
 ):
@@ -105,6 +106,7 @@ def test_two_processes_that_add_the_same_numbers_wait_for_one_another(
     assert {row.number for row in DoNotCall.select()} == set(numbers)
 
 
+@mostly_on_postgres
 def test_three_upgrades_at_once_all_end_well(empty_database_url, start):
     upgrades = [start("flask", "db", "upgrade", DATABASE_URL=empty_database_url) for _ in range(3)]
     assert [upgrade.wait() for upgrade in upgrades] == [0, 0, 0]

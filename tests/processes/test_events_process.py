@@ -11,7 +11,7 @@ import pytest
 
 from app import create_app
 from carrier_servers import HANG, Answer, refusal
-from databases import on_sqlite
+from databases import mostly_on_postgres, mostly_on_sqlite, on_sqlite
 from desk_visitor import Visitor
 from events import Event, EventAddress
 from keys import ApiKey, Role
@@ -98,6 +98,7 @@ TOLD = Counter(
 )
 
 
+@mostly_on_sqlite
 def test_all_seven_kinds_are_told_and_verified(
     request, settings, schedule, twilio, app_key, receiver, run
 ):
@@ -135,6 +136,7 @@ def test_all_seven_kinds_are_told_and_verified(
     assert not [secret for secret in secrets if secret in scheduler.output]
 
 
+@mostly_on_sqlite
 def test_a_single_pass_tells_of_its_own_sends(schedule, twilio, app_key, receiver):
     store(clock())
     single = schedule(CARRIER_URL=twilio.url)
@@ -144,6 +146,7 @@ def test_a_single_pass_tells_of_its_own_sends(schedule, twilio, app_key, receive
     assert "events" not in single.output, "it prints its counts, and nothing else"
 
 
+@mostly_on_sqlite
 def test_a_single_pass_waits_no_longer_than_fifteen_seconds(schedule, twilio, app_key, receiver):
     receiver.answer = HANG
     store_many(6, clock())
@@ -154,6 +157,7 @@ def test_a_single_pass_waits_no_longer_than_fifteen_seconds(schedule, twilio, ap
     assert Event.select().where(Event.tries == 1).count() == 4
 
 
+@mostly_on_postgres
 def test_killed_between_the_receivers_yes_and_the_record_it_is_told_again(
     schedule, app_key, receiver
 ):
@@ -171,6 +175,7 @@ def test_killed_between_the_receivers_yes_and_the_record_it_is_told_again(
     assert receiver.forged == []
 
 
+@mostly_on_postgres
 def test_schedulers_that_are_killed_all_the_time_lose_no_event(schedule, twilio, app_key, receiver):
     store_many(300, clock())
     schedulers = [schedule("--every", "0.1", CARRIER_URL=twilio.url, **QUICK) for _ in range(2)]
@@ -188,6 +193,7 @@ def test_schedulers_that_are_killed_all_the_time_lose_no_event(schedule, twilio,
     assert len({*receiver.ids}) == len(changes) == 300, "nothing was told that did not happen"
 
 
+@mostly_on_sqlite
 def test_told_to_stop_it_ends_after_the_requests_under_way(schedule, app_key, receiver):
     receiver.delay = 1
     store_many(50, clock(), first_send_at=clock() - 10 * DAY, send_at=clock() - 10 * DAY)
@@ -215,6 +221,7 @@ def test_a_bad_receiver_holds_up_no_text_and_no_other_key(
     assert len(twilio.texts) == 200
 
 
+@mostly_on_sqlite
 def test_without_an_address_nothing_is_written(schedule, twilio, database_url):
     store(clock(), to=NEW_YORK)
     assert schedule(CARRIER_URL=twilio.url, **ALWAYS).wait() == 0

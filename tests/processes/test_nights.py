@@ -5,7 +5,7 @@ import json
 import pytest
 
 from carrier_servers import refusal
-from databases import on_sqlite
+from databases import mostly_on_sqlite, on_sqlite
 from models import Message, Status
 from running import ALWAYS, ask, health, post, wait_until
 from stored_messages import statuses
@@ -51,6 +51,7 @@ def assert_over(night, twilio):
     assert {*twilio.numbers[-3:]} == {f"+1212555010{n}" for n in range(3)}
 
 
+@mostly_on_sqlite
 def test_a_wrong_token(night, twilio):
     login, twilio.login = twilio.login, (twilio.sid, "another token")
     night.post()

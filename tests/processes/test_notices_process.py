@@ -3,7 +3,7 @@
 import time
 
 from carrier_servers import HANG, Answer
-from databases import on_sqlite
+from databases import mostly_on_postgres, mostly_on_sqlite, on_sqlite
 from models import Status, clock
 from running import wait_until
 from stored_messages import again, create, key_named, store
@@ -17,6 +17,7 @@ def awaiting():
     create("Hello", key=key, status=Status.QUEUED, send_at=now, manual_mode=True)
 
 
+@mostly_on_postgres
 def test_several_schedulers_tell_each_thing_once(schedule, people):
     awaiting()
     running = [schedule("--every", "0.2", NOTIFY_URL=people.url) for _ in range(3)]
@@ -29,6 +30,7 @@ def test_several_schedulers_tell_each_thing_once(schedule, people):
     assert people.told[0].startswith("1 text waits for approval, from app (1). ")
 
 
+@mostly_on_sqlite
 def test_single_passes_tell_within_the_pass_and_do_not_repeat_it(schedule, people):
     awaiting()
     for _ in range(2):
@@ -39,6 +41,7 @@ def test_single_passes_tell_within_the_pass_and_do_not_repeat_it(schedule, peopl
     assert len(people.told) == 1
 
 
+@mostly_on_sqlite
 def test_an_address_that_hangs_holds_up_no_text(schedule, people):
     awaiting()
     people.answer = HANG
@@ -50,6 +53,7 @@ def test_an_address_that_hangs_holds_up_no_text(schedule, people):
     assert scheduler.wait() == 0
 
 
+@mostly_on_sqlite
 def test_an_address_that_fails_is_logged_without_its_url(schedule, people):
     awaiting()
     people.answer = Answer(500)

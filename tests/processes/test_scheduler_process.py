@@ -17,7 +17,7 @@ import pytest
 import database
 from carrier_servers import HANG, HANG_UP, Answer, TwilioServer, refusal
 from carrier_state import CarrierState
-from databases import on_sqlite
+from databases import mostly_on_postgres, mostly_on_sqlite, on_sqlite
 from do_not_call import DoNotCall
 from models import Message, Status, clock
 from running import ALWAYS, ROOT, free_port, wait_until
@@ -54,6 +54,7 @@ def test_four_schedulers_at_once_deliver_each_of_400_texts_once(schedule, twilio
     assert all(message.carrier_reference for message in Message.select())
 
 
+@mostly_on_postgres
 def test_a_sender_that_is_only_slow_is_never_taken_over(schedule, twilio):
     """Its sends last longer than CLAIM_TIMEOUT, beside a scheduler that looks for the dead."""
     twilio.wait()
@@ -90,6 +91,7 @@ def test_what_a_killed_scheduler_held_is_sent_by_later_passes(schedule, twilio):
 # What it prints
 
 
+@mostly_on_sqlite
 def test_cron_gets_no_mail_while_nothing_is_wrong_and_one_where_something_is(schedule):
     (crontab,) = re.findall(r"```crontab\n(.*?)```", (ROOT / "docs/deploying.md").read_text(), re.S)
     options = crontab.partition("scheduler.py")[2].split()
@@ -105,6 +107,7 @@ def test_cron_gets_no_mail_while_nothing_is_wrong_and_one_where_something_is(sch
     assert "ERROR scheduler - the pass failed: the database: unable to open" in process.output
 
 
+@mostly_on_sqlite
 def test_a_pass_prints_its_counts_and_more_where_asked(schedule):
     process = schedule()
     assert process.wait() == 0
@@ -145,6 +148,7 @@ def test_a_signal_lets_sends_end_and_none_begin(schedule, twilio, words, name):
 STOPPED = "the scheduler was stopped before the carrier answered"
 
 
+@mostly_on_sqlite
 @pytest.mark.parametrize("words", [["--every=0.1"], []])
 def test_a_scheduler_that_is_stopped_leaves_what_the_carrier_does_not_answer_in_doubt(
     schedule, twilio, words
@@ -408,6 +412,7 @@ WEBHOOK_SAYS = {
 }
 
 
+@mostly_on_sqlite
 @pytest.mark.parametrize("name", ["twilio_server", "webhook_server"])
 def test_every_answer_of_a_carrier_moves_the_message_as_documented_and_leaves_no_secret_in_the_log(
     one_pass, request, name

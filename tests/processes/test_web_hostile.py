@@ -14,7 +14,7 @@ import pytest
 
 import database
 from answers import PATH
-from databases import on_sqlite
+from databases import mostly_on_postgres, on_sqlite
 from keys import LEASE
 from running import read_all, send, wait_until
 from samples import NEW_YORK
@@ -256,6 +256,7 @@ public class Once {
 """
 
 
+@mostly_on_postgres
 def test_slow_bodies_hold_no_connection_of_the_database(serve, database_url, key):
     """The key of each is looked up anew, because the leases of those before have ended."""
     web, clients = serve(database_url, workers=1), []

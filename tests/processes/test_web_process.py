@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from answers import FIELDS, PATH, error_in
-from databases import on_sqlite
+from databases import mostly_on_postgres, on_sqlite
 from keys import ApiKey
 from models import Message, clock
 from running import ROOT, TOOLS, ask, post, read_all, wait_until
@@ -229,6 +229,7 @@ def test_a_body_that_hides_a_request_is_never_taken_for_one(web, key, database_u
     assert look(database_url, "SELECT count(*) FROM message") == [(0,)]
 
 
+@mostly_on_postgres
 def test_a_revoked_key_is_refused_by_every_worker_at_once(web, key, database_url):
     def statuses(secret, count=60):
         with ThreadPoolExecutor(8) as pool:
@@ -289,6 +290,7 @@ def test_the_log_can_be_json_and_names_the_request(serve, database_url, key):
     assert line["request_id"] == response.headers["X-Request-Id"]
 
 
+@mostly_on_postgres
 def test_20_identical_requests_at_once_make_one_message_also_after_a_restart(
     serve, database_url, key
 ):
@@ -313,6 +315,7 @@ def test_20_identical_requests_at_once_make_one_message_also_after_a_restart(
         assert look(database_url, count) == [(5,)]
 
 
+@mostly_on_postgres
 def test_of_20_different_bodies_at_once_one_is_taken(serve, database_url, key):
     bodies = [VALID | {"message": str(n)} for n in range(20)]
     web = serve(database_url, workers=2)
@@ -342,6 +345,7 @@ def test_commands_leave_no_metrics_behind(web, start, tmp_path):
     assert not list(tmp_path.glob("metrics-*"))
 
 
+@mostly_on_postgres
 def test_metrics_are_summed_over_the_workers_and_read_from_the_database(
     database_url, serve, key, tmp_path
 ):

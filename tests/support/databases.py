@@ -15,6 +15,15 @@ on_sqlite = pytest.mark.parametrize("kind", ["sqlite"])
 on_postgres = pytest.mark.parametrize("kind", ["postgres"])
 
 
+def _mostly_on(usual, other):
+    """Run a test of processes on the other database only with `make soak`."""
+    return pytest.mark.parametrize("kind", [usual, pytest.param(other, marks=pytest.mark.soak)])
+
+
+mostly_on_sqlite = _mostly_on("sqlite", "postgres")
+mostly_on_postgres = _mostly_on("postgres", "sqlite")
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def kind(request):
     """The kind of database: each in turn."""
