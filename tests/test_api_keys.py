@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from answers import PATH, accepted, refusal
-from database import db
+from database import Refused, db
 from databases import on_sqlite
 from keys import ApiKey, Role, SignIn
 from models import Message, clock
@@ -228,4 +228,5 @@ def test_a_testers_request_is_answered_like_a_senders_and_the_desk_is_closed_to_
     answer = post(headers={"X-Api-Key": secret})
     assert answer.status_code == 201
     assert answer.json.keys() == post().json.keys()
-    assert SignIn.begin(secret, clock()) is None
+    with pytest.raises(Refused, match="tester's key"):
+        SignIn.begin(secret, clock())

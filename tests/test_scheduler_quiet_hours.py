@@ -185,7 +185,7 @@ def happen(sky, counts):
     for message in Message.select().where(Message.status.in_([Status.FAILED, Status.EXPIRED])):
         if chance.random() < 0.2:
             counts["retried"] += message.retry(sky.now)
-    if chance.random() < 0.05:
+    if chance.random() < 0.2:
         dead = {"status": Status.SENDING, "claimed_at": sky.now - HOUR}
         waiting = Message.select(Message.id).where(Message.status == Status.QUEUED).limit(1)
         counts["died"] += Message.update(dead).where(Message.id.in_(waiting)).execute()
