@@ -1,5 +1,6 @@
 """The whole way of an event: real schedulers, a carrier, and receivers that verify it."""
 
+import os
 import random
 import re
 import shutil
@@ -9,6 +10,7 @@ from datetime import timedelta
 
 import pytest
 
+import database
 from app import create_app
 from carrier_servers import HANG, Answer, refusal
 from databases import mostly_on_postgres, mostly_on_sqlite, on_sqlite
@@ -191,6 +193,57 @@ def test_schedulers_that_are_killed_all_the_time_lose_no_event(schedule, twilio,
     assert told == became
     changes = {(event["data"]["message_id"], event["type"]) for event in receiver.events}
     assert len({*receiver.ids}) == len(changes) == 300, "nothing was told that did not happen"
+
+
+@pytest.fixture
+def breakable(kind, request):
+    """A database with all tables, and how to break it: SQLite's file cannot be killed."""
+    if kind == "sqlite":
+        yield request.getfixturevalue("database_url"), lambda: None
+        return
+    server = request.getfixturevalue("stoppable_postgres")
+
+    def break_it():
+        random.choice((server.kill, server.stop))()
+        server.start()
+        database.disconnect()
+
+    database.connect(server.url)
+    database.upgrade()
+    yield server.url, break_it
+    database.disconnect()
+
+
+@pytest.mark.soak
+def test_every_change_is_told_though_schedulers_and_the_database_are_killed_for_minutes(
+    start, breakable, twilio, receiver
+):
+    """EVENTS_SECONDS chooses how long."""
+    url, break_it = breakable
+    EventAddress.set(key_named("app"), receiver.url, clock())
+    receiver.secret = EventAddress.of(key_named("app")).secret
+    twilio.answers["+12125550007"] = refusal(21211)
+    environ = {"DATABASE_URL": url, "CARRIER_URL": twilio.url} | ALWAYS | QUICK
+    begin = lambda: start("scheduler.py", "--every", "0.1", **environ)  # noqa: E731
+    schedulers, batches = [begin() for _ in range(3)], 0
+    ends_at = time.monotonic() + int(os.environ.get("EVENTS_SECONDS", 600))
+    while time.monotonic() < ends_at:
+        batches += 1
+        store_many(50, clock(), message=f"Hello {batches}")  # equal texts would wait for another
+        for _ in range(3):
+            time.sleep(random.uniform(0.3, 1.5))
+            schedulers.pop(0).kill()
+            schedulers.append(begin())
+        if batches % 3 == 0:
+            break_it()
+    wait_until(lambda: not Message.select().where(Message.finished_at.is_null()).count(), 300)
+    wait_until(lambda: not Event.select().count(), 300)
+    became = {str(message.id): message.status for message in Message.select()}
+    assert {*became.values()} == {Status.SENT, Status.FAILED}
+    told = {event["data"]["message_id"]: event["data"]["status"] for event in receiver.events}
+    assert told == became
+    assert len({*receiver.ids}) == len(became) == 50 * batches, "nothing that did not happen"
+    assert receiver.forged == []
 
 
 @mostly_on_sqlite
