@@ -93,7 +93,8 @@ def _take(references, now, late):
         "AND NOT EXISTS (SELECT 1 FROM message AS twin WHERE twin.id <> message.id "
         'AND twin.carrier_reference = taken.value AND twin."to" = message."to" '
         "AND twin.message = message.message AND twin.in_doubt > 0 "
-        "AND twin.finished_at >= COALESCE(message.in_doubt_since, message.claimed_at))"
+        "AND twin.finished_at >= COALESCE(message.in_doubt_since, message.claimed_at, "
+        "message.created_at))"
     )
     taken = Message.change(sql, (Message.finished_at.db_value(now), *values))
     return [number for _, number in taken]

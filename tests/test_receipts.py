@@ -253,6 +253,15 @@ def _in_fours(things):
     return [things[start : start + 4] for start in range(0, len(things), 4)]
 
 
+def test_a_copy_that_an_equal_text_was_given_stays_its_own_though_the_other_was_cancelled():
+    doubtful = store(in_doubt=1, in_doubt_since=TUESDAY_NOON)
+    cancelled = store(TUESDAY_NOON, status=Status.CANCELLED, finished_at=TUESDAY_NOON + 2 * MINUTE)
+    assert receipts.found(doubtful.id, ["SM1"], TUESDAY_NOON + MINUTE)
+    assert receipts.sent({cancelled.id: "SM1"}, LATER) == 0
+    assert again(doubtful).carrier_reference == "SM1"
+    assert again(cancelled).status == Status.CANCELLED
+
+
 # Any order of events, beside a model of a few lines
 
 
