@@ -6,7 +6,6 @@ machine decides who goes on, who stands still and who dies. Every run can be rep
 """
 
 import dataclasses
-import math
 import sys
 from collections import Counter
 from concurrent.futures import Future
@@ -149,7 +148,9 @@ class PausingScheduler(Scheduler):
     def go_on(self):
         """Run up to the next pause; begin a pass if none is under way."""
         if not self.process:
-            self.process, self.stop.by = greenlet(self.run_pass), math.inf
+            if self.stop.is_told:  # that process has ended
+                self.__init__(self.settings, self.carrier)
+            self.process = greenlet(self.run_pass)
             self.process.sender = self
         self.waits = False
         self.process.switch()
