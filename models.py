@@ -432,10 +432,11 @@ class Message(Table):
         return self._do(Deed.UNDONE, now, {*WAITING}, withdrawn, cancelled_by=None)
 
     def _use_of(self, limit):
-        """Return how many messages to this number have counted since a window before this one."""
+        """Return how many others to this number have counted since a window before this one."""
         lock_numbers([self.to])
         since = first_id(self.created_at - limit.window + MILLISECOND)
-        accepted = Message.select().where(Message.to == self.to, Message.id >= since)
+        others = (Message.to == self.to) & (Message.id >= since) & (Message.id != self.id)
+        accepted = Message.select().where(others)
         return accepted.where(Message.status != Status.CANCELLED).limit(limit.number).count()
 
     def retry(self, now: datetime) -> bool:

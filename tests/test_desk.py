@@ -642,8 +642,11 @@ def test_an_undo_keeps_to_the_limit_of_its_recipient(database_url):
     store()
     assert not refused.undo_cancel("Olga", TUESDAY_NOON, limit)
     assert other.undo_cancel("Olga", TUESDAY_NOON, limit)
+    withdrawn = store(to="+12125550188", in_doubt=1, in_doubt_since=TUESDAY_NOON)
+    assert withdrawn.cancel("Olga", TUESDAY_NOON)
+    assert withdrawn.undo_cancel("Olga", TUESDAY_NOON, limit), "it counts already"
     done = [row.message_id for row in Audit.select().where(Audit.what == Deed.UNDONE)]
-    assert done == [other.id]
+    assert done == [other.id, withdrawn.id]
 
 
 # A group sees its own
