@@ -65,7 +65,8 @@ FATES = {  # whether the carrier takes it, and the flags of its no
     "account": (False, {"account": True}),
     "unreached": (False, {"unreached": True}),
 }
-FREE = ("too fast", "account", "unreached")  # cost no retry, or not always
+# These cost no retry, or not always: a text that goes first after a pause may find silence
+FREE = ("too fast", "account", "unreached", "no answer", "taken, and no answer")
 
 
 @dataclasses.dataclass
@@ -370,7 +371,10 @@ class Promises(RuleBasedStateMachine):
         assert order.sends <= order.max_retries + 1 + message.take_overs
         taken, no = FATES[fate]
         if taken:
-            assert message.in_doubt or not order.copies, "a second copy only after a doubt"
+            settled = self.carrier.can_be_asked  # its copy may have become an equal text's
+            assert message.in_doubt or settled or not order.copies, (
+                "a second copy only after a doubt"
+            )
             order.copies += 1
             copy = Copy(message.id, (to, text), f"SM{len(self.copies)}", self.now)
             self.copies.append(copy)
