@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from concurrent.futures import Future
 from datetime import timedelta
-from itertools import chain, repeat
+from itertools import chain, count, repeat
 from types import SimpleNamespace
 from uuid import UUID
 
@@ -243,7 +243,7 @@ class Promises(RuleBasedStateMachine):
         self.settings, self.hours = settings, BusinessHours.from_settings(settings)
         self.carrier = FakeCarrier(self, askable)
         self.senders = [PausingScheduler(settings, self.carrier) for _ in range(2)]
-        self.orders, self.copies = {}, []
+        self.orders, self.copies, self.serial = {}, [], count()
         self.budget = Counter()  # by number and text, how many the carrier may get
         self.named = {}  # by each reference that was ever recorded, its message
         self.said = {}  # by the reference, whether it arrived and when that was said
@@ -269,7 +269,7 @@ class Promises(RuleBasedStateMachine):
         send_date = send_in and self.now + send_in * SECOND
         send_at = send_date or self.next_opening(to) or self.now
         for _ in range(count):
-            id = UUID(int=first_id(self.now).int + len(self.orders))
+            id = UUID(int=first_id(self.now).int + next(self.serial))
             create(
                 text, id=id, to=to, max_retries=max_retries, check_dnc=check_dnc,
                 manual_mode=manual_mode, send_date=send_date, send_at=send_at,
