@@ -11,7 +11,6 @@ from audit import Actor, Audit
 from cli import base
 from keys import ApiKey
 
-SHOWN = 50  # rows, without --limit
 HEADER = ("at", "who", "what", "about", "details")
 
 
@@ -27,11 +26,7 @@ def actor(value: str) -> Actor:
 )
 @click.option("--until", type=base.instant, help="Before then, in the same forms.")
 @click.option("--by", type=actor, metavar="WHO", help='Done by: Ann, or "Ann (key 7)".')
-@click.option(
-    "--limit",
-    type=base.LIMIT,
-    help=f"The newest so many; 0 for all. Default: all with --json, otherwise {SHOWN}.",
-)
+@base.newest_option
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 @with_appcontext
 def audit(
@@ -45,16 +40,13 @@ def audit(
 
     It tells of messages, keys, events and the Do Not Call list, and is never changed.
     """
-    if limit is None and not as_json:
-        limit = SHOWN
-    found = islice(Audit.listing(since, until, by), limit or None)
+    most = base.newest(limit, as_json)
+    found = islice(Audit.listing(since, until, by), most)
     if as_json:
         base.print_array(map(as_object, found))
         return
     again = ApiKey.names_used_again()
-    shown = base.table(HEADER, (row(each, again) for each in found))
-    if limit and shown == limit:
-        click.echo(f"the newest {limit}; --limit 0 shows all", err=True)
+    base.table_of_newest(HEADER, (row(each, again) for each in found), most)
 
 
 def as_object(done: Audit) -> dict:

@@ -160,6 +160,28 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> int:
     return printed - 1
 
 
+# The newest rows
+
+SHOWN = 50  # rows, without --limit
+
+newest_option = click.option(
+    "--limit",
+    type=LIMIT,
+    help=f"The newest so many; 0 for all. Default: all with --json, otherwise {SHOWN}.",
+)
+
+
+def newest(limit: int | None, as_json: bool) -> int | None:
+    """Return how many rows --limit, or its default, lets a list have; None for all."""
+    return SHOWN if limit is None and not as_json else limit or None
+
+
+def table_of_newest(header: Iterable[str], rows: Iterable[Iterable[str]], most: int | None) -> None:
+    """Print rows in columns; say that there may be more if they are as many as may be shown."""
+    if table(header, rows) == most:
+        click.echo(f"the newest {most}; --limit 0 shows all", err=True)
+
+
 # Confirmation
 
 

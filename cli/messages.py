@@ -19,7 +19,6 @@ from database import Refused
 from models import RETRYABLE, WAITING, WITHDRAWN, Message, Status
 from reports import Filter
 
-SHOWN = 50  # messages, without --limit
 UNSHOWN = (
     "claim_number",
     "id",
@@ -55,26 +54,19 @@ FILTERS = [
 
 
 @messages.command("list", params=[*FILTERS])
-@click.option(
-    "--limit",
-    type=base.LIMIT,
-    help=f"The newest so many; 0 for all. Default: all with --json, otherwise {SHOWN}.",
-)
+@base.newest_option
 @click.option("--json", "as_json", is_flag=True, help="One array of what `show` prints.")
 def list_messages(limit: int | None, as_json: bool, **chosen: Any) -> None:
     """List messages, the newest first; numbers are masked.
 
     Options combine. One that no index serves, like --key with --status, may read millions of rows.
     """
-    if limit is None and not as_json:
-        limit = SHOWN
-    found = reports.listing(Filter(**chosen), limit or None)
+    most = base.newest(limit, as_json)
+    found = reports.listing(Filter(**chosen), most)
     if as_json:
         base.print_array(map(as_object, found))
         return
-    shown = base.table(HEADER, map(row, found))
-    if limit and shown == limit:
-        click.echo(f"the newest {limit}; --limit 0 shows all", err=True)
+    base.table_of_newest(HEADER, map(row, found), most)
 
 
 @messages.command()
@@ -169,14 +161,16 @@ def command_for_each(
 
 def preview(found: Iterator[Message], silent: bool) -> list[uuid.UUID]:
     """Return the ids of messages; print the first of them, with their texts, unless silent."""
-    first = [] if silent else list(islice(found, SHOWN))
+    first = [] if silent else list(islice(found, base.SHOWN))
     ids = [message.id for message in chain(first, found)]
     if first:
         # Escaped, or a text could control the terminal
         rows = ((*row(m), repr(m.message) if m.message else "-") for m in first)
         base.table((*HEADER, "text"), rows)
-        if len(ids) > SHOWN:
-            click.echo(f"and {len(ids) - SHOWN} more; --limit {SHOWN} takes them in portions")
+        if len(ids) > base.SHOWN:
+            click.echo(
+                f"and {len(ids) - base.SHOWN} more; --limit {base.SHOWN} takes them in portions"
+            )
     return ids
 
 
