@@ -7,7 +7,6 @@ command, of a scheduler's pass.
 
 import os
 import re
-import select
 import sqlite3
 import time
 from contextlib import suppress
@@ -68,6 +67,13 @@ class Refused(Exception):
 # Connections
 
 
+class QuickClose:
+    """Take no lock to close a connection that the thread does not have: requests close thrice."""
+
+    def close(self) -> bool:
+        return not self.is_closed() and super().close()
+
+
 class Rows(sqlite3.Cursor):
     """A cursor whose errors are peewee's also while rows are fetched.
 
@@ -83,7 +89,7 @@ class Rows(sqlite3.Cursor):
             return super().fetchall()
 
 
-class Sqlite(PooledSqliteDatabase):
+class Sqlite(QuickClose, PooledSqliteDatabase):
     """A SQLite that waits for other writers in short naps.
 
     While SQLite itself waits, no other request of a web worker would be answered.
@@ -164,20 +170,21 @@ class Adapter(Psycopg3Adapter):
         return conn
 
     def is_connection_closed(self, conn: Connection) -> bool:
-        """Say whether an idle connection has died, which leaves something to read on its socket.
+        """Say whether an idle connection has died: the server's last words end with its end.
 
         Unlike peewee's own probe this needs no round trip. The next statement notices a connection
         that died without a word, after ANSWER_TIMEOUT.
         """
-        if not conn.closed:
-            poll = select.poll()
-            poll.register(conn.pgconn.socket, select.POLLIN)
-            if poll.poll(0):
-                conn.close()
+        try:
+            if not conn.closed:
+                conn.pgconn.consume_input()  # the last words, if any
+                conn.pgconn.consume_input()  # the end
+        except psycopg.OperationalError:
+            conn.close()
         return conn.closed
 
 
-class Postgres(PooledPostgresqlDatabase):
+class Postgres(QuickClose, PooledPostgresqlDatabase):
     psycopg3_adapter = Adapter
 
 

@@ -4,6 +4,7 @@ Waiting for the disk is most of what an insert costs, and ten rows wait no longe
 requests that create wait in this queue.
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -28,7 +29,7 @@ class Inserts:
         self.insert_all = insert_all
         self._rows = SimpleQueue()
         self._starting = threading.Lock()
-        self._thread = None
+        self._process = None  # that the thread runs in
 
     def insert(self, row: Any) -> Any:
         """Insert a row; return its outcome, or raise what its statement raised.
@@ -38,10 +39,8 @@ class Inserts:
         if db.in_transaction():
             return self.insert_all([row])[0]
         db.close()  # others use the connection meanwhile
-        with self._starting:  # lazily: a thread does not survive the fork of a web worker
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._run, daemon=True)
-                self._thread.start()
+        if self._process != os.getpid():  # a thread does not survive the fork of a web worker
+            self._start()
         outcome = SimpleQueue()
         self._rows.put((row, outcome))
         stored, error = outcome.get()
@@ -51,6 +50,12 @@ class Inserts:
             return stored
         finally:
             del error  # in a cycle with its frames it would keep its connection open
+
+    def _start(self):
+        with self._starting:
+            if self._process != os.getpid():
+                threading.Thread(target=self._run, daemon=True).start()
+                self._process = os.getpid()
 
     def _run(self):
         while True:

@@ -32,6 +32,23 @@ def test_a_key_is_asked_of_the_database_when_its_lease_is_over_and_not_before(is
     assert is_known(later)
 
 
+def test_while_one_request_renews_a_lease_others_do_not_ask(issue, monkeypatch):
+    secret, live, asked = issue("app"), ApiKey.live, []
+    monkeypatch.setattr(keys, "LEASE", 10)
+    assert is_known(secret)
+
+    def live_and_meanwhile(now):
+        asked.append(now)
+        assert len(asked) > 1 or is_known(secret)
+        return live(now)
+
+    monkeypatch.setattr(ApiKey, "live", live_and_meanwhile)
+    halfway = time.monotonic() + 6
+    monkeypatch.setattr(keys.time, "monotonic", lambda: halfway)
+    assert is_known(secret)
+    assert len(asked) == 1
+
+
 def test_an_unknown_key_is_asked_of_the_database_once_a_lease(issue, monkeypatch):
     """A flood of wrong keys must not keep the database busy; made-up ones must not fill memory."""
     issue("app")
