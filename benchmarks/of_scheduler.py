@@ -1,5 +1,6 @@
 """The scheduler: an idle pass, sending, promotion, and many of them at once."""
 
+import contextlib
 import re
 import statistics
 import time
@@ -21,8 +22,10 @@ from machinery import (
 from peewee import fn
 
 import database
+import keys
 import models
 import reports
+from events import Event, EventAddress
 
 TEXTS, SENDINGS = 4000, 3
 DELAY = 0.05  # seconds, as in peers.py
@@ -86,6 +89,66 @@ def send_all(url, carrier_url, concurrency):
     ).scalar(as_tuple=True)
     database.disconnect()
     return DELAY + (last - first).total_seconds(), seconds
+
+
+def events(server):
+    """Texts of one key and events of another, beside four keys whose receivers are bad."""
+    with contextlib.ExitStack() as peers:
+        kinds = ("twilio", "quick", "failing", "hanging", "dripping")
+        carrier, *ports = [peers.enter_context(peer(kind)) for kind in kinds]
+        quick, *bad = [f"http://127.0.0.1:{port}/" for port in (*ports, 9)]  # nobody has port 9
+        for name, fresh in databases(server):
+            times = {"without": [], "beside": []}
+            for _ in range(SENDINGS):
+                times["without"].append(send_and_tell(fresh(), carrier, [quick]))
+                times["beside"].append(send_and_tell(fresh(), carrier, [quick, *bad]))
+            without, beside = (
+                [statistics.median(each) for each in zip(*rounds, strict=True)]
+                for rounds in times.values()
+            )
+            for what, alone, together in zip(("texts", "events"), without, beside, strict=True):
+                show(
+                    f"1,000 {what} beside four bad receivers, {name}",
+                    f"{together / alone:.2f} of the time without",
+                    "<= 1.10",
+                    f"{1000 / together:.0f} {what}/s",
+                )
+
+
+def send_and_tell(url, carrier, receivers):
+    """The seconds from the first of 1,000 texts and as many events of each receiver.
+
+    Until the last text, and until the last event of the first receiver.
+    """
+    fill.fill(1000 * (1 + len(receivers)), models.Status.QUEUED, keys=1 + len(receivers))
+    now = models.clock()
+    sender, told, *others = keys.ApiKey.select().order_by(keys.ApiKey.id)
+    for key, address in zip((told, *others), receivers, strict=True):
+        EventAddress.set(key, address, now)
+    ended = {"status": models.Status.CANCELLED, "finished_at": now}
+    models.Message.change(*models.Message.update(ended).where(models.Message.key != sender).sql())
+    carrier_url = f"twilio://AC1:token@+15005550006?base_url=http://127.0.0.1:{carrier}"
+    left = {
+        "texts": models.Message.select().where(models.Message.status != models.Status.SENT),
+        "events": Event.select().where(Event.key == told),
+    }
+    left["texts"] = left["texts"].where(models.Message.key == sender)
+    scheduler = start_scheduler(url, CARRIER_URL=carrier_url, SEND_CONCURRENCY="8", **ALWAYS)
+    began_at, seconds = None, {}
+    while len(seconds) < 2:
+        has_ended = scheduler.poll() is not None
+        counts = {name: query.count() for name, query in left.items()}
+        if began_at is None and min(counts.values()) < 1000:
+            began_at = time.monotonic()
+        for name in [name for name, count in counts.items() if not count]:
+            seconds[name] = time.monotonic() - began_at
+            del left[name]
+        assert not (left and has_ended), f"the pass left {counts}"
+        time.sleep(0.02)
+    scheduler.terminate()
+    scheduler.communicate()
+    database.disconnect()
+    return seconds["texts"], seconds["events"]
 
 
 def many(server):

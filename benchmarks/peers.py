@@ -1,4 +1,7 @@
-"""Carriers for benchmarks that take 50 ms for each text: `python benchmarks/peers.py twilio`."""
+"""Carriers and receivers of events for benchmarks: `python benchmarks/peers.py twilio`.
+
+Carriers take 50 ms for each text. The receivers are quick, fail, hang or drip.
+"""
 
 import asyncio
 import contextlib
@@ -37,6 +40,23 @@ async def answer_smpp(reader, writer):
             later(DELAY if command == 4 else 0, writer.write, head + reference)
 
 
+def receiver(head, drops=()):
+    """Return what answers every POST with these bytes: the head, then the drops, one a second."""
+
+    async def answer_event(reader, writer):
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                request = await reader.readuntil(b"\r\n\r\n")
+                length = re.search(rb"content-length: *(\d+)", request, re.IGNORECASE)
+                await reader.readexactly(int(length[1]))
+                writer.write(head)
+                for drop in drops:
+                    await asyncio.sleep(1)
+                    writer.write(drop)
+
+    return answer_event
+
+
 async def serve(answer):
     server = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
@@ -45,4 +65,12 @@ async def serve(answer):
 
 numbers = itertools.count(1)
 if __name__ == "__main__":
-    asyncio.run(serve({"twilio": answer_twilio, "smpp": answer_smpp}[sys.argv[1]]))
+    peers = {
+        "twilio": answer_twilio,
+        "smpp": answer_smpp,
+        "quick": receiver(b"HTTP/1.1 204 No Content\r\n\r\n"),
+        "failing": receiver(b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"),
+        "hanging": receiver(b"", [b""] * 60),
+        "dripping": receiver(b"HTTP/1.1 200 OK\r\nContent-Length: 60\r\n\r\n", [b"."] * 60),
+    }
+    asyncio.run(serve(peers[sys.argv[1]]))
