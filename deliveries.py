@@ -21,7 +21,8 @@ from models import Message
 TIMEOUT = 15  # seconds, from the connection to the status line
 AT_ONCE = 4  # requests to one address
 MOST = 128  # requests in all; addresses that do not understand get half of them
-AHEAD, FEW = 100, 8  # events of an address in hand; fewer while it does not understand
+AHEAD, FEW = 100, 8  # events of an address in hand; fewer until it understands
+YIELD = 1  # seconds between claims for an address that does not understand, while others do
 DELAYS = (5, 5 * 60, 30 * 60, *(hours * 3600 for hours in (2, 5, 10, 14, 20, 24)))
 """Seconds until each further try; up to a fifth more."""
 
@@ -49,14 +50,17 @@ class Lane:
         self.receiver = Receiver(url, AT_ONCE, TIMEOUT)
         self.waiting = deque()  # each an event and its EventAddress
         self.under_way = 0
-        self.understands = True  # as far as its last answer tells
-        self.used_at = time.monotonic()
+        self.understands = False  # as far as its last answer tells
+        self.used_at, self.claimed_at = time.monotonic(), -math.inf
+
+    @property
+    def in_hand(self) -> int:
+        return self.under_way + len(self.waiting)
 
     @property
     def room(self) -> int:
         """How many more events may be claimed for it."""
-        most = AHEAD if self.understands else FEW
-        return most - self.under_way - len(self.waiting)
+        return (AHEAD if self.understands else FEW) - self.in_hand
 
 
 class Try(NamedTuple):
@@ -124,6 +128,11 @@ class Deliveries:
         late = self.give_up_at is not None and time.monotonic() >= self.give_up_at - GRACE
         return self.told_to_stop or late
 
+    @property
+    def idle(self) -> bool:
+        """Whether no address that understands has events in hand."""
+        return not any(lane.understands and lane.in_hand for lane in self.lanes.values())
+
     def run(self) -> None:
         """Record, claim and begin, again and again.
 
@@ -159,7 +168,7 @@ class Deliveries:
                 return
             self.take(ended)
             self.begin()
-            if len(self.unrecorded) == len(self.in_hand):
+            if len(self.unrecorded) == len(self.in_hand) or (ended.understood and self.idle):
                 return
 
     # In turns with the database
@@ -176,9 +185,13 @@ class Deliveries:
             return
         receivers = Event.receivers(now, self.began_at)
         self.release(now, {(address.key_id, address.url) for address, _ in receivers})
+        at = time.monotonic()
+        lanes = self.lanes.values()
+        pace = YIELD * any(lane.understands and lane.used_at > at - YIELD for lane in lanes)
         for address in (address for address, due in receivers if due):
             lane = self.lane(address.url)
-            if lane.room > 0:
+            if lane.room > 0 and (lane.understands or at - lane.claimed_at >= pace):
+                lane.claimed_at = at
                 claimed = Event.claim(address.key_id, lane.room, now, lease, self.began_at)
                 self.keep(claimed, address, lane)
         self.close_unused()
