@@ -99,7 +99,10 @@ def _empty():
         "SELECT pg_terminate_backend(pid, 60_000) FROM pg_stat_activity "
         "WHERE datname = current_database() AND pid <> pg_backend_pid()",
         # Messages go before the keys and counts they refer to. TRUNCATE takes far longer.
-        *(f"DELETE FROM {table._meta.table_name}" for table in reversed(database.Table.__subclasses__())),
+        *(
+            f"DELETE FROM {table._meta.table_name}"
+            for table in reversed(database.Table.__subclasses__())
+        ),
     ]
     database.db.connection().execute("; ".join(statements), prepare=False)
     database.db.close()
@@ -120,7 +123,7 @@ def database_url(kind, request, tmp_path):
     else:
         url = request.getfixturevalue("migrated_postgres")
     database.connect(url)
-    if kind == "postgres":
+    if kind != "sqlite":
         _empty()
     yield url
     database.db.close()
