@@ -198,10 +198,15 @@ def connect(url: str) -> None:
     """Point every model at the database of a `sqlite:///` or `postgresql://` URL; open nothing.
 
     Connections are kept: closing SQLite's last one checkpoints the WAL, which halves the
-    throughput, and a new one to Postgres costs a round trip and a process there.
+    throughput, and a new one to Postgres costs a round trip and a process there. The pool of the
+    same URL stays.
     """
+    if db.obj is not None and db.obj.url == url:
+        db.close()
+        return
     disconnect()
     db.initialize(_database(url))
+    db.obj.url = url
 
 
 def _database(url):

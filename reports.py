@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
-from peewee import SQL, Case, Select, Tuple, Value, fn
+from peewee import SQL, Case, Select, Tuple, Value, ValuesList, fn
 
-from database import EPOCH, PAGE, Refused, db
+from database import EPOCH, PAGE, InstantField, Refused, db
 from keys import MAY_SEND, ApiKey, Identity, Role
 from limits import SECOND, KeyUse, Limit, Tally, parse
 from models import (
@@ -250,14 +251,13 @@ def going_out(first: datetime, hours: int, most: int) -> list[tuple[int, int]]:
     Each count stops at `most`. Overdue messages count for the first hour; queued ones count once
     they are approved.
     """
-    counts, since = [], EPOCH
-    for number in range(1, hours + 1):
-        until = first + number * HOUR
-        due = has_status(Status.SCHEDULED) & (Message.send_at >= since) & (Message.send_at < until)
-        total = _count(due, most, Message.send_at)
-        unapproved = _count(due & AWAITS_APPROVAL, most, Message.send_at) if total else 0
-        counts.append((total, unapproved))
-        since = until
+    ends = [InstantField().db_value(first + number * HOUR) for number in range(1, hours + 1)]
+    spans = ValuesList([*pairwise([0, *ends])], alias="span")
+    since, until = spans.c.column1, spans.c.column2  # as both databases name them
+    is_there = (Message.send_at >= since) & (Message.send_at < until)
+    due = has_status(Status.SCHEDULED) & is_there
+    counted = [_counted(each, most, Message.send_at) for each in (due, due & AWAITS_APPROVAL)]
+    counts = [*Select([spans], counted).order_by(since).tuples().execute(db)]
     total, unapproved = counts[0]
     queued = _count(IS_SENDABLE, most, Message.key, Message.send_at)
     return [(min(most, total + queued), unapproved), *counts[1:]]
@@ -273,8 +273,12 @@ def _count(condition, most=None, *order):
 
     A count with a limit needs the order of an index, or Postgres may read the whole table.
     """
+    return _counted(condition, most, *order).scalar(db)
+
+
+def _counted(condition, most, *order):
     few = Message.select(SQL("1")).where(condition).order_by(*order).limit(most)
-    return Select([few.alias("few")], [fn.COUNT(SQL("*"))]).scalar(db)
+    return Select([few.alias("few")], [fn.COUNT(SQL("*"))])
 
 
 # Listings for the commands

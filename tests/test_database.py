@@ -91,8 +91,7 @@ def test_a_misspelt_column_is_refused(database_url):
 def test_a_thread_that_finds_all_connections_in_use_is_told_of_an_outage_in_time(
     database_url, monkeypatch
 ):
-    monkeypatch.setitem(database.POOL, "timeout", 0.2)
-    database.connect(database_url)
+    monkeypatch.setattr(db.obj, "_wait_timeout", 0.2)
     size = database.POOL["max_connections"]
     all_taken, go_on = threading.Barrier(size + 1), threading.Event()
 
@@ -125,6 +124,7 @@ def test_an_emoji_is_kept_whatever_encoding_is_asked_for(database_url, post, mon
     else:
         name = db.execute_sql("SELECT current_database()").fetchone()[0]
         db.execute_sql(f"ALTER DATABASE {name} SET client_encoding = 'LATIN1'")
+        database.disconnect()
     try:
         database.connect(database_url)
         assert post(message="Grüße 🎉").status_code == 201
@@ -176,6 +176,7 @@ def test_a_lock_that_another_holds_is_an_outage_in_any_language(database_url, mo
             ApiKey.update(group="x").execute()
         connection.execute("ROLLBACK")
     assert database.is_outage(caught.value)
+    database.disconnect()  # the session with its short timeout
 
 
 def test_a_server_that_goes_while_a_session_is_set_up_is_an_outage_and_no_more(stoppable_postgres):

@@ -315,7 +315,9 @@ events = st.lists(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(events)
 def test_whatever_happens_in_whatever_order_the_last_word_counts(events):
     EarlyReceipt.delete().execute()

@@ -86,7 +86,7 @@ def test_daylight_saving_time_is_what_people_there_call_it(zone, instant, expect
 
 
 def test_a_time_that_never_ends_is_not_daylight_saving_time():
-    later = [datetime(2027, 1, 1, tzinfo=UTC) + n * DAY for n in range(0, 3 * 365, 15)]
+    later = [datetime(2027, 1, 1, tzinfo=UTC) + n * DAY for n in range(0, 3 * 365, 30)]
     for name in sorted(set().union(*iana().values())):
         claims = {at: facts(name, at).is_dst for at in later}
         offsets = {offset_at(name, at) for at in later}
@@ -310,7 +310,7 @@ def test_the_longest_holidays_of_any_country_end_within_the_horizon():
     for country in sorted(iana()):
         for day in range(7):
             hours = daily(540, 1020, {day}, skip_holidays=True)
-            for noon in noons[:: 52 if day else 4]:
+            for noon in noons[:: 104 if day else 8]:
                 hours.next_opening(clocks(country, "UTC"), noon)
 
 
@@ -402,7 +402,7 @@ def rule(country, names, at, hours):
 
 
 @given(situations())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_the_next_opening_is_the_first_minute_at_which_the_rule_holds(situation):
     country, names, now, hours = situation
     assert within(hours, country, names, now) is rule(country, names, now, hours)

@@ -86,40 +86,26 @@ def migrated_sqlite(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def migrated_postgres(postgres):
-    """A database with all tables, to be emptied."""
+    """The URL of a database with all tables, to be emptied."""
     with _database(postgres) as url:
         _migrate(url)
-        migrated = MigratedPostgres(url)
-        yield migrated
-        migrated.close()
+        yield url
+        database.disconnect()
 
 
-class MigratedPostgres:
-    """A database with all tables, emptied over one connection: a new one takes 10 ms a test."""
-
-    def __init__(self, url):
-        self.url = url
-        self._connection = psycopg.connect(url)
-
-    def empty(self):
-        try:
-            self._empty()
-        except psycopg.OperationalError:  # a test closed all connections
-            self._connection = psycopg.connect(self.url)
-            self._empty()
-
-    def _empty(self):
-        with self._connection.transaction():
-            self._connection.execute(  # left behind by killed processes
-                "SELECT pg_terminate_backend(pid, 60_000) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
-            # Messages go before the keys and counts they refer to. TRUNCATE takes far longer.
-            for table in reversed(database.Table.__subclasses__()):
-                self._connection.execute(f"DELETE FROM {table._meta.table_name}")
-
-    def close(self):
-        self._connection.close()
+def _empty():
+    """Empty the database over a connection of the pool: a new one takes 10 ms a test."""
+    statements = [  # end the connections that killed processes and threads left behind
+        "SELECT pg_terminate_backend(pid, 60_000) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        # Messages go before the keys and counts they refer to. TRUNCATE takes far longer.
+        *(
+            f"DELETE FROM {table._meta.table_name}"
+            for table in reversed(database.Table.__subclasses__())
+        ),
+    ]
+    database.db.connection().execute("; ".join(statements), prepare=False)
+    database.db.close()
 
 
 def _migrate(url):
@@ -135,9 +121,10 @@ def database_url(kind, request, tmp_path):
         shutil.copy(request.getfixturevalue("migrated_sqlite"), tmp_path / "messages.db")
         url = f"sqlite:///{tmp_path}/messages.db"
     else:
-        migrated = request.getfixturevalue("migrated_postgres")
-        migrated.empty()
-        url = migrated.url
+        url = request.getfixturevalue("migrated_postgres")
     database.connect(url)
+    if kind != "sqlite":
+        _empty()
     yield url
-    database.db.close_all()  # also the connections of a test's own threads
+    database.db.close()
+    database.db.close_stale(0)  # the connections of a test's own threads

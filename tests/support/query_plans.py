@@ -36,8 +36,9 @@ def _asked_by(action):
 def _plan(sql, parameters):
     """The lines of a plan; on Postgres, with sequential scans only where no index can serve."""
     if db.for_update:
-        db.execute_sql("SET enable_seqscan = off")
-        return [line for (line,) in db.execute_sql(f"EXPLAIN {sql}", parameters).fetchall()]
+        with db.atomic():
+            db.execute_sql("SET LOCAL enable_seqscan = off")
+            return [line for (line,) in db.execute_sql(f"EXPLAIN {sql}", parameters).fetchall()]
     explained = db.execute_sql(f"EXPLAIN QUERY PLAN {sql}", parameters).fetchall()
     return [line for *_, line in explained]
 
