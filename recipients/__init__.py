@@ -6,8 +6,8 @@ machine's older copy), English names from CLDR.
 """
 
 import gzip
+import json
 import re
-import sys
 import zoneinfo
 from array import array
 from bisect import bisect
@@ -298,8 +298,8 @@ def _place(recipient):
     code, digits = recipient.number.country_code, recipient.e164[1:]
     if token := phonenumbers.country_mobile_token(code):  # Argentina's 9 is not part of the area
         digits = digits.replace(f"{code}{token}", str(code), 1)
-    first, names = _places()
-    place = names[bisect(first, int(digits[:_DIGITS].ljust(_DIGITS, "0"))) - 1]
+    first, which, names = _places()
+    place = names[which[bisect(first, int(digits[:_DIGITS].ljust(_DIGITS, "0"))) - 1]]
     country = recipient.country
     return "" if place in (country_name(country), _SHORT_NAMES.get(country)) else place
 
@@ -315,11 +315,10 @@ def _city(country, zone):
 
 @cache
 def _places():
-    """Return the places of numbering/places.txt.gz: their first _DIGITS digits, and their names."""
-    with gzip.open(_NUMBERING / "places.txt.gz", "rt", encoding="utf-8") as file:
-        lines = file.read().splitlines()
-    names = [sys.intern(line[_DIGITS + 1 :]) for line in lines]  # many are equal
-    return array("I", [int(line[:_DIGITS]) for line in lines]), names
+    """Return the first digits of each place, the number of its name, and the names."""
+    with gzip.open(_NUMBERING / "places.json.gz", "rt", encoding="utf-8") as file:
+        first, which, names = json.load(file)
+    return array("I", first), array("H", which), names
 
 
 @cache

@@ -150,6 +150,7 @@ def _foreign(words, folder, **environ):
     return lambda port, **more: Process(words, folder, PORT=port, **environ, **more)
 
 
+@on_sqlite
 @pytest.mark.parametrize("language", ["python", "node", "php"])
 def test_the_printed_receivers_verify_events(request, database_url, language):
     receiver, port = request.getfixturevalue(f"{language}_receiver"), str(free_port())

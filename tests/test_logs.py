@@ -23,12 +23,10 @@ def lines_in(process):
     return lines
 
 
-@on_sqlite
-def test_a_line_of_text_begins_with_its_instant_in_utc(serve, database_url):
-    web = serve(database_url)
-    assert web.terminate() == 0
+def test_a_line_of_text_begins_with_its_instant_in_utc(shared_web):
+    web, _ = shared_web
     for line in web.output.splitlines():
-        assert re.match(rf"{INSTANT} INFO gunicorn\.error - ", line)
+        assert re.match(rf"{INSTANT} [A-Z]+ (gunicorn\.error|web) ", line)
 
 
 @on_sqlite
@@ -99,13 +97,15 @@ def test_lines_about_a_message_have_its_id_and_the_key_as_fields_in_json(
     serve, schedule, database_url, key
 ):
     web = serve(database_url, LOG_FORMAT="json", **ALWAYS)
-    message_id = json.loads(post(web, key, HELLO).text)["message_id"]
+    response = post(web, key, HELLO)
+    message_id = json.loads(response.text)["message_id"]
     assert post(web, key, HELLO | {"to": "nobody"}).status == 400
     scheduler = schedule(CARRIER_URL="simulator:", LOG_FORMAT="json")
     assert scheduler.wait() == 0
     assert web.terminate() == 0
     stored, refused = (line for line in lines_in(web) if "key" in line)
     assert (stored["message_id"], stored["key"], stored["level"]) == (message_id, "app", "INFO")
+    assert stored["request_id"] == response.headers["X-Request-Id"]
     assert refused["key"] == "app"
     sent = [line for line in lines_in(scheduler) if "message_id" in line]
     assert [(line["message_id"], line["key"]) for line in sent] == [(message_id, "app")]

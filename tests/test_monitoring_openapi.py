@@ -217,13 +217,9 @@ def test_every_error_looks_like_its_example(status, post, client, at, monkeypatc
 
 
 @pytest.fixture
-def web(serve, database_url):
-    return serve(database_url)
-
-
-@pytest.fixture
-def attack(start, web, key):
+def attack(start, shared_web):
     """Let schemathesis send requests made from the description to gunicorn; return its output."""
+    web, key = shared_web
 
     def run(*options):
         schemathesis = start(
@@ -238,7 +234,6 @@ def attack(start, web, key):
     return run
 
 
-@on_sqlite
 def test_no_request_made_from_the_description_breaks_it(attack):
     DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
     assert "No issues found" in attack("--generation-deterministic", "--max-examples", "50")
@@ -282,7 +277,7 @@ def test_the_page_is_read_only(client, path):
 
 
 @on_sqlite
-@pytest.mark.parametrize("prefix", ["", "/staging"])
+@pytest.mark.parametrize("prefix", [pytest.param("", marks=pytest.mark.soak), "/staging"])
 def test_a_request_can_be_tried_on_the_page(browser, serve, database_url, key, prefix):
     base = f"http://{HOST}:{serve(database_url, SCRIPT_NAME=prefix).port}{prefix}"
     browser.open(f"{base}/docs")

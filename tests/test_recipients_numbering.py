@@ -87,7 +87,7 @@ def no_garbage_collection():
 @pytest.mark.usefixtures("no_garbage_collection")
 def test_the_tables_are_what_their_scripts_make():
     assert (NUMBERING / "zones.txt").read_text() == make_zones.make()
-    places = gzip.decompress((NUMBERING / "places.txt.gz").read_bytes())
+    places = gzip.decompress((NUMBERING / "places.json.gz").read_bytes())
     assert places.decode() == make_places.make()
 
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 import models
-from databases import mostly_on_postgres, on_postgres, on_sqlite
+from databases import mostly_on_postgres, mostly_on_sqlite, on_postgres, on_sqlite
 from do_not_call import DoNotCall
 from keys import ApiKey
 from models import Message, Status
@@ -71,6 +71,7 @@ def test_several_purges_at_once_beside_a_busy_service_delete_each_message_once(
     assert Message.select().count() == len(waiting)
 
 
+@mostly_on_sqlite
 def test_a_command_without_tables_says_so_in_one_line(empty_database_url, start):
     keys = start("flask", "keys", "list", DATABASE_URL=empty_database_url)
     assert keys.wait() == 2
@@ -106,14 +107,12 @@ def test_two_processes_that_add_the_same_numbers_wait_for_one_another(
     assert {row.number for row in DoNotCall.select()} == set(numbers)
 
 
-@mostly_on_postgres
-def test_three_upgrades_at_once_all_end_well(empty_database_url, start):
-    upgrades = [start("flask", "db", "upgrade", DATABASE_URL=empty_database_url) for _ in range(3)]
-    assert [upgrade.wait() for upgrade in upgrades] == [0, 0, 0]
+def test_two_upgrades_at_once_end_well(empty_database_url, start):
+    upgrades = [start("flask", "db", "upgrade", DATABASE_URL=empty_database_url) for _ in range(2)]
+    assert [upgrade.wait() for upgrade in upgrades] == [0, 0]
     outputs = sorted(upgrade.output.splitlines() for upgrade in upgrades)
     assert outputs == [
         [f"applied {path.stem}" for path in sorted(ROOT.glob("migrations/[0-9]*.py"))],
-        ["the tables are up to date"],
         ["the tables are up to date"],
     ]
 

@@ -40,12 +40,11 @@ def test_the_procfile_names_the_three_processes():
 NGINX = "daemon off; error_log stderr; pid nginx.pid; events {{}}\nhttp {{ access_log off; {} }}"
 
 
-@on_sqlite
-def test_nginx_as_printed_passes_requests_on(serve, start, database_url, key, tmp_path):
+def test_nginx_as_printed_passes_requests_on(shared_web, start, tmp_path):
     nginx = shutil.which("nginx") or pytest.skip("there is no nginx")
     page = (ROOT / "docs" / "deploying.md").read_text()
     (server,) = re.findall(r"^```nginx\n(.*?)^```$", page, re.M | re.S)
-    web, port, (_, certificate) = serve(database_url), free_port(), self_signed(tmp_path)
+    (web, key), port, (_, certificate) = shared_web, free_port(), self_signed(tmp_path)
     for printed, here in {
         "listen 443": f"listen 127.0.0.1:{port}",
         "/etc/letsencrypt/live/texts.example.com/fullchain.pem": f"{certificate}",

@@ -8,25 +8,22 @@ import pytest
 
 import models
 from browser import ENTER, HOST
-from databases import on_sqlite
 from do_not_call import DoNotCall
 from keys import ApiKey, Role
 from models import Message, Status
+from running import ALWAYS
 from samples import LONDON, NEW_YORK
 from stored_messages import again, key_named, store
 
-SECRET_KEY = "not so secret, but long enough"
 WIDE, PHONE = (1100, 900), (390, 844)
 LONG = "<i>\u202e" + "W" * 1590
 AXE = "4.14.1"
 
-pytestmark = on_sqlite  # what the desk does is tried on both in test_desk.py
-
 
 @pytest.fixture
-def desk(serve, database_url):
-    """The address of a desk, served by two processes."""
-    web = serve(database_url, SECRET_KEY=SECRET_KEY)
+def desk(shared_web):
+    """The address of a desk."""
+    web, _ = shared_web
     return f"http://{HOST}:{web.port}/desk/"
 
 
@@ -111,11 +108,12 @@ def test_a_phone_shows_a_hostile_text_whole_and_nothing_scrolls_sideways(browser
     assert browser.run("return document.querySelector('label.to').offsetHeight") >= 44
 
 
-def test_a_race_with_a_sender_is_told(browser, desk, schedule, twilio):
+def test_a_race_with_a_sender_is_told(browser, desk, shared_web, start, twilio):
+    environ = {"DATABASE_URL": shared_web[0].database_url, "CARRIER_URL": twilio.url} | ALWAYS
     message = ask("Hello", status=Status.QUEUED, send_at=models.clock())
     sign_in(browser, desk, Role.APPROVER, "front")
     message.approve("Bob", models.clock())
-    assert schedule(CARRIER_URL=twilio.url).wait() == 0
+    assert start("scheduler.py", **environ).wait() == 0
     assert again(message).status == Status.SENT
     browser.press("Refuse")
     told = browser.text("[role=status]")

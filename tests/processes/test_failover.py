@@ -76,13 +76,13 @@ def test_a_standby_takes_over_without_a_restart_and_nothing_that_was_answered_is
     environ = ALWAYS | {"DATABASE_URL": both, "CARRIER_URL": twilio.url, "CLAIM_TIMEOUT": "5"}
     scheduler = start("scheduler.py", "--every", "0.2", **environ)
     clients = Clients(web, secret, side_by_side=4)
-    clients.wait_for_answers(50)
+    clients.wait_for_answers(20)
     began = time.monotonic()
     primary.kill()
     standby.run("SELECT pg_promote()")
     clients.wait_for_answers(1)
     print(f"no answer for {time.monotonic() - began:.1f} s")
-    clients.wait_for_answers(50)
+    clients.wait_for_answers(20)
     clients.join()
     assert set(clients.statuses) <= {201, 503, None}
     assert_all_are_stored_and_sent_once(standby.url, clients, twilio)
@@ -135,7 +135,7 @@ def test_through_pgbouncer_in_transaction_mode_all_is_stored_once_and_sent_once(
     environ = ALWAYS | {"DATABASE_URL": pgbouncer, "CARRIER_URL": twilio.url}
     schedulers = [start("scheduler.py", "--every", "0.2", **environ) for _ in range(2)]
     clients = Clients(web, secret, side_by_side=16)
-    clients.wait_for_answers(300)
+    clients.wait_for_answers(100)
     clients.join()
     assert set(clients.statuses) == {201}
     assert_all_are_stored_and_sent_once(stoppable_postgres.url, clients, twilio)

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from carrier_servers import refusal
-from databases import mostly_on_sqlite, on_sqlite
 from models import Message, Status
 from running import ALWAYS, ask, health, post, wait_until
 from stored_messages import statuses
@@ -14,18 +13,22 @@ pytest_plugins = ["carrier_servers"]
 
 
 @pytest.fixture
-def night(database_url, serve, schedule, key, twilio):
-    """A web and a scheduler with a carrier; `.problems()` asks /healthz?strict=1."""
+def night(shared_web, start, twilio):
+    """A web and a scheduler with a carrier; `.problems()` asks /healthz?strict=1.
+
+    All that /healthz reads is tried on both databases in test_monitoring.py.
+    """
+    web, key = shared_web
+    environ = {"CARRIER_URL": twilio.url, "RETRY_DELAY": "2", "MAX_RETRIES": "9"} | ALWAYS
 
     class Night:
         def __init__(self):
-            self.web = serve(database_url, **ALWAYS)
+            self.web = web
             self.start()
 
         def start(self):
-            self.scheduler = schedule(
-                "--every", "0.2", CARRIER_URL=twilio.url, RETRY_DELAY="2", MAX_RETRIES="9"
-            )
+            words = ("scheduler.py", "--every", "0.2")
+            self.scheduler = start(*words, DATABASE_URL=web.database_url, **environ)
 
         def post(self):
             for n in range(3):
@@ -51,19 +54,17 @@ def assert_over(night, twilio):
     assert {*twilio.numbers[-3:]} == {f"+1212555010{n}" for n in range(3)}
 
 
-@mostly_on_sqlite
 def test_a_wrong_token(night, twilio):
     login, twilio.login = twilio.login, (twilio.sid, "another token")
     night.post()
     wait_until(lambda: night.tells("twilio has refused the account since "))
-    wait_until(lambda: health(night.web)[1]["problems"])  # of the other worker, a second later
+    wait_until(lambda: health(night.web)[1]["problems"])
     assert health(night.web)[0] == 200
     twilio.login = login
     assert_over(night, twilio)
     assert not any(message.attempts > 1 for message in Message.select())
 
 
-@on_sqlite  # what /healthz reads is tried on both in test_monitoring.py
 def test_a_carrier_that_is_down(night, twilio):
     twilio.answer = refusal(20500, 500)
     night.post()
@@ -75,7 +76,6 @@ def test_a_carrier_that_is_down(night, twilio):
     assert_over(night, twilio)
 
 
-@on_sqlite
 def test_everything_refused_for_good(night, twilio):
     twilio.answer = refusal(21612, 400)
     for _ in "12":
@@ -88,7 +88,6 @@ def test_everything_refused_for_good(night, twilio):
     wait_until(lambda: night.problems() == [])
 
 
-@on_sqlite
 def test_a_dead_scheduler(night, twilio):
     night.scheduler.kill()
     night.post()

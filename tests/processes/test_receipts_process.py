@@ -96,9 +96,9 @@ def proxied(serve, database_url, twilio, request):
 
 
 @on_sqlite
-@pytest.mark.parametrize("prefix", ["", "/staging"])
+@pytest.mark.parametrize("prefix", [pytest.param("", marks=pytest.mark.soak), "/staging"])
 def test_twilio_says_through_a_proxy_that_a_text_was_delivered(
-    proxied, schedule, start, twilio, database_url, prefix
+    proxied, schedule, run, twilio, prefix
 ):
     web = proxied(prefix)
     secret = ApiKey.issue("shop", None, clock())
@@ -118,14 +118,9 @@ def test_twilio_says_through_a_proxy_that_a_text_was_delivered(
     text = {"From": NEW_YORK, "Body": "Stop"}
     assert call_back(inbound, of_twilio(inbound, text, twilio.token)) == 204
 
-    def flask(*words):
-        process = start("flask", *words, DATABASE_URL=database_url)
-        assert process.wait() == 0
-        return process.output
-
-    shown = json.loads(flask("messages", "show", answer["message_id"]))
+    shown = json.loads(run("messages", "show", answer["message_id"]))
     assert (shown["status"], shown["carrier_reference"]) == ("delivered", f"SM{1:032x}")
-    flask("dnc", "check", NEW_YORK)
+    run("dnc", "check", NEW_YORK)
 
 
 # Many receipts, in any order, beside several schedulers

@@ -21,7 +21,7 @@ import pytest
 from running import ALWAYS, PYTHON, ROOT, Process, free_port, wait_until
 from settings import DAYS
 
-NOT_COPIED = shutil.ignore_patterns(".*", "*.db*", "tests", "benchmarks", "__pycache__")
+NOT_COPIED = shutil.ignore_patterns(".*", "*.db*", "tests", "benchmarks")
 
 
 @pytest.fixture
@@ -120,6 +120,7 @@ def test_the_curl_line_works_and_again_after_a_restart(run, project):
         wait_until(lambda shown=process: "'Hello from the service'" in shown.output)
         assert "release" not in process.output
         interrupt(process)
+        assert process.popen.returncode == 0
         assert "Traceback" not in process.output
     assert printed[0][1] == f"http://localhost:{port}/v1/text-messages"
     assert [words[3] for words in printed] == [printed[0][3]] * 2  # the key is kept
@@ -130,7 +131,13 @@ def test_the_curl_line_works_and_again_after_a_restart(run, project):
         assert database.execute("SELECT count(*) FROM message").fetchone() == (2,)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",  # SIGINT ends the first run of test_the_curl_line..., SIGTERM that of make
+    [
+        signal.SIGHUP,
+        *(pytest.param(n, marks=pytest.mark.soak) for n in (signal.SIGINT, signal.SIGTERM)),
+    ],
+)
 def test_a_signal_ends_it_and_leaves_no_process_behind(number, run):
     process = run(PORT=str(free_port()))
     curl_line(process)
@@ -224,9 +231,12 @@ def test_sigterm_to_make_ends_everything(installed):
 
 
 def test_outside_the_hours_of_all_numbers_the_text_has_a_date_soon(run):
+    """Also below a prefix, and with a text that is cut to a short limit."""
     now = datetime.now(UTC)
     closed = DAYS[(now.weekday() + 3) % 7]  # nowhere is it that day
-    process = run(PORT=str(free_port()), BUSINESS_DAYS=closed)
+    process = run(
+        PORT=str(free_port()), SCRIPT_NAME="stage/", MAX_MESSAGE_LENGTH="5", BUSINESS_DAYS=closed
+    )
     words = curl_line(process)
     send_date = datetime.fromisoformat(re.search(r'"send_date": "([^"]+)"', words[-1])[1])
     assert timedelta() < send_date - now < timedelta(minutes=5)
@@ -248,22 +258,15 @@ def test_where_it_is_quiet_the_text_has_a_date_after_that(run):
     assert send(words) == 201
 
 
-def test_a_prefix_and_a_short_limit_still_make_a_line_that_works(run):
-    process = run(SCRIPT_NAME="stage/", MAX_MESSAGE_LENGTH="5")
-    assert send(curl_line(process)) == 201
-
-
-def test_without_a_carrier_no_text_is_promised(run):
+def test_what_it_makes_is_for_its_user_alone_and_without_a_carrier_no_text_is_promised(
+    run, project
+):
+    shutil.copy(ROOT / ".env.example", project)
+    (project / ".env").unlink()
     process = run(PORT=str(free_port()), CARRIER_URL="")
     curl_line(process)
     assert "No carrier is set" in process.output
     assert "it appears here" not in process.output
-
-
-def test_what_it_makes_is_for_its_user_alone(run, project):
-    shutil.copy(ROOT / ".env.example", project)
-    (project / ".env").unlink()
-    curl_line(run(PORT=str(free_port())))
     for name in (".env", ".first-key", "messages.db"):
         assert (project / name).stat().st_mode & 0o077 == 0
     assert secret_keys(project)
@@ -291,12 +294,24 @@ def test_a_port_in_use_is_reported_in_one_line(run):
     assert "cannot be used" in line
 
 
-@pytest.mark.parametrize("port", ["", "0", "-1", "http", "65536", "８０"])
-def test_what_is_no_port_is_reported_in_one_line(run, port):
-    process = run(PORT=port)
-    assert process.wait() == 1
-    (line,) = process.output.splitlines()
-    assert line.startswith(f"port {port} cannot be used")
+CHECK = """
+import sys
+import run
+
+for port in sys.argv[1:]:
+    try:
+        run.check(port)
+    except SystemExit as told:
+        print(told)
+"""
+
+
+def test_what_is_no_port_is_reported_in_one_line(start):
+    ports = ("", "0", "-1", "http", "65536", "８０")
+    process = start("python", "-c", CHECK, *ports, PYTHONPATH=str(ROOT / "bin"))
+    assert process.wait() == 0
+    for port, line in zip(ports, process.output.splitlines(), strict=True):
+        assert line.startswith(f"port {port} cannot be used")
 
 
 def test_a_database_that_does_not_answer_is_reported_in_one_line(run):

@@ -87,7 +87,6 @@ def assert_a_text_is_taken_within_a_second(web, key, times=10):
     assert min(medians) < 1
 
 
-@on_sqlite
 @pytest.mark.parametrize(
     ("begin", "piece"),
     [
@@ -98,17 +97,17 @@ def assert_a_text_is_taken_within_a_second(web, key, times=10):
         (LINES + b"KEY" + b"Content-Length: 500\r\n\r\n", b" "),
         (LINES + b"KEY" + CHUNKED, b"1\r\n \r\n"),
         (LINES + b"Content-Length: 130000\r\n\r\n" + b"x" * 60_000, b"x"),
+        (LINES + CHUNKED + b"9\r\n\r\n\r\n", None),
         (b"GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: x\r\n\r\n", None),
+        (b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", None),
     ],
     ids=[
         *("silent", "half-head", "dripping-head", "half-body"),
-        *("dripping-body", "chunks", "130-KB", "no-reader"),
+        *("dripping-body", "chunks", "130-KB", "half-chunk", "no-reader", "not-closed"),
     ],
 )
-def test_1500_clients_that_do_not_finish_hold_nobody_up(
-    serve, database_url, key, meanwhile, begin, piece
-):
-    web = serve(database_url, workers=1)
+def test_1500_clients_that_do_not_finish_hold_nobody_up(shared_web, meanwhile, begin, piece):
+    web, key = shared_web
     clients = []
     for _ in range(1500):
         clients.append(connect(web))
@@ -134,12 +133,9 @@ def test_1500_clients_that_do_not_finish_hold_nobody_up(
         client.close()
 
 
-@on_sqlite
 @pytest.mark.parametrize(("clients", "pipelined"), [(1, 50), (200, 1)])
-def test_a_flood_of_wrong_keys_holds_nobody_up(
-    serve, database_url, key, crowd, meanwhile, clients, pipelined
-):
-    web = serve(database_url, workers=1)
+def test_a_flood_of_wrong_keys_holds_nobody_up(shared_web, crowd, meanwhile, clients, pipelined):
+    web, key = shared_web
     request = LINES + key_line("wrong") + b"Content-Length: 2\r\n\r\n{}"
     clients = crowd(web, clients)
 
@@ -149,17 +145,17 @@ def test_a_flood_of_wrong_keys_holds_nobody_up(
         for client in clients:
             answers = b""
             while answers.count(b'"timestamp"') < pipelined:
-                answers += client.recv(65_536)
+                answers += (piece := client.recv(65_536))
+                assert piece, "it closed the connection"
 
     meanwhile(flood)
     assert_a_text_is_taken_within_a_second(web, key)
 
 
-@on_sqlite
 def test_a_body_of_one_byte_chunks_is_refused_at_its_limit_and_costs_no_more_than_its_bytes(
-    serve, database_url, key
+    shared_web,
 ):
-    web = serve(database_url, workers=1)
+    web, key = shared_web
     worker, costs = worker_of(web), []
     for length in (8_000, 64_000):
         before = worker.cpu_times().user
@@ -179,7 +175,6 @@ def test_a_body_of_one_byte_chunks_is_refused_at_its_limit_and_costs_no_more_tha
     assert worker.memory_info().rss < MOST_MEMORY
 
 
-@on_sqlite
 @pytest.mark.parametrize(
     "refused",
     [
@@ -190,11 +185,9 @@ def test_a_body_of_one_byte_chunks_is_refused_at_its_limit_and_costs_no_more_tha
         LINES + b"no colon\r\n\r\n",
     ],
 )
-def test_an_answer_after_which_the_connection_closes_says_so_and_arrives(
-    serve, database_url, key, refused
-):
+def test_an_answer_after_which_the_connection_closes_says_so_and_arrives(shared_web, refused):
     """So that a proxy shares the connection with no other user."""
-    web = serve(database_url, workers=1)
+    web, key = shared_web
     with connect(web) as client:
         client.sendall(refused.replace(b"KEY", key_line(key)))
         answer = read_all(client)
@@ -204,9 +197,8 @@ def test_an_answer_after_which_the_connection_closes_says_so_and_arrives(
     assert b"HTTP/1.1" not in rest
 
 
-@on_sqlite
-def test_a_chunked_body_that_was_read_keeps_its_connection(serve, database_url, key):
-    web = serve(database_url, workers=1)
+def test_a_chunked_body_that_was_read_keeps_its_connection(shared_web):
+    web, key = shared_web
     body = json.dumps(HELLO).encode()
     request = LINES + key_line(key) + CHUNKED + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
     with connect(web) as client:
@@ -269,10 +261,9 @@ def test_slow_bodies_hold_no_connection_of_the_database(serve, database_url, key
         client.close()
 
 
-@on_sqlite
 @pytest.mark.skipif(shutil.which("javac") is None, reason="there is no Java (a JDK)")
-def test_javas_client_that_expects_100_continue_gets_its_201(serve, database_url, key, tmp_path):
-    web = serve(database_url, workers=1)
+def test_javas_client_that_expects_100_continue_gets_its_201(shared_web, tmp_path):
+    web, key = shared_web
     (tmp_path / "Once.java").write_text(JAVA)
     words = ["java", tmp_path / "Once.java", web.url + PATH, key, json.dumps(HELLO)]
     assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "201"

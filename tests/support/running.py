@@ -1,11 +1,13 @@
 """Real processes: start them, wait for their effects and talk to their web server."""
 
 import contextlib
+import functools
 import http.client
 import itertools
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,6 +21,9 @@ from pathlib import Path
 
 import pytest
 
+import database
+import keys
+import models
 import settings
 from answers import PATH
 from carrier_servers import TwilioServer
@@ -26,6 +31,7 @@ from carrier_servers import TwilioServer
 ROOT = Path(__file__).parents[2]
 PYTHON = sys.executable
 TOOLS = Path(PYTHON).parent
+SECRET_KEY = "not so secret, but long enough"
 ALWAYS = {"BUSINESS_HOURS": "00:00-24:00", "BUSINESS_DAYS": "mon-sun"}
 
 
@@ -97,44 +103,76 @@ class Process:
         self.popen.wait(60)
 
 
-@pytest.fixture
-def start(tmp_path):
-    """Start a process: `start("flask", "db", "upgrade", DATABASE_URL=…)`."""
+@contextlib.contextmanager
+def started_in(folder):
+    """Start processes in a folder; kill them at the end."""
     processes = []
 
-    def begin(program, *words, **environ):
+    def start(program, *words, **environ):
         tool = [PYTHON, ROOT / program] if program.endswith(".py") else [TOOLS / program]
-        processes.append(Process([*tool, *words], tmp_path / "cwd", **environ))
+        processes.append(Process([*tool, *words], folder, **environ))
         return processes[-1]
 
-    yield begin
+    yield start
     for process in processes:
         process.kill()
 
 
 @pytest.fixture
-def serve(start):
+def start(tmp_path):
+    """Start a process: `start("flask", "db", "upgrade", DATABASE_URL=…)`."""
+    with started_in(tmp_path / "cwd") as begin:
+        yield begin
+
+
+def start_web(start, database_url, workers=2, **environ):
     """Start gunicorn with our configuration and wait until it answers; `.url` is its address."""
+    port = free_port()
+    web = start(
+        "gunicorn",
+        "-c",
+        ROOT / "gunicorn.conf.py",
+        "app:create_app()",
+        DATABASE_URL=database_url,
+        PORT=str(port),
+        WEB_CONCURRENCY=str(workers),
+        **environ,
+    )
+    web.url = f"http://127.0.0.1:{port}{environ.get('SCRIPT_NAME', '')}"
+    web.port = port
+    wait_until(lambda: answers(f"{web.url}/healthz") or web.popen.poll() is not None)
+    assert web.popen.poll() is None, web.output
+    return web
 
-    def begin(database_url, workers=2, **environ):
-        port = free_port()
-        web = start(
-            "gunicorn",
-            "-c",
-            ROOT / "gunicorn.conf.py",
-            "app:create_app()",
-            DATABASE_URL=database_url,
-            PORT=str(port),
-            WEB_CONCURRENCY=str(workers),
-            **environ,
-        )
-        web.url = f"http://127.0.0.1:{port}{environ.get('SCRIPT_NAME', '')}"
-        web.port = port
-        wait_until(lambda: answers(f"{web.url}/healthz") or web.popen.poll() is not None)
-        assert web.popen.poll() is None, web.output
-        return web
 
-    return begin
+@pytest.fixture
+def serve(start):
+    """Start gunicorn for one test: `serve(database_url, workers=1, LOG_FORMAT="json")`."""
+    return functools.partial(start_web, start)
+
+
+@pytest.fixture(scope="session")
+def lasting_web(tmp_path_factory, migrated_sqlite):
+    """A gunicorn of one worker with a desk, always open; `.database_url` is on SQLite."""
+    folder = tmp_path_factory.mktemp("web")
+    url = f"sqlite:///{shutil.copy(migrated_sqlite, folder)}"
+    with started_in(folder) as start:
+        web = start_web(start, url, workers=1, SECRET_KEY=SECRET_KEY, **ALWAYS)
+        web.database_url = url
+        yield web
+
+
+@pytest.fixture
+def shared_web(lasting_web):
+    """A gunicorn for tests that leave it as it is, and a key: to start one takes a second.
+
+    Its database is empty but for the key.
+    """
+    database.connect(lasting_web.database_url)
+    for table in reversed(database.Table.__subclasses__()):
+        table.delete().execute()
+    yield lasting_web, keys.ApiKey.issue("app", None, models.clock())
+    database.db.close_all()
 
 
 class PatientTwilio(TwilioServer):
