@@ -17,13 +17,12 @@ help: ## show this list
 run: .venv/run ## install everything and start web and scheduler, with a curl line to try
 	@$(BIN)/python bin/run.py
 
-# Each worker takes one test at a time, so that no test waits behind a long one.
 # Without bytecode, every process that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 test: .venv/test ## install everything, lint, run the whole suite on SQLite and on PostgreSQL
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pytest -n auto --maxschedchunk 1
+	$(BIN)/pytest -n auto --dist loadgroup
 
 test-upgrade: .venv/test ## run the tests of the version before the newest migration on migrated tables
 	@bin/test-upgrade $(FROM)

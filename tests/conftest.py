@@ -19,8 +19,24 @@ pytest_plugins = ["browser", "databases", "fake_carrier", "npm", "running"]
 
 
 def pytest_xdist_auto_num_workers():
-    """Run two processes per core with `-n auto`: many tests wait."""
-    return 2 * (os.cpu_count() or 1)
+    """Run three processes per core with `-n auto`: many tests wait."""
+    return 3 * (os.cpu_count() or 1)
+
+
+def pytest_collection_modifyitems(items):
+    """Mix the tests of processes, which mostly wait, with the others, which keep the cores busy.
+
+    One process has all tests of the browser, which starts once.
+    """
+    waiting = [item for item in items if "processes" in item.path.parts]
+    busy = [item for item in items if "processes" not in item.path.parts]
+    share = len(busy) // (len(waiting) + 1) + 1
+    for number, item in enumerate(waiting):
+        busy.insert(number * (share + 1), item)
+    items[:] = busy
+    for item in items:
+        if "browser" in item.fixturenames:
+            item.add_marker(pytest.mark.xdist_group("browser"))
 
 
 @pytest.hookimpl(wrapper=True)

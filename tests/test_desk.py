@@ -801,19 +801,16 @@ def test_hostile_names_and_errors_are_escaped(operator):
         assert "<b>" not in operator.open(path).text
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
+@pytest.mark.parametrize("page", ["/desk/", "/desk/messages"])
+def test_no_query_is_an_error_of_ours(operator, page):
+    for query in (
         *("after=x", "after=1-2", "after=-1-" + "0" * 32, "after=999999999999999-" + "f" * 32),
         *("after=%00", "status=x", "number=x", "number=%00", "status=sent&after=1", "select=%ff"),
         *("number=%2B1%20212%20555%200123&status=failed", "status=%F0%9F%92%A3"),
-    ],
-)
-@pytest.mark.parametrize("page", ["/desk/", "/desk/messages"])
-def test_no_query_is_an_error_of_ours(operator, page, query):
-    response = operator.open(f"{page}?{query}")
-    assert response.status_code in (200, 400, 404)
-    assert response.mimetype == "text/html"
+    ):
+        response = operator.open(f"{page}?{query}")
+        assert response.status_code in (200, 400, 404), query
+        assert response.mimetype == "text/html"
 
 
 @pytest.mark.parametrize(
@@ -1192,14 +1189,14 @@ def test_an_operator_keeps_the_do_not_call_list(operator):
         assert DoNotCall.lists(NEW_YORK) is listed
 
 
-@pytest.mark.parametrize("number", ["", "0", "+", "+1", "112", "\0", "<b>", "+1" * 5000])
 @pytest.mark.parametrize("button", ["Check", "Add", "Remove"])
-def test_what_is_no_number_joins_no_list(operator, button, number):
+def test_what_is_no_number_joins_no_list(operator, button):
     operator.open("/desk/do-not-call")
-    assert operator.press(button, number=number).status_code == 400
-    assert "country code" in operator.page.text
-    assert "<b>" not in operator.response.text
-    assert DoNotCall.select().count() == 0
+    for number in ("", "0", "+", "+1", "112", "\0", "<b>", "+1" * 5000):
+        assert operator.press(button, number=number).status_code == 400, number
+        assert "country code" in operator.page.text
+        assert "<b>" not in operator.response.text
+        assert DoNotCall.select().count() == 0
 
 
 def test_numbers_and_texts_stay_out_of_the_log(operator, caplog):
