@@ -298,8 +298,7 @@ class Event(Table):
     def forget(cls, now: datetime) -> None:
         """Drop what was given up long ago, in batches."""
         old = cls.given_up_at < now - KEPT
-        batch = cls.select(cls.id).where(old).limit(BATCH)
-        drop = cls.delete().where(cls.id.in_(batch))
+        drop = cls.delete().where(locked(cls.id, cls.select(cls.id).where(old).limit(BATCH)))
         while drop.execute():
             pass
 

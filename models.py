@@ -503,7 +503,8 @@ class Message(Table):
         unsettled = twin.status.in_([*WAITING, Status.SENDING])
         in_doubt = fn.EXISTS(twin.select(twin.id).where(alike, unsettled))
         with db.transaction():
-            gone = cls.delete().where(old, cls.id.in_(cls._some(old & ~in_doubt))).execute()
+            some = cls.select(cls.id).where(old, ~in_doubt, has_status(*FINISHED)).limit(1000)
+            gone = cls.delete().where(locked(cls.id, some)).execute()
             cls._audit_many(Deed.PURGED, now, gone, f"ended before {isoformat(before)}")
         return gone
 
@@ -543,11 +544,6 @@ class Message(Table):
             alike.setdefault(measures, []).append(message.id)
         for (parts, country), ids in alike.items():
             cls.update(parts=parts, country=country).where(cls.id.in_(ids)).execute()
-
-    @classmethod
-    def _some(cls, condition):
-        """Select a batch of ids; the change asks again, as one may be retried meanwhile."""
-        return cls.select(cls.id).where(condition, has_status(*FINISHED)).limit(1000)
 
     # One message
 

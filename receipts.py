@@ -16,7 +16,16 @@ from peewee import EXCLUDED, BooleanField, TextField
 
 import recipients
 from carriers import LateAnswer, OptOut, Receipt
-from database import BATCH, CarrierTextField, InstantField, Table, db, json_values, on_postgres
+from database import (
+    BATCH,
+    CarrierTextField,
+    InstantField,
+    Table,
+    db,
+    json_values,
+    locked,
+    on_postgres,
+)
 from do_not_call import DoNotCall, LastReply
 from models import TAKEN, Message, Status, has_status
 
@@ -214,7 +223,7 @@ def forget(now: datetime) -> None:
     IgnoredOptOut.delete().where(IgnoredOptOut.at < now - KEPT).execute()
     old = EarlyReceipt.received_at < now - KEPT
     batch = EarlyReceipt.select(EarlyReceipt.reference).where(old).limit(BATCH)
-    drop = EarlyReceipt.delete().where(EarlyReceipt.reference.in_(batch))
+    drop = EarlyReceipt.delete().where(locked(EarlyReceipt.reference, batch))
     while drop.execute():
         pass
 
