@@ -503,8 +503,10 @@ class Message(Table):
         unsettled = twin.status.in_([*WAITING, Status.SENDING])
         in_doubt = fn.EXISTS(twin.select(twin.id).where(alike, unsettled))
         with db.transaction():
-            some = cls.select(cls.id).where(old, ~in_doubt, has_status(*FINISHED)).limit(1000)
-            gone = cls.delete().where(locked(cls.id, some)).execute()
+            # Apart from the deletion, or Postgres may select a batch for each row that it looks at
+            some = cls.select(cls.id).where(old, ~in_doubt, has_status(*FINISHED)).limit(PAGE)
+            ids = [message.id for message in some]
+            gone = cls.delete().where(old, cls.id.in_(ids)).execute()
             cls._audit_many(Deed.PURGED, now, gone, f"ended before {isoformat(before)}")
         return gone
 
