@@ -276,6 +276,21 @@ def test_the_simulators_pause_is_its_own_and_so_is_the_carriers(run_pass, carrie
     assert (again(refused).status, again(taken).status) == (Status.QUEUED, Status.SENT)
 
 
+def test_a_claim_of_testers_texts_takes_no_turn_from_others(tester, monkeypatch):
+    store(key=tester, send_at=TUESDAY_NOON)
+    store(send_at=TUESDAY_NOON)
+    count = reports._count
+
+    def count_before_a_claim(condition):
+        try:
+            return count(condition)
+        finally:
+            Message.claim(uuid.uuid4(), 8, TUESDAY_NOON, 0, testers=True)
+
+    monkeypatch.setattr(reports, "_count", count_before_a_claim)
+    assert reports.awaiting_carrier(testers=False) == 1
+
+
 def test_a_carrier_that_is_slow_does_not_hold_up_testers(settings, carrier, tester, monkeypatch):
     monkeypatch.setattr(scheduler, "PROMOTE_EVERY", 0)
     text = store(clock(), to="+12125559999", key=tester, status=Status.SCHEDULED)
