@@ -498,22 +498,23 @@ class Message(Table):
 
         A message stays while an equal text is in doubt, which would take its copy for its own.
         """
-        old, twin = cls.finished_at < before, cls.alias()
-        alike = (twin.to == cls.to) & (twin.message == cls.message) & (twin.in_doubt > 0)
-        unsettled = twin.status.in_([*WAITING, Status.SENDING])
-        in_doubt = fn.EXISTS(twin.select(twin.id).where(alike, unsettled))
+        old = cls.finished_at < before
         with db.transaction():
             # Apart from the deletion, or Postgres may select a batch for each row that it looks at
-            some = cls.select(cls.id).where(old, ~in_doubt, has_status(*FINISHED)).limit(PAGE)
-            ids = [message.id for message in some]
+            some = cls.select(cls.id).where(old, ~cls._has_twin_in_doubt(), has_status(*FINISHED))
+            ids = [message.id for message in some.limit(PAGE)]
             gone = cls.delete().where(old, cls.id.in_(ids)).execute()
             cls._audit_many(Deed.PURGED, now, gone, f"ended before {isoformat(before)}")
         return gone
 
     @classmethod
     def redact(cls, before: datetime, now: datetime) -> int:
-        """Forget number and text of some messages finished before an instant; return how many."""
-        return cls._forget(cls.finished_at < before, now, f"ended before {isoformat(before)}")
+        """Forget number and text of some messages finished before an instant; return how many.
+
+        Not of one that an equal text in doubt still needs, as in `purge`.
+        """
+        old = (cls.finished_at < before) & ~cls._has_twin_in_doubt()
+        return cls._forget(old, now, f"ended before {isoformat(before)}")
 
     @classmethod
     def redact_number(cls, number: str, now: datetime) -> int:
@@ -522,15 +523,24 @@ class Message(Table):
 
     @classmethod
     def _forget(cls, which, now, details):
-        which &= HAS_ENDED & cls.message.is_null(False)
-        some = list(cls.select(cls.id, cls.to, cls.message, cls.parts).where(which).limit(PAGE))
+        which &= cls.message.is_null(False)
+        some = cls.select(cls.id, cls.to, cls.message, cls.parts).where(which, HAS_ENDED)
+        some = list(some.limit(PAGE))
         cls.measure([message for message in some if message.parts is None])
         nothing = {"to": None, "message": None, "answer": None}
         ids = [message.id for message in some]
         with db.transaction():
-            forgotten = cls.update(nothing).where(which, cls.id.in_(ids)).execute()
+            forgotten = cls.update(nothing).where(HAS_ENDED, cls.id.in_(ids)).execute()
             cls._audit_many(Deed.REDACTED, now, forgotten, details)
         return forgotten
+
+    @classmethod
+    def _has_twin_in_doubt(cls):
+        """Return the condition that the carrier must yet be asked about an equal text."""
+        twin = cls.alias()
+        alike = (twin.to == cls.to) & (twin.message == cls.message) & (twin.in_doubt > 0)
+        unsettled = twin.status.in_([*WAITING, Status.SENDING])
+        return fn.EXISTS(twin.select(twin.id).where(alike, unsettled))
 
     @staticmethod
     def _audit_many(deed, now, count, details):
