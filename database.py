@@ -170,14 +170,14 @@ class Adapter(Psycopg3Adapter):
         return conn
 
     def is_connection_closed(self, conn: Connection) -> bool:
-        """Say whether an idle connection has died: the server's last words end with its end.
+        """Say whether an idle connection has died: reading finds the server's error, then the end.
 
         Unlike peewee's own probe this needs no round trip. The next statement notices a connection
         that died without a word, after ANSWER_TIMEOUT.
         """
         try:
             if not conn.closed:
-                conn.pgconn.consume_input()  # the last words, if any
+                conn.pgconn.consume_input()  # the error, if any
                 conn.pgconn.consume_input()  # the end
         except psycopg.OperationalError:
             conn.close()

@@ -54,13 +54,14 @@ class Lane:
         self.used_at, self.claimed_at = time.monotonic(), -math.inf
 
     @property
-    def in_hand(self) -> int:
+    def load(self) -> int:
+        """How many events of it are in hand."""
         return self.under_way + len(self.waiting)
 
     @property
     def room(self) -> int:
         """How many more events may be claimed for it."""
-        return (AHEAD if self.understands else FEW) - self.in_hand
+        return (AHEAD if self.understands else FEW) - self.load
 
 
 class Try(NamedTuple):
@@ -131,7 +132,7 @@ class Deliveries:
     @property
     def idle(self) -> bool:
         """Whether no address that understands has events in hand."""
-        return not any(lane.understands and lane.in_hand for lane in self.lanes.values())
+        return not any(lane.understands and lane.load for lane in self.lanes.values())
 
     def run(self) -> None:
         """Record, claim and begin, again and again.
@@ -185,9 +186,9 @@ class Deliveries:
             return
         receivers = Event.receivers(now, self.began_at)
         self.release(now, {(address.key_id, address.url) for address, _ in receivers})
-        at = time.monotonic()
-        lanes = self.lanes.values()
-        pace = YIELD * any(lane.understands and lane.used_at > at - YIELD for lane in lanes)
+        at, lanes = time.monotonic(), self.lanes.values()
+        others = any(lane.understands and lane.used_at > at - YIELD for lane in lanes)
+        pace = YIELD if others else 0
         for address in (address for address, due in receivers if due):
             lane = self.lane(address.url)
             if lane.room > 0 and (lane.understands or at - lane.claimed_at >= pace):
@@ -239,7 +240,7 @@ class Deliveries:
         """Close connections that have not been used for a while."""
         before = time.monotonic() - UNUSED
         for url, lane in [*self.lanes.items()]:
-            if not (lane.waiting or lane.under_way) and lane.used_at < before:
+            if not lane.load and lane.used_at < before:
                 self.lanes.pop(url).receiver.close()
 
     def record(self, now: datetime) -> None:

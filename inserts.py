@@ -58,6 +58,12 @@ class Inserts:
                 self._process = os.getpid()
 
     def _run(self):
+        try:
+            self._insert_batches()
+        finally:
+            self._process = None  # the next row starts another thread
+
+    def _insert_batches(self):
         while True:
             batch = [self._rows.get()]
             waiting, idle, end = 0, 0, time.monotonic() + GATHERING

@@ -513,8 +513,8 @@ class Message(Table):
 
         Not of one that an equal text in doubt still needs, as in `purge`.
         """
-        old = (cls.finished_at < before) & ~cls._has_twin_in_doubt()
-        return cls._forget(old, now, f"ended before {isoformat(before)}")
+        old, spared = cls.finished_at < before, cls._has_twin_in_doubt()
+        return cls._forget(old, now, f"ended before {isoformat(before)}", ~spared)
 
     @classmethod
     def redact_number(cls, number: str, now: datetime) -> int:
@@ -522,15 +522,15 @@ class Message(Table):
         return cls._forget(cls.to == number, now, "to one number")
 
     @classmethod
-    def _forget(cls, which, now, details):
-        which &= cls.message.is_null(False)
-        some = cls.select(cls.id, cls.to, cls.message, cls.parts).where(which, HAS_ENDED)
-        some = list(some.limit(PAGE))
+    def _forget(cls, which, now, details, *conditions):
+        which &= HAS_ENDED & cls.message.is_null(False)
+        found = cls.select(cls.id, cls.to, cls.message, cls.parts).where(which, *conditions)
+        some = list(found.limit(PAGE))
         cls.measure([message for message in some if message.parts is None])
         nothing = {"to": None, "message": None, "answer": None}
         ids = [message.id for message in some]
         with db.transaction():
-            forgotten = cls.update(nothing).where(HAS_ENDED, cls.id.in_(ids)).execute()
+            forgotten = cls.update(nothing).where(which, cls.id.in_(ids)).execute()
             cls._audit_many(Deed.REDACTED, now, forgotten, details)
         return forgotten
 

@@ -83,7 +83,7 @@ def awaiting_carrier(testers: bool | None = None) -> int:
     """Count the messages that may be sent now: all, those of testers, or those of the others."""
     if testers is None:
         return _count(IS_SENDABLE)
-    # One statement each: between two, the others are claimed
+    # In one statement: between two, a claim of testers' texts would hide as many of the others
     return _count(IS_SENDABLE & (Message.key.in_(ApiKey.testers()) if testers else _of_senders()))
 
 

@@ -128,11 +128,11 @@ def send_and_tell(url, carrier, receivers):
     ended = {"status": models.Status.CANCELLED, "finished_at": now}
     models.Message.change(*models.Message.update(ended).where(models.Message.key != sender).sql())
     carrier_url = f"twilio://AC1:token@+15005550006?base_url=http://127.0.0.1:{carrier}"
+    unsent = models.Message.select().where(models.Message.status != models.Status.SENT)
     left = {
-        "texts": models.Message.select().where(models.Message.status != models.Status.SENT),
+        "texts": unsent.where(models.Message.key == sender),
         "events": Event.select().where(Event.key == told),
     }
-    left["texts"] = left["texts"].where(models.Message.key == sender)
     scheduler = start_scheduler(url, CARRIER_URL=carrier_url, SEND_CONCURRENCY="8", **ALWAYS)
     began_at, seconds = None, {}
     while len(seconds) < 2:

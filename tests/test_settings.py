@@ -171,7 +171,7 @@ def test_a_value_is_read(name, text, value, load):
         *(("SEND_CONCURRENCY", text) for text in ("0", "257", "0x10")),
         *(
             ("SEND_RATE", text)
-            for text in ("0/s", "5", "5/h", "-1/s", "1e9/s", "5/s,5/s", "1.5/s", "٣/s")
+            for text in ("0/s", "5", "5/h", "5/year", "-1/s", "1e9/s", "5/s,5/s", "1.5/s", "٣/s")
         ),
         *(("CARRIER_TIMEOUT", text) for text in ("0", "601", "1.5")),
         *(("SHUTDOWN_TIMEOUT", text) for text in ("0", "601", "1.5")),
