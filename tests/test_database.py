@@ -88,10 +88,17 @@ def test_a_misspelt_column_is_refused(database_url):
         acceptance.store(send_at=None, manual_mode=False, mesage="Hello")
 
 
-def test_a_thread_that_finds_all_connections_in_use_is_told_of_an_outage_in_time(
-    database_url, monkeypatch
-):
-    monkeypatch.setattr(db.obj, "_wait_timeout", 0.2)
+@pytest.fixture
+def impatient_pool(database_url, monkeypatch):
+    """A pool that waits for a connection no longer than a fifth of a second."""
+    monkeypatch.setitem(database.POOL, "timeout", 0.2)
+    database.connect("sqlite:///:memory:")  # the pool of the same URL would stay
+    database.connect(database_url)
+    yield
+    database.connect("sqlite:///:memory:")
+
+
+def test_a_thread_that_finds_all_connections_in_use_is_told_of_an_outage_in_time(impatient_pool):
     size = database.POOL["max_connections"]
     all_taken, go_on = threading.Barrier(size + 1), threading.Event()
 

@@ -103,16 +103,18 @@ def migrated_postgres(postgres):
         database.disconnect()
 
 
+def deletions():
+    """The statements that empty all tables: messages go before the keys that they refer to."""
+    tables = reversed(database.Table.__subclasses__())
+    return [f"DELETE FROM {table._meta.table_name}" for table in tables]
+
+
 def _empty():
     """Empty the database over a connection of the pool: a new one takes 10 ms a test."""
     statements = [  # end the connections that killed processes and threads left behind
         "SELECT pg_terminate_backend(pid, 60_000) FROM pg_stat_activity "
         "WHERE datname = current_database() AND pid <> pg_backend_pid()",
-        # Messages go before the keys and counts they refer to. TRUNCATE takes far longer.
-        *(
-            f"DELETE FROM {table._meta.table_name}"
-            for table in reversed(database.Table.__subclasses__())
-        ),
+        *deletions(),  # TRUNCATE takes far longer
     ]
     database.db.connection().execute("; ".join(statements), prepare=False)
     database.db.close()

@@ -27,6 +27,7 @@ import models
 import settings
 from answers import PATH
 from carrier_servers import TwilioServer
+from databases import deletions
 
 ROOT = Path(__file__).parents[2]
 PYTHON = sys.executable
@@ -169,8 +170,8 @@ def shared_web(lasting_web):
     Its database is empty but for the key.
     """
     database.connect(lasting_web.database_url)
-    for table in reversed(database.Table.__subclasses__()):
-        table.delete().execute()
+    for deletion in deletions():
+        database.db.execute_sql(deletion)
     yield lasting_web, keys.ApiKey.issue("app", None, models.clock())
     database.db.close_all()
 
