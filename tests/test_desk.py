@@ -99,7 +99,7 @@ def test_without_a_secret_key_there_is_no_desk(settings, path):
 @pytest.mark.parametrize("role", [Role.APPROVER, Role.OPERATOR])
 def test_an_approver_and_an_operator_sign_in(app, role):
     visitor = Visitor(app)
-    assert visitor.sign_in(issue("Ann", "front", role)).status_code == 200
+    assert visitor.sign_in(issue("Ann", "front", role)).status_code == 303
     assert "Waiting for approval" in visitor.page.text
     assert f"Signed in as Ann, {role}" in visitor.page.text
 
