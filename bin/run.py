@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 import urllib.request
+from collections import deque
 from datetime import timedelta
 from pathlib import Path
 from threading import Thread
@@ -95,16 +96,27 @@ class Service(Manager):
 class Output(Printer):
     """Print the lines of all processes; end the service when the output is closed."""
 
-    closed, started = False, 0
+    closed, started, busy = False, 0, False
+
+    def __init__(self, *arguments) -> None:
+        super().__init__(*arguments)
+        self.waiting = deque()
 
     def write(self, message: Message) -> None:
         self.started += " started (pid=" in str(message.data)
+        self.waiting.append(message)
+        if self.busy:  # in honcho's handler of a signal: print cannot be called within print
+            return
+        self.busy = True
         try:
-            super().write(message)
+            while self.waiting:
+                super().write(self.waiting.popleft())
         except OSError:  # nobody reads the output of `make run | head`
             self.closed = True
             logs.discard_output()
             signal.raise_signal(signal.SIGTERM)
+        finally:
+            self.busy = False
 
 
 def prepare() -> Settings:

@@ -159,6 +159,35 @@ def test_a_signal_during_the_start_ends_it_too(run, project):
     assert "Traceback" not in process.output
 
 
+PRINT = """
+import io, signal, sys
+sys.path.insert(0, sys.argv[1])
+import run
+from honcho.printer import Message
+
+class Interrupted(io.FileIO):
+    def write(self, data):
+        if b"first" in bytes(data):
+            signal.raise_signal(signal.SIGUSR1)
+        return super().write(data)
+
+output = run.Output(io.TextIOWrapper(io.BufferedWriter(Interrupted(1, "w"))))
+line = lambda text: output.write(Message("line", text, None, None, None))
+signal.signal(signal.SIGUSR1, lambda *_: line("SIGUSR1 received"))
+output.prefix = False
+line("first")
+line("second")
+"""
+
+
+def test_a_signal_in_the_middle_of_a_line_is_heard_and_told_after_it(project):
+    """Ctrl-C left everything running where honcho's handler met a line that was being printed."""
+    words = [PYTHON, "-c", PRINT, project / "bin"]
+    done = subprocess.run(words, cwd=project, capture_output=True, text=True)
+    assert done.stderr == ""
+    assert done.stdout == "first\nSIGUSR1 received\nsecond\n"
+
+
 @pytest.mark.parametrize("name", ["scheduler.py", "gunicorn"])
 def test_when_one_process_ends_everything_ends(name, run):
     process = run(PORT=str(free_port()))
