@@ -84,7 +84,7 @@ def test_any_bytes_are_created_or_refused(body, post_bytes, created):
     holds(post_bytes(body), created)
 
 
-@often
+@hypothesis_settings(often, max_examples=40)
 @given(
     headers=st.dictionaries(
         st.sampled_from(

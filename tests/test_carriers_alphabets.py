@@ -240,7 +240,7 @@ def random_text(chance):
     return "".join(chance.choices(pool, k=chance.randrange(1, 500)))
 
 
-@pytest.mark.parametrize("count", [1_000, pytest.param(10_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.soak)])
 def test_random_texts_have_the_parts_that_twilios_calculator_counts(npm_package, count):
     modules = npm_package("sms-segments-calculator", "1.3.0")
     chance = random.Random(29)

@@ -12,8 +12,6 @@ from zoneinfo import ZoneInfo
 
 import phonenumbers
 import pytest
-from phonenumbers import geocoder
-from phonenumbers.geodata import GEOCODE_DATA
 from phonenumbers.tzdata import TIMEZONE_DATA
 
 import recipients
@@ -26,6 +24,14 @@ NUMBERING = ROOT / "recipients/numbering"
 SEASONS = [datetime(2026, month, 15, 12, tzinfo=UTC) for month in (1, 4, 7, 10)]
 ALWAYS = daily(0, 1440)
 HOUR = timedelta(hours=1)
+
+
+@cache
+def places():
+    """Return libphonenumber's names of places by prefix; to load them takes half a second."""
+    from phonenumbers.geodata import GEOCODE_DATA
+
+    return GEOCODE_DATA
 
 
 @cache
@@ -151,7 +157,7 @@ def test_no_correction_is_for_nothing():
 def test_a_prefix_without_a_correction_keeps_libphonenumbers_zones():
     _, corrections = stated()
     compared = 0
-    for prefix in random.Random(1).sample(sorted(GEOCODE_DATA), 6_000):
+    for prefix in random.Random(1).sample(sorted(places()), 6_000):
         recipient = recipient_of(prefix, 12)
         if recipient is None:
             continue
@@ -207,7 +213,7 @@ def test_a_number_of_no_known_place_has_all_the_clocks_of_its_area_code():
         if prefix[0] != "1" or prefix[1:4] not in several:
             continue
         recipient = recipient_of(prefix, 12)
-        if recipient and longest(GEOCODE_DATA, recipient.e164[1:]) == prefix[:4]:
+        if recipient and longest(places(), recipient.e164[1:]) == prefix[:4]:
             assert shown(recipient, SEASONS[0]) == given(prefix[1:4]), prefix
             compared += 1
     assert compared > 300
@@ -222,9 +228,11 @@ def test_an_area_code_without_summer_time_has_none(code, july):
 
 
 def test_a_numbers_place_is_the_one_that_libphonenumber_names_without_codes_of_states():
+    from phonenumbers import geocoder
+
     compared, coded = 0, 0
-    for prefix in random.Random(2).sample(sorted(GEOCODE_DATA), 4_000):
-        recipient = recipient_of(prefix, 12, GEOCODE_DATA)
+    for prefix in random.Random(2).sample(sorted(places()), 4_000):
+        recipient = recipient_of(prefix, 12, places())
         if recipient is None:
             continue
         country = recipients.country_name(recipient.country)

@@ -66,7 +66,7 @@ def holds(database_url, seconds, serve):
 
 @on_postgres
 def test_two_gunicorns_accept_never_one_more_and_nearly_as_many_as_allowed(database_url, serve):
-    holds(database_url, 5, serve)
+    holds(database_url, 3, serve)
 
 
 @on_postgres
