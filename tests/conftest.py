@@ -40,16 +40,16 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.xdist_group("browser"))
 
 
+@pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Collect no garbage while tests are collected."""
-    gc.disable()
-
-
-def pytest_collection_finish():
     """Keep the garbage collector away from the collected tests: they cost it seconds a process."""
-    gc.freeze()
-    gc.set_threshold(50_000)
-    gc.enable()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.set_threshold(50_000)
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -101,6 +101,7 @@ def test_an_approver_and_an_operator_sign_in(app, role):
     visitor = Visitor(app)
     assert visitor.sign_in(issue("Ann", "front", role)).status_code == 303
     assert "Waiting for approval" in visitor.page.text
+    assert visitor.response.status_code == 200
     assert f"Signed in as Ann, {role}" in visitor.page.text
 
 

@@ -58,8 +58,8 @@ class Visitor:
     def open(self, path="/desk/"):
         return self._keep(path, self.client.get(path, **self._mounted()))
 
-    def press(self, words, message=None, selected=(), **fields):
-        """Press a button, by default the first with these words; follow the redirect."""
+    def press(self, words, message=None, selected=(), follow=True, **fields):
+        """Press a button, by default the first with these words; follow a redirect if asked to."""
         found = self.page.buttons(words)
         if message:
             found = [each for each in found if each[1].get("value") == str(message.id)]
@@ -69,7 +69,7 @@ class Visitor:
         sent += [("id", str(each.id)) for each in selected]
         if "name" in button:
             sent.append((button["name"], button.get("value", "")))
-        return self.post(form.get("action") or self.at, sent)
+        return self.post(form.get("action") or self.at, sent, follow)
 
     def post(self, path, sent, follow=True):
         data = {}
@@ -84,7 +84,7 @@ class Visitor:
     def sign_in(self, key):
         """Give a key; the page behind it opens when somebody looks at `page`."""
         self.open()
-        response = self.post("/desk/sign-in", [("csrf_token", self.token), ("key", key)], False)
+        response = self.press("Sign in", follow=False, key=key)
         if response.status_code == 303:
             self.at = self._page = None
         return response

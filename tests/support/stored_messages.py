@@ -25,7 +25,7 @@ def store(now=TUESDAY_NOON, **columns):
 
     peewee takes longer to write such a statement than the database to run it, here and below.
     """
-    row = {"attempts": 0, "claim_number": 0, "in_doubt": 0, "take_overs": 0} | _row(now, columns)
+    row = Message(**_row(now, columns)).__data__  # with the defaults
     fields = {getattr(Message, name): value for name, value in row.items()}
     names = ", ".join(f'"{field.column_name}"' for field in fields)
     marks = ", ".join([db.param] * len(fields))
