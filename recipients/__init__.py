@@ -8,6 +8,7 @@ machine's older copy), English names from CLDR.
 import gzip
 import json
 import re
+import sys
 import zoneinfo
 from array import array
 from bisect import bisect
@@ -316,9 +317,14 @@ def _city(country, zone):
 @cache
 def _places():
     """Return the first digits of each place, the number of its name, and the names."""
-    with gzip.open(_NUMBERING / "places.json.gz", "rt", encoding="utf-8") as file:
-        first, which, names = json.load(file)
-    return array("I", first), array("H", which), names
+    names, arrays = gzip.decompress((_NUMBERING / "places.gz").read_bytes()).split(b"\n", 1)
+    first, which = array("I"), array("H")
+    first.frombytes(arrays[: len(arrays) * 4 // 6])
+    which.frombytes(arrays[len(arrays) * 4 // 6 :])
+    if sys.byteorder == "big":
+        first.byteswap()
+        which.byteswap()
+    return first, which, json.loads(names)
 
 
 @cache
