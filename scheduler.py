@@ -244,7 +244,7 @@ def stay_on_one_core() -> None:
     Python runs one of them at a time. To pass its lock from core to core, with 128 texts under way,
     took a third of the time.
     """
-    if hasattr(os, "sched_setaffinity"):
+    with suppress(AttributeError, OSError):  # not all systems can, and a sandbox may forbid it
         os.sched_setaffinity(0, {random.choice([*os.sched_getaffinity(0)])})
 
 

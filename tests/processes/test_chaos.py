@@ -244,8 +244,8 @@ class Faults(threading.Thread):
         self.carrier.away.clear()
 
     def kill_worker(self):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            self.chance.choice(self.webs).worker.kill()
+        with contextlib.suppress(psutil.NoSuchProcess, IndexError):
+            self.chance.choice(self.webs).workers[0].kill()
 
     def kill_web(self):
         self.chance.choice(self.webs).restart()
@@ -267,8 +267,8 @@ class Faults(threading.Thread):
         os.kill(pid, signal.SIGCONT)
 
     def stop_worker(self):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            worker = self.chance.choice(self.webs).worker
+        with contextlib.suppress(psutil.NoSuchProcess, IndexError):
+            worker = self.chance.choice(self.webs).workers[0]
             worker.suspend()
             self.stopping.wait(2)
             worker.resume()
@@ -291,10 +291,9 @@ class Restartable:
         return "".join((*self.outputs, self.process.output))
 
     @property
-    def worker(self):
-        """A worker of gunicorn's."""
-        workers = psutil.Process(self.process.popen.pid).children()
-        return workers[0] if workers else psutil.Process(self.process.popen.pid)
+    def workers(self):
+        """The workers of gunicorn's; it has none while it starts, nor right after one was killed."""
+        return psutil.Process(self.process.popen.pid).children()
 
 
 class Webs:

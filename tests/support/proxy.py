@@ -78,6 +78,7 @@ class _Pair:
             with contextlib.suppress(OSError):
                 if reset and end.family == socket.AF_INET:
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    end.shutdown(socket.SHUT_RD)  # a pump that reads would keep the socket open
                 else:
                     end.shutdown(socket.SHUT_RDWR)
             end.close()
