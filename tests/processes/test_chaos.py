@@ -292,7 +292,7 @@ class Restartable:
 
     @property
     def workers(self):
-        """The workers of gunicorn's; it has none while it starts, nor right after one was killed."""
+        """The workers of gunicorn's: none while it starts, or after one was killed."""
         return psutil.Process(self.process.popen.pid).children()
 
 
