@@ -1,6 +1,7 @@
 """Everything fails at once: carrier, database, network and processes, by chance and with a seed.
 
-CHAOS_SECONDS and CHAOS_SEED choose another run than the usual one: `make soak`.
+CHAOS_SECONDS and CHAOS_SEED choose another run than the usual one: `make soak`. Run no more at once
+than there are cores: an answer that comes late because the carrier was starved is one more doubt.
 """
 
 import contextlib
