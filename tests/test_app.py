@@ -17,7 +17,7 @@ import recipients
 import settings as environment
 from answers import PATH, accepted, problems, refusal
 from app import create_app
-from databases import on_postgres, on_sqlite
+from databases import END_OTHER_CONNECTIONS, on_postgres, on_sqlite
 from models import Message
 from samples import NEW_YORK
 from stored_messages import connection_of
@@ -207,10 +207,7 @@ def test_a_dead_pooled_connection_is_replaced_unnoticed(database_url, client, ke
     headers = {"X-Api-Key": key}
     accepted(client.post(PATH, json=VALID, headers=headers))
     with psycopg.connect(database_url, autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
+        connection.execute(END_OTHER_CONNECTIONS)
     accepted(client.post(PATH, json=VALID, headers=headers))
 
 
@@ -232,7 +229,8 @@ def test_a_removed_database_is_503(empty_database_url, settings_of, postgres):
         with psycopg.connect(postgres, autocommit=True) as connection:
             connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
             connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,)
+                "SELECT pg_terminate_backend(pid, 60_000) FROM pg_stat_activity WHERE datname = %s",
+                (name,),
             )
     refusal(client.get("/healthz"), 503)
     refusal(client.post(PATH, json=VALID, headers=headers), 503)

@@ -20,6 +20,7 @@ import recipients
 import scheduler
 import sender
 from carriers import CarrierError
+from databases import END_OTHER_CONNECTIONS
 from do_not_call import DoNotCall
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST
 from models import TAKEN, Message, Status
@@ -748,10 +749,7 @@ def break_database(database_url):
             connection.execute("BEGIN IMMEDIATE")
             threading.Timer(0.5, connection.execute, ["ROLLBACK"]).start()
         else:
-            connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
+            connection.execute(END_OTHER_CONNECTIONS)
 
     yield begin
     connection.close()

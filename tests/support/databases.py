@@ -109,13 +109,17 @@ def deletions():
     return [f"DELETE FROM {table._meta.table_name}" for table in tables]
 
 
+# It waits until they are gone
+END_OTHER_CONNECTIONS = (
+    "SELECT pg_terminate_backend(pid, 60_000) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
+
+
 def _empty():
     """Empty the database over a connection of the pool: a new one takes 10 ms a test."""
-    statements = [  # end the connections that killed processes and threads left behind
-        "SELECT pg_terminate_backend(pid, 60_000) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND pid <> pg_backend_pid()",
-        *deletions(),  # TRUNCATE takes far longer
-    ]
+    # Killed processes and threads left some behind; TRUNCATE takes far longer
+    statements = [END_OTHER_CONNECTIONS, *deletions()]
     database.db.connection().execute("; ".join(statements), prepare=False)
     database.db.close()
 
