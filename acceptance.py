@@ -101,8 +101,16 @@ def insert_all(orders: list[Order]) -> list[Outcome]:
 
 def _insert(orders):
     """Insert messages in one statement; return of each whether it is stored."""
-    sql, values = _insertion([order.row for order in orders])
-    if db.execute_sql(f"{sql} ON CONFLICT DO NOTHING", values).rowcount == len(orders):
+    rows = [order.row for order in orders]
+    if db.in_transaction() and not on_postgres():
+        # SQLite would copy all pages first, to undo the statement alone: sqlite.org/tempfiles.html
+        sql, _ = _insertion(rows[:1])
+        values = [[row[name] for name in rows[0]] for row in rows]
+        done = db.cursor().executemany(f"{sql} ON CONFLICT DO NOTHING", values)
+    else:
+        sql, values = _insertion(rows)
+        done = db.execute_sql(f"{sql} ON CONFLICT DO NOTHING", values)
+    if done.rowcount == len(orders):
         return [True] * len(orders)
     return _stored(orders)  # some idempotency key is taken
 

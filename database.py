@@ -9,10 +9,11 @@ import os
 import re
 import sqlite3
 import time
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 from peewee import (
@@ -28,6 +29,7 @@ from peewee import (
     OperationalError,
     Psycopg3Adapter,
     Select,
+    SqliteDatabase,
     TextField,
     __exception_wrapper__,
     fn,
@@ -75,10 +77,14 @@ class QuickClose:
 
 
 class Rows(sqlite3.Cursor):
-    """A cursor whose errors are peewee's also while rows are fetched.
+    """A cursor whose errors are peewee's also while rows are fetched, or many are inserted.
 
     SQLite commits an `UPDATE … RETURNING` when its last row is fetched, and the disk may be full.
     """
+
+    def executemany(self, sql: str, rows: Iterable[Sequence]) -> Self:
+        with __exception_wrapper__:
+            return super().executemany(sql, rows)
 
     def fetchone(self) -> Any:
         with __exception_wrapper__:
@@ -89,15 +95,19 @@ class Rows(sqlite3.Cursor):
             return super().fetchall()
 
 
-class Sqlite(QuickClose, PooledSqliteDatabase):
-    """A SQLite that waits for other writers in short naps.
-
-    While SQLite itself waits, no other request of a web worker would be answered.
-    """
+class PrivateSqlite(SqliteDatabase):
+    """A SQLite whose file nobody else may read."""
 
     def _connect(self) -> sqlite3.Connection:
         make_private(self.database)  # its log and index get the same permissions
         return super()._connect()
+
+
+class Sqlite(QuickClose, PooledSqliteDatabase, PrivateSqlite):
+    """A SQLite that waits for other writers in short naps.
+
+    While SQLite itself waits, no other request of a web worker would be answered.
+    """
 
     def cursor(self, named_cursor: str | None = None) -> Rows:
         return self.connection().cursor(Rows)

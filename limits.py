@@ -114,9 +114,9 @@ class KeyUse(Table):
         """Lock the row of a key for this transaction and return it; None if it is a new one."""
         lock = " FOR UPDATE" if db.for_update else ""
         select = f"SELECT {_COLUMNS} FROM key_use WHERE key_id = {db.param}{lock}"
-        insert = f"INSERT INTO key_use (key_id, {_COLUMNS}) VALUES ({db.param}, 0, 0, 0, 0, 0)"
         is_new = False
         while not (row := db.execute_sql(select, (key,)).fetchone()):
+            insert = f"INSERT INTO key_use (key_id, {_COLUMNS}) VALUES ({db.param}, 0, 0, 0, 0, 0)"
             db.execute_sql(f"{insert} ON CONFLICT DO NOTHING", (key,))
             is_new = True
         return None if is_new else tuple(row)

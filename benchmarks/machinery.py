@@ -174,10 +174,13 @@ def pss(pid):
 
 
 def backends(url):
-    """The processes of a Postgres on this machine that serve a database; none for SQLite."""
+    """The processes of a Postgres on this machine that serve clients; none for SQLite."""
     if url.startswith("sqlite:"):
         return []
-    query = "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+    query = (
+        "SELECT pid FROM pg_stat_activity "
+        "WHERE datname = current_database() AND backend_type = 'client backend'"
+    )
     with psycopg.connect(url) as connection:
         here = connection.info.backend_pid
         return [pid for (pid,) in connection.execute(query).fetchall() if pid != here]

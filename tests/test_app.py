@@ -18,6 +18,7 @@ import settings as environment
 from answers import PATH, accepted, problems, refusal
 from app import create_app
 from databases import END_OTHER_CONNECTIONS, on_postgres, on_sqlite
+from limits import parse
 from models import Message
 from samples import NEW_YORK
 from stored_messages import connection_of
@@ -190,7 +191,9 @@ def test_a_database_that_cannot_be_reached_is_503(url, settings_of, caplog, tmp_
     assert "password" not in caplog.text
 
 
-def test_a_missing_table_is_503_until_it_is_back(database_url, client, key):
+@pytest.mark.parametrize("limits", ["", "100/d"])
+def test_a_missing_table_is_503_until_it_is_back(database_url, client, limits):
+    key = keys.ApiKey.issue("app", None, models.clock(), limits=parse(limits))
     headers = {"X-Api-Key": key}
     accepted(client.post(PATH, json=VALID, headers=headers))
     with contextlib.closing(connection_of(database_url)) as connection:
