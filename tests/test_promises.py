@@ -37,7 +37,7 @@ import scheduler
 import sender
 from carriers import Carrier, CarrierError, OptOut, Receipt
 from databases import on_sqlite
-from do_not_call import DoNotCall
+from do_not_call import PEOPLE, DoNotCall
 from models import FINISHED, TAKEN, Message, Status, first_id
 from outcomes import MAY_HAVE_TAKEN_IT
 from receipts import KEPT
@@ -305,8 +305,16 @@ class Promises(RuleBasedStateMachine):
 
     @rule(number=st.sampled_from(NUMBERS), stop=st.booleans())
     def reply(self, number, stop):
+        entry = DoNotCall.entry(number)
+        by_people = entry is not None and entry.source in PEOPLE
         receipts.record_opt_out(OptOut(number, stop, "reply"), self.now)
-        assert DoNotCall.lists(number) == stop
+        assert DoNotCall.lists(number) == (stop or by_people)
+
+    @rule(number=st.sampled_from(NUMBERS), add=st.booleans())
+    def change_list(self, number, add):
+        """An operator adds or removes a number; what waits for it is left to the schedulers."""
+        change = DoNotCall.add if add else DoNotCall.remove
+        change([number], self.now, "operator")
 
     @precondition(lambda self: self.now > TUESDAY_NOON + 3 * DAY)
     @rule(change=st.sampled_from([Message.purge, Message.redact]))
