@@ -32,7 +32,10 @@ from models import TAKEN, Message, Status, has_status
 log = logging.getLogger("receipts")
 
 KEPT = timedelta(days=3)
-"""How long a receipt waits for a yes that comes late; most are of others on the account."""
+"""How long a receipt waits for a yes that comes late; most are of others on the account.
+
+A repeat does not make it wait longer.
+"""
 
 LATE = timedelta(minutes=5)
 """How long a receipt may wait for its yes until it counts as one that matches nothing."""

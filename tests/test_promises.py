@@ -398,7 +398,8 @@ class Promises(RuleBasedStateMachine):
         reference = self.copies[-1 - which % len(self.copies)].reference
         for delivered in words:
             receipts.record([Receipt(reference, delivered)], self.now, False)
-            if delivered or reference not in self.said:
+            before, _ = self.said.get(reference, (None, None))
+            if reference not in self.said or (delivered and not before):  # not a repeat
                 self.said[reference] = delivered, self.now
 
     # The promises
