@@ -24,6 +24,7 @@ def pytest_xdist_auto_num_workers():
     return 3 * (os.cpu_count() or 1)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads which tests stay together
 def pytest_collection_modifyitems(items):
     """Mix the tests of processes, which mostly wait, with the others, which keep the cores busy.
 

@@ -144,3 +144,5 @@ def database_url(kind, request, tmp_path):
     yield url
     database.db.close()
     database.db.close_stale(0)  # the connections of a test's own threads
+    if kind == "sqlite":
+        database.db.close_idle()  # the file of another test may get the same name
