@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 test: .venv/test ## install everything, lint, run the whole suite on SQLite and on PostgreSQL
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pytest -n auto --dist loadgroup
+	$(BIN)/pytest -n auto --dist worksteal
 
 test-upgrade: .venv/test ## run the tests of the version before the newest migration on migrated tables
 	@bin/test-upgrade $(FROM)

@@ -24,21 +24,19 @@ def pytest_xdist_auto_num_workers():
     return 3 * (os.cpu_count() or 1)
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads which tests stay together
 def pytest_collection_modifyitems(items):
     """Mix the tests of processes, which mostly wait, with the others, which keep the cores busy.
 
-    One process has all tests of the browser, which starts once.
+    The browser's come first: pytest-xdist gives one process all of them, and it starts once.
     """
-    waiting = [item for item in items if "processes" in item.path.parts]
-    busy = [item for item in items if "processes" not in item.path.parts]
+    browsers = [item for item in items if "browser" in item.fixturenames]
+    others = [item for item in items if "browser" not in item.fixturenames]
+    waiting = [item for item in others if "processes" in item.path.parts]
+    busy = [item for item in others if "processes" not in item.path.parts]
     share = len(busy) // (len(waiting) + 1) + 1
     for number, item in enumerate(waiting):
         busy.insert(number * (share + 1), item)
-    items[:] = busy
-    for item in items:
-        if "browser" in item.fixturenames:
-            item.add_marker(pytest.mark.xdist_group("browser"))
+    items[:] = browsers + busy
 
 
 @pytest.hookimpl(wrapper=True)
