@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from datetime import datetime, timedelta
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue
 from typing import NamedTuple
 
 import database
@@ -93,7 +93,7 @@ class Deliveries:
         self.began_at = models.clock() if once else None
         self.lanes = {}  # by URL
         self.in_hand = {}  # the claimed events by their ids
-        self.ended = SimpleQueue()  # tries; None ends a wait
+        self.ended = Queue()  # tries; None ends a wait
         self.unrecorded = []
         self.under_way = 0
         self.renew_at = time.monotonic() + claim_timeout / 4
@@ -116,12 +116,12 @@ class Deliveries:
     def finish(self) -> None:
         """Return when all that is due was tried, but wait for receivers no longer than TIMEOUT."""
         self.end_by(time.monotonic() + TIMEOUT + GRACE)
+        self.ended.put(None)
         self.thread.join()
 
     def end_by(self, instant: float) -> None:
         """Let the thread end by then, unless it ends sooner."""
         self.give_up_at = min(self.give_up_at or instant, instant)
-        self.ended.put(None)
 
     @property
     def stopping(self) -> bool:

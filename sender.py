@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import datetime
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue
 from typing import Any, NamedTuple
 
 import database
@@ -112,7 +112,7 @@ class Sender:
         self.renew_at = self.wait_until = 0  # by the monotonic clock
         self.state = None  # of the carrier, as read last
         self.under_way = {}  # by the future of its thread, each Send
-        self.ended = SimpleQueue()  # the futures of those whose thread has ended
+        self.ended = Queue()  # the futures of those whose thread has ended
         self.unrecorded = []  # their Answers
 
     def send_queued(self, meanwhile: Callable[[], int] = int) -> Counter:
@@ -492,8 +492,11 @@ def beside(action: Callable) -> Future:
     return future
 
 
-def gather(ended: SimpleQueue, seconds: float) -> list[Future]:
-    """Return the sends that have ended; wait so many seconds if none has."""
+def gather(ended: Queue, seconds: float) -> list[Future]:
+    """Return the sends that have ended; wait so many seconds if none has.
+
+    A SimpleQueue might wait for ever: Python 3.11 takes a timeout that is over for none.
+    """
     try:
         done = [ended.get(timeout=seconds)]
     except Empty:

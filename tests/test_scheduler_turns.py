@@ -1,5 +1,6 @@
 """Who goes first: keys take turns, SEND_RATE holds texts back, testers have their own carrier."""
 
+import signal
 import threading
 import time
 import uuid
@@ -12,12 +13,14 @@ import reports
 import scheduler
 from carrier_state import CarrierState
 from carriers import CarrierError
+from deliveries import Deliveries
 from fake_carrier import TOO_FAST
 from keys import ApiKey, Role
 from models import Message, Status, clock
 from monitoring import health
 from samples import NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
+from sender import gather
 from stored_messages import SENDER, again, key_named, statuses, store, store_many
 
 SECOND = timedelta(seconds=1)
@@ -325,3 +328,27 @@ def test_the_state_of_the_testers_simulator_is_not_the_services(run_pass, carrie
     assert CarrierState.latest().name == "fake"
     run_pass(TUESDAY_NOON + SECOND, carrier=None)
     assert CarrierState.latest().name == ""
+
+
+@pytest.mark.parametrize("what", ["sends", "events"])
+def test_a_wait_that_a_signal_makes_longer_ends(what, settings, carrier):
+    """Python 3.11 has its SimpleQueue wait for ever; so do a small timeout and a busy core."""
+    sender, deliveries = Scheduler(settings, carrier).sender, Deliveries(60)
+    waiting = sender if what == "sends" else deliveries
+    handlings = []
+
+    def handle(*_):
+        handlings.append(time.monotonic())
+        if len(handlings) == 1:
+            time.sleep(0.2)
+        else:  # too late: let the test fail instead of hang
+            waiting.ended.put(None)
+
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.05, 5)
+    try:
+        assert not (gather(sender.ended, 0.1) if what == "sends" else deliveries.wait(0.1))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(handlings) == 1
