@@ -93,7 +93,7 @@ class Deliveries:
         self.began_at = models.clock() if once else None
         self.lanes = {}  # by URL
         self.in_hand = {}  # the claimed events by their ids
-        self.ended = Queue()  # tries; None ends a wait
+        self.ended = Queue()  # tries; None ends a wait; no SimpleQueue, see sender.gather
         self.unrecorded = []
         self.under_way = 0
         self.renew_at = time.monotonic() + claim_timeout / 4
@@ -108,7 +108,7 @@ class Deliveries:
     def stop(self, seconds: float = math.inf) -> None:
         """Begin no more tries, and wait for receivers no longer than so many seconds, or TIMEOUT.
 
-        A handler of signals may call this.
+        A handler of signals may call this: it takes no lock.
         """
         self.told_to_stop = True
         self.end_by(time.monotonic() + min(seconds, TIMEOUT + GRACE))
