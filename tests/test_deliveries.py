@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import time
 from datetime import timedelta
 from email.utils import format_datetime
@@ -16,6 +17,7 @@ from databases import on_sqlite
 from deliveries import DELAYS, Deliveries
 from events import Event, EventAddress
 from models import Message, Status
+from query_plans import plans
 from running import free_port, wait_until
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 from stored_messages import again, key_named, store, store_many
@@ -423,23 +425,17 @@ def test_a_database_that_is_away_loses_nothing(app_key, receiver, delivering, mo
     assert len(receiver.ids) == 1
 
 
-def test_ten_thousand_that_wait_cost_little(app_key, receiver):
-    receiver.answer = HANG
-    many(10_000)
-    now, began = models.clock(), time.perf_counter()
-    Event.give_up(now)
-    Event.forget(now)
-    Event.receivers(now, None)
-    Event.claim(app_key.id, 8, now, now + HOUR, None)
-    assert time.perf_counter() - began < 0.05
-
-
-def test_three_hundred_a_second_go_to_a_quick_receiver(app_key, receiver, delivering):
-    many(600)
-    began = time.monotonic()
-    wait_until(lambda: not Event.select().count())
-    assert len(receiver.events) == 600
-    assert 600 / (time.monotonic() - began) > 150, "300 where the machine does nothing else"
+def test_what_waits_is_found_by_an_index(app_key):
+    now = models.clock()
+    statements = [
+        *plans(lambda: Event.give_up(now)),
+        *plans(lambda: Event.forget(now)),
+        *plans(lambda: Event.receivers(now, None)),
+        *plans(lambda: Event.claim(app_key.id, 8, now, now + HOUR, None)),
+    ]
+    assert len(statements) == 4
+    for lines in statements:
+        assert re.search("event_(due|given_up)", str(lines))
 
 
 @on_sqlite
