@@ -32,13 +32,15 @@ request_id = ContextVar("request_id", default=None)
 
 def create_app(settings: environment.Settings | None = None) -> Flask:
     """Build the application from the environment, or from the given settings."""
-    if settings is None:
+    from_environment = settings is None
+    if from_environment:
         settings = environment.load_or_exit()
     check_countries(settings)
     check_quiet_hours(settings)
     carrier = connect_carrier(settings)
     logs.start(settings.log_level, settings.log_format).addFilter(add_request_id)
-    environment.warn_of_misspelt()
+    if from_environment:
+        environment.warn_of_misspelt()
     database.connect(settings.database_url)
     app = Flask(__name__, static_folder=None)
     app.config["SETTINGS"] = settings
