@@ -84,7 +84,7 @@ def test_any_bytes_are_created_or_refused(body, post_bytes, created):
     holds(post_bytes(body), created)
 
 
-@hypothesis_settings(often, max_examples=40)
+@hypothesis_settings(often, max_examples=20)
 @given(
     headers=st.dictionaries(
         st.sampled_from(

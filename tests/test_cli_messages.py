@@ -200,12 +200,12 @@ def test_people_see_the_newest_fifty_and_programs_everything(messages, listed):
 
 
 def test_a_list_of_many_pages_has_each_message_once_in_order(listed):
-    store_many(1200, key=key_named("a", "red"), now=TUESDAY_NOON - DAY)
-    store_many(1200, key=key_named("b", "red"), now=TUESDAY_NOON)
+    store_many(600, key=key_named("a", "red"), now=TUESDAY_NOON - DAY)
+    store_many(600, key=key_named("b", "red"), now=TUESDAY_NOON)
     ids = listed("--group", "red")
-    assert len({*ids}) == 2400
+    assert len({*ids}) == 1200
     assert ids == sorted(ids, reverse=True)
-    assert listed("--group", "red", "--limit", "1201") == ids[:1201]
+    assert listed("--group", "red", "--limit", "601") == ids[:601]
 
 
 # show

@@ -86,7 +86,7 @@ def test_daylight_saving_time_is_what_people_there_call_it(zone, instant, expect
 
 
 def test_a_time_that_never_ends_is_not_daylight_saving_time():
-    later = [datetime(2027, 1, 1, tzinfo=UTC) + n * DAY for n in range(0, 3 * 365, 30)]
+    later = [datetime(2027, 1, 1, tzinfo=UTC) + n * DAY for n in range(0, 365, 30)]
     for name in sorted(set().union(*iana().values())):
         claims = {at: facts(name, at).is_dst for at in later}
         offsets = {offset_at(name, at) for at in later}

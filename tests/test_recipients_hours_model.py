@@ -200,7 +200,7 @@ CHANGES = {  # of the clocks in 2026; Russia has none
 def test_hours_are_those_of_the_model_when_clocks_change(country, setting, read):
     asked, chance = read(SETTINGS[setting]), random.Random(f"{country} {setting}")
     for change in CHANGES[country]:
-        model = Model(country, SETTINGS[setting], change - 3 * DAY, 9)
+        model = Model(country, SETTINGS[setting], change - 2 * DAY, 5)
         rows = model.is_open, model.is_quiet
         turns = {m for row in rows for m in range(1, model.length) if row[m] != row[m - 1]}
         assert len(turns) > 6

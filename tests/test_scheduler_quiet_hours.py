@@ -200,8 +200,8 @@ def assert_silent(first, days, *simulated):
 
 
 @on_sqlite
-def test_in_forty_days_no_text_leaves_in_quiet_hours(settings, key, monkeypatch):
-    assert_silent(0, 40, settings, key, monkeypatch)
+def test_in_twenty_days_no_text_leaves_in_quiet_hours(settings, key, monkeypatch):
+    assert_silent(0, 20, settings, key, monkeypatch)
 
 
 @pytest.mark.soak

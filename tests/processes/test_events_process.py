@@ -179,20 +179,20 @@ def test_killed_between_the_receivers_yes_and_the_record_it_is_told_again(
 
 @mostly_on_postgres
 def test_schedulers_that_are_killed_all_the_time_lose_no_event(schedule, twilio, app_key, receiver):
-    store_many(300, clock())
+    store_many(100, clock())
     schedulers = [schedule("--every", "0.1", CARRIER_URL=twilio.url, **QUICK) for _ in range(2)]
-    for _ in range(4):
+    for _ in range(3):
         time.sleep(random.uniform(0.8, 1.6))
         schedulers.pop(0).kill()
         schedulers.append(schedule("--every", "0.1", CARRIER_URL=twilio.url, **QUICK))
     ended = Message.status.in_([Status.SENT, Status.FAILED])
-    wait_until(lambda: Message.select().where(ended).count() == 300, 120)
+    wait_until(lambda: Message.select().where(ended).count() == 100, 120)
     wait_until(lambda: not Event.select().count(), 120)
     became = {str(message.id): message.status for message in Message.select()}
     told = {event["data"]["message_id"]: event["data"]["status"] for event in receiver.events}
     assert told == became
     changes = {(event["data"]["message_id"], event["type"]) for event in receiver.events}
-    assert len({*receiver.ids}) == len(changes) == 300, "nothing was told that did not happen"
+    assert len({*receiver.ids}) == len(changes) == 100, "nothing was told that did not happen"
 
 
 @pytest.fixture

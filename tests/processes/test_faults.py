@@ -24,7 +24,7 @@ import database
 from answers import PATH
 from carrier_state import CarrierState
 from database import db
-from databases import on_sqlite
+from databases import mostly_on_postgres, mostly_on_sqlite, on_sqlite
 from keys import ApiKey
 from models import Message, Status, clock
 from running import ALWAYS, ROOT, Clients, ask, free_port, health, read_all, send, wait_until
@@ -63,7 +63,7 @@ def test_killed_workers_and_a_killed_master_lose_nothing_and_double_nothing(
     """Clients repeat what was not answered with the same idempotency key, as they should."""
     web = serve(database_url, workers=2)
     clients = Clients(web, key, side_by_side=6)
-    for _ in range(4):
+    for _ in range(2):
         clients.wait_for_answers(5)
         workers = psutil.Process(web.popen.pid).children()
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -143,6 +143,7 @@ POINTS = (
 )
 
 
+@mostly_on_postgres
 def test_a_scheduler_killed_at_any_point_of_a_send_loses_and_doubles_nothing(
     start, database_url, twilio
 ):
@@ -243,6 +244,7 @@ def lock(database_url):
     return hold
 
 
+@mostly_on_sqlite
 def test_a_request_waits_its_turn_while_another_writes(serve, database_url, key, lock):
     web = serve(database_url, workers=2)
     began = time.monotonic()
@@ -258,6 +260,7 @@ def test_a_request_waits_its_turn_while_another_writes(serve, database_url, key,
     assert Message.select().count() == answered.count(201)
 
 
+@mostly_on_sqlite
 def test_others_are_answered_while_requests_wait_for_the_database(serve, database_url, key, lock):
     """Also on a connection whose last request came together with one that waits."""
     web = serve(database_url, workers=1)
@@ -291,6 +294,7 @@ def test_others_are_answered_while_requests_wait_for_the_database(serve, databas
         client.close()
 
 
+@mostly_on_sqlite
 def test_no_request_waits_for_ever_while_another_writes(serve, database_url, key, lock):
     """Not even a crowd of them, each of which could wait for all before it."""
     web = serve(database_url, workers=1)

@@ -32,7 +32,7 @@ def flood(webs, secret, seconds):
                 statuses[answer.status] += 1
             if answer.status == 429:
                 assert int(answer.headers["Retry-After"]) >= 1
-                time.sleep(0.05)  # the load is the gunicorns', not ours
+                time.sleep(0.1)  # the load is the gunicorns', not ours
 
     began_at = clock()
     with ThreadPoolExecutor(CLIENTS * len(webs)) as pool:

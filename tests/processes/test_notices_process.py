@@ -20,12 +20,12 @@ def awaiting():
 @mostly_on_postgres
 def test_several_schedulers_tell_each_thing_once(schedule, people):
     awaiting()
-    running = [schedule("--every", "2", NOTIFY_URL=people.url) for _ in range(3)]
+    running = [schedule("--every", "2", NOTIFY_URL=people.url) for _ in range(2)]
     wait_until(lambda: people.told)
     time.sleep(7)  # each has looked
     for each in running:
         each.popen.terminate()
-    assert [each.wait() for each in running] == [0, 0, 0]
+    assert [each.wait() for each in running] == [0, 0]
     assert len(people.told) == 1
     assert people.told[0].startswith("1 text waits for approval, from app (1). ")
 

@@ -177,7 +177,7 @@ def last_word(script):
 
 
 @mostly_on_postgres
-@pytest.mark.parametrize("count", [150, pytest.param(6_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("count", [60, pytest.param(6_000, marks=pytest.mark.soak)])
 def test_beside_four_schedulers_each_message_ends_where_its_last_word_says(
     settings, schedule, count
 ):

@@ -43,6 +43,7 @@ def assert_tells_no_secret(output):
 # Many at once
 
 
+@mostly_on_postgres
 def test_four_schedulers_at_once_deliver_each_of_200_texts_once(schedule, twilio):
     twilio.delay = 0.05
     schedulers = [schedule("--every", "0.1", CARRIER_URL=twilio.url) for _ in range(4)]
@@ -484,6 +485,7 @@ print(json.dumps({"status": status, "peak": peak, "modules": sorted(sys.modules)
 """
 
 
+@on_sqlite
 def test_the_scheduler_imports_no_web_and_no_names_of_places_and_stays_small(start, database_url):
     store()
     environ = ALWAYS | {"DATABASE_URL": database_url, "CARRIER_URL": "console:"}
