@@ -24,19 +24,28 @@ def pytest_xdist_auto_num_workers():
     return 3 * (os.cpu_count() or 1)
 
 
+@pytest.hookimpl(trylast=True)  # when the soak tests are gone
 def pytest_collection_modifyitems(items):
     """Mix the tests of processes, which mostly wait, with the others, which keep the cores busy.
 
-    The browser's come first: pytest-xdist gives one process all of them, and it starts once.
+    Each process begins with an equal part of the tests, the first with the browser's: it starts
+    once. The last quarter of a part has short tests alone, which others take over.
     """
     browsers = [item for item in items if "browser" in item.fixturenames]
     others = [item for item in items if "browser" not in item.fixturenames]
     waiting = [item for item in others if "processes" in item.path.parts]
     busy = [item for item in others if "processes" not in item.path.parts]
-    share = len(busy) // (len(waiting) + 1) + 1
-    for number, item in enumerate(waiting):
-        busy.insert(number * (share + 1), item)
-    items[:] = browsers + busy
+    parts = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+    items[:] = browsers
+    for waits, works in zip(_parts(waiting, parts), _parts(busy, parts), strict=True):
+        share = len(works) * 3 // 4 // (len(waits) + 1)
+        for number, item in enumerate(waits):
+            works.insert(number * (share + 1), item)
+        items.extend(works)
+
+
+def _parts(items, count):
+    return [items[len(items) * n // count : len(items) * (n + 1) // count] for n in range(count)]
 
 
 @pytest.hookimpl(wrapper=True)
