@@ -298,6 +298,7 @@ FROM_HERE = [
 ]
 
 
+@on_sqlite
 @pytest.mark.parametrize("headers", [*ELSEWHERE, *FROM_HERE], ids=str)
 def test_a_form_of_another_site_is_refused_even_with_a_token(desk_settings, compiled, headers):
     app = create_app(desk_settings._replace(public_url="https://x.test/staging"))

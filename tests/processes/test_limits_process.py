@@ -17,7 +17,7 @@ from samples import NEW_YORK
 from stored_messages import look
 
 A_SECOND, A_MINUTE = 50, 1000
-CLIENTS = 32  # of each gunicorn
+CLIENTS = 16  # of each gunicorn
 
 
 def flood(webs, secret, seconds):
