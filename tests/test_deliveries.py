@@ -303,9 +303,9 @@ def test_a_bad_receiver_costs_only_itself(receivers, delivering, answer, monkeyp
     url = f"http://127.0.0.1:{free_port()}" if answer == "refuses" else bad.url
     EventAddress.set(key_named("bad"), url, models.clock())
     EventAddress.set(key_named("good"), good.url, models.clock())
-    many(200, "bad")
-    many(100, "good")
-    wait_until(lambda: len(good.events) == 100)
+    many(120, "bad")
+    many(50, "good")
+    wait_until(lambda: len(good.events) == 50)
 
 
 def test_waiting_for_a_hanging_receiver_ends(app_key, receiver, deliver):

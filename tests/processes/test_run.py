@@ -188,7 +188,7 @@ def test_a_signal_in_the_middle_of_a_line_is_heard_and_told_after_it(project):
     assert done.stdout == "first\nSIGUSR1 received\nsecond\n"
 
 
-@pytest.mark.parametrize("name", ["scheduler.py", "gunicorn"])
+@pytest.mark.parametrize("name", [pytest.param("scheduler.py", marks=pytest.mark.soak), "gunicorn"])
 def test_when_one_process_ends_everything_ends(name, run):
     process = run(PORT=str(free_port()))
     curl_line(process)
