@@ -668,14 +668,14 @@ def hours_pass(monkeypatch):
 
 
 @pytest.mark.usefixtures("hours_pass")
-@pytest.mark.parametrize("every", [17, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("after", [False, True], ids=["undone", "done"])
 def test_whichever_statement_fails_nothing_is_lost_or_sent_twice(
     run_pass, carrier, faulty, after, every
 ):
     """Each statement of a pass in turn, COMMIT among them, is the one that fails.
 
-    On a workday it is each seventeenth, and others for each database and fault.
+    On a workday it is each twenty-third, and others for each database and fault.
     """
     refusals = 0
 
