@@ -1,5 +1,6 @@
 """Clients without a key, or without manners, beside good ones; with a real gunicorn and sockets."""
 
+import contextlib
 import itertools
 import json
 import shutil
@@ -137,6 +138,28 @@ def test_a_flood_of_wrong_keys_holds_nobody_up(shared_web, crowd, meanwhile, cli
 
     meanwhile(flood)
     assert_holds_nobody_up(web, key)
+
+
+@on_sqlite
+def test_a_new_connection_waits_for_few_requests_of_a_crowd(serve, database_url, key, crowd):
+    """gunicorn would have each of several workers accept one connection a turn of its loop."""
+    web, request = serve(database_url, workers=2), LINES + b"Content-Length: 2\r\n\r\n{}"
+    workers = psutil.Process(web.popen.pid).children()
+    for worker in workers:
+        worker.suspend()
+    clients = crowd(web, 300)
+    for client in clients:
+        client.sendall(request * 200)
+    for worker in workers:
+        worker.resume()
+    assert send(web, key, HELLO)[0] == 201
+    answered = 0
+    for client in clients:
+        client.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while piece := client.recv(65_536):
+                answered += piece.count(b'"timestamp"')
+    assert answered < 300 * 30, "of 200 of each"
 
 
 def test_a_body_of_one_byte_chunks_is_refused_at_its_limit_and_costs_no_more_than_its_bytes(
