@@ -124,9 +124,9 @@ class worker_class(GeventWorker):  # gunicorn's name for this setting
         self.names = {listener: listener.getsockname() for listener in self.sockets}
         super().run()
 
-    def server_class(self, listener: Any, spawn: Pool, **settings: Any) -> Server:
+    def server_class(self, listener: Any, spawn: Pool, **others: Any) -> Server:
         """Make the server; gunicorn calls this by the name of a class."""
-        tls = {"ssl_context": settings["ssl_context"]} if self.cfg.is_ssl else {}
+        tls = {"ssl_context": others["ssl_context"]} if self.cfg.is_ssl else {}
         return Server(listener, partial(self.handle, listener), spawn=spawn, **tls)
 
     def handle(self, listener: Any, client: socket.socket, addr: Any) -> None:

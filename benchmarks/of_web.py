@@ -20,6 +20,7 @@ from machinery import (
     prepare,
     pss,
     show,
+    timer,
     web,
     wrk,
 )
@@ -123,9 +124,7 @@ def waits(address, key):
     """The seconds that each of 40 creates takes."""
     times = []
     for _ in range(40):
-        started = time.monotonic()
-        post(address, key)
-        times.append(time.monotonic() - started)
+        times.append(timer(post, address, key))
         time.sleep(0.2)
     return times
 

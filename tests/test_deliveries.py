@@ -332,8 +332,8 @@ def test_a_single_pass_tries_each_event_once(app_key, receiver, deliver, monkeyp
 
 def test_an_event_is_delivered_soon_while_schedulers_run(app_key, receiver, delivering):
     cancelled()
-    wait_until(lambda: receiver.events)
-    wait_until(lambda: not Event.select().count())
+    wait_until(lambda: receiver.events, 5)
+    wait_until(lambda: not Event.select().count(), 5)
 
 
 def test_of_two_schedulers_each_event_goes_once(app_key, receiver, delivering):

@@ -1068,7 +1068,7 @@ def test_what_is_no_number_is_reported(operator):
     assert "country code" in operator.page.text
 
 
-@pytest.mark.parametrize("status", [None, Status.SENT])
+@pytest.mark.parametrize("status", [None, Status.SCHEDULED, Status.SENT, Status.SENDING])
 def test_an_operators_pages_skip_nothing(operator, status):
     ended = TUESDAY_NOON if status == Status.SENT else None
     for number in range(110):

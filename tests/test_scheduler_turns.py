@@ -155,7 +155,7 @@ def test_a_pass_waits_for_the_rate(settings, carrier):
     began = time.monotonic()
     counts = Scheduler(settings._replace(send_rate=20.0, **OPEN), carrier).run_pass()
     assert +counts == Counter({"sent": 30})
-    assert time.monotonic() - began >= 0.7
+    assert 0.7 <= time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize("used_for", [20, -0.4])

@@ -13,7 +13,7 @@ import pytest
 
 import database
 import settings as environment
-from app import check_quiet_hours
+from app import create_app
 from running import ROOT
 from settings import SettingsError
 
@@ -296,12 +296,12 @@ def test_business_days_beside_hours_by_the_day_are_refused(days, load):
 def test_quiet_hours_that_leave_a_countrys_zones_no_minute_in_common_stop_the_start(load):
     hours = {"QUIET_HOURS": "17:00-13:00"}  # four hours, and Russia's zones are as far apart
     with pytest.raises(SystemExit) as end:
-        check_quiet_hours(load(**hours))
+        create_app(load(**hours))
     assert end.value.code == (
         "QUIET_HOURS: leave no minute of BUSINESS_HOURS open on all clocks of numbers in "
         "Antarctica, Canada, Russia"
     )
-    check_quiet_hours(load(ALLOWED_COUNTRIES="US,GB", **hours))
+    assert create_app(load(ALLOWED_COUNTRIES="US,GB", **hours))
 
 
 def test_what_may_be_chosen_is_written_as_the_readme_writes_it(load):
@@ -389,7 +389,7 @@ def test_a_host_with_an_ephemeral_disk_needs_a_database(host, load):
     assert load(**{host: "x", "DATABASE_URL": "postgresql:///d"}).database_url == "postgresql:///d"
 
 
-@pytest.mark.parametrize(("port", "workers"), [("0", "1001"), ("８０", "two")])
+@pytest.mark.parametrize(("port", "workers"), [("0", "0"), ("65536", "1001"), ("８０", "two")])
 def test_gunicorns_own_settings_are_read_as_strictly(port, workers, start, tmp_path):
     (tmp_path / "cwd").mkdir()
     # gunicorn itself reads only the environment
@@ -441,6 +441,8 @@ def test_a_process_reads_the_file_beside_it(start, tmp_path):
     (tmp_path / "cwd" / ".env").write_text("DATABASE_URL=sqlite:///here.db\n")
     assert start("flask", "db", "upgrade").wait() == 0
     assert (tmp_path / "cwd" / "here.db").exists()
+    assert start("flask", "db", "upgrade", DATABASE_URL="sqlite:///there.db").wait() == 0
+    assert (tmp_path / "cwd" / "there.db").exists()
 
 
 @pytest.fixture
