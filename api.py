@@ -2,7 +2,6 @@
 
 import logging
 import re
-import time
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +12,7 @@ import acceptance
 import models
 import recipients
 import schemas
-from acceptance import AlreadyAnswered
+from acceptance import AlreadyAnswered, KeyRevoked, NewMessage
 from carriers.alphabets import count_parts
 from database import db
 from do_not_call import DoNotCall
@@ -23,9 +22,8 @@ from models import Message, Status
 from recipients import Recipient
 from recipients.hours import BusinessHours, Facts
 from schemas import BadRequest
+from settings import Settings
 from web import BEARER, bearer_token, read_body
-
-SLOW_BODY = 0.05  # seconds, after which the key is looked at again
 
 blueprint = Blueprint("api", __name__, url_prefix="/v1")
 log = logging.getLogger("web")
@@ -34,11 +32,9 @@ log = logging.getLogger("web")
 @blueprint.post("/text-messages")
 def create_text_message() -> Response:
     """Queue or schedule one text message."""
-    key, began_at = sender(), time.monotonic()
+    key = sender()
     db.close()  # or slow bodies would hold all connections
     value = read_json()
-    if time.monotonic() - began_at > SLOW_BODY:
-        key = sender()  # it, or its limits, may have changed meanwhile
     now = models.clock()  # after a slow client has sent the last byte
     idempotency_key, digest = idempotency(value)
     if idempotency_key and (earlier := Message.answered(key.id, idempotency_key)):
@@ -48,8 +44,38 @@ def create_text_message() -> Response:
     hours = current_app.extensions["business_hours"]
     order = schemas.load(value, now, settings.max_message_length, hours)
     order["check_dnc"] |= settings.check_dnc
-    recipient = order.pop("to")
-    if settings.allowed_countries and recipient.country not in settings.allowed_countries:
+    refuse(order, settings)
+
+    recipient = order["to"]
+    facts = recipients.facts(recipient, now, hours)
+    message = NewMessage(
+        **order | {"to": recipient.e164, "country": recipient.country},
+        **decide(order, facts, hours, now),
+        id=models.new_id(now),
+        key=key.id,
+        parts=count_parts(order["message"]),
+        max_retries=settings.max_retries,
+        created_at=now,
+        idempotency_key=idempotency_key,
+        request_digest=digest,
+        answer=None,
+    )
+    answer = schemas.dump(describe(message, recipient, facts))
+    if idempotency_key:
+        message = message._replace(answer=answer)
+    try:
+        keep(message, settings)
+    except AlreadyAnswered:
+        return repeat(Message.answered(key.id, idempotency_key), digest)
+    about = {"message_id": str(message.id), "key": key.name}
+    log.info("message %s %s", message.id, message.status, extra=about)
+    return respond(answer)
+
+
+def refuse(order: dict, settings: Settings) -> None:
+    """Refuse a valid request whose recipient may get no texts, or not this one."""
+    recipient, allowed = order["to"], settings.allowed_countries
+    if allowed and recipient.country not in allowed:
         country = recipients.country_name(recipient.country)
         abort(403, f"The recipient's country is not one that texts may go to: {country}.")
     if recipient.is_premium_rate and not settings.allow_premium_rate:
@@ -58,59 +84,25 @@ def create_text_message() -> Response:
     if order["check_dnc"] and DoNotCall.lists(recipient.e164):
         abort(403, "The recipient is on the Do Not Call list.")
 
-    facts = recipients.facts(recipient, now, hours)
-    message = order | {
-        "id": models.new_id(now),
-        "to": recipient.e164,
-        "country": recipient.country,
-        "parts": count_parts(order["message"]),
-        "max_retries": settings.max_retries,
-        **decide(order, recipient, facts, hours, now),
-    }
-    answer = schemas.dump(describe(message, recipient, facts))
-    try:
-        acceptance.store(
-            **message,
-            key=key.id,
-            created_at=now,
-            idempotency_key=idempotency_key,
-            request_digest=digest,
-            answer=answer if idempotency_key else None,
-            limits=key.limits or settings.key_limits,
-            recipient_limit=settings.recipient_limit,
-        )
-    except AlreadyAnswered:
-        return repeat(Message.answered(key.id, idempotency_key), digest)
-    except LimitReached as refusal:
-        g.abuse = f"{refusal.whose}_limit"
-        wait = max(1, -((now - refusal.free_at) // SECOND))  # rounded up
-        raise TooManyRequests(str(refusal), retry_after=wait) from None
-    current_app.extensions["health"].not_stored_at = None
-    about = {"message_id": str(message["id"]), "key": key.name}
-    log.info("message %s %s", message["id"], message["status"], extra=about)
-    return respond(answer)
 
-
-def decide(
-    order: dict, recipient: Recipient, facts: Facts, hours: BusinessHours, now: datetime
-) -> dict:
+def decide(order: dict, facts: Facts, hours: BusinessHours, now: datetime) -> dict:
     """Return the status of a new message and when to send it, by the recipient's own clock."""
-    if send_date := order.get("send_date"):
-        return {"status": Status.SCHEDULED, "send_at": send_date}
+    if order["send_date"]:
+        return {"status": Status.SCHEDULED, "send_at": order["send_date"]}
     if facts.within_business_hours:
         return {"status": Status.QUEUED, "send_at": now}
-    opening = recipients.next_opening(recipient, now, hours)
+    opening = recipients.next_opening(order["to"], now, hours)
     return {"status": Status.SCHEDULED, "send_at": opening}
 
 
-def describe(message: dict, recipient: Recipient, facts: Facts) -> dict:
+def describe(message: NewMessage, recipient: Recipient, facts: Facts) -> dict:
     """Return the fields of the answer to a new message."""
-    options = ("manual_mode", "available_to_group", "check_dnc", "max_retries", "status")
-    queued, send_at = message["status"] == Status.QUEUED, schemas.isoformat(message["send_at"])
+    queued, send_at = message.status == Status.QUEUED, schemas.isoformat(message.send_at)
     when = "queued for immediate sending" if queued else f"scheduled for {send_at}"
     approval = "; it awaits manual approval and is not sent before"
-    return {name: message[name] for name in options} | {
-        "message_id": message["id"],
+    return {
+        "message_id": message.id,
+        "status": message.status,
         "to_phone_number": recipient.international,
         "to_phone_normalized": recipient.e164,
         "recipient_country": recipient.country,
@@ -119,13 +111,30 @@ def describe(message: dict, recipient: Recipient, facts: Facts) -> dict:
         "recipient_local_time": facts.local_time,
         "timezone_offset": facts.timezone_offset,
         "is_dst": facts.is_dst,
-        "scheduled_send_date": message["send_at"],
+        "scheduled_send_date": message.send_at,
         "within_business_hours": facts.within_business_hours,
         "can_send_now": queued,
+        "manual_mode": message.manual_mode,
+        "available_to_group": message.available_to_group,
+        "check_dnc": message.check_dnc,
         "business_hours": facts.business_hours,
-        "message_length": len(message["message"]),
-        "message": f"Text message {when}{approval if message['manual_mode'] else ''}.",
+        "message_length": len(message.message),
+        "max_retries": message.max_retries,
+        "message": f"Text message {when}{approval if message.manual_mode else ''}.",
     }
+
+
+def keep(message: NewMessage, settings: Settings) -> None:
+    """Store a message; refuse the request if its key or a limit does not allow it any more."""
+    try:
+        acceptance.store(message, settings.key_limits, settings.recipient_limit)
+    except KeyRevoked:
+        raise unauthorized() from None
+    except LimitReached as refusal:
+        g.abuse = f"{refusal.whose}_limit"
+        wait = max(1, -((message.created_at - refusal.free_at) // SECOND))  # rounded up
+        raise TooManyRequests(str(refusal), retry_after=wait) from None
+    current_app.extensions["health"].not_stored_at = None
 
 
 # The key
@@ -138,14 +147,17 @@ def sender() -> Identity:
         secret = bearer_token()
     key = ApiKey.authenticate(secret, models.clock()) if secret else None
     if key is None:
-        raise Unauthorized(
-            "The API key is missing or invalid: send it as X-Api-Key or Authorization: Bearer.",
-            www_authenticate=BEARER,
-        )
+        raise unauthorized()
     g.key = key
     if key.role not in MAY_SEND:
         abort(403, f"A key of role {key.role} signs in to the desk and sends nothing.")
     return key
+
+
+def unauthorized() -> Unauthorized:
+    """Return the error of a request without a valid key."""
+    words = "The API key is missing or invalid: send it as X-Api-Key or Authorization: Bearer."
+    return Unauthorized(words, www_authenticate=BEARER)
 
 
 # The body

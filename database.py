@@ -294,10 +294,13 @@ _POSTGRES_OUTAGES = ("08", "28", "3D", "40", "53", "55", "57", "58", "XX", "2500
 
 
 def is_outage(error: Exception) -> bool:
-    """Say whether a database error means "later": a database that is away, locked, full or old.
+    """Say whether an error means "later": a database that is away, locked, full or old.
 
-    Anything else is a bug: broken SQL, a value that it cannot keep, a violated constraint.
+    Anything else is a bug: of our own code, broken SQL, a value that the database cannot keep, a
+    violated constraint.
     """
+    if not isinstance(error, ERRORS):
+        return False
     if not hasattr(error, "orig"):  # raised by peewee or its pool, not by a driver
         return True
     if isinstance(_cause(error), sqlite3.Error):

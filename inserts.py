@@ -13,16 +13,15 @@ from typing import Any
 
 from database import db, is_outage
 
-MOST = 32  # rows in a statement: SQLite may take no more than 999 parameters
-GATHERING = 0.001  # seconds at most for requests under way to bring their rows
-IDLE_TURNS = 3  # of the event loop without a new row, after which none is about to come
+MOST = 32  # rows in a statement: other writers wait for it
+TURNS = 3  # of the event loop, in which requests under way bring their rows
 
 
 class Inserts:
     """A queue of rows, and the thread that inserts them; a greenlet under gunicorn.
 
-    `insert_all` takes a list of rows and returns a list of outcomes. A row of its own error, such
-    as a value that the database refuses, does no harm to the others.
+    `insert_all` takes a list of rows and returns a list of outcomes. Whatever it raises because of
+    one row reaches that row's caller alone.
     """
 
     def __init__(self, insert_all: Callable[[list], list]):
@@ -32,7 +31,7 @@ class Inserts:
         self._process = None  # that the thread runs in
 
     def insert(self, row: Any) -> Any:
-        """Insert a row; return its outcome, or raise what its statement raised.
+        """Insert a row; return its outcome, or raise what inserting it raised.
 
         Within a transaction of the caller, which may yet be rolled back, insert it there and alone.
         """
@@ -41,13 +40,13 @@ class Inserts:
         db.close()  # others use the connection meanwhile
         if self._process != os.getpid():  # a thread does not survive the fork of a web worker
             self._start()
-        outcome = SimpleQueue()
-        self._rows.put((row, outcome))
-        stored, error = outcome.get()
+        answer = SimpleQueue()
+        self._rows.put((row, answer))
+        outcome, error = answer.get()
         try:
             if error:
                 raise error
-            return stored
+            return outcome
         finally:
             del error  # in a cycle with its frames it would keep its connection open
 
@@ -59,23 +58,18 @@ class Inserts:
 
     def _run(self):
         try:
-            self._insert_batches()
+            while True:
+                batch = [self._rows.get()]
+                for _ in range(TURNS):
+                    time.sleep(0)
+                while len(batch) < MOST and not self._rows.empty():
+                    batch.append(self._rows.get())
+                self._insert(batch)
         finally:
             self._process = None  # the next row starts another thread
 
-    def _insert_batches(self):
-        while True:
-            batch = [self._rows.get()]
-            waiting, idle, end = 0, 0, time.monotonic() + GATHERING
-            while idle < IDLE_TURNS and time.monotonic() < end:
-                time.sleep(0)
-                idle = idle + 1 if self._rows.qsize() == waiting else 0
-                waiting = self._rows.qsize()
-            while len(batch) < MOST and not self._rows.empty():
-                batch.append(self._rows.get())
-            self._insert(batch)
-
     def _insert(self, batch):
+        """Insert rows together; if one of them fails, insert each alone."""
         try:
             try:
                 outcomes = self.insert_all([row for row, _ in batch])
@@ -89,5 +83,5 @@ class Inserts:
             while batch:
                 batch.pop()[1].put((None, error))
         else:
-            for (_, waiting), outcome in zip(batch, outcomes, strict=True):
-                waiting.put((outcome, None))
+            for (_, answer), outcome in zip(batch, outcomes, strict=True):
+                answer.put((outcome, None))

@@ -11,8 +11,8 @@ from typing import NamedTuple, Self
 from peewee import SQL, ForeignKeyField, IntegrityError, ModelSelect, TextField, fn
 
 from audit import Actor, Audit, Deed
-from database import EPOCH, InstantField, Refused, Table, db, isoformat
-from limits import KeyUse, Limit, parse
+from database import EPOCH, InstantField, Refused, Table, db, isoformat, on_postgres
+from limits import KeyUse, Limit
 
 HOUR = timedelta(hours=1)
 
@@ -47,7 +47,10 @@ class Identity(NamedTuple):
     name: str
     group: str | None
     role: str
-    limits: tuple[Limit, ...] = ()  # of its own; without any, KEY_LIMITS holds
+
+
+HELD = "SELECT id, role, limits, revoked_at FROM api_key WHERE id IN ({ids}){lock}"
+"""Return what decides about a message of some keys when it is stored."""
 
 
 class ApiKey(Table):
@@ -117,9 +120,19 @@ class ApiKey(Table):
         _leases[db.obj, digest] = known, expires_at, asked + LEASE / 2, asked + LEASE
         return known
 
+    @classmethod
+    def hold(cls, ids: Collection[int]) -> dict[int, Self]:
+        """Return those of these keys that there are, by id: role, limits and revocation.
+
+        A change of one of them waits until the transaction ends.
+        """
+        marks = ", ".join([db.param] * len(ids))
+        lock = " ORDER BY id FOR SHARE" if on_postgres() else ""  # SQLite's transaction is alone
+        return {key.id: key for key in cls.raw(HELD.format(ids=marks, lock=lock), *ids)}
+
     def identity(self) -> Identity:
         """Return what a request may know of this key."""
-        return Identity(self.id, self.name, self.group, self.role, parse(self.limits or ""))
+        return Identity(self.id, self.name, self.group, self.role)
 
     def note_use(self, now: datetime) -> None:
         """Store the hour in which this key was last used."""
@@ -194,8 +207,6 @@ class ApiKey(Table):
         if not self._change(Deed.LIMITED_KEY, now, written or "KEY_LIMITS", limits=written):
             raise Refused(f"the key {self.name!r} is revoked")
         wait_for_leases()
-        wait_for_leases()  # for requests under way, which go by the limits before
-        KeyUse.forget(self.id)  # what they were accepted for was counted by nobody, perhaps
 
     @classmethod
     def names(cls, ids: Collection[int]) -> dict[int, str]:

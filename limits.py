@@ -3,20 +3,20 @@
 A key's windows are the seconds, minutes, hours and days of UTC. A recipient's window slides.
 """
 
+import bisect
 import re
-from collections.abc import Callable, Collection
+import uuid
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
-from functools import cache, lru_cache
-from typing import NamedTuple
+from functools import lru_cache
+from typing import NamedTuple, Self
 
-from peewee import BigIntegerField, IntegerField
+from peewee import BigIntegerField, IntegerField, UUIDField
 
 from database import EPOCH, Table, db, on_postgres
 
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}  # seconds
-SIZES = tuple(UNITS.values())
 SECOND = timedelta(seconds=1)
-NO_LIMIT = 2**31 - 1
 
 
 class Limit(NamedTuple):
@@ -83,21 +83,18 @@ def lock_numbers(numbers: Collection[str]) -> None:
         db.execute_sql(
             "SELECT pg_advisory_xact_lock(hashtextextended(number, 0)) "
             "FROM unnest(%s::text[]) AS number",
-            [sorted(numbers)],
+            [sorted(numbers)],  # two batches in opposite orders would be a deadlock
         )
 
 
-# What a key has used up
-
-_USED = [f"used_{unit}" for unit in UNITS]
-_COLUMNS = ", ".join(["second", *_USED])
+# What has been used up
 
 
 class KeyUse(Table):
     """How many messages of a key were accepted in the windows around a second.
 
-    All four are counted, whichever are limited. Whoever changes a row has locked it. A missing row
-    is counted anew from the messages.
+    All four are counted, whichever are limited. Whoever changes a row has locked it. A row is out
+    of date if the key has a newer message than `last_id`, accepted while it had no limits.
     """
 
     key_id = IntegerField(primary_key=True)
@@ -106,86 +103,79 @@ class KeyUse(Table):
     used_min = IntegerField()
     used_h = IntegerField()
     used_d = IntegerField()
-
-    # As SQL: for peewee to write these takes longer than for a database to run them
-
-    @classmethod
-    def lock(cls, key: int) -> tuple[int, ...] | None:
-        """Lock the row of a key for this transaction and return it; None if it is a new one."""
-        lock = " FOR UPDATE" if db.for_update else ""
-        select = f"SELECT {_COLUMNS} FROM key_use WHERE key_id = {db.param}{lock}"
-        is_new = False
-        while not (row := db.execute_sql(select, (key,)).fetchone()):
-            insert = f"INSERT INTO key_use (key_id, {_COLUMNS}) VALUES ({db.param}, 0, 0, 0, 0, 0)"
-            db.execute_sql(f"{insert} ON CONFLICT DO NOTHING", (key,))
-            is_new = True
-        return None if is_new else tuple(row)
+    last_id = UUIDField(null=True)  # of the latest message that was counted
 
     @classmethod
-    def put(cls, key: int, row: tuple[int, ...]) -> None:
-        """Store the row of a key, which is locked."""
-        changes = ", ".join(f"{name} = {db.param}" for name in ("second", *_USED))
-        db.execute_sql(f"UPDATE key_use SET {changes} WHERE key_id = {db.param}", (*row, key))
+    def lock(cls, key: int) -> Self:
+        """Return the row of a key, locked until the transaction ends."""
+        rows = cls.select().where(cls.key_id == key)
+        if on_postgres():
+            rows = rows.for_update()
+        if found := rows.clone().first():
+            return found
+        nothing = {"second": 0} | {f"used_{unit}": 0 for unit in UNITS}
+        cls.insert(key_id=key, **nothing).on_conflict_ignore().execute()
+        return rows.get()
+
+    def put(self, tally: "KeyTally") -> None:
+        """Store what is used up by now, if that has changed."""
+        changes = {"second": tally.second, "last_id": tally.last_id}
+        for unit, size in UNITS.items():
+            changes[f"used_{unit}"] = tally.used(size, tally.second)
+        if any(getattr(self, name) != value for name, value in changes.items()):
+            KeyUse.update(changes).where(KeyUse.key_id == self.key_id).execute()
 
     @classmethod
     def forget(cls, key: int) -> None:
-        """Have the use of a key counted anew from its messages."""
+        """Delete the row of a key."""
         cls.delete().where(cls.key_id == key).execute()
 
     @classmethod
-    def all(cls) -> dict[int, tuple[int, ...]]:
+    def all(cls) -> dict[int, Self]:
         """Return the rows by key."""
-        rows = db.execute_sql(f"SELECT key_id, {_COLUMNS} FROM key_use").fetchall()
-        return {key: tuple(row) for key, *row in rows}
+        return {row.key_id: row for row in cls.select()}
 
 
-@cache
-def count_if_room(keys: int) -> str:
-    """Return the CTEs that count messages of so many keys on Postgres where limits allow it.
+class KeyTally:
+    """What a key has used up, by the size of a window and its number since 1970.
 
-    `counted` are the ids of these keys. For each there are parameters, named with its position: id,
-    second, n (messages), and the limits by unit. In the order of ids, or two batches could be a
-    deadlock. One UPDATE each, because a join makes those wait twice as long that wait for a lock.
-    """
-    updates, positions = [], range(keys)
-    for at in positions:
-        n = {
-            unit: f"CASE WHEN second / {size} = %(second{at})s / {size} "
-            f"THEN used_{unit} ELSE 0 END + %(n{at})s"
-            for unit, size in UNITS.items()
-        }
-        counts = ", ".join(f"used_{unit} = {sql}" for unit, sql in n.items())
-        room = " AND ".join(f"{sql} <= %({unit}{at})s" for unit, sql in n.items())
-        updates.append(
-            f"counted{at} AS (UPDATE key_use SET second = %(second{at})s, {counts} "
-            f"WHERE key_id = %(id{at})s AND second <= %(second{at})s AND {room} RETURNING key_id)"
-        )
-    counted = " UNION ALL ".join(f"SELECT key_id FROM counted{at}" for at in positions)
-    return f"{', '.join(updates)}, counted AS ({counted})"
-
-
-class Tally:
-    """What a key has used up of any window, while its row is locked.
-
-    `count` counts the stored messages between two seconds: for windows before those of the row, or
-    for all windows if the row has only the second of the latest message.
+    `second` is the latest in which a message was accepted, and `last_id` the id of the latest.
     """
 
-    def __init__(self, row: tuple[int, ...], count: Callable[[int, int], int]):
-        self.read, (self.second, *used) = row, row
-        self._count, self._is_new = count, not used
-        self._used = {(s, self.second // s): n for s, n in zip(SIZES, used, strict=False)}
+    def __init__(self, counts: dict[tuple[int, int], int], second: int, last_id: uuid.UUID | None):
+        self._counts, self.second, self.last_id = counts, second, last_id
+
+    @classmethod
+    def read(
+        cls,
+        row: KeyUse | None,
+        latest: uuid.UUID | None,
+        seconds: Iterable[int],
+        count: Callable[[int, int], int],
+    ) -> Self:
+        """Return what a key has used up in the windows around these seconds.
+
+        `latest` is the id of its latest message. `count` counts its messages from one second to
+        another, for windows of which its row says nothing.
+        """
+        last, last_id = (row.second, row.last_id) if row else (0, None)
+        is_known = row is not None and (latest is None or (last_id and latest <= last_id))
+        counts = {}
+        for unit, size in UNITS.items():
+            for window in {second // size for second in (*seconds, last)}:
+                if is_known and window > last // size:
+                    counts[size, window] = 0
+                elif is_known and window == last // size:
+                    counts[size, window] = getattr(row, f"used_{unit}")
+                else:
+                    counts[size, window] = count(window * size, window * size + size)
+        return cls(counts, last, max(filter(None, (latest, last_id)), default=None))
 
     def used(self, size: int, second: int) -> int:
         """Return how many messages were accepted in the window of this size around a second."""
-        window = second // size
-        if (size, window) not in self._used:
-            is_counted = not self._is_new and window > self.second // size
-            n = 0 if is_counted else self._count(window * size, window * size + size)
-            self._used[size, window] = n
-        return self._used[size, window]
+        return self._counts[size, second // size]
 
-    def refusals(self, limits: tuple[Limit, ...], second: int) -> list[LimitReached]:
+    def reached(self, limits: tuple[Limit, ...], second: int) -> list[LimitReached]:
         """Return a refusal for each of these limits that allows no more around a second."""
         return [
             LimitReached("key", limit, EPOCH + (second // limit.seconds + 1) * limit.window)
@@ -193,13 +183,29 @@ class Tally:
             if self.used(limit.seconds, second) >= limit.number
         ]
 
-    def add(self, second: int, number: int = 1) -> None:
+    def add(self, second: int, id: uuid.UUID, number: int = 1) -> None:
         """Count messages of a second."""
-        for size in SIZES:
-            if (size, second // size) in self._used or second >= self.second:
-                self._used[size, second // size] = self.used(size, second) + number
+        for size in UNITS.values():
+            self._counts[size, second // size] += number
         self.second = max(self.second, second)
+        self.last_id = max(filter(None, (id, self.last_id)))
 
-    def row(self) -> tuple[int, ...]:
-        """Return the row as it is to be stored, once the messages are."""
-        return self.second, *(self.used(size, self.second) for size in SIZES)
+
+class NumberTally:
+    """When the messages to one number were accepted, the latest first, but for `skipped` ones."""
+
+    def __init__(self, accepted_at: list[datetime], skipped: int = 0):
+        self._accepted_at, self._skipped = accepted_at, skipped
+
+    def reached(self, limit: Limit, at: datetime) -> list[LimitReached]:
+        """Return a refusal if the window that ends at an instant has as many as allowed."""
+        oldest = self._accepted_at[limit.number - 1 - self._skipped :][:1]
+        return [
+            LimitReached("recipient", limit, each + limit.window)
+            for each in oldest
+            if each > at - limit.window
+        ]
+
+    def add(self, at: datetime) -> None:
+        """Count one more message."""
+        bisect.insort(self._accepted_at, at, key=lambda each: EPOCH - each)

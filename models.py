@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Any, Self
 
 from peewee import (
@@ -15,6 +16,7 @@ from peewee import (
     Case,
     ForeignKeyField,
     IntegerField,
+    ModelSelect,
     TextField,
     UUIDField,
     fn,
@@ -40,7 +42,7 @@ from database import (
 from do_not_call import DoNotCall
 from events import ENDED, Ended, Event
 from keys import ApiKey, Role
-from limits import SECOND, Limit, lock_numbers
+from limits import SECOND, KeyTally, KeyUse, Limit, lock_numbers
 
 SEND_DATE_LASTS = timedelta(hours=1)
 """How long a send_date is obeyed; a message that is later keeps to business hours."""
@@ -152,6 +154,22 @@ class Message(Table):
         """Count the messages of a key that were accepted from one second to another."""
         first, end = (first_id(EPOCH + second * SECOND) for second in (since, until))
         return cls.select().where(cls.key == key, cls.id >= first, cls.id < end).count()
+
+    @classmethod
+    def tally_of(cls, key: int, row: KeyUse | None, seconds: Iterable[int]) -> KeyTally:
+        """Return what a key, of whose use this is the row, has used up around these seconds."""
+        latest = cls.select(cls.id).where(cls.key == key).order_by(cls.id.desc()).first()
+        count = partial(cls.accepted, key)
+        return KeyTally.read(row, latest and latest.id, seconds, count)
+
+    @classmethod
+    def accepted_to(cls, number: str, since: datetime) -> ModelSelect:
+        """Select the messages to a number that count for its limit, the latest first.
+
+        Those that a person kept back count no more, and those of testers never did.
+        """
+        counts = (cls.to == number) & (cls.id >= first_id(since)) & cls.key.not_in(ApiKey.testers())
+        return cls.select().where(counts, cls.status != Status.CANCELLED).order_by(cls.id.desc())
 
     @classmethod
     def answered(cls, key: int, idempotency_key: str) -> Self | None:
@@ -434,10 +452,8 @@ class Message(Table):
     def _use_of(self, limit):
         """Return how many others to this number have counted since a window before this one."""
         lock_numbers([self.to])
-        since = first_id(self.created_at - limit.window + MILLISECOND)
-        others = (Message.to == self.to) & (Message.id >= since) & (Message.id != self.id)
-        accepted = Message.select().where(others)
-        return accepted.where(Message.status != Status.CANCELLED).limit(limit.number).count()
+        others = Message.accepted_to(self.to, self.created_at - limit.window + MILLISECOND)
+        return others.where(Message.id != self.id).limit(limit.number).count()
 
     def retry(self, now: datetime) -> bool:
         """Send this message, which did not reach its recipient, again with all its retries.

@@ -4,7 +4,6 @@ import uuid
 from collections import Counter
 from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
-from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ from peewee import SQL, Case, Select, Tuple, Value, ValuesList, fn
 
 from database import EPOCH, PAGE, InstantField, Refused, db
 from keys import MAY_SEND, ApiKey, Identity, Role
-from limits import SECOND, KeyUse, Limit, Tally, parse
+from limits import SECOND, KeyUse, Limit, parse
 from models import (
     AWAITS_APPROVAL,
     AWAITS_GROUP,
@@ -523,7 +522,7 @@ def use_of_limits(
     for key in keys:
         own = parse(key.limits or "")
         limits = () if key.revoked_at or key.role not in MAY_SEND else own or defaults
-        tally = Tally(rows.get(key.id, (0,)), partial(Message.accepted, key.id))
+        tally = Message.tally_of(key.id, rows.get(key.id), [second]) if limits else None
         found[key.id] = [Use(each, tally.used(each.seconds, second), not own) for each in limits]
     return found
 

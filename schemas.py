@@ -116,7 +116,7 @@ class TextMessageRequest(Schema):
 
     to = PhoneNumber(required=True)
     message = Text(required=True)
-    send_date = FutureInstant()
+    send_date = FutureInstant(load_default=None, allow_none=False)
     manual_mode = Flag(load_default=False)
     available_to_group = Flag(load_default=False)
     check_dnc = Flag(load_default=False)
@@ -165,7 +165,10 @@ def parse(body: bytes) -> Any:
 
 
 def load(value: Any, now: datetime, max_message_length: int, hours: BusinessHours) -> dict:
-    """Return the fields of a request; raise BadRequest with every problem, each after its field."""
+    """Return every field of a request, the optional ones with their defaults.
+
+    Raise BadRequest with every problem, each after its field.
+    """
     if not isinstance(value, dict):
         raise BadRequest("body: must be a JSON object")
     try:
@@ -174,7 +177,7 @@ def load(value: Any, now: datetime, max_message_length: int, hours: BusinessHour
     except ValidationError as error:
         order, texts = error.valid_data, error.messages.items()
         problems = [f"{field}: {problem}" for field, each in texts for problem in each]
-    if hours.quiet and "to" in order and "send_date" in order:
+    if hours.quiet and order.get("to") and order.get("send_date"):
         problems += _quiet_problems(order["to"], order["send_date"], hours)
     if problems:
         raise BadRequest(*problems)

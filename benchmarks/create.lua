@@ -1,4 +1,5 @@
--- wrk's script: the bodies of a file, each once; wrk's threads take turns with its lines.
+-- wrk's script: the requests of a file, each once; wrk's threads take turns with its lines. A line
+-- is an idempotency key or nothing, a tab, and a body.
 local threads = 0
 
 function setup(thread)
@@ -16,7 +17,9 @@ end
 
 function request()
   at = at + step
-  return wrk.format("POST", nil, headers, bodies[(at % #bodies) + 1])
+  local name, body = bodies[(at % #bodies) + 1]:match("([^\t]*)\t(.*)")
+  headers["Idempotency-Key"] = name ~= "" and name .. "-" .. os.time() .. "-" .. at or nil
+  return wrk.format("POST", nil, headers, body)
 end
 
 function done(summary, latency)

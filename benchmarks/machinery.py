@@ -216,8 +216,11 @@ def wrk(address, bodies, key, seconds=SECONDS, connections=16):
     return requests / microseconds * 1e6, p50 / 1000, p99 / 1000, errors
 
 
+TEXTS = ("Your parcel is here.", "Ihr Päckchen ist da 🎉", "Your parcel is here. " * 12)
+
+
 def bodies(count=120_000):
-    """A file of requests to numbers that do not repeat."""
+    """A file of requests that differ, to numbers that do not repeat: see create.lua."""
     chance, seen = random.Random(1), set()
     path = SCRATCH / "bodies"
     with path.open("w") as file:
@@ -228,8 +231,18 @@ def bodies(count=120_000):
                 recipients.find(number)
                 if number not in seen:
                     seen.add(number)
-                    file.write(json.dumps({"to": number, "message": "Your parcel is here."}) + "\n")
+                    body = {"to": number, "message": chance.choice(TEXTS)} | options(chance)
+                    name = chance.choice(("", "", "", f"order-{len(seen)}"))
+                    file.write(f"{name}\t{json.dumps(body)}\n")
     return path
+
+
+def options(chance):
+    """Return optional fields of a request by chance, more often none than all."""
+    send_date = f"2099-07-20T{chance.randrange(24):02}:30:00Z"
+    known = {"send_date": send_date, "check_dnc": True, "available_to_group": True}
+    known["manual_mode"] = False
+    return {name: value for name, value in known.items() if chance.random() < 0.3}
 
 
 def post(address, key):

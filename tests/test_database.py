@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-import acceptance
 import database
 import models
 from answers import PATH, refusal
@@ -81,11 +80,6 @@ def test_a_message_stored_in_a_transaction_that_is_rolled_back_is_gone_alone(dat
         if not db.obj.for_update:
             pool.submit(keep).result()
     assert [message.message for message in Message.select()] == ["kept"]
-
-
-def test_a_misspelt_column_is_refused(database_url):
-    with pytest.raises(KeyError):
-        acceptance.store(send_at=None, manual_mode=False, mesage="Hello")
 
 
 @pytest.fixture

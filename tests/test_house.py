@@ -34,7 +34,7 @@ ALLOWED = {
     "events": {"database", "audit", "keys", "carriers"},
     "models": {"database", "audit", "limits", "keys", "do_not_call", "events"}
     | {"carriers", "recipients"},
-    "acceptance": {"database", "inserts", "limits", "models"},
+    "acceptance": {"database", "inserts", "keys", "limits", "models"},
     "receipts": {"database", "do_not_call", "models", "carriers", "recipients"},
     "reports": {"database", "limits", "keys", "models"},
     "schemas": {"database", "recipients"},
@@ -45,7 +45,7 @@ ALLOWED = {
     "scheduler": STORED | {"sender", "deliveries", "notices", "settings", "logs", "carriers"},
     "web": {"schemas"},
     "cli": STORED | {"notices", "recipients", "monitoring", "carriers"},
-    "api": STORED | {"acceptance", "carriers", "schemas", "recipients", "web"},
+    "api": STORED | {"acceptance", "carriers", "schemas", "recipients", "web", "settings"},
     "callbacks": {"web", "models", "receipts", "carriers"},
     "monitoring": STORED | {"carriers", "schemas", "web"},
     "desk": STORED | {"carriers", "outcomes", "recipients", "settings"},

@@ -33,7 +33,7 @@ from keys import ApiKey
 from models import Message, Status, clock
 from outcomes import MAY_HAVE_TAKEN_IT
 from proxy import Proxy
-from running import ALWAYS, ROOT, Clients, free_port, wait_until
+from running import ALWAYS, ROOT, Clients, assert_as_asked, free_port, wait_until
 
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
 SECONDS = int(os.environ.get("CHAOS_SECONDS", "120"))
@@ -374,8 +374,7 @@ def run_chaos(start, store, carrier):
         print(f"texts by status: {Counter(str(m.status) for m in messages)}")
         assert faults.error is None
         assert set(clients.statuses) <= {201, 503, None}
-        texts = Counter(f"text {number}" for number in clients.answers)
-        assert Counter(message.message for message in messages) == texts
+        assert_as_asked(clients, messages)
         for each in (*webs, *schedulers, *passes):
             assert "Traceback" not in each.output
         return messages

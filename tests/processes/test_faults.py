@@ -32,6 +32,7 @@ from running import (
     ROOT,
     Clients,
     ask,
+    assert_as_asked,
     assert_holds_nobody_up,
     free_port,
     health,
@@ -43,20 +44,6 @@ from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import again, connection_of, look, statuses, store, store_many
 
 HELLO = {"to": NEW_YORK, "message": "Hello"}
-
-
-def stored_texts():
-    return Counter(message.message for message in Message.select())
-
-
-def assert_each_is_stored_once_and_whole(answers):
-    """Every text that was answered 201 is in the database as the answer says; nothing else is."""
-    assert stored_texts() == Counter(f"text {number}" for number in answers)
-    for message in Message.select():
-        answer = answers[int(message.message.removeprefix("text "))]
-        assert str(message.id) == answer["message_id"]
-        assert (message.to, message.status) == (answer["to_phone_normalized"], answer["status"])
-        assert json.loads(message.answer) == answer
 
 
 def assert_is_an_error(answered, status):
@@ -96,7 +83,7 @@ def test_killed_workers_and_a_killed_master_lose_nothing_and_double_nothing(
     )
     clients.join()
     assert set(clients.statuses) == {201, None}
-    assert_each_is_stored_once_and_whole(clients.answers)
+    assert_as_asked(clients, Message.select())
     if database_url.startswith("sqlite"):
         assert look(database_url, "PRAGMA integrity_check") == [("ok",)]
 

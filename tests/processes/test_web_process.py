@@ -13,8 +13,9 @@ import pytest
 from answers import FIELDS, PATH, error_in
 from databases import mostly_on_postgres, on_sqlite
 from keys import ApiKey
+from limits import parse
 from models import Message, clock
-from running import ROOT, TOOLS, ask, post, read_all, wait_until
+from running import ALWAYS, ROOT, TOOLS, Clients, ask, assert_as_asked, post, read_all, wait_until
 from samples import NEW_YORK
 from stored_messages import HOUR, look, store, store_history
 
@@ -227,6 +228,20 @@ def test_a_body_that_hides_a_request_is_never_taken_for_one(shared_web):
     ):
         assert len(answers_in(exchange(web.port, outer))) == 1
     assert not Message.select().exists()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("limits", ["", "100000/d"])
+def test_many_clients_that_differ_each_get_what_they_asked_for(
+    serve, database_url, workers, limits
+):
+    """Rows of several requests share a statement: none may change what its neighbours hold."""
+    secret = ApiKey.issue("shop", None, clock(), limits=parse(limits))
+    web = serve(database_url, workers=workers, **ALWAYS)
+    clients = Clients(web, secret, side_by_side=16, most=320, idempotent=False)
+    clients.finish()
+    assert clients.statuses == {201: 320}
+    assert_as_asked(clients, Message.select())
 
 
 @mostly_on_postgres

@@ -18,6 +18,7 @@ import time
 import urllib.request
 import uuid
 from collections import Counter, namedtuple
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ import models
 import settings
 from answers import PATH
 from carrier_servers import TwilioServer
+from carriers.alphabets import count_parts
 from databases import deletions
 from samples import NEW_YORK
 
@@ -271,15 +273,50 @@ def health(web):
     return response.status, json.loads(response.text)
 
 
+def request_number(number, with_send_date=True):
+    """The body of one of many requests: each optional field is there or not, in every mix."""
+    texts = ("", " with Ünïcödé and 🎉", " in several parts" + " and more" * 30)
+    body = {"to": f"+1212555{number % 10_000:04}", "message": f"text {number}{texts[number % 3]}"}
+    if with_send_date and number % 2:
+        send_date = datetime(2099, 7, 20, tzinfo=UTC) + timedelta(seconds=number)
+        body["send_date"] = send_date.isoformat()
+    if number % 5 < 3:
+        body["check_dnc"] = number % 5 == 1
+    if number % 7 < 5:
+        body["available_to_group"] = number % 7 < 2
+    return body
+
+
+def assert_as_asked(clients, messages):
+    """Each message holds what its request asked for, and each answer is its own message's."""
+    by_id = {str(message.id): message for message in messages}
+    for number, answer in clients.answers.items():
+        asked, message = clients.body(number), by_id.pop(answer["message_id"])
+        send_date = asked.get("send_date")
+        options = {name: asked.get(name, False) for name in ("available_to_group", "check_dnc")}
+        assert (message.to, message.message) == (asked["to"], asked["message"])
+        assert message.send_date == (send_date and datetime.fromisoformat(send_date))
+        assert {name: getattr(message, name) for name in options} == options
+        assert {name: answer[name] for name in options} == options
+        assert answer["to_phone_normalized"] == asked["to"]
+        assert answer["message_length"] == len(asked["message"])
+        assert message.parts == count_parts(asked["message"])
+        if send_date:
+            assert answer["scheduled_send_date"] == send_date.replace("+00:00", ".000Z")
+        assert message.answer is None or json.loads(message.answer) == answer
+    assert not by_id
+
+
 class Clients:
     """Concurrent clients that post; each repeats a request until it is answered 201.
 
-    `answers[n]` is the answer to the text "text n". `statuses` counts all answers, and failed
+    `answers[n]` is the answer to `body(n)`. `statuses` counts all answers, and failed
     requests as None.
     """
 
-    def __init__(self, web, secret, side_by_side, most=None):
-        self.web, self.secret = web, secret
+    def __init__(self, web, secret, side_by_side, most=None, idempotent=True, with_send_date=True):
+        self.web, self.secret, self.idempotent = web, secret, idempotent
+        self.body = functools.partial(request_number, with_send_date=with_send_date)
         self.answers, self.statuses, self.stopping = {}, Counter(), False
         self._numbers = iter(range(most)) if most else itertools.count()
         self._guard = threading.Lock()
@@ -296,12 +333,12 @@ class Clients:
             self._repeat(number)
 
     def _repeat(self, number):
-        body = {"to": f"+1212555{number % 10_000:04}", "message": f"text {number}"}
+        body, headers = self.body(number), {}
+        if self.idempotent or number % 2:
+            headers["Idempotency-Key"] = f"request-{number}"
         while True:
             try:
-                status, answer = send(
-                    self.web, self.secret, body, **{"Idempotency-Key": f"request-{number}"}
-                )
+                status, answer = send(self.web, self.secret, body, **headers)
             except (OSError, http.client.HTTPException, ValueError):
                 status = None
             with self._guard:
@@ -319,5 +356,9 @@ class Clients:
     def join(self):
         """Begin no more requests and wait until each one begun is answered 201."""
         self.stopping = True
+        self.finish()
+
+    def finish(self):
+        """Wait until each request is answered 201."""
         for thread in self._threads:
             thread.join()

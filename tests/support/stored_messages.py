@@ -10,6 +10,7 @@ import psycopg
 import acceptance
 import models
 import reports
+from acceptance import NewMessage
 from database import db
 from keys import ApiKey
 from models import Message, Status, new_id
@@ -34,15 +35,21 @@ def store(now=TUESDAY_NOON, **columns):
     return again(Message(id=row["id"]))
 
 
-def create(text, **fields):
-    """Create a message as the operation does."""
+def new_message(text="Hello", **fields):
+    """A message as the operation makes it, not stored yet."""
     now = models.clock()
     if "key" not in fields:  # threads that create at once bring the same one
         fields["key"] = key_named("app").id
-    usual = {"to": NEW_YORK, "send_at": now, "status": Status.QUEUED, "max_retries": 3}
-    usual |= {"manual_mode": False, "available_to_group": False, "check_dnc": False}
-    usual |= {"id": new_id(now), "created_at": now}
-    acceptance.store(message=text, **usual | {"idempotency_key": None} | fields)
+    usual = {"to": NEW_YORK, "country": "US", "parts": 1, "send_date": None, "send_at": now}
+    usual |= {"status": Status.QUEUED, "max_retries": 3, "id": new_id(now), "created_at": now}
+    usual |= dict.fromkeys(("manual_mode", "available_to_group", "check_dnc"), False)
+    usual |= dict.fromkeys(("idempotency_key", "request_digest", "answer"))
+    return NewMessage(message=text, **usual | fields)
+
+
+def create(text, limits=(), recipient_limit=None, **fields):
+    """Create a message as the operation does."""
+    acceptance.store(new_message(text, **fields), limits, recipient_limit)
 
 
 def _row(now, columns):
