@@ -58,7 +58,7 @@ def create_text_message() -> Response:
     if order["check_dnc"] and DoNotCall.lists(recipient.e164):
         abort(403, "The recipient is on the Do Not Call list.")
 
-    facts = recipients.facts(recipient, now, hours)
+    facts = hours.facts(recipient.clocks, now)
     message = order | {
         "id": models.new_id(now),
         "to": recipient.e164,
@@ -99,7 +99,7 @@ def decide(
         return {"status": Status.SCHEDULED, "send_at": send_date}
     if facts.within_business_hours:
         return {"status": Status.QUEUED, "send_at": now}
-    opening = recipients.next_opening(recipient, now, hours)
+    opening = hours.next_opening(recipient.clocks, now)
     return {"status": Status.SCHEDULED, "send_at": opening}
 
 
