@@ -16,6 +16,9 @@ from environs import Env, EnvError, EnvValidationError
 import limits
 import logs
 
+VERSION = "1.0.0"
+"""The version of the service, for `flask version`, `/healthz` and the log."""
+
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 DEFAULT_DATABASE = "sqlite:///messages.db"

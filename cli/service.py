@@ -1,4 +1,4 @@
-"""`flask db`, `carriers` and `stats`: the service as a whole."""
+"""`flask db`, `carriers`, `stats` and `version`: the service as a whole."""
 
 import time
 from datetime import timedelta
@@ -18,6 +18,7 @@ from do_not_call import DoNotCall
 from events import Event
 from models import Status
 from monitoring import health
+from settings import VERSION
 
 TEST_TEXT = "A test of the text message service."
 TEST_LASTS = 600  # seconds
@@ -67,6 +68,12 @@ def check(ctx: click.Context, to: str | None) -> None:
         ctx.exit(2)
     finally:
         carrier.close()
+
+
+@click.command(cls=base.Command)
+def version() -> None:
+    """Print the version of this service; `flask --version` prints Flask's and Python's."""
+    click.echo(VERSION)
 
 
 @click.command(cls=base.Command)

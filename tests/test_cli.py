@@ -17,6 +17,7 @@ from databases import on_sqlite
 from do_not_call import DoNotCall
 from models import FINISHED, Status
 from samples import NEW_YORK, TUESDAY_NOON
+from settings import VERSION
 from stored_messages import store_history
 
 COMMANDS = [
@@ -27,7 +28,7 @@ COMMANDS = [
     *("dnc add", "dnc remove", "dnc check", "dnc import", "dnc list", "dnc export"),
     "dnc history",
     *("messages list", "messages show", "messages approve", "messages cancel", "messages retry"),
-    *("messages purge", "messages redact", "usage", "audit"),
+    *("messages purge", "messages redact", "usage", "audit", "version"),
 ]
 
 
@@ -225,6 +226,11 @@ def test_a_carrier_that_cannot_be_asked_is_asked_by_a_text(check):
     refused = check("simulator:", "--to", "+12125550101")
     assert refused.exit_code == 1
     assert refused.stderr == "Error: simulator: the simulator refuses this number for good\n"
+
+
+@on_sqlite
+def test_the_version_is_printed_alone(run):
+    assert run("version") == f"{VERSION}\n"
 
 
 @on_sqlite
