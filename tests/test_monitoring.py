@@ -626,8 +626,8 @@ def test_stats_say_when_the_rate_holds_texts_up_and_until_when(settings, run_pas
     held, words = told(TUESDAY_NOON)
     assert held == {"texts": 19, "parts": 38, "empty_at": "2026-03-03T17:00:08.000Z"}
     assert words.splitlines()[-1] == (
-        "SEND_RATE holds up 19 texts, about 38 parts: "
-        "the last would go at 2026-03-03T17:00:08.000Z (in 8 seconds)"
+        "SEND_RATE delays 19 texts, about 38 parts: "
+        "the last would be sent at 2026-03-03T17:00:08.000Z (in 8 seconds)"
     )
     held, words = told(TUESDAY_NOON + MINUTE)
     assert held is None, "no scheduler sends anything"
