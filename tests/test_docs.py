@@ -29,6 +29,7 @@ from models import Message, Status
 from postgres_server import installed
 from running import ROOT, Process, free_port, wait_until
 from samples import TUESDAY_NOON
+from settings import VERSION
 from stored_messages import key_named, store
 
 pytest_plugins = ["carrier_servers"]
@@ -312,6 +313,10 @@ def test_every_command_is_described(app):
     for group, command in app.cli.commands.items():
         for name in getattr(command, "commands", [""]):
             assert f"flask {group} {name}".strip() in everything
+
+
+def test_the_latest_release_in_the_changelog_is_this_version():
+    assert re.findall(r"^## (\S+) \(\d{4}-\d\d-\d\d\)$", PAGES["CHANGELOG.md"], re.M)[0] == VERSION
 
 
 def test_every_status_of_a_message_is_explained():
