@@ -42,7 +42,7 @@ def audit(
 ) -> None:
     """Print who did what and when, newest first.
 
-    It tells of messages, keys, events and the Do Not Call list, and is never changed.
+    This covers messages, keys, events and the Do Not Call list. Records are never changed.
     """
     most = base.newest(limit, as_json)
     found = islice(Audit.listing(since, until, by), most)

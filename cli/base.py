@@ -100,7 +100,7 @@ def number(value: str, region: str | None = None) -> str:
         raise click.BadParameter(f"{value!r}: {error}{hint}") from None
 
 
-REGION = "Also accept national numbers of this country: US."
+REGION = "Also accept national numbers of this country, such as US."
 
 
 def to_options() -> list[click.Option]:
@@ -169,7 +169,8 @@ SHOWN = 50  # rows, without --limit
 newest_option = click.option(
     "--limit",
     type=LIMIT,
-    help=f"Only the newest so many; 0 for all. Default: all with --json, otherwise {SHOWN}.",
+    metavar="N",
+    help=f"Only the newest N; 0 for all. Default: all with --json, otherwise {SHOWN}.",
 )
 
 

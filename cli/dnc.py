@@ -75,7 +75,8 @@ def history(number: str, as_json: bool) -> None:
     type=base.LIMIT,
     default=50,
     show_default=True,
-    help="Show only so many numbers; 0 for all.",
+    metavar="N",
+    help="Show only N numbers; 0 for all.",
 )
 def list_numbers(limit: int) -> None:
     """List the numbers, with their source and time, and how many there are."""

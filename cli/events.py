@@ -8,9 +8,7 @@ from database import Refused
 from events import Event, EventAddress
 from keys import ApiKey
 
-events = base.Commands(
-    "events", help="Webhook events: list those that wait or were given up, and retry them."
-)
+events = base.Commands("events", help="Webhook events: list, retry.")
 key_option = click.option("--key", "name", type=base.name, help="Only events of this key.")
 
 

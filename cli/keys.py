@@ -68,7 +68,7 @@ def together(ctx: click.Context, parameter: click.Parameter, values: tuple) -> t
     type=limit,
     multiple=True,
     callback=together,
-    help="Accept at most so many texts: 5/s, 100/min, 500/h, 1000/d (UTC). May be repeated.",
+    help="Limit its texts, as in 5/s, 100/min, 500/h or 1000/d (UTC). May be repeated.",
 )
 def create(
     name: str,

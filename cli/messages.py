@@ -137,7 +137,7 @@ def command_for_each(
 
     @messages.command(name, help=help, params=[*FILTERS])
     @click.argument("message_ids", metavar="[ID]...", type=click.UUID, nargs=-1)
-    @click.option("--limit", type=base.LIMIT, help="Only the newest so many.")
+    @click.option("--limit", type=base.LIMIT, metavar="N", help="Only the newest N.")
     @base.yes_option
     @click.pass_context
     def command(ctx, message_ids, limit, yes, **chosen):
@@ -191,7 +191,7 @@ command_for_each(
     "cancel",
     "cancelled",
     lambda message: message.cancel(base.SHELL, models.clock()),
-    "Cancel waiting messages for good; this also refuses approval. Give ids, or options.",
+    "Cancel waiting messages; this also refuses approval. Give ids, or options.",
     statuses=WAITING,
 )
 command_for_each(
@@ -213,7 +213,7 @@ DAYS = click.IntRange(0, 36_500)
 @click.option("--older-than", "days", metavar="DAYS", type=DAYS, required=True)
 @base.yes_option
 def purge(days: int, yes: bool) -> None:
-    """Delete messages that ended (sent, failed, blocked, …) at least so many days ago."""
+    """Delete messages that ended (sent, failed, blocked, …) at least DAYS days ago."""
     if not days:
         base.confirm("Purge every message that has ended?", yes)
     now = models.clock()
@@ -226,7 +226,7 @@ def purge(days: int, yes: bool) -> None:
 def redact(to: str | None, days: int | None) -> None:
     """Erase number and text of messages that have ended, and keep everything else.
 
-    Give a number, or --older-than for messages that ended at least so many days ago. Messages that
+    Give a number, or --older-than for messages that ended at least DAYS days ago. Messages that
     are still waiting are not changed, and their ids are printed: run `cancel --to` first.
     """
     if (to is None) == (days is None):

@@ -76,7 +76,10 @@ def check(ctx: click.Context, to: str | None) -> None:
 
 @click.command(cls=base.Command)
 def version() -> None:
-    """Print the version of this service; `flask --version` prints Flask's and Python's."""
+    """Print the version of this service.
+
+    `flask --version` prints the versions of Flask and Python.
+    """
     click.echo(VERSION)
 
 

@@ -40,7 +40,7 @@ def month(value: str) -> datetime:
 def usage(first: datetime | None, name: str | None, as_json: bool, as_csv: bool) -> None:
     """Count the texts and parts that were accepted in a month (UTC), by key and country.
 
-    Only these states count: sent, delivered, undelivered, failed.
+    Only messages that are sent, delivered, undelivered or failed count.
     """
     if as_json and as_csv:
         raise click.UsageError("Give --json or --csv, not both.")
