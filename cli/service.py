@@ -18,7 +18,6 @@ from do_not_call import DoNotCall
 from events import Event
 from models import Status
 from monitoring import health
-from settings import VERSION
 
 TEST_TEXT = "A test of the text message service."
 TEST_LASTS = 600  # seconds
@@ -75,12 +74,13 @@ def check(ctx: click.Context, to: str | None) -> None:
 
 
 @click.command(cls=base.Command)
+@with_appcontext
 def version() -> None:
     """Print the version of this service.
 
     `flask --version` prints the versions of Flask and Python.
     """
-    click.echo(VERSION)
+    click.echo(current_app.config["VERSION"])
 
 
 @click.command(cls=base.Command)

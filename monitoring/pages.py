@@ -28,7 +28,6 @@ from events import Event
 from monitoring import health
 from monitoring.abuse import Abuse
 from schemas import BadRequest
-from settings import VERSION
 from web import BEARER, bearer_token
 
 ROOT = Path(__file__).parents[1]
@@ -103,7 +102,7 @@ def show_health() -> dict | Response:
     reader, stalled_after = current_app.extensions["health"], allowed_stall()
     state = reader.read()
     told = {
-        "version": VERSION,
+        "version": current_app.config["VERSION"],
         "oldest_due_seconds": state.seconds_since(state.oldest_due) or 0,
         "retrying": state.retrying,
         "last_sent_seconds": state.seconds_since(state.last_sent_at),
