@@ -47,7 +47,7 @@ def create_text_message() -> Response:
     refuse(order, settings)
 
     recipient = order["to"]
-    facts = recipients.facts(recipient, now, hours)
+    facts = hours.facts(recipient.clocks, now)
     message = NewMessage(
         **order | {"to": recipient.e164, "country": recipient.country},
         **decide(order, facts, hours, now),
@@ -91,7 +91,7 @@ def decide(order: dict, facts: Facts, hours: BusinessHours, now: datetime) -> di
         return {"status": Status.SCHEDULED, "send_at": order["send_date"]}
     if facts.within_business_hours:
         return {"status": Status.QUEUED, "send_at": now}
-    opening = recipients.next_opening(order["to"], now, hours)
+    opening = hours.next_opening(order["to"].clocks, now)
     return {"status": Status.SCHEDULED, "send_at": opening}
 
 

@@ -44,6 +44,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     database.connect(settings.database_url)
     app = Flask(__name__, static_folder=None)
     app.config["SETTINGS"] = settings
+    app.config["VERSION"] = environment.VERSION
     app.extensions["business_hours"] = BusinessHours.from_settings(settings)
     app.extensions["carrier"] = carrier
     app.json.sort_keys = False

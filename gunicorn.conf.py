@@ -187,13 +187,14 @@ class NoRequestText(logging.Filter):
 
 
 class logger_class(Logger):  # gunicorn's name for this setting
-    """Write gunicorn's lines like all others."""
+    """Write gunicorn's lines like all others, after one with the version of the service."""
 
     def setup(self, cfg: Config) -> None:
         super().setup(cfg)
         for handler in self.error_log.handlers:
             handler.addFilter(NoRequestText())
             handler.setFormatter(logs.formatter(settings.log_format))
+        self.info("Text Message Sending Service %s", environment.VERSION)
 
 
 def on_starting(server: Arbiter) -> None:

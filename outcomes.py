@@ -97,7 +97,7 @@ def judge_again(message: Message, rules: Rules, now: datetime) -> Outcome | None
         return Outcome(Status.EXPIRED)
     if rules.hours.quiet:
         recipient = recipients.find(message.to)
-        if recipients.quiet_until(recipient, now, rules.hours):
+        if rules.hours.quiet_until(recipient.clocks, now):
             until = waits_until(message, recipient, rules.hours, now)
             return Outcome(Status.SCHEDULED, send_at=until)
     return None
@@ -121,12 +121,12 @@ def waits_until(
     A send_date is obeyed outside business hours, but not in quiet hours. They can outlast it.
     """
     if message.obeys_send_date(now):
-        end = recipients.quiet_until(recipient, now, hours)
+        end = hours.quiet_until(recipient.clocks, now)
         if end is None or message.obeys_send_date(end):
             return end
-    if recipients.within_business_hours(recipient, now, hours):
+    if hours.is_open(recipient.clocks, now):
         return None
-    return recipients.next_opening(recipient, now, hours)
+    return hours.next_opening(recipient.clocks, now)
 
 
 def _opening(message, rules, now):

@@ -202,10 +202,12 @@ def main() -> int:
     if options.quiet and level in ("DEBUG", "INFO"):
         level = "WARNING"
     logs.start(level, settings.log_format)
+    if options.every or options.verbose:  # a single pass prints no more than its counts
+        log.info("Text Message Sending Service %s", environment.VERSION)
     environment.warn_of_misspelt()
     carrier = valid("CARRIER_URL", connect, settings)
     notices = valid("NOTIFY_URL", Notices, settings)
-    if options.every or options.verbose:  # a single pass prints no more than its counts
+    if options.every or options.verbose:
         introduce(carrier)
     database.connect(settings.database_url)
     scheduler = Scheduler(settings, carrier)

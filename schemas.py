@@ -187,7 +187,7 @@ def load(value: Any, now: datetime, max_message_length: int, hours: BusinessHour
 def _quiet_problems(recipient, send_date, hours):
     """Yield the problem of a send_date in the recipient's quiet hours."""
     try:
-        end = recipients.quiet_until(recipient, send_date, hours)
+        end = hours.quiet_until(recipient.clocks, send_date)
         local_time = recipients.local_time(recipient, send_date)
     except OverflowError:
         yield "send_date: must be before the last days of the year 9999"

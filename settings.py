@@ -16,6 +16,9 @@ from environs import Env, EnvError, EnvValidationError
 import limits
 import logs
 
+VERSION = "1.0.0"
+"""The version of the service, for `flask version`, `/healthz` and the log."""
+
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 DEFAULT_DATABASE = "sqlite:///messages.db"
@@ -163,7 +166,7 @@ def _hours(text):
     entries = [entry.strip().lower() for entry in text.split(",")]
     if not re.search("[a-z]", text, re.IGNORECASE):
         if len(entries) > 1:
-            raise EnvError("must be one opening and closing time, or name the days of each")
+            raise EnvError("must be one opening and one closing time, or name the days")
         return _opening(entries[0], "")
     hours = {}
     for number, entry in enumerate(entries, 1):
@@ -174,9 +177,9 @@ def _hours(text):
             raise EnvError(f"entry {number} must begin with one day or range of {', '.join(DAYS)}")
         if not window or names == names.rstrip():
             example = "like sat 10:00-14:00"
-            raise EnvError(f"entry {number} must have white space and hours after days, {example}")
+            raise EnvError(f"entry {number} must have a space and hours after the days, {example}")
         if again := hours.keys() & days:
-            raise EnvError(f"entry {number} must not name {DAYS[min(again)]} again")
+            raise EnvError(f"entry {number} must not repeat {DAYS[min(again)]}")
         hours |= dict.fromkeys(days, _opening(window, f"the hours of entry {number} "))
     return hours
 
@@ -227,15 +230,15 @@ def _quiet_hours(text, hours):
     """Return the quiet hours, if they leave a minute of the business hours open."""
     if not text.strip():
         return None
-    form = "must be one beginning and one end for all days, like 21:00-08:00"
+    form = "must be one start and one end for all days, like 21:00-08:00"
     begins, ends = _window(text.strip(), form)
     if begins == ends:
-        raise EnvError("must begin and end at different times")
+        raise EnvError("must start and end at different times")
     length = (ends - begins) % 1440 or 1440
     windows = hours.values() if isinstance(hours, dict) else [hours or (0, 1440)]
     minutes = {minute for window in windows for minute in range(*window)}
     if all((minute - begins) % 1440 < length for minute in minutes):
-        raise EnvError("must leave a minute of BUSINESS_HOURS open")
+        raise EnvError("must not cover all of BUSINESS_HOURS")
     return begins, ends
 
 
@@ -257,7 +260,7 @@ def _rate(text):
     """Return so many a second; None for no text."""
     match = re.fullmatch(r"([1-9]\d{0,5})/(s|min)", text.strip(), re.ASCII)
     if text.strip() and not match:
-        raise EnvError("must be parts a second or a minute, from 1 to 999999, like 10/s or 600/min")
+        raise EnvError("must be parts per second or minute, from 1 to 999999, like 10/s or 600/min")
     return int(match[1]) / {"s": 1, "min": 60}[match[2]] if match else None
 
 
@@ -292,7 +295,7 @@ def _public_url(text):
         has_host = False
     written = re.fullmatch(r"https?://[\w.:\[\]-]+(/[^\s?#]*)?", text, re.ASCII)
     if text and not (has_host and written):
-        raise EnvError("must be the address of the service, like https://texts.example.com")
+        raise EnvError("must be the public address of the service, like https://texts.example.com")
     return text.rstrip("/") or None
 
 
@@ -305,7 +308,7 @@ def _secret(text):
 def _database_url(text):
     if not text:
         raise EnvError(
-            "must be set: this host loses files with each deployment, so attach a Postgres"
+            "must be set: this host loses its files at each deployment, so attach a Postgres"
         )
     if not re.fullmatch("sqlite:///(?!:memory:)[^?]+", text) and not _names_postgres(text):
         raise EnvError(

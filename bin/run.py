@@ -201,10 +201,10 @@ def text_to_try(settings: Settings) -> tuple[dict, str]:
     found = [one for one in found if not allowed or one.country in allowed] or found
     body = {"to": found[0].e164, "message": "Hello from the service"[: settings.max_message_length]}
     for recipient in found:
-        if recipients.within_business_hours(recipient, now, hours):
+        if hours.is_open(recipient.clocks, now):
             return body | {"to": recipient.e164}, note
     at = (now + TIME_TO_PASTE).replace(microsecond=0)
-    at = recipients.quiet_until(found[0], at, hours) or at
+    at = hours.quiet_until(found[0].clocks, at) or at
     note += "\nIt is outside business hours there, so its send_date is "
     note += f"{at:%H:%M:%S} UTC: paste it before then."
     return body | {"send_date": at.isoformat().replace("+00:00", "Z")}, note

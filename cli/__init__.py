@@ -9,7 +9,7 @@ def register(app: Flask) -> None:
     """Add the commands to `flask`."""
     commands = (
         *(service.db, keys.keys, dnc.dnc, messages.messages, events.events, notify.notify),
-        *(service.carriers, service.stats, usage.usage, audit.audit),
+        *(service.carriers, service.stats, service.version, usage.usage, audit.audit),
     )
     for command in commands:
         app.cli.add_command(command)

@@ -22,12 +22,16 @@ def actor(value: str) -> Actor:
 
 @click.command(cls=base.Command)
 @click.option(
-    "--since", type=base.instant, help="From then on: 2h (ago), 3d, 2026-03-01, 2026-03-01T09:00Z."
+    "--since",
+    type=base.instant,
+    help="Only after this time: 2h (ago), 3d, 2026-03-01, 2026-03-01T09:00Z.",
 )
-@click.option("--until", type=base.instant, help="Before then, in the same forms.")
-@click.option("--by", type=actor, metavar="WHO", help='Done by: Ann, or "Ann (key 7)".')
+@click.option("--until", type=base.instant, help="Only before this time, in the same forms.")
+@click.option(
+    "--by", type=actor, metavar="WHO", help='Only what this person did: Ann, or "Ann (key 7)".'
+)
 @base.newest_option
-@click.option("--json", "as_json", is_flag=True, help="An array of objects.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 @with_appcontext
 def audit(
     since: datetime | None,
@@ -36,9 +40,9 @@ def audit(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """Print who did what and when, the newest first.
+    """Print who did what and when, newest first.
 
-    It tells of messages, keys, events and the Do Not Call list, and is never changed.
+    This covers messages, keys, events and the Do Not Call list. Records are never changed.
     """
     most = base.newest(limit, as_json)
     found = islice(Audit.listing(since, until, by), most)

@@ -61,7 +61,7 @@ def duration(value: str) -> timedelta:
     """Read a length of time: 90d, 12h or 30m."""
     match = re.fullmatch(r"(\d{1,5})([dhm])", value, re.ASCII)
     if not match:
-        raise click.BadParameter("must be days, hours or minutes: 90d, 12h or 30m")
+        raise click.BadParameter("must be days, hours or minutes, like 90d, 12h or 30m")
     unit = {"d": "days", "h": "hours", "m": "minutes"}[match[2]]
     return timedelta(**{unit: int(match[1])})
 
@@ -100,7 +100,7 @@ def number(value: str, region: str | None = None) -> str:
         raise click.BadParameter(f"{value!r}: {error}{hint}") from None
 
 
-REGION = "Also accept national numbers of this country: US."
+REGION = "Also accept national numbers of this country, such as US."
 
 
 def to_options() -> list[click.Option]:
@@ -111,7 +111,9 @@ def to_options() -> list[click.Option]:
         return value and number(value, region)
 
     region_option = click.Option(["--region"], type=region, is_eager=True, help=REGION)
-    to_option = click.Option(["--to"], metavar="NUMBER", callback=read, help="To this number.")
+    to_option = click.Option(
+        ["--to"], metavar="NUMBER", callback=read, help="Only messages to this number."
+    )
     return [to_option, region_option]
 
 
@@ -167,7 +169,8 @@ SHOWN = 50  # rows, without --limit
 newest_option = click.option(
     "--limit",
     type=LIMIT,
-    help=f"The newest so many; 0 for all. Default: all with --json, otherwise {SHOWN}.",
+    metavar="N",
+    help=f"Only the newest N; 0 for all. Default: all with --json, otherwise {SHOWN}.",
 )
 
 
@@ -179,13 +182,13 @@ def newest(limit: int | None, as_json: bool) -> int | None:
 def table_of_newest(header: Iterable[str], rows: Iterable[Iterable[str]], most: int | None) -> None:
     """Print rows in columns; say that there may be more if they are as many as may be shown."""
     if table(header, rows) == most:
-        click.echo(f"the newest {most}; --limit 0 shows all", err=True)
+        click.echo(f"these are the newest {most}; --limit 0 shows all", err=True)
 
 
 # Confirmation
 
 
-yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 def confirm(question: str, yes: bool) -> None:
@@ -193,7 +196,9 @@ def confirm(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise click.ClickException(f"{question} There is no terminal; --yes skips the question.")
+        raise click.ClickException(
+            f"{question} There is no terminal to ask on; --yes skips the question."
+        )
     click.confirm(question, abort=True, err=True)
 
 

@@ -16,7 +16,9 @@ from database import BATCH, make_private
 from do_not_call import DoNotCall, DoNotCallHistory
 from recipients import InvalidNumber
 
-dnc = base.Commands("dnc", help="The Do Not Call list: numbers that get no texts with check_dnc.")
+dnc = base.Commands(
+    "dnc", help="The Do Not Call list. Texts that check it are never sent to its numbers."
+)
 region_option = click.option("--region", type=base.region, help=base.REGION)
 
 
@@ -24,7 +26,7 @@ region_option = click.option("--region", type=base.region, help=base.REGION)
 @click.argument("numbers", nargs=-1, required=True)
 @region_option
 def add(numbers: tuple[str, ...], region: str | None) -> None:
-    """Put numbers on the list."""
+    """Add numbers to the list."""
     numbers = read_all(numbers, region)
     new = DoNotCall.add(numbers, models.clock(), "operator", base.SHELL)
     click.echo(f"{new} added, {len(numbers) - new} listed before")
@@ -34,7 +36,7 @@ def add(numbers: tuple[str, ...], region: str | None) -> None:
 @click.argument("numbers", nargs=-1, required=True)
 @region_option
 def remove(numbers: tuple[str, ...], region: str | None) -> None:
-    """Take numbers off the list."""
+    """Remove numbers from the list."""
     numbers = read_all(numbers, region)
     gone = DoNotCall.remove(numbers, models.clock(), "operator", base.SHELL)
     click.echo(f"{gone} removed, {len(numbers) - gone} not listed")
@@ -44,7 +46,7 @@ def remove(numbers: tuple[str, ...], region: str | None) -> None:
 @click.argument("number", type=base.number)
 @click.pass_context
 def check(ctx: click.Context, number: str) -> None:
-    """Say whether a number is listed, since when and why: exit status 0 if it is, 1 if not."""
+    """Show whether a number is listed, since when and why; exit status 0 if it is, 1 if not."""
     entry = DoNotCall.entry(number)
     click.echo("listed" if entry else "not listed")
     if entry:
@@ -54,9 +56,9 @@ def check(ctx: click.Context, number: str) -> None:
 
 @dnc.command()
 @click.argument("number", type=base.number)
-@click.option("--json", "as_json", is_flag=True, help="An array of objects.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def history(number: str, as_json: bool) -> None:
-    """Print everything that ever happened to a number on the list, the oldest first."""
+    """Print everything that ever happened to a number on the list, oldest first."""
     names = ("at", "what", "why", "who")
     rows = [[getattr(each, name) for name in names] for each in DoNotCallHistory.of(number)]
     if as_json:
@@ -68,9 +70,16 @@ def history(number: str, as_json: bool) -> None:
 
 
 @dnc.command("list")
-@click.option("--limit", type=base.LIMIT, default=50, show_default=True, help="0 for all.")
+@click.option(
+    "--limit",
+    type=base.LIMIT,
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Show only N numbers; 0 for all.",
+)
 def list_numbers(limit: int) -> None:
-    """List the numbers with source and time, and say how many there are."""
+    """List the numbers, with their source and time, and how many there are."""
     entries = islice(DoNotCall.entries(), limit or None)
     rows = ((e.number, e.source or "-", base.moment(e.added_at)) for e in entries)
     shown = base.table(("number", "source", "since"), rows)
@@ -80,7 +89,7 @@ def list_numbers(limit: int) -> None:
 @dnc.command()
 @click.argument("file", type=click.File("w", encoding="utf-8", lazy=True), default="-")
 def export(file: TextIO) -> None:
-    """Write the whole list as a CSV, which `import` reads."""
+    """Write the whole list to a CSV file that `import` can read."""
     entries = DoNotCall.entries()
     first = list(islice(entries, 1))  # may fail: before the last export is overwritten
     if file.name != "-":
@@ -99,13 +108,13 @@ def export(file: TextIO) -> None:
     "names",
     metavar="COLUMN",
     multiple=True,
-    help="The column of the numbers, by its name or its place from 1; may be repeated.",
+    help="The column with the numbers: its name, or its position from 1. May be repeated.",
 )
 @click.pass_context
 def import_numbers(
     ctx: click.Context, file: BinaryIO, region: str | None, names: tuple[str, ...]
 ) -> None:
-    """Put a file's numbers on the list: one number per line, or a column of a CSV.
+    """Add the numbers in a file to the list: one number per line, or a column of a CSV.
 
     It takes the column named as one of phone numbers, otherwise the one whose cells are numbers. If
     several qualify, it imports nothing: choose with --column. It can be run again; listed numbers

@@ -8,15 +8,15 @@ from database import Refused
 from events import Event, EventAddress
 from keys import ApiKey
 
-events = base.Commands("events", help="Events for the systems of keys: list, retry.")
-key_option = click.option("--key", "name", type=base.name, help="Of this key.")
+events = base.Commands("events", help="Webhook events: list, retry.")
+key_option = click.option("--key", "name", type=base.name, help="Only events of this key.")
 
 
 @events.command("list")
 @key_option
-@click.option("--json", "as_json", is_flag=True, help="One array of objects.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def list_events(name: str | None, as_json: bool) -> None:
-    """List the events that wait or were given up, the oldest first."""
+    """List events that are waiting or were given up, oldest first."""
     found = Event.listing(name and ApiKey.named(name))
     if as_json:
         base.print_array(map(as_object, found))
@@ -49,7 +49,7 @@ def row(event: Event) -> tuple[str, ...]:
 @events.command()
 @key_option
 def retry(name: str | None) -> None:
-    """Send events again that were given up, unless the address is switched off."""
+    """Resend events that were given up, unless the address is switched off."""
     key = name and ApiKey.named(name)
     if key and (off := EventAddress.of(key).off):
         raise Refused(f"the address of {name} is switched off: {off}")

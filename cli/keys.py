@@ -44,15 +44,22 @@ def together(ctx: click.Context, parameter: click.Parameter, values: tuple) -> t
 
 @keys.command()
 @click.argument("name", type=base.name)
-@click.option("--group", type=base.name, help="Keys of one group share messages marked for it.")
-@click.option("--events", "url", type=base.address, help="Send its events to this address.")
-@click.option("--expires", type=lifetime, help="Refuse the key after this time, like 90d.")
+@click.option(
+    "--group", type=base.name, help="Keys of a group share messages sent with available_to_group."
+)
+@click.option(
+    "--events",
+    "url",
+    type=base.address,
+    help="Send webhook events about its messages to this address.",
+)
+@click.option("--expires", type=lifetime, help="Refuse the key after this time, such as 90d.")
 @click.option(
     "--role",
     type=click.Choice([*map(str, Role)]),
     default=str(Role.SENDER),
     show_default=True,
-    help="A sender calls the API; so does a tester, whose texts go to the simulator. "
+    help="A sender calls the API. So does a tester, but its texts go to the simulator. "
     "The others sign in to the desk.",
 )
 @click.option(
@@ -61,7 +68,7 @@ def together(ctx: click.Context, parameter: click.Parameter, values: tuple) -> t
     type=limit,
     multiple=True,
     callback=together,
-    help="Accept so many texts: 5/s, 100/min, 500/h or 1000/d (UTC). May be repeated.",
+    help="Limit its texts, as in 5/s, 100/min, 500/h or 1000/d (UTC). May be repeated.",
 )
 def create(
     name: str,
@@ -104,7 +111,7 @@ def rotate(name: str, overlap: timedelta) -> None:
     "--expires",
     type=lifetime,
     required=True,
-    help='Refuse the key after this time from now, like 90d; "never" for no end.',
+    help='Refuse the key after this time from now, such as 90d; or "never".',
 )
 def extend(name: str, expires: timedelta | None) -> None:
     """Make a key, even an expired one, valid for a time from now on."""
@@ -118,7 +125,7 @@ def extend(name: str, expires: timedelta | None) -> None:
 @click.argument("name", type=base.name)
 @click.argument("limits", type=limit, nargs=-1, callback=together)
 def set_limits(name: str, limits: tuple[Limit, ...]) -> None:
-    """Set the limits of a key anew, like 5/s 1000/d; without any, KEY_LIMITS holds again.
+    """Replace the limits of a key, as in 5/s 1000/d; without any, KEY_LIMITS applies again.
 
     Texts accepted in the current second, minute, hour and day count. Every process applies the
     limits when this returns.
@@ -132,14 +139,20 @@ def set_limits(name: str, limits: tuple[Limit, ...]) -> None:
 @keys.command("events")
 @click.argument("name", type=base.name)
 @click.argument("url", type=base.address, required=False)
-@click.option("--off", is_flag=True, help="Send no more events, and give up those that wait.")
-@click.option("--secret", is_flag=True, help="Print the signing secret, alone.")
-@click.option("--rotate", is_flag=True, help="Make a new secret; for a day both sign.")
+@click.option(
+    "--off", is_flag=True, help="Send no more events, and give up those that are waiting."
+)
+@click.option("--secret", is_flag=True, help="Print only the signing secret.")
+@click.option(
+    "--rotate",
+    is_flag=True,
+    help="Make a new signing secret; for a day, events are signed with both.",
+)
 @click.pass_context
 def set_events(
     ctx: click.Context, name: str, url: str | None, off: bool, secret: bool, rotate: bool
 ) -> None:
-    """Set the address for a key's events, or show it and how many events wait.
+    """Set the address for a key's events, or show it and how many events are waiting.
 
     The first address makes the signing secret, which stays when the address changes.
     """
@@ -161,7 +174,7 @@ def set_events(
     click.echo(f"{name}: {told['url']} ({state})")
     click.echo(f"{told['waiting']} waiting, {told['given_up']} given up")
     if address.old_secret_until and now < address.old_secret_until:
-        click.echo(f"signed by the old secret, too, until {base.moment(address.old_secret_until)}")
+        click.echo(f"also signed with the old secret until {base.moment(address.old_secret_until)}")
 
 
 def events_of(
@@ -252,6 +265,6 @@ def last_used(key: ApiKey) -> datetime | None:
 @keys.command()
 @click.argument("name", type=base.name)
 def revoke(name: str) -> None:
-    """Refuse a key from now on, in every process; its name becomes free."""
+    """Refuse a key from now on, in every process; its name can be used again."""
     done = ApiKey.named(name).revoke(models.clock())
-    click.echo(f"{name}: {'revoked' if done else 'was revoked before'}")
+    click.echo(f"{name}: {'revoked' if done else 'was already revoked'}")

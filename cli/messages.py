@@ -29,23 +29,29 @@ UNSHOWN = (
     "answer",
 )  # columns
 
-messages = base.Commands("messages", help="Text messages: list, approve, cancel, retry, forget.")
+messages = base.Commands(
+    "messages", help="Text messages: list, approve, cancel, retry, delete or redact."
+)
 
 FILTERS = [
     click.Option(
         ["--status"],
         type=click.Choice([*map(str, Status)]),
-        help="In this status. Among millions of messages, scheduled, queued and sending are slow.",
+        help="Only in this status. Among millions, scheduled, queued and sending are slow.",
     ),
-    click.Option(["--awaiting-approval"], is_flag=True, help="Waiting for approval."),
+    click.Option(
+        ["--awaiting-approval"], is_flag=True, help="Only messages that wait for approval."
+    ),
     *base.to_options(),
-    click.Option(["--key"], type=base.name, metavar="KEY_NAME", help="Sent with this key."),
-    click.Option(["--group"], type=base.name, help="Sent with a key of this group."),
-    click.Option(["--visible-to"], type=base.name, metavar="KEY_NAME", help="Visible to this key."),
+    click.Option(["--key"], type=base.name, metavar="KEY_NAME", help="Only messages of this key."),
+    click.Option(["--group"], type=base.name, help="Only messages of this group's keys."),
+    click.Option(
+        ["--visible-to"], type=base.name, metavar="KEY_NAME", help="Only visible to this key."
+    ),
     click.Option(
         ["--since"],
         type=base.instant,
-        help="Created since then: 2h (ago), 3d, 2026-03-01, 2026-03-01T09:00Z.",
+        help="Only created since: 2h (ago), 3d, 2026-03-01, 2026-03-01T09:00Z.",
     ),
 ]
 
@@ -55,9 +61,9 @@ FILTERS = [
 
 @messages.command("list", params=[*FILTERS])
 @base.newest_option
-@click.option("--json", "as_json", is_flag=True, help="One array of what `show` prints.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array of what `show` prints.")
 def list_messages(limit: int | None, as_json: bool, **chosen: Any) -> None:
-    """List messages, the newest first; numbers are masked.
+    """List messages, newest first, with masked numbers.
 
     Options combine. One that no index serves, like --key with --status, may read millions of rows.
     """
@@ -131,7 +137,7 @@ def command_for_each(
 
     @messages.command(name, help=help, params=[*FILTERS])
     @click.argument("message_ids", metavar="[ID]...", type=click.UUID, nargs=-1)
-    @click.option("--limit", type=base.LIMIT, help="At most so many, the newest.")
+    @click.option("--limit", type=base.LIMIT, metavar="N", help="Only the newest N.")
     @base.yes_option
     @click.pass_context
     def command(ctx, message_ids, limit, yes, **chosen):
@@ -142,7 +148,7 @@ def command_for_each(
             found = reports.listing(Filter(**chosen), limit or None, statuses)
             message_ids = preview(found, silent=yes)
             if not message_ids:
-                click.echo(f"there is no such message to {name}")
+                click.echo(f"there are no such messages to {name}")
                 return
             base.confirm(f"{name.capitalize()} {base.count(len(message_ids))}?", yes)
         refused = False
@@ -169,7 +175,7 @@ def preview(found: Iterator[Message], silent: bool) -> list[uuid.UUID]:
         base.table((*HEADER, "text"), rows)
         if len(ids) > base.SHOWN:
             click.echo(
-                f"and {len(ids) - base.SHOWN} more; --limit {base.SHOWN} takes them in portions"
+                f"and {len(ids) - base.SHOWN} more; --limit {base.SHOWN} takes them in batches"
             )
     return ids
 
@@ -185,7 +191,7 @@ command_for_each(
     "cancel",
     "cancelled",
     lambda message: message.cancel(base.SHELL, models.clock()),
-    "Cancel waiting messages for good; this also refuses approval. Give ids, or options.",
+    "Cancel waiting messages; this also refuses approval. Give ids, or options.",
     statuses=WAITING,
 )
 command_for_each(
@@ -207,7 +213,7 @@ DAYS = click.IntRange(0, 36_500)
 @click.option("--older-than", "days", metavar="DAYS", type=DAYS, required=True)
 @base.yes_option
 def purge(days: int, yes: bool) -> None:
-    """Delete messages that ended (sent, failed, blocked, …) at least so many days ago."""
+    """Delete messages that ended (sent, failed, blocked, …) at least DAYS days ago."""
     if not days:
         base.confirm("Purge every message that has ended?", yes)
     now = models.clock()
@@ -218,10 +224,10 @@ def purge(days: int, yes: bool) -> None:
 @messages.command(params=base.to_options())
 @click.option("--older-than", "days", metavar="DAYS", type=DAYS)
 def redact(to: str | None, days: int | None) -> None:
-    """Clear number and text of messages that have ended; keep the rest of them.
+    """Erase number and text of messages that have ended, and keep everything else.
 
-    Give a number, or --older-than for messages that ended at least so many days ago. Messages that
-    still wait for the number are named and not changed: run `cancel --to` first.
+    Give a number, or --older-than for messages that ended at least DAYS days ago. Messages that
+    are still waiting are not changed, and their ids are printed: run `cancel --to` first.
     """
     if (to is None) == (days is None):
         raise click.UsageError("Give --to or --older-than.")

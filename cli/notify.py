@@ -11,18 +11,18 @@ from database import Refused
 
 TEST_TEXT = "This is a test of the notices about text messages."
 
-notify = base.Commands("notify", help="Notices for people, which go to NOTIFY_URL.")
+notify = base.Commands("notify", help="Notices for people, sent to NOTIFY_URL.")
 
 
 @notify.command()
 def test() -> None:
-    """Send one notice to each address of NOTIFY_URL; the exit status is 1 if one fails."""
+    """Send a test notice to each address in NOTIFY_URL; exit status 1 if one fails."""
     try:
         addresses = notices.connect(current_app.config["SETTINGS"].notify_url or "")
     except ValueError as problem:
         raise Refused(f"NOTIFY_URL: {problem}") from None
     if not addresses:
-        raise Refused("NOTIFY_URL is not set: nobody is told")
+        raise Refused("NOTIFY_URL is not set, so nobody is notified")
     took = set()
 
     def tell(address):
@@ -35,5 +35,5 @@ def test() -> None:
     for thread in threads:
         thread.join(notices.PATIENCE)
     if failed := [str(address) for address in addresses if address not in took]:
-        raise Refused(f"not taken by {', '.join(failed)}")
+        raise Refused(f"could not be sent to {', '.join(failed)}")
     click.echo("\n".join(f"sent to {address}" for address in addresses))

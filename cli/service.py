@@ -1,4 +1,4 @@
-"""`flask db`, `carriers` and `stats`: the service as a whole."""
+"""`flask db`, `carriers`, `stats` and `version`: the service as a whole."""
 
 import time
 from datetime import timedelta
@@ -22,8 +22,8 @@ from monitoring import health
 TEST_TEXT = "A test of the text message service."
 TEST_LASTS = 600  # seconds
 
-db = base.Commands("db", help="The database's tables.")
-carriers = base.Commands("carriers", help="The carrier that CARRIER_URL names.")
+db = base.Commands("db", help="Create or migrate the tables of the database.")
+carriers = base.Commands("carriers", help="Check the carrier that CARRIER_URL names.")
 
 
 @db.command()
@@ -34,16 +34,18 @@ def upgrade() -> None:
 
 
 @carriers.command()
-@click.option("--to", type=base.number, help="Send one text to this number, and print the answer.")
+@click.option(
+    "--to", type=base.number, help="Send a test text to this number and print the answer."
+)
 @click.pass_context
 def check(ctx: click.Context, to: str | None) -> None:
     """Ask the carrier whether it accepts texts: exit status 0 for yes, 1 for no.
 
-    The status is 2 if the carrier cannot be asked without sending a text; --to sends one.
+    It is 2 if the carrier cannot be asked without sending a text; --to sends one.
     """
     settings = current_app.config["SETTINGS"]
     if not settings.carrier_url:
-        raise Refused("CARRIER_URL is not set: texts wait")
+        raise Refused("CARRIER_URL is not set, so texts wait")
     if to and DoNotCall.lists(to):
         raise Refused("this number is on the Do Not Call list")
     try:
@@ -59,22 +61,36 @@ def check(ctx: click.Context, to: str | None) -> None:
             click.echo(f"{carrier.name} took the text" + (f": {said}" if said else ""))
         else:
             carrier.check()
-            click.echo(f"{carrier.name} would serve")
+            click.echo(f"{carrier.name} accepts texts")
     except CarrierError as error:
         raise Refused(f"{carrier.name}: {error}") from None
     except NotImplementedError:
-        click.echo(f"{carrier.name} cannot be asked without sending; --to sends a text", err=True)
+        click.echo(
+            f"{carrier.name} cannot be asked without sending a text; --to sends one", err=True
+        )
         ctx.exit(2)
     finally:
         carrier.close()
 
 
 @click.command(cls=base.Command)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-@click.option("--all", "everything", is_flag=True, help="Also count all that ever ended: slow.")
+@with_appcontext
+def version() -> None:
+    """Print the version of this service.
+
+    `flask --version` prints the versions of Flask and Python.
+    """
+    click.echo(current_app.config["VERSION"])
+
+
+@click.command(cls=base.Command)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Also count all messages that ever ended (slow)."
+)
 @with_appcontext
 def stats(as_json: bool, everything: bool) -> None:
-    """Show how many messages wait, how many ended lately, and what is wrong."""
+    """Show how many messages are waiting, how many ended recently, and what is wrong."""
     now = models.clock()
     day_ago = now - timedelta(days=1)
     state = health.read(now)
@@ -107,8 +123,9 @@ def stats(as_json: bool, everything: bool) -> None:
     show_state(state, not_understood)
     if held:
         click.echo(
-            f"SEND_RATE holds up {base.count(held.texts, 'text')}, about {held.parts} parts: "
-            f"the last would go at {base.moment(held.empty_at)} (in {_span(held.empty_at - now)})"
+            f"SEND_RATE delays {base.count(held.texts, 'text')}, about {held.parts} parts: "
+            f"the last would be sent at {base.moment(held.empty_at)} "
+            f"(in {_span(held.empty_at - now)})"
         )
     for key, standing in events.items():
         oldest, waiting = standing["oldest"], f"{standing['waiting']} waiting"
@@ -138,15 +155,17 @@ def show_counts(totals: dict[str, int], ended: dict[str, dict[str, int]]) -> Non
 def show_state(state: health.Health, not_understood: dict[str, int]) -> None:
     """Print how sending goes, and what carriers said that was not understood."""
     now, error, due = state.now, state.commonest_error, state.oldest_due
-    click.echo(f"being tried again: {state.retrying}")
-    click.echo(f"the latest text went: {_ago(state.last_sent_at, now)}")
-    click.echo(f"the latest pass of a scheduler: {_ago(state.last_pass_at, now)}")
+    click.echo(f"retrying: {state.retrying}")
+    click.echo(f"last text sent: {_ago(state.last_sent_at, now)}")
+    click.echo(f"last scheduler pass: {_ago(state.last_pass_at, now)}")
     words = f"{error[0]} ({base.count(error[1])})" if error else "none"
-    click.echo(f"the commonest error of the last hour: {words}")
-    click.echo(f"unmatched receipts of the last day: {not_understood['receipts_unmatched']}")
-    click.echo(f"ignored STOPs and STARTs of the last day: {not_understood['opt_outs_ignored']}")
-    waited = f"since {base.moment(due)} ({_span(now - due)})" if due else "none"
-    click.echo(f"the oldest due message waits: {waited}")
+    click.echo(f"most common error in the last hour: {words}")
+    click.echo(f"unmatched receipts in the last day: {not_understood['receipts_unmatched']}")
+    click.echo(
+        f"ignored STOP and START replies in the last day: {not_understood['opt_outs_ignored']}"
+    )
+    waited = f"waiting since {base.moment(due)} ({_span(now - due)})" if due else "none"
+    click.echo(f"oldest due message: {waited}")
 
 
 def events_by_key() -> dict[str, dict]:

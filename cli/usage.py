@@ -21,20 +21,26 @@ FORMULA = re.compile(r"(^|;)(\s*[=+\-@＝＋－＠])")
 def month(value: str) -> datetime:
     """Read a month, 2026-11, and return its first instant in UTC."""
     if not re.fullmatch(r"[12]\d{3}-(0[1-9]|1[0-2])", value, re.ASCII):
-        raise click.BadParameter("must be a year and a month: 2026-11")
+        raise click.BadParameter("must be a year and a month, like 2026-11")
     return datetime.fromisoformat(f"{value}-01").replace(tzinfo=UTC)
 
 
 @click.command(cls=base.Command)
-@click.option("--month", "first", type=month, metavar="MONTH", help="2026-11; default: this month.")
-@click.option("--key", "name", type=base.name, metavar="KEY_NAME", help="Sent with this key.")
-@click.option("--json", "as_json", is_flag=True, help="An array of objects.")
-@click.option("--csv", "as_csv", is_flag=True, help="The same columns for a spreadsheet.")
+@click.option(
+    "--month",
+    "first",
+    type=month,
+    metavar="MONTH",
+    help="The month, such as 2026-11. Default: this month.",
+)
+@click.option("--key", "name", type=base.name, metavar="KEY_NAME", help="Only texts of this key.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print a CSV for a spreadsheet.")
 @with_appcontext
 def usage(first: datetime | None, name: str | None, as_json: bool, as_csv: bool) -> None:
     """Count the texts and parts that were accepted in a month (UTC), by key and country.
 
-    Only these states count: sent, delivered, undelivered, failed.
+    Only messages that are sent, delivered, undelivered or failed count.
     """
     if as_json and as_csv:
         raise click.UsageError("Give --json or --csv, not both.")
@@ -54,7 +60,7 @@ def usage(first: datetime | None, name: str | None, as_json: bool, as_csv: bool)
         shown = (row | {"country": row["country"] or "-"} for row in rows)
         base.table(header, ([*map(str, row.values())] for row in shown))
     else:
-        click.echo(f"no text of {first:%Y-%m} counts")
+        click.echo(f"no texts to count in {first:%Y-%m}")
 
 
 def harmless(cell: str) -> str:

@@ -102,6 +102,7 @@ def show_health() -> dict | Response:
     reader, stalled_after = current_app.extensions["health"], allowed_stall()
     state = reader.read()
     told = {
+        "version": current_app.config["VERSION"],
         "oldest_due_seconds": state.seconds_since(state.oldest_due) or 0,
         "retrying": state.retrying,
         "last_sent_seconds": state.seconds_since(state.last_sent_at),

@@ -1,8 +1,8 @@
 """The recipient of a phone number: country, place and time zones.
 
-Everything here is a pure function of a number, an instant and the hours; an instant is an aware UTC
-`datetime`. Numbers are known from libphonenumber, zones from IANA (the package `tzdata`, never the
-machine's older copy), English names from CLDR.
+Everything here is a pure function of a number or a recipient; `hours` says when texts may be sent.
+Numbers are known from libphonenumber, zones from IANA (the package `tzdata`, never the machine's
+older copy), English names from CLDR.
 """
 
 import gzip
@@ -13,7 +13,7 @@ import zoneinfo
 from array import array
 from bisect import bisect
 from datetime import datetime, timedelta
-from functools import cache, lru_cache
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from phonenumbers import NumberParseException, PhoneNumber, PhoneNumberFormat, P
 from phonenumbers.phonenumberutil import is_number_type_geographical
 from phonenumbers.tzdata import TIMEZONE_DATA
 
-from recipients.hours import BusinessHours, Clocks, Facts, NeverOpens, written
+from recipients.hours import BusinessHours, Clocks, NeverOpens, written
 
 zoneinfo.reset_tzpath(to=())
 phonenumbers.enable_pattern_cache()  # 1 MB for all countries; Python's own cache evicts
@@ -194,7 +194,6 @@ def _area_clocks(country, digits):
     return _country_clocks(country)
 
 
-@lru_cache(maxsize=1024)
 def _own_clocks(country, names):
     """Return the clocks of the zones in `names` that are the country's own."""
     own = tuple(ZoneInfo(name) for name in _table().zones[country] if name in names)
@@ -210,43 +209,12 @@ def _all_clocks():
             yield from {_own_clocks(country, each) for each in names if {*each} & {*zones}}
 
 
-# The clocks of a recipient
-
-
-def facts(recipient: Recipient, now: datetime, hours: BusinessHours) -> Facts:
-    """Return the recipient's local time and offset, and whether it is business hours, now."""
-    return hours.facts(recipient.clocks, now)
+# The hours of a recipient
 
 
 def local_time(recipient: Recipient, at: datetime) -> str:
     """Return the time in the recipient's main zone, like "2:05 PM, Tuesday, Nov 5"."""
     return written(at.astimezone(recipient.zone))
-
-
-def within_business_hours(recipient: Recipient, now: datetime, hours: BusinessHours) -> bool:
-    """Return whether it is business hours on every clock of the recipient that counts.
-
-    The main zone's counts. The others follow, the most populous zone's first: each counts if it
-    leaves at least half of the hours in common with all that count before it.
-    """
-    return facts(recipient, now, hours).within_business_hours
-
-
-def next_opening(recipient: Recipient, now: datetime, hours: BusinessHours) -> datetime:
-    """Return the first instant after now, in UTC, at which the recipient's business hours begin.
-
-    Raise `hours.NeverOpens` if they never do; no setting and no country leads to that.
-    """
-    return hours.next_opening(recipient.clocks, now)
-
-
-def quiet_until(recipient: Recipient, at: datetime, hours: BusinessHours) -> datetime | None:
-    """Return the first instant after the recipient's quiet hours at an instant, in UTC.
-
-    None if it is not quiet then on any clock that counts. Raise OverflowError in the last days of
-    the year 9999.
-    """
-    return hours.quiet_until(recipient.clocks, at)
 
 
 def never_open(hours: BusinessHours, now: datetime) -> set[str]:
@@ -261,10 +229,10 @@ def never_open(hours: BusinessHours, now: datetime) -> set[str]:
 
 
 def _stay_closed(clocks, hours, instants):
-    """Return whether business hours do not begin again after one of these instants."""
+    """Return whether it is not business hours at one of these instants or at any time after it."""
     try:
         for at in instants:
-            hours.next_opening(clocks, at)
+            hours.is_open(clocks, at) or hours.next_opening(clocks, at)
     except NeverOpens:
         return True
     return False
@@ -286,7 +254,6 @@ def location(recipient: Recipient) -> str:
     return f"{place}, {country_name(recipient.country)}"
 
 
-@cache
 def country_name(country: str) -> str:
     """Return CLDR's English name of a country; "World" for numbers that belong to none."""
     return "World" if country == NO_COUNTRY else _english().territories[country]
@@ -305,7 +272,6 @@ def _place(recipient):
     return "" if place in (country_name(country), _SHORT_NAMES.get(country)) else place
 
 
-@cache
 def _city(country, zone):
     """Return the city that names a country's main zone."""
     if country in _UNLISTED:

@@ -13,13 +13,13 @@ import acceptance
 import database
 import keys
 import models
-import recipients
 import settings as environment
 from answers import PATH, accepted, problems, refusal
 from app import create_app
 from databases import END_OTHER_CONNECTIONS, on_postgres, on_sqlite
 from limits import parse
 from models import Message
+from recipients.hours import BusinessHours
 from samples import NEW_YORK
 from stored_messages import connection_of
 
@@ -111,7 +111,7 @@ def test_an_unexpected_error_is_500_without_details(error, post, monkeypatch, ca
 
     caplog.set_level(logging.DEBUG)
     with monkeypatch.context() as patch:
-        patch.setattr(recipients, "facts", fail)
+        patch.setattr(BusinessHours, "facts", fail)
         response = post(message=SECRET)
     refusal(response, 500)
     assert SECRET not in response.text

@@ -17,6 +17,7 @@ from databases import on_sqlite
 from do_not_call import DoNotCall
 from models import FINISHED, Status
 from samples import NEW_YORK, TUESDAY_NOON
+from settings import VERSION
 from stored_messages import store_history
 
 COMMANDS = [
@@ -27,7 +28,7 @@ COMMANDS = [
     *("dnc add", "dnc remove", "dnc check", "dnc import", "dnc list", "dnc export"),
     "dnc history",
     *("messages list", "messages show", "messages approve", "messages cancel", "messages retry"),
-    *("messages purge", "messages redact", "usage", "audit"),
+    *("messages purge", "messages redact", "usage", "audit", "version"),
 ]
 
 
@@ -127,7 +128,7 @@ def test_stats_are_drawn_as_a_table_with_bars(flask, at):
     assert lines[3].split() == ["sending", "0"]
     assert lines[4].split() == ["sent", "-", "1", "2"]
     assert lines[7].split() == ["failed", "-", "0", "0"]
-    assert lines[-2] == "the oldest due message waits: since 2026-03-03T15:00:00.000Z (2 hours)"
+    assert lines[-2] == "oldest due message: waiting since 2026-03-03T15:00:00.000Z (2 hours)"
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,7 @@ def test_stats_say_how_long_ago_in_words(flask, at, length, words):
     at(TUESDAY_NOON)
     CarrierState.passed("", TUESDAY_NOON - timedelta(**length), claim_timeout=300)
     lines = flask("stats").stdout.splitlines()
-    (line,) = (line for line in lines if line.startswith("the latest pass"))
+    (line,) = (line for line in lines if line.startswith("last scheduler pass"))
     assert line.endswith(f"Z ({words} ago)")
 
 
@@ -157,8 +158,8 @@ def test_stats_count_what_carriers_said_that_was_not_understood(flask, at):
     told = json.loads(flask("stats", "--json").stdout)
     assert (told["receipts_unmatched"], told["opt_outs_ignored"]) == (3, 5)
     lines = flask("stats").stdout.splitlines()
-    assert "unmatched receipts of the last day: 3" in lines
-    assert "ignored STOPs and STARTs of the last day: 5" in lines
+    assert "unmatched receipts in the last day: 3" in lines
+    assert "ignored STOP and START replies in the last day: 5" in lines
 
 
 def test_all_stats_count_what_ever_ended_and_say_how_long_that_took(flask, at):
@@ -195,7 +196,7 @@ def check(settings):
 @on_sqlite
 def test_a_carrier_that_takes_texts_is_reported_without_sending(check, twilio):
     result = check(twilio.url)
-    assert (result.exit_code, result.stdout) == (0, "twilio would serve\n")
+    assert (result.exit_code, result.stdout) == (0, "twilio accepts texts\n")
     assert twilio.texts == []
 
 
@@ -220,11 +221,16 @@ def test_a_test_text_is_sent_and_its_answer_is_reported(check, twilio):
 def test_a_carrier_that_cannot_be_asked_is_asked_by_a_text(check):
     result = check("simulator:")
     assert result.exit_code == 2
-    assert result.stderr == "simulator cannot be asked without sending; --to sends a text\n"
+    assert result.stderr == "simulator cannot be asked without sending a text; --to sends one\n"
     assert check("simulator:", "--to", NEW_YORK).stdout == "simulator took the text\n"
     refused = check("simulator:", "--to", "+12125550101")
     assert refused.exit_code == 1
     assert refused.stderr == "Error: simulator: the simulator refuses this number for good\n"
+
+
+@on_sqlite
+def test_the_version_is_printed_alone(run):
+    assert run("version") == f"{VERSION}\n"
 
 
 @on_sqlite
@@ -237,7 +243,7 @@ def test_no_test_text_goes_to_a_number_that_wants_none(check):
 
 @on_sqlite
 def test_without_a_carrier_there_is_nothing_to_check(check):
-    assert check(None).stderr == "Error: CARRIER_URL is not set: texts wait\n"
+    assert check(None).stderr == "Error: CARRIER_URL is not set, so texts wait\n"
 
 
 @on_sqlite

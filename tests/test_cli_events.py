@@ -42,7 +42,7 @@ def test_the_secret_is_printed_alone_and_changed_by_rotate(run, app_key):
     secret = run("keys", "events", "app", "--secret")
     assert secret == f"{EventAddress.get().secret}\n"
     assert secret.startswith("whsec_")
-    assert "signed by the old secret, too, until" in run("keys", "events", "app", "--rotate")
+    assert "also signed with the old secret until" in run("keys", "events", "app", "--rotate")
     assert run("keys", "events", "app", "--secret") not in (secret, "\n")
     assert secret.strip() == EventAddress.get().old_secret
 

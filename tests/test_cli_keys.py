@@ -24,7 +24,7 @@ def test_a_key_is_created_listed_and_revoked(name, run):
     assert listed.split("  ")[0] == name
     assert listed.endswith("  -")
     assert run("keys", "revoke", "--", name) == f"{name}: revoked\n"
-    assert run("keys", "revoke", "--", name) == f"{name}: was revoked before\n"
+    assert run("keys", "revoke", "--", name) == f"{name}: was already revoked\n"
     assert not run("keys", "list").splitlines()[1].endswith("  -")
 
 

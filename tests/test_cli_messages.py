@@ -193,7 +193,7 @@ def test_people_see_the_newest_fifty_and_programs_everything(messages, listed):
     store_many(60)
     result = messages("list")
     assert len(result.stdout.splitlines()) == 1 + 50
-    assert result.stderr == "the newest 50; --limit 0 shows all\n"
+    assert result.stderr == "these are the newest 50; --limit 0 shows all\n"
     assert len(messages("list", "--limit", "0").stdout.splitlines()) == 1 + 60
     assert len(listed()) == 60
     assert len(listed("--limit", "7")) == 7
@@ -470,7 +470,7 @@ def test_filters_say_which_messages_and_yes_does_it_without_asking(messages, com
     assert sorted(result.stdout.splitlines()) == sorted(done)
     assert [again(message).__data__ for message in kept] == [message.__data__ for message in kept]
     once_more = messages(command, "--to", LONDON, "--yes", "--status", "sent")
-    assert once_more.stdout == f"there is no such message to {command}\n"
+    assert once_more.stdout == f"there are no such messages to {command}\n"
     assert once_more.exit_code == 0
 
 
@@ -480,7 +480,7 @@ def test_without_a_terminal_and_without_yes_nothing_is_done(messages, command):
     result = messages(command, "--to", NEW_YORK)
     assert result.exit_code == 1
     question = f"{command.capitalize()} 1 message?"
-    hint = "There is no terminal; --yes skips the question."
+    hint = "There is no terminal to ask on; --yes skips the question."
     assert result.stderr == f"Error: {question} {hint}\n"
     assert again(message).__data__ == message.__data__
 

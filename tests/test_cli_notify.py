@@ -40,7 +40,7 @@ def test_a_test_that_fails_says_which_address_in_one_line(notify, people):
     people.answer = Answer(403)
     result = notify(people.url)
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "Error: not taken by address 1 of NOTIFY_URL (json://)\n"
+    assert result.stderr == "Error: could not be sent to address 1 of NOTIFY_URL (json://)\n"
     assert people.told != []
 
 
@@ -48,7 +48,7 @@ def test_a_test_that_fails_says_which_address_in_one_line(notify, people):
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        (None, "NOTIFY_URL is not set: nobody is told"),
+        (None, "NOTIFY_URL is not set, so nobody is notified"),
         ("nosuch://s3cret@host", "NOTIFY_URL: Apprise takes no address like number 1"),
     ],
 )

@@ -94,7 +94,7 @@ def test_a_month_begins_and_ends_at_midnight_utc(usage):
 def test_a_month_without_texts_is_no_error(run, words):
     header = "month,key,country,texts,parts,sent,delivered,undelivered,failed\n"
     printed = {"--json": "[]\n", "--csv": header}
-    expected = printed[words[0]] if words else "no text of 2020-02 counts\n"
+    expected = printed[words[0]] if words else "no texts to count in 2020-02\n"
     assert run("usage", "--month", "2020-02", *words) == expected
 
 

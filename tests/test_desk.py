@@ -399,7 +399,7 @@ def test_approving_records_the_approver_and_the_instant(approver, run):
     approver.open()
     approver.press("Approve", message)
     assert "1 text approved" in approver.page.text
-    assert "Nothing waits for approval" in approver.page.text
+    assert "Nothing is waiting for approval" in approver.page.text
     kept = again(message)
     assert (kept.approved, kept.approved_by, kept.approved_at) == (True, "Ann", TUESDAY_NOON)
     assert kept.status == Status.QUEUED

@@ -29,6 +29,7 @@ from models import Message, Status
 from postgres_server import installed
 from running import ROOT, Process, free_port, wait_until
 from samples import TUESDAY_NOON
+from settings import VERSION
 from stored_messages import key_named, store
 
 pytest_plugins = ["carrier_servers"]
@@ -314,6 +315,10 @@ def test_every_command_is_described(app):
             assert f"flask {group} {name}".strip() in everything
 
 
+def test_the_latest_release_in_the_changelog_is_this_version():
+    assert re.findall(r"^## (\S+) \(\d{4}-\d\d-\d\d\)$", PAGES["CHANGELOG.md"], re.M)[0] == VERSION
+
+
 def test_every_status_of_a_message_is_explained():
     assert rows("docs/api.md", "What becomes of it") == [*map(str, Status)]
 
@@ -329,28 +334,38 @@ def test_every_field_and_every_status_of_an_answer_is_explained():
     assert {*errors} <= {*rows("docs/api.md", "Errors")}
 
 
+SETTING_ROW = re.compile(r"^\| `([A-Z_]+)` \| ([^|]*) \|", re.M)  # its name and its default
 SETTINGS = [*map(str.upper, environment.Settings._fields), "PORT", "WEB_CONCURRENCY", "SCRIPT_NAME"]
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_every_setting_has_a_row_and_an_example(setting):
-    assert setting in rows("README.md", "Settings")
+    assert re.search(rf"^\| `{setting}` \|", PAGES["docs/settings.md"], re.M)
     assert re.search(rf"^(# )?{setting}=", (ROOT / ".env.example").read_text(), re.M)
 
 
 def test_the_described_defaults_are_the_defaults(settings):
-    described = dict(re.findall(r"^\| `([A-Z_]+)` \| `([^`]*)` \|", PAGES["README.md"], re.M))
+    described = dict(SETTING_ROW.findall(PAGES["docs/settings.md"]))
+    described = {name: value.strip("`") for name, value in described.items() if "`" in value}
     example = re.findall(r"^# ([A-Z_]+)=(.+)$", (ROOT / ".env.example").read_text(), re.M)
     assert described.items() >= {(name, value) for name, value in example if name in described}
     for name, default in described.items():
-        if default.isdigit():
+        if default.isdigit() and name.lower() in settings._fields:
             assert int(default) == getattr(settings, name.lower())
+
+
+def test_the_readme_gives_the_same_defaults():
+    described = SETTING_ROW.findall(PAGES["README.md"])
+    assert len(described) == 10
+    assert {*described} <= {*SETTING_ROW.findall(PAGES["docs/settings.md"])}
 
 
 @pytest.mark.parametrize("host", ["app.json", "render.yaml"])
 def test_a_host_asks_for_what_has_no_default(host):
     """So that nobody deploys a service that sends nothing, or a desk that nobody can enter."""
-    unset = re.findall(r"^\| `([A-Z_]+)` \| none \|", PAGES["README.md"], re.M)
+    unset = [
+        name for name, value in SETTING_ROW.findall(PAGES["docs/settings.md"]) if value == "none"
+    ]
     asked = {*re.findall(r"\b[A-Z_]{4,}\b", (ROOT / host).read_text())}
     assert {*unset} - OPTIONAL <= asked
 
@@ -360,4 +375,4 @@ def test_every_carrier_has_its_row(scheme):
     described = "nexmo://" if scheme == "nexmo" else scheme
     assert described in PAGES["docs/carriers.md"]
     if scheme != "nexmo":  # an alias of Vonage's
-        assert f"`{scheme}:" in PAGES["README.md"]
+        assert f"`{scheme}:" in PAGES["docs/settings.md"]

@@ -10,6 +10,7 @@ import logs
 from databases import on_sqlite
 from running import ALWAYS, post
 from samples import NEW_YORK
+from settings import VERSION
 
 HELLO = {"to": NEW_YORK, "message": "Hello"}
 INSTANT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
@@ -37,8 +38,9 @@ def test_the_web_writes_json_from_its_first_line_to_its_last(serve, database_url
         assert connection.recv(65_536)
     assert web.terminate() == 0
     messages = [line["message"] for line in lines_in(web)]
-    assert messages[0] == "CARIER_URL is not a setting; did you mean CARRIER_URL?"
-    assert messages[1].startswith("Starting gunicorn")
+    assert messages[0] == f"Text Message Sending Service {VERSION}"
+    assert messages[1] == "CARIER_URL is not a setting; did you mean CARRIER_URL?"
+    assert messages[2].startswith("Starting gunicorn")
     assert any(message.startswith("Invalid request") for message in messages)
     assert messages[-1] == "Shutting down: Master"
 

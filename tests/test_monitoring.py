@@ -30,6 +30,7 @@ from monitoring.abuse import Abuse
 from running import ROOT
 from samples import NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
 from scheduler import Scheduler
+from settings import VERSION
 from stored_messages import again, held, key_named, store, store_history
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
@@ -124,6 +125,7 @@ def test_health_reports_how_long_the_oldest_due_message_has_waited(history, clie
 def test_health_of_an_empty_table_is_no_wait(client):
     assert client.get("/healthz").json == {
         "status": "ok",
+        "version": VERSION,
         "oldest_due_seconds": 0,
         "retrying": 0,
         "last_sent_seconds": None,
@@ -624,8 +626,8 @@ def test_stats_say_when_the_rate_holds_texts_up_and_until_when(settings, run_pas
     held, words = told(TUESDAY_NOON)
     assert held == {"texts": 19, "parts": 38, "empty_at": "2026-03-03T17:00:08.000Z"}
     assert words.splitlines()[-1] == (
-        "SEND_RATE holds up 19 texts, about 38 parts: "
-        "the last would go at 2026-03-03T17:00:08.000Z (in 8 seconds)"
+        "SEND_RATE delays 19 texts, about 38 parts: "
+        "the last would be sent at 2026-03-03T17:00:08.000Z (in 8 seconds)"
     )
     held, words = told(TUESDAY_NOON + MINUTE)
     assert held is None, "no scheduler sends anything"

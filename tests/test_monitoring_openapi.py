@@ -181,7 +181,7 @@ def fail_with(monkeypatch, error):
     def fail(*_):
         raise error
 
-    monkeypatch.setattr("recipients.facts", fail)
+    monkeypatch.setattr("recipients.hours.BusinessHours.facts", fail)
 
 
 BREAK = {

@@ -282,9 +282,9 @@ class Promises(RuleBasedStateMachine):
     def next_opening(self, to):
         """Return when business hours begin; None where they have begun."""
         recipient = recipients.find(to)
-        if recipients.within_business_hours(recipient, self.now, self.hours):
+        if self.hours.is_open(recipient.clocks, self.now):
             return None
-        return recipients.next_opening(recipient, self.now, self.hours)
+        return self.hours.next_opening(recipient.clocks, self.now)
 
     @precondition(lambda self: self.orders)
     @rule(which=which, move=st.sampled_from(["approve", "refuse", "cancel", "cancel", "retry"]))

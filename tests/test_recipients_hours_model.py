@@ -159,12 +159,12 @@ def compare(name, model, asked, minutes):
     for minute in minutes:
         at = model.start + minute * MINUTE
         opening, silence = model.opening[minute], model.silence[minute]
-        is_open = recipients.within_business_hours(recipient, at, asked)
+        is_open = asked.is_open(recipient.clocks, at)
         assert is_open == model.is_open[minute], at
         if not is_open and opening is not None:
-            found = recipients.next_opening(recipient, at, asked)
+            found = asked.next_opening(recipient.clocks, at)
             assert found == model.start + opening * MINUTE, at
-        end = recipients.quiet_until(recipient, at, asked)
+        end = asked.quiet_until(recipient.clocks, at)
         assert (end is not None) == model.is_quiet[minute], at
         if end and silence is not None:
             assert end == model.start + silence * MINUTE, at

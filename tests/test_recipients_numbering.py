@@ -58,7 +58,7 @@ def offsets(zones, at):
 
 def shown(recipient, at):
     """Return the offsets that the service shows for a recipient."""
-    told = recipients.facts(recipient, at, ALWAYS).timezone_offset
+    told = ALWAYS.facts(recipient.clocks, at).timezone_offset
     return told if isinstance(told, list) else [told]
 
 

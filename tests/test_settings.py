@@ -222,9 +222,9 @@ TIMES = "must be times from 00:00 to 24:00, the first before 24:00"
 FORM = "must be an opening and a closing time, like 09:00-17:00"
 ORDER = "must be an opening and a later closing time of the same day"
 NO_DAY = f"entry 1 must begin with one day or range of {DAYS}"
-NO_HOURS = "entry 1 must have white space and hours after days, like sat 10:00-14:00"
-ONE = "must be one beginning and one end for all days, like 21:00-08:00"
-NONE_OPEN = "must leave a minute of BUSINESS_HOURS open"
+NO_HOURS = "entry 1 must have a space and hours after the days, like sat 10:00-14:00"
+ONE = "must be one start and one end for all days, like 21:00-08:00"
+NONE_OPEN = "must not cover all of BUSINESS_HOURS"
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ NONE_OPEN = "must leave a minute of BUSINESS_HOURS open"
         ("09:00-25:00", TIMES),
         (
             "09:00-12:00, 13:00-17:00",
-            "must be one opening and closing time, or name the days of each",
+            "must be one opening and one closing time, or name the days",
         ),
         ("mon-fri", NO_HOURS),
         ("mon-fri09:00-17:00", NO_HOURS),
@@ -249,7 +249,7 @@ NONE_OPEN = "must leave a minute of BUSINESS_HOURS open"
         ("mon 09:00-24:30", f"the hours of entry 1 {TIMES}"),
         ("mon 9am-5pm", f"the hours of entry 1 {FORM}"),
         ("mon 09:00-17:00; sat 10:00-14:00", f"the hours of entry 1 {FORM}"),
-        ("mon-fri 09:00-17:00, fri 10:00-14:00", "entry 2 must not name fri again"),
+        ("mon-fri 09:00-17:00, fri 10:00-14:00", "entry 2 must not repeat fri"),
         (
             "mon-fri 09:00-17:00, 10:00-14:00",
             "entry 2 must begin with days, like mon-fri 09:00-17:00",
@@ -270,7 +270,7 @@ def test_hours_by_the_day_that_cannot_be_used_are_refused_with_the_mistake(hours
         *((text, "09:00-17:00", ONE) for text in ("21:00–08:00", "17:00-09:00:00", "21:00-08:60")),
         ("mon 21:00-08:00", "09:00-17:00", ONE),
         ("21:00-08:00, 12:00-13:00", "09:00-17:00", ONE),
-        ("21:00-21:00", "09:00-17:00", "must begin and end at different times"),
+        ("21:00-21:00", "09:00-17:00", "must start and end at different times"),
         ("24:00-08:00", "09:00-17:00", TIMES),
         ("21:00-24:01", "09:00-17:00", TIMES),
         ("00:00-24:00", "00:00-24:00", NONE_OPEN),
@@ -384,7 +384,9 @@ def test_a_variable_of_other_programs_is_no_misspelt_setting(name, load, caplog)
     "host", ["DYNO", "RENDER", "RAILWAY_ENVIRONMENT", "FLY_APP_NAME", "K_SERVICE"]
 )
 def test_a_host_with_an_ephemeral_disk_needs_a_database(host, load):
-    with pytest.raises(SettingsError, match=r"^DATABASE_URL: must be set: this host loses files"):
+    with pytest.raises(
+        SettingsError, match=r"^DATABASE_URL: must be set: this host loses its files"
+    ):
         load(**{host: "x"})
     assert load(**{host: "x", "DATABASE_URL": "postgresql:///d"}).database_url == "postgresql:///d"
 

@@ -138,7 +138,7 @@ def test_what_is_not_shown_is_counted(terminal):
     store_many(51, manual_mode=True, approved=False)
     status, shown = terminal("n\n", "messages", "cancel", "--awaiting-approval")
     assert status == 1
-    assert "and 1 more; --limit 50 takes them in portions" in shown
+    assert "and 1 more; --limit 50 takes them in batches" in shown
     assert "Cancel 51 messages? " in shown
     assert Message.select().where(Message.status == Status.CANCELLED).count() == 0
 

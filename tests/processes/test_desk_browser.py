@@ -83,7 +83,7 @@ def test_an_approver_approves_one_then_thirty_and_refuses_the_rest(browser, desk
     assert browser.text("[role=status]") == "1 text refused."
     select(browser, 1)
     browser.press("Refuse selected")
-    assert browser.text(".empty") == "Nothing waits for approval."
+    assert browser.text(".empty") == "Nothing is waiting for approval."
     assert Message.select().where(Message.approved).count() == 31
     assert again(asked[32]).status == again(asked[31]).status == Status.CANCELLED
     browser.press("Sign out")

@@ -23,6 +23,7 @@ from models import Message, Status, clock
 from running import ALWAYS, ROOT, free_port, wait_until
 from samples import NEW_YORK
 from scheduler import read_options
+from settings import VERSION
 from stored_messages import again, statuses, store, store_many
 
 pytest_plugins = ["carrier_servers"]
@@ -119,6 +120,9 @@ def test_a_pass_prints_its_counts_and_more_where_asked(schedule):
     process = schedule("--verbose", CARRIER_URL="simulator:", LOG_LEVEL="ERROR")
     assert process.wait() == 0
     assert re.search(r"INFO scheduler - message \S+ sent\n", process.output)
+    assert re.match(
+        rf"\S+ INFO scheduler - Text Message Sending Service {VERSION}\n", process.output
+    )
     assert "INFO scheduler - texts go to simulator" in process.output
     process = schedule("--quiet", "--verbose")
     assert process.wait() == 2
