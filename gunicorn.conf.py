@@ -83,8 +83,8 @@ class Deadline:
     unknown place.
     """
 
-    def __init__(self, request: Any, sock: socket.socket):
-        self.request, self.reader, self.sock = request, request.body.reader, sock
+    def __init__(self, request: Any):
+        self.request, self.reader = request, request.body.reader
         self.ends_at = time.monotonic() + BODY_TIMEOUT
         lengths = [value for name, value in request.headers if name == "CONTENT-LENGTH"]
         self.chunked = any(name == "TRANSFER-ENCODING" for name, _ in request.headers)
@@ -100,7 +100,6 @@ class Deadline:
             raise
         if self.chunked and len(data) < size:
             self.request.must_close = False
-        hold_back(self.sock, True)  # not before: "100 Continue" must leave at once
         return data
 
 
@@ -132,15 +131,15 @@ class worker_class(GeventWorker):  # gunicorn's name for this setting
     def handle(self, listener: Any, client: socket.socket, addr: Any) -> None:
         # A reload closes the listener before the connections that it accepted last are served
         named = SimpleNamespace(getsockname=lambda: self.names[listener])
+        # Otherwise the system takes megabytes for a client that reads nothing, out of our sight
         client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNSENT)
         super().handle(named, client, addr)
 
     def handle_request(self, listener_name: Any, req: Any, sock: socket.socket, addr: Any) -> None:
         sock.settimeout(SEND_TIMEOUT)
-        req.body.reader = Deadline(req, sock)
+        req.body.reader = Deadline(req)
         try:
             super().handle_request(listener_name, req, sock, addr)
-            hold_back(sock, False)
             gevent.sleep(0)  # a client that sends one request after another waits its turn
         except TimeoutError:
             raise StopIteration from None
@@ -151,16 +150,6 @@ class worker_class(GeventWorker):  # gunicorn's name for this setting
     def handle_error(self, req: Any, client: socket.socket, addr: Any, exc: BaseException) -> None:
         super().handle_error(req, client, addr, exc)
         linger(client)
-
-
-def hold_back(sock: socket.socket, on: bool) -> None:
-    """Begin or end to collect what is sent, where the system can.
-
-    gunicorn sends the head and the body of an answer apart: for a create that is one packet more,
-    and a twentieth of its CPU time.
-    """
-    if sock.family != socket.AF_UNIX and hasattr(socket, "TCP_CORK"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, on)
 
 
 def linger(sock: socket.socket) -> None:
