@@ -17,6 +17,7 @@ import re
 import resource
 import shutil
 import socket
+import tempfile
 import time
 from functools import partial
 from types import SimpleNamespace
@@ -45,7 +46,6 @@ HEALTH_LASTS = 1  # seconds; /healthz needs no key, so anybody may ask all the t
 LINGER = 2  # seconds for a client to read an answer before its connection closes
 
 settings = environment.load_or_exit()
-METRICS_FOLDER = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
 loglevel = settings.log_level
 
 # gunicorn reads these from the environment before `.env` is loaded into it
@@ -70,6 +70,13 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
 worker_connections = min(4_000, most_files * 3 // 4)
 
 control_socket_disable = True  # its path is the same for all gunicorns of a user
+
+# One folder for the metrics of all workers, unless somebody has named another
+metrics_folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
+if settings.metrics_token and metrics_folder:
+    os.makedirs(metrics_folder, exist_ok=True)
+elif settings.metrics_token:
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="metrics-")
 
 # No header of a client says where the application is mounted or which scheme was used.
 forwarder_headers = ""
@@ -189,8 +196,6 @@ def on_starting(server: Arbiter) -> None:
     """Load what all workers share before they fork."""
     recipients.preload()
     desk.preload(server.app.wsgi())
-    if settings.metrics_token:
-        from monitoring import metrics  # noqa: F401 its folder is one for all workers
     if settings.skip_holidays:
         calendars.preload()
     gc.collect()
@@ -199,7 +204,7 @@ def on_starting(server: Arbiter) -> None:
 
 def on_exit(server: Arbiter) -> None:
     """Leave no metrics of this run behind, unless somebody asked for them in a folder."""
-    if settings.metrics_token and not METRICS_FOLDER:
+    if settings.metrics_token and not metrics_folder:
         shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True)
 
 
