@@ -71,12 +71,12 @@ worker_connections = min(4_000, most_files * 3 // 4)
 
 control_socket_disable = True  # its path is the same for all gunicorns of a user
 
-# One folder for the metrics of all workers, unless somebody has named another
-metrics_folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
-if settings.metrics_token and metrics_folder:
-    os.makedirs(metrics_folder, exist_ok=True)
-elif settings.metrics_token:
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="metrics-")
+# The folder of all workers' metrics; prometheus_client needs it when it is imported
+named_folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
+if settings.metrics_token:
+    folder = named_folder or tempfile.mkdtemp(prefix="metrics-")
+    os.makedirs(folder, exist_ok=True)
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
 
 # No header of a client says where the application is mounted or which scheme was used.
 forwarder_headers = ""
@@ -204,8 +204,8 @@ def on_starting(server: Arbiter) -> None:
 
 def on_exit(server: Arbiter) -> None:
     """Leave no metrics of this run behind, unless somebody asked for them in a folder."""
-    if settings.metrics_token and not metrics_folder:
-        shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True)
+    if settings.metrics_token and not named_folder:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def post_worker_init(worker: GeventWorker) -> None:
@@ -217,5 +217,8 @@ def post_worker_init(worker: GeventWorker) -> None:
     prefix = os.environ.pop("SCRIPT_NAME", "").strip("/")
     if prefix:
         app = worker.wsgi
-        outside = lambda environ, start: app(environ | {"PATH_INFO": "/x"}, start)  # noqa: E731
-        worker.wsgi = DispatcherMiddleware(outside, {f"/{prefix}": app})
+
+        def answer_404(environ, start_response):
+            return app(environ | {"PATH_INFO": "/x"}, start_response)
+
+        worker.wsgi = DispatcherMiddleware(answer_404, {f"/{prefix}": app})

@@ -53,10 +53,10 @@ def main() -> int:
     return serve(address, welcome(settings, address, key, operators))
 
 
-def serve(address: str, welcome: str) -> int:
+def serve(address: str, greeting: str) -> int:
     """Run the Procfile's web and scheduler until one ends or a signal comes; return the status.
 
-    Print the welcome once the web answers.
+    Print the greeting once the web answers.
     """
     signals = []
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
@@ -70,9 +70,9 @@ def serve(address: str, welcome: str) -> int:
     try:
         while not signals and all(process.poll() is None for process in processes):
             time.sleep(0.2)
-            if welcome and answers(f"{address}/healthz"):
-                print(welcome, flush=True)
-                welcome = ""
+            if greeting and answers(f"{address}/healthz"):
+                print(greeting, flush=True)
+                greeting = ""
         return 0 if signals else 1
     finally:
         for process in processes:
