@@ -2,12 +2,9 @@
 
 import logging
 import random
-import time
 import traceback
-from collections.abc import Callable
-from contextvars import ContextVar
 
-from flask import Flask, Response, current_app, g, request
+from flask import Flask, Response, current_app, g, has_request_context, request
 from werkzeug.exceptions import HTTPException
 
 import api
@@ -27,7 +24,6 @@ from recipients.hours import BusinessHours
 from schemas import BadRequest
 
 log = logging.getLogger("web")
-request_id = ContextVar("request_id", default=None)
 
 
 def create_app(settings: environment.Settings | None = None) -> Flask:
@@ -49,6 +45,9 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     app.extensions["carrier"] = carrier
     app.json.sort_keys = False
     app.url_map.merge_slashes = False  # a redirect would be HTML
+    app.before_request(begin_request)
+    app.after_request(show_request_id)
+    app.teardown_request(release_connection)
     app.register_blueprint(api.blueprint)
     app.register_blueprint(callbacks.blueprint)
     pages.register(app)
@@ -59,7 +58,6 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
         app.register_error_handler(kind, database_error)
     app.register_error_handler(Exception, unexpected_error)
     cli.register(app)
-    app.wsgi_app = around_requests(app)
     return app
 
 
@@ -99,34 +97,25 @@ def connect_carrier(settings: environment.Settings) -> Carrier | None:
 # Around each request
 
 
-def around_requests(app: Flask) -> Callable:
-    """Return the WSGI application that gives each request an id and releases its connection.
+def begin_request() -> None:
+    """Give the request an id."""
+    g.request_id = f"{random.getrandbits(64):016x}"
 
-    The answer and the request's log lines show the id. This wraps Flask because three of its hooks
-    take 19 microseconds per request, a twenty-fifth of the whole.
-    """
-    serve, observe = app.wsgi_app, pages.observer(app)
 
-    def serve_request(environ, start_response):
-        began_at, name = time.perf_counter(), f"{random.getrandbits(64):016x}"
-        before = request_id.set(name)
+def show_request_id(response: Response) -> Response:
+    """Add the request's id to its answer."""
+    response.headers["X-Request-Id"] = g.request_id
+    return response
 
-        def start(status, headers, *error):
-            observe(int(status[:3]), time.perf_counter() - began_at)
-            return start_response(status, [*headers, ("X-Request-Id", name)], *error)
 
-        try:
-            return serve(environ, start)
-        finally:
-            database.db.close()
-            request_id.reset(before)
-
-    return serve_request
+def release_connection(error: BaseException | None) -> None:
+    """Return the connection of the database to its pool, also after an error."""
+    database.db.close()
 
 
 def add_request_id(record: logging.LogRecord) -> bool:
     """Add the request's id to a log line."""
-    if name := request_id.get():
+    if has_request_context() and (name := g.get("request_id")):
         record.request_id = name
     return True
 

@@ -17,6 +17,7 @@ import re
 import resource
 import shutil
 import socket
+import tempfile
 import time
 from functools import partial
 from types import SimpleNamespace
@@ -45,7 +46,6 @@ HEALTH_LASTS = 1  # seconds; /healthz needs no key, so anybody may ask all the t
 LINGER = 2  # seconds for a client to read an answer before its connection closes
 
 settings = environment.load_or_exit()
-METRICS_FOLDER = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
 loglevel = settings.log_level
 
 # gunicorn reads these from the environment before `.env` is loaded into it
@@ -71,6 +71,13 @@ worker_connections = min(4_000, most_files * 3 // 4)
 
 control_socket_disable = True  # its path is the same for all gunicorns of a user
 
+# The folder of all workers' metrics; prometheus_client needs it when it is imported
+named_folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
+if settings.metrics_token:
+    folder = named_folder or tempfile.mkdtemp(prefix="metrics-")
+    os.makedirs(folder, exist_ok=True)
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+
 # No header of a client says where the application is mounted or which scheme was used.
 forwarder_headers = ""
 secure_scheme_headers = {}
@@ -83,8 +90,8 @@ class Deadline:
     unknown place.
     """
 
-    def __init__(self, request: Any, sock: socket.socket):
-        self.request, self.reader, self.sock = request, request.body.reader, sock
+    def __init__(self, request: Any):
+        self.request, self.reader = request, request.body.reader
         self.ends_at = time.monotonic() + BODY_TIMEOUT
         lengths = [value for name, value in request.headers if name == "CONTENT-LENGTH"]
         self.chunked = any(name == "TRANSFER-ENCODING" for name, _ in request.headers)
@@ -100,7 +107,6 @@ class Deadline:
             raise
         if self.chunked and len(data) < size:
             self.request.must_close = False
-        hold_back(self.sock, True)  # not before: "100 Continue" must leave at once
         return data
 
 
@@ -132,15 +138,15 @@ class worker_class(GeventWorker):  # gunicorn's name for this setting
     def handle(self, listener: Any, client: socket.socket, addr: Any) -> None:
         # A reload closes the listener before the connections that it accepted last are served
         named = SimpleNamespace(getsockname=lambda: self.names[listener])
+        # Otherwise the system takes megabytes for a client that reads nothing, out of our sight
         client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNSENT)
         super().handle(named, client, addr)
 
     def handle_request(self, listener_name: Any, req: Any, sock: socket.socket, addr: Any) -> None:
         sock.settimeout(SEND_TIMEOUT)
-        req.body.reader = Deadline(req, sock)
+        req.body.reader = Deadline(req)
         try:
             super().handle_request(listener_name, req, sock, addr)
-            hold_back(sock, False)
             gevent.sleep(0)  # a client that sends one request after another waits its turn
         except TimeoutError:
             raise StopIteration from None
@@ -151,16 +157,6 @@ class worker_class(GeventWorker):  # gunicorn's name for this setting
     def handle_error(self, req: Any, client: socket.socket, addr: Any, exc: BaseException) -> None:
         super().handle_error(req, client, addr, exc)
         linger(client)
-
-
-def hold_back(sock: socket.socket, on: bool) -> None:
-    """Begin or end to collect what is sent, where the system can.
-
-    gunicorn sends the head and the body of an answer apart: for a create that is one packet more,
-    and a twentieth of its CPU time.
-    """
-    if sock.family != socket.AF_UNIX and hasattr(socket, "TCP_CORK"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, on)
 
 
 def linger(sock: socket.socket) -> None:
@@ -201,8 +197,6 @@ def on_starting(server: Arbiter) -> None:
     """Load what all workers share before they fork."""
     recipients.preload()
     desk.preload(server.app.wsgi())
-    if settings.metrics_token:
-        from monitoring import metrics  # noqa: F401 its folder is one for all workers
     if settings.skip_holidays:
         calendars.preload()
     gc.collect()
@@ -211,8 +205,8 @@ def on_starting(server: Arbiter) -> None:
 
 def on_exit(server: Arbiter) -> None:
     """Leave no metrics of this run behind, unless somebody asked for them in a folder."""
-    if settings.metrics_token and not METRICS_FOLDER:
-        shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True)
+    if settings.metrics_token and not named_folder:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def post_worker_init(worker: GeventWorker) -> None:
@@ -224,5 +218,8 @@ def post_worker_init(worker: GeventWorker) -> None:
     prefix = os.environ.pop("SCRIPT_NAME", "").strip("/")
     if prefix:
         app = worker.wsgi
-        outside = lambda environ, start: app(environ | {"PATH_INFO": "/x"}, start)  # noqa: E731
-        worker.wsgi = DispatcherMiddleware(outside, {f"/{prefix}": app})
+
+        def answer_404(environ, start_response):
+            return app(environ | {"PATH_INFO": "/x"}, start_response)
+
+        worker.wsgi = DispatcherMiddleware(answer_404, {f"/{prefix}": app})

@@ -1,12 +1,9 @@
 """Lines of the log: text for people, or JSON for machines."""
 
 import logging
-import os
 import sys
 import threading
 import time
-
-STDOUT = 1
 
 log = logging.getLogger("process")
 
@@ -44,11 +41,6 @@ def start(level: str, log_format: str) -> logging.Handler:
         sys.excepthook = _log_exception
         threading.excepthook = lambda args: _log_exception(*args[:3])
     return handler
-
-
-def discard_output() -> None:
-    """Redirect standard output to nowhere: flushing it at exit would fail again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)
 
 
 def _log_exception(kind, error, traceback):

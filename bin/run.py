@@ -2,23 +2,17 @@
 
 import contextlib
 import json
-import multiprocessing
 import os
 import re
 import secrets
+import shlex
 import signal
 import socket
+import subprocess
 import sys
 import time
 import urllib.request
-from collections import deque
-from datetime import timedelta
 from pathlib import Path
-from threading import Thread
-
-from honcho.environ import parse_procfile
-from honcho.manager import Manager
-from honcho.printer import Message, Printer
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
@@ -27,18 +21,11 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C during the imports needs 
 import database  # noqa: E402
 import logs  # noqa: E402
 import models  # noqa: E402
-import recipients  # noqa: E402
 import settings as environment  # noqa: E402
 from keys import ApiKey, Role  # noqa: E402
-from recipients.hours import BusinessHours  # noqa: E402
 from settings import Settings  # noqa: E402
 
-# Numbers reserved for fiction, around the world: at most hours, one of them is open
-NUMBERS = ("+12125550123", "+442079460958", "+61255501234", "+18085550123")
-TIME_TO_PASTE = timedelta(seconds=60)  # until the send_date of the curl line, if all are closed
-
-
-PROCESSES = ("web", "scheduler")
+NUMBER = "+12125550123"  # reserved for fiction
 
 
 def main() -> int:
@@ -63,60 +50,42 @@ def main() -> int:
 
     prefix = os.environ.get("SCRIPT_NAME", "").strip("/")
     address = f"http://localhost:{port}/{prefix}".rstrip("/")
-    Thread(target=welcome, args=(settings, address, key, operators), daemon=True).start()
-    return serve()
+    return serve(address, welcome(settings, address, key, operators))
 
 
-def serve() -> int:
-    """Run the Procfile's web and scheduler until one ends or a signal comes; return the status."""
-    multiprocessing.set_start_method("fork")  # others would import this file in each process
-    for number in (signal.SIGHUP, signal.SIGALRM):  # honcho handles SIGINT and SIGTERM only
-        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGTERM))
+def serve(address: str, greeting: str) -> int:
+    """Run the Procfile's web and scheduler until one ends or a signal comes; return the status.
+
+    Print the greeting once the web answers.
+    """
+    signals = []
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _: signals.append(number))
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    commands = parse_procfile(Path("Procfile").read_text()).processes
-    service = Service(output)
-    for name in PROCESSES:
-        service.add_process(name, commands[name])
-    service.loop()
-    stopped = service.returncode in (128 + signal.SIGINT, 128 + signal.SIGTERM)
-    return int(output.closed) if stopped else service.returncode
+    commands = dict(line.split(": ", 1) for line in Path("Procfile").read_text().splitlines())
+    processes = [  # in sessions of their own: Ctrl-C would make gunicorn drop requests under way
+        subprocess.Popen(shlex.split(commands[name]), start_new_session=True)
+        for name in ("web", "scheduler")
+    ]
+    try:
+        while not signals and all(process.poll() is None for process in processes):
+            time.sleep(0.2)
+            if greeting and answers(f"{address}/healthz"):
+                print(greeting, flush=True)
+                greeting = ""
+        return 0 if signals else 1
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait()
 
 
-class Service(Manager):
-    """Processes that honcho runs, each in a session of its own, and ends together."""
-
-    def terminate(self) -> None:
-        """Stop all processes; while honcho is still starting them, try again soon."""
-        if output.started == len(PROCESSES):
-            super().terminate()
-        else:  # honcho does not know their pids yet
-            signal.setitimer(signal.ITIMER_REAL, 0.1)
-
-
-class Output(Printer):
-    """Print the lines of all processes; end the service when the output is closed."""
-
-    closed, started, busy = False, 0, False
-
-    def __init__(self, *arguments) -> None:
-        super().__init__(*arguments)
-        self.waiting = deque()
-
-    def write(self, message: Message) -> None:
-        self.started += " started (pid=" in str(message.data)
-        self.waiting.append(message)
-        if self.busy:  # in honcho's handler of a signal: print cannot be called within print
-            return
-        self.busy = True
-        try:
-            while self.waiting:
-                super().write(self.waiting.popleft())
-        except OSError:  # nobody reads the output of `make run | head`
-            self.closed = True
-            logs.discard_output()
-            signal.raise_signal(signal.SIGTERM)
-        finally:
-            self.busy = False
+def answers(url: str) -> bool:
+    """Return whether the service answers 200."""
+    with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5):
+        return True
+    return False
 
 
 def prepare() -> Settings:
@@ -161,19 +130,14 @@ def kept_key(name: str, role: Role) -> str:
     return secret
 
 
-def welcome(settings: Settings, address: str, key: str, operators: str) -> None:
-    """Wait until the service answers; print where it is, and a request to try."""
-    answered = False
-    while not answered:
-        time.sleep(0.3)  # at first for honcho: a process should not fork while threads are busy
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/healthz", timeout=5):
-            answered = True
+def welcome(settings: Settings, address: str, key: str, operators: str) -> str:
+    """Return where the service is, and a request to try."""
     public = settings.public_url or address
     desk = f"\nSign in to the desk, {public}/desk/, with {operators}" if settings.secret_key else ""
-    body, note = text_to_try(settings)
-    text = f"""
+    body = {"to": NUMBER, "message": "Hello from the service"[: settings.max_message_length]}
+    return f"""
 The service runs. {public}/docs describes it and lets you try requests.{desk}
-{note}
+{note(settings)}
 
 curl {address}/v1/text-messages \\
   -H 'X-Api-Key: {key}' \\
@@ -182,35 +146,19 @@ curl {address}/v1/text-messages \\
 
 Ctrl-C stops it.
 """
-    with contextlib.suppress(BrokenPipeError):  # Output ends the service with the next line
-        print(text, flush=True)
 
 
-def text_to_try(settings: Settings) -> tuple[dict, str]:
-    """Return a request for a text that goes at once or soon, and a note on what to expect."""
+def note(settings: Settings) -> str:
+    """Return what to expect of the request."""
+    if settings.allowed_countries and "US" not in settings.allowed_countries:
+        return "ALLOWED_COUNTRIES refuses the number below: put in one of yours."
     carrier = (settings.carrier_url or "").partition(":")[0].lower()
     if not carrier:
-        note = "No carrier is set: texts wait. CARRIER_URL=console: in .env prints them here."
-    elif carrier == "console":
-        note = "Send a first text. It appears here within seconds; nobody has its number."
-    else:
-        note = f"Send a first text through {carrier}; nobody has its number."
-    allowed, now = settings.allowed_countries, models.clock()
-    hours = BusinessHours.from_settings(settings)
-    found = [recipients.find(number) for number in NUMBERS]
-    found = [one for one in found if not allowed or one.country in allowed] or found
-    body = {"to": found[0].e164, "message": "Hello from the service"[: settings.max_message_length]}
-    for recipient in found:
-        if hours.is_open(recipient.clocks, now):
-            return body | {"to": recipient.e164}, note
-    at = (now + TIME_TO_PASTE).replace(microsecond=0)
-    at = hours.quiet_until(found[0].clocks, at) or at
-    note += "\nIt is outside business hours there, so its send_date is "
-    note += f"{at:%H:%M:%S} UTC: paste it before then."
-    return body | {"send_date": at.isoformat().replace("+00:00", "Z")}, note
+        return "No carrier is set: texts wait. CARRIER_URL=console: in .env prints them here."
+    goes = "It appears here" if carrier == "console" else f"It goes through {carrier}"
+    return f"""Send a first text; nobody has its number. {goes} within seconds; outside business
+hours in New York it waits for them: BUSINESS_HOURS=00:00-24:00 make run sends at any hour."""
 
-
-output = Output(sys.stdout)
 
 if __name__ == "__main__":
     sys.exit(main())

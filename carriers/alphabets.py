@@ -6,9 +6,9 @@
 
 import itertools
 import random
-import re
-import unicodedata
 from collections.abc import Iterable
+
+import regex
 
 GSM, LATIN1, UCS2 = 0, 3, 8  # data_coding
 NAMES = {"gsm": GSM, "latin1": LATIN1, "ucs2": UCS2}
@@ -26,27 +26,9 @@ WHOLE = {GSM: 160, LATIN1: 140, UCS2: 140}  # capacity of a single part, in sept
 CONCATENATED = {GSM: 153, LATIN1: 134, UCS2: 134}  # the same, beside a header of six octets
 MOST_PARTS = 255
 
-# What UAX #29 goes by, besides the category Mark
-PLAIN = re.compile("[\0-\u02ff\u0370-\u0482\u048a-\u0556\u2010-\u2027\u3041-\u3096\u30a0-\u9fff]*")
-JOINER = "\N{ZERO WIDTH JOINER}"
-EXTENDING = {JOINER, "\N{ZERO WIDTH NON-JOINER}", *"\u0e33\u0eb3\uff9e\uff9f"}
-EXTENDING |= {chr(code) for code in (*range(0x1F3FB, 0x1F400), *range(0xE0020, 0xE0080))}
-NOT_JOINED = {*"\u102b\u102c\u1038\u1062\u1063\u1064\u1083\u108f\u1a61\u1a63\u1a64\uaa7b\uaa7d"}
-NOT_JOINED |= {chr(code) for code in (*range(0x1067, 0x106E), *range(0x1087, 0x108D))}
-NOT_JOINED |= {*"\u109a\u109b\u109c\U00011720\U00011721"}
-PREPENDED = {*"\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e"}
-PREPENDED |= {*"\U000110bd\U000110cd\U000111c2\U000111c3"}
-PICTURE = re.compile("[©®‼⁉™ℹ\u2190-\u21ff\u2300-\u2bff〰〽㊗㊙\U0001f000-\U0001faff]")
-FLAG = re.compile("[\U0001f1e6-\U0001f1ff]")  # regional indicators
-SYLLABLES = tuple(  # Hangul: what follows what
-    (re.compile(before), re.compile(after))
-    for before, after in (
-        ("[\u1100-\u115f\ua960-\ua97c]", "[\u1100-\u11a7\ua960-\ua97c\uac00-\ud7a3\ud7b0-\ud7c6]"),
-        ("[\u1160-\u11a7\ud7b0-\ud7c6]", "[\u1160-\u11ff\ud7b0-\ud7fb]"),
-        ("[\u11a8-\u11ff\ud7cb-\ud7fb\uac00-\ud7a3]", "[\u11a8-\u11ff\ud7cb-\ud7fb]"),
-        (f"[{''.join(map(chr, range(0xAC00, 0xD7A4, 28)))}]", "[\u1160-\u11a7\ud7b0-\ud7c6]"),
-    )
-)
+# Extended grapheme clusters of Unicode's UAX #29. Networks count a line break as two characters;
+# \X alone takes time in proportion to the square of a row of flags
+CLUSTER = regex.compile(r"\r|\p{Regional_Indicator}{2}(?=\p{Regional_Indicator})|\X")
 LONGEST_CLUSTER = 32  # characters; twice as many units fit into a part
 
 _references = itertools.count(random.randrange(256))
@@ -110,36 +92,12 @@ def _encoded(text: str, coding: int) -> list[bytes]:
 
 
 def clusters(text: str) -> list[str]:
-    """Return what people see as one character each, in order.
-
-    These are the extended grapheme clusters of Unicode's UAX #29, except that one which fills no
-    part is cut, and so are the two characters of a line break.
-    """
-    if PLAIN.fullmatch(text):
-        return list(text)
-    found = []
-    for character in text:
-        if found and len(found[-1]) < LONGEST_CLUSTER and _joins(found[-1], character):
-            found[-1] += character
-        else:
-            found.append(character)
-    return found
-
-
-def _joins(cluster, character):
-    """Return whether a character continues a cluster."""
-    last = cluster[-1]
-    if character < "\u0300" or unicodedata.category(last) in ("Cc", "Zl", "Zp"):
-        return last in PREPENDED and character >= " "
-    if character in EXTENDING or last in PREPENDED:
-        return True
-    if unicodedata.category(character)[0] == "M":
-        return character not in NOT_JOINED
-    if last == JOINER:
-        return bool(PICTURE.match(cluster) and PICTURE.match(character))
-    if FLAG.match(character):
-        return len(cluster) == 1 and bool(FLAG.match(cluster))
-    return any(before.match(last) and after.match(character) for before, after in SYLLABLES)
+    """Return what people see as one character each, in order; cut one that fills no part."""
+    return [
+        cluster[start : start + LONGEST_CLUSTER]
+        for cluster in CLUSTER.findall(text)
+        for start in range(0, len(cluster), LONGEST_CLUSTER)
+    ]
 
 
 def _filled(characters: Iterable[bytes], size: int) -> list[bytes]:

@@ -180,7 +180,8 @@ class HttpCarrier(Carrier):
 def _connection(kind, name):
     """Return a class of connections that tell "not reached" from "no answer" and keep deadlines.
 
-    urllib3's errors are not enough: an SSLError can come from the handshake or from the answer.
+    urllib3's errors are not enough: a handshake that fails raises ReadTimeoutError, ProtocolError
+    or SSLError, as an answer that is lost does, after which the text is in doubt.
     """
 
     class Connection(kind):

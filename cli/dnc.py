@@ -11,7 +11,7 @@ import click
 import models
 import recipients
 from cli import base, number_files
-from cli.number_files import NumberFile, UnclearColumn
+from cli.number_files import NumberFile, Unclear
 from database import BATCH, make_private
 from do_not_call import DoNotCall, DoNotCallHistory
 from recipients import InvalidNumber
@@ -117,16 +117,15 @@ def import_numbers(
     """Add the numbers in a file to the list: one number per line, or a column of a CSV.
 
     It takes the column named as one of phone numbers, otherwise the one whose cells are numbers. If
-    several qualify, it imports nothing: choose with --column. It can be run again; listed numbers
-    stay listed. Lines without a usable number are skipped and reported with the reason. If
+    that is not certain, it imports nothing: choose with --column. It can be run again; listed
+    numbers stay listed. Lines without a usable number are skipped and reported with the reason. If
     most lines are skipped, the exit status is 1.
     """
-    numbers = NumberFile(file.read())
     try:
-        columns = numbers.chosen(names) if names else numbers.columns_of_numbers(region)
-    except UnclearColumn as error:
-        hint = "" if names else "; choose with --column"
-        raise click.ClickException(f"nothing was imported: {error}{hint}") from None
+        numbers = NumberFile(file.read())
+        columns = numbers.chosen(names) if names else numbers.columns_of_numbers()
+    except Unclear as error:
+        raise click.ClickException(f"nothing was imported: {error}") from None
     found, skipped = [], []
     label = f"importing {', '.join(map(numbers.named, columns))}"
     with click.progressbar(numbers.rows, label=label, file=sys.stderr) as bar:

@@ -6,8 +6,6 @@ Pure: from bytes to rows, from rows to the columns that hold numbers, from a cel
 import codecs
 import csv
 import re
-import unicodedata
-from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from decimal import Decimal
@@ -16,108 +14,102 @@ import recipients
 from recipients import InvalidNumber
 
 DELIMITERS = ",;\t|"
-SAMPLE, COLUMNS = 1_000, 100  # rows and columns that are searched for the numbers
+COLUMNS = 100  # that are searched for the numbers
 LONGEST = 100_000  # characters of a line; csv refuses longer cells
+LONGEST_NUMBER = 250  # characters; libphonenumber reads no more
 RECORD = 50  # lines of a record at most: a stray quotation mark must not swallow the file
-FEWEST_DIGITS = 5  # of a cell that may be a number: fewer are a country code or an extension
 
-# In names without accents and in lower case
-PHONE = re.compile(
-    r"phone|telefo|tele?movel|\bmobi(l|el)|\bmovil|\bcelul|\bcellul|\bhandy|\brufn|\bportable"
-    r"|\bkomork|\bpuhelin|msisdn|\b(tel|telf|tlf|cell|cep|gsm|sms|mob|fon|whatsapp)\b"
-    r"|телефон|мобил|電話|携帯|电话|手机|전화|휴대|هاتف|جوال"
+PHONE = re.compile(  # names of columns; those in other languages are asked about
+    r"phone|mobil|tel.fon|cellu|handy|rufnummer|portable|kom.rka|телефон|\b(tel|cell)\b",
+    re.IGNORECASE,
 )
-FAX = re.compile(r"(tele?|fac)?fax")
-NUMBER = re.compile(r"n(umber|ummer|umero|umer)s?|номер")
-
 DATE = re.compile(r"(\d{4}|\d\d?)([./-])\d\d?\2(\d{4}|\d\d?)([T ,].*)?", re.DOTALL)
-COMPACT_DATE = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
 REFORMATTED = re.compile(r"\d{1,20}\.0+|\d(\.\d{1,20})?[eE]\+?\d\d?", re.ASCII)
+AREA_CODE = re.compile(r"\(?\+?\d{2,5}\)?")
+WANTS_TEXTS = re.compile(r"subscribed|opt(ed)?[ _-]?in|active|yes|true", re.IGNORECASE)
 
 
-class UnclearColumn(ValueError):
-    """Several columns may be the one that is meant, or none; the message names them."""
+class Unclear(ValueError):
+    """It is not certain which numbers are meant; the message says why."""
 
 
 class NumberFile:
     """The rows of a file, each with the number of its first line, and its header if it has one."""
 
     def __init__(self, body: bytes):
-        lines = [line[:LONGEST] for line in _text(body).splitlines()]
-        separator = re.fullmatch("sep=(.)", lines[0]) if lines else None  # a hint to Excel
-        if separator:
+        text = _text(body)
+        if text.lstrip().startswith(("[", "{")):
+            raise Unclear("this is JSON, not a CSV or a number per line")
+        lines = [line[:LONGEST] for line in text.splitlines()]
+        hint = re.fullmatch("sep=(.)", lines[0]) if lines else None  # for Excel
+        if hint:
             lines[0] = ""
-        self.rows = [*_records(lines, separator[1] if separator else _delimiter(lines))]
-        self.header = []
-        if self.rows and _is_header(self.rows[0][1]):
-            self.header = self.rows.pop(0)[1]
-        widths = [len(row) for row in (self.header, *(row for _, row in self.rows[:SAMPLE]))]
+        self.rows = [*_records(lines, hint[1] if hint else _delimiter(lines))]
+        self.header = self.rows.pop(0)[1] if self.rows and _is_header(self.rows[0][1]) else []
+        if self.header and not self.rows:
+            raise Unclear("there is nothing but a header")
+        widths = [len(row) for row in (self.header, *(row for _, row in self.rows))]
         self.width = min(max(widths), COLUMNS)
 
     def named(self, column: int) -> str:
         """Return what to call a column: its place, counted from 1, and its name."""
-        name = self.header[column].strip() if column < len(self.header) else ""
+        name = self._name(column)
         return f"column {column + 1}" + (f" {name[:40]!r}" if name else "")
 
     def chosen(self, names: Collection[str]) -> list[int]:
-        """Return the columns with these names or places; raise UnclearColumn if one is none."""
-        header = [_plain(name) for name in self.header]
+        """Return the columns with these names or places; raise Unclear if one is none."""
+        header = [name.strip().casefold() for name in self.header]
+        places = {str(column + 1): [column] for column in range(self.width)}
         columns = set()
         for name in names:
-            found = {at for at, each in enumerate(header) if each == _plain(name)}
-            if not found and re.fullmatch(r"\d{1,3}", name) and 0 < int(name) <= self.width:
-                found = {int(name) - 1}
-            if not found:
-                raise UnclearColumn(f"there is no column {name!r}, only {self._list(self._all())}")
-            columns |= found
+            wanted = name.strip().casefold()
+            found = [column for column, each in enumerate(header) if each == wanted]
+            if not (found or wanted in places):
+                raise Unclear(f"there is no column {name!r}, only {self._list(range(self.width))}")
+            columns.update(found or places[wanted])
         return sorted(columns)
 
-    def columns_of_numbers(self, region: str | None) -> list[int]:
-        """Return the column that holds the numbers, by its name or else by its cells.
+    def columns_of_numbers(self) -> list[int]:
+        """Return the column that is named as one of numbers, or else the only one that has some.
 
-        Raise UnclearColumn if that is not certain: a wrong one lists strangers.
+        Raise Unclear if that is not certain: a wrong one lists strangers.
         """
-        if self.width < 2:
-            return [0]
-        columns = self._named_as_numbers() or self._that_read_as_numbers(region)
-        if len(columns) > 1:
-            raise UnclearColumn(f"several columns may hold the numbers: {self._list(columns)}")
-        return columns or [0]
-
-    def _named_as_numbers(self):
-        names = [_plain(name) for name in self.header[:COLUMNS]]
-        for pattern in (PHONE.search, NUMBER.fullmatch):
-            named = [at for at, name in enumerate(names) if pattern(FAX.sub("", name))]
-            if columns := [at for at in named if any(map(_may_be_number, self._cells(at)))]:
-                return columns
-        return []
-
-    def _that_read_as_numbers(self, region):
-        international, found = Counter(), Counter()
-        for column in self._all():
-            cells = [cell for _, row in self.rows[:SAMPLE] for cell in row[column : column + 1]]
-            cells = [cell for cell in cells if _may_be_number(cell)]
-            if cells and all(map(COMPACT_DATE.fullmatch, cells)):
-                continue
-            for cell in cells:
-                # A street or a vanity number: libphonenumber reads letters as digits
-                if not re.search(r"\d.*[^\W\d_]", cell):
-                    with suppress(InvalidNumber):
-                        read(cell, region)
-                        found[column] += 1
-                        international[column] += cell.strip(" \"='").startswith(("+", "00"))
-        counts = +international or found
-        most = max(counts.values(), default=0)
-        columns = sorted(column for column, count in counts.items() if count >= most / 2)
-        if self.header and counts is found and columns:
-            raise UnclearColumn(
-                f"no column is named as one of phone numbers, but {self._list(columns)} "
-                "may hold some"
-            )
+        found = self._with_digits(range(self.width), 7)  # an amount or a postal code has fewer
+        named = self._with_digits([c for c in range(self.width) if PHONE.search(self._name(c))], 5)
+        columns = named or found or [0]
+        if problem := self._problem(columns, guessed=bool(found and not named)):
+            raise Unclear(f"{problem}; choose with --column")
         return columns
 
-    def _all(self):
-        return range(self.width)
+    def _with_digits(self, columns, fewest):
+        """Return the columns in which a cell may be a number of so many digits."""
+        return [c for c in columns if any(_may_be_number(cell, fewest) for cell in self._cells(c))]
+
+    def _problem(self, columns, guessed):
+        """Return why these may not be the numbers of those who want no texts, or None."""
+        column, *others = columns
+        name, plus = self.named(column), any("+" in cell for cell in self._cells(column))
+        if others:
+            return f"several columns may hold the numbers: {self._list(columns)}"
+        if guessed and self.header and self.width > 1 and not plus:
+            return f"no column is named as one of phone numbers, but {name} may hold some"
+        if column and self._has_area_codes(column - 1) and not plus:
+            return f"{self.named(column - 1)} may be the area code, to be joined"
+        for other in {*range(self.width)} - {column}:
+            if self._tells_who_wants_texts(other):
+                return f"{self.named(other)} may tell who wants texts, and who does not"
+        return None
+
+    def _has_area_codes(self, column):
+        cells = [*filter(None, map(str.strip, self._cells(column)))]
+        return bool(cells) and all(map(AREA_CODE.fullmatch, cells))
+
+    def _tells_who_wants_texts(self, column):
+        cells = (cell.strip() for cell in self._cells(column))
+        return WANTS_TEXTS.search(self._name(column)) or any(map(WANTS_TEXTS.fullmatch, cells))
+
+    def _name(self, column):
+        return "".join(self.header[column : column + 1]).strip()
 
     def _cells(self, column):
         return (row[column] for _, row in self.rows if column < len(row))
@@ -129,9 +121,10 @@ class NumberFile:
 def read(cell: str, region: str | None) -> str:
     """Return the E.164 form of a cell's number, even if a spreadsheet has reformatted it.
 
-    Quotation marks may stay: libphonenumber finds where a number begins and ends.
+    Quotation marks may stay: libphonenumber finds where a number begins and ends. What follows
+    another delimiter than the file's is another cell.
     """
-    text = cell.strip(' "=')
+    text = re.split(f"[{DELIMITERS}]", cell[:LONGEST_NUMBER])[0].strip(' "=')
     if DATE.fullmatch(text):
         raise InvalidNumber("is a date")
     if REFORMATTED.fullmatch(text):
@@ -167,45 +160,40 @@ def _text(body):
 
 
 def _delimiter(lines):
-    """Return the delimiter that splits the most lines into equally many cells."""
+    """Return the delimiter that most lines have outside of quotation marks, and most often."""
+    bare = [re.sub('"[^"]*"', "", line) for line in lines]
 
-    def score(delimiter):
-        widths = (len(row) for _, row in _records(lines[:SAMPLE], delimiter, mixed=False))
-        counted = Counter(width for width in widths if width > 1)
-        return max(((times, width) for width, times in counted.items()), default=(0, 0))
+    def uses(delimiter):
+        counts = [line.count(delimiter) for line in bare]
+        return sum(map(bool, counts)), sum(counts)
 
-    return max(DELIMITERS, key=score)
+    return max(DELIMITERS, key=uses)
 
 
-def _records(lines, delimiter, mixed=True) -> Iterator[tuple[int, list[str]]]:
-    """Yield rows that are not blank; `mixed`: a line without the delimiter may have another."""
+def _records(lines, delimiter) -> Iterator[tuple[int, list[str]]]:
+    """Yield rows that are not blank, each with the number of its first line."""
     at = 0
     while at < len(lines):
-        row, length = _record(lines, at, delimiter)
-        if mixed and len(row) == length == 1 and any(each in lines[at] for each in DELIMITERS):
-            row = max((_record([lines[at]], 0, each)[0] for each in DELIMITERS), key=len)
+        row, length = _record(lines[at : at + RECORD], delimiter)
         if any(map(str.strip, row)):
             yield at + 1, row
         at += length
 
 
-def _record(lines, at, delimiter):
-    """Return the cells of the record that begins at a line, and how many lines it has."""
-    line = lines[at]
-    if '"' in line:
-        several = (f"{each}\n" for each in lines[at : at + RECORD])
+def _record(lines, delimiter):
+    """Return the cells of the record that begins with the first line, and how many lines it has."""
+    if '"' in lines[0]:
+        several = (f"{each}\n" for each in lines)
         reader = csv.reader(several, delimiter=delimiter, skipinitialspace=True, strict=True)
         with suppress(csv.Error):
             return next(reader, []), reader.line_num
-    reader = csv.reader([line], delimiter=delimiter, skipinitialspace=True)
+    reader = csv.reader(lines[:1], delimiter=delimiter, skipinitialspace=True)
     return next(reader, []), 1
 
 
 def _is_header(row):
-    """Say whether a row names columns: one names numbers, or none has a digit."""
-    if any(_digits(cell) > 6 and not re.search(r"[^\W\d_]", cell) for cell in row):
-        return False
-    return any(PHONE.search(_plain(cell)) for cell in row) or not any(map(_digits, row))
+    """Say whether a row names columns: it has a letter, and no cell has several digits."""
+    return any(map(str.isalpha, "".join(row))) and not any(_digits(cell) > 4 for cell in row)
 
 
 # Cells
@@ -215,13 +203,11 @@ def _digits(cell):
     return sum(map(str.isdigit, cell))
 
 
-def _may_be_number(cell):
-    return _digits(cell) >= FEWEST_DIGITS and not DATE.fullmatch(cell.strip(' "='))
-
-
-def _plain(name):
-    """Return a name without accents, case and punctuation; `homeTel` are two words."""
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
-    letters = unicodedata.normalize("NFKD", words.casefold())
-    bare = "".join(letter for letter in letters if not unicodedata.combining(letter))
-    return re.sub(r"[\W_]+", " ", bare).strip()
+def _may_be_number(cell, fewest):
+    """Say whether a cell has a number's digits; letters behind them make it a street or a word."""
+    _, *behind = re.split(r"\d", cell, maxsplit=1)
+    return (
+        _digits(cell) >= fewest
+        and not any(map(str.isalpha, "".join(behind)))
+        and not DATE.fullmatch(cell.strip(' "='))
+    )

@@ -17,13 +17,14 @@ log = logging.getLogger("web")
 class Abuse:
     """Log and count what is refused, by the key's name and the reason, without numbers."""
 
-    def __init__(self, count: Callable[[str, str], None]):
+    def __init__(self, count: Callable[[str, str], None] | None):
         self._count = count
         self._lines = {}  # by key and reason: when the latest was written, refusals since then
 
     def note(self, key: str, reason: str) -> None:
         """Count a refusal; log it unless there was a line about the like just now."""
-        self._count(key, reason)
+        if self._count:
+            self._count(key, reason)
         now = time.monotonic()
         written_at, refusals = self._lines.get((key, reason), (-EVERY, 0))
         refusals += 1

@@ -1,16 +1,10 @@
 """Metrics for Prometheus: requests over all workers of gunicorn, messages from the database.
 
-Import this module only where requests are answered: prometheus_client reads
-PROMETHEUS_MULTIPROC_DIR at import time and creates files there.
+The workers share PROMETHEUS_MULTIPROC_DIR, a folder that gunicorn.conf.py names: prometheus_client
+looks for it once, when it is imported. Without it, a process counts for itself.
 """
 
 import os
-import tempfile
-
-if folder := os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
-    os.makedirs(folder, exist_ok=True)
-else:
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="metrics-")
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.metrics_core import GaugeMetricFamily
@@ -76,7 +70,11 @@ def gauge(name: str, value: float | dict) -> GaugeMetricFamily:
 def render(values: dict[str, float | dict]) -> bytes:
     """Return the requests and these gauges in Prometheus' text format."""
     registry = CollectorRegistry()
-    MultiProcessCollector(registry)
+    if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+        MultiProcessCollector(registry)
+    else:
+        registry.register(REQUESTS)
+        registry.register(REFUSALS)
 
     class Gauges:
         def collect(self):

@@ -3,7 +3,7 @@
 import hmac
 import json
 import re
-from collections.abc import Callable
+import time
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from flask import (
     Response,
     abort,
     current_app,
+    g,
     request,
     send_from_directory,
     url_for,
@@ -25,7 +26,7 @@ import receipts
 import reports
 import schemas
 from events import Event
-from monitoring import health
+from monitoring import health, metrics
 from monitoring.abuse import Abuse
 from schemas import BadRequest
 from web import BEARER, bearer_token
@@ -48,35 +49,22 @@ def register(app: Flask) -> None:
     """Add these pages to the application; `/metrics` only if METRICS_TOKEN is set."""
     app.register_blueprint(blueprint)
     app.extensions["health"] = health.Reader()
-    app.extensions["abuse"] = Abuse(refusal_counter(app))
-    if app.config["SETTINGS"].metrics_token:
+    measured = app.config["SETTINGS"].metrics_token
+    app.extensions["abuse"] = Abuse(metrics.count_refusal if measured else None)
+    if measured:
         app.add_url_rule("/metrics", view_func=show_metrics)
+        app.before_request(start_timer)
+        app.after_request(observe)
 
 
-def observer(app: Flask) -> Callable[[int, float], None]:
-    """Return a function that counts an answered request by its status and duration in seconds."""
-    if not app.config["SETTINGS"].metrics_token:
-        return lambda status, seconds: None
-
-    def observe(status, seconds):
-        from monitoring import metrics  # on the first request: the import creates files
-
-        metrics.observe(status, seconds)
-
-    return observe
+def start_timer() -> None:
+    g.began_at = time.perf_counter()
 
 
-def refusal_counter(app: Flask) -> Callable[[str, str], None]:
-    """Return a function that counts a refusal by the key's name and the reason."""
-    if not app.config["SETTINGS"].metrics_token:
-        return lambda key, reason: None
-
-    def count(key, reason):
-        from monitoring import metrics  # as above
-
-        metrics.count_refusal(key, reason)
-
-    return count
+def observe(response: Response) -> Response:
+    """Count the answer by its status, and how long it took."""
+    metrics.observe(response.status_code, time.perf_counter() - g.began_at)
+    return response
 
 
 @blueprint.get("/", strict_slashes=False)  # otherwise Flask redirects "//", in HTML
@@ -128,8 +116,6 @@ def allowed_stall() -> timedelta:
 
 def show_metrics() -> Response:
     """Return the metrics for Prometheus; METRICS_TOKEN is the bearer token."""
-    from monitoring import metrics
-
     now, token = models.clock(), current_app.config["SETTINGS"].metrics_token
     # WSGI decodes headers as Latin-1
     if not hmac.compare_digest(bearer_token().encode("latin-1"), token.encode()):

@@ -15,7 +15,7 @@ import keys
 import models
 import settings as environment
 from answers import PATH, accepted, problems, refusal
-from app import create_app
+from app import add_request_id, create_app
 from databases import END_OTHER_CONNECTIONS, on_postgres, on_sqlite
 from limits import parse
 from models import Message
@@ -255,6 +255,24 @@ def test_a_locked_database_is_503(database_url, settings, key, monkeypatch):
 def test_every_answer_has_its_own_id(post, client):
     answers = (post(), post(), post(to=1), post({"X-Api-Key": "?"}), client.get("/x"))
     assert len({response.headers["X-Request-Id"] for response in answers}) == 5
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("GET", "/x", 404), ("GET", PATH, 405), ("POST", PATH, 500)]
+)
+def test_an_errors_line_has_the_id_of_its_answer_and_its_connection_is_released(
+    client, key, monkeypatch, caplog, method, path, status
+):
+    monkeypatch.setattr(recipients, "facts", lambda *_: 1 / 0)
+    caplog.set_level(logging.INFO)
+    caplog.handler.addFilter(add_request_id)  # as the service's own has it
+    headers = {"X-Api-Key": key}
+    response = client.open(path, method=method, headers=headers, json=VALID)
+    caplog.handler.removeFilter(add_request_id)
+    assert response.status_code == status
+    ids = {record.request_id for record in caplog.records if record.name == "web"}
+    assert ids == {response.headers["X-Request-Id"]}
+    assert database.db.is_closed()
 
 
 def test_a_refused_request_is_logged_with_its_key_and_fields_only(post, caplog):

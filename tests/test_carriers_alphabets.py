@@ -4,6 +4,7 @@ import json
 import os
 import random
 import subprocess
+import time
 import unicodedata
 
 import pytest
@@ -166,7 +167,8 @@ def test_parts_are_counted_as_networks_cut_a_text(text, parts):
 @pytest.mark.parametrize(
     "whole",
     [
-        *("e\u0301", "न\u094d", "ก\u0e33", "க\u0bbf", "\u0600١"),  # letters and what they carry
+        *("e\u0301", "नी", "ก\u0e33", "க\u0bbf", "\u0600١", "\u0600\u0661\u064b"),  # and marks
+        *("क्षि", "न्त्र्य", "ক্ষি", "ક્ષે"),  # conjuncts
         *("\u1112\u1161\u11ab", "\uac00\u11a8"),  # Hangul
         *("❤\ufe0f", "1\ufe0f\u20e3", "👍🏽", "🇩🇪", "👩\u200d👩\u200d👧", "🏳\ufe0f\u200d🌈"),
         "🏴\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f",  # Scotland's flag
@@ -189,6 +191,12 @@ def test_a_character_that_fills_no_part_is_torn():
     coding, parts = cut(text, UCS2)
     assert len(parts) == 8
     assert shown(coding, parts)[0] == text
+
+
+def test_a_long_row_of_flags_takes_time_in_proportion_to_its_length():
+    began = time.process_time()
+    assert clusters("🇩🇪" * 32_768) == ["🇩🇪"] * 32_768
+    assert time.process_time() - began < 2  # with its square: more than 10
 
 
 @given(texts)

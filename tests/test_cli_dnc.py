@@ -83,7 +83,6 @@ def test_a_messy_file_is_imported_and_can_be_imported_again(encoding, line_end, 
     [
         (b"", "0 added, 0 listed before, 0 skipped"),
         (b"\n\r\n \t\n", "0 added, 0 listed before, 0 skipped"),
-        (b"phone number\n", "0 added, 0 listed before, 0 skipped"),
         (NEW_YORK.encode(), "1 added, 0 listed before, 0 skipped"),
         (b"caf\xe9\n+12125550123,\xff\xfe\n", "1 added, 0 listed before, 0 skipped"),
         (b'"(212) 555-0123"\t"a,b"\n\'+12125550123\'', "1 added, 0 listed before, 1 skipped"),
@@ -95,6 +94,13 @@ def test_a_messy_file_is_imported_and_can_be_imported_again(encoding, line_end, 
 )
 def test_odd_files_are_imported_too(body, summary, import_file):
     assert import_file(body)[0] == summary
+
+
+@pytest.mark.parametrize("body", [b"phone number\n", b'[{"phone": "+12125550123"}]'])
+def test_a_file_without_a_row_is_refused_in_one_line(refused, tmp_path, body):
+    path = tmp_path / "numbers.csv"
+    path.write_bytes(body)
+    assert refused("dnc", "import", str(path)).startswith("Error: nothing was imported: th")
 
 
 def test_a_binary_file_adds_nothing(import_file):

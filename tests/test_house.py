@@ -77,6 +77,7 @@ OWNERS = {
     "dotenv": {"settings"},
     "apprise": {"carriers/apprise", "notices"},
     "urllib3": {"carriers/http"},
+    "regex": {"carriers/alphabets"},
     "certifi": {"carriers/tls"},
 }
 SOURCES = [
