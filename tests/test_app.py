@@ -263,7 +263,7 @@ def test_every_answer_has_its_own_id(post, client):
 def test_an_errors_line_has_the_id_of_its_answer_and_its_connection_is_released(
     client, key, monkeypatch, caplog, method, path, status
 ):
-    monkeypatch.setattr(recipients, "facts", lambda *_: 1 / 0)
+    monkeypatch.setattr(BusinessHours, "facts", lambda *_: 1 / 0)
     caplog.set_level(logging.INFO)
     caplog.handler.addFilter(add_request_id)  # as the service's own has it
     headers = {"X-Api-Key": key}
