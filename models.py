@@ -15,6 +15,7 @@ from peewee import (
     Case,
     ForeignKeyField,
     IntegerField,
+    ModelUpdate,
     TextField,
     UUIDField,
     fn,
@@ -38,7 +39,7 @@ from database import (
     on_postgres,
 )
 from do_not_call import DoNotCall
-from events import ENDED, Ended, Event
+from events import Event, EventAddress
 from keys import ApiKey, Role
 from limits import SECOND, Limit, lock_numbers
 
@@ -161,22 +162,18 @@ class Message(Table):
     # Every change of the status that may end a message
 
     @classmethod
-    def change(cls, update: str, values: Collection) -> list[tuple[Status, str | None]]:
-        """Execute an UPDATE of messages, in SQL; write an event for each message that it ended.
+    def change(cls, update: ModelUpdate) -> list[tuple[Status, str | None]]:
+        """Execute an UPDATE of messages; write an event for each message that it ended.
 
         Both happen in one transaction. Return status and number of the messages that it changed.
         """
+        columns = (cls.to, cls.id, cls.status, cls.attempts, cls.parts, cls.last_error)
+        receiver = EventAddress.receiving(cls.key)  # so a key without one costs no more statements
+        update = update.returning(*columns, cls.finished_at, cls.receipt_at, receiver)
         with db.transaction():  # unlike atomic, no savepoint within another
-            changed = db.execute_sql(f'{update} RETURNING "to", {ENDED}', values).fetchall()
-            rows = [(Ended(*row), to) for to, *row in changed]
-            Event.write([cls._dated(row) for row, _ in rows if row.key and row.status in FINISHED])
-        return [(row.status, to) for row, to in rows]
-
-    @classmethod
-    def _dated(cls, ended):
-        instant = cls.finished_at.python_value
-        at = {"finished_at": instant(ended.finished_at), "receipt_at": instant(ended.receipt_at)}
-        return ended._replace(id=cls.id.python_value(ended.id), **at)
+            changed = list(update.execute())
+            Event.write([each for each in changed if each.receiver and each.status in FINISHED])
+        return [(each.status, each.to) for each in changed]
 
     # Transitions by the scheduler
 
@@ -217,7 +214,7 @@ class Message(Table):
         while True:
             move = cls.update(status=became, finished_at=finished)
             move = move.where(locked(cls.id, batch), has_status(Status.SCHEDULED))
-            moved = cls.change(*move.sql())
+            moved = cls.change(move)
             counts.update(status for status, _ in moved)
             if len(moved) < BATCH:
                 return counts
@@ -228,13 +225,13 @@ class Message(Table):
 
         In batches, as in `promote`.
         """
-        first = cls.first_send_at.is_null() | (cls.first_send_at < scheduled_before)
-        old = (cls.send_at < scheduled_before) & first & (cls.in_doubt == 0)
+        old = (cls.send_at < scheduled_before) & (cls.first_send_at < scheduled_before)
+        old &= cls.in_doubt == 0
         give_up, total = cls.update(status=Status.EXPIRED, finished_at=now), 0
         of_any_key = cls.key.in_(ApiKey.select(ApiKey.id))  # names the first column of the index
         for which in (AWAITS_APPROVAL, IS_SENDABLE & of_any_key):
             batch = locked(cls.id, cls.select(cls.id).where(which, old).limit(BATCH))
-            while expired := cls.change(*give_up.where(batch, which).sql()):
+            while expired := cls.change(give_up.where(batch, which)):
                 total += len(expired)
         return total
 
@@ -477,7 +474,7 @@ class Message(Table):
         if not always_check_dnc:
             waiting &= cls.check_dnc
         block = cls.update(status=Status.BLOCKED, finished_at=now).where(waiting)
-        return len(cls.change(*block.sql()))
+        return len(cls.change(block))
 
     @classmethod
     def note_told(cls, ids: Collection[uuid.UUID], now: datetime) -> None:
@@ -627,7 +624,7 @@ class Message(Table):
         if "status" in changes:
             changes |= {"claimed_by": None, "claimed_at": None}
         move = Message.update(changes).where(allowed, *conditions)
-        return len(self.change(*move.sql())) == 1
+        return len(self.change(move)) == 1
 
 
 for _name, _columns, _where in (
