@@ -21,9 +21,7 @@ from peewee import (
     fn,
 )
 
-import recipients
 from audit import Audit, Deed
-from carriers.alphabets import count_parts
 from database import (
     BATCH,
     EPOCH,
@@ -110,7 +108,7 @@ class Message(Table):
     to = TextField(null=True)  # E.164; null once redacted, like the message
     message = TextField(null=True)
     send_date = InstantField(null=True)  # asked for
-    first_send_at = InstantField(null=True)  # decided first; expiry is counted from it
+    first_send_at = InstantField(null=True)  # decided first, never null; expiry is counted from it
     send_at = InstantField()  # decided; moves with every retry
     due_since = InstantField(null=True)  # when it should have gone, while sends of it fail
     status = TextField()
@@ -142,7 +140,7 @@ class Message(Table):
     idempotency_key = TextField(null=True)
     request_digest = TextField(null=True)
     answer = TextField(null=True)  # the body of the 201, if there is an idempotency key
-    # Both null if an older version stored it, until they are measured
+    # Both null if a version before migration 0014 stored it: one part, of no known country
     parts = IntegerField(null=True)
     country = TextField(null=True)  # ISO 3166, or 001
 
@@ -521,11 +519,8 @@ class Message(Table):
     @classmethod
     def _forget(cls, which, now, details, *conditions):
         which &= HAS_ENDED & cls.message.is_null(False)
-        found = cls.select(cls.id, cls.to, cls.message, cls.parts).where(which, *conditions)
-        some = list(found.limit(PAGE))
-        cls.measure([message for message in some if message.parts is None])
-        nothing = {"to": None, "message": None, "answer": None}
-        ids = [message.id for message in some]
+        some = cls.select(cls.id).where(which, *conditions).limit(PAGE)
+        nothing, ids = {"to": None, "message": None, "answer": None}, [each.id for each in some]
         with db.transaction():
             forgotten = cls.update(nothing).where(which, cls.id.in_(ids)).execute()
             cls._audit_many(Deed.REDACTED, now, forgotten, details)
@@ -544,16 +539,6 @@ class Message(Table):
         if count:
             Audit.note(deed, now, count=count, details=details)
 
-    @classmethod
-    def measure(cls, messages: Iterable[Self]) -> None:
-        """Store the parts and countries of messages that an older version stored without them."""
-        alike = {}
-        for message in messages:
-            measures = message.count_parts(), recipients.country(message.to)
-            alike.setdefault(measures, []).append(message.id)
-        for (parts, country), ids in alike.items():
-            cls.update(parts=parts, country=country).where(cls.id.in_(ids)).execute()
-
     # One message
 
     @classmethod
@@ -564,12 +549,6 @@ class Message(Table):
             raise Refused("there is no such message")
         return message
 
-    def count_parts(self) -> int | None:
-        """Return the parts of this message; None if it was redacted before they were stored."""
-        if self.parts is None and self.message is not None:
-            return count_parts(self.message)
-        return self.parts
-
     @property
     def ready_at(self) -> datetime:
         """Return when this message could have been sent first, as far as the clock decides it."""
@@ -579,11 +558,6 @@ class Message(Table):
     def is_withdrawn(self) -> bool:
         """Return whether this message was cancelled in doubt: the carrier is yet to be asked."""
         return self.cancelled_by is not None and self.finished_at is None
-
-    @property
-    def scheduled_first_at(self) -> datetime:
-        """Return when this message was to be sent at first, since when its expiry is counted."""
-        return self.first_send_at or self.send_at  # null if an older version stored it
 
     def obeys_send_date(self, now: datetime) -> bool:
         """Say whether a send_date lets this message go now, whatever hours the recipient has."""

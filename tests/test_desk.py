@@ -489,7 +489,7 @@ def test_what_changed_meanwhile_is_reported_and_stays(approver, words, button):
 
 
 def test_what_an_older_version_stored_is_shown(operator):
-    message = ask(status=Status.SENT, first_send_at=None, finished_at=TUESDAY_NOON)
+    message = ask(status=Status.SENT, parts=None, country=None, finished_at=TUESDAY_NOON)
     for page in ("messages", f"messages/{message.id}"):
         assert operator.open(f"/desk/{page}").status_code == 200
 
