@@ -401,11 +401,6 @@ def locked(key: Field, batch: Select) -> Expression:
     return key.in_(batch)
 
 
-def json_values() -> str:
-    """Return the name of the function that makes rows of the texts in a JSON array."""
-    return "json_array_elements_text" if on_postgres() else "json_each"
-
-
 # Migrations
 
 
