@@ -13,7 +13,7 @@ from database import PAGE, InstantField, Table, db, on_postgres
 # As SQL: peewee takes five times as long to write thousands of rows as a database to insert them.
 # {rows} makes rows of the texts in a JSON array
 
-LIST = """
+LIST = """\
 INSERT INTO do_not_call (number, added_at, source)
 SELECT value, {param}, {param} FROM {rows}({param}) WHERE true
 ON CONFLICT (number) DO UPDATE SET source = excluded.source
@@ -22,7 +22,7 @@ RETURNING number, added_at
 """
 """Put numbers on the list; people's word replaces a reply's. Return the rows that it changed."""
 
-NOTE = """
+NOTE = """\
 INSERT INTO do_not_call_history (number, at, what, why, who, said_at)
 SELECT value, {param}, {param}, {param}, {param}, {param} FROM {rows}({param})
 """

@@ -11,23 +11,21 @@ from typing import NamedTuple, Self
 from peewee import SQL, ForeignKeyField, IntegrityError, ModelSelect, TextField, fn
 
 from audit import Actor, Audit, Deed
-from database import EPOCH, InstantField, Refused, Table, db, isoformat
+from database import InstantField, Refused, Table, db, isoformat
 from limits import KeyUse, Limit, parse
 
 HOUR = timedelta(hours=1)
 
-LEASE = 0.5  # seconds
-"""How long a looked-up key stays cached. A lookup for each request would be a tenth of its cost.
+UNDER_WAY = 0.5  # seconds until a request that has looked at its key has stored its message
 
-Changes wait out the lease; `rotate` leaves that to its caller, which prints the secret first.
+
+# As SQL: for peewee to write it would be half the cost of a request
+FIND = """\
+SELECT * FROM api_key
+WHERE (digest = {param} OR (old_digest = {param} AND old_expires_at > {param}))
+AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > {param})
 """
-MOST_LEASES = 10_000  # strangers make up secrets
-_leases = {}  # by database and digest of the secret: the identity, and until when it is valid
-
-
-def wait_for_leases() -> None:
-    """Wait until every process has read the keys anew."""
-    time.sleep(LEASE)
+"""Select the live key of a digest, or of one that was its own before a rotation."""
 
 
 class Role(StrEnum):
@@ -93,29 +91,13 @@ class ApiKey(Table):
 
     @classmethod
     def authenticate(cls, secret: str, now: datetime) -> Identity | None:
-        """Return the identity of a secret, or None if it is unknown, expired or revoked.
-
-        The database is queried halfway through each LEASE, by one request; others do not wait.
-        """
-        digest = cls.digest_of(secret)
-        known, expires_at, renews, ends = _leases.get((db.obj, digest), (None, EPOCH, 0, 0))
-        asked = time.monotonic()
-        if asked < ends and (expires_at is None or now < expires_at):
-            if asked < renews:
-                return known
-            _leases[db.obj, digest] = known, expires_at, ends, ends  # one request renews it
-        if len(_leases) > MOST_LEASES:
-            _leases.clear()
-        is_old = (cls.old_digest == digest) & (cls.old_expires_at > now)
-        key = cls.live(now).where((cls.digest == digest) | is_old).first()
-        known, expiries = None, ()
-        if key:
-            key.note_use(now)
-            known = key.identity()
-            expiries = (key.expires_at, None if key.digest == digest else key.old_expires_at)
-        expires_at = min(filter(None, expiries), default=None)
-        _leases[db.obj, digest] = known, expires_at, asked + LEASE / 2, asked + LEASE
-        return known
+        """Return the identity of a secret, or None if it is unknown, expired or revoked."""
+        digest, at = cls.digest_of(secret), cls.expires_at.db_value(now)
+        found = list(cls.raw(FIND.format(param=db.param), digest, digest, at, at))
+        if not found:
+            return None
+        found[0].note_use(now)
+        return found[0].identity()
 
     def identity(self) -> Identity:
         """Return what a request may know of this key."""
@@ -158,10 +140,7 @@ class ApiKey(Table):
         return list(cls.select().order_by(cls.name, cls.id))
 
     def rotate(self, old_expires_at: datetime, now: datetime) -> str:
-        """Give this key a new secret and return it; the old one stays valid until an instant.
-
-        The caller prints it, then calls `wait_for_leases`.
-        """
+        """Give this key a new secret and return it; the old one stays valid until an instant."""
         secret = self._new_secret()
         changes = {"digest": self.digest_of(secret), "old_digest": self.digest}
         changes["old_expires_at"] = old_expires_at
@@ -176,26 +155,23 @@ class ApiKey(Table):
         details = _until(expires_at) or "no end"
         if not self._change(Deed.EXTENDED_KEY, now, details, expires_at=expires_at):
             raise Refused(f"the key {self.name!r} is revoked")
-        wait_for_leases()
 
     def revoke(self, now: datetime) -> bool:
-        """Refuse this key in every process before returning; return False if it was before."""
+        """Refuse this key from now on; return False if it was refused before."""
         done = self._change(Deed.REVOKED_KEY, now, None, revoked_at=now)
-        wait_for_leases()
         KeyUse.forget(self.id)
         return done
 
     def limit(self, limits: tuple[Limit, ...], now: datetime) -> None:
         """Set the limits of this key; raise Refused if it is revoked.
 
-        Every process goes by them before this returns.
+        Before this returns, requests that have read the old ones are over.
         """
         written = _written(limits)
         if not self._change(Deed.LIMITED_KEY, now, written or "KEY_LIMITS", limits=written):
             raise Refused(f"the key {self.name!r} is revoked")
-        wait_for_leases()
-        wait_for_leases()  # for requests under way, which go by the limits before
-        KeyUse.forget(self.id)  # what they were accepted for was counted by nobody, perhaps
+        time.sleep(UNDER_WAY)
+        KeyUse.forget(self.id)  # those requests may be uncounted
 
     @classmethod
     def names(cls, ids: Collection[int]) -> dict[int, str]:

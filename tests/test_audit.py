@@ -55,7 +55,6 @@ def told(run):
 
 
 def test_what_is_done_in_the_shell_is_told_with_the_user(run, told, tmp_path, monkeypatch):
-    monkeypatch.setattr("keys.LEASE", 0.01)
     run("keys", "create", "shop", "--group", "sales", "--limit", "5/s", "--expires", "1d")
     run("keys", "limit", "shop", "7/s")
     run("keys", "rotate", "shop")
@@ -131,7 +130,6 @@ def test_what_is_done_at_the_desk_is_told_with_the_key(desk, told):
 
 @on_sqlite
 def test_keys_of_one_name_and_a_user_of_that_name_are_told_apart(desk, told, monkeypatch):
-    monkeypatch.setattr("keys.LEASE", 0.01)
     monkeypatch.setenv("FLASK_ACTOR", "Olga")
     first = ApiKey.named("Olga")
     assert told("--by", "Olga")[0] == "Olga signed in - -"

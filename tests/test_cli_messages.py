@@ -222,7 +222,6 @@ def test_show_prints_one_object_with_all_there_is_to_know(messages):
         last_error="out of order",
         carrier_reference="SM1",
         check_dnc=True,
-        parts=1,
     )
     result = messages("show", message.id)
     assert (result.exit_code, result.stderr) == (0, "")
