@@ -7,7 +7,7 @@ from typing import Self
 
 from peewee import EXCLUDED, TextField
 
-from audit import Audit, Deed
+from audit import Action, Audit
 from database import PAGE, InstantField, Table, db, on_postgres
 
 # As SQL: peewee takes five times as long to write thousands of rows as a database to insert them.
@@ -83,9 +83,9 @@ class DoNotCall(Table):
             numbers = [number for number, _ in changed]
             DoNotCallHistory.note(numbers, now, "joined", source, who, said_at)
             if source == "import" and numbers:  # the history has each of them
-                Audit.note(Deed.IMPORTED, now, count=len(numbers))
+                Audit.note(Action.IMPORTED, now, count=len(numbers))
             elif source == "operator":
-                Audit.note_numbers(Deed.ADDED, now, numbers)
+                Audit.note_numbers(Action.ADDED, now, numbers)
         return sum(since == added_at for _, since in changed)
 
     @classmethod
@@ -108,7 +108,7 @@ class DoNotCall(Table):
             gone = [row.number for row in cls.delete().where(listed).returning(cls.number)]
             DoNotCallHistory.note(gone, now, "left", why, who, said_at)
             if why == "operator":
-                Audit.note_numbers(Deed.REMOVED, now, gone)
+                Audit.note_numbers(Action.REMOVED, now, gone)
         return len(gone)
 
     @classmethod

@@ -1,7 +1,7 @@
-"""Events: the outbox for the systems of keys, which are told what became of their messages.
+"""Webhook events: the outbox that notifies the systems of keys what became of their messages.
 
-An event is written in the transaction of the change that it tells of, and leaves the table when it
-was delivered. `deliveries.py` delivers them.
+An event is written in the same transaction as the change it reports, and deleted once it is
+delivered. `deliveries.py` delivers them.
 """
 
 import base64
@@ -25,7 +25,7 @@ from peewee import (
     fn,
 )
 
-from audit import Audit, Deed
+from audit import Action, Audit
 from carriers import urls
 from database import (
     BATCH,
@@ -81,7 +81,7 @@ class EventAddress(Table):
         anew = {cls.url: url, cls.off: None}
         with db.transaction():
             row.on_conflict(conflict_target=[cls.key], update=anew).execute()
-            _audit(Deed.SET_EVENTS, now, key, details=_shown(url))
+            _audit(Action.SET_EVENTS, now, key, details=_shown(url))
 
     @classmethod
     def switch_off(cls, key: int, why: str, now: datetime, url: str | None = None) -> bool:
@@ -98,7 +98,7 @@ class EventAddress(Table):
             if done:
                 Event.give_up(now)
             if done and url is None:
-                _audit(Deed.STOPPED_EVENTS, now, ApiKey.get_by_id(key))
+                _audit(Action.STOPPED_EVENTS, now, ApiKey.get_by_id(key))
         return done
 
     @classmethod
@@ -108,7 +108,7 @@ class EventAddress(Table):
         with db.transaction():
             if not cls.update({cls.secret: _new_secret(), **old}).where(cls.key == key).execute():
                 cls.of(key)
-            _audit(Deed.ROTATED_EVENTS, now, key)
+            _audit(Action.ROTATED_EVENTS, now, key)
 
     @classmethod
     def receiving(cls, key: Field) -> ModelSelect:
@@ -126,9 +126,9 @@ def _shown(url):
     return urls.without_password(url).partition("?")[0]  # a query may hold a token
 
 
-def _audit(deed, now, key, **about):
+def _audit(action, now, key, **about):
     name = {"key": key.id, "key_name": key.name} if key else {}
-    Audit.note(deed, now, **name, **about)
+    Audit.note(action, now, **name, **about)
 
 
 def _new_secret():
@@ -139,7 +139,7 @@ def _new_secret():
 
 
 def body(message: Any, at: datetime) -> str:
-    """Return what the key is told: no number and no text."""
+    """Return what an event says of a message: no number and no text."""
     data = {
         "message_id": str(message.id),
         "status": message.status,
@@ -291,7 +291,7 @@ class Event(Table):
         changes = {"tries": 0, "next_try_at": now, "given_up_at": None}
         with db.transaction():
             if count := cls.update(changes).where(again).execute():
-                _audit(Deed.RETRIED_EVENTS, now, key, count=count)
+                _audit(Action.RETRIED_EVENTS, now, key, count=count)
         return count
 
     @classmethod
@@ -316,14 +316,14 @@ class Event(Table):
     @classmethod
     def by_name(cls) -> dict[str, Standing]:
         """Return how the events of each key stand, by its name; keys of one name are one."""
-        told = {}
+        found = {}
         standings = cls.standings()
         for key in ApiKey.select().where(ApiKey.id.in_([*standings])).order_by(ApiKey.name):
-            one, other = standings[key.id], told.get(key.name, Standing())
+            one, other = standings[key.id], found.get(key.name, Standing())
             oldest = min(filter(None, (one.oldest, other.oldest)), default=None)
             waiting, given_up = one.waiting + other.waiting, one.given_up + other.given_up
-            told[key.name] = Standing(waiting, given_up, oldest)
-        return told
+            found[key.name] = Standing(waiting, given_up, oldest)
+        return found
 
     @property
     def type(self) -> str:

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 from peewee import SQL, ForeignKeyField, IntegrityError, ModelSelect, TextField, fn
 
-from audit import Actor, Audit, Deed
+from audit import Action, Actor, Audit
 from database import InstantField, Refused, Table, db, isoformat
 from limits import KeyUse, Limit, parse
 
@@ -84,7 +84,7 @@ class ApiKey(Table):
         try:
             with db.atomic():
                 key = cls.create(**values, created_at=now, expires_at=expires_at)
-                key._audit(Deed.CREATED_KEY, now, ", ".join(filter(None, details)))
+                key._audit(Action.CREATED_KEY, now, ", ".join(filter(None, details)))
         except IntegrityError:
             raise Refused(f"a key named {name!r} exists already") from None
         return secret
@@ -146,19 +146,19 @@ class ApiKey(Table):
         changes["old_expires_at"] = old_expires_at
         details = f"the old secret {_until(old_expires_at)}"
         unrotated = ApiKey.digest == self.digest
-        if not self._change(Deed.ROTATED_KEY, now, details, unrotated, **changes):
+        if not self._change(Action.ROTATED_KEY, now, details, unrotated, **changes):
             raise Refused(f"the key {self.name!r} is revoked, or was rotated just now")
         return secret
 
     def extend(self, expires_at: datetime | None, now: datetime) -> None:
         """Make this key valid until an instant (None: for ever); raise Refused if it is revoked."""
         details = _until(expires_at) or "no end"
-        if not self._change(Deed.EXTENDED_KEY, now, details, expires_at=expires_at):
+        if not self._change(Action.EXTENDED_KEY, now, details, expires_at=expires_at):
             raise Refused(f"the key {self.name!r} is revoked")
 
     def revoke(self, now: datetime) -> bool:
         """Refuse this key from now on; return False if it was refused before."""
-        done = self._change(Deed.REVOKED_KEY, now, None, revoked_at=now)
+        done = self._change(Action.REVOKED_KEY, now, None, revoked_at=now)
         KeyUse.forget(self.id)
         return done
 
@@ -168,7 +168,7 @@ class ApiKey(Table):
         Before this returns, requests that have read the old ones are over.
         """
         written = _written(limits)
-        if not self._change(Deed.LIMITED_KEY, now, written or "KEY_LIMITS", limits=written):
+        if not self._change(Action.LIMITED_KEY, now, written or "KEY_LIMITS", limits=written):
             raise Refused(f"the key {self.name!r} is revoked")
         time.sleep(UNDER_WAY)
         KeyUse.forget(self.id)  # those requests may be uncounted
@@ -184,17 +184,17 @@ class ApiKey(Table):
         again = cls.select(cls.name).group_by(cls.name).having(fn.COUNT(cls.id) > 1)
         return {name for (name,) in again.tuples()}
 
-    def _change(self, deed, now, details, *conditions, **changes):
+    def _change(self, action, now, details, *conditions, **changes):
         """Change this key unless it is revoked; return whether it was changed."""
         live = (ApiKey.id == self.id) & ApiKey.revoked_at.is_null()
         with db.transaction():
             done = ApiKey.update(changes).where(live, *conditions).execute() == 1
             if done:
-                self._audit(deed, now, details)
+                self._audit(action, now, details)
         return done
 
-    def _audit(self, deed, now, details):
-        Audit.note(deed, now, key=self.id, key_name=self.name, details=details)
+    def _audit(self, action, now, details):
+        Audit.note(action, now, key=self.id, key_name=self.name, details=details)
 
 
 def _written(limits):
@@ -232,7 +232,7 @@ class SignIn(Table):
         key.note_use(now)
         cls.delete().where(cls.began_at <= now - cls.LASTS).execute()
         with db.transaction():
-            Audit.note(Deed.SIGNED_IN, now, Actor(key.name, key.id))
+            Audit.note(Action.SIGNED_IN, now, Actor(key.name, key.id))
             return cls.create(id=secrets.token_urlsafe(), key=key, digest=digest, began_at=now).id
 
     @classmethod

@@ -21,7 +21,7 @@ from peewee import (
     fn,
 )
 
-from audit import Audit, Deed
+from audit import Action, Audit
 from database import (
     BATCH,
     EPOCH,
@@ -62,7 +62,7 @@ class Status(StrEnum):
     DELIVERED = "delivered"  # the carrier says that it reached the phone
     UNDELIVERED = "undelivered"  # the carrier took it, and says that it did not
     FAILED = "failed"  # refused for good, or every retry is used up
-    BLOCKED = "blocked"  # on the Do Not Call list when its turn came
+    BLOCKED = "blocked"  # on the Do Not Call list when it was due
     CANCELLED = "cancelled"  # by an operator, or approval was refused
     EXPIRED = "expired"  # could not be sent in time
 
@@ -377,12 +377,12 @@ class Message(Table):
     def decide(self, yes: bool, by: str, now: datetime) -> bool:
         """Approve or refuse this message; False if it does not wait for approval any more."""
         if yes:
-            deed = Deed.APPROVED
+            action = Action.APPROVED
             changes = {"approved": True, "approved_by": by, "approved_at": now}
         else:
-            deed = Deed.REFUSED
+            action = Action.REFUSED
             changes = {"status": Status.CANCELLED, "cancelled_by": by, "finished_at": now}
-        return self._do(deed, now, {*WAITING}, ~Message.approved, **changes)
+        return self._act(action, now, {*WAITING}, ~Message.approved, **changes)
 
     def cancel(self, by: str, now: datetime) -> bool:
         """Cancel this message; return False if it waits no more.
@@ -390,10 +390,10 @@ class Message(Table):
         A message in doubt is withdrawn: it waits until the sender has asked the carrier.
         """
         cancelled = {"status": Status.CANCELLED, "cancelled_by": by, "finished_at": now}
-        if self._do(Deed.CANCELLED, now, {*WAITING}, Message.in_doubt == 0, **cancelled):
+        if self._act(Action.CANCELLED, now, {*WAITING}, Message.in_doubt == 0, **cancelled):
             return True
         withdrawal = {"cancelled_by": by, "send_at": now}
-        withdrawn = self._do(Deed.CANCELLED, now, {*WAITING}, Message.in_doubt > 0, **withdrawal)
+        withdrawn = self._act(Action.CANCELLED, now, {*WAITING}, Message.in_doubt > 0, **withdrawal)
         if withdrawn:
             self.cancelled_by = by
         return withdrawn
@@ -406,7 +406,7 @@ class Message(Table):
         mine = (Message.approved_by == by) & (Message.approved_at > now - UNDO_WITHIN)
         before = {"approved": False, "approved_by": None, "approved_at": None, "due_since": None}
         approved = (Message.approved, Message.in_doubt == 0, mine)
-        return self._do(Deed.UNDONE, now, {*WAITING}, *approved, **before)
+        return self._act(Action.UNDONE, now, {*WAITING}, *approved, **before)
 
     def undo_cancel(self, by: str, now: datetime, limit: Limit | None = None) -> bool:
         """Have this message, which was cancelled or refused, wait again; False if it is too late.
@@ -421,10 +421,10 @@ class Message(Table):
         with db.transaction():
             if limit and self._use_of(limit) >= limit.number:
                 return False
-            if self._do(Deed.UNDONE, now, {Status.CANCELLED}, mine, last, **waits):
+            if self._act(Action.UNDONE, now, {Status.CANCELLED}, mine, last, **waits):
                 return True
         withdrawn = mine & (Message.in_doubt > 0) & (Message.send_at > since)
-        return self._do(Deed.UNDONE, now, {*WAITING}, withdrawn, cancelled_by=None)
+        return self._act(Action.UNDONE, now, {*WAITING}, withdrawn, cancelled_by=None)
 
     def _use_of(self, limit):
         """Return how many others to this number have counted since a window before this one."""
@@ -440,8 +440,8 @@ class Message(Table):
         It goes at once, or at a send_date that is still to come.
         """
         send_at = max(now, self.send_date or now)
-        return self._do(
-            Deed.RETRIED,
+        return self._act(
+            Action.RETRIED,
             now,
             {*RETRYABLE},
             status=Status.SCHEDULED,
@@ -475,15 +475,15 @@ class Message(Table):
         return len(cls.change(block))
 
     @classmethod
-    def note_told(cls, ids: Collection[uuid.UUID], now: datetime) -> None:
-        """Note that the keys of these messages were told of them.
+    def note_notified(cls, ids: Collection[uuid.UUID], now: datetime) -> None:
+        """Note that events of these messages were delivered.
 
         It waits for no lock, which could be a deadlock on Postgres: a message that is being changed
-        at this moment is told of once more.
+        right now is left out, because its next event is noted.
         """
         if ids:
-            told = cls.select(cls.id).where(cls.id.in_(ids))
-            cls.update(told_at=now).where(locked(cls.id, told)).execute()
+            notified = cls.select(cls.id).where(cls.id.in_(ids))
+            cls.update(told_at=now).where(locked(cls.id, notified)).execute()
 
     # Growing old: in batches, so that others do not wait long
 
@@ -499,7 +499,7 @@ class Message(Table):
             some = cls.select(cls.id).where(old, ~cls._has_twin_in_doubt(), has_status(*FINISHED))
             ids = [message.id for message in some.limit(PAGE)]
             gone = cls.delete().where(old, cls.id.in_(ids)).execute()
-            cls._audit_many(Deed.PURGED, now, gone, f"ended before {isoformat(before)}")
+            cls._audit_many(Action.PURGED, now, gone, f"ended before {isoformat(before)}")
         return gone
 
     @classmethod
@@ -523,7 +523,7 @@ class Message(Table):
         nothing, ids = {"to": None, "message": None, "answer": None}, [each.id for each in some]
         with db.transaction():
             forgotten = cls.update(nothing).where(which, cls.id.in_(ids)).execute()
-            cls._audit_many(Deed.REDACTED, now, forgotten, details)
+            cls._audit_many(Action.REDACTED, now, forgotten, details)
         return forgotten
 
     @classmethod
@@ -535,9 +535,9 @@ class Message(Table):
         return fn.EXISTS(twin.select(twin.id).where(alike, unsettled))
 
     @staticmethod
-    def _audit_many(deed, now, count, details):
+    def _audit_many(action, now, count, details):
         if count:
-            Audit.note(deed, now, count=count, details=details)
+            Audit.note(action, now, count=count, details=details)
 
     # One message
 
@@ -575,14 +575,14 @@ class Message(Table):
             return WITHDRAWN
         return self.status if self.approved else f"{self.status}, awaiting approval"
 
-    def _do(
-        self, deed: Deed, now: datetime, among: set[Status], *conditions: Any, **changes: Any
+    def _act(
+        self, action: Action, now: datetime, among: set[Status], *conditions: Any, **changes: Any
     ) -> bool:
         """Make a transition of a person, and note it in the audit; return whether it happened."""
         with db.transaction():
             done = self._move(among, *conditions, **changes)
             if done:
-                Audit.note(deed, now, message_id=self.id)
+                Audit.note(action, now, message_id=self.id)
         return done
 
     def _move(self, among: set[Status], *conditions: Any, **changes: Any) -> bool:

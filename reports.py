@@ -105,7 +105,7 @@ def claimed_before(instant: datetime) -> bool:
 def oldest_due(now: datetime) -> datetime | None:
     """Return when the message that has waited longest to be sent was due, if any waits.
 
-    Here and below, what testers send tells nothing of the service.
+    Here and below, testers' messages do not count: they say nothing about the service.
     """
     due = Message.select(fn.MIN(Message.send_at)).where(
         has_status(Status.SCHEDULED), Message.send_at <= now, _of_senders()
@@ -172,7 +172,7 @@ def commonest_error(since: datetime) -> tuple[str, int] | None:
     return next(iter(counts.most_common(1)), None)
 
 
-class BadEnd(NamedTuple):
+class FailureSpike(NamedTuple):
     """The reason for which most of the latest messages ended badly."""
 
     status: Status  # FAILED or UNDELIVERED
@@ -186,7 +186,7 @@ class BadEnd(NamedTuple):
         return f"{self.messages} of the latest {self.latest} texts {words}"
 
 
-def bad_end(now: datetime) -> BadEnd | None:
+def bad_end(now: datetime) -> FailureSpike | None:
     """Return why most of the latest messages ended badly, if they did so for one reason.
 
     The latest LATEST of the last hour are judged, if there are FEWEST. Once none of the latest
@@ -202,7 +202,7 @@ def bad_end(now: datetime) -> BadEnd | None:
         for reason, messages in Counter(filter(None, reasons)).most_common(1):
             is_most = len(latest) >= FEWEST and messages > len(latest) / 2
             if is_most and reason in reasons[:FEWEST]:
-                return BadEnd(status, reason, messages, len(latest))
+                return FailureSpike(status, reason, messages, len(latest))
     return None
 
 

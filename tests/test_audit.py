@@ -182,7 +182,7 @@ def test_a_time_and_a_person_choose_rows_and_many_are_paged(run, at, database_ur
 
 
 @pytest.mark.parametrize(
-    "deed",
+    "action",
     [
         lambda message: message.cancel("shell", TUESDAY_NOON),
         lambda message: Message.redact_number(LONDON, TUESDAY_NOON),
@@ -192,14 +192,14 @@ def test_a_time_and_a_person_choose_rows_and_many_are_paged(run, at, database_ur
     ],
     ids=["a message", "messages", "a key", "an address", "a number"],
 )
-def test_a_deed_that_cannot_be_noted_does_not_happen(database_url, deed):
+def test_a_deed_that_cannot_be_noted_does_not_happen(database_url, action):
     message = store()
     store(to=LONDON, status=Status.FAILED, finished_at=TUESDAY_NOON, parts=1)
     tables = (Message, ApiKey, EventAddress, DoNotCall)
     before = [list(table.select().dicts()) for table in tables]
     db.execute_sql("ALTER TABLE audit RENAME TO gone")
     with pytest.raises(DatabaseError):
-        deed(message)
+        action(message)
     db.execute_sql("ALTER TABLE gone RENAME TO audit")
     assert [list(table.select().dicts()) for table in tables] == before
 

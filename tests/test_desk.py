@@ -13,7 +13,7 @@ import database
 import models
 import receipts
 from app import create_app
-from audit import Audit, Deed
+from audit import Action, Audit
 from carrier_state import CarrierState
 from databases import on_sqlite
 from desk import entries, sessions
@@ -648,7 +648,7 @@ def test_an_undo_keeps_to_the_limit_of_its_recipient(database_url):
     withdrawn = store(to="+12125550188", in_doubt=1, in_doubt_since=TUESDAY_NOON)
     assert withdrawn.cancel("Olga", TUESDAY_NOON)
     assert withdrawn.undo_cancel("Olga", TUESDAY_NOON, limit), "it counts already"
-    done = [row.message_id for row in Audit.select().where(Audit.what == Deed.UNDONE)]
+    done = [row.message_id for row in Audit.select().where(Audit.what == Action.UNDONE)]
     assert done == [other.id, withdrawn.id]
 
 

@@ -391,5 +391,5 @@ def test_one_pass_tries_each_event_once(app_key):
 
 def test_the_desk_notes_when_a_key_was_told(app_key):
     message = store()
-    Message.note_told({message.id, uuid.uuid4()}, LATER)
+    Message.note_notified({message.id, uuid.uuid4()}, LATER)
     assert again(message).told_at == LATER
