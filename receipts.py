@@ -88,8 +88,8 @@ def _take(references, now, late):
     pairs = [(Message.id.db_value(id), reference) for id, reference in references.items()]
     taken = ValuesList(pairs, alias="taken")
     id, reference = taken.c.column1, taken.c.column2  # as both databases name them
-    if on_postgres():
-        id = id.cast("uuid")  # from a text
+    if on_postgres():  # which would guess their types
+        id, reference = id.cast("uuid"), reference.cast("text")
     repeat = Message.in_doubt.between(1, Message.attempts)
     counted = Case(None, [(repeat, 0)], 1) if late else 1
     is_new = Message.carrier_reference.is_null() | reference.is_null()

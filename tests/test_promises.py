@@ -375,7 +375,7 @@ class Promises(RuleBasedStateMachine):
         order = self.orders[message.id]
         assert (order.to, order.text) == (to, text)
         assert message.status == Status.SENDING
-        assert self.now + (valid_for - 1) * SECOND < message.scheduled_first_at + EXPIRE_AFTER
+        assert self.now + (valid_for - 1) * SECOND < message.first_send_at + EXPIRE_AFTER
         order.sends += fate not in FREE
         assert order.sends <= order.max_retries + 1 + message.take_overs
         taken, no = FATES[fate]
