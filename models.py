@@ -160,18 +160,18 @@ class Message(Table):
     # Every change of the status that may end a message
 
     @classmethod
-    def change(cls, update: ModelUpdate) -> list[Status]:
+    def change(cls, update: ModelUpdate) -> list[tuple[Status, str | None]]:
         """Execute an UPDATE of messages; write an event for each message that it ended.
 
-        Both happen in one transaction. Return the new statuses of the messages that it changed.
+        Both happen in one transaction. Return status and number of the messages that it changed.
         """
-        columns = (cls.id, cls.status, cls.attempts, cls.parts, cls.last_error)
+        columns = (cls.to, cls.id, cls.status, cls.attempts, cls.parts, cls.last_error)
         receiver = EventAddress.receiving(cls.key)  # so a key without one costs no more statements
         update = update.returning(*columns, cls.finished_at, cls.receipt_at, receiver)
         with db.transaction():  # unlike atomic, no savepoint within another
             changed = list(update.execute())
             Event.write([each for each in changed if each.receiver and each.status in FINISHED])
-        return [each.status for each in changed]
+        return [(each.status, each.to) for each in changed]
 
     # Transitions by the scheduler
 
@@ -213,7 +213,7 @@ class Message(Table):
             move = cls.update(status=became, finished_at=finished)
             move = move.where(locked(cls.id, batch), has_status(Status.SCHEDULED))
             moved = cls.change(move)
-            counts.update(moved)
+            counts.update(status for status, _ in moved)
             if len(moved) < BATCH:
                 return counts
 
