@@ -5,6 +5,7 @@ locks the carrier's reference until its transaction ends, so the second sees wha
 """
 
 import logging
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
@@ -78,13 +79,13 @@ def sent(references: dict[UUID, str | None], now: datetime, late: bool = False) 
     named = {each for each in said.values() if each}
     with db.atomic():
         _lock(named)
-        taken = _take(said, now, late)
-        _apply_kept(EarlyReceipt.select().where(EarlyReceipt.reference.in_(named)))
-    return taken
+        numbers = _take(said, now, late)
+        _settle(named, numbers)
+    return len(numbers)
 
 
 def _take(references, now, late):
-    """Record the carrier's yes to messages; return how many."""
+    """Record the carrier's yes to messages; return their numbers, None for a redacted one."""
     pairs = [(Message.id.db_value(id), reference) for id, reference in references.items()]
     taken = ValuesList(pairs, alias="taken")
     id, reference = taken.c.column1, taken.c.column2  # as both databases name them
@@ -110,7 +111,7 @@ def _take(references, now, late):
         (Message.status == Status.SENDING) | is_new,
         ~_is_of_twin(reference),
     )
-    return len(Message.change(yes))
+    return [number for _, number in Message.change(yes)]
 
 
 def _is_of_twin(reference):
@@ -258,6 +259,14 @@ def _lock(references):
         db.execute_sql(LOCK_REFERENCES, (sorted(references),))
 
 
+def _settle(references, numbers):
+    """Apply the receipts that came before these references or for these numbers."""
+    meant = EarlyReceipt.reference.in_(references)
+    if numbers := {*numbers} - {None}:
+        meant |= EarlyReceipt.number.in_(numbers)
+    _apply_kept(EarlyReceipt.select().where(meant))
+
+
 def _apply_kept(early):
     """Apply kept receipts as far as they belong to messages; return the ids of these."""
     words = {reference: tuple(word) for reference, *word in early.tuples()}
@@ -294,31 +303,48 @@ def _apply_by_number(words):
     """
     found = {}
     for reference in sorted(words, key=lambda each: not words[each][0]):  # `delivered` first
-        if id := _in_doubt(*words[reference]):
-            _take({id: reference}, words[reference][2], late=True)  # the receipt is the yes as well
-            _apply({reference: words[reference]})
+        if owner := _owner(reference, *words[reference]):
+            id, recorded = owner
+            if recorded is None:  # the receipt is the yes as well
+                _take({id: reference}, words[reference][2], late=True)
+            _apply({recorded or reference: words[reference]})
             found[reference] = id
     return found
 
 
-def _in_doubt(delivered, reason, at, number):
-    """Return the id of the message in doubt that a receipt must belong to, or None.
+def _owner(reference, delivered, reason, at, number):
+    """Return the id and the reference of the message that a receipt must belong to, or None.
 
-    It is the only one to this number that the carrier can have. If the carrier was given it twice,
-    only `delivered` settles it: the receipt may be that of either copy.
+    Either it is the only one to this number whose reference is the same id in other digits. Or it
+    is in doubt, and the only one to this number that the carrier can have. If the carrier was given
+    it twice, only `delivered` settles it: the receipt may be that of either copy.
     """
     if number is None:
         return None
     known = Message.carrier_reference.is_null(False)
     given = known | (Message.in_doubt > 0) | has_status(Status.SENDING)
-    recent = Message.finished_at.is_null() | (Message.finished_at > at - KEPT)
-    texts = [*Message.select().where(Message.to == number, given, recent).limit(2)]
-    if len(texts) != 1:
+    texts = [*Message.select().where(Message.to == number, given)]
+    same = [text for text in texts if _is_same_id(text.carrier_reference, reference)]
+    if same:
+        return (same[0].id, same[0].carrier_reference) if len(same) == 1 else None
+    recent = [text for text in texts if not text.finished_at or text.finished_at > at - KEPT]
+    if len(recent) != 1:
         return None
-    (text,) = texts
+    (text,) = recent
     copies = text.in_doubt + (text.status == Status.SENDING)
     doubtful = text.in_doubt and text.in_doubt_since <= at and text.status not in TAKEN
-    return text.id if doubtful and (delivered or copies == 1) else None
+    return (text.id, None) if doubtful and (delivered or copies == 1) else None
+
+
+def _is_same_id(one, other):
+    """Say whether two references are one id, in hexadecimal or decimal digits, however written."""
+    one, other = ((each or "").lower().lstrip("0") for each in (one, other))
+    forms = {other}
+    if re.fullmatch("[0-9a-f]{1,20}", other):
+        forms.add(str(int(other, 16)))
+    if re.fullmatch("[0-9]{1,20}", other):
+        forms.add(format(int(other), "x"))
+    return bool(one) and one in forms
 
 
 def _messages(references):

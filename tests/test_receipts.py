@@ -15,7 +15,7 @@ import models
 import outcomes
 import receipts
 import reports
-from carriers import LateAnswer, OptOut
+from carriers import LateAnswer, OptOut, Receipt
 from database import BATCH, db
 from do_not_call import DoNotCall, DoNotCallHistory
 from models import TAKEN, Message, Status
@@ -387,18 +387,42 @@ def test_a_late_yes_to_the_first_copy_changes_nothing_once_the_second_is_taken()
     assert again(message).carrier_reference == "SM2"
 
 
+@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize(
+    ("answered", "told"),
+    [
+        ("1a2b", "6699"),
+        ("00001A2B", "0006699"),
+        ("6699", "1A2B"),
+        ("1A2B", "1a2b"),
+        ("0001a2b", "1a2b"),
+        ("ab-CD", "AB-cd"),
+    ],
+)
+def test_a_receipt_may_name_a_text_to_its_number_in_other_digits(answered, told, early):
+    message = sent(answered) if not early else held(Status.SENDING)
+    other = sent("77", to=LONDON)
+    receipts.record_receipts([Receipt(told, True, None, NEW_YORK)], LATER)
+    if early:
+        receipts.sent({message.id: answered}, TUESDAY_NOON)
+    assert (again(message).status, again(message).carrier_reference) == ("delivered", answered)
+    assert again(other).status == Status.SENT
+    assert not kept()
+
+
 @pytest.mark.parametrize(
     ("references", "receipt"),
     [
-        (["SM1"], ("SM2", True, None, LONDON)),
-        (["SM1"], ("SM2", True, None, None)),
-        (["SM1"], ("SM2", True, None, NEW_YORK)),
-        (["1a2b"], ("6699", True, None, NEW_YORK)),  # receipt_ids says in what digits receipts are
-        ([None], ("SM2", True, None, NEW_YORK)),
-        (["SM1", None], ("SM2", True, None, NEW_YORK)),
+        (["1a2b"], ("6699", True, None, LONDON)),
+        (["1a2b"], ("6699", True, None, None)),
+        (["1a2b"], ("6698", True, None, NEW_YORK)),
+        (["16", "0010"], ("00016", True, None, NEW_YORK)),
+        (["SM1"], ("1", True, None, NEW_YORK)),
+        ([None], ("1", True, None, NEW_YORK)),
+        (["0"], ("00", True, None, NEW_YORK)),
     ],
 )
-def test_a_receipt_of_another_reference_is_kept(references, receipt):
+def test_a_receipt_that_leaves_another_reading_is_kept(references, receipt):
     for reference in references:
         sent(reference)
     receipts.record_receipts([receipt], LATER)
