@@ -1,7 +1,7 @@
 """The audit: who did what and when, to which message, key or number.
 
-Rows are only ever added, in the transaction of the deed, by the code that makes the change. They
-hold no secret and no text of a message.
+Each row is added in the same transaction as the action it records, by the code that makes the
+change. Rows are never changed, and hold no secret and no text of a message.
 """
 
 import os
@@ -49,7 +49,7 @@ def _system_user():
         return f"uid {os.getuid()}"
 
 
-class Deed(StrEnum):
+class Action(StrEnum):
     SIGNED_IN = "signed in"
     APPROVED = "message approved"
     REFUSED = "message refused"
@@ -77,7 +77,7 @@ class Audit(Table):
     at = InstantField(index=True)
     who = TextField()
     who_key = IntegerField(null=True)  # null in the shell
-    what = TextField()  # a Deed
+    what = TextField()  # a Action
     message_id = UUIDField(null=True)
     key = IntegerField(null=True)  # the id of the key that was changed
     key_name = TextField(null=True)
@@ -86,13 +86,13 @@ class Audit(Table):
     details = TextField(null=True)
 
     @classmethod
-    def note(cls, what: Deed, now: datetime, by: Actor | None = None, **about: Any) -> None:
-        """Add a row, in the transaction of the deed; without `by`, the actor did it."""
+    def note(cls, what: Action, now: datetime, by: Actor | None = None, **about: Any) -> None:
+        """Add a row, in the transaction of the action; without `by`, the actor did it."""
         who, who_key = by or actor()
         cls.insert(at=now, who=who, who_key=who_key, what=what, **about).execute()
 
     @classmethod
-    def note_numbers(cls, what: Deed, now: datetime, numbers: Iterable[str]) -> None:
+    def note_numbers(cls, what: Action, now: datetime, numbers: Iterable[str]) -> None:
         """Add a row for each number."""
         who, who_key = actor()
         row = {"at": now, "who": who, "who_key": who_key, "what": what}
@@ -105,7 +105,7 @@ class Audit(Table):
     ) -> Iterator[Self]:
         """Read the rows from one instant to before another, the newest first, in pages.
 
-        Batches of one deed are one row. `by` without a key is anybody of that name.
+        The batches of one action are one row. `by` without a key is anybody of that name.
         """
         rows = cls.select().order_by(cls.id.desc()).limit(PAGE)
         if since:
@@ -128,10 +128,10 @@ class Audit(Table):
     def _whole(rows):
         """Yield rows; add up the counts of batches, which are alike in everything else."""
 
-        def deed(row):
+        def rest(row):
             return {k: v for k, v in row.__data__.items() if k not in ("id", "count")}
 
-        for _, alike in groupby(rows, key=lambda row: (row.count is None and row.id, deed(row))):
+        for _, alike in groupby(rows, key=lambda row: (row.count is None and row.id, rest(row))):
             first, *others = alike
             if others:
                 first.count += sum(row.count for row in others)

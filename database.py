@@ -9,11 +9,10 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import psycopg
 from peewee import (
@@ -31,7 +30,6 @@ from peewee import (
     Select,
     SqliteDatabase,
     TextField,
-    __exception_wrapper__,
     fn,
 )
 from playhouse.migrations import Runner
@@ -43,8 +41,11 @@ from playhouse.pool import (
 
 db = DatabaseProxy()
 
-ERRORS = (DatabaseError, InterfaceError, MaxConnectionsExceeded)
-"""Errors of the database, and of its pool: outages and our own bugs; see `is_outage`."""
+ERRORS = (DatabaseError, InterfaceError, MaxConnectionsExceeded, sqlite3.Error)
+"""Errors of the database, and of its pool: outages and our own bugs; see `is_outage`.
+
+SQLite's own come while rows are fetched: it commits an `UPDATE … RETURNING` with the last one.
+"""
 
 PATIENCE = 5  # seconds that a thread waits for a connection, or for another's lock
 POOL = {"max_connections": 4, "timeout": PATIENCE}  # a PaaS' smallest Postgres allows 20 in all
@@ -69,32 +70,6 @@ class Refused(Exception):
 # Connections
 
 
-class QuickClose:
-    """Take no lock to close a connection that the thread does not have: requests close thrice."""
-
-    def close(self) -> bool:
-        return not self.is_closed() and super().close()
-
-
-class Rows(sqlite3.Cursor):
-    """A cursor whose errors are peewee's also while rows are fetched, or many are inserted.
-
-    SQLite commits an `UPDATE … RETURNING` when its last row is fetched, and the disk may be full.
-    """
-
-    def executemany(self, sql: str, rows: Iterable[Sequence]) -> Self:
-        with __exception_wrapper__:
-            return super().executemany(sql, rows)
-
-    def fetchone(self) -> Any:
-        with __exception_wrapper__:
-            return super().fetchone()
-
-    def fetchall(self) -> list:
-        with __exception_wrapper__:
-            return super().fetchall()
-
-
 class PrivateSqlite(SqliteDatabase):
     """A SQLite whose file nobody else may read."""
 
@@ -103,14 +78,11 @@ class PrivateSqlite(SqliteDatabase):
         return super()._connect()
 
 
-class Sqlite(QuickClose, PooledSqliteDatabase, PrivateSqlite):
+class Sqlite(PooledSqliteDatabase, PrivateSqlite):
     """A SQLite that waits for other writers in short naps.
 
     While SQLite itself waits, no other request of a web worker would be answered.
     """
-
-    def cursor(self, named_cursor: str | None = None) -> Rows:
-        return self.connection().cursor(Rows)
 
     def begin(self, lock_type: str | None = None) -> None:
         self._retry_while_locked(super().begin, lock_type)
@@ -194,7 +166,7 @@ class Adapter(Psycopg3Adapter):
         return conn.closed
 
 
-class Postgres(QuickClose, PooledPostgresqlDatabase):
+class Postgres(PooledPostgresqlDatabase):
     psycopg3_adapter = Adapter
 
 
@@ -301,10 +273,10 @@ def is_outage(error: Exception) -> bool:
     """
     if not isinstance(error, ERRORS):
         return False
-    if not hasattr(error, "orig"):  # raised by peewee or its pool, not by a driver
-        return True
     if isinstance(_cause(error), sqlite3.Error):
         return _code(error) in _SQLITE_OUTAGES or _tables_are_old(error)
+    if not hasattr(error, "orig"):  # raised by peewee or its pool, not by a driver
+        return True
     state = _state(error)
     if state is None:  # libpq's own: the connection was refused or is lost
         return isinstance(error, OperationalError | InterfaceError)
@@ -324,7 +296,7 @@ def is_migrated() -> bool:
 
 def reason(error: Exception) -> str:
     """Return what the database said, in one line, unless that could repeat a value."""
-    if isinstance(error, DataError | IntegrityError):
+    if isinstance(error, DataError | IntegrityError | sqlite3.DataError | sqlite3.IntegrityError):
         return type(error).__name__
     said = str(error).partition("\n")[0]
     return f"{said}; flask db upgrade makes the tables" if _tables_are_old(error) else said
@@ -402,11 +374,6 @@ def locked(key: Field, batch: Select) -> Expression:
         # An array, or the planner may run the query twice and lock two batches
         return key == fn.ANY(fn.ARRAY(batch.for_update("FOR UPDATE SKIP LOCKED")))
     return key.in_(batch)
-
-
-def json_values() -> str:
-    """Return the name of the function that makes rows of the texts in a JSON array."""
-    return "json_array_elements_text" if on_postgres() else "json_each"
 
 
 # Migrations

@@ -97,7 +97,7 @@ class Deliveries:
         self.unrecorded = []
         self.under_way = 0
         self.renew_at = time.monotonic() + claim_timeout / 4
-        self.told_to_stop = False
+        self.stop_requested = False
         self.give_up_at = None
         self.thread = threading.Thread(target=self.run, daemon=True)
 
@@ -110,7 +110,7 @@ class Deliveries:
 
         A handler of signals may call this: it takes no lock.
         """
-        self.told_to_stop = True
+        self.stop_requested = True
         self.end_by(time.monotonic() + min(seconds, TIMEOUT + GRACE))
 
     def finish(self) -> None:
@@ -127,7 +127,7 @@ class Deliveries:
     def stopping(self) -> bool:
         """Whether no more tries are begun."""
         late = self.give_up_at is not None and time.monotonic() >= self.give_up_at - GRACE
-        return self.told_to_stop or late
+        return self.stop_requested or late
 
     @property
     def idle(self) -> bool:
@@ -250,7 +250,7 @@ class Deliveries:
         understood = [each.event for each in self.unrecorded if each.understood]
         with database.db.atomic():
             Event.delivered(understood)
-            Message.note_told({event.message_id for event in understood}, now)
+            Message.note_notified({event.message_id for event in understood}, now)
             failed = [each for each in self.unrecorded if not each.understood]
             lines = [self.record_no(each, now) for each in failed]
         for each in self.unrecorded:

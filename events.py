@@ -1,7 +1,7 @@
-"""Events: the outbox for the systems of keys, which are told what became of their messages.
+"""Webhook events: the outbox that notifies the systems of keys what became of their messages.
 
-An event is written in the transaction of the change that it tells of, and leaves the table when it
-was delivered. `deliveries.py` delivers them.
+An event is written in the same transaction as the change it reports, and deleted once it is
+delivered. `deliveries.py` delivers them.
 """
 
 import base64
@@ -10,13 +10,23 @@ import secrets
 import uuid
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
-from peewee import SQL, BigAutoField, ForeignKeyField, IntegerField, TextField, UUIDField, fn
+from peewee import (
+    SQL,
+    BigAutoField,
+    Field,
+    ForeignKeyField,
+    IntegerField,
+    ModelSelect,
+    TextField,
+    UUIDField,
+    chunked,
+    fn,
+)
 
-from audit import Audit, Deed
+from audit import Action, Audit
 from carriers import urls
-from carriers.alphabets import count_parts
 from database import (
     BATCH,
     MILLISECOND,
@@ -28,7 +38,6 @@ from database import (
     db,
     isoformat,
     locked,
-    on_postgres,
 )
 from keys import ApiKey
 
@@ -72,7 +81,7 @@ class EventAddress(Table):
         anew = {cls.url: url, cls.off: None}
         with db.transaction():
             row.on_conflict(conflict_target=[cls.key], update=anew).execute()
-            _audit(Deed.SET_EVENTS, now, key, details=_shown(url))
+            _audit(Action.SET_EVENTS, now, key, details=_shown(url))
 
     @classmethod
     def switch_off(cls, key: int, why: str, now: datetime, url: str | None = None) -> bool:
@@ -89,7 +98,7 @@ class EventAddress(Table):
             if done:
                 Event.give_up(now)
             if done and url is None:
-                _audit(Deed.STOPPED_EVENTS, now, ApiKey.get_by_id(key))
+                _audit(Action.STOPPED_EVENTS, now, ApiKey.get_by_id(key))
         return done
 
     @classmethod
@@ -99,7 +108,12 @@ class EventAddress(Table):
         with db.transaction():
             if not cls.update({cls.secret: _new_secret(), **old}).where(cls.key == key).execute():
                 cls.of(key)
-            _audit(Deed.ROTATED_EVENTS, now, key)
+            _audit(Action.ROTATED_EVENTS, now, key)
+
+    @classmethod
+    def receiving(cls, key: Field) -> ModelSelect:
+        """Select a key as `receiver` if it has an address that is not switched off."""
+        return cls.select(cls.key).where(cls.key == key, cls.off.is_null()).alias("receiver")
 
     def secrets(self, now: datetime) -> list[str]:
         """Return the secrets that sign now, the newest first."""
@@ -112,9 +126,9 @@ def _shown(url):
     return urls.without_password(url).partition("?")[0]  # a query may hold a token
 
 
-def _audit(deed, now, key, **about):
+def _audit(action, now, key, **about):
     name = {"key": key.id, "key_name": key.name} if key else {}
-    Audit.note(deed, now, **name, **about)
+    Audit.note(action, now, **name, **about)
 
 
 def _new_secret():
@@ -123,54 +137,19 @@ def _new_secret():
 
 # The outbox
 
-_ADDRESS = "FROM event_address WHERE event_address.key_id = message.key_id AND off IS NULL"
-ENDED = (
-    "message.id, message.status, message.attempts, message.last_error, message.finished_at, "
-    f"message.receipt_at, message.parts, (SELECT event_address.key_id {_ADDRESS}), "
-    f"(SELECT message.message {_ADDRESS})"
-)
-"""What an UPDATE of messages returns for their events, as SQL.
 
-The last two are null where the key has no address. So a key without one costs no more statements.
-"""
-
-
-class Ended(NamedTuple):
-    """What became of a message: the columns of ENDED."""
-
-    id: uuid.UUID
-    status: str
-    attempts: int
-    error: str | None
-    finished_at: datetime
-    receipt_at: datetime | None
-    parts: int | None
-    key: int | None  # None: nobody is to be told
-    text: str | None  # counts where an older version stored no parts
-
-    @property
-    def at(self) -> datetime:
-        """When this was reached; a receipt that was recorded first comes after the yes."""
-        if self.status in BY_RECEIPT:
-            return max(self.receipt_at, self.finished_at + MILLISECOND)
-        return self.finished_at
-
-    @property
-    def body(self) -> str:
-        """Return what the key is told: no number and no text."""
-        parts = self.parts
-        if parts is None and self.text is not None:
-            parts = count_parts(self.text)
-        data = {
-            "message_id": str(self.id),
-            "status": self.status,
-            "reason": self.error if self.status in WITH_REASON else None,
-            "attempts": self.attempts,
-            "parts": parts,
-        }
-        return json.dumps(
-            {"type": f"text_message.{self.status}", "timestamp": isoformat(self.at), "data": data}
-        )
+def body(message: Any, at: datetime) -> str:
+    """Return what an event says of a message: no number and no text."""
+    data = {
+        "message_id": str(message.id),
+        "status": message.status,
+        "reason": message.last_error if message.status in WITH_REASON else None,
+        "attempts": message.attempts,
+        "parts": message.parts,
+    }
+    return json.dumps(
+        {"type": f"text_message.{message.status}", "timestamp": isoformat(at), "data": data}
+    )
 
 
 class Standing(NamedTuple):
@@ -199,29 +178,27 @@ class Event(Table):
     given_up_at = InstantField(null=True)
 
     @classmethod
-    def write(cls, ended: Collection[Ended]) -> None:
-        """Write an event for each of these messages, in one statement."""
-        if not ended:
-            return
-        rows = [
-            {
-                "webhook_id": f"evt_{uuid.uuid4().hex}",
-                "key_id": each.key,
-                "message_id": each.id.hex,
-                "at": cls.at.db_value(each.at),
-                "next_try_at": cls.at.db_value(each.at),
-                "tries": 0,
-                "body": each.body,
-            }
-            for each in ended
-        ]
-        names = ", ".join(rows[0])
-        if on_postgres():
-            source = f"SELECT {names} FROM json_populate_recordset(NULL::event, %s)"
-        else:
-            values = ", ".join(f"json_extract(value, '$.{name}')" for name in rows[0])
-            source = f"SELECT {values} FROM json_each(?)"
-        db.execute_sql(f"INSERT INTO event ({names}) {source}", (json.dumps(rows),))
+    def write(cls, ended: Iterable[Any]) -> None:
+        """Write an event for each of these messages; `receiver` is the id of its key."""
+        for some in chunked(map(cls._row, ended), PAGE):
+            cls.insert_many(some).as_rowcount().execute()
+
+    @classmethod
+    def _row(cls, message):
+        at = message.finished_at
+        if message.status in BY_RECEIPT:  # a receipt that was recorded first comes after the yes
+            at = max(message.receipt_at, at + MILLISECOND)
+        return {
+            cls.webhook_id: f"evt_{uuid.uuid4().hex}",
+            cls.key: message.receiver,
+            cls.message_id: message.id,
+            cls.at: at,
+            cls.body: body(message, at),
+            cls.tries: 0,
+            cls.next_try_at: at,
+            cls.last_answer: None,
+            cls.given_up_at: None,
+        }
 
     # Delivery
 
@@ -314,7 +291,7 @@ class Event(Table):
         changes = {"tries": 0, "next_try_at": now, "given_up_at": None}
         with db.transaction():
             if count := cls.update(changes).where(again).execute():
-                _audit(Deed.RETRIED_EVENTS, now, key, count=count)
+                _audit(Action.RETRIED_EVENTS, now, key, count=count)
         return count
 
     @classmethod
@@ -339,14 +316,14 @@ class Event(Table):
     @classmethod
     def by_name(cls) -> dict[str, Standing]:
         """Return how the events of each key stand, by its name; keys of one name are one."""
-        told = {}
+        found = {}
         standings = cls.standings()
         for key in ApiKey.select().where(ApiKey.id.in_([*standings])).order_by(ApiKey.name):
-            one, other = standings[key.id], told.get(key.name, Standing())
+            one, other = standings[key.id], found.get(key.name, Standing())
             oldest = min(filter(None, (one.oldest, other.oldest)), default=None)
             waiting, given_up = one.waiting + other.waiting, one.given_up + other.given_up
-            told[key.name] = Standing(waiting, given_up, oldest)
-        return told
+            found[key.name] = Standing(waiting, given_up, oldest)
+        return found
 
     @property
     def type(self) -> str:

@@ -2,7 +2,6 @@
 
 import hashlib
 import secrets
-import time
 from collections.abc import Collection
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -10,24 +9,20 @@ from typing import NamedTuple, Self
 
 from peewee import SQL, ForeignKeyField, IntegrityError, ModelSelect, TextField, fn
 
-from audit import Actor, Audit, Deed
-from database import EPOCH, InstantField, Refused, Table, db, isoformat, on_postgres
+from audit import Action, Actor, Audit
+from database import InstantField, Refused, Table, db, isoformat, on_postgres
 from limits import KeyUse, Limit
 
 HOUR = timedelta(hours=1)
 
-LEASE = 0.5  # seconds
-"""How long a looked-up key stays cached. A lookup for each request would be a tenth of its cost.
 
-Changes wait out the lease; `rotate` leaves that to its caller, which prints the secret first.
+# As SQL: for peewee to write it would be half the cost of a request
+FIND = """\
+SELECT * FROM api_key
+WHERE (digest = {param} OR (old_digest = {param} AND old_expires_at > {param}))
+AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > {param})
 """
-MOST_LEASES = 10_000  # strangers make up secrets
-_leases = {}  # by database and digest of the secret: the identity, and until when it is valid
-
-
-def wait_for_leases() -> None:
-    """Wait until every process has read the keys anew."""
-    time.sleep(LEASE)
+"""Select the live key of a digest, or of one that was its own before a rotation."""
 
 
 class Role(StrEnum):
@@ -89,36 +84,20 @@ class ApiKey(Table):
         try:
             with db.atomic():
                 key = cls.create(**values, created_at=now, expires_at=expires_at)
-                key._audit(Deed.CREATED_KEY, now, ", ".join(filter(None, details)))
+                key._audit(Action.CREATED_KEY, now, ", ".join(filter(None, details)))
         except IntegrityError:
             raise Refused(f"a key named {name!r} exists already") from None
         return secret
 
     @classmethod
     def authenticate(cls, secret: str, now: datetime) -> Identity | None:
-        """Return the identity of a secret, or None if it is unknown, expired or revoked.
-
-        The database is queried halfway through each LEASE, by one request; others do not wait.
-        """
-        digest = cls.digest_of(secret)
-        known, expires_at, renews, ends = _leases.get((db.obj, digest), (None, EPOCH, 0, 0))
-        asked = time.monotonic()
-        if asked < ends and (expires_at is None or now < expires_at):
-            if asked < renews:
-                return known
-            _leases[db.obj, digest] = known, expires_at, ends, ends  # one request renews it
-        if len(_leases) > MOST_LEASES:
-            _leases.clear()
-        is_old = (cls.old_digest == digest) & (cls.old_expires_at > now)
-        key = cls.live(now).where((cls.digest == digest) | is_old).first()
-        known, expiries = None, ()
-        if key:
-            key.note_use(now)
-            known = key.identity()
-            expiries = (key.expires_at, None if key.digest == digest else key.old_expires_at)
-        expires_at = min(filter(None, expiries), default=None)
-        _leases[db.obj, digest] = known, expires_at, asked + LEASE / 2, asked + LEASE
-        return known
+        """Return the identity of a secret, or None if it is unknown, expired or revoked."""
+        digest, at = cls.digest_of(secret), cls.expires_at.db_value(now)
+        found = list(cls.raw(FIND.format(param=db.param), digest, digest, at, at))
+        if not found:
+            return None
+        found[0].note_use(now)
+        return found[0].identity()
 
     @classmethod
     def hold(cls, ids: Collection[int]) -> dict[int, Self]:
@@ -171,42 +150,36 @@ class ApiKey(Table):
         return list(cls.select().order_by(cls.name, cls.id))
 
     def rotate(self, old_expires_at: datetime, now: datetime) -> str:
-        """Give this key a new secret and return it; the old one stays valid until an instant.
-
-        The caller prints it, then calls `wait_for_leases`.
-        """
+        """Give this key a new secret and return it; the old one stays valid until an instant."""
         secret = self._new_secret()
         changes = {"digest": self.digest_of(secret), "old_digest": self.digest}
         changes["old_expires_at"] = old_expires_at
         details = f"the old secret {_until(old_expires_at)}"
         unrotated = ApiKey.digest == self.digest
-        if not self._change(Deed.ROTATED_KEY, now, details, unrotated, **changes):
+        if not self._change(Action.ROTATED_KEY, now, details, unrotated, **changes):
             raise Refused(f"the key {self.name!r} is revoked, or was rotated just now")
         return secret
 
     def extend(self, expires_at: datetime | None, now: datetime) -> None:
         """Make this key valid until an instant (None: for ever); raise Refused if it is revoked."""
         details = _until(expires_at) or "no end"
-        if not self._change(Deed.EXTENDED_KEY, now, details, expires_at=expires_at):
+        if not self._change(Action.EXTENDED_KEY, now, details, expires_at=expires_at):
             raise Refused(f"the key {self.name!r} is revoked")
-        wait_for_leases()
 
     def revoke(self, now: datetime) -> bool:
-        """Refuse this key in every process before returning; return False if it was before."""
-        done = self._change(Deed.REVOKED_KEY, now, None, revoked_at=now)
-        wait_for_leases()
+        """Refuse this key from now on; return False if it was refused before."""
+        done = self._change(Action.REVOKED_KEY, now, None, revoked_at=now)
         KeyUse.forget(self.id)
         return done
 
     def limit(self, limits: tuple[Limit, ...], now: datetime) -> None:
         """Set the limits of this key; raise Refused if it is revoked.
 
-        Every process goes by them before this returns.
+        Requests under way go by them as well when this returns: see `hold`.
         """
         written = _written(limits)
-        if not self._change(Deed.LIMITED_KEY, now, written or "KEY_LIMITS", limits=written):
+        if not self._change(Action.LIMITED_KEY, now, written or "KEY_LIMITS", limits=written):
             raise Refused(f"the key {self.name!r} is revoked")
-        wait_for_leases()
 
     @classmethod
     def names(cls, ids: Collection[int]) -> dict[int, str]:
@@ -219,17 +192,17 @@ class ApiKey(Table):
         again = cls.select(cls.name).group_by(cls.name).having(fn.COUNT(cls.id) > 1)
         return {name for (name,) in again.tuples()}
 
-    def _change(self, deed, now, details, *conditions, **changes):
+    def _change(self, action, now, details, *conditions, **changes):
         """Change this key unless it is revoked; return whether it was changed."""
         live = (ApiKey.id == self.id) & ApiKey.revoked_at.is_null()
         with db.transaction():
             done = ApiKey.update(changes).where(live, *conditions).execute() == 1
             if done:
-                self._audit(deed, now, details)
+                self._audit(action, now, details)
         return done
 
-    def _audit(self, deed, now, details):
-        Audit.note(deed, now, key=self.id, key_name=self.name, details=details)
+    def _audit(self, action, now, details):
+        Audit.note(action, now, key=self.id, key_name=self.name, details=details)
 
 
 def _written(limits):
@@ -267,7 +240,7 @@ class SignIn(Table):
         key.note_use(now)
         cls.delete().where(cls.began_at <= now - cls.LASTS).execute()
         with db.transaction():
-            Audit.note(Deed.SIGNED_IN, now, Actor(key.name, key.id))
+            Audit.note(Action.SIGNED_IN, now, Actor(key.name, key.id))
             return cls.create(id=secrets.token_urlsafe(), key=key, digest=digest, began_at=now).id
 
     @classmethod

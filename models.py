@@ -17,14 +17,13 @@ from peewee import (
     ForeignKeyField,
     IntegerField,
     ModelSelect,
+    ModelUpdate,
     TextField,
     UUIDField,
     fn,
 )
 
-import recipients
-from audit import Audit, Deed
-from carriers.alphabets import count_parts
+from audit import Action, Audit
 from database import (
     BATCH,
     EPOCH,
@@ -40,7 +39,7 @@ from database import (
     on_postgres,
 )
 from do_not_call import DoNotCall
-from events import ENDED, Ended, Event
+from events import Event, EventAddress
 from keys import ApiKey, Role
 from limits import SECOND, KeyTally, KeyUse, Limit, lock_numbers
 
@@ -65,7 +64,7 @@ class Status(StrEnum):
     DELIVERED = "delivered"  # the carrier says that it reached the phone
     UNDELIVERED = "undelivered"  # the carrier took it, and says that it did not
     FAILED = "failed"  # refused for good, or every retry is used up
-    BLOCKED = "blocked"  # on the Do Not Call list when its turn came
+    BLOCKED = "blocked"  # on the Do Not Call list when it was due
     CANCELLED = "cancelled"  # by an operator, or approval was refused
     EXPIRED = "expired"  # could not be sent in time
 
@@ -111,7 +110,7 @@ class Message(Table):
     to = TextField(null=True)  # E.164; null once redacted, like the message
     message = TextField(null=True)
     send_date = InstantField(null=True)  # asked for
-    first_send_at = InstantField(null=True)  # decided first; expiry is counted from it
+    first_send_at = InstantField(null=True)  # decided first, never null; expiry is counted from it
     send_at = InstantField()  # decided; moves with every retry
     due_since = InstantField(null=True)  # when it should have gone, while sends of it fail
     status = TextField()
@@ -143,7 +142,7 @@ class Message(Table):
     idempotency_key = TextField(null=True)
     request_digest = TextField(null=True)
     answer = TextField(null=True)  # the body of the 201, if there is an idempotency key
-    # Both null if an older version stored it, until they are measured
+    # Both null if a version before migration 0014 stored it: one part, of no known country
     parts = IntegerField(null=True)
     country = TextField(null=True)  # ISO 3166, or 001
 
@@ -179,22 +178,18 @@ class Message(Table):
     # Every change of the status that may end a message
 
     @classmethod
-    def change(cls, update: str, values: Collection) -> list[tuple[Status, str | None]]:
-        """Execute an UPDATE of messages, in SQL; write an event for each message that it ended.
+    def change(cls, update: ModelUpdate) -> list[tuple[Status, str | None]]:
+        """Execute an UPDATE of messages; write an event for each message that it ended.
 
         Both happen in one transaction. Return status and number of the messages that it changed.
         """
+        columns = (cls.to, cls.id, cls.status, cls.attempts, cls.parts, cls.last_error)
+        receiver = EventAddress.receiving(cls.key)  # so a key without one costs no more statements
+        update = update.returning(*columns, cls.finished_at, cls.receipt_at, receiver)
         with db.transaction():  # unlike atomic, no savepoint within another
-            changed = db.execute_sql(f'{update} RETURNING "to", {ENDED}', values).fetchall()
-            rows = [(Ended(*row), to) for to, *row in changed]
-            Event.write([cls._dated(row) for row, _ in rows if row.key and row.status in FINISHED])
-        return [(row.status, to) for row, to in rows]
-
-    @classmethod
-    def _dated(cls, ended):
-        instant = cls.finished_at.python_value
-        at = {"finished_at": instant(ended.finished_at), "receipt_at": instant(ended.receipt_at)}
-        return ended._replace(id=cls.id.python_value(ended.id), **at)
+            changed = list(update.execute())
+            Event.write([each for each in changed if each.receiver and each.status in FINISHED])
+        return [(each.status, each.to) for each in changed]
 
     # Transitions by the scheduler
 
@@ -235,7 +230,7 @@ class Message(Table):
         while True:
             move = cls.update(status=became, finished_at=finished)
             move = move.where(locked(cls.id, batch), has_status(Status.SCHEDULED))
-            moved = cls.change(*move.sql())
+            moved = cls.change(move)
             counts.update(status for status, _ in moved)
             if len(moved) < BATCH:
                 return counts
@@ -246,13 +241,13 @@ class Message(Table):
 
         In batches, as in `promote`.
         """
-        first = cls.first_send_at.is_null() | (cls.first_send_at < scheduled_before)
-        old = (cls.send_at < scheduled_before) & first & (cls.in_doubt == 0)
+        old = (cls.send_at < scheduled_before) & (cls.first_send_at < scheduled_before)
+        old &= cls.in_doubt == 0
         give_up, total = cls.update(status=Status.EXPIRED, finished_at=now), 0
         of_any_key = cls.key.in_(ApiKey.select(ApiKey.id))  # names the first column of the index
         for which in (AWAITS_APPROVAL, IS_SENDABLE & of_any_key):
             batch = locked(cls.id, cls.select(cls.id).where(which, old).limit(BATCH))
-            while expired := cls.change(*give_up.where(batch, which).sql()):
+            while expired := cls.change(give_up.where(batch, which)):
                 total += len(expired)
         return total
 
@@ -400,12 +395,12 @@ class Message(Table):
     def decide(self, yes: bool, by: str, now: datetime) -> bool:
         """Approve or refuse this message; False if it does not wait for approval any more."""
         if yes:
-            deed = Deed.APPROVED
+            action = Action.APPROVED
             changes = {"approved": True, "approved_by": by, "approved_at": now}
         else:
-            deed = Deed.REFUSED
+            action = Action.REFUSED
             changes = {"status": Status.CANCELLED, "cancelled_by": by, "finished_at": now}
-        return self._do(deed, now, {*WAITING}, ~Message.approved, **changes)
+        return self._act(action, now, {*WAITING}, ~Message.approved, **changes)
 
     def cancel(self, by: str, now: datetime) -> bool:
         """Cancel this message; return False if it waits no more.
@@ -413,10 +408,10 @@ class Message(Table):
         A message in doubt is withdrawn: it waits until the sender has asked the carrier.
         """
         cancelled = {"status": Status.CANCELLED, "cancelled_by": by, "finished_at": now}
-        if self._do(Deed.CANCELLED, now, {*WAITING}, Message.in_doubt == 0, **cancelled):
+        if self._act(Action.CANCELLED, now, {*WAITING}, Message.in_doubt == 0, **cancelled):
             return True
         withdrawal = {"cancelled_by": by, "send_at": now}
-        withdrawn = self._do(Deed.CANCELLED, now, {*WAITING}, Message.in_doubt > 0, **withdrawal)
+        withdrawn = self._act(Action.CANCELLED, now, {*WAITING}, Message.in_doubt > 0, **withdrawal)
         if withdrawn:
             self.cancelled_by = by
         return withdrawn
@@ -429,7 +424,7 @@ class Message(Table):
         mine = (Message.approved_by == by) & (Message.approved_at > now - UNDO_WITHIN)
         before = {"approved": False, "approved_by": None, "approved_at": None, "due_since": None}
         approved = (Message.approved, Message.in_doubt == 0, mine)
-        return self._do(Deed.UNDONE, now, {*WAITING}, *approved, **before)
+        return self._act(Action.UNDONE, now, {*WAITING}, *approved, **before)
 
     def undo_cancel(self, by: str, now: datetime, limit: Limit | None = None) -> bool:
         """Have this message, which was cancelled or refused, wait again; False if it is too late.
@@ -444,10 +439,10 @@ class Message(Table):
         with db.transaction():
             if limit and self._use_of(limit) >= limit.number:
                 return False
-            if self._do(Deed.UNDONE, now, {Status.CANCELLED}, mine, last, **waits):
+            if self._act(Action.UNDONE, now, {Status.CANCELLED}, mine, last, **waits):
                 return True
         withdrawn = mine & (Message.in_doubt > 0) & (Message.send_at > since)
-        return self._do(Deed.UNDONE, now, {*WAITING}, withdrawn, cancelled_by=None)
+        return self._act(Action.UNDONE, now, {*WAITING}, withdrawn, cancelled_by=None)
 
     def _use_of(self, limit):
         """Return how many others to this number have counted since a window before this one."""
@@ -461,8 +456,8 @@ class Message(Table):
         It goes at once, or at a send_date that is still to come.
         """
         send_at = max(now, self.send_date or now)
-        return self._do(
-            Deed.RETRIED,
+        return self._act(
+            Action.RETRIED,
             now,
             {*RETRYABLE},
             status=Status.SCHEDULED,
@@ -493,18 +488,18 @@ class Message(Table):
         if not always_check_dnc:
             waiting &= cls.check_dnc
         block = cls.update(status=Status.BLOCKED, finished_at=now).where(waiting)
-        return len(cls.change(*block.sql()))
+        return len(cls.change(block))
 
     @classmethod
-    def note_told(cls, ids: Collection[uuid.UUID], now: datetime) -> None:
-        """Note that the keys of these messages were told of them.
+    def note_notified(cls, ids: Collection[uuid.UUID], now: datetime) -> None:
+        """Note that events of these messages were delivered.
 
         It waits for no lock, which could be a deadlock on Postgres: a message that is being changed
-        at this moment is told of once more.
+        right now is left out, because its next event is noted.
         """
         if ids:
-            told = cls.select(cls.id).where(cls.id.in_(ids))
-            cls.update(told_at=now).where(locked(cls.id, told)).execute()
+            notified = cls.select(cls.id).where(cls.id.in_(ids))
+            cls.update(told_at=now).where(locked(cls.id, notified)).execute()
 
     # Growing old: in batches, so that others do not wait long
 
@@ -520,7 +515,7 @@ class Message(Table):
             some = cls.select(cls.id).where(old, ~cls._has_twin_in_doubt(), has_status(*FINISHED))
             ids = [message.id for message in some.limit(PAGE)]
             gone = cls.delete().where(old, cls.id.in_(ids)).execute()
-            cls._audit_many(Deed.PURGED, now, gone, f"ended before {isoformat(before)}")
+            cls._audit_many(Action.PURGED, now, gone, f"ended before {isoformat(before)}")
         return gone
 
     @classmethod
@@ -540,14 +535,11 @@ class Message(Table):
     @classmethod
     def _forget(cls, which, now, details, *conditions):
         which &= HAS_ENDED & cls.message.is_null(False)
-        found = cls.select(cls.id, cls.to, cls.message, cls.parts).where(which, *conditions)
-        some = list(found.limit(PAGE))
-        cls.measure([message for message in some if message.parts is None])
-        nothing = {"to": None, "message": None, "answer": None}
-        ids = [message.id for message in some]
+        some = cls.select(cls.id).where(which, *conditions).limit(PAGE)
+        nothing, ids = {"to": None, "message": None, "answer": None}, [each.id for each in some]
         with db.transaction():
             forgotten = cls.update(nothing).where(which, cls.id.in_(ids)).execute()
-            cls._audit_many(Deed.REDACTED, now, forgotten, details)
+            cls._audit_many(Action.REDACTED, now, forgotten, details)
         return forgotten
 
     @classmethod
@@ -559,19 +551,9 @@ class Message(Table):
         return fn.EXISTS(twin.select(twin.id).where(alike, unsettled))
 
     @staticmethod
-    def _audit_many(deed, now, count, details):
+    def _audit_many(action, now, count, details):
         if count:
-            Audit.note(deed, now, count=count, details=details)
-
-    @classmethod
-    def measure(cls, messages: Iterable[Self]) -> None:
-        """Store the parts and countries of messages that an older version stored without them."""
-        alike = {}
-        for message in messages:
-            measures = message.count_parts(), recipients.country(message.to)
-            alike.setdefault(measures, []).append(message.id)
-        for (parts, country), ids in alike.items():
-            cls.update(parts=parts, country=country).where(cls.id.in_(ids)).execute()
+            Audit.note(action, now, count=count, details=details)
 
     # One message
 
@@ -583,12 +565,6 @@ class Message(Table):
             raise Refused("there is no such message")
         return message
 
-    def count_parts(self) -> int | None:
-        """Return the parts of this message; None if it was redacted before they were stored."""
-        if self.parts is None and self.message is not None:
-            return count_parts(self.message)
-        return self.parts
-
     @property
     def ready_at(self) -> datetime:
         """Return when this message could have been sent first, as far as the clock decides it."""
@@ -598,11 +574,6 @@ class Message(Table):
     def is_withdrawn(self) -> bool:
         """Return whether this message was cancelled in doubt: the carrier is yet to be asked."""
         return self.cancelled_by is not None and self.finished_at is None
-
-    @property
-    def scheduled_first_at(self) -> datetime:
-        """Return when this message was to be sent at first, since when its expiry is counted."""
-        return self.first_send_at or self.send_at  # null if an older version stored it
 
     def obeys_send_date(self, now: datetime) -> bool:
         """Say whether a send_date lets this message go now, whatever hours the recipient has."""
@@ -620,14 +591,14 @@ class Message(Table):
             return WITHDRAWN
         return self.status if self.approved else f"{self.status}, awaiting approval"
 
-    def _do(
-        self, deed: Deed, now: datetime, among: set[Status], *conditions: Any, **changes: Any
+    def _act(
+        self, action: Action, now: datetime, among: set[Status], *conditions: Any, **changes: Any
     ) -> bool:
         """Make a transition of a person, and note it in the audit; return whether it happened."""
         with db.transaction():
             done = self._move(among, *conditions, **changes)
             if done:
-                Audit.note(deed, now, message_id=self.id)
+                Audit.note(action, now, message_id=self.id)
         return done
 
     def _move(self, among: set[Status], *conditions: Any, **changes: Any) -> bool:
@@ -643,7 +614,7 @@ class Message(Table):
         if "status" in changes:
             changes |= {"claimed_by": None, "claimed_at": None}
         move = Message.update(changes).where(allowed, *conditions)
-        return len(self.change(*move.sql())) == 1
+        return len(self.change(move)) == 1
 
 
 for _name, _columns, _where in (

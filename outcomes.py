@@ -110,7 +110,7 @@ def must_ask(message: Message, rules: Rules) -> bool:
 
 def is_too_late(message: Message, rules: Rules, now: datetime) -> bool:
     """Say whether a message has waited longer than EXPIRE_AFTER."""
-    return message.scheduled_first_at + rules.expire_after <= now
+    return message.first_send_at + rules.expire_after <= now
 
 
 def waits_until(

@@ -4,7 +4,6 @@ A receipt and the yes that it belongs to may be recorded at the same moment, by 
 locks the carrier's reference until its transaction ends, so the second sees what the first did.
 """
 
-import json
 import logging
 import re
 from collections import defaultdict
@@ -12,7 +11,7 @@ from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from peewee import EXCLUDED, BooleanField, TextField
+from peewee import EXCLUDED, SQL, BooleanField, Case, Select, TextField, ValuesList, fn
 
 import recipients
 from carriers import LateAnswer, OptOut, Receipt
@@ -22,7 +21,6 @@ from database import (
     InstantField,
     Table,
     db,
-    json_values,
     locked,
     on_postgres,
 )
@@ -68,8 +66,8 @@ class IgnoredOptOut(Table):
 def sent(references: dict[UUID, str | None], now: datetime, late: bool = False) -> int:
     """Record the carrier's yes to messages, its references by their ids; return how many.
 
-    The yes counts even if the claim is lost. But a reference that an equal text in doubt was given
-    meanwhile stays that one's: the carrier took one copy, and is asked about this. A yes that was
+    The yes counts even if the claim is lost. A reference already given to an equal text in doubt is
+    not reassigned: the carrier took one copy, and will be asked about this one. A yes that was
     recorded before an operator retried the message changes nothing either.
     With `late`, an attempt that was counted when its answer was lost is not counted again.
 
@@ -88,28 +86,43 @@ def sent(references: dict[UUID, str | None], now: datetime, late: bool = False) 
 
 def _take(references, now, late):
     """Record the carrier's yes to messages; return their numbers, None for a redacted one."""
-    said = {id.hex: reference for id, reference in references.items()}
-    if on_postgres():  # its planner takes JSON for a hundred rows, and reads the whole table
-        taken = "unnest(%s::uuid[], %s::text[]) AS taken(key, value)"
-        values = [[*said], [*said.values()]]
-    else:
-        taken, values = "json_each(?) AS taken", [json.dumps(said)]
-    counted = "in_doubt BETWEEN 1 AND attempts" if late else "FALSE"
-    sql = (
-        "UPDATE message SET status = 'sent', claimed_by = NULL, claimed_at = NULL, "
-        f"finished_at = {db.param}, last_error = NULL, "
-        f"attempts = attempts + CASE WHEN {counted} THEN 0 ELSE 1 END, "
-        f"last_error_at = NULL, carrier_reference = taken.value FROM {taken} "
-        f"WHERE message.id = taken.key AND status NOT IN {tuple(map(str, TAKEN))} "
-        "AND (status = 'sending' OR COALESCE(carrier_reference <> taken.value, TRUE)) "
-        "AND NOT EXISTS (SELECT 1 FROM message AS twin WHERE twin.id <> message.id "
-        'AND twin.carrier_reference = taken.value AND twin."to" = message."to" '
-        "AND twin.message = message.message AND twin.in_doubt > 0 "
-        "AND twin.finished_at >= COALESCE(message.in_doubt_since, message.claimed_at, "
-        "message.created_at))"
+    pairs = [(Message.id.db_value(id), reference) for id, reference in references.items()]
+    taken = ValuesList(pairs, alias="taken")
+    id, reference = taken.c.column1, taken.c.column2  # as both databases name them
+    if on_postgres():  # which would guess their types
+        id, reference = id.cast("uuid"), reference.cast("text")
+    repeat = Message.in_doubt.between(1, Message.attempts)
+    counted = Case(None, [(repeat, 0)], 1) if late else 1
+    is_new = Message.carrier_reference.is_null() | reference.is_null()
+    is_new |= Message.carrier_reference != reference
+    yes = Message.update(
+        status=Status.SENT,
+        claimed_by=None,
+        claimed_at=None,
+        finished_at=now,
+        last_error=None,
+        last_error_at=None,
+        attempts=Message.attempts + counted,
+        carrier_reference=reference,
     )
-    taken = Message.change(sql, (Message.finished_at.db_value(now), *values))
-    return [number for _, number in taken]
+    yes = yes.from_(taken).where(
+        Message.id == id,
+        Message.status.not_in(TAKEN),
+        (Message.status == Status.SENDING) | is_new,
+        ~_is_of_twin(reference),
+    )
+    return [number for _, number in Message.change(yes)]
+
+
+def _is_of_twin(reference):
+    """Return the condition that an equal text in doubt was given a reference meanwhile."""
+    twin = Message.alias()
+    since = fn.COALESCE(Message.in_doubt_since, Message.claimed_at, Message.created_at)
+    alike = (twin.to == Message.to) & (twin.message == Message.message) & (twin.id != Message.id)
+    given = twin.select(SQL("1")).where(
+        alike, twin.carrier_reference == reference, twin.in_doubt > 0, twin.finished_at >= since
+    )
+    return fn.EXISTS(given)
 
 
 def known(references: set[str]) -> set[str]:
@@ -231,17 +244,19 @@ def forget(now: datetime) -> None:
         pass
 
 
+LOCK_REFERENCES = (
+    "SELECT pg_advisory_xact_lock(hashtextextended(value, 0)) FROM unnest(%s::text[]) AS value"
+)
+"""Lock references on Postgres, in their order, until the transaction ends."""
+
+
 def _lock(references):
-    """Lock these references until the transaction ends, in order, against deadlocks.
+    """Lock these references until the transaction ends, sorted, against deadlocks.
 
     SQLite has only one transaction at a time that writes.
     """
     if references and on_postgres():
-        db.execute_sql(
-            "SELECT pg_advisory_xact_lock(hashtextextended(value, 0)) "
-            "FROM unnest(%s::text[]) AS value",
-            (sorted(references),),
-        )
+        db.execute_sql(LOCK_REFERENCES, (sorted(references),))
 
 
 def _settle(references, numbers):
@@ -277,8 +292,7 @@ def _apply(words):
         same = Message.id.in_([latest[reference] for reference in references])
         same &= Message.carrier_reference.in_(references)  # or it was retried just now
         changes = {"status": status, "last_error": reason, "receipt_at": at}
-        move = Message.update(changes).where(same, _MAY_BECOME[status])
-        Message.change(*move.sql())
+        Message.change(Message.update(changes).where(same, _MAY_BECOME[status]))
     return latest
 
 
@@ -339,11 +353,11 @@ def _messages(references):
     If a carrier has used a reference again, the latest is meant. One index lookup per reference:
     IN makes a Postgres without statistics of the table read all of it.
     """
-    found = db.execute_sql(
-        "SELECT value, (SELECT id FROM message WHERE carrier_reference = value "
-        f"ORDER BY finished_at DESC LIMIT 1) FROM {json_values()}({db.param})",
-        (json.dumps([*references]),),
-    )
+    named = ValuesList([(reference,) for reference in references], alias="named")
+    reference = named.c.column1
+    messages = Message.select(Message.id).where(Message.carrier_reference == reference)
+    latest = messages.order_by(Message.finished_at.desc()).limit(1)
+    found = Select([named], [reference, latest]).tuples().execute(db)
     return {reference: Message.id.python_value(id) for reference, id in found if id}
 
 

@@ -40,6 +40,9 @@ RECEIPT_WITHIN = timedelta(minutes=1)
 """How long a text without a receipt is neither a good end nor a bad one."""
 
 
+PARTS = fn.COALESCE(Message.parts, 1)
+"""The parts of a message; one where a version before migration 0014 stored none."""
+
 UNFINISHED = {
     Status.SCHEDULED: [has_status(Status.SCHEDULED)],
     Status.QUEUED: [IS_SENDABLE, AWAITS_APPROVAL & has_status(Status.QUEUED)],
@@ -88,8 +91,8 @@ def awaiting_carrier(testers: bool | None = None) -> int:
 
 def next_parts(limit: int) -> list[int]:
     """Return the parts of some messages of senders that may be sent now, one number for each."""
-    found = Message.select(Message.parts, Message.message).where(IS_SENDABLE, _of_senders())
-    return [message.count_parts() for message in found.limit(limit)]
+    found = Message.select(PARTS).where(IS_SENDABLE, _of_senders()).limit(limit)
+    return [parts for (parts,) in found.tuples()]
 
 
 def claimed_before(instant: datetime) -> bool:
@@ -101,7 +104,7 @@ def claimed_before(instant: datetime) -> bool:
 def oldest_due(now: datetime) -> datetime | None:
     """Return when the message that has waited longest to be sent was due, if any waits.
 
-    Here and below, what testers send tells nothing of the service.
+    Here and below, testers' messages do not count: they say nothing about the service.
     """
     due = Message.select(fn.MIN(Message.send_at)).where(
         has_status(Status.SCHEDULED), Message.send_at <= now, _of_senders()
@@ -168,7 +171,7 @@ def commonest_error(since: datetime) -> tuple[str, int] | None:
     return next(iter(counts.most_common(1)), None)
 
 
-class BadEnd(NamedTuple):
+class FailureSpike(NamedTuple):
     """The reason for which most of the latest messages ended badly."""
 
     status: Status  # FAILED or UNDELIVERED
@@ -182,7 +185,7 @@ class BadEnd(NamedTuple):
         return f"{self.messages} of the latest {self.latest} texts {words}"
 
 
-def bad_end(now: datetime) -> BadEnd | None:
+def bad_end(now: datetime) -> FailureSpike | None:
     """Return why most of the latest messages ended badly, if they did so for one reason.
 
     The latest LATEST of the last hour are judged, if there are FEWEST. Once none of the latest
@@ -198,7 +201,7 @@ def bad_end(now: datetime) -> BadEnd | None:
         for reason, messages in Counter(filter(None, reasons)).most_common(1):
             is_most = len(latest) >= FEWEST and messages > len(latest) / 2
             if is_most and reason in reasons[:FEWEST]:
-                return BadEnd(status, reason, messages, len(latest))
+                return FailureSpike(status, reason, messages, len(latest))
     return None
 
 
@@ -450,7 +453,7 @@ class Usage(NamedTuple):
     """What the keys of one name have sent to one country in a month."""
 
     key: str
-    country: str | None  # None where it can no longer be told
+    country: str | None  # None where a version before migration 0014 stored the texts
     texts: int
     parts: int
     sent: int
@@ -462,12 +465,14 @@ class Usage(NamedTuple):
 def usage(since: datetime, until: datetime, key: str | None = None) -> list[Usage]:
     """Return what was accepted from one instant to another, by key and country.
 
-    What an older version stored and redacted has no country, and counts as one part. Raise Refused
-    if no key has this name.
+    Raise Refused if no key has this name.
     """
-    texts, parts = fn.COUNT(SQL("*")), fn.SUM(fn.COALESCE(Message.parts, 1))
+    accepted = (Message.id >= first_id(since)) & (Message.id < first_id(until))
+    if key:
+        accepted &= Message.key.in_(_keys(key, None))
     columns = Message.key, Message.country, Message.status
-    sums = _used(since, until, key).select(*columns, texts, parts).group_by(*columns)
+    sums = Message.select(*columns, fn.COUNT(SQL("*")), fn.SUM(PARTS)).group_by(*columns)
+    sums = sums.where(accepted, has_status(*USED))
     names = dict(ApiKey.select(ApiKey.id, ApiKey.name).tuples())
     of_status, of_parts = {}, Counter()
     for key_id, country, status, texts, parts in sums.tuples():
@@ -479,24 +484,6 @@ def usage(since: datetime, until: datetime, key: str | None = None) -> list[Usag
         for used in sorted(of_parts, key=lambda used: (used[0], used[1] or ""))
         for counts in [of_status[used]]
     ]
-
-
-def unmeasured(since: datetime, until: datetime, key: str | None = None) -> Iterator[list[Message]]:
-    """Read what an older version stored without its parts, in pages."""
-    messages = _used(since, until, key).where(
-        Message.parts.is_null(), Message.message.is_null(False)
-    )
-    messages = messages.order_by(Message.id).limit(PAGE)
-    after = first_id(since)
-    while page := list(messages.where(Message.id > after)):
-        yield page
-        after = page[-1].id
-
-
-def _used(since, until, key):
-    accepted = (Message.id >= first_id(since)) & (Message.id < first_id(until))
-    messages = Message.select().where(accepted, has_status(*USED))
-    return messages.where(Message.key.in_(_keys(key, None))) if key else messages
 
 
 # Limits

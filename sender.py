@@ -298,7 +298,7 @@ class Sender:
         if not (self.rate and texts):
             return ready
         used_until = self.state.rate_used_until
-        parts = [message.count_parts() for message in texts]
+        parts = [message.parts or 1 for message in texts]
         going, until, delay = self.rate.take(used_until, parts, models.clock())
         if going and not CarrierState.use_rate(self.name, used_until, until):
             going = 0  # another scheduler was faster
@@ -338,7 +338,7 @@ class Sender:
             raise NotSent(Outcome(Status.QUEUED, send_at=now))
         if outcome := outcomes.judge_again(message, self.rules, now):
             raise NotSent(outcome)
-        left = message.scheduled_first_at + self.rules.expire_after - now
+        left = message.first_send_at + self.rules.expire_after - now
         return self.carrier.send(
             message.to,
             message.message,

@@ -126,7 +126,7 @@ def send_and_tell(url, carrier, receivers):
     for key, address in zip((told, *others), receivers, strict=True):
         EventAddress.set(key, address, now)
     ended = {"status": models.Status.CANCELLED, "finished_at": now}
-    models.Message.change(*models.Message.update(ended).where(models.Message.key != sender).sql())
+    models.Message.change(models.Message.update(ended).where(models.Message.key != sender))
     carrier_url = f"twilio://AC1:token@+15005550006?base_url=http://127.0.0.1:{carrier}"
     unsent = models.Message.select().where(models.Message.status != models.Status.SENT)
     left = {

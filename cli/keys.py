@@ -11,7 +11,7 @@ import reports
 from carriers import urls
 from cli import base
 from events import Event, EventAddress, Standing
-from keys import ApiKey, Role, wait_for_leases
+from keys import ApiKey, Role
 from limits import Limit
 
 keys = base.Commands("keys", help="API keys: for programs that send, and for people at the desk.")
@@ -102,7 +102,6 @@ def rotate(name: str, overlap: timedelta) -> None:
     """Give a key a new secret and print it; the old one stays valid for the overlap."""
     now = models.clock()
     click.echo(ApiKey.named(name).rotate(now + overlap, now))
-    wait_for_leases()  # after printing: an interrupted wait must not lose the secret
 
 
 @keys.command()

@@ -85,7 +85,6 @@ def show(message_id: uuid.UUID) -> None:
 def as_object(message: Message) -> dict:
     """Return a message as the JSON object that `show` prints."""
     shown = {name: value for name, value in message.__data__.items() if name not in UNSHOWN}
-    shown["parts"] = message.count_parts()
     lasts = timedelta(seconds=current_app.config["SETTINGS"].claim_timeout)
     ends_at = message.claimed_at and message.claimed_at + lasts
     of_key = {"key": message.key.name, "group": message.key.group}

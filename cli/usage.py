@@ -4,7 +4,6 @@ import csv
 import re
 import sys
 from datetime import UTC, datetime, timedelta
-from itertools import chain
 
 import click
 from flask.cli import with_appcontext
@@ -12,7 +11,6 @@ from flask.cli import with_appcontext
 import models
 import reports
 from cli import base
-from models import Message
 
 # A spreadsheet runs a cell that begins so; in many countries it cuts lines at semicolons
 FORMULA = re.compile(r"(^|;)(\s*[=+\-@＝＋－＠])")
@@ -46,7 +44,6 @@ def usage(first: datetime | None, name: str | None, as_json: bool, as_csv: bool)
         raise click.UsageError("Give --json or --csv, not both.")
     first = (first or models.clock()).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     until = (first + timedelta(days=31)).replace(day=1)
-    measure(first, until, name)
     used = reports.usage(first, until, name)
     rows = [{"month": f"{first:%Y-%m}"} | each._asdict() for each in used]
     header = ("month", *reports.Usage._fields)
@@ -66,19 +63,3 @@ def usage(first: datetime | None, name: str | None, as_json: bool, as_csv: bool)
 def harmless(cell: str) -> str:
     """Return a cell's text with an apostrophe before what a spreadsheet would run as a formula."""
     return FORMULA.sub(r"\1'\2", cell)
-
-
-def measure(first: datetime, until: datetime, name: str | None) -> None:
-    """Store parts and countries where an older version stored none; show how many so far."""
-    pages, total = reports.unmeasured(first, until, name), 0
-    if not (page := next(pages, None)):
-        return
-    with click.progressbar(
-        chain([page], pages),
-        label="counting the parts of older texts",
-        item_show_func=lambda _: f"{total} texts",
-        file=sys.stderr,
-    ) as bar:
-        for page in bar:
-            Message.measure(page)
-            total += len(page)

@@ -60,7 +60,7 @@ class Entry:
     ):
         self.message, self.now, self.hours = message, now, hours
         self.texted = texted  # how often, in the last day
-        self.is_late = message.scheduled_first_at <= now - lasts
+        self.is_late = message.first_send_at <= now - lasts
 
     @cached_property
     def recipient(self) -> recipients.Recipient | None:
@@ -82,7 +82,7 @@ class Entry:
     @property
     def parts(self) -> str:
         """How many parts the text has, and which characters make them more."""
-        parts = self.message.count_parts()
+        parts = self.message.parts
         if parts is None:
             return ""
         characters, fewer = costly(self.message.message or "")

@@ -30,7 +30,7 @@ class Health(NamedTuple):
     is_down: bool  # and does not merely refuse the account
     trouble_since: datetime | None
     commonest_error: tuple[str, int] | None  # of the last hour
-    bad_end: reports.BadEnd | None  # of most of the latest messages
+    bad_end: reports.FailureSpike | None  # of most of the latest messages
 
     def seconds_since(self, instant: datetime | None) -> int | None:
         return instant and round((self.now - instant).total_seconds())

@@ -55,7 +55,6 @@ def told(run):
 
 
 def test_what_is_done_in_the_shell_is_told_with_the_user(run, told, tmp_path, monkeypatch):
-    monkeypatch.setattr("keys.LEASE", 0.01)
     run("keys", "create", "shop", "--group", "sales", "--limit", "5/s", "--expires", "1d")
     run("keys", "limit", "shop", "7/s")
     run("keys", "rotate", "shop")
@@ -131,7 +130,6 @@ def test_what_is_done_at_the_desk_is_told_with_the_key(desk, told):
 
 @on_sqlite
 def test_keys_of_one_name_and_a_user_of_that_name_are_told_apart(desk, told, monkeypatch):
-    monkeypatch.setattr("keys.LEASE", 0.01)
     monkeypatch.setenv("FLASK_ACTOR", "Olga")
     first = ApiKey.named("Olga")
     assert told("--by", "Olga")[0] == "Olga signed in - -"
@@ -184,7 +182,7 @@ def test_a_time_and_a_person_choose_rows_and_many_are_paged(run, at, database_ur
 
 
 @pytest.mark.parametrize(
-    "deed",
+    "action",
     [
         lambda message: message.cancel("shell", TUESDAY_NOON),
         lambda message: Message.redact_number(LONDON, TUESDAY_NOON),
@@ -194,14 +192,14 @@ def test_a_time_and_a_person_choose_rows_and_many_are_paged(run, at, database_ur
     ],
     ids=["a message", "messages", "a key", "an address", "a number"],
 )
-def test_a_deed_that_cannot_be_noted_does_not_happen(database_url, deed):
+def test_a_deed_that_cannot_be_noted_does_not_happen(database_url, action):
     message = store()
     store(to=LONDON, status=Status.FAILED, finished_at=TUESDAY_NOON, parts=1)
     tables = (Message, ApiKey, EventAddress, DoNotCall)
     before = [list(table.select().dicts()) for table in tables]
     db.execute_sql("ALTER TABLE audit RENAME TO gone")
     with pytest.raises(DatabaseError):
-        deed(message)
+        action(message)
     db.execute_sql("ALTER TABLE gone RENAME TO audit")
     assert [list(table.select().dicts()) for table in tables] == before
 

@@ -4,7 +4,6 @@ from datetime import timedelta
 
 import pytest
 
-import cli.keys
 import models
 from keys import ApiKey
 from samples import TUESDAY_NOON
@@ -70,18 +69,6 @@ def test_a_key_that_would_expire_at_once_is_refused(run, refused):
     assert line in refused("keys", "create", "app", "--expires", "0d", status=2)
     run("keys", "create", "app", "--expires", "never")
     assert line in refused("keys", "extend", "app", "--expires", "0m", status=2)
-
-
-def test_a_new_secret_is_printed_before_other_processes_are_waited_for(flask, run, monkeypatch):
-    """Otherwise an interruption would lose it."""
-    run("keys", "create", "app")
-
-    def interrupt():
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(cli.keys, "wait_for_leases", interrupt)
-    secret = flask("keys", "rotate", "app").stdout.strip()
-    assert ApiKey.authenticate(secret, models.clock())
 
 
 def test_a_revoked_key_is_not_extended(run, refused):

@@ -2,8 +2,11 @@
 
 import contextlib
 import os
+import resource
+import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -178,6 +181,44 @@ def test_a_lock_that_another_holds_is_an_outage_in_any_language(database_url, mo
         connection.execute("ROLLBACK")
     assert database.is_outage(caught.value)
     database.disconnect()  # the session with its short timeout
+
+
+@contextlib.contextmanager
+def no_file_grows():
+    """As on a full disk: no file may be longer than the database's log is now."""
+    size = max(path.stat().st_size for path in Path(db.database).parent.glob("*-wal"))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@on_sqlite
+def test_a_full_disk_is_an_outage_also_where_the_last_row_is_fetched(database_url):
+    store()
+    rows = Message.update(message="x" * 5000).returning(Message.message).execute()
+    with no_file_grows(), pytest.raises(sqlite3.OperationalError) as full:
+        list(rows)
+    assert isinstance(full.value, database.ERRORS)
+    assert database.is_outage(full.value)
+    assert Message.get().message == "Hello"
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("SELECT abs(-9223372036854775808)", "integer overflow"),
+        ("INSERT INTO do_not_call (number) VALUES ('+1')", "IntegrityError"),
+    ],
+)
+def test_sqlites_own_errors_are_bugs_unless_they_mean_later(database_url, statement, words):
+    with pytest.raises(database.ERRORS) as bug:
+        db.connection().execute(statement).fetchall()
+    assert not database.is_outage(bug.value)
+    assert database.reason(bug.value) == words
 
 
 def test_a_server_that_goes_while_a_session_is_set_up_is_an_outage_and_no_more(stoppable_postgres):

@@ -13,7 +13,7 @@ import database
 import models
 import receipts
 from app import create_app
-from audit import Audit, Deed
+from audit import Action, Audit
 from carrier_state import CarrierState
 from databases import on_sqlite
 from desk import entries, sessions
@@ -489,7 +489,7 @@ def test_what_changed_meanwhile_is_reported_and_stays(approver, words, button):
 
 
 def test_what_an_older_version_stored_is_shown(operator):
-    message = ask(status=Status.SENT, first_send_at=None, finished_at=TUESDAY_NOON)
+    message = ask(status=Status.SENT, parts=None, country=None, finished_at=TUESDAY_NOON)
     for page in ("messages", f"messages/{message.id}"):
         assert operator.open(f"/desk/{page}").status_code == 200
 
@@ -648,7 +648,7 @@ def test_an_undo_keeps_to_the_limit_of_its_recipient(database_url):
     withdrawn = store(to="+12125550188", in_doubt=1, in_doubt_since=TUESDAY_NOON)
     assert withdrawn.cancel("Olga", TUESDAY_NOON)
     assert withdrawn.undo_cancel("Olga", TUESDAY_NOON, limit), "it counts already"
-    done = [row.message_id for row in Audit.select().where(Audit.what == Deed.UNDONE)]
+    done = [row.message_id for row in Audit.select().where(Audit.what == Action.UNDONE)]
     assert done == [other.id, withdrawn.id]
 
 

@@ -32,8 +32,7 @@ ALLOWED = {
     "carrier_state": {"database"},
     "inserts": {"database"},
     "events": {"database", "audit", "keys", "carriers"},
-    "models": {"database", "audit", "limits", "keys", "do_not_call", "events"}
-    | {"carriers", "recipients"},
+    "models": {"database", "audit", "limits", "keys", "do_not_call", "events"},
     "acceptance": {"database", "inserts", "keys", "limits", "models"},
     "receipts": {"database", "do_not_call", "models", "carriers", "recipients"},
     "reports": {"database", "limits", "keys", "models"},

@@ -1,13 +1,16 @@
-"""Keys as a process knows them: for a lease."""
+"""Keys: each request reads its own."""
 
-import time
+import re
 from datetime import timedelta
 
 import pytest
 
-import keys
 from keys import ApiKey
+from limits import parse
+from query_plans import plans
 from samples import TUESDAY_NOON
+
+HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
@@ -20,48 +23,35 @@ def is_known(secret, now=TUESDAY_NOON):
     return ApiKey.authenticate(secret, now) is not None
 
 
-def test_a_key_is_asked_of_the_database_when_its_lease_is_over_and_not_before(issue, monkeypatch):
-    now, later = issue("now"), issue("later")
-    monkeypatch.setattr(keys, "LEASE", 0.01)
-    assert is_known(now)
-    monkeypatch.setattr(keys, "LEASE", 60)
-    assert is_known(later)
+def test_a_change_of_a_key_is_in_force_at_once(issue):
+    """Another process cannot know an old one: nothing is kept between two requests."""
+    secret = issue("app")
+    assert ApiKey.authenticate(secret, TUESDAY_NOON).limits == ()
+    ApiKey.update(limits="5/s").execute()
+    assert ApiKey.authenticate(secret, TUESDAY_NOON).limits == parse("5/s")
     ApiKey.update(revoked_at=TUESDAY_NOON).execute()
-    time.sleep(0.01)
-    assert not is_known(now)
-    assert is_known(later)
+    assert not is_known(secret)
+    ApiKey.update(revoked_at=None, expires_at=TUESDAY_NOON).execute()
+    assert not is_known(secret)
+    assert is_known(secret, TUESDAY_NOON - HOUR)
 
 
-def test_while_one_request_renews_a_lease_others_do_not_ask(issue, monkeypatch):
-    secret, live, asked = issue("app"), ApiKey.live, []
-    monkeypatch.setattr(keys, "LEASE", 10)
-    assert is_known(secret)
-
-    def live_and_meanwhile(now):
-        asked.append(now)
-        assert len(asked) > 1 or is_known(secret)
-        return live(now)
-
-    monkeypatch.setattr(ApiKey, "live", live_and_meanwhile)
-    halfway = time.monotonic() + 6
-    monkeypatch.setattr(keys.time, "monotonic", lambda: halfway)
-    assert is_known(secret)
-    assert len(asked) == 1
+def test_after_a_rotation_the_old_secret_is_the_same_key_until_the_overlap_ends(issue):
+    old = issue("app")
+    new = ApiKey.get().rotate(TUESDAY_NOON + HOUR, TUESDAY_NOON)
+    assert {ApiKey.authenticate(each, TUESDAY_NOON).name for each in (old, new)} == {"app"}
+    assert is_known(new, TUESDAY_NOON + HOUR)
+    assert not is_known(old, TUESDAY_NOON + HOUR)
+    ApiKey.update(revoked_at=TUESDAY_NOON).execute()
+    assert not is_known(old)
 
 
-def test_an_unknown_key_is_asked_of_the_database_once_a_lease(issue, monkeypatch):
-    """A flood of wrong keys must not keep the database busy; made-up ones must not fill memory."""
-    issue("app")
-    monkeypatch.setattr(keys, "LEASE", 1)
-    monkeypatch.setattr(keys, "MOST_LEASES", 3)
-    assert not is_known("tms_late")
-    ApiKey.update(digest=ApiKey.digest_of("tms_late")).execute()
-    assert not is_known("tms_late")
-    time.sleep(1)
-    assert is_known("tms_late")
-    for number in range(10):
-        assert not is_known(f"tms_{number}")
-    assert len(keys._leases) <= 4
+def test_one_statement_that_an_index_serves_finds_a_key(issue):
+    for name in "abc":
+        issue(name)
+    is_known("tms_guess")  # opens the connection
+    (plan,) = plans(lambda: is_known("tms_guess"))
+    assert not any(re.search("SCAN|Seq Scan", line) for line in plan)
 
 
 def test_use_is_noted_to_the_hour(issue):

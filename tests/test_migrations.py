@@ -1,6 +1,7 @@
 """Migrations: whatever way they came about, the tables are those of the models."""
 
 import re
+import runpy
 import uuid
 
 import peewee
@@ -16,6 +17,7 @@ import models
 from database import db
 from databases import renamed
 from running import ROOT
+from stored_messages import HOUR, store
 
 TABLES = database.Table.__subclasses__()
 NAMES = sorted(table._meta.table_name for table in TABLES)
@@ -141,6 +143,16 @@ def test_what_was_listed_before_the_history_is_its_first_rows(empty_database_url
         ("+12125550188", 7, "joined", "reply", None, None),
     ]
     database.disconnect()
+
+
+def test_what_a_version_stored_without_its_first_time_was_to_be_sent_at_its_last(migrated):
+    """Only messages that a version before migration 0003 had ended are without."""
+    late = models.clock()
+    for number, first_send_at in enumerate((None, late)):
+        store(id=uuid.UUID(int=number), send_at=late - HOUR, first_send_at=first_send_at)
+    runpy.run_path(ROOT / "migrations" / "0017_first_send_at.py")["up"](None, db)
+    first = models.Message.select(models.Message.first_send_at).order_by(models.Message.id)
+    assert [message.first_send_at for message in first] == [late - HOUR, late]
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(empty_database_url, tmp_path, monkeypatch):

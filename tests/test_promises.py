@@ -37,7 +37,7 @@ import scheduler
 import sender
 from carriers import Carrier, CarrierError, OptOut, Receipt
 from databases import on_sqlite
-from do_not_call import PEOPLE, DoNotCall
+from do_not_call import DoNotCall
 from models import FINISHED, TAKEN, Message, Status, first_id
 from outcomes import MAY_HAVE_TAKEN_IT
 from receipts import KEPT
@@ -306,7 +306,7 @@ class Promises(RuleBasedStateMachine):
     @rule(number=st.sampled_from(NUMBERS), stop=st.booleans())
     def reply(self, number, stop):
         entry = DoNotCall.entry(number)
-        by_people = entry is not None and entry.source in PEOPLE
+        by_people = entry is not None and entry.source in ("operator", "import")
         receipts.record_opt_out(OptOut(number, stop, "reply"), self.now)
         assert DoNotCall.lists(number) == (stop or by_people)
 
@@ -375,7 +375,7 @@ class Promises(RuleBasedStateMachine):
         order = self.orders[message.id]
         assert (order.to, order.text) == (to, text)
         assert message.status == Status.SENDING
-        assert self.now + (valid_for - 1) * SECOND < message.scheduled_first_at + EXPIRE_AFTER
+        assert self.now + (valid_for - 1) * SECOND < message.first_send_at + EXPIRE_AFTER
         order.sends += fate not in FREE
         assert order.sends <= order.max_retries + 1 + message.take_overs
         taken, no = FATES[fate]

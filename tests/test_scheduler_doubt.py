@@ -525,21 +525,11 @@ def test_up_to_then_it_is_sent(run_pass, carrier):
     assert +run_pass(TUESDAY_NOON, expire_after=HOUR) == Counter({"sent": 1})
 
 
-def test_what_an_older_version_stored_during_an_upgrade_is_sent(run_pass, carrier):
-    store(first_send_at=None)
-    assert +run_pass(TUESDAY_NOON) == Counter({"sent": 1})
-
-
 def test_what_waits_for_approval_expires_too(run_pass):
     old = TUESDAY_NOON - 3 * DAY - SECOND
     message = store(manual_mode=True, send_at=old, first_send_at=old)
     assert later(run_pass, 0) == Counter({"expired": 1})
     assert not message.approve("shell", TUESDAY_NOON)
-
-
-def test_what_an_older_version_stored_during_an_upgrade_expires_too(run_pass):
-    store(manual_mode=True, send_at=TUESDAY_NOON - 3 * DAY - SECOND, first_send_at=None)
-    assert later(run_pass, 0) == Counter({"expired": 1})
 
 
 def test_the_carrier_is_told_how_long_a_text_is_wanted(run_pass, carrier, monkeypatch):

@@ -11,6 +11,7 @@ import acceptance
 import models
 import reports
 from acceptance import NewMessage
+from carriers.alphabets import count_parts
 from database import db
 from keys import ApiKey
 from models import Message, Status, new_id
@@ -67,7 +68,12 @@ def _row(now, columns):
         "created_at": now,
     } | columns
     first_send_at = max(row["send_at"], models.clock())  # or it would have expired
-    return {"approved": not row["manual_mode"], "first_send_at": first_send_at} | row
+    parts = row["message"] and count_parts(row["message"])
+    return {
+        "approved": not row["manual_mode"],
+        "first_send_at": first_send_at,
+        "parts": parts,
+    } | row
 
 
 def held(status, **columns):
