@@ -6,7 +6,6 @@ Run it from cron, or with --every to repeat it. Any number may run at once.
 import argparse
 import logging
 import os
-import random
 import signal
 import time
 from collections import Counter
@@ -196,7 +195,6 @@ def line(counts: Counter) -> str:
 def main() -> int:
     """Run one pass, or one every so often until SIGTERM or SIGINT; return the exit status."""
     options = read_options()
-    stay_on_one_core()
     settings = environment.load_or_exit()
     level = "DEBUG" if options.verbose else settings.log_level
     if options.quiet and level in ("DEBUG", "INFO"):
@@ -236,16 +234,6 @@ def read_options() -> argparse.Namespace:
     lines.add_argument("--quiet", action="store_true", help="only warnings and errors, for cron")
     lines.add_argument("--verbose", action="store_true", help="log like LOG_LEVEL=DEBUG")
     return parser.parse_args()
-
-
-def stay_on_one_core() -> None:
-    """Keep all threads of this process on one core, where the system can.
-
-    Python runs one of them at a time. To pass its lock from core to core, with 128 texts under way,
-    took a third of the time.
-    """
-    with suppress(AttributeError, OSError):  # not all systems can, and a sandbox may forbid it
-        os.sched_setaffinity(0, {random.choice([*os.sched_getaffinity(0)])})
 
 
 def seconds(text: str) -> float:
