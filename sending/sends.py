@@ -27,7 +27,10 @@ class NotSent(Exception):
 
 @dataclass(eq=False)
 class Send:
-    """A claimed message that the carrier is given, or asked about. Deadlines are monotonic."""
+    """A claimed message that the carrier is given, or asked about.
+
+    Its deadlines go by the monotonic clock.
+    """
 
     message: Message
     key_name: str | None  # for the log
