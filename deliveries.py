@@ -93,7 +93,7 @@ class Deliveries:
         self.began_at = models.clock() if once else None
         self.lanes = {}  # by URL
         self.in_hand = {}  # the claimed events by their ids
-        self.ended = Queue()  # tries; None ends a wait; no SimpleQueue, see sender.gather
+        self.ended = Queue()  # tries; None ends a wait; no SimpleQueue, see sending.runtime.Ended
         self.unrecorded = []
         self.under_way = 0
         self.renew_at = time.monotonic() + claim_timeout / 4

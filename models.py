@@ -1,6 +1,5 @@
 """Messages: their table, and every change of their state up to a carrier's yes."""
 
-import json
 import secrets
 import uuid
 from collections import Counter
@@ -36,11 +35,10 @@ from database import (
     db,
     isoformat,
     locked,
-    on_postgres,
 )
 from do_not_call import DoNotCall
 from events import Event, EventAddress
-from keys import ApiKey, Role
+from keys import ApiKey
 from limits import SECOND, KeyTally, KeyUse, Limit, lock_numbers
 
 SEND_DATE_LASTS = timedelta(hours=1)
@@ -194,23 +192,6 @@ class Message(Table):
     # Transitions by the scheduler
 
     @classmethod
-    def take_over(cls, before: datetime) -> int:
-        """Queue messages that a sender claimed before an instant and never finished; count them.
-
-        They are in doubt: the sender may have died after the carrier's yes.
-        """
-        dead = has_status(Status.SENDING) & (cls.claimed_at < before)
-        changes = {
-            cls.status: Status.QUEUED,
-            cls.claimed_by: None,
-            cls.claimed_at: None,
-            cls.take_overs: cls.take_overs + 1,
-            cls.in_doubt: cls.in_doubt + 1,
-            cls.in_doubt_since: fn.COALESCE(cls.in_doubt_since, cls.claimed_at),
-        }
-        return cls.update(changes).where(dead).execute()
-
-    @classmethod
     def promote(
         cls, now: datetime, scheduled_before: datetime, always_check_dnc: bool = False
     ) -> Counter:
@@ -251,98 +232,6 @@ class Message(Table):
                 total += len(expired)
         return total
 
-    @classmethod
-    def claim(
-        cls,
-        claimant: uuid.UUID,
-        limit: int,
-        now: datetime,
-        after: int = 0,
-        testers: bool = False,
-    ) -> list[Self]:
-        """Take up to `limit` messages that may be sent, by turns of their keys.
-
-        The key after `after` goes first. Each key gets an equal share, its own longest due first;
-        a share that it cannot use goes to the others. `testers` serves only testers' keys; without
-        it, they are left out. Nobody else gets the messages until they are finished, put back or
-        taken over.
-        """
-        claimed, passed_over = [], set()
-        while room := limit - len(claimed):
-            keys = cls._next_keys(room, after, testers)
-            if not keys or keys[0] in passed_over:
-                break
-            more = list(cls._claim_of(keys, room // len(keys), claimant, now))
-            if not more:  # others are claiming theirs just now
-                passed_over.update(keys)
-            claimed += sorted(more, key=lambda m: (keys.index(m.key_id), m.send_at, m.id))
-            after = keys[-1]
-        return claimed
-
-    # As SQL, like `sent`: for peewee to write them takes half of a sender's time between sends
-
-    @classmethod
-    def _next_keys(cls, limit, after, testers):
-        """Return up to `limit` keys that have messages to be sent, beginning after a key."""
-        some = (
-            "SELECT * FROM (SELECT id FROM api_key WHERE role {} AND id {} {} AND (SELECT send_at "
-            "FROM message WHERE key_id = api_key.id AND status IN ('queued') AND approved "
-            "ORDER BY send_at, id LIMIT 1) IS NOT NULL ORDER BY id LIMIT {}) AS api_key"
-        )
-        role = f"{'=' if testers else '<>'} '{Role.TESTER}'"
-        halves = (some.format(role, half, db.param, db.param) for half in (">", "<="))
-        found = db.execute_sql(" UNION ALL ".join(halves), (after, limit) * 2).fetchall()
-        return sorted((key for (key,) in found), key=lambda key: (key <= after, key))[:limit]
-
-    @classmethod
-    def _claim_of(cls, keys, share, claimant, now):
-        """Take up to `share` messages of each of these keys, the longest due first."""
-        few = (
-            "SELECT id FROM message WHERE key_id = {} AND status IN ('queued') AND approved "
-            f"ORDER BY send_at, id LIMIT {db.param}"
-        )
-        if on_postgres():
-            few = few.format("turn.key") + " FOR UPDATE SKIP LOCKED"
-            source = f"unnest(CAST({db.param} AS integer[])) AS turn(key)"
-            these = (
-                f"id = ANY(ARRAY(SELECT few.id FROM {source} CROSS JOIN LATERAL ({few}) AS few))"
-            )
-        else:
-            few, keys = few.format("turn.value"), json.dumps(keys)
-            source = f"json_each({db.param}) AS turn CROSS JOIN message AS few ON few.id IN ({few})"
-            these = f"id IN (SELECT few.id FROM {source})"
-        return cls.raw(
-            f"UPDATE message SET status = 'sending', claimed_by = {db.param}, "
-            f"claimed_at = {db.param}, claim_number = claim_number + 1 WHERE {these} RETURNING *",
-            cls.claimed_by.db_value(claimant),
-            cls.claimed_at.db_value(now),
-            keys,
-            share,
-        )
-
-    @classmethod
-    def put_back(cls, claimant: uuid.UUID, messages: Collection[Self]) -> int:
-        """Give up the claims of messages that could not go yet; they keep their places."""
-        mine = has_status(Status.SENDING) & (cls.claimed_by == claimant)
-        these = cls.id.in_([message.id for message in messages])
-        unclaimed = {"status": Status.QUEUED, "claimed_by": None, "claimed_at": None}
-        return cls.update(unclaimed).where(mine, these).execute()
-
-    @classmethod
-    def renew(cls, claimant: uuid.UUID, messages: Iterable[Self], now: datetime) -> set[uuid.UUID]:
-        """Renew the claims of a living sender; return the ids of the messages that it still holds.
-
-        If it dies later, they are in doubt since it claimed them first.
-        """
-        numbers = {message.id: message.claim_number for message in messages}
-        if not numbers:
-            return set()
-        mine = has_status(Status.SENDING) & (cls.claimed_by == claimant) & cls.id.in_([*numbers])
-        since = fn.COALESCE(cls.in_doubt_since, cls.claimed_at)
-        renewed = cls.update(claimed_at=now, in_doubt_since=since).where(mine)
-        found = renewed.returning(cls.id, cls.claim_number).execute()
-        return {each.id for each in found if each.claim_number == numbers[each.id]}
-
     def apply(self, outcome: Any, now: datetime) -> bool:
         """Move this claimed message as an Outcome says; False if the claim is another's by now."""
         changes = {"status": outcome.status, "attempts": self.attempts + outcome.counted}
@@ -364,27 +253,6 @@ class Message(Table):
         """Note that the carrier, asked about this claimed message, has not taken it."""
         self.in_doubt, self.in_doubt_since = 0, None
         return self._move({Status.SENDING}, in_doubt=0, in_doubt_since=None)
-
-    @classmethod
-    def with_twins(cls, messages: Collection[Self], others: Collection[Self]) -> set[uuid.UUID]:
-        """Return the ids of messages whose number and text is being sent for another one, too.
-
-        Ignore `others`: they are not being sent.
-        """
-        if not messages:  # to write the query would take a twentieth of a sender's turn
-            return set()
-        twin = cls.alias()
-        alike = (twin.to == cls.to) & (twin.message == cls.message) & (twin.id != cls.id)
-        query = (
-            cls.select(cls.id)
-            .join(twin, on=alike)
-            .where(
-                cls.id.in_([message.id for message in messages]),
-                twin.status == Status.SENDING,
-                twin.id.not_in([message.id for message in others]),
-            )
-        )
-        return {message.id for message in query}
 
     # Transitions by people
 

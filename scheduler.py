@@ -6,9 +6,7 @@ Run it from cron, or with --every to repeat it. Any number may run at once.
 import argparse
 import logging
 import os
-import random
 import signal
-import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,17 +16,25 @@ from typing import Any, NoReturn
 import carriers
 import database
 import logs
-import models
 import receipts
 import reports
 import settings as environment
-from carrier_state import CarrierState
 from carriers import Carrier
 from deliveries import Deliveries
 from events import Event
 from models import Message, Status
 from notices import Notices
-from sender import TESTERS, TICK, Sender, Stop, beside
+from sending import (
+    TESTERS,
+    THIS_MACHINE,
+    TICK,
+    CarrierState,
+    Runtime,
+    Sender,
+    Stop,
+    claims,
+    in_own_thread,
+)
 
 MOVES = (
     *("promoted", "sent", "retrying", "failed", "blocked", "expired"),
@@ -43,22 +49,28 @@ log = logging.getLogger("scheduler")
 
 
 class Scheduler:
-    """Make passes until told to stop.
+    """Make passes until a stop is requested.
 
     Testers' texts go to a simulator, in a thread beside the sends of a pass.
     """
 
-    def __init__(self, settings: environment.Settings, carrier: Carrier | None):
-        self.settings, self.carrier = settings, carrier
-        self.stop = Stop(settings.shutdown_timeout)
-        self.sender = Sender(settings, carrier, self.stop) if carrier else None
-        self.testers = Sender(settings, carriers.connect("simulator:"), self.stop, for_testers=True)
+    def __init__(
+        self,
+        settings: environment.Settings,
+        carrier: Carrier | None,
+        runtime: Runtime = THIS_MACHINE,
+    ):
+        self.settings, self.carrier, self.clock = settings, carrier, runtime.clock
+        self.stop = Stop(settings.shutdown_timeout, runtime.clock)
+        self.sender = Sender(settings, carrier, self.stop, runtime=runtime) if carrier else None
+        simulator = carriers.connect("simulator:")
+        self.testers = Sender(settings, simulator, self.stop, for_testers=True, runtime=runtime)
         self.testing = None  # the future of what the testers' sender does
         self.counts = Counter()  # of the present pass
         self.promote_at = 0  # by the monotonic clock
 
     def run(self, every: float | None, show: Callable[[str], None]) -> int:
-        """Make one pass, or one every so often until told to stop; return the exit status."""
+        """Make one pass, or one every so often until a stop; return the exit status."""
         shown = None
         while True:
             status = 0
@@ -73,7 +85,7 @@ class Scheduler:
                 log.error("the pass failed: the database: %s", database.reason(error))
                 status = 1
                 self.stop.sleep(every or 0)
-            if every is None or self.stop.is_told:
+            if every is None or self.stop.is_requested:
                 break
         try:
             self.close()
@@ -86,7 +98,7 @@ class Scheduler:
         """Do all that can be done now; count what happened, and what waits."""
         self.counts = Counter()
         self.take_over()
-        now = models.clock()
+        now = self.clock.now()
         scheduled_before = now - self.settings.expire_after
         self.promote(now, scheduled_before)
         self.counts["expired"] += Message.expire(now, scheduled_before)
@@ -95,10 +107,10 @@ class Scheduler:
         Event.forget(now)
         self.serve_testers()
         if self.sender:
-            self.sender.collect()
+            self.sender.inbox.collect()
             self.counts += self.sender.send_queued(self.meanwhile)
-            self.sender.collect()
-            self.tell_unmatched(now)
+            self.sender.inbox.collect()
+            self.report_unmatched(now)
         self.await_testers()
         self.counts["waiting for approval"] = reports.awaiting_approval()
         self.counts["waiting for a carrier"] = reports.awaiting_carrier()
@@ -107,7 +119,7 @@ class Scheduler:
 
     def take_over(self) -> None:
         """Queue the messages of dead senders, once the living have had the time to renew theirs."""
-        now, timeout = models.clock(), self.settings.claim_timeout
+        now, timeout = self.clock.now(), self.settings.claim_timeout
         name = self.carrier.name if self.carrier else ""
         state, dead = CarrierState.passed(name, now, timeout), now - timedelta(seconds=timeout)
         if not reports.claimed_before(dead):
@@ -115,11 +127,11 @@ class Scheduler:
         if state.settled_at and state.settled_at > now:
             database.db.close()
             self.stop.sleep((state.settled_at - now).total_seconds())
-        self.counts["taken over"] = Message.take_over(dead)
+        self.counts["taken over"] = claims.take_over(dead)
 
     def promote(self, now: datetime, scheduled_before: datetime) -> int:
         """Queue the messages that are due; return how many."""
-        self.promote_at = time.monotonic() + PROMOTE_EVERY
+        self.promote_at = self.clock.monotonic() + PROMOTE_EVERY
         promoted = Message.promote(now, scheduled_before, self.settings.check_dnc)
         self.counts["promoted"] += promoted[Status.QUEUED]
         self.counts["blocked"] += promoted[Status.BLOCKED]
@@ -128,11 +140,11 @@ class Scheduler:
 
     def meanwhile(self) -> int:
         """Promote and serve testers every few seconds of a long pass; count the promoted."""
-        if self.stop.is_told or time.monotonic() < self.promote_at:
+        if self.stop.is_requested or self.clock.monotonic() < self.promote_at:
             return 0
-        now = models.clock()
-        queued = self.sender.insist(self.promote, now, now - self.settings.expire_after)
-        self.sender.insist(self.serve_testers)
+        now, retry = self.clock.now(), self.sender.retry_through_outage
+        queued = retry(self.promote, now, now - self.settings.expire_after)
+        retry(self.serve_testers)
         return queued
 
     def serve_testers(self) -> None:
@@ -140,7 +152,7 @@ class Scheduler:
         if self.testing and self.testing.done():
             self.await_testers()
         if not self.testing and reports.awaiting_carrier(testers=True):
-            self.testing = beside(self.send_of_testers)
+            self.testing = in_own_thread(self.send_of_testers)
 
     def send_of_testers(self) -> Counter:
         try:
@@ -155,10 +167,10 @@ class Scheduler:
             testing, self.testing = self.testing, None
             self.counts += testing.result()
 
-    def tell_unmatched(self, now: datetime) -> None:
+    def report_unmatched(self, now: datetime) -> None:
         """Warn, once an hour over all schedulers, of receipts that match no message."""
         unmatched = receipts.unmatched(now - timedelta(hours=1), now)
-        if unmatched and CarrierState.may_tell_unmatched(self.sender.name, now):
+        if unmatched and CarrierState.may_report_unmatched(self.carrier.name, now):
             log.warning("receipts of the last hour that match no message: %s", unmatched)
 
     def listen(self, seconds: float | None) -> None:
@@ -167,13 +179,13 @@ class Scheduler:
             self.stop.sleep(seconds or 0)
             return
         longest, silence = (seconds, seconds) if seconds else (LONGEST_LISTENING, SILENCE)
-        now = time.monotonic()
+        now = self.clock.monotonic()
         end, quiet_at = now + longest, now + silence
-        while not self.stop.is_told and time.monotonic() < min(end, quiet_at):
-            if self.sender.collect():
+        while not self.stop.is_requested and self.clock.monotonic() < min(end, quiet_at):
+            if self.sender.inbox.collect():
                 database.db.close()
-                quiet_at = time.monotonic() + silence
-            time.sleep(min(TICK, silence))
+                quiet_at = self.clock.monotonic() + silence
+            self.clock.sleep(min(TICK, silence))
 
     def close(self) -> None:
         """Close the carrier; record what it said before and meanwhile.
@@ -182,10 +194,10 @@ class Scheduler:
         left as it is, too, if it still owes answers when time is up.
         """
         if self.sender:
-            self.sender.collect()
+            self.sender.inbox.collect()
             if self.stop.seconds_left:
                 self.carrier.close()
-                self.sender.collect()
+                self.sender.inbox.collect()
 
 
 def line(counts: Counter) -> str:
@@ -196,7 +208,6 @@ def line(counts: Counter) -> str:
 def main() -> int:
     """Run one pass, or one every so often until SIGTERM or SIGINT; return the exit status."""
     options = read_options()
-    stay_on_one_core()
     settings = environment.load_or_exit()
     level = "DEBUG" if options.verbose else settings.log_level
     if options.quiet and level in ("DEBUG", "INFO"):
@@ -216,7 +227,7 @@ def main() -> int:
     notices.start()
 
     def stop(signum, frame):
-        scheduler.stop.tell()
+        scheduler.stop.request()
         deliveries.stop(settings.shutdown_timeout)
 
     signal.signal(signal.SIGTERM, stop)
@@ -224,7 +235,7 @@ def main() -> int:
     in_log = options.quiet or settings.log_format == "JSON"
     status = scheduler.run(options.every, log.info if in_log else show_counts)
     deliveries.finish()
-    notices.finish(not scheduler.stop.is_told, scheduler.stop.by)
+    notices.finish(not scheduler.stop.is_requested, scheduler.stop.by)
     return status
 
 
@@ -238,16 +249,6 @@ def read_options() -> argparse.Namespace:
     lines.add_argument("--quiet", action="store_true", help="only warnings and errors, for cron")
     lines.add_argument("--verbose", action="store_true", help="log like LOG_LEVEL=DEBUG")
     return parser.parse_args()
-
-
-def stay_on_one_core() -> None:
-    """Keep all threads of this process on one core, where the system can.
-
-    Python runs one of them at a time. To pass its lock from core to core, with 128 texts under way,
-    took a third of the time.
-    """
-    with suppress(AttributeError, OSError):  # not all systems can, and a sandbox may forbid it
-        os.sched_setaffinity(0, {random.choice([*os.sched_getaffinity(0)])})
 
 
 def seconds(text: str) -> float:

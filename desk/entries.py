@@ -9,11 +9,11 @@ from operator import itemgetter
 
 from markupsafe import Markup, escape
 
-import outcomes
 import recipients
 from carriers.alphabets import costly
 from models import RETRYABLE, WAITING, Message, Status
 from recipients.hours import BusinessHours, written
+from sending import outcomes
 
 _UNUSUAL = re.compile(r"[^\n\t -~]+")
 MOST_COSTLY = 5  # characters that are named where they make more parts

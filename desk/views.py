@@ -24,13 +24,13 @@ import audit
 import models
 import recipients
 import reports
-from carrier_state import CarrierState
 from database import EPOCH, MILLISECOND, Refused, db
 from desk import entries, sessions
 from desk.entries import Entry, counted
 from do_not_call import DoNotCall
 from keys import Identity, Role, SignIn
 from models import WITHDRAWN, Message, Status
+from sending import CarrierState
 
 PAGE = 50  # messages
 MANY = 1_000  # messages; waiting ones, and those of an hour, are counted up to here

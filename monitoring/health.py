@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import models
 import reports
-from carrier_state import CarrierState
 from database import isoformat
+from sending import CarrierState
 
 STALLED_AFTER = timedelta(minutes=2)
 """Longest stall before we report a problem: a pass of cron and a first retry fit in."""

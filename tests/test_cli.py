@@ -11,12 +11,12 @@ import cli.base
 import database
 import receipts
 from app import create_app
-from carrier_state import CarrierState
 from carriers import OptOut, Receipt
 from databases import on_sqlite
 from do_not_call import DoNotCall
 from models import FINISHED, Status
 from samples import NEW_YORK, TUESDAY_NOON
+from sending import CarrierState
 from settings import VERSION
 from stored_messages import store_history
 

@@ -14,9 +14,10 @@ from databases import on_postgres, on_sqlite
 from do_not_call import DoNotCall
 from keys import ApiKey
 from models import FINISHED, Message, Status, new_id
-from outcomes import Outcome
 from samples import LONDON, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
 from scheduler import Scheduler
+from sending import claims
+from sending.outcomes import Outcome
 from stored_messages import SENDER, again, held, key_named, store, store_many
 
 SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
@@ -661,7 +662,7 @@ def test_redact_needs_a_number_or_an_age(messages, words):
 def test_what_was_redacted_is_nowhere_in_the_files_of_sqlite(messages, database_url):
     for _ in range(300):
         store(message="A secret: xyzzy")
-    for claimed in iter(lambda: Message.claim(SENDER, 50, TUESDAY_NOON), []):
+    for claimed in iter(lambda: claims.claim(SENDER, 50, TUESDAY_NOON), []):
         for message in claimed:  # the rows grow, and their pages are split
             message.apply(Outcome(Status.FAILED, "no such number", counted=True), TUESDAY_NOON)
     assert b"xyzzy" in files_of(database_url)

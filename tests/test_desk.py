@@ -14,7 +14,6 @@ import models
 import receipts
 from app import create_app
 from audit import Action, Audit
-from carrier_state import CarrierState
 from databases import on_sqlite
 from desk import entries, sessions
 from desk_visitor import Visitor
@@ -24,6 +23,7 @@ from keys import ApiKey, Role, SignIn
 from limits import parse, parse_recipient_limit
 from models import Message, Status
 from samples import LONDON, NEW_YORK, TUESDAY_NOON, daily
+from sending import CarrierState
 from stored_messages import DAY, HOUR, again, held, key_named, store
 
 SECRET = "not so secret, but long enough"

@@ -14,9 +14,10 @@ import receipts
 from database import db
 from events import Event, EventAddress
 from models import FINISHED, Message, Status
-from outcomes import Outcome
 from running import ROOT
 from samples import NEW_YORK, TUESDAY_NOON
+from sending import claims
+from sending.outcomes import Outcome
 from stored_messages import SENDER, again, held, key_named, store, store_many
 
 SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
@@ -74,14 +75,14 @@ TRANSITIONS = {
     "promote": promote,
     "expire": expire,
     "block": block,
-    "take over": lambda m: Message.take_over(LATER),
-    "claim": lambda m: Message.claim(SENDER, 10, LATER),
+    "take over": lambda m: claims.take_over(LATER),
+    "claim": lambda m: claims.claim(SENDER, 10, LATER),
     "approve": lambda m: m.approve("shell", LATER),
     "refuse": lambda m: m.decide(False, "desk", LATER),
     "cancel": lambda m: m.cancel("shell", LATER),
     "retry": lambda m: m.retry(LATER),
     "settle": lambda m: m.settle_doubt(),
-    "put back": lambda m: Message.put_back(SENDER, [m]),
+    "put back": lambda m: claims.put_back(SENDER, [m]),
     "sent": lambda m: receipts.sent({m.id: "SM1"}, LATER),
     "found": lambda m: receipts.found(m.id, ["SM1"], LATER),
     "delivered": receipt(True),
@@ -134,11 +135,10 @@ def test_only_models_and_receipts_write_a_status_and_only_by_the_function_that_w
                 writers.add((path.stem, function.name, bool(changes)))
     # What waits again, and what is being sent, is no news
     assert {each for each in writers if not each[2]} == {
-        ("models", "take_over", False),
-        ("models", "_claim_of", False),
-        ("models", "put_back", False),
+        ("claims", "take_over", False),
+        ("claims", "put_back", False),
     }
-    assert {module for module, *_ in writers} == {"models", "receipts"}
+    assert {module for module, *_ in writers} == {"models", "receipts", "claims"}
 
 
 def writes_status(function):
@@ -269,7 +269,7 @@ def test_a_message_tried_again_reaches_a_state_again_and_that_is_another_event(a
     message.apply(Outcome(Status.FAILED, "busy", counted=True), TUESDAY_NOON)
     assert message.retry(TUESDAY_NOON)
     Message.promote(LATER, TUESDAY_NOON)
-    (message,) = Message.claim(SENDER, 1, LATER)
+    (message,) = claims.claim(SENDER, 1, LATER)
     message.apply(Outcome(Status.FAILED, "busy", counted=True), LATER)
     assert [status for _, status in told()] == ["failed", "failed"]
     assert [body["data"]["attempts"] for body in bodies()] == [1, 1]

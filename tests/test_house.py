@@ -13,10 +13,10 @@ import database
 from running import ROOT
 
 OURS = {path.stem for path in ROOT.glob("*.py")} - {"gunicorn.conf"} | {
-    *("carriers", "cli", "desk", "monitoring", "recipients"),
+    *("carriers", "cli", "desk", "monitoring", "recipients", "sending"),
 }
 STORED = {
-    *("database", "audit", "limits", "keys", "do_not_call", "carrier_state"),
+    *("database", "audit", "limits", "keys", "do_not_call"),
     *("events", "models", "receipts", "reports"),
 }
 ALLOWED = {
@@ -29,7 +29,6 @@ ALLOWED = {
     "audit": {"database"},
     "keys": {"database", "audit", "limits"},
     "do_not_call": {"database", "audit"},
-    "carrier_state": {"database"},
     "inserts": {"database"},
     "events": {"database", "audit", "keys", "carriers"},
     "models": {"database", "audit", "limits", "keys", "do_not_call", "events"},
@@ -37,18 +36,17 @@ ALLOWED = {
     "receipts": {"database", "do_not_call", "models", "carriers", "recipients"},
     "reports": {"database", "limits", "keys", "models"},
     "schemas": {"database", "recipients"},
-    "outcomes": {"carriers", "models", "recipients"},
     "deliveries": {"database", "events", "models", "carriers"},
     "notices": {"database", "models", "reports", "carriers", "monitoring", "settings"},
-    "sender": STORED | {"outcomes", "carriers", "settings"},
-    "scheduler": STORED | {"sender", "deliveries", "notices", "settings", "logs", "carriers"},
+    "sending": STORED | {"carriers", "recipients", "settings"},
+    "scheduler": STORED | {"sending", "deliveries", "notices", "settings", "logs", "carriers"},
     "web": {"schemas"},
     "cli": STORED | {"notices", "recipients", "monitoring", "carriers"},
     "api": STORED | {"acceptance", "carriers", "schemas", "recipients", "web", "settings"},
     "callbacks": {"web", "models", "receipts", "carriers"},
-    "monitoring": STORED | {"carriers", "schemas", "web"},
-    "desk": STORED | {"carriers", "outcomes", "recipients", "settings"},
-    "app": OURS - {"sender", "scheduler"},
+    "monitoring": STORED | {"sending", "carriers", "schemas", "web"},
+    "desk": STORED | {"carriers", "sending", "recipients", "settings"},
+    "app": OURS - {"sending", "scheduler"},
 }
 
 
@@ -66,7 +64,10 @@ OWNERS = {
     "gunicorn": {"gunicorn.conf"},
     "gevent": {"gunicorn.conf"},
     "werkzeug": {"app", "api", "web", "monitoring/pages", "gunicorn.conf", *DESK},
-    "peewee": {*STORED, "notices", *map(name_of, ROOT.glob("migrations/*.py"))},
+    "peewee": {
+        *(*STORED, "notices", "sending/carrier_state", "sending/claims"),
+        *map(name_of, ROOT.glob("migrations/*.py")),
+    },
     "playhouse": {"database"},
     "marshmallow": {"schemas"},
     "phonenumbers": {"recipients/__init__", "carriers/opt_outs"},
@@ -86,6 +87,7 @@ SOURCES = [
     *ROOT.glob("desk/*.py"),
     *ROOT.glob("monitoring/*.py"),
     *ROOT.glob("recipients/*.py"),
+    *ROOT.glob("sending/*.py"),
     *ROOT.glob("migrations/*.py"),
 ]
 

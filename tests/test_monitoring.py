@@ -16,10 +16,8 @@ import yaml
 
 import database
 import models
-import sender
 from answers import problems, refusal
 from app import create_app
-from carrier_state import CarrierState
 from carriers import Carrier, CarrierError
 from events import EventAddress
 from keys import ApiKey, Role
@@ -30,6 +28,7 @@ from monitoring.abuse import Abuse
 from running import ROOT
 from samples import NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
 from scheduler import Scheduler
+from sending import CarrierState, sender
 from settings import VERSION
 from stored_messages import again, held, key_named, store, store_history
 

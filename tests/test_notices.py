@@ -11,7 +11,6 @@ import limits
 import models
 import notices
 from carrier_servers import DRIP, Answer, playing
-from carrier_state import CarrierState
 from database import db
 from databases import on_sqlite
 from keys import ApiKey
@@ -20,6 +19,7 @@ from models import Status
 from notices import Notice, Notices
 from people import People
 from samples import NEW_YORK, TUESDAY_NOON
+from sending import CarrierState
 from stored_messages import held, key_named, store
 
 pytest_plugins = ["carrier_servers", "people"]

@@ -11,7 +11,6 @@ from collections import Counter
 from concurrent.futures import Future
 from datetime import timedelta
 from itertools import chain, count, repeat
-from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
@@ -30,21 +29,20 @@ from hypothesis.stateful import (
 
 import database
 import models
-import outcomes
 import receipts
 import recipients
-import scheduler
-import sender
 from carriers import Carrier, CarrierError, OptOut, Receipt
 from databases import on_sqlite
 from do_not_call import DoNotCall
 from models import FINISHED, TAKEN, Message, Status, first_id
-from outcomes import MAY_HAVE_TAKEN_IT
 from receipts import KEPT
 from recipients.hours import BusinessHours
 from samples import NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
-from sender import NotSent, Sender, Stop
+from sending import Runtime, Sender, claims, outcomes
+from sending.outcomes import MAY_HAVE_TAKEN_IT
+from sending.runtime import Clock, Ended
+from sending.sends import NotSent, Send
 from stored_messages import create
 
 NUMBERS = (NEW_YORK, "+12125550188")
@@ -118,22 +116,27 @@ def pause():
     getcurrent().parent.switch()
 
 
-class PausingSender(Sender):
-    def insist(self, action, *arguments):
-        if action != self.within_rate:  # it uses no database: there is no SEND_RATE
-            pause()
-        return super().insist(action, *arguments)
+class MachineClock(Clock):
+    """A clock that stands still until the machine moves it."""
 
-    def serves(self):
-        return True  # this carrier cannot say, and the threads are the machine's
+    def __init__(self):
+        self.instant = TUESDAY_NOON
 
+    def now(self):
+        return self.instant
 
-class PausingStop(Stop):
+    def monotonic(self):
+        return self.instant.timestamp()
+
     def sleep(self, seconds):
-        wake_at = models.clock() + seconds * SECOND
-        while models.clock() < wake_at:
-            getcurrent().sender.waits = True
-            pause()
+        getcurrent().sender.waits = True
+        pause()
+
+
+class PausingSender(Sender):
+    def retry_through_outage(self, action, *arguments):
+        pause()
+        return super().retry_through_outage(action, *arguments)
 
 
 class PausingScheduler(Scheduler):
@@ -141,17 +144,17 @@ class PausingScheduler(Scheduler):
 
     process, waits = None, False
 
-    def __init__(self, settings, carrier):
-        super().__init__(settings, carrier)
-        self.stop = PausingStop(settings.shutdown_timeout)
-        self.sender = PausingSender(settings, carrier, self.stop)
+    def __init__(self, settings, carrier, clock):
+        runtime = Runtime(clock, Pool, Calls)
+        super().__init__(settings, carrier, runtime)
+        self.sender = PausingSender(settings, carrier, self.stop, runtime=runtime)
         self.calls = []
 
     def go_on(self):
         """Run up to the next pause; begin a pass if none is under way."""
         if not self.process:
-            if self.stop.is_told:  # that process has ended
-                self.__init__(self.settings, self.carrier)
+            if self.stop.is_requested:  # that process has ended
+                self.__init__(self.settings, self.carrier, self.clock)
             self.process = greenlet(self.run_pass)
             self.process.sender = self
         self.waits = False
@@ -170,7 +173,7 @@ class PausingScheduler(Scheduler):
                 call.end()
                 yield HEARD
             elif self.waits:
-                self.carrier.machine.clock.now += 10 * SECOND
+                self.clock.instant += 10 * SECOND
             self.go_on()
             yield IDLE if self.waits else None
             if not self.process:
@@ -212,11 +215,14 @@ class Pool:
         return call.future
 
 
-def gather(ended, seconds):
-    """Return the calls that have ended, after the machine has had its turn."""
-    getcurrent().sender.waits = ended.empty()
-    pause()
-    return [ended.get() for _ in range(ended.qsize())]
+class Calls(Ended):
+    """The calls that have ended."""
+
+    def gather(self, seconds):
+        """Return them, after the machine has decided what happens meanwhile."""
+        getcurrent().sender.waits = self.empty()
+        pause()
+        return [self.get() for _ in range(self.qsize())]
 
 
 ORDERS = {
@@ -240,10 +246,10 @@ class Promises(RuleBasedStateMachine):
         super().__init__()
         for table in reversed(database.Table.__subclasses__()):
             table.delete().execute()
-        self.clock, clock.now = clock, TUESDAY_NOON
+        self.clock, clock.instant = clock, TUESDAY_NOON
         self.settings, self.hours = settings, BusinessHours.from_settings(settings)
         self.carrier = FakeCarrier(self, askable)
-        self.senders = [PausingScheduler(settings, self.carrier) for _ in range(2)]
+        self.senders = [PausingScheduler(settings, self.carrier, clock) for _ in range(2)]
         self.orders, self.copies, self.serial = {}, [], count()
         self.budget = Counter()  # by number and text, how many the carrier may get
         self.named = {}  # by each reference that was ever recorded, its message
@@ -251,7 +257,7 @@ class Promises(RuleBasedStateMachine):
 
     @property
     def now(self):
-        return self.clock.now
+        return self.clock.instant
 
     # Clients, operators, recipients
 
@@ -333,7 +339,7 @@ class Promises(RuleBasedStateMachine):
     @rule(which=either, later=later, fates=fates)
     def make_pass(self, which, later, fates, until=END):
         """A scheduler makes a pass or ends one, or goes on up to a moment and stands still."""
-        self.clock.now += later * SECOND
+        self.clock.instant += later * SECOND
         self.carrier.fates = chain(fates, repeat(fates[-1]))
         for number, moment in enumerate(self.senders[which].moments(), 1):
             if until in (moment, number):
@@ -348,9 +354,9 @@ class Promises(RuleBasedStateMachine):
     def die(self, which, gently):
         """A scheduler is killed, or told to stop: it ends when nothing is under way."""
         if gently:
-            self.senders[which].stop.tell()
+            self.senders[which].stop.request()
         else:
-            self.senders[which] = PausingScheduler(self.settings, self.carrier)
+            self.senders[which] = PausingScheduler(self.settings, self.carrier, self.clock)
 
     # The carrier
 
@@ -358,9 +364,10 @@ class Promises(RuleBasedStateMachine):
         """Check what a scheduler begins."""
         if action == self.carrier.find:
             return
-        (message,) = arguments
-        if self.now.timestamp() > message.held_until:
+        (send,) = arguments
+        if self.clock.monotonic() > send.held_until:
             return  # it stood still meanwhile, and the call will find that its claim is lost
+        message = send.message
         order = self.orders[message.id]
         assert order.approved
         assert order.not_before <= self.now
@@ -461,7 +468,7 @@ class Promises(RuleBasedStateMachine):
         """Once the carrier is well and time passes, everything ends, and what is new is sent."""
         if sys.exc_info()[0]:
             return
-        self.clock.now += (TUESDAY_NOON - self.now) % DAY
+        self.clock.instant += (TUESDAY_NOON - self.now) % DAY
         self.store("+12125550177", 0, False, False, None, 1)
         new = [*self.orders][-1]
         for hours in (0, 0, 1, 10, 40, 40, 40):
@@ -489,13 +496,8 @@ often = hypothesis_settings(
 @pytest.fixture
 def hold_promises(settings, monkeypatch):
     """Play with a carrier that can be asked, or cannot: `hold_promises(True, often)`."""
-    clock = SimpleNamespace(now=TUESDAY_NOON)
-    monkeypatch.setattr(models, "clock", lambda: clock.now)
-    monotonic = SimpleNamespace(monotonic=lambda: clock.now.timestamp())
-    monkeypatch.setattr(scheduler, "time", monotonic)
-    monkeypatch.setattr(sender, "time", monotonic)
-    monkeypatch.setattr(sender, "ThreadPoolExecutor", Pool)
-    monkeypatch.setattr(sender, "gather", gather)
+    clock = MachineClock()
+    monkeypatch.setattr(models, "clock", clock.now)  # by which orders are stored
     settings = settings._replace(
         claim_timeout=CLAIM_TIMEOUT, expire_after=EXPIRE_AFTER, send_concurrency=2
     )
@@ -522,7 +524,7 @@ def test_the_promises_hold_for_long(hold_promises, askable):
 
 # Does it find anything? Each of these breaks a rule.
 
-judge, take_over, claim = outcomes.judge, Message.take_over, Message.claim
+judge, take_over, claim = outcomes.judge, claims.take_over, claims.claim
 
 
 def judge_without_asking(message, rules, *rest):
@@ -550,16 +552,16 @@ ANY = dict.fromkeys([Status.DELIVERED, Status.UNDELIVERED], models.has_status(*T
 FOR_EVER = property(lambda _: float("inf"), lambda *_: None)
 BUGS = {  # whether the carrier can be asked; and the code that is replaced, by something wrong
     "it never asks": (True, outcomes, "judge", judge_without_asking),
-    "a dead sender leaves no doubt": (True, Message, "take_over", take_over_without_doubt),
+    "a dead sender leaves no doubt": (True, claims, "take_over", take_over_without_doubt),
     "it takes the reference of another": (True, receipts, "known", lambda _: set()),
-    "it looks for no approval": (False, Message, "claim", claim_without_approval),
+    "it looks for no approval": (False, claims, "claim", claim_without_approval),
     "it does not look at the list": (False, DoNotCall, "listed", lambda _: set()),
     "it sends at any hour": (False, outcomes, "_opening", lambda *_: None),
-    "it sends after a long pause": (False, Message, "held_until", FOR_EVER),
+    "it sends after a long pause": (False, Send, "held_until", FOR_EVER),
     "it sends what is cancelled": (False, outcomes, "judge", judge_without_cancelling),
     "the last receipt counts": (False, receipts, "_MAY_BECOME", ANY),
     "an early receipt is lost": (False, receipts, "_keep", lambda _: None),
-    "nothing is taken over": (False, Message, "take_over", lambda _: 0),
+    "nothing is taken over": (False, claims, "take_over", lambda _: 0),
 }
 seeking = hypothesis_settings(often, max_examples=500, phases=[Phase.generate])
 

@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import models
-import outcomes
 import receipts
 import reports
 from carriers import LateAnswer, OptOut, Receipt
@@ -21,6 +20,7 @@ from do_not_call import DoNotCall, DoNotCallHistory
 from models import TAKEN, Message, Status
 from receipts import EarlyReceipt
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from sending import claims, outcomes
 from stored_messages import SENDER, again, held, statuses, store, store_many
 
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
@@ -334,7 +334,7 @@ def test_whatever_happens_in_whatever_order_the_last_word_counts(events):
                 for pair in pairs:
                     model.receipt(*pair)
             case "take_over":
-                Message.take_over(LATER)
+                claims.take_over(LATER)
                 model.take_over()
             case "forget":
                 receipts.forget(LATER + 4 * DAY)

@@ -8,7 +8,6 @@ import time
 import uuid
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from zoneinfo import ZoneInfo
 
 import peewee
@@ -18,16 +17,17 @@ import database
 import receipts
 import recipients
 import scheduler
-import sender
 from carriers import CarrierError
 from databases import END_OTHER_CONNECTIONS
 from do_not_call import DoNotCall
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST
 from models import TAKEN, Message, Status
-from outcomes import Outcome
 from recipients.hours import Clocks
 from samples import NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
+from sending import Runtime, claims
+from sending.outcomes import Outcome
+from sending.runtime import Clock
 from stored_messages import SENDER, again, connection_of, held, look, statuses, store, store_many
 
 NEIGHBOUR, THIRD = "+12125550188", "+12125550199"
@@ -164,7 +164,7 @@ def test_a_transition_happens_from_its_states_alone_and_says_whether_it_did(data
 
 def test_what_is_taken_over_has_no_claim_any_more(database_url):
     message = held(Status.SENDING)
-    assert Message.take_over(TUESDAY_NOON + MINUTE) == 1
+    assert claims.take_over(TUESDAY_NOON + MINUTE) == 1
     taken = again(message)
     assert (taken.status, taken.claimed_by, taken.claimed_at) == (Status.QUEUED, None, None)
     assert taken.in_doubt_since == TUESDAY_NOON
@@ -172,14 +172,14 @@ def test_what_is_taken_over_has_no_claim_any_more(database_url):
 
 def test_a_sender_that_lost_its_claim_changes_nothing(database_url):
     message = held(Status.SENDING)
-    Message.take_over(TUESDAY_NOON + MINUTE)
-    (anew,) = Message.claim(SENDER, 1, TUESDAY_NOON)  # by the same process
+    claims.take_over(TUESDAY_NOON + MINUTE)
+    (anew,) = claims.claim(SENDER, 1, TUESDAY_NOON)  # by the same process
     before = again(message).__data__
     for status in (Status.QUEUED, Status.SCHEDULED, Status.FAILED, Status.BLOCKED):
         assert not message.apply(Outcome(status, "no"), TUESDAY_NOON)
         assert again(message).__data__ == before
     assert not message.settle_doubt()
-    assert Message.renew(SENDER, [message], TUESDAY_NOON) == set()
+    assert claims.renew(SENDER, [message], TUESDAY_NOON) == set()
     assert anew.apply(Outcome(Status.FAILED, "no"), TUESDAY_NOON)
 
 
@@ -193,7 +193,7 @@ def test_a_late_yes_counts_although_the_claim_is_lost(database_url):
 def test_only_what_is_queued_and_approved_can_be_claimed(database_url):
     for status, approved in itertools.product(Status, (True, False)):
         held(status, approved=approved)
-    (claimed,) = Message.claim(uuid.UUID(int=2), 100, TUESDAY_NOON)
+    (claimed,) = claims.claim(uuid.UUID(int=2), 100, TUESDAY_NOON)
     assert (claimed.status, claimed.approved) == (Status.SENDING, True)
     assert again(claimed).status == Status.SENDING
 
@@ -207,9 +207,9 @@ def test_only_what_is_scheduled_and_due_is_promoted(database_url):
 
 def test_no_more_is_claimed_than_asked_for(database_url):
     store_many(5)
-    assert len(Message.claim(SENDER, 3, TUESDAY_NOON)) == 3
-    assert len(Message.claim(SENDER, 3, TUESDAY_NOON)) == 2
-    assert Message.claim(SENDER, 3, TUESDAY_NOON) == []
+    assert len(claims.claim(SENDER, 3, TUESDAY_NOON)) == 3
+    assert len(claims.claim(SENDER, 3, TUESDAY_NOON)) == 2
+    assert claims.claim(SENDER, 3, TUESDAY_NOON) == []
 
 
 def test_a_cancelled_message_is_never_sent(run_pass, carrier):
@@ -652,19 +652,21 @@ def faulty(database_url, monkeypatch):
 
 
 @pytest.fixture
-def hours_pass(monkeypatch):
+def hours_pass(run_pass):
     """Let the scheduler's waiting take no time, and each look at its stopwatch 100 seconds.
 
     For the threads that send it stands still: their claims are fresh.
     """
     stopwatch = itertools.count(0, 100)
 
-    def monotonic():
-        return next(stopwatch) if threading.current_thread() is threading.main_thread() else 0
+    class Hurried(Clock):
+        def monotonic(self):
+            return next(stopwatch) if threading.current_thread() is threading.main_thread() else 0
 
-    fake = SimpleNamespace(monotonic=monotonic, sleep=lambda seconds: None)
-    monkeypatch.setattr(scheduler, "time", fake)
-    monkeypatch.setattr(sender, "time", fake)
+        def sleep(self, seconds):
+            pass
+
+    run_pass.runtime = Runtime(Hurried())
 
 
 @pytest.mark.usefixtures("hours_pass")
@@ -732,7 +734,7 @@ def test_a_scheduler_that_is_to_stop_does_not_wait_for_the_database_for_ever(
 
     def go_away():
         faulty.fails = lambda number: True
-        scheduler_.stop.tell()
+        scheduler_.stop.request()
 
     carrier.answers[NEW_YORK] = go_away
     with pytest.raises(database.ERRORS):

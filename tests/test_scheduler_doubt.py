@@ -5,6 +5,7 @@ import threading
 import time
 import uuid
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -12,7 +13,6 @@ import pytest
 import receipts
 import recipients
 import reports
-from carrier_state import CarrierState
 from carriers import CarrierError, LateAnswer, OptOut, Receipt
 from do_not_call import DoNotCall
 from fake_carrier import FOR_GOOD, FOR_NOW, FakeCarrier
@@ -20,6 +20,7 @@ from models import Message, Status
 from running import wait_until
 from samples import NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
+from sending import CarrierState, Runtime, claims
 from stored_messages import DAY, HOUR, SENDER, again, held, statuses, store, store_many
 
 NEIGHBOUR = "+12125550188"
@@ -97,15 +98,15 @@ def test_a_sender_that_stood_still_leaves_what_it_claimed_to_others(
     """As one that is stopped by SIGSTOP between its claim and the send."""
     message = store()
     at(TUESDAY_NOON)
-    slow = Scheduler(settings._replace(claim_timeout=1), carrier)
-    begin = slow.sender.begin
 
-    def stand_still(*arguments, **options):
-        time.sleep(0.6)  # more than half of CLAIM_TIMEOUT, without renewal
-        slow.stop.tell()
-        begin(*arguments, **options)
+    class StandingStill(ThreadPoolExecutor):
+        def submit(self, *call):
+            time.sleep(0.6)  # more than half of CLAIM_TIMEOUT, without renewal
+            slow.stop.request()
+            return super().submit(*call)
 
-    slow.sender.begin = stand_still
+    runtime = Runtime(make_pool=StandingStill)
+    slow = Scheduler(settings._replace(claim_timeout=1), carrier, runtime)
     slow.run_pass()
     assert carrier.texts == []
     assert (again(message).status, again(message).in_doubt) == (Status.QUEUED, 0)
@@ -115,12 +116,12 @@ def test_a_sender_that_stood_still_leaves_what_it_claimed_to_others(
 
 def test_a_claim_that_is_renewed_leaves_the_start_of_the_doubt_where_it_was(database_url):
     message = store()
-    (claimed,) = Message.claim(SENDER, 1, TUESDAY_NOON)
+    (claimed,) = claims.claim(SENDER, 1, TUESDAY_NOON)
     late = TUESDAY_NOON + HOUR
-    assert Message.renew(SENDER, [claimed], late) == {message.id}
-    assert Message.renew(uuid.UUID(int=2), [claimed], late) == set()
-    assert Message.take_over(late) == 0
-    assert Message.take_over(late + SECOND) == 1
+    assert claims.renew(SENDER, [claimed], late) == {message.id}
+    assert claims.renew(uuid.UUID(int=2), [claimed], late) == set()
+    assert claims.take_over(late) == 0
+    assert claims.take_over(late + SECOND) == 1
     assert again(message).in_doubt_since == TUESDAY_NOON
 
 
@@ -392,7 +393,7 @@ def test_what_is_to_be_sent_after_asking_waits_where_the_scheduler_is_to_stop(
     at(TUESDAY_NOON)
     message = store(in_doubt=1, in_doubt_since=TUESDAY_NOON, attempts=1)
     stopped = Scheduler(settings, askable)
-    askable.finding = stopped.stop.tell
+    askable.finding = stopped.stop.request
     stopped.run_pass()
     assert askable.asked
     assert askable.texts == []

@@ -2,14 +2,13 @@
 
 import random
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
 
-import carrier_state
 import models
-import sender
 from answers import accepted, problems
 from app import create_app
 from carriers import CarrierError
@@ -18,6 +17,7 @@ from fake_carrier import FOR_NOW, TOO_FAST, FakeCarrier
 from models import Message, Status
 from samples import LONDON, NEW_YORK
 from scheduler import Scheduler
+from sending import Runtime, carrier_state, sender
 from stored_messages import again, store
 
 SECOND, MINUTE, HOUR, DAY = (
@@ -77,19 +77,17 @@ def test_the_quiet_hours_of_every_zone_that_counts_hold_a_text_up(run_pass, carr
 
 
 @pytest.mark.parametrize("send_date", [None, NINE_PM - SECOND])
-def test_quiet_hours_that_begin_after_the_claim_hold_a_text_back(
-    send_date, settings, carrier, monkeypatch
-):
+def test_quiet_hours_that_begin_after_the_claim_hold_a_text_back(send_date, settings, carrier, at):
     message = store(now=NINE_PM - SECOND, send_date=send_date)
-    quiet = Scheduler(settings._replace(**NIGHT, **ALL_DAY), carrier)
-    monkeypatch.setattr(models, "clock", lambda: NINE_PM - SECOND)
-    begin = quiet.sender.begin
+    at(NINE_PM - SECOND)
 
-    def begin_late(*arguments, **options):
-        monkeypatch.setattr(models, "clock", lambda: NINE_PM)
-        begin(*arguments, **options)
+    class Late(ThreadPoolExecutor):
+        def submit(self, *call):
+            at(NINE_PM)
+            return super().submit(*call)
 
-    monkeypatch.setattr(quiet.sender, "begin", begin_late)
+    runtime = Runtime(make_pool=Late)
+    quiet = Scheduler(settings._replace(**NIGHT, **ALL_DAY), carrier, runtime)
     assert +quiet.run_pass() == Counter({"rescheduled": 1})
     assert carrier.texts == []
     held = again(message)

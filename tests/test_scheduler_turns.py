@@ -11,7 +11,6 @@ import pytest
 
 import reports
 import scheduler
-from carrier_state import CarrierState
 from carriers import CarrierError
 from deliveries import Deliveries
 from fake_carrier import TOO_FAST
@@ -20,7 +19,7 @@ from models import Message, Status, clock
 from monitoring import health
 from samples import NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
-from sender import gather
+from sending import CarrierState, claims
 from stored_messages import SENDER, again, key_named, statuses, store, store_many
 
 SECOND = timedelta(seconds=1)
@@ -28,9 +27,9 @@ PERMANENT, TEMPORARY, TOO_BUSY = "+12125550101", "+12125550102", "+12125550103"
 OPEN = {"business_hours": (0, 1440)}
 
 
-def claim(limit, after=0, testers=False):
+def claim(limit, first_key=0):
     """Claim messages; return the names of their keys."""
-    claimed = Message.claim(SENDER, limit, TUESDAY_NOON, after, testers)
+    claimed = claims.claim(SENDER, limit, TUESDAY_NOON, first_key)
     return [key.name for message in claimed for key in [ApiKey.get_by_id(message.key_id)]]
 
 
@@ -50,13 +49,13 @@ def test_what_a_key_cannot_use_goes_to_the_others(database_url):
     assert Counter(claim(9)) == {"a": 1, "b": 4, "c": 4}
 
 
-def test_a_turn_goes_on_after_the_key_that_was_served_last(database_url):
+def test_a_claim_begins_with_a_key_and_goes_on_behind_it(database_url):
     keys = [key_named(name) for name in "abcd"]
     for key in keys:
         store_many(10, key=key)
-    assert claim(1, keys[0].id) == ["b"]
-    assert claim(3, keys[1].id) == ["c", "d", "a"]
-    assert claim(2, keys[3].id) == ["a", "b"]
+    assert claim(1, keys[1].id) == ["b"]
+    assert claim(3, keys[2].id) == ["c", "d", "a"]
+    assert claim(2, keys[3].id + 1) == ["a", "b"]
 
 
 def test_each_key_has_its_own_longest_due_first_and_equal_instants_by_id(database_url):
@@ -64,7 +63,7 @@ def test_each_key_has_its_own_longest_due_first_and_equal_instants_by_id(databas
         for seconds in (1, 3, 2):
             store(key=key_named(name), send_at=TUESDAY_NOON - seconds * SECOND)
         store(key=key_named(name), send_at=TUESDAY_NOON - 3 * SECOND)
-    claimed = Message.claim(SENDER, 8, TUESDAY_NOON)
+    claimed = claims.claim(SENDER, 8, TUESDAY_NOON)
     for key in map(key_named, "ab"):
         own = [(message.send_at, message.id) for message in claimed if message.key_id == key.id]
         assert own == sorted(own)
@@ -92,7 +91,7 @@ def test_the_next_pass_goes_on_with_the_keys_that_had_no_turn(settings, carrier,
         store_many(2, key=key)
     for passes in range(1, 4):  # each by a process of its own, which stops after one text
         one = Scheduler(settings._replace(send_concurrency=1), carrier)
-        carrier.answers = dict.fromkeys((f"+1212555{n:04}" for n in range(2)), one.stop.tell)
+        carrier.answers = dict.fromkeys((f"+1212555{n:04}" for n in range(2)), one.stop.request)
         one.run_pass()
         assert len(carrier.texts) == passes
     sent = Message.select().where(Message.status == Status.SENT)
@@ -108,7 +107,7 @@ def test_what_others_are_claiming_just_now_is_passed_over(database_url, kind):
 
     def hold():
         with Message._meta.database.atomic():
-            Message.claim(uuid.uuid4(), 1, TUESDAY_NOON)
+            claims.claim(uuid.uuid4(), 1, TUESDAY_NOON)
             locked.set()
             done.wait(30)
         Message._meta.database.close()
@@ -165,7 +164,7 @@ def test_a_signal_ends_the_wait_and_nothing_stays_claimed(settings, carrier, use
     used_until = round((clock().timestamp() + used_for) * 1_000_000)
     CarrierState.create(name="fake", rate_used_until=used_until)
     waiting = Scheduler(settings._replace(send_rate=0.6, **OPEN), carrier)
-    threading.Timer(0.5, waiting.stop.tell).start()
+    threading.Timer(0.5, waiting.stop.request).start()
     began = time.monotonic()
     waiting.run_pass()
     assert time.monotonic() - began < 10
@@ -288,7 +287,7 @@ def test_a_claim_of_testers_texts_takes_no_turn_from_others(tester, monkeypatch)
         try:
             return count(condition)
         finally:
-            Message.claim(uuid.uuid4(), 8, TUESDAY_NOON, 0, testers=True)
+            claims.claim(uuid.uuid4(), 8, TUESDAY_NOON, 0, testers=True)
 
     monkeypatch.setattr(reports, "_count", count_before_a_claim)
     assert reports.awaiting_carrier(testers=False) == 1
@@ -333,7 +332,7 @@ def test_the_state_of_the_testers_simulator_is_not_the_services(run_pass, carrie
 @pytest.mark.parametrize("what", ["sends", "events"])
 def test_a_wait_that_a_signal_makes_longer_ends(what, settings, carrier):
     """Python 3.11 has its SimpleQueue wait for ever; so do a small timeout and a busy core."""
-    sender, deliveries = Scheduler(settings, carrier).sender, Deliveries(60)
+    sender, deliveries = Scheduler(settings, carrier).sender.sends, Deliveries(60)
     waiting = sender if what == "sends" else deliveries
     handlings = []
 
@@ -347,7 +346,7 @@ def test_a_wait_that_a_signal_makes_longer_ends(what, settings, carrier):
     before = signal.signal(signal.SIGALRM, handle)
     signal.setitimer(signal.ITIMER_REAL, 0.05, 5)
     try:
-        assert not (gather(sender.ended, 0.1) if what == "sends" else deliveries.wait(0.1))
+        assert not (sender.ended.gather(0.1) if what == "sends" else deliveries.wait(0.1))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

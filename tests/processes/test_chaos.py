@@ -31,9 +31,9 @@ from carrier_servers import (
 )
 from keys import ApiKey
 from models import Message, Status, clock
-from outcomes import MAY_HAVE_TAKEN_IT
 from proxy import Proxy
 from running import ALWAYS, ROOT, Clients, assert_as_asked, free_port, wait_until
+from sending.outcomes import MAY_HAVE_TAKEN_IT
 
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
 SECONDS = int(os.environ.get("CHAOS_SECONDS", "120"))

@@ -22,7 +22,6 @@ from playhouse.migrations import Runner
 
 import database
 from answers import PATH
-from carrier_state import CarrierState
 from database import db
 from databases import mostly_on_postgres, mostly_on_sqlite, on_sqlite
 from keys import ApiKey
@@ -41,6 +40,7 @@ from running import (
     wait_until,
 )
 from samples import NEW_YORK, TUESDAY_NOON
+from sending import CarrierState
 from stored_messages import again, connection_of, look, statuses, store, store_many
 
 HELLO = {"to": NEW_YORK, "message": "Hello"}
@@ -92,7 +92,9 @@ def test_killed_workers_and_a_killed_master_lose_nothing_and_double_nothing(
 
 DIE = """
 import os, signal, sys
-import carriers.twilio, models, receipts, scheduler, sender
+import concurrent.futures
+import carriers.twilio, receipts, scheduler
+from sending import claims
 
 point, held = sys.argv.pop(), []
 
@@ -110,7 +112,7 @@ def kill_at(the_point, owner, name, when):
     if the_point == point:
         setattr(owner, name, method)
 
-claim, sent = models.Message.claim, receipts.sent
+claim, sent = claims.claim, receipts.sent
 
 def remember(*args):
     messages = claim(*args)
@@ -126,8 +128,8 @@ def record(references, now, **how):
     if references and point == "before the record is committed":
         die()
 
-models.Message.claim, receipts.sent = remember, record
-kill_at("after the claim is committed", sender.ThreadPoolExecutor, "submit", "before")
+claims.claim, receipts.sent = remember, record
+kill_at("after the claim is committed", concurrent.futures.ThreadPoolExecutor, "submit", "before")
 kill_at("after the carrier's yes", carriers.twilio.Twilio, "send", "after")
 scheduler.main()
 """

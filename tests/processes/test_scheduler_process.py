@@ -16,13 +16,13 @@ import pytest
 
 import database
 from carrier_servers import HANG, HANG_UP, Answer, TwilioServer, refusal
-from carrier_state import CarrierState
 from databases import mostly_on_postgres, mostly_on_sqlite, on_sqlite
 from do_not_call import DoNotCall
 from models import Message, Status, clock
 from running import ALWAYS, ROOT, free_port, wait_until
 from samples import NEW_YORK
 from scheduler import read_options
+from sending import CarrierState
 from settings import VERSION
 from stored_messages import again, statuses, store, store_many
 

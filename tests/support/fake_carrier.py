@@ -2,10 +2,9 @@
 
 import pytest
 
-import carrier_state
-import sender
 from carriers import Carrier, CarrierError
 from scheduler import Scheduler
+from sending import THIS_MACHINE, carrier_state, sender
 
 FOR_NOW, FOR_GOOD = CarrierError("out of order"), CarrierError("no such number", permanent=True)
 TOO_FAST = CarrierError("slow down", too_fast=True)
@@ -42,13 +41,17 @@ def carrier():
 
 @pytest.fixture
 def run_pass(settings, carrier, at, monkeypatch):
-    """Run one pass at an instant, with changed settings: `run_pass(NOON, max_retries=0)`."""
+    """Run one pass at an instant, with changed settings: `run_pass(NOON, max_retries=0)`.
+
+    `run_pass.runtime` is what it runs on.
+    """
 
     monkeypatch.setattr(carrier_state, "SETTLING", 0)
     monkeypatch.setattr(sender, "LONGEST_WAIT", 0)  # the clock stands still
 
     def run(instant, carrier=carrier, **changes):
         at(instant)
-        return Scheduler(settings._replace(**changes), carrier).run_pass()
+        return Scheduler(settings._replace(**changes), carrier, run.runtime).run_pass()
 
+    run.runtime = THIS_MACHINE
     return run

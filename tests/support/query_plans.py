@@ -30,7 +30,7 @@ def _asked_by(action):
     finally:
         db.query_hooks.clear()
     verbs = ("SELECT", "UPDATE", "DELETE", "WITH")
-    return [(sql, parameters) for sql, parameters in asked if sql.startswith(verbs)]
+    return [(sql, parameters) for sql, parameters in asked if sql.lstrip().startswith(verbs)]
 
 
 def _plan(sql, parameters):
@@ -45,6 +45,6 @@ def _plan(sql, parameters):
 
 def _is_whole(line):
     # No tables, but constants and subqueries, and the small table of keys
-    ours = "CONSTANT|[0-9]|_wrapped|few|named|span|taken|api_key|turn"
+    ours = "CONSTANT|[0-9]|_wrapped|few|named|span|taken|api_key|served"
     scan = f"SCAN (?!{ours})(?!.*(INDEX|SUBQUERY))"
     return "Seq Scan on message" in line or re.match(scan, line)

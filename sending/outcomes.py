@@ -140,15 +140,15 @@ def _opening(message, rules, now):
 
 
 def after_no(
-    message: Message, error: CarrierError, rules: Rules, tried: bool, now: datetime
+    message: Message, error: CarrierError, rules: Rules, is_probe: bool, now: datetime
 ) -> Outcome:
     """Return what becomes of a text that the carrier did not say yes to.
 
-    `tried` says that this text was the one that goes first after a pause.
+    A probe is the one text that goes first after a pause.
     """
     if error.too_fast:
         return Outcome(Status.QUEUED, str(error))
-    if error.account or (tried and error.silent and not error.in_doubt):
+    if error.account or (is_probe and error.silent and not error.in_doubt):
         return Outcome(Status.QUEUED, send_at=now)  # behind others: the fault may be its own
     last = message.attempts >= message.max_retries
     if error.in_doubt:
@@ -157,7 +157,7 @@ def after_no(
         reason = _perhaps_taken(str(error), message.in_doubt or error.in_doubt)
         return Outcome(Status.FAILED, reason, counted=True, doubt=error.in_doubt)
     at = now + retry_delay(message.attempts, rules.retry_delay)
-    counted = not (tried and error.silent)
+    counted = not (is_probe and error.silent)
     return Outcome(Status.SCHEDULED, str(error), at, counted, error.in_doubt)
 
 

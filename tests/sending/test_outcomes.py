@@ -5,13 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-import outcomes
 import recipients
 from carriers import CarrierError
 from models import Message, Status, new_id
-from outcomes import MAY_HAVE_TAKEN_IT, Outcome, Rules, Step, judge
 from running import ROOT
 from samples import NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON, daily
+from sending import outcomes
+from sending.outcomes import MAY_HAVE_TAKEN_IT, Outcome, Rules, Step, judge
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 HOURS = daily(540, 1020)
@@ -38,7 +38,7 @@ def message(**fields):
     return Message(**usual | fields)
 
 
-def expected(answer, askable, doubts, last_try, tried):
+def expected(answer, askable, doubts, last_try, is_probe):
     """Say in another way than the code what the contract asks for: status, retry used, doubt."""
     if answer in ("too fast", "the account"):
         return Status.QUEUED, False, False
@@ -46,8 +46,8 @@ def expected(answer, askable, doubts, last_try, tried):
         return Status.FAILED, True, False
     if answer == "no answer":
         gives_up = not askable and (doubts or last_try)
-        return Status.FAILED if gives_up else Status.SCHEDULED, gives_up or not tried, True
-    if tried and answer in ("not reached", "a gateway's page"):
+        return Status.FAILED if gives_up else Status.SCHEDULED, gives_up or not is_probe, True
+    if is_probe and answer in ("not reached", "a gateway's page"):
         return Status.QUEUED, False, False
     return Status.FAILED if last_try else Status.SCHEDULED, True, False
 
@@ -55,12 +55,12 @@ def expected(answer, askable, doubts, last_try, tried):
 CASES = [*itertools.product(ANSWERS, (True, False), (0, 1), (False, True), (False, True))]
 
 
-@pytest.mark.parametrize(("answer", "askable", "doubts", "last_try", "tried"), CASES)
-def test_a_no_has_one_outcome_by_what_it_is_about(answer, askable, doubts, last_try, tried):
+@pytest.mark.parametrize(("answer", "askable", "doubts", "last_try", "is_probe"), CASES)
+def test_a_no_has_one_outcome_by_what_it_is_about(answer, askable, doubts, last_try, is_probe):
     rules = ASKABLE if askable else UNASKABLE
     held = message(in_doubt=doubts, attempts=3 if last_try else 1)
-    outcome = outcomes.after_no(held, ANSWERS[answer], rules, tried, TUESDAY_NOON)
-    wanted = expected(answer, askable, doubts, last_try, tried)
+    outcome = outcomes.after_no(held, ANSWERS[answer], rules, is_probe, TUESDAY_NOON)
+    wanted = expected(answer, askable, doubts, last_try, is_probe)
     assert (outcome.status, outcome.counted, outcome.doubt) == wanted
     if outcome.status == Status.SCHEDULED:
         minutes = 125 if last_try else 5

@@ -5,8 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from carrier_state import CarrierState, Rate
 from samples import TUESDAY_NOON
+from sending import CarrierState
+from sending.rate import Rate
 
 
 def send_for(seconds, rate, parts_of, seed=0):

@@ -4,81 +4,28 @@ A carrier pauses where it says "too fast", refuses the account, or gives no answ
 a pause one text goes first, one over all schedulers; the others wait for its answer.
 """
 
-import math
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import NamedTuple, Self
+from typing import Self
 
 from peewee import SQL, BigIntegerField, BooleanField, FloatField, IntegerField, TextField
 
 from database import CarrierTextField, InstantField, Table, db
+from sending.rate import SECOND
 
 MOST_SILENCES = 5
 """Texts in a row without an answer of the carrier's own, after which it is down."""
-
-SECOND = 1_000_000
-"""Microseconds, of which `rate_used_until` has the number since 1970."""
 
 SETTLING = 10
 """Seconds for a living sender to renew its claims with a database that is back."""
 
 
-class Turn(Enum):
+class Permission(Enum):
     """Who may send now."""
 
     ALL = "everybody"
-    FIRST = "one text, before all others"
-    NOBODY = "nobody"
-
-
-class Rate(NamedTuple):
-    """SEND_RATE: the parts of texts that all schedulers together may give to the carrier.
-
-    A part takes the time in which the rate allows one more. The row of the carrier has the instant
-    up to which time is taken. Texts go together once BURST seconds are free, and what is free for
-    longer than KEPT seconds is lost: KEPT + 1 seconds' worth within any second, not quite twice the
-    rate, because some texts take longer on their way to the carrier.
-
-    A text of more parts than that waits longer, and the others wait longer after it. It takes its
-    time in advance, so that no other overtakes it.
-    """
-
-    per_second: float
-
-    BURST, KEPT = 0.4, 0.7  # seconds
-
-    def wait(self, used_until: int | None, now: datetime) -> float:
-        """Return the seconds until a text may go."""
-        if used_until is None:
-            return 0
-        return max(0, used_until / SECOND - now.timestamp() + self.BURST)
-
-    def most(self) -> int:
-        """Return how many parts may go at once."""
-        return max(1, int(self.per_second * self.KEPT))
-
-    def take(
-        self, used_until: int | None, parts: list[int], now: datetime
-    ) -> tuple[int, int | None, float]:
-        """Return how many of the first texts, given by their parts, may go.
-
-        Return as well the instant up to which time is used then, and the seconds that the first
-        text has to wait.
-        """
-        if self.wait(used_until, now):
-            return 0, used_until, 0
-        at = now.timestamp()
-        unused = math.inf if used_until is None else at - used_until / SECOND
-        free = min(unused, self.KEPT)
-        texts, used = 0, 0.0
-        for needed in (number / self.per_second for number in parts):
-            if texts and used + needed > free:
-                break
-            texts, used = texts + 1, used + needed
-        delay = max(0, min(used, 2) - 1 + self.KEPT - unused)
-        rest = min(used - self.KEPT, max(self.KEPT, used - 2 + self.KEPT))
-        until = max(at - free + used, at + delay + rest)
-        return texts, round(until * SECOND), delay
+    PROBE = "one text, before all others"
+    NONE = "nobody"
 
 
 class CarrierState(Table):
@@ -93,11 +40,11 @@ class CarrierState(Table):
     paused_at = InstantField(null=True)  # when the present pause began
     retry_at = InstantField(null=True)  # when it ends; null where all may send
     pause = FloatField(default=0)  # seconds
-    tried_at = InstantField(null=True)  # when the one text after the pause was claimed
+    tried_at = InstantField(null=True)  # when the probe was claimed: the one text after the pause
     silences = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     unmatched_told_at = InstantField(null=True)  # when a log said last that receipts match nothing
     rate_used_until = BigIntegerField(null=True)  # see Rate
-    served_key = IntegerField(null=True)  # the key that had the last turn of the latest pass
+    served_key = IntegerField(null=True)  # the next pass begins with the key of the next id
 
     FIRST_PAUSE, LONGEST_PAUSE = 5, 60  # seconds
 
@@ -127,20 +74,30 @@ class CarrierState(Table):
         """Return the state of the carrier that the latest pass was made with, if there was one."""
         return cls.select().order_by(cls.last_pass_at.desc(nulls="last")).first()
 
-    def turn(self, now: datetime, claim_timeout: int) -> Turn:
-        """Say who may send now; FIRST to one caller after a pause, NOBODY to the others.
+    def permission(self, now: datetime, claim_timeout: int) -> Permission:
+        """Say who may send now; PROBE to one caller after a pause, NONE to the others.
 
         They wait for its answer no longer than `claim_timeout` seconds: its scheduler may be dead.
         """
         if self.retry_at is None:
-            return Turn.ALL
+            return Permission.ALL
         if now < self.retry_at:
-            return Turn.NOBODY
+            return Permission.NONE
         cls, dead = CarrierState, now - timedelta(seconds=claim_timeout)
         free = cls.tried_at.is_null() | (cls.tried_at < dead)
         mine = (cls.name == self.name) & (cls.retry_at <= now) & free
         taken = cls.update(tried_at=now).where(mine).execute() == 1
-        return Turn.FIRST if taken else Turn.NOBODY
+        return Permission.PROBE if taken else Permission.NONE
+
+    @property
+    def first_key(self) -> int:
+        """Return the key with which a pass begins, or the next one if it has no messages."""
+        return (self.served_key or 0) + 1
+
+    @classmethod
+    def begin_with(cls, name: str, key: int) -> None:
+        """Note the key with which the next pass begins."""
+        cls.update(served_key=key - 1).where(cls.name == name).execute()
 
     def used_rate_lately(self, now: datetime) -> bool:
         """Say whether SEND_RATE has been used up within the last second."""
@@ -156,12 +113,7 @@ class CarrierState(Table):
         return cls.update(rate_used_until=after).where(cls.name == name, unchanged).execute() == 1
 
     @classmethod
-    def served(cls, name: str, key: int) -> None:
-        """Note the key that had the last turn, so that the next pass goes on with the others."""
-        cls.update(served_key=key).where(cls.name == name).execute()
-
-    @classmethod
-    def give_up_turn(cls, name: str) -> None:
+    def end_probe(cls, name: str) -> None:
         """Let another text go first: there was none to be sent, or its answer has come."""
         cls.update(tried_at=None).where(cls.name == name).execute()
 
@@ -182,16 +134,16 @@ class CarrierState(Table):
             return bool(cls.update(nothing).where(mine).execute()) and had_trouble
 
     @classmethod
-    def silent(cls, name: str) -> bool:
+    def count_silence(cls, name: str) -> bool:
         """Count a text without an answer of the carrier's own; say whether it is down by now."""
         cls.update(silences=cls.silences + 1).where(cls.name == name).execute()
         return cls.get_by_id(name).silences >= MOST_SILENCES
 
     @classmethod
-    def may_tell_unmatched(cls, name: str, now: datetime) -> bool:
-        """Say, once an hour over all schedulers, that receipts match nothing."""
-        told = cls.unmatched_told_at
-        due = told.is_null() | (told <= now - timedelta(hours=1))
+    def may_report_unmatched(cls, name: str, now: datetime) -> bool:
+        """Return True once an hour over all schedulers: receipts that match nothing are news."""
+        reported = cls.unmatched_told_at
+        due = reported.is_null() | (reported <= now - timedelta(hours=1))
         return cls.update(unmatched_told_at=now).where(cls.name == name, due).execute() == 1
 
     @classmethod
@@ -207,22 +159,37 @@ class CarrierState(Table):
     ) -> bool:
         """Send nothing for a while, because of the answer to a text begun at an instant.
 
-        Return whether that is news. Without `asked_for`, in seconds, a pause is twice the one
-        before, up to a minute. A text that was under way when the pause began does not double it.
+        Return whether that is news. The carrier may have asked for so many seconds.
         """
-        first = cls.FIRST_PAUSE if trouble else 1
         with db.atomic():
             rows = cls.select().where(cls.name == name)
             state = (rows.for_update() if db.obj.for_update else rows).get()
-            was_well = state.retry_at is None
-            under_way = state.paused_at is not None and begun_at <= state.paused_at
-            pause = state.pause if under_way else min(state.pause * 2 or first, cls.LONGEST_PAUSE)
-            until = now + timedelta(seconds=asked_for or pause)
-            changes = {"pause": pause, "retry_at": max(until, state.retry_at or until)}
-            if not under_way:
-                changes |= {"paused_at": now, "tried_at": None}
-            if trouble:
-                since = state.trouble_since or now
-                changes |= {"trouble": trouble, "trouble_since": since, "is_down": is_down}
+            changes = changes_for_pause(state, begun_at, now, trouble, is_down, asked_for)
             cls.update(changes).where(cls.name == name).execute()
-        return was_well or bool(trouble and not state.trouble)
+        return state.retry_at is None or bool(trouble and not state.trouble)
+
+
+def changes_for_pause(
+    state: CarrierState,
+    begun_at: datetime,
+    now: datetime,
+    trouble: str | None,
+    is_down: bool,
+    asked_for: float | None,
+) -> dict:
+    """Return what changes in a state when a pause begins or is lengthened; pure.
+
+    Unless the carrier asked for a time, a pause is twice the one before, up to a minute. A text
+    that was under way when the pause began does not double it.
+    """
+    first = state.FIRST_PAUSE if trouble else 1
+    under_way = state.paused_at is not None and begun_at <= state.paused_at
+    pause = state.pause if under_way else min(state.pause * 2 or first, state.LONGEST_PAUSE)
+    until = now + timedelta(seconds=asked_for or pause)
+    changes = {"pause": pause, "retry_at": max(until, state.retry_at or until)}
+    if not under_way:
+        changes |= {"paused_at": now, "tried_at": None}
+    if trouble:
+        since = state.trouble_since or now
+        changes |= {"trouble": trouble, "trouble_since": since, "is_down": is_down}
+    return changes

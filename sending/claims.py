@@ -1,0 +1,148 @@
+"""Claims: which sender holds which messages, so that no two send the same one."""
+
+import json
+import uuid
+from collections.abc import Collection, Iterable
+from datetime import datetime
+
+from peewee import fn
+
+from database import db, on_postgres
+from models import Message, Status, has_status
+
+# As SQL, like `receipts.sent`: for peewee to write them takes half of a sender's time between sends
+
+KEYS_IN_TURN = """
+WITH ready AS NOT MATERIALIZED (
+    SELECT id FROM api_key
+    WHERE (role = 'tester') = ? AND (
+        SELECT send_at FROM message
+        WHERE key_id = api_key.id AND status IN ('queued') AND approved
+        ORDER BY send_at, id LIMIT 1
+    ) IS NOT NULL
+)
+SELECT * FROM (SELECT id FROM ready WHERE id >= ? ORDER BY id LIMIT ?) AS few_from_it_on
+UNION ALL
+SELECT * FROM (SELECT id FROM ready WHERE id < ? ORDER BY id LIMIT ?) AS few_before_it
+"""
+"""Find keys of testers, or of others, that have messages to be sent, from one on and before it."""
+
+CLAIM_ON_POSTGRES = """
+UPDATE message
+SET status = 'sending', claimed_by = ?, claimed_at = ?, claim_number = claim_number + 1
+WHERE id = ANY(ARRAY(
+    SELECT few.id FROM unnest(CAST(? AS integer[])) AS served(key) CROSS JOIN LATERAL (
+        SELECT id FROM message
+        WHERE key_id = served.key AND status IN ('queued') AND approved
+        ORDER BY send_at, id LIMIT ?
+        FOR UPDATE SKIP LOCKED
+    ) AS few
+))
+RETURNING *
+"""
+"""Claim so many messages of each of these keys, its longest due first; pass over locked ones."""
+
+CLAIM_ON_SQLITE = """
+UPDATE message
+SET status = 'sending', claimed_by = ?, claimed_at = ?, claim_number = claim_number + 1
+WHERE id IN (
+    SELECT few.id FROM json_each(?) AS served CROSS JOIN message AS few ON few.id IN (
+        SELECT id FROM message
+        WHERE key_id = served.value AND status IN ('queued') AND approved
+        ORDER BY send_at, id LIMIT ?
+    )
+)
+RETURNING *
+"""
+"""Claim so many messages of each of these keys, its longest due first."""
+
+
+def claim(
+    claimant: uuid.UUID, limit: int, now: datetime, first_key: int = 0, testers: bool = False
+) -> list[Message]:
+    """Take up to `limit` messages that may be sent, an equal share of each key.
+
+    Keys are served in the order of their ids, from `first_key` on and then from the lowest. Each
+    has its own longest due first; a share that it cannot use goes to the others. `testers` serves
+    only testers' keys; without it, they are left out. Nobody else gets the messages until they are
+    finished, put back or taken over.
+    """
+    claimed, passed_over = [], set()
+    while room := limit - len(claimed):
+        keys = _keys_in_turn(room, first_key, testers)
+        if not keys or keys[0] in passed_over:
+            break
+        more = list(_claim_of(keys, room // len(keys), claimant, now))
+        if not more:  # others are claiming theirs just now
+            passed_over.update(keys)
+        claimed += sorted(more, key=lambda m: (keys.index(m.key_id), m.send_at, m.id))
+        first_key = keys[-1] + 1
+    return claimed
+
+
+def _keys_in_turn(limit, first, testers):
+    """Return up to `limit` keys that have messages to be sent, in the order of their service."""
+    statement = KEYS_IN_TURN.replace("?", db.param)
+    found = db.execute_sql(statement, (testers, first, limit, first, limit)).fetchall()
+    return sorted((key for (key,) in found), key=lambda key: (key < first, key))[:limit]
+
+
+def _claim_of(keys, share, claimant, now):
+    """Take up to `share` messages of each of these keys, the longest due first."""
+    statement = CLAIM_ON_POSTGRES if on_postgres() else CLAIM_ON_SQLITE
+    return Message.raw(
+        statement.replace("?", db.param),
+        Message.claimed_by.db_value(claimant),
+        Message.claimed_at.db_value(now),
+        keys if on_postgres() else json.dumps(keys),
+        share,
+    )
+
+
+def put_back(claimant: uuid.UUID, messages: Collection[Message]) -> int:
+    """Give up the claims of messages that could not go yet; they keep their places."""
+    mine = has_status(Status.SENDING) & (Message.claimed_by == claimant)
+    these = Message.id.in_([message.id for message in messages])
+    unclaimed = {"status": Status.QUEUED, "claimed_by": None, "claimed_at": None}
+    return Message.update(unclaimed).where(mine, these).execute()
+
+
+def renew(claimant: uuid.UUID, messages: Iterable[Message], now: datetime) -> set[uuid.UUID]:
+    """Renew the claims of a living sender; return the ids of the messages that it still holds.
+
+    If it dies later, they are in doubt since it claimed them first.
+    """
+    numbers = {message.id: message.claim_number for message in messages}
+    if not numbers:
+        return set()
+    these = (Message.claimed_by == claimant) & Message.id.in_([*numbers])
+    since = fn.COALESCE(Message.in_doubt_since, Message.claimed_at)
+    renewed = Message.update(claimed_at=now, in_doubt_since=since)
+    renewed = renewed.where(has_status(Status.SENDING) & these)
+    found = renewed.returning(Message.id, Message.claim_number).execute()
+    return {each.id for each in found if each.claim_number == numbers[each.id]}
+
+
+def take_over(before: datetime) -> int:
+    """Queue messages that a sender claimed before an instant and never finished; count them.
+
+    They are in doubt: the sender may have died after the carrier's yes.
+    """
+    dead = has_status(Status.SENDING) & (Message.claimed_at < before)
+    changes = {
+        Message.status: Status.QUEUED,
+        Message.claimed_by: None,
+        Message.claimed_at: None,
+        Message.take_overs: Message.take_overs + 1,
+        Message.in_doubt: Message.in_doubt + 1,
+        Message.in_doubt_since: fn.COALESCE(Message.in_doubt_since, Message.claimed_at),
+    }
+    return Message.update(changes).where(dead).execute()
+
+
+def has_twin(message: Message, others: Collection[Message]) -> bool:
+    """Say whether an equal text is being sent for another message; `others` are not being sent."""
+    alike = (Message.to == message.to) & (Message.message == message.message)
+    not_these = [message.id, *(other.id for other in others)]
+    being_sent = alike & (Message.status == Status.SENDING) & Message.id.not_in(not_these)
+    return Message.select().where(being_sent).exists()

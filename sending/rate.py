@@ -1,0 +1,62 @@
+"""SEND_RATE as a pure matter: which texts may go now, and when the next ones may."""
+
+import math
+from datetime import datetime
+from typing import NamedTuple
+
+SECOND = 1_000_000
+"""Microseconds, of which the instants up to which the rate is used have the number since 1970."""
+
+
+class Share(NamedTuple):
+    """What the rate allows of some texts, in their order."""
+
+    texts: int  # how many may go
+    used_until: int | None  # the instant up to which time is taken then
+    delay: float  # seconds that the first one has to wait
+
+
+class Rate(NamedTuple):
+    """SEND_RATE: the parts of texts that all schedulers together may give to the carrier.
+
+    A part takes the time in which the rate allows one more. The row of the carrier has the instant
+    up to which time is taken. Texts go together once BURST seconds are free, and what is free for
+    longer than KEPT seconds is lost: KEPT + 1 seconds' worth within any second, not quite twice the
+    rate, because some texts take longer on their way to the carrier.
+
+    A text of more parts than that waits longer, and the others wait longer after it. It takes its
+    time in advance, so that no other overtakes it. If it were paid for afterwards only, as by the
+    generic cell rate algorithm, a text of two seconds' worth could follow a full second, and three
+    times the rate would go within one.
+    """
+
+    per_second: float
+
+    BURST, KEPT = 0.4, 0.7  # seconds
+
+    def wait(self, used_until: int | None, now: datetime) -> float:
+        """Return the seconds until a text may go."""
+        if used_until is None:
+            return 0
+        return max(0, used_until / SECOND - now.timestamp() + self.BURST)
+
+    def most(self) -> int:
+        """Return how many parts may go at once."""
+        return max(1, int(self.per_second * self.KEPT))
+
+    def take(self, used_until: int | None, parts: list[int], now: datetime) -> Share:
+        """Return what may go of some texts, which are given by their parts."""
+        if self.wait(used_until, now):
+            return Share(0, used_until, 0)
+        at = now.timestamp()
+        unused = math.inf if used_until is None else at - used_until / SECOND
+        free = min(unused, self.KEPT)
+        texts, used = 0, 0.0
+        for needed in (number / self.per_second for number in parts):
+            if texts and used + needed > free:
+                break
+            texts, used = texts + 1, used + needed
+        delay = max(0, min(used, 2) - 1 + self.KEPT - unused)
+        rest = min(used - self.KEPT, max(self.KEPT, used - 2 + self.KEPT))
+        until = max(at - free + used, at + delay + rest)
+        return Share(texts, round(until * SECOND), delay)

@@ -1,0 +1,131 @@
+"""Record what carriers say: the answers to texts, and what they report of their own accord."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime
+from uuid import UUID
+
+import receipts
+from carriers import Carrier, CarrierError, OptOut
+from models import Status
+from sending import claims, outcomes
+from sending.outcomes import Outcome, Rules
+from sending.runtime import Clock
+from sending.sends import NotSent, Send, Sends
+from sending.watch import CarrierWatch
+
+RECORDED_AT_ONCE = 100  # receipts in one transaction: each holds one of the database's locks
+
+log = logging.getLogger("scheduler")
+
+
+class Recorder:
+    """Record the answers to sends, and count what happens to messages in a pass.
+
+    `retry(action, *arguments)` calls what needs the database until it is back.
+    """
+
+    def __init__(
+        self, claimant: UUID, rules: Rules, watch: CarrierWatch, sends: Sends, retry: Callable
+    ):
+        self.claimant, self.rules, self.watch, self.sends = claimant, rules, watch, sends
+        self.retry = retry
+        self.counts = Counter()  # of the present pass
+        self.progress_at = 0  # when it began or sent a text last, by the monotonic clock
+        self.unrecorded = []  # answers
+
+    def begin_pass(self) -> None:
+        self.counts = Counter()
+        self.progress_at = self.sends.clock.monotonic()
+
+    def record(self) -> list[Send]:
+        """Write down the answers; return the messages that a carrier, asked, does not have.
+
+        Each step waits by itself for a database that is away: none happens twice.
+        """
+        now, again = self.sends.clock.now(), []
+        taken = (each for each in self.unrecorded if not (each.error or each.send.asking))
+        self.retry(receipts.sent, {each.send.message.id: each.said for each in taken}, now)
+        for send, error, said in self.unrecorded:
+            if error:
+                self.retry(self.record_no, send, error, now)
+            elif not send.asking:
+                self.note(send, "sent")
+            elif self.retry(self.record_found, send, said, now):
+                again.append(send)
+        self.retry(self.watch.note, self.unrecorded)
+        self.unrecorded = []
+        while self.sends.stop.is_requested and again:  # the next sender asks the carrier once more
+            self.retry(again.pop().message.apply, Outcome(Status.QUEUED, send_at=now), now)
+        return again
+
+    def record_found(self, send: Send, references: list[str], now: datetime) -> bool:
+        """Record what the carrier said of a text in doubt; say whether to judge it again.
+
+        If an equal text is being sent, a reference may be that one's: the carrier is asked later.
+        """
+        message = send.message
+        others = [each.send.message for each in self.unrecorded]
+        others += [each.message for each in self.sends.under_way.values() if each.asking]
+        if references and claims.has_twin(message, others):
+            outcome = outcomes.equal_text_under_way(now)
+        elif receipts.found(message.id, references, now):
+            self.note(send, "sent")
+            return False
+        elif not (outcome := outcomes.not_taken(message)):
+            return message.settle_doubt()
+        if message.apply(outcome, now):
+            self.note(send, outcome.move, outcome.reason)
+        return False
+
+    def record_no(self, send: Send, error: CarrierError | NotSent, now: datetime) -> None:
+        """Record what becomes of a text that the carrier did not say yes to."""
+        message = send.message
+        outcome = error.outcome if isinstance(error, NotSent) else self.after_no(send, error, now)
+        if outcome is None:
+            claims.put_back(self.claimant, [message])
+            return
+        if message.apply(outcome, now) and outcome.status != Status.QUEUED:
+            self.note(send, outcome.move, outcome.reason)
+        if outcome.doubt:
+            receipts.look_again(message.to)
+
+    def after_no(self, send: Send, error: CarrierError, now: datetime) -> Outcome:
+        """Record what an error tells of the recipient; return what becomes of the text."""
+        if error.opted_out:
+            said = OptOut(send.message.to, stop=True, source="carrier")
+            self.counts["blocked"] += receipts.record_opt_out(said, now, self.rules.check_dnc)
+        if send.asking:
+            return outcomes.after_asking_in_vain(send.message, error, self.rules, now)
+        return outcomes.after_no(send.message, error, self.rules, send.is_probe, now)
+
+    def note(self, send: Send, move: str, reason: str | None = None) -> None:
+        """Count what happened to a message, and leave a line in the log."""
+        self.counts[move] += 1
+        if move == "sent":
+            self.progress_at = self.sends.clock.monotonic()
+        level = logging.WARNING if move in ("retrying", "failed", "expired") else logging.INFO
+        why = f": {reason}" if reason else ""
+        log.log(level, "message %s %s%s", send.message.id, move, why, extra=send.log_fields)
+
+
+class Inbox:
+    """Record receipts, replies and late answers from a carrier's session."""
+
+    def __init__(self, carrier: Carrier, always_check_dnc: bool, clock: Clock):
+        self.carrier, self.always_check_dnc, self.clock = carrier, always_check_dnc, clock
+        self.unrecorded = []
+
+    def collect(self) -> bool:
+        """Record what came; return whether there was anything.
+
+        Calling `received` acknowledges the last batch: that is recorded first.
+        """
+        if not self.unrecorded:
+            self.unrecorded = self.carrier.received()
+        heard, now = bool(self.unrecorded), self.clock.now()
+        while self.unrecorded:
+            receipts.record(self.unrecorded[:RECORDED_AT_ONCE], now, self.always_check_dnc)
+            del self.unrecorded[:RECORDED_AT_ONCE]
+        return heard

@@ -1,0 +1,91 @@
+"""What a sender runs on, as arguments: time, threads, and the request to stop."""
+
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from datetime import datetime
+from queue import Empty, Queue
+from typing import Any, NamedTuple
+
+import models
+
+TICK = 0.2  # seconds, since a signal does not end a sleep
+
+
+class Clock:
+    """The time of this machine."""
+
+    def now(self) -> datetime:
+        return models.clock()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class Ended(Queue):
+    """The futures of sends whose threads have ended.
+
+    A SimpleQueue might wait for ever: Python 3.11 takes a timeout that is over for none.
+    """
+
+    def gather(self, seconds: float) -> list[Future]:
+        """Return the sends that have ended; wait so many seconds if none has."""
+        try:
+            done = [self.get(timeout=seconds)]
+        except Empty:
+            return []
+        while not self.empty():
+            done.append(self.get())
+        return done
+
+
+class Runtime(NamedTuple):
+    """The clock, and how to make a pool of threads and the queue of sends that have ended."""
+
+    clock: Clock = Clock()
+    make_pool: Callable[[int], Executor] = ThreadPoolExecutor
+    make_queue: Callable[[], Ended] = Ended
+
+
+THIS_MACHINE = Runtime()
+
+
+class Stop:
+    """The request to stop: no send begins after it, and those under way get `timeout` seconds.
+
+    The host would kill a process that waits longer.
+    """
+
+    def __init__(self, timeout: float, clock: Clock):
+        self.timeout, self.clock = timeout, clock
+        self.by = math.inf  # when to end at last, by the monotonic clock
+
+    def request(self) -> None:
+        """Stop soon; a second request gives no more time."""
+        self.by = min(self.by, self.clock.monotonic() + self.timeout)
+
+    @property
+    def is_requested(self) -> bool:
+        return self.by < math.inf
+
+    @property
+    def seconds_left(self) -> float:
+        return max(0, self.by - self.clock.monotonic())
+
+    def sleep(self, seconds: float) -> None:
+        """Do nothing for so many seconds, or until a stop is requested."""
+        wake_at = self.clock.monotonic() + seconds
+        while not self.is_requested and (left := wake_at - self.clock.monotonic()) > 0:
+            self.clock.sleep(min(TICK, left))
+
+
+def in_own_thread(action: Callable[[], Any]) -> Future:
+    """Call something in a thread of its own."""
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(action)
+    pool.shutdown(wait=False)
+    return future

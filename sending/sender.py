@@ -1,0 +1,228 @@
+"""Sending through one carrier: claim, judge, send, record.
+
+The threads of a pool talk to the carrier and do nothing else. The thread that calls `send_queued`
+uses the database. It records answers before it claims more: a scheduler that dies leaves no more
+messages in doubt than it had sends under way.
+"""
+
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import database
+import receipts
+import reports
+from carriers import Carrier
+from do_not_call import DoNotCall
+from keys import ApiKey
+from models import Status
+from sending import claims, outcomes
+from sending.carrier_state import CarrierState, Permission
+from sending.outcomes import Outcome, Rules, Step
+from sending.rate import Rate
+from sending.recorder import Inbox, Recorder
+from sending.runtime import THIS_MACHINE, TICK, Runtime, Stop
+from sending.sends import Send, Sends
+from sending.watch import CarrierWatch
+from settings import Settings
+
+LONGEST_WAIT = 60  # seconds that a pass waits for the carrier's pauses and sends nothing
+TESTERS = "testers"  # the name under which the state of their simulator is kept
+COLLECT_EVERY = 1  # seconds until a STOP is recorded while sends are under way
+
+log = logging.getLogger("scheduler")
+
+
+class Sender:
+    """Send queued messages through a carrier, or those of testers through their simulator."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        carrier: Carrier,
+        stop: Stop,
+        for_testers: bool = False,
+        runtime: Runtime = THIS_MACHINE,
+    ):
+        self.settings, self.stop, self.clock = settings, stop, runtime.clock
+        self.for_testers = for_testers
+        self.name = TESTERS if for_testers else carrier.name
+        self.rules = Rules.of(settings, carrier.can_be_asked)
+        self.renew_every = settings.claim_timeout / 4  # seconds
+        self.longest_wait = 0 if for_testers else LONGEST_WAIT  # the pass waits for testers
+        self.claimant = uuid.uuid4()
+        rate = Rate(settings.send_rate) if settings.send_rate and not for_testers else None
+        self.sends = Sends(carrier, self.rules, settings.send_concurrency, stop, runtime)
+        self.watch = CarrierWatch(
+            self.name, carrier, rate, settings.claim_timeout, stop, self.clock
+        )
+        self.recorder = Recorder(
+            self.claimant, self.rules, self.watch, self.sends, self.retry_through_outage
+        )
+        self.inbox = Inbox(carrier, settings.check_dnc, self.clock)
+        self.key_names = {}  # by id, for the log
+        self.first_key = None  # it has the next share
+        self.left = 0  # messages that the present pass may still claim
+        self.renew_at = 0  # by the monotonic clock
+
+    def send_queued(self, meanwhile: Callable[[], int] = int) -> Counter:
+        """Send until nothing may be sent, the carrier pauses for long, or a stop is requested.
+
+        Return how often each thing happened. Each round: 1. record answers, 2. call `meanwhile`,
+        which returns how many messages it has queued, 3. renew claims, 4. claim as many as may be
+        sent, and judge them, 5. put back those for which SEND_RATE is used up, 6. begin to send,
+        7. wait for an answer.
+        """
+        self.recorder.begin_pass()
+        # Or a pass might never end while messages arrive
+        self.left = reports.awaiting_carrier(self.for_testers)
+        if self.first_key is None:
+            self.first_key = CarrierState.get_by_id(self.name).first_key
+        before = self.first_key
+        self.renew_at = self.clock.monotonic() + self.renew_every
+        with self.sends.threads():
+            while (pause := self.begin_sends(meanwhile)) is not None:
+                self.await_answers(pause)
+        if self.first_key != before:
+            CarrierState.begin_with(self.name, self.first_key)
+        return self.recorder.counts
+
+    def begin_sends(self, meanwhile: Callable[[], int]) -> float | None:
+        """Begin what may be sent now; return the seconds until more may go, None at the end."""
+        retry = self.retry_through_outage
+        # What came too fast goes when the pause ends
+        self.left += sum(answer.is_too_fast for answer in self.recorder.unrecorded)
+        again = self.recorder.record()
+        self.left += meanwhile()
+        permission, pause = retry(self.watch.permission, bool(self.sends.under_way))
+        claimed, ready = retry(self.claim, self.room(permission, len(again)), again)
+        ready = self.within_rate(ready)
+        is_probe = permission is Permission.PROBE
+        for send in ready:
+            self.sends.begin(send, is_probe)
+        if is_probe and not ready:
+            retry(CarrierState.end_probe, self.name)
+        wait_until = self.recorder.progress_at + self.longest_wait
+        waits = self.left and pause and self.clock.monotonic() + pause <= wait_until
+        return pause if self.sends.under_way or claimed or waits else None
+
+    def await_answers(self, pause: float) -> None:
+        """Wait for an answer, but no longer than until there is something else to do."""
+        soon = min(self.renew_every, COLLECT_EVERY, self.stop.seconds_left)
+        if not self.sends.under_way:
+            soon = min(soon, TICK, pause)
+        elif self.watch.rate and self.left and pause:
+            soon = min(soon, pause)
+        self.recorder.unrecorded = self.sends.gather(soon)
+        if not self.stop.seconds_left:
+            self.recorder.unrecorded += self.sends.abandon()
+        self.retry_through_outage(self.inbox.collect)
+
+    def retry_through_outage(self, action: Callable, *arguments: Any) -> Any:
+        """Call something that needs the database; while it is away, again; return the result.
+
+        With messages in hand we wait for the database, because giving up would send them twice. We
+        wait no longer than SHUTDOWN_TIMEOUT once a stop is requested.
+        """
+        while True:
+            try:
+                return action(*arguments)
+            except database.ERRORS as error:
+                if not database.is_outage(error):
+                    raise
+                database.disconnect()
+                in_hand = self.sends.under_way or self.recorder.unrecorded
+                if not in_hand or not self.stop.seconds_left:
+                    raise
+                log.error("the database failed, trying again: %s", database.reason(error))
+                self.clock.sleep(1)
+
+    # Which may go
+
+    def room(self, permission: Permission, again: int) -> int:
+        """Return how many more texts may be claimed, besides those that are judged again."""
+        if permission is Permission.ALL:
+            room = max(0, self.settings.send_concurrency - len(self.sends.under_way) - again)
+            room = min(room, self.watch.rate.most()) if self.watch.rate else room
+        else:
+            room = int(permission is Permission.PROBE and not again)
+        return min(self.left, room)
+
+    def claim(self, room: int, again: list[Send]) -> tuple[int, list[Send]]:
+        """Renew our claims and claim more messages; return how many, and all that may go now.
+
+        The messages in `again` are judged once more: they may be sent, too.
+        """
+        now, monotonic = self.clock.now(), self.clock.monotonic()
+        held_until = monotonic + self.settings.claim_timeout / 2
+        renewing = monotonic >= self.renew_at
+        held = [*self.sends.under_way.values()] if renewing else []
+        with database.db.atomic():
+            renewed = claims.renew(self.claimant, [send.message for send in held], now)
+            new = claims.claim(self.claimant, room, now, self.first_key, self.for_testers)
+            if unknown := {message.key_id for message in new} - self.key_names.keys():
+                self.key_names |= ApiKey.names(unknown)
+            claimed = [Send(each, self.key_names.get(each.key_id), held_until) for each in new]
+            ready, moves = self.judge([*again, *claimed], now)
+        if renewing:
+            self.renew_at = monotonic + self.renew_every
+        for send in held:
+            if send.message.id in renewed:
+                send.held_until = held_until
+        if new:
+            self.left -= len(new)
+            self.first_key = new[-1].key_id + 1
+        for send, outcome in moves:
+            self.recorder.note(send, outcome.move, outcome.reason)
+        return len(new), ready
+
+    def judge(
+        self, sends: list[Send], now: datetime
+    ) -> tuple[list[Send], list[tuple[Send, Outcome]]]:
+        """Return the messages that may be sent, and the others with what became of them."""
+        ready, moves = [], []
+        checked = (send.message for send in sends)
+        always = self.rules.check_dnc
+        listed = DoNotCall.listed({each.to for each in checked if always or each.check_dnc})
+        for send in sends:
+            message = send.message
+            if message.in_doubt and message.id in receipts.look_again(message.to):
+                moves.append((send, Outcome(Status.SENT)))
+                continue
+            step = self.next_step(send, message.to in listed, now)
+            if isinstance(step, Step):
+                send.asking = step is Step.ASK
+                ready.append(send)
+            elif message.apply(step, now):
+                moves.append((send, step))
+        return ready, moves
+
+    def next_step(self, send: Send, listed: bool, now: datetime) -> Step | Outcome:
+        """Judge a message; one that cannot be judged is set aside, and holds up no neighbour."""
+        try:
+            return outcomes.judge(send.message, self.rules, listed, now)
+        except Exception as error:
+            kind = type(error).__name__  # its words may hold the number
+            words = "message %s cannot be judged: %s"
+            log.error(words, send.message.id, kind, extra=send.log_fields)
+            return outcomes.cannot_be_judged(send.message, error, self.rules, now)
+
+    def within_rate(self, ready: list[Send]) -> list[Send]:
+        """Return the messages that SEND_RATE lets go now; put the rest back into their places."""
+        texts = [send for send in ready if not send.asking]
+        if not (self.watch.rate and texts):
+            return ready
+        parts = [send.message.parts or 1 for send in texts]
+        share = self.retry_through_outage(self.watch.take_rate, parts)
+        going, waiting = texts[: share.texts], texts[share.texts :]
+        if waiting:
+            messages = [send.message for send in waiting]
+            self.retry_through_outage(claims.put_back, self.claimant, messages)
+            self.left += len(waiting)
+            self.first_key = messages[0].key_id
+        if share.delay:
+            going[0].not_before = self.clock.monotonic() + share.delay
+        return [send for send in ready if send not in waiting]
