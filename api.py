@@ -13,17 +13,17 @@ import models
 import recipients
 import schemas
 from acceptance import AlreadyAnswered, KeyRevoked, NewMessage
+from access.do_not_call import DoNotCall
+from access.keys import MAY_SEND, ApiKey, Identity
+from access.limits import SECOND, LimitReached
 from carriers.alphabets import count_parts
-from database import db
-from do_not_call import DoNotCall
-from keys import MAY_SEND, ApiKey, Identity
-from limits import SECOND, LimitReached
+from database import clock, db
 from models import Message, Status
 from recipients import Recipient
 from recipients.hours import BusinessHours, Facts
 from schemas import BadRequest
 from settings import Settings
-from web import BEARER, bearer_token, read_body
+from web.requests import BEARER, bearer_token, read_body
 
 blueprint = Blueprint("api", __name__, url_prefix="/v1")
 log = logging.getLogger("web")
@@ -35,7 +35,7 @@ def create_text_message() -> Response:
     key = sender()
     db.close()  # or slow bodies would hold all connections
     value = read_json()
-    now = models.clock()  # after a slow client has sent the last byte
+    now = clock.now()  # after a slow client has sent the last byte
     idempotency_key, digest = idempotency(value)
     if idempotency_key and (earlier := Message.answered(key.id, idempotency_key)):
         return repeat(earlier, digest)
@@ -145,7 +145,7 @@ def sender() -> Identity:
     secret = request.headers.get("X-Api-Key")
     if secret is None:
         secret = bearer_token()
-    key = ApiKey.authenticate(secret, models.clock()) if secret else None
+    key = ApiKey.authenticate(secret, clock.now()) if secret else None
     if key is None:
         raise unauthorized()
     g.key = key

@@ -8,42 +8,23 @@ from gevent import monkey
 monkey.patch_all()  # before anything else is imported: preload_app imports it in the master
 
 # ruff: noqa: E402
-import contextlib
 import gc
-import logging
-import math
 import os
 import re
 import resource
 import shutil
-import socket
 import tempfile
-import time
-from functools import partial
-from types import SimpleNamespace
-from typing import Any
 
-import gevent
-from gevent.pool import Pool
-from gevent.server import StreamServer
 from gunicorn.arbiter import Arbiter
-from gunicorn.config import Config
-from gunicorn.glogging import Logger
 from gunicorn.workers.ggevent import GeventWorker
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 import desk
-import logs
 import recipients
 import settings as environment
 from recipients import calendars
-from web import MAX_BODY
 
-BODY_TIMEOUT = 10  # seconds for a body to arrive
-SEND_TIMEOUT = 30  # seconds for a client to take an answer
-UNSENT = 64 * 1024  # bytes of an answer that the system holds for a client
 HEALTH_LASTS = 1  # seconds; /healthz needs no key, so anybody may ask all the time
-LINGER = 2  # seconds for a client to read an answer before its connection closes
 
 settings = environment.load_or_exit()
 loglevel = settings.log_level
@@ -69,6 +50,7 @@ _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
 worker_connections = min(4_000, most_files * 3 // 4)
 
+worker_class, logger_class = "web.worker.Worker", "web.worker.Log"
 control_socket_disable = True  # its path is the same for all gunicorns of a user
 
 # The folder of all workers' metrics; prometheus_client needs it when it is imported
@@ -81,116 +63,6 @@ if settings.metrics_token:
 # No header of a client says where the application is mounted or which scheme was used.
 forwarder_headers = ""
 secure_scheme_headers = {}
-
-
-class Deadline:
-    """Read a request's body until BODY_TIMEOUT, or raise TimeoutError.
-
-    The connection closes unless the body was read to its end: the next request would begin at an
-    unknown place.
-    """
-
-    def __init__(self, request: Any):
-        self.request, self.reader = request, request.body.reader
-        self.ends_at = time.monotonic() + BODY_TIMEOUT
-        lengths = [value for name, value in request.headers if name == "CONTENT-LENGTH"]
-        self.chunked = any(name == "TRANSFER-ENCODING" for name, _ in request.headers)
-        if self.chunked or (lengths and int(lengths[0]) > MAX_BODY):
-            request.force_close()
-
-    def read(self, size: int) -> bytes:
-        try:
-            with gevent.Timeout(max(0, self.ends_at - time.monotonic()), TimeoutError):
-                data = self.reader.read(size)
-        except Exception:
-            self.request.force_close()
-            raise
-        if self.chunked and len(data) < size:
-            self.request.must_close = False
-        return data
-
-
-class Server(StreamServer):
-    """Accept more connections in a turn of the loop, the more are open.
-
-    gunicorn accepts one, so that a worker with few connections, whose turns are short, gets more
-    of the new ones. But in a turn every open connection may have a request answered: beside
-    hundreds, a new one would wait for seconds. The root keeps the workers' shares even.
-    """
-
-    @property
-    def max_accept(self) -> int:
-        return max(1, math.isqrt(len(self.pool)))
-
-
-class worker_class(GeventWorker):  # gunicorn's name for this setting
-    """Bound the time that a client takes for a body and for an answer."""
-
-    def run(self) -> None:
-        self.names = {listener: listener.getsockname() for listener in self.sockets}
-        super().run()
-
-    def server_class(self, listener: Any, spawn: Pool, **others: Any) -> Server:
-        """Make the server; gunicorn calls this by the name of a class."""
-        tls = {"ssl_context": others["ssl_context"]} if self.cfg.is_ssl else {}
-        return Server(listener, partial(self.handle, listener), spawn=spawn, **tls)
-
-    def handle(self, listener: Any, client: socket.socket, addr: Any) -> None:
-        # A reload closes the listener before the connections that it accepted last are served
-        named = SimpleNamespace(getsockname=lambda: self.names[listener])
-        # Otherwise the system takes megabytes for a client that reads nothing, out of our sight
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNSENT)
-        super().handle(named, client, addr)
-
-    def handle_request(self, listener_name: Any, req: Any, sock: socket.socket, addr: Any) -> None:
-        sock.settimeout(SEND_TIMEOUT)
-        req.body.reader = Deadline(req)
-        try:
-            super().handle_request(listener_name, req, sock, addr)
-            gevent.sleep(0)  # a client that sends one request after another waits its turn
-        except TimeoutError:
-            raise StopIteration from None
-        except StopIteration:
-            linger(sock)
-            raise
-
-    def handle_error(self, req: Any, client: socket.socket, addr: Any, exc: BaseException) -> None:
-        super().handle_error(req, client, addr, exc)
-        linger(client)
-
-
-def linger(sock: socket.socket) -> None:
-    """Close our side, and let the client read its answer.
-
-    Closing at once while the client still sends would reset the connection, and the answer would
-    be lost (RFC 9112, 9.6).
-    """
-    with gevent.Timeout(LINGER, False), contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_WR)
-        while sock.recv(65_536):
-            gevent.sleep(0.01)
-
-
-class NoRequestText(logging.Filter):
-    """Keep what a client sent out of the log: a malformed header may hold a key."""
-
-    TELLING = ("Invalid request from", "Ignored premature client disconnection")
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if isinstance(record.msg, str) and record.msg.startswith(self.TELLING):
-            record.msg, record.args = record.msg.partition(": ")[0].removesuffix(". %s"), ()
-        return True
-
-
-class logger_class(Logger):  # gunicorn's name for this setting
-    """Write gunicorn's lines like all others, after one with the version of the service."""
-
-    def setup(self, cfg: Config) -> None:
-        super().setup(cfg)
-        for handler in self.error_log.handlers:
-            handler.addFilter(NoRequestText())
-            handler.setFormatter(logs.formatter(settings.log_format))
-        self.info("Text Message Sending Service %s", environment.VERSION)
 
 
 def on_starting(server: Arbiter) -> None:

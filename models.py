@@ -4,7 +4,7 @@ import secrets
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from typing import Any, Self
@@ -22,7 +22,10 @@ from peewee import (
     fn,
 )
 
-from audit import Action, Audit
+from access.audit import Action, Audit
+from access.do_not_call import DoNotCall
+from access.keys import ApiKey
+from access.limits import SECOND, KeyTally, KeyUse, Limit, lock_numbers
 from database import (
     BATCH,
     EPOCH,
@@ -36,22 +39,13 @@ from database import (
     isoformat,
     locked,
 )
-from do_not_call import DoNotCall
-from events import Event, EventAddress
-from keys import ApiKey
-from limits import SECOND, KeyTally, KeyUse, Limit, lock_numbers
+from events.outbox import Event, EventAddress
 
 SEND_DATE_LASTS = timedelta(hours=1)
 """How long a send_date is obeyed; a message that is later keeps to business hours."""
 
 UNDO_WITHIN = timedelta(minutes=1)
 """How long people can undo what they decided."""
-
-
-def clock() -> datetime:
-    """Return now, in UTC, cut to the milliseconds that are stored and answered."""
-    now = datetime.now(UTC)
-    return now.replace(microsecond=now.microsecond // 1000 * 1000)
 
 
 class Status(StrEnum):

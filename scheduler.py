@@ -16,25 +16,17 @@ from typing import Any, NoReturn
 import carriers
 import database
 import logs
-import receipts
 import reports
 import settings as environment
 from carriers import Carrier
-from deliveries import Deliveries
-from events import Event
+from events.delivery import Deliveries
+from events.outbox import Event
 from models import Message, Status
-from notices import Notices
-from sending import (
-    TESTERS,
-    THIS_MACHINE,
-    TICK,
-    CarrierState,
-    Runtime,
-    Sender,
-    Stop,
-    claims,
-    in_own_thread,
-)
+from monitoring.notices import Notices
+from sending import claims, receipts
+from sending.carrier_state import CarrierState
+from sending.runtime import THIS_MACHINE, TICK, Runtime, Stop, in_own_thread
+from sending.sender import TESTERS, Sender
 
 MOVES = (
     *("promoted", "sent", "retrying", "failed", "blocked", "expired"),
@@ -222,7 +214,9 @@ def main() -> int:
         introduce(carrier)
     database.connect(settings.database_url)
     scheduler = Scheduler(settings, carrier)
-    deliveries = Deliveries(settings.claim_timeout, once=options.every is None)
+    deliveries = Deliveries(
+        settings.claim_timeout, Message.note_notified, once=options.every is None
+    )
     deliveries.start()
     notices.start()
 

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from dotenv import dotenv_values, load_dotenv
 from environs import Env, EnvError, EnvValidationError
 
-import limits
 import logs
+from access import limits
 
 VERSION = "1.0.0"
 """The version of the service, for `flask version`, `/healthz` and the log."""

@@ -9,9 +9,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import database
 import models
 import settings
-from database import db, on_postgres
-from keys import ApiKey
-from models import Message, Status, clock
+from access.keys import ApiKey
+from database import clock, db, on_postgres
+from models import Message, Status
 
 BATCH = 2_000
 NUMBERS = """
@@ -38,7 +38,7 @@ def fill(count: int, status: Status = Status.SENT, keys: int = 1) -> None:
 
     They are of so many keys in turn.
     """
-    now, started = clock(), time.monotonic()
+    now, started = clock.now(), time.monotonic()
     key = ApiKey.get_or_none() or ApiKey.create(name="fill", digest="-", created_at=now)
     for number in range(1, keys):
         ApiKey.create(name=f"fill {number}", digest=f"-{number}", created_at=now)

@@ -17,9 +17,9 @@ from pathlib import Path
 import psycopg
 
 import database
-import keys
-import models
 import recipients
+from access import keys
+from database import clock
 
 ROOT = Path(__file__).parent.parent
 TOOLS = Path(sys.executable).parent
@@ -89,7 +89,7 @@ def prepare(url):
 
 
 def new_key(**fields):
-    secret = keys.ApiKey.issue(uuid.uuid4().hex, None, models.clock(), **fields)
+    secret = keys.ApiKey.issue(uuid.uuid4().hex, None, clock.now(), **fields)
     database.disconnect()
     return secret
 

@@ -22,10 +22,11 @@ from machinery import (
 from peewee import fn
 
 import database
-import keys
 import models
 import reports
-from events import Event, EventAddress
+from access import keys
+from database import clock
+from events.outbox import Event, EventAddress
 from sending import claims
 
 TEXTS, SENDINGS = 4000, 3
@@ -122,7 +123,7 @@ def send_and_tell(url, carrier, receivers):
     Until the last text, and until the last event of the first receiver.
     """
     fill.fill(1000 * (1 + len(receivers)), models.Status.QUEUED, keys=1 + len(receivers))
-    now = models.clock()
+    now = clock.now()
     sender, told, *others = keys.ApiKey.select().order_by(keys.ApiKey.id)
     for key, address in zip((told, *others), receivers, strict=True):
         EventAddress.set(key, address, now)
@@ -199,7 +200,7 @@ def promote(server):
             fresh()
             fill.fill(100_000, models.Status.SCHEDULED)
             started = time.monotonic()
-            promoted = models.Message.promote(models.clock(), database.EPOCH)
+            promoted = models.Message.promote(clock.now(), database.EPOCH)
             assert promoted == {models.Status.QUEUED: 100_000}
             times.append(time.monotonic() - started)
             database.disconnect()
@@ -214,7 +215,7 @@ def turns(server):
         times, first_key = [], 0
         for _ in range(50):
             began = time.perf_counter()
-            claimed = claims.claim(uuid.uuid4(), 8, models.clock(), first_key)
+            claimed = claims.claim(uuid.uuid4(), 8, clock.now(), first_key)
             times.append(time.perf_counter() - began)
             assert len({message.key_id for message in claimed}) == 8
             first_key = claimed[-1].key_id + 1

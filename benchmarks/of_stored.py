@@ -27,8 +27,9 @@ from machinery import (
 )
 
 import database
-from keys import Role
-from models import Message, Status, clock
+from access.keys import Role
+from database import clock
+from models import Message, Status
 
 COMMANDS = {
     "stats": ("stats",),
@@ -101,7 +102,7 @@ def desk(server):
         url = fresh()
         fill.fill(STORED)
         fill.fill(STORED, Status.SCHEDULED)
-        twice = 2 * Message.send_at.db_value(clock())
+        twice = 2 * Message.send_at.db_value(clock.now())
         Message.update(approved=False, send_at=twice - Message.send_at).where(
             Message.status == Status.SCHEDULED
         ).execute()
@@ -124,7 +125,7 @@ def usage(server):
     for name, fresh in databases(server):
         url = fresh()
         fill.fill(3 * STORED, keys=10)
-        month = ("usage", "--month", f"{clock() - timedelta(days=31):%Y-%m}")
+        month = ("usage", "--month", f"{clock.now() - timedelta(days=31):%Y-%m}")
         seconds = statistics.median(run_command(url, *month) for _ in range(3))
         show(
             f"usage of a month, {name}",

@@ -25,7 +25,7 @@ from machinery import (
     wrk,
 )
 
-from limits import parse
+from access.limits import parse
 
 
 def create(server):

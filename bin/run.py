@@ -20,9 +20,9 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C during the imports needs 
 
 import database  # noqa: E402
 import logs  # noqa: E402
-import models  # noqa: E402
 import settings as environment  # noqa: E402
-from keys import ApiKey, Role  # noqa: E402
+from access.keys import ApiKey, Role  # noqa: E402
+from database import clock  # noqa: E402
 from settings import Settings  # noqa: E402
 
 NUMBER = "+12125550123"  # reserved for fiction
@@ -122,7 +122,7 @@ def check(port: str) -> None:
 
 def kept_key(name: str, role: Role) -> str:
     """Return the API key of an earlier run if it is still valid, otherwise a new one."""
-    path, now = Path(f".{name}-key"), models.clock()
+    path, now = Path(f".{name}-key"), clock.now()
     secret = path.read_text().strip() if path.exists() else ""
     if not secret or not ApiKey.authenticate(secret, now):
         secret = ApiKey.issue(f"{name}-{now:%Y%m%d-%H%M%S}", None, now, role=role)

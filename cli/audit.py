@@ -7,9 +7,9 @@ from itertools import islice
 import click
 from flask.cli import with_appcontext
 
-from audit import Actor, Audit
+from access.audit import Actor, Audit
+from access.keys import ApiKey
 from cli import base
-from keys import ApiKey
 
 HEADER = ("at", "who", "what", "about", "details")
 

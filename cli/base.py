@@ -13,10 +13,9 @@ import click
 from flask.cli import AppGroup
 
 import database
-import models
 import recipients
 from carriers import urls
-from database import PAGE, Refused, isoformat
+from database import PAGE, Refused, clock, isoformat
 
 SHELL = "shell"  # recorded as the person who approved, cancelled, or changed the list
 
@@ -69,7 +68,7 @@ def duration(value: str) -> timedelta:
 def instant(value: str) -> datetime:
     """Read an instant: an ISO 8601 date or date-time, in UTC by default, or 2h for 2 hours ago."""
     if re.fullmatch(r"\d+[dhm]", value, re.ASCII):
-        return models.clock() - duration(value)
+        return clock.now() - duration(value)
     try:
         at = datetime.fromisoformat(value)
         return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)

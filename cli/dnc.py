@@ -8,12 +8,11 @@ from typing import BinaryIO, TextIO
 
 import click
 
-import models
 import recipients
+from access.do_not_call import DoNotCall, DoNotCallHistory
 from cli import base, number_files
 from cli.number_files import NumberFile, Unclear
-from database import BATCH, make_private
-from do_not_call import DoNotCall, DoNotCallHistory
+from database import BATCH, clock, make_private
 from recipients import InvalidNumber
 
 dnc = base.Commands(
@@ -28,7 +27,7 @@ region_option = click.option("--region", type=base.region, help=base.REGION)
 def add(numbers: tuple[str, ...], region: str | None) -> None:
     """Add numbers to the list."""
     numbers = read_all(numbers, region)
-    new = DoNotCall.add(numbers, models.clock(), "operator", base.SHELL)
+    new = DoNotCall.add(numbers, clock.now(), "operator", base.SHELL)
     click.echo(f"{new} added, {len(numbers) - new} listed before")
 
 
@@ -38,7 +37,7 @@ def add(numbers: tuple[str, ...], region: str | None) -> None:
 def remove(numbers: tuple[str, ...], region: str | None) -> None:
     """Remove numbers from the list."""
     numbers = read_all(numbers, region)
-    gone = DoNotCall.remove(numbers, models.clock(), "operator", base.SHELL)
+    gone = DoNotCall.remove(numbers, clock.now(), "operator", base.SHELL)
     click.echo(f"{gone} removed, {len(numbers) - gone} not listed")
 
 
@@ -134,7 +133,7 @@ def import_numbers(
                 found += number_files.numbers(row, columns, region)
             except InvalidNumber as error:
                 skipped.append(f"line {line_number}: {error}")
-    now, new, distinct = models.clock(), 0, [*dict.fromkeys(found)]
+    now, new, distinct = clock.now(), 0, [*dict.fromkeys(found)]
     for start in range(0, len(distinct), BATCH):
         new += DoNotCall.add(distinct[start : start + BATCH], now, "import", base.SHELL)
     for line in skipped:

@@ -2,11 +2,10 @@
 
 import click
 
-import models
+from access.keys import ApiKey
 from cli import base
-from database import Refused
-from events import Event, EventAddress
-from keys import ApiKey
+from database import Refused, clock
+from events.outbox import Event, EventAddress
 
 events = base.Commands("events", help="Webhook events: list, retry.")
 key_option = click.option("--key", "name", type=base.name, help="Only events of this key.")
@@ -53,5 +52,5 @@ def retry(name: str | None) -> None:
     key = name and ApiKey.named(name)
     if key and (off := EventAddress.of(key).off):
         raise Refused(f"the address of {name} is switched off: {off}")
-    count = Event.retry(key, models.clock())
+    count = Event.retry(key, clock.now())
     click.echo(f"{base.count(count, 'event')} to be sent again")

@@ -5,14 +5,14 @@ from datetime import datetime, timedelta
 import click
 from flask import current_app
 
-import limits as limit_texts
-import models
 import reports
+from access import limits as limit_texts
+from access.keys import ApiKey, Role
+from access.limits import Limit
 from carriers import urls
 from cli import base
-from events import Event, EventAddress, Standing
-from keys import ApiKey, Role
-from limits import Limit
+from database import clock
+from events.outbox import Event, EventAddress, Standing
 
 keys = base.Commands("keys", help="API keys: for programs that send, and for people at the desk.")
 
@@ -82,7 +82,7 @@ def create(
 
     A key without limits of its own has those of KEY_LIMITS.
     """
-    now = models.clock()
+    now = clock.now()
     secret = ApiKey.issue(name, group, now, expires and now + expires, Role(role), limits)
     if url:
         EventAddress.set(ApiKey.named(name), url, now)
@@ -100,7 +100,7 @@ def create(
 )
 def rotate(name: str, overlap: timedelta) -> None:
     """Give a key a new secret and print it; the old one stays valid for the overlap."""
-    now = models.clock()
+    now = clock.now()
     click.echo(ApiKey.named(name).rotate(now + overlap, now))
 
 
@@ -114,7 +114,7 @@ def rotate(name: str, overlap: timedelta) -> None:
 )
 def extend(name: str, expires: timedelta | None) -> None:
     """Make a key, even an expired one, valid for a time from now on."""
-    now = models.clock()
+    now = clock.now()
     until = expires and now + expires
     ApiKey.named(name).extend(until, now)
     click.echo(f"{name}: valid until {base.moment(until)}" if until else f"{name}: does not expire")
@@ -129,7 +129,7 @@ def set_limits(name: str, limits: tuple[Limit, ...]) -> None:
     Texts accepted in the current second, minute, hour and day count. Every process applies the
     limits when this returns.
     """
-    ApiKey.named(name).limit(limits, models.clock())
+    ApiKey.named(name).limit(limits, clock.now())
     defaults = current_app.config["SETTINGS"].key_limits
     told = ", ".join(map(str, limits or defaults)) or "no limits"
     click.echo(f"{name}: {told}{' (KEY_LIMITS)' if defaults and not limits else ''}")
@@ -157,7 +157,7 @@ def set_events(
     """
     if sum(map(bool, (url, off, secret, rotate))) > 1:
         raise click.UsageError("Give an address or one option.", ctx)
-    key, now = ApiKey.named(name), models.clock()
+    key, now = ApiKey.named(name), clock.now()
     if url:
         EventAddress.set(key, url, now)
     if rotate:
@@ -197,7 +197,7 @@ def list_keys(as_json: bool) -> None:
     A limit shows how much of it is used up now; one of KEY_LIMITS is in parentheses. The last use
     is shown by the hour. A rotated key also shows how long its old secret stays valid.
     """
-    now, everyone = models.clock(), ApiKey.everyone()
+    now, everyone = clock.now(), ApiKey.everyone()
     limits = reports.use_of_limits(everyone, now, current_app.config["SETTINGS"].key_limits)
     if as_json:
         addresses, standings = EventAddress.everyone(), Event.standings()
@@ -265,5 +265,5 @@ def last_used(key: ApiKey) -> datetime | None:
 @click.argument("name", type=base.name)
 def revoke(name: str) -> None:
     """Refuse a key from now on, in every process; its name can be used again."""
-    done = ApiKey.named(name).revoke(models.clock())
+    done = ApiKey.named(name).revoke(clock.now())
     click.echo(f"{name}: {'revoked' if done else 'was already revoked'}")

@@ -11,11 +11,10 @@ import click
 from flask import current_app
 
 import database
-import models
 import recipients
 import reports
 from cli import base
-from database import Refused
+from database import Refused, clock
 from models import RETRYABLE, WAITING, WITHDRAWN, Message, Status
 from reports import Filter
 
@@ -182,21 +181,21 @@ def preview(found: Iterator[Message], silent: bool) -> list[uuid.UUID]:
 command_for_each(
     "approve",
     "approved",
-    lambda message: message.approve(base.SHELL, models.clock()),
+    lambda message: message.approve(base.SHELL, clock.now()),
     "Approve messages: they are sent when their time comes. Give ids, or options.",
     awaiting_approval=True,
 )
 command_for_each(
     "cancel",
     "cancelled",
-    lambda message: message.cancel(base.SHELL, models.clock()),
+    lambda message: message.cancel(base.SHELL, clock.now()),
     "Cancel waiting messages; this also refuses approval. Give ids, or options.",
     statuses=WAITING,
 )
 command_for_each(
     "retry",
     "queued again",
-    lambda message: message.retry(models.clock()),
+    lambda message: message.retry(clock.now()),
     "Send failed, blocked, undelivered or expired messages again. Give ids, or options.",
     statuses=RETRYABLE,
 )
@@ -215,7 +214,7 @@ def purge(days: int, yes: bool) -> None:
     """Delete messages that ended (sent, failed, blocked, …) at least DAYS days ago."""
     if not days:
         base.confirm("Purge every message that has ended?", yes)
-    now = models.clock()
+    now = clock.now()
     before = now - timedelta(days=days)
     click.echo(f"{in_batches('purge', lambda: Message.purge(before, now))} deleted")
 
@@ -230,7 +229,7 @@ def redact(to: str | None, days: int | None) -> None:
     """
     if (to is None) == (days is None):
         raise click.UsageError("Give --to or --older-than.")
-    now = models.clock()
+    now = clock.now()
     if to is None:
         before = now - timedelta(days=days)
         total = in_batches("redact", lambda: Message.redact(before, now))

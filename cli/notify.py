@@ -5,9 +5,9 @@ import threading
 import click
 from flask import current_app
 
-import notices
 from cli import base
 from database import Refused
+from monitoring import notices
 
 TEST_TEXT = "This is a test of the notices about text messages."
 

@@ -9,15 +9,15 @@ from flask.cli import with_appcontext
 
 import database
 import models
-import receipts
 import reports
+from access.do_not_call import DoNotCall
 from carriers import CarrierError, connect
 from cli import base
-from database import Refused
-from do_not_call import DoNotCall
-from events import Event
+from database import Refused, clock
+from events.outbox import Event
 from models import Status
 from monitoring import health
+from sending import receipts
 
 TEST_TEXT = "A test of the text message service."
 TEST_LASTS = 600  # seconds
@@ -56,7 +56,7 @@ def check(ctx: click.Context, to: str | None) -> None:
         click.echo(carrier.warning, err=True)
     try:
         if to:
-            message_id = str(models.new_id(models.clock()))
+            message_id = str(models.new_id(clock.now()))
             said = carrier.send(to, TEST_TEXT, message_id=message_id, valid_for=TEST_LASTS)
             click.echo(f"{carrier.name} took the text" + (f": {said}" if said else ""))
         else:
@@ -91,7 +91,7 @@ def version() -> None:
 @with_appcontext
 def stats(as_json: bool, everything: bool) -> None:
     """Show how many messages are waiting, how many ended recently, and what is wrong."""
-    now = models.clock()
+    now = clock.now()
     day_ago = now - timedelta(days=1)
     state = health.read(now)
     began = time.perf_counter()

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import click
 from flask.cli import with_appcontext
 
-import models
 import reports
 from cli import base
+from database import clock
 
 # A spreadsheet runs a cell that begins so; in many countries it cuts lines at semicolons
 FORMULA = re.compile(r"(^|;)(\s*[=+\-@＝＋－＠])")
@@ -42,9 +42,9 @@ def usage(first: datetime | None, name: str | None, as_json: bool, as_csv: bool)
     """
     if as_json and as_csv:
         raise click.UsageError("Give --json or --csv, not both.")
-    first = (first or models.clock()).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    first = (first or clock.now()).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     until = (first + timedelta(days=31)).replace(day=1)
-    used = reports.usage(first, until, name)
+    used = reports.count_usage(first, until, name)
     rows = [{"month": f"{first:%Y-%m}"} | each._asdict() for each in used]
     header = ("month", *reports.Usage._fields)
     if as_json:

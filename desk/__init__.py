@@ -21,14 +21,14 @@ def preload(app: Flask) -> None:
         app.jinja_env.get_template(name)
 
 
-def serves_request() -> bool:
-    """Return whether the current request is for the desk, even for an unknown page of it."""
+def error_page(status: int, message: str, response: Response) -> Response | None:
+    """Return an error as a page, also of an unknown address of the desk; None elsewhere.
+
+    It keeps the headers of `response`.
+    """
     is_there = views.blueprint.name in current_app.blueprints
-    return is_there and request.environ["PATH_INFO"].startswith(f"{PREFIX}/")
-
-
-def render_error(status: int, message: str, response: Response) -> Response:
-    """Render an error as an HTML page; keep the headers of `response`."""
+    if not (is_there and request.environ["PATH_INFO"].startswith(f"{PREFIX}/")):
+        return None
     response.set_data(render_template("error.html", status=status, message=message))
     response.content_type = "text/html; charset=utf-8"
     return views.protect(response)

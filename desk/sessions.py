@@ -14,7 +14,7 @@ from flask_wtf.csrf import generate_csrf, validate_csrf
 from werkzeug.exceptions import BadRequest, Forbidden
 from wtforms import ValidationError
 
-from keys import SignIn
+from access.sign_ins import SignIn
 from settings import Settings
 
 

@@ -20,17 +20,17 @@ from flask import (
     url_for,
 )
 
-import audit
-import models
 import recipients
 import reports
-from database import EPOCH, MILLISECOND, Refused, db
+from access import audit
+from access.do_not_call import DoNotCall
+from access.keys import Identity, Role
+from access.sign_ins import SignIn
+from database import EPOCH, MILLISECOND, Refused, clock, db
 from desk import entries, sessions
 from desk.entries import Entry, counted
-from do_not_call import DoNotCall
-from keys import Identity, Role, SignIn
 from models import WITHDRAWN, Message, Status
-from sending import CarrierState
+from sending.carrier_state import CarrierState
 
 PAGE = 50  # messages
 MANY = 1_000  # messages; waiting ones, and those of an hour, are counted up to here
@@ -69,7 +69,7 @@ def admit() -> Response | tuple[str, int] | None:
     if request.endpoint == "desk.static":
         return None
     if sign_in := session.get("sign_in"):
-        g.person = g.key = SignIn.find(sign_in, models.clock())
+        g.person = g.key = SignIn.find(sign_in, clock.now())
         audit.signed_in.set(g.person and audit.Actor(g.person.name, g.person.id))
     if request.method not in ("GET", "HEAD", "OPTIONS"):
         sessions.check_origin(current_app.config["SETTINGS"].public_url)
@@ -137,7 +137,7 @@ def sign_in() -> Response | tuple[str, int]:
     # No limit on attempts: keys have 256 random bits, so guessing is hopeless
     note = "This key does not open the desk. It may be mistyped, expired or revoked."
     try:
-        id = SignIn.begin(request.form.get("key", "").strip(), models.clock())
+        id = SignIn.begin(request.form.get("key", "").strip(), clock.now())
     except Refused as why:
         id, note = None, f"{why} Ask whoever runs the service for an approver's or operator's key."
     if id is None:
@@ -167,7 +167,7 @@ def waiting() -> str:
             # ours that reloads brings it.
             return render_template("arrive.html")
         return render_template("sign_in.html")
-    now, after = models.clock(), read_place()
+    now, after = clock.now(), read_place()
     messages = reports.awaiting(g.person, after, PAGE + 1)
     overview = look_over(now) if g.person.role == Role.OPERATOR and not after else None
     return render_template(
@@ -187,7 +187,7 @@ def waiting() -> str:
 def messages() -> str | tuple[str, int]:
     """Show an operator all messages, or those with a status or number."""
     operator()
-    now, status, problem = models.clock(), request.args.get("status") or None, None
+    now, status, problem = clock.now(), request.args.get("status") or None, None
     written, region, number = *read_written(request.args), None
     if status and status not in [*Status]:
         abort(400, "There is no such status.")
@@ -213,7 +213,7 @@ def messages() -> str | tuple[str, int]:
 @blueprint.get("/messages/<uuid:message_id>")
 def message(message_id: uuid.UUID) -> str:
     """Show one message with its whole history."""
-    now, found = models.clock(), reports.seen_by(g.person, [message_id])
+    now, found = clock.now(), reports.seen_by(g.person, [message_id])
     if not found:
         abort(404, "There is no such message here.")
     (entry,) = shown(found, now)
@@ -246,11 +246,11 @@ def keep_list(buttons: dict, number: str, person: Identity) -> str:
     """Add, remove or check a number, as the pressed button says; return the result in words."""
     written, by = recipients.find(number).international, {"key": person.name}
     if "add" in buttons:
-        new = DoNotCall.add([number], models.clock(), "operator", person.name)
+        new = DoNotCall.add([number], clock.now(), "operator", person.name)
         log.info("a number was added to the Do Not Call list by %s", person.name, extra=by)
         return f"{written} is on the list now." if new else f"{written} was on the list before."
     if "remove" in buttons:
-        gone = DoNotCall.remove([number], models.clock(), "operator", person.name)
+        gone = DoNotCall.remove([number], clock.now(), "operator", person.name)
         log.info("a number was removed from the Do Not Call list by %s", person.name, extra=by)
         return f"{written} is no longer on the list." if gone else f"{written} was not on the list."
     if listed := DoNotCall.entry(number):
@@ -315,7 +315,7 @@ def change(message_id: uuid.UUID | None = None) -> Response:
         abort(400, "No button was pressed.")
     if action not in DECISIONS:
         operator()
-    now, settings = models.clock(), current_app.config["SETTINGS"]
+    now, settings = clock.now(), current_app.config["SETTINGS"]
     Message.expire(now, now - settings.expire_after)  # or an approval would have no effect
     ids = read_ids(request.form[action])
     found = reports.seen_by(g.person, ids)

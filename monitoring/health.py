@@ -5,10 +5,9 @@ import time
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-import models
 import reports
-from database import isoformat
-from sending import CarrierState
+from database import clock, isoformat
+from sending.carrier_state import CarrierState
 
 STALLED_AFTER = timedelta(minutes=2)
 """Longest stall before we report a problem: a pass of cron and a first retry fit in."""
@@ -139,7 +138,7 @@ class Reader:
                     raise self._error.with_traceback(None)
                 return self._health
             try:
-                self._health, self._error = read(models.clock()), None
+                self._health, self._error = read(clock.now()), None
             except Exception as error:
                 self._error = error
                 raise

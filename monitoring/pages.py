@@ -21,18 +21,18 @@ from flask import (
 )
 from werkzeug.exceptions import Unauthorized
 
-import models
-import receipts
 import reports
 import schemas
-from events import Event
+from database import clock
+from events.outbox import Event
 from monitoring import health, metrics
 from monitoring.abuse import Abuse
 from schemas import BadRequest
-from web import BEARER, bearer_token
+from sending import receipts
+from web.requests import BEARER, bearer_token
 
-ROOT = Path(__file__).parents[1]
-STATIC = ROOT / "monitoring/static"
+HERE = Path(__file__).parent
+STATIC = HERE / "static"
 SWAGGER_UI = Path(flask_swagger_ui.__file__).parent / "dist"
 DOCS = {  # the files of the page at /docs; nothing else in these folders is served
     "page.js": STATIC,
@@ -96,7 +96,7 @@ def show_health() -> dict | Response:
         "last_sent_seconds": state.seconds_since(state.last_sent_at),
         "last_pass_seconds": state.seconds_since(state.last_pass_at),
         "commonest_error": state.error(),
-        "problems": state.problems(stalled_after) + reader.problems_of_web(models.clock()),
+        "problems": state.problems(stalled_after) + reader.problems_of_web(clock.now()),
     }
     if "strict" in request.args and told["problems"]:
         text = schemas.dump_error(503, "Texts are not sent as they should be.", told, state.now)
@@ -116,7 +116,7 @@ def allowed_stall() -> timedelta:
 
 def show_metrics() -> Response:
     """Return the metrics for Prometheus; METRICS_TOKEN is the bearer token."""
-    now, token = models.clock(), current_app.config["SETTINGS"].metrics_token
+    now, token = clock.now(), current_app.config["SETTINGS"].metrics_token
     # WSGI decodes headers as Latin-1
     if not hmac.compare_digest(bearer_token().encode("latin-1"), token.encode()):
         raise Unauthorized("The token is missing or invalid.", www_authenticate=BEARER)
@@ -148,7 +148,7 @@ def show_metrics() -> Response:
 @blueprint.get("/openapi.json")
 def show_description() -> Response:
     """Return openapi.json with this service's longest message."""
-    described = json.loads((ROOT / "openapi.json").read_text())
+    described = json.loads((HERE / "openapi.json").read_text())
     body = described["paths"]["/v1/text-messages"]["post"]["requestBody"]
     fields = body["content"]["application/json"]["schema"]["properties"]
     fields["message"]["maxLength"] = current_app.config["SETTINGS"].max_message_length

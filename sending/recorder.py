@@ -6,10 +6,9 @@ from collections.abc import Callable
 from datetime import datetime
 from uuid import UUID
 
-import receipts
 from carriers import Carrier, CarrierError, OptOut
 from models import Status
-from sending import claims, outcomes
+from sending import claims, outcomes, receipts
 from sending.outcomes import Outcome, Rules
 from sending.runtime import Clock
 from sending.sends import NotSent, Send, Sends

@@ -8,7 +8,7 @@ from datetime import datetime
 from queue import Empty, Queue
 from typing import Any, NamedTuple
 
-import models
+from database import clock
 
 TICK = 0.2  # seconds, since a signal does not end a sleep
 
@@ -17,7 +17,7 @@ class Clock:
     """The time of this machine."""
 
     def now(self) -> datetime:
-        return models.clock()
+        return clock.now()
 
     def monotonic(self) -> float:
         return time.monotonic()

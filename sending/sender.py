@@ -13,13 +13,12 @@ from datetime import datetime
 from typing import Any
 
 import database
-import receipts
 import reports
+from access.do_not_call import DoNotCall
+from access.keys import ApiKey
 from carriers import Carrier
-from do_not_call import DoNotCall
-from keys import ApiKey
 from models import Status
-from sending import claims, outcomes
+from sending import claims, outcomes, receipts
 from sending.carrier_state import CarrierState, Permission
 from sending.outcomes import Outcome, Rules, Step
 from sending.rate import Rate

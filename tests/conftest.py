@@ -6,10 +6,10 @@ import shutil
 
 import pytest
 
-import keys
-import models
 import settings as environment
+from access import keys
 from app import create_app
+from database import clock
 from samples import NEW_YORK
 
 # Files in memory, as fsync=off is for Postgres: the crashes of these tests are no power cuts
@@ -134,7 +134,7 @@ def refused(flask):
 @pytest.fixture
 def key(database_url):
     """The secret of a key without a group."""
-    return keys.ApiKey.issue("app", None, models.clock())
+    return keys.ApiKey.issue("app", None, clock.now())
 
 
 @pytest.fixture
@@ -177,6 +177,6 @@ def at(monkeypatch):
     """Stop the service's clock at an instant."""
 
     def stop(instant):
-        monkeypatch.setattr(models, "clock", lambda: instant)
+        monkeypatch.setattr(clock, "now", lambda: instant)
 
     return stop

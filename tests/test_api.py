@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from access.do_not_call import DoNotCall
 from answers import PATH, accepted, problems, refusal
 from app import create_app
-from do_not_call import DoNotCall
-from models import Message, clock
+from database import clock
+from models import Message
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 
 JULY_EVENING = datetime(2026, 7, 15, 17, 0, tzinfo=UTC)  # 6 PM in London
@@ -141,7 +142,7 @@ def test_options_are_echoed_and_kept(option, value, post):
 
 
 def test_a_recipient_on_the_do_not_call_list_is_refused_only_with_check_dnc(post):
-    DoNotCall.add([NEW_YORK], clock(), "operator")
+    DoNotCall.add([NEW_YORK], clock.now(), "operator")
     refusal(post(check_dnc=True), 403)
     assert Message.select().count() == 0
     assert accepted(post())["check_dnc"] is False
@@ -151,7 +152,7 @@ def test_a_recipient_on_the_do_not_call_list_is_refused_only_with_check_dnc(post
 def test_with_check_dnc_always_the_answer_shows_it_as_applied(post_with):
     assert accepted(post_with(check_dnc=True))["check_dnc"] is True
     assert Message.get().check_dnc
-    DoNotCall.add([NEW_YORK], clock(), "operator")
+    DoNotCall.add([NEW_YORK], clock.now(), "operator")
     refusal(post_with(check_dnc=True), 403)
 
 
@@ -180,7 +181,7 @@ def test_an_invalid_body_is_400_before_the_country_is_checked(post_with):
 
 
 def test_a_number_of_another_country_is_refused_whether_or_not_it_is_on_the_list(post_with):
-    DoNotCall.add([NEW_YORK], clock(), "operator")
+    DoNotCall.add([NEW_YORK], clock.now(), "operator")
     response = post_with(allowed_countries=frozenset({"CA"}), check_dnc=True)
     refusal(response, 403)
     assert "United States" in response.json["message"]
@@ -228,7 +229,7 @@ def test_an_unknown_country_code_stops_the_start(code, settings):
 @pytest.mark.parametrize("ascii_only", [True, False])
 def test_the_stored_message_matches_the_request_and_the_answer(text, ascii_only, post_bytes, key):
     fields = {"to": LONDON, "message": text, "send_date": "2126-03-04T03:00:00.5+01:00"}
-    before = clock()
+    before = clock.now()
     body = accepted(post_bytes(json.dumps(fields, ensure_ascii=ascii_only)))
     assert body["message_length"] == len(text)
     row = Message.get()
@@ -236,7 +237,7 @@ def test_the_stored_message_matches_the_request_and_the_answer(text, ascii_only,
     assert str(row.id) == body["message_id"]
     assert row.status == body["status"]
     assert row.send_at == row.send_date == datetime(2126, 3, 4, 2, 0, 0, 500_000, tzinfo=UTC)
-    assert before <= row.created_at <= clock()
+    assert before <= row.created_at <= clock.now()
     assert (row.attempts, row.max_retries) == (0, body["max_retries"])
     assert row.last_error is row.finished_at is row.claimed_by is row.answer is None
 
@@ -270,7 +271,7 @@ def test_a_body_has_at_most_64_kib(post_bytes):
 
 
 def test_checks_come_in_the_documented_order(client, key):
-    DoNotCall.add([NEW_YORK], clock(), "operator")
+    DoNotCall.add([NEW_YORK], clock.now(), "operator")
     wrong = {"path": PATH + "s", "method": "PUT", "data": b"{" * 65_537, "headers": {}}
     answers = []
     for mended in (

@@ -6,10 +6,11 @@ from datetime import timedelta
 
 import pytest
 
+from access.do_not_call import DoNotCall
+from access.keys import ApiKey
 from answers import PATH, accepted, problems, refusal
-from do_not_call import DoNotCall
-from keys import ApiKey
-from models import Message, clock
+from database import clock
+from models import Message
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 
 BODY = '{"to": "+12125550123", "message": "Hello é", "check_dnc": true}'
@@ -64,7 +65,7 @@ def test_another_body_with_the_same_key_is_refused(other, once):
 
 def test_each_api_key_has_its_own_names(once):
     first = accepted(once())
-    secret = ApiKey.issue("other", None, clock())
+    secret = ApiKey.issue("other", None, clock.now())
     second = accepted(once(**{"X-Api-Key": secret}))
     third = accepted(once('{"to": "+12125550123", "message": "!"}', "order-2"))
     assert len({body["message_id"] for body in (first, second, third)}) == 3
@@ -96,9 +97,9 @@ def test_any_other_name_is_refused(name, client, key):
 def test_a_name_is_free_after_a_refusal(once):
     problems(once('{"to": 1}'))
     problems(once("{"))
-    DoNotCall.add([NEW_YORK], clock(), "operator")
+    DoNotCall.add([NEW_YORK], clock.now(), "operator")
     refusal(once(), 403)
-    DoNotCall.remove([NEW_YORK], clock(), "operator")
+    DoNotCall.remove([NEW_YORK], clock.now(), "operator")
     accepted(once('{"to": "+442083661177", "message": "changed"}'))
 
 
@@ -113,7 +114,7 @@ def test_the_answer_is_repeated_after_its_time_has_come(once, at):
 
 def test_the_answer_is_repeated_even_if_the_message_has_changed(once, flask):
     first = once()
-    DoNotCall.add([NEW_YORK], clock(), "operator")
+    DoNotCall.add([NEW_YORK], clock.now(), "operator")
     flask("messages", "cancel", first.json["message_id"])
     assert once().data == first.data
     refusal(once(name="order-2"), 403)

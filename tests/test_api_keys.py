@@ -6,11 +6,12 @@ from datetime import timedelta
 
 import pytest
 
+from access.keys import ApiKey, Role
+from access.sign_ins import SignIn
 from answers import PATH, accepted, refusal
-from database import Refused, db
+from database import Refused, clock, db
 from databases import on_sqlite
-from keys import ApiKey, Role, SignIn
-from models import Message, clock
+from models import Message
 from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import look
 
@@ -224,9 +225,9 @@ def test_a_message_is_visible_to_its_key_and_if_marked_to_the_keys_group(
 
 
 def test_a_testers_request_is_answered_like_a_senders_and_the_desk_is_closed_to_it(client, post):
-    secret = ApiKey.issue("tester", None, clock(), role=Role.TESTER)
+    secret = ApiKey.issue("tester", None, clock.now(), role=Role.TESTER)
     answer = post(headers={"X-Api-Key": secret})
     assert answer.status_code == 201
     assert answer.json.keys() == post().json.keys()
     with pytest.raises(Refused, match="tester's key"):
-        SignIn.begin(secret, clock())
+        SignIn.begin(secret, clock.now())

@@ -11,13 +11,13 @@ import pytest
 
 import acceptance
 import database
-import keys
-import models
 import settings as environment
+from access import keys
+from access.limits import parse
 from answers import PATH, accepted, problems, refusal
 from app import add_request_id, create_app
+from database import clock
 from databases import END_OTHER_CONNECTIONS, on_postgres, on_sqlite
-from limits import parse
 from models import Message
 from recipients.hours import BusinessHours
 from samples import NEW_YORK
@@ -193,7 +193,7 @@ def test_a_database_that_cannot_be_reached_is_503(url, settings_of, caplog, tmp_
 
 @pytest.mark.parametrize("limits", ["", "100/d"])
 def test_a_missing_table_is_503_until_it_is_back(database_url, client, limits):
-    key = keys.ApiKey.issue("app", None, models.clock(), limits=parse(limits))
+    key = keys.ApiKey.issue("app", None, clock.now(), limits=parse(limits))
     headers = {"X-Api-Key": key}
     accepted(client.post(PATH, json=VALID, headers=headers))
     with contextlib.closing(connection_of(database_url)) as connection:
@@ -222,7 +222,7 @@ def allow_connections(server, name):
 def test_a_removed_database_is_503(empty_database_url, settings_of, postgres):
     client = create_app(settings_of(empty_database_url)).test_client()
     database.upgrade()
-    headers = {"X-Api-Key": keys.ApiKey.issue("app", None, models.clock())}
+    headers = {"X-Api-Key": keys.ApiKey.issue("app", None, clock.now())}
     accepted(client.post(PATH, json=VALID, headers=headers))
     if empty_database_url.startswith("sqlite:"):
         database.disconnect()

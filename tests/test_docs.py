@@ -19,12 +19,11 @@ from flask import Flask, request
 
 import carriers
 import database
-import models
 import settings as environment
-from database import Adapter
+from database import Adapter, clock
 from databases import on_postgres, on_sqlite
-from deliveries import Deliveries
-from events import Event, EventAddress
+from events.delivery import Deliveries
+from events.outbox import Event, EventAddress
 from models import Message, Status
 from postgres_server import installed
 from running import ROOT, Process, free_port, wait_until
@@ -156,14 +155,14 @@ def _foreign(words, folder, **environ):
 def test_the_printed_receivers_verify_events(request, database_url, language):
     receiver, port = request.getfixturevalue(f"{language}_receiver"), str(free_port())
     key, url = key_named("app"), f"http://127.0.0.1:{port}/events"
-    EventAddress.set(key, url, models.clock())
+    EventAddress.set(key, url, clock.now())
     process = receiver(port, EVENTS_SECRET=EventAddress.of(key).secret)
     try:
         wait_until(lambda: listens(int(port)))
         message = store()
-        message.cancel("shell", models.clock())
-        EventAddress.rotate(key, models.clock())
-        single = Deliveries(300, once=True)
+        message.cancel("shell", clock.now())
+        EventAddress.rotate(key, clock.now())
+        single = Deliveries(300, Message.note_notified, once=True)
         single.start()
         single.finish()
         assert Event.select().count() == 0, "the old secret signs, too"

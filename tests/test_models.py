@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 import models
-import receipts
 from models import Message, Status
 from query_plans import reads_whole
 from samples import NEW_YORK, TUESDAY_NOON
-from sending import claims
+from sending import claims, receipts
 from stored_messages import store, store_many
 
 OLD = TUESDAY_NOON - timedelta(days=31)

@@ -14,20 +14,19 @@ import peewee
 import pytest
 
 import database
-import receipts
 import recipients
 import scheduler
+from access.do_not_call import DoNotCall
 from carriers import CarrierError
 from databases import END_OTHER_CONNECTIONS
-from do_not_call import DoNotCall
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST
 from models import TAKEN, Message, Status
 from recipients.hours import Clocks
 from samples import NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import Runtime, claims
+from sending import claims, receipts
 from sending.outcomes import Outcome
-from sending.runtime import Clock
+from sending.runtime import Clock, Runtime
 from stored_messages import SENDER, again, connection_of, held, look, statuses, store, store_many
 
 NEIGHBOUR, THIRD = "+12125550188", "+12125550199"

@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 import database
+from access.keys import ApiKey
 from carrier_servers import (
     DRIP,
     HANG,
@@ -29,8 +30,8 @@ from carrier_servers import (
     refusal,
     verdict,
 )
-from keys import ApiKey
-from models import Message, Status, clock
+from database import clock
+from models import Message, Status
 from proxy import Proxy
 from running import ALWAYS, ROOT, Clients, assert_as_asked, free_port, wait_until
 from sending.outcomes import MAY_HAVE_TAKEN_IT
@@ -330,7 +331,7 @@ def run_chaos(start, store, carrier):
     """Let everything fail for a while; return all messages once each has ended."""
     database.connect(store.url)
     database.upgrade()
-    secret = ApiKey.issue("app", None, clock())
+    secret = ApiKey.issue("app", None, clock.now())
     database.disconnect()
     environ = ALWAYS | {"CARRIER_URL": carrier.url, "CLAIM_TIMEOUT": str(CLAIM_TIMEOUT)}
     environ |= {"CARRIER_TIMEOUT": str(CARRIER_TIMEOUT), "RETRY_DELAY": "1", "MAX_RETRIES": "20"}
@@ -388,7 +389,7 @@ def settled():
     time.sleep(1)
     with contextlib.suppress(*database.ERRORS):
         unfinished = Message.select().where(Message.status.not_in(ENDED)).exists()
-        Message.update(send_at=clock()).where(Message.status == Status.SCHEDULED).execute()
+        Message.update(send_at=clock.now()).where(Message.status == Status.SCHEDULED).execute()
         database.db.close()
         return not unfinished
     return False

@@ -9,10 +9,10 @@ from datetime import timedelta
 
 import pytest
 
-import models
+from access.do_not_call import DoNotCall
+from access.keys import ApiKey
+from database import clock
 from databases import mostly_on_postgres, mostly_on_sqlite, on_postgres, on_sqlite
-from do_not_call import DoNotCall
-from keys import ApiKey
 from models import Message, Status
 from running import ROOT, TOOLS, wait_until
 from samples import TUESDAY_NOON
@@ -84,7 +84,7 @@ def test_standard_output_has_the_key_alone(database_url):
     command = [TOOLS / "flask", "--app", ROOT / "app.py", "keys", "create", "shell"]
     environ = {"DATABASE_URL": database_url, "LOG_LEVEL": "DEBUG"}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
-    assert ApiKey.authenticate(done.stdout.removesuffix("\n"), models.clock())
+    assert ApiKey.authenticate(done.stdout.removesuffix("\n"), clock.now())
     assert done.stdout.removesuffix("\n") not in done.stderr
 
 

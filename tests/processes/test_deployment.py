@@ -17,9 +17,9 @@ import pytest
 import yaml
 
 import database
-import keys
-import models
+from access import keys
 from carrier_servers import self_signed
+from database import clock
 from databases import on_postgres, on_sqlite
 from running import ROOT, TOOLS, answers, free_port, wait_until
 
@@ -198,7 +198,7 @@ def key_of():
 
     def issue(url):
         database.connect(url)
-        secret = keys.ApiKey.issue("paas", None, models.clock())
+        secret = keys.ApiKey.issue("paas", None, clock.now())
         database.disconnect()
         return secret
 

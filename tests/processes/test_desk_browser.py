@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-import models
+from access.do_not_call import DoNotCall
+from access.keys import ApiKey, Role
 from browser import ENTER, HOST
-from do_not_call import DoNotCall
-from keys import ApiKey, Role
+from database import clock
 from models import Message, Status
 from running import ALWAYS
 from samples import LONDON, NEW_YORK
@@ -45,12 +45,12 @@ def axe(request, tmp_path_factory):
 
 
 def issue(name, role, group=None):
-    return ApiKey.issue(name, group, models.clock(), role=role)
+    return ApiKey.issue(name, group, clock.now(), role=role)
 
 
 def ask(text, to=NEW_YORK, **columns):
     """Store a text of the group that waits for approval and is due in a day."""
-    now = models.clock()
+    now = clock.now()
     waits = {"manual_mode": True, "available_to_group": True, "status": Status.SCHEDULED}
     key = key_named("shop", "front")
     at = {"send_at": now + timedelta(days=1), "created_at": now}
@@ -110,9 +110,9 @@ def test_a_phone_shows_a_hostile_text_whole_and_nothing_scrolls_sideways(browser
 
 def test_a_race_with_a_sender_is_told(browser, desk, shared_web, start, twilio):
     environ = {"DATABASE_URL": shared_web[0].database_url, "CARRIER_URL": twilio.url} | ALWAYS
-    message = ask("Hello", status=Status.QUEUED, send_at=models.clock())
+    message = ask("Hello", status=Status.QUEUED, send_at=clock.now())
     sign_in(browser, desk, Role.APPROVER, "front")
-    message.approve("Bob", models.clock())
+    message.approve("Bob", clock.now())
     assert start("scheduler.py", **environ).wait() == 0
     assert again(message).status == Status.SENT
     browser.press("Refuse")
@@ -123,7 +123,7 @@ def test_a_race_with_a_sender_is_told(browser, desk, shared_web, start, twilio):
 
 
 def test_an_operators_day_brings_nothing_of_other_hosts(browser, desk):
-    failed = store(models.clock(), status=Status.FAILED, to=LONDON, finished_at=models.clock())
+    failed = store(clock.now(), status=Status.FAILED, to=LONDON, finished_at=clock.now())
     waiting = ask("not this one", manual_mode=False)
     ask("<img src=//elsewhere.test/x>", to=LONDON)
     sign_in(browser, desk, Role.OPERATOR)
@@ -170,7 +170,7 @@ def test_the_keyboard_reaches_everything_and_enter_in_a_box_approves_nothing(bro
 
 
 def test_the_script_writes_the_readers_time_and_asks_before_many_are_approved(browser, desk):
-    now = models.clock()
+    now = clock.now()
     for number in range(31):
         ask(f"text {number}")
     store(now, status=Status.SCHEDULED, send_at=now + timedelta(hours=2))
@@ -221,7 +221,7 @@ def test_on_a_phone_words_are_whole_and_labels_can_be_read(browser, desk):
 
 def test_axe_finds_nothing_serious(browser, desk, axe):
     message = ask(LONG)
-    ask("Hello", status=Status.FAILED, approved=True, finished_at=models.clock())
+    ask("Hello", status=Status.FAILED, approved=True, finished_at=clock.now())
 
     def findings():
         """What axe reports about the page on each screen, in light and dark mode."""

@@ -11,13 +11,14 @@ from datetime import timedelta
 import pytest
 
 import database
+from access.keys import ApiKey, Role
 from app import create_app
 from carrier_servers import HANG, Answer, refusal
+from database import clock
 from databases import mostly_on_postgres, mostly_on_sqlite, on_sqlite
 from desk_visitor import Visitor
-from events import Event, EventAddress
-from keys import ApiKey, Role
-from models import FINISHED, Message, Status, clock
+from events.outbox import Event, EventAddress
+from models import FINISHED, Message, Status
 from running import ALWAYS, ROOT, Process, free_port, wait_until
 from samples import NEW_YORK
 from signed_callbacks import of_twilio
@@ -34,7 +35,7 @@ QUICK = {"CLAIM_TIMEOUT": "2"}
 def app_key(database_url, receiver):
     """The key of stored messages, whose address is the receiver's."""
     key = key_named("app")
-    EventAddress.set(key, receiver.url, clock())
+    EventAddress.set(key, receiver.url, clock.now())
     receiver.secret = EventAddress.of(key).secret
     return key
 
@@ -48,7 +49,7 @@ def npm_receiver(npm_package, database_url, tmp_path):
     told = "console.log(event.type);"  # also of what comes after a newer one
     file.write_text(code.replace("const { message_id", f"{told} const {{ message_id"))
     key = key_named("npm")
-    EventAddress.set(key, f"http://127.0.0.1:{port}/", clock())
+    EventAddress.set(key, f"http://127.0.0.1:{port}/", clock.now())
     environ = {"NODE_PATH": str(modules), "PORT": port}
     secret = EventAddress.of(key).secret
     process = Process([shutil.which("node"), file], tmp_path, EVENTS_SECRET=secret, **environ)
@@ -65,14 +66,14 @@ class Year:
         kinds = ("taken", "arrives", "lost", "refused", "stop", "shell", "desk", "old")
         self.to = dict(zip(kinds, numbers, strict=False))
         twilio.answers[self.to["refused"]] = refusal(21211)
-        later = clock() + DAY
+        later = clock.now() + DAY
         waits = {"status": Status.SCHEDULED, "send_at": later, "key": self.key}
         for kind in ("taken", "arrives", "lost", "refused"):
-            store(clock(), to=self.to[kind], key=self.key)
-        store(clock(), to=self.to["stop"], check_dnc=True, **waits)
-        self.by_shell = store(clock(), to=self.to["shell"], **waits)
-        store(clock(), to=self.to["desk"], manual_mode=True, **waits)
-        old = clock() - 10 * DAY
+            store(clock.now(), to=self.to[kind], key=self.key)
+        store(clock.now(), to=self.to["stop"], check_dnc=True, **waits)
+        self.by_shell = store(clock.now(), to=self.to["shell"], **waits)
+        store(clock.now(), to=self.to["desk"], manual_mode=True, **waits)
+        old = clock.now() - 10 * DAY
         store(old, to=self.to["old"], key=self.key, send_at=old, first_send_at=old)
 
     def reference(self, kind):
@@ -112,7 +113,7 @@ def test_all_seven_kinds_are_told_and_verified(
     application = create_app(settings._replace(**given))
     client = application.test_client()
     visitor = Visitor(application)
-    visitor.sign_in(ApiKey.issue("Olga", None, clock(), role=Role.OPERATOR))
+    visitor.sign_in(ApiKey.issue("Olga", None, clock.now(), role=Role.OPERATOR))
     scheduler = schedule("--every", "0.2", CARRIER_URL=twilio.url, PUBLIC_URL=PUBLIC_URL)
     wait_until(
         lambda: Message.select().where(Message.status == Status.SENT).count() == 3 * len(years)
@@ -140,7 +141,7 @@ def test_all_seven_kinds_are_told_and_verified(
 
 @mostly_on_sqlite
 def test_a_single_pass_tells_of_its_own_sends(schedule, twilio, app_key, receiver):
-    store(clock())
+    store(clock.now())
     single = schedule(CARRIER_URL=twilio.url)
     assert single.wait() == 0
     assert receiver.types == ["sent"]
@@ -151,7 +152,7 @@ def test_a_single_pass_tells_of_its_own_sends(schedule, twilio, app_key, receive
 @mostly_on_sqlite
 def test_a_single_pass_waits_no_longer_than_fifteen_seconds(schedule, twilio, app_key, receiver):
     receiver.answer = HANG
-    store_many(6, clock())
+    store_many(6, clock.now())
     began = time.monotonic()
     assert schedule(CARRIER_URL=twilio.url).wait() == 0
     assert time.monotonic() - began < 20
@@ -165,7 +166,7 @@ def test_killed_between_the_receivers_yes_and_the_record_it_is_told_again(
 ):
     receiver.delay = 1
     scheduler = schedule("--every", "0.1", **QUICK)
-    store(clock()).cancel("shell", clock())
+    store(clock.now()).cancel("shell", clock.now())
     wait_until(lambda: receiver.ids)
     scheduler.kill()
     wait_until(lambda: receiver.events)
@@ -179,7 +180,7 @@ def test_killed_between_the_receivers_yes_and_the_record_it_is_told_again(
 
 @mostly_on_postgres
 def test_schedulers_that_are_killed_all_the_time_lose_no_event(schedule, twilio, app_key, receiver):
-    store_many(100, clock())
+    store_many(100, clock.now())
     schedulers = [schedule("--every", "0.1", CARRIER_URL=twilio.url, **QUICK) for _ in range(2)]
     for _ in range(3):
         time.sleep(random.uniform(0.8, 1.6))
@@ -220,7 +221,7 @@ def test_every_change_is_told_though_schedulers_and_the_database_are_killed_for_
 ):
     """EVENTS_SECONDS chooses how long."""
     url, break_it = breakable
-    EventAddress.set(key_named("app"), receiver.url, clock())
+    EventAddress.set(key_named("app"), receiver.url, clock.now())
     receiver.secret = EventAddress.of(key_named("app")).secret
     twilio.answers["+12125550007"] = refusal(21211)
     environ = {"DATABASE_URL": url, "CARRIER_URL": twilio.url} | ALWAYS | QUICK
@@ -229,7 +230,9 @@ def test_every_change_is_told_though_schedulers_and_the_database_are_killed_for_
     ends_at = time.monotonic() + int(os.environ.get("EVENTS_SECONDS", 600))
     while time.monotonic() < ends_at:
         batches += 1
-        store_many(50, clock(), message=f"Hello {batches}")  # equal texts would wait for another
+        store_many(
+            50, clock.now(), message=f"Hello {batches}"
+        )  # equal texts would wait for another
         for _ in range(3):
             time.sleep(random.uniform(0.3, 1.5))
             schedulers.pop(0).kill()
@@ -249,7 +252,9 @@ def test_every_change_is_told_though_schedulers_and_the_database_are_killed_for_
 @mostly_on_sqlite
 def test_told_to_stop_it_ends_after_the_requests_under_way(schedule, app_key, receiver):
     receiver.delay = 1
-    store_many(50, clock(), first_send_at=clock() - 10 * DAY, send_at=clock() - 10 * DAY)
+    store_many(
+        50, clock.now(), first_send_at=clock.now() - 10 * DAY, send_at=clock.now() - 10 * DAY
+    )
     scheduler = schedule("--every", "0.1")
     wait_until(lambda: receiver.requests)
     assert scheduler.terminate(20) == 0
@@ -263,10 +268,10 @@ def test_a_bad_receiver_holds_up_no_text_and_no_other_key(
 ):
     receiver.answer = answer
     other = receivers()
-    EventAddress.set(key_named("other"), other.url, clock())
-    old = {"first_send_at": clock() - 10 * DAY, "send_at": clock() - 10 * DAY}
-    store_many(300, clock(), **old)
-    store_many(200, clock(), key=key_named("other"))
+    EventAddress.set(key_named("other"), other.url, clock.now())
+    old = {"first_send_at": clock.now() - 10 * DAY, "send_at": clock.now() - 10 * DAY}
+    store_many(300, clock.now(), **old)
+    store_many(200, clock.now(), key=key_named("other"))
     schedule("--every", "0.1", CARRIER_URL=twilio.url)
     began = time.monotonic()
     wait_until(lambda: len(other.events) == 200)
@@ -276,6 +281,6 @@ def test_a_bad_receiver_holds_up_no_text_and_no_other_key(
 
 @mostly_on_sqlite
 def test_without_an_address_nothing_is_written(schedule, twilio, database_url):
-    store(clock(), to=NEW_YORK)
+    store(clock.now(), to=NEW_YORK)
     assert schedule(CARRIER_URL=twilio.url, **ALWAYS).wait() == 0
     assert Event.select().count() == 0

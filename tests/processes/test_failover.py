@@ -10,8 +10,9 @@ import psycopg
 import pytest
 
 import database
-from keys import ApiKey
-from models import Message, Status, clock
+from access.keys import ApiKey
+from database import clock
+from models import Message, Status
 from postgres_server import PostgresServer
 from proxy import Proxy
 from running import ALWAYS, Clients, assert_as_asked, free_port, wait_until
@@ -24,7 +25,7 @@ def migrate(url):
     """Create the tables and a key; the secret of the key."""
     database.connect(url)
     database.upgrade()
-    secret = ApiKey.issue("app", None, clock())
+    secret = ApiKey.issue("app", None, clock.now())
     database.disconnect()
     return secret
 

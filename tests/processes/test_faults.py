@@ -21,11 +21,11 @@ import pytest
 from playhouse.migrations import Runner
 
 import database
+from access.keys import ApiKey
 from answers import PATH
-from database import db
+from database import clock, db
 from databases import mostly_on_postgres, mostly_on_sqlite, on_sqlite
-from keys import ApiKey
-from models import Message, Status, clock
+from models import Message, Status
 from running import (
     ALWAYS,
     ROOT,
@@ -40,7 +40,7 @@ from running import (
     wait_until,
 )
 from samples import NEW_YORK, TUESDAY_NOON
-from sending import CarrierState
+from sending.carrier_state import CarrierState
 from stored_messages import again, connection_of, look, statuses, store, store_many
 
 HELLO = {"to": NEW_YORK, "message": "Hello"}
@@ -184,7 +184,7 @@ def test_web_and_scheduler_survive_a_postgres_that_is_stopped_and_started(
     url = stoppable_postgres.url
     database.connect(url)
     database.upgrade()
-    secret = ApiKey.issue("app", None, clock())
+    secret = ApiKey.issue("app", None, clock.now())
     web = serve(url, workers=2, **ALWAYS)
     scheduler = start(
         *("scheduler.py", "--every", "0.1"),
@@ -353,7 +353,7 @@ def disk_key(small_disk):
     """The secret of a key in a database on the small disk."""
     database.connect(f"sqlite:///{small_disk}/messages.db")
     database.upgrade()
-    yield ApiKey.issue("app", None, clock())
+    yield ApiKey.issue("app", None, clock.now())
     database.disconnect()
 
 
@@ -428,7 +428,7 @@ def test_a_scheduler_that_starts_on_a_full_disk_waits_for_room_and_says_so(
     url = f"sqlite:///{small_disk}/messages.db"
     numbers = store_many(100)
     Message.update(status=Status.SCHEDULED, message="x" * 1600).execute()
-    CarrierState.passed("twilio", clock(), claim_timeout=300)
+    CarrierState.passed("twilio", clock.now(), claim_timeout=300)
     database.disconnect()
     filler = fill(small_disk)
     os.truncate(filler, filler.stat().st_size - ROOM)
@@ -592,7 +592,7 @@ def test_an_upgrade_from_the_first_tables_keeps_every_row(start, empty_database_
     folder = str(ROOT / "migrations")
     with database.db.atomic():
         assert Runner(database.db.obj, folder).up("0001_initial") == ["0001_initial"]
-    digest, yesterday = ApiKey.digest_of("tms_old"), clock() - timedelta(days=1)
+    digest, yesterday = ApiKey.digest_of("tms_old"), clock.now() - timedelta(days=1)
     statements = [
         f"INSERT INTO api_key (id, name, digest, created_at) VALUES (1, 'old', '{digest}', 5)",
         "INSERT INTO do_not_call VALUES ('+12125550188', 5)",
@@ -612,7 +612,7 @@ def test_an_upgrade_from_the_first_tables_keeps_every_row(start, empty_database_
         database.db.execute_sql(statement)
     newer = {path.stem for path in (ROOT / "migrations").glob("0*.py")} - {"0001_initial"}
     assert database.upgrade() == sorted(newer)
-    assert ApiKey.authenticate("tms_old", clock())
+    assert ApiKey.authenticate("tms_old", clock.now())
     assert {(m.to, m.message, m.send_at, m.first_send_at) for m in Message.select()} == {
         (number, "old", yesterday, yesterday) for number in ("+12125550123", "+12125550188")
     }

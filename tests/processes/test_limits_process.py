@@ -8,10 +8,11 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from access.keys import ApiKey
+from access.limits import parse
+from database import clock
 from databases import mostly_on_postgres, on_postgres, on_sqlite
-from keys import ApiKey
-from limits import parse
-from models import Message, clock
+from models import Message
 from running import ALWAYS, post
 from samples import NEW_YORK
 from stored_messages import look
@@ -34,10 +35,10 @@ def flood(webs, secret, seconds):
                 assert int(answer.headers["Retry-After"]) >= 1
                 time.sleep(0.1)  # the load is the gunicorns', not ours
 
-    began_at = clock()
+    began_at = clock.now()
     with ThreadPoolExecutor(CLIENTS * len(webs)) as pool:
         assert [*pool.map(run, range(CLIENTS * len(webs)))]
-    return statuses, began_at, clock()
+    return statuses, began_at, clock.now()
 
 
 def allowed(began_at: datetime, ended_at: datetime) -> int:
@@ -53,7 +54,7 @@ def allowed(began_at: datetime, ended_at: datetime) -> int:
 
 
 def holds(database_url, seconds, serve):
-    secret = ApiKey.issue("shop", None, clock(), limits=parse(f"{A_SECOND}/s,{A_MINUTE}/min"))
+    secret = ApiKey.issue("shop", None, clock.now(), limits=parse(f"{A_SECOND}/s,{A_MINUTE}/min"))
     webs = [serve(database_url, **ALWAYS) for _ in range(2)]
     statuses, began_at, ended_at = flood(webs, secret, seconds)
     created = [at for (at,) in look(database_url, "SELECT created_at FROM message")]
@@ -77,7 +78,7 @@ def test_two_gunicorns_hold_the_limits_for_more_than_a_minute(database_url, serv
 
 @on_sqlite
 def test_two_gunicorns_on_one_sqlite_accept_never_one_more(database_url, serve):
-    secret = ApiKey.issue("shop", None, clock(), limits=parse("30/s"))
+    secret = ApiKey.issue("shop", None, clock.now(), limits=parse("30/s"))
     webs = [serve(database_url, **ALWAYS) for _ in range(2)]
     statuses, _, _ = flood(webs, secret, 2)
     assert statuses.keys() <= {201, 429}
@@ -88,7 +89,7 @@ def test_two_gunicorns_on_one_sqlite_accept_never_one_more(database_url, serve):
 
 @mostly_on_postgres
 def test_a_new_limit_holds_in_every_process_when_the_command_returns(database_url, serve, run):
-    secret = ApiKey.issue("shop", None, clock())
+    secret = ApiKey.issue("shop", None, clock.now())
     webs = [serve(database_url, **ALWAYS) for _ in range(2)]
     with ThreadPoolExecutor(1) as pool:
         busy = pool.submit(flood, webs, secret, 3)
@@ -102,7 +103,7 @@ def test_a_new_limit_holds_in_every_process_when_the_command_returns(database_ur
 
 @mostly_on_postgres
 def test_a_number_gets_never_one_more_from_several_keys_and_processes(database_url, serve):
-    secrets = [ApiKey.issue(name, None, clock()) for name in ("shop", "bank", "club")]
+    secrets = [ApiKey.issue(name, None, clock.now()) for name in ("shop", "bank", "club")]
     webs = [serve(database_url, RECIPIENT_LIMIT="7/1h", **ALWAYS) for _ in range(2)]
     with ThreadPoolExecutor(len(secrets)) as pool:
         floods = [*pool.map(lambda secret: flood(webs, secret, 1), secrets)]

@@ -3,8 +3,9 @@
 import time
 
 from carrier_servers import HANG, Answer
+from database import clock
 from databases import mostly_on_postgres, mostly_on_sqlite, on_sqlite
-from models import Status, clock
+from models import Status
 from running import wait_until
 from stored_messages import again, create, key_named, store
 
@@ -12,7 +13,7 @@ pytest_plugins = ["carrier_servers", "people"]
 
 
 def awaiting():
-    now = clock()
+    now = clock.now()
     key = key_named("app").id
     create("Hello", key=key, status=Status.QUEUED, send_at=now, manual_mode=True)
 
@@ -47,7 +48,7 @@ def test_an_address_that_hangs_holds_up_no_text(schedule, people):
     people.answer = HANG
     scheduler = schedule("--every", "0.2", NOTIFY_URL=people.url, CARRIER_URL="simulator:")
     wait_until(lambda: people.told)
-    message = store(now=clock())
+    message = store(now=clock.now())
     wait_until(lambda: again(message).status == Status.SENT, seconds=3)
     scheduler.popen.terminate()
     assert scheduler.wait() == 0

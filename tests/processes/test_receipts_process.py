@@ -11,15 +11,16 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from access.do_not_call import DoNotCall
+from access.keys import ApiKey
 from app import create_app
 from carrier_servers import TwilioServer
+from database import clock
 from databases import mostly_on_postgres, mostly_on_sqlite, on_sqlite
-from do_not_call import DoNotCall
-from keys import ApiKey
-from models import Message, Status, clock
-from receipts import EarlyReceipt
+from models import Message, Status
 from running import ALWAYS, send, wait_until
 from samples import NEW_YORK
+from sending.receipts import EarlyReceipt
 from signed_callbacks import of_twilio
 from smpp_peer import DELIVER_SM, RESPONSE, SILENCE, SmppPeer, delivery
 from stored_messages import statuses, store, store_many
@@ -101,7 +102,7 @@ def test_twilio_says_through_a_proxy_that_a_text_was_delivered(
     proxied, schedule, run, twilio, prefix
 ):
     web = proxied(prefix)
-    secret = ApiKey.issue("shop", None, clock())
+    secret = ApiKey.issue("shop", None, clock.now())
     order = {"to": NEW_YORK, "message": "Hello"}
     status, answer = send(web, secret, order, path=f"{prefix}/v1/text-messages")
     assert status == 201
@@ -310,7 +311,7 @@ def test_a_single_pass_hears_what_an_smsc_says(schedule, peer):
 @mostly_on_sqlite
 def test_a_single_pass_that_sends_nothing_hears_what_an_smsc_has_kept(schedule, peer):
     for n in range(3):
-        store(status=Status.SENT, carrier_reference=f"id-{n}", finished_at=clock())
+        store(status=Status.SENT, carrier_reference=f"id-{n}", finished_at=clock.now())
     receipts = [delivery(b"id:id-%d stat:DELIVRD" % n, esm_class=4) for n in range(3)]
     peer.kept = [*receipts, delivery(b"STOP")]
     assert schedule(CARRIER_URL=peer.url).wait() == 0

@@ -15,14 +15,15 @@ import psycopg
 import pytest
 
 import database
+from access.do_not_call import DoNotCall
 from carrier_servers import HANG, HANG_UP, Answer, TwilioServer, refusal
+from database import clock
 from databases import mostly_on_postgres, mostly_on_sqlite, on_sqlite
-from do_not_call import DoNotCall
-from models import Message, Status, clock
+from models import Message, Status
 from running import ALWAYS, ROOT, free_port, wait_until
 from samples import NEW_YORK
 from scheduler import read_options
-from sending import CarrierState
+from sending.carrier_state import CarrierState
 from settings import VERSION
 from stored_messages import again, statuses, store, store_many
 
@@ -64,7 +65,7 @@ def test_a_sender_that_is_only_slow_is_never_taken_over(schedule, twilio):
     numbers = store_many(8)
     slow = schedule(CARRIER_URL=twilio.url, CLAIM_TIMEOUT="4")
     wait_until(lambda: len(twilio.texts) == 8)
-    overdue = clock() + timedelta(seconds=4)
+    overdue = clock.now() + timedelta(seconds=4)
     other = schedule("--every", "0.1", CARRIER_URL=twilio.url, CLAIM_TIMEOUT="4")
     wait_until(lambda: NOTHING in other.output)
     wait_until(lambda: all(message.claimed_at > overdue for message in Message.select()))
@@ -206,7 +207,7 @@ def test_a_carrier_that_cannot_be_asked_gets_a_text_again_once_after_a_stop(
 def test_a_stopped_scheduler_does_not_wait_until_the_carrier_says_whether_it_serves(
     schedule, twilio
 ):
-    message, an_hour_ago = store(), clock() - timedelta(hours=1)
+    message, an_hour_ago = store(), clock.now() - timedelta(hours=1)
     CarrierState.prepare("twilio")
     CarrierState.begin_pause("twilio", an_hour_ago, an_hour_ago, trouble="down", is_down=True)
     twilio.wait()
@@ -261,7 +262,7 @@ def test_every_takes_seconds(seconds, monkeypatch, capsys):
 def test_one_pass_says_what_it_did_in_one_line(schedule, twilio):
     store()
     store(to="+12125550188", status=Status.SCHEDULED, check_dnc=True)
-    DoNotCall.add(["+12125550188"], clock(), "operator")
+    DoNotCall.add(["+12125550188"], clock.now(), "operator")
     scheduler = schedule(CARRIER_URL=twilio.url, LOG_LEVEL="WARNING")
     assert scheduler.wait() == 0
     assert scheduler.output == (
@@ -327,7 +328,7 @@ def test_every_survives_a_postgres_that_goes_away_and_doubles_nothing(
     database.upgrade()
     twilio.wait()
     environ = ALWAYS | {"DATABASE_URL": url, "CARRIER_URL": twilio.url, "CLAIM_TIMEOUT": "2"}
-    numbers = store_many(5, send_date=clock())
+    numbers = store_many(5, send_date=clock.now())
     busy = start("scheduler.py", "--every", "0.1", **environ)
     wait_until(lambda: len(twilio.texts) == 5)
     idle = start("scheduler.py", "--every", "0.1", **environ)
@@ -436,7 +437,7 @@ def test_every_answer_of_a_carrier_moves_the_message_as_documented_and_leaves_no
     assert_tells_no_secret(output)
     if name == "twilio_server":
         assert [row.number for row in DoNotCall.select()] == [stored["opted out"].to]
-    pause = (CarrierState.latest().retry_at - clock()).total_seconds()
+    pause = (CarrierState.latest().retry_at - clock.now()).total_seconds()
     assert 60 < pause <= 90
 
 

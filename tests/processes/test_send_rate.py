@@ -8,6 +8,7 @@ from collections import deque
 import pytest
 
 import carriers.smpp as smpp
+from access.keys import ApiKey, Role
 from carrier_servers import (
     Answer,
     AppriseServer,
@@ -17,9 +18,9 @@ from carrier_servers import (
     refusal,
     verdict,
 )
+from database import clock
 from databases import mostly_on_postgres, mostly_on_sqlite, on_sqlite
-from keys import ApiKey, Role
-from models import Message, Status, clock
+from models import Message, Status
 from running import wait_until
 from smpp_peer import SmppPeer
 from stored_messages import key_named, statuses, store_many
@@ -63,7 +64,9 @@ def test_three_schedulers_keep_to_the_rate_and_use_it_though_one_is_killed(
     schedule, counting, seconds
 ):
     for number in range(1, 4):
-        store_many(RATE * seconds, clock(), key=key_named(f"key {number}"), message=TEXTS[number])
+        store_many(
+            RATE * seconds, clock.now(), key=key_named(f"key {number}"), message=TEXTS[number]
+        )
     environ = {"CARRIER_URL": counting.url, "SEND_RATE": f"{RATE}/s", "CLAIM_TIMEOUT": "10"}
     schedulers = [schedule("--every", "5", **environ) for _ in range(3)]
     wait_until(lambda: counting.arrivals)
@@ -84,9 +87,9 @@ def test_three_schedulers_keep_to_the_rate_and_use_it_though_one_is_killed(
 
 @mostly_on_sqlite
 def test_a_single_pass_waits_for_the_rate_and_testers_need_not(schedule, counting):
-    ApiKey.issue("tester", None, clock(), role=Role.TESTER)
-    store_many(100, clock(), key=ApiKey.named("tester"))
-    store_many(60, clock(), message=TEXTS[1])
+    ApiKey.issue("tester", None, clock.now(), role=Role.TESTER)
+    store_many(100, clock.now(), key=ApiKey.named("tester"))
+    store_many(60, clock.now(), message=TEXTS[1])
     scheduler = schedule(CARRIER_URL=counting.url, SEND_RATE="1200/min")
     assert scheduler.wait() == 0
     assert "160 sent" in scheduler.output
@@ -183,7 +186,7 @@ WORKDAYS = [("Twilio", EVERY), ("Vonage", CRON), ("SMPP, throttled", EVERY)]  # 
 )
 def test_of_what_a_carrier_takes_at_least_seven_tenths_are_used(schedule, limited_carrier, words):
     assert {QUEUE_FULL, THROTTLED} <= {*smpp.CODES.too_fast}
-    store_many(80, clock(), max_retries=0)
+    store_many(80, clock.now(), max_retries=0)
     scheduler = schedule(*words, CARRIER_URL=limited_carrier.url)
     window = limited_carrier.window
     wait_until(lambda: statuses() == {Status.SENT: 80})

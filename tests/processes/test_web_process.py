@@ -10,11 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from access.keys import ApiKey
+from access.limits import parse
 from answers import FIELDS, PATH, error_in
+from database import clock
 from databases import mostly_on_postgres, on_sqlite
-from keys import ApiKey
-from limits import parse
-from models import Message, clock
+from models import Message
 from running import ALWAYS, ROOT, TOOLS, Clients, ask, assert_as_asked, post, read_all, wait_until
 from samples import NEW_YORK
 from stored_messages import HOUR, look, store, store_history
@@ -236,7 +237,7 @@ def test_many_clients_that_differ_each_get_what_they_asked_for(
     serve, database_url, workers, limits
 ):
     """Rows of several requests share a statement: none may change what its neighbours hold."""
-    secret = ApiKey.issue("shop", None, clock(), limits=parse(limits))
+    secret = ApiKey.issue("shop", None, clock.now(), limits=parse(limits))
     web = serve(database_url, workers=workers, **ALWAYS)
     clients = Clients(web, secret, side_by_side=16, most=320, idempotent=False)
     clients.finish()
@@ -251,7 +252,7 @@ def test_a_revoked_key_is_refused_by_every_worker_at_once(web, key, database_url
             answers = pool.map(lambda _: post(web, secret, VALID), range(count))
             return {answer.status for answer in answers}
 
-    revoked, other = threading.Event(), ApiKey.issue("other", None, clock())
+    revoked, other = threading.Event(), ApiKey.issue("other", None, clock.now())
     assert statuses(key) == statuses(other) == {201}
     revoke = [TOOLS / "flask", "--app", ROOT / "app.py", "keys", "revoke", "app"]
     with ThreadPoolExecutor(1) as pool:
@@ -381,6 +382,6 @@ def test_a_worker_reads_the_health_once_a_second_at_most(shared_web):
     wait_until(lambda: due() == 0)
     time.sleep(1)
     assert due() == 0
-    store(send_at=clock() - HOUR)
+    store(send_at=clock.now() - HOUR)
     assert due() == 0
     wait_until(lambda: due() >= 3600)

@@ -5,8 +5,7 @@ from datetime import timedelta
 import pytest
 
 from samples import TUESDAY_NOON
-from sending import CarrierState
-from sending.carrier_state import changes_for_pause
+from sending.carrier_state import CarrierState, changes_for_pause
 
 SECOND = timedelta(seconds=1)
 BEFORE = TUESDAY_NOON - SECOND

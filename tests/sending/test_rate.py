@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from samples import TUESDAY_NOON
-from sending import CarrierState
+from sending.carrier_state import CarrierState
 from sending.rate import Rate
 
 

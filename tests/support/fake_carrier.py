@@ -4,7 +4,8 @@ import pytest
 
 from carriers import Carrier, CarrierError
 from scheduler import Scheduler
-from sending import THIS_MACHINE, carrier_state, sender
+from sending import carrier_state, sender
+from sending.runtime import THIS_MACHINE
 
 FOR_NOW, FOR_GOOD = CarrierError("out of order"), CarrierError("no such number", permanent=True)
 TOO_FAST = CarrierError("slow down", too_fast=True)

@@ -24,12 +24,12 @@ from pathlib import Path
 import pytest
 
 import database
-import keys
-import models
 import settings
+from access import keys
 from answers import PATH
 from carrier_servers import TwilioServer
 from carriers.alphabets import count_parts
+from database import clock
 from databases import deletions
 from samples import NEW_YORK
 
@@ -177,7 +177,7 @@ def shared_web(lasting_web):
     database.connect(lasting_web.database_url)
     for deletion in deletions():
         database.db.execute_sql(deletion)
-    yield lasting_web, keys.ApiKey.issue("app", None, models.clock())
+    yield lasting_web, keys.ApiKey.issue("app", None, clock.now())
     database.db.close_all()
 
 

@@ -8,12 +8,11 @@ from datetime import timedelta
 import psycopg
 
 import acceptance
-import models
 import reports
 from acceptance import NewMessage
+from access.keys import ApiKey
 from carriers.alphabets import count_parts
-from database import db
-from keys import ApiKey
+from database import clock, db
 from models import Message, Status, new_id
 from samples import NEW_YORK, TUESDAY_NOON
 
@@ -38,7 +37,7 @@ def store(now=TUESDAY_NOON, **columns):
 
 def new_message(text="Hello", **fields):
     """A message as the operation makes it, not stored yet."""
-    now = models.clock()
+    now = clock.now()
     if "key" not in fields:  # threads that create at once bring the same one
         fields["key"] = key_named("app").id
     usual = {"to": NEW_YORK, "country": "US", "parts": 1, "send_date": None, "send_at": now}
@@ -67,7 +66,7 @@ def _row(now, columns):
         "max_retries": 3,
         "created_at": now,
     } | columns
-    first_send_at = max(row["send_at"], models.clock())  # or it would have expired
+    first_send_at = max(row["send_at"], clock.now())  # or it would have expired
     parts = row["message"] and count_parts(row["message"])
     return {
         "approved": not row["manual_mode"],

@@ -1,0 +1,9 @@
+"""A new message's way into the table: decided by limits and repeats, stored with others.
+
+`store` keeps one message for good, or raises why it may not.
+"""
+
+from acceptance.decisions import AlreadyAnswered, KeyRevoked, NewMessage
+from acceptance.store import store
+
+__all__ = ["AlreadyAnswered", "KeyRevoked", "NewMessage", "store"]

@@ -1,0 +1,121 @@
+"""Decide on new messages, in their order: pure, over what a transaction has read."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from access.keys import ApiKey, Role
+from access.limits import SECOND, KeyTally, Limit, NumberTally, parse
+from database import EPOCH
+from models import Message, Status
+
+
+class AlreadyAnswered(Exception):
+    """Another request with the same idempotency key was stored first."""
+
+
+class KeyRevoked(Exception):
+    """The key was revoked while its request was under way."""
+
+
+class NewMessage(NamedTuple):
+    """All that is decided of a message before it is stored."""
+
+    id: UUID
+    key: int
+    to: str  # E.164
+    country: str
+    message: str
+    parts: int
+    send_date: datetime | None
+    send_at: datetime
+    status: Status
+    manual_mode: bool
+    available_to_group: bool
+    check_dnc: bool
+    max_retries: int
+    created_at: datetime
+    idempotency_key: str | None
+    request_digest: str | None
+    answer: str | None
+
+    @property
+    def second(self) -> int:
+        """The second since 1970 in which it was accepted."""
+        return (self.created_at - EPOCH) // SECOND
+
+    @property
+    def name(self) -> tuple[int, str] | None:
+        """What no two messages share: the key and idempotency key, if there is one."""
+        return (self.key, self.idempotency_key) if self.idempotency_key else None
+
+    def row(self) -> dict[str, Any]:
+        """Return a value for every column of the table."""
+        decided = self._asdict() | {"first_send_at": self.send_at, "approved": not self.manual_mode}
+        return {field.name: field.default for field in FIELDS} | decided
+
+
+class Request(NamedTuple):
+    """A message to be stored, and the limits that the settings set for it."""
+
+    message: NewMessage
+    default_limits: tuple[Limit, ...] = ()  # for a key that has none of its own
+    recipient_limit: Limit | None = None
+
+
+Outcome = Exception | None
+"""Why a message is not stored; None if it is."""
+
+FIELDS = Message._meta.sorted_fields
+
+
+class Known(NamedTuple):
+    """What decides on messages; true as long as the transaction that has read it lasts."""
+
+    keys: dict[int, ApiKey]
+    taken: set[tuple[int, str]]  # names of messages
+    of_keys: dict[int, KeyTally]
+    of_numbers: dict[tuple[str, Limit], NumberTally]
+
+    def key_limits(self, request: Request) -> tuple[Limit, ...]:
+        """Return the limits that hold for the key of a message."""
+        key = self.keys.get(request.message.key)
+        return parse(key.limits or "") if key and key.limits else request.default_limits
+
+    def refusal(self, request: Request) -> Outcome:
+        """Return why a message may not be stored; of several limits, the longest wait."""
+        message, reached = request.message, []
+        key = self.keys.get(message.key)
+        if key and key.revoked_at:
+            return KeyRevoked()
+        if message.name in self.taken:  # limits do not apply to repeats
+            return AlreadyAnswered()
+        if limits := self.key_limits(request):
+            reached += self.of_keys[message.key].reached(limits, message.second)
+        if limit := request.recipient_limit:
+            reached += self.of_numbers[message.to, limit].reached(limit, message.created_at)
+        return max(reached, key=lambda each: each.free_at, default=None)
+
+    def count(self, request: Request, number: int = 1) -> None:
+        """Count a message that is accepted, or take that back with -1."""
+        message = request.message
+        if message.name:
+            self.taken.add(message.name)
+        if self.key_limits(request):
+            self.of_keys[message.key].add(message.second, message.id, number)
+        key = self.keys.get(message.key)
+        if not (key and key.role == Role.TESTER):
+            for (to, _), tally in self.of_numbers.items():
+                if to == message.to:
+                    tally.add(message.created_at)
+
+
+def decide(requests: Iterable[Request], known: Known) -> list[Outcome]:
+    """Return why each message may not be stored, after those before it; None where it may."""
+    outcomes = []
+    for request in requests:
+        outcomes.append(known.refusal(request))
+        if outcomes[-1] is None:
+            known.count(request)
+    return outcomes

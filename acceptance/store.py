@@ -1,0 +1,132 @@
+"""Store new messages, unless a limit is reached.
+
+Messages that arrive together share a transaction and a statement, and nothing else: each has its
+own outcome, the same as if it had been stored alone.
+"""
+
+from collections.abc import Sequence
+
+from acceptance.decisions import (
+    FIELDS,
+    AlreadyAnswered,
+    Known,
+    NewMessage,
+    Outcome,
+    Request,
+    decide,
+)
+from acceptance.inserts import Inserts
+from access.keys import ApiKey
+from access.limits import KeyUse, Limit, NumberTally, lock_numbers
+from database import db
+from models import Message
+
+TAKEN = (
+    "SELECT key_id, idempotency_key FROM message WHERE idempotency_key IS NOT NULL AND ({pairs})"
+)
+"""Return those of some pairs of key and idempotency key that a message has."""
+
+INSERT = (
+    "INSERT INTO message ({columns}) VALUES {rows} ON CONFLICT (key_id, idempotency_key) "
+    "WHERE idempotency_key IS NOT NULL DO NOTHING RETURNING id"
+)
+"""Insert whole rows, but for those whose idempotency key is taken; return the ids of the rest."""
+
+
+def store(
+    message: NewMessage,
+    default_limits: tuple[Limit, ...] = (),
+    recipient_limit: Limit | None = None,
+) -> None:
+    """Keep a new message for good.
+
+    Raise AlreadyAnswered if its idempotency key is taken, KeyRevoked if its key is revoked by now,
+    LimitReached if its key or its recipient may have no more, or the database's error.
+    """
+    outcome = queue.insert(Request(message, default_limits, recipient_limit))
+    if outcome:
+        raise outcome
+
+
+def insert_all(requests: Sequence[Request]) -> list[Outcome]:
+    """Decide on messages in their order, and insert what may be stored; return their outcomes."""
+    with db.atomic():
+        known, uses = _read(requests)
+        outcomes = decide(requests, known)
+        accepted = [r for r, outcome in zip(requests, outcomes, strict=True) if outcome is None]
+        stored = _insert([request.message for request in accepted])
+        for at, request in enumerate(requests):
+            if outcomes[at] is None and request.message.id not in stored:
+                outcomes[at] = AlreadyAnswered()
+                known.count(request, -1)
+        for use in uses:
+            use.put(known.of_keys[use.key_id])
+    return outcomes
+
+
+# Reading and writing
+
+
+def _read(requests):
+    """Lock what decides on messages, always in the same order; return it, and the rows of KeyUse.
+
+    Other orders could be a deadlock.
+    """
+    messages = [request.message for request in requests]
+    known = Known(ApiKey.hold({message.key for message in messages}), set(), {}, {})
+    known.of_numbers.update(_number_tallies(requests))
+    limited = {request.message.key for request in requests if known.key_limits(request)}
+    uses = [KeyUse.lock(key) for key in sorted(limited)]
+    for use in uses:
+        seconds = {message.second for message in messages if message.key == use.key_id}
+        known.of_keys[use.key_id] = Message.tally_of(use.key_id, use, seconds)
+    known.taken.update(_taken({message.name for message in messages if message.name}))
+    return known, uses
+
+
+def _number_tallies(requests):
+    """Lock the numbers that have a limit; return when messages to them were accepted."""
+    limited = [request for request in requests if request.recipient_limit]
+    lock_numbers({request.message.to for request in limited})
+    since = min((request.message.created_at for request in limited), default=None)
+    pairs = {(request.message.to, request.recipient_limit) for request in limited}
+    return {
+        (to, limit): _number_tally(to, limit, since, len(requests)) for to, limit in sorted(pairs)
+    }
+
+
+def _number_tally(to, limit, since, count):
+    """Read the messages to a number that decide whether it may have up to `count` more."""
+    skipped = max(0, limit.number - count)
+    latest = Message.accepted_to(to, since - limit.window).limit(count).offset(skipped)
+    return NumberTally([message.created_at for message in latest], skipped)
+
+
+def _taken(names):
+    """Return those of these names that a message has."""
+    if not names:
+        return set()
+    pairs = " OR ".join([f"key_id = {db.param} AND idempotency_key = {db.param}"] * len(names))
+    values = [part for name in names for part in name]
+    found = db.execute_sql(TAKEN.format(pairs=pairs), values).fetchall()
+    return {tuple(name) for name in found}
+
+
+def _insert(messages):
+    """Insert messages in one statement; return the ids of those that are stored.
+
+    In the order of their idempotency keys: two batches that insert the same ones in another order
+    would be a deadlock on Postgres.
+    """
+    if not messages:
+        return set()
+    rows = [message.row() for message in sorted(messages, key=lambda each: each.name or ())]
+    columns = ", ".join(f'"{field.column_name}"' for field in FIELDS)
+    marks = f"({', '.join([db.param] * len(FIELDS))})"
+    sql = INSERT.format(columns=columns, rows=", ".join([marks] * len(rows)))
+    values = [field.db_value(row[field.name]) for row in rows for field in FIELDS]
+    found = db.execute_sql(sql, values).fetchall()
+    return {Message.id.python_value(id) for (id,) in found}
+
+
+queue = Inserts(insert_all)

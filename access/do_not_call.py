@@ -1,0 +1,172 @@
+"""The Do Not Call list: the numbers that get no text, and everything that happened to them."""
+
+import json
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Self
+
+from peewee import EXCLUDED, TextField
+
+from access.audit import Action, Audit
+from database import PAGE, InstantField, Table, db, on_postgres
+
+# As SQL: peewee takes five times as long to write thousands of rows as a database to insert them.
+# {rows} makes rows of the texts in a JSON array
+
+LIST = """\
+INSERT INTO do_not_call (number, added_at, source)
+SELECT value, {param}, {param} FROM {rows}({param}) WHERE true
+ON CONFLICT (number) DO UPDATE SET source = excluded.source
+WHERE do_not_call.source = 'reply' AND excluded.source IN ('operator', 'import')
+RETURNING number, added_at
+"""
+"""Put numbers on the list; people's word replaces a reply's. Return the rows that it changed."""
+
+NOTE = """\
+INSERT INTO do_not_call_history (number, at, what, why, who, said_at)
+SELECT value, {param}, {param}, {param}, {param}, {param} FROM {rows}({param})
+"""
+"""Add a row of the history for each number."""
+
+
+def _of_dialect(statement):
+    rows = "json_array_elements_text" if on_postgres() else "json_each"
+    return statement.format(param=db.param, rows=rows)
+
+
+class DoNotCall(Table):
+    number = TextField(primary_key=True)  # E.164
+    added_at = InstantField()
+    source = TextField(null=True)  # operator, import, reply or carrier; null before that was kept
+
+    @classmethod
+    def lists(cls, number: str) -> bool:
+        """Return whether a number is on the list."""
+        return cls.select().where(cls.number == number).exists()
+
+    @classmethod
+    def listed(cls, numbers: Iterable[str]) -> set[str]:
+        """Return the numbers that are on the list."""
+        numbers = list(numbers)
+        found = cls.select().where(cls.number.in_(numbers)) if numbers else ()
+        return {row.number for row in found}
+
+    @classmethod
+    def entry(cls, number: str) -> Self | None:
+        """Return the entry of a number, or None if it is not on the list."""
+        return cls.get_or_none(cls.number == number)
+
+    @classmethod
+    def size(cls) -> int:
+        """Return how many numbers are on the list."""
+        return cls.select().count()
+
+    @classmethod
+    def add(
+        cls,
+        numbers: Iterable[str],
+        now: datetime,
+        source: str,
+        who: str | None = None,
+        said_at: datetime | None = None,
+    ) -> int:
+        """Put numbers on the list; return how many were not on it yet.
+
+        `who` is the person who did it, and `said_at` the carrier's time of a reply. A number that
+        people add stays after a START, even if a reply listed it first. The numbers are sorted,
+        so two calls at once cannot deadlock on Postgres.
+        """
+        added_at = cls.added_at.db_value(now)
+        values = (added_at, source, json.dumps(sorted(numbers)))
+        with db.atomic():
+            changed = db.execute_sql(_of_dialect(LIST), values).fetchall()
+            numbers = [number for number, _ in changed]
+            DoNotCallHistory.note(numbers, now, "joined", source, who, said_at)
+            if source == "import" and numbers:  # the history has each of them
+                Audit.note(Action.IMPORTED, now, count=len(numbers))
+            elif source == "operator":
+                Audit.note_numbers(Action.ADDED, now, numbers)
+        return sum(since == added_at for _, since in changed)
+
+    @classmethod
+    def remove(
+        cls,
+        numbers: Iterable[str],
+        now: datetime,
+        why: str,
+        who: str | None = None,
+        said_at: datetime | None = None,
+    ) -> int:
+        """Take numbers off the list; return how many were on it.
+
+        `why` is "operator" or "reply". A reply removes only what a reply has listed.
+        """
+        listed = cls.number.in_(list(numbers))
+        if why == "reply":
+            listed &= cls.source == "reply"
+        with db.atomic():
+            gone = [row.number for row in cls.delete().where(listed).returning(cls.number)]
+            DoNotCallHistory.note(gone, now, "left", why, who, said_at)
+            if why == "operator":
+                Audit.note_numbers(Action.REMOVED, now, gone)
+        return len(gone)
+
+    @classmethod
+    def entries(cls) -> Iterator[Self]:
+        """Read the whole list by number, in pages: no query stays open between them."""
+        after = ""
+        while page := list(cls.select().where(cls.number > after).order_by(cls.number).limit(PAGE)):
+            yield from page
+            after = page[-1].number
+
+
+class DoNotCallHistory(Table):
+    """Every change of the list; rows are only ever added."""
+
+    number = TextField(index=True)
+    at = InstantField()
+    what = TextField()  # joined or left
+    why = TextField(null=True)  # operator, import, reply or carrier; null before that was kept
+    who = TextField(null=True)  # the name of a key, or "shell"; null for reply and carrier
+    said_at = InstantField(null=True)  # the carrier's time of a reply, if it told one
+
+    @classmethod
+    def of(cls, number: str) -> list[Self]:
+        """Return what happened to a number, the oldest first."""
+        return list(cls.select().where(cls.number == number).order_by(cls.id))
+
+    @classmethod
+    def note(
+        cls,
+        numbers: list[str],
+        now: datetime,
+        what: str,
+        why: str,
+        who: str | None,
+        said_at: datetime | None,
+    ) -> None:
+        """Add a row for each number, in one statement."""
+        if not numbers:
+            return
+        about = (cls.at.db_value(now), what, why, who, cls.said_at.db_value(said_at))
+        db.execute_sql(_of_dialect(NOTE), (*about, json.dumps(numbers)))
+
+
+class LastReply(Table):
+    """When each number last replied STOP or START, whether or not that changed the list."""
+
+    number = TextField(primary_key=True)
+    said_at = InstantField()  # by the carrier's clock if it told the time, otherwise the arrival
+
+    @classmethod
+    def note(cls, number: str, said_at: datetime | None, now: datetime) -> bool:
+        """Note a reply; return False if a newer one came before, so that this one is void.
+
+        On Postgres this locks the number, so its replies take effect one after the other.
+        """
+        reply = cls.insert(number=number, said_at=said_at or now)
+        in_order = said_at is None or cls.said_at <= EXCLUDED.said_at
+        noted = reply.on_conflict(
+            conflict_target=[cls.number], preserve=[cls.said_at], where=in_order
+        )
+        return bool(list(noted.returning(cls.number).execute()))

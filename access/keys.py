@@ -1,0 +1,217 @@
+"""Keys: who may send, and who may sign in to the desk and see what."""
+
+import hashlib
+import secrets
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import NamedTuple, Self
+
+from peewee import SQL, IntegrityError, ModelSelect, TextField, fn
+
+from access.audit import Action, Audit
+from access.limits import KeyUse, Limit
+from database import InstantField, Refused, Table, db, isoformat, on_postgres
+
+HOUR = timedelta(hours=1)
+
+
+# As SQL: for peewee to write it would be half the cost of a request
+FIND = """\
+SELECT * FROM api_key
+WHERE (digest = {param} OR (old_digest = {param} AND old_expires_at > {param}))
+AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > {param})
+"""
+"""Select the live key of a digest, or of one that was its own before a rotation."""
+
+
+class Role(StrEnum):
+    SENDER = "sender"  # calls the public operation
+    TESTER = "tester"  # the same, but its texts go to the simulator
+    APPROVER = "approver"  # signs in to the desk, and sees what its group may see
+    OPERATOR = "operator"  # signs in to the desk, and sees everything
+
+
+MAY_SEND = (Role.SENDER, Role.TESTER)
+
+
+class Identity(NamedTuple):
+    """What a request may know of the key that it was sent with."""
+
+    id: int
+    name: str
+    group: str | None
+    role: str
+
+
+HELD = "SELECT id, role, limits, revoked_at FROM api_key WHERE id IN ({ids}){lock}"
+"""Return what decides about a message of some keys when it is stored."""
+
+
+class ApiKey(Table):
+    name = TextField()  # unique among those that are not revoked
+    group = TextField(null=True)
+    role = TextField(default=Role.SENDER, constraints=[SQL("DEFAULT 'sender'")])
+    digest = TextField(unique=True)
+    created_at = InstantField()
+    revoked_at = InstantField(null=True)
+    expires_at = InstantField(null=True)
+    last_used_at = InstantField(null=True)  # to the hour
+    old_digest = TextField(null=True, index=True)  # of the secret before the rotation
+    old_expires_at = InstantField(null=True)
+    limits = TextField(null=True)  # "5/s,1000/d"; null: KEY_LIMITS
+
+    @staticmethod
+    def digest_of(secret: str) -> str:
+        """Return what is stored. SHA-256 is enough for a secret of 256 random bits."""
+        return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+    @classmethod
+    def issue(
+        cls,
+        name: str,
+        group: str | None,
+        now: datetime,
+        expires_at: datetime | None = None,
+        role: Role = Role.SENDER,
+        limits: tuple[Limit, ...] = (),
+    ) -> str:
+        """Store a new key and return its secret; raise Refused if the name is taken."""
+        secret = cls._new_secret()
+        values = {"name": name, "group": group, "role": role, "digest": cls.digest_of(secret)}
+        values["limits"] = _written(limits)
+        details = [f"role {role}", group and f"group {group}", _written(limits), _until(expires_at)]
+        try:
+            with db.atomic():
+                key = cls.create(**values, created_at=now, expires_at=expires_at)
+                key._audit(Action.CREATED_KEY, now, ", ".join(filter(None, details)))
+        except IntegrityError:
+            raise Refused(f"a key named {name!r} exists already") from None
+        return secret
+
+    @classmethod
+    def authenticate(cls, secret: str, now: datetime) -> Identity | None:
+        """Return the identity of a secret, or None if it is unknown, expired or revoked."""
+        digest, at = cls.digest_of(secret), cls.expires_at.db_value(now)
+        found = list(cls.raw(FIND.format(param=db.param), digest, digest, at, at))
+        if not found:
+            return None
+        found[0].note_use(now)
+        return found[0].identity()
+
+    @classmethod
+    def hold(cls, ids: Collection[int]) -> dict[int, Self]:
+        """Return those of these keys that there are, by id: role, limits and revocation.
+
+        A change of one of them waits until the transaction ends.
+        """
+        marks = ", ".join([db.param] * len(ids))
+        lock = " ORDER BY id FOR SHARE" if on_postgres() else ""  # SQLite's transaction is alone
+        return {key.id: key for key in cls.raw(HELD.format(ids=marks, lock=lock), *ids)}
+
+    def identity(self) -> Identity:
+        """Return what a request may know of this key."""
+        return Identity(self.id, self.name, self.group, self.role)
+
+    def note_use(self, now: datetime) -> None:
+        """Store the hour in which this key was last used."""
+        if self.last_used_at is None or now - self.last_used_at >= HOUR:
+            hour = now.replace(minute=0, second=0, microsecond=0)
+            ApiKey.update(last_used_at=hour).where(ApiKey.id == self.id).execute()
+
+    @classmethod
+    def live(cls, now: datetime) -> ModelSelect:
+        """Select the keys that are neither revoked nor expired."""
+        unexpired = cls.expires_at.is_null() | (cls.expires_at > now)
+        return cls.select().where(cls.revoked_at.is_null(), unexpired)
+
+    @classmethod
+    def testers(cls) -> ModelSelect:
+        """Select the ids of the keys whose texts go to the simulator."""
+        keys = cls.alias("api_key")
+        return keys.select(keys.id).where(keys.role == Role.TESTER)
+
+    @staticmethod
+    def _new_secret():
+        return "tms_" + secrets.token_urlsafe(32)  # a prefix that secret scanners can look for
+
+    @classmethod
+    def named(cls, name: str) -> Self:
+        """Return the live key with this name, else a revoked one; raise Refused without either."""
+        latest = (cls.revoked_at.is_null().desc(), cls.id.desc())
+        key = cls.select().where(cls.name == name).order_by(*latest).first()
+        if key is None:
+            raise Refused(f"there is no key named {name!r}")
+        return key
+
+    @classmethod
+    def everyone(cls) -> list[Self]:
+        """Return all keys by name, including the revoked ones."""
+        return list(cls.select().order_by(cls.name, cls.id))
+
+    def rotate(self, old_expires_at: datetime, now: datetime) -> str:
+        """Give this key a new secret and return it; the old one stays valid until an instant."""
+        secret = self._new_secret()
+        changes = {"digest": self.digest_of(secret), "old_digest": self.digest}
+        changes["old_expires_at"] = old_expires_at
+        details = f"the old secret {_until(old_expires_at)}"
+        unrotated = ApiKey.digest == self.digest
+        if not self._change(Action.ROTATED_KEY, now, details, unrotated, **changes):
+            raise Refused(f"the key {self.name!r} is revoked, or was rotated just now")
+        return secret
+
+    def extend(self, expires_at: datetime | None, now: datetime) -> None:
+        """Make this key valid until an instant (None: for ever); raise Refused if it is revoked."""
+        details = _until(expires_at) or "no end"
+        if not self._change(Action.EXTENDED_KEY, now, details, expires_at=expires_at):
+            raise Refused(f"the key {self.name!r} is revoked")
+
+    def revoke(self, now: datetime) -> bool:
+        """Refuse this key from now on; return False if it was refused before."""
+        done = self._change(Action.REVOKED_KEY, now, None, revoked_at=now)
+        KeyUse.forget(self.id)
+        return done
+
+    def limit(self, limits: tuple[Limit, ...], now: datetime) -> None:
+        """Set the limits of this key; raise Refused if it is revoked.
+
+        Requests under way go by them as well when this returns: see `hold`.
+        """
+        written = _written(limits)
+        if not self._change(Action.LIMITED_KEY, now, written or "KEY_LIMITS", limits=written):
+            raise Refused(f"the key {self.name!r} is revoked")
+
+    @classmethod
+    def names(cls, ids: Collection[int]) -> dict[int, str]:
+        """Return the names of keys by their ids."""
+        return dict(cls.select(cls.id, cls.name).where(cls.id.in_([*ids])).tuples())
+
+    @classmethod
+    def names_used_again(cls) -> set[str]:
+        """Return the names that more than one key has had."""
+        again = cls.select(cls.name).group_by(cls.name).having(fn.COUNT(cls.id) > 1)
+        return {name for (name,) in again.tuples()}
+
+    def _change(self, action, now, details, *conditions, **changes):
+        """Change this key unless it is revoked; return whether it was changed."""
+        live = (ApiKey.id == self.id) & ApiKey.revoked_at.is_null()
+        with db.transaction():
+            done = ApiKey.update(changes).where(live, *conditions).execute() == 1
+            if done:
+                self._audit(action, now, details)
+        return done
+
+    def _audit(self, action, now, details):
+        Audit.note(action, now, key=self.id, key_name=self.name, details=details)
+
+
+def _written(limits):
+    return ",".join(map(str, limits)) or None
+
+
+def _until(instant):
+    return instant and f"until {isoformat(instant)}"
+
+
+_live = SQL("revoked_at IS NULL")
+ApiKey.add_index(ApiKey.index(ApiKey.name, unique=True, where=_live, name="api_key_live_name"))

@@ -1,0 +1,34 @@
+"""What the errors of the database mean, and the refusal of an action."""
+
+import sqlite3
+
+from peewee import DatabaseError, InterfaceError
+from playhouse.pool import MaxConnectionsExceeded
+
+ERRORS = (DatabaseError, InterfaceError, MaxConnectionsExceeded, sqlite3.Error)
+"""Errors of the database, and of its pool: outages and our own bugs; see `is_outage`.
+
+SQLite's own come while rows are fetched: it commits an `UPDATE … RETURNING` with the last one.
+"""
+
+
+class Refused(Exception):
+    """Say, for an operator, why something cannot be done in the present state."""
+
+
+def cause(error):
+    """Return the driver's own error, which peewee may have wrapped twice."""
+    while hasattr(error, "orig"):
+        error = error.orig
+    return error
+
+
+def sqlstate(error):
+    """Return Postgres' SQLSTATE, or None."""
+    return getattr(cause(error), "sqlstate", None)
+
+
+def sqlite_code(error):
+    """Return SQLite's primary result code, or None."""
+    code = getattr(cause(error), "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF

@@ -1,0 +1,46 @@
+"""Create or migrate the tables; see the folder migrations/."""
+
+from pathlib import Path
+
+from playhouse.migrations import Runner
+
+from database.connections import db, disconnect, on_postgres
+from database.errors import ERRORS, Refused
+from database.tables import Table
+
+MIGRATIONS = Path(__file__).parents[1] / "migrations"
+
+
+def upgrade() -> list[str]:
+    """Create or migrate the tables in one transaction; return the names of those applied.
+
+    Upgrades that start together wait for one another; all but the first find nothing to do.
+    """
+    try:
+        with db.atomic():
+            if on_postgres():  # SQLite's BEGIN IMMEDIATE has let only one of us in
+                check_encoding()
+                db.connection().answer_timeout = None  # to index ten million rows takes minutes
+                db.execute_sql("SET LOCAL lock_timeout = 0")
+                db.execute_sql("SELECT pg_advisory_xact_lock(hashtext('text-messages upgrade'))")
+            return Runner(db.obj, str(MIGRATIONS)).up()
+    finally:
+        disconnect()
+
+
+def check_encoding() -> None:
+    """Raise Refused if the Postgres database cannot hold every text."""
+    ((encoding,),) = db.execute_sql("SHOW server_encoding").fetchall()
+    if encoding != "UTF8":
+        raise Refused(f"the database's encoding is {encoding}: create one with ENCODING 'UTF8'")
+
+
+def is_migrated() -> bool:
+    """Say whether the tables are up to date with this version."""
+    try:
+        migrations = Runner(db.obj, str(MIGRATIONS)).status()
+        applied = all(each.applied for each in migrations if each.path)
+        needed = {table._meta.table_name for table in Table.__subclasses__()}
+        return applied and needed <= {*db.get_tables()}
+    except ERRORS:
+        return False

@@ -1,0 +1,60 @@
+"""Which errors are outages, and which are bugs."""
+
+import sqlite3
+
+from peewee import DataError, IntegrityError, InterfaceError, OperationalError
+
+from database.errors import ERRORS, cause, sqlite_code, sqlstate
+from database.migrations import is_migrated
+
+# https://sqlite.org/rescode.html: locked, read-only, interrupted, unreadable, full, damaged
+_SQLITE_OUTAGES = {
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_NOTADB,
+}
+# https://www.postgresql.org/docs/current/errcodes-appendix.html: no connection, no such database,
+# no permission to connect, rolled back for another's sake, no resources, not in this state,
+# stopped by an operator, a system error, damaged
+_POSTGRES_OUTAGES = ("08", "28", "3D", "40", "53", "55", "57", "58", "XX", "25006")
+
+
+def is_outage(error: Exception) -> bool:
+    """Say whether an error means "later": a database that is away, locked, full or old.
+
+    Anything else is a bug: of our own code, broken SQL, a value that the database cannot keep, a
+    violated constraint.
+    """
+    if not isinstance(error, ERRORS):
+        return False
+    if isinstance(cause(error), sqlite3.Error):
+        return sqlite_code(error) in _SQLITE_OUTAGES or _tables_are_old(error)
+    if not hasattr(error, "orig"):  # raised by peewee or its pool, not by a driver
+        return True
+    state = sqlstate(error)
+    if state is None:  # libpq's own: the connection was refused or is lost
+        return isinstance(error, OperationalError | InterfaceError)
+    return state.startswith(_POSTGRES_OUTAGES) or _tables_are_old(error)
+
+
+def reason(error: Exception) -> str:
+    """Return what the database said, in one line, unless that could repeat a value."""
+    if isinstance(error, DataError | IntegrityError | sqlite3.DataError | sqlite3.IntegrityError):
+        return type(error).__name__
+    said = str(error).partition("\n")[0]
+    return f"{said}; flask db upgrade makes the tables" if _tables_are_old(error) else said
+
+
+def _tables_are_old(error):
+    """Say whether a statement failed because the tables are not up to date."""
+    wrong = sqlite_code(error) == sqlite3.SQLITE_ERROR or (sqlstate(error) or "").startswith("42")
+    return wrong and not is_migrated()

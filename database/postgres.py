@@ -1,0 +1,85 @@
+"""Postgres: connections that give up on a silent server, and notice those that died idle."""
+
+import time
+from typing import Any
+
+import psycopg
+from peewee import Psycopg3Adapter
+from playhouse.pool import PooledPostgresqlDatabase
+
+from database import pool
+
+ANSWER_TIMEOUT = 15  # seconds until a silent Postgres is given up
+
+
+class Connection(psycopg.Connection):
+    """A connection that gives up on a server that is silent for ANSWER_TIMEOUT seconds.
+
+    TCP's own keepalive notices a dead host, but not a proxy that swallows what it gets.
+    """
+
+    answer_timeout: float | None = ANSWER_TIMEOUT
+
+    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        give_up_at = self.answer_timeout and time.monotonic() + self.answer_timeout
+        try:
+            return super().wait(gen, interval=interval, timeout=timeout or self.answer_timeout)
+        except psycopg.OperationalError:
+            if give_up_at and time.monotonic() >= give_up_at:
+                self.pgconn.finish()  # later answers could not be told apart
+            raise
+
+
+class Adapter(Psycopg3Adapter):
+    """Make connections that give up a lock after PATIENCE, and notice those that died idle."""
+
+    session = {  # noqa: RUF012
+        "lock_timeout": f"{pool.PATIENCE}s",
+        # A server that lost the connection releases its locks
+        "idle_in_transaction_session_timeout": "30s",
+        "tcp_keepalives_idle": "10",
+        "tcp_keepalives_interval": "5",
+        "tcp_keepalives_count": "3",
+    }
+
+    def connect(self, db: Any, **params: Any) -> Connection:
+        # Whatever PGCLIENTENCODING, the URL or the database's own encoding says
+        params |= {"autocommit": True, "client_encoding": "UTF8"}
+        conn = Connection.connect(db.database, **params)
+        pairs = ", ".join(f"set_config('{k}', '{v}', false)" for k, v in self.session.items())
+        answer = conn.execute(f"SELECT pg_backend_pid(), {pairs}").fetchone()
+        if answer[0] != conn.info.backend_pid:
+            # A pooler such as PgBouncer changes the server's process, to which they belong
+            conn.prepare_threshold = None
+        return conn
+
+    def is_connection_closed(self, conn: Connection) -> bool:
+        """Say whether an idle connection has died: reading finds the server's error, then the end.
+
+        Unlike peewee's own probe this needs no round trip. The next statement notices a connection
+        that died without a word, after ANSWER_TIMEOUT.
+        """
+        try:
+            if not conn.closed:
+                conn.pgconn.consume_input()  # the error, if any
+                conn.pgconn.consume_input()  # the end
+        except psycopg.OperationalError:
+            conn.close()
+        return conn.closed
+
+
+class Postgres(PooledPostgresqlDatabase):
+    psycopg3_adapter = Adapter
+
+
+def open_postgres(url: str) -> Postgres:
+    """Return the database of a URL; what its query says of time-outs counts."""
+    limits = {
+        "connect_timeout": pool.PATIENCE,
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": ANSWER_TIMEOUT * 1000,
+    }
+    limits = {name: limit for name, limit in limits.items() if f"{name}=" not in url}
+    return Postgres(url, prefer_psycopg3=True, **limits, **pool.POOL)

@@ -1,0 +1,78 @@
+"""SQLite: a private file, short naps while others write, and values that leave no trace."""
+
+import os
+import sqlite3
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from peewee import OperationalError, SqliteDatabase
+from playhouse.pool import PooledSqliteDatabase
+
+from database import pool
+from database.errors import sqlite_code
+
+
+class PrivateSqlite(SqliteDatabase):
+    """A SQLite whose file nobody else may read."""
+
+    def _connect(self) -> sqlite3.Connection:
+        make_private(self.database)  # its log and index get the same permissions
+        return super()._connect()
+
+
+class Sqlite(PooledSqliteDatabase, PrivateSqlite):
+    """A SQLite that waits for other writers in short naps.
+
+    While SQLite itself waits, no other request of a web worker would be answered.
+    """
+
+    def begin(self, lock_type: str | None = None) -> None:
+        self._retry_while_locked(super().begin, lock_type)
+
+    def execute_sql(self, sql: str, params: Any = None) -> Any:
+        return self._retry_while_locked(super().execute_sql, sql, params)
+
+    def _retry_while_locked(self, action, *arguments):
+        give_up_at = time.monotonic() + pool.PATIENCE
+        while True:
+            try:
+                return action(*arguments)
+            except OperationalError as error:
+                if sqlite_code(error) != sqlite3.SQLITE_BUSY:
+                    if not self.in_transaction():
+                        self.manual_close()  # the file may be another by now
+                    raise
+                if time.monotonic() > give_up_at:
+                    raise
+            time.sleep(0.0005)
+
+    def rollback(self) -> None:
+        """Roll back, unless SQLite has done so already because the disk was full."""
+        if self.connection().in_transaction:
+            super().rollback()
+
+
+def make_private(path: str | Path) -> None:
+    """Create a file that nobody else may read, unless it exists or cannot be created."""
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def open_sqlite(path: str) -> Sqlite:
+    """Return the database in a file, which it makes when it is first used."""
+    return Sqlite(
+        path,
+        pragmas={
+            "journal_mode": "wal",
+            "synchronous": "full",  # a 201 promises that the text is kept
+            "foreign_keys": 1,
+            "busy_timeout": 0,  # Sqlite waits by itself
+            "secure_delete": 1,  # overwrite redacted values; see scrub
+        },
+        lock_type="IMMEDIATE",
+        returning_clause=True,
+        check_same_thread=False,  # the pool hands connections across threads
+        **pool.POOL,
+    )

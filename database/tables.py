@@ -1,0 +1,64 @@
+"""What tables share: their base, instants, a carrier's words, and batches of rows."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from peewee import BigIntegerField, Expression, Field, Model, Select, TextField, fn
+
+from database.connections import db, on_postgres
+
+BATCH = 5_000
+"""Rows that a bulk change moves in one transaction; other writers wait for no more."""
+
+PAGE = 500
+"""Rows that a report of all rows reads at a time."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
+
+
+class Table(Model):
+    """A table of this database; `is_migrated` looks for every one that is defined."""
+
+    class Meta:
+        database = db
+        legacy_table_names = False
+
+
+class InstantField(BigIntegerField):
+    """An aware UTC datetime, stored as whole milliseconds since 1970.
+
+    Instants sort and compare alike on SQLite and Postgres.
+    """
+
+    def db_value(self, value: datetime | None) -> int | None:
+        return value if value is None else (value - EPOCH) // MILLISECOND
+
+    def python_value(self, value: int | None) -> datetime | None:
+        return value if value is None else EPOCH + value * MILLISECOND
+
+
+def isoformat(instant: datetime) -> str:
+    """Return an aware UTC datetime as text, like `2026-03-02T14:00:00.000Z`."""
+    return instant.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+class CarrierTextField(TextField):
+    """A carrier's words; characters that no database can hold are replaced.
+
+    An odd word must not keep the outcome from being recorded.
+    """
+
+    def db_value(self, value: str | None) -> str | None:
+        return value and re.sub("[\0\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", value)
+
+
+def locked(key: Field, batch: Select) -> Expression:
+    """Return the condition that a row's key is in a batch, and lock the batch.
+
+    On Postgres, rows that others have locked are left out.
+    """
+    if on_postgres():
+        # An array, or the planner may run the query twice and lock two batches
+        return key == fn.ANY(fn.ARRAY(batch.for_update("FOR UPDATE SKIP LOCKED")))
+    return key.in_(batch)

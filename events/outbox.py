@@ -1,0 +1,342 @@
+"""Webhook events: the outbox that notifies the systems of keys what became of their messages.
+
+An event is written in the same transaction as the change it reports, and deleted once it is
+delivered. `deliveries.py` delivers them.
+"""
+
+import base64
+import json
+import secrets
+import uuid
+from collections.abc import Collection, Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, Self
+
+from peewee import (
+    SQL,
+    BigAutoField,
+    Field,
+    ForeignKeyField,
+    IntegerField,
+    ModelSelect,
+    TextField,
+    UUIDField,
+    chunked,
+    fn,
+)
+
+from access.audit import Action, Audit
+from access.keys import ApiKey
+from carriers import urls
+from database import (
+    BATCH,
+    MILLISECOND,
+    PAGE,
+    CarrierTextField,
+    InstantField,
+    Refused,
+    Table,
+    db,
+    isoformat,
+    locked,
+)
+
+OVERLAP = timedelta(hours=24)
+"""How long events are signed by the old secret as well, after a rotation."""
+
+KEPT = timedelta(days=30)
+"""How long an event is kept after it was given up."""
+
+BY_RECEIPT = ("delivered", "undelivered")
+WITH_REASON = ("failed", "undelivered")
+
+
+class EventAddress(Table):
+    """Where events of a key go; a key without a row has none."""
+
+    key = ForeignKeyField(ApiKey, primary_key=True)
+    url = TextField()
+    secret = TextField()
+    old_secret = TextField(null=True)  # before the rotation
+    old_secret_until = InstantField(null=True)
+    off = TextField(null=True)  # why it is switched off
+
+    @classmethod
+    def of(cls, key: ApiKey) -> Self:
+        """Return the address of a key; raise Refused if it has none."""
+        address = cls.get_or_none(cls.key == key)
+        if address is None:
+            raise Refused(f"{key.name} has no address for events")
+        return address
+
+    @classmethod
+    def everyone(cls) -> dict[int, Self]:
+        """Return all addresses by the ids of their keys."""
+        return {address.key_id: address for address in cls.select()}
+
+    @classmethod
+    def set(cls, key: ApiKey, url: str, now: datetime) -> None:
+        """Send the events of a key to an address from now on; make a secret for the first one."""
+        row = cls.insert(key=key, url=url, secret=_new_secret())
+        anew = {cls.url: url, cls.off: None}
+        with db.transaction():
+            row.on_conflict(conflict_target=[cls.key], update=anew).execute()
+            _audit(Action.SET_EVENTS, now, key, details=_shown(url))
+
+    @classmethod
+    def switch_off(cls, key: int, why: str, now: datetime, url: str | None = None) -> bool:
+        """Send no more events of a key, and give up those that wait; say whether it was done.
+
+        Given a URL, do so only if that is still the address: its receiver asked for it. Otherwise
+        a person did.
+        """
+        mine = cls.key == key
+        if url:
+            mine &= cls.url == url
+        with db.transaction():
+            done = cls.update(off=why).where(mine).execute() == 1
+            if done:
+                Event.give_up(now)
+            if done and url is None:
+                _audit(Action.STOPPED_EVENTS, now, ApiKey.get_by_id(key))
+        return done
+
+    @classmethod
+    def rotate(cls, key: ApiKey, now: datetime) -> None:
+        """Make a new secret for a key; for a day events are signed by both."""
+        old = {cls.old_secret: cls.secret, cls.old_secret_until: now + OVERLAP}
+        with db.transaction():
+            if not cls.update({cls.secret: _new_secret(), **old}).where(cls.key == key).execute():
+                cls.of(key)
+            _audit(Action.ROTATED_EVENTS, now, key)
+
+    @classmethod
+    def receiving(cls, key: Field) -> ModelSelect:
+        """Select a key as `receiver` if it has an address that is not switched off."""
+        return cls.select(cls.key).where(cls.key == key, cls.off.is_null()).alias("receiver")
+
+    def secrets(self, now: datetime) -> list[str]:
+        """Return the secrets that sign now, the newest first."""
+        if self.old_secret_until and now < self.old_secret_until:
+            return [self.secret, self.old_secret]
+        return [self.secret]
+
+
+def _shown(url):
+    return urls.without_password(url).partition("?")[0]  # a query may hold a token
+
+
+def _audit(action, now, key, **about):
+    name = {"key": key.id, "key_name": key.name} if key else {}
+    Audit.note(action, now, **name, **about)
+
+
+def _new_secret():
+    return f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}"
+
+
+# The outbox
+
+
+def body(message: Any, at: datetime) -> str:
+    """Return what an event says of a message: no number and no text."""
+    data = {
+        "message_id": str(message.id),
+        "status": message.status,
+        "reason": message.last_error if message.status in WITH_REASON else None,
+        "attempts": message.attempts,
+        "parts": message.parts,
+    }
+    return json.dumps(
+        {"type": f"text_message.{message.status}", "timestamp": isoformat(at), "data": data}
+    )
+
+
+class Standing(NamedTuple):
+    """How the events of a key stand."""
+
+    waiting: int = 0
+    given_up: int = 0
+    oldest: datetime | None = None  # of those that wait
+
+
+class Event(Table):
+    """An event until it is delivered; it outlives its message.
+
+    A claim moves `next_try_at` on to the end of its lease, by which its holder knows it again.
+    """
+
+    id = BigAutoField()
+    webhook_id = TextField()
+    key = ForeignKeyField(ApiKey, index=False)
+    message_id = UUIDField()
+    at = InstantField()  # of the change
+    body = TextField()
+    tries = IntegerField(default=0)
+    next_try_at = InstantField(null=True)  # null once given up
+    last_answer = CarrierTextField(null=True)
+    given_up_at = InstantField(null=True)
+
+    @classmethod
+    def write(cls, ended: Iterable[Any]) -> None:
+        """Write an event for each of these messages; `receiver` is the id of its key."""
+        for some in chunked(map(cls._row, ended), PAGE):
+            cls.insert_many(some).as_rowcount().execute()
+
+    @classmethod
+    def _row(cls, message):
+        at = message.finished_at
+        if message.status in BY_RECEIPT:  # a receipt that was recorded first comes after the yes
+            at = max(message.receipt_at, at + MILLISECOND)
+        return {
+            cls.webhook_id: f"evt_{uuid.uuid4().hex}",
+            cls.key: message.receiver,
+            cls.message_id: message.id,
+            cls.at: at,
+            cls.body: body(message, at),
+            cls.tries: 0,
+            cls.next_try_at: at,
+            cls.last_answer: None,
+            cls.given_up_at: None,
+        }
+
+    # Delivery
+
+    @classmethod
+    def receivers(cls, now: datetime, began_at: datetime | None) -> list[tuple[EventAddress, bool]]:
+        """Return the addresses that are not switched off, and whether an event of each is due.
+
+        The addresses come with their keys.
+        """
+        due = cls.select().where(cls.key == EventAddress.key, cls._due(now, began_at))
+        on = EventAddress.select(EventAddress, ApiKey, fn.EXISTS(due).alias("due"))
+        return [(each, bool(each.due)) for each in on.join(ApiKey).where(EventAddress.off >> None)]
+
+    @classmethod
+    def claim(
+        cls, key: int, limit: int, now: datetime, until: datetime, began_at: datetime | None
+    ) -> list[Self]:
+        """Take up to `limit` events of a key that are due, the longest due first.
+
+        Nobody else gets them until they are recorded or released, or that instant has come. With
+        `began_at`, what was tried since then is not due.
+        """
+        due = cls.select(cls.id).where(cls.key == key, cls._due(now, began_at))
+        due = due.order_by(cls.next_try_at).limit(limit)
+        claim = cls.update(next_try_at=until).where(locked(cls.id, due))
+        claimed = claim.returning(cls).execute()
+        return sorted(claimed, key=lambda event: event.id)
+
+    @classmethod
+    def _due(cls, now, began_at):
+        due = cls.next_try_at <= now
+        return due & ((cls.tries == 0) | (cls.next_try_at <= began_at)) if began_at else due
+
+    @classmethod
+    def renew(cls, claimed: Collection[Self], until: datetime) -> None:
+        """Move the end of these events' leases; at once releases them."""
+        if not claimed:
+            return
+        held = cls.id.in_([event.id for event in claimed])
+        held &= cls.next_try_at.in_({event.next_try_at for event in claimed})
+        cls.update(next_try_at=until).where(held).execute()
+        for event in claimed:
+            event.next_try_at = until
+
+    @classmethod
+    def delivered(cls, claimed: Iterable[Self]) -> None:
+        """Forget events that were delivered."""
+        if ids := [event.id for event in claimed]:
+            cls.delete().where(cls.id.in_(ids)).execute()
+
+    def failed(self, answer: str, next_try_at: datetime | None, now: datetime) -> None:
+        """Record a try in vain, and when the next is due; None gives this event up.
+
+        If another scheduler has taken it over, it decides.
+        """
+        changes = {"tries": self.tries + 1, "last_answer": answer, "next_try_at": next_try_at}
+        changes["given_up_at"] = None if next_try_at else now
+        held = (Event.id == self.id) & (Event.next_try_at == self.next_try_at)
+        Event.update(changes).where(held).execute()
+
+    @classmethod
+    def give_up(cls, now: datetime) -> int:
+        """Give up what waits for an address that is switched off; return how many.
+
+        A change at the same moment may write one more after that, and what is being recorded is
+        left out: the next pass gives them up.
+        """
+        off = EventAddress.select(EventAddress.key).where(EventAddress.off.is_null(False))
+        waiting = cls.select(cls.id).where(cls.next_try_at.is_null(False), cls.key.in_(off))
+        give_up = cls.update(next_try_at=None, given_up_at=now)
+        return give_up.where(locked(cls.id, waiting)).execute()
+
+    @classmethod
+    def forget(cls, now: datetime) -> None:
+        """Drop what was given up long ago, in batches."""
+        old = cls.given_up_at < now - KEPT
+        drop = cls.delete().where(locked(cls.id, cls.select(cls.id).where(old).limit(BATCH)))
+        while drop.execute():
+            pass
+
+    # For people
+
+    @classmethod
+    def retry(cls, key: ApiKey | None, now: datetime) -> int:
+        """Begin the tries of what was given up anew, if its address is on; return how many."""
+        on = EventAddress.select(EventAddress.key).where(EventAddress.off.is_null())
+        again = cls.given_up_at.is_null(False) & cls.key.in_(on)
+        if key:
+            again &= cls.key == key
+        changes = {"tries": 0, "next_try_at": now, "given_up_at": None}
+        with db.transaction():
+            if count := cls.update(changes).where(again).execute():
+                _audit(Action.RETRIED_EVENTS, now, key, count=count)
+        return count
+
+    @classmethod
+    def listing(cls, key: ApiKey | None) -> Iterator[Self]:
+        """Read what waits or was given up, with its key, the oldest first, in pages."""
+        events = cls.select(cls, ApiKey).join(ApiKey).order_by(cls.id).limit(PAGE)
+        if key:
+            events = events.where(cls.key == key)
+        after = 0
+        while page := list(events.where(cls.id > after)):
+            yield from page
+            after = page[-1].id
+
+    @classmethod
+    def standings(cls) -> dict[int, Standing]:
+        """Return how the events of each key stand, by its id; keys without events are left out."""
+        oldest = fn.MIN(cls.at).filter(cls.next_try_at.is_null(False))
+        counts = fn.COUNT(cls.next_try_at), fn.COUNT(cls.given_up_at), oldest
+        rows = cls.select(cls.key, *counts).group_by(cls.key).tuples()
+        return {key: Standing(*counts) for key, *counts in rows}
+
+    @classmethod
+    def by_name(cls) -> dict[str, Standing]:
+        """Return how the events of each key stand, by its name; keys of one name are one."""
+        found = {}
+        standings = cls.standings()
+        for key in ApiKey.select().where(ApiKey.id.in_([*standings])).order_by(ApiKey.name):
+            one, other = standings[key.id], found.get(key.name, Standing())
+            oldest = min(filter(None, (one.oldest, other.oldest)), default=None)
+            waiting, given_up = one.waiting + other.waiting, one.given_up + other.given_up
+            found[key.name] = Standing(waiting, given_up, oldest)
+        return found
+
+    @property
+    def type(self) -> str:
+        return json.loads(self.body)["type"]
+
+
+Event.add_index(
+    Event.index(
+        *(Event.key, Event.next_try_at),
+        where=SQL("next_try_at IS NOT NULL"),
+        name="event_due",
+    )
+)
+Event.add_index(
+    Event.index(Event.given_up_at, where=SQL("given_up_at IS NOT NULL"), name="event_given_up")
+)

@@ -1,0 +1,220 @@
+"""Notices: people are told, through Apprise, of approvals that wait, of problems and of limits.
+
+Every scheduler looks. The database remembers what was told, so that one of them tells it.
+"""
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from queue import SimpleQueue
+from typing import Any, Self
+
+from peewee import SQL, IntegerField, TextField
+
+import database
+import reports
+from database import InstantField, Table, clock
+from monitoring import health
+from settings import Settings
+
+TITLE = "Text messages"
+APPROVALS_EVERY = timedelta(minutes=15)
+FAILURES_EVERY = timedelta(hours=1)
+LOOK_EVERY = 5  # seconds
+PATIENCE = 15  # seconds that an end of a scheduler, or a test, waits for addresses
+MOST_NAMES = 10  # of keys in a notice
+
+log = logging.getLogger("notices")
+
+
+class Notice(Table):
+    """What people were told last of a subject."""
+
+    subject = TextField(primary_key=True)
+    told_at = InstantField(null=True)
+    # 1 while a problem lasts; 1 for 80 % of a limit, 2 for all of it; of approvals, the fewest that
+    # have waited since
+    level = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
+    newest = TextField(null=True)  # the id of the newest message that waited for approval
+
+    @classmethod
+    def about(cls, subject: str) -> Self:
+        """Return the row of a subject; make it if there is none."""
+        if (row := cls.get_or_none(cls.subject == subject)) is None:
+            cls.insert(subject=subject).on_conflict_ignore().execute()
+            row = cls.get_by_id(subject)
+        return row
+
+    def change(self, **changes: Any) -> bool:
+        """Change the row; False if another scheduler has done so since it was read."""
+        cls = Notice
+        told_at = cls.told_at.is_null() if self.told_at is None else cls.told_at == self.told_at
+        unchanged = (cls.subject == self.subject) & (cls.level == self.level) & told_at
+        return cls.update(changes).where(unchanged).execute() == 1
+
+    def is_older_than(self, age: timedelta, now: datetime) -> bool:
+        """Say whether it was told longer ago than that, or never."""
+        return self.told_at is None or self.told_at <= now - age
+
+
+# What is to be told
+
+
+def due(settings: Settings, now: datetime) -> Iterator[str]:
+    """Return what this scheduler is to tell now; each is noted as told."""
+    yield from _problem(now)
+    yield from _approvals(settings, now)
+    yield from _limits(settings, now)
+
+
+def _problem(now):
+    problems, told = health.read(now).problems(), Notice.about("problem")
+    if bool(problems) == bool(told.level):
+        return
+    if told.change(level=int(bool(problems)), told_at=now):
+        told = "; ".join(problems)
+        yield f"The service has a problem: {told}." if problems else "The service is well again."
+
+
+def _approvals(settings, now):
+    """Tell of texts that wait, if any is new: a newer one, or one more than there were."""
+    waiting, told = reports.approvals(), Notice.about("approvals")
+    is_new = waiting.messages > told.level or (waiting.newest or "") > (told.newest or "")
+    if not waiting.messages or not is_new or not told.is_older_than(APPROVALS_EVERY, now):
+        if waiting.messages < told.level:
+            told.change(level=waiting.messages)
+        return
+    if told.change(level=waiting.messages, newest=waiting.newest, told_at=now):
+        keys = reports.approvals_by_key()
+        names = [f"{name} ({messages})" for name, messages in keys[:MOST_NAMES]]
+        names += [f"{len(keys) - MOST_NAMES} more keys"] if len(keys) > MOST_NAMES else []
+        wait = "text waits" if waiting.messages == 1 else "texts wait"
+        text = f"{waiting.messages} {wait} for approval, from {', '.join(names)}. "
+        text += f"The first would leave at {waiting.first_at:%Y-%m-%d %H:%M} UTC."
+        if settings.public_url and settings.secret_key:
+            text += f" {settings.public_url}/desk/"
+        yield text
+
+
+def _limits(settings, now):
+    """Tell of limits of the day, each level once a day; the lower one not after the higher."""
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    for key, use in reports.use_of_days(now, settings.key_limits):
+        level = 2 if use.is_up else int(use.used >= -(-use.limit.number * 4 // 5))
+        if not level:
+            continue
+        told = Notice.about(f"limit of key {key.id}")
+        before = told.level if told.told_at and told.told_at >= today else 0
+        if level > before and told.change(level=level, told_at=now):
+            how_much = "all" if level == 2 else "80 %"
+            yield f"The key {key.name} has used up {how_much} of its limit of {use.limit}."
+
+
+# Telling it
+
+
+class Address:
+    """One of Apprise's URLs."""
+
+    def __init__(self, number: int, url: str):
+        import apprise  # here, because it takes long and much memory
+
+        from carriers.apprise import keep_from_log
+
+        keep_from_log()
+        asset = apprise.AppriseAsset(http_redirects=False, service_timeout=0)
+        service = apprise.Apprise.instantiate(url, asset=asset)
+        if service is None:
+            raise ValueError(f"Apprise takes no address like number {number}")
+        self.number, self.name = number, f"{url.partition(':')[0]}://"
+        self._apprise = apprise.Apprise(asset=asset)
+        self._apprise.add(service)
+
+    def __str__(self) -> str:
+        return f"address {self.number} of NOTIFY_URL ({self.name})"
+
+    def tell(self, text: str) -> bool:
+        """Send a notice and say whether it was taken."""
+        try:
+            return bool(self._apprise.notify(text, title=TITLE, body_format="text"))
+        except Exception:  # plugins leak their libraries' exceptions, which may hold the URL
+            return False
+
+
+def connect(urls: str) -> list[Address]:
+    """Return the addresses; raise ValueError, without the URL, for one that cannot be used."""
+    return [Address(number, url) for number, url in enumerate(urls.split(), 1)]
+
+
+class Notices:
+    """Look and tell in threads of their own, so that a slow address holds up nothing else."""
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+        self._ending = threading.Event()
+        self._queues = {address: SimpleQueue() for address in connect(settings.notify_url or "")}
+        self._threads = [
+            threading.Thread(target=self._serve, args=each, daemon=True)
+            for each in self._queues.items()
+        ]
+        self._looking = threading.Thread(target=self._look_again, daemon=True)
+
+    def start(self) -> None:
+        """Begin to look, if there is anybody to tell."""
+        if self._queues:
+            for thread in (*self._threads, self._looking):
+                thread.start()
+
+    def finish(self, look: bool, stop_by: float = math.inf) -> None:
+        """End, after a last look if that is asked for; wait for what is being told.
+
+        No longer than PATIENCE, nor beyond an instant of the monotonic clock.
+        """
+        if not self._queues:
+            return
+        give_up_at = min(time.monotonic() + PATIENCE, stop_by)
+        self._ending.set()
+        self._looking.join(max(0, give_up_at - time.monotonic()))
+        if look:
+            self.look()
+        for queue in self._queues.values():
+            queue.put(None)
+        for thread in self._threads:
+            thread.join(max(0, give_up_at - time.monotonic()))
+
+    def look(self) -> None:
+        """Tell what is new."""
+        try:
+            for text in due(self.settings, clock.now()):
+                for queue in self._queues.values():
+                    queue.put(text)
+        except database.ERRORS as error:
+            database.disconnect()
+            if not database.is_outage(error):  # the pass tells of those
+                log.error("no notices: the database: %s", database.reason(error))
+        finally:
+            database.db.close()
+
+    def _look_again(self):
+        while not self._ending.wait(LOOK_EVERY):
+            self.look()
+
+    def _serve(self, address, queue):
+        while (text := queue.get()) is not None:
+            if not address.tell(text):
+                self._note_failure(address)
+
+    def _note_failure(self, address):
+        """Log that an address took nothing, once an hour over all schedulers."""
+        now = clock.now()
+        try:
+            told = Notice.about(f"failure of address {address.number}")
+            if told.is_older_than(FAILURES_EVERY, now) and told.change(told_at=now):
+                log.error("%s did not take a notice", address)
+        except database.ERRORS:
+            database.disconnect()
+        finally:
+            database.db.close()

@@ -1,0 +1,73 @@
+"""What people and monitoring ask about messages: the health of the queue, listings, usage.
+
+Nothing here changes a message.
+"""
+
+from reports.listings import (
+    Filter,
+    Place,
+    awaiting,
+    count_awaiting,
+    listing,
+    page,
+    seen_by,
+    times_texted,
+)
+from reports.queue import (
+    SAMPLE,
+    Approvals,
+    FailureSpike,
+    approvals,
+    approvals_by_key,
+    awaiting_approval,
+    awaiting_carrier,
+    bad_end,
+    by_status,
+    claimed_before,
+    commonest_error,
+    due_once_approved,
+    ended_since,
+    going_out,
+    last_sent_at,
+    next_parts,
+    oldest_due,
+    retrying,
+    waiting,
+)
+from reports.usage import Usage, Use, at_limit, count_usage, use_of_days, use_of_limits
+
+__all__ = [
+    "SAMPLE",
+    "Approvals",
+    "FailureSpike",
+    "Filter",
+    "Place",
+    "Usage",
+    "Use",
+    "approvals",
+    "approvals_by_key",
+    "at_limit",
+    "awaiting",
+    "awaiting_approval",
+    "awaiting_carrier",
+    "bad_end",
+    "by_status",
+    "claimed_before",
+    "commonest_error",
+    "count_awaiting",
+    "count_usage",
+    "due_once_approved",
+    "ended_since",
+    "going_out",
+    "last_sent_at",
+    "listing",
+    "next_parts",
+    "oldest_due",
+    "page",
+    "retrying",
+    "seen_by",
+    "times_texted",
+    "use_of_days",
+    "use_of_limits",
+    "waiting",
+]

@@ -1,0 +1,178 @@
+"""Listings of messages, for the commands and the desk."""
+
+import uuid
+from collections.abc import Collection, Iterator
+from datetime import datetime
+from typing import NamedTuple
+
+from peewee import SQL, Tuple, Value, fn
+
+from access.keys import ApiKey, Identity, Role
+from database import PAGE, Refused
+from models import (
+    AWAITS_APPROVAL,
+    AWAITS_GROUP,
+    FINISHED,
+    HAS_ENDED,
+    IS_SENDABLE,
+    TAKEN,
+    WAITING,
+    Message,
+    Status,
+    first_id,
+    has_status,
+)
+from reports.queue import UNFINISHED, count_up_to, of_senders
+
+
+class Filter(NamedTuple):
+    """Which messages a listing has; each field is an option of `flask messages`."""
+
+    status: str | None = None
+    awaiting_approval: bool = False
+    to: str | None = None
+    key: str | None = None
+    group: str | None = None
+    visible_to: str | None = None
+    since: datetime | None = None
+
+
+def listing(
+    only: Filter, limit: int | None = None, among: Collection[str] = ()
+) -> Iterator[Message]:
+    """Read messages with their keys, the newest first; Refused if a key does not exist.
+
+    `among` names the statuses to choose from, if not all. Messages are read in pages, so nothing
+    stays open between them.
+    """
+    messages = _chosen(only).order_by(Message.id.desc())
+    if among:
+        messages = messages.where(has_status(*among))
+    while limit is None or limit > 0:
+        size = PAGE if limit is None else min(PAGE, limit)
+        page = list(messages.limit(size))
+        yield from page
+        if len(page) < size:
+            return
+        limit = limit and limit - size
+        messages = messages.where(Message.id < page[-1].id)
+
+
+def _chosen(only):
+    messages = _with_keys()
+    if only.status:
+        messages = messages.where(has_status(Status(only.status)))
+    if only.status in FINISHED and not only.to:  # few messages have the same number
+        messages = messages.where(HAS_ENDED)  # names the index
+    if only.awaiting_approval:
+        messages = messages.where(AWAITS_APPROVAL)
+    if only.to:
+        messages = messages.where(Message.to == only.to)
+    if only.since:
+        messages = messages.where(Message.id >= first_id(only.since))
+    if only.key or only.group:
+        messages = messages.where(Message.key.in_(chosen_keys(only.key, only.group)))
+    if only.visible_to:
+        key = ApiKey.named(only.visible_to)
+        seen = (Message.key == key) | Message.available_to_group
+        messages = messages.where(Message.key.in_([key, *_keys_of(key.group)]), seen)
+    return messages
+
+
+def chosen_keys(name, group):
+    keys = ApiKey.select()
+    if name:
+        keys = keys.where(ApiKey.name == name)
+    if group:
+        keys = keys.where(ApiKey.group == group)
+    if not keys:
+        raise Refused("there is no such key")
+    return list(keys)
+
+
+def _keys_of(group):
+    """Select the keys of a group; none without a group."""
+    # As a Value, so that None becomes "= NULL", which is never true
+    return ApiKey.select(ApiKey.id).where(ApiKey.group == Value(group))
+
+
+def _with_keys():
+    return Message.select(Message, ApiKey).join(ApiKey)
+
+
+class Place(NamedTuple):
+    """Where a page of messages ends and the next begins."""
+
+    send_at: datetime
+    id: uuid.UUID
+
+
+def seen_by(person: Identity, ids: Collection[uuid.UUID]) -> list[Message]:
+    """Return those of some messages that a person at the desk may see, with their keys."""
+    if not ids:
+        return []
+    messages = _with_keys().where(Message.id.in_(list(ids)))
+    if person.role != Role.OPERATOR:
+        group = Message.key.in_(_keys_of(person.group))
+        messages = messages.where(Message.available_to_group, group)
+    return list(messages)
+
+
+def awaiting(person: Identity, after: Place | None, limit: int) -> list[Message]:
+    """Return some messages that wait for this person's approval, the next to be sent first."""
+    return _soonest(_awaiting(person), after, limit)
+
+
+def count_awaiting(person: Identity, most: int) -> int:
+    """Count the messages that wait for this person's approval, up to `most`."""
+    return min(most, sum(count_up_to(which, most, Message.send_at) for which in _awaiting(person)))
+
+
+def _awaiting(person):
+    """Return conditions that an index serves: one for each status, or for each key of a group."""
+    if person.role == Role.OPERATOR:
+        return [AWAITS_APPROVAL & has_status(status) for status in WAITING]
+    return [(Message.key == key) & AWAITS_GROUP for key in _keys_of(person.group)]
+
+
+def page(
+    status: Status | None, number: str | None, after: Place | None, limit: int
+) -> list[Message]:
+    """Return some messages: the next to be sent first if all wait, otherwise the newest first."""
+    if number is None and status in UNFINISHED:
+        conditions = UNFINISHED[status]
+        if status == Status.QUEUED:  # its index begins with the key
+            sendable, awaiting = conditions
+            conditions = [*(sendable & (Message.key == key) for key in _with_sendable()), awaiting]
+        return _soonest(conditions, after, limit)
+    messages = _chosen(Filter(status=status, to=number)).order_by(Message.id.desc())
+    if after:
+        messages = messages.where(Message.id < after.id)
+    return list(messages.limit(limit))
+
+
+def _with_sendable():
+    """Select the keys that have messages to be sent."""
+    keys = ApiKey.alias("api_key")
+    theirs = Message.select().where(Message.key == keys.id, IS_SENDABLE)
+    return keys.select().where(fn.EXISTS(theirs))
+
+
+def _soonest(conditions, after, limit):
+    """Return the first messages that meet any of several conditions, each served by an index."""
+    found = []
+    for condition in conditions:
+        messages = _with_keys().where(condition)
+        if after:
+            at, id = Message.send_at.db_value(after.send_at), Message.id.db_value(after.id)
+            last = Tuple(Value(at, converter=False), Value(id, converter=False))
+            messages = messages.where(Tuple(Message.send_at, Message.id) > last)
+        found.extend(messages.order_by(Message.send_at, Message.id).limit(limit))
+    return sorted(found, key=lambda message: (message.send_at, message.id))[:limit]
+
+
+def times_texted(numbers: Collection[str], since: datetime) -> dict[str, int]:
+    """Count the texts that a carrier took for each of these numbers since an instant."""
+    taken = has_status(*TAKEN) & (Message.finished_at >= since) & of_senders()
+    texts = Message.select(Message.to, fn.COUNT(SQL("*"))).where(Message.to.in_([*numbers]), taken)
+    return dict(texts.group_by(Message.to).tuples()) if numbers else {}

@@ -1,0 +1,276 @@
+"""The health of the queue: counts and instants."""
+
+from collections import Counter
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import NamedTuple
+
+from peewee import SQL, Case, Select, ValuesList, fn
+
+from access.keys import ApiKey, Role
+from database import InstantField, db
+from models import (
+    AWAITS_APPROVAL,
+    FINISHED,
+    HAS_ENDED,
+    HAS_ERROR,
+    IS_RETRYING,
+    IS_SENDABLE,
+    TAKEN,
+    Message,
+    Status,
+    has_status,
+)
+
+HOUR = timedelta(hours=1)
+
+PARTS = fn.COALESCE(Message.parts, 1)
+"""The parts of a message; one where a version before migration 0014 stored none."""
+
+SAMPLE = 1_000
+"""Messages in which the commonest error is looked for."""
+
+LATEST, FEWEST = 20, 5
+"""Messages that ended lately: how many are judged at most, and at least."""
+
+RECEIPT_WITHIN = timedelta(minutes=1)
+"""How long a text without a receipt is neither a good end nor a bad one."""
+
+
+UNFINISHED = {
+    Status.SCHEDULED: [has_status(Status.SCHEDULED)],
+    Status.QUEUED: [IS_SENDABLE, AWAITS_APPROVAL & has_status(Status.QUEUED)],
+    Status.SENDING: [has_status(Status.SENDING)],
+}
+"""Conditions for the statuses that are not final; an index serves each."""
+
+
+def awaiting_approval() -> int:
+    """Count the messages that wait for approval."""
+    return count_up_to(AWAITS_APPROVAL)
+
+
+class Approvals(NamedTuple):
+    """The messages that wait for approval."""
+
+    messages: int
+    newest: str | None  # the largest id
+    first_at: datetime | None  # when the first would leave
+
+
+def approvals() -> Approvals:
+    """Return how many messages wait for approval, and the first and the newest of them."""
+    newest = fn.MAX(Message.id.cast("text")).coerce(False)  # Postgres has no largest UUID
+    row = Message.select(fn.COUNT(SQL("*")), newest, fn.MIN(Message.send_at))
+    return Approvals(*row.where(AWAITS_APPROVAL).tuples().get())
+
+
+def approvals_by_key() -> list[tuple[str, int]]:
+    """Count the messages that wait for approval by the names of their keys, the most first."""
+    messages = fn.COUNT(SQL("*"))
+    counts = Message.select(ApiKey.name, messages).join(ApiKey).where(AWAITS_APPROVAL)
+    return list(counts.group_by(ApiKey.name).order_by(messages.desc(), ApiKey.name).tuples())
+
+
+def awaiting_carrier(testers: bool | None = None) -> int:
+    """Count the messages that may be sent now: all, those of testers, or those of the others."""
+    if testers is None:
+        return count_up_to(IS_SENDABLE)
+    # In one statement: between two, a claim of testers' texts would hide as many of the others
+    return count_up_to(
+        IS_SENDABLE & (Message.key.in_(ApiKey.testers()) if testers else of_senders())
+    )
+
+
+def next_parts(limit: int) -> list[int]:
+    """Return the parts of some messages of senders that may be sent now, one number for each."""
+    found = Message.select(PARTS).where(IS_SENDABLE, of_senders()).limit(limit)
+    return [parts for (parts,) in found.tuples()]
+
+
+def claimed_before(instant: datetime) -> bool:
+    """Say whether a claim has not been renewed since an instant."""
+    held = has_status(Status.SENDING) & (Message.claimed_at < instant)
+    return Message.select().where(held).exists()
+
+
+def oldest_due(now: datetime) -> datetime | None:
+    """Return when the message that has waited longest to be sent was due, if any waits.
+
+    Here and below, testers' messages do not count: they say nothing about the service.
+    """
+    due = Message.select(fn.MIN(Message.send_at)).where(
+        has_status(Status.SCHEDULED), Message.send_at <= now, of_senders()
+    )
+    tried = Message.select(fn.MIN(Message.due_since)).where(IS_RETRYING, of_senders())
+    instants = due.scalar(), tried.scalar(), _oldest_sendable()
+    return min(filter(None, instants), default=None)
+
+
+def _oldest_sendable():
+    """Return since when the first message of any key could have been sent."""
+    ready_at = Case(
+        None, [(Message.approved_at > Message.send_at, Message.approved_at)], Message.send_at
+    )
+    first = (
+        Message.select(ready_at)
+        .where(Message.key == ApiKey.id, IS_SENDABLE)
+        .order_by(Message.send_at, Message.id)
+        .limit(1)
+    )
+    earliest = ApiKey.select(fn.MIN(first)).where(ApiKey.role != Role.TESTER)
+    return Message.send_at.python_value(earliest.scalar())
+
+
+def of_senders():
+    """Return the condition that a message is of a key whose texts go to the carrier."""
+    return Message.key.not_in(ApiKey.testers())
+
+
+def retrying() -> int:
+    """Count the messages that wait for another try."""
+    return count_up_to(IS_RETRYING)
+
+
+def last_sent_at() -> datetime | None:
+    """Return when a carrier last took a text."""
+    latest = (
+        Message.select(fn.MAX(Message.finished_at))
+        .where(Message.status == status, HAS_ENDED, of_senders())
+        .scalar()
+        for status in TAKEN
+    )
+    return max(filter(None, latest), default=None)
+
+
+def commonest_error(since: datetime) -> tuple[str, int] | None:
+    """Return the commonest error since an instant, and how many messages had it.
+
+    Only the latest SAMPLE retried messages, failed ones and undelivered ones count, so an outage
+    with a million failures does not slow this down.
+    """
+    counts = Counter()
+    errors = [(HAS_ERROR, Message.last_error_at)]
+    for status in (Status.FAILED, Status.UNDELIVERED):
+        errors.append(((Message.status == status) & HAS_ENDED, Message.finished_at))
+    for which, at in errors:
+        latest = (
+            Message.select(Message.last_error)
+            .where(which, of_senders(), at >= since, Message.last_error.is_null(False))
+            .order_by(at.desc())
+            .limit(SAMPLE)
+        )
+        counts.update(error for (error,) in latest.tuples())
+    return next(iter(counts.most_common(1)), None)
+
+
+class FailureSpike(NamedTuple):
+    """The reason for which most of the latest messages ended badly."""
+
+    status: Status  # FAILED or UNDELIVERED
+    reason: str
+    messages: int
+    latest: int
+
+    @property
+    def summary(self) -> str:
+        words = "failed" if self.status == Status.FAILED else "were undelivered"
+        return f"{self.messages} of the latest {self.latest} texts {words}"
+
+
+def bad_end(now: datetime) -> FailureSpike | None:
+    """Return why most of the latest messages ended badly, if they did so for one reason.
+
+    The latest LATEST of the last hour are judged, if there are FEWEST. Once none of the latest
+    FEWEST ended for this reason, it is over.
+
+    A text is undelivered by a receipt, which takes a while. Only what ended before the first text
+    that still awaits one is judged: those under way are not better, and bad receipts may be faster
+    than good ones.
+    """
+    for status, until in ((Status.FAILED, None), (Status.UNDELIVERED, _first_in_flight(now))):
+        latest = _latest_ended(now - HOUR, until)
+        reasons = [each.last_error if each.status == status else None for each in latest]
+        for reason, messages in Counter(filter(None, reasons)).most_common(1):
+            is_most = len(latest) >= FEWEST and messages > len(latest) / 2
+            if is_most and reason in reasons[:FEWEST]:
+                return FailureSpike(status, reason, messages, len(latest))
+    return None
+
+
+def _first_in_flight(now):
+    """Return when the first text was sent that may still get its receipt, or None."""
+    recent = Message.finished_at > now - RECEIPT_WITHIN
+    sent = (Message.status == Status.SENT) & HAS_ENDED & of_senders() & recent
+    return Message.select(fn.MIN(Message.finished_at)).where(sent).scalar()
+
+
+def _latest_ended(since, until):
+    """Return the latest LATEST messages that a carrier took or that failed, the latest first."""
+    found, ended = [], of_senders() & HAS_ENDED & (Message.finished_at >= since)
+    if until:
+        ended &= Message.finished_at < until
+    columns = (Message.id, Message.status, Message.finished_at, Message.last_error)
+    for status in (*TAKEN, Status.FAILED):  # one index lookup each
+        each = Message.select(*columns).where(Message.status == status, ended)
+        found.extend(each.order_by(Message.finished_at.desc(), Message.id.desc()).limit(LATEST))
+    return sorted(found, key=lambda each: (each.finished_at, each.id), reverse=True)[:LATEST]
+
+
+def waiting() -> dict[str, int]:
+    """Count the messages in each status that is not final; indexes serve it."""
+    return {status: sum(map(count_up_to, which)) for status, which in UNFINISHED.items()}
+
+
+def by_status() -> dict[str, int]:
+    """Count the messages in every status; reads the whole table."""
+    counts = Message.select(Message.status, fn.COUNT(SQL("*"))).group_by(Message.status)
+    return dict.fromkeys(Status, 0) | dict(counts.tuples())
+
+
+def ended_since(instant: datetime, most: int | None = None) -> dict[str, int]:
+    """Count the messages that ended at or after an instant, by status, each up to `most`.
+
+    One query for each status needs the index alone; GROUP BY takes ten times as long.
+    """
+    since = Message.finished_at >= instant
+    return {
+        status: count_up_to((Message.status == status) & since, most, Message.finished_at)
+        for status in FINISHED
+    }
+
+
+def going_out(first: datetime, hours: int, most: int) -> list[tuple[int, int]]:
+    """Count the messages to be sent, and those without approval, in each hour from an instant.
+
+    Each count stops at `most`. Overdue messages count for the first hour; queued ones count once
+    they are approved.
+    """
+    ends = [InstantField().db_value(first + number * HOUR) for number in range(1, hours + 1)]
+    spans = ValuesList([*pairwise([0, *ends])], alias="span")
+    since, until = spans.c.column1, spans.c.column2  # as both databases name them
+    is_there = (Message.send_at >= since) & (Message.send_at < until)
+    due = has_status(Status.SCHEDULED) & is_there
+    counted = [_counted(each, most, Message.send_at) for each in (due, due & AWAITS_APPROVAL)]
+    counts = [*Select([spans], counted).order_by(since).tuples().execute(db)]
+    total, unapproved = counts[0]
+    queued = count_up_to(IS_SENDABLE, most, Message.key, Message.send_at)
+    return [(min(most, total + queued), unapproved), *counts[1:]]
+
+
+def due_once_approved(most: int) -> int:
+    """Count the messages that only an approval keeps from being sent now, up to `most`."""
+    return count_up_to(has_status(Status.QUEUED) & AWAITS_APPROVAL, most, Message.send_at)
+
+
+def count_up_to(condition, most=None, *order):
+    """Count the messages that meet a condition, up to `most` of them.
+
+    A count with a limit needs the order of an index, or Postgres may read the whole table.
+    """
+    return _counted(condition, most, *order).scalar(db)
+
+
+def _counted(condition, most, *order):
+    few = Message.select(SQL("1")).where(condition).order_by(*order).limit(most)
+    return Select([few.alias("few")], [fn.COUNT(SQL("*"))])

@@ -1,0 +1,107 @@
+"""What keys have used: texts and parts by the month, and their limits."""
+
+from collections import Counter
+from collections.abc import Collection
+from datetime import datetime
+from typing import NamedTuple
+
+from peewee import SQL, fn
+
+from access.keys import MAY_SEND, ApiKey
+from access.limits import SECOND, KeyUse, Limit, parse
+from database import EPOCH
+from models import (
+    Message,
+    Status,
+    first_id,
+    has_status,
+)
+from reports.listings import chosen_keys
+from reports.queue import PARTS
+
+USED = (Status.SENT, Status.DELIVERED, Status.UNDELIVERED, Status.FAILED)
+"""The statuses that count as use."""
+
+
+class Usage(NamedTuple):
+    """What the keys of one name have sent to one country in a month."""
+
+    key: str
+    country: str | None  # None where a version before migration 0014 stored the texts
+    texts: int
+    parts: int
+    sent: int
+    delivered: int
+    undelivered: int
+    failed: int
+
+
+def count_usage(since: datetime, until: datetime, key: str | None = None) -> list[Usage]:
+    """Return what was accepted from one instant to another, by key and country.
+
+    Raise Refused if no key has this name.
+    """
+    accepted = (Message.id >= first_id(since)) & (Message.id < first_id(until))
+    if key:
+        accepted &= Message.key.in_(chosen_keys(key, None))
+    columns = Message.key, Message.country, Message.status
+    sums = Message.select(*columns, fn.COUNT(SQL("*")), fn.SUM(PARTS)).group_by(*columns)
+    sums = sums.where(accepted, has_status(*USED))
+    names = dict(ApiKey.select(ApiKey.id, ApiKey.name).tuples())
+    of_status, of_parts = {}, Counter()
+    for key_id, country, status, texts, parts in sums.tuples():
+        used = names[key_id], country
+        of_status.setdefault(used, Counter())[status] += texts
+        of_parts[used] += parts
+    return [
+        Usage(*used, counts.total(), of_parts[used], *(counts[status] for status in USED))
+        for used in sorted(of_parts, key=lambda used: (used[0], used[1] or ""))
+        for counts in [of_status[used]]
+    ]
+
+
+class Use(NamedTuple):
+    """A limit of a key, and how much of it is used up."""
+
+    limit: Limit
+    used: int
+    is_default: bool  # one of KEY_LIMITS
+
+    @property
+    def is_up(self) -> bool:
+        return self.used >= self.limit.number
+
+
+def use_of_limits(
+    keys: Collection[ApiKey], now: datetime, defaults: tuple[Limit, ...]
+) -> dict[int, list[Use]]:
+    """Return the limits of keys by id; a key that is revoked or sends nothing has none."""
+    rows, second, found = KeyUse.all(), (now - EPOCH) // SECOND, {}
+    for key in keys:
+        own = parse(key.limits or "")
+        limits = () if key.revoked_at or key.role not in MAY_SEND else own or defaults
+        tally = Message.tally_of(key.id, rows.get(key.id), [second]) if limits else None
+        found[key.id] = [Use(each, tally.used(each.seconds, second), not own) for each in limits]
+    return found
+
+
+def at_limit(now: datetime, defaults: tuple[Limit, ...]) -> list[tuple[str, Limit]]:
+    """Return the names of the keys that have a limit used up now, and the longest such limit."""
+    uses = _uses_today(now, defaults)
+    up = ((key.name, [use.limit for use in limits if use.is_up]) for key, limits in uses)
+    return [(name, limits[-1]) for name, limits in up if limits]
+
+
+def use_of_days(now: datetime, defaults: tuple[Limit, ...]) -> list[tuple[ApiKey, Use]]:
+    """Return the keys that were used today and have a limit of a day, with its use."""
+    uses = _uses_today(now, defaults)
+    return [(key, use) for key, limits in uses for use in limits if use.limit.unit == "d"]
+
+
+def _uses_today(now, defaults):
+    """Return the keys that were used today, by name, with the use of their limits."""
+    today = (now - EPOCH).days * 86_400
+    keys = ApiKey.live(now).join(KeyUse, on=(KeyUse.key_id == ApiKey.id))
+    used_today = list(keys.where(KeyUse.second >= today).order_by(ApiKey.name))
+    uses = use_of_limits(used_today, now, defaults)
+    return [(key, uses[key.id]) for key in used_today]

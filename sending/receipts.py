@@ -1,0 +1,376 @@
+"""What carriers say of the texts that they took: their yes, and later what became of them.
+
+A receipt and the yes that it belongs to may be recorded at the same moment, by two processes. Each
+locks the carrier's reference until its transaction ends, so the second sees what the first did.
+"""
+
+import logging
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from peewee import EXCLUDED, SQL, BooleanField, Case, Select, TextField, ValuesList, fn
+
+import recipients
+from access.do_not_call import DoNotCall, LastReply
+from carriers import LateAnswer, OptOut, Receipt
+from database import (
+    BATCH,
+    CarrierTextField,
+    InstantField,
+    Table,
+    db,
+    locked,
+    on_postgres,
+)
+from models import TAKEN, Message, Status, has_status
+
+log = logging.getLogger("receipts")
+
+KEPT = timedelta(days=3)
+"""How long a receipt waits for a yes that comes late; most are of others on the account.
+
+A repeat does not make it wait longer.
+"""
+
+LATE = timedelta(minutes=5)
+"""How long a receipt may wait for its yes until it counts as one that matches nothing."""
+
+_MAY_BECOME = {  # delivered is the last word
+    Status.DELIVERED: has_status(Status.SENT, Status.UNDELIVERED),
+    Status.UNDELIVERED: has_status(Status.SENT),
+}
+
+
+class EarlyReceipt(Table):
+    """A receipt for which no message is known: its yes is recorded later, or it is not ours."""
+
+    reference = CarrierTextField(primary_key=True)
+    delivered = BooleanField()
+    reason = CarrierTextField(null=True)
+    received_at = InstantField(index=True)
+    number = TextField(null=True, index=True)  # the recipient, if the carrier names it
+
+
+class IgnoredOptOut(Table):
+    """A STOP or START whose number was not understood, without the number."""
+
+    at = InstantField(index=True)
+
+
+# The yes
+
+
+def sent(references: dict[UUID, str | None], now: datetime, late: bool = False) -> int:
+    """Record the carrier's yes to messages, its references by their ids; return how many.
+
+    The yes counts even if the claim is lost. A reference already given to an equal text in doubt is
+    not reassigned: the carrier took one copy, and will be asked about this one. A yes that was
+    recorded before an operator retried the message changes nothing either.
+    With `late`, an attempt that was counted when its answer was lost is not counted again.
+
+    One statement for all: with one for each, a scheduler sends 316 instead of 441 texts a second.
+    """
+    if not references:
+        return 0
+    said = {id: Message.carrier_reference.db_value(each) for id, each in references.items()}
+    named = {each for each in said.values() if each}
+    with db.atomic():
+        _lock(named)
+        numbers = _take(said, now, late)
+        _settle(named, numbers)
+    return len(numbers)
+
+
+def _take(references, now, late):
+    """Record the carrier's yes to messages; return their numbers, None for a redacted one."""
+    pairs = [(Message.id.db_value(id), reference) for id, reference in references.items()]
+    taken = ValuesList(pairs, alias="taken")
+    id, reference = taken.c.column1, taken.c.column2  # as both databases name them
+    if on_postgres():  # which would guess their types
+        id, reference = id.cast("uuid"), reference.cast("text")
+    repeat = Message.in_doubt.between(1, Message.attempts)
+    counted = Case(None, [(repeat, 0)], 1) if late else 1
+    is_new = Message.carrier_reference.is_null() | reference.is_null()
+    is_new |= Message.carrier_reference != reference
+    yes = Message.update(
+        status=Status.SENT,
+        claimed_by=None,
+        claimed_at=None,
+        finished_at=now,
+        last_error=None,
+        last_error_at=None,
+        attempts=Message.attempts + counted,
+        carrier_reference=reference,
+    )
+    yes = yes.from_(taken).where(
+        Message.id == id,
+        Message.status.not_in(TAKEN),
+        (Message.status == Status.SENDING) | is_new,
+        ~_is_of_twin(reference),
+    )
+    return [number for _, number in Message.change(yes)]
+
+
+def _is_of_twin(reference):
+    """Return the condition that an equal text in doubt was given a reference meanwhile."""
+    twin = Message.alias()
+    since = fn.COALESCE(Message.in_doubt_since, Message.claimed_at, Message.created_at)
+    alike = (twin.to == Message.to) & (twin.message == Message.message) & (twin.id != Message.id)
+    given = twin.select(SQL("1")).where(
+        alike, twin.carrier_reference == reference, twin.in_doubt > 0, twin.finished_at >= since
+    )
+    return fn.EXISTS(given)
+
+
+def known(references: set[str]) -> set[str]:
+    """Return the references of a carrier that belong to messages already."""
+    those = Message.carrier_reference.in_(references)
+    found = Message.select(Message.carrier_reference).where(those) if references else ()
+    return {message.carrier_reference for message in found}
+
+
+def found(message_id: UUID, references: Collection[str], now: datetime) -> bool:
+    """Record that a carrier, asked, has taken a text in doubt; say whether it has.
+
+    The carrier names all texts like this; the first that is no other message's is this one.
+    """
+    with db.atomic():
+        _lock(references)
+        taken = known({*references})
+        new = [reference for reference in references if reference not in taken]
+        if new:
+            sent({message_id: new[0]}, now, late=True)
+        return bool(new)
+
+
+# What comes later
+
+
+def record(
+    events: Collection[Receipt | OptOut | LateAnswer], now: datetime, always_check_dnc: bool
+) -> None:
+    """Record what a carrier says, and what recipients say by it."""
+    late = [event for event in events if isinstance(event, LateAnswer)]
+    if taken := sent({UUID(event.message_id): event.reference for event in late}, now, late=True):
+        log.info("messages sent by an answer that came late: %s", taken)
+    record_receipts((event for event in events if isinstance(event, Receipt)), now)
+    for event in events:
+        if isinstance(event, OptOut):
+            record_opt_out(event, now, always_check_dnc)
+
+
+def record_opt_out(said: OptOut, now: datetime, always_check_dnc: bool = False) -> int:
+    """Do as a recipient said: STOP lists the number, START takes it off if a reply put it there.
+
+    A number that may not be international, or is not valid, counts only if there is a message to
+    it. A reply that is older than the last one from this number changes nothing. A STOP blocks the
+    messages that wait for the number and look at the list; return how many those are.
+    """
+    try:
+        said = said._replace(number=recipients.national(said.number, None))
+        problem = None if said.certain else "is not marked as international"
+    except recipients.InvalidNumber:
+        problem = "is not valid"
+    if problem and not Message.is_recipient(said.number):
+        word = "STOP" if said.stop else "START"
+        log.warning("a %s is ignored: its number %s, and no message went to it", word, problem)
+        IgnoredOptOut.insert(at=now).execute()
+        return 0
+    with db.atomic():
+        if said.source == "reply" and not LastReply.note(said.number, said.at, now):
+            return 0
+        if not said.stop:
+            DoNotCall.remove([said.number], now, "reply", said_at=said.at)
+            return 0
+        DoNotCall.add([said.number], now, said.source, said_at=said.at)
+    return Message.block_number(said.number, now, always_check_dnc)
+
+
+def record_receipts(receipts: Iterable[Receipt], now: datetime) -> int:
+    """Record receipts, in any order and any number of times; return how many belong to messages.
+
+    `delivered` is the last word; without it, the first word counts.
+    """
+    words = {}
+    for receipt in receipts:
+        reference, delivered, reason, number = Receipt(*receipt)
+        reference = Message.carrier_reference.db_value(reference)
+        if delivered or reference not in words:
+            words[reference] = delivered, reason, now, number
+    if not words:
+        return 0
+    with db.atomic():
+        _lock(words)
+        found = {*_apply(words)}
+        found |= _apply_by_number(_without(words, found)).keys()
+        _keep(_without(words, found))
+    return len(found)
+
+
+def look_again(number: str) -> set[UUID]:
+    """Apply the receipts that were kept for a number, because a text to it is now in doubt.
+
+    Return the ids of the messages that they belong to.
+    """
+    kept = EarlyReceipt.select().where(EarlyReceipt.number == number)
+    with db.atomic():
+        return _apply_kept(kept)
+
+
+def unmatched(since: datetime, now: datetime) -> int:
+    """Count the receipts since an instant that belong to no message.
+
+    The latest do not count: the yes to their texts may still be recorded.
+    """
+    at = EarlyReceipt.received_at
+    return EarlyReceipt.select().where(at >= since, at < now - LATE).count()
+
+
+def ignored_opt_outs(since: datetime) -> int:
+    """Count the STOPs and STARTs since an instant whose number was not understood."""
+    return IgnoredOptOut.select().where(IgnoredOptOut.at >= since).count()
+
+
+def forget(now: datetime) -> None:
+    """Drop receipts that no message has claimed in time, in batches."""
+    IgnoredOptOut.delete().where(IgnoredOptOut.at < now - KEPT).execute()
+    old = EarlyReceipt.received_at < now - KEPT
+    batch = EarlyReceipt.select(EarlyReceipt.reference).where(old).limit(BATCH)
+    drop = EarlyReceipt.delete().where(locked(EarlyReceipt.reference, batch))
+    while drop.execute():
+        pass
+
+
+LOCK_REFERENCES = (
+    "SELECT pg_advisory_xact_lock(hashtextextended(value, 0)) FROM unnest(%s::text[]) AS value"
+)
+"""Lock references on Postgres, in their order, until the transaction ends."""
+
+
+def _lock(references):
+    """Lock these references until the transaction ends, sorted, against deadlocks.
+
+    SQLite has only one transaction at a time that writes.
+    """
+    if references and on_postgres():
+        db.execute_sql(LOCK_REFERENCES, (sorted(references),))
+
+
+def _settle(references, numbers):
+    """Apply the receipts that came before these references or for these numbers."""
+    meant = EarlyReceipt.reference.in_(references)
+    if numbers := {*numbers} - {None}:
+        meant |= EarlyReceipt.number.in_(numbers)
+    _apply_kept(EarlyReceipt.select().where(meant))
+
+
+def _apply_kept(early):
+    """Apply kept receipts as far as they belong to messages; return the ids of these."""
+    words = {reference: tuple(word) for reference, *word in early.tuples()}
+    if not words:
+        return set()
+    found = {**_apply(words)}
+    found |= _apply_by_number(_without(words, found))
+    EarlyReceipt.delete().where(EarlyReceipt.reference.in_([*found])).execute()
+    return {*found.values()}
+
+
+def _without(words, found):
+    return {reference: words[reference] for reference in sorted(words.keys() - found)}
+
+
+def _apply(words):
+    """Move the messages of these references as their receipts say; return the ids of those."""
+    latest, alike = _messages(words), defaultdict(list)
+    for reference in latest:
+        alike[words[reference][:3]].append(reference)
+    for (delivered, reason, at), references in alike.items():
+        status = Status.DELIVERED if delivered else Status.UNDELIVERED
+        same = Message.id.in_([latest[reference] for reference in references])
+        same &= Message.carrier_reference.in_(references)  # or it was retried just now
+        changes = {"status": status, "last_error": reason, "receipt_at": at}
+        Message.change(Message.update(changes).where(same, _MAY_BECOME[status]))
+    return latest
+
+
+def _apply_by_number(words):
+    """Apply receipts with unknown references whose numbers can mean one message only.
+
+    Return the ids of the messages that they belong to, by these references.
+    """
+    found = {}
+    for reference in sorted(words, key=lambda each: not words[each][0]):  # `delivered` first
+        if owner := _owner(reference, *words[reference]):
+            id, recorded = owner
+            if recorded is None:  # the receipt is the yes as well
+                _take({id: reference}, words[reference][2], late=True)
+            _apply({recorded or reference: words[reference]})
+            found[reference] = id
+    return found
+
+
+def _owner(reference, delivered, reason, at, number):
+    """Return the id and the reference of the message that a receipt must belong to, or None.
+
+    Either it is the only one to this number whose reference is the same id in other digits. Or it
+    is in doubt, and the only one to this number that the carrier can have. If the carrier was given
+    it twice, only `delivered` settles it: the receipt may be that of either copy.
+    """
+    if number is None:
+        return None
+    known = Message.carrier_reference.is_null(False)
+    given = known | (Message.in_doubt > 0) | has_status(Status.SENDING)
+    texts = [*Message.select().where(Message.to == number, given)]
+    same = [text for text in texts if _is_same_id(text.carrier_reference, reference)]
+    if same:
+        return (same[0].id, same[0].carrier_reference) if len(same) == 1 else None
+    recent = [text for text in texts if not text.finished_at or text.finished_at > at - KEPT]
+    if len(recent) != 1:
+        return None
+    (text,) = recent
+    copies = text.in_doubt + (text.status == Status.SENDING)
+    doubtful = text.in_doubt and text.in_doubt_since <= at and text.status not in TAKEN
+    return (text.id, None) if doubtful and (delivered or copies == 1) else None
+
+
+def _is_same_id(one, other):
+    """Say whether two references are one id, in hexadecimal or decimal digits, however written."""
+    one, other = ((each or "").lower().lstrip("0") for each in (one, other))
+    forms = {other}
+    if re.fullmatch("[0-9a-f]{1,20}", other):
+        forms.add(str(int(other, 16)))
+    if re.fullmatch("[0-9]{1,20}", other):
+        forms.add(format(int(other), "x"))
+    return bool(one) and one in forms
+
+
+def _messages(references):
+    """Return the ids of messages by their references.
+
+    If a carrier has used a reference again, the latest is meant. One index lookup per reference:
+    IN makes a Postgres without statistics of the table read all of it.
+    """
+    named = ValuesList([(reference,) for reference in references], alias="named")
+    reference = named.c.column1
+    messages = Message.select(Message.id).where(Message.carrier_reference == reference)
+    latest = messages.order_by(Message.finished_at.desc()).limit(1)
+    found = Select([named], [reference, latest]).tuples().execute(db)
+    return {reference: Message.id.python_value(id) for reference, id in found if id}
+
+
+def _keep(words):
+    """Keep receipts for a yes that is yet to be recorded."""
+    if not words:
+        return
+    rows = [(reference, *word) for reference, word in words.items()]
+    row = EarlyReceipt
+    news = ~row.delivered & EXCLUDED.delivered
+    fields = [row.reference, row.delivered, row.reason, row.received_at, row.number]
+    (
+        row.insert_many(rows, fields)
+        .on_conflict(conflict_target=[row.reference], preserve=fields[1:], where=news)
+        .execute()
+    )

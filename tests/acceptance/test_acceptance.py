@@ -1,0 +1,313 @@
+"""New messages: what arrives together is stored as if it had come one after the other."""
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from peewee import IntegrityError
+
+import acceptance
+import database
+from acceptance import AlreadyAnswered, KeyRevoked, NewMessage, Request
+from access.keys import ApiKey, Role
+from access.limits import KeyUse, LimitReached, parse, parse_recipient_limit
+from models import Message, Status, first_id
+from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from stored_messages import create, key_named, new_message
+
+SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
+MIDNIGHT = TUESDAY_NOON.replace(hour=0)
+KEYS = {"free": "", "other": "", "tight": "2/s,4/d", "wide": "3/min,6/h", "gone": "9/d"}
+NO_KEY = 10**6  # refused by the database: it refers to no key
+
+
+@pytest.fixture
+def keys(database_url):
+    """Keys with and without limits, one revoked, one a tester's, by name."""
+    made = {name: ApiKey.create(name=name, digest=name, created_at=TUESDAY_NOON) for name in KEYS}
+    for name, text in KEYS.items():
+        ApiKey.update(limits=text or None).where(ApiKey.id == made[name].id).execute()
+    ApiKey.update(revoked_at=TUESDAY_NOON).where(ApiKey.name == "gone").execute()
+    tester = ApiKey.create(
+        name="tester", digest="tester", created_at=TUESDAY_NOON, role=Role.TESTER, limits="5/d"
+    )
+    return {name: key.id for name, key in made.items()} | {"tester": tester.id, "none": NO_KEY}
+
+
+# One at a time: what each field of a message may be
+
+SHAPES = st.fixed_dictionaries(
+    {
+        "key": st.sampled_from([*KEYS, "tight", "wide", "tester", "none"]),
+        "to": st.sampled_from([NEW_YORK, NEW_YORK, LONDON]),
+        "message": st.sampled_from(["Hello", "Grüße 🎉", "x" * 1600]),
+        "after": st.sampled_from([-1.5, 0, 0, 0, 0.4, 1, 61, 3700]),  # seconds: clocks differ
+        "send_in": st.sampled_from([None, None, 60, 86_400]),
+        "manual_mode": st.booleans(),
+        "available_to_group": st.booleans(),
+        "check_dnc": st.booleans(),
+        "idempotency_key": st.sampled_from([None, None, None, "a", "b"]),
+        "repeats_id": st.sampled_from([False] * 9 + [True]),
+        "default_limits": st.sampled_from(["", "", "3/d"]),
+        "recipient_limit": st.sampled_from(["", "", "2/1h", "1/1min"]),
+    }
+)
+
+
+def request(serial, keys, shape):
+    """Make a request of a shape; its id sorts by its time."""
+    now = MIDNIGHT + shape["after"] * SECOND
+    send_date = shape["send_in"] and now + shape["send_in"] * SECOND
+    number = 1 if shape["repeats_id"] else serial + 1
+    named = shape["idempotency_key"]
+    message = NewMessage(
+        id=type(first_id(now))(int=first_id(now).int + number),
+        key=keys[shape["key"]],
+        to=shape["to"],
+        country="GB" if shape["to"] == LONDON else "US",
+        message=shape["message"],
+        parts=serial + 1,
+        send_date=send_date,
+        send_at=send_date or now,
+        status=Status.SCHEDULED if send_date else Status.QUEUED,
+        manual_mode=shape["manual_mode"],
+        available_to_group=shape["available_to_group"],
+        check_dnc=shape["check_dnc"],
+        max_retries=serial,
+        created_at=now,
+        idempotency_key=named,
+        request_digest=named and f"digest {serial}",
+        answer=named and f"answer {serial}",
+    )
+    recipient_limit = parse_recipient_limit(shape["recipient_limit"])
+    return Request(message, parse(shape["default_limits"]), recipient_limit)
+
+
+@contextmanager
+def undone():
+    """Undo what happens within it."""
+    with database.db.atomic() as transaction:
+        yield
+        transaction.rollback()
+
+
+def stored(requests, one_by_one):
+    """Insert requests; return the outcome of each, and what the tables hold then."""
+    outcomes = []
+    for few in [[each] for each in requests] if one_by_one else [requests]:
+        outcomes += insert(few)
+    of_keys = {row.key_id: use_of(row) for row in KeyUse.select()}
+    return (
+        [described(each) for each in outcomes],
+        [*Message.select().order_by(Message.id).dicts()],
+        of_keys,
+    )
+
+
+def insert(requests):
+    """Insert requests as the queue does: together and, if one of them fails, each alone."""
+    try:
+        with database.db.atomic():
+            return acceptance.insert_all(requests)
+    except database.ERRORS as error:
+        if len(requests) == 1:
+            return [error]
+        return [outcome for each in requests for outcome in insert([each])]
+
+
+def use_of(row):
+    return row.second, row.last_id, row.used_s, row.used_min, row.used_h, row.used_d
+
+
+def described(outcome):
+    """Describe an outcome so that equal ones are equal."""
+    if isinstance(outcome, LimitReached):
+        return outcome.whose, str(outcome.limit), outcome.free_at
+    return type(outcome)
+
+
+slowly = hypothesis_settings(
+    deadline=None,
+    database=None,
+    derandomize=True,
+    max_examples=40,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@slowly
+@given(before=st.lists(SHAPES, max_size=4), shapes=st.lists(SHAPES, min_size=2, max_size=12))
+def test_all_at_once_equals_one_after_the_other(keys, before, shapes):
+    """In any mix of fields, keys, limits, repeats and rows that the database refuses."""
+    earlier = [request(100 + n, keys, shape) for n, shape in enumerate(before)]
+    requests = [request(n, keys, shape) for n, shape in enumerate(shapes)]
+    results = []
+    for one_by_one in (True, False):
+        with undone():
+            stored(earlier, one_by_one=True)
+            results.append(stored(requests, one_by_one))
+    assert results[0] == results[1]
+
+
+@slowly
+@given(shapes=st.lists(SHAPES, min_size=1, max_size=12))
+def test_no_limit_is_passed_and_what_is_stored_is_what_was_asked_for(keys, shapes):
+    requests = [request(n, keys, shape) for n, shape in enumerate(shapes)]
+    with undone():
+        outcomes = insert(requests)
+        rows = {row["id"]: row for row in Message.select().dicts()}
+        kept = [r for r, outcome in zip(requests, outcomes, strict=True) if outcome is None]
+        assert len(kept) == len(rows)
+        for each in kept:
+            wanted = each.message._asdict()
+            assert {name: rows[each.message.id][name] for name in wanted} == wanted
+            assert rows[each.message.id]["first_send_at"] == each.message.send_at
+            assert rows[each.message.id]["approved"] != each.message.manual_mode
+        check_outcomes(keys, requests, outcomes, kept)
+
+
+def check_outcomes(keys, requests, outcomes, kept):
+    """Check by counting what came before: nobody is refused without a reason."""
+    names = Counter(each.message.name for each in kept if each.message.name)
+    assert set(names.values()) <= {1}
+    for each, outcome in zip(requests, outcomes, strict=True):
+        assert (type(outcome) is KeyRevoked) == (each.message.key == keys["gone"])
+        if type(outcome) is AlreadyAnswered:
+            assert each.message.name in names
+        if isinstance(outcome, IntegrityError):
+            ids = [r.message.id for r in kept]
+            assert each.message.key == NO_KEY or each.message.id in ids
+    for name, text in {**KEYS, "tester": "5/d"}.items():
+        for limit in parse(text):
+            of_key = [
+                each.message.second // limit.seconds
+                for each in kept
+                if each.message.key == keys[name]
+            ]
+            assert max(Counter(of_key).values(), default=0) <= limit.number
+
+
+def test_a_batch_that_spans_two_seconds_is_counted_in_both(keys):
+    with undone():
+        shape = SHAPE | {"key": "tight"}
+        times = [0, 0, 0, 1, 1, 1]
+        requests = [request(n, keys, shape | {"after": at}) for n, at in enumerate(times)]
+        outcomes = insert(requests)
+    assert [outcome is None for outcome in outcomes] == [True, True, False] * 2
+
+
+SHAPE = {
+    "key": "free",
+    "to": NEW_YORK,
+    "message": "Hello",
+    "after": 0,
+    "send_in": None,
+    "manual_mode": False,
+    "available_to_group": False,
+    "check_dnc": False,
+    "idempotency_key": None,
+    "repeats_id": False,
+    "default_limits": "",
+    "recipient_limit": "",
+}
+
+
+# Rows
+
+
+def test_a_new_row_has_every_column(database_url):
+    assert new_message().row().keys() == Message._meta.fields.keys()
+
+
+@pytest.mark.parametrize("fields", [{"mesage": "Hello"}, {"sent_at": TUESDAY_NOON}])
+def test_an_unknown_field_is_refused_where_the_message_is_made(database_url, fields):
+    with pytest.raises(TypeError):
+        new_message(**fields)
+
+
+@pytest.mark.parametrize("field", ["send_date", "to", "manual_mode", "answer"])
+def test_a_missing_field_is_refused_where_the_message_is_made(database_url, field):
+    fields = new_message()._asdict()
+    del fields[field]
+    with pytest.raises(TypeError):
+        NewMessage(**fields)
+
+
+# Many at once, over the queue
+
+
+def insert_at_once(messages):
+    """Store messages from as many threads; return what each raised, or None."""
+
+    def insert(message):
+        try:
+            acceptance.store(*message)
+        except Exception as error:
+            return type(error)
+
+    with ThreadPoolExecutor(20) as pool:
+        return [*pool.map(insert, messages)]
+
+
+@pytest.mark.parametrize("limits", ["", "60/d"])
+def test_a_message_that_the_database_refuses_fails_alone_of_its_batch(database_url, limits):
+    """One of each ten refers to a key that there is not."""
+    key = key_named("app").id
+    messages = [
+        (new_message(str(n), key=NO_KEY if n % 10 == 0 else key), parse(limits)) for n in range(60)
+    ]
+    outcomes = insert_at_once(messages)
+    assert outcomes == [IntegrityError if n % 10 == 0 else None for n in range(60)]
+    assert Message.select().count() == 54
+
+
+def test_a_message_that_breaks_our_own_code_fails_alone_of_its_batch(database_url):
+    """An error of ours is not an outage of the database: its neighbours are stored."""
+    key = key_named("app").id
+    messages = [
+        (new_message(str(n), key=key, parts=object() if n % 10 == 0 else 1),) for n in range(60)
+    ]
+    outcomes = insert_at_once(messages)
+    assert [n for n, outcome in enumerate(outcomes) if outcome] == [*range(0, 60, 10)]
+    assert Message.select().count() == 54
+
+
+def test_messages_of_every_shape_at_once_keep_each_of_their_fields(database_url):
+    key = key_named("app").id
+    wanted = []
+    for n in range(200):
+        send_date = TUESDAY_NOON + DAY + n * SECOND if n % 2 else None
+        named = f"name {n}" if n % 3 else None
+        wanted.append(
+            new_message(
+                f"text {n}",
+                key=key,
+                send_date=send_date,
+                send_at=send_date or TUESDAY_NOON,
+                status=Status.SCHEDULED if send_date else Status.QUEUED,
+                manual_mode=n % 5 == 0,
+                available_to_group=n % 7 == 0,
+                check_dnc=n % 4 == 0,
+                idempotency_key=named,
+                request_digest=named,
+                answer=named,
+                created_at=TUESDAY_NOON,
+            )
+        )
+    assert insert_at_once([(message,) for message in wanted]) == [None] * 200
+    rows = {row["id"]: row for row in Message.select().dicts()}
+    for message in wanted:
+        assert {n: rows[message.id][n] for n in message._fields} == message._asdict()
+
+
+def test_a_key_that_was_revoked_under_way_stores_nothing(database_url):
+    key = key_named("app")
+    key.revoke(TUESDAY_NOON)
+    with pytest.raises(KeyRevoked):
+        create("Hello", key=key.id)
+    assert Message.select().count() == 0

@@ -1,0 +1,217 @@
+"""The audit: who did what and when, kept and never changed."""
+
+import json
+import re
+from datetime import timedelta
+
+import pytest
+from peewee import DatabaseError
+
+from access import audit
+from access.audit import Actor
+from access.do_not_call import DoNotCall
+from access.keys import ApiKey, Role
+from access.limits import parse
+from app import create_app
+from database import db
+from databases import on_sqlite
+from desk_visitor import Visitor
+from events.outbox import EventAddress
+from models import Message, Status
+from running import ROOT
+from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from stored_messages import store
+
+HOUR = timedelta(hours=1)
+SECRET = "not so secret, but long enough"
+
+
+@pytest.fixture(autouse=True)
+def anna(monkeypatch, at):
+    """The user of the shell, at noon."""
+    at(TUESDAY_NOON)
+    monkeypatch.setenv("USER", "anna")
+    monkeypatch.delenv("FLASK_ACTOR", raising=False)
+
+
+@pytest.fixture
+def desk(settings):
+    """An operator, signed in at the desk."""
+    visitor = Visitor(create_app(settings._replace(secret_key=SECRET)))
+    visitor.sign_in(ApiKey.issue("Olga", None, TUESDAY_NOON, role=Role.OPERATOR))
+    return visitor
+
+
+@pytest.fixture
+def told(run):
+    """What the command tells without the time, the oldest first."""
+
+    def tell(*options):
+        _, *lines = run("audit", *options).splitlines()
+        assert all(line.startswith("2026-03-03T17:00:00.000Z  ") for line in lines)
+        return [" ".join(line.split()[1:]) for line in reversed(lines)]
+
+    return tell
+
+
+def test_what_is_done_in_the_shell_is_told_with_the_user(run, told, tmp_path, monkeypatch):
+    run("keys", "create", "shop", "--group", "sales", "--limit", "5/s", "--expires", "1d")
+    run("keys", "limit", "shop", "7/s")
+    run("keys", "rotate", "shop")
+    run("keys", "extend", "shop", "--expires", "never")
+    run("keys", "events", "shop", "http://me:s3cret@127.0.0.1:9/told?token=s3cret")
+    run("keys", "events", "shop", "--rotate")
+    (waiting, other, sent) = (
+        store(key=ApiKey.named("shop"), manual_mode=True, approved=False),
+        store(key=ApiKey.named("shop")),
+        store(key=ApiKey.named("shop"), status=Status.FAILED, finished_at=TUESDAY_NOON - HOUR),
+    )
+    run("messages", "approve", str(waiting.id))
+    run("messages", "cancel", str(other.id))
+    run("messages", "retry", str(sent.id))
+    run("keys", "events", "shop", "--off")
+    run("keys", "events", "shop", "http://127.0.0.1:9/told")
+    run("events", "retry")
+    run("messages", "redact", "--to", NEW_YORK)
+    run("keys", "revoke", "shop")
+    monkeypatch.setenv("FLASK_ACTOR", "cron\x1b[2J")
+    run("dnc", "add", NEW_YORK, LONDON)
+    run("dnc", "add", NEW_YORK)  # changes nothing
+    run("dnc", "remove", NEW_YORK)
+    (tmp_path / "numbers.txt").write_text(f"{NEW_YORK}\n{LONDON}\n+12125550188\n")
+    run("dnc", "import", str(tmp_path / "numbers.txt"))
+    assert told() == [
+        "anna (shell) key created shop role sender, group sales, 5/s, "
+        "until 2026-03-04T17:00:00.000Z",
+        "anna (shell) key limited shop 7/s",
+        "anna (shell) key rotated shop the old secret until 2026-03-04T17:00:00.000Z",
+        "anna (shell) key extended shop no end",
+        "anna (shell) events address set shop http://me:***@127.0.0.1:9/told",
+        "anna (shell) events secret rotated shop -",
+        f"anna (shell) message approved {waiting.id} -",
+        f"anna (shell) message cancelled {other.id} -",
+        f"anna (shell) message retried {sent.id} -",
+        "anna (shell) events switched off shop -",
+        "anna (shell) events address set shop http://127.0.0.1:9/told",
+        "anna (shell) events retried 1 -",
+        "anna (shell) messages redacted 1 to one number",
+        "anna (shell) key revoked shop -",
+        f"cron?[2J (shell) number added {NEW_YORK} -",
+        f"cron?[2J (shell) number added {LONDON} -",
+        f"cron?[2J (shell) number removed {NEW_YORK} -",
+        "cron?[2J (shell) numbers imported 2 -",
+    ]
+
+
+@on_sqlite
+def test_what_is_done_at_the_desk_is_told_with_the_key(desk, told):
+    texts = [store(manual_mode=True, approved=False) for _ in range(2)]
+    texts += [store(), store(status=Status.FAILED, finished_at=TUESDAY_NOON)]
+    desk.open()
+    desk.press("Approve", texts[0])
+    desk.press("Refuse", texts[1])
+    desk.open("/desk/messages")
+    desk.press("Cancel", texts[2])
+    desk.press("Retry", texts[3])
+    desk.open("/desk/do-not-call")
+    desk.press("Add", number=NEW_YORK)
+    desk.press("Remove", number=NEW_YORK)
+    assert told("--by", "Olga") == [
+        "Olga signed in - -",
+        f"Olga message approved {texts[0].id} -",
+        f"Olga message refused {texts[1].id} -",
+        f"Olga message cancelled {texts[2].id} -",
+        f"Olga message retried {texts[3].id} -",
+        f"Olga number added {NEW_YORK} -",
+        f"Olga number removed {NEW_YORK} -",
+    ]
+    assert audit.actor() == Actor("anna"), "nobody is signed in after a request"
+
+
+@on_sqlite
+def test_keys_of_one_name_and_a_user_of_that_name_are_told_apart(desk, told, monkeypatch):
+    monkeypatch.setenv("FLASK_ACTOR", "Olga")
+    first = ApiKey.named("Olga")
+    assert told("--by", "Olga")[0] == "Olga signed in - -"
+    first.revoke(TUESDAY_NOON)
+    desk.sign_in(ApiKey.issue("Olga", None, TUESDAY_NOON, role=Role.OPERATOR))
+    second = ApiKey.named("Olga")
+    assert told("--by", f"Olga (key {second.id})") == [f"Olga (key {second.id}) signed in - -"]
+    assert told("--by", "Olga") == [
+        f"Olga (key {first.id}) signed in - -",
+        f"Olga (shell) key revoked Olga (key {first.id}) -",
+        f"Olga (shell) key created Olga (key {second.id}) role operator",
+        f"Olga (key {second.id}) signed in - -",
+    ]
+
+
+def test_a_time_and_a_person_choose_rows_and_many_are_paged(run, at, database_url):
+    for hour in range(3):
+        DoNotCall.add([f"+1212555010{hour}"], TUESDAY_NOON + hour * HOUR, "operator")
+    numbers = [f"+1617{n:07}" for n in range(1_200)]
+    DoNotCall.add(numbers[:600], TUESDAY_NOON + 9 * HOUR, "import")
+    DoNotCall.add(numbers[600:], TUESDAY_NOON + 9 * HOUR, "import")
+    DoNotCall.add([LONDON], TUESDAY_NOON, "reply")  # by no person
+    between = ("--since", "2026-03-03T18:00Z", "--until", "2026-03-03T19:00Z")
+    (row,) = json.loads(run("audit", "--json", *between, "--by", "anna"))
+    assert row == {
+        "at": "2026-03-03T18:00:00.000Z",
+        "who": "anna",
+        "who_key_id": None,
+        "from": "shell",
+        "what": "number added",
+        "message_id": None,
+        "key": None,
+        "key_id": None,
+        "number": "+12125550101",
+        "count": None,
+        "details": None,
+    }
+    newest, *others = json.loads(run("audit", "--json"))
+    assert (newest["what"], newest["count"], len(others)) == ("numbers imported", 1_200, 3)
+    at(TUESDAY_NOON + 10 * HOUR)
+    store(status=Status.FAILED, finished_at=TUESDAY_NOON)
+    run("messages", "purge", "--older-than", "0", "--yes")
+    run("messages", "purge", "--older-than", "0", "--yes")  # nothing is left
+    newest, second, *_ = json.loads(run("audit", "--json"))
+    assert (newest["what"], newest["count"]) == ("messages purged", 1)
+    assert (newest["details"], second["count"]) == ("ended before 2026-03-04T03:00:00.000Z", 1_200)
+    DoNotCall.remove(numbers, TUESDAY_NOON + 9 * HOUR, "operator")
+    assert len(json.loads(run("audit", "--json"))) == 1_205
+    assert run("audit", "--limit", "2").count("number removed") == 2
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        lambda message: message.cancel("shell", TUESDAY_NOON),
+        lambda message: Message.redact_number(LONDON, TUESDAY_NOON),
+        lambda message: message.key.limit(parse("5/s"), TUESDAY_NOON),
+        lambda message: EventAddress.set(message.key, "http://127.0.0.1:9/", TUESDAY_NOON),
+        lambda message: DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator"),
+    ],
+    ids=["a message", "messages", "a key", "an address", "a number"],
+)
+def test_a_deed_that_cannot_be_noted_does_not_happen(database_url, action):
+    message = store()
+    store(to=LONDON, status=Status.FAILED, finished_at=TUESDAY_NOON, parts=1)
+    tables = (Message, ApiKey, EventAddress, DoNotCall)
+    before = [list(table.select().dicts()) for table in tables]
+    db.execute_sql("ALTER TABLE audit RENAME TO gone")
+    with pytest.raises(DatabaseError):
+        action(message)
+    db.execute_sql("ALTER TABLE gone RENAME TO audit")
+    assert [list(table.select().dicts()) for table in tables] == before
+
+
+def test_a_user_without_a_name_is_told_by_number(monkeypatch):
+    monkeypatch.delenv("USER")
+    monkeypatch.setattr("os.getuid", lambda: 4_000_000_001)
+    assert audit.actor() == Actor("uid 4000000001")
+
+
+def test_no_code_changes_what_was_noted():
+    sources = {*ROOT.glob("*.py"), *ROOT.glob("*/*.py")} - {*ROOT.glob("tests/*.py")}
+    changing = re.compile(r"Audit\.(update|delete|raw|save|replace)|UPDATE audit|DELETE FROM audit")
+    assert [path for path in sources if changing.search(path.read_text())] == []
+    assert not re.search(r"cls\.(update|delete|raw|replace)", (ROOT / "audit.py").read_text())

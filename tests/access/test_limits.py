@@ -1,0 +1,508 @@
+"""Limits of keys and recipients: never one more, and when one more is accepted."""
+
+import io
+import json
+import random
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+
+import database
+from access.do_not_call import DoNotCall
+from access.keys import ApiKey
+from access.limits import KeyUse, parse, parse_recipient_limit
+from answers import accepted, refusal
+from app import create_app
+from database import clock
+from databases import on_sqlite
+from models import Message, Status
+from query_plans import reads_whole
+from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from stored_messages import create, key_named, store_many
+
+MILLISECOND, SECOND = timedelta(milliseconds=1), timedelta(seconds=1)
+MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+MIDNIGHT = TUESDAY_NOON.replace(hour=0)
+
+
+@pytest.fixture
+def limited(client):
+    """Create a key with limits; return how it posts a text: `send(to=…)`, `send("order-1")`."""
+
+    def issue(text, name="shop"):
+        secret = ApiKey.issue(name, None, clock.now(), limits=parse(text))
+        return sender(client, secret)
+
+    return issue
+
+
+@pytest.fixture
+def service(settings, key):
+    """Return how a key without limits posts to a service with these settings."""
+
+    def begin(**changes):
+        return sender(create_app(settings._replace(**changes)).test_client(), key)
+
+    return begin
+
+
+def sender(client, secret):
+    def send(name=None, **fields):
+        headers = {"X-Api-Key": secret} | ({"Idempotency-Key": name} if name else {})
+        body = {"to": NEW_YORK, "message": "Hello"} | fields
+        return client.post("/v1/text-messages", json=body, headers=headers)
+
+    return send
+
+
+def retry_after(response):
+    """Return the seconds of a 429, which must have the one body of errors."""
+    refusal(response, 429)
+    return int(response.headers["Retry-After"])
+
+
+def used(key="shop"):
+    """Return what is stored as the use of a key: in its last second, minute, hour and day."""
+    row = KeyUse.get_by_id(ApiKey.named(key).id)
+    return row.used_s, row.used_min, row.used_h, row.used_d
+
+
+# How they are written
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("", []),
+        (" ", []),
+        ("5/s", [("5/s", 5, 1)]),
+        ("1000/d,5/s", [("5/s", 5, 1), ("1000/d", 1000, 86_400)]),
+        (" 2/min , 3/h ", [("2/min", 2, 60), ("3/h", 3, 3600)]),
+        ("999999999/d", [("999999999/d", 999_999_999, 86_400)]),
+    ],
+)
+def test_limits_are_read_the_shortest_window_first(text, read):
+    assert list(parse(text)) == read
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        *(
+            (text, "whole number from 1")
+            for text in ("0/s", "-1/s", "1e9/s", "1.5/s", "/s", "05/s")
+        ),
+        *((text, "whole number from 1") for text in ("1000000000/d", "٥/s", "５/s", "5 /s", "x/s")),
+        *((text, "per s, min, h or d") for text in ("5", "5/year", "5/", "5/S", "5/2s", "5/s/s")),
+        *((text, "per s, min, h or d") for text in (",", "5/s,", "5/s;6/d", "5/m", "5/s\n6/d")),
+        *((text, "unit twice") for text in ("5/s,5/s", "5/s,6/d,7/s")),
+    ],
+)
+def test_a_limit_that_makes_no_sense_is_refused_in_one_line(text, problem):
+    with pytest.raises(ValueError, match=problem) as error:
+        parse(text)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "window"),
+    [("3/24h", 3, DAY), ("1/90min", 1, 90 * MINUTE), ("10/7d", 10, 7 * DAY)],
+)
+def test_the_limit_of_a_recipient_has_a_window_of_any_length(text, number, window):
+    limit = parse_recipient_limit(text)
+    assert (str(limit), limit.number, limit.window) == (text, number, window)
+
+
+@pytest.mark.parametrize("text", ["3", "3/h", "3/24s", "0/24h", "3/0h", "-3/24h", "3/24h,1/1h"])
+def test_a_limit_of_recipients_that_makes_no_sense_is_refused(text):
+    with pytest.raises(ValueError, match="3/24h"):
+        parse_recipient_limit(text)
+
+
+# A key's limits
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "window"),
+    [
+        ("2/s", TUESDAY_NOON, SECOND),
+        ("2/min", TUESDAY_NOON, MINUTE),
+        ("2/h", TUESDAY_NOON, HOUR),
+        ("2/d", MIDNIGHT, DAY),
+    ],
+)
+def test_a_window_ends_to_the_millisecond_and_retry_after_is_right_at_both_edges(
+    limited, at, text, start, window
+):
+    send = limited(text)
+    at(start - MILLISECOND)
+    accepted(send())
+    at(start)
+    accepted(send())
+    at(start + window - MILLISECOND)
+    accepted(send())
+    assert retry_after(send()) == 1
+    at(start)  # the clock of another machine
+    assert retry_after(send()) == window // SECOND
+    at(start + MILLISECOND)
+    assert retry_after(send()) == window // SECOND
+    at(start + window)
+    accepted(send())
+
+
+def test_of_several_limits_the_longest_wait_counts_and_the_message_names_it(limited, at):
+    send = limited("1/s,3/min,3/h")
+    for n in range(3):
+        at(TUESDAY_NOON + n * SECOND)
+        accepted(send())
+        assert retry_after(send()) == (1 if n < 2 else 3598)
+    response = send()
+    assert retry_after(response) == 3598
+    assert "3/h" in response.json["message"]
+    at(TUESDAY_NOON + 3 * SECOND)
+    assert retry_after(send()) == 3597
+
+
+def test_what_is_refused_is_not_stored_and_uses_nothing_up(limited, at):
+    at(TUESDAY_NOON)
+    send = limited("1/s,2/min")
+    accepted(send("a"))
+    refusal(send("b"), 429)
+    refusal(send("b"), 429)
+    assert Message.select().count() == 1
+    assert used() == (1, 1, 1, 1)
+    at(TUESDAY_NOON + SECOND)
+    first = send("b")
+    accepted(first)
+    assert send("b").data == first.data
+    assert Message.select().count() == 2
+
+
+def test_what_is_refused_for_another_reason_uses_nothing_up(limited, at):
+    at(TUESDAY_NOON)
+    send = limited("1/d")
+    DoNotCall.add([LONDON], TUESDAY_NOON, "operator")
+    refusal(send(to=LONDON, check_dnc=True), 403)
+    refusal(send(to="+1"), 400)
+    accepted(send())
+    refusal(send(to=LONDON, check_dnc=True), 403)  # the limit is looked at last
+    refusal(send(to="+1"), 400)
+
+
+def test_a_repeat_gets_its_first_answer_and_uses_nothing_up(limited, at):
+    at(TUESDAY_NOON)
+    send = limited("2/d")
+    first = send("a")
+    assert {send("a").data for _ in range(5)} == {first.data}
+    accepted(send("b"))
+    refusal(send("c"), 429)
+    assert send("a").data == first.data
+
+
+def test_keys_without_limits_are_not_counted(post):
+    accepted(post())
+    assert KeyUse.all() == {}
+
+
+def test_a_key_without_its_own_limits_has_those_of_the_settings(service, settings, at):
+    at(TUESDAY_NOON)
+    send = service(key_limits=parse("1/d"))
+    accepted(send())
+    refusal(send(), 429)
+    client = create_app(settings._replace(key_limits=parse("1/d"))).test_client()
+    own = sender(client, ApiKey.issue("own", None, TUESDAY_NOON, limits=parse("2/d")))
+    accepted(own())
+    accepted(own())
+    refusal(own(), 429)
+
+
+def test_limits_that_come_back_after_a_while_count_what_was_accepted_meanwhile(service, at):
+    at(TUESDAY_NOON)
+    accepted(service(key_limits=parse("3/d"))())
+    at(TUESDAY_NOON + SECOND)
+    accepted(service()())
+    accepted(service()())
+    send = service(key_limits=parse("3/d"))
+    refusal(send(), 429)
+
+
+def test_new_limits_count_what_was_accepted_before_in_the_current_windows(limited, run, at):
+    at(TUESDAY_NOON - DAY)
+    send = limited("")
+    accepted(send())
+    at(TUESDAY_NOON)
+    accepted(send())
+    accepted(send())
+    assert run("keys", "limit", "shop", "3/d") == "shop: 3/d\n"
+    accepted(send())
+    refusal(send(), 429)
+    assert run("keys", "limit", "shop", "4/d", "1/s") == "shop: 1/s, 4/d\n"
+    refusal(send(), 429)
+    at(TUESDAY_NOON + SECOND)
+    accepted(send())
+    refusal(send(), 429)
+    assert run("keys", "limit", "shop") == "shop: no limits\n"
+    accepted(send())
+
+
+def test_a_rotated_key_keeps_its_limits_and_its_use(limited, run, client, at):
+    at(TUESDAY_NOON)
+    old = limited("2/d")
+    accepted(old())
+    new = sender(client, run("keys", "rotate", "shop").strip())
+    accepted(new())
+    refusal(new(), 429)
+    refusal(old(), 429)
+
+
+def test_a_key_with_the_name_of_a_revoked_one_begins_anew(limited, run, at):
+    at(TUESDAY_NOON)
+    accepted(limited("1/d")())
+    run("keys", "revoke", "shop")
+    assert KeyUse.all() == {}
+    send = limited("1/d")
+    accepted(send())
+    refusal(send(), 429)
+
+
+def test_a_late_request_counts_in_its_own_second(limited, at):
+    """Its process was slow, or its clock is behind another's."""
+    send = limited("2/s,3/min")
+    at(TUESDAY_NOON)
+    accepted(send())
+    at(TUESDAY_NOON + MINUTE)
+    accepted(send())
+    at(TUESDAY_NOON)
+    accepted(send())
+    assert retry_after(send()) == 1
+    at(TUESDAY_NOON + SECOND)
+    accepted(send())
+    assert retry_after(send()) == 59
+    at(TUESDAY_NOON + MINUTE)
+    accepted(send())
+    refusal(send(), 429)
+
+
+def test_one_key_at_its_limit_keeps_no_other_from_sending(limited, at):
+    at(TUESDAY_NOON)
+    shop, other = limited("1/d"), limited("5/d", "other")
+    accepted(shop())
+    refusal(shop(), 429)
+    accepted(other())
+
+
+class SlowBody(io.BytesIO):
+    """A body that does something while it arrives."""
+
+    def read(self, *size):
+        self.meanwhile()
+        return super().read(*size)
+
+
+@pytest.mark.parametrize(
+    ("words", "status"), [(("limit", "app", "1/d"), 429), (("revoke", "app"), 401)]
+)
+def test_a_change_of_a_key_holds_for_a_body_that_was_still_on_its_way(
+    post, client, key, run, words, status
+):
+    """Otherwise thousands of slow requests could be kept for later."""
+    accepted(post())
+    body = json.dumps({"to": NEW_YORK, "message": "Hello"}).encode()
+    slow = SlowBody(body)
+    slow.meanwhile = lambda: run("keys", *words)
+    response = client.post(
+        "/v1/text-messages",
+        input_stream=slow,
+        content_length=len(body),
+        content_type="application/json",
+        headers={"X-Api-Key": key},
+    )
+    refusal(response, status)
+
+
+# Many at once
+
+
+def at_once(sends):
+    """Call these at once; return the sorted statuses."""
+    with ThreadPoolExecutor(len(sends)) as pool:
+        return sorted(answer.status_code for answer in pool.map(lambda send: send(), sends))
+
+
+@pytest.mark.parametrize("text", ["7/d", "100/s,7/d"])
+def test_of_many_at_once_exactly_as_many_are_accepted(limited, at, text):
+    at(TUESDAY_NOON)
+    send = limited(text)
+    assert at_once([send] * 30) == [201] * 7 + [429] * 23
+    assert Message.select().count() == 7
+    assert used()[-1] == 7
+
+
+def test_several_keys_at_once_each_have_their_own_limits(limited, at):
+    at(TUESDAY_NOON)
+    sends = [limited(text, text or "none") for text in ("3/d", "5/h", "7/s", "")] * 9
+    random.Random(1).shuffle(sends)
+    assert at_once(sends) == [201] * (3 + 5 + 7 + 9) + [429] * (6 + 4 + 2)
+
+
+def test_repeats_at_once_are_all_answered_and_use_one_up(limited, at):
+    at(TUESDAY_NOON)
+    send = limited("2/d")
+    assert at_once([lambda: send("a")] * 20) == [201] * 20
+    assert Message.select().count() == 1
+    assert at_once([lambda: send("a")] * 9 + [lambda: send("b")] * 9) == [201] * 18
+    assert at_once([send, lambda: send("c"), lambda: send("b")]) == [201, 429, 429]
+
+
+def test_an_error_of_one_row_harms_no_neighbour_with_limits(database_url):
+    key, limit = key_named("shop").id, parse("60/d")
+
+    def insert(number):
+        try:
+            create(str(number), key=10**6 if number % 10 == 0 else key, limits=limit)
+        except database.ERRORS:
+            return "refused"
+
+    with ThreadPoolExecutor(20) as pool:
+        outcomes = [*pool.map(insert, range(60))]
+    assert [number for number, outcome in enumerate(outcomes) if outcome] == [*range(0, 60, 10)]
+    assert Message.select().count() == 54
+
+
+# A recipient's limit
+
+
+@pytest.fixture
+def to_one(service):
+    """Post texts to numbers that get no more than two in an hour."""
+    return service(recipient_limit=parse_recipient_limit("2/1h"))
+
+
+def test_a_number_gets_no_more_within_a_window_that_slides(to_one, at):
+    at(TUESDAY_NOON)
+    accepted(to_one())
+    at(TUESDAY_NOON + MINUTE)
+    accepted(to_one())
+    assert retry_after(to_one()) == 59 * 60
+    accepted(to_one(to=LONDON))
+    at(TUESDAY_NOON + HOUR - MILLISECOND)
+    response = to_one()
+    assert retry_after(response) == 1
+    assert "2/1h" in response.json["message"]
+    assert NEW_YORK not in response.text
+    at(TUESDAY_NOON + HOUR)
+    accepted(to_one())
+    assert retry_after(to_one()) == 60
+
+
+def test_the_limit_of_a_number_is_over_all_keys(to_one, settings, at):
+    at(TUESDAY_NOON)
+    client = create_app(settings._replace(recipient_limit=parse_recipient_limit("2/1h")))
+    other = sender(client.test_client(), ApiKey.issue("other", None, TUESDAY_NOON))
+    accepted(to_one())
+    accepted(other())
+    refusal(to_one(), 429)
+    refusal(other(), 429)
+
+
+@pytest.mark.parametrize("status", Status)
+def test_only_what_a_person_kept_back_counts_no_more(to_one, at, status):
+    at(TUESDAY_NOON)
+    accepted(to_one())
+    accepted(to_one())
+    Message.update(status=status).where(Message.id == Message.select(Message.id).limit(1)).execute()
+    assert to_one().status_code == (201 if status == Status.CANCELLED else 429)
+
+
+def test_a_repeat_uses_nothing_of_a_number_up(to_one, at):
+    at(TUESDAY_NOON)
+    first = to_one("a")
+    assert {to_one("a").data for _ in range(3)} == {first.data}
+    accepted(to_one("b"))
+    refusal(to_one("c"), 429)
+    assert to_one("a").data == first.data
+
+
+def test_of_many_to_one_number_at_once_exactly_as_many_are_accepted(to_one, at):
+    at(TUESDAY_NOON)
+    numbers = [NEW_YORK, LONDON, "+12125550188"]
+    sends = [lambda to=to: to_one(to=to) for to in numbers * 9]
+    assert at_once(sends) == [201] * 6 + [429] * 21
+    assert at_once([lambda: to_one("a", to="+12125550199")] * 9) == [201] * 9
+
+
+def test_of_a_keys_and_a_numbers_limit_the_longest_wait_counts_and_nothing_is_used_up(settings, at):
+    at(TUESDAY_NOON)
+    app = create_app(settings._replace(recipient_limit=parse_recipient_limit("1/2h")))
+    secret = ApiKey.issue("shop", None, TUESDAY_NOON, limits=parse("2/h"))
+    send = sender(app.test_client(), secret)
+    accepted(send())
+    response = send()
+    assert retry_after(response) == 7200
+    assert "1/2h" in response.json["message"]
+    assert used() == (1, 1, 1, 1)
+    accepted(send(to=LONDON))
+    assert retry_after(send(to="+12125550188")) == 3600
+    assert retry_after(send()) == 7200
+
+
+def test_an_index_serves_what_limits_count(database_url):
+    store_many(30)
+    key = key_named("shop").id
+    create("first", key=key)
+    assert reads_whole(lambda: Message.accepted(key, 0, 10**9)) == []
+    both = {"limits": parse("9/d"), "recipient_limit": parse_recipient_limit("9/1h")}
+    assert reads_whole(lambda: create("second", key=key, **both)) == []
+    assert reads_whole(lambda: create("third", key=key, idempotency_key="a", **both)) == []
+
+
+# What people see
+
+
+def test_the_list_of_keys_shows_limits_and_their_use(limited, run, service, app, at):
+    at(TUESDAY_NOON)
+    send = limited("5/s,9/d")
+    accepted(send())
+    accepted(send())
+    at(TUESDAY_NOON + SECOND)
+    accepted(send())
+    assert "1 of 5/s, 3 of 9/d" in run("keys", "list")
+    app.config["SETTINGS"] = app.config["SETTINGS"]._replace(key_limits=parse("7/d"))
+    run("keys", "create", "other")
+    run("keys", "create", "Ann", "--role", "approver")
+    assert "(0 of 7/d)" in run("keys", "list")
+    listed = {key["name"]: key for key in json.loads(run("keys", "list", "--json"))}
+    assert listed["shop"]["limits"] == [
+        {"limit": "5/s", "used": 1, "default": False},
+        {"limit": "9/d", "used": 3, "default": False},
+    ]
+    assert listed["other"]["limits"] == [{"limit": "7/d", "used": 0, "default": True}]
+    assert listed["Ann"]["limits"] == []
+
+
+def test_the_list_shows_the_use_of_limits_that_were_just_set(limited, run, at):
+    at(TUESDAY_NOON)
+    accepted(limited("")())
+    run("keys", "limit", "shop", "5/h")
+    (shop,) = json.loads(run("keys", "list", "--json"))
+    assert shop["limits"] == [{"limit": "5/h", "used": 1, "default": False}]
+
+
+@on_sqlite
+@pytest.mark.parametrize("text", ["0/s", "5", "5/year", "-1/s", "1e9/s", "5/s,5/s"])
+def test_a_command_refuses_a_limit_that_makes_no_sense(run, refused, text):
+    run("keys", "create", "shop", "--limit", "5/s", "--limit", "6/d")
+    assert ApiKey.named("shop").limits == "5/s,6/d"
+    for words in (("limit", "shop", text), ("create", "new", "--limit", text)):
+        line = refused("keys", *words, status=2)
+        assert "s, min, h" in line
+    refused("keys", "limit", "shop", "5/s", "6/s", status=2)
+    assert ApiKey.named("shop").limits == "5/s,6/d"
+
+
+def test_the_limits_of_an_unknown_or_revoked_key_are_not_set(run, refused):
+    assert refused("keys", "limit", "shop", "5/s") == "Error: there is no key named 'shop'"
+    run("keys", "create", "shop")
+    run("keys", "revoke", "shop")
+    assert refused("keys", "limit", "shop", "5/s") == "Error: the key 'shop' is revoked"

@@ -1,0 +1,173 @@
+"""flask usage: texts and parts, as they were accepted and became what they are."""
+
+import csv
+import io
+import json
+import random
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from access.keys import ApiKey
+from carriers.alphabets import count_parts
+from databases import on_sqlite
+from models import Message, Status
+from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from stored_messages import key_named, store
+
+COUNTED = (Status.SENT, Status.DELIVERED, Status.UNDELIVERED, Status.FAILED)
+MARCH, APRIL = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC)
+MILLISECOND, HOUR = timedelta(milliseconds=1), timedelta(hours=1)
+LONG = "x" * 161
+
+
+def ended(status=Status.SENT, at=TUESDAY_NOON, **columns):
+    """Store a message that was accepted and ended at an instant, as the operation stores it."""
+    measures = {"parts": count_parts(columns.get("message") or "Hello"), "country": "US"}
+    return store(at, status=status, finished_at=at, **measures | columns)
+
+
+@pytest.fixture
+def usage(run, at):
+    """Run `flask usage --json` in March: what it counts, by key and country."""
+    at(TUESDAY_NOON)
+
+    def counted(*words):
+        rows = json.loads(run("usage", "--json", *words))
+        assert all(row["texts"] == sum(row[status] for status in COUNTED) for row in rows)
+        return {(row["key"], row["country"]): (row["texts"], row["parts"]) for row in rows}
+
+    return counted
+
+
+def test_what_was_accepted_is_counted_once_it_was_sent_with_the_parts_and_country_of_then(
+    post, usage, run, at
+):
+    at(TUESDAY_NOON)
+    ids = [
+        post(to=to, message=text).json["message_id"] for to in (NEW_YORK, LONDON) for text in "a€"
+    ]
+    post(message="waits", manual_mode=True)
+    ids.append(post(message="’" * 71).json["message_id"])
+    assert usage() == {}
+    Message.update(status=Status.SENT, finished_at=TUESDAY_NOON).where(
+        Message.id.in_(ids)
+    ).execute()
+    assert usage() == {("app", "GB"): (2, 2), ("app", "US"): (3, 4)}
+    assert json.loads(run("messages", "show", ids[-1]))["parts"] == 2
+
+
+def test_the_output_has_these_columns_in_this_order(run, at):
+    at(TUESDAY_NOON)
+    for status in Status:
+        ended(status, message=LONG)
+    ended(Status.FAILED)
+    row = ["2026-03", "app", "US", 5, 9, 1, 1, 1, 2]
+    names = [
+        "month",
+        "key",
+        "country",
+        "texts",
+        "parts",
+        "sent",
+        "delivered",
+        "undelivered",
+        "failed",
+    ]
+    (printed,) = json.loads(run("usage", "--json"))
+    assert [*printed.items()] == [*zip(names, row, strict=True)]
+    assert run("usage", "--csv") == f"{','.join(names)}\n{','.join(map(str, row))}\n"
+    header, line = run("usage").splitlines()
+    assert (header.split(), line.split()) == (names, [*map(str, row)])
+
+
+def test_a_month_begins_and_ends_at_midnight_utc(usage):
+    for at in (MARCH - MILLISECOND, MARCH, APRIL - MILLISECOND, APRIL):
+        ended(at=at)
+    assert usage() == usage("--month", "2026-03") == {("app", "US"): (2, 2)}
+    assert usage("--month", "2026-02") == usage("--month", "2026-04") == {("app", "US"): (1, 1)}
+    assert usage("--month", "2025-12") == {}
+
+
+@pytest.mark.parametrize("words", [["--json"], ["--csv"], []])
+def test_a_month_without_texts_is_no_error(run, words):
+    header = "month,key,country,texts,parts,sent,delivered,undelivered,failed\n"
+    printed = {"--json": "[]\n", "--csv": header}
+    expected = printed[words[0]] if words else "no texts to count in 2020-02\n"
+    assert run("usage", "--month", "2020-02", *words) == expected
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("--month 2026-13", "--month 2026-1", "--month 2026", "--month 2026-03-01"),
+        *("--month 0000-01", "--month 9999-12", "--month ٢٠٢٦-٠٣", "--json --csv"),
+    ],
+)
+def test_wrong_options_are_refused(words, refused):
+    refused("usage", *words.split(), status=2)
+
+
+def test_a_key_is_counted_alone_and_keys_of_one_name_are_one(usage, refused):
+    for name in ("app", "shop"):
+        ended(key=key_named(name))
+    ApiKey.update(revoked_at=TUESDAY_NOON).where(ApiKey.name == "shop").execute()
+    ended(key=ApiKey.create(name="shop", digest="other", created_at=TUESDAY_NOON))
+    assert usage() == {("app", "US"): (1, 1), ("shop", "US"): (2, 2)}
+    assert usage("--key", "shop") == {("shop", "US"): (2, 2)}
+    assert refused("usage", "--key", "nobody") == "Error: there is no such key"
+
+
+def test_redaction_changes_no_figure(usage, run):
+    ended(message=LONG)
+    ended(to=LONDON, country="GB")
+    ended(message=LONG, parts=None, country=None)  # of a version that stored neither
+    Message.update(finished_at=MARCH).execute()
+    run("messages", "redact", "--to", NEW_YORK)
+    run("messages", "redact", "--older-than", "0")
+    assert Message.select().where(Message.message.is_null(False)).count() == 0
+    assert usage() == {("app", "GB"): (1, 1), ("app", "US"): (1, 2), ("app", None): (1, 1)}
+
+
+def test_what_was_stored_without_parts_and_country_is_one_part_of_no_known_country(usage, run):
+    ended(message=LONG)
+    for status in COUNTED:
+        ended(status, message=LONG, parts=None, country=None)
+    assert usage() == {("app", "US"): (1, 2), ("app", None): (4, 4)}
+    assert run("usage").splitlines()[1].split()[1:5] == ["app", "-", "4", "4"]
+
+
+def test_sums_are_those_of_the_database(usage):
+    chance, expected = random.Random(1), Counter()
+    for _ in range(200):
+        status, country = chance.choice([*Status]), chance.choice(["US", "GB", "001"])
+        text, key = "x" * chance.randrange(1, 500), chance.choice(["app", "shop"])
+        message = ended(status, message=text, country=country, key=key_named(key))
+        if status in COUNTED:
+            expected[key, country] += message.parts
+    assert {used: parts for used, (_, parts) in usage().items()} == expected
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("name", "cell"),
+    [
+        ("=1+1", "'=1+1"),
+        ("+1", "'+1"),
+        ("-1", "'-1"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        (" =1", "' =1"),
+        ("＝1", "'＝1"),
+        ('a";=1', "a\";'=1"),
+        ("a;=cmd|' /C calc'!A0", "a;'=cmd|' /C calc'!A0"),
+        ("shop-1 = best", "shop-1 = best"),
+        ("“Über”, ☃", "“Über”, ☃"),
+    ],
+)
+def test_a_name_is_no_formula_for_a_spreadsheet(run, at, name, cell):
+    at(TUESDAY_NOON)
+    ended(key=key_named(name))
+    _, row = csv.reader(io.StringIO(run("usage", "--csv")))
+    assert row[1] == cell

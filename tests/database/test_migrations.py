@@ -1,0 +1,169 @@
+"""Migrations: whatever way they came about, the tables are those of the models."""
+
+import re
+import runpy
+import uuid
+
+import peewee
+import psycopg
+import pytest
+from playhouse.migrations import Runner
+from playhouse.schema_diff import diff_models
+
+import app  # noqa: F401  defines every table
+import database
+import models
+from access import keys
+from database import clock, db
+from databases import renamed
+from running import ROOT
+from stored_messages import HOUR, store
+
+TABLES = database.Table.__subclasses__()
+NAMES = sorted(table._meta.table_name for table in TABLES)
+MIGRATIONS = sorted(path.stem for path in (ROOT / "migrations").glob("[0-9]*.py"))
+
+
+@pytest.fixture
+def migrated(empty_database_url):
+    """An empty database, once it was migrated."""
+    database.connect(empty_database_url)
+    applied = database.upgrade()
+    yield applied
+    database.disconnect()
+
+
+def columns():
+    """Name, type, whether it may be null, whether it is the primary key, and its default."""
+    return {name: sorted(tuple(column) for column in db.get_columns(name)) for name in NAMES}
+
+
+def indexes():
+    """Columns, whether they are unique, and name and condition where it has one.
+
+    Without the primary keys' own: SQLite's do_not_call is its index (WITHOUT ROWID).
+    """
+    found = set()
+    for name in NAMES:
+        for index in db.get_indexes(name):
+            definition = re.sub(r"[\"()\s]|::text|public\.", "", (index.sql or "").lower())
+            named = definition if "where" in definition else ""  # other names are peewee's choice
+            if index.columns != db.get_primary_keys(name):
+                found.add((name, tuple(index.columns), index.unique, named))
+    return found
+
+
+def foreign_keys():
+    return {tuple(key) for name in NAMES for key in db.get_foreign_keys(name)}
+
+
+def test_all_migrations_are_applied_in_order_to_an_empty_database(migrated):
+    assert migrated == MIGRATIONS
+    assert database.upgrade() == []
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_a_database_that_does_not_hold_every_text_is_refused(postgres, encoding):
+    name = f"encoded_{uuid.uuid4().hex}"
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(
+            f"CREATE DATABASE {name} ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' "
+            "TEMPLATE template0"
+        )
+        database.connect(renamed(postgres, name))
+        with pytest.raises(database.Refused) as refused:
+            database.upgrade()
+        assert str(refused.value) == (
+            f"the database's encoding is {encoding}: create one with ENCODING 'UTF8'"
+        )
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_schema_diff_finds_no_difference(migrated):
+    assert str(diff_models(db, TABLES)) == ""
+    assert {*NAMES} <= {*db.get_tables()}
+
+
+def test_columns_and_indexes_are_those_that_the_models_would_make(migrated):
+    migrated = columns(), indexes(), foreign_keys()
+    db.drop_tables(TABLES)
+    assert not {*NAMES} & {*db.get_tables()}
+    db.create_tables(TABLES)
+    assert (columns(), indexes(), foreign_keys()) == migrated
+
+
+def test_the_tables_hold_what_they_promise(migrated):
+    now = clock.now()
+    keys.ApiKey.issue("app", None, now)
+    with pytest.raises(database.Refused):
+        keys.ApiKey.issue("app", None, now)
+    with pytest.raises(peewee.IntegrityError):
+        models.Message.insert(
+            id=models.new_id(now),
+            key=0,
+            to="+1",
+            message="",
+            send_at=now,
+            status="queued",
+            manual_mode=False,
+            available_to_group=False,
+            check_dnc=False,
+            approved=True,
+            max_retries=0,
+            created_at=now,
+        ).execute()
+
+
+@pytest.mark.parametrize("count", range(len(MIGRATIONS)))
+def test_a_database_of_any_age_can_be_upgraded(count, empty_database_url, tmp_path):
+    for name in MIGRATIONS[:count]:
+        (tmp_path / f"{name}.py").write_text((ROOT / "migrations" / f"{name}.py").read_text())
+    database.connect(empty_database_url)
+    with db.atomic():
+        Runner(db.obj, str(tmp_path)).up()
+    assert database.upgrade() == MIGRATIONS[count:]
+    assert str(diff_models(db, TABLES)) == ""
+    database.disconnect()
+
+
+def test_what_was_listed_before_the_history_is_its_first_rows(empty_database_url, tmp_path):
+    for name in MIGRATIONS[:5]:
+        (tmp_path / f"{name}.py").write_text((ROOT / "migrations" / f"{name}.py").read_text())
+    database.connect(empty_database_url)
+    with db.atomic():
+        Runner(db.obj, str(tmp_path)).up()
+    for row in ("'+12125550188', 7, 'reply'", "'+12125550123', 5, NULL"):
+        db.execute_sql(f"INSERT INTO do_not_call (number, added_at, source) VALUES ({row})")
+    assert database.upgrade() == MIGRATIONS[5:]
+    rows = db.execute_sql(
+        "SELECT number, at, what, why, who, said_at FROM do_not_call_history ORDER BY id"
+    )
+    assert [tuple(row) for row in rows.fetchall()] == [
+        ("+12125550123", 5, "joined", None, None, None),
+        ("+12125550188", 7, "joined", "reply", None, None),
+    ]
+    database.disconnect()
+
+
+def test_what_a_version_stored_without_its_first_time_was_to_be_sent_at_its_last(migrated):
+    """Only messages that a version before migration 0003 had ended are without."""
+    late = clock.now()
+    for number, first_send_at in enumerate((None, late)):
+        store(id=uuid.UUID(int=number), send_at=late - HOUR, first_send_at=first_send_at)
+    runpy.run_path(ROOT / "migrations" / "0017_first_send_at.py")["up"](None, db)
+    first = models.Message.select(models.Message.first_send_at).order_by(models.Message.id)
+    assert [message.first_send_at for message in first] == [late - HOUR, late]
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(empty_database_url, tmp_path, monkeypatch):
+    for name in MIGRATIONS:
+        (tmp_path / f"{name}.py").write_text((ROOT / "migrations" / f"{name}.py").read_text())
+    (tmp_path / "9999_broken.py").write_text(
+        "def up(migrator, db):\n    db.execute_sql('CREATE TABLE half (a int)')\n    1 / 0\n"
+    )
+    database.connect(empty_database_url)
+    with pytest.raises(ZeroDivisionError), db.atomic():
+        Runner(db.obj, str(tmp_path)).up()
+    assert not {*NAMES, "half"} & {*db.get_tables()}
+    assert database.upgrade() == MIGRATIONS
+    database.disconnect()

@@ -1,0 +1,446 @@
+"""Deliveries: signed, tried again in time, and one address holds up no other."""
+
+import json
+import logging
+import re
+import time
+from datetime import timedelta
+from email.utils import format_datetime
+
+import pytest
+from standardwebhooks import Webhook
+
+from carrier_servers import DRIP, HANG, HANG_UP, Answer
+from database import clock
+from databases import on_sqlite
+from events import delivery
+from events.delivery import DELAYS, Deliveries
+from events.outbox import Event, EventAddress
+from models import Message, Status
+from query_plans import plans
+from running import free_port, wait_until
+from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from stored_messages import again, key_named, store, store_many
+
+pytest_plugins = ["receivers"]
+
+SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
+
+
+@pytest.fixture(autouse=True)
+def database(database_url):
+    """Every test is about the database."""
+
+
+@pytest.fixture
+def app_key(receiver):
+    """The key of stored messages, whose address is the receiver's."""
+    key = key_named("app")
+    EventAddress.set(key, receiver.url, clock.now())
+    receiver.secret = EventAddress.of(key).secret
+    return key
+
+
+@pytest.fixture
+def deliver():
+    """Deliver what is due, each event once, as a single pass does."""
+
+    def once():
+        single = Deliveries(300, Message.note_notified, once=True)
+        single.start()
+        single.finish()
+
+    return once
+
+
+@pytest.fixture
+def delivering():
+    """A thread that delivers until the end of the test."""
+    lasting = Deliveries(300, Message.note_notified)
+    lasting.start()
+    yield lasting
+    lasting.stop()
+    lasting.finish()
+
+
+@pytest.fixture
+def quickly(monkeypatch):
+    """Wait for an answer no longer than a second."""
+    monkeypatch.setattr(delivery, "TIMEOUT", 1)
+
+
+def cancelled(key="app", **columns):
+    """A message that was cancelled just now."""
+    message = store(key=key_named(key), **columns)
+    assert message.cancel("shell", clock.now())
+    return message
+
+
+def many(count, key="app"):
+    """As many events, in one statement."""
+    store_many(count, key=key_named(key), first_send_at=TUESDAY_NOON - DAY)
+    Message.expire(clock.now(), clock.now() - HOUR)
+
+
+# What the receiver gets
+
+
+def test_an_event_is_delivered_signed_and_forgotten(app_key, receiver, deliver):
+    message = cancelled()
+    deliver()
+    (request,) = receiver.requests
+    assert (request.method, request.path) == ("POST", "/events?of=app")
+    assert request.headers["Content-Type"] == "application/json"
+    assert request.headers["webhook-id"].startswith("evt_")
+    assert receiver.events[0]["data"]["message_id"] == str(message.id)
+    assert receiver.forged == []
+    assert Event.select().count() == 0
+    assert again(message).told_at is not None
+
+
+def test_after_a_rotation_both_secrets_verify(app_key, receiver, deliver):
+    old = EventAddress.of(app_key).secret
+    EventAddress.rotate(app_key, clock.now())
+    cancelled()
+    deliver()
+    (request,) = receiver.requests
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    assert len(headers["webhook-signature"].split(" ")) == 2
+    for secret in (old, EventAddress.of(app_key).secret):
+        assert Webhook(secret).verify(request.body, headers)
+
+
+def test_credentials_in_the_address_are_sent_and_never_logged(receiver, deliver, caplog):
+    EventAddress.set(key_named("app"), receiver.url.replace("://", "://me:s3cret%40@"), clock.now())
+    receiver.answer = Answer(500, b"top s3cret")
+    message = cancelled()
+    deliver()
+    (request,) = receiver.requests
+    assert request.headers["Authorization"] == "Basic bWU6czNjcmV0QA=="
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    line = record.getMessage()
+    assert "HTTP 500" in line
+    assert "of key app" in line
+    assert (record.message_id, record.key) == (str(message.id), "app")
+    secrets = ("s3cret", "127.0.0.1", EventAddress.get().secret, NEW_YORK, "text_message")
+    assert [each for each in secrets if each in caplog.text] == []
+
+
+def test_proxies_of_the_environment_are_not_used(app_key, receiver, deliver, monkeypatch):
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("no_proxy", "")
+    cancelled()
+    deliver()
+    assert receiver.types == ["cancelled"]
+
+
+def test_connections_are_kept(app_key, receiver, deliver):
+    many(50)
+    deliver()
+    assert len(receiver.events) == 50
+    assert receiver.connections <= delivery.AT_ONCE
+
+
+# What is no yes
+
+
+@pytest.mark.parametrize("status", [200, 201, 204, 299])
+def test_any_2xx_is_understood(app_key, receiver, deliver, status):
+    receiver.answer = Answer(status)
+    cancelled()
+    deliver()
+    assert Event.select().count() == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (Answer(302, headers={"Location": "/elsewhere"}), "HTTP 302"),
+        (Answer(400), "HTTP 400"),
+        (Answer(500), "HTTP 500"),
+        (HANG_UP, "the receiver gave no answer"),
+        (HANG, "the receiver gave no answer"),
+        (DRIP, "the receiver gave no answer"),
+    ],
+)
+def test_anything_else_is_tried_again_in_five_seconds(
+    app_key, receiver, deliver, quickly, answer, words
+):
+    receiver.answer = answer
+    cancelled()
+    began = clock.now()
+    deliver()
+    event = Event.get()
+    assert (event.tries, event.last_answer) == (1, words)
+    waits = event.next_try_at - clock.now()
+    assert timedelta(seconds=5) <= event.next_try_at - began
+    assert waits <= timedelta(seconds=6)
+    assert len(receiver.requests) == 1
+
+
+def test_nobody_listening_is_tried_again(deliver):
+    EventAddress.set(key_named("app"), f"http://127.0.0.1:{free_port()}/", clock.now())
+    cancelled()
+    deliver()
+    assert Event.get().last_answer == (
+        "the receiver cannot be reached: nobody listens there (connection refused)"
+    )
+
+
+def test_a_yes_counts_however_slowly_its_body_comes(app_key, receiver, deliver, quickly):
+    receiver.answer = Answer(200, b"x" * 100, pause=0.1)
+    cancelled()
+    deliver()
+    assert Event.select().count() == 0
+
+
+def test_no_more_than_64_kib_of_an_answer_are_read(app_key, receiver, deliver):
+    receiver.answer = Answer(200, b"x" * 5_000_000)
+    cancelled()
+    deliver()
+    assert Event.select().count() == 0
+
+
+def test_the_delays_grow_to_a_day_and_the_tenth_try_is_the_last(app_key, receiver, deliver, at):
+    receiver.answer = Answer(500)
+    now = TUESDAY_NOON
+    at(now)
+    cancelled()
+    for number, delay in enumerate(DELAYS, start=1):
+        deliver()
+        event = Event.get()
+        waits = (event.next_try_at - now).total_seconds()
+        assert delay <= waits <= delay * 1.2 + 0.001
+        assert event.tries == number
+        at(event.next_try_at - SECOND)
+        deliver()
+        assert len(receiver.requests) == number, "it was tried too early"
+        now = event.next_try_at
+        at(now)
+    deliver()
+    assert len(receiver.requests) == 10
+    assert (Event.get().next_try_at, Event.get().given_up_at) == (None, now)
+    assert len({*receiver.ids}) == 1
+    assert DELAYS == (5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400)
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "least", "most"),
+    [
+        ("600", 600, 600),
+        ("1", 5, 6),
+        ("999999", 86_400, 86_400),
+        ("a date", 3500, 3600),
+        ("soon", 5, 6),
+        ("-5", 5, 6),
+    ],
+)
+def test_retry_after_makes_it_later(app_key, receiver, deliver, retry_after, least, most):
+    if retry_after == "a date":  # in an hour
+        retry_after = format_datetime(clock.now() + HOUR, usegmt=True)
+    receiver.answer = Answer(503, headers={"Retry-After": retry_after})
+    cancelled()
+    deliver()
+    waits = (Event.get().next_try_at - clock.now()).total_seconds()
+    assert least - 5 <= waits <= most
+
+
+def test_410_switches_the_address_off_and_gives_up_what_waits(app_key, receiver, deliver, caplog):
+    receiver.answers = {"cancelled": Answer(410)}
+    cancelled()
+    deliver()
+    assert EventAddress.get().off == "the receiver answered 410 (Gone)"
+    assert Event.standings()[app_key.id][:2] == (0, 1)
+    assert (Event.get().tries, Event.get().last_answer) == (1, "HTTP 410")
+    assert "switched off" in caplog.text
+    cancelled()
+    assert Event.select().count() == 1
+
+
+def test_what_waits_goes_to_the_address_that_holds_when_it_is_tried(
+    app_key, receiver, receivers, deliver, at
+):
+    receiver.answer = Answer(500)
+    at(TUESDAY_NOON)
+    cancelled()
+    deliver()
+    other = receivers()
+    EventAddress.set(app_key, other.url, clock.now())
+    at(TUESDAY_NOON + HOUR)
+    deliver()
+    assert len(receiver.requests) == 1
+    assert other.types == ["cancelled"]
+    assert other.ids == receiver.ids
+
+
+def test_messages_of_a_revoked_key_are_still_told_of(app_key, receiver, deliver):
+    message = store()
+    app_key.revoke(clock.now())
+    message.cancel("shell", clock.now())
+    deliver()
+    assert receiver.types == ["cancelled"]
+
+
+# Beside others
+
+
+def test_no_more_than_four_requests_to_an_address_at_once(app_key, receiver, deliver):
+    receiver.delay = 0.05
+    many(40)
+    deliver()
+    assert len(receiver.events) == 40
+    assert receiver.most == delivery.AT_ONCE
+
+
+@pytest.mark.parametrize("answer", [HANG, DRIP, Answer(500), "refuses"])
+def test_a_bad_receiver_costs_only_itself(receivers, delivering, answer, monkeypatch):
+    monkeypatch.setattr(delivery, "TIMEOUT", 3)  # the end of the test waits for it
+    bad, good = receivers(), receivers()
+    bad.answer = answer
+    url = f"http://127.0.0.1:{free_port()}" if answer == "refuses" else bad.url
+    EventAddress.set(key_named("bad"), url, clock.now())
+    EventAddress.set(key_named("good"), good.url, clock.now())
+    many(120, "bad")
+    many(50, "good")
+    wait_until(lambda: len(good.events) == 50)
+
+
+def test_waiting_for_a_hanging_receiver_ends(app_key, receiver, deliver):
+    receiver.answer = HANG
+    many(10)
+    began = time.monotonic()
+    deliver()
+    assert 14 < time.monotonic() - began < 30
+    assert len(receiver.requests) == delivery.AT_ONCE
+    tried = Event.select().where(Event.tries == 1)
+    assert tried.count() == delivery.AT_ONCE, "or they would be tried with each pass"
+    now = clock.now()
+    assert Event.select().where(Event.next_try_at <= now).count() == 6, "these were put back"
+
+
+def test_a_single_pass_tries_each_event_once(app_key, receiver, deliver, monkeypatch):
+    monkeypatch.setattr(delivery, "DELAYS", (0.01,) * 9)
+    receiver.answer = Answer(500)
+    for _ in range(3):
+        cancelled()
+    deliver()
+    assert len(receiver.ids) == len({*receiver.ids}) == 3
+
+
+def test_an_event_is_delivered_soon_while_schedulers_run(app_key, receiver, delivering):
+    cancelled()
+    wait_until(lambda: receiver.events, 5)
+    wait_until(lambda: not Event.select().count(), 5)
+
+
+def test_of_two_schedulers_each_event_goes_once(app_key, receiver, delivering):
+    other = Deliveries(300, Message.note_notified)
+    other.start()
+    many(200)
+    wait_until(lambda: not Event.select().count())
+    other.stop()
+    other.finish()
+    assert len(receiver.ids) == len({*receiver.ids}) == 200
+
+
+def test_a_dead_schedulers_events_are_taken_over(app_key, receiver, deliver):
+    cancelled()
+    now = clock.now()
+    (held,) = Event.claim(app_key.id, 1, now, now + SECOND, None)
+    deliver()
+    assert receiver.events == []
+    wait_until(lambda: clock.now() > held.next_try_at)
+    deliver()
+    assert receiver.types == ["cancelled"]
+
+
+def test_a_living_scheduler_keeps_what_takes_longer_than_a_lease(app_key, receiver):
+    receiver.delay = 3
+    first, second = Deliveries(1, Message.note_notified), Deliveries(1, Message.note_notified)
+    first.start(), second.start()
+    cancelled()
+    wait_until(lambda: not Event.select().count())
+    first.stop(), second.stop()
+    first.finish(), second.finish()
+    assert len(receiver.ids) == 1
+
+
+def test_switching_off_stops_what_is_in_hand(app_key, receiver, delivering):
+    receiver.delay = 0.2
+    many(100)
+    wait_until(lambda: receiver.requests)
+    EventAddress.switch_off(app_key.id, "by an operator", clock.now())
+    time.sleep(1)
+    seen = len(receiver.requests)
+    time.sleep(0.5)
+    assert len(receiver.requests) == seen < 50
+    assert Event.standings()[app_key.id].waiting == 0
+
+
+def test_stopping_begins_no_more_and_puts_back_what_waits(app_key, receiver):
+    receiver.delay = 0.3
+    lasting = Deliveries(300, Message.note_notified)
+    lasting.start()
+    many(60)
+    wait_until(lambda: receiver.requests)
+    begun = len(receiver.requests)
+    lasting.stop()
+    lasting.finish()
+    seen = len(receiver.requests)
+    assert seen <= begun + delivery.AT_ONCE
+    assert Event.select().count() == 60 - seen
+    assert Event.select().where(Event.next_try_at <= clock.now()).count() == 60 - seen
+
+
+def test_stopping_waits_for_a_silent_receiver_only_as_long_as_there_is_time(app_key, receiver):
+    receiver.answer = HANG
+    lasting = Deliveries(300, Message.note_notified)
+    lasting.start()
+    many(1)
+    wait_until(lambda: receiver.requests)
+    began = time.monotonic()
+    lasting.stop(1)
+    lasting.finish()
+    assert time.monotonic() - began < delivery.TIMEOUT
+    assert Event.get().next_try_at <= clock.now(), "the next scheduler has it at once"
+
+
+def test_a_database_that_is_away_loses_nothing(app_key, receiver, delivering, monkeypatch):
+    import database
+
+    def fail(*_):
+        raise database.ERRORS[0]("is gone")
+
+    cancelled()
+    with monkeypatch.context() as patch:
+        patch.setattr(Event, "delivered", fail)
+        wait_until(lambda: receiver.events)
+        time.sleep(0.5)
+    wait_until(lambda: not Event.select().count())
+    assert len(receiver.ids) == 1
+
+
+def test_what_waits_is_found_by_an_index(app_key):
+    now = clock.now()
+    statements = [
+        *plans(lambda: Event.give_up(now)),
+        *plans(lambda: Event.forget(now)),
+        *plans(lambda: Event.receivers(now, None)),
+        *plans(lambda: Event.claim(app_key.id, 8, now, now + HOUR, None)),
+    ]
+    assert len(statements) == 4
+    for lines in statements:
+        assert re.search("event_(due|given_up)", str(lines))
+
+
+@on_sqlite
+def test_the_address_of_a_key_is_its_own(receivers, deliver):
+    one, other = receivers(), receivers()
+    EventAddress.set(key_named("one"), one.url, clock.now())
+    EventAddress.set(key_named("other"), other.url, clock.now())
+    cancelled("one", to=LONDON)
+    Message.update(status=Status.QUEUED).execute()
+    deliver()
+    assert json.loads(one.requests[0].body)["type"] == "text_message.cancelled"
+    assert other.requests == []

@@ -1,0 +1,394 @@
+"""The outbox: every change into a final state is one event, and nothing else is."""
+
+import ast
+import json
+import uuid
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+from outbox.outbox import Event, EventAddress
+
+import models
+from database import db
+from events import outbox
+from models import FINISHED, Message, Status
+from running import ROOT
+from samples import NEW_YORK, TUESDAY_NOON
+from sending import claims, receipts
+from sending.outcomes import Outcome
+from stored_messages import SENDER, again, held, key_named, store, store_many
+
+SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
+LATER = TUESDAY_NOON + DAY
+URL = "http://127.0.0.1:9/events"
+
+
+@pytest.fixture(autouse=True)
+def database(database_url):
+    """Every test is about the database."""
+
+
+@pytest.fixture
+def app_key():
+    """The key of stored messages, with an address."""
+    key = key_named("app")
+    EventAddress.set(key, URL, TUESDAY_NOON)
+    return key
+
+
+def bodies():
+    """What the events say, in the order in which they were written."""
+    return [json.loads(event.body) for event in Event.select().order_by(Event.id)]
+
+
+def told():
+    """The message and the status of each event."""
+    return [(body["data"]["message_id"], body["data"]["status"]) for body in bodies()]
+
+
+# One transition
+
+
+def promote(message):
+    Message.promote(LATER, TUESDAY_NOON)
+
+
+def expire(message):
+    Message.expire(LATER + 30 * DAY, LATER + 29 * DAY)
+
+
+def block(message):
+    Message.block_number(NEW_YORK, LATER, always_check_dnc=True)
+
+
+def receipt(delivered):
+    def record(message):
+        Message.update(carrier_reference="SM1").where(Message.id == message.id).execute()
+        receipts.record_receipts([("SM1", delivered, None if delivered else "no phone")], LATER)
+
+    return record
+
+
+TRANSITIONS = {
+    "promote": promote,
+    "expire": expire,
+    "block": block,
+    "take over": lambda m: claims.take_over(LATER),
+    "claim": lambda m: claims.claim(SENDER, 10, LATER),
+    "approve": lambda m: m.approve("shell", LATER),
+    "refuse": lambda m: m.decide(False, "desk", LATER),
+    "cancel": lambda m: m.cancel("shell", LATER),
+    "retry": lambda m: m.retry(LATER),
+    "settle": lambda m: m.settle_doubt(),
+    "put back": lambda m: claims.put_back(SENDER, [m]),
+    "sent": lambda m: receipts.sent({m.id: "SM1"}, LATER),
+    "found": lambda m: receipts.found(m.id, ["SM1"], LATER),
+    "delivered": receipt(True),
+    "undelivered": receipt(False),
+    **{
+        f"apply {status}": lambda m, status=status: m.apply(Outcome(status, "busy"), LATER)
+        for status in Status
+        if status not in (*models.TAKEN, Status.SENDING)
+    },
+}
+
+
+@pytest.mark.parametrize("name", TRANSITIONS)
+def test_a_change_into_a_final_state_is_one_event_and_nothing_else_is(app_key, name):
+    expected = []
+    for status in Status:
+        for approved in (True, False):
+            finished_at = TUESDAY_NOON if status in FINISHED else None
+            given = {"approved": approved, "finished_at": finished_at}
+            message = held(status, first_send_at=TUESDAY_NOON, **given)
+            TRANSITIONS[name](message)
+            became = again(message).status
+            if became != status and became in FINISHED:
+                expected.append((str(message.id), became))
+            Message.delete().where(Message.id == message.id).execute()
+    assert told() == expected
+
+
+def test_the_transitions_reach_every_final_state():
+    """Or the test above would miss one."""
+    reached = set()
+    for transition in TRANSITIONS.values():
+        for status in Status:
+            message = held(status, first_send_at=TUESDAY_NOON, finished_at=TUESDAY_NOON)
+            transition(message)
+            reached |= {again(message).status} - {status}
+            Message.delete().where(Message.id == message.id).execute()
+    assert {*FINISHED} <= reached
+
+
+def test_only_models_and_receipts_write_a_status_and_only_by_the_function_that_writes_events():
+    writers = set()
+    for path in (*ROOT.glob("*.py"), *ROOT.glob("*/*.py")):
+        if path.parent.name in ("tests", "migrations", "benchmarks"):
+            continue
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef) and writes_status(function):
+                calls = {ast.unparse(n.func) for n in ast.walk(function) if isinstance(n, ast.Call)}
+                changes = {call for call in calls if call.endswith((".change", "._move"))}
+                writers.add((path.stem, function.name, bool(changes)))
+    # What waits again, and what is being sent, is no news
+    assert {each for each in writers if not each[2]} == {
+        ("claims", "take_over", False),
+        ("claims", "put_back", False),
+    }
+    assert {module for module, *_ in writers} == {"models", "receipts", "claims"}
+
+
+def writes_status(function):
+    """Whether a function has an UPDATE of messages in it that could set their status."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Constant) and "UPDATE message SET status" in str(node.value):
+            return True
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in (
+            "cls.update",
+            "Message.update",
+        ):
+            named = {keyword.arg for keyword in node.keywords}
+            if "status" in named or (node.args and "status" in ast.unparse(function)):
+                return True
+    return False
+
+
+# In bulk
+
+
+def statements(monkeypatch):
+    """Record the statements from now on, by their first words."""
+    seen, execute = [], db.obj.execute_sql
+    monkeypatch.setattr(
+        db.obj, "execute_sql", lambda sql, *rest: seen.append(sql[:20]) or execute(sql, *rest)
+    )
+    return seen
+
+
+@pytest.mark.parametrize("has_address", [True, False])
+def test_ten_thousand_that_expire_are_as_many_events_in_a_few_statements(monkeypatch, has_address):
+    if has_address:
+        EventAddress.set(key_named("app"), URL, TUESDAY_NOON)
+    store_many(10_000, first_send_at=TUESDAY_NOON)
+    seen = statements(monkeypatch)
+    assert Message.expire(LATER + 30 * DAY, LATER + 29 * DAY) == 10_000
+    assert Event.select().count() == 10_000 * has_address
+    changes = [each for each in seen if each.startswith(("UPDATE", "INSERT"))]
+    assert len(changes) <= (24 if has_address else 4)
+
+
+@pytest.mark.parametrize("off", [True, False])
+def test_a_key_without_an_address_that_is_on_costs_no_statement(monkeypatch, off):
+    key = key_named("app")
+    if off:
+        EventAddress.set(key, URL, TUESDAY_NOON)
+        EventAddress.switch_off(key.id, "by an operator", TUESDAY_NOON)
+    store()
+    seen = statements(monkeypatch)
+    assert Message.block_number(NEW_YORK, LATER, always_check_dnc=True) == 1
+    assert [each for each in seen if each.startswith(("INSERT", "SELECT"))] == []
+    assert told() == []
+
+
+def test_each_key_is_told_of_its_own_messages_alone():
+    one, other, none = (key_named(name) for name in ("one", "other", "none"))
+    EventAddress.set(one, URL, TUESDAY_NOON), EventAddress.set(other, URL, TUESDAY_NOON)
+    messages = [store(key=key, to=NEW_YORK) for key in (one, other, none)]
+    Message.block_number(NEW_YORK, LATER, always_check_dnc=True)
+    assert {(event.key_id, event.message_id) for event in Event.select()} == {
+        (one.id, messages[0].id),
+        (other.id, messages[1].id),
+    }
+
+
+def test_what_is_rolled_back_is_not_told(app_key):
+    message = store()
+    with db.atomic() as transaction:
+        message.cancel("shell", LATER)
+        transaction.rollback()
+    assert again(message).status == Status.QUEUED
+    assert told() == []
+
+
+# What an event says
+
+
+def test_an_event_says_what_the_contract_says(app_key):
+    message = held(Status.SENDING, message="é" * 161, attempts=2)
+    message.apply(Outcome(Status.FAILED, "no such number", counted=True), LATER)
+    (event,) = Event.select()
+    assert json.loads(event.body) == {
+        "type": "text_message.failed",
+        "timestamp": "2026-03-04T17:00:00.000Z",
+        "data": {
+            "message_id": str(message.id),
+            "status": "failed",
+            "reason": "no such number",
+            "attempts": 3,
+            "parts": 2,
+        },
+    }
+    assert event.webhook_id.startswith("evt_")
+    assert (event.message_id, event.type) == (message.id, "text_message.failed")
+    assert NEW_YORK not in event.body
+    assert "é" not in event.body
+
+
+@pytest.mark.parametrize("status", [Status.BLOCKED, Status.EXPIRED, Status.CANCELLED])
+def test_an_error_of_an_earlier_try_is_no_reason(app_key, status):
+    message = held(Status.SENDING, last_error="busy", last_error_at=TUESDAY_NOON)
+    message.apply(Outcome(status), LATER)
+    assert [body["data"]["reason"] for body in bodies()] == [None]
+
+
+@pytest.mark.parametrize("delivered", [True, False])
+def test_a_receipt_before_the_yes_gives_both_the_yes_first(app_key, delivered):
+    message, final = held(Status.SENDING), "delivered" if delivered else "undelivered"
+    receipts.record_receipts([("SM1", delivered, None)], TUESDAY_NOON)
+    receipts.sent({message.id: "SM1"}, LATER)
+    assert told() == [(str(message.id), "sent"), (str(message.id), final)]
+    sent_at, received_at = (body["timestamp"] for body in bodies())
+    assert sent_at == "2026-03-04T17:00:00.000Z"
+    assert received_at > sent_at, "or receivers would take the yes for the last word"
+
+
+def test_a_receipt_is_told_of_when_it_was_recorded(app_key):
+    message = store(status=Status.SENT, finished_at=TUESDAY_NOON, carrier_reference="SM1")
+    receipts.record_receipts([("SM1", False, "no phone")], LATER)
+    ((body),) = bodies()
+    assert body["timestamp"] == "2026-03-04T17:00:00.000Z"
+    assert body["data"]["reason"] == "no phone"
+    assert body["data"]["message_id"] == str(message.id)
+
+
+def test_a_message_tried_again_reaches_a_state_again_and_that_is_another_event(app_key):
+    message = held(Status.SENDING)
+    message.apply(Outcome(Status.FAILED, "busy", counted=True), TUESDAY_NOON)
+    assert message.retry(TUESDAY_NOON)
+    Message.promote(LATER, TUESDAY_NOON)
+    (message,) = claims.claim(SENDER, 1, LATER)
+    message.apply(Outcome(Status.FAILED, "busy", counted=True), LATER)
+    assert [status for _, status in told()] == ["failed", "failed"]
+    assert [body["data"]["attempts"] for body in bodies()] == [1, 1]
+    assert len({event.webhook_id for event in Event.select()}) == 2
+
+
+def test_an_event_outlives_its_message_and_its_text(app_key):
+    message = store()
+    message.cancel("shell", TUESDAY_NOON)
+    assert Message.redact(LATER, LATER) == 1
+    assert Message.purge(LATER, LATER) == 1
+    assert [body["data"]["parts"] for body in bodies()] == [1]
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ({"parts": 3}, 3),  # what was stored counts
+        ({"parts": 3, "message": None, "to": None}, 3),  # redacted since
+        ({"parts": None}, None),  # of a version that stored none
+    ],
+)
+def test_an_event_has_the_parts_that_were_stored_with_the_message(app_key, columns, told):
+    store(status=Status.SENT, finished_at=TUESDAY_NOON, carrier_reference="SM1", **columns)
+    receipts.record_receipts([("SM1", True, None)], LATER)
+    assert [body["data"]["parts"] for body in bodies()] == [told]
+
+
+def test_what_a_carrier_said_in_odd_characters_is_told(app_key):
+    message = held(Status.SENDING)
+    message.apply(Outcome(Status.FAILED, "a\0b\ud800 ‮ é 🎉 \"'\\"), TUESDAY_NOON)
+    assert bodies()[0]["data"]["reason"] == "a\ufffdb\ufffd ‮ é 🎉 \"'\\"
+
+
+# The address
+
+
+def test_the_secret_is_made_with_the_first_address_and_stays(app_key):
+    secret = EventAddress.of(app_key).secret
+    assert secret.startswith("whsec_")
+    EventAddress.switch_off(app_key.id, "by an operator", TUESDAY_NOON)
+    EventAddress.set(app_key, "http://127.0.0.1:9/other", TUESDAY_NOON)
+    address = EventAddress.of(app_key)
+    assert (address.secret, address.off) == (secret, None)
+
+
+def test_after_a_rotation_both_secrets_sign_for_a_day(app_key):
+    old = EventAddress.of(app_key).secret
+    EventAddress.rotate(app_key, TUESDAY_NOON)
+    address = EventAddress.of(app_key)
+    assert address.secret != old
+    assert address.secrets(LATER - SECOND) == [address.secret, old]
+    assert address.secrets(LATER) == [address.secret]
+
+
+def test_switching_off_gives_up_what_waits_and_a_new_address_brings_nothing_back(app_key):
+    store().cancel("shell", TUESDAY_NOON)
+    EventAddress.switch_off(app_key.id, "by an operator", TUESDAY_NOON)
+    EventAddress.set(app_key, URL, TUESDAY_NOON)
+    assert Event.standings()[app_key.id][:2] == (0, 1)
+    (event,) = Event.select()
+    assert Event.retry(app_key, LATER) == 1
+    (again,) = Event.select()
+    assert (again.webhook_id, again.tries) == (event.webhook_id, 0)
+    assert Event.standings()[app_key.id] == (1, 0, TUESDAY_NOON)
+
+
+def test_what_was_written_while_the_address_was_switched_off_is_given_up_by_a_pass(app_key):
+    store().cancel("shell", TUESDAY_NOON)
+    EventAddress.update(off="by an operator").execute()
+    assert Event.give_up(LATER) == 1
+    assert Event.retry(None, LATER) == 0
+    assert Event.standings()[app_key.id][:2] == (0, 1)
+
+
+def test_what_was_given_up_is_kept_thirty_days(app_key):
+    store().cancel("shell", TUESDAY_NOON)
+    EventAddress.switch_off(app_key.id, "by an operator", LATER)
+    Event.forget(LATER + outbox.KEPT)
+    assert Event.select().count() == 1
+    Event.forget(LATER + outbox.KEPT + SECOND)
+    assert Event.select().count() == 0
+
+
+# Claims
+
+
+def test_an_event_is_claimed_once_until_its_lease_ends(app_key):
+    for _ in range(5):
+        store().cancel("shell", TUESDAY_NOON)
+    until = LATER + SECOND
+    first = Event.claim(app_key.id, 3, LATER, until, None)
+    rest = Event.claim(app_key.id, 9, LATER, until, None)
+    assert Counter(event.id for event in (*first, *rest)).most_common(1)[0][1] == 1
+    assert len(first) == 3
+    assert len(rest) == 2
+    assert len(Event.claim(app_key.id, 9, until, until + SECOND, None)) == 5
+
+
+def test_who_lost_its_lease_decides_nothing_but_that_it_was_delivered(app_key):
+    store().cancel("shell", TUESDAY_NOON)
+    (mine,) = Event.claim(app_key.id, 1, LATER, LATER + SECOND, None)
+    (other,) = Event.claim(app_key.id, 1, LATER + SECOND, LATER + 2 * SECOND, None)
+    mine.failed("HTTP 500", None, LATER)
+    Event.renew([mine], LATER + DAY)
+    assert Event.get().next_try_at == other.next_try_at
+    assert Event.get().tries == 0
+    Event.delivered([mine])
+    assert Event.select().count() == 0
+
+
+def test_one_pass_tries_each_event_once(app_key):
+    store().cancel("shell", TUESDAY_NOON)
+    (event,) = Event.claim(app_key.id, 1, LATER, LATER + SECOND, LATER)
+    event.failed("HTTP 500", LATER + 5 * SECOND, LATER)
+    assert Event.claim(app_key.id, 1, LATER + DAY, LATER + DAY, LATER) == []
+    assert len(Event.claim(app_key.id, 1, LATER + DAY, LATER + DAY, LATER + DAY)) == 1
+
+
+def test_the_desk_notes_when_a_key_was_told(app_key):
+    message = store()
+    Message.note_notified({message.id, uuid.uuid4()}, LATER)
+    assert again(message).told_at == LATER

@@ -1,0 +1,633 @@
+"""What tells an operator how the service is doing: /healthz, /metrics and `flask stats`."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from types import SimpleNamespace
+
+import peewee
+import pytest
+import yaml
+
+import database
+from access.keys import ApiKey, Role
+from access.limits import parse, parse_recipient_limit
+from answers import problems, refusal
+from app import create_app
+from carriers import Carrier, CarrierError
+from database import clock
+from events.outbox import EventAddress
+from models import Status
+from monitoring import health
+from monitoring.abuse import Abuse
+from running import ROOT
+from samples import NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
+from scheduler import Scheduler
+from sending import sender
+from sending.carrier_state import CarrierState
+from settings import VERSION
+from stored_messages import again, held, key_named, store, store_history
+
+SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
+
+
+def refused(response):
+    """Return the problems in the `details` of a 503, which must have the one body of errors."""
+    assert response.status_code == 503, response.text
+    error = response.json
+    assert list(error) == ["error", "message", "statusCode", "details", "timestamp"]
+    assert (error["error"], error["statusCode"]) == (True, 503)
+    assert response.headers["Content-Type"] == "application/json"
+    return error["details"]["problems"]
+
+
+def test_the_root_lists_the_addresses(settings):
+    app = create_app(settings._replace(secret_key="x" * 32))
+    answer = app.test_client().get("/", base_url="http://localhost/staging")
+    assert answer.json == {
+        "text_messages": "/staging/v1/text-messages",
+        "docs": "/staging/docs",
+        "openapi": "/staging/openapi.json",
+        "health": "/staging/healthz",
+        "desk": "/staging/desk/",
+    }
+
+
+def test_without_a_desk_the_root_does_not_list_it(client):
+    assert "desk" not in client.get("/").json
+    assert client.post("/").status_code == 405
+
+
+class Failing(Carrier):
+    """A carrier that refuses every text while it has an error."""
+
+    name = "failing"
+
+    def __init__(self, **error):
+        self.error = error
+
+    def send(self, to, text, **_):
+        if self.error:
+            raise CarrierError("it says no", **self.error)
+
+
+@pytest.fixture
+def run_pass(settings, at, monkeypatch):
+    """Run a pass with a carrier at an instant: `run_pass(carrier, TUESDAY_NOON)`."""
+    monkeypatch.setattr(sender, "LONGEST_WAIT", 0)  # the clock stands still
+
+    def make(carrier, now):
+        at(now)
+        return Scheduler(settings, carrier).run_pass()
+
+    return make
+
+
+@pytest.fixture
+def healthz(client, at):
+    """Request /healthz at an instant: `healthz(TUESDAY_NOON, "?strict")`."""
+
+    def ask(now, query=""):
+        at(now)
+        return client.get(f"/healthz{query}")
+
+    return ask
+
+
+@pytest.fixture
+def stats(flask, at):
+    """Return the output of `flask stats --json` at an instant."""
+
+    def ask(now):
+        at(now)
+        return json.loads(flask("stats", "--json").stdout)
+
+    return ask
+
+
+@pytest.fixture
+def history(database_url, at):
+    """Messages in several states, at noon."""
+    at(TUESDAY_NOON)
+    store_history()
+
+
+def test_health_reports_how_long_the_oldest_due_message_has_waited(history, client):
+    told = client.get("/healthz").json
+    assert (told["status"], told["oldest_due_seconds"]) == ("ok", 7200)
+
+
+def test_health_of_an_empty_table_is_no_wait(client):
+    assert client.get("/healthz").json == {
+        "status": "ok",
+        "version": VERSION,
+        "oldest_due_seconds": 0,
+        "retrying": 0,
+        "last_sent_seconds": None,
+        "last_pass_seconds": None,
+        "commonest_error": None,
+        "problems": [],
+    }
+
+
+def test_metrics_are_off_by_default(client):
+    assert client.get("/metrics").status_code == 404
+
+
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}, {"X-Api-Key": "t"}])
+def test_metrics_need_their_token(settings, headers):
+    client = create_app(settings._replace(metrics_token="token")).test_client()
+    response = client.get("/metrics", headers=headers)
+    assert response.status_code == 401
+    assert response.headers["WWW-Authenticate"] == "Bearer"
+
+
+def test_the_metrics_count_what_has_not_ended_by_status(settings, at):
+    at(TUESDAY_NOON)
+    store_history()
+    client = create_app(settings._replace(metrics_token="token")).test_client()
+    text = client.get("/metrics", headers={"Authorization": "Bearer token"}).text
+    counted = [line for line in text.splitlines() if line.startswith("text_messages{")]
+    assert counted == [
+        'text_messages{status="scheduled"} 2.0',
+        'text_messages{status="queued"} 2.0',
+        'text_messages{status="sending"} 0.0',
+    ]
+    assert 'text_messages_ended_last_hour{status="sent"} 1.0' in text
+    assert "# HELP text_messages Messages that have not ended, by status." in text
+
+
+def test_every_gauge_has_a_value_before_the_first_message(settings, at):
+    at(TUESDAY_NOON)
+    client = create_app(settings._replace(metrics_token="token")).test_client()
+    text = client.get("/metrics", headers={"Authorization": "Bearer token"}).text
+    lines = [line for line in text.splitlines() if line.startswith("text_messages_")]
+    assert [line for line in lines if "ended_last_hour" not in line] == [
+        "text_messages_awaiting_approval 0.0",
+        "text_messages_oldest_due_seconds 0.0",
+        "text_messages_retrying 0.0",
+        "text_messages_last_sent_timestamp_seconds 0.0",
+        "text_messages_last_pass_timestamp_seconds 0.0",
+        'text_messages_commonest_error{error=""} 0.0',
+        'text_messages_carrier_trouble{carrier=""} 0.0',
+        "text_messages_receipts_unmatched_last_day 0.0",
+        "text_messages_opt_outs_ignored_last_day 0.0",
+    ]
+
+
+# Three kinds of outage: each is reported within a minute and ends by itself
+
+
+@pytest.mark.parametrize("reason", [{"permanent": False}, {"too_fast": True}])
+def test_a_carrier_that_is_down_is_reported_until_it_is_back(reason, healthz, stats, run_pass):
+    message = store(max_retries=9)
+    carrier = Failing(**reason)
+    run_pass(carrier, TUESDAY_NOON + SECOND)
+    now = TUESDAY_NOON + MINUTE
+    told = healthz(now).json
+    assert (told["status"], told["retrying"], told["oldest_due_seconds"]) == ("ok", 1, 60)
+    assert (told["last_sent_seconds"], told["last_pass_seconds"]) == (None, 59)
+    assert told["commonest_error"] == {"error": "it says no", "messages": 1}
+    told = stats(now)
+    assert (told["retrying"], told["oldest_due"]) == (1, "2026-03-03T17:00:00.000Z")
+    assert told["commonest_error"] == {"error": "it says no", "messages": 1}
+    problem = "nothing was sent for 120 s though texts are due: no scheduler makes a pass"
+    assert refused(healthz(TUESDAY_NOON + 3 * MINUTE, "?strict")) == [problem]
+
+    carrier.error = {}
+    mended = max(again(message).send_at, TUESDAY_NOON + 3 * SECOND)
+    run_pass(carrier, mended)
+    told = healthz(mended, "?strict").json
+    assert (told["status"], told["problems"]) == ("ok", [])
+    assert (told["retrying"], told["last_sent_seconds"]) == (0, 0)
+
+
+def test_a_wrong_token_is_reported_at_once_until_it_is_mended(healthz, stats, flask, run_pass):
+    messages = [store() for _ in range(3)]
+    carrier = Failing(account=True)
+    run_pass(carrier, TUESDAY_NOON)
+    problem = "failing has refused the account since 2026-03-03T17:00:00.000Z: it says no"
+    told = healthz(TUESDAY_NOON).json
+    assert (told["status"], told["problems"]) == ("ok", [problem])
+    assert refused(healthz(TUESDAY_NOON, "?strict")) == [problem]
+    told = stats(TUESDAY_NOON)
+    assert (told["carrier"], told["trouble"]) == ("failing", "it says no")
+    assert told["trouble_since"] == "2026-03-03T17:00:00.000Z"
+    assert flask("stats").stdout.splitlines()[-1] == f"PROBLEM: {problem}"
+
+    carrier.error = {}
+    run_pass(carrier, TUESDAY_NOON + MINUTE)
+    assert {again(message).status for message in messages} == {Status.SENT}
+    assert healthz(TUESDAY_NOON + MINUTE, "?strict").json["problems"] == []
+    assert stats(TUESDAY_NOON + MINUTE)["trouble"] is None
+
+
+def test_a_dead_scheduler_is_reported_until_another_makes_a_pass(healthz, stats, run_pass):
+    run_pass(Failing(), TUESDAY_NOON)
+    store()
+    now = TUESDAY_NOON + MINUTE
+    assert healthz(now).json["last_pass_seconds"] == 60
+    assert stats(now)["last_pass_at"] == "2026-03-03T17:00:00.000Z"
+    assert healthz(now, "?strict").status_code == 200
+    now += 2 * MINUTE
+    (problem,) = refused(healthz(now, "?strict"))
+    assert problem.endswith("no scheduler makes a pass")
+    run_pass(Failing(), now)
+    assert healthz(now, "?strict").status_code == 200
+
+
+def test_a_scheduler_without_a_carrier_is_reported(healthz, run_pass):
+    store()
+    now = TUESDAY_NOON + 3 * MINUTE
+    run_pass(None, now)
+    (problem,) = healthz(now).json["problems"]
+    assert problem.endswith("CARRIER_URL is not set")
+
+
+# Texts that end badly, though none waits
+
+
+@pytest.fixture
+def end():
+    """Store messages that ended: `end(5, Status.FAILED, TUESDAY_NOON, "no such sender")`."""
+
+    def store_ended(count, status, now, last_error=None):
+        return [held(status, finished_at=now, last_error=last_error) for _ in range(count)]
+
+    return store_ended
+
+
+BAD = [(Status.FAILED, "failed"), (Status.UNDELIVERED, "were undelivered")]
+bad_ends = pytest.mark.parametrize(("status", "words"), BAD)
+
+
+@bad_ends
+def test_texts_that_end_badly_are_a_problem_until_better_ones_follow(
+    status, words, end, healthz, stats, flask
+):
+    end(30, Status.DELIVERED, TUESDAY_NOON - 2 * HOUR)
+    end(30, status, TUESDAY_NOON, "not registered")
+    problem = f"20 of the latest 20 texts {words} for one reason: not registered"
+    assert refused(healthz(TUESDAY_NOON, "?strict")) == [problem]
+    told = stats(TUESDAY_NOON)
+    assert told["problems"] == [problem]
+    assert told["commonest_error"] == {"error": "not registered", "messages": 30}
+    assert flask("stats").stdout.splitlines()[-1] == f"PROBLEM: {problem}"
+
+    end(4, Status.DELIVERED, TUESDAY_NOON + SECOND)
+    assert refused(healthz(TUESDAY_NOON + SECOND, "?strict"))
+    end(1, Status.DELIVERED, TUESDAY_NOON + SECOND)
+    assert healthz(TUESDAY_NOON + SECOND, "?strict").json["problems"] == []
+
+
+@bad_ends
+def test_good_texts_before_do_not_hide_bad_ones_for_long(status, words, end, healthz):
+    end(100, Status.DELIVERED, TUESDAY_NOON - MINUTE)
+    end(10, status, TUESDAY_NOON, "not registered")
+    assert healthz(TUESDAY_NOON, "?strict").json["problems"] == []
+    end(1, status, TUESDAY_NOON, "not registered")
+    (problem,) = refused(healthz(TUESDAY_NOON, "?strict"))
+    assert problem.startswith(f"11 of the latest 20 texts {words}")
+
+
+@bad_ends
+def test_bad_texts_are_no_problem_an_hour_later(status, words, end, healthz):
+    end(5, status, TUESDAY_NOON, "not registered")
+    assert refused(healthz(TUESDAY_NOON + HOUR, "?strict"))
+    later = TUESDAY_NOON + HOUR + SECOND
+    assert healthz(later, "?strict").json["problems"] == []
+
+
+@bad_ends
+@pytest.mark.parametrize(
+    "reasons", [["a"] * 4, ["a", "a", "b", "b", "c", "c"], [None] * 6], ids=["few", "many", "none"]
+)
+def test_few_texts_or_many_reasons_are_no_problem(status, words, reasons, end, healthz):
+    for reason in reasons:
+        end(1, status, TUESDAY_NOON, reason)
+    assert healthz(TUESDAY_NOON, "?strict").json["problems"] == []
+
+
+def test_texts_on_their_way_are_neither_good_nor_bad(end, healthz):
+    """The carrier takes each text, and says ten seconds later that it did not arrive."""
+    for n in range(30):
+        end(1, Status.UNDELIVERED, TUESDAY_NOON + n * SECOND, "not registered")
+    under_way = end(10, Status.SENT, TUESDAY_NOON + 30 * SECOND)
+    assert refused(healthz(TUESDAY_NOON + 31 * SECOND, "?strict"))
+    # Those that the carrier says nothing of are good ones after a minute
+    assert refused(healthz(TUESDAY_NOON + 89 * SECOND, "?strict"))
+    assert healthz(TUESDAY_NOON + 90 * SECOND, "?strict").status_code == 200
+    assert {again(message).status for message in under_way} == {Status.SENT}
+
+
+def test_a_testers_text_does_not_hold_back_the_verdict_on_those_of_senders(end, healthz):
+    end(5, Status.UNDELIVERED, TUESDAY_NOON, "not registered")
+    ApiKey.issue("tester", None, TUESDAY_NOON, role=Role.TESTER)
+    held(Status.SENT, key=ApiKey.named("tester"), finished_at=TUESDAY_NOON)
+    assert refused(healthz(TUESDAY_NOON + SECOND, "?strict"))
+
+
+def test_quick_bad_receipts_do_not_outrun_slow_good_ones(end, healthz):
+    for n in range(30):
+        end(9, Status.SENT, TUESDAY_NOON + n * SECOND)
+        end(1, Status.UNDELIVERED, TUESDAY_NOON + n * SECOND, "not in service")
+    assert healthz(TUESDAY_NOON + 30 * SECOND, "?strict").json["problems"] == []
+
+
+def test_texts_that_are_refused_for_good_are_a_problem_until_the_carrier_takes_some(
+    healthz, run_pass
+):
+    carrier = Failing(permanent=True)
+    for _ in range(5):
+        store()
+    run_pass(carrier, TUESDAY_NOON)
+    problem = "5 of the latest 5 texts failed for one reason: it says no"
+    assert refused(healthz(TUESDAY_NOON, "?strict")) == [problem]
+    carrier.error = {}
+    for _ in range(5):
+        store()
+    run_pass(carrier, TUESDAY_NOON + MINUTE)
+    assert healthz(TUESDAY_NOON + MINUTE, "?strict").json["problems"] == []
+
+
+# A database that answers and stores nothing
+
+
+def test_a_web_that_cannot_store_says_it_until_it_can(post, healthz, at):
+    at(TUESDAY_NOON)
+    database.db.execute_sql("ALTER TABLE message RENAME TO hidden")
+    refusal(post(), 503)
+    database.db.execute_sql("ALTER TABLE hidden RENAME TO message")
+    problem = (
+        "the web could not store a message at 2026-03-03T17:00:00.000Z; its log has the reason"
+    )
+    assert refused(healthz(TUESDAY_NOON + MINUTE, "?strict")) == [problem]
+    assert healthz(TUESDAY_NOON + 3 * MINUTE, "?strict").json["problems"] == []
+    assert refused(healthz(TUESDAY_NOON + MINUTE, "?strict"))
+    assert post().status_code == 201
+    assert healthz(TUESDAY_NOON + MINUTE, "?strict").json["problems"] == []
+
+
+# Situations without a problem
+
+
+def test_a_night_without_messages_is_no_problem(healthz, run_pass):
+    run_pass(Failing(), TUESDAY_NOON)
+    store(manual_mode=True)
+    store(status=Status.SCHEDULED, send_at=TUESDAY_NOON + 24 * HOUR)
+    assert healthz(TUESDAY_NOON + 12 * HOUR, "?strict").json["problems"] == []
+
+
+def test_one_message_that_fails_while_others_go_is_no_problem_for_an_hour(healthz):
+    store(
+        status=Status.SCHEDULED,
+        send_at=TUESDAY_NOON + 2 * HOUR,
+        due_since=TUESDAY_NOON,
+        last_error_at=TUESDAY_NOON,
+    )
+    now = TUESDAY_NOON + 59 * MINUTE
+    held(Status.SENT, finished_at=now)
+    assert healthz(now, "?strict").status_code == 200
+    now = TUESDAY_NOON + 61 * MINUTE
+    held(Status.SENT, finished_at=now)
+    (problem,) = refused(healthz(now, "?strict"))
+    assert problem == "a message has been due since 2026-03-03T17:00:00.000Z"
+
+
+def test_a_message_that_failed_and_waits_for_the_morning_is_not_due(healthz, run_pass):
+    evening = SUNDAY_NIGHT.replace(hour=21, minute=59)  # New York closes at 22:00 UTC
+    store(now=evening)
+    carrier = Failing(permanent=False)
+    assert run_pass(carrier, evening)["retrying"] == 1
+    assert run_pass(carrier, evening + 2 * MINUTE)["rescheduled"] == 1
+    told = healthz(evening + 3 * HOUR, "?strict").json
+    assert (told["retrying"], told["oldest_due_seconds"]) == (0, 0)
+    morning = evening + 16 * HOUR + MINUTE
+    run_pass(carrier, morning)
+    assert healthz(morning + MINUTE).json["oldest_due_seconds"] == 60
+
+
+def test_a_late_approval_is_due_from_then_on(healthz):
+    message = store()
+    store(manual_mode=True, now=TUESDAY_NOON - 5 * HOUR)
+    assert healthz(TUESDAY_NOON).json["oldest_due_seconds"] == 0
+    late = store(manual_mode=True, now=TUESDAY_NOON - 9 * HOUR)
+    late.approve("shell", TUESDAY_NOON)
+    assert healthz(TUESDAY_NOON + SECOND).json["oldest_due_seconds"] == 1
+    assert message.status == Status.QUEUED
+
+
+@pytest.mark.parametrize(("query", "status"), [("?strict", 503), ("?strict=600", 200), ("", 200)])
+def test_a_monitor_may_allow_a_longer_stall(query, status, healthz):
+    store()
+    assert healthz(TUESDAY_NOON + 5 * MINUTE, query).status_code == status
+
+
+@pytest.mark.parametrize("stall", ["0", "-1", "abc", "1e3", "\u0663", "9999999", "1.5"])
+def test_a_stall_that_is_no_number_of_seconds_is_refused(stall, client):
+    answer = client.get("/healthz", query_string={"strict": stall})
+    assert problems(answer) == ["strict: must be a whole number of seconds from 1 to 999999"]
+
+
+def test_health_needs_no_key_and_shows_nothing_private(healthz, run_pass):
+    store(to="+12125550123", message="attack at dawn")
+    run_pass(Failing(permanent=False), TUESDAY_NOON)
+    text = healthz(TUESDAY_NOON + 3 * MINUTE, "?strict").text
+    assert not any(private in text for private in ("5550123", "attack", "app", "tms_"))
+
+
+def test_health_is_readable_without_flask():
+    code = "import sys; from monitoring import health; print('flask' in sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == "False"
+
+
+def test_a_missing_table_is_503_at_healthz(client):
+    database.db.execute_sql("ALTER TABLE carrier_state RENAME TO hidden")
+    try:
+        refusal(client.get("/healthz"), 503)
+    finally:
+        database.db.execute_sql("ALTER TABLE hidden RENAME TO carrier_state")
+
+
+def test_a_carrier_that_is_no_longer_used_is_not_reported(healthz):
+    CarrierState.passed("old", SUNDAY_NIGHT, 300)
+    CarrierState.begin_pause("old", SUNDAY_NIGHT, SUNDAY_NIGHT, trouble="wrong token")
+    CarrierState.passed("new", TUESDAY_NOON, 300)
+    assert healthz(TUESDAY_NOON).json["problems"] == []
+
+
+# Read once a second at most
+
+
+def test_the_health_is_read_once_a_second_whoever_asks(settings, monkeypatch):
+    app = create_app(settings._replace(metrics_token="token"))
+    app.extensions["health"].lasts = 1
+    reads, read, clock = [], health.read, [100.0]
+    monkeypatch.setattr(health, "read", lambda now: reads.append(now) or read(now))
+    monkeypatch.setattr(health, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+
+    def ask_all():
+        paths = ["/healthz", "/healthz?strict", "/metrics"] * 4
+        headers = {"Authorization": "Bearer token"}
+        with ThreadPoolExecutor(4) as pool:
+            return [*pool.map(lambda path: app.test_client().get(path, headers=headers), paths)]
+
+    assert {response.status_code for response in ask_all()} == {200}
+    clock[0] += 0.99
+    ask_all()
+    assert len(reads) == 1
+    clock[0] += 0.01
+    store(send_at=clock.now() - HOUR)
+    assert ask_all()[0].json["oldest_due_seconds"] >= 3600
+    assert len(reads) == 2
+
+
+def test_a_failure_is_kept_as_long_and_no_longer(app, client, monkeypatch):
+    app.extensions["health"].lasts = 1
+    reads, clock = [], [100.0]
+    monkeypatch.setattr(health, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    with monkeypatch.context() as outage:
+
+        def fail(now):
+            reads.append(now)
+            clock[0] += 5  # it has waited in vain
+            raise peewee.OperationalError("no connection")
+
+        outage.setattr(health, "read", fail)
+        for _ in range(3):
+            refusal(client.get("/healthz"), 503)
+        assert len(reads) == 1
+    refusal(client.get("/healthz"), 503)
+    clock[0] += 1
+    assert client.get("/healthz").status_code == 200
+
+
+def refusals(caplog):
+    return [record.getMessage() for record in caplog.records if "refused" in record.getMessage()]
+
+
+def test_a_flood_of_refusals_is_one_line_a_minute_by_the_name_of_the_key(post, monkeypatch, caplog):
+    seconds = 1000
+    monkeypatch.setattr("monitoring.abuse.time.monotonic", lambda: seconds)
+    for _ in range(30):
+        assert post(to="+19002345678").status_code == 403
+    (line,) = refusals(caplog)
+    assert "key app" in line
+    assert "premium-rate" in line
+    assert "1900" not in caplog.text
+    seconds += 59
+    post(to="+19002345678")
+    assert len(refusals(caplog)) == 1
+    seconds += 1
+    post(to="+19002345678")
+    assert "31 " in refusals(caplog)[1]
+
+
+def test_each_key_and_each_reason_has_its_own_line(caplog):
+    counted = []
+    abuse = Abuse(lambda *labels: counted.append(labels))
+    for _ in range(3):
+        for key in ("a", "b"):
+            for reason in ("key_limit", "recipient_limit"):
+                abuse.note(key, reason)
+    assert len({*refusals(caplog)}) == len(refusals(caplog)) == 4
+    assert [record.key for record in caplog.records] == ["a", "a", "b", "b"]
+    assert len(counted) == 12
+
+
+def test_the_metrics_count_refusals_by_key_and_reason(settings, database_url):
+    settings = settings._replace(
+        metrics_token="token", recipient_limit=parse_recipient_limit("2/1h")
+    )
+    client, name = create_app(settings).test_client(), uuid.uuid4().hex  # others count here, too
+    secret = ApiKey.issue(name, None, clock.now(), limits=parse("1/d"))
+    other = ApiKey.issue("other", None, clock.now())
+    numbers = [(secret, NEW_YORK)] * 3 + [(other, NEW_YORK)] * 2 + [(secret, "+19002345678")]
+    for key, to in numbers:
+        body = {"to": to, "message": "Hello"}
+        client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key})
+    text = client.get("/metrics", headers={"Authorization": "Bearer token"}).text
+    assert f'text_messages_refused_total{{key="{name}",reason="key_limit"}} 2.0' in text
+    assert f'text_messages_refused_total{{key="{name}",reason="premium_rate"}} 1.0' in text
+    assert 'text_messages_refused_total{key="other",reason="recipient_limit"}' in text
+
+
+# What monitoring/ has for Prometheus and Grafana
+
+RULES = yaml.safe_load((ROOT / "monitoring/alerts.yaml").read_text())["groups"][0]["rules"]
+PANELS = json.loads((ROOT / "monitoring/dashboard.json").read_text())["panels"]
+QUERIES = [rule["expr"] for rule in RULES]
+QUERIES += [target["expr"] for panel in PANELS for target in panel["targets"]]
+
+
+def named(query):
+    """The metrics that a query names: what is no label, no operator and no function."""
+    bare = re.sub(r"{.*?}|\[.*?\]|\b(by|without) \(.*?\)", " ", query)
+    words = re.findall(r"\b[a-z]\w*\b(?! *\()", bare)
+    return {*words} - {"and", "or", "unless"}
+
+
+@pytest.fixture
+def served(settings):
+    """The metrics of which /metrics serves a value, where there is something to tell."""
+    key = key_named("app")
+    EventAddress.set(key, "http://127.0.0.1:9/", clock.now())
+    store(key=key).cancel("shell", clock.now())
+    app = create_app(settings._replace(metrics_token="token"))
+    app.extensions["abuse"].note("app", "key_limit")
+    app.test_client().get("/")
+    text = app.test_client().get("/metrics", headers={"Authorization": "Bearer token"}).text
+    return {*re.findall(r"^(\w+)(?:{| )", text, re.M)}
+
+
+def test_alerts_and_panels_name_metrics_that_are_served(served):
+    assert all(map(named, QUERIES))
+    assert {query: named(query) - served for query in QUERIES if named(query) - served} == {}
+
+
+def test_the_dashboard_has_eight_panels_that_do_not_overlap():
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in PANELS]
+    assert len({*places}) == len({panel["id"] for panel in PANELS}) == len(PANELS) == 8
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")
+def test_the_alerts_fire_when_they_should():
+    words = ["promtool", "test", "rules", ROOT / "tests/monitoring/alerts_test.yaml"]
+    subprocess.run(words, check=True)
+
+
+# SEND_RATE
+
+
+def test_stats_say_when_the_rate_holds_texts_up_and_until_when(settings, run_pass, at):
+    for number in range(20):  # two parts, stored by an older version or by this
+        store(message="x" * 200) if number % 2 else store(parts=2)
+    rated = settings._replace(send_rate=5.0)
+    runner = create_app(rated).test_cli_runner()
+
+    def told(now):
+        at(now)
+        stats = json.loads(runner.invoke(args=["stats", "--json"]).stdout)
+        return stats["send_rate"], runner.invoke(args=["stats"]).stdout
+
+    held, words = told(TUESDAY_NOON)
+    assert held is None
+    assert "SEND_RATE" not in words
+    at(TUESDAY_NOON)
+    Scheduler(rated, Failing()).run_pass()
+    held, words = told(TUESDAY_NOON)
+    assert held == {"texts": 19, "parts": 38, "empty_at": "2026-03-03T17:00:08.000Z"}
+    assert words.splitlines()[-1] == (
+        "SEND_RATE delays 19 texts, about 38 parts: "
+        "the last would be sent at 2026-03-03T17:00:08.000Z (in 8 seconds)"
+    )
+    held, words = told(TUESDAY_NOON + MINUTE)
+    assert held is None, "no scheduler sends anything"

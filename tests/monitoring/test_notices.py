@@ -1,0 +1,305 @@
+"""notices.py: who is told what, how often, and what becomes of addresses that fail."""
+
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+
+import models
+from access import limits
+from access.keys import ApiKey
+from access.limits import KeyUse
+from carrier_servers import DRIP, Answer, playing
+from database import db
+from databases import on_sqlite
+from models import Status
+from monitoring import notices
+from monitoring.notices import Notice, Notices
+from people import People
+from samples import NEW_YORK, TUESDAY_NOON
+from sending.carrier_state import CarrierState
+from stored_messages import held, key_named, store
+
+pytest_plugins = ["carrier_servers", "people"]
+
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+LATER = TUESDAY_NOON + 15 * MINUTE
+
+
+@pytest.fixture
+def look(settings, people, at):
+    """Look at an instant as a scheduler does at its end; return what people were told by it."""
+
+    def now(instant, **changes):
+        at(instant)
+        before = len(people.told)
+        scheduler = Notices(settings._replace(**{"notify_url": people.url} | changes))
+        scheduler.start()
+        scheduler.finish(look=True)
+        return people.told[before:]
+
+    return now
+
+
+def awaiting(key="app", **columns):
+    return store(key=key_named(key), manual_mode=True, approved=False, **columns)
+
+
+def used(key, number, limits_of_it=None, now=TUESDAY_NOON):
+    """A key that has used up so many of a day."""
+    if limits_of_it:
+        key.limit(limits.parse(limits_of_it), TUESDAY_NOON)
+    second = int(now.timestamp())
+    KeyUse.delete().where(KeyUse.key_id == key.id).execute()
+    KeyUse.insert(
+        key_id=key.id, second=second, used_s=0, used_min=0, used_h=0, used_d=number
+    ).execute()
+
+
+# Approvals
+
+
+def test_people_are_told_how_many_texts_wait_whose_and_when_the_first_would_leave(look):
+    awaiting(send_at=TUESDAY_NOON + 3 * HOUR)
+    awaiting("bank", send_at=TUESDAY_NOON + 2 * HOUR, available_to_group=True)
+    awaiting("bank", send_at=TUESDAY_NOON + 4 * HOUR, status=Status.SCHEDULED)
+    store()
+    desk = {"public_url": "https://texts.example.com/staging", "secret_key": "x" * 8}
+    assert look(TUESDAY_NOON, **desk) == [
+        "3 texts wait for approval, from bank (2), app (1). The first would leave at "
+        "2026-03-03 19:00 UTC. https://texts.example.com/staging/desk/"
+    ]
+
+
+def test_without_a_desk_no_address_is_told(look):
+    awaiting()
+    assert look(TUESDAY_NOON, public_url="https://texts.example.com") == [
+        "1 text waits for approval, from app (1). The first would leave at 2026-03-03 17:00 UTC."
+    ]
+
+
+def test_of_many_keys_ten_are_named(look):
+    for number in range(12):
+        awaiting(f"key {number:02}")
+    (told,) = look(TUESDAY_NOON)
+    assert "key 09 (1), 2 more keys." in told
+    assert "key 10" not in told
+
+
+def test_what_waits_is_told_once_and_again_only_when_something_new_waits(look):
+    awaiting()
+    assert len(look(TUESDAY_NOON)) == 1
+    assert look(LATER) == []
+    awaiting(now=LATER)
+    (told,) = look(LATER)
+    assert told.startswith("2 texts wait")
+    assert look(LATER + HOUR) == []
+
+
+def test_within_fifteen_minutes_something_new_is_not_told_and_is_then(look):
+    awaiting()
+    assert len(look(TUESDAY_NOON)) == 1
+    awaiting(now=TUESDAY_NOON + MINUTE)
+    assert look(LATER - timedelta(milliseconds=1)) == []
+    assert len(look(LATER)) == 1
+
+
+def test_what_is_new_and_was_decided_before_its_time_is_not_told(look):
+    awaiting()
+    look(TUESDAY_NOON)
+    new = awaiting(now=TUESDAY_NOON + MINUTE)
+    new.decide(False, "shell", TUESDAY_NOON + 2 * MINUTE)
+    assert look(LATER) == []
+
+
+def test_a_text_that_was_stored_late_is_new(look):
+    """Another process may store an older id after a newer one was told."""
+    early = models.new_id(TUESDAY_NOON - MINUTE)
+    first = awaiting()
+    look(TUESDAY_NOON)
+    awaiting(id=early)
+    assert len(look(LATER)) == 1
+    first.decide(False, "shell", LATER)
+    assert look(LATER + MINUTE) == []
+    awaiting(id=models.new_id(TUESDAY_NOON - MINUTE))
+    assert len(look(LATER + HOUR)) == 1
+
+
+# Problems
+
+
+def trouble(words="no credit"):
+    CarrierState.passed("twilio", TUESDAY_NOON, 300)
+    CarrierState.begin_pause("twilio", TUESDAY_NOON, TUESDAY_NOON, trouble=words)
+
+
+def test_a_problem_is_told_when_it_begins_and_when_it_is_over(look):
+    assert look(TUESDAY_NOON) == []
+    trouble()
+    (told,) = look(TUESDAY_NOON)
+    assert told.startswith("The service has a problem: twilio has refused the account since 2026")
+    assert told.endswith(": no credit.")
+    trouble("unknown sender")
+    assert look(TUESDAY_NOON + MINUTE) == []
+    CarrierState.answered("twilio", TUESDAY_NOON + MINUTE)
+    assert look(TUESDAY_NOON + 2 * MINUTE) == ["The service is well again."]
+    assert look(TUESDAY_NOON + 3 * MINUTE) == []
+    trouble()
+    assert len(look(TUESDAY_NOON + 4 * MINUTE)) == 1
+
+
+def test_a_second_problem_beside_the_first_is_no_other_notice(look):
+    trouble()
+    assert len(look(TUESDAY_NOON)) == 1
+    for _ in range(5):
+        held(Status.FAILED, finished_at=TUESDAY_NOON, last_error="no such number")
+    assert look(TUESDAY_NOON) == []
+    CarrierState.answered("twilio", TUESDAY_NOON + MINUTE)
+    assert look(TUESDAY_NOON + MINUTE) == []
+
+
+# Limits
+
+
+@pytest.mark.parametrize(
+    ("limit", "nearly"), [("1000/d", 800), ("9/d", 8), ("6/d", 5), ("1/s,5/d", 4)]
+)
+def test_eighty_per_cent_of_a_limit_rounded_up_are_told_and_all_of_it(look, limit, nearly):
+    key = key_named("shop")
+    all_of_it = limits.parse(limit)[-1].number
+    used(key, nearly - 1, limit)
+    assert look(TUESDAY_NOON) == []
+    used(key, nearly)
+    text = "The key shop has used up {} of its limit of {}."
+    told = limit.rpartition(",")[2]
+    assert look(TUESDAY_NOON) == [text.format("80 %", told)]
+    used(key, all_of_it - 1)
+    assert look(TUESDAY_NOON + MINUTE) == []
+    used(key, all_of_it)
+    assert look(TUESDAY_NOON + HOUR) == [text.format("all", told)]
+    assert look(TUESDAY_NOON + 2 * HOUR) == []
+
+
+def test_a_key_that_jumps_to_all_is_told_only_that_and_each_day_anew(look):
+    key = key_named("shop")
+    used(key, 10, "10/d")
+    assert look(TUESDAY_NOON) == ["The key shop has used up all of its limit of 10/d."]
+    used(key, 8)
+    assert look(TUESDAY_NOON + MINUTE) == []
+    assert look(TUESDAY_NOON + 24 * HOUR) == []
+    used(key, 8, now=TUESDAY_NOON + 24 * HOUR)
+    assert "80 %" in "".join(look(TUESDAY_NOON + 24 * HOUR))
+
+
+def test_the_default_limits_are_told_too_and_others_than_the_days_are_not(look):
+    used(key_named("shop"), 4)
+    key = key_named("bank")
+    used(key, 4, "4/h")
+    told = look(TUESDAY_NOON, key_limits=limits.parse("1/s,5/d"))
+    assert told == ["The key shop has used up 80 % of its limit of 5/d."]
+
+
+# Several schedulers
+
+
+def test_several_schedulers_at_once_tell_each_thing_once(settings, people, at):
+    at(TUESDAY_NOON)
+    awaiting()
+    trouble()
+    used(key_named("shop"), 8, "10/d")
+    together = threading.Barrier(4)
+
+    def run(_):
+        one = Notices(settings._replace(notify_url=people.url))
+        one.start()
+        together.wait(60)
+        for _ in range(3):
+            one.look()
+        one.finish(look=True)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [*pool.map(run, range(4))] == [None] * 4
+    assert len(people.told) == 3, people.told
+
+
+# Addresses
+
+
+def test_no_notice_has_a_number_or_a_text(look, people):
+    awaiting(message="attack at dawn")
+    trouble()
+    assert len(look(TUESDAY_NOON)) == 2
+    sent = str(people.requests)
+    assert NEW_YORK[1:] not in sent
+    assert "dawn" not in sent
+
+
+def test_every_address_is_told_also_beside_one_that_is_gone_and_one_that_drips(
+    look, people, caplog, monkeypatch
+):
+    monkeypatch.setattr(notices, "PATIENCE", 3)
+    awaiting()
+    for dripping in playing(People):
+        dripping.answer = DRIP
+        gone = "json://user:s3cret@127.0.0.1:9/notices"
+        urls = f" {gone}\n {dripping.url} {people.url}"
+        assert len(look(TUESDAY_NOON, notify_url=urls)) == 1
+        assert len(dripping.told) == 1
+    assert caplog.messages == ["address 1 of NOTIFY_URL (json://) did not take a notice"]
+
+
+def test_an_address_that_fails_is_logged_once_an_hour_over_all_schedulers(look, people, caplog):
+    people.answer = Answer(500)
+    used(key_named("a"), 9, "10/d")
+    used(key_named("b"), 9, "10/d")
+    assert len(look(TUESDAY_NOON)) == 2
+    assert len(caplog.messages) == 1
+    awaiting()
+    assert len(look(TUESDAY_NOON + HOUR - MINUTE)) == 1
+    assert len(caplog.messages) == 1
+    awaiting(now=TUESDAY_NOON + HOUR)
+    assert len(look(TUESDAY_NOON + HOUR + 14 * MINUTE)) == 1
+    assert len(caplog.messages) == 2
+    assert "s3cret" not in caplog.text
+    assert caplog.records[0].levelno == logging.ERROR
+
+
+@pytest.mark.parametrize(
+    "url", ["nonsense", "nosuch://s3cret@host", "json://", "tgram://s3cret/", "s3cret json://x"]
+)
+def test_an_address_that_apprise_does_not_take_is_refused_without_showing_it(url, caplog, capfd):
+    with pytest.raises(ValueError, match=r"^Apprise takes no address like number 1$"):
+        notices.connect(url)
+    assert "s3cret" not in caplog.text + "".join(capfd.readouterr())
+
+
+def test_a_database_that_is_away_stops_nothing(settings, people, caplog, monkeypatch):
+    one = Notices(settings._replace(notify_url=people.url))
+    one.start()
+    db.execute_sql("ALTER TABLE notice RENAME TO away")
+    try:
+        one.look()
+    finally:
+        db.execute_sql("ALTER TABLE away RENAME TO notice")
+    trouble()
+    one.finish(look=True)
+    assert len(people.told) == 1
+
+
+@on_sqlite
+def test_without_addresses_nobody_looks(settings, monkeypatch):
+    trouble()
+    one = Notices(settings)
+    one.start()
+    one.finish(look=True)
+    assert Notice.select().count() == 0
+
+
+@on_sqlite
+def test_a_scheduler_names_no_key_that_is_revoked(look):
+    key = key_named("shop")
+    used(key, 9, "10/d")
+    ApiKey.update(revoked_at=TUESDAY_NOON).where(ApiKey.id == key.id).execute()
+    assert look(TUESDAY_NOON) == []

@@ -1,0 +1,71 @@
+"""Large tables: indexes serve the frequent questions of people and monitoring."""
+
+import re
+from datetime import timedelta
+
+import pytest
+
+import reports
+from access.keys import Identity, Role
+from database import PAGE
+from databases import on_sqlite
+from models import FINISHED, Status
+from query_plans import plans, reads_whole
+from reports import Filter
+from samples import NEW_YORK, TUESDAY_NOON
+from stored_messages import key_named, store, store_many
+
+OLD = TUESDAY_NOON - timedelta(days=31)
+OPERATOR = Identity(0, "Olga", None, Role.OPERATOR)
+ASKED_OFTEN = {
+    "retrying": reports.retrying,
+    "last sent": reports.last_sent_at,
+    "the commonest error": lambda: reports.commonest_error(OLD),
+    "why most ended badly": lambda: reports.bad_end(TUESDAY_NOON),
+    "await approval": reports.awaiting_approval,
+    "await a carrier": reports.awaiting_carrier,
+    "oldest due": lambda: reports.oldest_due(TUESDAY_NOON),
+    "waiting, by status": reports.waiting,
+    "ended": lambda: reports.ended_since(OLD),
+    "ended, up to a number": lambda: reports.ended_since(OLD, 50),
+    "going out": lambda: reports.going_out(TUESDAY_NOON, 24, 50),
+    "an operator's page": lambda: reports.awaiting(OPERATOR, None, 50),
+    "an operator's count": lambda: reports.count_awaiting(OPERATOR, 50),
+    "the desk's page of a number": lambda: reports.page(None, NEW_YORK, None, 50),
+} | {
+    f"the desk's page of {status}": lambda status=status: reports.page(
+        status, None, reports.Place(TUESDAY_NOON, store().id), 50
+    )
+    for status in (None, *Status)
+}
+LISTED = {
+    "message_1": [Filter(), Filter(since=OLD)],  # the primary key's
+    "message_to": [Filter(to=NEW_YORK), *(Filter(to=NEW_YORK, status=each) for each in Status)],
+    "message_key": [Filter(key="app"), Filter(group="red"), Filter(visible_to="of red")],
+    "message_ended": [Filter(status=each) for each in FINISHED],
+    "message_awaiting": [Filter(awaiting_approval=True)],
+}
+
+
+@pytest.mark.parametrize("name", ASKED_OFTEN)
+def test_an_index_serves_what_is_asked_often(database_url, name):
+    store_many(30)
+    store(status=Status.SENT, finished_at=OLD, carrier_reference="SM1")
+    assert reads_whole(ASKED_OFTEN[name]) == []
+
+
+@on_sqlite  # Postgres chooses by the rows that there are
+@pytest.mark.parametrize(
+    ("index", "only"), [(index, only) for index, filters in LISTED.items() for only in filters]
+)
+def test_an_index_serves_a_listing(database_url, index, only):
+    store_many(30)
+    store(key=key_named("of red", "red"), status=Status.SENT, finished_at=OLD)
+    (plan,) = plans(lambda: list(reports.listing(only, 50)))
+    assert any(re.search(rf"SEARCH t1 .*_?{index}\b|SCAN t1 .*_{index}\b", line) for line in plan)
+
+
+def test_a_listing_reads_a_page_at_a_time(database_url):
+    store_many(2 * PAGE + 1)
+    assert len(plans(lambda: list(reports.listing(Filter())))) == 3
+    assert len(plans(lambda: next(reports.listing(Filter())))) == 1

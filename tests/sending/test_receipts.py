@@ -1,0 +1,645 @@
+"""What carriers and recipients say later, in whatever order and however many at once."""
+
+import itertools
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
+from datetime import timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import models
+import reports
+from access.do_not_call import DoNotCall, DoNotCallHistory
+from carriers import LateAnswer, OptOut, Receipt
+from database import BATCH, clock, db
+from models import TAKEN, Message, Status
+from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from sending import claims, outcomes, receipts
+from sending.receipts import EarlyReceipt
+from stored_messages import SENDER, again, held, statuses, store, store_many
+
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
+LATER = TUESDAY_NOON + 90 * DAY
+DELIVERED, UNDELIVERED = ("SM1", True, None), ("SM1", False, "no such number")
+
+
+@pytest.fixture(autouse=True)
+def database(database_url):
+    """Every test is about the database."""
+
+
+def sent(reference="SM1", **columns):
+    usual = {"status": Status.SENT, "finished_at": TUESDAY_NOON}
+    return store(carrier_reference=reference, **usual | columns)
+
+
+def kept():
+    """The receipts that wait for a yes: whether each was delivered, by reference."""
+    return {row.reference: row.delivered for row in EarlyReceipt.select()}
+
+
+# The last word
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "reason"),
+    [
+        ([DELIVERED], Status.DELIVERED, None),
+        ([UNDELIVERED], Status.UNDELIVERED, "no such number"),
+        ([UNDELIVERED, DELIVERED], Status.DELIVERED, None),
+        ([DELIVERED, UNDELIVERED], Status.DELIVERED, None),
+        ([UNDELIVERED, ("SM1", False, "expired")], Status.UNDELIVERED, "no such number"),
+        ([DELIVERED, DELIVERED], Status.DELIVERED, None),
+        ([("SM2", True, None), ("sm1", True, None)], Status.SENT, None),
+        ([], Status.SENT, None),
+    ],
+)
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("early", [True, False])
+def test_delivered_is_the_last_word_in_any_order(said, status, reason, at_once, early):
+    message = held(Status.SENDING)
+    if not early:
+        receipts.sent({message.id: "SM1"}, TUESDAY_NOON)
+    for batch in [said] if at_once else [[receipt] for receipt in said]:
+        receipts.record_receipts(batch, LATER)
+    if early:
+        receipts.sent({message.id: "SM1"}, TUESDAY_NOON)
+    moved = again(message)
+    assert (moved.status, moved.last_error) == (status, reason)
+    assert moved.finished_at == TUESDAY_NOON
+    assert moved.receipt_at == (None if status == Status.SENT else LATER)
+    assert "SM1" not in kept()
+
+
+def test_only_the_references_of_messages_are_counted():
+    sent("SM1"), sent("SM2")
+    said = [("SM1", True, None), ("SM2", False, "x"), ("SM3", True, None), ("SM1", True, None)]
+    assert receipts.record_receipts(said, LATER) == 2
+    assert kept() == {"SM3": True}
+    assert receipts.record_receipts((), LATER) == 0
+
+
+def test_each_of_many_receipts_has_its_own_reason():
+    messages = {f"SM{n}": sent(f"SM{n}") for n in range(9)}
+    receipts.record_receipts([(name, False, f"reason {name}") for name in messages], LATER)
+    for name, message in messages.items():
+        assert again(message).last_error == f"reason {name}"
+
+
+def test_where_a_carrier_uses_a_reference_again_the_latest_message_is_meant():
+    old, new = sent("7"), sent("7", finished_at=TUESDAY_NOON + DAY)
+    receipts.record_receipts([("7", True, None)], LATER)
+    assert (again(old).status, again(new).status) == (Status.SENT, Status.DELIVERED)
+
+
+def test_a_receipt_reaches_a_message_that_was_redacted_and_none_that_was_purged():
+    redacted, _ = sent("SM1"), sent("SM2", finished_at=TUESDAY_NOON - DAY)
+    assert Message.purge(TUESDAY_NOON, LATER) == 1
+    assert Message.redact(LATER, LATER) == 1
+    assert receipts.record_receipts([("SM1", True, None), ("SM2", True, None)], LATER) == 1
+    assert again(redacted).status == Status.DELIVERED
+    assert again(redacted).to is None
+
+
+@pytest.mark.parametrize("status", TAKEN)
+def test_what_was_delivered_or_not_is_finished(status):
+    one, two = (sent(status=status, finished_at=TUESDAY_NOON + n * DAY) for n in range(2))
+    assert Message.redact(TUESDAY_NOON + MINUTE, LATER) == 1
+    assert again(one).message is None
+    assert Message.purge(TUESDAY_NOON + MINUTE, LATER) == 1
+    assert [message.id for message in Message.select()] == [two.id]
+    assert reports.by_status()[status] == 1
+
+
+def test_an_operator_may_retry_what_did_not_arrive_and_the_old_receipts_count_no_more():
+    message = sent()
+    receipts.record_receipts([UNDELIVERED], LATER)
+    assert again(message).retry(LATER)
+    assert receipts.known({"SM1"}), "or it would be taken for the next text"
+    receipts.record_receipts([DELIVERED], LATER)
+    assert again(message).status == Status.SCHEDULED
+    receipts.sent({message.id: "SM2"}, LATER)
+    assert again(message).status == Status.SENT
+    receipts.record_receipts([("SM2", True, None)], LATER)
+    assert again(message).status == Status.DELIVERED
+
+
+@pytest.mark.parametrize("status", [Status.SENT, Status.DELIVERED])
+def test_what_may_have_arrived_is_not_sent_again(status):
+    assert not sent(status=status).retry(LATER)
+
+
+def test_of_two_senders_yeses_the_first_counts_and_its_receipt():
+    message = held(Status.SENDING)
+    receipts.sent({message.id: "SM1"}, TUESDAY_NOON)
+    receipts.sent({message.id: "SM2"}, TUESDAY_NOON)
+    receipts.record_receipts([("SM2", False, "twice")], LATER)
+    assert again(message).status == Status.SENT
+    receipts.record_receipts([DELIVERED], LATER)
+    assert again(message).status == Status.DELIVERED
+
+
+# What belongs to nobody here
+
+
+def test_an_unknown_receipt_is_kept_three_days_and_no_longer():
+    receipts.record_receipts([DELIVERED], TUESDAY_NOON)
+    receipts.forget(TUESDAY_NOON + 3 * DAY)
+    assert kept()
+    receipts.forget(TUESDAY_NOON + 3 * DAY + timedelta(milliseconds=1))
+    assert not kept()
+
+
+def test_repeating_an_unknown_receipt_does_not_prolong_its_time():
+    receipts.record_receipts([UNDELIVERED, ("SM2", True, None)], TUESDAY_NOON)
+    for days in range(3):
+        repeated = [UNDELIVERED, ("SM2", True, None), ("SM2", False, "x")]
+        receipts.record_receipts(repeated, TUESDAY_NOON + days * DAY)
+    receipts.forget(TUESDAY_NOON + 3 * DAY + MINUTE)
+    assert not kept()
+
+
+def test_many_are_forgotten_in_batches():
+    rows = [(f"SM{n}", True, None, TUESDAY_NOON) for n in range(BATCH + 1)]
+    row = EarlyReceipt
+    fields = [row.reference, row.delivered, row.reason, row.received_at]
+    with db.atomic():
+        for start in range(0, len(rows), 1000):
+            row.insert_many(rows[start : start + 1000], fields).execute()
+    receipts.forget(LATER)
+    assert not kept()
+
+
+def test_an_unknown_receipt_costs_a_few_statements_whatever_is_stored():
+    store_many(200, status=Status.SENT, carrier_reference="another", finished_at=TUESDAY_NOON)
+    asked = []
+    db.query_hooks.append(lambda event: asked.append(event.sql))
+    try:
+        receipts.record_receipts([(f"SM{n}", True, None) for n in range(500)], LATER)
+    finally:
+        db.query_hooks.clear()
+    assert 0 < len(asked) <= 6
+
+
+# At the same moment
+
+
+@pytest.mark.parametrize("first", ["the yes", "the receipt"])
+def test_a_receipt_finds_the_yes_that_another_is_recording(first):
+    """Also where one of them is recorded in a transaction of its caller's."""
+    message = held(Status.SENDING)
+    recorded = [
+        lambda: receipts.sent({message.id: "SM1"}, TUESDAY_NOON),
+        lambda: receipts.record_receipts([DELIVERED], LATER),
+    ]
+    if first == "the receipt":
+        recorded.reverse()
+    is_open, commit = threading.Event(), threading.Event()
+
+    def hold():
+        with db.atomic():
+            recorded[0]()
+            is_open.set()
+            commit.wait(60)
+        db.close()
+
+    def follow():
+        recorded[1]()
+        db.close()
+
+    db.close()
+    with ThreadPoolExecutor() as pool:
+        holding = pool.submit(hold)
+        assert is_open.wait(60)
+        following = pool.submit(follow)
+        wait([following], timeout=0.3)  # it is done too early, or waits
+        commit.set()
+        holding.result()
+        following.result()
+    assert again(message).status == Status.DELIVERED
+    assert not kept()
+
+
+def test_many_receipts_and_yeses_at_once_all_find_each_other():
+    ids = [held(Status.SENDING).id for _ in range(120)]
+    yeses = [{id: f"SM{n}"} for n, id in enumerate(ids)]
+    pairs = [dict(itertools.chain(*map(dict.items, group))) for group in _in_fours(yeses)]
+    said = [(f"SM{n}", n % 2 == 0, "why") for n in range(len(ids))] * 2
+    random.shuffle(said)
+    work = [lambda pair=pair: receipts.sent(pair, TUESDAY_NOON) for pair in pairs]
+    work += [lambda some=some: receipts.record_receipts(some, LATER) for some in _in_fours(said)]
+    random.shuffle(work)
+
+    def do(action):
+        try:
+            action()
+        finally:
+            db.close()
+
+    db.close()
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(do, action) for action in work]:
+            done.result()
+    assert statuses() == {Status.DELIVERED: 60, Status.UNDELIVERED: 60}
+    assert not kept()
+
+
+def _in_fours(things):
+    return [things[start : start + 4] for start in range(0, len(things), 4)]
+
+
+def test_a_copy_that_an_equal_text_was_given_stays_its_own_though_the_other_was_cancelled():
+    doubtful = store(in_doubt=1, in_doubt_since=TUESDAY_NOON)
+    cancelled = store(TUESDAY_NOON, status=Status.CANCELLED, finished_at=TUESDAY_NOON + 2 * MINUTE)
+    assert receipts.found(doubtful.id, ["SM1"], TUESDAY_NOON + MINUTE)
+    assert receipts.sent({cancelled.id: "SM1"}, LATER) == 0
+    assert again(doubtful).carrier_reference == "SM1"
+    assert again(cancelled).status == Status.CANCELLED
+
+
+# Any order of events, beside a model of a few lines
+
+
+class Model:
+    """What is expected of one message, and of the receipts that wait for a yes."""
+
+    def __init__(self):
+        self.status, self.reference, self.kept = Status.SENDING, None, {}
+        self.gone = self.redacted = False
+
+    def yes(self, reference):
+        recorded = self.status != Status.SENDING and reference == self.reference
+        if not self.gone and self.status not in TAKEN and not recorded:
+            self.status, self.reference = Status.SENT, reference
+            if reference in self.kept:
+                self.receipt(reference, self.kept.pop(reference))
+
+    def receipt(self, reference, delivered):
+        if self.gone or reference != self.reference:
+            self.kept[reference] = delivered or self.kept.get(reference, False)
+        elif delivered and self.status in TAKEN:
+            self.status = Status.DELIVERED
+        elif self.status == Status.SENT:
+            self.status = Status.UNDELIVERED
+
+    def retry(self):
+        if self.status == Status.UNDELIVERED and not self.redacted:
+            self.status = Status.SCHEDULED
+
+    def take_over(self):
+        if self.status == Status.SENDING:
+            self.status = Status.QUEUED
+
+    def purge(self):
+        self.gone |= self.status in TAKEN
+
+    def redact(self):
+        self.redacted |= self.status in TAKEN
+
+    def forget(self):
+        self.kept.clear()
+
+
+references = st.sampled_from(["SM1", "SM2"])
+several = st.lists(st.tuples(references, st.booleans()), min_size=1, max_size=3)
+events = st.lists(
+    st.tuples(st.just("yes"), references)
+    | st.tuples(st.just("receipts"), several)
+    | st.tuples(st.sampled_from(["retry", "take_over", "purge", "redact", "forget"])),
+    max_size=12,
+)
+
+
+@settings(
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(events)
+def test_whatever_happens_in_whatever_order_the_last_word_counts(events):
+    EarlyReceipt.delete().execute()
+    Message.delete().execute()
+    message, model = held(Status.SENDING), Model()
+    for event, *arguments in events:
+        match event:
+            case "yes":
+                receipts.sent({message.id: arguments[0]}, TUESDAY_NOON)
+                model.yes(*arguments)
+            case "receipts":
+                (pairs,) = arguments
+                receipts.record_receipts([(name, good, f"{good}") for name, good in pairs], LATER)
+                for pair in pairs:
+                    model.receipt(*pair)
+            case "take_over":
+                claims.take_over(LATER)
+                model.take_over()
+            case "forget":
+                receipts.forget(LATER + 4 * DAY)
+                model.forget()
+            case "retry":
+                message.retry(LATER)
+                model.retry()
+            case _:
+                getattr(Message, event)(LATER, LATER)
+                getattr(model, event)()
+        found = Message.get_or_none(Message.id == message.id)
+        assert (found is None) == model.gone
+        if found:
+            assert (found.status, found.carrier_reference) == (model.status, model.reference)
+            assert (found.to is None) == model.redacted
+        assert kept() == model.kept
+
+
+# A yes that comes late, and receipts that name a text in other words
+
+
+def doubtful(**columns):
+    usual = {"status": Status.SCHEDULED, "in_doubt": 1, "in_doubt_since": TUESDAY_NOON}
+    return store(**usual | {"attempts": 1} | columns)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {},
+        {"status": Status.QUEUED},
+        {"status": Status.SENDING, "claimed_by": SENDER, "claimed_at": TUESDAY_NOON},
+        {"status": Status.FAILED, "in_doubt": 2, "attempts": 2, "finished_at": TUESDAY_NOON},
+        {"status": Status.CANCELLED, "finished_at": TUESDAY_NOON},
+    ],
+)
+def test_a_late_yes_settles_a_doubt_whatever_became_of_the_message(columns):
+    message = doubtful(**columns)
+    receipts.record_receipts([UNDELIVERED], TUESDAY_NOON)
+    receipts.record([LateAnswer(str(message.id), "SM1")], LATER, False)
+    moved = again(message)
+    assert (moved.status, moved.carrier_reference) == (Status.UNDELIVERED, "SM1")
+    assert (moved.last_error, moved.attempts) == ("no such number", message.attempts)
+    assert not moved.apply(outcomes.Outcome(Status.SCHEDULED, "no answer", LATER), LATER)
+
+
+def test_a_late_yes_to_the_first_copy_changes_nothing_once_the_second_is_taken():
+    message = sent("SM2", in_doubt=1, in_doubt_since=TUESDAY_NOON)
+    receipts.record([LateAnswer(str(message.id), "SM1")], LATER, False)
+    assert again(message).carrier_reference == "SM2"
+
+
+@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize(
+    ("answered", "told"),
+    [
+        ("1a2b", "6699"),
+        ("00001A2B", "0006699"),
+        ("6699", "1A2B"),
+        ("1A2B", "1a2b"),
+        ("0001a2b", "1a2b"),
+        ("ab-CD", "AB-cd"),
+    ],
+)
+def test_a_receipt_may_name_a_text_to_its_number_in_other_digits(answered, told, early):
+    message = sent(answered) if not early else held(Status.SENDING)
+    other = sent("77", to=LONDON)
+    receipts.record_receipts([Receipt(told, True, None, NEW_YORK)], LATER)
+    if early:
+        receipts.sent({message.id: answered}, TUESDAY_NOON)
+    assert (again(message).status, again(message).carrier_reference) == ("delivered", answered)
+    assert again(other).status == Status.SENT
+    assert not kept()
+
+
+@pytest.mark.parametrize(
+    ("references", "receipt"),
+    [
+        (["1a2b"], ("6699", True, None, LONDON)),
+        (["1a2b"], ("6699", True, None, None)),
+        (["1a2b"], ("6698", True, None, NEW_YORK)),
+        (["16", "0010"], ("00016", True, None, NEW_YORK)),
+        (["SM1"], ("1", True, None, NEW_YORK)),
+        ([None], ("1", True, None, NEW_YORK)),
+        (["0"], ("00", True, None, NEW_YORK)),
+    ],
+)
+def test_a_receipt_that_leaves_another_reading_is_kept(references, receipt):
+    for reference in references:
+        sent(reference)
+    receipts.record_receipts([receipt], LATER)
+    assert statuses() == {Status.SENT: len(references)}
+    assert kept() == {receipt[0]: True}
+
+
+@pytest.mark.parametrize("delivered", [True, False])
+@pytest.mark.parametrize("early", [True, False])
+def test_a_receipt_settles_the_doubt_of_the_only_text_to_its_number(delivered, early):
+    doubt = {"in_doubt": 1, "in_doubt_since": TUESDAY_NOON}
+    message = store(status=Status.SENDING) if early else doubtful()
+    sent("SM9", to=LONDON)
+    sent("SM8", finished_at=TUESDAY_NOON - 4 * DAY)
+    store()  # which no carrier has
+    receipts.record_receipts([("SM1", delivered, None, NEW_YORK)], TUESDAY_NOON + MINUTE)
+    if early:
+        assert kept() == {"SM1": delivered}
+        Message.update(status=Status.FAILED, finished_at=TUESDAY_NOON, **doubt).where(
+            Message.id == message.id
+        ).execute()
+        assert receipts.look_again(NEW_YORK) == {message.id}
+    moved = again(message)
+    assert moved.status == (Status.DELIVERED if delivered else Status.UNDELIVERED)
+    assert (moved.carrier_reference, moved.receipt_at) == ("SM1", TUESDAY_NOON + MINUTE)
+    assert not kept()
+
+
+def test_where_there_may_be_two_copies_only_a_delivered_one_settles_the_doubt():
+    message = doubtful(status=Status.SENDING, claimed_by=SENDER, claimed_at=TUESDAY_NOON)
+    said = [("SM1", False, "why", NEW_YORK)]
+    receipts.record_receipts(said, TUESDAY_NOON + MINUTE)
+    assert (again(message).status, kept()) == (Status.SENDING, {"SM1": False})
+    said += [("SM2", True, None, NEW_YORK)]
+    receipts.record_receipts(said, TUESDAY_NOON + MINUTE)
+    assert (again(message).status, again(message).carrier_reference) == ("delivered", "SM2")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"status": Status.SENT, "finished_at": TUESDAY_NOON - DAY},
+        {"status": Status.DELIVERED, "carrier_reference": "SM7", "finished_at": TUESDAY_NOON},
+        {"status": Status.SENDING},
+        {"status": Status.QUEUED, "in_doubt": 1, "in_doubt_since": TUESDAY_NOON},
+    ],
+)
+def test_a_receipt_that_may_be_another_texts_settles_no_doubt(other):
+    message = doubtful()
+    other = {"carrier_reference": "SM7"} | other if other["status"] in TAKEN else other
+    store(**other)
+    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE)
+    assert again(message).status == Status.SCHEDULED
+    assert kept() == {"SM1": True}
+
+
+@pytest.mark.parametrize(
+    "columns", [{"in_doubt_since": TUESDAY_NOON + 2 * MINUTE}, {"in_doubt": 0}, {"to": LONDON}]
+)
+def test_a_receipt_that_cannot_be_of_this_text_settles_no_doubt(columns):
+    message = doubtful(**columns)
+    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE)
+    assert receipts.look_again(NEW_YORK) == set()
+    assert again(message).status == Status.SCHEDULED
+
+
+# STOP and START
+
+
+def test_start_takes_a_number_off_that_joined_by_a_reply_and_no_other():
+    for number, source in ((NEW_YORK, "reply"), (LONDON, "operator")):
+        DoNotCall.add([number], TUESDAY_NOON, source)
+    DoNotCall.add(["+12125550188"], TUESDAY_NOON, "import")
+    DoNotCall.add(["+12125550199"], TUESDAY_NOON, "carrier")
+    DoNotCall.create(number="+12125550177", added_at=TUESDAY_NOON)
+    for row in list(DoNotCall.select()):
+        assert receipts.record_opt_out(OptOut(row.number, False, "reply"), LATER) == 0
+        assert DoNotCall.lists(row.number) == (row.source != "reply")
+
+
+@pytest.mark.parametrize("texted", [True, False])
+def test_a_number_that_may_be_national_counts_only_if_it_was_texted(caplog, texted):
+    stop, start = (OptOut(NEW_YORK, each, "reply", certain=False) for each in (True, False))
+    message = store(check_dnc=True, to=NEW_YORK if texted else LONDON)
+    assert receipts.record_opt_out(stop, LATER) == texted
+    assert DoNotCall.lists(NEW_YORK) == texted
+    assert (again(message).status == Status.BLOCKED) == texted
+    DoNotCall.add([NEW_YORK], LATER, "reply")
+    receipts.record_opt_out(start, LATER)
+    assert DoNotCall.lists(NEW_YORK) != texted
+    words = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [word.split()[1] for word in words] == ([] if texted else ["STOP", "START"])
+    assert "2125550" not in caplog.text
+
+
+@pytest.mark.parametrize("source", ["operator", "import"])
+@pytest.mark.parametrize("first", ["a reply", "people"])
+def test_what_people_put_on_the_list_outlasts_a_start(source, first):
+    words = [
+        lambda: receipts.record_opt_out(OptOut(NEW_YORK, True, "reply"), TUESDAY_NOON),
+        lambda: DoNotCall.add([NEW_YORK, LONDON], TUESDAY_NOON, source),
+    ]
+    for word in words if first == "a reply" else reversed(words):
+        word()
+    assert {row.source for row in DoNotCall.select()} == {source}
+    receipts.record_opt_out(OptOut(NEW_YORK, False, "reply"), LATER)
+    assert DoNotCall.lists(NEW_YORK)
+
+
+@pytest.mark.parametrize("source", ["operator", "import", "reply", "carrier"])
+def test_a_number_joins_once_and_keeps_the_instant(source):
+    assert DoNotCall.add([NEW_YORK], TUESDAY_NOON, "reply") == 1
+    assert DoNotCall.add([NEW_YORK, LONDON], LATER, source) == 1
+    assert DoNotCall.get_by_id(NEW_YORK).added_at == TUESDAY_NOON
+
+
+STOP, START = True, False
+
+
+@pytest.mark.parametrize(
+    ("replies", "listed"),
+    [
+        ([(STOP, 5), (START, 3)], True),
+        ([(START, 5), (STOP, 3)], False),
+        ([(STOP, 1), (START, 5), (STOP, 3)], False),
+        ([(STOP, 1), (STOP, 5), (START, 3)], True),  # though the second STOP changed nothing
+        ([(STOP, 5), (START, 5)], False),
+        ([(START, 5), (STOP, 5)], True),
+        ([(STOP, 5), (START, None)], False),
+        ([(STOP, None), (START, 5)], True),  # written before the STOP, which came at 60
+        ([(STOP, None), (START, 70)], False),
+    ],
+)
+def test_an_older_reply_that_comes_late_undoes_no_newer_one(replies, listed):
+    """By the carrier's time in minutes after noon; all arrive an hour after noon."""
+    waiting = store(check_dnc=True)
+    arrival = TUESDAY_NOON + 60 * MINUTE
+    for stop, minute in replies:
+        at = None if minute is None else TUESDAY_NOON + minute * MINUTE
+        receipts.record_opt_out(OptOut(NEW_YORK, stop, "reply", at), arrival)
+    assert DoNotCall.lists(NEW_YORK) == listed
+    if not any(each.what == "joined" for each in DoNotCallHistory.of(NEW_YORK)):
+        assert again(waiting).status == Status.QUEUED
+
+
+def test_the_history_keeps_the_carriers_time_of_a_reply():
+    said_at = TUESDAY_NOON - MINUTE
+    receipts.record_opt_out(OptOut(NEW_YORK, True, "reply", said_at), TUESDAY_NOON)
+    receipts.record_opt_out(OptOut(NEW_YORK, False, "reply"), TUESDAY_NOON)
+    rows = [(row.at, row.what, row.said_at) for row in DoNotCallHistory.of(NEW_YORK)]
+    assert rows == [(TUESDAY_NOON, "joined", said_at), (TUESDAY_NOON, "left", None)]
+
+
+def test_an_operators_add_beside_many_starts_and_stops_is_never_lost():
+    stopping = threading.Event()
+
+    def reply():
+        for stop in itertools.cycle([True, False]):
+            if stopping.is_set():
+                break
+            receipts.record_opt_out(OptOut(NEW_YORK, stop, "reply"), clock.now())
+        db.close()
+
+    db.close()
+    with ThreadPoolExecutor() as pool:
+        replying = [pool.submit(reply) for _ in range(2)]
+        try:
+            give_up_at = time.monotonic() + 60
+            for _ in range(30):
+                DoNotCall.add([NEW_YORK], clock.now(), "operator")
+                assert DoNotCall.get_or_none(DoNotCall.number == NEW_YORK), "it was lost"
+                assert DoNotCall.get_by_id(NEW_YORK).source == "operator"
+                DoNotCall.remove([NEW_YORK], clock.now(), "operator")
+                assert time.monotonic() < give_up_at
+        finally:
+            stopping.set()
+        for each in replying:
+            each.result()
+
+
+def test_a_stop_blocks_what_waits_and_nothing_else():
+    asked = {status: held(status, check_dnc=True) for status in Status}
+    store(check_dnc=False)
+    store(check_dnc=True, to=LONDON)
+    assert receipts.record_opt_out(OptOut(NEW_YORK, True, "reply"), LATER) == 2
+    for status, message in asked.items():
+        assert again(message).status == (Status.BLOCKED if status in models.WAITING else status)
+    assert again(asked[Status.QUEUED]).finished_at == LATER
+    assert receipts.record_opt_out(OptOut(NEW_YORK, True, "reply"), LATER) == 0
+    assert (
+        receipts.record_opt_out(OptOut(NEW_YORK, True, "reply"), LATER, always_check_dnc=True) == 1
+    )
+
+
+@pytest.mark.parametrize("stop", [True, False])
+@pytest.mark.parametrize("number", ["+6172091009", "+02125550123", "+2125550123"])
+def test_an_invalid_number_joins_no_list_and_leaves_a_trace_without_it(number, stop, caplog):
+    DoNotCall.add([number], TUESDAY_NOON - DAY, "reply")
+    if stop:
+        DoNotCall.remove([number], TUESDAY_NOON - DAY, "operator")
+    receipts.record([OptOut(number, stop, "reply")], TUESDAY_NOON, False)
+    assert DoNotCall.lists(number) is not stop
+    assert "its number is not valid" in caplog.text
+    assert number[1:] not in caplog.text
+    assert receipts.ignored_opt_outs(TUESDAY_NOON) == 1
+    receipts.forget(TUESDAY_NOON + 4 * DAY)
+    assert receipts.ignored_opt_outs(TUESDAY_NOON) == 0
+
+
+def test_a_number_that_was_texted_joins_the_list_whatever_libphonenumber_holds():
+    store(to="+6172091009")
+    receipts.record([OptOut("+6172091009", True, "reply", certain=False)], TUESDAY_NOON, False)
+    assert DoNotCall.lists("+6172091009")
+
+
+def test_receipts_that_match_nothing_are_counted_once_their_yes_is_late():
+    receipts.record_receipts([DELIVERED, UNDELIVERED, ("SM2", True, None)], TUESDAY_NOON)
+    sent("SM3")
+    receipts.record_receipts([("SM3", True, None)], TUESDAY_NOON)
+    counts = [receipts.unmatched(TUESDAY_NOON, TUESDAY_NOON + n * MINUTE) for n in (5, 6)]
+    assert counts == [0, 2]

@@ -1,0 +1,450 @@
+"""callbacks.py: what carriers and recipients say later, signed by the carriers' own libraries."""
+
+import json
+from datetime import timedelta
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from access.do_not_call import DoNotCall
+from answers import refusal
+from app import create_app
+from database import clock
+from models import Message, Status
+from samples import NEW_YORK, TUESDAY_NOON
+from sending import receipts
+from sending.receipts import EarlyReceipt
+from signed_callbacks import FORM, of_twilio, of_vonage
+from stored_messages import again, held, store, store_many
+
+PUBLIC_URL = "https://sms.example.com/staging"
+TOKEN, SECRET = "auth-t0ken", "s1gnature secret"
+TWILIO = f"twilio://AC1:{TOKEN}@+15005550006"
+VONAGE = f"vonage://key:s3cret@ACME?signature_secret={SECRET}"
+SID, MESSAGE_ID = "SM" + "1" * 32, "0A0000000123ABCD1"
+TWILIOS = ["/carriers/twilio/status", "/carriers/twilio/inbound"]
+VONAGES = ["/carriers/vonage/status", "/carriers/vonage/inbound"]
+
+
+@pytest.fixture
+def open_client(settings):
+    """A client of the application for a carrier: `open_client(TWILIO, check_dnc=True)`."""
+
+    def make(carrier_url, public_url=PUBLIC_URL, **changes):
+        changed = settings._replace(carrier_url=carrier_url, public_url=public_url, **changes)
+        return create_app(changed).test_client()
+
+    return make
+
+
+def call_twilio(client, path, fields, url=None, token=TOKEN, **changes):
+    signed = of_twilio(url or f"{PUBLIC_URL}{path}", fields, token) | changes
+    return client.open(path, **signed)
+
+
+def status(client, **fields):
+    return call_twilio(client, TWILIOS[0], {"MessageSid": SID, "To": NEW_YORK} | fields)
+
+
+def reply(client, text, **fields):
+    return call_twilio(client, TWILIOS[1], {"From": NEW_YORK, "Body": text} | fields)
+
+
+def understood(response):
+    assert response.status_code == 204, response.text
+    assert response.data == b""
+    assert "Content-Type" not in response.headers
+
+
+def sent(reference=SID, finished_at=TUESDAY_NOON, **columns):
+    return held(Status.SENT, carrier_reference=reference, finished_at=finished_at, **columns)
+
+
+# Receipts
+
+
+def test_twilio_says_delivered(open_client, run):
+    message = sent()
+    understood(status(open_client(TWILIO), MessageStatus="delivered"))
+    assert again(message).status == Status.DELIVERED
+    assert again(message).finished_at == TUESDAY_NOON
+    shown = json.loads(run("messages", "show", str(message.id)))
+    assert (shown["status"], shown["last_error"]) == ("delivered", None)
+    assert shown["receipt_at"]
+    listed = json.loads(run("messages", "list", "--status", "delivered", "--json"))
+    assert [each["message_id"] for each in listed] == [str(message.id)]
+
+
+def test_twilio_says_undelivered_and_why(open_client, run):
+    message = sent()
+    understood(status(open_client(TWILIO), MessageStatus="undelivered", ErrorCode="30005"))
+    shown = json.loads(run("messages", "show", str(message.id)))
+    assert shown["status"] == "undelivered"
+    assert shown["last_error"] == "Twilio: the number is not in service (error 30005)"
+
+
+def test_texts_that_all_arrive_nowhere_are_a_problem_until_better_ones_follow(open_client, at):
+    client = open_client(TWILIO)
+    at(TUESDAY_NOON)
+
+    def say(count, **fields):
+        for n in range(count):
+            sid = f"SM{fields['MessageStatus']}{n}"
+            sent(sid, finished_at=clock.now())
+            understood(status(client, MessageSid=sid, **fields))
+
+    say(30, MessageStatus="undelivered", ErrorCode="30034")
+    error = "Twilio: the sender is not registered (error 30034)"
+    told = client.get("/healthz").json
+    assert told["commonest_error"] == {"error": error, "messages": 30}
+    answer = client.get("/healthz?strict")
+    assert answer.status_code == 503
+    assert answer.json["details"]["problems"] == [
+        f"20 of the latest 20 texts were undelivered for one reason: {error}"
+    ]
+    at(TUESDAY_NOON + timedelta(minutes=1))
+    say(5, MessageStatus="delivered")
+    assert client.get("/healthz?strict").status_code == 200
+
+
+@pytest.mark.parametrize("how", ["form", "json", "query"])
+@pytest.mark.parametrize("scheme", ["vonage", "nexmo"])
+def test_vonage_says_delivered_in_each_of_its_ways(open_client, how, scheme):
+    message = sent(MESSAGE_ID)
+    client = open_client(VONAGE.replace("vonage", scheme))
+    fields = {"messageId": MESSAGE_ID, "msisdn": NEW_YORK[1:], "status": "delivered"}
+    understood(client.open(VONAGES[0], **of_vonage(fields, SECRET, how)))
+    assert again(message).status == Status.DELIVERED
+
+
+def test_a_receipt_that_comes_before_the_yes_waits_for_it(open_client):
+    message = held(Status.SENDING)
+    understood(status(open_client(TWILIO), MessageStatus="delivered"))
+    assert again(message).status == Status.SENDING
+    receipts.sent({message.id: SID}, TUESDAY_NOON)
+    assert again(message).status == Status.DELIVERED
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"MessageStatus": "sent"}, {"MessageStatus": "nonsense"}, {}, {"MessageSid": ""}],
+)
+def test_what_is_no_last_word_changes_nothing(open_client, fields):
+    message = sent()
+    understood(status(open_client(TWILIO), **fields))
+    assert again(message).status == Status.SENT
+    assert not EarlyReceipt.select().exists()
+
+
+def test_the_metrics_count_what_was_delivered(open_client, at):
+    at(TUESDAY_NOON)
+    sent()
+    client = open_client(TWILIO, metrics_token="m3trics")
+    status(client, MessageStatus="delivered")
+    text = client.get("/metrics", headers={"Authorization": "Bearer m3trics"}).text
+    assert 'text_messages_ended_last_hour{status="delivered"} 1.0' in text
+    assert 'text_messages_ended_last_hour{status="sent"} 0.0' in text
+
+
+# STOP and START
+
+
+def test_a_recipient_that_replies_stop_gets_nothing_that_looks_at_the_list(open_client):
+    scheduled, queued, other = (
+        store(status=Status.SCHEDULED, send_at=TUESDAY_NOON, check_dnc=True),
+        store(check_dnc=True),
+        store(check_dnc=False),
+    )
+    (neighbours,) = store_many(1, check_dnc=True)
+    client = open_client(TWILIO)
+    understood(reply(client, " Stop.\n"))
+    assert DoNotCall.get().source == "reply"
+    assert [again(message).status for message in (scheduled, queued, other)] == [
+        *(Status.BLOCKED, Status.BLOCKED, Status.QUEUED)
+    ]
+    assert Message.get(Message.to == neighbours).status == Status.QUEUED
+    understood(reply(client, "start"))
+    assert not DoNotCall.lists(NEW_YORK)
+
+
+def test_with_check_dnc_always_a_stop_blocks_all_that_waits(open_client):
+    message = store(check_dnc=False)
+    understood(reply(open_client(TWILIO, check_dnc=True), "STOP"))
+    assert again(message).status == Status.BLOCKED
+
+
+def test_the_operation_refuses_a_recipient_that_replied_stop(open_client, key):
+    client = open_client(TWILIO)
+    reply(client, "STOP")
+    order = {"to": NEW_YORK, "message": "Hello", "check_dnc": True}
+    refusal(client.post("/v1/text-messages", json=order, headers={"X-Api-Key": key}), 403)
+
+
+@pytest.mark.parametrize("how", ["form", "json", "query"])
+def test_vonage_hands_on_a_stop_and_a_start(open_client, how):
+    client = open_client(VONAGE)
+    for text, listed in (("ARRÊT", True), ("Start!", False)):
+        fields = {"msisdn": NEW_YORK[1:], "to": "15005550006", "text": text}
+        understood(client.open(VONAGES[1], **of_vonage(fields, SECRET, how)))
+        assert DoNotCall.lists(NEW_YORK) == listed
+
+
+def test_an_opt_out_that_the_carrier_keeps_joins_the_list_as_the_carriers(open_client):
+    message = sent()
+    client = open_client(TWILIO)
+    understood(status(client, MessageStatus="failed", ErrorCode="21610"))
+    assert again(message).status == Status.UNDELIVERED
+    assert DoNotCall.get().source == "carrier"
+    reply(client, "START")
+    assert DoNotCall.lists(NEW_YORK)
+
+
+def test_an_incoming_text_that_means_neither_is_not_stored(open_client, settings, caplog):
+    secret = "my card is 4111 1111 1111 1111"
+    understood(reply(open_client(TWILIO), secret))
+    assert not DoNotCall.select().exists()
+    assert not EarlyReceipt.select().exists()
+    assert secret not in caplog.text
+
+
+# Genuine only
+
+
+def unchanged(message):
+    assert again(message).status == Status.SENT
+    assert not DoNotCall.select().exists()
+    assert not EarlyReceipt.select().exists()
+
+
+DELIVERED = {"MessageSid": SID, "MessageStatus": "delivered", "To": NEW_YORK, "ErrorCode": "21610"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"headers": {}},
+        {"headers": {"X-Twilio-Signature": "", "Content-Type": FORM}},
+        {"headers": {"X-Twilio-Signature": "é\xff" * 9, "Content-Type": FORM}},
+        {"data": b""},
+        {"data": b"\xff\0\xfe"},
+        {"data": b"MessageSid=" + SID.encode() + b"&MessageStatus=delivered"},
+        {"data": b"&".join(b"a=b" for _ in range(1000))},
+        {"query_string": "a=b"},
+        {"environ_overrides": {"QUERY_STRING": "\xff&%00&%ff&["}},
+        {"token": "another"},
+        {"url": f"http://localhost{TWILIOS[0]}"},
+        {"url": f"https://sms.example.com{TWILIOS[0]}"},
+        {"url": f"{PUBLIC_URL}{TWILIOS[1]}"},
+        {"url": f"{PUBLIC_URL}{TWILIOS[0]}/"},
+    ],
+)
+def test_a_callback_that_is_not_twilios_is_403_and_changes_nothing(open_client, changes):
+    message = sent()
+    refusal(call_twilio(open_client(TWILIO), TWILIOS[0], DELIVERED, **changes), 403)
+    unchanged(message)
+
+
+def test_a_forged_host_does_not_make_a_callback_genuine(open_client):
+    message = sent()
+    signed = of_twilio(f"https://evil.example{TWILIOS[0]}", DELIVERED, TOKEN)
+    signed["headers"] |= {"Host": "evil.example", "X-Forwarded-Proto": "https"}
+    refusal(open_client(TWILIO).open(TWILIOS[0], **signed), 403)
+    unchanged(message)
+
+
+def test_twilios_signature_covers_the_query(open_client):
+    message = sent()
+    client, path = open_client(TWILIO), f"{TWILIOS[0]}?tenant=a%20b&x="
+    understood(call_twilio(client, path, DELIVERED))
+    assert again(message).status == Status.DELIVERED
+
+
+def test_a_proxy_changes_what_is_seen_and_not_what_is_signed(open_client):
+    message = sent()
+    signed = of_twilio(f"{PUBLIC_URL}{TWILIOS[0]}", DELIVERED, TOKEN)
+    signed["headers"]["Host"] = "10.0.0.7:8000"
+    understood(open_client(TWILIO).open(TWILIOS[0], **signed))
+    assert again(message).status == Status.DELIVERED
+
+
+def test_behind_a_prefix_the_public_url_has_it(open_client):
+    message = sent()
+    signed = of_twilio(f"{PUBLIC_URL}{TWILIOS[0]}", DELIVERED, TOKEN)
+    base = {"SCRIPT_NAME": "/staging"}
+    understood(open_client(TWILIO).open(TWILIOS[0], environ_base=base, **signed))
+    assert again(message).status == Status.DELIVERED
+
+
+@pytest.mark.parametrize("how", ["form", "json", "query"])
+@pytest.mark.parametrize("carrier", [VONAGE, VONAGE.partition("?")[0]])
+def test_a_callback_that_is_not_vonages_is_403_and_changes_nothing(open_client, how, carrier):
+    message = sent(MESSAGE_ID)
+    fields = {"messageId": MESSAGE_ID, "status": "delivered", "msisdn": NEW_YORK[1:], "text": "END"}
+    for path in VONAGES:
+        refusal(open_client(carrier).open(path, **of_vonage(fields, "another", how)), 403)
+    unchanged(message)
+
+
+@pytest.mark.parametrize(
+    ("carrier_url", "public_url"),
+    [
+        (TWILIO, None),
+        (None, PUBLIC_URL),
+        (None, None),
+        ("console:", PUBLIC_URL),
+        ("json://127.0.0.1/{to}", PUBLIC_URL),
+        ("smpp://user:s3cret@localhost/15005550006", PUBLIC_URL),
+        (VONAGE, PUBLIC_URL),
+        ("twilio://SK1:secret@+15005550006?account=AC1", PUBLIC_URL),
+    ],
+)
+def test_where_no_callback_of_twilios_can_be_genuine_each_is_403(
+    open_client, carrier_url, public_url
+):
+    message = sent()
+    client = open_client(carrier_url, public_url)
+    for path in TWILIOS:
+        refusal(call_twilio(client, path, DELIVERED | {"Body": "STOP"}), 403)
+    unchanged(message)
+
+
+def test_another_carriers_callback_is_403(open_client):
+    fields = {"messageId": MESSAGE_ID, "status": "delivered"}
+    refusal(open_client(TWILIO).open(VONAGES[0], **of_vonage(fields, SECRET)), 403)
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_a_carrier_url_that_cannot_be_used_stops_the_start_in_one_line(open_client):
+    with pytest.raises(SystemExit) as stopped:
+        open_client("twilio://AC1:s3cret@")
+    assert str(stopped.value).startswith("CARRIER_URL: ")
+    assert "\n" not in str(stopped.value)
+    assert "s3cret" not in str(stopped.value)
+
+
+# What is no callback
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("path", TWILIOS)
+def test_twilio_posts(open_client, method, path):
+    response = open_client(TWILIO).open(path, method=method)
+    assert response.allow == {"OPTIONS", "POST"}
+    if method == "HEAD":
+        assert response.status_code == 405
+    else:
+        refusal(response, 405)
+
+
+@pytest.mark.parametrize("path", VONAGES)
+def test_vonage_gets_and_posts(open_client, path):
+    response = open_client(VONAGE).put(path)
+    refusal(response, 405)
+    assert response.allow == {"GET", "HEAD", "OPTIONS", "POST"}
+
+
+@pytest.mark.parametrize("how", ["query", "form", "json"])
+def test_a_head_changes_nothing(open_client, how):
+    message = sent(MESSAGE_ID)
+    fields = {"messageId": MESSAGE_ID, "status": "delivered"}
+    signed = of_vonage(fields, SECRET, how) | {"method": "HEAD"}
+    understood(open_client(VONAGE).open(VONAGES[0], **signed))
+    unchanged(message)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/carriers", "/carriers/", "/carriers/twilio", "/carriers/twilio/"),
+        *("/carriers/twilio/other", "/carriers/twilio/status/", "/carriers//twilio/status"),
+        *("/carriers/other/status", "/carriers/smpp/inbound", "/staging/carriers/twilio/status"),
+    ],
+)
+def test_any_other_path_is_not_found(open_client, path):
+    refusal(open_client(TWILIO).post(path), 404)
+
+
+@pytest.mark.parametrize("path", [*TWILIOS, *VONAGES])
+def test_a_body_of_more_than_64_kib_is_413(open_client, path):
+    client = open_client(TWILIO if path in TWILIOS else VONAGE)
+    refusal(client.post(path, data=b"a" * (64 * 1024 + 1)), 413)
+    refusal(client.post(path, data=b"a" * (64 * 1024)), 403)
+
+
+def test_a_body_shorter_than_announced_is_400(open_client):
+    signed = of_twilio(f"{PUBLIC_URL}{TWILIOS[0]}", DELIVERED, TOKEN)
+    signed["environ_overrides"] = {"CONTENT_LENGTH": "1000"}
+    refusal(open_client(TWILIO).open(TWILIOS[0], **signed), 400)
+
+
+often = hypothesis_settings(
+    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+TEXTS = st.text() | st.sampled_from(["STOP", "delivered", "failed", "9", "21610", SID, NEW_YORK])
+NAMES = ["MessageSid", "MessageStatus", "ErrorCode", "To", "From", "Body", "OptOutType", "SmsSid"]
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+@often
+@given(
+    fields=st.dictionaries(st.sampled_from(NAMES), TEXTS),
+    path=st.sampled_from(TWILIOS),
+)
+def test_whatever_twilio_signs_is_understood(client, open_client, fields, path):
+    understood(call_twilio(open_client(TWILIO), path, fields))
+
+
+VONAGE_NAMES = ["messageId", "status", "err-code", "msisdn", "to", "text", "type"]
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+@often
+@given(
+    fields=st.dictionaries(st.sampled_from(VONAGE_NAMES), TEXTS),
+    path=st.sampled_from(VONAGES),
+    how=st.sampled_from(["form", "json", "query"]),
+)
+def test_whatever_vonage_signs_is_understood(open_client, fields, path, how):
+    understood(open_client(VONAGE).open(path, **of_vonage(fields, SECRET, how)))
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+@often
+@given(
+    path=st.sampled_from([*TWILIOS, *VONAGES]),
+    body=st.binary(),
+    query=st.binary(),
+    content_type=st.sampled_from([FORM, "application/json", "text/plain", ""]),
+)
+def test_whatever_else_comes_is_refused(open_client, path, body, query, content_type):
+    client = open_client(TWILIO if path in TWILIOS else VONAGE)
+    raw = {"QUERY_STRING": query.decode("latin-1")}
+    response = client.post(path, data=body, content_type=content_type, environ_overrides=raw)
+    refusal(response, 403)
+
+
+# The rest of the service
+
+
+def test_the_description_stays_the_one_public_operation(open_client):
+    described = open_client(TWILIO).get("/openapi.json").json
+    assert [*described["paths"]] == ["/v1/text-messages"]
+
+
+def test_no_number_and_no_reference_gets_into_the_log(open_client, caplog):
+    client = open_client(TWILIO)
+    with caplog.at_level("DEBUG"):
+        status(client, MessageStatus="failed", ErrorCode="21610")
+        reply(client, "STOP")
+        call_twilio(client, TWILIOS[0], DELIVERED, token="another")
+    for secret in (NEW_YORK, NEW_YORK[1:], SID, TOKEN, "STOP"):
+        assert secret not in caplog.text
+
+
+def test_a_receipt_is_recorded_at_the_services_own_clock(open_client, at):
+    message = sent()
+    at(TUESDAY_NOON)
+    status(open_client(TWILIO), MessageStatus="delivered")
+    assert again(message).receipt_at == TUESDAY_NOON == clock.now()

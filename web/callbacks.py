@@ -1,0 +1,43 @@
+"""The blueprint of carriers' callbacks: receipts and recipients' replies over HTTP."""
+
+from flask import Blueprint, Response, abort, current_app, request
+
+from carriers import Callback, NotGenuine
+from database import clock
+from sending import receipts
+from web.requests import read_body
+
+blueprint = Blueprint("callbacks", __name__, url_prefix="/carriers")
+
+
+@blueprint.post("/twilio/<any(status, inbound):kind>", defaults={"name": "twilio"})
+@blueprint.route(
+    "/vonage/<any(status, inbound):kind>", defaults={"name": "vonage"}, methods=["GET", "POST"]
+)
+def callback(name: str, kind: str) -> Response:
+    """Record the events of a genuine callback, however often it comes; refuse any other."""
+    if request.method == "HEAD":  # which must change nothing
+        return _understood()
+    settings, carrier = current_app.config["SETTINGS"], current_app.extensions["carrier"]
+    if not (settings.public_url and carrier and carrier.name == name):
+        abort(403, "Texts do not go out by this carrier, or there is no PUBLIC_URL.")
+    query = request.query_string.decode("latin-1")
+    callback = Callback(
+        kind,
+        request.method,
+        f"{settings.public_url}/carriers/{name}/{kind}{query and '?'}{query}",
+        {header.lower(): value for header, value in request.headers},
+        read_body(),
+    )
+    try:
+        events = carrier.callback(callback)
+    except NotGenuine:
+        abort(403, "The signature is not the carrier's for this address below PUBLIC_URL.")
+    receipts.record(events, clock.now(), settings.check_dnc)
+    return _understood()
+
+
+def _understood():
+    response = Response(status=204)
+    del response.headers["Content-Type"]
+    return response

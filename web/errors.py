@@ -1,0 +1,80 @@
+"""One renderer of errors, with the body of the interface whatever the path."""
+
+import logging
+import traceback
+from collections.abc import Callable
+
+from flask import Flask, Response, current_app, g, request
+from werkzeug.exceptions import HTTPException
+
+import database
+import schemas
+from database import clock
+from schemas import BadRequest
+
+log = logging.getLogger("web")
+
+
+def register(app: Flask, error_page: Callable[[int, str, Response], Response | None]) -> None:
+    """Render every error of an application.
+
+    `error_page` returns the page that people see in place of the body; None for programs.
+    """
+    app.extensions["error_page"] = error_page
+    app.register_error_handler(HTTPException, http_error)
+    app.register_error_handler(BadRequest, bad_request)
+    for kind in database.ERRORS:
+        app.register_error_handler(kind, database_error)
+    app.register_error_handler(Exception, unexpected_error)
+
+
+def render_error(
+    status: int, message: str, details: dict | None = None, response: Response | None = None
+) -> Response:
+    """Render any error of the application; keep the headers of `response`.
+
+    The body is the same on every path, except that the desk shows people a page.
+    """
+    key, fields = g.get("key"), ",".join(g.get("fields", ())) or "-"
+    name = key.name if key else None
+    if reason := g.get("abuse"):
+        current_app.extensions["abuse"].note(name, reason)
+    else:
+        words = "refused with %s: key %s, fields %s"
+        log.info(words, status, name or "-", fields, extra={"key": name})
+    response = response or Response(status=status)
+    if page := current_app.extensions["error_page"](status, message, response):
+        return page
+    response.set_data(schemas.dump_error(status, message, details or {}, clock.now()))
+    response.content_type = "application/json"
+    return response
+
+
+def http_error(error: HTTPException) -> Response:
+    """Render an error that Flask or a view aborted with."""
+    details = {"validationErrors": [f"body: {error.description}"]} if error.code == 400 else {}
+    return render_error(error.code, error.description, details, error.get_response())
+
+
+def bad_request(error: BadRequest) -> Response:
+    """Render all problems of a request; keep their fields for the log."""
+    g.fields = schemas.fields_in(error.problems)
+    return render_error(400, "The request is not valid.", {"validationErrors": error.problems})
+
+
+def database_error(error: Exception) -> Response:
+    """Render an outage of the database; treat any other database error as a bug."""
+    if not database.is_outage(error):
+        return unexpected_error(error)
+    database.db.close_idle()  # the other connections may have died with this one
+    log.error("the database failed: %s", database.reason(error))
+    if request.endpoint == "api.create_text_message":
+        current_app.extensions["health"].not_stored_at = clock.now()
+    return render_error(503, "The service cannot reach its database. Try again later.")
+
+
+def unexpected_error(error: Exception) -> Response:
+    """Render a bug; log its traceback."""
+    # Without the exception's message, which may repeat data of the client
+    log.error("%s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
+    return render_error(500, "Something went wrong on our side.")

@@ -1,0 +1,136 @@
+"""gunicorn's gevent worker, with bounds on the time that a client takes, and its log."""
+
+import contextlib
+import logging
+import math
+import socket
+import time
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import gevent
+from gevent.pool import Pool
+from gevent.server import StreamServer
+from gunicorn.config import Config
+from gunicorn.glogging import Logger
+from gunicorn.workers.ggevent import GeventWorker
+
+import logs
+import settings as environment
+from web.requests import MAX_BODY
+
+BODY_TIMEOUT = 10  # seconds for a body to arrive
+SEND_TIMEOUT = 30  # seconds for a client to take an answer
+UNSENT = 64 * 1024  # bytes of an answer that the system holds for a client
+LINGER = 2  # seconds for a client to read an answer before its connection closes
+
+
+class Deadline:
+    """Read a request's body until BODY_TIMEOUT, or raise TimeoutError.
+
+    The connection closes unless the body was read to its end: the next request would begin at an
+    unknown place.
+    """
+
+    def __init__(self, request: Any):
+        self.request, self.reader = request, request.body.reader
+        self.ends_at = time.monotonic() + BODY_TIMEOUT
+        lengths = [value for name, value in request.headers if name == "CONTENT-LENGTH"]
+        self.chunked = any(name == "TRANSFER-ENCODING" for name, _ in request.headers)
+        if self.chunked or (lengths and int(lengths[0]) > MAX_BODY):
+            request.force_close()
+
+    def read(self, size: int) -> bytes:
+        try:
+            with gevent.Timeout(max(0, self.ends_at - time.monotonic()), TimeoutError):
+                data = self.reader.read(size)
+        except Exception:
+            self.request.force_close()
+            raise
+        if self.chunked and len(data) < size:
+            self.request.must_close = False
+        return data
+
+
+class Server(StreamServer):
+    """Accept more connections in a turn of the loop, the more are open.
+
+    gunicorn accepts one, so that a worker with few connections, whose turns are short, gets more
+    of the new ones. But in a turn every open connection may have a request answered: beside
+    hundreds, a new one would wait for seconds. The root keeps the workers' shares even.
+    """
+
+    @property
+    def max_accept(self) -> int:
+        return max(1, math.isqrt(len(self.pool)))
+
+
+class Worker(GeventWorker):
+    """Bound the time that a client takes for a body and for an answer."""
+
+    def run(self) -> None:
+        self.names = {listener: listener.getsockname() for listener in self.sockets}
+        super().run()
+
+    def server_class(self, listener: Any, spawn: Pool, **others: Any) -> Server:
+        """Make the server; gunicorn calls this by the name of a class."""
+        tls = {"ssl_context": others["ssl_context"]} if self.cfg.is_ssl else {}
+        return Server(listener, partial(self.handle, listener), spawn=spawn, **tls)
+
+    def handle(self, listener: Any, client: socket.socket, addr: Any) -> None:
+        # A reload closes the listener before the connections that it accepted last are served
+        named = SimpleNamespace(getsockname=lambda: self.names[listener])
+        # Otherwise the system takes megabytes for a client that reads nothing, out of our sight
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNSENT)
+        super().handle(named, client, addr)
+
+    def handle_request(self, listener_name: Any, req: Any, sock: socket.socket, addr: Any) -> None:
+        sock.settimeout(SEND_TIMEOUT)
+        req.body.reader = Deadline(req)
+        try:
+            super().handle_request(listener_name, req, sock, addr)
+            gevent.sleep(0)  # a client that sends one request after another waits its turn
+        except TimeoutError:
+            raise StopIteration from None
+        except StopIteration:
+            linger(sock)
+            raise
+
+    def handle_error(self, req: Any, client: socket.socket, addr: Any, exc: BaseException) -> None:
+        super().handle_error(req, client, addr, exc)
+        linger(client)
+
+
+def linger(sock: socket.socket) -> None:
+    """Close our side, and let the client read its answer.
+
+    Closing at once while the client still sends would reset the connection, and the answer would
+    be lost (RFC 9112, 9.6).
+    """
+    with gevent.Timeout(LINGER, False), contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_WR)
+        while sock.recv(65_536):
+            gevent.sleep(0.01)
+
+
+class NoRequestText(logging.Filter):
+    """Keep what a client sent out of the log: a malformed header may hold a key."""
+
+    TELLING = ("Invalid request from", "Ignored premature client disconnection")
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.msg, str) and record.msg.startswith(self.TELLING):
+            record.msg, record.args = record.msg.partition(": ")[0].removesuffix(". %s"), ()
+        return True
+
+
+class Log(Logger):
+    """Write gunicorn's lines like all others, after one with the version of the service."""
+
+    def setup(self, cfg: Config) -> None:
+        super().setup(cfg)
+        for handler in self.error_log.handlers:
+            handler.addFilter(NoRequestText())
+            handler.setFormatter(logs.formatter(environment.load_or_exit().log_format))
+        self.info("Text Message Sending Service %s", environment.VERSION)
