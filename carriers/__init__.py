@@ -92,6 +92,7 @@ class Receipt(NamedTuple):
     reason: str | None = None  # why not; for an operator, without number and text
     # The recipient in E.164, as far as the carrier's receipts name it
     number: str | None = None
+    message_id: str | None = None  # what `send` was given, as far as the carrier repeats it
 
 
 class LateAnswer(NamedTuple):

@@ -136,19 +136,20 @@ class HttpCarrier(Carrier):
             )
         return {}
 
-    def _report(self, message_id, status, code, recipient, at=None):
+    def _report(self, message_id, status, code, recipient, at=None, given=None):
         """Return the receipts and opt-outs in a callback about a text, made at an instant.
 
+        `given` is the id that `send` was given, if the carrier repeats it.
         The subclass has the final statuses in `delivered` and `failed`, words for error codes in
         `undelivered`, and the code of a recipient who told the carrier to stop in `opted_out`.
         """
         code = int(code) if re.fullmatch(r"[1-9]\d{0,6}", code, re.ASCII) else None
         receipts = []
         if reference(message_id) and status in self.delivered:
-            receipts = [Receipt(message_id, True)]
+            receipts = [Receipt(message_id, True, message_id=given)]
         elif reference(message_id) and status in self.failed:
             words = f"{self.undelivered.get(code, status)} (error {code})" if code else status
-            receipts = [Receipt(message_id, False, f"{self.title}: {words}")]
+            receipts = [Receipt(message_id, False, f"{self.title}: {words}", message_id=given)]
         stop = True if code == self.opted_out else None
         return receipts + opt_outs.events(recipient, stop, "carrier", at)
 

@@ -72,7 +72,8 @@ class Vonage(HttpCarrier):
     test server, `signature_secret`, with which Vonage signs callbacks, and `signature_method`:
     `md5hash`, `md5`, `sha1`, `sha256` or `sha512`. Without a method each of them is accepted.
 
-    Vonage counts a long text as several. Its reference and its receipt are those of the last part.
+    Vonage counts a long text as several. Its reference and its receipt are those of the last part;
+    the receipts of the others name the message by its `client-ref`.
     """
 
     name, title = "vonage", "Vonage"
@@ -138,7 +139,8 @@ class Vonage(HttpCarrier):
             return opt_outs.events(recipient, stop, at=at)
         message_id = fields.get("messageId") or fields.get("message-id")
         code = fields.get("err-code", "")
-        return self._report(message_id, fields.get("status"), code, recipient, at)
+        given = fields.get("client-ref")
+        return self._report(message_id, fields.get("status"), code, recipient, at, given)
 
     def _genuine(self, request):
         """Return the fields of a callback, or raise NotGenuine.
@@ -187,12 +189,17 @@ def _fields(request):
 
 
 def _instant(timestamp):
-    """Return the instant in a `message-timestamp`, which is in UTC; None if there is none."""
-    if not re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", timestamp, re.ASCII):
+    """Return the instant in a `message-timestamp`; None if there is none.
+
+    Receipts have it in UTC, replies with an offset behind it: ` +0000`.
+    """
+    found = re.fullmatch(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)( [+-]\d{4})?", timestamp, re.ASCII)
+    if not found:
         return None
     try:
-        return datetime.strptime(timestamp, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
-    except ValueError:
+        at = datetime.strptime(found[1] + (found[2] or " +0000"), "%Y-%m-%d %H:%M:%S %z")
+        return at.astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
 
 

@@ -11,7 +11,17 @@ from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from peewee import EXCLUDED, SQL, BooleanField, Case, Select, TextField, ValuesList, fn
+from peewee import (
+    EXCLUDED,
+    SQL,
+    BooleanField,
+    Case,
+    Select,
+    TextField,
+    UUIDField,
+    ValuesList,
+    fn,
+)
 
 import recipients
 from access.do_not_call import DoNotCall, LastReply
@@ -52,6 +62,7 @@ class EarlyReceipt(Table):
     reason = CarrierTextField(null=True)
     received_at = InstantField(index=True)
     number = TextField(null=True, index=True)  # the recipient, if the carrier names it
+    message_id = UUIDField(null=True, index=True)  # if the carrier repeats it
 
 
 class IgnoredOptOut(Table):
@@ -78,9 +89,9 @@ def sent(references: dict[UUID, str | None], now: datetime, late: bool = False) 
     said = {id: Message.carrier_reference.db_value(each) for id, each in references.items()}
     named = {each for each in said.values() if each}
     with db.atomic():
-        _lock(named)
+        _lock(named | {*map(str, said)})
         numbers = _take(said, now, late)
-        _settle(named, numbers)
+        _settle(named, numbers, said)
     return len(numbers)
 
 
@@ -138,7 +149,7 @@ def found(message_id: UUID, references: Collection[str], now: datetime) -> bool:
     The carrier names all texts like this; the first that is no other message's is this one.
     """
     with db.atomic():
-        _lock(references)
+        _lock({*references, str(message_id)})
         taken = known({*references})
         new = [reference for reference in references if reference not in taken]
         if new:
@@ -196,18 +207,25 @@ def record_receipts(receipts: Iterable[Receipt], now: datetime) -> int:
     """
     words = {}
     for receipt in receipts:
-        reference, delivered, reason, number = Receipt(*receipt)
+        reference, delivered, reason, number, message_id = Receipt(*receipt)
         reference = Message.carrier_reference.db_value(reference)
         if delivered or reference not in words:
-            words[reference] = delivered, reason, now, number
+            words[reference] = delivered, reason, now, number, _id(message_id)
     if not words:
         return 0
     with db.atomic():
-        _lock(words)
-        found = {*_apply(words)}
-        found |= _apply_by_number(_without(words, found)).keys()
+        _lock(words.keys() | {str(id) for *_, id in words.values() if id})
+        found = _match(words)
         _keep(_without(words, found))
     return len(found)
+
+
+def _id(text):
+    """Return the id of a message that a carrier repeats; None for what is no id."""
+    try:
+        return UUID(text) if text else None
+    except ValueError:
+        return None
 
 
 def look_again(number: str) -> set[UUID]:
@@ -232,6 +250,12 @@ def unmatched(since: datetime, now: datetime) -> int:
 def ignored_opt_outs(since: datetime) -> int:
     """Count the STOPs and STARTs since an instant whose number was not understood."""
     return IgnoredOptOut.select().where(IgnoredOptOut.at >= since).count()
+
+
+def forget_number(number: str) -> None:
+    """Forget a number in the receipts that are kept for it, unless a message to it is left."""
+    kept = EarlyReceipt.update(number=None).where(EarlyReceipt.number == number)
+    kept.where(~fn.EXISTS(Message.select().where(Message.to == number))).execute()
 
 
 def forget(now: datetime) -> None:
@@ -259,9 +283,9 @@ def _lock(references):
         db.execute_sql(LOCK_REFERENCES, (sorted(references),))
 
 
-def _settle(references, numbers):
-    """Apply the receipts that came before these references or for these numbers."""
-    meant = EarlyReceipt.reference.in_(references)
+def _settle(references, numbers, ids):
+    """Apply the receipts that came before these references, or for these numbers or messages."""
+    meant = EarlyReceipt.reference.in_(references) | EarlyReceipt.message_id.in_([*ids])
     if numbers := {*numbers} - {None}:
         meant |= EarlyReceipt.number.in_(numbers)
     _apply_kept(EarlyReceipt.select().where(meant))
@@ -272,10 +296,28 @@ def _apply_kept(early):
     words = {reference: tuple(word) for reference, *word in early.tuples()}
     if not words:
         return set()
-    found = {**_apply(words)}
-    found |= _apply_by_number(_without(words, found))
+    found = _match(words)
     EarlyReceipt.delete().where(EarlyReceipt.reference.in_([*found])).execute()
     return {*found.values()}
+
+
+def _match(words):
+    """Apply receipts as far as they belong to messages; return the ids of these by reference."""
+    found = {**_apply(words)}
+    found |= _apply_by_number(_without(words, found))
+    return found | _of_other_parts(_without(words, found))
+
+
+def _of_other_parts(words):
+    """Return the ids of the messages of which these receipts are about another part, or copy.
+
+    The receipt of a message is that of its reference, so these change nothing. Only once the
+    carrier's yes is recorded is it known which reference that is.
+    """
+    named = {reference: id for reference, (*_, id) in words.items() if id}
+    taken = Message.select(Message.id).where(Message.id.in_({*named.values()}))
+    taken = {each.id for each in taken.where(has_status(*TAKEN))} if named else ()
+    return {reference: id for reference, id in named.items() if id in taken}
 
 
 def _without(words, found):
@@ -303,7 +345,7 @@ def _apply_by_number(words):
     """
     found = {}
     for reference in sorted(words, key=lambda each: not words[each][0]):  # `delivered` first
-        if owner := _owner(reference, *words[reference]):
+        if owner := _owner(reference, *words[reference][:4]):
             id, recorded = owner
             if recorded is None:  # the receipt is the yes as well
                 _take({id: reference}, words[reference][2], late=True)
@@ -368,7 +410,7 @@ def _keep(words):
     rows = [(reference, *word) for reference, word in words.items()]
     row = EarlyReceipt
     news = ~row.delivered & EXCLUDED.delivered
-    fields = [row.reference, row.delivered, row.reason, row.received_at, row.number]
+    fields = [row.reference, row.delivered, row.reason, row.received_at, row.number, row.message_id]
     (
         row.insert_many(rows, fields)
         .on_conflict(conflict_target=[row.reference], preserve=fields[1:], where=news)

@@ -1,0 +1,122 @@
+"""Receipts of a text that its carrier counts as several: none is one that matches no message."""
+
+import threading
+from datetime import timedelta
+
+import pytest
+
+from app import create_app
+from carriers import Receipt
+from databases import on_postgres
+from models import Message, Status
+from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from sending import receipts
+from sending.receipts import EarlyReceipt
+from signed_callbacks import of_vonage
+from stored_messages import again, held, store
+
+MINUTE = timedelta(minutes=1)
+SECRET = "s1gnature secret"
+VONAGE = f"vonage://key:s3cret@ACME?signature_secret={SECRET}"
+
+
+@pytest.fixture(autouse=True)
+def database(database_url):
+    """Every test is about the database."""
+
+
+def unmatched():
+    """The receipts of the last day that match no message."""
+    return EarlyReceipt.select().count()
+
+
+def sending(**columns):
+    return held(Status.SENDING, **columns)
+
+
+def receipt(part, message, delivered=True):
+    return Receipt(part, delivered, None if delivered else "barred", None, str(message.id))
+
+
+def record(*said):
+    return receipts.record_receipts(said, TUESDAY_NOON)
+
+
+@pytest.mark.parametrize("order", [("P1", "P2", "P3"), ("P3", "P1", "P2")])
+def test_receipts_of_all_parts_after_the_yes_match_the_message(order):
+    message = sending()
+    receipts.sent({message.id: "P3"}, TUESDAY_NOON)
+    for part in order:
+        assert record(receipt(part, message)) == 1
+    assert again(message).status == Status.DELIVERED
+    assert again(message).carrier_reference == "P3"
+    assert unmatched() == 0
+
+
+def test_receipts_of_all_parts_before_the_yes_match_the_message_once_it_is_recorded():
+    message, other = sending(), sending(to=LONDON)
+    record(*(receipt(part, message) for part in ("P1", "P2", "P3")), receipt("Q1", other))
+    assert unmatched() == 4
+    receipts.sent({message.id: "P3"}, TUESDAY_NOON)
+    assert again(message).status == Status.DELIVERED
+    assert {row.reference for row in EarlyReceipt.select()} == {"Q1"}
+
+
+def test_the_receipt_of_another_part_is_not_the_messages(database_url):
+    message = sending()
+    receipts.sent({message.id: "P2"}, TUESDAY_NOON)
+    record(receipt("P1", message, delivered=False))
+    assert again(message).status == Status.SENT
+    record(receipt("P2", message))
+    assert again(message).status == Status.DELIVERED
+
+
+def test_the_receipt_of_a_text_that_was_tried_again_waits_for_its_yes():
+    message = held(Status.UNDELIVERED, carrier_reference="P1", finished_at=TUESDAY_NOON)
+    assert message.retry(TUESDAY_NOON)
+    Message.update(status=Status.SENDING).execute()
+    record(receipt("P2", message))  # the yes to which is still under way
+    receipts.sent({message.id: "P2"}, TUESDAY_NOON)
+    assert again(message).status == Status.DELIVERED
+
+
+@pytest.mark.parametrize("given", ["019cb4b5-0000-7000-8000-000000000000", "an order's number", ""])
+def test_what_names_no_message_of_ours_matches_none(given):
+    assert record(Receipt("P1", True, None, NEW_YORK, given)) == 0
+    assert unmatched() == 1
+
+
+def test_vonages_receipts_of_all_parts_match_the_message(settings, run):
+    client = create_app(
+        settings._replace(carrier_url=VONAGE, public_url="https://sms.example.com")
+    ).test_client()
+    message = store(status=Status.SENT, finished_at=TUESDAY_NOON, carrier_reference="P2")
+    for part in ("P1", "P2"):
+        fields = {"messageId": part, "status": "delivered", "msisdn": NEW_YORK[1:]}
+        fields |= {"err-code": "0", "client-ref": str(message.id)}
+        signed = of_vonage(fields, SECRET)
+        assert client.open("/carriers/vonage/status", **signed).status_code == 204
+    assert again(message).status == Status.DELIVERED
+    assert unmatched() == 0
+
+
+@on_postgres
+def test_a_part_whose_receipt_is_recorded_beside_the_yes_matches_too():
+    """Neither transaction sees what the other is about to write."""
+    from database import db
+
+    for number in range(20):
+        message = sending()
+        ready = threading.Barrier(2)
+
+        def say(message=message, number=number, ready=ready):
+            ready.wait()
+            record(receipt(f"A{number}", message))
+            db.close()
+
+        thread = threading.Thread(target=say)
+        thread.start()
+        ready.wait()
+        receipts.sent({message.id: f"B{number}"}, TUESDAY_NOON)
+        thread.join()
+    assert unmatched() == 0
