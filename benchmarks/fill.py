@@ -33,6 +33,7 @@ ROWS = """
 """
 
 
+@database.patience()
 def fill(count: int, status: Status = Status.SENT, keys: int = 1) -> None:
     """Store so many messages, one a second into the past, written by the database itself.
 
@@ -45,7 +46,6 @@ def fill(count: int, status: Status = Status.SENT, keys: int = 1) -> None:
     instant = f"({Message.created_at.db_value(now)} - number * 1000)"
     if on_postgres():  # an id of version 7, of this instant and this number
         id = f"(lpad(to_hex({instant}), 12, '0') || '70008' || lpad(to_hex(number), 15, '0'))::uuid"
-        db.connection().answer_timeout = None
     else:
         id = f"printf('%012x70008%015x', {instant}, number)"
         db.execute_sql("PRAGMA cache_size = -500000")

@@ -21,11 +21,15 @@ SHELL = "shell"  # recorded as the person who approved, cancelled, or changed th
 
 
 class OneLineErrors:
-    """Report a failure in one line on standard error, with an exit status other than 0."""
+    """Report a failure in one line on standard error, with an exit status other than 0.
+
+    The database's answers are waited for as long as they take.
+    """
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with database.patience():
+                return super().invoke(ctx)
         except Refused as error:
             raise click.ClickException(str(error)) from None
         except BrokenPipeError:  # click handles it quietly
@@ -107,7 +111,7 @@ def to_options() -> list[click.Option]:
 
     def read(ctx, option, value):
         region = ctx.params.pop("region", None)  # eager, so it was read before
-        return value and number(value, region)
+        return value if value is None else number(value, region)
 
     region_option = click.Option(["--region"], type=region, is_eager=True, help=REGION)
     to_option = click.Option(

@@ -7,6 +7,7 @@ from database.connections import connect, db, disconnect, on_postgres, scrub
 from database.errors import ERRORS, Refused
 from database.migrations import is_migrated, upgrade
 from database.outages import is_outage, reason
+from database.postgres import patience
 from database.sqlite import make_private
 from database.tables import (
     BATCH,
@@ -39,6 +40,7 @@ __all__ = [
     "locked",
     "make_private",
     "on_postgres",
+    "patience",
     "reason",
     "scrub",
     "upgrade",

@@ -5,8 +5,9 @@ connection from a small pool, and `db.close()` gives it back: at the end of a we
 command, of a scheduler's pass.
 """
 
-from peewee import DatabaseProxy
+from peewee import DatabaseProxy, OperationalError
 
+from database.errors import Refused
 from database.postgres import Postgres, open_postgres
 from database.sqlite import open_sqlite
 
@@ -44,11 +45,21 @@ def disconnect() -> None:
 
 
 def scrub() -> None:
-    """Rewrite SQLite's file without any trace of redacted values; writers wait meanwhile.
+    """Rewrite SQLite's files without any trace of redacted values; writers wait meanwhile.
 
-    `secure_delete` overwrites deleted values, but not the copies that pages keep when they are
-    split. Postgres' own vacuum does the same in the background.
+    Raise Refused if traces may be left. `secure_delete` overwrites deleted values, but neither the
+    copies that pages keep when they are split nor those in the log. Postgres' own vacuum removes
+    them in the background.
     """
-    if not on_postgres():
-        db.execute_sql("VACUUM")
-        db.execute_sql("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    if on_postgres():
+        return
+    try:
+        is_clean = db.obj.scrub()
+        why = "other connections are using the log"
+    except OperationalError as error:
+        is_clean, why = False, str(error)
+    if not is_clean:
+        raise Refused(
+            f"erased from the tables, but SQLite's files may still hold copies: {why}. "
+            "Run the command again"
+        )

@@ -6,6 +6,7 @@ from playhouse.migrations import Runner
 
 from database.connections import db, disconnect, on_postgres
 from database.errors import ERRORS, Refused
+from database.postgres import patience
 from database.tables import Table
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
@@ -17,10 +18,9 @@ def upgrade() -> list[str]:
     Upgrades that start together wait for one another; all but the first find nothing to do.
     """
     try:
-        with db.atomic():
+        with patience(), db.atomic():  # to index ten million rows takes minutes
             if on_postgres():  # SQLite's BEGIN IMMEDIATE has let only one of us in
                 check_encoding()
-                db.connection().answer_timeout = None  # to index ten million rows takes minutes
                 db.execute_sql("SET LOCAL lock_timeout = 0")
                 db.execute_sql("SELECT pg_advisory_xact_lock(hashtext('text-messages upgrade'))")
             return Runner(db.obj, str(MIGRATIONS)).up()

@@ -1,6 +1,9 @@
 """Postgres: connections that give up on a silent server, and notice those that died idle."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import psycopg
@@ -11,19 +14,31 @@ from database import pool
 
 ANSWER_TIMEOUT = 15  # seconds until a silent Postgres is given up
 
+_patient = ContextVar("patient", default=False)
+
+
+@contextmanager
+def patience() -> Iterator[None]:
+    """Wait for each answer of Postgres as long as it takes: for a person, who can press Ctrl-C."""
+    before = _patient.set(True)
+    try:
+        yield
+    finally:
+        _patient.reset(before)
+
 
 class Connection(psycopg.Connection):
     """A connection that gives up on a server that is silent for ANSWER_TIMEOUT seconds.
 
-    TCP's own keepalive notices a dead host, but not a proxy that swallows what it gets.
+    TCP's own keepalive notices a dead host, but not a proxy that swallows what it gets. With
+    `patience`, it does not give up.
     """
 
-    answer_timeout: float | None = ANSWER_TIMEOUT
-
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-        give_up_at = self.answer_timeout and time.monotonic() + self.answer_timeout
+        answer_timeout = None if _patient.get() else ANSWER_TIMEOUT
+        give_up_at = answer_timeout and time.monotonic() + answer_timeout
         try:
-            return super().wait(gen, interval=interval, timeout=timeout or self.answer_timeout)
+            return super().wait(gen, interval=interval, timeout=timeout or answer_timeout)
         except psycopg.OperationalError:
             if give_up_at and time.monotonic() >= give_up_at:
                 self.pgconn.finish()  # later answers could not be told apart

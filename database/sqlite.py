@@ -14,6 +14,9 @@ from database import pool
 from database.errors import sqlite_code
 
 
+SCRUB_TRIES, SCRUB_WAIT, SCRUB_PAUSE = 20, 1, 0.2  # seconds; so writers wait in short spells
+
+
 class PrivateSqlite(SqliteDatabase):
     """A SQLite whose file nobody else may read."""
 
@@ -47,6 +50,23 @@ class Sqlite(PooledSqliteDatabase, PrivateSqlite):
                 if time.monotonic() > give_up_at:
                     raise
             time.sleep(0.0005)
+
+    def scrub(self) -> bool:
+        """Rewrite the file and empty the log; False if others kept on using the log.
+
+        SQLite waits by itself here: it keeps writers away until the last reader has gone.
+        """
+        self.execute_sql(f"PRAGMA busy_timeout = {SCRUB_WAIT * 1000}")
+        try:
+            self.execute_sql("VACUUM")
+            for _ in range(SCRUB_TRIES):
+                is_busy, *_ = self.execute_sql("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                if not is_busy:
+                    return True
+                time.sleep(SCRUB_PAUSE)
+            return False
+        finally:
+            self.execute_sql("PRAGMA busy_timeout = 0")
 
     def rollback(self) -> None:
         """Roll back, unless SQLite has done so already because the disk was full."""
