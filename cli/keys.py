@@ -11,7 +11,7 @@ from access.keys import ApiKey, Role
 from access.limits import Limit
 from carriers import urls
 from cli import base
-from database import clock
+from database import clock, db
 from events.outbox import Event, EventAddress, Standing
 
 keys = base.Commands("keys", help="API keys: for programs that send, and for people at the desk.")
@@ -83,9 +83,10 @@ def create(
     A key without limits of its own has those of KEY_LIMITS.
     """
     now = clock.now()
-    secret = ApiKey.issue(name, group, now, expires and now + expires, Role(role), limits)
-    if url:
-        EventAddress.set(ApiKey.named(name), url, now)
+    with db.atomic():  # or a failure would leave a key whose secret nobody saw
+        secret = ApiKey.issue(name, group, now, expires and now + expires, Role(role), limits)
+        if url:
+            EventAddress.set(ApiKey.named(name), url, now)
     click.echo(secret)
 
 
