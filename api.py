@@ -188,10 +188,10 @@ def idempotency(value: Any) -> tuple[str | None, str | None]:
 
 def repeat(message: Message, digest: str) -> Response:
     """Repeat the answer to the first request with this idempotency key."""
+    if message.answer is None:  # redacted, with the digest
+        raise BadRequest("Idempotency-Key: was used before; the answer is no longer kept")
     if message.request_digest != digest:
         raise BadRequest("Idempotency-Key: was used before, with another request body")
-    if message.answer is None:
-        raise BadRequest("Idempotency-Key: was used before; the answer is no longer kept")
     return respond(message.answer)
 
 

@@ -390,6 +390,12 @@ class Message(Table):
         return cls._forget(old, now, f"ended before {isoformat(before)}", ~spared)
 
     @classmethod
+    def spared(cls, before: datetime) -> int:
+        """Count the messages finished before an instant that `redact` has spared."""
+        kept = (cls.finished_at < before) & HAS_ENDED & cls.message.is_null(False)
+        return cls.select().where(kept, cls._has_twin_in_doubt()).count()
+
+    @classmethod
     def redact_number(cls, number: str, now: datetime) -> int:
         """Forget a number and its texts in some messages that have ended; return how many."""
         return cls._forget(cls.to == number, now, "to one number")
@@ -398,7 +404,9 @@ class Message(Table):
     def _forget(cls, which, now, details, *conditions):
         which &= HAS_ENDED & cls.message.is_null(False)
         some = cls.select(cls.id).where(which, *conditions).limit(PAGE)
-        nothing, ids = {"to": None, "message": None, "answer": None}, [each.id for each in some]
+        # With a digest of the whole request, who tries all numbers finds the right one
+        nothing = dict.fromkeys(("to", "message", "answer", "request_digest"))
+        ids = [each.id for each in some]
         with db.transaction():
             forgotten = cls.update(nothing).where(which, cls.id.in_(ids)).execute()
             cls._audit_many(Action.REDACTED, now, forgotten, details)

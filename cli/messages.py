@@ -17,6 +17,7 @@ from cli import base
 from database import Refused, clock
 from models import RETRYABLE, WAITING, WITHDRAWN, Message, Status
 from reports import Filter
+from sending import receipts
 
 UNSHOWN = (
     "claim_number",
@@ -225,7 +226,8 @@ def redact(to: str | None, days: int | None) -> None:
     """Erase number and text of messages that have ended, and keep everything else.
 
     Give a number, or --older-than for messages that ended at least DAYS days ago. Messages that
-    are still waiting are not changed, and their ids are printed: run `cancel --to` first.
+    are still waiting are not changed, and their ids are printed: run `cancel --to` first. SQLite's
+    files are rewritten; the exit status is 1 if they may still hold a copy.
     """
     if (to is None) == (days is None):
         raise click.UsageError("Give --to or --older-than.")
@@ -233,13 +235,16 @@ def redact(to: str | None, days: int | None) -> None:
     if to is None:
         before = now - timedelta(days=days)
         total = in_batches("redact", lambda: Message.redact(before, now))
+        if spared := Message.spared(before):
+            click.echo(f"{base.count(spared)} not redacted: an equal text is in doubt", err=True)
     else:
         total = in_batches("redact", lambda: Message.redact_number(to, now))
-        database.scrub()
+        receipts.forget_number(to)
     click.echo(f"{total} redacted")
     if to:
         for message in reports.listing(Filter(to=to), among=(*WAITING, Status.SENDING)):
             click.echo(f"{message.id}: not redacted: {message.state()}", err=True)
+    database.scrub()
 
 
 def in_batches(label: str, change: Callable[[], int]) -> int:
