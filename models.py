@@ -3,7 +3,7 @@
 import secrets
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
@@ -38,6 +38,7 @@ from database import (
     db,
     isoformat,
     locked,
+    on_postgres,
 )
 from events.outbox import Event, EventAddress
 
@@ -317,7 +318,8 @@ class Message(Table):
 
         It goes at once, or at a send_date that is still to come.
         """
-        send_at = max(now, self.send_date or now)
+        later = (Message.send_date > now, Message.send_date)
+        send_at = Case(None, [later], Message.send_at.db_value(now))
         return self._act(
             Action.RETRIED,
             now,
@@ -476,15 +478,57 @@ class Message(Table):
 
         Only the sender that claimed it may move it out of `sending`. A redacted one is not sent.
         """
-        allowed = (Message.id == self.id) & Message.status.in_(sorted(among))
+        allowed = (Message.id == self.id) & _allowed(among, changes)
         if among == {Status.SENDING}:
             allowed &= Message.claim_number == self.claim_number
-        if changes.get("status") in WAITING:
-            allowed &= Message.to.is_null(False)
-        if "status" in changes:
-            changes |= {"claimed_by": None, "claimed_at": None}
-        move = Message.update(changes).where(allowed, *conditions)
+        move = _update(changes).where(allowed, *conditions)
         return len(self.change(move)) == 1
+
+
+def _allowed(among, changes):
+    """Return the condition that a message is in one of these statuses and may be changed so."""
+    allowed = Message.status.in_(sorted(among))
+    return allowed & Message.to.is_null(False) if changes.get("status") in WAITING else allowed
+
+
+def _update(changes):
+    unclaimed = {"claimed_by": None, "claimed_at": None} if "status" in changes else {}
+    return Message.update(changes | unclaimed)
+
+
+class Selection:
+    """Several messages that a person decides on together: some thousand a second.
+
+    It has the transitions of a message, each in one transaction for those that can make it.
+    `left` are the ids of the others.
+    """
+
+    approve, decide = Message.approve, Message.decide
+    cancel, retry = Message.cancel, Message.retry
+
+    def __init__(self, ids: Collection[uuid.UUID]):
+        self.left = {*ids}
+
+    def make(self, transition: Callable[[Self], Any]) -> None:
+        """Have all messages make a transition that can, each by the first way open to it."""
+        with db.transaction():
+            while self.left and transition(self):
+                pass
+
+    def _act(self, action, now, among, *conditions, **changes):
+        moved = self._move(among, *conditions, **changes)
+        Audit.note_messages(action, now, moved)
+        return moved
+
+    def _move(self, among, *conditions, **changes):
+        """Change those that it is possible for; lock them first, sorted, against deadlocks."""
+        some = Message.id.in_([*self.left]) & _allowed(among, changes)
+        able = Message.select(Message.id).where(some, *conditions).order_by(Message.id)
+        moved = [each.id for each in (able.for_update() if on_postgres() else able)]
+        if moved:
+            Message.change(_update(changes).where(Message.id.in_(moved)))
+        self.left.difference_update(moved)
+        return moved
 
 
 for _name, _columns, _where in (

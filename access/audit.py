@@ -12,6 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from itertools import groupby
 from typing import Any, NamedTuple, Self
+from uuid import UUID
 
 from peewee import BigAutoField, IntegerField, TextField, UUIDField, chunked
 
@@ -98,6 +99,14 @@ class Audit(Table):
         row = {"at": now, "who": who, "who_key": who_key, "what": what}
         for some in chunked(numbers, PAGE):
             cls.insert_many([row | {"number": number} for number in some]).execute()
+
+    @classmethod
+    def note_messages(cls, what: Action, now: datetime, ids: Iterable[UUID]) -> None:
+        """Add a row for each message."""
+        who, who_key = actor()
+        row = {"at": now, "who": who, "who_key": who_key, "what": what}
+        for some in chunked(ids, PAGE):
+            cls.insert_many([row | {"message_id": id} for id in some]).execute()
 
     @classmethod
     def listing(

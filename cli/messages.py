@@ -3,8 +3,9 @@
 import sys
 import uuid
 from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
-from itertools import chain, islice
+from itertools import chain, count, islice
 from typing import Any
 
 import click
@@ -14,8 +15,8 @@ import database
 import recipients
 import reports
 from cli import base
-from database import Refused, clock
-from models import RETRYABLE, WAITING, WITHDRAWN, Message, Status
+from database import PAGE, clock
+from models import RETRYABLE, WAITING, WITHDRAWN, Message, Selection, Status
 from reports import Filter
 from sending import receipts
 
@@ -124,7 +125,7 @@ def local_time(message: Message) -> str:
 def command_for_each(
     name: str,
     past: str,
-    transition: Callable[[Message], bool],
+    transition: Callable[[Selection], Any],
     help: str,
     *,
     statuses: Collection[Status] = (),
@@ -151,17 +152,28 @@ def command_for_each(
                 return
             base.confirm(f"{name.capitalize()} {base.count(len(message_ids))}?", yes)
         refused = False
-        for message_id in message_ids:
-            try:
-                message = Message.find(message_id)
-                if not transition(message):
-                    raise Refused(f"not {past}: {Message.find(message_id).state()}")
-                is_withdrawn = name == "cancel" and message.is_withdrawn
-                click.echo(f"{message_id}: {WITHDRAWN if is_withdrawn else past}")
-            except Refused as error:
-                refused = True
-                click.echo(f"{message_id}: {error}", err=True)
+        with counted(name, len(message_ids)) as bar:
+            for first in range(0, len(message_ids), PAGE):
+                batch = message_ids[first : first + PAGE]
+                selection = Selection(batch)
+                selection.make(transition)
+                bar.update(len(batch))
+                refused |= report(name, past, batch, selection.left)
         ctx.exit(refused)
+
+
+def report(name: str, past: str, ids: Collection[uuid.UUID], left: Collection[uuid.UUID]) -> bool:
+    """Print what became of messages, of which some were left as they are; return whether any."""
+    found = {message.id: message for message in Message.select().where(Message.id.in_([*ids]))}
+    for id in ids:
+        message = found.get(id)
+        if id not in left:
+            is_withdrawn = name == "cancel" and message and message.is_withdrawn
+            click.echo(f"{id}: {WITHDRAWN if is_withdrawn else past}")
+        else:
+            why = f"not {past}: {message.state()}" if message else "there is no such message"
+            click.echo(f"{id}: {why}", err=True)
+    return bool(left)
 
 
 def preview(found: Iterator[Message], silent: bool) -> list[uuid.UUID]:
@@ -250,15 +262,31 @@ def redact(to: str | None, days: int | None) -> None:
 def in_batches(label: str, change: Callable[[], int]) -> int:
     """Repeat a change of a batch of messages until none is left, and return how many there were.
 
-    A progress bar on standard error shows the count.
+    Each batch is a transaction of its own.
     """
-    total = 0
-    with click.progressbar(
-        iter(change, 0),
+    with counted(label) as bar:
+        while number := change():
+            bar.update(number)
+    return bar.pos
+
+
+@contextmanager
+def counted(label: str, length: int | None = None) -> Iterator[Any]:
+    """Show on standard error how many messages were changed; say so if an error ends this.
+
+    Each batch stays changed. Lines on a terminal show it themselves.
+    """
+    bar = click.progressbar(
+        count() if length is None else range(length),
         label=label,
-        item_show_func=lambda _: f"{total} messages",
+        show_pos=True,
+        hidden=not sys.stderr.isatty() or (length is not None and sys.stdout.isatty()),
         file=sys.stderr,
-    ) as bar:
-        for number in bar:
-            total += number
-    return total
+    )
+    try:
+        with bar:
+            yield bar
+    except (KeyboardInterrupt, *database.ERRORS):
+        of = "" if length is None else f" of {length}"
+        click.echo(f"{label}: {bar.pos}{of} done before it ended", err=True)
+        raise

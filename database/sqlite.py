@@ -13,7 +13,6 @@ from playhouse.pool import PooledSqliteDatabase
 from database import pool
 from database.errors import sqlite_code
 
-
 SCRUB_TRIES, SCRUB_WAIT, SCRUB_PAUSE = 20, 1, 0.2  # seconds; so writers wait in short spells
 
 

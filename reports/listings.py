@@ -48,14 +48,15 @@ def listing(
     messages = _chosen(only).order_by(Message.id.desc())
     if among:
         messages = messages.where(has_status(*among))
+    after = messages
     while limit is None or limit > 0:
         size = PAGE if limit is None else min(PAGE, limit)
-        page = list(messages.limit(size))
+        page = list(after.limit(size))
         yield from page
         if len(page) < size:
             return
         limit = limit and limit - size
-        messages = messages.where(Message.id < page[-1].id)
+        after = messages.where(Message.id < page[-1].id)
 
 
 def _chosen(only):

@@ -1,0 +1,210 @@
+"""Commands for many messages: whole, as for one after the other, and honest about an end midway."""
+
+import json
+import os
+import signal
+from datetime import timedelta
+from itertools import product
+
+import pytest
+
+from access.audit import Audit
+from access.do_not_call import DoNotCall
+from benchmarks.fill import fill
+from database import PAGE, clock, db, on_postgres
+from databases import on_sqlite
+from events.outbox import Event, EventAddress
+from models import Message, Selection, Status
+from running import wait_until
+from samples import NEW_YORK, TUESDAY_NOON
+from stored_messages import look, statuses, store, store_many
+
+HOUR = timedelta(hours=1)
+MANY = 60_000
+
+
+@pytest.fixture(autouse=True)
+def database(database_url):
+    """Every test is about the database."""
+
+
+# Many
+
+
+@on_sqlite
+def test_sixty_thousand_messages_are_listed_retried_and_cancelled(run):
+    fill(MANY, status=Status.FAILED)
+    listed = json.loads(run("messages", "list", "--json"))
+    ids = [message["message_id"] for message in listed]
+    assert len(ids) == len({*ids}) == MANY
+    assert ids == sorted(ids, reverse=True)
+    words = run("messages", "retry", "--status", "failed", "--yes").splitlines()
+    assert words == [f"{id}: queued again" for id in ids]
+    assert statuses() == {Status.SCHEDULED: MANY}
+    words = run("messages", "cancel", "--since", "1d", "--yes").splitlines()
+    assert words == [f"{id}: cancelled" for id in ids]
+    assert statuses() == {Status.CANCELLED: MANY}
+    assert Audit.select().count() == 2 * MANY
+
+
+def test_statements_grow_with_batches_and_not_with_messages(run, monkeypatch):
+    store_many(2 * PAGE, status=Status.FAILED, finished_at=TUESDAY_NOON)
+    executed, execute = [], db.obj.execute_sql
+    monkeypatch.setattr(db.obj, "execute_sql", lambda *a, **k: executed.append(a) or execute(*a))
+    run("messages", "retry", "--status", "failed", "--yes")
+    assert statuses() == {Status.SCHEDULED: 2 * PAGE}
+    assert len(executed) < 30
+
+
+@pytest.mark.parametrize("limit", [1, PAGE - 1, PAGE, PAGE + 1, 2 * PAGE, 2 * PAGE + 1])
+def test_a_limit_takes_the_newest_and_no_more(run, limit):
+    store_many(2 * PAGE + 10)
+    newest = [str(m.id) for m in Message.select().order_by(Message.id.desc()).limit(limit)]
+    listed = json.loads(run("messages", "list", "--json", "--limit", str(limit)))
+    assert [message["message_id"] for message in listed] == newest
+
+
+# As one after the other
+
+TRANSITIONS = {
+    "approve": lambda message: message.approve("shell", TUESDAY_NOON),
+    "refuse": lambda message: message.decide(False, "shell", TUESDAY_NOON),
+    "cancel": lambda message: message.cancel("shell", TUESDAY_NOON),
+    "retry": lambda message: message.retry(TUESDAY_NOON),
+}
+
+
+def store_any_mix():
+    """Messages in every status, approved or not, in doubt or not, with and without a send_date."""
+    EventAddress.set(store().key, "https://example.com/events", TUESDAY_NOON)
+    dates = (None, TUESDAY_NOON - HOUR, TUESDAY_NOON, TUESDAY_NOON + HOUR)
+    for status, approved, doubt, send_date in product(Status, (True, False), (0, 1), dates):
+        ended = status not in (Status.SCHEDULED, Status.QUEUED, Status.SENDING)
+        store(
+            status=status,
+            approved=approved,
+            in_doubt=doubt,
+            in_doubt_since=TUESDAY_NOON - HOUR if doubt else None,
+            send_date=send_date,
+            attempts=2,
+            take_overs=1,
+            finished_at=TUESDAY_NOON - HOUR if ended else None,
+            claim_number=3,
+        )
+    store(status=Status.QUEUED, in_doubt=1, cancelled_by="shell")
+    store(status=Status.FAILED, to=None, message=None, finished_at=TUESDAY_NOON)
+
+
+def everything():
+    """All messages, and what was noted and is to be told of them."""
+    messages = [message.__data__ for message in Message.select().order_by(Message.id)]
+    noted = sorted((str(each.message_id), each.what, each.at) for each in Audit.select())
+    events = sorted((str(each.message_id), each.body, each.at) for each in Event.select())
+    return messages, noted, events
+
+
+@pytest.mark.parametrize("name", TRANSITIONS)
+def test_many_at_once_are_as_one_after_the_other(name):
+    transition = TRANSITIONS[name]
+    store_any_mix()
+    ids = [message.id for message in Message.select()]
+    with db.atomic() as first:
+        moved = {message.id for message in Message.select() if transition(message)}
+        one_by_one = everything()
+        first.rollback()
+    selection = Selection(ids)
+    selection.make(transition)
+    assert {*ids} - selection.left == moved
+    assert 0 < len(moved) < len(ids)
+    assert everything() == one_by_one
+
+
+def test_each_message_is_reported_in_its_order(flask):
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
+    waits, gone = (
+        store(status=Status.SCHEDULED),
+        store(status=Status.CANCELLED, finished_at=clock.now()),
+    )
+    doubtful, unknown = store(in_doubt=1), "019cb4b5-0000-7000-8000-000000000000"
+    ids = [str(doubtful.id), str(gone.id), str(waits.id), unknown]
+    result = flask("messages", "cancel", *ids)
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == [
+        f"{doubtful.id}: cancelled, unless the carrier has it already",
+        f"{waits.id}: cancelled",
+    ]
+    refused, absent = result.stderr.splitlines()
+    assert refused.startswith(f"{gone.id}: not cancelled: cancelled at ")
+    assert absent == f"{unknown}: there is no such message"
+
+
+# An end midway
+
+
+@pytest.fixture
+def fails_at():
+    """Make the database fail where a message is changed: `fails_at(message)`."""
+
+    def begin(message):
+        if on_postgres():
+            db.execute_sql(
+                "CREATE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS "
+                "$$ BEGIN RAISE 'broken'; END $$"
+            )
+            db.execute_sql(
+                "CREATE TRIGGER fails BEFORE UPDATE OR DELETE ON message FOR EACH ROW "
+                f"WHEN (OLD.id = '{message.id}') EXECUTE FUNCTION fails()"
+            )
+            return
+        for change in ("UPDATE", "DELETE"):
+            db.execute_sql(
+                f"CREATE TRIGGER fails_at_{change} BEFORE {change} ON message "
+                f"WHEN OLD.id = '{message.id.hex}' BEGIN SELECT RAISE(ABORT, 'broken'); END"
+            )
+
+    yield begin
+    if on_postgres():
+        db.execute_sql("DROP FUNCTION fails CASCADE")
+
+
+def test_what_was_done_before_an_error_stays_done_and_is_said(flask, fails_at):
+    store_many(3 * PAGE, status=Status.FAILED, finished_at=TUESDAY_NOON)
+    newest = Message.select().order_by(Message.id.desc())
+    fails_at(newest[PAGE + 10])
+    result = flask("messages", "retry", "--status", "failed", "--yes")
+    assert result.exit_code == 2
+    said, error = result.stderr.splitlines()
+    assert said == f"retry: {PAGE} of {3 * PAGE} done before it ended"
+    assert error.startswith("Error: the database failed")
+    assert len(result.stdout.splitlines()) == PAGE
+    assert statuses() == {Status.SCHEDULED: PAGE, Status.FAILED: 2 * PAGE}
+    assert Audit.select().count() == PAGE
+
+
+@pytest.mark.parametrize("command", ["redact", "purge"])
+def test_what_was_forgotten_before_an_error_is_said(flask, fails_at, command):
+    last = store(status=Status.FAILED, finished_at=TUESDAY_NOON + HOUR)
+    store_many(3 * PAGE, status=Status.FAILED, finished_at=TUESDAY_NOON)
+    fails_at(last)
+    result = flask("messages", command, "--older-than", "1")
+    assert result.exit_code == 2
+    said, _ = result.stderr.splitlines()
+    done = int(said.removeprefix(f"{command}: ").removesuffix(" done before it ended"))
+    column = Message.select().where(Message.message.is_null(False))
+    assert column.count() == 3 * PAGE + 1 - done
+
+
+@on_sqlite
+def test_ctrl_c_ends_it_between_batches_and_says_what_was_done(database_url, start):
+    fill(30_000, status=Status.FAILED)
+    db.close()
+    words = ("messages", "retry", "--status", "failed", "--yes")
+    command = start("flask", *words, DATABASE_URL=database_url)
+    wait_until(lambda: "queued again" in command.output)
+    os.kill(command.popen.pid, signal.SIGINT)
+    assert command.wait(20) == 1
+    (said,) = [line for line in command.output.splitlines() if line.startswith("retry: ")]
+    done = int(said.split()[1])
+    assert 0 < done < 30_000
+    ((changed,),) = look(database_url, "SELECT count(*) FROM message WHERE status = 'scheduled'")
+    assert changed == done
