@@ -212,13 +212,17 @@ class Message(Table):
                 return counts
 
     @classmethod
-    def expire(cls, now: datetime, scheduled_before: datetime) -> int:
+    def expire(
+        cls, now: datetime, scheduled_before: datetime, among: Collection[uuid.UUID] | None = None
+    ) -> int:
         """Expire messages that wait for approval or a carrier since before an instant; count them.
 
-        In batches, as in `promote`.
+        `among` are the ids to choose from, if not all. In batches, as in `promote`.
         """
         old = (cls.send_at < scheduled_before) & (cls.first_send_at < scheduled_before)
         old &= cls.in_doubt == 0
+        if among is not None:
+            old &= cls.id.in_([*among])
         give_up, total = cls.update(status=Status.EXPIRED, finished_at=now), 0
         of_any_key = cls.key.in_(ApiKey.select(ApiKey.id))  # names the first column of the index
         for which in (AWAITS_APPROVAL, IS_SENDABLE & of_any_key):

@@ -316,8 +316,8 @@ def change(message_id: uuid.UUID | None = None) -> Response:
     if action not in DECISIONS:
         operator()
     now, settings = clock.now(), current_app.config["SETTINGS"]
-    Message.expire(now, now - settings.expire_after)  # or an approval would have no effect
     ids = read_ids(request.form[action])
+    Message.expire(now, now - settings.expire_after, ids)  # or an approval would have no effect
     found = reports.seen_by(g.person, ids)
     past, transition = ACTIONS[action]
     changed, done, missed = Counter(), [], []
