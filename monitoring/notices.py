@@ -16,7 +16,7 @@ from peewee import SQL, IntegerField, TextField
 
 import database
 import reports
-from database import InstantField, Table, clock
+from database import MILLISECOND, InstantField, Table, clock
 from monitoring import health
 from settings import Settings
 
@@ -26,6 +26,8 @@ FAILURES_EVERY = timedelta(hours=1)
 LOOK_EVERY = 5  # seconds
 PATIENCE = 15  # seconds that an end of a scheduler, or a test, waits for addresses
 MOST_NAMES = 10  # of keys in a notice
+DAY = timedelta(days=1)
+AFTER_MIDNIGHT = timedelta(minutes=15)  # how long the day before is still looked at
 
 log = logging.getLogger("notices")
 
@@ -101,16 +103,27 @@ def _approvals(settings, now):
 
 def _limits(settings, now):
     """Tell of limits of the day, each level once a day; the lower one not after the higher."""
-    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    for key, use in reports.use_of_days(now, settings.key_limits):
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    if now - midnight < AFTER_MIDNIGHT:  # since the last look, a limit may have been used up
+        yesterday = midnight - MILLISECOND
+        yield from _limits_of_day(settings, yesterday, f" on {yesterday:%Y-%m-%d}")
+    yield from _limits_of_day(settings, now, "")
+
+
+def _limits_of_day(settings, at, when):
+    """Tell of the limits of the day of an instant, which is noted as when they were told."""
+    midnight = at.replace(hour=0, minute=0, second=0, microsecond=0)
+    for key, use in reports.use_of_days(at, settings.key_limits):
         level = 2 if use.is_up else int(use.used >= -(-use.limit.number * 4 // 5))
         if not level:
             continue
         told = Notice.about(f"limit of key {key.id}")
-        before = told.level if told.told_at and told.told_at >= today else 0
-        if level > before and told.change(level=level, told_at=now):
+        if told.told_at and told.told_at >= midnight + DAY:  # the next day's was told by now
+            continue
+        before = told.level if told.told_at and told.told_at >= midnight else 0
+        if level > before and told.change(level=level, told_at=at):
             how_much = "all" if level == 2 else "80 %"
-            yield f"The key {key.name} has used up {how_much} of its limit of {use.limit}."
+            yield f"The key {key.name} has used up {how_much} of its limit of {use.limit}{when}."
 
 
 # Telling it
