@@ -22,6 +22,7 @@ from events.outbox import Event, EventAddress
 TIMEOUT = 15  # seconds, from the connection to the status line
 AT_ONCE = 4  # requests to one address
 MOST = 128  # requests in all; addresses that do not understand get half of them
+KEPT_FREE = 16  # of that half, for those with nothing under way; as many more for a first try
 AHEAD, FEW = 100, 8  # events of an address in hand; fewer until it understands
 YIELD = 1  # seconds between claims for an address that does not understand, while others do
 DELAYS = (5, 5 * 60, 30 * 60, *(hours * 3600 for hours in (2, 5, 10, 14, 20, 24)))
@@ -53,6 +54,7 @@ class Lane:
         self.under_way = 0
         self.understands = False  # as far as its last answer tells
         self.used_at, self.claimed_at = time.monotonic(), -math.inf
+        self.served_at = -math.inf  # when its last try began
 
     @property
     def load(self) -> int:
@@ -63,6 +65,17 @@ class Lane:
     def room(self) -> int:
         """How many more events may be claimed for it."""
         return (AHEAD if self.understands else FEW) - self.load
+
+    def may_begin(self, under_way: int) -> bool:
+        """Say whether it may have one more try, beside so many in all."""
+        if not self.waiting or self.under_way >= AT_ONCE:
+            return False
+        if self.understands:
+            return under_way < MOST
+        if self.under_way:
+            return under_way < MOST // 2 - KEPT_FREE
+        is_first = self.served_at == -math.inf
+        return under_way < MOST // 2 + (KEPT_FREE if is_first else 0)
 
 
 class Try(NamedTuple):
@@ -100,6 +113,7 @@ class Deliveries:
         self.claim_timeout, self.note_notified = claim_timeout, note_notified
         self.began_at = clock.now() if once else None
         self.lanes = {}  # by URL
+        self.claimed_at = {}  # when events of a key were claimed last
         self.in_hand = {}  # the claimed events by their ids
         self.ended = Queue()  # tries; None ends a wait; no SimpleQueue, see sending.runtime.Ended
         self.unrecorded = []
@@ -197,10 +211,12 @@ class Deliveries:
         at, lanes = time.monotonic(), self.lanes.values()
         others = any(lane.understands and lane.used_at > at - YIELD for lane in lanes)
         pace = YIELD if others else 0
-        for address in (address for address, due in receivers if due):
+        due = [address for address, is_due in receivers if is_due]
+        # Keys may share an address: each gets its turn
+        for address in sorted(due, key=lambda each: self.claimed_at.get(each.key_id, -math.inf)):
             lane = self.lane(address.url)
             if lane.room > 0 and (lane.understands or at - lane.claimed_at >= pace):
-                lane.claimed_at = at
+                lane.claimed_at = self.claimed_at[address.key_id] = at
                 claimed = Event.claim(address.key_id, lane.room, now, lease, self.began_at)
                 self.keep(claimed, address, lane)
         self.close_unused()
@@ -287,19 +303,28 @@ class Deliveries:
     # In turns with the receivers
 
     def begin(self) -> None:
-        """Begin as many tries as may be under way."""
-        if self.stopping:
-            return
-        for lane in self.lanes.values():
-            most = MOST if lane.understands else MOST // 2
-            while lane.waiting and lane.under_way < AT_ONCE and self.under_way < most:
-                event, address = lane.waiting.popleft()
-                lane.under_way += 1
-                self.under_way += 1
-                secrets = [decoded(secret) for secret in address.secrets(clock.now())]
-                threading.Thread(
-                    target=self.deliver, args=(lane.receiver, event, address, secrets), daemon=True
-                ).start()
+        """Begin as many tries as may be under way; addresses take turns.
+
+        The next is the one whose last try began first, so those that answer nothing share what
+        they may have, and leave some for others.
+        """
+        while not self.stopping:
+            able = [lane for lane in self.lanes.values() if lane.may_begin(self.under_way)]
+            if not able:
+                return
+            self.begin_one(min(able, key=lambda lane: lane.served_at))
+
+    def begin_one(self, lane: Lane) -> None:
+        """Begin the next try of a lane."""
+        event, address = lane.waiting[0]
+        secrets = [decoded(secret) for secret in address.secrets(clock.now())]
+        threading.Thread(
+            target=self.deliver, args=(lane.receiver, event, address, secrets), daemon=True
+        ).start()
+        lane.waiting.popleft()
+        lane.served_at = time.monotonic()
+        lane.under_way += 1
+        self.under_way += 1
 
     def deliver(
         self, receiver: Receiver, event: Event, address: EventAddress, secrets: list[bytes]
