@@ -164,7 +164,9 @@ def command_for_each(
 
 def report(name: str, past: str, ids: Collection[uuid.UUID], left: Collection[uuid.UUID]) -> bool:
     """Print what became of messages, of which some were left as they are; return whether any."""
-    found = {message.id: message for message in Message.select().where(Message.id.in_([*ids]))}
+    columns = (Message.id, Message.status, Message.approved, Message.cancelled_by)
+    some = Message.select(*columns, Message.finished_at).where(Message.id.in_([*ids]))
+    found = {message.id: message for message in some}
     for id in ids:
         message = found.get(id)
         if id not in left:
