@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import random
 import threading
+import uuid
 from datetime import timedelta
 from pathlib import Path
 
@@ -86,6 +88,21 @@ def test_under_load_nothing_is_left_in_the_files(redact, database_url, words):
         result = redact(*words)
         assert (result.exit_code, result.stdout) == (0, "100 redacted\n")
         assert traces(database_url) == []
+
+
+@on_sqlite
+@pytest.mark.parametrize("words", WAYS)
+def test_copies_that_split_pages_keep_are_gone_too(redact, database_url, words):
+    chance = random.Random(1)
+    ids = [uuid.UUID(int=chance.getrandbits(128)) for _ in range(600)]
+    with database.db.atomic():
+        for id in ids:
+            ended(id=id, message=TEXT + "x" * chance.randrange(200))
+        for id in ids:
+            grown = Message.update(last_error="e" * chance.randrange(10, 300))
+            grown.where(Message.id == id).execute()
+    assert redact(*words).stdout == "600 redacted\n"
+    assert traces(database_url) == []
 
 
 @on_sqlite
