@@ -12,11 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
+import smpp_peer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from smpp_peer import SmppPeer
 
 import carriers
-import smpp_peer
 from carrier_errors import (
     AWKWARD,
     MESSAGE_ID,
@@ -54,7 +55,6 @@ from carriers import (
 from carriers.http import STATUSES
 from carriers.tls import reason_of
 from running import ROOT
-from smpp_peer import SmppPeer
 
 pytest_plugins = ["carrier_servers"]
 

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from smpp_peer import DELIVER_SM, RESPONSE, SILENCE, SmppPeer, delivery
 
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
@@ -22,7 +23,6 @@ from running import ALWAYS, send, wait_until
 from samples import NEW_YORK
 from sending.receipts import EarlyReceipt
 from signed_callbacks import of_twilio
-from smpp_peer import DELIVER_SM, RESPONSE, SILENCE, SmppPeer, delivery
 from stored_messages import statuses, store, store_many
 
 PUBLIC_URL = "https://sms.example.com"

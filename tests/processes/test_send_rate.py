@@ -6,6 +6,7 @@ import time
 from collections import deque
 
 import pytest
+from smpp_peer import SmppPeer
 
 import carriers.smpp as smpp
 from access.keys import ApiKey, Role
@@ -22,7 +23,6 @@ from database import clock
 from databases import mostly_on_postgres, mostly_on_sqlite, on_sqlite
 from models import Message, Status
 from running import wait_until
-from smpp_peer import SmppPeer
 from stored_messages import key_named, statuses, store_many
 
 RATE = 20

@@ -1,11 +1,11 @@
 """python scheduler.py with an SMPP peer: one bind for all texts, and an end that is not held up."""
 
 import pytest
+from smpp_peer import DELIVER_SM, RESPONSE, SILENCE, SmppPeer, delivery
 
 from databases import mostly_on_sqlite, on_sqlite
 from models import Message, Status
 from running import wait_until
-from smpp_peer import DELIVER_SM, RESPONSE, SILENCE, SmppPeer, delivery
 from stored_messages import statuses, store_many
 
 

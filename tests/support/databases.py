@@ -24,16 +24,6 @@ mostly_on_sqlite = _mostly_on("sqlite", "postgres")
 mostly_on_postgres = _mostly_on("postgres", "sqlite")
 
 
-def pytest_configure(config):
-    """Start one PostgreSQL for all processes of a run; each has a database of its own."""
-    shared = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
-    if shared and "TEST_DATABASE_URL" not in os.environ:
-        with contextlib.suppress(pytest.skip.Exception):
-            server = PostgresServer()
-            config.add_cleanup(server.close)
-            os.environ["TEST_DATABASE_URL"] = server.url
-
-
 @pytest.fixture(params=["sqlite", "postgres"])
 def kind(request):
     """The kind of database: each in turn."""
