@@ -18,6 +18,7 @@ import recipients
 import scheduler
 from access.do_not_call import DoNotCall
 from carriers import CarrierError
+from database import pool
 from databases import END_OTHER_CONNECTIONS
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST
 from models import TAKEN, Message, Status
@@ -760,7 +761,7 @@ def test_a_database_that_breaks_while_texts_are_under_way_doubles_none(
     run_pass, carrier, break_database, monkeypatch
 ):
     numbers = store_many(20)
-    monkeypatch.setattr(database, "PATIENCE", 0.1)
+    monkeypatch.setattr(pool, "PATIENCE", 0.1)
     carrier.answers[numbers[3]] = break_database
     assert run_pass(TUESDAY_NOON)["sent"] == 20
     assert sorted(carrier.numbers) == numbers

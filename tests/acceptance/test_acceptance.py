@@ -13,7 +13,8 @@ from peewee import IntegrityError
 
 import acceptance
 import database
-from acceptance import AlreadyAnswered, KeyRevoked, NewMessage, Request
+from acceptance import AlreadyAnswered, KeyRevoked, NewMessage, storage
+from acceptance.decisions import Request
 from access.keys import ApiKey, Role
 from access.limits import KeyUse, LimitReached, parse, parse_recipient_limit
 from models import Message, Status, first_id
@@ -113,7 +114,7 @@ def insert(requests):
     """Insert requests as the queue does: together and, if one of them fails, each alone."""
     try:
         with database.db.atomic():
-            return acceptance.insert_all(requests)
+            return storage.insert_all(requests)
     except database.ERRORS as error:
         if len(requests) == 1:
             return [error]

@@ -602,7 +602,7 @@ def test_every_carrier_keeps_the_contract():
 
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_every_carrier_has_tests_and_a_section_of_its_own(name):
-    assert (ROOT / "tests" / f"test_carriers_{name}.py").exists()
+    assert (ROOT / "tests" / "carriers" / f"test_{name}.py").exists()
     assert re.search(rf"^(## |`).*{name}", DOCS, re.MULTILINE | re.IGNORECASE)
 
 

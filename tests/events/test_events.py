@@ -7,11 +7,11 @@ from collections import Counter
 from datetime import timedelta
 
 import pytest
-from outbox.outbox import Event, EventAddress
 
 import models
 from database import db
 from events import outbox
+from events.outbox import Event, EventAddress
 from models import FINISHED, Message, Status
 from running import ROOT
 from samples import NEW_YORK, TUESDAY_NOON

@@ -24,7 +24,7 @@ from models import FINISHED, Message
 from running import ROOT
 from samples import NEW_YORK, TUESDAY_NOON
 
-WRITTEN = (ROOT / "openapi.json").read_text()
+WRITTEN = (ROOT / "monitoring" / "openapi.json").read_text()
 DESCRIPTION = json.loads(WRITTEN)
 OPERATION = "/v1/text-messages"
 POST = DESCRIPTION["paths"][OPERATION]["post"]

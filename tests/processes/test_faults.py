@@ -23,7 +23,7 @@ from playhouse.migrations import Runner
 import database
 from access.keys import ApiKey
 from answers import PATH
-from database import clock, db
+from database import clock, db, pool
 from databases import mostly_on_postgres, mostly_on_sqlite, on_sqlite
 from models import Message, Status
 from running import (
@@ -93,8 +93,8 @@ def test_killed_workers_and_a_killed_master_lose_nothing_and_double_nothing(
 DIE = """
 import os, signal, sys
 import concurrent.futures
-import carriers.twilio, receipts, scheduler
-from sending import claims
+import carriers.twilio, scheduler
+from sending import claims, receipts
 
 point, held = sys.argv.pop(), []
 
@@ -288,7 +288,7 @@ def test_others_are_answered_while_requests_wait_for_the_database(serve, databas
             assert_is_an_error(answer(clients[1]), 400)
             assert ask(web, "GET", "/").status == 200
             request(clients[1], {})
-        assert time.monotonic() - began < database.PATIENCE
+        assert time.monotonic() - began < pool.PATIENCE
     assert answer(clients[0])[0] == 201
     for client in clients:
         client.close()

@@ -497,7 +497,7 @@ often = hypothesis_settings(
 def hold_promises(settings, monkeypatch):
     """Play with a carrier that can be asked, or cannot: `hold_promises(True, often)`."""
     clock = MachineClock()
-    monkeypatch.setattr(models, "clock", clock.now)  # by which orders are stored
+    monkeypatch.setattr(database.clock, "now", clock.now)  # by which orders are stored
     settings = settings._replace(
         claim_timeout=CLAIM_TIMEOUT, expire_after=EXPIRE_AFTER, send_concurrency=2
     )
