@@ -1,6 +1,6 @@
 # Two commands do everything: `make run` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-upgrade soak bench requirements numbering clean
+.PHONY: help run check test test-upgrade soak bench requirements numbering clean
 BIN := .venv/bin
 
 # Installed scripts contain the path of the folder they were installed in
@@ -17,12 +17,18 @@ help: ## show this list
 run: .venv/run ## install everything and start web and scheduler, with a curl line to try
 	@$(BIN)/python bin/run.py
 
+check: .venv/test ## before each commit: lint, and the tests that need no process and no PostgreSQL
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pytest -n 4 --dist worksteal -m "not (process or postgres or slow or soak)"
+	@echo "left out: tests of processes, on PostgreSQL, and slow ones; make test runs them"
+
 # Without bytecode, every process that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 test: .venv/test ## install everything, lint, run the whole suite on SQLite and on PostgreSQL
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pytest -n auto --dist worksteal
+	$(BIN)/pytest -n 6 --dist worksteal  # they wait more than they work
 
 test-upgrade: .venv/test ## run the tests of the version before the newest migration on migrated tables
 	@bin/test-upgrade $(FROM)

@@ -18,6 +18,23 @@ pytest_plugins = [
     "receivers",
     "running",
 ]
+PROCESSES = {
+    "start",
+    "lasting_web",
+    "stoppable_postgres",
+    "postgres",
+    "foreign_peer",
+    "npm_package",
+}
+"""Fixtures that start processes."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects
+def pytest_collection_modifyitems(items):
+    """Mark the tests that start processes: `make check` leaves them out."""
+    for item in items:
+        if "processes" in item.path.parts or PROCESSES & {*item.fixturenames}:
+            item.add_marker("process")
 
 
 @pytest.hookimpl(wrapper=True)

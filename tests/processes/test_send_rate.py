@@ -20,7 +20,7 @@ from carrier_servers import (
     verdict,
 )
 from database import clock
-from databases import mostly_on_postgres, mostly_on_sqlite, on_sqlite
+from databases import on_sqlite
 from models import Message, Status
 from running import wait_until
 from stored_messages import key_named, statuses, store_many
@@ -58,7 +58,6 @@ def most_within(seconds, arrivals):
     )
 
 
-@mostly_on_postgres
 @pytest.mark.parametrize("seconds", [8, pytest.param(30, marks=pytest.mark.soak)])
 def test_three_schedulers_keep_to_the_rate_and_use_it_though_one_is_killed(
     schedule, counting, seconds
@@ -85,7 +84,6 @@ def test_three_schedulers_keep_to_the_rate_and_use_it_though_one_is_killed(
     assert statuses().get(Status.SENDING, 0) <= 8, "only the killed one has claimed any"
 
 
-@mostly_on_sqlite
 def test_a_single_pass_waits_for_the_rate_and_testers_need_not(schedule, counting):
     ApiKey.issue("tester", None, clock.now(), role=Role.TESTER)
     store_many(100, clock.now(), key=ApiKey.named("tester"))

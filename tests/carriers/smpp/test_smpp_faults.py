@@ -27,6 +27,7 @@ def test_a_peer_that_enquires_and_never_answers_does_not_hold_a_send_up(peer, im
     assert len(peer.logins) == 1, "the connection is alive"
 
 
+@pytest.mark.slow
 def test_an_answer_after_six_seconds_is_a_yes_to_one_copy(peer, carrier):
     peer.delay = 6
     assert send(carrier) == "id-1"
