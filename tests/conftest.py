@@ -18,14 +18,7 @@ pytest_plugins = [
     "receivers",
     "running",
 ]
-PROCESSES = {
-    "start",
-    "lasting_web",
-    "stoppable_postgres",
-    "postgres",
-    "foreign_peer",
-    "npm_package",
-}
+STARTED = {"start", "lasting_web", "postgres", "stoppable_postgres", "foreign_peer", "npm_package"}
 """Fixtures that start processes."""
 
 
@@ -33,7 +26,7 @@ PROCESSES = {
 def pytest_collection_modifyitems(items):
     """Mark the tests that start processes: `make check` leaves them out."""
     for item in items:
-        if "processes" in item.path.parts or PROCESSES & {*item.fixturenames}:
+        if "processes" in item.path.parts or STARTED & {*item.fixturenames}:
             item.add_marker("process")
 
 
