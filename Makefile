@@ -1,6 +1,6 @@
-# Two commands do everything: `make run` and `make test`.
+# `make run` to try it, `make check` while you change it, `make test` before it goes out.
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-upgrade soak bench requirements numbering clean
+.PHONY: help run check test test-upgrade soak bench requirements audit numbering clean
 BIN := .venv/bin
 
 # Installed scripts contain the path of the folder they were installed in
@@ -34,9 +34,12 @@ test-upgrade: .venv/test ## run the tests of the version before the newest migra
 	@bin/test-upgrade $(FROM)
 
 requirements: .venv/test ## upgrade the pins of requirements.in and requirements-dev.in
-	for name in requirements requirements-dev; do $(BIN)/uv pip compile --quiet --upgrade \
+	for name in requirements requirements-dev; do $(BIN)/uv pip compile --quiet --upgrade --generate-hashes \
 	  --universal --python-version 3.11 --custom-compile-command "make requirements" \
 	  $$name.in --output-file $$name.txt || exit 1; done
+
+audit: .venv/test ## look for known weaknesses of the pinned packages, if the service that knows them can be reached
+	$(BIN)/uv tool run pip-audit --disable-pip --require-hashes -r requirements-dev.txt
 
 numbering: .venv/test ## rebuild the tables of recipients/numbering/
 	$(BIN)/python -m recipients.numbering.make_zones
@@ -56,10 +59,10 @@ clean: ## remove the virtual environment
 
 .venv/run: .venv/python requirements.txt
 	@echo "installing packages (the first time takes a minute) ..."
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -r requirements.txt
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements.txt
 	@touch $@
 
 .venv/test: .venv/run requirements-dev.txt
 	@echo "installing packages for the tests ..."
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -r requirements-dev.txt
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements-dev.txt
 	@touch $@
