@@ -536,7 +536,7 @@ def judge_without_asking(message, rules, *rest):
 
 
 def judge_without_quiet_hours(message, rules, *rest):
-    hours = dataclasses.replace(rules.hours, quiet=None)
+    hours = rules.hours._replace(quiet=None)
     return judge(message, rules._replace(hours=hours), *rest)
 
 
