@@ -48,7 +48,7 @@ from stored_messages import create
 NUMBERS = (NEW_YORK, "+12125550188")
 SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
 CLAIM_TIMEOUT, EXPIRE_AFTER = 60, 3 * DAY
-LATER = (0, 0, 0, 10, 20, 70, 70, 70, 400, 3600, 16 * 3600, 80 * 3600)  # seconds
+LATER = (0, 0, 0, 10, 20, 70, 70, 70, 400, 3600, 13 * 3600, 16 * 3600, 80 * 3600)  # seconds
 BEGUN, GIVEN, HEARD, IDLE, END = "begun", "given", "heard", "idle", "end"
 MOMENTS = (BEGUN, GIVEN, GIVEN, HEARD, IDLE, 1, 2, 5, 9)  # or so many steps
 
