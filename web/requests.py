@@ -2,6 +2,7 @@
 
 import logging
 import random
+from collections.abc import Callable
 
 from flask import Flask, Response, abort, g, has_request_context, request
 from werkzeug.datastructures import WWWAuthenticate
@@ -50,10 +51,27 @@ def _too_large():
 
 
 def register(app: Flask) -> None:
-    """Give each request an id, and its connection back to the pool."""
+    """Give each request an id and a host that parses, and its connection back to the pool."""
+    app.wsgi_app = with_parsable_host(app.wsgi_app)
     app.before_request(begin_request)
     app.after_request(show_request_id)
     app.teardown_request(release_connection)
+
+
+def with_parsable_host(serve: Callable) -> Callable:
+    """Return a WSGI application that serves the requests for a host that is no name, too.
+
+    Flask could make no address of such a host, and so no page of an error.
+    """
+
+    def serve_request(environ, start_response):
+        try:
+            environ.get("HTTP_HOST", "").partition(":")[0].encode("idna")
+        except UnicodeError:
+            environ["HTTP_HOST"] = "invalid"  # RFC 6761: a name that nobody has
+        return serve(environ, start_response)
+
+    return serve_request
 
 
 def begin_request() -> None:
