@@ -293,5 +293,5 @@ def test_a_cell_of_20000_characters_takes_no_time(cell):
 @pytest.mark.parametrize("line", ["+12125550123\n", '"a"\n', '"\n', "a;b\n", ",\n"])
 def test_a_large_file_takes_time_in_proportion_to_its_lines(line):
     began = time.process_time()
-    NumberFile((line * 200_000).encode())
-    assert time.process_time() - began < 20  # were it to grow with their square: minutes
+    NumberFile((line * 100_000).encode())
+    assert time.process_time() - began < 6  # were it to grow with their square: minutes

@@ -108,6 +108,7 @@ def test_a_change_into_a_final_state_is_one_event_and_nothing_else_is(app_key, n
     assert told() == expected
 
 
+@pytest.mark.slow
 def test_the_transitions_reach_every_final_state():
     """Or the test above would miss one."""
     reached = set()
@@ -132,6 +133,7 @@ def statements(monkeypatch):
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_address", [True, False])
 def test_ten_thousand_that_expire_are_as_many_events_in_a_few_statements(monkeypatch, has_address):
     if has_address:
