@@ -1,6 +1,7 @@
 """Large tables: indexes serve what changes messages."""
 
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -32,3 +33,11 @@ def test_an_index_serves_what_is_done_often(database_url, name):
     store_many(30)
     store(status=Status.SENT, finished_at=OLD, carrier_reference="SM1")
     assert reads_whole(DONE_OFTEN[name]) == []
+
+
+def test_the_benchmarks_fill_a_table_with_messages(database_url, monkeypatch):
+    monkeypatch.syspath_prepend(Path(models.__file__).parent / "benchmarks")
+    import fill
+
+    fill.fill(3, Status.QUEUED)
+    assert [message.status for message in Message.select()] == [Status.QUEUED] * 3

@@ -119,6 +119,28 @@ def test_a_file_that_is_mostly_skipped_fails_and_says_what_to_try(import_file):
     assert import_file(body, "--region", "GB", status=1)[1][-1].endswith("is --region right?")
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "name,email,phone\nAnn,a@example.com,{0}\nBob,b@example.com,{1}\n",
+        "{0}\n{1}\n",
+        "Order number;Mobile\n2125550199;{0}\n12;{1}\n",
+        '"Doe, Ann"\t"3 High Street; London"\t{0}\n"Roe, Bob"\t\t{1}\n',
+        "id,mobile phone,land line\n1,{0},\n2,{1},+13105550199\n",
+    ],
+)
+def test_the_column_of_the_numbers_is_found(import_file, body):
+    assert import_file(body.format(NEW_YORK, LONDON).encode())[0].startswith("2 added")
+    assert on_the_list() == {NEW_YORK, LONDON}
+
+
+def test_a_column_of_national_numbers_is_found_by_its_name_and_read_with_a_region(import_file):
+    body = b"order number,phone\n1,(212) 555-0123\n2,617-209-1009\n"
+    _, lines = import_file(body, status=1)
+    assert lines[0] == "line 2: is not a phone number"
+    assert import_file(body, "--region", "US")[0] == "2 added, 0 listed before, 0 skipped"
+
+
 TWO_NUMBERS = f"name,phone,mobile\nAnn,{NEW_YORK},{LONDON}\nBob,,{PARIS}\n"
 
 
@@ -141,6 +163,12 @@ def test_where_two_columns_may_be_meant_nothing_is_imported_until_one_is_chosen(
         "2 added, 1 listed before, 0 skipped\n"
     )
     assert on_the_list() == {NEW_YORK, LONDON, PARIS}
+
+
+def test_birth_dates_join_no_list(import_file):
+    body = "Name;Geburtsdatum;Telefon\nAnna;03.04.1975;0151 23456789\n"
+    assert import_file(body.encode(), "--region", "DE")[0] == "1 added, 0 listed before, 0 skipped"
+    assert on_the_list() == {"+4915123456789"}
 
 
 def test_what_a_spreadsheet_makes_of_numbers_is_read(import_file):

@@ -28,6 +28,14 @@ STOPPED_WITHIN = 30  # seconds that a host gives: Heroku no more
 PROCFILE = dict(line.split(": ", 1) for line in (ROOT / "Procfile").read_text().splitlines())
 
 
+def test_the_procfile_names_the_three_processes():
+    assert PROCFILE == {
+        "release": "flask db upgrade",
+        "web": "gunicorn 'app:create_app()'",
+        "scheduler": "python scheduler.py --every 5",
+    }
+
+
 # A proxy
 
 NGINX = "daemon off; error_log stderr; pid nginx.pid; events {{}}\nhttp {{ access_log off; {} }}"

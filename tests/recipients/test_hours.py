@@ -1,10 +1,16 @@
 """Local time, business hours and their next opening."""
 
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import pairwise
 from types import SimpleNamespace
 from zoneinfo import ZoneInfo
 
+import holidays
 import pytest
+from babel import Locale
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from numbering_plans import iana
 from recipients.hours import BusinessHours, Clocks, NeverOpens
@@ -312,3 +318,98 @@ def test_hours_that_never_begin_are_an_error(monkeypatch):
     monkeypatch.setattr("recipients.calendars.is_holiday", lambda country, day: True)
     with pytest.raises(NeverOpens):
         LOCAL.next_opening(clocks("US", "America/New_York"), datetime(2031, 1, 1, tzinfo=UTC))
+
+
+# The rule, checked minute by minute
+
+GROUPS = [
+    ("AU", ("Australia/Sydney", "Australia/Lord_Howe", "Australia/Perth", "Australia/Eucla")),
+    ("AU", ("Australia/Lord_Howe",)),
+    ("CL", ("America/Santiago", "America/Punta_Arenas", "Pacific/Easter")),
+    ("CN", ("Asia/Shanghai", "Asia/Urumqi")),
+    ("CU", ("America/Havana",)),
+    ("EG", ("Africa/Cairo",)),
+    ("ES", ("Europe/Madrid", "Atlantic/Canary")),
+    ("GL", ("America/Nuuk", "America/Scoresbysund", "America/Thule")),
+    ("IE", ("Europe/Dublin",)),
+    ("JP", ("Asia/Tokyo",)),
+    ("KI", ("Pacific/Tarawa", "Pacific/Kanton", "Pacific/Kiritimati")),
+    ("LB", ("Asia/Beirut",)),
+    ("MA", ("Africa/Casablanca",)),
+    ("NP", ("Asia/Kathmandu",)),
+    ("NZ", ("Pacific/Auckland", "Pacific/Chatham")),
+    ("RU", ("Europe/Moscow", "Asia/Yekaterinburg", "Asia/Kamchatka", "Asia/Novosibirsk")),
+    ("US", ("America/New_York", "America/Phoenix", "Pacific/Honolulu", "America/Los_Angeles")),
+]
+
+
+@cache
+def changes(names):
+    """Return the days in 2026 and 2027 when clocks change in any of these zones, and New Year."""
+    days = [datetime(2026, 1, 1, tzinfo=UTC) + n * DAY for n in range(730)]
+    return [
+        before
+        for before, after in pairwise(days)
+        if any(offset_at(name, before) != offset_at(name, after) for name in names)
+    ] + [days[0]]
+
+
+@st.composite
+def situations(draw):
+    """Draw zones, an instant (often near a change of clocks or New Year) and business hours."""
+    country, names = draw(st.sampled_from(GROUPS))
+    now = (
+        draw(st.sampled_from(changes(names)))
+        + draw(st.integers(-3 * 1440, 1440)) * MINUTE
+        + timedelta(seconds=draw(st.integers(0, 59)))
+    )
+    opens = draw(st.sampled_from([0, 30, 60, 120, 150]) | st.integers(0, 1439))
+    closes = draw(st.just(1440) | st.integers(opens + 1, 1440))
+    every_day, some = st.just(WEEK), st.frozensets(st.integers(0, 6), min_size=3)
+    days = draw(every_day | st.none() | some)
+    hours = daily(
+        opens, closes, days or WEEK, local_week=days is None, skip_holidays=draw(st.booleans())
+    )
+    return country, names, now, hours
+
+
+@cache
+def open_on(country, day, hours):
+    if hours.skip_holidays and day in holidays.country_holidays(country, years=day.year):
+        return False
+    weekend = Locale.parse(f"und_{country}")
+    closed = {weekend.weekend_start, weekend.weekend_end}
+    if hours.local_week:
+        return day.weekday() not in closed
+    return hours.windows[day.weekday()] is not None
+
+
+def rule(country, names, at, hours):
+    """Return whether it is business hours, by the rule in the documentation."""
+    joined, (opens, closes) = [], next(filter(None, hours.windows))
+    for name in names:
+        offsets = [offset_at(other, at) for other in (*joined, name)]
+        if 2 * (max(offsets) - min(offsets)) <= (closes - opens) * MINUTE:
+            joined.append(name)
+    for name in joined:
+        local = at.astimezone(ZoneInfo(name))
+        since_midnight = timedelta(hours=local.hour, minutes=local.minute)
+        if not opens * MINUTE <= since_midnight < closes * MINUTE:
+            return False
+        if not open_on(country, local.date(), hours):
+            return False
+    return True
+
+
+@given(situations())
+@settings(max_examples=75, deadline=None)
+def test_the_next_opening_is_the_first_minute_at_which_the_rule_holds(situation):
+    country, names, now, hours = situation
+    assert within(hours, country, names, now) is rule(country, names, now, hours)
+    if rule(country, names, now, hours):
+        return
+    minute = now.replace(second=0) + MINUTE
+    while not rule(country, names, minute, hours):
+        minute += MINUTE
+    assert hours.next_opening(clocks(country, *names), now) == minute
+    assert within(hours, country, names, minute)

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import timedelta
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import models
 import reports
@@ -16,7 +18,7 @@ from carriers import LateAnswer, OptOut, Receipt
 from database import BATCH, clock, db
 from models import TAKEN, Message, Status
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
-from sending import outcomes, receipts
+from sending import claims, outcomes, receipts
 from sending.receipts import EarlyReceipt
 from stored_messages import SENDER, again, held, statuses, store, store_many
 
@@ -257,6 +259,97 @@ def test_a_copy_that_an_equal_text_was_given_stays_its_own_though_the_other_was_
     assert receipts.sent({cancelled.id: "SM1"}, LATER) == 0
     assert again(doubtful).carrier_reference == "SM1"
     assert again(cancelled).status == Status.CANCELLED
+
+
+# Any order of events, beside a model of a few lines
+
+
+class Model:
+    """What is expected of one message, and of the receipts that wait for a yes."""
+
+    def __init__(self):
+        self.status, self.reference, self.kept = Status.SENDING, None, {}
+        self.gone = self.redacted = False
+
+    def yes(self, reference):
+        recorded = self.status != Status.SENDING and reference == self.reference
+        if not self.gone and self.status not in TAKEN and not recorded:
+            self.status, self.reference = Status.SENT, reference
+            if reference in self.kept:
+                self.receipt(reference, self.kept.pop(reference))
+
+    def receipt(self, reference, delivered):
+        if self.gone or reference != self.reference:
+            self.kept[reference] = delivered or self.kept.get(reference, False)
+        elif delivered and self.status in TAKEN:
+            self.status = Status.DELIVERED
+        elif self.status == Status.SENT:
+            self.status = Status.UNDELIVERED
+
+    def retry(self):
+        if self.status == Status.UNDELIVERED and not self.redacted:
+            self.status = Status.SCHEDULED
+
+    def take_over(self):
+        if self.status == Status.SENDING:
+            self.status = Status.QUEUED
+
+    def purge(self):
+        self.gone |= self.status in TAKEN
+
+    def redact(self):
+        self.redacted |= self.status in TAKEN
+
+    def forget(self):
+        self.kept.clear()
+
+
+references = st.sampled_from(["SM1", "SM2"])
+several = st.lists(st.tuples(references, st.booleans()), min_size=1, max_size=3)
+events = st.lists(
+    st.tuples(st.just("yes"), references)
+    | st.tuples(st.just("receipts"), several)
+    | st.tuples(st.sampled_from(["retry", "take_over", "purge", "redact", "forget"])),
+    max_size=12,
+)
+
+
+@settings(
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(events)
+def test_whatever_happens_in_whatever_order_the_last_word_counts(events):
+    EarlyReceipt.delete().execute()
+    Message.delete().execute()
+    message, model = held(Status.SENDING), Model()
+    for event, *arguments in events:
+        match event:
+            case "yes":
+                receipts.sent({message.id: arguments[0]}, TUESDAY_NOON)
+                model.yes(*arguments)
+            case "receipts":
+                (pairs,) = arguments
+                receipts.record_receipts([(name, good, f"{good}") for name, good in pairs], LATER)
+                for pair in pairs:
+                    model.receipt(*pair)
+            case "take_over":
+                claims.take_over(LATER)
+                model.take_over()
+            case "forget":
+                receipts.forget(LATER + 4 * DAY)
+                model.forget()
+            case "retry":
+                message.retry(LATER)
+                model.retry()
+            case _:
+                getattr(Message, event)(LATER, LATER)
+                getattr(model, event)()
+        found = Message.get_or_none(Message.id == message.id)
+        assert (found is None) == model.gone
+        if found:
+            assert (found.status, found.carrier_reference) == (model.status, model.reference)
+            assert (found.to is None) == model.redacted
+        assert kept() == model.kept
 
 
 # A yes that comes late, and receipts that name a text in other words
