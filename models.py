@@ -251,8 +251,12 @@ class Message(Table):
     # Transitions by people
 
     def approve(self, by: str, now: datetime) -> bool:
-        """Let this message be sent when its time comes; once more changes nothing."""
-        return self.decide(True, by, now) or self._move({*WAITING}, approved=True)
+        """Let this message be sent when its time comes; once more changes nothing.
+
+        Return False if it waits no more, or is withdrawn.
+        """
+        again = Message.approved & Message.cancelled_by.is_null()
+        return self.decide(True, by, now) or self._move({*WAITING}, again, approved=True)
 
     def decide(self, yes: bool, by: str, now: datetime) -> bool:
         """Approve or refuse this message; False if it does not wait for approval any more."""
@@ -262,7 +266,8 @@ class Message(Table):
         else:
             action = Action.REFUSED
             changes = {"status": Status.CANCELLED, "cancelled_by": by, "finished_at": now}
-        return self._act(action, now, {*WAITING}, ~Message.approved, **changes)
+        kept = Message.cancelled_by.is_null()  # or it is withdrawn
+        return self._act(action, now, {*WAITING}, ~Message.approved, kept, **changes)
 
     def cancel(self, by: str, now: datetime) -> bool:
         """Cancel this message; return False if it waits no more.
