@@ -7,7 +7,7 @@ from datetime import datetime
 
 from peewee import fn
 
-from database import db, on_postgres
+from database import db, locked, on_postgres
 from models import Message, Status, has_status
 
 # As SQL, like `receipts.sent`: for peewee to write them takes half of a sender's time between sends
@@ -126,7 +126,8 @@ def renew(claimant: uuid.UUID, messages: Iterable[Message], now: datetime) -> se
 def take_over(before: datetime) -> int:
     """Queue messages that a sender claimed before an instant and never finished; count them.
 
-    They are in doubt: the sender may have died after the carrier's yes.
+    They are in doubt: the sender may have died after the carrier's yes. One that is being changed
+    right now is left out: its sender lives.
     """
     dead = has_status(Status.SENDING) & (Message.claimed_at < before)
     changes = {
@@ -137,7 +138,8 @@ def take_over(before: datetime) -> int:
         Message.in_doubt: Message.in_doubt + 1,
         Message.in_doubt_since: fn.COALESCE(Message.in_doubt_since, Message.claimed_at),
     }
-    return Message.update(changes).where(dead).execute()
+    these = locked(Message.id, Message.select(Message.id).where(dead))
+    return Message.update(changes).where(these, dead).execute()
 
 
 def has_twin(message: Message, others: Collection[Message]) -> bool:
