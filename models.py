@@ -187,14 +187,21 @@ class Message(Table):
 
     @classmethod
     def promote(
-        cls, now: datetime, scheduled_before: datetime, always_check_dnc: bool = False
+        cls,
+        now: datetime,
+        scheduled_before: datetime,
+        always_check_dnc: bool = False,
+        testers: bool = False,
     ) -> Counter:
         """Queue, expire or block all messages that are due; count them by their new status.
 
-        A message has expired if it was scheduled first before `scheduled_before`. A text in doubt
-        is left to the sender, which asks the carrier first. In batches: writers wait for one only.
+        With `testers`, only those of testers. A message has expired if it was scheduled first
+        before `scheduled_before`. A text in doubt is left to the sender, which asks the carrier
+        first. In batches: writers wait for one only.
         """
         due = has_status(Status.SCHEDULED) & (cls.send_at <= now)
+        if testers:
+            due &= cls.key.in_(ApiKey.testers())
         listed = (cls.in_doubt == 0) & cls.to.in_(DoNotCall.select(DoNotCall.number))
         blocked = listed if always_check_dnc else cls.check_dnc & listed
         expired = (cls.in_doubt == 0) & (cls.first_send_at < scheduled_before)
