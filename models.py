@@ -188,14 +188,21 @@ class Message(Table):
 
     @classmethod
     def promote(
-        cls, now: datetime, scheduled_before: datetime, always_check_dnc: bool = False
+        cls,
+        now: datetime,
+        scheduled_before: datetime,
+        always_check_dnc: bool = False,
+        testers: bool = False,
     ) -> Counter:
         """Queue, expire or block all messages that are due; count them by their new status.
 
-        A message has expired if it was scheduled first before `scheduled_before`. A text in doubt
-        is left to the sender, which asks the carrier first. In batches: writers wait for one only.
+        With `testers`, only those of testers. A message has expired if it was scheduled first
+        before `scheduled_before`. A text in doubt is left to the sender, which asks the carrier
+        first. In batches: writers wait for one only.
         """
         due = has_status(Status.SCHEDULED) & (cls.send_at <= now)
+        if testers:
+            due &= cls.key.in_(ApiKey.testers())
         listed = (cls.in_doubt == 0) & cls.to.in_(DoNotCall.select(DoNotCall.number))
         blocked = listed if always_check_dnc else cls.check_dnc & listed
         expired = (cls.in_doubt == 0) & (cls.first_send_at < scheduled_before)
@@ -256,8 +263,12 @@ class Message(Table):
     # Transitions by people
 
     def approve(self, by: str, now: datetime) -> bool:
-        """Let this message be sent when its time comes; once more changes nothing."""
-        return self.decide(True, by, now) or self._move({*WAITING}, approved=True)
+        """Let this message be sent when its time comes; once more changes nothing.
+
+        Return False if it waits no more, or is withdrawn.
+        """
+        again = Message.approved & Message.cancelled_by.is_null()
+        return self.decide(True, by, now) or self._move({*WAITING}, again, approved=True)
 
     def decide(self, yes: bool, by: str, now: datetime) -> bool:
         """Approve or refuse this message; False if it does not wait for approval any more."""
@@ -267,7 +278,8 @@ class Message(Table):
         else:
             action = Action.REFUSED
             changes = {"status": Status.CANCELLED, "cancelled_by": by, "finished_at": now}
-        return self._act(action, now, {*WAITING}, ~Message.approved, **changes)
+        kept = Message.cancelled_by.is_null()  # or it is withdrawn
+        return self._act(action, now, {*WAITING}, ~Message.approved, kept, **changes)
 
     def cancel(self, by: str, now: datetime) -> bool:
         """Cancel this message; return False if it waits no more.

@@ -7,8 +7,10 @@ import argparse
 import logging
 import os
 import signal
+import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import wait
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
@@ -34,7 +36,7 @@ MOVES = (
 )
 WAITS = ("waiting for approval", "waiting for a carrier")
 
-PROMOTE_EVERY = 5  # seconds, in a pass that lasts longer
+PROMOTE_EVERY = 5  # seconds, in a pass that lasts longer; as often dead senders are looked for
 SILENCE, LONGEST_LISTENING = 3, 60  # seconds that a single pass listens for; to bind takes a while
 
 log = logging.getLogger("scheduler")
@@ -43,7 +45,8 @@ log = logging.getLogger("scheduler")
 class Scheduler:
     """Make passes until a stop is requested.
 
-    Testers' texts go to a simulator, in a thread beside the sends of a pass.
+    Testers' texts go to a simulator, in a thread of their own. Repeated passes and that thread do
+    not wait for each other; a single pass ends when both are done.
     """
 
     def __init__(
@@ -58,16 +61,19 @@ class Scheduler:
         simulator = carriers.connect("simulator:")
         self.testers = Sender(settings, simulator, self.stop, for_testers=True, runtime=runtime)
         self.testing = None  # the future of what the testers' sender does
-        self.counts = Counter()  # of the present pass
-        self.promote_at = 0  # by the monotonic clock
+        self.counts = Counter()  # since the end of the last pass
+        self.counting = threading.Lock()
+        self.look_at = 0  # when a long pass promotes again, by the monotonic clock
 
     def run(self, every: float | None, show: Callable[[str], None]) -> int:
         """Make one pass, or one every so often until a stop; return the exit status."""
         shown = None
+        if every:
+            self.testing = in_own_thread(lambda: self.keep_serving_testers(every))
         while True:
             status = 0
             try:
-                counts = line(self.run_pass())
+                counts = line(self.run_pass(repeated=every is not None))
                 if counts != shown:
                     show(counts)
                     shown = counts
@@ -79,6 +85,8 @@ class Scheduler:
                 self.stop.sleep(every or 0)
             if every is None or self.stop.is_requested:
                 break
+        if self.testing:
+            wait([self.testing], self.stop.seconds_left)
         try:
             self.close()
         except database.ERRORS as error:
@@ -86,57 +94,86 @@ class Scheduler:
             status = 1
         return status if every is None else 0
 
-    def run_pass(self) -> Counter:
-        """Do all that can be done now; count what happened, and what waits."""
-        self.counts = Counter()
-        self.take_over()
+    def run_pass(self, repeated: bool = False) -> Counter:
+        """Do all that can be done now; count what happened, and what waits.
+
+        Do not wait for testers if the pass will be repeated.
+        """
+        self.take_over(wait_until_settled=True)
         now = self.clock.now()
-        scheduled_before = now - self.settings.expire_after
-        self.promote(now, scheduled_before)
-        self.counts["expired"] += Message.expire(now, scheduled_before)
+        self.promote(now)
+        self.expire(now)
         receipts.forget(now)
         Event.give_up(now)
         Event.forget(now)
         self.serve_testers()
         if self.sender:
             self.sender.inbox.collect()
-            self.counts += self.sender.send_queued(self.meanwhile)
+            self.count(self.sender.send_queued(self.meanwhile))
             self.sender.inbox.collect()
             self.report_unmatched(now)
-        self.await_testers()
-        self.counts["waiting for approval"] = reports.awaiting_approval()
-        self.counts["waiting for a carrier"] = reports.awaiting_carrier()
+        if not repeated:
+            self.await_testers()
+        with self.counting:
+            counts, self.counts = self.counts, Counter()
+        counts["waiting for approval"] = reports.awaiting_approval()
+        counts["waiting for a carrier"] = reports.awaiting_carrier()
         database.db.close()
-        return self.counts
+        return counts
 
-    def take_over(self) -> None:
-        """Queue the messages of dead senders, once the living have had the time to renew theirs."""
+    def count(self, moves: Mapping[str, int]) -> None:
+        """Add to the counts of the present pass; any thread may."""
+        with self.counting:
+            self.counts.update(moves)
+
+    def take_over(self, wait_until_settled: bool = False) -> int:
+        """Queue the messages of dead senders; return how many.
+
+        Take over nothing before the living have had the time to renew their claims, and nothing
+        if a stop is requested meanwhile.
+        """
         now, timeout = self.clock.now(), self.settings.claim_timeout
         name = self.carrier.name if self.carrier else ""
         state, dead = CarrierState.passed(name, now, timeout), now - timedelta(seconds=timeout)
         if not reports.claimed_before(dead):
-            return
+            return 0
         if state.settled_at and state.settled_at > now:
+            if not wait_until_settled:
+                return 0
             database.db.close()
             self.stop.sleep((state.settled_at - now).total_seconds())
-        self.counts["taken over"] = claims.take_over(dead)
+        if self.stop.is_requested:
+            return 0
+        taken_over = claims.take_over(dead)
+        self.count({"taken over": taken_over})
+        return taken_over
 
-    def promote(self, now: datetime, scheduled_before: datetime) -> int:
-        """Queue the messages that are due; return how many."""
-        self.promote_at = self.clock.monotonic() + PROMOTE_EVERY
-        promoted = Message.promote(now, scheduled_before, self.settings.check_dnc)
-        self.counts["promoted"] += promoted[Status.QUEUED]
-        self.counts["blocked"] += promoted[Status.BLOCKED]
-        self.counts["expired"] += promoted[Status.EXPIRED]
+    def promote(self, now: datetime, testers: bool = False) -> int:
+        """Queue the messages that are due, or those of testers alone; return how many."""
+        before = now - self.settings.expire_after
+        promoted = Message.promote(now, before, self.settings.check_dnc, testers)
+        moves = {Status.QUEUED: "promoted", Status.BLOCKED: "blocked", Status.EXPIRED: "expired"}
+        self.count({moves[Status(status)]: number for status, number in promoted.items()})
         return promoted[Status.QUEUED]
 
+    def expire(self, now: datetime) -> None:
+        """Expire what has waited too long for approval or a carrier."""
+        self.count({"expired": Message.expire(now, now - self.settings.expire_after)})
+
     def meanwhile(self) -> int:
-        """Promote and serve testers every few seconds of a long pass; count the promoted."""
-        if self.stop.is_requested or self.clock.monotonic() < self.promote_at:
+        """Take over, promote, expire and serve testers every few seconds of a long pass.
+
+        Return how many messages that has queued. It happens often enough for `passed` to see that
+        claims are being renewed.
+        """
+        if self.stop.is_requested or self.clock.monotonic() < self.look_at:
             return 0
         now, retry = self.clock.now(), self.sender.retry_through_outage
-        queued = retry(self.promote, now, now - self.settings.expire_after)
+        queued = retry(self.take_over) + retry(self.promote, now)
+        retry(self.expire, now)
         retry(self.serve_testers)
+        look_every = min(PROMOTE_EVERY, self.settings.claim_timeout / 4)
+        self.look_at = self.clock.monotonic() + look_every
         return queued
 
     def serve_testers(self) -> None:
@@ -146,18 +183,39 @@ class Scheduler:
         if not self.testing and reports.awaiting_carrier(testers=True):
             self.testing = in_own_thread(self.send_of_testers)
 
-    def send_of_testers(self) -> Counter:
+    def keep_serving_testers(self, every: float) -> None:
+        """Promote and send the messages of testers every so often until a stop is requested.
+
+        A pass may be asking its carrier for a minute.
+        """
+        while not self.stop.is_requested:
+            try:
+                self.promote(self.clock.now(), testers=True)
+                if reports.awaiting_carrier(testers=True):
+                    self.send_of_testers()
+            except database.ERRORS as error:
+                database.disconnect()
+                if not database.is_outage(error):  # the pass tells of those
+                    log.error("testers: the database failed: %s", database.reason(error))
+            except Exception as error:  # its words may hold a number
+                log.error("testers: unexpected %s", type(error).__name__)
+            finally:
+                database.db.close()
+            self.stop.sleep(every)
+
+    def send_of_testers(self) -> None:
+        """Send the queued messages of testers."""
         try:
             CarrierState.prepare(TESTERS)
-            return self.testers.send_queued()
+            self.count(self.testers.send_queued())
         finally:
             database.db.close()
 
     def await_testers(self) -> None:
-        """Wait until the messages of testers are sent, and count them."""
+        """Wait until the messages of testers are sent."""
         if self.testing:
             testing, self.testing = self.testing, None
-            self.counts += testing.result()
+            testing.result()
 
     def report_unmatched(self, now: datetime) -> None:
         """Warn, once an hour over all schedulers, of receipts that match no message."""

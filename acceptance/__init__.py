@@ -4,6 +4,6 @@
 """
 
 from acceptance.decisions import AlreadyAnswered, KeyRevoked, NewMessage
-from acceptance.store import store
+from acceptance.storage import store
 
 __all__ = ["AlreadyAnswered", "KeyRevoked", "NewMessage", "store"]

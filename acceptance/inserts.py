@@ -4,6 +4,7 @@ Waiting for the disk is most of what an insert costs, and ten rows wait no longe
 requests that create wait in this queue.
 """
 
+import logging
 import os
 import threading
 import time
@@ -12,6 +13,8 @@ from queue import SimpleQueue
 from typing import Any
 
 from database import db, is_outage
+
+log = logging.getLogger("inserts")
 
 MOST = 32  # rows in a statement: other writers wait for it
 TURNS = 3  # of the event loop, in which requests under way bring their rows
@@ -57,16 +60,25 @@ class Inserts:
                 self._process = os.getpid()
 
     def _run(self):
+        """Insert what comes, for ever: no error ends this thread or leaves a caller waiting."""
         try:
             while True:
                 batch = [self._rows.get()]
-                for _ in range(TURNS):
-                    time.sleep(0)
-                while len(batch) < MOST and not self._rows.empty():
-                    batch.append(self._rows.get())
-                self._insert(batch)
+                try:
+                    self._fill(batch)
+                    self._insert(batch)
+                except Exception as error:  # its words may hold a number
+                    log.error("a batch of rows failed: unexpected %s", type(error).__name__)
+                    _refuse(batch, error)
         finally:
             self._process = None  # the next row starts another thread
+
+    def _fill(self, batch):
+        """Add the rows that requests under way bring."""
+        for _ in range(TURNS):
+            time.sleep(0)
+        while len(batch) < MOST and not self._rows.empty():
+            batch.append(self._rows.get())
 
     def _insert(self, batch):
         """Insert rows together; if one of them fails, insert each alone."""
@@ -75,13 +87,19 @@ class Inserts:
                 outcomes = self.insert_all([row for row, _ in batch])
             finally:
                 db.close()
+            answered = [*zip(batch, outcomes, strict=True)]
         except Exception as error:
             if len(batch) > 1 and not is_outage(error):
                 for each in batch:
                     self._insert([each])
                 return
-            while batch:
-                batch.pop()[1].put((None, error))
+            _refuse(batch, error)
         else:
-            for (_, answer), outcome in zip(batch, outcomes, strict=True):
+            for (_, answer), outcome in answered:
                 answer.put((outcome, None))
+
+
+def _refuse(batch, error):
+    """Have the callers of rows raise an error."""
+    while batch:
+        batch.pop()[1].put((None, error))

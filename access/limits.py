@@ -158,8 +158,9 @@ class KeyTally:
         `latest` is the id of its latest message. `count` counts its messages from one second to
         another, for windows of which its row says nothing.
         """
-        last, last_id = (row.second, row.last_id) if row else (0, None)
+        last_id = row.last_id if row else None
         is_known = row is not None and (latest is None or (last_id and latest <= last_id))
+        last = row.second if is_known else max(seconds)
         counts = {}
         for unit, size in UNITS.items():
             for window in {second // size for second in (*seconds, last)}:

@@ -159,24 +159,37 @@ class Deliveries:
     def run(self) -> None:
         """Record, claim and begin, again and again.
 
-        A database that is away is asked again. What was delivered meanwhile is recorded then.
+        A database that is away is asked again. What was delivered meanwhile is recorded then. No
+        error ends this thread.
         """
         while True:
-            finishing, left = self.give_up_at is not None, 0
-            if finishing:
-                left = self.give_up_at - time.monotonic()
             try:
-                self.exchange(clock.now())
-                if finishing and (not self.in_hand or left <= 0):
-                    self.let_go()
+                if self.has_ended():
                     return
-            except database.ERRORS as error:
-                database.disconnect()
-                if self.in_hand or not database.is_outage(error):
-                    log.error("the database failed, trying again: %s", database.reason(error))
-                if finishing and (not self.in_hand or left <= 0):
+                self.wait(BUSY if self.in_hand else IDLE)
+            except Exception as error:  # its words may hold an address
+                words = "events are delivered in spite of an unexpected %s"
+                log.error(words, type(error).__name__)
+                if self.give_up_at is not None and time.monotonic() >= self.give_up_at:
                     return
-            self.wait(BUSY if self.in_hand else IDLE)
+                time.sleep(IDLE)
+
+    def has_ended(self) -> bool:
+        """Take a turn with the database; say whether it was the last."""
+        finishing, left = self.give_up_at is not None, 0
+        if finishing:
+            left = self.give_up_at - time.monotonic()
+        try:
+            self.exchange(clock.now())
+            if finishing and (not self.in_hand or left <= 0):
+                self.let_go()
+                return True
+        except database.ERRORS as error:
+            database.disconnect()
+            if self.in_hand or not database.is_outage(error):
+                log.error("the database failed, trying again: %s", database.reason(error))
+            return finishing and (not self.in_hand or left <= 0)
+        return False
 
     def wait(self, seconds: float) -> None:
         """Begin tries, and take what comes back, for so many seconds."""
@@ -317,20 +330,17 @@ class Deliveries:
     def begin_one(self, lane: Lane) -> None:
         """Begin the next try of a lane."""
         event, address = lane.waiting[0]
-        secrets = [decoded(secret) for secret in address.secrets(clock.now())]
-        threading.Thread(
-            target=self.deliver, args=(lane.receiver, event, address, secrets), daemon=True
-        ).start()
-        lane.waiting.popleft()
+        arguments = lane.receiver, event, address
+        threading.Thread(target=self.deliver, args=arguments, daemon=True).start()
+        lane.waiting.popleft()  # not before: there may be no more threads
         lane.served_at = time.monotonic()
         lane.under_way += 1
         self.under_way += 1
 
-    def deliver(
-        self, receiver: Receiver, event: Event, address: EventAddress, secrets: list[bytes]
-    ) -> None:
+    def deliver(self, receiver: Receiver, event: Event, address: EventAddress) -> None:
         """Give the receiver an event, in a thread of its own."""
         try:
+            secrets = [decoded(secret) for secret in address.secrets(clock.now())]
             answer = receiver.post_signed(event.webhook_id, event.body, secrets)
         except CarrierError as error:
             answer = str(error)

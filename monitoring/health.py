@@ -30,6 +30,7 @@ class Health(NamedTuple):
     trouble_since: datetime | None
     commonest_error: tuple[str, int] | None  # of the last hour
     bad_end: reports.FailureSpike | None  # of most of the latest messages
+    oldest_event: datetime | None = None  # since when an event is due that nobody tries
 
     def seconds_since(self, instant: datetime | None) -> int | None:
         return instant and round((self.now - instant).total_seconds())
@@ -43,6 +44,9 @@ class Health(NamedTuple):
             problems.append(f"{self.carrier} {words} since {since}: {self.trouble}")
         if self.bad_end:
             problems.append(f"{self.bad_end.summary} for one reason: {self.bad_end.reason}")
+        if self.oldest_event and self.now - self.oldest_event > stalled_after:
+            since = isoformat(self.oldest_event)
+            problems.append(f"events have been due since {since}: no scheduler delivers them")
         if self.oldest_due is None:
             return problems
         due_for, limit = self.now - self.oldest_due, self.now - stalled_after
@@ -81,6 +85,7 @@ def read(now: datetime) -> Health:
         trouble_since=carrier and carrier.trouble_since,
         commonest_error=reports.commonest_error(now - timedelta(hours=1)),
         bad_end=reports.bad_end(now),
+        oldest_event=reports.oldest_event(now),
     )
 
 

@@ -208,6 +208,8 @@ class Notices:
             database.disconnect()
             if not database.is_outage(error):  # the pass tells of those
                 log.error("no notices: the database: %s", database.reason(error))
+        except Exception as error:  # its words may hold a number
+            log.error("no notices: unexpected %s", type(error).__name__)
         finally:
             database.db.close()
 
@@ -217,8 +219,11 @@ class Notices:
 
     def _serve(self, address, queue):
         while (text := queue.get()) is not None:
-            if not address.tell(text):
-                self._note_failure(address)
+            try:
+                if not address.tell(text):
+                    self._note_failure(address)
+            except Exception as error:
+                log.error("%s: unexpected %s", address, type(error).__name__)
 
     def _note_failure(self, address):
         """Log that an address took nothing, once an hour over all schedulers."""

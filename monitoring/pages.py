@@ -16,7 +16,6 @@ from flask import (
     current_app,
     g,
     request,
-    send_from_directory,
     url_for,
 )
 from werkzeug.exceptions import Unauthorized
@@ -29,6 +28,7 @@ from monitoring import health, metrics
 from monitoring.abuse import Abuse
 from schemas import BadRequest
 from sending import receipts
+from web import files
 from web.requests import BEARER, bearer_token
 
 HERE = Path(__file__).parent
@@ -158,7 +158,7 @@ def show_description() -> Response:
 @blueprint.get("/docs")
 def show_docs() -> Response:
     """Show openapi.json as a page where requests can be tried."""
-    response = send_from_directory(STATIC, "index.html")
+    response = files.serve(STATIC / "index.html")
     response.headers["Content-Security-Policy"] = (
         "default-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'"
     )
@@ -169,7 +169,7 @@ def show_docs() -> Response:
 def show_docs_file(name: str) -> Response:
     if name not in DOCS:
         abort(404)
-    return send_from_directory(DOCS[name], name)
+    return files.serve(DOCS[name] / name)
 
 
 def timestamp(instant: datetime | None) -> float:

@@ -31,6 +31,7 @@ from reports.queue import (
     last_sent_at,
     next_parts,
     oldest_due,
+    oldest_event,
     retrying,
     waiting,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "listing",
     "next_parts",
     "oldest_due",
+    "oldest_event",
     "page",
     "retrying",
     "seen_by",

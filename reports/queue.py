@@ -9,6 +9,7 @@ from peewee import SQL, Case, Select, ValuesList, fn
 
 from access.keys import ApiKey, Role
 from database import InstantField, db
+from events.outbox import Event, EventAddress
 from models import (
     AWAITS_APPROVAL,
     FINISHED,
@@ -120,6 +121,19 @@ def _oldest_sendable():
     )
     earliest = ApiKey.select(fn.MIN(first)).where(ApiKey.role != Role.TESTER)
     return Message.send_at.python_value(earliest.scalar())
+
+
+def oldest_event(now: datetime) -> datetime | None:
+    """Return since when an event has been due though nobody tries any to its address.
+
+    Where one is claimed, or waits for its next try, the others wait for their turn.
+    """
+    theirs = Event.key == EventAddress.key
+    due = Event.select(fn.MIN(Event.next_try_at)).where(theirs, Event.next_try_at <= now)
+    later = (Event.next_try_at > now) & (Event.next_try_at <= now + HOUR)
+    is_tried = fn.EXISTS(Event.select(SQL("1")).where(theirs, later))
+    oldest = EventAddress.select(fn.MIN(due)).where(EventAddress.off.is_null(), ~is_tried)
+    return Event.next_try_at.python_value(oldest.scalar())
 
 
 def of_senders():

@@ -5,9 +5,9 @@ import uuid
 from collections.abc import Collection, Iterable
 from datetime import datetime
 
-from peewee import fn
+from peewee import ValuesList, fn
 
-from database import db, on_postgres
+from database import db, locked, on_postgres
 from models import Message, Status, has_status
 
 # As SQL, like `receipts.sent`: for peewee to write them takes half of a sender's time between sends
@@ -100,11 +100,21 @@ def _claim_of(keys, share, claimant, now):
 
 
 def put_back(claimant: uuid.UUID, messages: Collection[Message]) -> int:
-    """Give up the claims of messages that could not go yet; they keep their places."""
+    """Give up the claims of messages that could not go yet; they keep their places.
+
+    Claims that are another's by now stay, also if the same sender has claimed the message again.
+    """
+    if not messages:
+        return 0
+    pairs = [(Message.id.db_value(each.id), each.claim_number) for each in messages]
+    claimed = ValuesList(pairs, alias="claimed")
+    id, number = claimed.c.column1, claimed.c.column2  # as both databases name them
+    if on_postgres():  # which would guess their types
+        id, number = id.cast("uuid"), number.cast("integer")
     mine = has_status(Status.SENDING) & (Message.claimed_by == claimant)
-    these = Message.id.in_([message.id for message in messages])
+    mine &= (Message.id == id) & (Message.claim_number == number)
     unclaimed = {"status": Status.QUEUED, "claimed_by": None, "claimed_at": None}
-    return Message.update(unclaimed).where(mine, these).execute()
+    return Message.update(unclaimed).from_(claimed).where(mine).execute()
 
 
 def renew(claimant: uuid.UUID, messages: Iterable[Message], now: datetime) -> set[uuid.UUID]:
@@ -126,7 +136,8 @@ def renew(claimant: uuid.UUID, messages: Iterable[Message], now: datetime) -> se
 def take_over(before: datetime) -> int:
     """Queue messages that a sender claimed before an instant and never finished; count them.
 
-    They are in doubt: the sender may have died after the carrier's yes.
+    They are in doubt: the sender may have died after the carrier's yes. One that is being changed
+    right now is left out: its sender lives.
     """
     dead = has_status(Status.SENDING) & (Message.claimed_at < before)
     changes = {
@@ -137,7 +148,8 @@ def take_over(before: datetime) -> int:
         Message.in_doubt: Message.in_doubt + 1,
         Message.in_doubt_since: fn.COALESCE(Message.in_doubt_since, Message.claimed_at),
     }
-    return Message.update(changes).where(dead).execute()
+    these = locked(Message.id, Message.select(Message.id).where(dead))
+    return Message.update(changes).where(these, dead).execute()
 
 
 def has_twin(message: Message, others: Collection[Message]) -> bool:

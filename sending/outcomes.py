@@ -15,6 +15,7 @@ from recipients import Recipient
 from recipients.hours import BusinessHours
 
 LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES come to
+MOST_TAKE_OVERS = 3  # schedulers that may die with a text; one of them may be its fault
 ASK_AGAIN = 10  # seconds until a carrier is asked again where an equal text was under way
 MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
 
@@ -73,12 +74,12 @@ def judge(message: Message, rules: Rules, listed: bool, now: datetime) -> Step |
     if must_ask(message, rules):
         return Step.ASK
     if message.cancelled_by:
-        return Outcome(Status.CANCELLED)
+        return _kept_back(message, Status.CANCELLED)
     if listed and (message.check_dnc or rules.check_dnc):
-        return Outcome(Status.BLOCKED)
+        return _kept_back(message, Status.BLOCKED)
     if is_too_late(message, rules, now):
-        return Outcome(Status.EXPIRED)
-    if message.take_overs > message.max_retries:
+        return _kept_back(message, Status.EXPIRED)
+    if message.take_overs > MOST_TAKE_OVERS:
         words = f"{message.take_overs} schedulers died with it"
         return Outcome(Status.FAILED, _perhaps_taken(words, message.in_doubt))
     if message.in_doubt > 1:
@@ -87,14 +88,14 @@ def judge(message: Message, rules: Rules, listed: bool, now: datetime) -> Step |
     try:
         opening = _opening(message, rules, now)
     except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
-        return Outcome(Status.FAILED, f"the number {error}")
+        return Outcome(Status.FAILED, _perhaps_taken(f"the number {error}", message.in_doubt))
     return Outcome(Status.SCHEDULED, send_at=opening) if opening else Step.SEND
 
 
 def judge_again(message: Message, rules: Rules, now: datetime) -> Outcome | None:
     """Return what becomes of a message that was judged a while ago; None if it still may go."""
     if is_too_late(message, rules, now):
-        return Outcome(Status.EXPIRED)
+        return _kept_back(message, Status.EXPIRED)
     if rules.hours.quiet:
         recipient = recipients.find(message.to)
         if rules.hours.quiet_until(recipient.clocks, now):
@@ -127,6 +128,12 @@ def waits_until(
     if hours.is_open(recipient.clocks, now):
         return None
     return hours.next_opening(recipient.clocks, now)
+
+
+def _kept_back(message, status):
+    """Return the end of a message that is not sent, or not again if that is in doubt."""
+    reason = _perhaps_taken("given to the carrier without an answer", True)
+    return Outcome(status, reason if message.in_doubt else None)
 
 
 def _opening(message, rules, now):

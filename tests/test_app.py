@@ -9,19 +9,20 @@ import peewee
 import psycopg
 import pytest
 
-import acceptance
 import database
 import settings as environment
+from acceptance.storage import queue
 from access import keys
 from access.limits import parse
 from answers import PATH, accepted, problems, refusal
-from app import add_request_id, create_app
-from database import clock
+from app import create_app
+from database import clock, pool
 from databases import END_OTHER_CONNECTIONS, on_postgres, on_sqlite
 from models import Message
 from recipients.hours import BusinessHours
 from samples import NEW_YORK
 from stored_messages import connection_of
+from web.requests import add_request_id
 
 SECRET = "secret-2125550123"
 VALID = {"to": NEW_YORK, "message": "Hello"}
@@ -139,7 +140,7 @@ def test_a_database_error_fails_one_request_and_the_next_is_served(
         raise error(SECRET)
 
     with monkeypatch.context() as patch:
-        patch.setattr(acceptance._inserts, "insert_all", refuse)
+        patch.setattr(queue, "insert_all", refuse)
         response = post()
     refusal(response, status)
     assert SECRET not in response.text
@@ -241,7 +242,7 @@ def test_a_removed_database_is_503(empty_database_url, settings_of, postgres):
 
 @on_sqlite
 def test_a_locked_database_is_503(database_url, settings, key, monkeypatch):
-    monkeypatch.setattr(database, "PATIENCE", 0.1)
+    monkeypatch.setattr(pool, "PATIENCE", 0.1)
     client = create_app(settings).test_client()
     accepted(client.post(PATH, json=VALID, headers={"X-Api-Key": key}))
     with contextlib.closing(connection_of(database_url)) as connection:

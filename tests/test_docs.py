@@ -20,7 +20,8 @@ from flask import Flask, request
 import carriers
 import database
 import settings as environment
-from database import Adapter, clock
+from database import clock
+from database.postgres import Adapter
 from databases import on_postgres, on_sqlite
 from events.delivery import Deliveries
 from events.outbox import Event, EventAddress
@@ -323,7 +324,7 @@ def test_every_status_of_a_message_is_explained():
 
 
 def test_every_field_and_every_status_of_an_answer_is_explained():
-    described = json.loads((ROOT / "openapi.json").read_text())
+    described = json.loads((ROOT / "monitoring" / "openapi.json").read_text())
     post = described["paths"]["/v1/text-messages"]["post"]
     wanted = post["requestBody"]["content"]["application/json"]["schema"]["properties"]
     answered = described["components"]["schemas"]["TextMessageResponse"]["properties"]

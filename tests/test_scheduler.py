@@ -18,6 +18,7 @@ import recipients
 import scheduler
 from access.do_not_call import DoNotCall
 from carriers import CarrierError
+from database import pool
 from databases import END_OTHER_CONNECTIONS
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST
 from models import TAKEN, Message, Status
@@ -723,6 +724,7 @@ def test_what_was_sent_is_recorded_however_long_the_database_is_away(run_pass, c
     assert again(message).status == Status.SENT
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hours_pass")
 def test_a_scheduler_that_is_to_stop_does_not_wait_for_the_database_for_ever(
     settings, carrier, faulty, at
@@ -760,7 +762,7 @@ def test_a_database_that_breaks_while_texts_are_under_way_doubles_none(
     run_pass, carrier, break_database, monkeypatch
 ):
     numbers = store_many(20)
-    monkeypatch.setattr(database, "PATIENCE", 0.1)
+    monkeypatch.setattr(pool, "PATIENCE", 0.1)
     carrier.answers[numbers[3]] = break_database
     assert run_pass(TUESDAY_NOON)["sent"] == 20
     assert sorted(carrier.numbers) == numbers

@@ -13,7 +13,8 @@ from peewee import IntegrityError
 
 import acceptance
 import database
-from acceptance import AlreadyAnswered, KeyRevoked, NewMessage, Request
+from acceptance import AlreadyAnswered, KeyRevoked, NewMessage, storage
+from acceptance.decisions import Request
 from access.keys import ApiKey, Role
 from access.limits import KeyUse, LimitReached, parse, parse_recipient_limit
 from models import Message, Status, first_id
@@ -113,7 +114,7 @@ def insert(requests):
     """Insert requests as the queue does: together and, if one of them fails, each alone."""
     try:
         with database.db.atomic():
-            return acceptance.insert_all(requests)
+            return storage.insert_all(requests)
     except database.ERRORS as error:
         if len(requests) == 1:
             return [error]
@@ -152,6 +153,34 @@ def test_all_at_once_equals_one_after_the_other(keys, before, shapes):
             stored(earlier, one_by_one=True)
             results.append(stored(requests, one_by_one))
     assert results[0] == results[1]
+
+
+@slowly
+@given(
+    before=st.lists(SHAPES, max_size=4),
+    batches=st.lists(st.lists(SHAPES, min_size=1, max_size=4), min_size=1, max_size=4),
+    limit=st.sampled_from(["1/d", "2/h", "3/min"]),
+)
+def test_a_limit_that_is_set_later_counts_what_was_accepted_before(keys, before, batches, limit):
+    """Never one more, also where the first batches under the limit are all refused."""
+    free = [request(100 + n, keys, each | {"key": "free"}) for n, each in enumerate(before)]
+    with undone():
+        insert([each._replace(default_limits=()) for each in free])
+        number = 0
+        for shapes in batches:
+            few = [request(number + n, keys, s | {"key": "free"}) for n, s in enumerate(shapes)]
+            number += len(few)
+            insert([each._replace(default_limits=parse(limit)) for each in few])
+        (limit,) = parse(limit)
+        earlier = {each.message.id for each in free}
+        stored = [*Message.select(Message.id, Message.created_at)]
+        new = Counter(window_of(each, limit) for each in stored if each.id not in earlier)
+        all_in = Counter(window_of(each, limit) for each in stored)
+        assert all(all_in[window] <= limit.number for window in new)
+
+
+def window_of(message, limit):
+    return (message.created_at - database.EPOCH) // SECOND // limit.seconds
 
 
 @slowly
@@ -269,10 +298,9 @@ def test_a_message_that_the_database_refuses_fails_alone_of_its_batch(database_u
 def test_a_message_that_breaks_our_own_code_fails_alone_of_its_batch(database_url):
     """An error of ours is not an outage of the database: its neighbours are stored."""
     key = key_named("app").id
-    messages = [
-        (new_message(str(n), key=key, parts=object() if n % 10 == 0 else 1),) for n in range(60)
-    ]
-    outcomes = insert_at_once(messages)
+    bad = {"key": key, "send_at": "soon"}
+    messages = [new_message(str(n), **bad if n % 10 == 0 else {"key": key}) for n in range(60)]
+    outcomes = insert_at_once([(message,) for message in messages])
     assert [n for n, outcome in enumerate(outcomes) if outcome] == [*range(0, 60, 10)]
     assert Message.select().count() == 54
 

@@ -227,6 +227,17 @@ def test_limits_that_come_back_after_a_while_count_what_was_accepted_meanwhile(s
     refusal(send(), 429)
 
 
+def test_a_new_limit_that_is_passed_already_refuses_again_and_again(limited, run, at):
+    at(TUESDAY_NOON)
+    send = limited("")
+    accepted(send())
+    accepted(send())
+    run("keys", "limit", "shop", "1/d")
+    for _ in range(3):
+        refusal(send(), 429)
+    assert Message.select().count() == 2
+
+
 def test_new_limits_count_what_was_accepted_before_in_the_current_windows(limited, run, at):
     at(TUESDAY_NOON - DAY)
     send = limited("")

@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 
 import pytest
-from test_vonage import NUMBER, STATUS, carrier, signed  # noqa: F401  a fixture
 
 from carriers import OptOut
+from test_vonage import NUMBER, STATUS, carrier, signed  # noqa: F401  a fixture
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from playhouse.pool import MaxConnectionsExceeded
 
 import database
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from answers import PATH, refusal
-from database import MaxConnectionsExceeded, clock, db
+from database import clock, db, pool
 from databases import on_postgres, on_sqlite
 from models import Message
 from proxy import Proxy
@@ -87,7 +88,7 @@ def test_a_message_stored_in_a_transaction_that_is_rolled_back_is_gone_alone(dat
 @pytest.fixture
 def impatient_pool(database_url, monkeypatch):
     """A pool that waits for a connection no longer than a fifth of a second."""
-    monkeypatch.setitem(database.POOL, "timeout", 0.2)
+    monkeypatch.setitem(pool.POOL, "timeout", 0.2)
     database.connect("sqlite:///:memory:")  # the pool of the same URL would stay
     database.connect(database_url)
     yield
@@ -95,7 +96,7 @@ def impatient_pool(database_url, monkeypatch):
 
 
 def test_a_thread_that_finds_all_connections_in_use_is_told_of_an_outage_in_time(impatient_pool):
-    size = database.POOL["max_connections"]
+    size = pool.POOL["max_connections"]
     all_taken, go_on = threading.Barrier(size + 1), threading.Event()
 
     def hold():
@@ -104,8 +105,8 @@ def test_a_thread_that_finds_all_connections_in_use_is_told_of_an_outage_in_time
         go_on.wait(60)
         db.close()
 
-    with ThreadPoolExecutor(size) as pool:
-        holders = [pool.submit(hold) for _ in range(size)]
+    with ThreadPoolExecutor(size) as threads:
+        holders = [threads.submit(hold) for _ in range(size)]
         all_taken.wait(60)
         with pytest.raises(MaxConnectionsExceeded) as busy:
             db.connect()
@@ -173,7 +174,7 @@ def test_a_lock_that_another_holds_is_an_outage_in_any_language(database_url, mo
             connection.execute("BEGIN")
             connection.execute("LOCK TABLE api_key IN ACCESS EXCLUSIVE MODE")
         else:
-            monkeypatch.setattr(database, "PATIENCE", 0.1)
+            monkeypatch.setattr(pool, "PATIENCE", 0.1)
             connection.execute("BEGIN EXCLUSIVE")
         with pytest.raises(database.ERRORS) as caught:
             ApiKey.update(group="x").execute()
@@ -224,7 +225,7 @@ def test_a_server_that_goes_while_a_session_is_set_up_is_an_outage_and_no_more(s
     proxy = Proxy(stoppable_postgres.folder / ".s.PGSQL.5432")
     database.connect(f"postgresql://postgres@127.0.0.1:{proxy.port}/postgres")
     proxy.hang_up_at = b"set_config"
-    for _ in range(database.POOL["max_connections"] + 1):
+    for _ in range(pool.POOL["max_connections"] + 1):
         with pytest.raises(database.ERRORS) as lost, db.atomic():
             pass
         assert database.is_outage(lost.value)

@@ -2,9 +2,7 @@
 
 from datetime import timedelta
 
-from test_desk import app, ask, compiled, desk_settings, issue, noon  # noqa: F401  fixtures
-
-from desk_visitor import Visitor
+from desk_visitor import Visitor, ask, issue
 from models import Message, Status
 from samples import TUESDAY_NOON
 from stored_messages import again, statuses, store_many
@@ -12,7 +10,7 @@ from stored_messages import again, statuses, store_many
 HOUR = timedelta(hours=1)
 
 
-def test_only_the_texts_of_the_form_expire_in_its_request(app, at):  # noqa: F811
+def test_only_the_texts_of_the_form_expire_in_its_request(app, at):
     old, young = ask(first_send_at=TUESDAY_NOON), ask(send_at=TUESDAY_NOON + 72 * HOUR)
     store_many(100, status=Status.QUEUED, first_send_at=TUESDAY_NOON)
     at(TUESDAY_NOON + 73 * HOUR)
@@ -26,7 +24,7 @@ def test_only_the_texts_of_the_form_expire_in_its_request(app, at):  # noqa: F81
     assert Message.expire(TUESDAY_NOON, TUESDAY_NOON + HOUR) == 100  # as a pass does
 
 
-def test_a_form_without_texts_expires_nothing(app, at):  # noqa: F811
+def test_a_form_without_texts_expires_nothing(app, at):
     ask(first_send_at=TUESDAY_NOON)
     at(TUESDAY_NOON + 73 * HOUR)
     approver = Visitor(app)

@@ -470,9 +470,9 @@ def test_a_carrier_that_is_no_longer_used_is_not_reported(healthz):
 def test_the_health_is_read_once_a_second_whoever_asks(settings, monkeypatch):
     app = create_app(settings._replace(metrics_token="token"))
     app.extensions["health"].lasts = 1
-    reads, read, clock = [], health.read, [100.0]
+    reads, read, seconds = [], health.read, [100.0]
     monkeypatch.setattr(health, "read", lambda now: reads.append(now) or read(now))
-    monkeypatch.setattr(health, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(health, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
 
     def ask_all():
         paths = ["/healthz", "/healthz?strict", "/metrics"] * 4
@@ -481,10 +481,10 @@ def test_the_health_is_read_once_a_second_whoever_asks(settings, monkeypatch):
             return [*pool.map(lambda path: app.test_client().get(path, headers=headers), paths)]
 
     assert {response.status_code for response in ask_all()} == {200}
-    clock[0] += 0.99
+    seconds[0] += 0.99
     ask_all()
     assert len(reads) == 1
-    clock[0] += 0.01
+    seconds[0] += 0.01
     store(send_at=clock.now() - HOUR)
     assert ask_all()[0].json["oldest_due_seconds"] >= 3600
     assert len(reads) == 2

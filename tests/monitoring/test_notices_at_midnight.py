@@ -3,11 +3,11 @@
 from datetime import timedelta
 
 import pytest
-from test_notices import MINUTE, look, used  # noqa: F401  a fixture
 
 from models import Status
 from samples import TUESDAY_NOON
 from stored_messages import key_named, store
+from test_notices import MINUTE, look, used  # noqa: F401  a fixture
 
 pytest_plugins = ["carrier_servers", "people"]
 

@@ -24,7 +24,7 @@ from models import FINISHED, Message
 from running import ROOT
 from samples import NEW_YORK, TUESDAY_NOON
 
-WRITTEN = (ROOT / "openapi.json").read_text()
+WRITTEN = (ROOT / "monitoring" / "openapi.json").read_text()
 DESCRIPTION = json.loads(WRITTEN)
 OPERATION = "/v1/text-messages"
 POST = DESCRIPTION["paths"][OPERATION]["post"]
@@ -224,7 +224,7 @@ def attack(start, shared_web):
     def run(*options):
         schemathesis = start(
             "schemathesis",
-            *("--config-file", ROOT / "tests/support/schemathesis.toml", "--no-color"),
+            *("--config-file", ROOT / "tests/monitoring/schemathesis.toml", "--no-color"),
             *("run", f"{web.url}/openapi.json", "--url", web.url, "--header", f"X-Api-Key: {key}"),
             *options,
         )

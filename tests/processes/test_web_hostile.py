@@ -13,9 +13,9 @@ import time
 import psutil
 import pytest
 
-import database
 from answers import PATH
-from databases import mostly_on_postgres, on_sqlite
+from database import pool
+from databases import on_sqlite
 from running import assert_holds_nobody_up, read_all, send, wait_until
 from samples import NEW_YORK
 
@@ -257,11 +257,10 @@ public class Once {
 """
 
 
-@mostly_on_postgres
 def test_slow_bodies_hold_no_connection_of_the_database(serve, database_url, key):
     """The key of each is looked up anew, once the body of the one before is awaited."""
     web, clients = serve(database_url, workers=1), []
-    for _ in range(database.POOL["max_connections"] + 1):
+    for _ in range(pool.POOL["max_connections"] + 1):
         clients.append(connect(web))
         clients[-1].sendall(LINES + key_line(key) + b"Content-Length: 500\r\n\r\n{")
         time.sleep(0.1)

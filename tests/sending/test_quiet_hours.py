@@ -8,10 +8,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-import models
 from answers import accepted, problems
 from app import create_app
 from carriers import CarrierError
+from database import clock
 from databases import on_sqlite
 from fake_carrier import FOR_NOW, TOO_FAST, FakeCarrier
 from models import Message, Status
@@ -140,7 +140,7 @@ def simulate(first, days, settings, key, monkeypatch):
     """Live through some days; return the carrier and what happened how often."""
     chance = random.Random(first)
     sky = Sky(chance, datetime(2026, 2, 1, tzinfo=UTC) + first * DAY)
-    monkeypatch.setattr(models, "clock", sky.clock)
+    monkeypatch.setattr(clock, "now", sky.clock)
     monkeypatch.setattr(carrier_state, "SETTLING", 0)
     monkeypatch.setattr(sender, "LONGEST_WAIT", 0)
     settings = settings._replace(**NIGHT, send_concurrency=1, retry_delay=1800)

@@ -1,0 +1,215 @@
+"""Locks on Postgres: taken in one order, so nobody is a deadlock's victim, and passed over."""
+
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+
+from acceptance.decisions import Request
+from acceptance.storage import insert_all
+from access.keys import ApiKey
+from access.limits import KeyUse, lock_numbers, parse, parse_recipient_limit
+from carriers import Receipt
+from database import clock, db
+from databases import on_postgres
+from events.outbox import Event, EventAddress
+from models import Message, Status
+from running import wait_until
+from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from sending import claims, receipts
+from stored_messages import (
+    SENDER,
+    again,
+    connection_of,
+    held,
+    key_named,
+    look,
+    new_message,
+    store_many,
+)
+
+pytestmark = on_postgres
+
+HOUR = timedelta(hours=1)
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+FIRST, SECOND = sorted([LONDON, NEW_YORK])
+
+
+@pytest.fixture
+def in_order(database_url):
+    """Let another lock two things in their order, and `action` both of them in between.
+
+    `in_order(lock, one, two, action)` calls `lock(one)`, begins `action` in a thread, waits until
+    that waits, and calls `lock(two)`: a deadlock if the thread has locked that already. Return what
+    `action` returned.
+    """
+
+    def run(lock, one, two, action):
+        with ThreadPoolExecutor(1) as pool:
+            with db.atomic():
+                lock(one)
+                other = pool.submit(action)
+                wait_until(lambda: look(database_url, WAITING)[0][0], 10)
+                lock(two)
+            return other.result(20)
+
+    yield run
+    db.close()
+
+
+def closing(action, *arguments):
+    """Call something in a thread, which gives its connection back."""
+
+    def call():
+        try:
+            return action(*arguments)
+        finally:
+            db.close()
+
+    return call
+
+
+def locking(action, *arguments):
+    """Call something in a transaction of a thread."""
+
+    def call():
+        with db.atomic():
+            return action(*arguments)
+
+    return closing(call)
+
+
+def test_numbers_in_opposite_orders_are_no_deadlock(in_order):
+    both = locking(lock_numbers, [SECOND, FIRST])
+    in_order(lambda one: lock_numbers([one]), FIRST, SECOND, both)
+
+
+def requests(*messages, limits=(), recipient_limit=None):
+    return [Request(message, limits, recipient_limit) for message in messages]
+
+
+def insert_of(messages, **limits):
+    """Store messages together, as the web does."""
+    return closing(insert_all, requests(*messages, **limits))
+
+
+def test_messages_to_numbers_with_a_limit_in_opposite_orders_are_no_deadlock(in_order):
+    limit = parse_recipient_limit("9/24h")
+    both = [new_message(to=SECOND), new_message(to=FIRST)]
+    insert = insert_of(both, recipient_limit=limit)
+    assert in_order(lambda one: lock_numbers([one]), FIRST, SECOND, insert) == [None, None]
+
+
+def test_messages_of_keys_with_limits_in_opposite_orders_are_no_deadlock(in_order):
+    one, two = 1001, 1008
+    assert [*{one, two}] == [two, one]  # a set has the other order
+    for key in (one, two):
+        ApiKey.create(id=key, name=str(key), digest=str(key), created_at=TUESDAY_NOON)
+    for key in (one, two):
+        KeyUse.lock(key)
+    insert = insert_of([new_message(key=two), new_message(key=one)], limits=parse("9/s"))
+    assert in_order(KeyUse.lock, one, two, insert) == [None, None]
+
+
+def test_the_same_idempotency_keys_in_opposite_orders_are_no_deadlock(in_order):
+    def named(name):
+        return new_message(idempotency_key=name, request_digest="", answer="")
+
+    def store_one(name):
+        assert insert_all(requests(named(name))) == [None]
+
+    insert = insert_of([named("b"), named("a")])
+    outcomes = in_order(store_one, "a", "b", insert)
+    assert [type(each).__name__ for each in outcomes] == ["AlreadyAnswered"] * 2
+
+
+@pytest.mark.parametrize("what", ["receipts", "yes", "found"])
+def test_references_in_opposite_orders_are_no_deadlock(in_order, what):
+    one, two = held(Status.SENDING), held(Status.SENDING, to=LONDON)
+    both = {two.id: "SM2", one.id: "SM1"}
+    actions = {
+        "receipts": (
+            receipts.record_receipts,
+            [Receipt("SM2", True), Receipt("SM1", True)],
+            TUESDAY_NOON,
+        ),
+        "yes": (receipts.sent, both, TUESDAY_NOON),
+        "found": (receipts.found, one.id, ["SM2", "SM1"], TUESDAY_NOON),
+    }
+    record, *arguments = actions[what]
+
+    def hear(reference):
+        receipts.record_receipts([Receipt(reference, False)], TUESDAY_NOON)
+
+    in_order(hear, "SM1", "SM2", closing(record, *arguments))
+
+
+# Passed over
+
+
+@pytest.fixture
+def locked_row(database_url):
+    """Have another transaction lock the rows that a condition names, until the end of the test."""
+    with contextlib.closing(connection_of(database_url)) as other:
+        other.execute("BEGIN")
+        yield lambda table, id: other.execute(
+            f"SELECT 1 FROM {table} WHERE id = %s FOR UPDATE", [id]
+        )
+
+
+PASS_OVER = {
+    "promote": lambda: Message.promote(TUESDAY_NOON, TUESDAY_NOON - HOUR),
+    "expire": lambda: Message.expire(TUESDAY_NOON, TUESDAY_NOON + HOUR),
+    "claim": lambda: claims.claim(SENDER, 10, TUESDAY_NOON),
+    "note": lambda: Message.note_notified([each.id for each in Message.select()], TUESDAY_NOON),
+}
+
+
+@pytest.mark.parametrize("name", PASS_OVER)
+def test_messages_that_another_has_locked_are_passed_over_and_the_others_moved(locked_row, name):
+    status = Status.SCHEDULED if name == "promote" else Status.QUEUED
+    store_many(3, status=status, first_send_at=TUESDAY_NOON)
+    before = {each.id: each for each in Message.select()}
+    taken, *others = before
+    locked_row("message", taken)
+    began = clock.now()
+    PASS_OVER[name]()
+    assert clock.now() - began < timedelta(seconds=2)  # and lock_timeout is five
+    after = {id: again(each) for id, each in before.items()}
+    changed = {id for id in before if after[id].__data__ != before[id].__data__}
+    assert changed == {*others}
+
+
+@pytest.mark.parametrize("name", ["claim", "give up", "forget"])
+def test_events_that_another_has_locked_are_passed_over(locked_row, name):
+    key, now = key_named("app"), TUESDAY_NOON
+    EventAddress.set(key, "http://127.0.0.1:9/", now)
+    old = {"given_up_at": now - 40 * 24 * HOUR} if name == "forget" else {}
+    due = None if name == "forget" else now
+    taken, *_ = [
+        Event.create(
+            webhook_id="evt", key=key, message_id=SENDER, at=now, body="{}", next_try_at=due, **old
+        ).id
+        for _ in range(3)
+    ]
+    locked_row("event", taken)
+    if name == "give up":
+        EventAddress.update(off="by hand").execute()
+    began = clock.now()
+    if name == "claim":
+        assert taken not in {each.id for each in Event.claim(key, 9, now, now + HOUR, None)}
+    elif name == "give up":
+        assert Event.give_up(now) == 2
+    else:
+        Event.forget(now)
+        assert [each.id for each in Event.select()] == [taken]
+    assert clock.now() - began < timedelta(seconds=2)
+
+
+def test_a_take_over_does_not_wait_for_a_message_that_is_being_recorded(locked_row):
+    """Its sender lives, and is about to write down what the carrier said."""
+    one, other = (held(Status.SENDING, claimed_at=TUESDAY_NOON - HOUR) for _ in range(2))
+    locked_row("message", one.id)
+    assert claims.take_over(TUESDAY_NOON) == 1
+    assert again(other).status == Status.QUEUED

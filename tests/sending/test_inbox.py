@@ -1,0 +1,117 @@
+"""What a carrier's session says is recorded before it is forgotten, whatever the database does."""
+
+import itertools
+
+import pytest
+from peewee import OperationalError
+
+import database
+from access.do_not_call import DoNotCall
+from carriers import OptOut, Receipt
+from fake_carrier import FakeCarrier
+from models import Message, Status
+from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from scheduler import Scheduler
+from sending import recorder
+from sending.recorder import Inbox
+from sending.sender import Sender
+from stored_messages import again, store
+
+NUMBERS = ["+12125550188", "+12125550199"]
+
+
+class TalkingCarrier(FakeCarrier):
+    """Hand over what it has to say once; a call acknowledges what the one before returned."""
+
+    listens = True
+
+    def __init__(self, *batches):
+        super().__init__()
+        self.batches = list(batches)
+
+    def received(self):
+        return self.batches.pop(0) if self.batches else []
+
+
+@pytest.fixture
+def fail_at(database_url, monkeypatch):
+    """Let one statement fail: `fail_at(3)`; return how many statements there have been."""
+    execute, numbers = database.db.obj.execute_sql, itertools.count(1)
+    state = {"failing": 0, "seen": 0}
+
+    def count(*statement, **options):
+        state["seen"] = next(numbers)
+        if state["seen"] == state["failing"]:
+            raise OperationalError("the server closed the connection unexpectedly")
+        return execute(*statement, **options)
+
+    monkeypatch.setattr(database.db.obj, "execute_sql", count)
+
+    def choose(number):
+        nonlocal numbers
+        numbers = itertools.count(1)
+        state.update(failing=number, seen=0)
+        return state
+
+    return choose
+
+
+def begin_anew():
+    for table in (Message, *reversed(database.Table.__subclasses__())):
+        if table._meta.table_name not in ("api_key", "carrier_state"):
+            table.delete().execute()
+    return [
+        store(status=Status.SENT, finished_at=TUESDAY_NOON, carrier_reference=f"SM{n}")
+        for n in range(3)
+    ]
+
+
+def test_whichever_statement_fails_every_receipt_and_every_stop_is_recorded(
+    settings, fail_at, monkeypatch
+):
+    """In two transactions: the first one's words are not recorded twice, and none is lost."""
+    monkeypatch.setattr(recorder, "RECORDED_AT_ONCE", 3)
+    for failing in itertools.count(1):
+        fail_at(0)
+        messages = begin_anew()
+        words = [Receipt(f"SM{n}", delivered=True) for n in range(3)]
+        words += [OptOut(number, stop=True, source="reply") for number in (NEW_YORK, LONDON)]
+        later = [OptOut(number, stop=True, source="reply") for number in NUMBERS]
+        inbox = Scheduler(settings, TalkingCarrier(words, later)).sender.inbox
+        state = fail_at(failing)
+        refused = 0
+        while inbox.carrier.batches or inbox.unrecorded:
+            try:
+                inbox.collect()
+            except database.ERRORS:
+                refused += 1
+        ended = state["seen"] < failing
+        fail_at(0)
+        assert {again(message).status for message in messages} == {Status.DELIVERED}, failing
+        numbers = {entry.number for entry in DoNotCall.select()}
+        assert numbers == {NEW_YORK, LONDON, *NUMBERS}, failing
+        if ended:
+            break
+        assert refused == 1
+    assert failing > 10
+
+
+def test_a_database_that_fails_in_a_pass_loses_no_stop(settings, at, fail_at, monkeypatch):
+    at(TUESDAY_NOON)
+    carrier = TalkingCarrier([OptOut(NEW_YORK, stop=True, source="reply")], [])
+    scheduler = Scheduler(settings, carrier)
+    collect = Inbox.collect
+    broken = iter([True])
+
+    def break_down(inbox):
+        if next(broken, False):
+            fail_at(1)
+        return collect(inbox)
+
+    monkeypatch.setattr(Inbox, "collect", break_down)
+    monkeypatch.setattr(Sender, "send_queued", lambda *_: {})
+    with pytest.raises(database.ERRORS):
+        scheduler.run_pass()
+    assert not DoNotCall.lists(NEW_YORK)
+    scheduler.run_pass()
+    assert DoNotCall.lists(NEW_YORK)
