@@ -112,6 +112,7 @@ class Scheduler:
     def take_over(self) -> None:
         """Queue the messages of dead senders, once the living have had the time to renew theirs."""
         now, timeout = self.clock.now(), self.settings.claim_timeout
+        claims.correct(now)
         name = self.carrier.name if self.carrier else ""
         state, dead = CarrierState.passed(name, now, timeout), now - timedelta(seconds=timeout)
         if not reports.claimed_before(dead):
@@ -119,6 +120,8 @@ class Scheduler:
         if state.settled_at and state.settled_at > now:
             database.db.close()
             self.stop.sleep((state.settled_at - now).total_seconds())
+        if self.stop.is_requested:
+            return
         self.counts["taken over"] = claims.take_over(dead)
 
     def promote(self, now: datetime, scheduled_before: datetime) -> int:
