@@ -252,6 +252,7 @@ class Message(Table):
             changes["send_at"] = outcome.send_at
         if outcome.doubt:
             since = self.in_doubt_since or self.claimed_at
+            since = min(since, now - (since - now))  # noted by a clock that was set back
             changes |= {"in_doubt": self.in_doubt + 1, "in_doubt_since": since}
         return self._move({Status.SENDING}, **changes)
 

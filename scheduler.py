@@ -133,6 +133,7 @@ class Scheduler:
         if a stop is requested meanwhile.
         """
         now, timeout = self.clock.now(), self.settings.claim_timeout
+        claims.correct(now)
         name = self.carrier.name if self.carrier else ""
         state, dead = CarrierState.passed(name, now, timeout), now - timedelta(seconds=timeout)
         if not reports.claimed_before(dead):

@@ -102,6 +102,12 @@ class LateAnswer(NamedTuple):
     reference: str | None  # what `send` would have returned
 
 
+class TooFast(NamedTuple):
+    """The carrier's "slow down" to a part of a text: `send` waits by itself, others must pause."""
+
+    reason: str
+
+
 class OptOut(NamedTuple):
     """A recipient's STOP or START."""
 
@@ -136,7 +142,7 @@ class Carrier:
     # A warning about this URL for the operator: one line for the log, without credentials.
     warning: str | None = None
     # Whether `received` returns receipts and incoming texts, from a session of the carrier's.
-    # Late answers may come without.
+    # Late answers and TooFast may come without.
     listens = False
 
     def __init__(self, url: str, *_: object):
@@ -164,7 +170,7 @@ class Carrier:
         """
         raise NotImplementedError
 
-    def received(self) -> list[Receipt | OptOut | LateAnswer]:
+    def received(self) -> list[Receipt | OptOut | LateAnswer | TooFast]:
         """Return what the carrier's session delivered since the last call; never wait."""
         return []
 

@@ -7,7 +7,17 @@ import threading
 from collections import deque
 from functools import partial
 
-from carriers import Carrier, CarrierError, LateAnswer, OptOut, Receipt, opt_outs, pdus, urls
+from carriers import (
+    Carrier,
+    CarrierError,
+    LateAnswer,
+    OptOut,
+    Receipt,
+    TooFast,
+    opt_outs,
+    pdus,
+    urls,
+)
 from carriers.alphabets import NAMES, cut, decode
 from carriers.pdus import CODES, Delivery
 from carriers.smpp_session import LOST, Bind
@@ -49,7 +59,8 @@ class Smpp(Carrier):
 
     Each part of a long text is sent after the previous one was taken, so an invalid text or number
     is refused before any part goes out. If a later part is not taken, the text is in doubt, or
-    fails for good if that part is refused for good. "Too fast" is waited out. Only the last part
+    fails for good if that part is refused for good. "Too fast" is waited out, and `received` tells
+    of it, because other texts come too fast as well. Only the last part
     asks for a receipt, and its message_id is the reference. If the answer to it comes after the
     timeout, over the same session, `received` returns it.
 
@@ -101,7 +112,7 @@ class Smpp(Carrier):
         self._lock = threading.RLock()
         self._loop = self._thread = self._listening = None
         self._closed = False
-        # Receipts and late answers; opt-outs with a function that acknowledges them
+        # Receipts, late answers and TooFast; opt-outs with a function that acknowledges them
         self._arrived = deque()
         self._unanswered = []  # these functions of the opt-outs last returned
 
@@ -119,7 +130,7 @@ class Smpp(Carrier):
     def check(self) -> None:
         self._run(self._check()).result()
 
-    def received(self) -> list[Receipt | OptOut | LateAnswer]:
+    def received(self) -> list[Receipt | OptOut | LateAnswer | TooFast]:
         with self._lock:
             if self.listens and not self._closed:
                 idle = self._listening is None or self._listening.done()
@@ -191,6 +202,7 @@ class Smpp(Carrier):
             too_late = asyncio.get_running_loop().time() > give_up_at
             if too_late or not taken or status not in CODES.too_fast:
                 raise _refusal(status, taken, parts)
+            self._arrived.append((TooFast(pdus.reason(status)), None))
             await asyncio.sleep(PAUSE)
 
     async def _check(self):

@@ -17,6 +17,7 @@ from carriers import CarrierError
 from carriers.http import Answer
 from carriers.webhook import SignedPosts, decoded
 from database import clock
+from database.clock import Steps
 from events.outbox import Event, EventAddress
 
 TIMEOUT = 15  # seconds, from the connection to the status line
@@ -119,6 +120,7 @@ class Deliveries:
         self.unrecorded = []
         self.under_way = 0
         self.renew_at = time.monotonic() + claim_timeout / 4
+        self.steps = Steps(lambda: clock.now(), time.monotonic)
         self.stop_requested = False
         self.give_up_at = None
         self.thread = threading.Thread(target=self.run, daemon=True)
@@ -213,9 +215,12 @@ class Deliveries:
         """Record the tries that have ended, renew claims, and claim what is due."""
         lease = now + timedelta(seconds=self.claim_timeout)
         self.record(now)
-        if time.monotonic() >= self.renew_at:
+        stepped = self.steps.noticed()
+        if stepped or time.monotonic() >= self.renew_at:
             self.renew_at = time.monotonic() + self.claim_timeout / 4
-            Event.renew(self.in_hand.values(), lease)
+            Event.renew(self.in_hand.values(), lease, now)
+        if stepped:
+            Event.correct(now)
         if self.stopping:
             self.release(now, ())
             return

@@ -21,6 +21,7 @@ from peewee import (
     ModelSelect,
     TextField,
     UUIDField,
+    Value,
     chunked,
     fn,
 )
@@ -40,6 +41,7 @@ from database import (
     isoformat,
     locked,
 )
+from database.clock import SKEW
 
 OVERLAP = timedelta(hours=24)
 """How long events are signed by the old secret as well, after a rotation."""
@@ -174,6 +176,7 @@ class Event(Table):
     body = TextField()
     tries = IntegerField(default=0)
     next_try_at = InstantField(null=True)  # null once given up
+    decided_at = InstantField(null=True)  # when that was
     last_answer = CarrierTextField(null=True)
     given_up_at = InstantField(null=True)
 
@@ -196,6 +199,7 @@ class Event(Table):
             cls.body: body(message, at),
             cls.tries: 0,
             cls.next_try_at: at,
+            cls.decided_at: at,
             cls.last_answer: None,
             cls.given_up_at: None,
         }
@@ -223,7 +227,7 @@ class Event(Table):
         """
         due = cls.select(cls.id).where(cls.key == key, cls._due(now, began_at))
         due = due.order_by(cls.next_try_at).limit(limit)
-        claim = cls.update(next_try_at=until).where(locked(cls.id, due))
+        claim = cls.update(next_try_at=until, decided_at=now).where(locked(cls.id, due))
         claimed = claim.returning(cls).execute()
         return sorted(claimed, key=lambda event: event.id)
 
@@ -233,15 +237,23 @@ class Event(Table):
         return due & ((cls.tries == 0) | (cls.next_try_at <= began_at)) if began_at else due
 
     @classmethod
-    def renew(cls, claimed: Collection[Self], until: datetime) -> None:
-        """Move the end of these events' leases; at once releases them."""
+    def renew(cls, claimed: Collection[Self], until: datetime, now: datetime | None = None) -> None:
+        """Move the end of these events' leases; without `now` it is now, which releases them."""
         if not claimed:
             return
         held = cls.id.in_([event.id for event in claimed])
         held &= cls.next_try_at.in_({event.next_try_at for event in claimed})
-        cls.update(next_try_at=until).where(held).execute()
+        cls.update(next_try_at=until, decided_at=now or until).where(held).execute()
         for event in claimed:
             event.next_try_at = until
+
+    @classmethod
+    def correct(cls, now: datetime) -> None:
+        """Let no event wait longer than it would have by a clock that has been set back since."""
+        ahead = cls.next_try_at.is_null(False) & (cls.decided_at > now + SKEW)
+        next_try_at = Value(cls.at.db_value(now), converter=False) + cls.next_try_at
+        changes = {"next_try_at": next_try_at - cls.decided_at, "decided_at": now}
+        cls.update(changes).where(locked(cls.id, cls.select(cls.id).where(ahead))).execute()
 
     @classmethod
     def delivered(cls, claimed: Iterable[Self]) -> None:
@@ -255,7 +267,7 @@ class Event(Table):
         If another scheduler has taken it over, it decides.
         """
         changes = {"tries": self.tries + 1, "last_answer": answer, "next_try_at": next_try_at}
-        changes["given_up_at"] = None if next_try_at else now
+        changes |= {"decided_at": now, "given_up_at": None if next_try_at else now}
         held = (Event.id == self.id) & (Event.next_try_at == self.next_try_at)
         Event.update(changes).where(held).execute()
 
@@ -288,7 +300,7 @@ class Event(Table):
         again = cls.given_up_at.is_null(False) & cls.key.in_(on)
         if key:
             again &= cls.key == key
-        changes = {"tries": 0, "next_try_at": now, "given_up_at": None}
+        changes = {"tries": 0, "next_try_at": now, "decided_at": now, "given_up_at": None}
         with db.transaction():
             if count := cls.update(changes).where(again).execute():
                 _audit(Action.RETRIED_EVENTS, now, key, count=count)

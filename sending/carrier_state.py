@@ -1,7 +1,9 @@
 """How sending through a carrier goes, shared by all schedulers of a database.
 
 A carrier pauses where it says "too fast", refuses the account, or gives no answer of its own. After
-a pause one text goes first, one over all schedulers; the others wait for its answer.
+a pause one text goes first, one over all schedulers; the others wait for its answer. Only this
+text, the probe, ends the pause or doubles it: others may have been begun by a scheduler that did
+not know of the pause yet.
 """
 
 from datetime import datetime, timedelta
@@ -11,7 +13,10 @@ from typing import Self
 from peewee import SQL, BigIntegerField, BooleanField, FloatField, IntegerField, TextField
 
 from database import CarrierTextField, InstantField, Table, db
+from database.clock import SKEW
 from sending.rate import SECOND
+
+MICROSECOND = timedelta(microseconds=1)
 
 MOST_SILENCES = 5
 """Texts in a row without an answer of the carrier's own, after which it is down."""
@@ -37,13 +42,15 @@ class CarrierState(Table):
     # The trouble is an outage, and not about the account
     is_down = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
     trouble_since = InstantField(null=True)
-    paused_at = InstantField(null=True)  # when the present pause began
+    paused_at = InstantField(null=True)  # when the end of the present pause was decided
     retry_at = InstantField(null=True)  # when it ends; null where all may send
     pause = FloatField(default=0)  # seconds
-    tried_at = InstantField(null=True)  # when the probe was claimed: the one text after the pause
+    # When the probe was claimed, the one text after the pause: its scheduler knows it by this
+    tried_at = InstantField(null=True)
     silences = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     unmatched_told_at = InstantField(null=True)  # when a log said last that receipts match nothing
     rate_used_until = BigIntegerField(null=True)  # see Rate
+    rate_used_at = InstantField(null=True)  # when that was noted
     served_key = IntegerField(null=True)  # the next pass begins with the key of the next id
 
     FIRST_PAUSE, LONGEST_PAUSE = 5, 60  # seconds
@@ -58,6 +65,7 @@ class CarrierState(Table):
         settled_at = now + timedelta(seconds=min(SETTLING, claim_timeout))
         gap = now - timedelta(seconds=claim_timeout / 2)
         since = cls.last_pass_at.is_null() | (cls.last_pass_at < gap)
+        since |= cls.settled_at > settled_at + SKEW  # the clock was set back
         with db.atomic():
             cls.prepare(name)
             cls.update(settled_at=settled_at).where(cls.name == name, since).execute()
@@ -68,6 +76,17 @@ class CarrierState(Table):
     def prepare(cls, name: str) -> None:
         """Have a row for a carrier, without a pass of its own."""
         cls.insert(name=name).on_conflict_ignore().execute()
+
+    @classmethod
+    def current(cls, name: str, now: datetime) -> Self:
+        """Return the state; if the clock was set back, what it holds begins now."""
+        state = cls.get_by_id(name)
+        if changes := changes_if_set_back(state, now):
+            as_read = (cls.paused_at, state.paused_at), (cls.rate_used_until, state.rate_used_until)
+            unchanged = [field >> None if at is None else field == at for field, at in as_read]
+            cls.update(changes).where(cls.name == name, *unchanged).execute()
+            state = cls.get_by_id(name)
+        return state
 
     @classmethod
     def latest(cls) -> Self | None:
@@ -84,10 +103,12 @@ class CarrierState(Table):
         if now < self.retry_at:
             return Permission.NONE
         cls, dead = CarrierState, now - timedelta(seconds=claim_timeout)
-        free = cls.tried_at.is_null() | (cls.tried_at < dead)
+        free = cls.tried_at.is_null() | (cls.tried_at < dead) | (cls.tried_at > now + SKEW)
         mine = (cls.name == self.name) & (cls.retry_at <= now) & free
-        taken = cls.update(tried_at=now).where(mine).execute() == 1
-        return Permission.PROBE if taken else Permission.NONE
+        if not cls.update(tried_at=now).where(mine).execute():
+            return Permission.NONE
+        self.tried_at = now
+        return Permission.PROBE
 
     @property
     def first_key(self) -> int:
@@ -105,30 +126,35 @@ class CarrierState(Table):
         return used_until is not None and used_until / SECOND > now.timestamp() - 1
 
     @classmethod
-    def use_rate(cls, name: str, before: int | None, after: int) -> bool:
+    def use_rate(cls, name: str, before: int | None, after: int, now: datetime) -> bool:
         """Note up to when SEND_RATE is used; False if another scheduler has used it meanwhile."""
         unchanged = (
             cls.rate_used_until.is_null() if before is None else cls.rate_used_until == before
         )
-        return cls.update(rate_used_until=after).where(cls.name == name, unchanged).execute() == 1
+        used = cls.update(rate_used_until=after, rate_used_at=now)
+        return used.where(cls.name == name, unchanged).execute() == 1
 
     @classmethod
-    def end_probe(cls, name: str) -> None:
+    def end_probe(cls, name: str, probe: datetime) -> None:
         """Let another text go first: there was none to be sent, or its answer has come."""
-        cls.update(tried_at=None).where(cls.name == name).execute()
+        cls.update(tried_at=None).where(cls.name == name, cls.tried_at == probe).execute()
 
     @classmethod
-    def answered(cls, name: str, begun_at: datetime) -> bool:
-        """Note an answer of the carrier's own to a text begun at an instant.
-
-        Return whether it ended a trouble. A text that was under way when the pause began does
-        not end it.
-        """
+    def heard(cls, name: str) -> None:
+        """Note an answer of the carrier's own: silences are counted anew."""
         cls.update(silences=0).where(cls.name == name, cls.silences > 0).execute()
+
+    @classmethod
+    def end_pause(cls, name: str, probe: datetime, only_outage: bool = False) -> bool:
+        """End the pause after which this probe went; return whether that ended a trouble.
+
+        Change nothing if there has been another pause, or the present one was lengthened.
+        """
         nothing = {"retry_at": None, "pause": 0, "tried_at": None, "paused_at": None}
-        nothing |= {"trouble": None, "trouble_since": None, "is_down": False}
-        begun = cls.paused_at.is_null() | (cls.paused_at < begun_at)
-        mine = (cls.name == name) & cls.retry_at.is_null(False) & begun
+        nothing |= {"trouble": None, "trouble_since": None, "is_down": False, "silences": 0}
+        mine = (cls.name == name) & (cls.tried_at == probe)
+        if only_outage:
+            mine &= cls.is_down
         with db.atomic():
             had_trouble = cls.select().where(mine, cls.trouble.is_null(False)).exists()
             return bool(cls.update(nothing).where(mine).execute()) and had_trouble
@@ -150,28 +176,30 @@ class CarrierState(Table):
     def begin_pause(
         cls,
         name: str,
-        begun_at: datetime,
         now: datetime,
+        probe: datetime | None = None,
         *,
         trouble: str | None = None,
         is_down: bool = False,
         asked_for: float | None = None,
     ) -> bool:
-        """Send nothing for a while, because of the answer to a text begun at an instant.
+        """Send nothing for a while, because of the answer to a text, which may be a probe.
 
         Return whether that is news. The carrier may have asked for so many seconds.
         """
         with db.atomic():
             rows = cls.select().where(cls.name == name)
             state = (rows.for_update() if db.obj.for_update else rows).get()
-            changes = changes_for_pause(state, begun_at, now, trouble, is_down, asked_for)
+            by_probe = probe is not None and probe == state.tried_at
+            changes = changes_for_pause(state, by_probe, now, trouble, is_down, asked_for)
             cls.update(changes).where(cls.name == name).execute()
-        return state.retry_at is None or bool(trouble and not state.trouble)
+        trouble = changes.get("trouble", state.trouble)
+        return state.retry_at is None or bool(trouble) != bool(state.trouble)
 
 
 def changes_for_pause(
     state: CarrierState,
-    begun_at: datetime,
+    by_probe: bool,
     now: datetime,
     trouble: str | None,
     is_down: bool,
@@ -179,17 +207,33 @@ def changes_for_pause(
 ) -> dict:
     """Return what changes in a state when a pause begins or is lengthened; pure.
 
-    Unless the carrier asked for a time, a pause is twice the one before, up to a minute. A text
-    that was under way when the pause began does not double it.
+    Unless the carrier asked for a time, a pause that a probe begins is twice the one before, up to
+    a minute. A carrier that says "too fast" to a probe is not down any more.
     """
-    first = state.FIRST_PAUSE if trouble else 1
-    under_way = state.paused_at is not None and begun_at <= state.paused_at
-    pause = state.pause if under_way else min(state.pause * 2 or first, state.LONGEST_PAUSE)
+    is_back = by_probe and state.is_down and not trouble
+    before = 0 if is_back else state.pause * (1 + by_probe)
+    pause = max(min(before, state.LONGEST_PAUSE), state.FIRST_PAUSE if trouble else 1)
     until = now + timedelta(seconds=asked_for or pause)
-    changes = {"pause": pause, "retry_at": max(until, state.retry_at or until)}
-    if not under_way:
-        changes |= {"paused_at": now, "tried_at": None}
+    # A probe that is under way may not end a pause that is lengthened meanwhile
+    changes = {"pause": pause, "paused_at": now, "tried_at": None}
+    changes["retry_at"] = max(until, state.retry_at or until)
     if trouble:
         since = state.trouble_since or now
         changes |= {"trouble": trouble, "trouble_since": since, "is_down": is_down}
+    elif is_back:
+        changes |= {"trouble": None, "trouble_since": None, "is_down": False}
+    return changes
+
+
+def changes_if_set_back(state: CarrierState, now: datetime) -> dict:
+    """Return what changes if the clock was set back since a state was noted; pure.
+
+    Nothing is waited for longer than it would have been from its beginning on.
+    """
+    changes, latest = {}, now + SKEW
+    if state.retry_at and state.paused_at and state.paused_at > latest:
+        changes |= {"paused_at": now, "retry_at": now + (state.retry_at - state.paused_at)}
+    if state.rate_used_at and state.rate_used_at > latest:
+        ahead = (state.rate_used_at - now) // MICROSECOND
+        changes |= {"rate_used_at": now, "rate_used_until": state.rate_used_until - ahead}
     return changes

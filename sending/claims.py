@@ -5,9 +5,10 @@ import uuid
 from collections.abc import Collection, Iterable
 from datetime import datetime
 
-from peewee import ValuesList, fn
+from peewee import Value, ValuesList, fn
 
 from database import db, locked, on_postgres
+from database.clock import SKEW
 from models import Message, Status, has_status
 
 # As SQL, like `receipts.sent`: for peewee to write them takes half of a sender's time between sends
@@ -131,6 +132,19 @@ def renew(claimant: uuid.UUID, messages: Iterable[Message], now: datetime) -> se
     renewed = renewed.where(has_status(Status.SENDING) & these)
     found = renewed.returning(Message.id, Message.claim_number).execute()
     return {each.id for each in found if each.claim_number == numbers[each.id]}
+
+
+def correct(now: datetime) -> None:
+    """Let claims that were noted by a clock that has been set back since begin now.
+
+    How far that clock was ahead is not known. Texts are looked for at the carrier since an instant
+    that is as long ago as their claim is in the future.
+    """
+    this = Value(Message.claimed_at.db_value(now), converter=False)
+    since = fn.COALESCE(Message.in_doubt_since, this + this - Message.claimed_at)
+    ahead = has_status(Status.SENDING) & (Message.claimed_at > now + SKEW)
+    move = Message.update(claimed_at=now, in_doubt_since=since)
+    move.where(locked(Message.id, Message.select(Message.id).where(ahead)), ahead).execute()
 
 
 def take_over(before: datetime) -> int:

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from datetime import datetime
 from uuid import UUID
 
-from carriers import Carrier, CarrierError, OptOut
+from carriers import Carrier, CarrierError, OptOut, TooFast
 from models import Status
 from sending import claims, outcomes, receipts
 from sending.outcomes import Outcome, Rules
-from sending.runtime import Clock
 from sending.sends import NotSent, Send, Sends
 from sending.watch import CarrierWatch
 
@@ -112,8 +111,8 @@ class Recorder:
 class Inbox:
     """Record receipts, replies and late answers from a carrier's session."""
 
-    def __init__(self, carrier: Carrier, always_check_dnc: bool, clock: Clock):
-        self.carrier, self.always_check_dnc, self.clock = carrier, always_check_dnc, clock
+    def __init__(self, carrier: Carrier, always_check_dnc: bool, watch: CarrierWatch):
+        self.carrier, self.always_check_dnc, self.watch = carrier, always_check_dnc, watch
         self.unrecorded = []
 
     def collect(self) -> bool:
@@ -123,7 +122,9 @@ class Inbox:
         """
         if not self.unrecorded:
             self.unrecorded = self.carrier.received()
-        heard, now = bool(self.unrecorded), self.clock.now()
+        heard, now = bool(self.unrecorded), self.watch.clock.now()
+        if any(isinstance(event, TooFast) for event in self.unrecorded):
+            self.watch.note_too_fast()
         while self.unrecorded:
             receipts.record(self.unrecorded[:RECORDED_AT_ONCE], now, self.always_check_dnc)
             del self.unrecorded[:RECORDED_AT_ONCE]

@@ -17,6 +17,7 @@ import reports
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from carriers import Carrier
+from database.clock import Steps
 from models import Status
 from sending import claims, outcomes, receipts
 from sending.carrier_state import CarrierState, Permission
@@ -61,11 +62,12 @@ class Sender:
         self.recorder = Recorder(
             self.claimant, self.rules, self.watch, self.sends, self.retry_through_outage
         )
-        self.inbox = Inbox(carrier, settings.check_dnc, self.clock)
+        self.inbox = Inbox(carrier, settings.check_dnc, self.watch)
         self.key_names = {}  # by id, for the log
         self.first_key = None  # it has the next share
         self.left = 0  # messages that the present pass may still claim
         self.renew_at = 0  # by the monotonic clock
+        self.steps = Steps(self.clock.now, self.clock.monotonic)
 
     def send_queued(self, meanwhile: Callable[[], int] = int) -> Counter:
         """Send until nothing may be sent, the carrier pauses for long, or a stop is requested.
@@ -92,18 +94,20 @@ class Sender:
     def begin_sends(self, meanwhile: Callable[[], int]) -> float | None:
         """Begin what may be sent now; return the seconds until more may go, None at the end."""
         retry = self.retry_through_outage
-        # What came too fast goes when the pause ends
-        self.left += sum(answer.is_too_fast for answer in self.recorder.unrecorded)
+        self.left += sum(answer.may_go_soon for answer in self.recorder.unrecorded)
         again = self.recorder.record()
         self.left += meanwhile()
         permission, pause = retry(self.watch.permission, bool(self.sends.under_way))
-        claimed, ready = retry(self.claim, self.room(permission, len(again)), again)
+        room = self.room(permission)
+        self.put_back(again[room:])
+        again = again[:room]
+        room = min(self.left, room - len(again))
+        claimed, ready = retry(self.claim, room, again)
         ready = self.within_rate(ready)
-        is_probe = permission is Permission.PROBE
         for send in ready:
-            self.sends.begin(send, is_probe)
-        if is_probe and not ready:
-            retry(CarrierState.end_probe, self.name)
+            self.sends.begin(send, self.watch.probe)
+        if self.watch.probe and not ready:
+            retry(self.watch.end_unused_probe)
         wait_until = self.recorder.progress_at + self.longest_wait
         waits = self.left and pause and self.clock.monotonic() + pause <= wait_until
         return pause if self.sends.under_way or claimed or waits else None
@@ -141,14 +145,12 @@ class Sender:
 
     # Which may go
 
-    def room(self, permission: Permission, again: int) -> int:
-        """Return how many more texts may be claimed, besides those that are judged again."""
-        if permission is Permission.ALL:
-            room = max(0, self.settings.send_concurrency - len(self.sends.under_way) - again)
-            room = min(room, self.watch.rate.most()) if self.watch.rate else room
-        else:
-            room = int(permission is Permission.PROBE and not again)
-        return min(self.left, room)
+    def room(self, permission: Permission) -> int:
+        """Return how many more texts may be begun."""
+        if permission is not Permission.ALL:
+            return int(permission is Permission.PROBE)
+        room = max(0, self.settings.send_concurrency - len(self.sends.under_way))
+        return min(room, self.watch.rate.most()) if self.watch.rate else room
 
     def claim(self, room: int, again: list[Send]) -> tuple[int, list[Send]]:
         """Renew our claims and claim more messages; return how many, and all that may go now.
@@ -157,20 +159,23 @@ class Sender:
         """
         now, monotonic = self.clock.now(), self.clock.monotonic()
         held_until = monotonic + self.settings.claim_timeout / 2
-        renewing = monotonic >= self.renew_at
+        ahead = now.timestamp() - monotonic
+        # After a step of the wall clock they may look as if their sender were dead
+        renewing = self.steps.noticed() or monotonic >= self.renew_at
         held = [*self.sends.under_way.values()] if renewing else []
         with database.db.atomic():
             renewed = claims.renew(self.claimant, [send.message for send in held], now)
             new = claims.claim(self.claimant, room, now, self.first_key, self.for_testers)
             if unknown := {message.key_id for message in new} - self.key_names.keys():
                 self.key_names |= ApiKey.names(unknown)
-            claimed = [Send(each, self.key_names.get(each.key_id), held_until) for each in new]
+            names = self.key_names
+            claimed = [Send(each, names.get(each.key_id), held_until, ahead) for each in new]
             ready, moves = self.judge([*again, *claimed], now)
         if renewing:
             self.renew_at = monotonic + self.renew_every
         for send in held:
             if send.message.id in renewed:
-                send.held_until = held_until
+                send.held_until, send.ahead = held_until, ahead
         if new:
             self.left -= len(new)
             self.first_key = new[-1].key_id + 1
@@ -217,11 +222,15 @@ class Sender:
         parts = [send.message.parts or 1 for send in texts]
         share = self.retry_through_outage(self.watch.take_rate, parts)
         going, waiting = texts[: share.texts], texts[share.texts :]
+        self.put_back(waiting)
+        if share.delay:
+            going[0].not_before = self.clock.monotonic() + share.delay
+        return [send for send in ready if send not in waiting]
+
+    def put_back(self, waiting: list[Send]) -> None:
+        """Give up the claims of messages that may not go now; their key is the next in turn."""
         if waiting:
             messages = [send.message for send in waiting]
             self.retry_through_outage(claims.put_back, self.claimant, messages)
             self.left += len(waiting)
             self.first_key = messages[0].key_id
-        if share.delay:
-            going[0].not_before = self.clock.monotonic() + share.delay
-        return [send for send in ready if send not in waiting]

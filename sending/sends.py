@@ -35,10 +35,14 @@ class Send:
     message: Message
     key_name: str | None  # for the log
     held_until: float  # then another sender may have the message
+    ahead: float = 0  # the wall clock of the monotonic one, in seconds, when it was claimed
     not_before: float = 0  # SEND_RATE lets the text go then
     asking: bool = False
-    is_probe: bool = False
-    begun_at: datetime | None = None
+    probe: datetime | None = None  # when it was claimed to go first after a pause
+
+    @property
+    def is_probe(self) -> bool:
+        return self.probe is not None
 
     @property
     def log_fields(self) -> dict:
@@ -54,8 +58,11 @@ class Answer(NamedTuple):
     said: Any = None  # a reference, or all that were found
 
     @property
-    def is_too_fast(self) -> bool:
-        return isinstance(self.error, CarrierError) and self.error.too_fast
+    def may_go_soon(self) -> bool:
+        """Whether the text is queued again only because it came too fast, or too late."""
+        if isinstance(self.error, NotSent):
+            return self.error.outcome is None or self.error.outcome.status == Status.QUEUED
+        return self.error is not None and self.error.too_fast
 
 
 class Sends:
@@ -77,13 +84,14 @@ class Sends:
         finally:
             self.pool.shutdown(wait=self.stop.seconds_left > 0)
 
-    def begin(self, send: Send, is_probe: bool) -> None:
+    def begin(self, send: Send, probe: datetime | None) -> None:
         """Have a thread ask the carrier about a message in doubt, or give it the text."""
         message = send.message
-        send.begun_at, send.is_probe = self.clock.now(), is_probe
+        send.probe = probe
         if send.asking:
-            doubtful = message.to, message.message, message.in_doubt_since
-            future = self.pool.submit(self.carrier.find, *doubtful)
+            now, since = self.clock.now(), message.in_doubt_since
+            since = min(since, now - (since - now))  # a clock that was ahead has been set back
+            future = self.pool.submit(self.carrier.find, message.to, message.message, since)
         else:
             future = self.pool.submit(self.give, send)
         self.under_way[future] = send
@@ -100,7 +108,8 @@ class Sends:
             if self.stop.is_requested:
                 raise NotSent
         now = self.clock.now()
-        if self.clock.monotonic() > send.held_until:
+        # Others go by the wall clock, which may have jumped ahead
+        if max(self.clock.monotonic(), now.timestamp() - send.ahead) > send.held_until:
             raise NotSent(Outcome(Status.QUEUED, send_at=now))
         if outcome := outcomes.judge_again(message, self.rules, now):
             raise NotSent(outcome)

@@ -8,7 +8,7 @@ from carriers import Carrier, CarrierError
 from sending.carrier_state import CarrierState, Permission
 from sending.rate import Rate, Share
 from sending.runtime import TICK, Clock, Stop, in_own_thread
-from sending.sends import Answer, NotSent
+from sending.sends import Answer, NotSent, Send
 
 log = logging.getLogger("scheduler")
 
@@ -28,6 +28,9 @@ class CarrierWatch:
         self.name, self.carrier, self.rate = name, carrier, rate
         self.claim_timeout, self.stop, self.clock = claim_timeout, stop, clock
         self.state = None  # as read last
+        self.probe = None  # when we claimed to send the one text that goes first after a pause
+        self.serves = False  # the carrier, asked before that, said so
+        self.is_heard = False  # it has given an answer of its own since the last silence
 
     def permission(self, under_way: bool) -> tuple[Permission, float]:
         """Return who may send now, and the seconds until that may change.
@@ -35,8 +38,11 @@ class CarrierWatch:
         After an outage the carrier is asked first whether it serves, without a text that could be
         left in doubt.
         """
-        now = self.clock.now()
-        self.state = state = CarrierState.get_by_id(self.name)
+        now, self.probe, self.serves = self.clock.now(), None, False
+        self.state = state = CarrierState.current(self.name, now)
+        if self.is_heard and state.silences:
+            CarrierState.heard(self.name)
+        self.is_heard = False
         if self.stop.is_requested:
             return Permission.NONE, 0
         if self.rate and (pause := self.rate.wait(state.rate_used_until, now)):
@@ -45,53 +51,94 @@ class CarrierWatch:
             permission = Permission.NONE
         else:
             permission = state.permission(now, self.claim_timeout)
-        if permission is Permission.PROBE and state.trouble:
-            return (permission if self.serves() else Permission.NONE), 0
+        if permission is Permission.PROBE:
+            self.probe = state.tried_at
+            if state.trouble and not self.may_serve():
+                permission, self.probe = Permission.NONE, None
         left = (state.retry_at - now).total_seconds() if state.retry_at else 0
         # Another's probe: its answer may come at any time
         return permission, 0 if state.trouble or permission is Permission.ALL else max(left, TICK)
 
-    def serves(self) -> bool:
-        """Ask the carrier, without sending, whether it takes texts again; True if it cannot say."""
-        begun_at = self.clock.now()
+    def may_serve(self) -> bool:
+        """Ask the carrier, without sending, whether it takes texts again; True if it cannot say.
+
+        After a no it is asked again at the end of a longer pause.
+        """
         asked = in_own_thread(self.carrier.check)
         while not asked.done() and self.stop.seconds_left:
             wait([asked], TICK)
         try:
             if asked.done():
                 asked.result()
+                self.serves = True
                 return True
+            CarrierState.end_probe(self.name, self.probe)
         except NotImplementedError:
             return True
         except CarrierError as error:
-            self.note_error(error, begun_at)
-        CarrierState.end_probe(self.name)
+            if not self.note_error(error, self.probe):
+                cause = {"trouble": self.state.trouble, "is_down": self.state.is_down}
+                CarrierState.begin_pause(self.name, self.clock.now(), self.probe, **cause)
         return False
+
+    def end_unused_probe(self) -> None:
+        """Let another text go first, as we have none.
+
+        If the carrier, asked, serves, its trouble ends: nobody else could end it before a text is
+        to be sent.
+        """
+        if self.serves:
+            self.end_pause(self.probe)
+        CarrierState.end_probe(self.name, self.probe)
+
+    def end_pause(self, probe: datetime, only_outage: bool = False) -> None:
+        """End the pause after which a probe went, or only that of an outage."""
+        if CarrierState.end_pause(self.name, probe, only_outage):
+            log.info("carrier %s takes texts again", self.name)
 
     def take_rate(self, parts: list[int]) -> Share:
         """Take what SEND_RATE allows of these texts; nothing if another scheduler was faster."""
         used_until = self.state.rate_used_until
-        share = self.rate.take(used_until, parts, self.clock.now())
-        if share.texts and not CarrierState.use_rate(self.name, used_until, share.used_until):
+        now = self.clock.now()
+        share = self.rate.take(used_until, parts, now)
+        if share.texts and not CarrierState.use_rate(self.name, used_until, share.used_until, now):
             return Share(0, used_until, 0)
         return share
 
     def note(self, answers: list[Answer]) -> None:
         """Let all schedulers know what these answers tell of the carrier itself."""
-        given = [each for each in answers if not isinstance(each.error, NotSent)]
-        for send, error, _ in given:
-            if error:
-                self.note_error(error, send.begun_at)
-        if any(each.send.is_probe for each in answers):  # the next may go first
-            CarrierState.end_probe(self.name)
-        own = [each.send.begun_at for each in given if _is_own(each.error)]
-        if not own or not (self.state.silences or self.state.retry_at):  # as read a round ago
-            return
-        if CarrierState.answered(self.name, max(own)):
-            log.info("carrier %s takes texts again", self.name)
+        for send, error, _ in answers:
+            if not isinstance(error, NotSent):
+                self.note_answer(send, error)
+            if send.is_probe:  # the next may go first
+                CarrierState.end_probe(self.name, send.probe)
 
-    def note_error(self, error: CarrierError, begun_at: datetime) -> None:
-        """Begin a pause if an error is about the account, the speed or the carrier itself."""
+    def note_answer(self, send: Send, error: CarrierError | None) -> None:
+        """Note what one answer tells of the carrier.
+
+        Only a text can show that it went neither too fast nor to a refused account: a question
+        about a doubt that is answered ends no more than an outage.
+        """
+        if error:
+            if error.silent and self.is_heard:
+                CarrierState.heard(self.name)
+                self.is_heard = False
+            self.note_error(error, send.probe)
+        if error and (error.silent or error.in_doubt) and not error.too_fast:
+            return
+        self.is_heard = True
+        if send.is_probe and not (error and (error.too_fast or error.account)):
+            self.end_pause(send.probe, only_outage=send.asking)
+
+    def note_too_fast(self) -> None:
+        """Begin a pause: the carrier said "too fast" to a part of a text, which waits by itself."""
+        self.note_error(CarrierError("too fast", too_fast=True), None)
+
+    def note_error(self, error: CarrierError, probe: datetime | None) -> bool:
+        """Begin a pause if an error is about the account, the speed or the carrier itself.
+
+        Return whether it did.
+        """
         name = self.name
         if error.account:
             cause = {"trouble": str(error)}
@@ -100,9 +147,9 @@ class CarrierWatch:
         elif error.unreached or (error.silent and CarrierState.count_silence(name)):
             cause = {"trouble": str(error), "is_down": True}
         else:
-            return
-        if not CarrierState.begin_pause(name, begun_at, self.clock.now(), **cause):
-            return
+            return False
+        if not CarrierState.begin_pause(name, self.clock.now(), probe, **cause):
+            return True
         if error.account:
             words = "carrier %s refuses the account, nothing is sent until that is mended: %s"
             log.error(words, name, error)
@@ -110,8 +157,4 @@ class CarrierWatch:
             log.warning("carrier %s says too fast: all schedulers pause", name)
         else:
             log.error("carrier %s is down, and is tried one text at a time: %s", name, error)
-
-
-def _is_own(error):
-    """Say whether an answer is the carrier's own, and neither about speed nor about the account."""
-    return not (error and (error.silent or error.too_fast or error.account or error.in_doubt))
+        return True

@@ -203,7 +203,7 @@ def test_a_stopped_scheduler_does_not_wait_until_the_carrier_says_whether_it_ser
 ):
     message, an_hour_ago = store(), clock.now() - timedelta(hours=1)
     CarrierState.prepare("twilio")
-    CarrierState.begin_pause("twilio", an_hour_ago, an_hour_ago, trouble="down", is_down=True)
+    CarrierState.begin_pause("twilio", an_hour_ago, trouble="down", is_down=True)
     twilio.wait()
     scheduler = schedule("--every", "0.1", CARRIER_URL=twilio.url, SHUTDOWN_TIMEOUT="1")
     wait_until(lambda: twilio.asked)

@@ -1,15 +1,18 @@
 """The promises about a message, whatever happens in whatever order.
 
-Hypothesis plays clients, operators, recipients, the carrier, the clock and two schedulers over the
-real tables. A scheduler runs as a greenlet that stops before each use of the database, so the
-machine decides who goes on, who stands still and who dies. Every run can be repeated.
+Hypothesis plays clients, testers, operators, recipients, the carrier, a clock that is set, and two
+schedulers over the real tables. A scheduler runs as a greenlet that stops before each use of the
+database, so the machine decides who goes on, who stands still and who dies. Every run can be
+repeated.
 """
 
 import dataclasses
+import math
 import sys
 from collections import Counter
 from concurrent.futures import Future
 from datetime import timedelta
+from functools import partial
 from itertools import chain, count, repeat
 from uuid import UUID
 
@@ -30,24 +33,29 @@ from hypothesis.stateful import (
 import database
 import models
 import recipients
+import reports
 from access.do_not_call import DoNotCall
+from access.keys import ApiKey, Role
 from carriers import Carrier, CarrierError, OptOut, Receipt
 from databases import on_sqlite
 from models import FINISHED, TAKEN, Message, Status, first_id
 from recipients.hours import BusinessHours
 from samples import NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import claims, outcomes, receipts
+from sending import carrier_state, claims, outcomes, receipts
+from sending.carrier_state import SETTLING, CarrierState, Permission
 from sending.outcomes import MAY_HAVE_TAKEN_IT
 from sending.receipts import KEPT
-from sending.runtime import Clock, Ended, Runtime
-from sending.sender import Sender
+from sending.runtime import Clock, Ended, Runtime, Stop
+from sending.sender import TESTERS, Sender
 from sending.sends import NotSent, Send
+from sending.watch import CarrierWatch
 from stored_messages import create
 
 NUMBERS = (NEW_YORK, "+12125550188")
 SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
 CLAIM_TIMEOUT, EXPIRE_AFTER = 60, 3 * DAY
+PAUSE = 30  # seconds that the carrier asks for with its "too fast"
 LATER = (0, 0, 0, 10, 20, 70, 70, 70, 400, 3600, 13 * 3600, 16 * 3600, 80 * 3600)  # seconds
 BEGUN, GIVEN, HEARD, IDLE, END = "begun", "given", "heard", "idle", "end"
 MOMENTS = (BEGUN, GIVEN, GIVEN, HEARD, IDLE, 1, 2, 5, 9)  # or so many steps
@@ -59,7 +67,7 @@ FATES = {  # whether the carrier takes it, and the flags of its no
     "no answer": (False, {"in_doubt": True, "silent": True}),
     "for now": (False, {}),
     "for good": (False, {"permanent": True}),
-    "too fast": (False, {"too_fast": True}),
+    "too fast": (False, {"too_fast": True, "retry_after": PAUSE}),
     "account": (False, {"account": True}),
     "unreached": (False, {"unreached": True}),
 }
@@ -76,6 +84,7 @@ class Order:
     max_retries: int
     not_before: object
     approved: bool
+    is_testers: bool = False
     cancelled: bool = False
     sends: int = 0  # that cost a retry
     copies: int = 0  # that the carrier took
@@ -92,16 +101,18 @@ class Copy:
 
 
 class FakeCarrier(Carrier):
-    """Do with each text as the machine says."""
+    """Do with each text as the machine says; the simulator of testers takes them all."""
 
-    name = "fake"
-
-    def __init__(self, machine, askable):
-        self.machine, self.can_be_asked = machine, askable
-        self.fates = repeat(YES)
+    def __init__(self, machine, askable, name="fake"):
+        self.machine, self.can_be_asked, self.name = machine, askable, name
+        self.fates, self.is_down = repeat(YES), False
 
     def send(self, to, text, *, message_id, valid_for):
-        return self.machine.given(to, text, message_id, valid_for, next(self.fates))
+        return self.machine.given(self, to, text, message_id, valid_for, next(self.fates))
+
+    def check(self):
+        if self.is_down:
+            raise CarrierError("unreached", unreached=True)
 
     def find(self, to, text, since):
         fate = next(self.fates)
@@ -117,13 +128,13 @@ def pause():
 
 
 class MachineClock(Clock):
-    """A clock that stands still until the machine moves it."""
+    """A clock that stands still until the machine moves it, or sets the wall clock."""
 
     def __init__(self):
-        self.instant = TUESDAY_NOON
+        self.instant, self.ahead = TUESDAY_NOON, timedelta(0)
 
     def now(self):
-        return self.instant
+        return self.instant + self.ahead
 
     def monotonic(self):
         return self.instant.timestamp()
@@ -134,9 +145,14 @@ class MachineClock(Clock):
 
 
 class PausingSender(Sender):
+    looked = -1  # how many pauses there had been when it looked at the carrier's state last
+
     def retry_through_outage(self, action, *arguments):
         pause()
-        return super().retry_through_outage(action, *arguments)
+        before = CarrierState.get_or_none(CarrierState.name == self.name)
+        result = super().retry_through_outage(action, *arguments)
+        self.sends.carrier.machine.done(self, action, arguments, before)
+        return result
 
 
 class PausingScheduler(Scheduler):
@@ -148,7 +164,15 @@ class PausingScheduler(Scheduler):
         runtime = Runtime(clock, Pool, Calls)
         super().__init__(settings, carrier, runtime)
         self.sender = PausingSender(settings, carrier, self.stop, runtime=runtime)
+        simulator = FakeCarrier(carrier.machine, carrier.can_be_asked, "simulator")
+        self.testers = PausingSender(settings, simulator, self.stop, True, runtime)
         self.calls = []
+
+    def serve_testers(self):
+        """Send them in the thread of the pass."""
+        if reports.awaiting_carrier(testers=True):
+            CarrierState.prepare(TESTERS)
+            self.testers.send_queued()
 
     def go_on(self):
         """Run up to the next pause; begin a pass if none is under way."""
@@ -210,7 +234,7 @@ class Pool:
 
     def submit(self, action, *arguments):
         call = Call(action, arguments)
-        self.sender.carrier.machine.judged(action, arguments)
+        self.sender.carrier.machine.judged(self.sender, action, arguments)
         self.sender.calls.append(call)
         return call.future
 
@@ -231,7 +255,8 @@ ORDERS = {
     "check_dnc": st.booleans(),
     "manual_mode": st.sampled_from([False, False, False, True]),
     "send_in": st.sampled_from([None, None, None, 60, 13 * 3600]),
-    "count": st.integers(1, 2),
+    "count": st.integers(1, 3),
+    "tester": st.sampled_from([False, False, True]),
 }
 
 
@@ -240,13 +265,16 @@ class Promises(RuleBasedStateMachine):
 
     which, either = st.integers(0, 3), st.integers(0, 1)
     later = st.sampled_from(LATER)
-    fates = st.lists(st.sampled_from([YES, YES, YES, LOST, LOST, *FATES]), min_size=1, max_size=2)
+    fate = st.sampled_from([YES, YES, YES, LOST, LOST, "too fast", "too fast", *FATES])
+    fates = st.lists(fate, min_size=1, max_size=2)
 
     def __init__(self, settings, clock, askable):
         super().__init__()
         for table in reversed(database.Table.__subclasses__()):
             table.delete().execute()
-        self.clock, clock.instant = clock, TUESDAY_NOON
+        self.clock, clock.instant, clock.ahead = clock, TUESDAY_NOON, timedelta(0)
+        ApiKey.issue("tester", None, self.now, role=Role.TESTER)
+        self.tester = ApiKey.named("tester").id
         self.settings, self.hours = settings, BusinessHours.from_settings(settings)
         self.carrier = FakeCarrier(self, askable)
         self.senders = [PausingScheduler(settings, self.carrier, clock) for _ in range(2)]
@@ -254,10 +282,16 @@ class Promises(RuleBasedStateMachine):
         self.budget = Counter()  # by number and text, how many the carrier may get
         self.named = {}  # by each reference that was ever recorded, its message
         self.said = {}  # by the reference, whether it arrived and when that was said
+        # The pause "too fast": how many there were, when it ends by the monotonic clock, and
+        # whether one text goes first, which one, and since when
+        self.pauses, self.paused_until, self.goes_first = 0, 0, False
+        self.first, self.first_at = None, 0
+        self.begun = {}  # texts, and how many pauses their schedulers knew of
+        self.renewed_at, self.jumped_at = {}, 0  # by the monotonic clock
 
     @property
     def now(self):
-        return self.clock.instant
+        return self.clock.now()
 
     # Clients, operators, recipients
 
@@ -269,10 +303,11 @@ class Promises(RuleBasedStateMachine):
     def create(self, **order):
         self.store(**order)
 
-    def store(self, to, max_retries, check_dnc, manual_mode, send_in, count, text="Hello"):
-        """A client asks for a text, or for two equal ones."""
+    def store(self, to, max_retries, check_dnc, manual_mode, send_in, count, tester=False):
+        """A client asks for a text, or for some equal ones."""
         if check_dnc and DoNotCall.lists(to):
             return
+        text, key = ("Test", {"key": self.tester}) if tester else ("Hello", {})
         send_date = send_in and self.now + send_in * SECOND
         send_at = send_date or self.next_opening(to) or self.now
         for _ in range(count):
@@ -280,9 +315,9 @@ class Promises(RuleBasedStateMachine):
             create(
                 text, id=id, to=to, max_retries=max_retries, check_dnc=check_dnc,
                 manual_mode=manual_mode, send_date=send_date, send_at=send_at,
-                status=Status.SCHEDULED if send_at > self.now else Status.QUEUED,
+                status=Status.SCHEDULED if send_at > self.now else Status.QUEUED, **key,
             )  # fmt: skip
-            self.orders[id] = Order(to, text, max_retries, send_at, not manual_mode)
+            self.orders[id] = Order(to, text, max_retries, send_at, not manual_mode, tester)
             self.budget[to, text] += 1
 
     def next_opening(self, to):
@@ -336,11 +371,25 @@ class Promises(RuleBasedStateMachine):
 
     # Schedulers and the clock
 
+    @rule(ahead=st.sampled_from([-600, -90, 0, 0, 90, 600]))
+    def set_clock(self, ahead):
+        """Somebody sets the wall clock: what was due by the old one may still be sent."""
+        seconds = ahead - self.clock.ahead // SECOND
+        for order in self.orders.values():
+            if order.not_before <= self.now:
+                order.not_before += min(0, seconds) * SECOND
+        self.clock.ahead += seconds * SECOND
+        self.first = None
+        if seconds > 0:  # pauses end early
+            self.paused_until -= seconds
+            self.jumped_at = self.clock.monotonic()
+
     @rule(which=either, later=later, fates=fates)
     def make_pass(self, which, later, fates, until=END):
         """A scheduler makes a pass or ends one, or goes on up to a moment and stands still."""
         self.clock.instant += later * SECOND
         self.carrier.fates = chain(fates, repeat(fates[-1]))
+        self.carrier.is_down = fates[-1] == "unreached"
         for number, moment in enumerate(self.senders[which].moments(), 1):
             if until in (moment, number):
                 return
@@ -360,11 +409,64 @@ class Promises(RuleBasedStateMachine):
 
     # The carrier
 
-    def judged(self, action, arguments):
+    def done(self, sender, action, arguments, before):
+        """Keep account of pauses and claims, after a sender has used the database."""
+        if action == sender.claim:
+            mine = (Message.claimed_by == sender.claimant) & (Message.claimed_at == self.now)
+            now = self.clock.monotonic()
+            self.renewed_at |= {message.id: now for message in Message.select().where(mine)}
+        elif action == sender.watch.permission:
+            sender.looked = self.pauses
+            state = CarrierState.get_by_id(sender.name)
+            self.goes_first &= sender.for_testers or not state.trouble
+        elif action == sender.watch.note and not sender.for_testers:
+            self.noted(*arguments, before)
+
+    def noted(self, answers, before):
+        """Keep account of the pauses that answers begin and end."""
+        state = CarrierState.get_by_id(self.carrier.name)
+        for send, error, _ in answers:
+            if send is self.first:
+                self.first = None
+            if isinstance(error, CarrierError) and error.too_fast:
+                self.pauses, self.goes_first, self.first = self.pauses + 1, True, None
+                until = self.clock.monotonic() + PAUSE
+                self.paused_until = max(self.paused_until, until)
+                if send.is_probe and send.probe == before.tried_at:
+                    assert not state.is_down, "too fast is an answer of its own"
+            elif self.begun.get(send) == self.pauses and not isinstance(error, NotSent):
+                self.goes_first &= bool(error and (error.silent or error.in_doubt))
+        self.goes_first &= not state.trouble  # then another rule holds
+
+    def begun_in_pause(self, scheduler, send):
+        """Check that nothing goes in a pause, and one text first when it has ended."""
+        now, known = self.clock.monotonic(), scheduler.sender.looked
+        self.begun[send] = known
+        if known < self.pauses:  # it looked before
+            return
+        assert now >= self.paused_until, "nothing goes in a pause"
+        if self.goes_first:
+            waits = self.first is not None and now - self.first_at <= CLAIM_TIMEOUT
+            assert not waits, "one text goes first"
+            self.first, self.first_at = send, now
+
+    def take_over(self, take_over, before):
+        """Take over what dead schedulers held; after a jump of the clock the living renew first."""
+        dead = Message.select().where(Message.claimed_at < before)
+        for message in dead:
+            renewed_at = self.renewed_at[message.id]
+            age = self.clock.monotonic() - renewed_at
+            jumped = self.jumped_at >= renewed_at
+            assert age >= (SETTLING if jumped else CLAIM_TIMEOUT), "it is taken over too soon"
+        return take_over(before)
+
+    def judged(self, scheduler, action, arguments):
         """Check what a scheduler begins."""
-        if action == self.carrier.find:
+        if action in (self.carrier.find, scheduler.testers.sends.carrier.find):
             return
         (send,) = arguments
+        if action == scheduler.sender.sends.give:
+            self.begun_in_pause(scheduler, send)
         if self.clock.monotonic() > send.held_until:
             return  # it stood still meanwhile, and the call will find that its claim is lost
         message = send.message
@@ -377,10 +479,11 @@ class Promises(RuleBasedStateMachine):
             assert not self.next_opening(order.to)
         assert not self.hours.quiet_until(recipients.find(order.to).clocks, self.now)
 
-    def given(self, to, text, message_id, valid_for, fate):
+    def given(self, carrier, to, text, message_id, valid_for, fate):
         """Check what a carrier is given; return its reference, or raise its no."""
         message = Message.get(Message.id == message_id)
         order = self.orders[message.id]
+        assert (carrier is not self.carrier) == order.is_testers
         assert (order.to, order.text) == (to, text)
         assert message.status == Status.SENDING
         assert self.now + (valid_for - 1) * SECOND < message.first_send_at + EXPIRE_AFTER
@@ -435,7 +538,7 @@ class Promises(RuleBasedStateMachine):
     def note_reference(self, id, reference):
         if reference not in self.named and reference in self.said:
             _, at = self.said[reference]
-            if at and at < self.now - KEPT:
+            if at and at < self.now - KEPT + HOUR:  # by a clock that is set
                 self.said[reference] = None, None  # it may be forgotten
         assert self.named.setdefault(reference, id) == id, "one copy is one message's"
 
@@ -481,12 +584,21 @@ class Promises(RuleBasedStateMachine):
         else:
             raise AssertionError("not everything ends")
         assert Message.get_by_id(new).status == Status.SENT
+        self.idle()
+
+    def idle(self):
+        """While nothing waits, an outage ends as soon as the carrier answers."""
+        CarrierState.begin_pause(self.carrier.name, self.now, trouble="down", is_down=True)
+        for which in (0, 1):
+            self.make_pass(which, 3600, [YES])
+        assert CarrierState.get_by_id(self.carrier.name).trouble is None, "the outage is over"
 
 
 often = hypothesis_settings(
     deadline=None,
     database=None,
     derandomize=True,
+    phases=[Phase.generate],
     max_examples=5,
     stateful_step_count=25,
     suppress_health_check=list(HealthCheck),
@@ -507,8 +619,12 @@ def hold_promises(settings, monkeypatch):
     )
 
     def hold(askable, how):
+        take_over = claims.take_over
+
         def machine():
-            return Promises(settings, clock, askable)
+            promises = Promises(settings, clock, askable)
+            monkeypatch.setattr(claims, "take_over", partial(promises.take_over, take_over))
+            return promises
 
         run_state_machine_as_test(machine, settings=how)
 
@@ -557,6 +673,55 @@ def claim_without_approval(*arguments):
     return claim(*arguments)
 
 
+note_answer, end_pause = CarrierWatch.note_answer, CarrierState.end_pause
+changes_for_pause, permission = carrier_state.changes_for_pause, CarrierState.permission
+sleep = Stop.sleep
+
+
+def end_any_pause(watch, send, error):
+    note_answer(watch, send, error)
+    if not error:
+        CarrierState.update(retry_at=None, tried_at=None, pause=0).execute()
+
+
+def end_pause_by_a_question(name, probe, only_outage=False):
+    return end_pause(name, probe)
+
+
+def end_pause_by_any_probe(name, probe, only_outage=False):
+    CarrierState.update(tried_at=probe).execute()
+    return end_pause(name, probe, only_outage)
+
+
+def leave_probe(state, by_probe, *rest):
+    changes = changes_for_pause(state, by_probe, *rest)
+    return changes if by_probe else changes | {"tried_at": state.tried_at}
+
+
+def leave_outage(state, by_probe, now, trouble, is_down, asked_for):
+    changes = changes_for_pause(state, by_probe, now, trouble, is_down, asked_for)
+    return changes if trouble else changes | {"trouble": state.trouble, "is_down": state.is_down}
+
+
+def begin_all_the_same(sender, waiting):
+    for send in waiting:
+        sender.sends.begin(send, None)
+
+
+def let_all_go_first(state, now, claim_timeout):
+    may_send = permission(state, now, claim_timeout)
+    return Permission.ALL if may_send is Permission.PROBE else may_send
+
+
+def only_end_probe(watch):
+    CarrierState.end_probe(watch.name, watch.probe)
+
+
+def forget_the_stop(stop, seconds):
+    sleep(stop, seconds)
+    stop.by = math.inf  # and do what the wait was for
+
+
 ANY = dict.fromkeys([Status.DELIVERED, Status.UNDELIVERED], models.has_status(*TAKEN))
 FOR_EVER = property(lambda _: float("inf"), lambda *_: None)
 BUGS = {  # whether the carrier can be asked; and the code that is replaced, by something wrong
@@ -572,6 +737,18 @@ BUGS = {  # whether the carrier can be asked; and the code that is replaced, by 
     "the last receipt counts": (False, receipts, "_MAY_BECOME", ANY),
     "an early receipt is lost": (False, receipts, "_keep", lambda _: None),
     "nothing is taken over": (False, claims, "take_over", lambda _: 0),
+    "any yes ends a pause": (False, CarrierWatch, "note_answer", end_any_pause),
+    "any probe ends a pause": (False, CarrierState, "end_pause", end_pause_by_any_probe),
+    "a probe ends a pause that was lengthened": (
+        *(False, carrier_state, "changes_for_pause", leave_probe),
+    ),
+    "what was asked about goes in a pause": (True, Sender, "put_back", begin_all_the_same),
+    "an answered question ends a pause": (True, CarrierState, "end_pause", end_pause_by_a_question),
+    "all go after a pause": (False, CarrierState, "permission", let_all_go_first),
+    "an outage never ends": (False, CarrierWatch, "end_unused_probe", only_end_probe),
+    "too fast ends no outage": (False, carrier_state, "changes_for_pause", leave_outage),
+    "the living have no time to renew": (False, carrier_state, "SETTLING", 0),
+    "a stop ends the time to renew": (False, Stop, "sleep", forget_the_stop),
 }
 seeking = hypothesis_settings(often, max_examples=500, phases=[Phase.generate])
 

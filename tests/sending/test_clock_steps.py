@@ -1,0 +1,182 @@
+"""A wall clock that is set back or jumps ahead, while texts wait, are under way, or are refused."""
+
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+
+from carriers import CarrierError
+from database import clock
+from database.clock import SKEW
+from events.delivery import Deliveries
+from events.outbox import Event, EventAddress
+from models import Status
+from samples import TUESDAY_NOON
+from scheduler import Scheduler
+from sending import carrier_state
+from sending.carrier_state import CarrierState
+from stored_messages import again, held, key_named, store, store_many
+
+SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
+MILLISECOND = timedelta(milliseconds=1)
+BACK = TUESDAY_NOON - 10 * MINUTE
+SLOWLY = CarrierError("slow down", too_fast=True, retry_after=30)
+CLAIM_TIMEOUT = 300 * SECOND
+
+
+def test_a_pause_lasts_no_longer_than_its_length(run_pass, carrier):
+    carrier.answers = dict.fromkeys(store_many(3), SLOWLY)
+    run_pass(TUESDAY_NOON, send_concurrency=1)
+    carrier.answers = {}
+    run_pass(BACK)
+    run_pass(BACK + 30 * SECOND - MILLISECOND)
+    assert len(carrier.texts) == 1
+    assert run_pass(BACK + 30 * SECOND)["sent"] == 3
+
+
+def test_clocks_that_differ_by_a_few_seconds_shorten_no_pause(run_pass, carrier):
+    carrier.answers = dict.fromkeys(store_many(3), SLOWLY)
+    run_pass(TUESDAY_NOON, send_concurrency=1)
+    carrier.answers = {}
+    run_pass(TUESDAY_NOON - SKEW)
+    run_pass(TUESDAY_NOON + 30 * SECOND - MILLISECOND)
+    assert len(carrier.texts) == 1
+
+
+def test_the_rate_is_waited_for_no_longer_than_it_is_used(run_pass, carrier):
+    store_many(3)
+    rate = {"send_rate": 1 / 20}
+    assert run_pass(TUESDAY_NOON, **rate)["sent"] == 1
+    run_pass(BACK, **rate)
+    run_pass(BACK + 15 * SECOND, **rate)
+    assert len(carrier.texts) == 1
+    assert run_pass(BACK + 20 * SECOND, **rate)["sent"] == 1
+
+
+def test_a_probe_that_was_claimed_by_a_clock_ahead_is_not_waited_for(run_pass, carrier):
+    store()
+    CarrierState.create(
+        name="fake", retry_at=BACK - HOUR, paused_at=BACK - HOUR, tried_at=TUESDAY_NOON, pause=1
+    )
+    assert run_pass(BACK)["sent"] == 1
+
+
+def test_nobody_waits_longer_than_usual_for_the_living_to_renew_their_claims(settings, carrier, at):
+    """Settling lasts ten seconds, however far ahead it was noted."""
+    store()
+    CarrierState.create(name="fake", last_pass_at=TUESDAY_NOON, settled_at=TUESDAY_NOON + SECOND)
+    at(BACK)
+    state = CarrierState.passed("fake", BACK, 300)
+    assert state.settled_at == BACK + carrier_state.SETTLING * SECOND
+
+
+def test_what_a_dead_sender_held_is_taken_over_after_claim_timeout(run_pass, carrier):
+    message = held(Status.SENDING, claimed_at=TUESDAY_NOON)
+    run_pass(BACK)
+    run_pass(BACK + CLAIM_TIMEOUT)
+    assert again(message).status == Status.SENDING
+    counts = run_pass(BACK + CLAIM_TIMEOUT + MILLISECOND)
+    assert (counts["taken over"], counts["sent"]) == (1, 1)
+
+
+def test_a_doubt_from_the_future_began_before_the_clock_was_set_back(run_pass, carrier):
+    """Otherwise the carrier would be asked for texts of a time that is yet to come."""
+    carrier.can_be_asked, asked = True, []
+    carrier.find = lambda to, text, since: asked.append(since) or ["SM1"]
+    message = held(Status.SENDING, claimed_at=TUESDAY_NOON)
+    run_pass(BACK)
+    run_pass(BACK + CLAIM_TIMEOUT + MILLISECOND)
+    assert again(message).status == Status.SENT
+    store(in_doubt=1, in_doubt_since=TUESDAY_NOON)
+    run_pass(BACK + MINUTE)
+    assert len(asked) == 2
+    assert max(asked) <= BACK - 8 * MINUTE
+
+
+@pytest.mark.parametrize("step", [10 * MINUTE, HOUR, -10 * MINUTE])
+def test_a_living_sender_is_not_taken_over_by_another_after_a_step(
+    settings, carrier, monkeypatch, step, database_url
+):
+    """Both run on a machine whose clock is set while a text is under way."""
+    ahead, now = [timedelta(0)], clock.now
+    monkeypatch.setattr(clock, "now", lambda: now() + ahead[0])
+    monkeypatch.setattr(carrier_state, "SETTLING", 3)
+    patient = settings._replace(business_hours=(0, 1440))
+    stepped, done = threading.Event(), threading.Event()
+    message = store(clock.now())
+
+    def answer():
+        ahead[0] = step
+        stepped.set()
+        done.wait(30)
+        return "SM1"
+
+    carrier.answers[message.to] = answer
+    other = Scheduler(patient, carrier)
+    other.take_over()  # as every few seconds
+    living = threading.Thread(target=Scheduler(patient, carrier).run_pass)
+    living.start()
+    stepped.wait(30)
+    counts = other.run_pass()
+    time.sleep(1)
+    counts += other.run_pass()
+    done.set()
+    living.join()
+    assert counts["taken over"] == 0
+    assert again(message).status == Status.SENT
+    assert again(message).take_overs == 0
+    assert len(carrier.texts) == 1
+
+
+# Events
+
+
+@pytest.fixture
+def event(database_url):
+    """An event whose first try is due at noon."""
+    key = key_named("app")
+    EventAddress.set(key, "http://127.0.0.1:9/", TUESDAY_NOON)
+    store().cancel("shell", TUESDAY_NOON)
+    return Event.get()
+
+
+def due_at(instant):
+    """Whether an event is due, after the schedulers have noticed that the clock was set."""
+    return [due for _, due in Event.receivers(instant, None)] == [True]
+
+
+def test_an_event_waits_no_longer_than_until_its_next_try(event):
+    (claimed,) = Event.claim(event.key_id, 1, TUESDAY_NOON, TUESDAY_NOON + CLAIM_TIMEOUT, None)
+    claimed.failed("HTTP 500", TUESDAY_NOON + 5 * MINUTE, TUESDAY_NOON)
+    Event.correct(BACK)
+    assert not due_at(BACK + 5 * MINUTE - MILLISECOND)
+    assert due_at(BACK + 5 * MINUTE)
+
+
+def test_a_new_event_and_one_that_a_dead_scheduler_holds_wait_no_longer_either(event):
+    Event.correct(BACK)
+    assert due_at(BACK)
+    Event.claim(event.key_id, 1, TUESDAY_NOON, TUESDAY_NOON + CLAIM_TIMEOUT, None)
+    Event.correct(BACK)
+    assert not due_at(BACK + CLAIM_TIMEOUT - MILLISECOND)
+    assert due_at(BACK + CLAIM_TIMEOUT)
+
+
+def test_clocks_that_differ_by_a_few_seconds_make_no_event_due_early(event):
+    Event.claim(event.key_id, 1, TUESDAY_NOON, TUESDAY_NOON + CLAIM_TIMEOUT, None)
+    Event.correct(TUESDAY_NOON - SKEW)
+    assert not due_at(TUESDAY_NOON + CLAIM_TIMEOUT - MILLISECOND)
+
+
+def test_a_scheduler_that_runs_tells_what_a_clock_ahead_has_put_off(event, at):
+    """The clock was set back before it began, and once more while it runs."""
+    at(BACK)
+    deliveries = Deliveries(300, lambda ids, now: None)
+    deliveries.exchange(BACK)
+    assert deliveries.in_hand.keys() == {event.id}
+    Event.renew(list(deliveries.in_hand.values()), BACK + HOUR, BACK + HOUR)
+    at(BACK - HOUR)
+    deliveries.in_hand.clear()
+    deliveries.exchange(BACK - HOUR)
+    assert deliveries.in_hand.keys() == {event.id}
