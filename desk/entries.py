@@ -1,6 +1,7 @@
 """What the desk says about a message, in plain words."""
 
 import unicodedata
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from operator import itemgetter
@@ -45,20 +46,19 @@ WORDS = {
 }
 
 
+@dataclass
 class Entry:
     """A message as the desk shows it."""
 
-    def __init__(
-        self,
-        message: Message,
-        now: datetime,
-        hours: BusinessHours,
-        lasts: timedelta,
-        texted: int = 0,
-    ):
-        self.message, self.now, self.hours = message, now, hours
-        self.texted = texted  # how often, in the last day
-        self.is_late = message.first_send_at <= now - lasts
+    message: Message
+    now: datetime
+    hours: BusinessHours
+    lasts: timedelta  # until what could not be sent expires
+    texted: int = 0  # how often, in the last day
+
+    @property
+    def is_late(self) -> bool:
+        return self.message.first_send_at <= self.now - self.lasts
 
     @cached_property
     def recipient(self) -> recipients.Recipient | None:
