@@ -2,7 +2,7 @@ FROM python:3.13-slim
 
 WORKDIR /srv/text-messages
 COPY requirements.txt .
-RUN pip install --no-cache-dir -r requirements.txt
+RUN pip install --no-cache-dir --require-hashes -r requirements.txt
 COPY . .
 
 RUN useradd --system text-messages

@@ -1,6 +1,6 @@
-# Two commands do everything: `make run` and `make test`.
+# `make run` to try it, `make check` while you change it, `make test` before it goes out.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-upgrade soak bench requirements numbering clean
+.PHONY: help run check test test-upgrade soak bench requirements audit numbering clean
 BIN := .venv/bin
 
 # Installed scripts contain the path of the folder they were installed in
@@ -17,20 +17,29 @@ help: ## show this list
 run: .venv/run ## install everything and start web and scheduler, with a curl line to try
 	@$(BIN)/python bin/run.py
 
+check: .venv/test ## before each commit: lint, and the tests that need no process and no PostgreSQL
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pytest -n 4 --dist worksteal -m "not (process or postgres or slow or soak)"
+	@echo "left out: tests of processes, on PostgreSQL, and slow ones; make test runs them"
+
 # Without bytecode, every process that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 test: .venv/test ## install everything, lint, run the whole suite on SQLite and on PostgreSQL
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pytest -n auto --dist worksteal
+	$(BIN)/pytest -n 6 --dist worksteal  # they wait more than they work
 
 test-upgrade: .venv/test ## run the tests of the version before the newest migration on migrated tables
 	@bin/test-upgrade $(FROM)
 
 requirements: .venv/test ## upgrade the pins of requirements.in and requirements-dev.in
-	for name in requirements requirements-dev; do $(BIN)/uv pip compile --quiet --upgrade \
+	for name in requirements requirements-dev; do $(BIN)/uv pip compile --quiet --upgrade --generate-hashes \
 	  --universal --python-version 3.11 --custom-compile-command "make requirements" \
 	  $$name.in --output-file $$name.txt || exit 1; done
+
+audit: .venv/test ## look for known weaknesses of the pinned packages, if the service that knows them can be reached
+	$(BIN)/uv tool run pip-audit --disable-pip --require-hashes -r requirements-dev.txt
 
 numbering: .venv/test ## rebuild the tables of recipients/numbering/
 	$(BIN)/python -m recipients.numbering.make_zones
@@ -50,10 +59,10 @@ clean: ## remove the virtual environment
 
 .venv/run: .venv/python requirements.txt
 	@echo "installing packages (the first time takes a minute) ..."
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -r requirements.txt
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements.txt
 	@touch $@
 
 .venv/test: .venv/run requirements-dev.txt
 	@echo "installing packages for the tests ..."
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -r requirements-dev.txt
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements-dev.txt
 	@touch $@

@@ -60,6 +60,10 @@ if settings.metrics_token:
     os.makedirs(folder, exist_ok=True)
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
 
+# gunicorn reads a head from its first byte whenever a part of it arrives. The longest signature of
+# a carrier and the desk's cookie have less than a kilobyte.
+limit_request_fields, limit_request_field_size = 40, 4_094
+
 # No header of a client says where the application is mounted or which scheme was used.
 forwarder_headers = ""
 secure_scheme_headers = {}

@@ -16,7 +16,6 @@ from flask import (
     current_app,
     g,
     request,
-    send_from_directory,
     url_for,
 )
 from werkzeug.exceptions import Unauthorized
@@ -28,6 +27,7 @@ from events.outbox import Event
 from monitoring import health, metrics
 from monitoring.abuse import Abuse
 from sending import receipts
+from web import files
 from web.requests import BEARER, bearer_token
 
 HERE = Path(__file__).parent
@@ -157,7 +157,7 @@ def show_description() -> Response:
 @blueprint.get("/docs")
 def show_docs() -> Response:
     """Show openapi.json as a page where requests can be tried."""
-    response = send_from_directory(STATIC, "index.html")
+    response = files.serve(STATIC / "index.html")
     response.headers["Content-Security-Policy"] = (
         "default-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'"
     )
@@ -168,7 +168,7 @@ def show_docs() -> Response:
 def show_docs_file(name: str) -> Response:
     if name not in DOCS:
         abort(404)
-    return send_from_directory(DOCS[name], name)
+    return files.serve(DOCS[name] / name)
 
 
 def timestamp(instant: datetime | None) -> float:

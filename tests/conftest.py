@@ -1,9 +1,5 @@
 """Fixtures for all tests: settings, applications, clients, commands, keys, clocks."""
 
-import gc
-import os
-import shutil
-
 import pytest
 
 import settings as environment
@@ -12,52 +8,26 @@ from app import create_app
 from database import clock
 from samples import NEW_YORK
 
-# Files in memory, as fsync=off is for Postgres: the crashes of these tests are no power cuts
-if os.path.isdir("/dev/shm") and shutil.disk_usage("/dev/shm").free > 2**30:
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
+pytest_plugins = [
+    "browser",
+    "carrier_servers",
+    "databases",
+    "fake_carrier",
+    "npm",
+    "people",
+    "receivers",
+    "running",
+]
+STARTED = {"start", "lasting_web", "postgres", "stoppable_postgres", "foreign_peer", "npm_package"}
+"""Fixtures that start processes."""
 
-pytest_plugins = ["browser", "databases", "fake_carrier", "npm", "running"]
 
-
-def pytest_xdist_auto_num_workers():
-    """Run three processes per core with `-n auto`: many tests wait."""
-    return 3 * (os.cpu_count() or 1)
-
-
-@pytest.hookimpl(trylast=True)  # when the soak tests are gone
+@pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items):
-    """Mix the tests of processes, which mostly wait, with the others, which keep the cores busy.
-
-    Each process begins with an equal part of the tests, the first with the browser's: it starts
-    once. The last quarter of a part has short tests alone, which others take over.
-    """
-    browsers = [item for item in items if "browser" in item.fixturenames]
-    others = [item for item in items if "browser" not in item.fixturenames]
-    waiting = [item for item in others if "processes" in item.path.parts]
-    busy = [item for item in others if "processes" not in item.path.parts]
-    parts = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
-    items[:] = browsers
-    for waits, works in zip(_parts(waiting, parts), _parts(busy, parts), strict=True):
-        share = len(works) * 3 // 4 // (len(waits) + 1)
-        for number, item in enumerate(waits):
-            works.insert(number * (share + 1), item)
-        items.extend(works)
-
-
-def _parts(items, count):
-    return [items[len(items) * n // count : len(items) * (n + 1) // count] for n in range(count)]
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection():
-    """Keep the garbage collector away from the collected tests: they cost it seconds a process."""
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.freeze()
-        gc.set_threshold(50_000)
-        gc.enable()
+    """Mark the tests that start processes: `make check` leaves them out."""
+    for item in items:
+        if "processes" in item.path.parts or STARTED & {*item.fixturenames}:
+            item.add_marker("process")
 
 
 @pytest.hookimpl(wrapper=True)

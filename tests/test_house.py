@@ -104,11 +104,12 @@ def test_every_room_is_in_the_plan_for_contributors():
 
 
 @pytest.mark.parametrize("name", ["requirements", "requirements-dev"])
-def test_all_requirements_are_pinned_and_none_is_missing(name):
-    lines = (ROOT / f"{name}.txt").read_text().splitlines()
-    packages = [line for line in lines if line and not line.lstrip().startswith("#")]
+def test_all_requirements_are_pinned_with_hashes_and_none_is_missing(name):
+    text = (ROOT / f"{name}.txt").read_text().replace("\\\n", "")
+    packages = [line for line in text.splitlines() if line and not line.lstrip().startswith("#")]
     assert packages
-    assert all(re.fullmatch(r"[a-z0-9._-]+(\[.*\])?==\S+( ;.*)?", line) for line in packages)
+    pin = r"[a-z0-9._-]+(\[.*\])?==\S+( ;.*?)?(\s+--hash=sha256:[0-9a-f]{64})+"
+    assert [line for line in packages if not re.fullmatch(pin, line)] == []
     pinned = {re.split(r"[=\[]", line)[0] for line in packages}
     wanted = re.findall(r"^([a-zA-Z][\w.-]*)", (ROOT / f"{name}.in").read_text(), re.MULTILINE)
     assert {package.lower() for package in wanted} <= pinned

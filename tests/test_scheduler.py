@@ -724,6 +724,7 @@ def test_what_was_sent_is_recorded_however_long_the_database_is_away(run_pass, c
     assert again(message).status == Status.SENT
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hours_pass")
 def test_a_scheduler_that_is_to_stop_does_not_wait_for_the_database_for_ever(
     settings, carrier, faulty, at

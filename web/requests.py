@@ -2,15 +2,19 @@
 
 import logging
 import random
+from collections.abc import Callable
 
-from flask import Flask, Response, abort, g, has_request_context, request
+from flask import Flask, Response, abort, current_app, g, has_request_context, request
 from werkzeug.datastructures import WWWAuthenticate
+from werkzeug.exceptions import BadHost
+from werkzeug.wsgi import get_host
 
 import database
 from schemas import BadRequest
 
 MAX_BODY = 64 * 1024  # bytes
 BEARER = WWWAuthenticate("bearer")
+BAD_HOST = "text_messages.bad_host"  # in the environ of a request
 
 
 def bearer_token() -> str:
@@ -50,20 +54,44 @@ def _too_large():
 
 
 def register(app: Flask) -> None:
-    """Give each request an id, and its connection back to the pool."""
+    """Give each request an id and a host that parses, and its connection back to the pool."""
+    app.wsgi_app = with_parsable_host(app.wsgi_app)
     app.before_request(begin_request)
-    app.after_request(show_request_id)
+    app.after_request(add_headers)
     app.teardown_request(release_connection)
 
 
+def with_parsable_host(serve: Callable) -> Callable:
+    """Return a WSGI application in which every host is a name: of others no address can be made.
+
+    The request is refused all the same, but the page that says so needs addresses.
+    """
+
+    def serve_request(environ, start_response):
+        try:
+            get_host(environ).partition(":")[0].encode("idna")
+        except UnicodeError:
+            environ |= {"HTTP_HOST": "invalid", BAD_HOST: True}  # RFC 6761: nobody's name
+        return serve(environ, start_response)
+
+    return serve_request
+
+
 def begin_request() -> None:
-    """Give the request an id."""
+    """Give the request an id; refuse one for a host that is no name."""
     g.request_id = f"{random.getrandbits(64):016x}"
+    if BAD_HOST in request.environ:
+        raise BadHost
 
 
-def show_request_id(response: Response) -> Response:
-    """Add the request's id to its answer."""
+def add_headers(response: Response) -> Response:
+    """Add the request's id to its answer, and what browsers and proxies must know of any."""
     response.headers["X-Request-Id"] = g.request_id
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    if response.mimetype != "text/html":  # a page says more about itself
+        response.headers.setdefault("Cache-Control", "no-store")
+    if (current_app.config["SETTINGS"].public_url or "").startswith("https:"):
+        response.headers["Strict-Transport-Security"] = "max-age=31536000"
     return response
 
 

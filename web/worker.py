@@ -119,10 +119,14 @@ class NoRequestText(logging.Filter):
     """Keep what a client sent out of the log: a malformed header may hold a key."""
 
     TELLING = ("Invalid request from", "Ignored premature client disconnection")
+    FAILED = "Error handling request"  # with the address, its query, and a traceback
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.msg, str) and record.msg.startswith(self.TELLING):
             record.msg, record.args = record.msg.partition(": ")[0].removesuffix(". %s"), ()
+        elif isinstance(record.msg, str) and record.msg.startswith(self.FAILED):
+            kind = record.exc_info[0].__name__ if record.exc_info else "an error"
+            record.msg, record.args, record.exc_info = f"{self.FAILED}: {kind}", (), None
         return True
 
 

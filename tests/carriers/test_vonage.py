@@ -382,6 +382,7 @@ names = st.text(st.sampled_from("abcXYZ09_é -"), min_size=1, max_size=8)
 some_fields = st.dictionaries(names, st.text(max_size=20), max_size=8)
 
 
+@pytest.mark.slow
 @given(some_fields, st.sampled_from(["query", "form", "json"]))
 def test_whatever_vonage_signs_is_genuine(fields, how):
     carrier_of().callback(signed(fields, how=how))

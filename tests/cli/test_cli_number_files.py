@@ -292,10 +292,6 @@ def test_a_cell_of_20000_characters_takes_no_time(cell):
 
 @pytest.mark.parametrize("line", ["+12125550123\n", '"a"\n', '"\n', "a;b\n", ",\n"])
 def test_a_large_file_takes_time_in_proportion_to_its_lines(line):
-    def seconds(lines):
-        began = time.process_time()
-        NumberFile((line * lines).encode())
-        return time.process_time() - began
-
-    few = min(seconds(2_000) for _ in range(3))
-    assert seconds(20_000) < 40 * few  # were it to grow with their square: 100
+    began = time.process_time()
+    NumberFile((line * 100_000).encode())
+    assert time.process_time() - began < 6  # were it to grow with their square: minutes

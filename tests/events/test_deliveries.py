@@ -306,6 +306,7 @@ def test_a_bad_receiver_costs_only_itself(receivers, delivering, answer, monkeyp
     wait_until(lambda: len(good.events) == 50)
 
 
+@pytest.mark.slow
 def test_waiting_for_a_hanging_receiver_ends(app_key, receiver, deliver):
     receiver.answer = HANG
     many(10)
@@ -355,6 +356,7 @@ def test_a_dead_schedulers_events_are_taken_over(app_key, receiver, deliver):
     assert receiver.types == ["cancelled"]
 
 
+@pytest.mark.slow
 def test_a_living_scheduler_keeps_what_takes_longer_than_a_lease(app_key, receiver):
     receiver.delay = 3
     first, second = Deliveries(1, Message.note_notified), Deliveries(1, Message.note_notified)

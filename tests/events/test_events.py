@@ -1,6 +1,5 @@
 """The outbox: every change into a final state is one event, and nothing else is."""
 
-import ast
 import json
 import uuid
 from collections import Counter
@@ -13,7 +12,6 @@ from database import db
 from events import outbox
 from events.outbox import Event, EventAddress
 from models import FINISHED, Message, Status
-from running import ROOT
 from samples import NEW_YORK, TUESDAY_NOON
 from sending import claims, receipts
 from sending.outcomes import Outcome
@@ -110,6 +108,7 @@ def test_a_change_into_a_final_state_is_one_event_and_nothing_else_is(app_key, n
     assert told() == expected
 
 
+@pytest.mark.slow
 def test_the_transitions_reach_every_final_state():
     """Or the test above would miss one."""
     reached = set()
@@ -120,39 +119,6 @@ def test_the_transitions_reach_every_final_state():
             reached |= {again(message).status} - {status}
             Message.delete().where(Message.id == message.id).execute()
     assert {*FINISHED} <= reached
-
-
-def test_only_models_and_receipts_write_a_status_and_only_by_the_function_that_writes_events():
-    writers = set()
-    for path in (*ROOT.glob("*.py"), *ROOT.glob("*/*.py")):
-        if path.parent.name in ("tests", "migrations", "benchmarks"):
-            continue
-        for function in ast.walk(ast.parse(path.read_text())):
-            if isinstance(function, ast.FunctionDef) and writes_status(function):
-                calls = {ast.unparse(n.func) for n in ast.walk(function) if isinstance(n, ast.Call)}
-                changes = {call for call in calls if call.endswith((".change", "._move"))}
-                writers.add((path.stem, function.name, bool(changes)))
-    # What waits again, and what is being sent, is no news
-    assert {each for each in writers if not each[2]} == {
-        ("claims", "take_over", False),
-        ("claims", "put_back", False),
-    }
-    assert {module for module, *_ in writers} == {"models", "receipts", "claims"}
-
-
-def writes_status(function):
-    """Whether a function has an UPDATE of messages in it that could set their status."""
-    for node in ast.walk(function):
-        if isinstance(node, ast.Constant) and "UPDATE message SET status" in str(node.value):
-            return True
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in (
-            "cls.update",
-            "Message.update",
-        ):
-            named = {keyword.arg for keyword in node.keywords}
-            if "status" in named or (node.args and "status" in ast.unparse(function)):
-                return True
-    return False
 
 
 # In bulk
@@ -167,6 +133,7 @@ def statements(monkeypatch):
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_address", [True, False])
 def test_ten_thousand_that_expire_are_as_many_events_in_a_few_statements(monkeypatch, has_address):
     if has_address:

@@ -224,7 +224,7 @@ def attack(start, shared_web):
     def run(*options):
         schemathesis = start(
             "schemathesis",
-            *("--config-file", ROOT / "tests/support/schemathesis.toml", "--no-color"),
+            *("--config-file", ROOT / "tests/monitoring/schemathesis.toml", "--no-color"),
             *("run", f"{web.url}/openapi.json", "--url", web.url, "--header", f"X-Api-Key: {key}"),
             *options,
         )

@@ -12,7 +12,7 @@ import pytest
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from database import clock
-from databases import mostly_on_postgres, mostly_on_sqlite, on_postgres, on_sqlite
+from databases import on_postgres, on_sqlite
 from models import Message, Status
 from running import ROOT, TOOLS, wait_until
 from samples import TUESDAY_NOON
@@ -45,7 +45,6 @@ def terminal(database_url):
     return run
 
 
-@mostly_on_postgres
 def test_several_purges_at_once_beside_a_busy_service_delete_each_message_once(
     database_url, start, serve, key
 ):
@@ -71,7 +70,6 @@ def test_several_purges_at_once_beside_a_busy_service_delete_each_message_once(
     assert Message.select().count() == len(waiting)
 
 
-@mostly_on_sqlite
 def test_a_command_without_tables_says_so_in_one_line(empty_database_url, start):
     keys = start("flask", "keys", "list", DATABASE_URL=empty_database_url)
     assert keys.wait() == 2

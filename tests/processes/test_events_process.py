@@ -15,7 +15,7 @@ from access.keys import ApiKey, Role
 from app import create_app
 from carrier_servers import HANG, Answer, refusal
 from database import clock
-from databases import mostly_on_postgres, mostly_on_sqlite, on_sqlite
+from databases import on_sqlite
 from desk_visitor import Visitor
 from events.outbox import Event, EventAddress
 from models import FINISHED, Message, Status
@@ -101,7 +101,6 @@ TOLD = Counter(
 )
 
 
-@mostly_on_sqlite
 def test_all_seven_kinds_are_told_and_verified(
     request, settings, schedule, twilio, app_key, receiver, run
 ):
@@ -139,7 +138,6 @@ def test_all_seven_kinds_are_told_and_verified(
     assert not [secret for secret in secrets if secret in scheduler.output]
 
 
-@mostly_on_sqlite
 def test_a_single_pass_tells_of_its_own_sends(schedule, twilio, app_key, receiver):
     store(clock.now())
     single = schedule(CARRIER_URL=twilio.url)
@@ -149,7 +147,6 @@ def test_a_single_pass_tells_of_its_own_sends(schedule, twilio, app_key, receive
     assert "events" not in single.output, "it prints its counts, and nothing else"
 
 
-@mostly_on_sqlite
 def test_a_single_pass_waits_no_longer_than_fifteen_seconds(schedule, twilio, app_key, receiver):
     receiver.answer = HANG
     store_many(6, clock.now())
@@ -160,7 +157,6 @@ def test_a_single_pass_waits_no_longer_than_fifteen_seconds(schedule, twilio, ap
     assert Event.select().where(Event.tries == 1).count() == 4
 
 
-@mostly_on_postgres
 def test_killed_between_the_receivers_yes_and_the_record_it_is_told_again(
     schedule, app_key, receiver
 ):
@@ -178,7 +174,6 @@ def test_killed_between_the_receivers_yes_and_the_record_it_is_told_again(
     assert receiver.forged == []
 
 
-@mostly_on_postgres
 def test_schedulers_that_are_killed_all_the_time_lose_no_event(schedule, twilio, app_key, receiver):
     store_many(100, clock.now())
     schedulers = [schedule("--every", "0.1", CARRIER_URL=twilio.url, **QUICK) for _ in range(2)]
@@ -249,7 +244,6 @@ def test_every_change_is_told_though_schedulers_and_the_database_are_killed_for_
     assert receiver.forged == []
 
 
-@mostly_on_sqlite
 def test_told_to_stop_it_ends_after_the_requests_under_way(schedule, app_key, receiver):
     receiver.delay = 1
     store_many(
@@ -279,7 +273,6 @@ def test_a_bad_receiver_holds_up_no_text_and_no_other_key(
     assert len(twilio.texts) == 200
 
 
-@mostly_on_sqlite
 def test_without_an_address_nothing_is_written(schedule, twilio, database_url):
     store(clock.now(), to=NEW_YORK)
     assert schedule(CARRIER_URL=twilio.url, **ALWAYS).wait() == 0

@@ -24,7 +24,7 @@ import database
 from access.keys import ApiKey
 from answers import PATH
 from database import clock, db, pool
-from databases import mostly_on_postgres, mostly_on_sqlite, on_sqlite
+from databases import on_sqlite
 from models import Message, Status
 from running import (
     ALWAYS,
@@ -143,7 +143,6 @@ POINTS = (
 )
 
 
-@mostly_on_postgres
 def test_a_scheduler_killed_at_any_point_of_a_send_loses_and_doubles_nothing(
     start, database_url, twilio
 ):
@@ -244,7 +243,6 @@ def lock(database_url):
     return hold
 
 
-@mostly_on_sqlite
 def test_a_request_waits_its_turn_while_another_writes(serve, database_url, key, lock):
     web = serve(database_url, workers=2)
     began = time.monotonic()
@@ -260,7 +258,6 @@ def test_a_request_waits_its_turn_while_another_writes(serve, database_url, key,
     assert Message.select().count() == answered.count(201)
 
 
-@mostly_on_sqlite
 def test_others_are_answered_while_requests_wait_for_the_database(serve, database_url, key, lock):
     """Also on a connection whose last request came together with one that waits."""
     web = serve(database_url, workers=1)
@@ -294,7 +291,6 @@ def test_others_are_answered_while_requests_wait_for_the_database(serve, databas
         client.close()
 
 
-@mostly_on_sqlite
 def test_no_request_waits_for_ever_while_another_writes(serve, database_url, key, lock):
     """Not even a crowd of them, each of which could wait for all before it."""
     web = serve(database_url, workers=1)

@@ -11,7 +11,7 @@ import pytest
 from access.keys import ApiKey
 from access.limits import parse
 from database import clock
-from databases import mostly_on_postgres, on_postgres, on_sqlite
+from databases import on_postgres, on_sqlite
 from models import Message
 from running import ALWAYS, post
 from samples import NEW_YORK
@@ -87,7 +87,6 @@ def test_two_gunicorns_on_one_sqlite_accept_never_one_more(database_url, serve):
     assert max(Counter(at // 1000 for at in created).values()) == 30
 
 
-@mostly_on_postgres
 def test_a_new_limit_holds_in_every_process_when_the_command_returns(database_url, serve, run):
     secret = ApiKey.issue("shop", None, clock.now())
     webs = [serve(database_url, **ALWAYS) for _ in range(2)]
@@ -101,7 +100,6 @@ def test_a_new_limit_holds_in_every_process_when_the_command_returns(database_ur
     assert Message.select().count() == created == statuses[201]
 
 
-@mostly_on_postgres
 def test_a_number_gets_never_one_more_from_several_keys_and_processes(database_url, serve):
     secrets = [ApiKey.issue(name, None, clock.now()) for name in ("shop", "bank", "club")]
     webs = [serve(database_url, RECIPIENT_LIMIT="7/1h", **ALWAYS) for _ in range(2)]

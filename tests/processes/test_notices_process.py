@@ -4,7 +4,7 @@ import time
 
 from carrier_servers import HANG, Answer
 from database import clock
-from databases import mostly_on_postgres, mostly_on_sqlite, on_sqlite
+from databases import on_sqlite
 from models import Status
 from running import wait_until
 from stored_messages import again, create, key_named, store
@@ -18,7 +18,6 @@ def awaiting():
     create("Hello", key=key, status=Status.QUEUED, send_at=now, manual_mode=True)
 
 
-@mostly_on_postgres
 def test_several_schedulers_tell_each_thing_once(schedule, people):
     awaiting()
     running = [schedule("--every", "2", NOTIFY_URL=people.url) for _ in range(2)]
@@ -31,7 +30,6 @@ def test_several_schedulers_tell_each_thing_once(schedule, people):
     assert people.told[0].startswith("1 text waits for approval, from app (1). ")
 
 
-@mostly_on_sqlite
 def test_single_passes_tell_within_the_pass_and_do_not_repeat_it(schedule, people):
     awaiting()
     for _ in range(2):
@@ -42,7 +40,6 @@ def test_single_passes_tell_within_the_pass_and_do_not_repeat_it(schedule, peopl
     assert len(people.told) == 1
 
 
-@mostly_on_sqlite
 def test_an_address_that_hangs_holds_up_no_text(schedule, people):
     awaiting()
     people.answer = HANG
@@ -54,7 +51,6 @@ def test_an_address_that_hangs_holds_up_no_text(schedule, people):
     assert scheduler.wait() == 0
 
 
-@mostly_on_sqlite
 def test_an_address_that_fails_is_logged_without_its_url(schedule, people):
     awaiting()
     people.answer = Answer(500)

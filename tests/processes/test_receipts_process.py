@@ -10,19 +10,19 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from smpp_peer import DELIVER_SM, RESPONSE, SILENCE, SmppPeer, delivery
 
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from app import create_app
 from carrier_servers import TwilioServer
 from database import clock
-from databases import mostly_on_postgres, mostly_on_sqlite, on_sqlite
+from databases import on_sqlite
 from models import Message, Status
 from running import ALWAYS, send, wait_until
 from samples import NEW_YORK
 from sending.receipts import EarlyReceipt
 from signed_callbacks import of_twilio
-from smpp_peer import DELIVER_SM, RESPONSE, SILENCE, SmppPeer, delivery
 from stored_messages import statuses, store, store_many
 
 PUBLIC_URL = "https://sms.example.com"
@@ -177,7 +177,6 @@ def last_word(script):
     return Status.SENT
 
 
-@mostly_on_postgres
 @pytest.mark.parametrize("count", [60, pytest.param(6_000, marks=pytest.mark.soak)])
 def test_beside_four_schedulers_each_message_ends_where_its_last_word_says(
     settings, schedule, count
@@ -270,7 +269,6 @@ def peer():
 LAST_WORDS = {Status.DELIVERED: 20, Status.UNDELIVERED: 20, Status.SENT: 20}
 
 
-@mostly_on_sqlite
 def test_an_smscs_receipts_and_texts_come_while_the_scheduler_sends_and_rests(schedule, peer):
     waiting = store(to=NEW_YORK, check_dnc=True, approved=False)
     store_many(60)
@@ -300,7 +298,6 @@ def test_a_stop_does_not_wait_for_an_smsc_that_answers_no_text(schedule, peer):
     wait_until(lambda: (ACKNOWLEDGED, 0, 61, b"\0") in peer.pdus)
 
 
-@mostly_on_sqlite
 def test_a_single_pass_hears_what_an_smsc_says(schedule, peer):
     peer.promptly = True
     store_many(60)
@@ -308,7 +305,6 @@ def test_a_single_pass_hears_what_an_smsc_says(schedule, peer):
     assert statuses() == LAST_WORDS
 
 
-@mostly_on_sqlite
 def test_a_single_pass_that_sends_nothing_hears_what_an_smsc_has_kept(schedule, peer):
     for n in range(3):
         store(status=Status.SENT, carrier_reference=f"id-{n}", finished_at=clock.now())

@@ -18,7 +18,7 @@ import database
 from access.do_not_call import DoNotCall
 from carrier_servers import HANG, HANG_UP, Answer, TwilioServer, refusal
 from database import clock
-from databases import mostly_on_postgres, mostly_on_sqlite, on_sqlite
+from databases import on_sqlite
 from models import Message, Status
 from running import ALWAYS, ROOT, free_port, wait_until
 from samples import NEW_YORK
@@ -45,7 +45,6 @@ def assert_tells_no_secret(output):
 # Many at once
 
 
-@mostly_on_postgres
 def test_four_schedulers_at_once_deliver_each_of_200_texts_once(schedule, twilio):
     twilio.delay = 0.05
     schedulers = [schedule("--every", "0.1", CARRIER_URL=twilio.url) for _ in range(4)]
@@ -58,7 +57,6 @@ def test_four_schedulers_at_once_deliver_each_of_200_texts_once(schedule, twilio
     assert all(message.carrier_reference for message in Message.select())
 
 
-@mostly_on_postgres
 def test_a_sender_that_is_only_slow_is_never_taken_over(schedule, twilio):
     """Its sends last longer than CLAIM_TIMEOUT, beside a scheduler that looks for the dead."""
     twilio.wait()
@@ -76,7 +74,6 @@ def test_a_sender_that_is_only_slow_is_never_taken_over(schedule, twilio):
     assert not counted("taken over", other.output)
 
 
-@mostly_on_postgres
 def test_what_a_killed_scheduler_held_is_sent_by_later_passes(schedule, twilio):
     """At most what was under way is sent twice, and nothing is lost."""
     twilio.delay = 0.3
@@ -96,7 +93,6 @@ def test_what_a_killed_scheduler_held_is_sent_by_later_passes(schedule, twilio):
 # What it prints
 
 
-@mostly_on_sqlite
 def test_cron_gets_no_mail_while_nothing_is_wrong_and_one_where_something_is(schedule):
     (crontab,) = re.findall(r"```crontab\n(.*?)```", (ROOT / "docs/deploying.md").read_text(), re.S)
     options = crontab.partition("scheduler.py")[2].split()
@@ -112,7 +108,6 @@ def test_cron_gets_no_mail_while_nothing_is_wrong_and_one_where_something_is(sch
     assert "ERROR scheduler - the pass failed: the database: unable to open" in process.output
 
 
-@mostly_on_sqlite
 def test_a_pass_prints_its_counts_and_more_where_asked(schedule):
     process = schedule()
     assert process.wait() == 0
@@ -156,7 +151,6 @@ def test_a_signal_lets_sends_end_and_none_begin(schedule, twilio, words, name):
 STOPPED = "the scheduler was stopped before the carrier answered"
 
 
-@mostly_on_sqlite
 @pytest.mark.parametrize("words", [["--every=0.1"], []])
 def test_a_scheduler_that_is_stopped_leaves_what_the_carrier_does_not_answer_in_doubt(
     schedule, twilio, words
@@ -411,7 +405,6 @@ WEBHOOK_SAYS = {
 }
 
 
-@mostly_on_sqlite
 @pytest.mark.parametrize("name", ["twilio_server", "webhook_server"])
 def test_every_answer_of_a_carrier_moves_the_message_as_documented_and_leaves_no_secret_in_the_log(
     one_pass, request, name
@@ -441,7 +434,6 @@ def test_every_answer_of_a_carrier_moves_the_message_as_documented_and_leaves_no
     assert 60 < pause <= 90
 
 
-@mostly_on_sqlite
 @pytest.mark.parametrize("name", ["twilio", "webhook"])
 def test_a_carrier_that_is_down_is_tried_again_later(one_pass, name):
     numbers = store_many(10, message="attack at dawn")

@@ -6,6 +6,7 @@ import time
 from collections import deque
 
 import pytest
+from smpp_peer import SmppPeer
 
 import carriers.smpp as smpp
 from access.keys import ApiKey, Role
@@ -19,10 +20,9 @@ from carrier_servers import (
     verdict,
 )
 from database import clock
-from databases import mostly_on_postgres, mostly_on_sqlite, on_sqlite
+from databases import on_sqlite
 from models import Message, Status
 from running import wait_until
-from smpp_peer import SmppPeer
 from stored_messages import key_named, statuses, store_many
 
 RATE = 20
@@ -58,7 +58,6 @@ def most_within(seconds, arrivals):
     )
 
 
-@mostly_on_postgres
 @pytest.mark.parametrize("seconds", [8, pytest.param(30, marks=pytest.mark.soak)])
 def test_three_schedulers_keep_to_the_rate_and_use_it_though_one_is_killed(
     schedule, counting, seconds
@@ -85,7 +84,6 @@ def test_three_schedulers_keep_to_the_rate_and_use_it_though_one_is_killed(
     assert statuses().get(Status.SENDING, 0) <= 8, "only the killed one has claimed any"
 
 
-@mostly_on_sqlite
 def test_a_single_pass_waits_for_the_rate_and_testers_need_not(schedule, counting):
     ApiKey.issue("tester", None, clock.now(), role=Role.TESTER)
     store_many(100, clock.now(), key=ApiKey.named("tester"))

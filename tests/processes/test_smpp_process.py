@@ -1,11 +1,11 @@
 """python scheduler.py with an SMPP peer: one bind for all texts, and an end that is not held up."""
 
 import pytest
+from smpp_peer import DELIVER_SM, RESPONSE, SILENCE, SmppPeer, delivery
 
-from databases import mostly_on_sqlite, on_sqlite
+from databases import on_sqlite
 from models import Message, Status
 from running import wait_until
-from smpp_peer import DELIVER_SM, RESPONSE, SILENCE, SmppPeer, delivery
 from stored_messages import statuses, store_many
 
 
@@ -16,7 +16,6 @@ def peer():
     server.close()
 
 
-@mostly_on_sqlite
 def test_forty_texts_go_over_one_bind_and_sigterm_ends_it(schedule, peer):
     peer.delay = 0.05
     numbers = store_many(40)
@@ -68,7 +67,6 @@ def test_what_came_between_passes_is_recorded_before_the_end(schedule, peer):
     assert peer.unbinds == 1
 
 
-@mostly_on_sqlite
 def test_a_late_answer_settles_the_doubt_and_no_second_copy_goes_out(schedule, peer):
     peer.delay = 3
     peer.enquire()

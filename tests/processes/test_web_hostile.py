@@ -15,7 +15,7 @@ import pytest
 
 from answers import PATH
 from database import pool
-from databases import mostly_on_postgres, on_sqlite
+from databases import on_sqlite
 from running import assert_holds_nobody_up, read_all, send, wait_until
 from samples import NEW_YORK
 
@@ -257,7 +257,6 @@ public class Once {
 """
 
 
-@mostly_on_postgres
 def test_slow_bodies_hold_no_connection_of_the_database(serve, database_url, key):
     """The key of each is looked up anew, once the body of the one before is awaited."""
     web, clients = serve(database_url, workers=1), []

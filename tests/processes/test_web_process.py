@@ -14,7 +14,7 @@ from access.keys import ApiKey
 from access.limits import parse
 from answers import FIELDS, PATH, error_in
 from database import clock
-from databases import mostly_on_postgres, on_sqlite
+from databases import on_sqlite
 from models import Message
 from running import ALWAYS, ROOT, TOOLS, Clients, ask, assert_as_asked, post, read_all, wait_until
 from samples import NEW_YORK
@@ -108,6 +108,8 @@ OURS = {
     "a path out of here": ({"line": "GET /../../etc/passwd HTTP/1.1"}, [], [404]),
     "OPTIONS *": ({"line": "OPTIONS * HTTP/1.1"}, [], [404]),
     "CONNECT": ({"line": "CONNECT evil:443 HTTP/1.1"}, [], [404]),
+    "a long header": ({}, [b"X-A: " + b"x" * 4_000], [201]),
+    "many headers": ({}, [b"X-%d: x" % n for n in range(30)], [201]),
     "forged mounts": (
         {"line": f"POST /x{PATH} HTTP/1.1"},
         [
@@ -138,8 +140,8 @@ GUNICORNS = {
     "length and chunks": ({"Content_Length": 5, "body": chunks(BODY)}, [CHUNKED], 400),
     # As RFC 9112 has it
     "an unknown coding": ({"body": chunks(BODY)}, [b"Transfer-Encoding: KEY"], 501),
-    "a huge header": ({}, [b"X-A: " + b"KEY" * 9_000], 431),
-    "too many headers": ({}, [b"X-%d: KEY" % n for n in range(200)], 431),
+    "a huge header": ({}, [b"X-A: " + b"KEY" * 100], 431),
+    "too many headers": ({}, [b"X-%d: KEY" % n for n in range(40)], 431),
     "a huge line": ({"line": f"POST {PATH}?{'KEY' * 3_000} HTTP/1.1"}, [], 414),
     "HTTP/2.0": ({"line": f"POST {PATH}?KEY HTTP/2.0"}, [], 400),
     "a method in lower case": ({"line": f"post {PATH}?KEY HTTP/1.1"}, [], 400),
@@ -245,7 +247,6 @@ def test_many_clients_that_differ_each_get_what_they_asked_for(
     assert_as_asked(clients, Message.select())
 
 
-@mostly_on_postgres
 def test_a_revoked_key_is_refused_by_every_worker_at_once(web, key, database_url):
     def statuses(secret, count=24):
         with ThreadPoolExecutor(8) as pool:
@@ -295,7 +296,6 @@ def test_a_slow_client_keeps_no_other_waiting(shared_web):
         connection.close()
 
 
-@mostly_on_postgres
 def test_of_20_requests_at_once_one_is_taken_and_repeated_also_after_a_restart(
     serve, database_url, key
 ):
@@ -346,7 +346,6 @@ def test_commands_leave_no_metrics_behind(start, database_url, tmp_path):
     assert not list(tmp_path.glob("metrics-*"))
 
 
-@mostly_on_postgres
 def test_metrics_are_summed_over_the_workers_and_read_from_the_database(
     database_url, serve, key, tmp_path
 ):

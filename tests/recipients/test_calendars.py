@@ -30,6 +30,7 @@ def test_a_country_has_its_own_working_week(country, week):
     assert "".join(str(int(calendars.is_workday(country, day))) for day in WEEK) == week
 
 
+@pytest.mark.slow
 def test_the_weekend_of_every_country_is_that_of_cldr():
     for country in REGIONS:
         try:

@@ -29,6 +29,9 @@ NUMBERS = {
     "CL": "+56961234567",
     "EG": "+201001234567",
     "GB": "+442083661177",
+    "KI": "+68672012345",
+    "NP": "+9779841234567",
+    "NZ": "+64211234567",
     "RU": "+79161234567",
     "US": "+18002345678",
 }
@@ -185,11 +188,14 @@ def read(monkeypatch, tmp_path):
     return load
 
 
-CHANGES = {  # of the clocks in 2026; Russia has none
+CHANGES = {  # of the clocks in 2026; any day where there are none
     "AU": [date(2026, 4, 4), date(2026, 10, 3)],
     "CL": [date(2026, 4, 4), date(2026, 9, 5)],
     "EG": [date(2026, 4, 23), date(2026, 10, 29)],
     "GB": [date(2026, 3, 29), date(2026, 10, 25)],
+    "KI": [date(2026, 7, 1)],
+    "NP": [date(2026, 7, 1)],
+    "NZ": [date(2026, 4, 4), date(2026, 9, 26)],
     "RU": [date(2026, 2, 22), date(2026, 12, 31)],
     "US": [date(2026, 3, 8), date(2026, 11, 1)],
 }

@@ -134,6 +134,7 @@ def test_a_prefix_of_mobiles_without_a_place_is_the_whole_country(prefix):
         assert recipient.clocks.people
 
 
+@pytest.mark.slow
 def test_every_correction_shows_at_four_instants_a_year():
     _, corrections = stated()
     unused = set()
@@ -155,6 +156,7 @@ def test_no_correction_is_for_nothing():
             assert corrections.get(shorter) != zones, prefix
 
 
+@pytest.mark.slow
 def test_a_prefix_without_a_correction_keeps_libphonenumbers_zones():
     _, corrections = stated()
     compared = 0

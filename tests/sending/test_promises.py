@@ -48,7 +48,7 @@ from stored_messages import create
 NUMBERS = (NEW_YORK, "+12125550188")
 SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
 CLAIM_TIMEOUT, EXPIRE_AFTER = 60, 3 * DAY
-LATER = (0, 0, 0, 10, 20, 70, 70, 70, 400, 3600, 16 * 3600, 80 * 3600)  # seconds
+LATER = (0, 0, 0, 10, 20, 70, 70, 70, 400, 3600, 13 * 3600, 16 * 3600, 80 * 3600)  # seconds
 BEGUN, GIVEN, HEARD, IDLE, END = "begun", "given", "heard", "idle", "end"
 MOMENTS = (BEGUN, GIVEN, GIVEN, HEARD, IDLE, 1, 2, 5, 9)  # or so many steps
 
@@ -375,6 +375,7 @@ class Promises(RuleBasedStateMachine):
         assert not (message.check_dnc and DoNotCall.lists(order.to))
         if not (message.send_date and self.now < message.send_date + HOUR):
             assert not self.next_opening(order.to)
+        assert not self.hours.quiet_until(recipients.find(order.to).clocks, self.now)
 
     def given(self, to, text, message_id, valid_for, fate):
         """Check what a carrier is given; return its reference, or raise its no."""
@@ -499,7 +500,10 @@ def hold_promises(settings, monkeypatch):
     clock = MachineClock()
     monkeypatch.setattr(database.clock, "now", clock.now)  # by which orders are stored
     settings = settings._replace(
-        claim_timeout=CLAIM_TIMEOUT, expire_after=EXPIRE_AFTER, send_concurrency=2
+        claim_timeout=CLAIM_TIMEOUT,
+        expire_after=EXPIRE_AFTER,
+        send_concurrency=2,
+        quiet_hours=(21 * 60, 8 * 60),
     )
 
     def hold(askable, how):
@@ -531,6 +535,11 @@ def judge_without_asking(message, rules, *rest):
     return judge(message, rules._replace(askable=False), *rest)
 
 
+def judge_without_quiet_hours(message, rules, *rest):
+    hours = rules.hours._replace(quiet=None)
+    return judge(message, rules._replace(hours=hours), *rest)
+
+
 def judge_without_cancelling(message, *rest):
     message.cancelled_by = None
     return judge(message, *rest)
@@ -557,6 +566,7 @@ BUGS = {  # whether the carrier can be asked; and the code that is replaced, by 
     "it looks for no approval": (False, claims, "claim", claim_without_approval),
     "it does not look at the list": (False, DoNotCall, "listed", lambda _: set()),
     "it sends at any hour": (False, outcomes, "_opening", lambda *_: None),
+    "it knows no quiet hours": (False, outcomes, "judge", judge_without_quiet_hours),
     "it sends after a long pause": (False, Send, "held_until", FOR_EVER),
     "it sends what is cancelled": (False, outcomes, "judge", judge_without_cancelling),
     "the last receipt counts": (False, receipts, "_MAY_BECOME", ANY),

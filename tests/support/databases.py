@@ -11,30 +11,12 @@ import pytest
 import database
 from postgres_server import PostgresServer
 
-on_sqlite = pytest.mark.parametrize("kind", ["sqlite"])
-on_postgres = pytest.mark.parametrize("kind", ["postgres"])
+SQLITE, POSTGRES = "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)
+on_sqlite = pytest.mark.parametrize("kind", [SQLITE])
+on_postgres = pytest.mark.parametrize("kind", [POSTGRES])
 
 
-def _mostly_on(usual, other):
-    """Run a test of processes on the other database only with `make soak`."""
-    return pytest.mark.parametrize("kind", [usual, pytest.param(other, marks=pytest.mark.soak)])
-
-
-mostly_on_sqlite = _mostly_on("sqlite", "postgres")
-mostly_on_postgres = _mostly_on("postgres", "sqlite")
-
-
-def pytest_configure(config):
-    """Start one PostgreSQL for all processes of a run; each has a database of its own."""
-    shared = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
-    if shared and "TEST_DATABASE_URL" not in os.environ:
-        with contextlib.suppress(pytest.skip.Exception):
-            server = PostgresServer()
-            config.add_cleanup(server.close)
-            os.environ["TEST_DATABASE_URL"] = server.url
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=[SQLITE, POSTGRES])
 def kind(request):
     """The kind of database: each in turn."""
     return request.param

@@ -6,6 +6,7 @@ import uuid
 from datetime import timedelta
 
 import psycopg
+from peewee import chunked
 
 import acceptance
 import reports
@@ -22,17 +23,8 @@ SENDER = uuid.UUID(int=1)
 
 
 def store(now=TUESDAY_NOON, **columns):
-    """Store a message and return it; by default it is to New York and queued now.
-
-    peewee takes longer to write such a statement than the database to run it, here and below.
-    """
-    row = Message(**_row(now, columns)).__data__  # with the defaults
-    fields = {getattr(Message, name): value for name, value in row.items()}
-    names = ", ".join(f'"{field.column_name}"' for field in fields)
-    marks = ", ".join([db.param] * len(fields))
-    values = [field.db_value(value) for field, value in fields.items()]
-    db.execute_sql(f"INSERT INTO message ({names}) VALUES ({marks})", values)
-    return again(Message(id=row["id"]))
+    """Store a message and return it; by default it is to New York and queued now."""
+    return again(Message.create(**_row(now, columns)))
 
 
 def new_message(text="Hello", **fields):
@@ -84,16 +76,11 @@ def held(status, **columns):
 def store_many(count, now=TUESDAY_NOON, **columns):
     """Store messages to as many numbers, and return these numbers in the order of the ids."""
     numbers = [f"+1212555{n:04}" for n in range(count)]
-    ids = [Message.id.db_value(id) for id in sorted(new_id(now) for _ in numbers)]
-    # peewee writes the statement once: for each row it would take longer than the row's insert
-    first = Message.insert(_row(now, columns) | {"id": ids[0], "to": numbers[0]})
-    statement, values = first.returning().sql()
-    rows = [
-        [{ids[0]: id, numbers[0]: number}.get(value, value) for value in values]
-        for id, number in zip(ids, numbers, strict=True)
-    ]
+    row, ids = _row(now, columns), sorted(new_id(now) for _ in numbers)
+    rows = [row | {"id": id, "to": number} for id, number in zip(ids, numbers, strict=True)]
     with db.atomic():
-        db.cursor().executemany(statement, rows)
+        for some in chunked(rows, 500):  # SQLite takes no more values in a statement
+            Message.insert_many(some).execute()
     return numbers
 
 
@@ -109,15 +96,13 @@ def store_history():
 
 
 def key_named(name, group=None, now=TUESDAY_NOON):
-    for key in ApiKey.raw(f"SELECT * FROM api_key WHERE name = {db.param}", name):
-        return key
-    return ApiKey.create(name=name, group=group, digest=name, created_at=now)
+    key = ApiKey.get_or_none(ApiKey.name == name)
+    return key or ApiKey.create(name=name, group=group, digest=name, created_at=now)
 
 
 def again(message):
     """Read a message anew."""
-    id = Message.id.db_value(message.id)
-    return Message.raw(f"SELECT * FROM message WHERE id = {db.param}", id).get()
+    return Message.get_by_id(message.id)
 
 
 def statuses():

@@ -386,6 +386,7 @@ TEXTS = st.text() | st.sampled_from(["STOP", "delivered", "failed", "9", "21610"
 NAMES = ["MessageSid", "MessageStatus", "ErrorCode", "To", "From", "Body", "OptOutType", "SmsSid"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite"])
 @often
 @given(
@@ -399,6 +400,7 @@ def test_whatever_twilio_signs_is_understood(client, open_client, fields, path):
 VONAGE_NAMES = ["messageId", "status", "err-code", "msisdn", "to", "text", "type"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite"])
 @often
 @given(

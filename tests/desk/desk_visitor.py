@@ -1,6 +1,13 @@
 """A person at the desk, without a browser: reads pages and presses buttons by their words."""
 
+import re
 from html.parser import HTMLParser
+
+from access.keys import ApiKey, Role
+from samples import TUESDAY_NOON
+from stored_messages import HOUR, key_named, store
+
+PAGES = ("/desk/", "/desk/messages", "/desk/do-not-call")
 
 
 class Page(HTMLParser):
@@ -105,3 +112,59 @@ class Visitor:
     def _keep(self, path, response):
         self.at, self.response, self._page = path, response, Page(response.text)
         return response
+
+
+def is_out(visitor):
+    visitor.open("/desk/")
+    return bool(visitor.page.buttons("Sign in"))
+
+
+def copy_of(visitor, app):
+    """Somebody who has stolen the cookie."""
+    thief = Visitor(app)
+    cookie = visitor.client.get_cookie("desk", path="/desk/")
+    thief.client.set_cookie("desk", cookie.value, path="/desk/")
+    return thief
+
+
+def next_page(visitor):
+    links = (link for link in visitor.page.links if "after=" in link and "select=" not in link)
+    return next(links, None)
+
+
+def walk(visitor, path):
+    """The texts of this page and all that follow it."""
+    while path:
+        visitor.open(path)
+        yield re.findall(r"text \d+", visitor.page.text)
+        path = next_page(visitor)
+
+
+def issue(name, group=None, role=Role.APPROVER, **more):
+    return ApiKey.issue(name, group, TUESDAY_NOON, role=role, **more)
+
+
+def ask(text="Hello", key="shop", group="front", **columns):
+    """Store a text of the group that waits for approval."""
+    shared = {"manual_mode": True, "available_to_group": True}
+    return store(message=text, key=key_named(key, group), **shared | columns)
+
+
+def ask_many(count, **columns):
+    return [
+        ask(f"text {number}", send_at=TUESDAY_NOON + number * HOUR / 60, **columns)
+        for number in range(count)
+    ]
+
+
+def guarded(response):
+    policy = response.headers["Content-Security-Policy"]
+    return (
+        policy.startswith("default-src 'none'; style-src 'self'; script-src 'self';")
+        and "frame-ancestors 'none'" in policy
+        and "form-action 'self'" in policy
+        and "unsafe" not in policy
+        and response.headers["Cache-Control"] == "no-store"
+        and response.headers["X-Content-Type-Options"] == "nosniff"
+        and response.headers["Referrer-Policy"] == "same-origin"
+    )

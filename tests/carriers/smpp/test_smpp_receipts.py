@@ -1,0 +1,195 @@
+"""Receipts of an SMPP peer are read in all their forms, and acknowledged once they are kept."""
+
+import struct
+import time
+
+import pytest
+import smpp_peer
+from smpp_peer import delivery, pdu
+from smpp_texts import NUMBER, answers_to, received, send
+
+from carriers import OptOut, Receipt, smpp
+from running import wait_until
+
+RECEIPT = (
+    b"id:%s sub:001 dlvrd:001 submit date:2611211200 done date:2611211201 stat:%s err:%s text:x"
+)
+MESSAGE_ID, STATE = 0x001E, 0x0427
+
+
+@pytest.mark.parametrize(
+    ("text", "tlvs", "receipt"),
+    [
+        (RECEIPT % (b"7a", b"DELIVRD", b"000"), (), Receipt("7a", True, None, NUMBER)),
+        (
+            RECEIPT % (b"7a", b"UNDELIV", b"001"),
+            (),
+            Receipt("7a", False, "SMPP: UNDELIV, error 001", NUMBER),
+        ),
+        (RECEIPT % (b"7a", b"EXPIRED", b"000"), (), Receipt("7a", False, "SMPP: EXPIRED", NUMBER)),
+        (RECEIPT % (b"7a", b"REJECTD", b"?"), (), Receipt("7a", False, "SMPP: REJECTD", NUMBER)),
+        (b"ID:7a STAT:DELIVRD text: id:8 stat:EXPIRED", (), Receipt("7a", True, None, NUMBER)),
+        (b"", [(MESSAGE_ID, b"7a\0"), (STATE, b"\2")], Receipt("7a", True, None, NUMBER)),
+        (b"", [(MESSAGE_ID, b"7a"), (STATE, b"\5")], Receipt("7a", False, "SMPP: UNDELIV", NUMBER)),
+        (
+            RECEIPT % (b"122", b"UNDELIV", b"69"),
+            [(MESSAGE_ID, b"7a\0"), (STATE, b"\2"), (0x1400, b"?")],
+            Receipt("7a", True, None, NUMBER),
+        ),
+        (
+            RECEIPT % (b"7a", b"DELIVRD", b"000"),
+            [(0x1400, b"??")],
+            Receipt("7a", True, None, NUMBER),
+        ),
+    ],
+)
+def test_a_receipt_is_read_from_its_parameters_or_its_text(peer, carrier, text, tlvs, receipt):
+    carrier.check()
+    peer.sessions[0].deliver(delivery(text, esm_class=4, tlvs=tlvs))
+    assert received(carrier, 1) == [receipt]
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        (b"DELIVERED", None),
+        (b"Delivered", None),
+        (b"UNDELIVERABLE", "SMPP: UNDELIV"),
+        (b"UNDELIVERED", "SMPP: UNDELIV"),
+        (b"FAILED", "SMPP: UNDELIV"),
+        (b"EXPIRED", "SMPP: EXPIRED"),
+        (b"REJECTED", "SMPP: REJECTD"),
+        (b"DELETED", "SMPP: DELETED"),
+    ],
+)
+@pytest.mark.parametrize("esm_class", [0, 4])
+@pytest.mark.parametrize("coding", [0, 3, 8])
+def test_a_receipt_is_read_in_the_forms_of_real_peers(
+    peer, carrier, word, reason, esm_class, coding
+):
+    text = RECEIPT % (b"7a", word, b"000")
+    text = text.decode().encode("utf-16-be")[:254] if coding == 8 else text
+    carrier.check()
+    peer.sessions[0].deliver(delivery(text, esm_class=esm_class, coding=coding))
+    assert received(carrier, 1) == [Receipt("7a", reason is None, reason, NUMBER)]
+
+
+@pytest.mark.parametrize(
+    ("tlvs", "event"),
+    [
+        ([(MESSAGE_ID, b"7a\0"), (STATE, b"\2")], Receipt("7a", True, None, NUMBER)),
+        ([(0x0424, b"STOP")], OptOut(NUMBER, True, "reply")),
+    ],
+)
+def test_a_data_sm_is_answered_and_read_like_a_deliver_sm(peer, carrier, tlvs, event):
+    carrier.check()
+    body = b"\0" + b"\1\1" + NUMBER[1:].encode() + b"\0" + b"\1\00115005550006\0" + b"\0\0\0"
+    body += b"".join(struct.pack(">HH", tag, len(value)) + value for tag, value in tlvs)
+    peer.sessions[0].write(pdu(0x103, 0, 5, body))
+    assert received(carrier, 1) == [event]
+    carrier.received()
+    wait_until(lambda: (0x103 | smpp_peer.RESPONSE, 0, 5, b"\0") in peer.pdus)
+
+
+@pytest.mark.parametrize(
+    ("receipt_ids", "answered", "text", "tlvs"),
+    [
+        ("dec", "001A2B", b"6699", ()),
+        ("dec", "1a2b", b"0006699", ()),
+        ("dec", "16", b"22", ()),
+        ("dec", "1A2B", b"6699", [(MESSAGE_ID, b"1a2b\0")]),
+        ("hex", "6699", b"00001A2B", ()),
+        ("hex", "0006699", b"1a2b", ()),
+        ("hex", "no-number", b"no-number", ()),
+    ],
+)
+def test_receipt_ids_says_in_what_digits_receipts_name_a_text(
+    peer, connect, receipt_ids, answered, text, tlvs
+):
+    peer.message_id = lambda count: answered
+    carrier = connect(peer.url, receipt_ids=receipt_ids)
+    reference = send(carrier)
+    text = RECEIPT % (text, b"DELIVRD", b"000")
+    peer.sessions[0].deliver(delivery(text, esm_class=4, tlvs=tlvs))
+    assert received(carrier, 1) == [Receipt(reference, True, None, NUMBER)]
+
+
+@pytest.mark.parametrize(
+    ("text", "esm_class", "tlvs"),
+    [
+        (RECEIPT % (b"7a", b"ENROUTE", b"000"), 4, ()),
+        (RECEIPT % (b"7a", b"ACCEPTD", b"000"), 4, ()),
+        (RECEIPT % (b"7a", b"UNKNOWN", b"000"), 4, ()),
+        (RECEIPT % (b"7a", b"DELIVRD", b"000"), 0x20, ()),
+        (b"", 4, [(MESSAGE_ID, b"7a\0"), (STATE, b"\1")]),
+        (b"stat:DELIVRD", 4, ()),
+        (b"\xff\xfe", 4, ()),
+        (b"", 4, [(MESSAGE_ID, b""), (STATE, b"")]),
+        (b"", 0, ()),
+        (RECEIPT % (b"7a", b"ENROUTE", b"000"), 0, ()),
+        (b"my id: 7a stat:DELIVRD", 0, ()),
+    ],
+)
+def test_what_is_not_the_last_word_is_acknowledged_and_no_more(
+    peer, carrier, text, esm_class, tlvs
+):
+    carrier.check()
+    peer.sessions[0].deliver(delivery(text, esm_class=esm_class, tlvs=tlvs), 5)
+    wait_until(lambda: (smpp_peer.DELIVER_SM | smpp_peer.RESPONSE, 0, 5, b"\0") in peer.pdus)
+    assert carrier.received() == []
+
+
+def test_the_first_look_for_receipts_binds_and_does_not_wait(peer, connect):
+    carrier = connect(peer.url)
+    assert carrier.received() == []
+    wait_until(lambda: peer.bound)
+    peer.sessions[0].deliver(delivery(RECEIPT % (b"1", b"DELIVRD", b"000"), esm_class=4))
+    assert received(carrier, 1) == [Receipt("1", True, None, NUMBER)]
+
+
+def test_to_listen_at_a_peer_that_refuses_the_bind_is_not_tried_without_end(peer, connect):
+    peer.bind_status = 0x0E
+    carrier = connect(peer.url)
+    for _ in range(50):
+        assert carrier.received() == []
+        time.sleep(0.01)
+    assert len(peer.logins) == 1
+    carrier.close()
+
+
+def test_a_deliver_sm_that_cannot_be_read_is_refused_for_good(peer, carrier):
+    carrier.check()
+    for body in (b"", b"\0", b"\0\1\1no end", delivery(b"STOP")[:-2]):
+        peer.sessions[0].deliver(body, 5)
+    wait_until(lambda: answers_to(peer, 5) == [0x65] * 4)
+    assert carrier.received() == []
+    assert send(carrier)
+
+
+def test_more_than_can_be_held_stays_with_the_peer(peer, carrier, monkeypatch):
+    monkeypatch.setattr(smpp, "MOST_HELD", 2)
+    carrier.check()
+    for sequence in range(1, 5):
+        receipt = delivery(RECEIPT % (b"%d" % sequence, b"DELIVRD", b"000"), esm_class=4)
+        peer.sessions[0].deliver(receipt, sequence)
+    wait_until(lambda: answers_to(peer, 4))
+    assert [answers_to(peer, n) for n in range(1, 5)] == [[0], [0], [0x64], [0x64]]
+    assert [word.reference for word in carrier.received()] == ["1", "2"]
+
+
+def test_after_close_the_rest_is_handed_over(peer, carrier):
+    carrier.check()
+    peer.sessions[0].deliver(delivery(RECEIPT % (b"1", b"DELIVRD", b"000"), esm_class=4), 5)
+    wait_until(lambda: answers_to(peer, 5))
+    carrier.close()
+    assert carrier.received() == [Receipt("1", True, None, NUMBER)]
+    assert carrier.received() == []
+
+
+def test_ten_thousand_receipts_are_returned_once_each(peer, carrier):
+    carrier.check()
+    for number in range(10_000):
+        receipt = delivery(RECEIPT % (b"%d" % number, b"DELIVRD", b"000"), esm_class=4)
+        peer.sessions[0].deliver(receipt, number)
+    words = received(carrier, 10_000)
+    assert [word.reference for word in words] == [str(number) for number in range(10_000)]

@@ -1,0 +1,262 @@
+"""What an SMPP peer is sent, and over which URLs and binds."""
+
+import logging
+import threading
+import time
+
+import pytest
+from smpp_peer import BIND_TRANSCEIVER, BIND_TRANSMITTER, HANG_UP
+from smpp_texts import SECRETS, kind, outcomes, refused, send
+
+import carriers
+from carriers import smpp_session
+from phone import show
+from running import wait_until
+
+
+def test_a_text_goes_out_as_a_submit_sm_with_all_its_fields(peer, carrier):
+    assert send(carrier, "héllo [€]\n") == "id-1"
+    (part,) = peer.parts
+    assert part._asdict() == {
+        "source_ton": 1,
+        "source_npi": 1,
+        "source": "15005550006",
+        "dest_ton": 1,
+        "dest_npi": 1,
+        "to": "12125550123",
+        "esm_class": 0,
+        "validity": "000003000000000R",
+        "receipt": 1,
+        "coding": 0,
+        "octets": b"h\x05llo \x1b<\x1be\x1b>\n",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "coding", "octets"),
+    [
+        ({"alphabet": "gsm"}, 0, b"h\x05llo"),
+        ({"alphabet": "latin1"}, 3, b"h\xe9llo"),
+        ({"alphabet": "ucs2"}, 8, "héllo".encode("utf-16-be")),
+    ],
+)
+def test_the_alphabet_is_the_one_asked_for(peer, connect, options, coding, octets):
+    send(connect(peer.url, **options), "héllo")
+    assert [(part.coding, part.octets) for part in peer.parts] == [(coding, octets)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "validity"),
+    [
+        (1, "000000000001000R"),
+        (0.4, "000000000001000R"),
+        (86_399, "000000235959000R"),
+        (3 * 86_400, "000003000000000R"),
+        (400 * 86_400, "000030000000000R"),
+    ],
+)
+def test_a_text_has_a_validity_period(peer, carrier, seconds, validity):
+    send(carrier, valid_for=seconds)
+    assert peer.parts[0].validity == validity
+
+
+@pytest.mark.parametrize(
+    ("sender", "fields"),
+    [
+        ("15005550006", (1, 1, "15005550006")),
+        ("+15005550006", (1, 1, "15005550006")),
+        ("%2B15005550006", (1, 1, "15005550006")),
+        ("15005550006/{to}", (1, 1, "15005550006")),
+        ("12345", (3, 0, "12345")),
+        ("ACME", (5, 0, "ACME")),
+        ("ACME%20Shop", (5, 0, "ACME Shop")),
+        ("12345?source_ton=0&source_npi=9", (0, 9, "12345")),
+    ],
+)
+def test_a_sender_is_a_number_a_short_code_or_a_name(peer, connect, sender, fields):
+    path, _, query = sender.partition("?")
+    options = dict(option.split("=") for option in query.split("&") if option)
+    send(connect(peer.url.replace("15005550006", path), **options))
+    assert peer.parts[0][:3] == fields
+
+
+def test_the_recipients_type_of_number_can_be_set(peer, connect):
+    send(connect(peer.url, dest_ton=2, dest_npi=8))
+    assert peer.parts[0][3:6] == (2, 8, "12125550123")
+
+
+def test_a_long_text_goes_in_numbered_parts_and_asks_for_one_receipt(peer, carrier):
+    assert send(carrier, "x" * 153 + "y" * 153 + "z") == "id-3"
+    assert [part.esm_class for part in peer.parts] == [0x40] * 3
+    assert [part.receipt for part in peer.parts] == [0, 0, 1]
+    headers = [part.octets[:6] for part in peer.parts]
+    assert {header[:4] for header in headers} == {headers[0][:4]}
+    assert [header[4:] for header in headers] == [b"\3\1", b"\3\2", b"\3\3"]
+    assert "".join(show(part.octets[6:], 0) for part in peer.parts) == "x" * 153 + "y" * 153 + "z"
+
+
+def test_a_text_of_too_many_parts_is_refused_for_good_before_it_is_sent(peer, carrier):
+    assert kind(refused(carrier, "я" * 67 * 256)) == "for good"
+    assert not peer.logins
+
+
+# One bind
+
+
+def test_all_texts_of_all_threads_go_over_one_bind_within_the_window(peer, connect):
+    peer.delay = 0.02
+    carrier = connect(peer.url, concurrency=4)
+    assert not peer.logins, "nothing is sent before it is needed"
+    assert {*outcomes(carrier, 40)} == {f"id-{n}" for n in range(1, 41)}
+    carrier.close()
+    assert peer.logins == [(BIND_TRANSCEIVER, "user", "s3cret", "", 0x34)]
+    assert peer.most == 4
+    assert peer.unbinds == 1
+
+
+def test_answers_in_another_order_find_their_texts(peer, connect):
+    """The peer answers after all have arrived, the last one first."""
+    waiting, all_came = [], threading.Event()
+
+    def answer(part):
+        waiting.append(part)
+        if len(waiting) == 8:
+            all_came.set()
+        all_came.wait(60)
+        time.sleep(0.01 * (8 - waiting.index(part)))
+        return 0
+
+    peer.answer, peer.delay = answer, 0.01
+    references = outcomes(connect(peer.url), 8)
+    for number, reference in enumerate(references):
+        assert peer.parts[int(reference.removeprefix("id-")) - 1].octets == b"text %d" % number
+
+
+def test_several_binds_share_the_texts(peer, connect):
+    peer.delay = 0.5
+    carrier = connect(peer.url, binds=3)
+    send(carrier)
+    wait_until(lambda: len(peer.bound) == 3)
+    outcomes(carrier, 8)
+    assert len({session for session in peer.bound if session.parts}) == 3
+    carrier.close()
+    assert peer.unbinds == 3
+
+
+def test_a_peer_that_allows_fewer_binds_gets_all_texts_over_those(peer, connect):
+    peer.most_binds, peer.delay = 2, 0.02
+    carrier = connect(peer.url, binds=3)
+    assert all(isinstance(outcome, str) for outcome in outcomes(carrier, 8) + outcomes(carrier, 8))
+
+
+def test_a_transmitter_asks_for_no_receipt_and_does_not_listen(peer, connect):
+    carrier = connect(peer.url, bind="transmitter", system_type="VMA")
+    assert carrier.received() == []
+    send(carrier)
+    assert peer.logins == [(BIND_TRANSMITTER, "user", "s3cret", "VMA", 0x34)]
+    assert peer.parts[0].receipt == 0
+    assert carrier.received() == []
+
+
+def test_a_long_password_is_sent_whole(peer, connect):
+    """SMPP 3.4 limits it to 8 characters; many carriers give out longer ones."""
+    password = "0123456789abcdef/@:"
+    send(connect(peer.url.replace("s3cret", password.replace("/", "%2F"))))
+    assert peer.logins[0].password == password
+
+
+def test_a_peer_that_does_not_answer_unbind_is_left_all_the_same(peer, carrier, monkeypatch):
+    monkeypatch.setattr(smpp_session, "UNBIND_TIMEOUT", 0.2)
+    peer.accepts = False
+    send(carrier)
+    carrier.close()
+    assert peer.unbinds == 1
+    wait_until(lambda: not peer.bound)
+
+
+def test_a_carrier_that_was_never_used_is_closed_at_once(peer, connect):
+    connect(peer.url).close()
+    assert not peer.sessions
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "smpp://user:s3cret@127.0.0.1/15005550006",
+        "smpps://user:s3cret@127.0.0.1/15005550006/{to}",
+        "SMPP://user:s3cret@127.0.0.1:2775/12345?binds=2&bind=transmitter&alphabet=latin1",
+        "smpp://us%40er:s3%2F?@127.0.0.1/ACME".replace("?", "%3F"),
+        "smpp://user:s3/c@r:et@[::1]:2775/ACME",
+    ],
+)
+def test_a_url_is_taken(connect, url):
+    carrier = carriers.connect(url)
+    assert carrier.name == url.partition(":")[0].lower()
+    carrier.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(
+            f"smpp://{rest}"
+            for rest in (
+                "",
+                "127.0.0.1/15005550006",
+                "user@127.0.0.1/15005550006",
+                "user:@127.0.0.1/15005550006",
+                ":s3cret@127.0.0.1/15005550006",
+                "user:s3cret@/15005550006",
+                "user:s3cret@127.0.0.1",
+                "user:s3cret@127.0.0.1/",
+                "user:s3cret@127.0.0.1/{to}",
+                "user:s3cret@127.0.0.1/12/3",
+                "user:s3cret@127.0.0.1/ACME-Corporation",
+                "user:s3cret@127.0.0.1/Jürgen",
+                "user:s3cret@127.0.0.1:0/15005550006",
+                "user:s3cret@127.0.0.1:99999/15005550006",
+                "user:s3cret@127.0.0.1:port/15005550006",
+                "user:s3cret@[::1/15005550006",
+                "user:s3cr%00et@127.0.0.1/15005550006",
+                "user:s3cr%C3%A9t@127.0.0.1/15005550006",
+                f"user:{'s3cret' * 11}@127.0.0.1/15005550006",
+            )
+        ),
+        *(
+            f"smpp://user:s3cret@127.0.0.1/15005550006?{option}"
+            for option in (
+                "s3cret=1",
+                "binds=0",
+                "binds=101",
+                "binds=two",
+                "binds=",
+                "bind=receiver",
+                "source_ton=256",
+                "dest_npi=-1",
+                "alphabet=utf8",
+                "system_type=%00",
+                "receipt_ids=octal",
+                "receipt_ids=",
+                "region=XX",
+                "region=us",
+            )
+        ),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused_in_one_line_without_credentials(url):
+    with pytest.raises(ValueError, match=r"\S") as caught:
+        carriers.connect(url)
+    words = str(caught.value)
+    assert words.isprintable()
+    assert len(words) < 200
+    assert not [secret for secret in SECRETS[:-3] if secret in words and secret != "user"], words
+
+
+def test_nothing_of_a_text_gets_into_logs_or_output(peer, impatient, caplog, capfd):
+    caplog.set_level(logging.DEBUG)
+    send(impatient)
+    peer.answer = lambda part: HANG_UP
+    refused(impatient)
+    impatient.close()
+    output = "".join([caplog.text, *capfd.readouterr()])
+    assert not [secret for secret in SECRETS[:5] if secret in output], output

@@ -1,0 +1,40 @@
+"""People at the desk."""
+
+import pytest
+
+from access.keys import Role
+from app import create_app
+from desk_visitor import Visitor, issue
+from samples import TUESDAY_NOON
+
+SECRET = "not so secret, but long enough"
+
+
+@pytest.fixture
+def desk_settings(settings):
+    return settings._replace(secret_key=SECRET)
+
+
+@pytest.fixture
+def app(desk_settings):
+    return create_app(desk_settings)
+
+
+@pytest.fixture(autouse=True)
+def noon(at):
+    at(TUESDAY_NOON)
+
+
+@pytest.fixture
+def approver(app):
+    """Ann, who approves for the group of the shop."""
+    visitor = Visitor(app)
+    visitor.sign_in(issue("Ann", "front"))
+    return visitor
+
+
+@pytest.fixture
+def operator(app):
+    visitor = Visitor(app)
+    visitor.sign_in(issue("Olga", role=Role.OPERATOR))
+    return visitor
