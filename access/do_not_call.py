@@ -138,8 +138,6 @@ class DoNotCallHistory(Table):
 
 def _note(numbers, now, what, why, who, said_at):
     """Add a row of the history for each number, in one statement."""
-    if not numbers:
-        return
     instant = DoNotCallHistory.at.db_value
     values = (instant(now), what, why, who, instant(said_at), json.dumps(numbers))
     db.execute_sql(_of_dialect(NOTE), values)
