@@ -132,7 +132,13 @@ def test_a_text_that_was_stored_late_is_new(look):
 
 def trouble(words="no credit"):
     CarrierState.passed("twilio", TUESDAY_NOON, 300)
-    CarrierState.begin_pause("twilio", TUESDAY_NOON, TUESDAY_NOON, trouble=words)
+    CarrierState.begin_pause("twilio", TUESDAY_NOON, trouble=words)
+
+
+def well():
+    """The carrier takes the text that goes first after the pause."""
+    CarrierState.update(tried_at=TUESDAY_NOON + MINUTE).execute()
+    assert CarrierState.end_pause("twilio", TUESDAY_NOON + MINUTE)
 
 
 def test_a_problem_is_told_when_it_begins_and_when_it_is_over(look):
@@ -143,7 +149,7 @@ def test_a_problem_is_told_when_it_begins_and_when_it_is_over(look):
     assert told.endswith(": no credit.")
     trouble("unknown sender")
     assert look(TUESDAY_NOON + MINUTE) == []
-    CarrierState.answered("twilio", TUESDAY_NOON + MINUTE)
+    well()
     assert look(TUESDAY_NOON + 2 * MINUTE) == ["The service is well again."]
     assert look(TUESDAY_NOON + 3 * MINUTE) == []
     trouble()
@@ -156,7 +162,7 @@ def test_a_second_problem_beside_the_first_is_no_other_notice(look):
     for _ in range(5):
         held(Status.FAILED, finished_at=TUESDAY_NOON, last_error="no such number")
     assert look(TUESDAY_NOON) == []
-    CarrierState.answered("twilio", TUESDAY_NOON + MINUTE)
+    well()
     assert look(TUESDAY_NOON + MINUTE) == []
 
 
