@@ -7,7 +7,7 @@ import pytest
 
 from carrier_servers import Answer, WebhookServer
 from database import clock
-from databases import mostly_on_postgres
+from databases import on_postgres
 from models import Status
 from running import wait_until
 from stored_messages import statuses, store_many
@@ -38,7 +38,7 @@ def pausing():
     server.close()
 
 
-@mostly_on_postgres
+@on_postgres
 def test_while_a_carrier_pauses_no_scheduler_sends(schedule, pausing):
     store_many(250, clock.now())
     environ = {"CARRIER_URL": pausing.url}
