@@ -36,6 +36,6 @@ def masked(address):
     except ValueError:
         return "***"
     _, login, host = parts.netloc.rpartition("@")
-    pairs = (each.partition("=") for each in parts.query.split("&") if each)
-    query = "&".join(f"{name}=***" if equals else "***" for name, equals, _ in pairs)
+    pairs = (each.partition("=") for each in parts.query.split("&"))
+    query = "&".join(f"{name}=***" if equals else name and "***" for name, equals, _ in pairs)
     return parts._replace(netloc=f"{login and '***@'}{host}", query=query).geturl()

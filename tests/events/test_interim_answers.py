@@ -7,9 +7,8 @@ import time
 import pytest
 
 from carriers import CarrierError
-from carriers.webhook import SignedPosts
 from database import clock
-from events.delivery import Deliveries
+from events.delivery import Deliveries, Receiver
 from events.outbox import Event, EventAddress
 from models import Message
 from stored_messages import key_named, store
@@ -50,14 +49,14 @@ def serve():
 
 @pytest.mark.parametrize("status", [100, 102, 103, 199])
 def test_ten_interim_answers_may_come_before_the_final_one(serve, status):
-    receiver = SignedPosts(serve(status, 10), 1, 5)
+    receiver = Receiver(serve(status, 10), 1, 5)
     assert receiver.post_signed("1", "{}", ()).status == 204
 
 
 @pytest.mark.parametrize("status", [100, 102, 103, 199])
 @pytest.mark.parametrize("how_many", [11, None])
 def test_an_eleventh_ends_the_try(serve, status, how_many):
-    receiver, began = SignedPosts(serve(status, how_many), 1, 5), time.monotonic()
+    receiver, began = Receiver(serve(status, how_many), 1, 5), time.monotonic()
     with pytest.raises(CarrierError) as error:
         receiver.post_signed("1", "{}", ())
     assert time.monotonic() - began < 2
