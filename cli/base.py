@@ -147,7 +147,7 @@ def to_json(value: Any) -> str:
     def plain(it):
         return isoformat(it) if isinstance(it, datetime) else str(it)
 
-    return json.dumps(value, indent=2, default=plain).replace("\x7f", "\\u007f")
+    return json.dumps(value, indent=2, default=plain)
 
 
 def print_json(value: Any) -> None:

@@ -13,7 +13,6 @@ from access.do_not_call import DoNotCall, DoNotCallHistory
 from cli import base, number_files
 from cli.number_files import NumberFile, Unclear
 from database import BATCH, clock, make_private
-from logs import printable
 from recipients import InvalidNumber
 
 dnc = base.Commands(
@@ -127,7 +126,7 @@ def import_numbers(
     except Unclear as error:
         raise click.ClickException(f"nothing was imported: {error}") from None
     found, skipped = [], []
-    label = printable(f"importing {', '.join(map(numbers.named, columns))}")
+    label = f"importing {', '.join(map(numbers.named, columns))}"
     with click.progressbar(numbers.rows, label=label, file=sys.stderr) as bar:
         for line_number, row in bar:
             try:

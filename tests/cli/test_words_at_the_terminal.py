@@ -124,7 +124,12 @@ def test_a_file_to_import_is_harmless(flask, database_url, tmp_path):
 
 
 def test_an_argument_is_harmless_in_the_error(flask, database_url):
-    for words in (("dnc", "add", WORDS), ("keys", "limit", "app", WORDS), ("keys", WORDS)):
+    for words in (
+        ("dnc", "add", WORDS),
+        ("keys", "limit", "app", WORDS),
+        ("keys", WORDS),
+        ("dnc", "import", WORDS),
+    ):
         result = flask(*words)
         assert result.exit_code == 2
         assert harmless(result.output)

@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import parse_qsl, urlencode
 
 import pytest
@@ -12,8 +13,9 @@ import pytest
 import carriers
 from access.do_not_call import DoNotCall
 from app import create_app
-from database import clock
+from database import clock, db
 from samples import LONDON, NEW_YORK
+from sending.receipts import OptOutMessage
 from signed_callbacks import FORM, of_twilio, of_vonage
 
 PUBLIC_URL = "https://sms.example.com"
@@ -90,6 +92,23 @@ def test_a_captured_report_of_an_opt_out_counts_once(twilio):
     assert DoNotCall.remove([LONDON], clock.now(), "operator") == 1
     assert say(twilio, report, "/carriers/twilio/status") == 204
     assert not DoNotCall.lists(LONDON)
+
+
+def test_of_two_at_once_one_counts(twilio, database_url):
+    """Carriers repeat a callback while the first one is still being recorded."""
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(5):
+            ids = (f"twilio {sid(number)}", f"twilio signature {number}")
+            noted = pool.map(lambda _: note(ids), range(8))
+            assert sum(noted) == 1
+
+
+def note(ids):
+    try:
+        with db.atomic():
+            return OptOutMessage.note(ids, clock.now())
+    finally:
+        db.close()
 
 
 def test_what_was_believed_stays_so_in_another_process(twilio, settings):
