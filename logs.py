@@ -8,6 +8,22 @@ import time
 log = logging.getLogger("process")
 
 
+def printable(text: str) -> str:
+    """Return a text without characters that control a terminal or begin a line: these escaped."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
+
+
+class Lines(logging.Formatter):
+    """One line per event, whatever words of others are in it; a traceback has its own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return printable(super().formatMessage(record))
+
+
 def formatter(log_format: str) -> logging.Formatter:
     """Return the formatter for TEXT or JSON lines, with times in UTC.
 
@@ -20,7 +36,7 @@ def formatter(log_format: str) -> logging.Formatter:
         names = {"asctime": "time", "levelname": "level"}
         made = JsonFormatter(fields, rename_fields=names, defaults={"request_id": None})
     else:
-        made = logging.Formatter(fields, defaults={"request_id": "-"})
+        made = Lines(fields, defaults={"request_id": "-"})
     made.converter = time.gmtime
     made.default_time_format, made.default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
     return made

@@ -118,6 +118,8 @@ class OptOut(NamedTuple):
     # Whether the carrier says that the number is international. If it does not, `number` is a plus
     # sign and the carrier's digits, which counts only if this service has texted that number.
     certain: bool = True
+    # What identifies the carrier's message, if it names it: an OptOut with one of these counts once
+    message_ids: tuple[str, ...] = ()
 
 
 class Callback(NamedTuple):

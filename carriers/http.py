@@ -17,6 +17,7 @@ from carriers.tls import reason_of, trusted
 LONGEST_PAUSE = 3600  # seconds; a longer Retry-After is cut to this
 LONGEST_REFERENCE = 255  # characters
 RECENTLY = 600  # seconds
+MOST_INTERIM = 10  # answers before the final one
 MOST_FIELDS = 200  # in a callback; the carriers' have some twenty
 STATUSES = Codes(for_good=(), account={401, 402, 403, 404}, too_fast={429})
 
@@ -136,10 +137,10 @@ class HttpCarrier(Carrier):
             )
         return {}
 
-    def _report(self, message_id, status, code, recipient, at=None, given=None):
+    def _report(self, message_id, status, code, recipient, at=None, given=None, ids=()):
         """Return the receipts and opt-outs in a callback about a text, made at an instant.
 
-        `given` is the id that `send` was given, if the carrier repeats it.
+        `given` is the id that `send` was given, if the carrier repeats it; `ids` name the report.
         The subclass has the final statuses in `delivered` and `failed`, words for error codes in
         `undelivered`, and the code of a recipient who told the carrier to stop in `opted_out`.
         """
@@ -151,7 +152,7 @@ class HttpCarrier(Carrier):
             words = f"{self.undelivered.get(code, status)} (error {code})" if code else status
             receipts = [Receipt(message_id, False, f"{self.title}: {words}", message_id=given)]
         stop = True if code == self.opted_out else None
-        return receipts + opt_outs.events(recipient, stop, "carrier", at)
+        return receipts + opt_outs.events(recipient, stop, "carrier", at, ids)
 
     def close(self) -> None:
         if self._pool is not None:
@@ -204,6 +205,7 @@ class _Response(http.client.HTTPResponse):
     def __init__(self, connection, *args, **kwargs):
         super().__init__(connection, *args, **kwargs)
         self.fp = io.BufferedReader(_Deadline(self.fp.detach(), connection))
+        self._statuses = 0
 
     def begin(self):
         """Read the status and the headers; skip interim answers (RFC 9110, section 15.2).
@@ -215,6 +217,13 @@ class _Response(http.client.HTTPResponse):
         while 101 < self.status < 200:
             self.headers = None
             super().begin()
+
+    def _read_status(self):
+        # http.client itself skips any number of 100s, between two calls of this.
+        self._statuses += 1
+        if self._statuses > MOST_INTERIM + 1:
+            raise http.client.HTTPException("too many interim answers")
+        return super()._read_status()
 
 
 class _Deadline(io.RawIOBase):

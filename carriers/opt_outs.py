@@ -32,7 +32,11 @@ def read(text: str) -> bool | None:
 
 
 def events(
-    number: str, stop: bool | None, source: str = "reply", at: datetime | None = None
+    number: str,
+    stop: bool | None,
+    source: str = "reply",
+    at: datetime | None = None,
+    message_ids: tuple[str, ...] = (),
 ) -> list[OptOut]:
     """Return the OptOut of a number in a list, which is empty if `stop` is None.
 
@@ -43,7 +47,7 @@ def events(
     if stop is None or not re.fullmatch(r"\d{7,15}", digits, re.ASCII):
         return []
     certain = number.startswith("+") and not digits.startswith("0")
-    return [OptOut(f"+{digits}", stop, source, at, certain)]
+    return [OptOut(f"+{digits}", stop, source, at, certain, message_ids)]
 
 
 def international(number: str) -> str:

@@ -104,6 +104,7 @@ TRIAL = "Sent from your Twilio trial account - "  # prefix of a trial account's 
 PAGE, PAGES = 100, 20  # messages, pages in Twilio's list
 SKEW = timedelta(minutes=1)  # between Twilio's clock and this machine's
 ENCODED_ALIKE = ("Lu", "Ll", "Lt", "Lo", "Nd", "So")  # categories of characters
+OF_SENDER = ("From", "FromCity", "FromState", "FromZip", "FromCountry")  # fields of a reply
 SIGNATURES = {"HMAC_SHA1": hashlib.sha1, "HMAC_SHA256": hashlib.sha256}
 
 
@@ -199,15 +200,18 @@ class Twilio(HttpCarrier):
 
     def callback(self, request: Callback) -> list[Receipt | OptOut]:
         form = self._genuine(request)
+        ids = _message_ids(form, request.headers["x-twilio-signature"])
         if request.kind == "inbound":
+            if _may_be_split_anew(form):
+                raise NotGenuine
             # Twilio's own reading, OptOutType, comes first.
             stop = {"STOP": True, "START": False, "HELP": None}.get(
                 form.get("OptOutType", "").upper(), opt_outs.read(form.get("Body", ""))
             )
-            return opt_outs.events(form.get("From", ""), stop)
+            return opt_outs.events(form.get("From", ""), stop, message_ids=ids)
         sid = form.get("MessageSid") or form.get("SmsSid")
         status = form.get("MessageStatus") or form.get("SmsStatus")
-        return self._report(sid, status, form.get("ErrorCode", ""), form.get("To", ""))
+        return self._report(sid, status, form.get("ErrorCode", ""), form.get("To", ""), ids=ids)
 
     def _get(self, path):
         """Return the JSON object at a path; raise CarrierError if the answer is another one."""
@@ -245,16 +249,20 @@ class Twilio(HttpCarrier):
         if not (self._auth_token and algorithm):
             raise NotGenuine
         try:
-            form, query = parsed(request.body.decode()), parsed(urlsplit(request.url).query)
+            form = set(parsed(request.body.decode()))
+            fields = set(parsed(urlsplit(request.url).query)) if request.method == "GET" else form
         except ValueError:
             raise NotGenuine from None
-        # Twilio signs a repeated field with the same value once.
-        signed = "".join(f"{name}{value}" for name, value in sorted(set(form)))
+        # Twilio signs a repeated field with the same value once. Other repeated fields and other
+        # names could be made of a captured callback: names and values are signed in one row.
+        if len(dict(form)) < len(form) or not all(map(_is_name, dict(form))):
+            raise NotGenuine
+        signed = "".join(f"{name}{value}" for name, value in sorted(form))
         given = request.headers.get("x-twilio-signature", "").encode(errors="replace")
         for url in _without_port_and_with(request.url):
             mac = hmac.new(self._auth_token.encode(), (url + signed).encode(), algorithm)
             if hmac.compare_digest(base64.b64encode(mac.digest()), given):
-                return dict(form + query)
+                return dict(fields)
         raise NotGenuine
 
     def _refusal(self, answer, in_doubt=False):
@@ -271,6 +279,28 @@ def _code(answer):
     """Return Twilio's error code in an answer, or None."""
     code = answer.json().get("code")
     return code if type(code) is int and 0 < code < 1_000_000 else None
+
+
+def _is_name(name):
+    """Return whether Twilio may name a field so."""
+    return name.isascii() and name.isalnum()
+
+
+def _may_be_split_anew(form):
+    """Return whether a reply may be another, its signed names and values divided elsewhere.
+
+    A text can hold `STARTFrom+1…`: divided behind START, it would be the reply of that number. The
+    sender's own `From` is then part of another field, as nothing but the text is anybody's choice.
+    """
+    others = "".join(f"{name}{form[name]}" for name in sorted(form) if name != "Body")
+    return others.count("From") > sum(name in form for name in OF_SENDER)
+
+
+def _message_ids(form, signature):
+    """Return what identifies a callback: its SID, and the signature, however it is divided."""
+    if "MessageSid" not in "".join(f"{name}{form[name]}" for name in sorted(form)):
+        return ()  # nor is it hidden in another field
+    return tuple(f"twilio {each}" for each in (form.get("MessageSid"), signature) if each)
 
 
 def _letters(text):

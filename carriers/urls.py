@@ -1,5 +1,8 @@
 """Read the URLs of carriers."""
 
+import ipaddress
+import socket
+import unicodedata
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 SENDER = r"\d{3,8}|(?=.*[A-Za-z])[\w &+-]{1,11}"  # a short code or a name
@@ -41,13 +44,36 @@ def is_address(text: str) -> bool:
     return parts is not None and parts.scheme in ("http", "https") and not parts.fragment
 
 
-def without_password(address: str) -> str:
-    """Return an address as it may be shown."""
+def masked(address: str) -> str:
+    """Return an address as it may be shown: without user, password and the values of its query."""
     parts = urlsplit(address)
-    login, _, host = parts.netloc.rpartition("@")
-    if ":" not in login:
-        return address
-    return parts._replace(netloc=f"{login.partition(':')[0]}:***@{host}").geturl()
+    _, login, host = parts.netloc.rpartition("@")
+    query = "&".join(map(_masked, parts.query.split("&")))
+    return parts._replace(netloc=f"{login and '***@'}{host}", query=query).geturl()
+
+
+def _masked(option):
+    name, equals, _ = option.partition("=")
+    if equals:
+        return f"{name}=***"
+    return option and "***"  # a lone token has no name
+
+
+def is_link_local(address: str) -> bool:
+    """Return whether the host of an address is an IP address that only this link knows.
+
+    Clouds give out credentials of a machine at 169.254.169.254. Connections also understand the
+    older ways to write an IPv4 address: as one number, in hexadecimal or octal digits.
+    """
+    host = unicodedata.normalize("NFKC", split(address).hostname).partition("%")[0].rstrip(".")
+    try:
+        ip = ipaddress.ip_address(host)
+    except ValueError:
+        try:
+            ip = ipaddress.ip_address(socket.inet_aton(host))
+        except (OSError, UnicodeError):
+            return False  # a name
+    return (getattr(ip, "ipv4_mapped", None) or ip).is_link_local
 
 
 def base(url: str) -> SplitResult:

@@ -62,7 +62,8 @@ SHORTEST_TTL, LONGEST_TTL = 20_000, 604_800_000  # milliseconds
 LONGEST_CLIENT_REFERENCE = 40  # characters
 # Vonage repeats an unanswered callback for 24 hours, and does not document that it signs it anew.
 OLDEST, SKEW = 24 * 3600, 300  # seconds
-METHODS = ("md5hash", "md5", "sha1", "sha256", "sha512")
+HMACS = ("md5", "sha1", "sha256", "sha512")
+METHODS = ("md5hash", *HMACS)
 
 
 class Vonage(HttpCarrier):
@@ -70,7 +71,8 @@ class Vonage(HttpCarrier):
 
     FROM is a number, with or without its plus sign, or a name. The options are `base_url`, for a
     test server, `signature_secret`, with which Vonage signs callbacks, and `signature_method`:
-    `md5hash`, `md5`, `sha1`, `sha256` or `sha512`. Without a method each of them is accepted.
+    `md5hash`, `md5`, `sha1`, `sha256` or `sha512`. Without a method each is accepted but `md5hash`,
+    which is no HMAC.
 
     Vonage counts a long text as several. Its reference and its receipt are those of the last part;
     the receipts of the others name the message by its `client-ref`.
@@ -91,11 +93,16 @@ class Vonage(HttpCarrier):
         method = options["signature_method"]
         if method and method not in METHODS:
             raise ValueError(f"signature_method in vonage://… must be one of {', '.join(METHODS)}")
-        self._methods = (method,) if method else METHODS
+        self._methods = (method,) if method else HMACS
         self._signature_secret = signing = options["signature_secret"]
         self._login = basic(key, secret)
         self._fields = {"api_key": key, "api_secret": secret, "from": sender.removeprefix("+")}
         self._fields |= self._receipts("callback", public_url, signing, "signature_secret")
+        if public_url and signing and not method:
+            self.warning = (
+                "vonage://… has no ?signature_method=: name the one of the account, best sha256; "
+                "callbacks signed by its old default, md5hash, are refused"
+            )
         super().__init__(urls.base(options["base_url"]), {}, concurrency, timeout)
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
@@ -133,14 +140,15 @@ class Vonage(HttpCarrier):
         fields = self._genuine(request)
         recipient = opt_outs.international(fields.get("msisdn", ""))  # as Vonage documents it
         at = _instant(fields.get("message-timestamp", ""))
+        message_id = fields.get("messageId") or fields.get("message-id")
+        ids = (f"vonage {message_id}",) if message_id else ()
         if request.kind == "inbound":
             is_part = fields.get("concat") == "true"  # of a longer text
             stop = None if is_part else opt_outs.read(fields.get("text", ""))
-            return opt_outs.events(recipient, stop, at=at)
-        message_id = fields.get("messageId") or fields.get("message-id")
+            return opt_outs.events(recipient, stop, at=at, message_ids=ids)
         code = fields.get("err-code", "")
         given = fields.get("client-ref")
-        return self._report(message_id, fields.get("status"), code, recipient, at, given)
+        return self._report(message_id, fields.get("status"), code, recipient, at, given, ids)
 
     def _genuine(self, request):
         """Return the fields of a callback, or raise NotGenuine.

@@ -16,6 +16,7 @@ import database
 import recipients
 from carriers import urls
 from database import PAGE, Refused, clock, isoformat
+from logs import printable
 
 SHELL = "shell"  # recorded as the person who approved, cancelled, or changed the list
 
@@ -30,14 +31,18 @@ class OneLineErrors:
         try:
             with database.patience():
                 return super().invoke(ctx)
+        except click.ClickException as error:
+            error.message = printable(error.message)  # a carrier's words, or a file's
+            raise
         except Refused as error:
-            raise click.ClickException(str(error)) from None
+            raise click.ClickException(printable(str(error))) from None
         except BrokenPipeError:  # click handles it quietly
             raise
         except OSError as error:
-            raise click.ClickException(error.strerror or str(error)) from None
+            raise click.ClickException(printable(error.strerror or str(error))) from None
         except database.ERRORS as error:
-            failure = click.ClickException(f"the database failed: {database.reason(error)}")
+            words = printable(f"the database failed: {database.reason(error)}")
+            failure = click.ClickException(words)
             failure.exit_code = 2  # in `dnc check`, 1 means "not listed"
             raise failure from None
 
@@ -126,6 +131,11 @@ LIMIT = click.IntRange(0, 10**9)  # databases reject larger numbers
 # Output
 
 
+def say(line: str = "", err: bool = False) -> None:
+    """Print a line, on standard error with `err`; what could control the terminal is escaped."""
+    click.echo(printable(line), err=err)
+
+
 def moment(instant: datetime | None) -> str:
     """Return an instant in the API's format."""
     return isoformat(instant) if instant else "-"
@@ -138,6 +148,11 @@ def to_json(value: Any) -> str:
         return isoformat(it) if isinstance(it, datetime) else str(it)
 
     return json.dumps(value, indent=2, default=plain)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON, which escapes what could control the terminal."""
+    click.echo(to_json(value))
 
 
 def print_array(objects: Iterable[dict]) -> None:
@@ -157,7 +172,7 @@ def mask(number: str | None) -> str:
 def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> int:
     """Print any number of rows in columns, a part at a time; return how many."""
     rows, printed, widths = chain([header], rows), 0, [0 for _ in header]
-    while part := list(islice(rows, PAGE)):
+    while part := [[*map(printable, row)] for row in islice(rows, PAGE)]:
         printed += len(part)
         widths = [max(width, *map(len, cells)) for width, *cells in zip(widths, *part, strict=True)]
         for row in part:
@@ -185,7 +200,7 @@ def newest(limit: int | None, as_json: bool) -> int | None:
 def table_of_newest(header: Iterable[str], rows: Iterable[Iterable[str]], most: int | None) -> None:
     """Print rows in columns; say that there may be more if they are as many as may be shown."""
     if table(header, rows) == most:
-        click.echo(f"these are the newest {most}; --limit 0 shows all", err=True)
+        say(f"these are the newest {most}; --limit 0 shows all", err=True)
 
 
 # Confirmation

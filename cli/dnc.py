@@ -28,7 +28,7 @@ def add(numbers: tuple[str, ...], region: str | None) -> None:
     """Add numbers to the list."""
     numbers = read_all(numbers, region)
     new = DoNotCall.add(numbers, clock.now(), "operator", base.SHELL)
-    click.echo(f"{new} added, {len(numbers) - new} listed before")
+    base.say(f"{new} added, {len(numbers) - new} listed before")
 
 
 @dnc.command()
@@ -38,7 +38,7 @@ def remove(numbers: tuple[str, ...], region: str | None) -> None:
     """Remove numbers from the list."""
     numbers = read_all(numbers, region)
     gone = DoNotCall.remove(numbers, clock.now(), "operator", base.SHELL)
-    click.echo(f"{gone} removed, {len(numbers) - gone} not listed")
+    base.say(f"{gone} removed, {len(numbers) - gone} not listed")
 
 
 @dnc.command()
@@ -47,9 +47,9 @@ def remove(numbers: tuple[str, ...], region: str | None) -> None:
 def check(ctx: click.Context, number: str) -> None:
     """Show whether a number is listed, since when and why; exit status 0 if it is, 1 if not."""
     entry = DoNotCall.entry(number)
-    click.echo("listed" if entry else "not listed")
+    base.say("listed" if entry else "not listed")
     if entry:
-        click.echo(f"since {base.moment(entry.added_at)}, by {entry.source or 'an unknown source'}")
+        base.say(f"since {base.moment(entry.added_at)}, by {entry.source or 'an unknown source'}")
     ctx.exit(not entry)
 
 
@@ -61,11 +61,11 @@ def history(number: str, as_json: bool) -> None:
     names = ("at", "what", "why", "who")
     rows = [[getattr(each, name) for name in names] for each in DoNotCallHistory.of(number)]
     if as_json:
-        click.echo(base.to_json([dict(zip(names, row, strict=True)) for row in rows]))
+        base.print_json([dict(zip(names, row, strict=True)) for row in rows])
     elif rows:
         base.table(names, ((base.moment(at), *(each or "-" for each in row)) for at, *row in rows))
     else:
-        click.echo("never listed")
+        base.say("never listed")
 
 
 @dnc.command("list")
@@ -82,7 +82,7 @@ def list_numbers(limit: int) -> None:
     entries = islice(DoNotCall.entries(), limit or None)
     rows = ((e.number, e.source or "-", base.moment(e.added_at)) for e in entries)
     shown = base.table(("number", "source", "since"), rows)
-    click.echo(f"{shown} of {base.count(DoNotCall.size(), 'number')}")
+    base.say(f"{shown} of {base.count(DoNotCall.size(), 'number')}")
 
 
 @dnc.command()
@@ -137,8 +137,8 @@ def import_numbers(
     for start in range(0, len(distinct), BATCH):
         new += DoNotCall.add(distinct[start : start + BATCH], now, "import", base.SHELL)
     for line in skipped:
-        click.echo(line, err=True)
-    click.echo(f"{new} added, {len(distinct) - new} listed before, {len(skipped)} skipped")
+        base.say(line, err=True)
+    base.say(f"{new} added, {len(distinct) - new} listed before, {len(skipped)} skipped")
     if len(skipped) > len(found):
         hint = "is --region right?" if region else "try --region, which accepts national numbers"
         raise click.ClickException(f"most lines were skipped: {hint}")

@@ -53,4 +53,4 @@ def retry(name: str | None) -> None:
     if key and (off := EventAddress.of(key).off):
         raise Refused(f"the address of {name} is switched off: {off}")
     count = Event.retry(key, clock.now())
-    click.echo(f"{base.count(count, 'event')} to be sent again")
+    base.say(f"{base.count(count, 'event')} to be sent again")

@@ -42,6 +42,11 @@ def together(ctx: click.Context, parameter: click.Parameter, values: tuple) -> t
         raise click.BadParameter(str(problem)) from None
 
 
+any_address_option = click.option(
+    "--any-address", is_flag=True, help="Accept a link-local address, 169.254.0.0/16 or fe80::/10."
+)
+
+
 @keys.command()
 @click.argument("name", type=base.name)
 @click.option(
@@ -53,6 +58,7 @@ def together(ctx: click.Context, parameter: click.Parameter, values: tuple) -> t
     type=base.address,
     help="Send webhook events about its messages to this address.",
 )
+@any_address_option
 @click.option("--expires", type=lifetime, help="Refuse the key after this time, such as 90d.")
 @click.option(
     "--role",
@@ -74,6 +80,7 @@ def create(
     name: str,
     group: str | None,
     url: str | None,
+    any_address: bool,
     expires: timedelta | None,
     role: str,
     limits: tuple[Limit, ...],
@@ -86,8 +93,8 @@ def create(
     with db.atomic():  # or a failure would leave a key whose secret nobody saw
         secret = ApiKey.issue(name, group, now, expires and now + expires, Role(role), limits)
         if url:
-            EventAddress.set(ApiKey.named(name), url, now)
-    click.echo(secret)
+            EventAddress.set(ApiKey.named(name), url, now, any_address)
+    base.say(secret)
 
 
 @keys.command()
@@ -102,7 +109,7 @@ def create(
 def rotate(name: str, overlap: timedelta) -> None:
     """Give a key a new secret and print it; the old one stays valid for the overlap."""
     now = clock.now()
-    click.echo(ApiKey.named(name).rotate(now + overlap, now))
+    base.say(ApiKey.named(name).rotate(now + overlap, now))
 
 
 @keys.command()
@@ -118,7 +125,7 @@ def extend(name: str, expires: timedelta | None) -> None:
     now = clock.now()
     until = expires and now + expires
     ApiKey.named(name).extend(until, now)
-    click.echo(f"{name}: valid until {base.moment(until)}" if until else f"{name}: does not expire")
+    base.say(f"{name}: valid until {base.moment(until)}" if until else f"{name}: does not expire")
 
 
 @keys.command("limit", context_settings={"ignore_unknown_options": True})
@@ -133,7 +140,7 @@ def set_limits(name: str, limits: tuple[Limit, ...]) -> None:
     ApiKey.named(name).limit(limits, clock.now())
     defaults = current_app.config["SETTINGS"].key_limits
     told = ", ".join(map(str, limits or defaults)) or "no limits"
-    click.echo(f"{name}: {told}{' (KEY_LIMITS)' if defaults and not limits else ''}")
+    base.say(f"{name}: {told}{' (KEY_LIMITS)' if defaults and not limits else ''}")
 
 
 @keys.command("events")
@@ -148,9 +155,16 @@ def set_limits(name: str, limits: tuple[Limit, ...]) -> None:
     is_flag=True,
     help="Make a new signing secret; for a day, events are signed with both.",
 )
+@any_address_option
 @click.pass_context
 def set_events(
-    ctx: click.Context, name: str, url: str | None, off: bool, secret: bool, rotate: bool
+    ctx: click.Context,
+    name: str,
+    url: str | None,
+    off: bool,
+    secret: bool,
+    rotate: bool,
+    any_address: bool,
 ) -> None:
     """Set the address for a key's events, or show it and how many events are waiting.
 
@@ -160,21 +174,21 @@ def set_events(
         raise click.UsageError("Give an address or one option.", ctx)
     key, now = ApiKey.named(name), clock.now()
     if url:
-        EventAddress.set(key, url, now)
+        EventAddress.set(key, url, now, any_address)
     if rotate:
         EventAddress.rotate(key, now)
     address = EventAddress.of(key)
     if secret:
-        click.echo(address.secret)
+        base.say(address.secret)
         return
     if off:
         EventAddress.switch_off(key.id, "by an operator", now)
     told = events_of(key, EventAddress.everyone(), Event.standings())
     state = f"switched off: {told['off']}" if told["off"] else "on"
-    click.echo(f"{name}: {told['url']} ({state})")
-    click.echo(f"{told['waiting']} waiting, {told['given_up']} given up")
+    base.say(f"{name}: {told['url']} ({state})")
+    base.say(f"{told['waiting']} waiting, {told['given_up']} given up")
     if address.old_secret_until and now < address.old_secret_until:
-        click.echo(f"also signed with the old secret until {base.moment(address.old_secret_until)}")
+        base.say(f"also signed with the old secret until {base.moment(address.old_secret_until)}")
 
 
 def events_of(
@@ -183,7 +197,7 @@ def events_of(
     """Return where the events of a key go, and how they stand, as a JSON object."""
     address, standing = addresses.get(key.id), standings.get(key.id, Standing())
     return {
-        "url": address and urls.without_password(address.url),
+        "url": address and urls.masked(address.url),
         "off": address and address.off,
         "waiting": standing.waiting,
         "given_up": standing.given_up,
@@ -206,7 +220,7 @@ def list_keys(as_json: bool) -> None:
             as_object(key, limits[key.id], now) | {"events": events_of(key, addresses, standings)}
             for key in everyone
         ]
-        click.echo(base.to_json(told))
+        base.print_json(told)
         return
     rows = [
         (
@@ -267,4 +281,4 @@ def last_used(key: ApiKey) -> datetime | None:
 def revoke(name: str) -> None:
     """Refuse a key from now on, in every process; its name can be used again."""
     done = ApiKey.named(name).revoke(clock.now())
-    click.echo(f"{name}: {'revoked' if done else 'was already revoked'}")
+    base.say(f"{name}: {'revoked' if done else 'was already revoked'}")

@@ -80,7 +80,7 @@ def list_messages(limit: int | None, as_json: bool, **chosen: Any) -> None:
 @click.argument("message_id", type=click.UUID)
 def show(message_id: uuid.UUID) -> None:
     """Print one message as a JSON object."""
-    click.echo(base.to_json(as_object(Message.find(message_id))))
+    base.print_json(as_object(Message.find(message_id)))
 
 
 def as_object(message: Message) -> dict:
@@ -148,7 +148,7 @@ def command_for_each(
             found = reports.listing(Filter(**chosen), limit or None, statuses)
             message_ids = preview(found, silent=yes)
             if not message_ids:
-                click.echo(f"there are no such messages to {name}")
+                base.say(f"there are no such messages to {name}")
                 return
             base.confirm(f"{name.capitalize()} {base.count(len(message_ids))}?", yes)
         refused = False
@@ -171,10 +171,10 @@ def report(name: str, past: str, ids: Collection[uuid.UUID], left: Collection[uu
         message = found.get(id)
         if id not in left:
             is_withdrawn = name == "cancel" and message and message.is_withdrawn
-            click.echo(f"{id}: {WITHDRAWN if is_withdrawn else past}")
+            base.say(f"{id}: {WITHDRAWN if is_withdrawn else past}")
         else:
             why = f"not {past}: {message.state()}" if message else "there is no such message"
-            click.echo(f"{id}: {why}", err=True)
+            base.say(f"{id}: {why}", err=True)
     return bool(left)
 
 
@@ -187,7 +187,7 @@ def preview(found: Iterator[Message], silent: bool) -> list[uuid.UUID]:
         rows = ((*row(m), repr(m.message) if m.message else "-") for m in first)
         base.table((*HEADER, "text"), rows)
         if len(ids) > base.SHOWN:
-            click.echo(
+            base.say(
                 f"and {len(ids) - base.SHOWN} more; --limit {base.SHOWN} takes them in batches"
             )
     return ids
@@ -231,7 +231,7 @@ def purge(days: int, yes: bool) -> None:
         base.confirm("Purge every message that has ended?", yes)
     now = clock.now()
     before = now - timedelta(days=days)
-    click.echo(f"{in_batches('purge', lambda: Message.purge(before, now))} deleted")
+    base.say(f"{in_batches('purge', lambda: Message.purge(before, now))} deleted")
 
 
 @messages.command(params=base.to_options())
@@ -250,14 +250,14 @@ def redact(to: str | None, days: int | None) -> None:
         before = now - timedelta(days=days)
         total = in_batches("redact", lambda: Message.redact(before, now))
         if spared := Message.spared(before):
-            click.echo(f"{base.count(spared)} not redacted: an equal text is in doubt", err=True)
+            base.say(f"{base.count(spared)} not redacted: an equal text is in doubt", err=True)
     else:
         total = in_batches("redact", lambda: Message.redact_number(to, now))
         receipts.forget_number(to)
-    click.echo(f"{total} redacted")
+    base.say(f"{total} redacted")
     if to:
         for message in reports.listing(Filter(to=to), among=(*WAITING, Status.SENDING)):
-            click.echo(f"{message.id}: not redacted: {message.state()}", err=True)
+            base.say(f"{message.id}: not redacted: {message.state()}", err=True)
     database.scrub()
 
 
@@ -290,5 +290,5 @@ def counted(label: str, length: int | None = None) -> Iterator[Any]:
             yield bar
     except (KeyboardInterrupt, *database.ERRORS):
         of = "" if length is None else f" of {length}"
-        click.echo(f"{label}: {bar.pos}{of} done before it ended", err=True)
+        base.say(f"{label}: {bar.pos}{of} done before it ended", err=True)
         raise

@@ -2,7 +2,6 @@
 
 import threading
 
-import click
 from flask import current_app
 
 from cli import base
@@ -36,4 +35,5 @@ def test() -> None:
         thread.join(notices.PATIENCE)
     if failed := [str(address) for address in addresses if address not in took]:
         raise Refused(f"could not be sent to {', '.join(failed)}")
-    click.echo("\n".join(f"sent to {address}" for address in addresses))
+    for address in addresses:
+        base.say(f"sent to {address}")

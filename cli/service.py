@@ -30,7 +30,8 @@ carriers = base.Commands("carriers", help="Check the carrier that CARRIER_URL na
 def upgrade() -> None:
     """Create or migrate the tables; do nothing if they are up to date."""
     applied = database.upgrade()
-    click.echo("\n".join(f"applied {name}" for name in applied) or "the tables are up to date")
+    for line in [f"applied {name}" for name in applied] or ["the tables are up to date"]:
+        base.say(line)
 
 
 @carriers.command()
@@ -53,21 +54,19 @@ def check(ctx: click.Context, to: str | None) -> None:
     except ValueError as problem:  # found by Apprise, which the settings' checks do not load
         raise Refused(f"CARRIER_URL: {problem}") from None
     if carrier.warning:
-        click.echo(carrier.warning, err=True)
+        base.say(carrier.warning, err=True)
     try:
         if to:
             message_id = str(models.new_id(clock.now()))
             said = carrier.send(to, TEST_TEXT, message_id=message_id, valid_for=TEST_LASTS)
-            click.echo(f"{carrier.name} took the text" + (f": {said}" if said else ""))
+            base.say(f"{carrier.name} took the text" + (f": {said}" if said else ""))
         else:
             carrier.check()
-            click.echo(f"{carrier.name} accepts texts")
+            base.say(f"{carrier.name} accepts texts")
     except CarrierError as error:
         raise Refused(f"{carrier.name}: {error}") from None
     except NotImplementedError:
-        click.echo(
-            f"{carrier.name} cannot be asked without sending a text; --to sends one", err=True
-        )
+        base.say(f"{carrier.name} cannot be asked without sending a text; --to sends one", err=True)
         ctx.exit(2)
     finally:
         carrier.close()
@@ -80,7 +79,7 @@ def version() -> None:
 
     `flask --version` prints the versions of Flask and Python.
     """
-    click.echo(current_app.config["VERSION"])
+    base.say(current_app.config["VERSION"])
 
 
 @click.command(cls=base.Command)
@@ -114,15 +113,16 @@ def stats(as_json: bool, everything: bool) -> None:
         told |= {"commonest_error": state.error(), "problems": state.problems()} | not_understood
         told |= {"send_rate": held and held._asdict()}
         del told["now"], told["bad_end"]
-        click.echo(base.to_json(told))
+        base.print_json(told)
         return
     show_counts(totals, ended)
     if everything:
-        click.echo(f"counted in {seconds} s")
-    click.echo(f"\nawaiting approval: {awaiting}")
+        base.say(f"counted in {seconds} s")
+    base.say()
+    base.say(f"awaiting approval: {awaiting}")
     show_state(state, not_understood)
     if held:
-        click.echo(
+        base.say(
             f"SEND_RATE delays {base.count(held.texts, 'text')}, about {held.parts} parts: "
             f"the last would be sent at {base.moment(held.empty_at)} "
             f"(in {_span(held.empty_at - now)})"
@@ -130,9 +130,9 @@ def stats(as_json: bool, everything: bool) -> None:
     for key, standing in events.items():
         oldest, waiting = standing["oldest"], f"{standing['waiting']} waiting"
         waiting += f" since {base.moment(oldest)}" if oldest else ""
-        click.echo(f"events of {key}: {waiting}, {standing['given_up']} given up")
+        base.say(f"events of {key}: {waiting}, {standing['given_up']} given up")
     for problem in state.problems():
-        click.echo(f"PROBLEM: {problem}")
+        base.say(f"PROBLEM: {problem}")
 
 
 def show_counts(totals: dict[str, int], ended: dict[str, dict[str, int]]) -> None:
@@ -155,17 +155,17 @@ def show_counts(totals: dict[str, int], ended: dict[str, dict[str, int]]) -> Non
 def show_state(state: health.Health, not_understood: dict[str, int]) -> None:
     """Print how sending goes, and what carriers said that was not understood."""
     now, error, due = state.now, state.commonest_error, state.oldest_due
-    click.echo(f"retrying: {state.retrying}")
-    click.echo(f"last text sent: {_ago(state.last_sent_at, now)}")
-    click.echo(f"last scheduler pass: {_ago(state.last_pass_at, now)}")
+    base.say(f"retrying: {state.retrying}")
+    base.say(f"last text sent: {_ago(state.last_sent_at, now)}")
+    base.say(f"last scheduler pass: {_ago(state.last_pass_at, now)}")
     words = f"{error[0]} ({base.count(error[1])})" if error else "none"
-    click.echo(f"most common error in the last hour: {words}")
-    click.echo(f"unmatched receipts in the last day: {not_understood['receipts_unmatched']}")
-    click.echo(
+    base.say(f"most common error in the last hour: {words}")
+    base.say(f"unmatched receipts in the last day: {not_understood['receipts_unmatched']}")
+    base.say(
         f"ignored STOP and START replies in the last day: {not_understood['opt_outs_ignored']}"
     )
     waited = f"waiting since {base.moment(due)} ({_span(now - due)})" if due else "none"
-    click.echo(f"oldest due message: {waited}")
+    base.say(f"oldest due message: {waited}")
 
 
 def events_by_key() -> dict[str, dict]:

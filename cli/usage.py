@@ -48,7 +48,7 @@ def usage(first: datetime | None, name: str | None, as_json: bool, as_csv: bool)
     rows = [{"month": f"{first:%Y-%m}"} | each._asdict() for each in used]
     header = ("month", *reports.Usage._fields)
     if as_json:
-        click.echo(base.to_json(rows))
+        base.print_json(rows)
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(header)
@@ -57,7 +57,7 @@ def usage(first: datetime | None, name: str | None, as_json: bool, as_csv: bool)
         shown = (row | {"country": row["country"] or "-"} for row in rows)
         base.table(header, ([*map(str, row.values())] for row in shown))
     else:
-        click.echo(f"no texts to count in {first:%Y-%m}")
+        base.say(f"no texts to count in {first:%Y-%m}")
 
 
 def harmless(cell: str) -> str:

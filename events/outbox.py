@@ -77,13 +77,21 @@ class EventAddress(Table):
         return {address.key_id: address for address in cls.select()}
 
     @classmethod
-    def set(cls, key: ApiKey, url: str, now: datetime) -> None:
-        """Send the events of a key to an address from now on; make a secret for the first one."""
+    def set(cls, key: ApiKey, url: str, now: datetime, any_address: bool = False) -> None:
+        """Send the events of a key to an address from now on; make a secret for the first one.
+
+        Raise Refused for a link-local one, unless it is meant: `any_address`.
+        """
+        if urls.is_link_local(url) and not any_address:
+            raise Refused(
+                "this is a link-local address, at which clouds give out credentials; "
+                "--any-address accepts it"
+            )
         row = cls.insert(key=key, url=url, secret=_new_secret())
         anew = {cls.url: url, cls.off: None}
         with db.transaction():
             row.on_conflict(conflict_target=[cls.key], update=anew).execute()
-            _audit(Action.SET_EVENTS, now, key, details=_shown(url))
+            _audit(Action.SET_EVENTS, now, key, details=urls.masked(url))
 
     @classmethod
     def switch_off(cls, key: int, why: str, now: datetime, url: str | None = None) -> bool:
@@ -122,10 +130,6 @@ class EventAddress(Table):
         if self.old_secret_until and now < self.old_secret_until:
             return [self.secret, self.old_secret]
         return [self.secret]
-
-
-def _shown(url):
-    return urls.without_password(url).partition("?")[0]  # a query may hold a token
 
 
 def _audit(action, now, key, **about):

@@ -71,6 +71,25 @@ class IgnoredOptOut(Table):
     at = InstantField(index=True)
 
 
+class OptOutMessage(Table):
+    """A message that said STOP or START: a captured callback must not count again, at any age."""
+
+    id = CarrierTextField(primary_key=True)  # as the carrier identifies it
+    at = InstantField()
+
+    @classmethod
+    def note(cls, ids: Collection[str], now: datetime) -> bool:
+        """Note a message by what identifies it; return False if any of that was noted before.
+
+        On Postgres this waits for another transaction that notes the same.
+        """
+        rows = [{"id": cls.id.db_value(id), "at": now} for id in sorted(ids)]
+        if not rows:
+            return True
+        noted = cls.insert_many(rows).on_conflict_ignore().returning(cls.id)
+        return len(list(noted.execute())) == len(rows)
+
+
 # The yes
 
 
@@ -177,8 +196,9 @@ def record_opt_out(said: OptOut, now: datetime, always_check_dnc: bool = False) 
     """Do as a recipient said: STOP lists the number, START takes it off if a reply put it there.
 
     A number that may not be international, or is not valid, counts only if there is a message to
-    it. A reply that is older than the last one from this number changes nothing. A STOP blocks the
-    messages that wait for the number and look at the list; return how many those are.
+    it. A reply that is older than the last one from this number changes nothing, and neither does
+    one that came before. A STOP blocks the messages that wait for the number and look at the list;
+    return how many those are.
     """
     try:
         said = said._replace(number=recipients.national(said.number, None))
@@ -191,6 +211,8 @@ def record_opt_out(said: OptOut, now: datetime, always_check_dnc: bool = False) 
         IgnoredOptOut.insert(at=now).execute()
         return 0
     with db.atomic():
+        if not OptOutMessage.note(said.message_ids, now):
+            return 0
         if said.source == "reply" and not LastReply.note(said.number, said.at, now):
             return 0
         if not said.stop:

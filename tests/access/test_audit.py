@@ -84,7 +84,7 @@ def test_what_is_done_in_the_shell_is_told_with_the_user(run, told, tmp_path, mo
         "anna (shell) key limited shop 7/s",
         "anna (shell) key rotated shop the old secret until 2026-03-04T17:00:00.000Z",
         "anna (shell) key extended shop no end",
-        "anna (shell) events address set shop http://me:***@127.0.0.1:9/told",
+        "anna (shell) events address set shop http://***@127.0.0.1:9/told?token=***",
         "anna (shell) events secret rotated shop -",
         f"anna (shell) message approved {waiting.id} -",
         f"anna (shell) message cancelled {other.id} -",

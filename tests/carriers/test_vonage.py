@@ -243,6 +243,12 @@ def carrier_of(method=None):
     return carriers.connect(CARRIER + method, public_url=PUBLIC_URL, sending=False)
 
 
+def unidentified(carrier, callback):
+    """What a callback says, without what identifies it."""
+    events = carrier.callback(callback)
+    return [e._replace(message_ids=()) if isinstance(e, OptOut) else e for e in events]
+
+
 @pytest.fixture
 def carrier():
     return carrier_of()
@@ -290,8 +296,7 @@ def test_a_hash_is_signed_as_vonage_documents_it():
     text = f"&messageId={MESSAGE}&status=delivered&text=a_b_c&timestamp={now}{SECRET}"
     fields = {"messageId": MESSAGE, "status": "delivered", "text": "a&b=c", "timestamp": now}
     callback = request(fields | {"sig": hashlib.md5(text.encode()).hexdigest()})
-    for method in (None, "md5hash"):
-        assert carrier_of(method).callback(callback) == [Receipt(MESSAGE, True)]
+    assert carrier_of("md5hash").callback(callback) == [Receipt(MESSAGE, True)]
 
 
 @pytest.mark.parametrize("method", ["md5hash", "md5", "sha1", "sha512"])
@@ -327,7 +332,8 @@ def test_with_a_method_no_other_counts(method):
     ],
 )
 def test_a_status_says_what_became_of_a_text(carrier, status, code, events):
-    assert carrier.callback(signed(STATUS | {"status": status, "err-code": code})) == events
+    callback = signed(STATUS | {"status": status, "err-code": code})
+    assert unidentified(carrier, callback) == events
 
 
 @pytest.mark.parametrize(
@@ -337,7 +343,7 @@ def test_a_status_says_what_became_of_a_text(carrier, status, code, events):
 @pytest.mark.parametrize("how", ["query", "form", "json"])
 def test_a_reply_may_be_stop_or_start(carrier, text, stop, how):
     fields = {"msisdn": NUMBER[1:], "to": "15005550006", "text": text, "messageId": "1"}
-    events = carrier.callback(signed(fields, how=how, kind="inbound"))
+    events = unidentified(carrier, signed(fields, how=how, kind="inbound"))
     assert events == ([] if stop is None else [OptOut(NUMBER, stop, "reply")])
 
 
@@ -362,7 +368,7 @@ def test_a_stop_has_the_time_that_vonage_signed(carrier, timestamp, at):
         (event,) = carrier.callback(signed(said | {"text": text}, kind="inbound"))
         assert event == OptOut(NUMBER, stop, "reply", at=at)
     refused = STATUS | said | {"status": "rejected", "err-code": "9"}
-    assert carrier.callback(signed(refused))[1] == OptOut(NUMBER, True, "carrier", at=at)
+    assert unidentified(carrier, signed(refused))[1] == OptOut(NUMBER, True, "carrier", at=at)
 
 
 @pytest.mark.parametrize("how", ["query", "form", "json"])

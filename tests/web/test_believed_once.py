@@ -1,0 +1,262 @@
+"""Callbacks are believed once: no captured one counts again, whole or divided in another way."""
+
+import base64
+import hashlib
+import hmac
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import parse_qsl, urlencode
+
+import pytest
+
+import carriers
+from access.do_not_call import DoNotCall
+from app import create_app
+from database import clock, db
+from samples import LONDON, NEW_YORK
+from sending.receipts import OptOutMessage
+from signed_callbacks import FORM, of_twilio, of_vonage
+
+PUBLIC_URL = "https://sms.example.com"
+TOKEN, SECRET = "auth-t0ken", "s1gnature secret"
+TWILIO = f"twilio://AC1:{TOKEN}@+15005550006"
+VONAGE = f"vonage://key:s3cret@ACME?signature_secret={SECRET}"
+INBOUND, STATUS = f"{PUBLIC_URL}/carriers/twilio/inbound", f"{PUBLIC_URL}/carriers/twilio/status"
+SENDERS = {"FromCity": "NEW YORK", "FromCountry": "US", "FromState": "NY", "FromZip": "10001"}
+REST = {"NumMedia": "0", "NumSegments": "1", "ToCountry": "US"}
+
+
+@pytest.fixture
+def twilio(settings):
+    changed = settings._replace(carrier_url=TWILIO, public_url=PUBLIC_URL)
+    return create_app(changed).test_client()
+
+
+@pytest.fixture
+def vonage(settings):
+    changed = settings._replace(carrier_url=VONAGE, public_url=PUBLIC_URL)
+    return create_app(changed).test_client()
+
+
+def sid(number):
+    return f"SMcccccccc{number:024x}"
+
+
+def reply(text, number=1, sender=NEW_YORK):
+    """A reply as Twilio sends it."""
+    id = {"MessageSid": sid(number), "SmsMessageSid": sid(number), "SmsSid": sid(number)}
+    fields = {"AccountSid": "AC1", "Body": text, "From": sender, "To": "+15005550006"}
+    return of_twilio(INBOUND, fields | SENDERS | REST | id, TOKEN)
+
+
+def say(client, callback, path="/carriers/twilio/inbound"):
+    return client.open(path, **callback).status_code
+
+
+def divided(callback, fields):
+    """A captured callback with its names and values divided in another way."""
+    return callback | {"data": urlencode(fields).encode()}
+
+
+def test_a_captured_start_counts_once_at_any_age(twilio, at):
+    start = reply("START", 2)
+    assert say(twilio, reply("STOP", 1)) == 204
+    assert say(twilio, start) == 204
+    assert not DoNotCall.lists(NEW_YORK)
+    assert say(twilio, reply("STOP", 3)) == 204
+    assert say(twilio, start) == 204
+    assert DoNotCall.lists(NEW_YORK)
+    assert say(twilio, reply("START", 4)) == 204
+    assert not DoNotCall.lists(NEW_YORK)
+
+
+def test_a_captured_stop_counts_once(twilio):
+    stop = reply("STOP", 1)
+    say(twilio, stop)
+    say(twilio, reply("START", 2))
+    assert say(twilio, stop) == 204
+    assert not DoNotCall.lists(NEW_YORK)
+
+
+def test_a_sid_counts_once_whatever_else_is_signed(twilio):
+    for text in ("STOP", "START", "START"):
+        say(twilio, reply(text, 1))
+    assert DoNotCall.lists(NEW_YORK)
+
+
+def test_a_captured_report_of_an_opt_out_counts_once(twilio):
+    fields = {"MessageSid": sid(1), "MessageStatus": "failed", "ErrorCode": "21610", "To": LONDON}
+    report = of_twilio(STATUS, fields, TOKEN)
+    assert say(twilio, report, "/carriers/twilio/status") == 204
+    assert DoNotCall.remove([LONDON], clock.now(), "operator") == 1
+    assert say(twilio, report, "/carriers/twilio/status") == 204
+    assert not DoNotCall.lists(LONDON)
+
+
+def test_of_two_at_once_one_counts(twilio, database_url):
+    """Carriers repeat a callback while the first one is still being recorded."""
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(5):
+            ids = (f"twilio {sid(number)}", f"twilio signature {number}")
+            noted = pool.map(lambda _: note(ids), range(8))
+            assert sum(noted) == 1
+
+
+def note(ids):
+    try:
+        with db.atomic():
+            return OptOutMessage.note(ids, clock.now())
+    finally:
+        db.close()
+
+
+def test_what_was_believed_stays_so_in_another_process(twilio, settings):
+    start = reply("START", 2)
+    say(twilio, reply("STOP", 1))
+    say(twilio, start)
+    say(twilio, reply("STOP", 3))
+    changed = settings._replace(carrier_url=TWILIO, public_url=PUBLIC_URL)
+    assert say(create_app(changed).test_client(), start) == 204
+    assert DoNotCall.lists(NEW_YORK)
+
+
+START = {"Body": "START", "From": LONDON}
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        # From twice
+        (f"STARTFrom{LONDON}", [*START.items(), ("From", NEW_YORK), "FromCity"]),
+        (f"STARTFrom{LONDON}FromA", [*START.items(), ("FromA", f"From{NEW_YORK}"), "FromCity"]),
+        (f"STARTFrom{LONDON}From", [*START.items(), ("FromFro", f"m{NEW_YORK}"), "FromCity"]),
+        (f"STARTFrom{LONDON}FromB-", [*START.items(), ("FromB-From", NEW_YORK), "FromCity"]),
+    ],
+)
+def test_a_text_cannot_become_the_start_of_another_number(twilio, text, fields):
+    """A sender who has captured the callback of a text of their own divides it anew."""
+    assert say(twilio, reply("STOP", 1, LONDON)) == 204
+    own = reply(text, 2)
+    assert say(twilio, own) in (204, 403)
+    assert DoNotCall.lists(LONDON)
+    rest = SENDERS | REST | {"MessageSid": sid(2), "SmsMessageSid": sid(2), "SmsSid": sid(2)}
+    forged = [("AccountSid", "AC1"), *(each for each in fields if each != "FromCity")]
+    forged = divided(own, [*forged, *rest.items(), ("To", "+15005550006")])
+    assert say(twilio, forged) == 403
+    assert DoNotCall.lists(LONDON)
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        {"MessageSid": sid(2)[:9], "aX": ""},
+        {"MessageSid": f"{sid(2)}NumMedia0", "NumMedia": None},
+        {"FromZip": f"10001MessageSid{sid(2)}", "MessageSid": None},
+        {"Messag": f"eSid{sid(2)}", "MessageSid": None},
+    ],
+)
+def test_a_captured_start_counts_once_however_its_fields_are_divided(twilio, hidden):
+    """The SID may be cut short, so that a name begins within it, made longer, or hidden."""
+    start = reply("START", 2)
+    for callback in (reply("STOP", 1), start, reply("STOP", 3)):
+        say(twilio, callback)
+    fields = dict(_fields(start)) | hidden
+    if "aX" in fields:  # takes all that follows
+        del fields["aX"]
+        names = [name for name in sorted(fields) if name > "MessageSid"]
+        tail = sid(2)[9:] + "".join(f"{name}{fields.pop(name)}" for name in names)
+        cut = next(n for n, each in enumerate(tail) if each.isupper())
+        fields[tail[:cut]] = tail[cut:]
+    kept = {name: value for name, value in fields.items() if value is not None}
+    forged = divided(start, kept)
+    assert "".join(map("".join, sorted(kept.items()))) == "".join(
+        map("".join, sorted(_fields(start)))
+    )
+    assert say(twilio, forged) in (204, 403)
+    assert DoNotCall.lists(NEW_YORK)
+
+
+def _fields(callback):
+    return parse_qsl(callback["data"].decode())
+
+
+def test_what_is_moved_into_the_query_counts_for_nothing(twilio):
+    """An inbound address may have a query of its own, which ends where the fields begin."""
+    say(twilio, reply("STOP", 1, LONDON))
+    text = f"hi&{urlencode(START)}&z="
+    fields = {"Body": text, "From": NEW_YORK, "MessageSid": sid(2)}
+    own = of_twilio(f"{INBOUND}?a=b", fields, TOKEN)
+    moved = divided(own, {"From": NEW_YORK, "MessageSid": sid(2)})
+    path = f"/carriers/twilio/inbound?a=bBody{text}"
+    assert twilio.open(path, **moved).status_code == 204
+    assert DoNotCall.lists(LONDON)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ([("A", "1"), ("A", "1"), ("B", "2")], 204),
+        ([("A", "1"), ("A", "2")], 403),
+        *(([(name, "1")], 403) for name in ("A-B", "A B", "A_B", "É", "", "A+")),
+        ([("MediaUrl0", "https://media.example.com/?a=b")], 204),
+    ],
+)
+def test_twilio_names_its_fields_by_letters_and_digits_and_once(twilio, fields, code):
+    signed = "".join(f"{name}{value}" for name, value in sorted(set(fields)))
+    mac = hmac.new(TOKEN.encode(), f"{INBOUND}{signed}".encode(), hashlib.sha1).digest()
+    signature = base64.b64encode(mac).decode()
+    headers = {"X-Twilio-Signature": signature, "Content-Type": FORM}
+    callback = {"method": "POST", "data": urlencode(fields).encode(), "headers": headers}
+    assert say(twilio, callback) == code
+
+
+def test_an_ordinary_text_may_hold_the_names_of_fields(twilio):
+    assert say(twilio, reply("From now on my MessageSid is From+12125550123")) == 204
+
+
+# Vonage
+
+
+def vonage_reply(text, id, **fields):
+    return {"msisdn": NEW_YORK[1:], "to": "15005550006", "text": text, "messageId": id} | fields
+
+
+@pytest.mark.parametrize("how", ["form", "json", "query"])
+def test_a_captured_start_of_vonage_counts_once(vonage, how):
+    def hand_on(callback):
+        assert vonage.open("/carriers/vonage/inbound", **callback).status_code == 204
+
+    start = of_vonage(vonage_reply("START", "B"), SECRET, how)
+    hand_on(of_vonage(vonage_reply("STOP", "A"), SECRET, how))
+    hand_on(start)
+    assert not DoNotCall.lists(NEW_YORK)
+    hand_on(of_vonage(vonage_reply("STOP", "C"), SECRET, how))
+    hand_on(start)
+    assert DoNotCall.lists(NEW_YORK)
+
+
+def by_md5_with_a_suffix():
+    fields = vonage_reply("STOP", "A") | {"timestamp": str(int(time.time()))}
+    signed = "".join(f"&{name}={fields[name]}" for name in sorted(fields))
+    fields["sig"] = hashlib.md5(f"{signed}{SECRET}".encode()).hexdigest()
+    headers = {"Content-Type": "application/json"}
+    return {"method": "POST", "data": json.dumps(fields).encode(), "headers": headers}
+
+
+@pytest.mark.parametrize(("method", "code"), [("", 403), ("&signature_method=md5hash", 204)])
+def test_an_md5_with_a_suffix_counts_where_it_is_named(settings, method, code):
+    changed = settings._replace(carrier_url=VONAGE + method, public_url=PUBLIC_URL)
+    client = create_app(changed).test_client()
+    answer = client.open("/carriers/vonage/inbound", **by_md5_with_a_suffix())
+    assert answer.status_code == code
+    assert DoNotCall.lists(NEW_YORK) == (code == 204)
+
+
+def test_a_line_at_the_start_asks_for_the_method():
+    line = carriers.connect(VONAGE, public_url=PUBLIC_URL).warning
+    assert "signature_method" in line
+    assert "sha256" in line
+    assert SECRET not in line
+    named = carriers.connect(f"{VONAGE}&signature_method=sha256", public_url=PUBLIC_URL)
+    assert named.warning is None
