@@ -9,7 +9,6 @@ from flask import Blueprint, Response, abort, current_app, g, request
 from werkzeug.exceptions import TooManyRequests, Unauthorized
 
 import acceptance
-import models
 import recipients
 import schemas
 from acceptance import AlreadyAnswered, KeyRevoked, NewMessage
@@ -18,7 +17,7 @@ from access.keys import MAY_SEND, ApiKey, Identity
 from access.limits import SECOND, LimitReached
 from carriers.alphabets import count_parts
 from database import clock, db
-from models import Message, Status
+from models import Message, Status, new_id
 from recipients import Recipient
 from recipients.hours import BusinessHours, Facts
 from schemas import BadRequest
@@ -51,7 +50,7 @@ def create_text_message() -> Response:
     message = NewMessage(
         **order | {"to": recipient.e164, "country": recipient.country},
         **decide(order, facts, hours, now),
-        id=models.new_id(now),
+        id=new_id(now),
         key=key.id,
         parts=count_parts(order["message"]),
         max_retries=settings.max_retries,

@@ -1,6 +1,6 @@
 """The schemas of the interface: the request, the response and the error body.
 
-openapi.json describes the same fields to clients; tests/test_monitoring_openapi.py compares them.
+openapi.json describes the same fields to clients; tests/monitoring/test_openapi.py compares them.
 """
 
 import hashlib
@@ -125,6 +125,13 @@ class TextMessageRequest(Schema):
         unknown = RAISE
 
 
+class Instant(fields.DateTime):
+    """An aware UTC datetime; dumps to milliseconds and a Z."""
+
+    def _serialize(self, value, attr, obj, **kwargs):
+        return isoformat(value)
+
+
 class TextMessageResponse(Schema):
     """The fields of the interface, in its order."""
 
@@ -138,7 +145,7 @@ class TextMessageResponse(Schema):
     recipient_local_time = fields.String()
     timezone_offset = fields.Raw()  # a number, or several, ascending
     is_dst = fields.Boolean()
-    scheduled_send_date = fields.DateTime()
+    scheduled_send_date = Instant()
     within_business_hours = fields.Boolean()
     can_send_now = fields.Boolean()
     manual_mode = fields.Boolean()
@@ -209,17 +216,14 @@ def fields_in(problems: list[str]) -> list[str]:
 
 
 def dump(response: dict) -> str:
-    """Return the JSON text of a TextMessageResponse, its fields in the interface's order.
-
-    marshmallow would convert each value again, which takes a twentieth of a request's time.
-    """
-    return _ENCODER.encode({name: response[name] for name in _RESPONSE.fields})
+    """Return the JSON text of a TextMessageResponse."""
+    return json.dumps(_RESPONSE.dump(response), separators=COMPACT)
 
 
 def dump_error(status: int, message: str, details: dict, now: datetime) -> str:
     """Return the JSON text of the error body."""
     error = {"error": True, "message": message, "statusCode": status, "details": details}
-    return _ENCODER.encode(error | {"timestamp": now})
+    return json.dumps(error | {"timestamp": isoformat(now)}, separators=COMPACT)
 
 
 def digest(value: Any) -> str:
@@ -243,10 +247,5 @@ def _refuse_constant(name):
     raise BadRequest(f"body: must be JSON, which has no {name}")
 
 
-def _written(value):
-    return isoformat(value) if isinstance(value, datetime) else str(value)
-
-
 _DECODER = json.JSONDecoder(object_pairs_hook=_named_once, parse_constant=_refuse_constant)
-_ENCODER = json.JSONEncoder(separators=COMPACT, default=_written)
 _REQUEST, _RESPONSE = TextMessageRequest(), TextMessageResponse()

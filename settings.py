@@ -8,13 +8,13 @@ from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple, NoReturn
-from urllib.parse import urlsplit
 
 from dotenv import dotenv_values, load_dotenv
 from environs import Env, EnvError, EnvValidationError
 
 import logs
 from access import limits
+from carriers import urls
 
 VERSION = "1.0.0"
 """The version of the service, for `flask version`, `/healthz` and the log."""
@@ -79,7 +79,7 @@ def load() -> Settings:
     env = Env(eager=False)
     for parse in (
         *(_database_url, _hours, _days, _quiet_hours, _whole, _one_of, _duration),
-        *(_countries, _limits, _recipient_limit, _public_url, _secret, _rate),
+        *(_countries, _limits, _public_url, _secret, _rate),
     ):
         env.add_parser(parse.__name__.strip("_"), parse)
     ephemeral = any(host in os.environ for host in EPHEMERAL_HOSTS)
@@ -102,8 +102,8 @@ def load() -> Settings:
         allowed_countries=env.countries("ALLOWED_COUNTRIES", ""),
         allow_premium_rate=env.one_of("ALLOW_PREMIUM_RATE", "false", choices=("true", "false"))
         == "true",
-        key_limits=env.limits("KEY_LIMITS", ""),
-        recipient_limit=env.recipient_limit("RECIPIENT_LIMIT", ""),
+        key_limits=env.limits("KEY_LIMITS", "", parse=limits.parse),
+        recipient_limit=env.limits("RECIPIENT_LIMIT", "", parse=limits.parse_recipient_limit),
         notify_url=env.str("NOTIFY_URL", "").strip() or None,
         public_url=env.public_url("PUBLIC_URL", ""),
         secret_key=env.secret("SECRET_KEY", ""),
@@ -272,29 +272,17 @@ def _countries(text):
     return codes or None
 
 
-def _limits(text):
+def _limits(text, parse):
     try:
-        return limits.parse(text)
-    except ValueError as problem:
-        raise EnvError(str(problem)) from None
-
-
-def _recipient_limit(text):
-    try:
-        return limits.parse_recipient_limit(text)
+        return parse(text)
     except ValueError as problem:
         raise EnvError(str(problem)) from None
 
 
 def _public_url(text):
     text = text.strip()
-    try:
-        parts = urlsplit(text)
-        has_host = bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        has_host = False
     written = re.fullmatch(r"https?://[\w.:\[\]-]+(/[^\s?#]*)?", text, re.ASCII)
-    if text and not (has_host and written):
+    if text and not (written and urls.split(text)):
         raise EnvError("must be the public address of the service, like https://texts.example.com")
     return text.rstrip("/") or None
 

@@ -5,5 +5,3 @@
 
 from acceptance.decisions import AlreadyAnswered, KeyRevoked, NewMessage
 from acceptance.storage import store
-
-__all__ = ["AlreadyAnswered", "KeyRevoked", "NewMessage", "store"]

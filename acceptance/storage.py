@@ -6,15 +6,8 @@ own outcome, the same as if it had been stored alone.
 
 from collections.abc import Sequence
 
-from acceptance.decisions import (
-    FIELDS,
-    AlreadyAnswered,
-    Known,
-    NewMessage,
-    Outcome,
-    Request,
-    decide,
-)
+from acceptance import decisions
+from acceptance.decisions import FIELDS, AlreadyAnswered, NewMessage, Outcome, Request
 from acceptance.inserts import Inserts
 from access.keys import ApiKey
 from access.limits import KeyUse, Limit, NumberTally, lock_numbers
@@ -52,7 +45,7 @@ def insert_all(requests: Sequence[Request]) -> list[Outcome]:
     """Decide on messages in their order, and insert what may be stored; return their outcomes."""
     with db.atomic():
         known, uses = _read(requests)
-        outcomes = decide(requests, known)
+        outcomes = decisions.decide(requests, known)
         accepted = [r for r, outcome in zip(requests, outcomes, strict=True) if outcome is None]
         stored = _insert([request.message for request in accepted])
         for at, request in enumerate(requests):
@@ -73,7 +66,7 @@ def _read(requests):
     Other orders could be a deadlock.
     """
     messages = [request.message for request in requests]
-    known = Known(ApiKey.hold({message.key for message in messages}), set(), {}, {})
+    known = decisions.Known(ApiKey.hold({message.key for message in messages}), set(), {}, {})
     known.of_numbers.update(_number_tallies(requests))
     limited = {request.message.key for request in requests if known.key_limits(request)}
     uses = [KeyUse.lock(key) for key in sorted(limited)]

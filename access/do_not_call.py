@@ -81,7 +81,7 @@ class DoNotCall(Table):
         with db.atomic():
             changed = db.execute_sql(_of_dialect(LIST), values).fetchall()
             numbers = [number for number, _ in changed]
-            DoNotCallHistory.note(numbers, now, "joined", source, who, said_at)
+            _note(numbers, now, "joined", source, who, said_at)
             if source == "import" and numbers:  # the history has each of them
                 Audit.note(Action.IMPORTED, now, count=len(numbers))
             elif source == "operator":
@@ -106,7 +106,7 @@ class DoNotCall(Table):
             listed &= cls.source == "reply"
         with db.atomic():
             gone = [row.number for row in cls.delete().where(listed).returning(cls.number)]
-            DoNotCallHistory.note(gone, now, "left", why, who, said_at)
+            _note(gone, now, "left", why, who, said_at)
             if why == "operator":
                 Audit.note_numbers(Action.REMOVED, now, gone)
         return len(gone)
@@ -135,21 +135,12 @@ class DoNotCallHistory(Table):
         """Return what happened to a number, the oldest first."""
         return list(cls.select().where(cls.number == number).order_by(cls.id))
 
-    @classmethod
-    def note(
-        cls,
-        numbers: list[str],
-        now: datetime,
-        what: str,
-        why: str,
-        who: str | None,
-        said_at: datetime | None,
-    ) -> None:
-        """Add a row for each number, in one statement."""
-        if not numbers:
-            return
-        about = (cls.at.db_value(now), what, why, who, cls.said_at.db_value(said_at))
-        db.execute_sql(_of_dialect(NOTE), (*about, json.dumps(numbers)))
+
+def _note(numbers, now, what, why, who, said_at):
+    """Add a row of the history for each number, in one statement."""
+    instant = DoNotCallHistory.at.db_value
+    values = (instant(now), what, why, who, instant(said_at), json.dumps(numbers))
+    db.execute_sql(_of_dialect(NOTE), values)
 
 
 class LastReply(Table):

@@ -169,7 +169,7 @@ class ApiKey(Table):
     def revoke(self, now: datetime) -> bool:
         """Refuse this key from now on; return False if it was refused before."""
         done = self._change(Action.REVOKED_KEY, now, None, revoked_at=now)
-        KeyUse.forget(self.id)
+        KeyUse.delete().where(KeyUse.key_id == self.id).execute()
         return done
 
     def limit(self, limits: tuple[Limit, ...], now: datetime) -> None:

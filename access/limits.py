@@ -126,11 +126,6 @@ class KeyUse(Table):
             KeyUse.update(changes).where(KeyUse.key_id == self.key_id).execute()
 
     @classmethod
-    def forget(cls, key: int) -> None:
-        """Delete the row of a key."""
-        cls.delete().where(cls.key_id == key).execute()
-
-    @classmethod
     def all(cls) -> dict[int, Self]:
         """Return the rows by key."""
         return {row.key_id: row for row in cls.select()}

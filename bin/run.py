@@ -23,7 +23,6 @@ import logs  # noqa: E402
 import settings as environment  # noqa: E402
 from access.keys import ApiKey, Role  # noqa: E402
 from database import clock  # noqa: E402
-from settings import Settings  # noqa: E402
 
 NUMBER = "+12125550123"  # reserved for fiction
 
@@ -88,7 +87,7 @@ def answers(url: str) -> bool:
     return False
 
 
-def prepare() -> Settings:
+def prepare() -> environment.Settings:
     """Return the settings; create `.env` and its SECRET_KEY if they are missing."""
     if not os.access(ROOT, os.W_OK):
         sys.exit(f"cannot write to {ROOT}")
@@ -130,7 +129,7 @@ def kept_key(name: str, role: Role) -> str:
     return secret
 
 
-def welcome(settings: Settings, address: str, key: str, operators: str) -> str:
+def welcome(settings: environment.Settings, address: str, key: str, operators: str) -> str:
     """Return where the service is, and a request to try."""
     public = settings.public_url or address
     desk = f"\nSign in to the desk, {public}/desk/, with {operators}" if settings.secret_key else ""
@@ -148,7 +147,7 @@ Ctrl-C stops it.
 """
 
 
-def note(settings: Settings) -> str:
+def note(settings: environment.Settings) -> str:
     """Return what to expect of the request."""
     if settings.allowed_countries and "US" not in settings.allowed_countries:
         return "ALLOWED_COUNTRIES refuses the number below: put in one of yours."

@@ -107,20 +107,19 @@ def message_id(octets: bytes) -> str | None:
     return octets.partition(b"\0")[0][:64].decode("latin-1") or None
 
 
-DELIVERY = re.compile(
+ADDRESSES = (
     rb"[^\0]*\0"  # service_type
     rb"(.).([^\0]*)\0"  # source_addr_ton, source_addr_npi, source_addr
     rb"..[^\0]*\0"  # dest_addr_ton, dest_addr_npi, destination_addr
-    rb"(.).."  # esm_class, protocol_id, priority_flag
+)
+DELIVER_SM_FIELDS = re.compile(
+    ADDRESSES + rb"(.).."  # esm_class, protocol_id, priority_flag
     rb"[^\0]*\0[^\0]*\0"  # schedule_delivery_time, validity_period
     rb"..(.).(.)",  # registered_delivery, replace_if_present_flag, data_coding, …, sm_length
     re.DOTALL,
 )
-DATA = re.compile(
-    rb"[^\0]*\0"  # service_type
-    rb"(.).([^\0]*)\0"  # source_addr_ton, source_addr_npi, source_addr
-    rb"..[^\0]*\0"  # dest_addr_ton, dest_addr_npi, destination_addr
-    rb"(.).(.)",  # esm_class, registered_delivery, data_coding
+DATA_SM_FIELDS = re.compile(
+    ADDRESSES + rb"(.).(.)()",  # esm_class, registered_delivery, data_coding; no sm_length
     re.DOTALL,
 )
 OPTIONAL = struct.Struct(">HH")  # parameter_tag, length
@@ -139,26 +138,24 @@ class Delivery(NamedTuple):
 
 def deliver_sm(body: bytes) -> Delivery:
     """Parse the body of a deliver_sm (4.6.1); raise ValueError if it is malformed."""
-    fields = DELIVERY.match(body)
-    if not fields:
-        raise ValueError("the PDU ends too soon")
-    (ton,), source, (esm_class,), (coding,), (length,) = fields.groups()
-    message, rest = body[fields.end() :][:length], body[fields.end() + length :]
-    if len(message) < length:
-        raise ValueError("the PDU ends too soon")
-    optional = _optional(rest)
-    message = message or optional.get(MESSAGE_PAYLOAD, b"")
-    return Delivery(ton, source.decode("latin-1"), esm_class, coding, message, optional)
+    return _delivery(DELIVER_SM_FIELDS.match(body), body)
 
 
 def data_sm(body: bytes) -> Delivery:
     """Parse the body of a data_sm (4.7.1); raise ValueError if it is malformed."""
-    fields = DATA.match(body)
+    return _delivery(DATA_SM_FIELDS.match(body), body)
+
+
+def _delivery(fields, body):
+    """Return the delivery in a body that begins with these fields."""
     if not fields:
         raise ValueError("the PDU ends too soon")
-    (ton,), source, (esm_class,), (coding,) = fields.groups()
-    optional = _optional(body[fields.end() :])
-    message = optional.get(MESSAGE_PAYLOAD, b"")
+    (ton,), source, (esm_class,), (coding,), length = fields.groups()
+    end = fields.end() + int.from_bytes(length)
+    if end > len(body):
+        raise ValueError("the PDU ends too soon")
+    optional = _optional(body[end:])
+    message = body[fields.end() : end] or optional.get(MESSAGE_PAYLOAD, b"")
     return Delivery(ton, source.decode("latin-1"), esm_class, coding, message, optional)
 
 

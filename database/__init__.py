@@ -5,7 +5,7 @@ Everything that is stored is a Table of `db`, which is SQLite or Postgres by its
 
 from database.connections import connect, db, disconnect, on_postgres, scrub
 from database.errors import ERRORS, Refused
-from database.migrations import is_migrated, upgrade
+from database.migrations import upgrade
 from database.outages import is_outage, reason
 from database.postgres import patience
 from database.sqlite import make_private
@@ -20,28 +20,3 @@ from database.tables import (
     isoformat,
     locked,
 )
-
-__all__ = [
-    "BATCH",
-    "EPOCH",
-    "ERRORS",
-    "MILLISECOND",
-    "PAGE",
-    "CarrierTextField",
-    "InstantField",
-    "Refused",
-    "Table",
-    "connect",
-    "db",
-    "disconnect",
-    "is_migrated",
-    "is_outage",
-    "isoformat",
-    "locked",
-    "make_private",
-    "on_postgres",
-    "patience",
-    "reason",
-    "scrub",
-    "upgrade",
-]

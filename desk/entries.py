@@ -1,12 +1,12 @@
 """What the desk says about a message, in plain words."""
 
-import re
 import unicodedata
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
-from itertools import groupby
 from operator import itemgetter
 
+import regex
 from markupsafe import Markup, escape
 
 import recipients
@@ -15,24 +15,23 @@ from models import RETRYABLE, WAITING, Message, Status
 from recipients.hours import BusinessHours, written
 from sending import outcomes
 
-_UNUSUAL = re.compile(r"[^\n\t -~]+")
 MOST_COSTLY = 5  # characters that are named where they make more parts
 NAMED = {"\t": "a tab", "\N{NO-BREAK SPACE}": "a no-break space"}
 MOST_NAMED = 20  # invisible characters in a row; each one's markup takes 80 characters
-# Default_Ignorable_Code_Point of Unicode 16 beyond the categories of _is_hidden, and a blank
-_BLANK = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef"
-    "\N{BRAILLE PATTERN BLANK}]"
-)
-_JOINERS = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"
-_PRESENTATIONS = "\N{VARIATION SELECTOR-15}\N{VARIATION SELECTOR-16}"  # as text, as emoji
-_KEYCAP = "\N{COMBINING ENCLOSING KEYCAP}"
-# Emoji and the symbols that a variation selector turns into emoji
-_SYMBOL = re.compile("[©®‼⁉™ℹ\u2190-\u21ff\u2300-\u2bff〰〽㊗㊙\U0001f000-\U0001faff]")
-# Letters and marks of the scripts that use joiners: Arabic to Arabic Extended-A, Devanagari to
-# Myanmar, Khmer, Mongolian, further Indic ones, Arabic's presentation forms
-_JOINED = re.compile(
-    "[\u0600-\u109f\u1780-\u18af\ua800-\uabff\ufb50-\ufdff\ufe70-\ufefc\U00010a00-\U00011fff]"
+# Runs of characters that cannot be seen. Joiners (U+200C, U+200D) and presentation selectors
+# (U+FE0E, U+FE0F) are needed in emoji, and joiners in words of some scripts: Arabic to Arabic
+# Extended-A, Devanagari to Myanmar, Khmer, Mongolian, further Indic ones, Arabic's presentation
+# forms. A digit is an emoji only with an enclosing keycap (U+20E3).
+_HIDDEN = regex.compile(
+    r"""(?:
+    [[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\N{BRAILLE PATTERN BLANK}]--[\n\t]]
+    (?<![[\p{Emoji}\uFE0E\uFE0F]--[0-9#*]][\u200C\u200D](?=[\p{Emoji}--[0-9#*]]))
+    (?<![[\u0600-\u109F\u1780-\u18AF\uA800-\uABFF\uFB50-\uFDFF\uFE70-\uFEFC\U00010A00-\U00011FFF]
+      &&[\p{L}\p{M}]][\u200C\u200D])
+    (?<![\p{Emoji}--[0-9#*]][\uFE0E\uFE0F])
+    (?<![\uFE0E\uFE0F](?=\u20E3))
+    )+""",
+    regex.VERBOSE | regex.VERSION1,
 )
 WORDS = {
     Status.SCHEDULED: "waits for its time",
@@ -47,20 +46,19 @@ WORDS = {
 }
 
 
+@dataclass
 class Entry:
     """A message as the desk shows it."""
 
-    def __init__(
-        self,
-        message: Message,
-        now: datetime,
-        hours: BusinessHours,
-        lasts: timedelta,
-        texted: int = 0,
-    ):
-        self.message, self.now, self.hours = message, now, hours
-        self.texted = texted  # how often, in the last day
-        self.is_late = message.first_send_at <= now - lasts
+    message: Message
+    now: datetime
+    hours: BusinessHours
+    lasts: timedelta  # until what could not be sent expires
+    texted: int = 0  # how often, in the last day
+
+    @property
+    def is_late(self) -> bool:
+        return self.message.first_send_at <= self.now - self.lasts
 
     @cached_property
     def recipient(self) -> recipients.Recipient | None:
@@ -197,32 +195,15 @@ def number(count: int, or_more: bool = False) -> str:
 
 def visible(text: str) -> Markup:
     """Escape a text; replace characters that are invisible or change its direction by names."""
-    escaped = str(escape(text.replace("\r\n", "\n")))
-    return Markup(_UNUSUAL.sub(lambda match: "".join(_named_where_hidden(match[0])), escaped))
+    return Markup(_HIDDEN.sub(_named, str(escape(text.replace("\r\n", "\n")))))
 
 
-def _named_where_hidden(characters):
-    """Yield characters, with markup in place of those that cannot be seen."""
-    around = zip(" " + characters, characters, characters[1:] + " ", strict=False)
-    for hidden, run in groupby(around, lambda three: _is_hidden(*three)):
-        run = [character for _, character, _ in run]
-        if not hidden:
-            yield from run
-            continue
-        for character in run[:MOST_NAMED]:
-            name = unicodedata.name(character, "control character")
-            yield f'<span class="control" title="{name}">U+{ord(character):04X}</span>'
-        if (more := len(run) - MOST_NAMED) > 0:
-            yield f'<span class="control">and {more:,} more that cannot be seen</span>'
-
-
-def _is_hidden(before, character, after):
-    """Return whether a character between two others cannot be seen and is not needed there."""
-    if character in _JOINERS:
-        in_emoji = (before in _PRESENTATIONS or _SYMBOL.match(before)) and _SYMBOL.match(after)
-        in_word = _JOINED.match(before) and unicodedata.category(before)[0] in "LM"
-        return not in_emoji and not in_word
-    if character in _PRESENTATIONS:
-        return not _SYMBOL.match(before) and after != _KEYCAP
-    category = unicodedata.category(character)
-    return category[0] == "C" or category in ("Zl", "Zp") or bool(_BLANK.match(character))
+def _named(match):
+    """Return the markup in place of a run of characters that cannot be seen."""
+    spans = []
+    for character in match[0][:MOST_NAMED]:
+        name = unicodedata.name(character, "control character")
+        spans.append(f'<span class="control" title="{name}">U+{ord(character):04X}</span>')
+    if (more := len(match[0]) - MOST_NAMED) > 0:
+        spans.append(f'<span class="control">and {more:,} more that cannot be seen</span>')
+    return "".join(spans)

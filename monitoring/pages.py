@@ -26,7 +26,6 @@ from database import clock
 from events.outbox import Event
 from monitoring import health, metrics
 from monitoring.abuse import Abuse
-from schemas import BadRequest
 from sending import receipts
 from web import files
 from web.requests import BEARER, bearer_token
@@ -110,7 +109,7 @@ def allowed_stall() -> timedelta:
     if not seconds:
         return health.STALLED_AFTER
     if not re.fullmatch("[1-9][0-9]{0,5}", seconds):
-        raise BadRequest("strict: must be a whole number of seconds from 1 to 999999")
+        raise schemas.BadRequest("strict: must be a whole number of seconds from 1 to 999999")
     return timedelta(seconds=int(seconds))
 
 

@@ -101,14 +101,6 @@ def national(text: str, region: str | None) -> str:
     return phonenumbers.format_number(number, PhoneNumberFormat.E164)
 
 
-def country(to: str) -> str | None:
-    """Return the country of an E.164 number; None if it is no longer valid."""
-    try:
-        return phonenumbers.region_code_for_number(phonenumbers.parse(to))
-    except NumberParseException:
-        return None
-
-
 def _read(to):
     """Return a number in E.164 form and its type; refuse others, naming that form if possible."""
     bare, is_bare = to, _E164.fullmatch(to)

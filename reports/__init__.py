@@ -15,7 +15,6 @@ from reports.listings import (
 )
 from reports.queue import (
     SAMPLE,
-    Approvals,
     FailureSpike,
     approvals,
     approvals_by_key,
@@ -36,40 +35,3 @@ from reports.queue import (
     waiting,
 )
 from reports.usage import Usage, Use, at_limit, count_usage, use_of_days, use_of_limits
-
-__all__ = [
-    "SAMPLE",
-    "Approvals",
-    "FailureSpike",
-    "Filter",
-    "Place",
-    "Usage",
-    "Use",
-    "approvals",
-    "approvals_by_key",
-    "at_limit",
-    "awaiting",
-    "awaiting_approval",
-    "awaiting_carrier",
-    "bad_end",
-    "by_status",
-    "claimed_before",
-    "commonest_error",
-    "count_awaiting",
-    "count_usage",
-    "due_once_approved",
-    "ended_since",
-    "going_out",
-    "last_sent_at",
-    "listing",
-    "next_parts",
-    "oldest_due",
-    "oldest_event",
-    "page",
-    "retrying",
-    "seen_by",
-    "times_texted",
-    "use_of_days",
-    "use_of_limits",
-    "waiting",
-]

@@ -38,7 +38,7 @@ OWNERS = {  # of packages
     "phonenumbers": {"recipients", "carriers"},
     "babel": {"recipients"},
     "holidays": {"recipients"},
-    "regex": {"carriers"},
+    "regex": {"carriers", "desk"},
     "environs": {"settings"},
     "apprise": {"carriers", "monitoring"},
     "urllib3": {"carriers"},

@@ -10,7 +10,6 @@ from werkzeug.exceptions import HTTPException
 import database
 import schemas
 from database import clock
-from schemas import BadRequest
 
 log = logging.getLogger("web")
 
@@ -22,7 +21,7 @@ def register(app: Flask, error_page: Callable[[int, str, Response], Response | N
     """
     app.extensions["error_page"] = error_page
     app.register_error_handler(HTTPException, http_error)
-    app.register_error_handler(BadRequest, bad_request)
+    app.register_error_handler(schemas.BadRequest, bad_request)
     for kind in database.ERRORS:
         app.register_error_handler(kind, database_error)
     app.register_error_handler(Exception, unexpected_error)
@@ -56,7 +55,7 @@ def http_error(error: HTTPException) -> Response:
     return render_error(error.code, error.description, details, error.get_response())
 
 
-def bad_request(error: BadRequest) -> Response:
+def bad_request(error: schemas.BadRequest) -> Response:
     """Render all problems of a request; keep their fields for the log."""
     g.fields = schemas.fields_in(error.problems)
     return render_error(400, "The request is not valid.", {"validationErrors": error.problems})

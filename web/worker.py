@@ -81,7 +81,8 @@ class Worker(GeventWorker):
     def handle(self, listener: Any, client: socket.socket, addr: Any) -> None:
         # A reload closes the listener before the connections that it accepted last are served
         named = SimpleNamespace(getsockname=lambda: self.names[listener])
-        # Otherwise the system takes megabytes for a client that reads nothing, out of our sight
+        # Otherwise the system takes megabytes for a client that reads nothing, out of our sight:
+        # 750 MB for 200 that ask for /docs and read nothing, in place of 26
         client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNSENT)
         super().handle(named, client, addr)
 

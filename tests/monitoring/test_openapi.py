@@ -58,7 +58,7 @@ TYPES = {
     schemas.FutureInstant: ("string", "iso-date-time"),
     schemas.Flag: ("boolean", None),
     fields.UUID: ("string", "uuid"),
-    fields.DateTime: ("string", "date-time"),
+    schemas.Instant: ("string", "date-time"),
     fields.String: ("string", None),
     fields.Boolean: ("boolean", None),
     fields.Integer: ("integer", None),
