@@ -76,8 +76,9 @@ def admit() -> Response | tuple[str, int] | None:
         db.close()  # or slow forms would hold all connections
         refuse_many_fields()
         if g.person is None and request.endpoint != "desk.sign_in":
-            note = "You are no longer signed in, so nothing was changed. Please sign in again."
-            return render_template("sign_in.html", problem=note), 403
+            return refuse_stranger(
+                "You are no longer signed in, so nothing was changed. Please sign in again."
+            )
         sessions.check_token()
     elif g.person is None and request.endpoint != "desk.waiting":
         return redirect(url_for(".waiting"))
@@ -137,19 +138,26 @@ def sign_in() -> Response | tuple[str, int]:
     # No limit on attempts: keys have 256 random bits, so guessing is hopeless
     note = "This key does not open the desk. It may be mistyped, expired or revoked."
     try:
-        id = SignIn.begin(request.form.get("key", "").strip(), clock.now())
+        secret, before = request.form.get("key", "").strip(), session.get("sign_in")
+        id = SignIn.begin(secret, clock.now(), before)
     except Refused as why:
         id, note = None, f"{why} Ask whoever runs the service for an approver's or operator's key."
     if id is None:
-        return render_template("sign_in.html", problem=note), 403
+        return refuse_stranger(note)
     sessions.begin(id)
     return redirect(url_for(".waiting"), 303)
+
+
+def refuse_stranger(problem: str) -> tuple[str, int]:
+    """Show the sign-in with a problem; log it like a wrong key of a program."""
+    log.info("refused with 403: key -, at the sign-in of the desk")
+    return render_template("sign_in.html", problem=problem), 403
 
 
 @blueprint.post("/sign-out")
 def sign_out() -> Response:
     """Sign out; copies of the cookie become worthless too."""
-    SignIn.end(session["sign_in"])
+    SignIn.end(session["sign_in"], clock.now())
     session.clear()
     return redirect(url_for(".waiting"), 303)
 
