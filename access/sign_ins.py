@@ -24,7 +24,8 @@ class SignIn(Table):
     def begin(cls, secret: str, now: datetime, before: str | None = None) -> str | None:
         """Sign in with a key's secret and return an id, or None if it is no valid key.
 
-        End the session `before`, which the browser would forget. Raise Refused if the key is a program's. The old secret of a rotated key opens nothing.
+        End the session `before`, which the browser forgets. Raise Refused if the key is a
+        program's. The old secret of a rotated key opens nothing.
         """
         digest = ApiKey.digest_of(secret)
         key = ApiKey.live(now).where(ApiKey.digest == digest).first()
