@@ -170,7 +170,7 @@ def waiting() -> str:
     """Show the messages that wait for approval, or the sign-in."""
     if g.person is None:
         is_linked = request.headers.get("Sec-Fetch-Site") == "cross-site"
-        if is_linked and current_app.config["SESSION_COOKIE_NAME"] not in request.cookies:
+        if is_linked and not sessions.has_cookie():
             # Browsers send no SameSite=Strict cookie after a link from another site. A page of
             # ours that reloads brings it.
             return render_template("arrive.html")
