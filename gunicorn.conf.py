@@ -9,6 +9,8 @@ monkey.patch_all()  # before anything else is imported: preload_app imports it i
 
 # ruff: noqa: E402
 import gc
+import ipaddress
+import logging
 import os
 import re
 import resource
@@ -75,8 +77,25 @@ def on_starting(server: Arbiter) -> None:
     desk.preload(server.app.wsgi())
     if settings.skip_holidays:
         calendars.preload()
+    named = bool(port) and all(is_this_machine(host) for host, *_ in server.cfg.address)
+    if settings.secret_key and not settings.public_url and not named:
+        logging.getLogger("web").warning(
+            "PUBLIC_URL is not set: the desk's cookie is for https only, except on this machine "
+            "and in local networks; set PUBLIC_URL to the address that people open"
+        )
     gc.collect()
     gc.freeze()  # the collector would write to shared pages, which copies them to each worker
+
+
+def is_this_machine(host: str) -> bool:
+    """Return whether only this machine reaches an address; `make run` names such a one.
+
+    Without PORT, 127.0.0.1 says nothing: a proxy may be in front.
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def on_exit(server: Arbiter) -> None:

@@ -10,7 +10,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
-from marshmallow import RAISE, Schema, ValidationError, fields
+from marshmallow import EXCLUDE, RAISE, Schema, ValidationError, fields
 from marshmallow.experimental.context import Context
 from marshmallow.validate import OneOf
 
@@ -19,14 +19,22 @@ from database import isoformat
 from recipients.hours import BusinessHours, written_window
 
 COMPACT = (",", ":")
+MOST_PROBLEMS = 20  # that are listed; more are counted
+LONGEST_NAME = 100  # characters of an unknown field that are repeated
 
 
 class BadRequest(Exception):
-    """The request is invalid; `problems` lists why, one text for each problem."""
+    """The request is invalid; `problems` lists why, one text for each problem.
+
+    From MOST_PROBLEMS on, a last text counts the others.
+    """
 
     def __init__(self, *problems: str):
-        super().__init__(*problems)
-        self.problems = list(problems)
+        listed, more = problems[:MOST_PROBLEMS], len(problems) - MOST_PROBLEMS
+        if more > 0:
+            listed += (f"body: has {more} more problem{'s' if more > 1 else ''}",)
+        super().__init__(*listed)
+        self.problems = list(listed)
 
 
 class StrictField(fields.Field):
@@ -112,7 +120,7 @@ class FutureInstant(StrictField):
 
 
 class TextMessageRequest(Schema):
-    error_messages = {"unknown": "is not a field of this request"}  # noqa: RUF012
+    """The fields of a request. `load` reports others: marshmallow is slow at it, and unordered."""
 
     to = PhoneNumber(required=True)
     message = Text(required=True)
@@ -174,16 +182,18 @@ def parse(body: bytes) -> Any:
 def load(value: Any, now: datetime, max_message_length: int, hours: BusinessHours) -> dict:
     """Return every field of a request, the optional ones with their defaults.
 
-    Raise BadRequest with every problem, each after its field.
+    Raise BadRequest with all problems, each after its field.
     """
     if not isinstance(value, dict):
         raise BadRequest("body: must be a JSON object")
     try:
         with Context({"now": now, "max_message_length": max_message_length}):
-            order, problems = _REQUEST.load(value), []
+            order, problems = _REQUEST.load(value, unknown=EXCLUDE), []
     except ValidationError as error:
         order, texts = error.valid_data, error.messages.items()
         problems = [f"{field}: {problem}" for field, each in texts for problem in each]
+    unknown = [name for name in value if name not in _REQUEST.fields]
+    problems += [f"{_short(name)}: is not a field of this request" for name in unknown]
     if hours.quiet and order.get("to") and order.get("send_date"):
         problems += _quiet_problems(order["to"], order["send_date"], hours)
     if problems:
@@ -239,8 +249,12 @@ def _named_once(pairs):
     value = dict(pairs)
     if len(value) < len(pairs):
         times = Counter(name for name, _ in pairs)
-        raise BadRequest(*(f"{name}: is given twice" for name in value if times[name] > 1))
+        raise BadRequest(*(f"{_short(name)}: is given twice" for name in value if times[name] > 1))
     return value
+
+
+def _short(name):
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
 
 
 def _refuse_constant(name):

@@ -106,11 +106,11 @@ def load() -> Settings:
         recipient_limit=env.limits("RECIPIENT_LIMIT", "", parse=limits.parse_recipient_limit),
         notify_url=env.str("NOTIFY_URL", "").strip() or None,
         public_url=env.public_url("PUBLIC_URL", ""),
-        secret_key=env.secret("SECRET_KEY", ""),
+        secret_key=env.secret("SECRET_KEY", "", least=32),
         carrier_url=env.str("CARRIER_URL", "").strip() or None,
         log_level=env.one_of("LOG_LEVEL", "INFO", choices=LEVELS),
         log_format=env.one_of("LOG_FORMAT", "TEXT", choices=("TEXT", "JSON")),
-        metrics_token=env.str("METRICS_TOKEN", "").strip() or None,
+        metrics_token=env.secret("METRICS_TOKEN", "", least=16),
     )
     try:
         env.seal()
@@ -287,9 +287,10 @@ def _public_url(text):
     return text.rstrip("/") or None
 
 
-def _secret(text):
-    if text and len(text) < 8:
-        raise EnvError("must have at least 8 characters, chosen at random")
+def _secret(text, least):
+    text = text.strip()
+    if text and len(text) < least:
+        raise EnvError(f"must have at least {least} characters, chosen at random")
     return text or None
 
 

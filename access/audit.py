@@ -52,6 +52,7 @@ def _system_user():
 
 class Action(StrEnum):
     SIGNED_IN = "signed in"
+    SIGNED_OUT = "signed out"
     APPROVED = "message approved"
     REFUSED = "message refused"
     CANCELLED = "message cancelled"
@@ -66,11 +67,13 @@ class Action(StrEnum):
     REVOKED_KEY = "key revoked"
     SET_EVENTS = "events address set"
     ROTATED_EVENTS = "events secret rotated"
+    SHOWN_EVENTS = "events secret shown"
     STOPPED_EVENTS = "events switched off"
     RETRIED_EVENTS = "events retried"
     ADDED = "number added"
     REMOVED = "number removed"
     IMPORTED = "numbers imported"
+    EXPORTED = "numbers exported"
 
 
 class Audit(Table):

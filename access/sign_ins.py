@@ -21,10 +21,11 @@ class SignIn(Table):
     LASTS = timedelta(hours=12)
 
     @classmethod
-    def begin(cls, secret: str, now: datetime) -> str | None:
+    def begin(cls, secret: str, now: datetime, before: str | None = None) -> str | None:
         """Sign in with a key's secret and return an id, or None if it is no valid key.
 
-        Raise Refused if the key is a program's. The old secret of a rotated key opens nothing.
+        End the session `before`, which the browser forgets. Raise Refused if the key is a
+        program's. The old secret of a rotated key opens nothing.
         """
         digest = ApiKey.digest_of(secret)
         key = ApiKey.live(now).where(ApiKey.digest == digest).first()
@@ -37,6 +38,8 @@ class SignIn(Table):
         key.note_use(now)
         cls.delete().where(cls.began_at <= now - cls.LASTS).execute()
         with db.transaction():
+            if before:
+                cls.end(before, now)
             Audit.note(Action.SIGNED_IN, now, Actor(key.name, key.id))
             return cls.create(id=secrets.token_urlsafe(), key=key, digest=digest, began_at=now).id
 
@@ -49,6 +52,9 @@ class SignIn(Table):
         return key and key.identity()
 
     @classmethod
-    def end(cls, id: str) -> None:
-        """Sign out."""
-        cls.delete().where(cls.id == id).execute()
+    def end(cls, id: str, now: datetime) -> None:
+        """Sign out, which the audit records if the session was still valid."""
+        with db.transaction():
+            person = cls.find(id, now)
+            if cls.delete().where(cls.id == id).execute() and person:
+                Audit.note(Action.SIGNED_OUT, now, Actor(person.name, person.id))

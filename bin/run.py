@@ -1,6 +1,7 @@
 """Prepare and run the service for `make run`, and print a curl line that works."""
 
 import contextlib
+import ipaddress
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from datetime import timedelta
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -25,6 +27,7 @@ from access.keys import ApiKey, Role  # noqa: E402
 from database import clock  # noqa: E402
 
 NUMBER = "+12125550123"  # reserved for fiction
+KEYS_LAST = timedelta(days=30)
 
 
 def main() -> int:
@@ -32,8 +35,8 @@ def main() -> int:
     os.chdir(ROOT)
     os.umask(0o077)  # only this user may read .env, the keys and the database
     settings = prepare()
-    port = os.environ.setdefault("PORT", "8000")
-    check(port)
+    port, host = os.environ.setdefault("PORT", "8000"), listening_host()
+    check(port, host)
     logs.start(settings.log_level, settings.log_format)
     environment.warn_of_misspelt()
     database.connect(settings.database_url)
@@ -48,11 +51,17 @@ def main() -> int:
         database.disconnect()
 
     prefix = os.environ.get("SCRIPT_NAME", "").strip("/")
-    address = f"http://localhost:{port}/{prefix}".rstrip("/")
-    return serve(address, welcome(settings, address, key, operators))
+    usual = host in ("127.0.0.1", "0.0.0.0", "::", "::1")
+    address = f"http://{with_port('localhost' if usual else host, port)}/{prefix}".rstrip("/")
+    return serve(address, with_port(host, port), welcome(settings, address, key, operators, host))
 
 
-def serve(address: str, greeting: str) -> int:
+def with_port(host: str, port: str) -> str:
+    """Return an address with its port; one of IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def serve(address: str, bind: str, greeting: str) -> int:
     """Run the Procfile's web and scheduler until one ends or a signal comes; return the status.
 
     Print the greeting once the web answers.
@@ -62,6 +71,7 @@ def serve(address: str, greeting: str) -> int:
         signal.signal(number, lambda number, _: signals.append(number))
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     commands = dict(line.split(": ", 1) for line in Path("Procfile").read_text().splitlines())
+    commands["web"] += f" --bind {bind}"
     processes = [  # in sessions of their own: Ctrl-C would make gunicorn drop requests under way
         subprocess.Popen(shlex.split(commands[name]), start_new_session=True)
         for name in ("web", "scheduler")
@@ -107,14 +117,23 @@ def prepare() -> environment.Settings:
     return environment.load_or_exit()
 
 
-def check(port: str) -> None:
+def listening_host() -> str:
+    """Return the address of HOST, otherwise this machine's own: some shells put its name there."""
+    try:
+        return str(ipaddress.ip_address(os.environ.get("HOST", "")))
+    except ValueError:
+        return "127.0.0.1"
+
+
+def check(port: str, host: str = "127.0.0.1") -> None:
     """End the process with a clear line if the port cannot be used."""
     try:
         if not re.fullmatch("0*[1-9][0-9]*", port):
             raise ValueError("a port is a number from 1 to 65535")
-        with socket.socket() as listener:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.socket(family) as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(("", int(port)))
+            listener.bind((host, int(port)))
     except (OSError, ValueError, OverflowError) as error:
         sys.exit(f"port {port} cannot be used ({error}); PORT=8001 make run uses another")
 
@@ -124,18 +143,22 @@ def kept_key(name: str, role: Role) -> str:
     path, now = Path(f".{name}-key"), clock.now()
     secret = path.read_text().strip() if path.exists() else ""
     if not secret or not ApiKey.authenticate(secret, now):
-        secret = ApiKey.issue(f"{name}-{now:%Y%m%d-%H%M%S}", None, now, role=role)
+        named = f"make-run-{name}-{now:%Y%m%d-%H%M%S}"
+        secret = ApiKey.issue(named, None, now, now + KEYS_LAST, role)
         path.write_text(f"{secret}\n")
     return secret
 
 
-def welcome(settings: environment.Settings, address: str, key: str, operators: str) -> str:
+def welcome(
+    settings: environment.Settings, address: str, key: str, operators: str, host: str
+) -> str:
     """Return where the service is, and a request to try."""
     public = settings.public_url or address
     desk = f"\nSign in to the desk, {public}/desk/, with {operators}" if settings.secret_key else ""
     body = {"to": NUMBER, "message": "Hello from the service"[: settings.max_message_length]}
     return f"""
 The service runs. {public}/docs describes it and lets you try requests.{desk}
+{reach(host)}
 {note(settings)}
 
 curl {address}/v1/text-messages \\
@@ -145,6 +168,14 @@ curl {address}/v1/text-messages \\
 
 Ctrl-C stops it.
 """
+
+
+def reach(host: str) -> str:
+    """Return who reaches the service, and how long its first keys live."""
+    keys = f"Its keys live for {KEYS_LAST.days} days; `flask keys list` shows them as make-run-…."
+    if ipaddress.ip_address(host).is_loopback:
+        return f"It listens on this machine only: HOST=0.0.0.0 make run lets a phone in. {keys}"
+    return f"It listens on {host}, without https: everybody in this network reaches it. {keys}"
 
 
 def note(settings: environment.Settings) -> str:

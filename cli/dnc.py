@@ -9,6 +9,7 @@ from typing import BinaryIO, TextIO
 import click
 
 import recipients
+from access.audit import Action, Audit
 from access.do_not_call import DoNotCall, DoNotCallHistory
 from cli import base, number_files
 from cli.number_files import NumberFile, Unclear
@@ -91,6 +92,7 @@ def export(file: TextIO) -> None:
     """Write the whole list to a CSV file that `import` can read."""
     entries = DoNotCall.entries()
     first = list(islice(entries, 1))  # may fail: before the last export is overwritten
+    Audit.note(Action.EXPORTED, clock.now(), count=DoNotCall.size())
     if file.name != "-":
         make_private(file.name)
     writer = csv.writer(file, lineterminator="\n")

@@ -7,6 +7,7 @@ from flask import current_app
 
 import reports
 from access import limits as limit_texts
+from access.audit import Action, Audit
 from access.keys import ApiKey, Role
 from access.limits import Limit
 from carriers import urls
@@ -179,6 +180,7 @@ def set_events(
         EventAddress.rotate(key, now)
     address = EventAddress.of(key)
     if secret:
+        Audit.note(Action.SHOWN_EVENTS, now, key=key.id, key_name=key.name)
         base.say(address.secret)
         return
     if off:

@@ -5,10 +5,11 @@ load a user by id, which is one line here: `SignIn.find`. A cookie holds the id 
 token and notices. The database knows whether the sign-in is still valid.
 """
 
+import ipaddress
 import re
 from urllib.parse import urlsplit
 
-from flask import Flask, Request, request, session
+from flask import Flask, Request, current_app, request, session
 from flask.sessions import SecureCookieSession, SecureCookieSessionInterface
 from flask_wtf.csrf import generate_csrf, validate_csrf
 from werkzeug.exceptions import BadRequest, Forbidden
@@ -21,30 +22,57 @@ from settings import Settings
 class DeskSessions(SecureCookieSessionInterface):
     """Sessions for the pages below a prefix; other pages read and set no cookie."""
 
-    def __init__(self, prefix: str):
-        self.prefix = prefix
+    def __init__(self, prefix: str, public_url: str | None):
+        self.prefix, self.public_url = prefix, public_url
 
     def open_session(self, app: Flask, request: Request) -> SecureCookieSession | None:
         below = request.environ["PATH_INFO"].startswith(f"{self.prefix}/")
         return super().open_session(app, request) if below else None
 
+    def get_cookie_secure(self, app: Flask) -> bool:
+        """Keep the cookie to https, unless the desk is known to be without."""
+        if self.public_url:
+            return self.public_url.startswith("https:")
+        return not _is_local(re.sub(":[0-9]*$", "", request.host).strip("[]").lower())
+
+    def get_cookie_name(self, app: Flask) -> str:
+        """Return a name that keeps others of the domain from setting the cookie.
+
+        Browsers take `__Host-` for a whole host only; a stage's prefix shares its host.
+        """
+        if not self.get_cookie_secure(app):
+            return "desk"
+        return "__Secure-desk" if request.script_root else "__Host-desk"
+
     def get_cookie_path(self, app: Flask) -> str:
-        return f"{request.script_root}{self.prefix}/"
+        is_whole_host = self.get_cookie_name(app).startswith("__Host-")
+        return "/" if is_whole_host else f"{request.script_root}{self.prefix}/"
 
 
 def register(app: Flask, prefix: str, settings: Settings) -> None:
     """Set up the application's sessions for the pages below a prefix."""
-    app.session_interface = DeskSessions(prefix)
+    app.session_interface = DeskSessions(prefix, settings.public_url)
     app.config.update(
         SECRET_KEY=settings.secret_key,
-        SESSION_COOKIE_NAME="desk",
         SESSION_COOKIE_HTTPONLY=True,
         SESSION_COOKIE_SAMESITE="Strict",
-        SESSION_COOKIE_SECURE=(settings.public_url or "").startswith("https:"),
         PERMANENT_SESSION_LIFETIME=SignIn.LASTS,
         WTF_CSRF_TIME_LIMIT=None,  # a token lasts as long as its session
     )
     app.jinja_env.globals["csrf_token"] = generate_csrf
+
+
+def has_cookie() -> bool:
+    """Return whether the browser sent the desk's cookie."""
+    return current_app.session_interface.get_cookie_name(current_app) in request.cookies
+
+
+def _is_local(host):
+    """Return whether a host is this machine or in its network, where hardly anybody has https."""
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return host == "localhost" or host.endswith((".localhost", ".local"))  # RFC 6761, RFC 6762
 
 
 def begin(sign_in: str) -> None:

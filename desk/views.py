@@ -76,8 +76,9 @@ def admit() -> Response | tuple[str, int] | None:
         db.close()  # or slow forms would hold all connections
         refuse_many_fields()
         if g.person is None and request.endpoint != "desk.sign_in":
-            note = "You are no longer signed in, so nothing was changed. Please sign in again."
-            return render_template("sign_in.html", problem=note), 403
+            return refuse_stranger(
+                "You are no longer signed in, so nothing was changed. Please sign in again."
+            )
         sessions.check_token()
     elif g.person is None and request.endpoint != "desk.waiting":
         return redirect(url_for(".waiting"))
@@ -137,19 +138,26 @@ def sign_in() -> Response | tuple[str, int]:
     # No limit on attempts: keys have 256 random bits, so guessing is hopeless
     note = "This key does not open the desk. It may be mistyped, expired or revoked."
     try:
-        id = SignIn.begin(request.form.get("key", "").strip(), clock.now())
+        secret, before = request.form.get("key", "").strip(), session.get("sign_in")
+        id = SignIn.begin(secret, clock.now(), before)
     except Refused as why:
         id, note = None, f"{why} Ask whoever runs the service for an approver's or operator's key."
     if id is None:
-        return render_template("sign_in.html", problem=note), 403
+        return refuse_stranger(note)
     sessions.begin(id)
     return redirect(url_for(".waiting"), 303)
+
+
+def refuse_stranger(problem: str) -> tuple[str, int]:
+    """Show the sign-in with a problem; log it like a wrong key of a program."""
+    log.info("refused with 403: key -, at the sign-in of the desk")
+    return render_template("sign_in.html", problem=problem), 403
 
 
 @blueprint.post("/sign-out")
 def sign_out() -> Response:
     """Sign out; copies of the cookie become worthless too."""
-    SignIn.end(session["sign_in"])
+    SignIn.end(session["sign_in"], clock.now())
     session.clear()
     return redirect(url_for(".waiting"), 303)
 
@@ -162,7 +170,7 @@ def waiting() -> str:
     """Show the messages that wait for approval, or the sign-in."""
     if g.person is None:
         is_linked = request.headers.get("Sec-Fetch-Site") == "cross-site"
-        if is_linked and current_app.config["SESSION_COOKIE_NAME"] not in request.cookies:
+        if is_linked and not sessions.has_cookie():
             # Browsers send no SameSite=Strict cookie after a link from another site. A page of
             # ours that reloads brings it.
             return render_template("arrive.html")
@@ -184,30 +192,79 @@ def waiting() -> str:
 
 
 @blueprint.get("/messages")
-def messages() -> str | tuple[str, int]:
-    """Show an operator all messages, or those with a status or number."""
+def messages() -> str:
+    """Show an operator all messages, or those with a status or to the number of a message."""
     operator()
-    now, status, problem = clock.now(), request.args.get("status") or None, None
-    written, region, number = *read_written(request.args), None
+    status, like, number = read_status(request.args), request.args.get("like"), None
+    if "number" in request.args:
+        abort(400, "A number is not searched by its address, which proxies log: use the form.")
+    if like:
+        number = number_of(like)
+        if number is None:
+            abort(404, "There is no such message here, or its number was cleared.")
+    return show_messages(reports.page(status, number, read_place(), PAGE + 1), status, number, like)
+
+
+@blueprint.post("/search")
+def search() -> Response | str | tuple[str, int]:
+    """Redirect an operator to the messages with a status or number.
+
+    The address has the id of the number's latest message in place of the number: proxies log
+    addresses.
+    """
+    operator()
+    status, (written, region) = read_status(request.form), read_written(request.form)
+    if not written:
+        return redirect(url_for(".messages", status=status), 303)
+    try:
+        number = read_number(written, region)
+    except recipients.InvalidNumber as error:
+        return show_messages([], status, written, region=region, problem=str(error)), 400
+    latest = reports.page(None, number, None, 1)
+    if not latest:
+        return show_messages([], status, number)
+    return redirect(url_for(".messages", status=status, like=latest[0].id), 303)
+
+
+def read_status(fields: dict) -> str | None:
+    """Return the status that a form or an address asks for; abort if there is none such."""
+    status = fields.get("status") or None
     if status and status not in [*Status]:
         abort(400, "There is no such status.")
+    return status
+
+
+def number_of(message_id: str) -> str | None:
+    """Return the number of a message; None if it has none any more, or there is no such one."""
     try:
-        number = read_number(written, region) if written else None
-    except recipients.InvalidNumber as error:
-        problem = str(error)
-    found = [] if problem else reports.page(status, number, read_place(), PAGE + 1)
-    page = render_template(
+        found = reports.seen_by(g.person, [uuid.UUID(message_id)])
+    except ValueError:
+        return None
+    return found[0].to if found else None
+
+
+def show_messages(
+    found: list[Message],
+    status: str | None,
+    written: str | None,
+    like: str | None = None,
+    region: str = "",
+    problem: str | None = None,
+) -> str:
+    """Return the page of some messages, and of what was asked for."""
+    now = clock.now()
+    return render_template(
         "messages.html",
         entries=shown(found[:PAGE], now),
         more=write_place(found),
         statuses=[*Status],
         status=status,
-        written=written,
+        like=like,
+        written=written or "",
         region=region,
         problem=problem,
         news=pop_news(now),
     )
-    return (page, 400) if problem else page
 
 
 @blueprint.get("/messages/<uuid:message_id>")

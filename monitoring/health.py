@@ -35,15 +35,22 @@ class Health(NamedTuple):
     def seconds_since(self, instant: datetime | None) -> int | None:
         return instant and round((self.now - instant).total_seconds())
 
-    def problems(self, stalled_after: timedelta = STALLED_AFTER) -> list[str]:
-        """Return a sentence for each problem; an empty list if texts go as they should."""
+    def problems(
+        self, stalled_after: timedelta = STALLED_AFTER, for_strangers: bool = False
+    ) -> list[str]:
+        """Return a sentence for each problem; an empty list if texts go as they should.
+
+        Strangers read which part is unwell, not who the carrier is and what it answers.
+        """
         problems = []
         if self.trouble:
             since = isoformat(self.trouble_since)
             words = "has been down" if self.is_down else "has refused the account"
-            problems.append(f"{self.carrier} {words} since {since}: {self.trouble}")
+            who, why = ("the carrier", "") if for_strangers else (self.carrier, f": {self.trouble}")
+            problems.append(f"{who} {words} since {since}{why}")
         if self.bad_end:
-            problems.append(f"{self.bad_end.summary} for one reason: {self.bad_end.reason}")
+            why = "" if for_strangers else f": {self.bad_end.reason}"
+            problems.append(f"{self.bad_end.summary} for one reason{why}")
         if self.oldest_event and self.now - self.oldest_event > stalled_after:
             since = isoformat(self.oldest_event)
             problems.append(f"events have been due since {since}: no scheduler delivers them")
@@ -62,12 +69,12 @@ class Health(NamedTuple):
             problems.append(f"a message has been due since {isoformat(self.oldest_due)}")
         return problems
 
-    def error(self) -> dict | None:
-        """Return the commonest error as a JSON object."""
+    def error(self, for_strangers: bool = False) -> dict | None:
+        """Return the commonest error as a JSON object, for strangers without its words."""
         if not self.commonest_error:
             return None
         words, messages = self.commonest_error
-        return {"error": words, "messages": messages}
+        return {"error": None if for_strangers else words, "messages": messages}
 
 
 def read(now: datetime) -> Health:

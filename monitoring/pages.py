@@ -84,9 +84,11 @@ def show_addresses() -> dict:
 def show_health() -> dict | Response:
     """Report that the database answers, and the health of the service.
 
-    With `?strict`, answer 503 if there is a problem; `?strict=600` allows a stall of ten minutes.
+    The carrier's words are for those who bring METRICS_TOKEN. With `?strict`, answer 503 if there
+    is a problem; `?strict=600` allows a stall of ten minutes.
     """
     reader, stalled_after = current_app.extensions["health"], allowed_stall()
+    for_strangers = not has_metrics_token()
     state = reader.read()
     told = {
         "version": current_app.config["VERSION"],
@@ -94,8 +96,9 @@ def show_health() -> dict | Response:
         "retrying": state.retrying,
         "last_sent_seconds": state.seconds_since(state.last_sent_at),
         "last_pass_seconds": state.seconds_since(state.last_pass_at),
-        "commonest_error": state.error(),
-        "problems": state.problems(stalled_after) + reader.problems_of_web(clock.now()),
+        "commonest_error": state.error(for_strangers),
+        "problems": state.problems(stalled_after, for_strangers)
+        + reader.problems_of_web(clock.now()),
     }
     if "strict" in request.args and told["problems"]:
         text = schemas.dump_error(503, "Texts are not sent as they should be.", told, state.now)
@@ -113,11 +116,18 @@ def allowed_stall() -> timedelta:
     return timedelta(seconds=int(seconds))
 
 
+def has_metrics_token() -> bool:
+    """Return whether METRICS_TOKEN is set, and the bearer token of the request."""
+    token = current_app.config["SETTINGS"].metrics_token or ""
+    # WSGI decodes headers as Latin-1
+    same = hmac.compare_digest(bearer_token().encode("latin-1"), token.encode())
+    return bool(token) and same
+
+
 def show_metrics() -> Response:
     """Return the metrics for Prometheus; METRICS_TOKEN is the bearer token."""
-    now, token = clock.now(), current_app.config["SETTINGS"].metrics_token
-    # WSGI decodes headers as Latin-1
-    if not hmac.compare_digest(bearer_token().encode("latin-1"), token.encode()):
+    now = clock.now()
+    if not has_metrics_token():
         raise Unauthorized("The token is missing or invalid.", www_authenticate=BEARER)
     state, hour_ago = current_app.extensions["health"].read(), now - timedelta(hours=1)
     day_ago = now - timedelta(days=1)

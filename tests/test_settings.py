@@ -69,6 +69,7 @@ BAD = {
     "SECRET_KEY": "s3cret",
     "LOG_LEVEL": "s3cret",
     "LOG_FORMAT": "s3cret",
+    "METRICS_TOKEN": "s3cret",
 }
 
 
@@ -143,12 +144,13 @@ def test_the_example_shows_the_defaults(load):
         ("KEY_LIMITS", "1000/d, 5/s", (("5/s", 5, 1), ("1000/d", 1000, 86_400))),
         ("RECIPIENT_LIMIT", "3/24h", ("3/24h", 3, 86_400)),
         ("PUBLIC_URL", "https://texts.example.com/staging/", "https://texts.example.com/staging"),
-        ("SECRET_KEY", "made at random", "made at random"),
+        ("SECRET_KEY", f" {'x' * 32} ", "x" * 32),
         ("LOG_LEVEL", "debug", "DEBUG"),
         ("LOG_FORMAT", "json", "JSON"),
         ("CARRIER_URL", " console: ", "console:"),
         ("CARRIER_URL", "", None),
         ("METRICS_TOKEN", "", None),
+        ("METRICS_TOKEN", "x" * 16, "x" * 16),
     ],
 )
 def test_a_value_is_read(name, text, value, load):

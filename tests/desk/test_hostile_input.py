@@ -103,7 +103,8 @@ def test_no_query_is_an_error_of_ours(operator, page):
     for query in (
         *("after=x", "after=1-2", "after=-1-" + "0" * 32, "after=999999999999999-" + "f" * 32),
         *("after=%00", "status=x", "number=x", "number=%00", "status=sent&after=1", "select=%ff"),
-        *("number=%2B1%20212%20555%200123&status=failed", "status=%F0%9F%92%A3"),
+        *("number=%2B1%20212%20555%200123&status=failed", "status=%F0%9F%92%A3", "like=%00"),
+        *("like=", "like=x", f"like={'0' * 32}", "like=%F0%9F%92%A3", "like=1&like=2"),
     ):
         response = operator.open(f"{page}?{query}")
         assert response.status_code in (200, 400, 404), query

@@ -46,7 +46,8 @@ def test_queued_messages_are_found_approved_or_not(operator):
 def test_an_operator_finds_messages_by_number(operator, written):
     store(message="this one", to=LONDON)
     store(message="another")
-    operator.open("/desk/messages?number=" + written.replace("+", "%2B"))
+    operator.open("/desk/messages")
+    operator.press("Show", number=written)
     assert "this one" in operator.page.text
     assert "another" not in operator.page.text
 
@@ -55,14 +56,16 @@ def test_an_operator_finds_messages_by_number(operator, written):
 def test_a_national_number_needs_its_country(operator):
     store(message="this one", to=LONDON)
     for region in ("gb", "GB"):
-        operator.open(f"/desk/messages?number=020+8366-1177&region={region}")
+        operator.open("/desk/messages")
+        operator.press("Show", number="020 8366-1177", region=region)
         assert "this one" in operator.page.text
     for region, words in (
         ("", "and its country"),
         ("XX", "two letters"),
         ("US", "and its country"),
     ):
-        response = operator.open(f"/desk/messages?number=020+8366-1177&region={region}")
+        operator.open("/desk/messages")
+        response = operator.press("Show", number="020 8366-1177", region=region)
         assert response.status_code == 400
         assert words in operator.page.text
     operator.open("/desk/do-not-call")
@@ -92,7 +95,8 @@ def test_every_button_is_named_with_its_number_and_trouble_is_an_alert(operator)
 
 
 def test_what_is_no_number_is_reported(operator):
-    response = operator.open("/desk/messages?number=12")
+    operator.open("/desk/messages")
+    response = operator.press("Show", number="12")
     assert response.status_code == 400
     assert "country code" in operator.page.text
 

@@ -90,11 +90,13 @@ def run_pass(settings, at, monkeypatch):
 
 @pytest.fixture
 def healthz(client, at):
-    """Request /healthz at an instant: `healthz(TUESDAY_NOON, "?strict")`."""
+    """Request /healthz with the token at an instant: `healthz(TUESDAY_NOON, "?strict")`."""
+    config = client.application.config
+    config["SETTINGS"] = config["SETTINGS"]._replace(metrics_token="a token of tests")
 
     def ask(now, query=""):
         at(now)
-        return client.get(f"/healthz{query}")
+        return client.get(f"/healthz{query}", headers={"Authorization": "Bearer a token of tests"})
 
     return ask
 

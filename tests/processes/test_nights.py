@@ -57,7 +57,7 @@ def assert_over(night, twilio):
 def test_a_wrong_token(night, twilio):
     login, twilio.login = twilio.login, (twilio.sid, "another token")
     night.post()
-    wait_until(lambda: night.tells("twilio has refused the account since "))
+    wait_until(lambda: night.tells("the carrier has refused the account since "))
     wait_until(lambda: health(night.web)[1]["problems"])
     assert health(night.web)[0] == 200
     twilio.login = login
@@ -80,7 +80,7 @@ def test_everything_refused_for_good(night, twilio):
     twilio.answer = refusal(21612, 400)
     for _ in "12":
         night.post()
-    wait_until(lambda: night.tells("6 of the latest 6 texts failed for one reason: "))
+    wait_until(lambda: night.tells("6 of the latest 6 texts failed for one reason"))
     twilio.answer = None
     for _ in "12":
         night.post()

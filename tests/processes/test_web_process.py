@@ -341,7 +341,11 @@ def test_a_request_behind_one_in_chunks_is_answered_at_once(shared_web):
 
 @on_sqlite
 def test_commands_leave_no_metrics_behind(start, database_url, tmp_path):
-    environ = {"DATABASE_URL": database_url, "METRICS_TOKEN": "token", "TMPDIR": str(tmp_path)}
+    environ = {
+        "DATABASE_URL": database_url,
+        "METRICS_TOKEN": "a token of tests",
+        "TMPDIR": str(tmp_path),
+    }
     assert start("flask", "keys", "list", **environ).wait() == 0
     assert not list(tmp_path.glob("metrics-*"))
 
@@ -351,8 +355,10 @@ def test_metrics_are_summed_over_the_workers_and_read_from_the_database(
 ):
     store_history()
     folder = tmp_path / "metrics"
-    web = serve(database_url, METRICS_TOKEN="tökén", PROMETHEUS_MULTIPROC_DIR=str(folder))
-    token = "tökén".encode().decode("latin-1")  # as http.client takes octets
+    web = serve(
+        database_url, METRICS_TOKEN="ein tökén, lang genug", PROMETHEUS_MULTIPROC_DIR=str(folder)
+    )
+    token = "ein tökén, lang genug".encode().decode("latin-1")  # as http.client takes octets
     for _ in range(40):  # each on a connection of its own, so that both workers get some
         assert post(web, key, VALID).status == 201
     for _ in range(4):

@@ -36,7 +36,8 @@ from samples import NEW_YORK
 ROOT = Path(__file__).parents[2]
 PYTHON = sys.executable
 TOOLS = Path(PYTHON).parent
-SECRET_KEY = "not so secret, but long enough"
+SECRET_KEY = "not so secret, but long enough for this"
+PUBLIC_URL = "http://texts.test"  # of the browser's HOST
 ALWAYS = {"BUSINESS_HOURS": "00:00-24:00", "BUSINESS_DAYS": "mon-sun"}
 
 
@@ -163,7 +164,9 @@ def lasting_web(tmp_path_factory, migrated_sqlite):
     folder = tmp_path_factory.mktemp("web")
     url = f"sqlite:///{shutil.copy(migrated_sqlite, folder)}"
     with started_in(folder) as start:
-        web = start_web(start, url, workers=1, SECRET_KEY=SECRET_KEY, **ALWAYS)
+        web = start_web(
+            start, url, workers=1, SECRET_KEY=SECRET_KEY, PUBLIC_URL=PUBLIC_URL, **ALWAYS
+        )
         web.database_url = url
         yield web
 

@@ -86,7 +86,8 @@ def test_twilio_says_undelivered_and_why(open_client, run):
 
 
 def test_texts_that_all_arrive_nowhere_are_a_problem_until_better_ones_follow(open_client, at):
-    client = open_client(TWILIO)
+    client = open_client(TWILIO, metrics_token="a token of tests")
+    bearer = {"Authorization": "Bearer a token of tests"}
     at(TUESDAY_NOON)
 
     def say(count, **fields):
@@ -97,16 +98,16 @@ def test_texts_that_all_arrive_nowhere_are_a_problem_until_better_ones_follow(op
 
     say(30, MessageStatus="undelivered", ErrorCode="30034")
     error = "Twilio: the sender is not registered (error 30034)"
-    told = client.get("/healthz").json
+    told = client.get("/healthz", headers=bearer).json
     assert told["commonest_error"] == {"error": error, "messages": 30}
-    answer = client.get("/healthz?strict")
+    answer = client.get("/healthz?strict", headers=bearer)
     assert answer.status_code == 503
     assert answer.json["details"]["problems"] == [
         f"20 of the latest 20 texts were undelivered for one reason: {error}"
     ]
     at(TUESDAY_NOON + timedelta(minutes=1))
     say(5, MessageStatus="delivered")
-    assert client.get("/healthz?strict").status_code == 200
+    assert client.get("/healthz?strict", headers=bearer).status_code == 200
 
 
 @pytest.mark.parametrize("how", ["form", "json", "query"])
