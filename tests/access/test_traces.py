@@ -106,6 +106,7 @@ def test_a_session_that_ended_by_itself_did_not_sign_out(app, olga, at):
     at(TUESDAY_NOON + HOUR)
     visitor.post("/desk/sign-in", [("key", olga), ("csrf_token", visitor.token)])
     assert "signed out" not in [what for _, what in audited()]
+    assert audited()[-1] == ("Olga", "signed in")
 
 
 @on_sqlite
