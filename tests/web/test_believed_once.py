@@ -99,7 +99,7 @@ def test_of_two_at_once_one_counts(twilio, database_url):
     with ThreadPoolExecutor(8) as pool:
         for number in range(5):
             ids = (f"twilio {sid(number)}", f"twilio signature {number}")
-            noted = pool.map(lambda _: note(ids), range(8))
+            noted = pool.map(note, [ids] * 8)
             assert sum(noted) == 1
 
 
