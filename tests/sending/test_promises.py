@@ -431,10 +431,10 @@ class Promises(RuleBasedStateMachine):
 
     def pause_is_lengthened(self, fate):
         """While a text goes first after a pause, an older one is found to have come too fast."""
-        self.ask_for(8)
-        self.go_on(1)
-        self.go_on(0)
+        self.ask_for(1)
         self.make_pass(1, 0, ["too fast"], GIVEN)
+        self.ask_for(6)
+        self.go_on(0)
         for _ in range(9):
             if self.first is None:  # the text that goes first
                 self.go_on(0, "too fast")
@@ -526,11 +526,14 @@ class Promises(RuleBasedStateMachine):
                 self.pauses, self.goes_first, self.first = self.pauses + 1, True, None
                 until = self.clock.monotonic() + PAUSE
                 self.paused_until = max(self.paused_until, until)
-                if send.is_probe and send.probe == before.tried_at:
-                    assert not state.is_down, "too fast is an answer of its own"
             elif self.begun.get(send) == self.pauses and not isinstance(error, NotSent):
                 self.goes_first &= bool(error and (error.silent or error.in_doubt))
         self.goes_first &= not state.trouble  # then another rule holds
+        if len(answers) == 1 and send.is_probe and send.probe == before.tried_at:
+            no = error if isinstance(error, CarrierError) else None
+            none = no and (no.silent or no.in_doubt or no.unreached or no.account)
+            is_own = not (none or isinstance(error, NotSent))
+            assert not (is_own and state.is_down), "an answer of its own ends an outage"
 
     def begun_in_pause(self, scheduler, send):
         """Check that nothing goes in a pause, and one text first when it has ended."""
