@@ -263,8 +263,7 @@ ORDERS = {
 
 SCENES = (
     *("nothing_yet", "pause_is_lengthened", "doubt_is_settled_in_pause", "doubt_goes_first"),
-    *("outage", "outage_with_nothing_to_send", "clock_jumps", "stop_while_settling"),
-    "death_beside_long_pass",
+    *("outage", "stop_while_settling", "death_beside_long_pass"),
 )
 
 
@@ -466,28 +465,21 @@ class Promises(RuleBasedStateMachine):
             self.go_on(0, answer)
 
     def outage(self, fate):
-        """The carrier is not reached; later it serves, and a text goes first."""
+        """The carrier is not reached; it serves again while nothing waits, or while texts do."""
+        CarrierState.prepare(self.carrier.name)
+        self.idle(fate if fate == "too fast" else YES)
         self.ask_for(2)
         self.make_pass(0, 0, ["unreached"])
         self.make_pass(0, 70, [fate, YES])
 
-    def outage_with_nothing_to_send(self, fate):
-        """The carrier was not reached, and nothing waits when it answers."""
-        CarrierState.prepare(self.carrier.name)
-        self.idle(fate if fate == "too fast" else YES)
-
-    def clock_jumps(self, fate, stops=False):
-        """The clock jumps ahead beside a living scheduler, and another begins a pass."""
+    def stop_while_settling(self, fate):
+        """The clock jumps ahead beside a living scheduler; another begins a pass and is stopped."""
         self.ask_for(3)
         self.make_pass(0, 0, [fate], GIVEN)
         self.set_clock(90)
         self.go_on(1)
-        if stops:
-            self.die(1, True)
-            self.senders[1].go_on()
-
-    def stop_while_settling(self, fate):
-        self.clock_jumps(fate, stops=True)
+        self.die(1, True)
+        self.senders[1].go_on()
 
     def death_beside_long_pass(self, fate):
         """A scheduler dies; another takes its texts over before its own long pass ends."""
