@@ -467,7 +467,8 @@ class Promises(RuleBasedStateMachine):
     def outage(self, fate):
         """The carrier is not reached; it serves again while nothing waits, or while texts do."""
         CarrierState.prepare(self.carrier.name)
-        self.idle(fate if fate == "too fast" else YES)
+        for answer in ("too fast", YES):
+            self.idle(answer)
         self.ask_for(2)
         self.make_pass(0, 0, ["unreached"])
         self.make_pass(0, 70, [fate, YES])
