@@ -2,8 +2,8 @@
 
 Hypothesis plays clients, testers, operators, recipients, the carrier, a clock that is set, and two
 schedulers over the real tables. A scheduler runs as a greenlet that stops before each use of the
-database, so the machine decides who goes on, who stands still and who dies. Every run can be
-repeated.
+database, so the machine decides who goes on, who stands still and who dies. A run begins within a scene,
+where a few steps decide. Every run can be repeated.
 """
 
 import dataclasses
@@ -834,9 +834,7 @@ BUGS = {  # whether the carrier can be asked; and the code that is replaced, by 
     "nothing is taken over": (False, claims, "take_over", lambda _: 0),
     "any yes ends a pause": (False, CarrierWatch, "note_answer", end_any_pause),
     "any probe ends a pause": (False, CarrierState, "end_pause", end_pause_by_any_probe),
-    "a probe ends a pause that was lengthened": (
-        *(False, carrier_state, "changes_for_pause", leave_probe),
-    ),
+    "a probe ends a lengthened pause": (False, carrier_state, "changes_for_pause", leave_probe),
     "what was asked about goes in a pause": (True, Sender, "put_back", begin_all_the_same),
     "an answered question ends a pause": (True, CarrierState, "end_pause", end_pause_by_a_question),
     "all go after a pause": (False, CarrierState, "permission", let_all_go_first),
