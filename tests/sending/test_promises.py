@@ -2,8 +2,8 @@
 
 Hypothesis plays clients, testers, operators, recipients, the carrier, a clock that is set, and two
 schedulers over the real tables. A scheduler runs as a greenlet that stops before each use of the
-database, so the machine decides who goes on, who stands still and who dies. A run begins within a scene,
-where a few steps decide. Every run can be repeated.
+database, so the machine decides who goes on, who stands still and who dies. A run begins
+within a scene, where a few steps decide. Every run can be repeated.
 """
 
 import dataclasses
