@@ -2,8 +2,8 @@
 
 Hypothesis plays clients, testers, operators, recipients, the carrier, a clock that is set, and two
 schedulers over the real tables. A scheduler runs as a greenlet that stops before each use of the
-database, so the machine decides who goes on, who stands still and who dies. Every run can be
-repeated.
+database, so the machine decides who goes on, who stands still and who dies. A run begins
+within a scene, where a few steps decide. Every run can be repeated.
 """
 
 import dataclasses
@@ -105,14 +105,15 @@ class FakeCarrier(Carrier):
 
     def __init__(self, machine, askable, name="fake"):
         self.machine, self.can_be_asked, self.name = machine, askable, name
-        self.fates, self.is_down = repeat(YES), False
+        self.fates, self.health = repeat(YES), YES
 
     def send(self, to, text, *, message_id, valid_for):
         return self.machine.given(self, to, text, message_id, valid_for, next(self.fates))
 
     def check(self):
-        if self.is_down:
-            raise CarrierError("unreached", unreached=True)
+        if self.health in ("unreached", "too fast"):
+            _, no = FATES[self.health]
+            raise CarrierError(self.health, **no)
 
     def find(self, to, text, since):
         fate = next(self.fates)
@@ -260,6 +261,12 @@ ORDERS = {
 }
 
 
+SCENES = (
+    *("nothing_yet", "pause_is_lengthened", "doubt_is_settled_in_pause", "doubt_goes_first"),
+    *("outage", "stop_while_settling", "death_beside_long_pass"),
+)
+
+
 class Promises(RuleBasedStateMachine):
     """Everybody who has to do with messages, and what must be true of these meanwhile."""
 
@@ -295,8 +302,10 @@ class Promises(RuleBasedStateMachine):
 
     # Clients, operators, recipients
 
-    @initialize(**ORDERS)
-    def begin(self, **order):
+    @initialize(scene=st.sampled_from(SCENES), fate=fate, **ORDERS)
+    def begin(self, scene, fate, **order):
+        """Begin within a scene that chance alone would seldom come to."""
+        getattr(self, scene)(fate)
         self.store(**order)
 
     @rule(**ORDERS)
@@ -389,7 +398,7 @@ class Promises(RuleBasedStateMachine):
         """A scheduler makes a pass or ends one, or goes on up to a moment and stands still."""
         self.clock.instant += later * SECOND
         self.carrier.fates = chain(fates, repeat(fates[-1]))
-        self.carrier.is_down = fates[-1] == "unreached"
+        self.carrier.health = fates[-1]
         for number, moment in enumerate(self.senders[which].moments(), 1):
             if until in (moment, number):
                 return
@@ -406,6 +415,84 @@ class Promises(RuleBasedStateMachine):
             self.senders[which].stop.request()
         else:
             self.senders[which] = PausingScheduler(self.settings, self.carrier, self.clock)
+
+    # Scenes to begin with: the first scheduler is 0, the second is 1
+
+    def ask_for(self, count):
+        self.store(NUMBERS[0], 2, False, False, None, count)
+
+    def go_on(self, which, fate=YES, later=0):
+        """A scheduler goes on until it waits; it hears one answer, if one is to come."""
+        self.make_pass(which, later, [fate], IDLE)
+
+    def nothing_yet(self, fate):
+        pass
+
+    def pause_is_lengthened(self, fate):
+        """While a text goes first after a pause, an older one is found to have come too fast."""
+        self.ask_for(1)
+        self.make_pass(1, 0, ["too fast"], GIVEN)
+        self.ask_for(6)
+        self.go_on(0)
+        for _ in range(9):
+            if self.first is None:  # the text that goes first
+                self.go_on(0, "too fast")
+        self.go_on(1)
+        for answer in (fate, YES):
+            self.go_on(0, answer)
+
+    def doubt_is_settled_in_pause(self, fate):
+        """The carrier, asked, does not have a text; another has come too fast meanwhile."""
+        self.ask_for(1)
+        self.make_pass(0, 0, ["no answer"])
+        self.clock.instant += 70 * SECOND
+        self.ask_for(6)
+        self.go_on(0)
+        self.go_on(1)
+        self.go_on(1, "too fast")
+        for answer in (YES, fate):
+            self.go_on(0, answer)
+
+    def doubt_goes_first(self, fate):
+        """After a pause a text goes first with which a scheduler died."""
+        self.ask_for(1)
+        self.make_pass(1, 0, ["no answer"], GIVEN)
+        self.die(1, False)
+        self.ask_for(6)
+        self.make_pass(0, 0, ["too fast"])
+        self.clock.instant += 70 * SECOND
+        for answer in (YES, YES, YES, fate):
+            self.go_on(0, answer)
+
+    def outage(self, fate):
+        """The carrier is not reached; it serves again while nothing waits, or while texts do."""
+        CarrierState.prepare(self.carrier.name)
+        for answer in ("too fast", YES):
+            self.idle(answer)
+        self.ask_for(2)
+        self.make_pass(0, 0, ["unreached"])
+        self.make_pass(0, 70, [fate, YES])
+
+    def stop_while_settling(self, fate):
+        """The clock jumps ahead beside a living scheduler; another begins a pass and is stopped."""
+        self.ask_for(3)
+        self.make_pass(0, 0, [fate], GIVEN)
+        self.set_clock(90)
+        self.go_on(1)
+        self.die(1, True)
+        self.senders[1].go_on()
+
+    def death_beside_long_pass(self, fate):
+        """A scheduler dies; another takes its texts over before its own long pass ends."""
+        self.ask_for(12)
+        self.make_pass(1, 0, [fate], GIVEN)
+        dead = self.senders[1].sender.claimant
+        self.die(1, False)
+        self.go_on(0)
+        for _ in range(5):
+            self.go_on(0, YES, 20)
+        assert self.senders[0].process, "its pass is a long one"
+        assert not Message.select().where(Message.claimed_by == dead).exists(), "it is taken over"
 
     # The carrier
 
@@ -432,11 +519,14 @@ class Promises(RuleBasedStateMachine):
                 self.pauses, self.goes_first, self.first = self.pauses + 1, True, None
                 until = self.clock.monotonic() + PAUSE
                 self.paused_until = max(self.paused_until, until)
-                if send.is_probe and send.probe == before.tried_at:
-                    assert not state.is_down, "too fast is an answer of its own"
             elif self.begun.get(send) == self.pauses and not isinstance(error, NotSent):
                 self.goes_first &= bool(error and (error.silent or error.in_doubt))
         self.goes_first &= not state.trouble  # then another rule holds
+        if len(answers) == 1 and send.is_probe and send.probe == before.tried_at:
+            no = error if isinstance(error, CarrierError) else None
+            none = no and (no.silent or no.in_doubt or no.unreached or no.account)
+            is_own = not (none or isinstance(error, NotSent))
+            assert not (is_own and state.is_down), "an answer of its own ends an outage"
 
     def begun_in_pause(self, scheduler, send):
         """Check that nothing goes in a pause, and one text first when it has ended."""
@@ -586,11 +676,11 @@ class Promises(RuleBasedStateMachine):
         assert Message.get_by_id(new).status == Status.SENT
         self.idle()
 
-    def idle(self):
+    def idle(self, answer=YES):
         """While nothing waits, an outage ends as soon as the carrier answers."""
         CarrierState.begin_pause(self.carrier.name, self.now, trouble="down", is_down=True)
         for which in (0, 1):
-            self.make_pass(which, 3600, [YES])
+            self.make_pass(which, 70, [answer])
         assert CarrierState.get_by_id(self.carrier.name).trouble is None, "the outage is over"
 
 
@@ -705,6 +795,7 @@ def leave_outage(state, by_probe, now, trouble, is_down, asked_for):
 
 def begin_all_the_same(sender, waiting):
     for send in waiting:
+        send.asking = False
         sender.sends.begin(send, None)
 
 
@@ -715,6 +806,10 @@ def let_all_go_first(state, now, claim_timeout):
 
 def only_end_probe(watch):
     CarrierState.end_probe(watch.name, watch.probe)
+
+
+def only_promote_meanwhile(scheduler):
+    return scheduler.promote(scheduler.clock.now())
 
 
 def forget_the_stop(stop, seconds):
@@ -739,14 +834,13 @@ BUGS = {  # whether the carrier can be asked; and the code that is replaced, by 
     "nothing is taken over": (False, claims, "take_over", lambda _: 0),
     "any yes ends a pause": (False, CarrierWatch, "note_answer", end_any_pause),
     "any probe ends a pause": (False, CarrierState, "end_pause", end_pause_by_any_probe),
-    "a probe ends a pause that was lengthened": (
-        *(False, carrier_state, "changes_for_pause", leave_probe),
-    ),
+    "a probe ends a lengthened pause": (False, carrier_state, "changes_for_pause", leave_probe),
     "what was asked about goes in a pause": (True, Sender, "put_back", begin_all_the_same),
     "an answered question ends a pause": (True, CarrierState, "end_pause", end_pause_by_a_question),
     "all go after a pause": (False, CarrierState, "permission", let_all_go_first),
     "an outage never ends": (False, CarrierWatch, "end_unused_probe", only_end_probe),
     "too fast ends no outage": (False, carrier_state, "changes_for_pause", leave_outage),
+    "a long pass takes nothing over": (False, Scheduler, "meanwhile", only_promote_meanwhile),
     "the living have no time to renew": (False, carrier_state, "SETTLING", 0),
     "a stop ends the time to renew": (False, Stop, "sleep", forget_the_stop),
 }
