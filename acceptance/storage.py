@@ -7,7 +7,7 @@ own outcome, the same as if it had been stored alone.
 from collections.abc import Sequence
 
 from acceptance import decisions
-from acceptance.decisions import FIELDS, AlreadyAnswered, NewMessage, Outcome, Request
+from acceptance.decisions import DECIDED, FIELDS, AlreadyAnswered, NewMessage, Outcome, Request
 from acceptance.inserts import Inserts
 from access.keys import ApiKey
 from access.limits import KeyUse, Limit, NumberTally, lock_numbers
@@ -24,6 +24,10 @@ INSERT = (
     "WHERE idempotency_key IS NOT NULL DO NOTHING RETURNING id"
 )
 """Insert whole rows, but for those whose idempotency key is taken; return the ids of the rest."""
+
+
+LITERALS = {None: "NULL", 0: "0"}
+"""How the columns are written that nothing has decided yet."""
 
 
 def store(
@@ -115,9 +119,11 @@ def _insert(messages):
         return set()
     rows = [message.row() for message in sorted(messages, key=lambda each: each.name or ())]
     columns = ", ".join(f'"{field.column_name}"' for field in FIELDS)
-    marks = f"({', '.join([db.param] * len(FIELDS))})"
-    sql = INSERT.format(columns=columns, rows=", ".join([marks] * len(rows)))
-    values = [field.db_value(row[field.name]) for row in rows for field in FIELDS]
+    # Psycopg reads the statement anew each time: what all new messages have alike is no parameter
+    marks = [db.param if f.name in DECIDED else LITERALS[f.default] for f in FIELDS]
+    sql = INSERT.format(columns=columns, rows=", ".join([f"({', '.join(marks)})"] * len(rows)))
+    decided = [field for field in FIELDS if field.name in DECIDED]
+    values = [field.db_value(row[field.name]) for row in rows for field in decided]
     found = db.execute_sql(sql, values).fetchall()
     return {Message.id.python_value(id) for (id,) in found}
 
