@@ -1,7 +1,5 @@
 """The web application, put together from its parts."""
 
-import logging
-
 from flask import Flask
 
 import api
@@ -17,8 +15,6 @@ from database import clock
 from monitoring import pages
 from recipients.hours import BusinessHours
 from web import callbacks, errors, requests
-
-log = logging.getLogger("web")
 
 
 def create_app(settings: environment.Settings | None = None) -> Flask:
