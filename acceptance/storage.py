@@ -26,6 +26,8 @@ INSERT = (
 """Insert whole rows, but for those whose idempotency key is taken; return the ids of the rest."""
 
 
+COLUMNS = ", ".join(f'"{field.column_name}"' for field in FIELDS)
+VARYING = [field for field in FIELDS if field.name in DECIDED]
 LITERALS = {None: "NULL", 0: "0"}
 """How the columns are written that nothing has decided yet."""
 
@@ -118,12 +120,10 @@ def _insert(messages):
     if not messages:
         return set()
     rows = [message.row() for message in sorted(messages, key=lambda each: each.name or ())]
-    columns = ", ".join(f'"{field.column_name}"' for field in FIELDS)
     # Psycopg reads the statement anew each time: what all new messages have alike is no parameter
     marks = [db.param if f.name in DECIDED else LITERALS[f.default] for f in FIELDS]
-    sql = INSERT.format(columns=columns, rows=", ".join([f"({', '.join(marks)})"] * len(rows)))
-    decided = [field for field in FIELDS if field.name in DECIDED]
-    values = [field.db_value(row[field.name]) for row in rows for field in decided]
+    sql = INSERT.format(columns=COLUMNS, rows=", ".join([f"({', '.join(marks)})"] * len(rows)))
+    values = [field.db_value(row[field.name]) for row in rows for field in VARYING]
     found = db.execute_sql(sql, values).fetchall()
     return {Message.id.python_value(id) for (id,) in found}
 

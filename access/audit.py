@@ -98,18 +98,19 @@ class Audit(Table):
     @classmethod
     def note_numbers(cls, what: Action, now: datetime, numbers: Iterable[str]) -> None:
         """Add a row for each number."""
-        who, who_key = actor()
-        row = {"at": now, "who": who, "who_key": who_key, "what": what}
-        for some in chunked(numbers, PAGE):
-            cls.insert_many([row | {"number": number} for number in some]).execute()
+        cls._note_each(what, now, ({"number": number} for number in numbers))
 
     @classmethod
     def note_messages(cls, what: Action, now: datetime, ids: Iterable[UUID]) -> None:
         """Add a row for each message."""
+        cls._note_each(what, now, ({"message_id": id} for id in ids))
+
+    @classmethod
+    def _note_each(cls, what, now, subjects):
         who, who_key = actor()
         row = {"at": now, "who": who, "who_key": who_key, "what": what}
-        for some in chunked(ids, PAGE):
-            cls.insert_many([row | {"message_id": id} for id in some]).execute()
+        for some in chunked(subjects, PAGE):
+            cls.insert_many([row | subject for subject in some]).execute()
 
     @classmethod
     def listing(
