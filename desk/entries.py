@@ -13,6 +13,7 @@ import recipients
 from carriers.alphabets import costly
 from models import RETRYABLE, WAITING, Message, Status
 from recipients.hours import BusinessHours, written
+from reports import Place
 from sending import outcomes
 
 MOST_COSTLY = 5  # characters that are named where they make more parts
@@ -94,6 +95,10 @@ class Entry:
         return f"{listed} {verb} these {parts} parts instead of {fewer}"
 
     @property
+    def place(self) -> Place:
+        return Place(self.message.send_at, self.message.id)
+
+    @property
     def awaits_approval(self) -> bool:
         return self.message.status in WAITING and not self.message.approved
 
@@ -105,6 +110,13 @@ class Entry:
     @property
     def can_be_retried(self) -> bool:
         return self.message.status in RETRYABLE and self.message.to is not None
+
+    def can_be_undone(self, action: str) -> bool:
+        """Return whether a decision about the message still holds, and it has not gone."""
+        message = self.message
+        if action == "approve":
+            return message.approved and message.status in WAITING and not message.in_doubt
+        return message.status == Status.CANCELLED or message.is_withdrawn
 
     @cached_property
     def leaves_at(self) -> datetime:

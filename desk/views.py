@@ -2,7 +2,8 @@
 
 import logging
 import uuid
-from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
@@ -27,9 +28,11 @@ from access.do_not_call import DoNotCall
 from access.keys import Identity, Role
 from access.sign_ins import SignIn
 from database import EPOCH, MILLISECOND, Refused, clock, db
-from desk import entries, sessions
+from desk import entries, results, sessions
 from desk.entries import Entry, counted
-from models import WITHDRAWN, Message, Status
+from desk.results import Result
+from models import Message, Status
+from reports import Filter
 from sending.carrier_state import CarrierState
 
 PAGE = 50  # messages
@@ -45,7 +48,7 @@ NO_NUMBER = (
     "Enter the whole number with + and country code, +1 212 555 0123, or a national number and its "
     "country."
 )
-TOO_LATE = "Undo works for one minute, and only until the text is sent."
+TEXTS = "texts"  # the list of results of the pages with messages
 NO_PASS_FOR = timedelta(minutes=5)  # before operators are warned that no scheduler runs
 
 log = logging.getLogger("web")
@@ -180,14 +183,13 @@ def waiting() -> str:
     overview = look_over(now) if g.person.role == Role.OPERATOR and not after else None
     return render_template(
         "waiting.html",
-        entries=shown(messages[:PAGE], now),
+        **with_results(messages, reports.by_time, now),
         more=write_place(messages),
         count=reports.count_awaiting(g.person, MANY),
         many=MANY,
         at_once=AT_ONCE,
         overview=overview,
-        news=pop_news(now),
-        all_selected=request.args.get("select") == "all",
+        selected=request.args.get("select", "").split("."),
     )
 
 
@@ -202,7 +204,7 @@ def messages() -> str:
         number = number_of(like)
         if number is None:
             abort(404, "There is no such message here, or its number was cleared.")
-    return show_messages(reports.page(status, number, read_place(), PAGE + 1), status, number, like)
+    return show_messages(Filter(status=status, to=number), like)
 
 
 @blueprint.post("/search")
@@ -219,10 +221,11 @@ def search() -> Response | str | tuple[str, int]:
     try:
         number = read_number(written, region)
     except recipients.InvalidNumber as error:
-        return show_messages([], status, written, region=region, problem=str(error)), 400
-    latest = reports.page(None, number, None, 1)
+        problem = {"written": written, "region": region, "problem": str(error)}
+        return show_messages(Filter(status=status), **problem), 400
+    latest = reports.page(Filter(to=number), None, 1)
     if not latest:
-        return show_messages([], status, number)
+        return show_messages(Filter(status=status, to=number))
     return redirect(url_for(".messages", status=status, like=latest[0].id), 303)
 
 
@@ -244,26 +247,24 @@ def number_of(message_id: str) -> str | None:
 
 
 def show_messages(
-    found: list[Message],
-    status: str | None,
-    written: str | None,
+    only: Filter,
     like: str | None = None,
+    written: str | None = None,
     region: str = "",
     problem: str | None = None,
 ) -> str:
-    """Return the page of some messages, and of what was asked for."""
-    now = clock.now()
+    """Return the page of the messages asked for: none of them if there is a problem."""
+    found = [] if problem else reports.page(only, read_place(), PAGE + 1)
     return render_template(
         "messages.html",
-        entries=shown(found[:PAGE], now),
+        **with_results(found, reports.order(only), clock.now()),
         more=write_place(found),
         statuses=[*Status],
-        status=status,
+        only=only,
         like=like,
-        written=written or "",
+        written=written or only.to or "",
         region=region,
         problem=problem,
-        news=pop_news(now),
     )
 
 
@@ -274,7 +275,9 @@ def message(message_id: uuid.UUID) -> str:
     if not found:
         abort(404, "There is no such message here.")
     (entry,) = shown(found, now)
-    return render_template("message.html", entry=entry, news=pop_news(now))
+    recent = results.recent(TEXTS, now)
+    about = [each.without(each.ids - {message_id}) for each in recent if message_id in each.ids]
+    return render_template("message.html", entry=entry, results=told(about, now))
 
 
 @blueprint.get("/do-not-call")
@@ -375,33 +378,29 @@ def change(message_id: uuid.UUID | None = None) -> Response:
     now, settings = clock.now(), current_app.config["SETTINGS"]
     ids = read_ids(request.form[action])
     Message.expire(now, now - settings.expire_after, ids)  # or an approval would have no effect
-    found = reports.seen_by(g.person, ids)
+    found = sorted(reports.seen_by(g.person, ids), key=lambda message: ids.index(message.id))
     past, transition = ACTIONS[action]
-    changed, done, missed = Counter(), [], []
+    places = [reports.Place(message.send_at, message.id) for message in found]
+    done, missed = [], []
     for message in found:
         if transition(message, g.person.name, now):
-            changed[WITHDRAWN if action == "cancel" and message.is_withdrawn else past] += 1
             done.append(message.id)
             about = {"message_id": str(message.id), "key": g.person.name}
             log.info("message %s %s by %s", message.id, past, g.person.name, extra=about)
         else:
             missed.append(message.id)
-    for words, count in changed.items():
-        flash(f"{counted(count, 'text')} {words}.")
+    if found:
+        results.keep(TEXTS, action, places[0], done, missed, now)
     if absent := len(ids) - len(found):
         flash(f"{counted(absent, 'text')} not changed: there is no such message here.")
     if not ids:
         flash("No text was selected.")
-    if missed and action.startswith("undo-"):
-        flash(TOO_LATE)
-    session["news"] = [action, [id.hex for id in done], [id.hex for id in missed]]
-    query = urlencode([(name, value) for name, value in request.args.items() if name != "select"])
-    return redirect(f"{request.script_root}{request.path}?{query}#list", 303)
+    return redirect(address_after(ids, "next" if found else "list"), 303)
 
 
 def read_ids(value: str) -> list[uuid.UUID]:
     """Return the ids that a button stands for: its own or the selected ones, without repeats."""
-    values = request.form.getlist("id") if value == "selected" else [value]
+    values = request.form.getlist("id") if value == "selected" else value.split(".")
     try:
         ids = [uuid.UUID(each) for each in dict.fromkeys(values)]
     except ValueError:
@@ -411,15 +410,15 @@ def read_ids(value: str) -> list[uuid.UUID]:
     return ids
 
 
-def pop_news(now: datetime) -> dict:
-    """Return what the last button did: the messages that it changed or not, as they are now."""
-    action, done, missed = session.pop("news", (None, (), ()))
-    past, _ = ACTIONS.get(action, ("", None))
-    undo = f"undo-{action}" if f"undo-{action}" in ACTIONS else None
-    found = reports.seen_by(g.person, [uuid.UUID(each) for each in (*done, *missed)])
-    entries = {entry.message.id.hex: entry for entry in shown(found, now)}
-    done, missed = ([entries[id] for id in ids if id in entries] for ids in (done, missed))
-    return {"past": past, "done": done, "missed": missed, "undo": undo, "most": MOST_NAMED}
+def address_after(ids: list[uuid.UUID], fragment: str) -> str:
+    """Return the address of the page where a button was pressed, with the boxes left ticked."""
+    query = [(name, value) for name, value in request.args.items() if name != "select"]
+    decided = {str(id) for id in ids}
+    ticked = [each for each in request.form.getlist("id") if each not in decided]
+    if ticked:
+        query.append(("select", ".".join(ticked[:PAGE])))
+    asked = f"?{urlencode(query)}" if query else ""
+    return f"{request.script_root}{request.path}{asked}#{fragment}"
 
 
 # Parts of pages
@@ -432,6 +431,51 @@ def shown(found: list[Message], now: datetime) -> list[Entry]:
     numbers = {message.to for message in found} - {None}
     texted = reports.times_texted(numbers, now - DAY * HOUR)
     return [Entry(each, now, hours, lasts, texted.get(each.to, 0)) for each in found]
+
+
+def with_results(found: list[Message], key: Callable, now: datetime) -> dict:
+    """Return what a page of messages shows: a card for each, and results where cards were."""
+    cards, is_last = shown(found[:PAGE], now), len(found) <= PAGE
+    recent = told(results.recent(TEXTS, now), now)
+    rows, latest, next = results.among(cards, recent, key, read_place(), is_last)
+    return {"rows": rows, "cards": len(cards), "latest": latest, "next": next}
+
+
+@dataclass
+class Told(Result):
+    """A result with the messages as they are now."""
+
+    changed: list[Entry]
+    unchanged: list[Entry]
+
+    @property
+    def past(self) -> str:
+        """Return what became of the messages that were changed."""
+        return ACTIONS[self.action][0]
+
+    @property
+    def undo(self) -> str | None:
+        """Return the name of the button that takes this back; None if that cannot be any more."""
+        name = f"undo-{self.action}"
+        can_be = any(entry.can_be_undone(self.action) for entry in self.changed)
+        return name if name in ACTIONS and can_be else None
+
+    @property
+    def is_too_late(self) -> bool:
+        return bool(self.unchanged) and self.action.startswith("undo-")
+
+
+def told(kept: list[Result], now: datetime) -> list[Told]:
+    """Return results with their messages, unless none of these is there any more."""
+    ids = set().union(*(result.ids for result in kept))
+    found = {entry.message.id: entry for entry in shown(reports.seen_by(g.person, ids), now)}
+    filled = []
+    for result in kept:
+        changed, unchanged = (
+            [found[id] for id in ids if id in found] for ids in (result.done, result.missed)
+        )
+        filled.append(Told(**vars(result), changed=changed, unchanged=unchanged))
+    return [result for result in filled if result.changed or result.unchanged]
 
 
 def read_place() -> reports.Place | None:

@@ -1,9 +1,9 @@
 """Listings of messages, for the commands and the desk."""
 
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from peewee import SQL, Tuple, Value, fn
 
@@ -136,17 +136,30 @@ def _awaiting(person):
     return [(Message.key == key) & AWAITS_GROUP for key in _keys_of(person.group)]
 
 
-def page(
-    status: Status | None, number: str | None, after: Place | None, limit: int
-) -> list[Message]:
-    """Return some messages: the next to be sent first if all wait, otherwise the newest first."""
-    if number is None and status in UNFINISHED:
-        conditions = UNFINISHED[status]
-        if status == Status.QUEUED:  # its index begins with the key
+def by_time(place: Place) -> tuple:
+    """Order messages by the instants of their sending."""
+    return place.send_at, place.id
+
+
+def newest_first(place: Place) -> int:
+    """Order messages by when they were created, the latest first."""
+    return -place.id.int
+
+
+def order(only: Filter) -> Callable[[Place], Any]:
+    """Return the order of `page`: the next to be sent first if all wait, or the newest first."""
+    return by_time if only.to is None and only.status in UNFINISHED else newest_first
+
+
+def page(only: Filter, after: Place | None, limit: int) -> list[Message]:
+    """Return some messages in the order for them."""
+    if order(only) is by_time:
+        conditions = UNFINISHED[only.status]
+        if only.status == Status.QUEUED:  # its index begins with the key
             sendable, awaiting = conditions
             conditions = [*(sendable & (Message.key == key) for key in _with_sendable()), awaiting]
         return _soonest(conditions, after, limit)
-    messages = _chosen(Filter(status=status, to=number)).order_by(Message.id.desc())
+    messages = _chosen(only).order_by(Message.id.desc())
     if after:
         messages = messages.where(Message.id < after.id)
     return list(messages.limit(limit))

@@ -77,7 +77,8 @@ def test_a_text_in_doubt_is_cancelled_unless_the_carrier_has_it(operator):
     doubtful = ask(approved=True, in_doubt=1, in_doubt_since=TUESDAY_NOON, send_date=None)
     operator.open("/desk/messages")
     operator.press("Cancel", doubtful)
-    assert "1 text cancelled, unless the carrier has it already." in operator.page.text
+    words = "1 text cancelled, unless the carrier has it already: +1 212-555-0123 Undo"
+    assert words in operator.page.text
     assert not operator.page.buttons("Cancel")
     operator.open(f"/desk/messages/{doubtful.id}")
     words = "This text was cancelled by Olga, unless the carrier has it already."
