@@ -30,6 +30,14 @@ for (const each of document.querySelectorAll("[data-hour]")) {
   each.textContent = each.textContent.replace(/\d\d:00( UTC)?/, write);
 }
 
+// A text that is shorter than it was estimated needs no folding
+for (const text of document.querySelectorAll(".text.long")) {
+  const { scrollHeight, clientHeight } = text.firstElementChild;
+  if (scrollHeight > clientHeight) continue;
+  text.classList.remove("long");
+  text.nextElementSibling.hidden = true;
+}
+
 // "Undo" counts down, and goes when it would be too late
 const seconds = (count) => `for ${count} second${count === 1 ? "" : "s"}`;
 for (const each of document.querySelectorAll("[data-left]")) {

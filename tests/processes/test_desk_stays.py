@@ -11,6 +11,7 @@ from desk_in_browser import PHONE, WIDE, ask, sign_in
 from models import Message, Status
 from stored_messages import again
 
+DESKTOP = (1280, 900)
 TAB = "\ue004"
 TOP = "return document.querySelector(arguments[0]).getBoundingClientRect().top"
 CARD = "const it = document.querySelector(arguments[0]).closest('.card'); "
@@ -111,3 +112,36 @@ def test_without_a_mouse_one_after_the_other_is_decided(browser, desk, asked):
         each.id for each in Message.select().where(Message.approved).order_by(Message.send_at)
     ]
     assert approved == [each.id for each in asked[:6]]
+
+
+def test_a_long_text_is_folded_and_unfolds_by_a_key(browser, desk):
+    long = ask("\n".join(f"line {n}" for n in range(30)), send_at=clock.now() + timedelta(hours=1))
+    medium = ask("word " * 80)  # more than six lines on a phone alone
+    height = "return document.querySelector(`#to-${arguments[0]}`).closest('.card')"
+    height += ".querySelector('.text p').getBoundingClientRect().height"
+    line = "return parseFloat(getComputedStyle(document.querySelector('.text p')).lineHeight)"
+    sign_in(browser, desk, Role.APPROVER, "front")
+    for look in (PHONE, WIDE, DESKTOP):
+        browser.look_like(*look)
+        browser.open(desk)
+        six = 6 * browser.run(line)
+        assert browser.run(height, str(long.id)) == pytest.approx(six, abs=1)
+        toggles = browser.run(
+            "return [...document.querySelectorAll('summary')].map(each => each.innerText.trim())"
+        )
+        assert [each for each in toggles if each][:1] == ["2 parts · show all"]
+        assert browser.run(height, str(medium.id)) <= six + 1
+        browser.run("document.querySelector('summary').focus()")
+        browser.type(ENTER)
+        assert browser.run(height, str(long.id)) == pytest.approx(5 * six, abs=5)
+        assert browser.text("summary") == "2 parts · show less"
+        assert browser.sideways() == 0
+
+
+def test_rows_are_compact_on_a_desktop(browser, desk, asked):
+    browser.look_like(*DESKTOP)
+    sign_in(browser, desk, Role.APPROVER, "front")
+    heights = browser.run(
+        "return [...document.querySelectorAll('.card')].map(e => e.getBoundingClientRect().height)"
+    )
+    assert max(heights) <= 140
