@@ -34,7 +34,7 @@ class Result:
     @property
     def left(self) -> int:
         """Return for how many seconds this can still be undone."""
-        return max(0, (self.at + UNDO_WITHIN - self.now) // timedelta(seconds=1))
+        return seconds_left(self.at, self.now)
 
     @property
     def ids(self) -> set[uuid.UUID]:
@@ -49,6 +49,11 @@ class Result:
         """Return what remains of this result if some ids are left out."""
         done, missed = ([id for id in each if id not in ids] for each in (self.done, self.missed))
         return Result(self.action, self.at, self.place, done, missed, self.now)
+
+
+def seconds_left(at: datetime, now: datetime) -> int:
+    """Return for how many seconds what was done at an instant can still be undone."""
+    return max(0, (at + UNDO_WITHIN - now) // timedelta(seconds=1))
 
 
 def keep(

@@ -4,8 +4,8 @@ import logging
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from urllib.parse import urlencode
+from datetime import UTC, date, datetime, time, timedelta
+from urllib.parse import parse_qsl, urlencode
 
 from flask import (
     Blueprint,
@@ -20,18 +20,19 @@ from flask import (
     session,
     url_for,
 )
+from werkzeug.exceptions import HTTPException
 
 import recipients
 import reports
 from access import audit
-from access.do_not_call import DoNotCall
-from access.keys import Identity, Role
+from access.do_not_call import DoNotCall, DoNotCallHistory
+from access.keys import ApiKey, Identity, Role
 from access.sign_ins import SignIn
 from database import EPOCH, MILLISECOND, Refused, clock, db
 from desk import entries, results, sessions
 from desk.entries import Entry, counted
 from desk.results import Result
-from models import Message, Status
+from models import UNDO_WITHIN, Message, Status
 from reports import Filter
 from sending.carrier_state import CarrierState
 
@@ -41,6 +42,8 @@ MAX_FORM = 64 * 1024  # bytes
 MAX_FIELDS = 200  # a page's ids, its token and a button are far fewer
 HOUR = timedelta(hours=1)
 DAY = 24  # hours
+PAGES = ("desk.waiting", "desk.messages", "desk.message", "desk.do_not_call")
+FILTERS = ("status", "key", "day")  # of messages
 MOST_KEYS = 10  # that are named at their limit
 AT_ONCE = 30  # texts; to approve more, a browser asks first
 MOST_NAMED = 10  # texts that are named after a button
@@ -65,15 +68,13 @@ for each in (entries.visible, entries.span, entries.counted, entries.number):
 @blueprint.before_request
 def admit() -> Response | tuple[str, int] | None:
     """Find out who is signed in; refuse strangers and forms without their session's token."""
-    g.person = g.key = None
     if request.environ["PATH_INFO"].startswith("//"):  # Werkzeug's router takes it for one slash
         abort(404)
     request.max_content_length = MAX_FORM
     if request.endpoint == "desk.static":
         return None
-    if sign_in := session.get("sign_in"):
-        g.person = g.key = SignIn.find(sign_in, clock.now())
-        audit.signed_in.set(g.person and audit.Actor(g.person.name, g.person.id))
+    find_person()
+    audit.signed_in.set(g.person and audit.Actor(g.person.name, g.person.id))
     if request.method not in ("GET", "HEAD", "OPTIONS"):
         sessions.check_origin(current_app.config["SETTINGS"].public_url)
         db.close()  # or slow forms would hold all connections
@@ -84,8 +85,17 @@ def admit() -> Response | tuple[str, int] | None:
             )
         sessions.check_token()
     elif g.person is None and request.endpoint != "desk.waiting":
-        return redirect(url_for(".waiting"))
+        return redirect(url_for(".waiting", next=asked_page()))
     return None
+
+
+def find_person() -> None:
+    """Find out who is signed in, unless that is known or the database cannot be asked."""
+    if "person" in g:
+        return
+    g.person = g.key = None  # what it is if the database is away
+    if sign_in := session.get("sign_in"):
+        g.person = g.key = SignIn.find(sign_in, clock.now())
 
 
 @blueprint.teardown_request
@@ -114,6 +124,29 @@ def protect(response: Response) -> Response:
     if response.mimetype == "text/html":
         response.headers["Cache-Control"] = "no-store"
     return response
+
+
+def asked_page() -> str | None:
+    """Return the page of this request below the desk's address: "messages?status=sent"."""
+    path = request.path.partition(f"{request.blueprint}/")[2]
+    query = [(name, value) for name, value in request.args.items() if name != "select"]
+    if query:
+        path += f"?{urlencode(query)}"
+    return path if path and page_of(path) else None
+
+
+def page_of(path: str) -> str | None:
+    """Return the address of a page of the desk, given below the desk's; None if it is no page."""
+    start = url_for(".waiting")
+    pages = current_app.create_url_adapter(request)
+    path, _, query = path.partition("?")
+    try:
+        endpoint, _ = pages.match(f"{start.removeprefix(request.script_root)}{path}", "GET")
+    except HTTPException:  # no page, or a redirect to another
+        return None
+    if endpoint not in PAGES:
+        return None
+    return f"{start}{path}" + (f"?{urlencode(parse_qsl(query))}" if query else "")
 
 
 def operator() -> Identity:
@@ -148,13 +181,14 @@ def sign_in() -> Response | tuple[str, int]:
     if id is None:
         return refuse_stranger(note)
     sessions.begin(id)
-    return redirect(url_for(".waiting"), 303)
+    return redirect(page_of(request.form.get("next", "")) or url_for(".waiting"), 303)
 
 
 def refuse_stranger(problem: str) -> tuple[str, int]:
     """Show the sign-in with a problem; log it like a wrong key of a program."""
     log.info("refused with 403: key -, at the sign-in of the desk")
-    return render_template("sign_in.html", problem=problem), 403
+    next = request.form.get("next") or asked_page()
+    return render_template("sign_in.html", problem=problem, next=next), 403
 
 
 @blueprint.post("/sign-out")
@@ -169,15 +203,18 @@ def sign_out() -> Response:
 
 
 @blueprint.get("/")
-def waiting() -> str:
-    """Show the messages that wait for approval, or the sign-in."""
+def waiting() -> str | Response:
+    """Show the messages that wait for approval, or the sign-in, or what was asked for before it."""
+    next = request.args.get("next")
     if g.person is None:
         is_linked = request.headers.get("Sec-Fetch-Site") == "cross-site"
         if is_linked and not sessions.has_cookie():
             # Browsers send no SameSite=Strict cookie after a link from another site. A page of
             # ours that reloads brings it.
-            return render_template("arrive.html")
-        return render_template("sign_in.html")
+            return render_template("arrive.html", next=next)
+        return render_template("sign_in.html", next=next)
+    if next and (page := page_of(next)):
+        return redirect(page)
     now, after = clock.now(), read_place()
     messages = reports.awaiting(g.person, after, PAGE + 1)
     overview = look_over(now) if g.person.role == Role.OPERATOR and not after else None
@@ -197,14 +234,15 @@ def waiting() -> str:
 def messages() -> str:
     """Show an operator all messages, or those with a status or to the number of a message."""
     operator()
-    status, like, number = read_status(request.args), request.args.get("like"), None
+    only, like = read_filter(request.args), request.args.get("like")
     if "number" in request.args:
         abort(400, "A number is not searched by its address, which proxies log: use the form.")
     if like:
         number = number_of(like)
         if number is None:
             abort(404, "There is no such message here, or its number was cleared.")
-    return show_messages(Filter(status=status, to=number), like)
+        only = only._replace(to=number)
+    return show_messages(only)
 
 
 @blueprint.post("/search")
@@ -215,26 +253,37 @@ def search() -> Response | str | tuple[str, int]:
     addresses.
     """
     operator()
-    status, (written, region) = read_status(request.form), read_written(request.form)
+    only, (written, region) = read_filter(request.form), read_written(request.form)
+    query = {name: request.form.get(name) or None for name in FILTERS}
     if not written:
-        return redirect(url_for(".messages", status=status), 303)
+        return redirect(url_for(".messages", **query), 303)
     try:
         number = read_number(written, region)
     except recipients.InvalidNumber as error:
         problem = {"written": written, "region": region, "problem": str(error)}
-        return show_messages(Filter(status=status), **problem), 400
+        return show_messages(only, **problem), 400
     latest = reports.page(Filter(to=number), None, 1)
     if not latest:
-        return show_messages(Filter(status=status, to=number))
-    return redirect(url_for(".messages", status=status, like=latest[0].id), 303)
+        return show_messages(only._replace(to=number))
+    return redirect(url_for(".messages", **query, like=latest[0].id), 303)
 
 
-def read_status(fields: dict) -> str | None:
-    """Return the status that a form or an address asks for; abort if there is none such."""
-    status = fields.get("status") or None
+def read_filter(fields: dict) -> Filter:
+    """Return which messages a form or an address asks for, without a number; abort if none can be.
+
+    A day is one of UTC, and that on which messages were created.
+    """
+    status, key, day = (fields.get(name) or None for name in FILTERS)
     if status and status not in [*Status]:
         abort(400, "There is no such status.")
-    return status
+    if key and not ApiKey.select().where(ApiKey.name == key).exists():
+        abort(400, "There is no such key.")
+    try:
+        since = day and datetime.combine(date.fromisoformat(day), time(), UTC)
+        until = since and since + timedelta(days=1)
+    except (ValueError, OverflowError):
+        abort(400, "A day is written as 2026-11-24.")
+    return Filter(status=status, key=key, since=since, until=until)
 
 
 def number_of(message_id: str) -> str | None:
@@ -248,7 +297,6 @@ def number_of(message_id: str) -> str | None:
 
 def show_messages(
     only: Filter,
-    like: str | None = None,
     written: str | None = None,
     region: str = "",
     problem: str | None = None,
@@ -260,8 +308,9 @@ def show_messages(
         **with_results(found, reports.order(only), clock.now()),
         more=write_place(found),
         statuses=[*Status],
+        keys=ApiKey.names_of_senders(),
+        asked={name: request.args.get(name) for name in ("like", *FILTERS)},
         only=only,
-        like=like,
         written=written or only.to or "",
         region=region,
         problem=problem,
@@ -277,7 +326,16 @@ def message(message_id: uuid.UUID) -> str:
     (entry,) = shown(found, now)
     recent = results.recent(TEXTS, now)
     about = [each.without(each.ids - {message_id}) for each in recent if message_id in each.ids]
-    return render_template("message.html", entry=entry, results=told(about, now))
+    back = page_of(request.args.get("back", "")) or url_for(".waiting")
+    return render_template("message.html", entry=entry, results=told(about, now), back=back)
+
+
+@blueprint.app_template_global()
+def way_back() -> str | None:
+    """Return the page that leads to a message, as its address has it: below the desk's."""
+    if request.endpoint == "desk.message":
+        return request.args.get("back")
+    return asked_page()
 
 
 @blueprint.get("/do-not-call")
@@ -285,7 +343,8 @@ def do_not_call() -> str:
     """Show an operator the form of the Do Not Call list."""
     operator()
     _, region = read_written(request.args)
-    return render_template("do_not_call.html", written="", region=region)
+    change = last_change(clock.now())
+    return render_template("do_not_call.html", written="", region=region, change=change)
 
 
 @blueprint.post("/do-not-call")
@@ -293,30 +352,74 @@ def change_do_not_call() -> Response | tuple[str, int]:
     """Apply the pressed button to the Do Not Call list."""
     person = operator()
     written, region = read_written(request.form)
+    if "undo" in request.form:
+        undo_change(request.form["undo"], person)
+        return redirect(url_for(".do_not_call", region=region or None, _anchor="next"), 303)
     try:
         number = read_number(written, region)
     except recipients.InvalidNumber as error:
         fields = {"written": written, "region": region, "problem": str(error)}
         return render_template("do_not_call.html", **fields), 400
-    flash(keep_list(request.form, number, person))
-    return redirect(url_for(".do_not_call", region=region or None), 303)
+    if "check" in request.form:
+        fields = {"written": written, "region": region, "said": check_list(number)}
+        return render_template("do_not_call.html", **fields)
+    change_list("add" in request.form, number, person)
+    return redirect(url_for(".do_not_call", region=region or None, _anchor="next"), 303)
 
 
-def keep_list(buttons: dict, number: str, person: Identity) -> str:
-    """Add, remove or check a number, as the pressed button says; return the result in words."""
-    written, by = recipients.find(number).international, {"key": person.name}
-    if "add" in buttons:
-        new = DoNotCall.add([number], clock.now(), "operator", person.name)
-        log.info("a number was added to the Do Not Call list by %s", person.name, extra=by)
-        return f"{written} is on the list now." if new else f"{written} was on the list before."
-    if "remove" in buttons:
-        gone = DoNotCall.remove([number], clock.now(), "operator", person.name)
-        log.info("a number was removed from the Do Not Call list by %s", person.name, extra=by)
-        return f"{written} is no longer on the list." if gone else f"{written} was not on the list."
+def check_list(number: str) -> str:
+    """Return in words whether a number is on the list."""
+    written = recipients.find(number).international
     if listed := DoNotCall.entry(number):
         why = SOURCES.get(listed.source, "")
         return f"{written} has been on the list since {listed.added_at:%Y-%m-%d}{why}."
     return f"{written} is not on the list."
+
+
+def change_list(is_added: bool, number: str, person: Identity) -> None:
+    """Add or remove a number; have the page show that, or that nothing changed."""
+    change, past = (DoNotCall.add, "added to") if is_added else (DoNotCall.remove, "removed from")
+    has_changed = change([number], clock.now(), "operator", person.name)
+    log.info(
+        "a number was %s the Do Not Call list by %s", past, person.name, extra={"key": person.name}
+    )
+    session.pop("listing", None)
+    if has_changed:
+        session["listing"] = [DoNotCallHistory.latest(number).id, "undo"]
+    else:
+        words = "was on the list before" if is_added else "was not on the list"
+        flash(f"{recipients.find(number).international} {words}.")
+
+
+def undo_change(change: str, person: Identity) -> None:
+    """Undo a change of the Do Not Call list, named by its id; flash why not if it cannot be."""
+    now = clock.now()
+    session.pop("listing", None)
+    try:
+        number = DoNotCall.undo(int(change), person.name, now - UNDO_WITHIN, now)
+    except (ValueError, OverflowError):
+        abort(400, "This is not a change of the list.")
+    except Refused as why:
+        flash(str(why))
+    else:
+        log.info(
+            "a change of the Do Not Call list was undone by %s",
+            person.name,
+            extra={"key": person.name},
+        )
+        session["listing"] = [DoNotCallHistory.latest(number).id, None]
+
+
+def last_change(now: datetime) -> dict | None:
+    """Return this person's last change of the list as the page shows it, for a minute."""
+    id, undo = session.get("listing", (None, None))
+    change = id and DoNotCallHistory.get_or_none(DoNotCallHistory.id == id)
+    left = results.seconds_left(change.at, now) if change else 0
+    if not left:
+        return None
+    words = "is on the list now" if change.what == "joined" else "is no longer on the list"
+    written = recipients.find(change.number).international
+    return {"said": f"{written} {words}.", "undo": undo, "id": id, "left": left}
 
 
 def read_written(fields: dict) -> tuple[str, str]:

@@ -35,6 +35,7 @@ class Filter(NamedTuple):
     group: str | None = None
     visible_to: str | None = None
     since: datetime | None = None
+    until: datetime | None = None
 
 
 def listing(
@@ -69,15 +70,23 @@ def _chosen(only):
         messages = messages.where(AWAITS_APPROVAL)
     if only.to:
         messages = messages.where(Message.to == only.to)
-    if only.since:
-        messages = messages.where(Message.id >= first_id(only.since))
-    if only.key or only.group:
-        messages = messages.where(Message.key.in_(chosen_keys(only.key, only.group)))
+    for condition in _made(only):
+        messages = messages.where(condition)
     if only.visible_to:
         key = ApiKey.named(only.visible_to)
         seen = (Message.key == key) | Message.available_to_group
         messages = messages.where(Message.key.in_([key, *_keys_of(key.group)]), seen)
     return messages
+
+
+def _made(only):
+    """Return the conditions of when and by which key messages were created."""
+    conditions = [Message.id >= first_id(only.since)] if only.since else []
+    if only.until:
+        conditions.append(Message.id < first_id(only.until))
+    if only.key or only.group:
+        conditions.append(Message.key.in_(chosen_keys(only.key, only.group)))
+    return conditions
 
 
 def chosen_keys(name, group):
@@ -158,7 +167,7 @@ def page(only: Filter, after: Place | None, limit: int) -> list[Message]:
         if only.status == Status.QUEUED:  # its index begins with the key
             sendable, awaiting = conditions
             conditions = [*(sendable & (Message.key == key) for key in _with_sendable()), awaiting]
-        return _soonest(conditions, after, limit)
+        return _soonest(conditions, after, limit, *_made(only))
     messages = _chosen(only).order_by(Message.id.desc())
     if after:
         messages = messages.where(Message.id < after.id)
@@ -172,11 +181,11 @@ def _with_sendable():
     return keys.select().where(fn.EXISTS(theirs))
 
 
-def _soonest(conditions, after, limit):
+def _soonest(conditions, after, limit, *all_meet):
     """Return the first messages that meet any of several conditions, each served by an index."""
     found = []
     for condition in conditions:
-        messages = _with_keys().where(condition)
+        messages = _with_keys().where(condition, *all_meet)
         if after:
             at, id = Message.send_at.db_value(after.send_at), Message.id.db_value(after.id)
             last = Tuple(Value(at, converter=False), Value(id, converter=False))
