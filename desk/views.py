@@ -361,9 +361,10 @@ def change_do_not_call() -> Response | tuple[str, int]:
         fields = {"written": written, "region": region, "problem": str(error)}
         return render_template("do_not_call.html", **fields), 400
     if "check" in request.form:
-        fields = {"written": written, "region": region, "said": check_list(number)}
-        return render_template("do_not_call.html", **fields)
-    change_list("add" in request.form, number, person)
+        session.pop("listing", None)
+        flash(check_list(number))
+    else:
+        change_list("add" in request.form, number, person)
     return redirect(url_for(".do_not_call", region=region or None, _anchor="next"), 303)
 
 

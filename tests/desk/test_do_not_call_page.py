@@ -114,18 +114,6 @@ def test_an_approver_undoes_nothing_of_it(app, operator, approver):
 
 
 @on_sqlite
-def test_a_check_keeps_the_number_so_that_it_can_be_added(operator):
-    operator.open("/desk/do-not-call")
-    assert operator.press("Check", number="(212) 555-0123", region="us").status_code == 200
-    assert "+1 212-555-0123 is not on the list." in operator.page.text
-    fields = operator.page.forms[1]["inputs"]
-    assert {("number", "(212) 555-0123"), ("region", "US")} <= {*fields}
-    operator.press("Add")
-    assert DoNotCall.lists(NEW_YORK)
-    assert "is on the list now" in operator.page.text
-
-
-@on_sqlite
 def test_what_was_done_stands_below_the_form_and_has_the_focus(operator):
     operator.open("/desk/do-not-call")
     for button, number in (("Check", NEW_YORK), ("Add", NEW_YORK)):
