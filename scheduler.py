@@ -38,6 +38,7 @@ WAITS = ("waiting for approval", "waiting for a carrier")
 
 PROMOTE_EVERY = 5  # seconds, in a pass that lasts longer; as often dead senders are looked for
 SILENCE, LONGEST_LISTENING = 3, 60  # seconds that a single pass listens for; to bind takes a while
+TESTERS_PATIENCE = 15  # seconds that a single pass, which is done, waits for testers' texts
 
 log = logging.getLogger("scheduler")
 
@@ -46,7 +47,7 @@ class Scheduler:
     """Make passes until a stop is requested.
 
     Testers' texts go to a simulator, in a thread of their own. Repeated passes and that thread do
-    not wait for each other; a single pass ends when both are done.
+    not wait for each other; a single pass waits for it in the end, but not for long.
     """
 
     def __init__(
@@ -59,7 +60,8 @@ class Scheduler:
         self.stop = Stop(settings.shutdown_timeout, runtime.clock)
         self.sender = Sender(settings, carrier, self.stop, runtime=runtime) if carrier else None
         simulator = carriers.connect("simulator:")
-        self.testers = Sender(settings, simulator, self.stop, for_testers=True, runtime=runtime)
+        stop = Stop(settings.shutdown_timeout, runtime.clock, self.stop)
+        self.testers = Sender(settings, simulator, stop, for_testers=True, runtime=runtime)
         self.testing = None  # the future of what the testers' sender does
         self.counts = Counter()  # since the end of the last pass
         self.counting = threading.Lock()
@@ -86,7 +88,8 @@ class Scheduler:
             if every is None or self.stop.is_requested:
                 break
         if self.testing:
-            wait([self.testing], self.stop.seconds_left)
+            self.testers.stop.request()
+            wait([self.testing], self.testers.stop.seconds_left)
         try:
             self.close()
         except database.ERRORS as error:
@@ -97,7 +100,7 @@ class Scheduler:
     def run_pass(self, repeated: bool = False) -> Counter:
         """Do all that can be done now; count what happened, and what waits.
 
-        Do not wait for testers if the pass will be repeated.
+        Do not wait for testers at all if the pass will be repeated.
         """
         self.take_over(wait_until_settled=True)
         now = self.clock.now()
@@ -213,9 +216,11 @@ class Scheduler:
             database.db.close()
 
     def await_testers(self) -> None:
-        """Wait until the messages of testers are sent."""
+        """Wait until the messages of testers are sent, or as many as TESTERS_PATIENCE allows."""
         if self.testing:
             testing, self.testing = self.testing, None
+            if not wait([testing], TESTERS_PATIENCE).done:
+                self.testers.stop.request()
             testing.result()
 
     def report_unmatched(self, now: datetime) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from datetime import datetime
 from queue import Empty, Queue
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from database import clock
 
@@ -57,16 +57,21 @@ THIS_MACHINE = Runtime()
 class Stop:
     """The request to stop: no send begins after it, and those under way get `timeout` seconds.
 
-    The host would kill a process that waits longer.
+    The host would kill a process that waits longer. The stop of a whole is one of its parts, too.
     """
 
-    def __init__(self, timeout: float, clock: Clock):
-        self.timeout, self.clock = timeout, clock
-        self.by = math.inf  # when to end at last, by the monotonic clock
+    def __init__(self, timeout: float, clock: Clock, whole: Self | None = None):
+        self.timeout, self.clock, self.whole = timeout, clock, whole
+        self._by = math.inf
 
     def request(self) -> None:
         """Stop soon; a second request gives no more time."""
-        self.by = min(self.by, self.clock.monotonic() + self.timeout)
+        self._by = min(self._by, self.clock.monotonic() + self.timeout)
+
+    @property
+    def by(self) -> float:
+        """Return when to end at last, by the monotonic clock."""
+        return min(self._by, self.whole.by) if self.whole else self._by
 
     @property
     def is_requested(self) -> bool:
