@@ -27,7 +27,7 @@ from models import Message, Status
 from monitoring.notices import Notices
 from sending import claims, receipts
 from sending.carrier_state import CarrierState
-from sending.runtime import THIS_MACHINE, TICK, Runtime, Stop, in_own_thread
+from sending.runtime import THIS_MACHINE, TICK, NoThread, Runtime, Stop, in_own_thread
 from sending.sender import TESTERS, Sender
 
 MOVES = (
@@ -71,7 +71,8 @@ class Scheduler:
         """Make one pass, or one every so often until a stop; return the exit status."""
         shown = None
         if every:
-            self.testing = in_own_thread(lambda: self.keep_serving_testers(every))
+            with suppress(NoThread):  # then each pass tries
+                self.testing = in_own_thread(lambda: self.keep_serving_testers(every))
         while True:
             status = 0
             try:
@@ -185,7 +186,10 @@ class Scheduler:
         if self.testing and self.testing.done():
             self.await_testers()
         if not self.testing and reports.awaiting_carrier(testers=True):
-            self.testing = in_own_thread(self.send_of_testers)
+            try:
+                self.testing = in_own_thread(self.send_of_testers)
+            except NoThread as error:
+                log.error("testers' texts wait: %s", error)
 
     def keep_serving_testers(self, every: float) -> None:
         """Promote and send the messages of testers every so often until a stop is requested.

@@ -43,11 +43,44 @@ class Ended(Queue):
         return done
 
 
+class NoThread(RuntimeError):
+    """No thread can be started, so an action will not be called."""
+
+
+class Threads(ThreadPoolExecutor):
+    """A pool that calls no action whose submission fails.
+
+    ThreadPoolExecutor puts an action into its queue before it starts a thread for it: if that
+    fails, another thread may call the action later.
+    """
+
+    def submit(self, action: Callable, /, *arguments: Any, **named: Any) -> Future:
+        """Have a thread call something; raise NoThread if there is none to do so."""
+        future = Future()
+        try:
+            super().submit(_call, future, action, arguments, named)
+        except RuntimeError as error:
+            if future.cancel():
+                raise NoThread(str(error)) from None
+        return future
+
+
+def _call(future, action, arguments, named):
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = action(*arguments, **named)
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
 class Runtime(NamedTuple):
     """The clock, and how to make a pool of threads and the queue of sends that have ended."""
 
     clock: Clock = Clock()
-    make_pool: Callable[[int], Executor] = ThreadPoolExecutor
+    make_pool: Callable[[int], Executor] = Threads
     make_queue: Callable[[], Ended] = Ended
 
 
@@ -89,8 +122,8 @@ class Stop:
 
 
 def in_own_thread(action: Callable[[], Any]) -> Future:
-    """Call something in a thread of its own."""
-    pool = ThreadPoolExecutor(1)
+    """Call something in a thread of its own; raise NoThread if there is none."""
+    pool = Threads(1)
     future = pool.submit(action)
     pool.shutdown(wait=False)
     return future

@@ -154,9 +154,9 @@ class Sender:
 
     def room(self, permission: Permission) -> int:
         """Return how many more texts may be begun."""
+        room = self.sends.room
         if permission is not Permission.ALL:
-            return int(permission is Permission.PROBE)
-        room = max(0, self.settings.send_concurrency - len(self.sends.under_way))
+            return min(room, int(permission is Permission.PROBE))
         return min(room, self.watch.rate.most()) if self.watch.rate else room
 
     def claim(self, room: int, again: list[Send]) -> tuple[int, list[Send]]:

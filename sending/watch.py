@@ -9,7 +9,7 @@ from typing import Any
 from carriers import Carrier, CarrierError
 from sending.carrier_state import CarrierState, Permission
 from sending.rate import Rate, Share
-from sending.runtime import TICK, Clock, Stop, in_own_thread
+from sending.runtime import TICK, Clock, NoThread, Stop, in_own_thread
 from sending.sends import Answer, NotSent, Send
 
 log = logging.getLogger("scheduler")
@@ -68,16 +68,19 @@ class CarrierWatch:
 
         After a no it is asked again at the end of a longer pause.
         """
-        asked = in_own_thread(self.carrier.check)
-        while not (wait([asked], TICK).done or self.stop.is_requested):
-            meanwhile()
-        if self.stop.is_requested:
-            CarrierState.end_probe(self.name, self.probe)
-            return False
         try:
+            asked = in_own_thread(self.carrier.check)
+            while not (wait([asked], TICK).done or self.stop.is_requested):
+                meanwhile()
+            if self.stop.is_requested:
+                CarrierState.end_probe(self.name, self.probe)
+                return False
             asked.result()
             self.serves = True
             return True
+        except NoThread as error:
+            log.error("carrier %s cannot be asked: %s", self.name, error)
+            CarrierState.end_probe(self.name, self.probe)
         except NotImplementedError:
             return True
         except CarrierError as error:
