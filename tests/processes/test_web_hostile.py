@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -131,6 +132,23 @@ def test_1500_clients_that_do_not_finish_hold_nobody_up(shared_web, meanwhile, k
     assert worker_of(web).memory_info().rss < MOST_MEMORY
     for client, _ in begun:
         client.close()
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="only Linux says what it holds")
+def test_the_system_holds_little_of_the_answers_that_nobody_reads(shared_web, crowd):
+    web, key = shared_web
+    for client in crowd(web, 50):
+        client.sendall(BIG_ANSWER)
+    assert send(web, key, HELLO)[0] == 201  # it came after them
+
+    def held():
+        """Bytes that wait to be sent, over all connections to the web."""
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        ours = [row[4] for row in rows if row[1].endswith(f":{web.port:04X}")]
+        return sum(int(queues.partition(":")[0], 16) for queues in ours)
+
+    wait_until(held)
+    assert 0 < held() < 50 * 200 * 1024
 
 
 def send_big_head(web):
