@@ -204,18 +204,19 @@ def load(value: Any, now: datetime, max_message_length: int, hours: BusinessHour
 def _quiet_problems(recipient, send_date, hours):
     """Yield the problem of a send_date in the recipient's quiet hours."""
     try:
+        silence = hours.silence(recipient.clocks, send_date)
         end = hours.quiet_until(recipient.clocks, send_date)
         local_time = recipients.local_time(recipient, send_date)
     except OverflowError:
         yield "send_date: must be before the last days of the year 9999"
         return
     if end:
-        here = hours.are_quiet_at(send_date.astimezone(recipient.zone))
+        here = silence.local.utcoffset() == send_date.astimezone(recipient.zone).utcoffset()
+        name, window = recipients.quiet_name(silence.hours), written_window(silence.window)
         elsewhere = "" if here else " (quiet hours hold in another of its zones)"
         yield (
-            f"send_date: must not be in quiet hours, {written_window(hours.quiet)}: "
-            f"it is {local_time} for the recipient then{elsewhere}; the first instant after "
-            f"them is {isoformat(end)}"
+            f"send_date: must not be in {name}, {window}: it is {local_time} for the recipient "
+            f"then{elsewhere}; the first instant after them is {isoformat(end)}"
         )
 
 

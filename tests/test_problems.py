@@ -13,7 +13,7 @@ from samples import NEW_YORK, TUESDAY_NOON
 
 VALID = {"to": NEW_YORK, "message": "Hello"}
 UNKNOWN = "is not a field of this request"
-NO_QUIET_HOURS = SimpleNamespace(quiet=None)
+NO_QUIET_HOURS = SimpleNamespace(quiet=())
 
 
 def unknown(count):

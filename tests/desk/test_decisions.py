@@ -6,6 +6,7 @@ from access.keys import ApiKey, Role
 from desk import entries
 from desk_visitor import Visitor, ask, ask_many, issue
 from models import Message, Status
+from recipients.quiet import QuietHours
 from samples import LONDON, TUESDAY_NOON, daily
 from sending import receipts
 from stored_messages import DAY, HOUR, again, key_named, store
@@ -38,7 +39,7 @@ def test_what_is_due_goes_at_once_or_at_the_next_opening(approver, at, hour, wor
 
 def test_what_is_due_in_quiet_hours_goes_after_them(database_url):
     night, eight = TUESDAY_NOON + 10 * HOUR, TUESDAY_NOON + 20 * HOUR
-    hours = daily(0, 1440, quiet=(21 * 60, 8 * 60))
+    hours = daily(0, 1440, quiet=(QuietHours.of((21 * 60, 8 * 60)),))
     for send_date in (None, night):
         message = ask(send_at=night, send_date=send_date)
         assert entries.Entry(message, night, hours, DAY).leaves_at == eight

@@ -8,6 +8,7 @@ import pytest
 import recipients
 from carriers import CarrierError
 from models import Message, Status, new_id
+from recipients.quiet import QuietHours
 from running import ROOT
 from samples import NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON, daily
 from sending import outcomes
@@ -150,7 +151,7 @@ def test_business_hours_are_looked_at_unless_a_send_date_still_holds(send_date, 
 )
 def test_quiet_hours_hold_back_whoever_asked_for_it(send_date, wanted):
     now = max(SUNDAY_NIGHT, send_date or SUNDAY_NIGHT)
-    rules = UNASKABLE._replace(hours=HOURS._replace(quiet=(1260, 480)))
+    rules = UNASKABLE._replace(hours=HOURS._replace(quiet=(QuietHours.of((1260, 480)),)))
     held = message(send_date=send_date, first_send_at=SUNDAY_NIGHT)
     assert outcomes.judge_again(held, UNASKABLE, now) is None
     for judgement in (judge(held, rules, False, now), outcomes.judge_again(held, rules, now)):

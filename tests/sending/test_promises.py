@@ -742,7 +742,7 @@ def judge_without_asking(message, rules, *rest):
 
 
 def judge_without_quiet_hours(message, rules, *rest):
-    hours = rules.hours._replace(quiet=None)
+    hours = rules.hours._replace(quiet=())
     return judge(message, rules._replace(hours=hours), *rest)
 
 
