@@ -17,7 +17,7 @@ from environs import Env, EnvError, EnvValidationError
 
 import logs
 import recipients
-from access import limits
+from access import limits, rules
 from carriers import urls
 from recipients import weeks
 from recipients.weeks import DAYS, Window
@@ -254,10 +254,7 @@ def _one_of(text, choices):
 
 
 def _duration(text):
-    match = re.fullmatch(r"(\d{1,5})([mhd])", text.strip(), re.ASCII)
-    if not match or not int(match[1]):
-        raise EnvError("must be minutes, hours or days, like 30m, 72h or 10d")
-    return timedelta(**{{"m": "minutes", "h": "hours", "d": "days"}[match[2]]: int(match[1])})
+    return _parsed(rules.duration, text.strip())
 
 
 def _rate(text):

@@ -2,22 +2,24 @@
 
 import hashlib
 import secrets
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, Self
 
-from peewee import SQL, IntegrityError, ModelSelect, TextField, fn
+from peewee import SQL, BooleanField, IntegrityError, ModelSelect, TextField, fn
 
 from access.audit import Action, Audit
 from access.limits import KeyUse, Limit
+from access.rules import NO_RULES, OWN, KeyRules
 from database import InstantField, Refused, Table, db, isoformat, on_postgres
 
 HOUR = timedelta(hours=1)
 
 
 FIND = """\
-SELECT id, name, "group", role, last_used_at FROM api_key
+SELECT id, name, "group", role, hours, quiet_hours, check_dnc, expire_after, urgent, last_used_at
+FROM api_key
 WHERE (digest = {param} OR (old_digest = {param} AND old_expires_at > {param}))
 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > {param})
 """
@@ -44,6 +46,7 @@ class Identity(NamedTuple):
     name: str
     group: str | None
     role: str
+    rules: KeyRules = NO_RULES
 
 
 HELD = "SELECT id, role, limits, revoked_at FROM api_key WHERE id IN ({ids}){lock}"
@@ -62,6 +65,12 @@ class ApiKey(Table):
     old_digest = TextField(null=True, index=True)  # of the secret before the rotation
     old_expires_at = InstantField(null=True)
     limits = TextField(null=True)  # "5/s,1000/d"; null: KEY_LIMITS
+    # The rules of its own, see KeyRules
+    hours = TextField(null=True)
+    quiet_hours = TextField(null=True)
+    check_dnc = TextField(null=True)
+    expire_after = TextField(null=True)
+    urgent = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
 
     @staticmethod
     def digest_of(secret: str) -> str:
@@ -77,12 +86,14 @@ class ApiKey(Table):
         expires_at: datetime | None = None,
         role: Role = Role.SENDER,
         limits: tuple[Limit, ...] = (),
+        rules: KeyRules = NO_RULES,
     ) -> str:
         """Store a new key and return its secret; raise Refused if the name is taken."""
         secret = cls._new_secret()
         values = {"name": name, "group": group, "role": role, "digest": cls.digest_of(secret)}
-        values["limits"] = _written(limits)
+        values |= {"limits": _written(limits)} | rules._asdict()
         details = [f"role {role}", group and f"group {group}", _written(limits), _until(expires_at)]
+        details.append(rules.differences(NO_RULES))
         try:
             with db.atomic():
                 key = cls.create(**values, created_at=now, expires_at=expires_at)
@@ -99,7 +110,7 @@ class ApiKey(Table):
         if not found:
             return None
         *identity, used_at = found
-        key = Identity(*identity)
+        key = Identity(*identity[:4], KeyRules(*identity[4:-1], bool(identity[-1])))
         cls.note_use(key.id, cls.last_used_at.python_value(used_at), now)
         return key
 
@@ -115,7 +126,12 @@ class ApiKey(Table):
 
     def identity(self) -> Identity:
         """Return what a request may know of this key."""
-        return Identity(self.id, self.name, self.group, self.role)
+        return Identity(self.id, self.name, self.group, self.role, self.rules)
+
+    @property
+    def rules(self) -> KeyRules:
+        """The rules that this key has of its own."""
+        return KeyRules(*(getattr(self, name) for name in OWN))
 
     @classmethod
     def note_use(cls, id: int, last_used_at: datetime | None, now: datetime) -> None:
@@ -185,6 +201,20 @@ class ApiKey(Table):
         written = _written(limits)
         if not self._change(Action.LIMITED_KEY, now, written or "KEY_LIMITS", limits=written):
             raise Refused(f"the key {self.name!r} is revoked")
+
+    def rule(self, changes: dict, now: datetime, check: Callable[[KeyRules], None]) -> None:
+        """Set some rules of this key; raise Refused if it is revoked, or as `check` of them does.
+
+        They are those of this moment, whoever sets others of them at the same time.
+        """
+        with db.transaction():
+            this = ApiKey.select().where(ApiKey.id == self.id)
+            before = (this.for_update() if on_postgres() else this).get().rules
+            after = before._replace(**changes)
+            check(after)
+            details = after.differences(before)
+            if not self._change(Action.RULED_KEY, now, details or "no change", **changes):
+                raise Refused(f"the key {self.name!r} is revoked")
 
     @classmethod
     def names(cls, ids: Collection[int]) -> dict[int, str]:

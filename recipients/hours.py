@@ -5,6 +5,7 @@ Everything here is a pure function of a recipient's clocks and an instant, an aw
 
 from bisect import bisect
 from collections import Counter
+from collections.abc import Iterable
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from functools import lru_cache
 from typing import Any, NamedTuple, Self
@@ -80,12 +81,18 @@ class BusinessHours(NamedTuple):
 
     @classmethod
     def from_settings(cls, settings: Any) -> Self:
-        hours, days = settings.business_hours, settings.business_days
-        if not isinstance(hours, dict):
-            hours = dict.fromkeys(range(7) if days is None else days, hours)
-        windows = tuple(hours.get(day) for day in range(7))
+        days = settings.business_days
+        windows = cls.every_week(settings.business_hours, range(7) if days is None else days)
         quiet = (QuietHours.of(settings.quiet_hours),) if settings.quiet_hours else ()
         return cls(windows, days is None, settings.skip_holidays, quiet)
+
+    @staticmethod
+    def every_week(
+        hours: Window | dict[int, Window], days: Iterable[int] = range(7)
+    ) -> tuple[Window | None, ...]:
+        """Return the windows of Monday to Sunday: those of a dict, or the same on these days."""
+        hours = hours if isinstance(hours, dict) else dict.fromkeys(days, hours)
+        return tuple(map(hours.get, range(7)))
 
     def window(self, country: str, day: date) -> Window | None:
         """Return the opening and closing on a day in a country, or None if it is closed."""

@@ -310,7 +310,7 @@ def test_the_readme_is_short():
 
 
 def test_every_page_is_reached_from_the_readme():
-    linked = {*re.findall(r"\]\(([\w./]+\.md)", PAGES["README.md"])}
+    linked = {*re.findall(r"\]\(([\w./-]+\.md)", PAGES["README.md"])}
     assert PAGES.keys() - {"README.md"} <= linked
 
 
