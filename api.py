@@ -48,12 +48,13 @@ def create(value: Any, key: Identity, idempotency_key: str | None, digest: str |
     """Store a message as a request describes it, and answer; raise what is wrong with it."""
     now = clock.now()  # after a slow client has sent the last byte
     settings = current_app.config["SETTINGS"]
-    hours = current_app.extensions["business_hours"]
-    order = schemas.load(value, now, settings.max_message_length, hours)
-    order["check_dnc"] |= settings.check_dnc
+    rules = current_app.extensions["rules"].of(key.rules)
+    order = schemas.load(value, now, settings.max_message_length, rules.hours)
+    order["check_dnc"] |= rules.check_dnc
     refuse(order, settings)
 
     recipient = order["to"]
+    hours = rules.hours(recipient)
     facts = hours.facts(recipient.clocks, now)
     message = NewMessage(
         **order | {"to": recipient.e164, "country": recipient.country},

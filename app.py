@@ -10,11 +10,10 @@ import desk
 import logs
 import recipients
 import settings as environment
+from access.rules import Rules
 from carriers import Carrier
 from database import clock
 from monitoring import pages
-from recipients.hours import BusinessHours
-from recipients.quiet import QuietPlaces
 from web import callbacks, errors, requests
 
 
@@ -33,7 +32,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     app = Flask(__name__, static_folder=None)
     app.config["SETTINGS"] = settings
     app.config["VERSION"] = environment.VERSION
-    app.extensions["business_hours"] = BusinessHours.from_settings(settings)
+    app.extensions["rules"] = Rules.from_settings(settings)
     app.extensions["carrier"] = carrier
     app.json.sort_keys = False
     app.url_map.merge_slashes = False  # a redirect would be HTML
@@ -61,8 +60,8 @@ def check_quiet_hours(settings: environment.Settings) -> None:
     """End the process if quiet hours leave no minute open in all zones of a place's numbers."""
     if not settings.quiet_hours and not settings.quiet_hours_file:
         return
-    hours, places = BusinessHours.from_settings(settings), QuietPlaces.from_settings(settings)
-    closed = recipients.never_open(hours, places, clock.now(), settings.allowed_countries)
+    rules = Rules.from_settings(settings)
+    closed, places = rules.never_open(clock.now(), settings.allowed_countries), rules.quiet
     of_file = [place for place in closed if place in places.lines or places.states(place)]
     words = "no minute of BUSINESS_HOURS open"
     problems = [f"QUIET_HOURS_FILE: {place}: leaves {words}" for place in of_file]

@@ -7,11 +7,21 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, Self
 
-from peewee import SQL, BooleanField, IntegrityError, ModelSelect, TextField, fn
+from peewee import (
+    SQL,
+    BooleanField,
+    Expression,
+    Field,
+    IntegrityError,
+    ModelSelect,
+    TextField,
+    Value,
+    fn,
+)
 
 from access.audit import Action, Audit
 from access.limits import KeyUse, Limit
-from access.rules import NO_RULES, OWN, KeyRules
+from access.rules import NO_RULES, OWN, KeyRules, duration
 from database import InstantField, Refused, Table, db, isoformat, on_postgres
 
 HOUR = timedelta(hours=1)
@@ -27,6 +37,15 @@ AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > {param})
 
 As SQL: for peewee to write it and to make a model of it would be half the cost of a request.
 """
+
+
+LASTS = """
+CAST(SUBSTR(api_key.expire_after, 1, LENGTH(api_key.expire_after) - 1) AS BIGINT)
+* CASE SUBSTR(api_key.expire_after, LENGTH(api_key.expire_after))
+    WHEN 'm' THEN 60000 WHEN 'h' THEN 3600000 ELSE 86400000
+END
+"""
+"""The milliseconds that a key's messages last by its own rule; null without one."""
 
 
 class Role(StrEnum):
@@ -48,6 +67,9 @@ class Identity(NamedTuple):
     role: str
     rules: KeyRules = NO_RULES
 
+
+RULES = f"SELECT id, {', '.join(OWN)} FROM api_key WHERE id IN ({{ids}})"
+"""Return the rules of some keys. As SQL, since the sender asks between any two sends."""
 
 HELD = "SELECT id, role, limits, revoked_at FROM api_key WHERE id IN ({ids}){lock}"
 """Return what decides about a message of some keys when it is stored."""
@@ -201,6 +223,41 @@ class ApiKey(Table):
         written = _written(limits)
         if not self._change(Action.LIMITED_KEY, now, written or "KEY_LIMITS", limits=written):
             raise Refused(f"the key {self.name!r} is revoked")
+
+    @classmethod
+    def rules_of(cls, ids: Collection[int]) -> dict[int, KeyRules]:
+        """Return the rules of keys, by their ids, as they are now."""
+        if not ids:
+            return {}
+        sql = RULES.format(ids=", ".join([db.param] * len(ids)))
+        found = db.execute_sql(sql, [*ids]).fetchall()
+        return {id: KeyRules(*own[:-1], bool(own[-1])) for id, *own in found}
+
+    @classmethod
+    def checking(cls, always: bool) -> ModelSelect:
+        """Select the ids of keys of which every number is looked up in the Do Not Call list.
+
+        `always` says what holds for keys that leave it to the setting.
+        """
+        keys = cls.alias("api_key")
+        checks = fn.COALESCE(keys.check_dnc, "always" if always else "asked")
+        return keys.select(keys.id).where(checks == "always")
+
+    @classmethod
+    def scheduled_before(cls, key: Field, now: datetime, default: datetime) -> Expression:
+        """Return the instant before which a key's messages had to be due, to expire now.
+
+        `default` is that of keys that leave it to the setting.
+        """
+        keys = cls.alias("api_key")
+        own = keys.select(Value(cls.created_at.db_value(now)) - SQL(LASTS)).where(keys.id == key)
+        return fn.COALESCE(own, cls.created_at.db_value(default))
+
+    @classmethod
+    def with_expiry(cls) -> dict[int, timedelta]:
+        """Return how long messages of a key last, for those keys that have a rule of their own."""
+        own = cls.select(cls.id, cls.expire_after).where(cls.expire_after.is_null(False))
+        return {id: duration(text) for id, text in own.tuples()}
 
     def rule(self, changes: dict, now: datetime, check: Callable[[KeyRules], None]) -> None:
         """Set some rules of this key; raise Refused if it is revoked, or as `check` of them does.

@@ -25,6 +25,10 @@ class KeyRules(NamedTuple):
     expire_after: str | None = None
     urgent: bool = False
 
+    def checks(self, setting: bool) -> bool:
+        """Return whether every number is looked up in the Do Not Call list."""
+        return self.check_dnc == "always" if self.check_dnc else setting
+
     def written(self) -> dict[str, str]:
         """Return each rule under the name of its option, "default" where the setting holds."""
         words = {True: "yes", False: "no", None: "default"}
@@ -72,6 +76,7 @@ class Rules(NamedTuple):
     quiet: QuietPlaces
     check_dnc: bool  # for every message, whatever the request says
     expire_after: timedelta
+    urgent: bool = False  # sent before those of keys that are not
 
     @classmethod
     def from_settings(cls, settings: Any) -> Self:
@@ -85,14 +90,14 @@ class Rules(NamedTuple):
 
     def of(self, own: KeyRules) -> Self:
         """Return the rules of a key that has some of its own."""
-        changes = {}
+        changes = {"urgent": True} if own.urgent else {}
         if own.hours:
             windows = _windows(own.hours)
             changes["opening"] = self.opening._replace(windows=windows, local_week=False)
         if own.quiet_hours:
             changes["quiet"] = _quiet(own.quiet_hours)
         if own.check_dnc:
-            changes["check_dnc"] = own.check_dnc == "always"
+            changes["check_dnc"] = own.checks(self.check_dnc)
         if own.expire_after:
             changes["expire_after"] = duration(own.expire_after)
         return self._replace(**changes) if changes else self

@@ -233,6 +233,17 @@ def local_time(recipient: Recipient, at: datetime) -> str:
     return written(at.astimezone(recipient.zone))
 
 
+def why_until(recipient: Recipient, hours: BusinessHours, until: datetime) -> str | None:
+    """Return what keeps a text from leaving before an instant; None if nothing does.
+
+    It is in the words of the recipient's clock: "quiet hours of Texas until 12:00 PM, Sunday, ...".
+    """
+    before, local = until - timedelta(minutes=1), local_time(recipient, until)
+    if silence := hours.silence(recipient.clocks, before):
+        return f"{quiet_name(silence.hours)} until {local}"
+    return None if hours.is_open(recipient.clocks, before) else f"business hours from {local}"
+
+
 def never_open(
     hours: BusinessHours,
     places: QuietPlaces,

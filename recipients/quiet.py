@@ -80,6 +80,11 @@ class QuietPlaces(NamedTuple):
             hours = [self.lines[state] for state in self.states(country)] + [own]
         return tuple(dict.fromkeys(filter(None, hours)))
 
+    @property
+    def are_none(self) -> bool:
+        """Whether it is quiet nowhere."""
+        return self.elsewhere is None and not any(self.lines.values())
+
     def states(self, country: str) -> list[str]:
         """Return the states of a country that have a line."""
         return [place for place in self.lines if place.startswith(f"{country}-")]
