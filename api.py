@@ -19,7 +19,7 @@ from carriers.alphabets import count_parts
 from database import clock, db
 from models import Message, Status, new_id
 from recipients import Recipient
-from recipients.hours import BusinessHours, Facts
+from recipients.hours import BusinessHours, Facts, NeverOpens
 from schemas import BadRequest
 from settings import Settings
 from web.requests import BEARER, bearer_token, read_body
@@ -96,7 +96,10 @@ def decide(order: dict, facts: Facts, hours: BusinessHours, now: datetime) -> di
         return {"status": Status.SCHEDULED, "send_at": order["send_date"]}
     if facts.within_business_hours:
         return {"status": Status.QUEUED, "send_at": now}
-    opening = hours.next_opening(order["to"].clocks, now)
+    try:
+        opening = hours.next_opening(order["to"].clocks, now)
+    except NeverOpens:  # settings were changed after the rules of the key
+        abort(403, "The rules of this key leave no minute for the recipient's country.")
     return {"status": Status.SCHEDULED, "send_at": opening}
 
 
