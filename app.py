@@ -10,10 +10,10 @@ import desk
 import logs
 import recipients
 import settings as environment
+from access.rules import Rules
 from carriers import Carrier
 from database import clock
 from monitoring import pages
-from recipients.hours import BusinessHours
 from web import callbacks, errors, requests
 
 
@@ -32,7 +32,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     app = Flask(__name__, static_folder=None)
     app.config["SETTINGS"] = settings
     app.config["VERSION"] = environment.VERSION
-    app.extensions["business_hours"] = BusinessHours.from_settings(settings)
+    app.extensions["rules"] = Rules.from_settings(settings)
     app.extensions["carrier"] = carrier
     app.json.sort_keys = False
     app.url_map.merge_slashes = False  # a redirect would be HTML
@@ -57,16 +57,20 @@ def check_countries(settings: environment.Settings) -> None:
 
 
 def check_quiet_hours(settings: environment.Settings) -> None:
-    """End the process if QUIET_HOURS leave no minute open in all zones of a country's numbers."""
-    if not settings.quiet_hours:
+    """End the process if quiet hours leave no minute open in all zones of a place's numbers."""
+    if not settings.quiet_hours and not settings.quiet_hours_file:
         return
-    hours, allowed = BusinessHours.from_settings(settings), settings.allowed_countries
-    closed = recipients.never_open(hours, clock.now())
-    if names := sorted(recipients.country_name(c) for c in closed if not allowed or c in allowed):
-        environment.exit_with(
-            f"QUIET_HOURS: leave no minute of BUSINESS_HOURS open on all clocks of numbers in "
-            f"{', '.join(names)}"
+    rules = Rules.from_settings(settings)
+    closed, places = rules.never_open(clock.now(), settings.allowed_countries), rules.quiet
+    of_file = [place for place in closed if place in places.lines or places.states(place)]
+    words = "no minute of BUSINESS_HOURS open"
+    problems = [f"QUIET_HOURS_FILE: {place}: leaves {words}" for place in of_file]
+    if names := sorted(recipients.country_name(place) for place in {*closed} - {*of_file}):
+        problems.append(
+            f"QUIET_HOURS: leave {words} on all clocks of numbers in {', '.join(names)}"
         )
+    if problems:
+        environment.exit_with("\n".join(problems))
 
 
 def connect_carrier(settings: environment.Settings) -> Carrier | None:

@@ -38,6 +38,7 @@ MOVES = (
 WAITS = ("waiting for approval", "waiting for a carrier")
 
 PROMOTE_EVERY = 5  # seconds, in a pass that lasts longer; as often dead senders are looked for
+LOOK_EVERY = 1  # seconds between two passes, for urgent texts
 SILENCE, LONGEST_LISTENING = 3, 60  # seconds that a single pass listens for; to bind takes a while
 TESTERS_PATIENCE = 15  # seconds that a single pass, which is done, waits for testers' texts
 
@@ -236,18 +237,27 @@ class Scheduler:
             log.warning("receipts of the last hour that match no message: %s", unmatched)
 
     def listen(self, seconds: float | None) -> None:
-        """Collect receipts for so many seconds; without any, until the carrier is silent."""
-        if not (self.carrier and self.carrier.listens):
-            self.stop.sleep(seconds or 0)
+        """Collect receipts for so many seconds, or until an urgent text is to be sent.
+
+        Without any, until the carrier is silent.
+        """
+        listens = self.carrier and self.carrier.listens
+        if not (listens or seconds):
             return
         longest, silence = (seconds, seconds) if seconds else (LONGEST_LISTENING, SILENCE)
         now = self.clock.monotonic()
-        end, quiet_at = now + longest, now + silence
-        while not self.stop.is_requested and self.clock.monotonic() < min(end, quiet_at):
-            if self.sender.inbox.collect():
+        end, quiet_at, look_at = now + longest, now + silence, now + LOOK_EVERY
+        while not self.stop.is_requested and (now := self.clock.monotonic()) < min(end, quiet_at):
+            if listens and self.sender.inbox.collect():
                 database.db.close()
                 quiet_at = self.clock.monotonic() + silence
-            self.clock.sleep(min(TICK, silence))
+            if seconds and self.sender and now >= look_at:
+                look_at = now + LOOK_EVERY
+                is_urgent = reports.awaits_urgently()
+                database.db.close()
+                if is_urgent:
+                    return
+            self.clock.sleep(min(TICK, silence, end - now))
 
     def close(self) -> None:
         """Close the carrier; record what it said before and meanwhile.

@@ -428,11 +428,10 @@ def pop_news(now: datetime) -> dict:
 
 def shown(found: list[Message], now: datetime) -> list[Entry]:
     """Return messages as the templates show them."""
-    hours = current_app.extensions["business_hours"]
-    lasts = current_app.config["SETTINGS"].expire_after
+    rules = current_app.extensions["rules"]
     numbers = {message.to for message in found} - {None}
     texted = reports.times_texted(numbers, now - DAY * HOUR)
-    return [Entry(each, now, hours, lasts, texted.get(each.to, 0)) for each in found]
+    return [Entry(each, now, rules.of(each.key.rules), texted.get(each.to, 0)) for each in found]
 
 
 def read_place() -> reports.Place | None:
