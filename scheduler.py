@@ -28,6 +28,7 @@ from models import Message, Status
 from monitoring.notices import Notices
 from sending import claims, receipts
 from sending.carrier_state import CarrierState
+from sending.passes import Passes
 from sending.runtime import THIS_MACHINE, TICK, NoThread, Runtime, Stop, in_own_thread
 from sending.sender import TESTERS, Sender
 
@@ -78,6 +79,7 @@ class Scheduler:
         while True:
             status = 0
             try:
+                Passes.begin(self.clock.now(), every)
                 counts = line(self.run_pass(repeated=every is not None))
                 if counts != shown:
                     show(counts)

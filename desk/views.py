@@ -30,6 +30,8 @@ from database import EPOCH, MILLISECOND, Refused, clock, db
 from desk import entries, sessions
 from desk.entries import Entry, counted
 from models import WITHDRAWN, Message, Status
+from monitoring import health
+from sending import passes
 from sending.carrier_state import CarrierState
 
 PAGE = 50  # messages
@@ -46,7 +48,6 @@ NO_NUMBER = (
     "country."
 )
 TOO_LATE = "Undo works for one minute, and only until the text is sent."
-NO_PASS_FOR = timedelta(minutes=5)  # before operators are warned that no scheduler runs
 
 log = logging.getLogger("web")
 blueprint = Blueprint(
@@ -455,7 +456,7 @@ def write_place(found: list[Message]) -> str | None:
 
 def look_over(now: datetime) -> dict:
     """Return the operator's overview: texts going out, recent outcomes, and trouble."""
-    carrier = CarrierState.latest()
+    carrier, passed = CarrierState.latest(), passes.standing()
     this_hour = now.replace(minute=0, second=0, microsecond=0)
     going_out = enumerate(reports.going_out(this_hour, DAY, MANY))
     return {
@@ -468,6 +469,7 @@ def look_over(now: datetime) -> dict:
         "bad_end": reports.bad_end(now),
         "at_limit": reports.at_limit(now, current_app.config["SETTINGS"].key_limits),
         "most_keys": MOST_KEYS,
-        "is_silent": carrier is None or now - carrier.last_pass_at > NO_PASS_FOR,
+        "last_pass_at": passed.last_at,
+        "is_silent": not passed.last_at or passed.is_missing(now, health.STALLED_AFTER),
         "now": now,
     }
