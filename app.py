@@ -23,7 +23,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     if from_environment:
         settings = environment.load_or_exit()
     check_countries(settings)
-    check_quiet_hours(settings)
+    environment.check_quiet_hours(settings, clock.now())
     carrier = connect_carrier(settings)
     logs.start(settings.log_level, settings.log_format).addFilter(requests.add_request_id)
     if from_environment:
@@ -54,23 +54,6 @@ def check_countries(settings: environment.Settings) -> None:
             f"ALLOWED_COUNTRIES: no country with telephone numbers has the ISO 3166 code "
             f"{', '.join(unknown)}"
         )
-
-
-def check_quiet_hours(settings: environment.Settings) -> None:
-    """End the process if quiet hours leave no minute open in all zones of a place's numbers."""
-    if not settings.quiet_hours and not settings.quiet_hours_file:
-        return
-    rules = Rules.from_settings(settings)
-    closed, places = rules.never_open(clock.now(), settings.allowed_countries), rules.quiet
-    of_file = [place for place in closed if place in places.lines or places.states(place)]
-    words = "no minute of BUSINESS_HOURS open"
-    problems = [f"QUIET_HOURS_FILE: {place}: leaves {words}" for place in of_file]
-    if names := sorted(recipients.country_name(place) for place in {*closed} - {*of_file}):
-        problems.append(
-            f"QUIET_HOURS: leave {words} on all clocks of numbers in {', '.join(names)}"
-        )
-    if problems:
-        environment.exit_with("\n".join(problems))
 
 
 def connect_carrier(settings: environment.Settings) -> Carrier | None:

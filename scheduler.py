@@ -21,6 +21,7 @@ import logs
 import reports
 import settings as environment
 from carriers import Carrier
+from database import clock
 from events.delivery import Deliveries
 from events.outbox import Event
 from models import Message, Status
@@ -281,6 +282,7 @@ def main() -> int:
     """Run one pass, or one every so often until SIGTERM or SIGINT; return the exit status."""
     options = read_options()
     settings = environment.load_or_exit()
+    environment.check_quiet_hours(settings, clock.now())
     level = "DEBUG" if options.verbose else settings.log_level
     if options.quiet and level in ("DEBUG", "INFO"):
         level = "WARNING"

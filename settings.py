@@ -7,7 +7,7 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -146,6 +146,23 @@ def exit_with(problems: str) -> NoReturn:
     for line in problems.splitlines():
         log.critical(line)
     sys.exit(1)
+
+
+def check_quiet_hours(settings: Settings, now: datetime) -> None:
+    """End the process if quiet hours leave no minute open in all zones of a place's numbers."""
+    if not settings.quiet_hours and not settings.quiet_hours_file:
+        return
+    of_all = rules.Rules.from_settings(settings)
+    closed, places = of_all.never_open(now, settings.allowed_countries), of_all.quiet
+    of_file = [place for place in closed if place in places.lines or places.states(place)]
+    words = "no minute of BUSINESS_HOURS open"
+    problems = [f"QUIET_HOURS_FILE: {place}: leaves {words}" for place in of_file]
+    if names := sorted(recipients.country_name(place) for place in {*closed} - {*of_file}):
+        problems.append(
+            f"QUIET_HOURS: leave {words} on all clocks of numbers in {', '.join(names)}"
+        )
+    if problems:
+        exit_with("\n".join(problems))
 
 
 def warn_of_misspelt() -> None:
