@@ -51,6 +51,7 @@ KEPT = timedelta(days=30)
 
 BY_RECEIPT = ("delivered", "undelivered")
 WITH_REASON = ("failed", "undelivered")
+REPLIED = "text_message.replied"
 
 
 class EventAddress(Table):
@@ -191,16 +192,39 @@ class Event(Table):
             cls.insert_many(some).as_rowcount().execute()
 
     @classmethod
+    def write_reply(cls, key: int, message_id: uuid.UUID, data: dict, now: datetime) -> None:
+        """Write an event of a reply to a message, if the key has an address that is on."""
+        on = (EventAddress.key == key) & EventAddress.off.is_null()
+        if EventAddress.select().where(on).exists():
+            data = {"message_id": str(message_id)} | data
+            said = {"type": REPLIED, "timestamp": isoformat(now), "data": data}
+            cls.insert(cls._new(key, message_id, now, json.dumps(said))).execute()
+
+    @classmethod
+    def forget_texts(cls, replies: Collection[str], messages: Collection[uuid.UUID]) -> None:
+        """Empty the texts of replies to these messages in events that are kept."""
+        of_replies = cls.message_id.in_([*messages]) & cls.body.contains(REPLIED)
+        for event in cls.select().where(of_replies):
+            said = json.loads(event.body)
+            if said["data"].get("reply_id") in replies:
+                said["data"]["text"] = ""
+                cls.update(body=json.dumps(said)).where(cls.id == event.id).execute()
+
+    @classmethod
     def _row(cls, message):
         at = message.finished_at
         if message.status in BY_RECEIPT:  # a receipt that was recorded first comes after the yes
             at = max(message.receipt_at, at + MILLISECOND)
+        return cls._new(message.receiver, message.id, at, body(message, at))
+
+    @classmethod
+    def _new(cls, key, message_id, at, said):
         return {
             cls.webhook_id: f"evt_{uuid.uuid4().hex}",
-            cls.key: message.receiver,
-            cls.message_id: message.id,
+            cls.key: key,
+            cls.message_id: message_id,
             cls.at: at,
-            cls.body: body(message, at),
+            cls.body: said,
             cls.tries: 0,
             cls.next_try_at: at,
             cls.decided_at: at,

@@ -18,9 +18,10 @@ from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from carriers import Carrier
 from database.clock import Steps
-from models import Status
+from models import Message, Status
 from sending import claims, outcomes, receipts
 from sending.carrier_state import CarrierState, Permission
+from sending.inbound import ReplyRules
 from sending.outcomes import Outcome, Rules, Step
 from sending.rate import Rate
 from sending.recorder import Inbox, Recorder
@@ -49,6 +50,7 @@ class Sender:
     ):
         self.settings, self.stop, self.clock = settings, stop, runtime.clock
         self.for_testers = for_testers
+        self.answers = not for_testers and bool(settings.stop_reply or settings.help_reply)
         self.name = TESTERS if for_testers else carrier.name
         self.rules = Rules.of(settings, carrier.can_be_asked)
         self.renew_every = settings.claim_timeout / 4  # seconds
@@ -62,7 +64,7 @@ class Sender:
         self.recorder = Recorder(
             self.claimant, self.rules, self.watch, self.sends, self.retry_through_outage
         )
-        self.inbox = Inbox(carrier, settings.check_dnc, self.watch)
+        self.inbox = Inbox(carrier, ReplyRules.of(settings, carrier.name), self.watch)
         self.key_names = {}  # by id, for the log
         self.first_key = None  # it has the next share
         self.left = 0  # messages that the present pass may still claim
@@ -165,7 +167,7 @@ class Sender:
         held = [*self.sends.under_way.values()] if renewing else []
         with database.db.atomic():
             renewed = claims.renew(self.claimant, [send.message for send in held], now)
-            new = claims.claim(self.claimant, room, now, self.first_key, self.for_testers)
+            new = self.claim_new(room, now)
             if unknown := {message.key_id for message in new} - self.key_names.keys():
                 self.key_names |= ApiKey.names(unknown)
             names = self.key_names
@@ -182,6 +184,12 @@ class Sender:
         for send, outcome in moves:
             self.recorder.note(send, outcome.move, outcome.reason)
         return len(new), ready
+
+    def claim_new(self, room: int, now: datetime) -> list[Message]:
+        """Claim messages, answers to replies before all others."""
+        first = claims.claim_answers(self.claimant, room, now) if room and self.answers else []
+        room -= len(first)
+        return first + claims.claim(self.claimant, room, now, self.first_key, self.for_testers)
 
     def judge(
         self, sends: list[Send], now: datetime

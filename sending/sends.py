@@ -113,7 +113,7 @@ class Sends:
             raise NotSent(Outcome(Status.QUEUED, send_at=now))
         if outcome := outcomes.judge_again(message, self.rules, now):
             raise NotSent(outcome)
-        left = message.first_send_at + self.rules.expire_after - now
+        left = outcomes.expires_at(message, self.rules) - now
         return self.carrier.send(
             message.to,
             message.message,
