@@ -261,8 +261,8 @@ def read(
     if message_type:
         return None
     header, text = pdus.header_and_text(delivery)
-    part = pdus.part(header, delivery.optional)
-    return next(iter(opt_outs.replies(number, decode(text, delivery.coding), part=part)), None)
+    part, words = pdus.part(header, delivery.optional), decode(text, delivery.coding)
+    return next(iter(opt_outs.replies(number, words or None, part=part)), None)
 
 
 def _receipt(text, optional, receipt_ids, number):

@@ -22,6 +22,7 @@ from sending import receipts
 from sending.replies import Reply
 
 UNSHOWN = (
+    "answers",
     "claim_number",
     "id",
     "key",

@@ -115,7 +115,9 @@ def _corrected(word):
 
 
 def _are_alike(one, other):
-    start = next((n for n, pair in enumerate(zip(one, other, strict=False)) if len({*pair}) > 1), 0)
+    start = 0
+    while one[start : start + 1] == other[start : start + 1] != "":
+        start += 1
     one, other = one[start:], other[start:]
     is_other, is_missing, is_more = one[1:] == other[1:], one == other[1:], one[1:] == other
     are_exchanged = one[:2] == other[1::-1] and one[2:] == other[2:]
