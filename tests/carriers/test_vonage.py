@@ -246,7 +246,7 @@ def carrier_of(method=None):
 def unidentified(carrier, callback):
     """What a callback says, without what identifies it."""
     events = carrier.callback(callback)
-    return [e._replace(message_ids=()) if isinstance(e, OptOut) else e for e in events]
+    return [e._replace(message_ids=()) if isinstance(e, OptOut | Reply) else e for e in events]
 
 
 @pytest.fixture
