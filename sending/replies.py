@@ -32,7 +32,7 @@ WAITS = SQL("read_at IS NULL AND NOT opted_out")
 """Nobody has read it, and the number did not join the Do Not Call list by it."""
 
 MAY_BE_NO, MAY_NOT = SQL("may_be_no"), SQL("NOT may_be_no")
-RANKS = (WAITS & MAY_BE_NO, WAITS & MAY_NOT, ~WAITS)
+RANKS = (WAITS & MAY_BE_NO, WAITS & MAY_NOT, SQL("(read_at IS NOT NULL OR opted_out)"))
 """What people at the desk see first, and what later."""
 
 
@@ -122,7 +122,8 @@ class Reply(Table):
                 replies = cls.shown(now).where(RANKS[rank], visible)
                 if after and after.rank == rank:
                     replies = replies.where(cls._is_before(after.at, after.id))
-                some += replies.order_by(cls.at.desc(), cls.id.desc()).limit(limit - len(found))
+                replies = replies.order_by(cls.at.desc(), cls.id.desc())
+                some.extend(replies.limit(limit - len(found)))
             found += sorted(some, key=lambda each: (each.at, each.id), reverse=True)
             if len(found) >= limit:
                 break
