@@ -27,7 +27,7 @@ from models import Message, Status
 from monitoring.notices import Notices
 from sending import claims, inbound, receipts
 from sending.carrier_state import CarrierState
-from sending.runtime import THIS_MACHINE, TICK, Runtime, Stop, in_own_thread
+from sending.runtime import THIS_MACHINE, TICK, NoThread, Runtime, Stop, in_own_thread
 from sending.sender import TESTERS, Sender
 
 MOVES = (
@@ -38,6 +38,7 @@ WAITS = ("waiting for approval", "waiting for a carrier")
 
 PROMOTE_EVERY = 5  # seconds, in a pass that lasts longer; as often dead senders are looked for
 SILENCE, LONGEST_LISTENING = 3, 60  # seconds that a single pass listens for; to bind takes a while
+TESTERS_PATIENCE = 15  # seconds that a single pass, which is done, waits for testers' texts
 
 log = logging.getLogger("scheduler")
 
@@ -46,7 +47,7 @@ class Scheduler:
     """Make passes until a stop is requested.
 
     Testers' texts go to a simulator, in a thread of their own. Repeated passes and that thread do
-    not wait for each other; a single pass ends when both are done.
+    not wait for each other; a single pass waits for it in the end, but not for long.
     """
 
     def __init__(
@@ -59,7 +60,8 @@ class Scheduler:
         self.stop = Stop(settings.shutdown_timeout, runtime.clock)
         self.sender = Sender(settings, carrier, self.stop, runtime=runtime) if carrier else None
         simulator = carriers.connect("simulator:")
-        self.testers = Sender(settings, simulator, self.stop, for_testers=True, runtime=runtime)
+        stop = Stop(settings.shutdown_timeout, runtime.clock, self.stop)
+        self.testers = Sender(settings, simulator, stop, for_testers=True, runtime=runtime)
         self.testing = None  # the future of what the testers' sender does
         self.counts = Counter()  # since the end of the last pass
         self.counting = threading.Lock()
@@ -69,7 +71,8 @@ class Scheduler:
         """Make one pass, or one every so often until a stop; return the exit status."""
         shown = None
         if every:
-            self.testing = in_own_thread(lambda: self.keep_serving_testers(every))
+            with suppress(NoThread):  # then each pass tries
+                self.testing = in_own_thread(lambda: self.keep_serving_testers(every))
         while True:
             status = 0
             try:
@@ -86,7 +89,8 @@ class Scheduler:
             if every is None or self.stop.is_requested:
                 break
         if self.testing:
-            wait([self.testing], self.stop.seconds_left)
+            self.testers.stop.request()
+            wait([self.testing], self.testers.stop.seconds_left)
         try:
             self.close()
         except database.ERRORS as error:
@@ -97,7 +101,7 @@ class Scheduler:
     def run_pass(self, repeated: bool = False) -> Counter:
         """Do all that can be done now; count what happened, and what waits.
 
-        Do not wait for testers if the pass will be repeated.
+        Do not wait for testers at all if the pass will be repeated.
         """
         self.take_over(wait_until_settled=True)
         now = self.clock.now()
@@ -184,7 +188,10 @@ class Scheduler:
         if self.testing and self.testing.done():
             self.await_testers()
         if not self.testing and reports.awaiting_carrier(testers=True):
-            self.testing = in_own_thread(self.send_of_testers)
+            try:
+                self.testing = in_own_thread(self.send_of_testers)
+            except NoThread as error:
+                log.error("testers' texts wait: %s", error)
 
     def keep_serving_testers(self, every: float) -> None:
         """Promote and send the messages of testers every so often until a stop is requested.
@@ -215,9 +222,11 @@ class Scheduler:
             database.db.close()
 
     def await_testers(self) -> None:
-        """Wait until the messages of testers are sent."""
+        """Wait until the messages of testers are sent, or as many as TESTERS_PATIENCE allows."""
         if self.testing:
             testing, self.testing = self.testing, None
+            if not wait([testing], TESTERS_PATIENCE).done:
+                self.testers.stop.request()
             testing.result()
 
     def report_unmatched(self, now: datetime) -> None:
