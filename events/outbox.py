@@ -184,6 +184,7 @@ class Event(Table):
     decided_at = InstantField(null=True)  # when that was
     last_answer = CarrierTextField(null=True)
     given_up_at = InstantField(null=True)
+    reply_id = UUIDField(null=True)  # of the reply that it reports
 
     @classmethod
     def write(cls, ended: Iterable[Any]) -> None:
@@ -193,22 +194,24 @@ class Event(Table):
 
     @classmethod
     def write_reply(cls, key: int, message_id: uuid.UUID, data: dict, now: datetime) -> None:
-        """Write an event of a reply to a message, if the key has an address that is on."""
+        """Write an event of a reply to a message, if the key has an address that is on.
+
+        `data` has its `reply_id`, text, and what it led to.
+        """
         on = (EventAddress.key == key) & EventAddress.off.is_null()
         if EventAddress.select().where(on).exists():
             data = {"message_id": str(message_id)} | data
             said = {"type": REPLIED, "timestamp": isoformat(now), "data": data}
-            cls.insert(cls._new(key, message_id, now, json.dumps(said))).execute()
+            row = cls._new(key, message_id, now, json.dumps(said))
+            cls.insert(row | {cls.reply_id: data["reply_id"]}).execute()
 
     @classmethod
-    def forget_texts(cls, replies: Collection[str], messages: Collection[uuid.UUID]) -> None:
-        """Empty the texts of replies to these messages in events that are kept."""
-        of_replies = cls.message_id.in_([*messages]) & cls.body.contains(REPLIED)
-        for event in cls.select().where(of_replies):
+    def forget_texts(cls, replies: Collection[uuid.UUID]) -> None:
+        """Empty the texts of replies in events that are kept."""
+        for event in cls.select().where(cls.reply_id.in_([*replies])):
             said = json.loads(event.body)
-            if said["data"].get("reply_id") in replies:
-                said["data"]["text"] = ""
-                cls.update(body=json.dumps(said)).where(cls.id == event.id).execute()
+            said["data"]["text"] = ""
+            cls.update(body=json.dumps(said)).where(cls.id == event.id).execute()
 
     @classmethod
     def _row(cls, message):
@@ -377,6 +380,7 @@ Event.add_index(
         name="event_due",
     )
 )
+Event.add_index(Event.index(Event.reply_id, where=SQL("reply_id IS NOT NULL"), name="event_reply"))
 Event.add_index(
     Event.index(Event.given_up_at, where=SQL("given_up_at IS NOT NULL"), name="event_given_up")
 )

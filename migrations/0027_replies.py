@@ -6,6 +6,7 @@ from peewee import (
     BooleanField,
     IntegerField,
     Model,
+    SqliteDatabase,
     TextField,
     UUIDField,
 )
@@ -20,12 +21,15 @@ INDEXES = (
     "reply_at ON reply (at, id)",
     "reply_number ON reply (number, at, id)",
     "reply_message ON reply (message_id)",
+    "event_reply ON event (reply_id) WHERE reply_id IS NOT NULL",
     "reply_due ON reply (due_at) WHERE due_at IS NOT NULL",
 )
 
 
 def up(migrator, db):
+    uuid = "TEXT" if isinstance(db, SqliteDatabase) else "UUID"
     db.execute_sql('ALTER TABLE "message" ADD COLUMN "answers" TEXT')
+    db.execute_sql(f'ALTER TABLE "event" ADD COLUMN "reply_id" {uuid}')
 
     class Reply(Model):
         id = UUIDField(primary_key=True)
