@@ -45,6 +45,9 @@ from events.outbox import Event, EventAddress
 SEND_DATE_LASTS = timedelta(hours=1)
 """How long a send_date is obeyed; a message that is later keeps to business hours."""
 
+ANSWER_WITHIN = timedelta(minutes=2)
+"""How long after a reply the text that answers it may be sent."""
+
 LATEST = "SELECT id FROM message WHERE key_id = {param} ORDER BY id DESC LIMIT 1"
 """Return the id of a key's latest message."""
 
@@ -80,6 +83,7 @@ def has_status(*statuses: Status) -> SQL:
 
 # The indexes below serve these only because their conditions are spelt the same
 IS_SENDABLE = has_status(Status.QUEUED) & SQL("approved")
+IS_ANSWER = IS_SENDABLE & SQL("answers IS NOT NULL")
 AWAITS_APPROVAL = has_status(*WAITING) & SQL("NOT approved")
 AWAITS_GROUP = AWAITS_APPROVAL & SQL("available_to_group")
 IS_RETRYING = has_status(*WAITING) & SQL("due_since IS NOT NULL")
@@ -141,6 +145,8 @@ class Message(Table):
     # Both null if a version before migration 0014 stored it: one part, of no known country
     parts = IntegerField(null=True)
     country = TextField(null=True)  # ISO 3166, or 001
+    # STOP or HELP, if it answers such a reply: sent at once and once, whatever list and hours say
+    answers = TextField(null=True)
 
     # Requests
 
@@ -349,7 +355,7 @@ class Message(Table):
     def retry(self, now: datetime) -> bool:
         """Send this message, which did not reach its recipient, again with all its retries.
 
-        It goes at once, or at a send_date that is still to come.
+        It goes at once, or at a send_date that is still to come. What answers a reply has one try.
         """
         later = (Message.send_date > now, Message.send_date)
         send_at = Case(None, [later], Message.send_at.db_value(now))
@@ -357,6 +363,7 @@ class Message(Table):
             Action.RETRIED,
             now,
             {*RETRYABLE},
+            Message.answers.is_null(),
             status=Status.SCHEDULED,
             first_send_at=send_at,
             send_at=send_at,
@@ -382,7 +389,7 @@ class Message(Table):
         A text in doubt is left to the sender, which asks the carrier first.
         """
         waiting = (cls.to == number) & has_status(*WAITING) & (cls.in_doubt == 0)
-        waiting &= cls._checks(always_check_dnc)
+        waiting &= cls._checks(always_check_dnc) & cls.answers.is_null()
         block = cls.update(status=Status.BLOCKED, finished_at=now).where(waiting)
         return len(cls.change(block))
 
@@ -566,6 +573,7 @@ class Selection:
 for _name, _columns, _where in (
     ("message_due", [Message.send_at, Message.id], has_status(Status.SCHEDULED)),
     ("message_sendable_key", [Message.key, Message.send_at, Message.id], IS_SENDABLE),
+    ("message_answers", [Message.send_at, Message.id], IS_ANSWER),
     ("message_awaiting", [Message.status, Message.send_at, Message.id], AWAITS_APPROVAL),
     ("message_awaiting_key", [Message.key, Message.send_at, Message.id], AWAITS_GROUP),
     ("message_claimed", [Message.claimed_at], has_status(Status.SENDING)),

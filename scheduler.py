@@ -26,7 +26,7 @@ from events.delivery import Deliveries
 from events.outbox import Event
 from models import Message, Status
 from monitoring.notices import Notices
-from sending import claims, receipts
+from sending import claims, inbound, receipts
 from sending.carrier_state import CarrierState
 from sending.passes import Passes
 from sending.runtime import THIS_MACHINE, TICK, NoThread, Runtime, Stop, in_own_thread
@@ -112,6 +112,7 @@ class Scheduler:
         self.promote(now)
         self.expire(now)
         receipts.forget(now)
+        inbound.settle(now)
         Event.give_up(now)
         Event.forget(now)
         self.serve_testers()
@@ -180,6 +181,7 @@ class Scheduler:
         now, retry = self.clock.now(), self.sender.retry_through_outage
         queued = retry(self.take_over) + retry(self.promote, now)
         retry(self.expire, now)
+        retry(inbound.settle, now)
         retry(self.serve_testers)
         look_every = min(PROMOTE_EVERY, self.settings.claim_timeout / 4)
         self.look_at = self.clock.monotonic() + look_every

@@ -27,6 +27,7 @@ VERSION = "1.0.0"
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 DEFAULT_DATABASE = "sqlite:///messages.db"
+LONGEST_ANSWER = 1600  # characters of STOP_REPLY and HELP_REPLY
 EPHEMERAL_HOSTS = ("DYNO", "RENDER", "RAILWAY_ENVIRONMENT", "FLY_APP_NAME", "K_SERVICE")
 """Variables set by hosts with ephemeral disks."""
 
@@ -60,6 +61,8 @@ class Settings(NamedTuple):
     allow_premium_rate: bool
     key_limits: tuple[limits.Limit, ...]  # of keys without their own
     recipient_limit: limits.Limit | None
+    stop_reply: str | None  # the text that answers a STOP
+    help_reply: str | None
     notify_url: str | None  # Apprise's URLs, separated by white space
     carrier_url: str | None
     public_url: str | None  # without a slash at the end
@@ -82,7 +85,7 @@ def load() -> Settings:
     env = Env(eager=False)
     for parse in (
         *(_database_url, _hours, _days, _quiet_hours, _quiet_places, _whole, _one_of, _duration),
-        *(_countries, _limits, _public_url, _secret, _rate),
+        *(_countries, _limits, _public_url, _secret, _rate, _answer),
     ):
         env.add_parser(parse.__name__.strip("_"), parse)
     ephemeral = any(host in os.environ for host in EPHEMERAL_HOSTS)
@@ -108,6 +111,8 @@ def load() -> Settings:
         == "true",
         key_limits=env.limits("KEY_LIMITS", "", parse=limits.parse),
         recipient_limit=env.limits("RECIPIENT_LIMIT", "", parse=limits.parse_recipient_limit),
+        stop_reply=env.answer("STOP_REPLY", ""),
+        help_reply=env.answer("HELP_REPLY", ""),
         notify_url=env.str("NOTIFY_URL", "").strip() or None,
         public_url=env.public_url("PUBLIC_URL", ""),
         secret_key=env.secret("SECRET_KEY", "", least=32),
@@ -310,6 +315,12 @@ def _secret(text, least):
     if text and len(text) < least:
         raise EnvError(f"must have at least {least} characters, chosen at random")
     return text or None
+
+
+def _answer(text):
+    if len(text) > LONGEST_ANSWER or re.search("[\0\ud800-\udfff]", text):
+        raise EnvError(f"must be a text of up to {LONGEST_ANSWER} characters")
+    return text if text.strip() else None
 
 
 def _database_url(text):

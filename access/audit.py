@@ -60,6 +60,7 @@ class Action(StrEnum):
     UNDONE = "message undone"
     PURGED = "messages purged"
     REDACTED = "messages redacted"
+    FORGOTTEN = "replies forgotten"
     CREATED_KEY = "key created"
     LIMITED_KEY = "key limited"
     RULED_KEY = "key rules set"

@@ -20,8 +20,10 @@ from database import PAGE, clock
 from models import RETRYABLE, WAITING, WITHDRAWN, Message, Selection, Status
 from reports import Filter
 from sending import outcomes, receipts
+from sending.replies import Reply
 
 UNSHOWN = (
+    "answers",
     "claim_number",
     "id",
     "key",
@@ -230,18 +232,19 @@ DAYS = click.IntRange(0, 36_500)
 @click.option("--older-than", "days", metavar="DAYS", type=DAYS, required=True)
 @base.yes_option
 def purge(days: int, yes: bool) -> None:
-    """Delete messages that ended (sent, failed, blocked, …) at least DAYS days ago."""
+    """Delete messages that ended (sent, failed, blocked, …) and replies at least DAYS days ago."""
     if not days:
         base.confirm("Purge every message that has ended?", yes)
     now = clock.now()
     before = now - timedelta(days=days)
     base.say(f"{in_batches('purge', lambda: Message.purge(before, now))} deleted")
+    say_replies(in_batches("purge", lambda: Reply.purge(before, now)))
 
 
 @messages.command(params=base.to_options())
 @click.option("--older-than", "days", metavar="DAYS", type=DAYS)
 def redact(to: str | None, days: int | None) -> None:
-    """Erase number and text of messages that have ended, and keep everything else.
+    """Erase number and text of messages that have ended, and delete replies.
 
     Give a number, or --older-than for messages that ended at least DAYS days ago. Messages that
     are still waiting are not changed, and their ids are printed: run `cancel --to` first. SQLite's
@@ -253,16 +256,25 @@ def redact(to: str | None, days: int | None) -> None:
     if to is None:
         before = now - timedelta(days=days)
         total = in_batches("redact", lambda: Message.redact(before, now))
+        replies = in_batches("redact", lambda: Reply.purge(before, now))
         if spared := Message.spared(before):
             base.say(f"{base.count(spared)} not redacted: an equal text is in doubt", err=True)
     else:
         total = in_batches("redact", lambda: Message.redact_number(to, now))
+        replies = in_batches("redact", lambda: Reply.forget_number(to, now))
         receipts.forget_number(to)
     base.say(f"{total} redacted")
+    say_replies(replies)
     if to:
         for message in reports.listing(Filter(to=to), among=(*WAITING, Status.SENDING)):
             base.say(f"{message.id}: not redacted: {message.state()}", err=True)
     database.scrub()
+
+
+def say_replies(number: int) -> None:
+    """Print how many replies were deleted, if any were."""
+    if number:
+        base.say(f"{number} {'reply' if number == 1 else 'replies'} deleted")
 
 
 def in_batches(label: str, change: Callable[[], int]) -> int:
