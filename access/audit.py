@@ -63,6 +63,7 @@ class Action(StrEnum):
     FORGOTTEN = "replies forgotten"
     CREATED_KEY = "key created"
     LIMITED_KEY = "key limited"
+    RULED_KEY = "key rules set"
     ROTATED_KEY = "key rotated"
     EXTENDED_KEY = "key extended"
     REVOKED_KEY = "key revoked"

@@ -10,7 +10,7 @@ from carriers import Carrier, CarrierError, OptOut, Reply, TooFast
 from models import Status
 from sending import claims, inbound, outcomes, receipts
 from sending.inbound import ReplyRules
-from sending.outcomes import Outcome, Rules
+from sending.outcomes import Outcome, Terms
 from sending.sends import NotSent, Send, Sends
 from sending.watch import CarrierWatch
 
@@ -26,9 +26,9 @@ class Recorder:
     """
 
     def __init__(
-        self, claimant: UUID, rules: Rules, watch: CarrierWatch, sends: Sends, retry: Callable
+        self, claimant: UUID, terms: Terms, watch: CarrierWatch, sends: Sends, retry: Callable
     ):
-        self.claimant, self.rules, self.watch, self.sends = claimant, rules, watch, sends
+        self.claimant, self.terms, self.watch, self.sends = claimant, terms, watch, sends
         self.retry = retry
         self.counts = Counter()  # of the present pass
         self.progress_at = 0  # when it began or sent a text last, by the monotonic clock
@@ -75,7 +75,7 @@ class Recorder:
         elif not (outcome := outcomes.not_taken(message)):
             return message.settle_doubt()
         if message.apply(outcome, now):
-            self.note(send, outcome.move, outcome.reason)
+            self.note(send, outcome.move, outcome.why)
         return False
 
     def record_no(self, send: Send, error: CarrierError | NotSent, now: datetime) -> None:
@@ -86,7 +86,7 @@ class Recorder:
             claims.put_back(self.claimant, [message])
             return
         if message.apply(outcome, now) and outcome.status != Status.QUEUED:
-            self.note(send, outcome.move, outcome.reason)
+            self.note(send, outcome.move, outcome.why)
         if outcome.doubt:
             receipts.look_again(message.to)
 
@@ -94,10 +94,10 @@ class Recorder:
         """Record what an error tells of the recipient; return what becomes of the text."""
         if error.opted_out:
             said = OptOut(send.message.to, stop=True, source="carrier")
-            self.counts["blocked"] += receipts.record_opt_out(said, now, self.rules.check_dnc)
+            self.counts["blocked"] += receipts.record_opt_out(said, now, self.terms.key.check_dnc)
         if send.asking:
-            return outcomes.after_asking_in_vain(send.message, error, self.rules, now)
-        return outcomes.after_no(send.message, error, self.rules, send.is_probe, now)
+            return outcomes.after_asking_in_vain(send.message, error, self.terms, now)
+        return outcomes.after_no(send.message, error, self.terms, send.is_probe, now)
 
     def note(self, send: Send, move: str, reason: str | None = None) -> None:
         """Count what happened to a message, and leave a line in the log."""

@@ -17,13 +17,14 @@ import database
 import reports
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
+from access.rules import KeyRules
 from carriers import Carrier
 from database.clock import Steps
 from models import Message, Status
 from sending import claims, outcomes, receipts
 from sending.carrier_state import CarrierState, Permission
 from sending.inbound import ReplyRules
-from sending.outcomes import Outcome, Rules, Step
+from sending.outcomes import Outcome, Step, Terms
 from sending.rate import Rate
 from sending.recorder import Inbox, Recorder
 from sending.runtime import THIS_MACHINE, TICK, Runtime, Stop
@@ -53,21 +54,21 @@ class Sender:
         self.for_testers = for_testers
         self.answers = not for_testers and bool(settings.stop_reply or settings.help_reply)
         self.name = TESTERS if for_testers else carrier.name
-        self.rules = Rules.of(settings, carrier.can_be_asked)
+        self.terms = Terms.of(settings, carrier.can_be_asked)  # of keys without rules of their own
         self.renew_every = settings.claim_timeout / 4  # seconds
         self.longest_wait = 0 if for_testers else LONGEST_WAIT  # the pass waits for testers
         self.claimant = uuid.uuid4()
         rate = Rate(settings.send_rate) if settings.send_rate and not for_testers else None
-        self.sends = Sends(carrier, self.rules, settings.send_concurrency, stop, runtime)
+        self.sends = Sends(carrier, settings.send_concurrency, stop, runtime)
         self.watch = CarrierWatch(
             self.name, carrier, rate, settings.claim_timeout, stop, self.clock
         )
         self.recorder = Recorder(
-            self.claimant, self.rules, self.watch, self.sends, self.retry_through_outage
+            self.claimant, self.terms, self.watch, self.sends, self.retry_through_outage
         )
         self.inbox = Inbox(carrier, ReplyRules.of(settings, carrier.name), self.watch)
         self.key_names = {}  # by id, for the log
-        self.first_key = None  # it has the next share
+        self.first = None  # the keys that have the next shares: by whether they are urgent
         self.left = 0  # messages that the present pass may still claim
         self.renew_at = 0  # by the monotonic clock
         self.steps = Steps(self.clock.now, self.clock.monotonic)
@@ -83,15 +84,16 @@ class Sender:
         self.recorder.begin_pass()
         # Or a pass might never end while messages arrive
         self.left = reports.awaiting_carrier(self.for_testers)
-        if self.first_key is None:
-            self.first_key = CarrierState.get_by_id(self.name).first_key
-        before = self.first_key
+        if self.first is None:
+            state = CarrierState.get_by_id(self.name)
+            self.first = {False: state.first_key, True: state.first_urgent}
+        before = dict(self.first)
         self.renew_at = self.clock.monotonic() + self.renew_every
         with self.sends.threads():
             while (pause := self.begin_sends(meanwhile)) is not None:
                 self.await_answers(pause)
-        if self.first_key != before:
-            CarrierState.begin_with(self.name, self.first_key)
+        if self.first != before:
+            CarrierState.begin_with(self.name, self.first[False], self.first[True])
         return self.recorder.counts
 
     def begin_sends(self, meanwhile: Callable[[], int]) -> float | None:
@@ -178,40 +180,46 @@ class Sender:
             if unknown := {message.key_id for message in new} - self.key_names.keys():
                 self.key_names |= ApiKey.names(unknown)
             names = self.key_names
-            claimed = [Send(each, names.get(each.key_id), held_until, ahead) for each in new]
+            terms = self.terms
+            claimed = [Send(each, names.get(each.key_id), held_until, terms, ahead) for each in new]
             ready, moves = self.judge([*again, *claimed], now)
         if renewing:
             self.renew_at = monotonic + self.renew_every
         for send in held:
             if send.message.id in renewed:
                 send.held_until, send.ahead = held_until, ahead
-        if new:
-            self.left -= len(new)
-            self.first_key = new[-1].key_id + 1
+        self.left -= len(new)
+        for send in claimed:  # in the order of service
+            self.first[send.terms.key.urgent] = send.message.key_id + 1
         for send, outcome in moves:
-            self.recorder.note(send, outcome.move, outcome.reason)
+            self.recorder.note(send, outcome.move, outcome.why)
         return len(new), ready
 
     def claim_new(self, room: int, now: datetime) -> list[Message]:
         """Claim messages, answers to replies before all others."""
         first = claims.claim_answers(self.claimant, room, now) if room and self.answers else []
         room -= len(first)
-        return first + claims.claim(self.claimant, room, now, self.first_key, self.for_testers)
+        others, urgent = self.first[False], self.first[True]
+        return first + claims.claim(self.claimant, room, now, others, self.for_testers, urgent)
 
     def judge(
         self, sends: list[Send], now: datetime
     ) -> tuple[list[Send], list[tuple[Send, Outcome]]]:
-        """Return the messages that may be sent, and the others with what became of them."""
+        """Return the messages that may be sent, and the others with what became of them.
+
+        Their keys' rules are those of this moment.
+        """
         ready, moves = [], []
-        checked = (send.message for send in sends)
-        always = self.rules.check_dnc
-        listed = DoNotCall.listed({each.to for each in checked if always or each.check_dnc})
+        rules = ApiKey.rules_of({send.message.key_id for send in sends})
+        setting, each = self.terms.key.check_dnc, (send.message for send in sends)
+        checked = {m.to for m in each if m.check_dnc or rules[m.key_id].checks(setting)}
+        listed = DoNotCall.listed(checked)
         for send in sends:
             message = send.message
             if message.in_doubt and message.id in receipts.look_again(message.to):
                 moves.append((send, Outcome(Status.SENT)))
                 continue
-            step = self.next_step(send, message.to in listed, now)
+            step = self.next_step(send, rules[message.key_id], message.to in listed, now)
             if isinstance(step, Step):
                 send.asking = step is Step.ASK
                 ready.append(send)
@@ -219,15 +227,16 @@ class Sender:
                 moves.append((send, step))
         return ready, moves
 
-    def next_step(self, send: Send, listed: bool, now: datetime) -> Step | Outcome:
+    def next_step(self, send: Send, own: KeyRules, listed: bool, now: datetime) -> Step | Outcome:
         """Judge a message; one that cannot be judged is set aside, and holds up no neighbour."""
         try:
-            return outcomes.judge(send.message, self.rules, listed, now)
+            send.terms = self.terms.of_key(own)
+            return outcomes.judge(send.message, send.terms, listed, now)
         except Exception as error:
             kind = type(error).__name__  # its words may hold the number
             words = "message %s cannot be judged: %s"
             log.error(words, send.message.id, kind, extra=send.log_fields)
-            return outcomes.cannot_be_judged(send.message, error, self.rules, now)
+            return outcomes.cannot_be_judged(send.message, error, self.terms, now)
 
     def within_rate(self, ready: list[Send]) -> list[Send]:
         """Return the messages that SEND_RATE lets go now; put the rest back into their places."""
@@ -248,4 +257,5 @@ class Sender:
             messages = [send.message for send in waiting]
             self.retry_through_outage(claims.put_back, self.claimant, messages)
             self.left += len(waiting)
-            self.first_key = messages[0].key_id
+            for send in reversed(waiting):
+                self.first[send.terms.key.urgent] = send.message.key_id

@@ -39,7 +39,8 @@ PAGES = {
     for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md"))
 }
 OPTIONAL = {  # without a default
-    *("HELP_REPLY", "METRICS_TOKEN", "NOTIFY_URL", "QUIET_HOURS", "SEND_RATE", "STOP_REPLY"),
+    *("HELP_REPLY", "METRICS_TOKEN", "NOTIFY_URL", "QUIET_HOURS", "QUIET_HOURS_FILE", "SEND_RATE"),
+    "STOP_REPLY",
 }
 EXCHANGES = [  # a request as a curl line, and the answer that follows it
     pytest.param(*blocks, id=page)
@@ -309,7 +310,7 @@ def test_the_readme_is_short():
 
 
 def test_every_page_is_reached_from_the_readme():
-    linked = {*re.findall(r"\]\(([\w./]+\.md)", PAGES["README.md"])}
+    linked = {*re.findall(r"\]\(([\w./-]+\.md)", PAGES["README.md"])}
     assert PAGES.keys() - {"README.md"} <= linked
 
 
