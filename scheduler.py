@@ -24,6 +24,7 @@ from carriers import Carrier
 from events.delivery import Deliveries
 from events.outbox import Event
 from models import Message, Status
+from monitoring import checks
 from monitoring.notices import Notices
 from sending import claims, receipts
 from sending.carrier_state import CarrierState
@@ -267,10 +268,13 @@ def main() -> int:
     if options.every or options.verbose:  # a single pass prints no more than its counts
         log.info("Text Message Sending Service %s", environment.VERSION)
     environment.warn_of_misspelt()
+    checks.start(settings)
     carrier = valid("CARRIER_URL", connect, settings)
     notices = valid("NOTIFY_URL", Notices, settings)
     if options.every or options.verbose:
         introduce(carrier)
+        for warning in checks.warnings(settings, carrier):
+            log.warning(warning)
     database.connect(settings.database_url)
     scheduler = Scheduler(settings, carrier)
     deliveries = Deliveries(

@@ -64,6 +64,8 @@ class Settings(NamedTuple):
     log_level: str
     log_format: str
     metrics_token: str | None
+    port: int | None  # None: gunicorn's own, on this machine only
+    web_concurrency: int  # worker processes
 
 
 def load() -> Settings:
@@ -78,8 +80,8 @@ def load() -> Settings:
         raise SettingsError(f".env: cannot be read ({type(error).__name__})") from None
     env = Env(eager=False)
     for parse in (
-        *(_database_url, _hours, _days, _quiet_hours, _whole, _one_of, _duration),
-        *(_countries, _limits, _public_url, _secret, _rate),
+        *(_database_url, _hours, _days, _quiet_hours, _whole, _whole_or_none, _one_of),
+        *(_duration, _countries, _limits, _public_url, _secret, _rate),
     ):
         env.add_parser(parse.__name__.strip("_"), parse)
     ephemeral = any(host in os.environ for host in EPHEMERAL_HOSTS)
@@ -111,6 +113,8 @@ def load() -> Settings:
         log_level=env.one_of("LOG_LEVEL", "INFO", choices=LEVELS),
         log_format=env.one_of("LOG_FORMAT", "TEXT", choices=("TEXT", "JSON")),
         metrics_token=env.secret("METRICS_TOKEN", "", least=16),
+        port=env.whole_or_none("PORT", "", least=1, most=65_535),
+        web_concurrency=env.whole_or_none("WEB_CONCURRENCY", "", least=1, most=1_000) or 1,
     )
     try:
         env.seal()
@@ -148,7 +152,7 @@ def warn_of_misspelt() -> None:
 
     The environment holds much that is not ours, so a name must be closer there than in `.env`.
     """
-    known = {*map(str.upper, Settings._fields), "PORT", "WEB_CONCURRENCY", "SCRIPT_NAME"}
+    known = {*map(str.upper, Settings._fields), "SCRIPT_NAME"}
     ours = dotenv_values(Path.cwd() / ".env")
     for name in sorted(os.environ.keys() - known):
         if near := get_close_matches(name.upper(), known, 1, 0.75 if name in ours else 0.88):
@@ -159,6 +163,10 @@ def _whole(text, least, most):
     if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or not least <= int(text) <= most:
         raise EnvError(f"must be a whole number from {least} to {most}")
     return int(text)
+
+
+def _whole_or_none(text, least, most):
+    return _whole(text, least, most) if text else None
 
 
 def _hours(text):

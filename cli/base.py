@@ -111,7 +111,7 @@ def number(value: str, region: str | None = None) -> str:
 REGION = "Also accept national numbers of this country, such as US."
 
 
-def to_options() -> list[click.Option]:
+def to_options(help: str = "Only messages to this number.") -> list[click.Option]:
     """Return --to and --region, which make one parameter, `to`."""
 
     def read(ctx, option, value):
@@ -119,9 +119,7 @@ def to_options() -> list[click.Option]:
         return value if value is None else number(value, region)
 
     region_option = click.Option(["--region"], type=region, is_eager=True, help=REGION)
-    to_option = click.Option(
-        ["--to"], metavar="NUMBER", callback=read, help="Only messages to this number."
-    )
+    to_option = click.Option(["--to"], metavar="NUMBER", callback=read, help=help)
     return [to_option, region_option]
 
 

@@ -34,10 +34,7 @@ def upgrade() -> None:
         base.say(line)
 
 
-@carriers.command()
-@click.option(
-    "--to", type=base.number, help="Send a test text to this number and print the answer."
-)
+@carriers.command(params=base.to_options("Send a test text to this number and print the answer."))
 @click.pass_context
 def check(ctx: click.Context, to: str | None) -> None:
     """Ask the carrier whether it accepts texts: exit status 0 for yes, 1 for no.
