@@ -30,4 +30,4 @@ def check(ctx: click.Context) -> None:
             continue
         for line in lines:
             base.say(f"{name}: {line}")
-    ctx.exit(bool(failed))
+    ctx.exit(1 if failed else 0)

@@ -85,8 +85,12 @@ def version() -> None:
     "--all", "everything", is_flag=True, help="Also count all messages that ever ended (slow)."
 )
 @with_appcontext
-def stats(as_json: bool, everything: bool) -> None:
-    """Show how many messages are waiting, how many ended recently, and what is wrong."""
+@click.pass_context
+def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
+    """Show how many messages are waiting, how many ended recently, and what is wrong.
+
+    The exit status is 1 if a PROBLEM is shown.
+    """
     now = clock.now()
     day_ago = now - timedelta(days=1)
     state = health.read(now)
@@ -130,6 +134,7 @@ def stats(as_json: bool, everything: bool) -> None:
         base.say(f"events of {key}: {waiting}, {standing['given_up']} given up")
     for problem in state.problems():
         base.say(f"PROBLEM: {problem}")
+    ctx.exit(1 if state.problems() else 0)
 
 
 def show_counts(totals: dict[str, int], ended: dict[str, dict[str, int]]) -> None:

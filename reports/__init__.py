@@ -24,6 +24,7 @@ from reports.queue import (
     by_status,
     claimed_before,
     commonest_error,
+    dead_receivers,
     due_once_approved,
     ended_since,
     going_out,

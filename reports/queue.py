@@ -136,6 +136,16 @@ def oldest_event(now: datetime) -> datetime | None:
     return Event.next_try_at.python_value(oldest.scalar())
 
 
+def dead_receivers(since: datetime) -> list[str]:
+    """Return the names of keys whose events wait, because none was taken since an instant."""
+    waits = Event.select(SQL("1")).where(
+        Event.key == EventAddress.key, Event.next_try_at.is_null(False)
+    )
+    dead = EventAddress.off.is_null() & (EventAddress.failing_since <= since) & fn.EXISTS(waits)
+    keys = ApiKey.select(ApiKey.name).join(EventAddress).where(dead, ApiKey.role != Role.TESTER)
+    return [name for (name,) in keys.order_by(ApiKey.name).tuples()]
+
+
 def of_senders():
     """Return the condition that a message is of a key whose texts go to the carrier."""
     return Message.key.not_in(ApiKey.testers())
