@@ -307,7 +307,9 @@ class Message(Table):
         mine = (Message.approved_by == by) & (Message.approved_at > now - UNDO_WITHIN)
         before = {"approved": False, "approved_by": None, "approved_at": None, "due_since": None}
         approved = (Message.approved, Message.in_doubt == 0, mine)
-        return self._act(Action.UNDONE, now, {*WAITING}, *approved, **before)
+        return self._act(
+            Action.UNDONE, now, {*WAITING}, *approved, undone=Action.APPROVED, **before
+        )
 
     def undo_cancel(self, by: str, now: datetime, limit: Limit | None = None) -> bool:
         """Have this message, which was cancelled or refused, wait again; False if it is too late.
@@ -319,13 +321,19 @@ class Message(Table):
         mine, since = Message.cancelled_by == by, now - UNDO_WITHIN
         last = Message.finished_at > since
         waits = {"status": Status.SCHEDULED, "cancelled_by": None, "finished_at": None}
+        refused = Audit.latest(self.id, (Action.CANCELLED, Action.REFUSED), since)
+        undone = refused or Action.CANCELLED
         with db.transaction():
             if limit and self._use_of(limit) >= limit.number:
                 return False
-            if self._act(Action.UNDONE, now, {Status.CANCELLED}, mine, last, **waits):
+            if self._act(
+                Action.UNDONE, now, {Status.CANCELLED}, mine, last, undone=undone, **waits
+            ):
                 return True
         withdrawn = mine & (Message.in_doubt > 0) & (Message.send_at > since)
-        return self._act(Action.UNDONE, now, {*WAITING}, withdrawn, cancelled_by=None)
+        return self._act(
+            Action.UNDONE, now, {*WAITING}, withdrawn, undone=undone, cancelled_by=None
+        )
 
     def _use_of(self, limit):
         """Return how many others to this number have counted since a window before this one."""
@@ -484,13 +492,22 @@ class Message(Table):
         return self.status if self.approved else f"{self.status}, awaiting approval"
 
     def _act(
-        self, action: Action, now: datetime, among: set[Status], *conditions: Any, **changes: Any
+        self,
+        action: Action,
+        now: datetime,
+        among: set[Status],
+        *conditions: Any,
+        undone: str | None = None,
+        **changes: Any,
     ) -> bool:
-        """Make a transition of a person, and note it in the audit; return whether it happened."""
+        """Make a transition of a person, and note it in the audit; return whether it happened.
+
+        `undone` is the action that it takes back.
+        """
         with db.transaction():
             done = self._move(among, *conditions, **changes)
             if done:
-                Audit.note(action, now, message_id=self.id)
+                Audit.note(action, now, message_id=self.id, details=undone)
         return done
 
     def _move(self, among: set[Status], *conditions: Any, **changes: Any) -> bool:

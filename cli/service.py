@@ -21,6 +21,7 @@ from sending import receipts
 
 TEST_TEXT = "A test of the text message service."
 TEST_LASTS = 600  # seconds
+MOST_ERRORS = 10
 
 db = base.Commands("db", help="Create or migrate the tables of the database.")
 carriers = base.Commands("carriers", help="Check the carrier that CARRIER_URL names.")
@@ -101,7 +102,7 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
         "last_hour": reports.ended_since(now - timedelta(hours=1)),
         "last_day": reports.ended_since(day_ago),
     }
-    awaiting = reports.awaiting_approval()
+    awaiting, errors = reports.awaiting_approval(), reports.errors_by_key(now - health.HOUR)
     held = health.held_by_rate(current_app.config["SETTINGS"].send_rate, now)
     events = events_by_key()
     not_understood = {
@@ -113,6 +114,7 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
         told |= ended | {"awaiting_approval": awaiting} | state._asdict() | {"events": events}
         told |= {"commonest_error": state.error(), "problems": state.problems()} | not_understood
         told |= {"send_rate": held and held._asdict()}
+        told["errors"] = [dict(zip(("error", "key", "messages"), e, strict=True)) for e in errors]
         del told["now"], told["bad_end"]
         base.print_json(told)
         return
@@ -122,6 +124,7 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
     base.say()
     base.say(f"awaiting approval: {awaiting}")
     show_state(state, not_understood)
+    show_errors(errors)
     if held:
         base.say(
             f"SEND_RATE delays {base.count(held.texts, 'text')}, about {held.parts} parts: "
@@ -168,6 +171,17 @@ def show_state(state: health.Health, not_understood: dict[str, int]) -> None:
     )
     waited = f"waiting since {base.moment(due)} ({_span(now - due)})" if due else "none"
     base.say(f"oldest due message: {waited}")
+
+
+def show_errors(errors: list[tuple[str, str, int]]) -> None:
+    """Print the commonest errors of the last hour, and the keys whose messages have them."""
+    if errors:
+        base.say()
+        rows = ((str(messages), key, error) for error, key, messages in errors[:MOST_ERRORS])
+        base.table(("messages", "key", "error in the last hour"), rows)
+        if len(errors) > MOST_ERRORS:
+            base.say(f"and {len(errors) - MOST_ERRORS} more")
+        base.say()
 
 
 def events_by_key() -> dict[str, dict]:

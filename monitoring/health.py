@@ -17,7 +17,8 @@ STALLED_AFTER = timedelta(minutes=2)
 OVERDUE_AFTER = timedelta(hours=1)
 """Longest time that one message may be due while others go: its retries take less."""
 
-DEAD_AFTER = timedelta(hours=1)
+HOUR = timedelta(hours=1)
+DEAD_AFTER = HOUR
 """How long a receiver may take no event before somebody is told."""
 
 MOST_NAMES = 10
