@@ -52,6 +52,10 @@ UNDO_WITHIN = timedelta(minutes=1)
 """How long people can undo what they decided."""
 
 
+NOTHING = dict.fromkeys(("to", "message", "answer", "request_digest"))
+"""What a redacted message has of these; a digest tells who tries all numbers the right one."""
+
+
 class Status(StrEnum):
     SCHEDULED = "scheduled"  # waits for its time
     QUEUED = "queued"  # may be sent now
@@ -401,14 +405,42 @@ class Message(Table):
 
         A message stays while an equal text is in doubt, which would take its copy for its own.
         """
+        with db.transaction():
+            gone = cls.purge_old(before)
+            cls._audit_many(Action.PURGED, now, gone, f"ended before {isoformat(before)}")
+        return gone
+
+    @classmethod
+    def purge_old(cls, before: datetime) -> int:
+        """Do as `purge`, without a word in the audit: nobody has asked for it."""
         old = cls.finished_at < before
         with db.transaction():
             # Apart from the deletion, or Postgres may select a batch for each row that it looks at
             some = cls.select(cls.id).where(old, ~cls._has_twin_in_doubt(), has_status(*FINISHED))
             ids = [message.id for message in some.limit(PAGE)]
-            gone = cls.delete().where(old, cls.id.in_(ids)).execute()
-            cls._audit_many(Action.PURGED, now, gone, f"ended before {isoformat(before)}")
-        return gone
+            return cls.delete().where(old, cls.id.in_(ids)).execute()
+
+    @classmethod
+    def redact_oldest(cls, since: datetime | None, before: datetime) -> tuple[int, datetime]:
+        """Redact some of those that ended between two instants, the oldest first.
+
+        Return how many, and until when nothing is left to be redacted: there a later call begins,
+        or it would read all that was redacted before. One that an equal text in doubt still needs
+        stays. Nothing is written to the audit.
+        """
+        old = HAS_ENDED & cls.message.is_null(False) & (cls.finished_at < before)
+        if since:
+            old &= cls.finished_at >= since
+        found = []
+        for status in FINISHED:  # one index lookup each
+            some = cls.select(cls.finished_at, cls.id).where(cls.status == status, old)
+            found.extend(some.order_by(cls.finished_at).limit(PAGE).tuples())
+        oldest = sorted(found)[:PAGE]
+        old &= cls.id.in_([id for _, id in oldest])
+        redacted = cls.update(NOTHING).where(old, ~cls._has_twin_in_doubt()).execute()
+        if left := cls.select(cls.finished_at).where(old).order_by(cls.finished_at).first():
+            return redacted, left.finished_at
+        return redacted, oldest[-1][0] if len(oldest) == PAGE else before
 
     @classmethod
     def redact(cls, before: datetime, now: datetime) -> int:
@@ -434,11 +466,9 @@ class Message(Table):
     def _forget(cls, which, now, details, *conditions):
         which &= HAS_ENDED & cls.message.is_null(False)
         some = cls.select(cls.id).where(which, *conditions).limit(PAGE)
-        # With a digest of the whole request, who tries all numbers finds the right one
-        nothing = dict.fromkeys(("to", "message", "answer", "request_digest"))
         ids = [each.id for each in some]
         with db.transaction():
-            forgotten = cls.update(nothing).where(which, cls.id.in_(ids)).execute()
+            forgotten = cls.update(NOTHING).where(which, cls.id.in_(ids)).execute()
             cls._audit_many(Action.REDACTED, now, forgotten, details)
         return forgotten
 

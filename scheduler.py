@@ -26,7 +26,7 @@ from events.outbox import Event
 from models import Message, Status
 from monitoring import checks
 from monitoring.notices import Notices
-from sending import claims, receipts
+from sending import claims, receipts, retention
 from sending.carrier_state import CarrierState
 from sending.runtime import THIS_MACHINE, TICK, Runtime, Stop, in_own_thread
 from sending.sender import TESTERS, Sender
@@ -104,6 +104,7 @@ class Scheduler:
         now = self.clock.now()
         self.promote(now)
         self.expire(now)
+        self.forget(now)
         receipts.forget(now)
         Event.give_up(now)
         Event.forget(now)
@@ -162,8 +163,14 @@ class Scheduler:
         """Expire what has waited too long for approval or a carrier."""
         self.count({"expired": Message.expire(now, now - self.settings.expire_after)})
 
+    def forget(self, now: datetime) -> None:
+        """Redact and purge what has become too old."""
+        redacted, purged = retention.forget(self.settings, now, lambda: self.stop.is_requested)
+        if redacted or purged:
+            log.info("too old: %d redacted, %d purged", redacted, purged)
+
     def meanwhile(self) -> int:
-        """Take over, promote, expire and serve testers every few seconds of a long pass.
+        """Take over, promote, expire, forget and serve testers every few seconds of a long pass.
 
         Return how many messages that has queued. It happens often enough for `passed` to see that
         claims are being renewed.
@@ -173,6 +180,7 @@ class Scheduler:
         now, retry = self.clock.now(), self.sender.retry_through_outage
         queued = retry(self.take_over) + retry(self.promote, now)
         retry(self.expire, now)
+        retry(self.forget, now)
         retry(self.serve_testers)
         look_every = min(PROMOTE_EVERY, self.settings.claim_timeout / 4)
         self.look_at = self.clock.monotonic() + look_every

@@ -52,6 +52,8 @@ class Settings(NamedTuple):
     carrier_timeout: int  # seconds
     shutdown_timeout: int  # seconds
     expire_after: timedelta
+    keep_texts: timedelta | None  # until they are redacted; None: for ever
+    keep_messages: timedelta | None  # until they are purged; None: for ever
     check_dnc: bool  # for every message, whatever the request says
     allowed_countries: frozenset[str] | None  # ISO 3166; None: all
     allow_premium_rate: bool
@@ -81,7 +83,7 @@ def load() -> Settings:
     env = Env(eager=False)
     for parse in (
         *(_database_url, _hours, _days, _quiet_hours, _whole, _whole_or_none, _one_of),
-        *(_duration, _countries, _limits, _public_url, _secret, _rate),
+        *(_duration, _kept, _countries, _limits, _public_url, _secret, _rate),
     ):
         env.add_parser(parse.__name__.strip("_"), parse)
     ephemeral = any(host in os.environ for host in EPHEMERAL_HOSTS)
@@ -100,6 +102,8 @@ def load() -> Settings:
         carrier_timeout=env.whole("CARRIER_TIMEOUT", "60", least=1, most=600),
         shutdown_timeout=env.whole("SHUTDOWN_TIMEOUT", "25", least=1, most=600),
         expire_after=env.duration("EXPIRE_AFTER", "72h"),
+        keep_texts=env.kept("KEEP_TEXTS", ""),
+        keep_messages=env.kept("KEEP_MESSAGES", ""),
         check_dnc=env.one_of("CHECK_DNC", "asked", choices=("asked", "always")) == "always",
         allowed_countries=env.countries("ALLOWED_COUNTRIES", ""),
         allow_premium_rate=env.one_of("ALLOW_PREMIUM_RATE", "false", choices=("true", "false"))
@@ -121,7 +125,20 @@ def load() -> Settings:
     except EnvValidationError as error:
         lines = [f"{name}: {problem}" for name, [problem] in error.error_messages.items()]
         raise SettingsError("\n".join(lines)) from None
+    if problems := _forgotten_too_soon(settings):
+        raise SettingsError("\n".join(problems))
     return settings
+
+
+def _forgotten_too_soon(settings):
+    """Return what is wrong if messages do not last as long as they count for their recipient."""
+    window = settings.recipient_limit and settings.recipient_limit.window
+    kept = {"KEEP_TEXTS": settings.keep_texts, "KEEP_MESSAGES": settings.keep_messages}
+    return [
+        f"{name}: must not be shorter than the window of RECIPIENT_LIMIT"
+        for name, length in kept.items()
+        if window and length and length < window
+    ]
 
 
 def load_or_exit() -> Settings:
@@ -262,6 +279,17 @@ def _duration(text):
     if not match or not int(match[1]):
         raise EnvError("must be minutes, hours or days, like 30m, 72h or 10d")
     return timedelta(**{{"m": "minutes", "h": "hours", "d": "days"}[match[2]]: int(match[1])})
+
+
+def _kept(text):
+    """Return how long something is kept; None for no text."""
+    match = re.fullmatch(r"([1-9]\d{0,2})([dy])|([1-9]\d{3,4})(d)", text.strip(), re.ASCII)
+    if text.strip() and not match:
+        raise EnvError("must be days or years, like 90d or 2y")
+    if not match:
+        return None
+    number, unit = filter(None, match.groups())
+    return timedelta(days=int(number) * {"d": 1, "y": 365}[unit])
 
 
 def _rate(text):
