@@ -9,9 +9,9 @@ import database
 import desk
 import logs
 import settings as environment
+from access.rules import Rules
 from carriers import Carrier
 from monitoring import checks, pages
-from recipients.hours import BusinessHours
 from web import callbacks, errors, requests
 
 
@@ -29,7 +29,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     app = Flask(__name__, static_folder=None)
     app.config["SETTINGS"] = settings
     app.config["VERSION"] = environment.VERSION
-    app.extensions["business_hours"] = BusinessHours.from_settings(settings)
+    app.extensions["rules"] = Rules.from_settings(settings)
     app.extensions["carrier"] = carrier
     app.json.sort_keys = False
     app.url_map.merge_slashes = False  # a redirect would be HTML

@@ -15,6 +15,7 @@ from cli import base, number_files
 from cli.number_files import NumberFile, Unclear
 from database import BATCH, clock, make_private
 from recipients import InvalidNumber
+from sending.replies import put_on_list
 
 dnc = base.Commands(
     "dnc", help="The Do Not Call list. Texts that check it are never sent to its numbers."
@@ -28,7 +29,7 @@ region_option = click.option("--region", type=base.region, help=base.REGION)
 def add(numbers: tuple[str, ...], region: str | None) -> None:
     """Add numbers to the list."""
     numbers = read_all(numbers, region)
-    new = DoNotCall.add(numbers, clock.now(), "operator", base.SHELL)
+    new = put_on_list(numbers, clock.now(), "operator", base.SHELL)
     base.say(f"{new} added, {len(numbers) - new} listed before")
 
 
@@ -140,7 +141,7 @@ def import_numbers(
                 skipped.append(f"line {line_number}: {error}")
     now, new, distinct = clock.now(), 0, [*dict.fromkeys(found)]
     for start in range(0, len(distinct), BATCH):
-        new += DoNotCall.add(distinct[start : start + BATCH], now, "import", base.SHELL)
+        new += put_on_list(distinct[start : start + BATCH], now, "import", base.SHELL)
     for line in skipped:
         base.say(line, err=True)
     base.say(f"{new} added, {len(distinct) - new} listed before, {len(skipped)} skipped")

@@ -115,7 +115,8 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
         told |= {"commonest_error": state.error(), "problems": state.problems()} | not_understood
         told |= {"send_rate": held and held._asdict()}
         told["errors"] = [dict(zip(("error", "key", "messages"), e, strict=True)) for e in errors]
-        del told["now"], told["bad_end"]
+        told["last_pass_at"] = state.last_pass_at
+        del told["now"], told["bad_end"], told["passes"]
         base.print_json(told)
         return
     show_counts(totals, ended)

@@ -13,7 +13,6 @@ import settings as environment
 from carriers import Carrier, CarrierError
 from database import ERRORS, Refused, clock
 from database.clock import SKEW
-from recipients.hours import BusinessHours
 from settings import Settings
 
 ANSWERS_WITHIN = 5  # seconds, at the public address
@@ -21,8 +20,9 @@ ANSWERS_WITHIN = 5  # seconds, at the public address
 
 def start(settings: Settings) -> None:
     """End the process, with a line for each problem, if settings do not fit the world."""
-    if problems := [*countries(settings), *quiet_hours(settings)]:
+    if problems := [*countries(settings)]:
         environment.exit_with("\n".join(problems))
+    environment.check_quiet_hours(settings, clock.now())
 
 
 def countries(settings: Settings) -> Iterator[str]:
@@ -38,19 +38,6 @@ def countries(settings: Settings) -> Iterator[str]:
 def _with_likely(code):
     likely = recipients.likely_country(code)
     return f"{code} (did you mean {likely}?)" if likely else code
-
-
-def quiet_hours(settings: Settings) -> Iterator[str]:
-    """Return what is wrong if QUIET_HOURS leave all zones of a country no open minute in common."""
-    if not settings.quiet_hours:
-        return
-    hours, allowed = BusinessHours.from_settings(settings), settings.allowed_countries
-    closed = recipients.never_open(hours, clock.now())
-    if names := sorted(recipients.country_name(c) for c in closed if not allowed or c in allowed):
-        yield (
-            f"QUIET_HOURS: leave no minute of BUSINESS_HOURS open on all clocks of numbers in "
-            f"{', '.join(names)}"
-        )
 
 
 def warnings(settings: Settings, carrier: Carrier | None) -> Iterator[str]:

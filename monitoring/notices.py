@@ -19,10 +19,11 @@ import database
 import reports
 from database import MILLISECOND, InstantField, Table, clock
 from monitoring import health
+from sending.replies import Reply
 from settings import Settings
 
 TITLE = "Text messages"  # with what each is about
-APPROVALS_EVERY = timedelta(minutes=15)
+APPROVALS_EVERY = REPLIES_EVERY = timedelta(minutes=15)
 FAILURES_EVERY = timedelta(hours=1)
 LOOK_EVERY = 5  # seconds
 PATIENCE = 15  # seconds that an end of a scheduler, or a test, waits for addresses
@@ -38,10 +39,10 @@ class Notice(Table):
 
     subject = TextField(primary_key=True)
     told_at = InstantField(null=True)
-    # 1 while a problem lasts; 1 for 80 % of a limit, 2 for all of it; of approvals, the fewest that
-    # have waited since
+    # 1 while a problem lasts; 1 for 80 % of a limit, 2 for all of it; of approvals and replies, the
+    # fewest that have waited since
     level = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
-    newest = TextField(null=True)  # the id of the newest message that waited for approval
+    newest = TextField(null=True)  # the id of the newest message or reply that waited
 
     @classmethod
     def about(cls, subject: str) -> Self:
@@ -87,6 +88,7 @@ def due(settings: Settings, now: datetime) -> Iterator[Telling]:
     """Return what this scheduler is to tell now; each is noted as told."""
     yield from _problem(now)
     yield from _approvals(settings, now)
+    yield from _replies(settings, now)
     yield from _limits(settings, now)
 
 
@@ -106,10 +108,7 @@ def _problem(now):
 def _approvals(settings, now):
     """Tell of texts that wait, if any is new: a newer one, or one more than there were."""
     waiting, told = reports.approvals(), Notice.about("approvals")
-    is_new = waiting.messages > told.level or (waiting.newest or "") > (told.newest or "")
-    if not waiting.messages or not is_new or not told.is_older_than(APPROVALS_EVERY, now):
-        if waiting.messages < told.level:
-            told.change(level=waiting.messages)
+    if not _is_news(waiting.messages, waiting.newest, told, APPROVALS_EVERY, now):
         return
     if told.change(level=waiting.messages, newest=waiting.newest, told_at=now):
         keys = reports.approvals_by_key()
@@ -118,9 +117,37 @@ def _approvals(settings, now):
         wait = "text waits" if waiting.messages == 1 else "texts wait"
         text = f"{waiting.messages} {wait} for approval, from {', '.join(names)}. "
         text += f"The first would leave at {waiting.first_at:%Y-%m-%d %H:%M} UTC."
-        if settings.public_url and settings.secret_key:
-            text += f" {settings.public_url}/desk/"
-        yield Telling(f"{waiting.messages} {wait} for approval", text, Kind.WARNING)
+        title = f"{waiting.messages} {wait} for approval"
+        yield Telling(title, text + _link(settings), Kind.WARNING)
+
+
+def _replies(settings, now):
+    """Tell of replies that wait to be read, as of texts for approval."""
+    waiting, told = Reply.waiting(now), Notice.about("replies")
+    if not _is_news(waiting.replies, waiting.newest, told, REPLIES_EVERY, now):
+        return
+    if told.change(level=waiting.replies, newest=waiting.newest, told_at=now):
+        wait = "reply waits" if waiting.replies == 1 else "replies wait"
+        text = f"{waiting.replies} {wait} to be read"
+        text += f"; {waiting.may_be_no} of them may be a no." if waiting.may_be_no else "."
+        title = f"{waiting.replies} {wait} to be read"
+        yield Telling(title, text + _link(settings, "replies"), Kind.WARNING)
+
+
+def _is_news(count, newest, told, every, now):
+    """Say whether to tell of what waits: of a newer one, or of one more than there were."""
+    is_new = count > told.level or (newest or "") > (told.newest or "")
+    if count and is_new and told.is_older_than(every, now):
+        return True
+    if count < told.level:
+        told.change(level=count)
+    return False
+
+
+def _link(settings, page=""):
+    """Return the address of a page of the desk as the end of a notice, if there is a desk."""
+    is_there = settings.public_url and settings.secret_key
+    return f" {settings.public_url}/desk/{page}" if is_there else ""
 
 
 def _limits(settings, now):

@@ -1,6 +1,7 @@
 """Retention: messages are redacted and purged by their age, a little in each pass.
 
-KEEP_TEXTS and KEEP_MESSAGES say how long they are kept. One scheduler at a time does it.
+KEEP_TEXTS and KEEP_MESSAGES say how long they are kept; replies as long as the shorter of both. One
+scheduler at a time does it.
 """
 
 import time
@@ -13,6 +14,7 @@ from peewee import IntegerField
 from database import InstantField, Table
 from database.clock import SKEW
 from models import Message
+from sending.replies import Reply
 from settings import Settings
 
 EVERY = timedelta(minutes=1)  # between looks, once all that is old is gone
@@ -44,19 +46,19 @@ class Forgotten(NamedTuple):
 
 def forget(settings: Settings, now: datetime, is_over: Callable[[], bool]) -> Forgotten:
     """Redact and purge what is too old, in batches, for TURN seconds or until it is over."""
-    kept = settings.keep_texts, settings.keep_messages
-    if not any(kept) or not (row := Retention.claim(now)):
+    kept = [*filter(None, (settings.keep_texts, settings.keep_messages))]
+    if not kept or not (row := Retention.claim(now)):
         return Forgotten()
     redacted, purged, end = 0, 0, time.monotonic() + TURN
     until = row.redacted_until
     while not is_over():
-        gone = forgotten = 0
+        replies, gone, forgotten = Reply.purge_old(now - min(kept)), 0, 0
         if settings.keep_messages:
             gone = Message.purge_old(now - settings.keep_messages)
         if settings.keep_texts:
             forgotten, until = Message.redact_oldest(until, now - settings.keep_texts)
         redacted, purged = redacted + forgotten, purged + gone
-        if not (gone or forgotten):
+        if not (replies or gone or forgotten):
             break
         if time.monotonic() >= end:  # the next pass goes on
             Retention.update(next_at=now).execute()
