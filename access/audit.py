@@ -115,6 +115,13 @@ class Audit(Table):
             cls.insert_many([row | subject for subject in some]).execute()
 
     @classmethod
+    def latest(cls, message_id: UUID, among: Iterable[Action], since: datetime) -> str | None:
+        """Return which of these actions on a message was the last since an instant, if any."""
+        rows = cls.select(cls.what).where(cls.at > since, cls.message_id == message_id)
+        last = rows.where(cls.what.in_([*among])).order_by(cls.id.desc()).first()
+        return last and last.what
+
+    @classmethod
     def listing(
         cls, since: datetime | None, until: datetime | None, by: Actor | None
     ) -> Iterator[Self]:

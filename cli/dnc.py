@@ -44,11 +44,12 @@ def remove(numbers: tuple[str, ...], region: str | None) -> None:
 
 
 @dnc.command()
-@click.argument("number", type=base.number)
+@click.argument("number")
+@region_option
 @click.pass_context
-def check(ctx: click.Context, number: str) -> None:
+def check(ctx: click.Context, number: str, region: str | None) -> None:
     """Show whether a number is listed, since when and why; exit status 0 if it is, 1 if not."""
-    entry = DoNotCall.entry(number)
+    entry = DoNotCall.entry(base.number(number, region))
     base.say("listed" if entry else "not listed")
     if entry:
         base.say(f"since {base.moment(entry.added_at)}, by {entry.source or 'an unknown source'}")
@@ -56,10 +57,12 @@ def check(ctx: click.Context, number: str) -> None:
 
 
 @dnc.command()
-@click.argument("number", type=base.number)
+@click.argument("number")
+@region_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
-def history(number: str, as_json: bool) -> None:
+def history(number: str, region: str | None, as_json: bool) -> None:
     """Print everything that ever happened to a number on the list, oldest first."""
+    number = base.number(number, region)
     names = ("at", "what", "why", "who")
     rows = [[getattr(each, name) for name in names] for each in DoNotCallHistory.of(number)]
     if as_json:

@@ -63,6 +63,7 @@ class EventAddress(Table):
     old_secret = TextField(null=True)  # before the rotation
     old_secret_until = InstantField(null=True)
     off = TextField(null=True)  # why it is switched off
+    failing_since = InstantField(null=True)  # the first try in vain since it last took an event
 
     @classmethod
     def of(cls, key: ApiKey) -> Self:
@@ -89,7 +90,7 @@ class EventAddress(Table):
                 "--any-address accepts it"
             )
         row = cls.insert(key=key, url=url, secret=_new_secret())
-        anew = {cls.url: url, cls.off: None}
+        anew = {cls.url: url, cls.off: None, cls.failing_since: None}
         with db.transaction():
             row.on_conflict(conflict_target=[cls.key], update=anew).execute()
             _audit(Action.SET_EVENTS, now, key, details=urls.masked(url))
@@ -120,6 +121,18 @@ class EventAddress(Table):
             if not cls.update({cls.secret: _new_secret(), **old}).where(cls.key == key).execute():
                 cls.of(key)
             _audit(Action.ROTATED_EVENTS, now, key)
+
+    @classmethod
+    def note_success(cls, keys: Collection[int]) -> None:
+        """Note that the receivers of these keys have just taken an event."""
+        failing = cls.key.in_([*keys]) & cls.failing_since.is_null(False)
+        cls.update(failing_since=None).where(failing).execute()
+
+    @classmethod
+    def note_failure(cls, key: int, url: str, now: datetime) -> None:
+        """Note that the receiver of a key, at this address, has taken nothing since now."""
+        mine = (cls.key == key) & (cls.url == url) & cls.failing_since.is_null()
+        cls.update(failing_since=now).where(mine).execute()
 
     @classmethod
     def receiving(cls, key: Field) -> ModelSelect:
