@@ -8,12 +8,10 @@ import cli
 import database
 import desk
 import logs
-import recipients
 import settings as environment
+from access.rules import Rules
 from carriers import Carrier
-from database import clock
-from monitoring import pages
-from recipients.hours import BusinessHours
+from monitoring import checks, pages
 from web import callbacks, errors, requests
 
 
@@ -22,8 +20,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     from_environment = settings is None
     if from_environment:
         settings = environment.load_or_exit()
-    check_countries(settings)
-    check_quiet_hours(settings)
+    checks.start(settings)
     carrier = connect_carrier(settings)
     logs.start(settings.log_level, settings.log_format).addFilter(requests.add_request_id)
     if from_environment:
@@ -32,7 +29,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     app = Flask(__name__, static_folder=None)
     app.config["SETTINGS"] = settings
     app.config["VERSION"] = environment.VERSION
-    app.extensions["business_hours"] = BusinessHours.from_settings(settings)
+    app.extensions["rules"] = Rules.from_settings(settings)
     app.extensions["carrier"] = carrier
     app.json.sort_keys = False
     app.url_map.merge_slashes = False  # a redirect would be HTML
@@ -44,29 +41,6 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     errors.register(app, desk.error_page)
     cli.register(app)
     return app
-
-
-def check_countries(settings: environment.Settings) -> None:
-    """End the process if ALLOWED_COUNTRIES has an unknown code, such as UK for GB."""
-    known = {*recipients.REGIONS, recipients.NO_COUNTRY}
-    if unknown := sorted((settings.allowed_countries or frozenset()) - known):
-        environment.exit_with(
-            f"ALLOWED_COUNTRIES: no country with telephone numbers has the ISO 3166 code "
-            f"{', '.join(unknown)}"
-        )
-
-
-def check_quiet_hours(settings: environment.Settings) -> None:
-    """End the process if QUIET_HOURS leave no minute open in all zones of a country's numbers."""
-    if not settings.quiet_hours:
-        return
-    hours, allowed = BusinessHours.from_settings(settings), settings.allowed_countries
-    closed = recipients.never_open(hours, clock.now())
-    if names := sorted(recipients.country_name(c) for c in closed if not allowed or c in allowed):
-        environment.exit_with(
-            f"QUIET_HOURS: leave no minute of BUSINESS_HOURS open on all clocks of numbers in "
-            f"{', '.join(names)}"
-        )
 
 
 def connect_carrier(settings: environment.Settings) -> Carrier | None:

@@ -24,10 +24,12 @@ from carriers import Carrier
 from events.delivery import Deliveries
 from events.outbox import Event
 from models import Message, Status
+from monitoring import checks
 from monitoring.notices import Notices
-from sending import claims, receipts
+from sending import claims, inbound, receipts, retention
 from sending.carrier_state import CarrierState
-from sending.runtime import THIS_MACHINE, TICK, Runtime, Stop, in_own_thread
+from sending.passes import Passes
+from sending.runtime import THIS_MACHINE, TICK, NoThread, Runtime, Stop, in_own_thread
 from sending.sender import TESTERS, Sender
 
 MOVES = (
@@ -37,7 +39,9 @@ MOVES = (
 WAITS = ("waiting for approval", "waiting for a carrier")
 
 PROMOTE_EVERY = 5  # seconds, in a pass that lasts longer; as often dead senders are looked for
+LOOK_EVERY = 1  # seconds between two passes, for urgent texts
 SILENCE, LONGEST_LISTENING = 3, 60  # seconds that a single pass listens for; to bind takes a while
+TESTERS_PATIENCE = 15  # seconds that a single pass, which is done, waits for testers' texts
 
 log = logging.getLogger("scheduler")
 
@@ -46,7 +50,7 @@ class Scheduler:
     """Make passes until a stop is requested.
 
     Testers' texts go to a simulator, in a thread of their own. Repeated passes and that thread do
-    not wait for each other; a single pass ends when both are done.
+    not wait for each other; a single pass waits for it in the end, but not for long.
     """
 
     def __init__(
@@ -59,7 +63,8 @@ class Scheduler:
         self.stop = Stop(settings.shutdown_timeout, runtime.clock)
         self.sender = Sender(settings, carrier, self.stop, runtime=runtime) if carrier else None
         simulator = carriers.connect("simulator:")
-        self.testers = Sender(settings, simulator, self.stop, for_testers=True, runtime=runtime)
+        stop = Stop(settings.shutdown_timeout, runtime.clock, self.stop)
+        self.testers = Sender(settings, simulator, stop, for_testers=True, runtime=runtime)
         self.testing = None  # the future of what the testers' sender does
         self.counts = Counter()  # since the end of the last pass
         self.counting = threading.Lock()
@@ -69,10 +74,12 @@ class Scheduler:
         """Make one pass, or one every so often until a stop; return the exit status."""
         shown = None
         if every:
-            self.testing = in_own_thread(lambda: self.keep_serving_testers(every))
+            with suppress(NoThread):  # then each pass tries
+                self.testing = in_own_thread(lambda: self.keep_serving_testers(every))
         while True:
             status = 0
             try:
+                Passes.begin(self.clock.now(), every)
                 counts = line(self.run_pass(repeated=every is not None))
                 if counts != shown:
                     show(counts)
@@ -86,7 +93,8 @@ class Scheduler:
             if every is None or self.stop.is_requested:
                 break
         if self.testing:
-            wait([self.testing], self.stop.seconds_left)
+            self.testers.stop.request()
+            wait([self.testing], self.testers.stop.seconds_left)
         try:
             self.close()
         except database.ERRORS as error:
@@ -97,13 +105,15 @@ class Scheduler:
     def run_pass(self, repeated: bool = False) -> Counter:
         """Do all that can be done now; count what happened, and what waits.
 
-        Do not wait for testers if the pass will be repeated.
+        Do not wait for testers at all if the pass will be repeated.
         """
         self.take_over(wait_until_settled=True)
         now = self.clock.now()
         self.promote(now)
         self.expire(now)
+        self.forget(now)
         receipts.forget(now)
+        inbound.settle(now)
         Event.give_up(now)
         Event.forget(now)
         self.serve_testers()
@@ -161,8 +171,14 @@ class Scheduler:
         """Expire what has waited too long for approval or a carrier."""
         self.count({"expired": Message.expire(now, now - self.settings.expire_after)})
 
+    def forget(self, now: datetime) -> None:
+        """Redact and purge what has become too old."""
+        redacted, purged = retention.forget(self.settings, now, lambda: self.stop.is_requested)
+        if redacted or purged:
+            log.info("too old: %d redacted, %d purged", redacted, purged)
+
     def meanwhile(self) -> int:
-        """Take over, promote, expire and serve testers every few seconds of a long pass.
+        """Take over, promote, expire, forget and serve testers every few seconds of a long pass.
 
         Return how many messages that has queued. It happens often enough for `passed` to see that
         claims are being renewed.
@@ -172,6 +188,8 @@ class Scheduler:
         now, retry = self.clock.now(), self.sender.retry_through_outage
         queued = retry(self.take_over) + retry(self.promote, now)
         retry(self.expire, now)
+        retry(self.forget, now)
+        retry(inbound.settle, now)
         retry(self.serve_testers)
         look_every = min(PROMOTE_EVERY, self.settings.claim_timeout / 4)
         self.look_at = self.clock.monotonic() + look_every
@@ -182,7 +200,10 @@ class Scheduler:
         if self.testing and self.testing.done():
             self.await_testers()
         if not self.testing and reports.awaiting_carrier(testers=True):
-            self.testing = in_own_thread(self.send_of_testers)
+            try:
+                self.testing = in_own_thread(self.send_of_testers)
+            except NoThread as error:
+                log.error("testers' texts wait: %s", error)
 
     def keep_serving_testers(self, every: float) -> None:
         """Promote and send the messages of testers every so often until a stop is requested.
@@ -213,9 +234,11 @@ class Scheduler:
             database.db.close()
 
     def await_testers(self) -> None:
-        """Wait until the messages of testers are sent."""
+        """Wait until the messages of testers are sent, or as many as TESTERS_PATIENCE allows."""
         if self.testing:
             testing, self.testing = self.testing, None
+            if not wait([testing], TESTERS_PATIENCE).done:
+                self.testers.stop.request()
             testing.result()
 
     def report_unmatched(self, now: datetime) -> None:
@@ -225,18 +248,27 @@ class Scheduler:
             log.warning("receipts of the last hour that match no message: %s", unmatched)
 
     def listen(self, seconds: float | None) -> None:
-        """Collect receipts for so many seconds; without any, until the carrier is silent."""
-        if not (self.carrier and self.carrier.listens):
-            self.stop.sleep(seconds or 0)
+        """Collect receipts for so many seconds, or until an urgent text is to be sent.
+
+        Without any, until the carrier is silent.
+        """
+        listens = self.carrier and self.carrier.listens
+        if not (listens or seconds):
             return
         longest, silence = (seconds, seconds) if seconds else (LONGEST_LISTENING, SILENCE)
         now = self.clock.monotonic()
-        end, quiet_at = now + longest, now + silence
-        while not self.stop.is_requested and self.clock.monotonic() < min(end, quiet_at):
-            if self.sender.inbox.collect():
+        end, quiet_at, look_at = now + longest, now + silence, now + LOOK_EVERY
+        while not self.stop.is_requested and (now := self.clock.monotonic()) < min(end, quiet_at):
+            if listens and self.sender.inbox.collect():
                 database.db.close()
                 quiet_at = self.clock.monotonic() + silence
-            self.clock.sleep(min(TICK, silence))
+            if seconds and self.sender and now >= look_at:
+                look_at = now + LOOK_EVERY
+                is_urgent = reports.awaits_urgently()
+                database.db.close()
+                if is_urgent:
+                    return
+            self.clock.sleep(min(TICK, silence, end - now))
 
     def close(self) -> None:
         """Close the carrier; record what it said before and meanwhile.
@@ -267,10 +299,13 @@ def main() -> int:
     if options.every or options.verbose:  # a single pass prints no more than its counts
         log.info("Text Message Sending Service %s", environment.VERSION)
     environment.warn_of_misspelt()
+    checks.start(settings)
     carrier = valid("CARRIER_URL", connect, settings)
     notices = valid("NOTIFY_URL", Notices, settings)
     if options.every or options.verbose:
         introduce(carrier)
+        for warning in checks.warnings(settings, carrier):
+            log.warning(warning)
     database.connect(settings.database_url)
     scheduler = Scheduler(settings, carrier)
     deliveries = Deliveries(

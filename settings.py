@@ -4,7 +4,10 @@ import logging
 import os
 import re
 import sys
-from datetime import timedelta
+import tomllib
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -13,20 +16,20 @@ from dotenv import dotenv_values, load_dotenv
 from environs import Env, EnvError, EnvValidationError
 
 import logs
-from access import limits
+import recipients
+from access import limits, rules
 from carriers import urls
+from recipients import weeks
+from recipients.weeks import DAYS, Window
 
 VERSION = "1.0.0"
 """The version of the service, for `flask version`, `/healthz` and the log."""
 
-DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 DEFAULT_DATABASE = "sqlite:///messages.db"
+LONGEST_ANSWER = 1600  # characters of STOP_REPLY and HELP_REPLY
 EPHEMERAL_HOSTS = ("DYNO", "RENDER", "RAILWAY_ENVIRONMENT", "FLY_APP_NAME", "K_SERVICE")
 """Variables set by hosts with ephemeral disks."""
-
-Window = tuple[int, int]
-"""A beginning and an end, in minutes after midnight."""
 
 log = logging.getLogger("settings")
 
@@ -42,7 +45,8 @@ class Settings(NamedTuple):
     business_hours: Window | dict[int, Window]  # a dict: of each day that has some
     business_days: frozenset[int] | None  # Monday is 0; None: those of the recipient's country
     skip_holidays: bool
-    quiet_hours: Window | None  # can pass midnight
+    quiet_hours: Window | dict[int, Window] | None  # by day and weeks.HOLIDAYS; can pass midnight
+    quiet_hours_file: Mapping[str, Window | dict[int, Window] | None]  # by country or state
     max_message_length: int  # characters
     max_retries: int
     retry_delay: int  # seconds
@@ -52,11 +56,15 @@ class Settings(NamedTuple):
     carrier_timeout: int  # seconds
     shutdown_timeout: int  # seconds
     expire_after: timedelta
+    keep_texts: timedelta | None  # until they are redacted; None: for ever
+    keep_messages: timedelta | None  # until they are purged; None: for ever
     check_dnc: bool  # for every message, whatever the request says
     allowed_countries: frozenset[str] | None  # ISO 3166; None: all
     allow_premium_rate: bool
     key_limits: tuple[limits.Limit, ...]  # of keys without their own
     recipient_limit: limits.Limit | None
+    stop_reply: str | None  # the text that answers a STOP
+    help_reply: str | None
     notify_url: str | None  # Apprise's URLs, separated by white space
     carrier_url: str | None
     public_url: str | None  # without a slash at the end
@@ -64,6 +72,8 @@ class Settings(NamedTuple):
     log_level: str
     log_format: str
     metrics_token: str | None
+    port: int | None  # None: gunicorn's own, on this machine only
+    web_concurrency: int  # worker processes
 
 
 def load() -> Settings:
@@ -78,8 +88,8 @@ def load() -> Settings:
         raise SettingsError(f".env: cannot be read ({type(error).__name__})") from None
     env = Env(eager=False)
     for parse in (
-        *(_database_url, _hours, _days, _quiet_hours, _whole, _one_of, _duration),
-        *(_countries, _limits, _public_url, _secret, _rate),
+        *(_database_url, _hours, _days, _quiet_hours, _quiet_places, _whole, _whole_or_none),
+        *(_one_of, _duration, _kept, _countries, _limits, _public_url, _secret, _rate, _answer),
     ):
         env.add_parser(parse.__name__.strip("_"), parse)
     ephemeral = any(host in os.environ for host in EPHEMERAL_HOSTS)
@@ -89,6 +99,7 @@ def load() -> Settings:
         business_days=env.days("BUSINESS_DAYS", "mon-sun", hours=hours),
         skip_holidays=env.one_of("SKIP_HOLIDAYS", "false", choices=("true", "false")) == "true",
         quiet_hours=env.quiet_hours("QUIET_HOURS", "", hours=hours),
+        quiet_hours_file=env.quiet_places("QUIET_HOURS_FILE", ""),
         max_message_length=env.whole("MAX_MESSAGE_LENGTH", "1600", least=1, most=65_536),
         max_retries=env.whole("MAX_RETRIES", "3", least=0, most=100),
         retry_delay=env.whole("RETRY_DELAY", "60", least=0, most=86_400),
@@ -98,12 +109,16 @@ def load() -> Settings:
         carrier_timeout=env.whole("CARRIER_TIMEOUT", "60", least=1, most=600),
         shutdown_timeout=env.whole("SHUTDOWN_TIMEOUT", "25", least=1, most=600),
         expire_after=env.duration("EXPIRE_AFTER", "72h"),
+        keep_texts=env.kept("KEEP_TEXTS", ""),
+        keep_messages=env.kept("KEEP_MESSAGES", ""),
         check_dnc=env.one_of("CHECK_DNC", "asked", choices=("asked", "always")) == "always",
         allowed_countries=env.countries("ALLOWED_COUNTRIES", ""),
         allow_premium_rate=env.one_of("ALLOW_PREMIUM_RATE", "false", choices=("true", "false"))
         == "true",
         key_limits=env.limits("KEY_LIMITS", "", parse=limits.parse),
         recipient_limit=env.limits("RECIPIENT_LIMIT", "", parse=limits.parse_recipient_limit),
+        stop_reply=env.answer("STOP_REPLY", ""),
+        help_reply=env.answer("HELP_REPLY", ""),
         notify_url=env.str("NOTIFY_URL", "").strip() or None,
         public_url=env.public_url("PUBLIC_URL", ""),
         secret_key=env.secret("SECRET_KEY", "", least=32),
@@ -111,13 +126,29 @@ def load() -> Settings:
         log_level=env.one_of("LOG_LEVEL", "INFO", choices=LEVELS),
         log_format=env.one_of("LOG_FORMAT", "TEXT", choices=("TEXT", "JSON")),
         metrics_token=env.secret("METRICS_TOKEN", "", least=16),
+        port=env.whole_or_none("PORT", "", least=1, most=65_535),
+        web_concurrency=env.whole_or_none("WEB_CONCURRENCY", "", least=1, most=1_000) or 1,
     )
     try:
         env.seal()
     except EnvValidationError as error:
-        lines = [f"{name}: {problem}" for name, [problem] in error.error_messages.items()]
+        problems = error.error_messages.items()
+        lines = [f"{name}: {line}" for name, [problem] in problems for line in problem.splitlines()]
         raise SettingsError("\n".join(lines)) from None
+    if problems := _forgotten_too_soon(settings):
+        raise SettingsError("\n".join(problems))
     return settings
+
+
+def _forgotten_too_soon(settings):
+    """Return what is wrong if messages do not last as long as they count for their recipient."""
+    window = settings.recipient_limit and settings.recipient_limit.window
+    kept = {"KEEP_TEXTS": settings.keep_texts, "KEEP_MESSAGES": settings.keep_messages}
+    return [
+        f"{name}: must not be shorter than the window of RECIPIENT_LIMIT"
+        for name, length in kept.items()
+        if window and length and length < window
+    ]
 
 
 def load_or_exit() -> Settings:
@@ -143,12 +174,29 @@ def exit_with(problems: str) -> NoReturn:
     sys.exit(1)
 
 
+def check_quiet_hours(settings: Settings, now: datetime) -> None:
+    """End the process if quiet hours leave no minute open in all zones of a place's numbers."""
+    if not settings.quiet_hours and not settings.quiet_hours_file:
+        return
+    of_all = rules.Rules.from_settings(settings)
+    closed, places = of_all.never_open(now, settings.allowed_countries), of_all.quiet
+    of_file = [place for place in closed if place in places.lines or places.states(place)]
+    words = "no minute of BUSINESS_HOURS open"
+    problems = [f"QUIET_HOURS_FILE: {place}: leaves {words}" for place in of_file]
+    if names := sorted(recipients.country_name(place) for place in {*closed} - {*of_file}):
+        problems.append(
+            f"QUIET_HOURS: leave {words} on all clocks of numbers in {', '.join(names)}"
+        )
+    if problems:
+        exit_with("\n".join(problems))
+
+
 def warn_of_misspelt() -> None:
     """Log each variable that looks like a misspelt setting, with the setting it resembles.
 
     The environment holds much that is not ours, so a name must be closer there than in `.env`.
     """
-    known = {*map(str.upper, Settings._fields), "PORT", "WEB_CONCURRENCY", "SCRIPT_NAME"}
+    known = {*map(str.upper, Settings._fields), "SCRIPT_NAME"}
     ours = dotenv_values(Path.cwd() / ".env")
     for name in sorted(os.environ.keys() - known):
         if near := get_close_matches(name.upper(), known, 1, 0.75 if name in ours else 0.88):
@@ -161,49 +209,19 @@ def _whole(text, least, most):
     return int(text)
 
 
+def _whole_or_none(text, least, most):
+    return _whole(text, least, most) if text else None
+
+
 def _hours(text):
-    """Return the hours of every day, or a dict of them where the text names days."""
-    entries = [entry.strip().lower() for entry in text.split(",")]
-    if not re.search("[a-z]", text, re.IGNORECASE):
-        if len(entries) > 1:
-            raise EnvError("must be one opening and one closing time, or name the days")
-        return _opening(entries[0], "")
-    hours = {}
-    for number, entry in enumerate(entries, 1):
-        names, window = re.fullmatch(r"(\D*)(.*)", entry, re.DOTALL).groups()
-        if not names:
-            raise EnvError(f"entry {number} must begin with days, like mon-fri 09:00-17:00")
-        if not (days := _range(names)):
-            raise EnvError(f"entry {number} must begin with one day or range of {', '.join(DAYS)}")
-        if not window or names == names.rstrip():
-            example = "like sat 10:00-14:00"
-            raise EnvError(f"entry {number} must have a space and hours after the days, {example}")
-        if again := hours.keys() & days:
-            raise EnvError(f"entry {number} must not repeat {DAYS[min(again)]}")
-        hours |= dict.fromkeys(days, _opening(window, f"the hours of entry {number} "))
-    return hours
+    return _parsed(weeks.business_hours, text)
 
 
-def _opening(text, whose):
-    """Return an opening and a later closing on the same day."""
-    opens, closes = _window(
-        text, f"{whose}must be an opening and a closing time, like 09:00-17:00", whose
-    )
-    if opens >= closes:
-        raise EnvError(f"{whose}must be an opening and a later closing time of the same day")
-    return opens, closes
-
-
-def _window(text, form, whose=""):
-    """Return the minutes after midnight of two times, like 09:00-17:00."""
-    match = re.fullmatch(r"(\d\d):([0-5]\d) ?- ?(\d\d):([0-5]\d)", text, re.ASCII)
-    if not match:
-        raise EnvError(form)
-    hour, minute, last_hour, last_minute = map(int, match.groups())
-    begins, ends = 60 * hour + minute, 60 * last_hour + last_minute
-    if begins >= 24 * 60 or ends > 24 * 60:
-        raise EnvError(f"{whose}must be times from 00:00 to 24:00, the first before 24:00")
-    return begins, ends
+def _parsed(parse, text):
+    try:
+        return parse(text)
+    except ValueError as problem:
+        raise EnvError(str(problem)) from None
 
 
 def _days(text, hours):
@@ -211,35 +229,68 @@ def _days(text, hours):
         raise EnvError("must not be set, because BUSINESS_HOURS names the days")
     if text.strip().lower() == "local":
         return None
-    ranges = [_range(part) for part in text.lower().split(",")]
+    ranges = [*map(weeks.days, text.split(","))]
     if not all(ranges):
         raise EnvError(f"must be local, or a range or a list of {', '.join(DAYS)}, like mon-fri")
     return frozenset().union(*ranges)
-
-
-def _range(text):
-    """Return a day or a range of days, which can pass Sunday; [] if the text is neither."""
-    first, dash, last = (day.strip() for day in text.partition("-"))
-    if first not in DAYS or (dash and last not in DAYS):
-        return []
-    start, end = DAYS.index(first), DAYS.index(last if dash else first)
-    return [(start + n) % 7 for n in range((end - start) % 7 + 1)]
 
 
 def _quiet_hours(text, hours):
     """Return the quiet hours, if they leave a minute of the business hours open."""
     if not text.strip():
         return None
-    form = "must be one start and one end for all days, like 21:00-08:00"
-    begins, ends = _window(text.strip(), form)
-    if begins == ends:
-        raise EnvError("must start and end at different times")
-    length = (ends - begins) % 1440 or 1440
-    windows = hours.values() if isinstance(hours, dict) else [hours or (0, 1440)]
-    minutes = {minute for window in windows for minute in range(*window)}
-    if all((minute - begins) % 1440 < length for minute in minutes):
-        raise EnvError("must not cover all of BUSINESS_HOURS")
-    return begins, ends
+    quiet = _parsed(weeks.quiet_hours, text)
+    if not isinstance(quiet, dict):
+        begins, ends = quiet
+        length = (ends - begins) % 1440 or 1440
+        windows = hours.values() if isinstance(hours, dict) else [hours or (0, 1440)]
+        minutes = {minute for window in windows for minute in range(*window)}
+        if all((minute - begins) % 1440 < length for minute in minutes):
+            raise EnvError("must not cover all of BUSINESS_HOURS")
+    return quiet
+
+
+def _quiet_places(text):
+    """Return the quiet hours of a file's places; the error has a line for each wrong one."""
+    if not text.strip():
+        return {}
+    lines, places, problems = _read_toml(text.strip()), {}, []
+    for place, hours in lines.items():
+        try:
+            if not recipients.is_place(place):
+                raise ValueError(
+                    "is no country with telephone numbers, nor a state or province of the "
+                    "United States or Canada"
+                )
+            if not isinstance(hours, str):
+                raise ValueError('must be a text, like "21:00-08:00"')
+            places[place] = None if hours.strip() == "none" else weeks.quiet_hours(hours)
+        except ValueError as problem:
+            name = place if re.fullmatch(r"[\w-]+", place, re.ASCII) else ascii(place)
+            problems.append(f"{name}: {problem}")
+    if problems:
+        raise EnvError("\n".join(problems))
+    return places
+
+
+def _read_toml(path):
+    """Return what a TOML file holds; the error repeats none of it."""
+    try:
+        text = Path(path).read_text("utf-8")
+    except OSError as error:
+        raise EnvError(f"cannot be read ({error.strerror})") from None
+    except ValueError as error:  # not UTF-8, or no path
+        raise EnvError(f"cannot be read ({type(error).__name__})") from None
+    names = Counter(re.findall(r'^\s*"?([\w-]+)"?\s*=', text, re.MULTILINE))
+    if twice := [name for name, times in names.items() if times > 1]:
+        raise EnvError("\n".join(f"{name}: is named twice" for name in twice))
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        where = re.search(r" \(at ([\w ,]+)\)$", str(error))
+        raise EnvError(f"is not TOML{', at ' + where[1] if where else ''}") from None
+    except RecursionError:
+        raise EnvError("is nested too deeply") from None
 
 
 def _one_of(text, choices):
@@ -250,10 +301,18 @@ def _one_of(text, choices):
 
 
 def _duration(text):
-    match = re.fullmatch(r"(\d{1,5})([mhd])", text.strip(), re.ASCII)
-    if not match or not int(match[1]):
-        raise EnvError("must be minutes, hours or days, like 30m, 72h or 10d")
-    return timedelta(**{{"m": "minutes", "h": "hours", "d": "days"}[match[2]]: int(match[1])})
+    return _parsed(rules.duration, text.strip())
+
+
+def _kept(text):
+    """Return how long something is kept; None for no text."""
+    match = re.fullmatch(r"([1-9]\d{0,2})([dy])|([1-9]\d{3,4})(d)", text.strip(), re.ASCII)
+    if text.strip() and not match:
+        raise EnvError("must be days or years, like 90d or 2y")
+    if not match:
+        return None
+    number, unit = filter(None, match.groups())
+    return timedelta(days=int(number) * {"d": 1, "y": 365}[unit])
 
 
 def _rate(text):
@@ -292,6 +351,12 @@ def _secret(text, least):
     if text and len(text) < least:
         raise EnvError(f"must have at least {least} characters, chosen at random")
     return text or None
+
+
+def _answer(text):
+    if len(text) > LONGEST_ANSWER or re.search("[\0\ud800-\udfff]", text):
+        raise EnvError(f"must be a text of up to {LONGEST_ANSWER} characters")
+    return text if text.strip() else None
 
 
 def _database_url(text):

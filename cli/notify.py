@@ -7,10 +7,24 @@ from flask import current_app
 from cli import base
 from database import Refused
 from monitoring import notices
+from monitoring.notices import Kind, Telling
 
-TEST_TEXT = "This is a test of the notices about text messages."
+TEST = Telling("a test", "This is a test of the notices about text messages.", Kind.INFO)
 
 notify = base.Commands("notify", help="Notices for people, sent to NOTIFY_URL.")
+
+
+@notify.command()
+def look() -> None:
+    """Send the notices that are due now; schedulers do that every five seconds."""
+    if not current_app.config["SETTINGS"].notify_url:
+        raise Refused("NOTIFY_URL is not set, so nobody is notified")
+    try:
+        looking = notices.Notices(current_app.config["SETTINGS"])
+    except ValueError as problem:
+        raise Refused(f"NOTIFY_URL: {problem}") from None
+    looking.start()
+    looking.finish(look=True)
 
 
 @notify.command()
@@ -25,7 +39,7 @@ def test() -> None:
     took = set()
 
     def tell(address):
-        if address.tell(TEST_TEXT):
+        if address.tell(TEST):
             took.add(address)
 
     threads = [threading.Thread(target=tell, args=[each], daemon=True) for each in addresses]

@@ -30,11 +30,15 @@ from access.keys import ApiKey, Identity, Role
 from access.sign_ins import SignIn
 from database import EPOCH, MILLISECOND, Refused, clock, db
 from desk import entries, results, sessions
-from desk.entries import Entry, counted
+from desk.entries import Entry, ReplyEntry, counted
 from desk.results import Result
 from models import UNDO_WITHIN, Message, Status
+from monitoring import health
 from reports import Filter
+from sending import passes
 from sending.carrier_state import CarrierState
+from sending.replies import Place as ReplyPlace
+from sending.replies import Reply, put_on_list
 
 PAGE = 50  # messages
 MANY = 1_000  # messages; waiting ones, and those of an hour, are counted up to here
@@ -42,7 +46,7 @@ MAX_FORM = 64 * 1024  # bytes
 MAX_FIELDS = 200  # a page's ids, its token and a button are far fewer
 HOUR = timedelta(hours=1)
 DAY = 24  # hours
-PAGES = ("desk.waiting", "desk.messages", "desk.message", "desk.do_not_call")
+PAGES = ("desk.waiting", "desk.replies", "desk.messages", "desk.message", "desk.do_not_call")
 FILTERS = ("status", "key", "day")  # of messages
 MOST_KEYS = 10  # that are named at their limit
 AT_ONCE = 30  # texts; to approve more, a browser asks first
@@ -52,7 +56,6 @@ NO_NUMBER = (
     "country."
 )
 TEXTS = "texts"  # the list of results of the pages with messages
-NO_PASS_FOR = timedelta(minutes=5)  # before operators are warned that no scheduler runs
 
 log = logging.getLogger("web")
 blueprint = Blueprint(
@@ -327,7 +330,13 @@ def message(message_id: uuid.UUID) -> str:
     recent = results.recent(TEXTS, now)
     about = [each.without(each.ids - {message_id}) for each in recent if message_id in each.ids]
     back = page_of(request.args.get("back", "")) or url_for(".waiting")
-    return render_template("message.html", entry=entry, results=told(about, now), back=back)
+    return render_template(
+        "message.html",
+        entry=entry,
+        replies=shown_replies(Reply.of_message(message_id, now), now),
+        results=told(about, now),
+        back=back,
+    )
 
 
 @blueprint.app_template_global()
@@ -336,6 +345,20 @@ def way_back() -> str | None:
     if request.endpoint == "desk.message":
         return request.args.get("back")
     return asked_page()
+
+
+@blueprint.get("/replies")
+def replies() -> str:
+    """Show what recipients wrote back: first what may be a no, then what nobody has read."""
+    now, after = clock.now(), read_reply_place()
+    found = Reply.page(g.person, after, PAGE + 1, now)
+    return render_template(
+        "replies.html",
+        entries=shown_replies(found[:PAGE], now),
+        more=write_reply_place(found),
+        count=Reply.count_waiting(g.person, MANY, now),
+        many=MANY,
+    )
 
 
 @blueprint.get("/do-not-call")
@@ -360,11 +383,12 @@ def change_do_not_call() -> Response | tuple[str, int]:
     except recipients.InvalidNumber as error:
         fields = {"written": written, "region": region, "problem": str(error)}
         return render_template("do_not_call.html", **fields), 400
+    session.pop("listing", None)
     if "check" in request.form:
-        session.pop("listing", None)
         flash(check_list(number))
     else:
-        change_list("add" in request.form, number, person)
+        has_changed, words = change_list("add" in request.form, number, person)
+        show_change(number, "undo") if has_changed else flash(words)
     return redirect(url_for(".do_not_call", region=region or None, _anchor="next"), 303)
 
 
@@ -377,19 +401,14 @@ def check_list(number: str) -> str:
     return f"{written} is not on the list."
 
 
-def change_list(is_added: bool, number: str, person: Identity) -> None:
-    """Add or remove a number; have the page show that, or that nothing changed."""
-    change, past = (DoNotCall.add, "added to") if is_added else (DoNotCall.remove, "removed from")
+def change_list(is_added: bool, number: str, person: Identity) -> tuple[bool, str]:
+    """Add or remove a number; return whether that changed the list, and the result in words."""
+    change, past = (put_on_list, "added to") if is_added else (DoNotCall.remove, "removed from")
     has_changed = change([number], clock.now(), "operator", person.name)
-    log.info(
-        "a number was %s the Do Not Call list by %s", past, person.name, extra={"key": person.name}
-    )
-    session.pop("listing", None)
-    if has_changed:
-        session["listing"] = [DoNotCallHistory.latest(number).id, "undo"]
-    else:
-        words = "was on the list before" if is_added else "was not on the list"
-        flash(f"{recipients.find(number).international} {words}.")
+    about = {"key": person.name}
+    log.info("a number was %s the Do Not Call list by %s", past, person.name, extra=about)
+    words = NOW_LISTED[is_added, has_changed > 0]
+    return has_changed > 0, f"{recipients.find(number).international} {words}."
 
 
 def undo_change(change: str, person: Identity) -> None:
@@ -408,7 +427,12 @@ def undo_change(change: str, person: Identity) -> None:
             person.name,
             extra={"key": person.name},
         )
-        session["listing"] = [DoNotCallHistory.latest(number).id, None]
+        show_change(number, None)
+
+
+def show_change(number: str, undo: str | None) -> None:
+    """Have the page show what happened to a number last, and the button that undoes it."""
+    session["listing"] = [DoNotCallHistory.latest(number).id, undo]
 
 
 def last_change(now: datetime) -> dict | None:
@@ -418,7 +442,7 @@ def last_change(now: datetime) -> dict | None:
     left = results.seconds_left(change.at, now) if change else 0
     if not left:
         return None
-    words = "is on the list now" if change.what == "joined" else "is no longer on the list"
+    words = NOW_LISTED[change.what == "joined", True]
     written = recipients.find(change.number).international
     return {"said": f"{written} {words}.", "undo": undo, "id": id, "left": left}
 
@@ -441,6 +465,12 @@ def read_number(written: str, region: str) -> str:
         raise recipients.InvalidNumber(NO_NUMBER) from None
 
 
+NOW_LISTED = {  # by whether a number was to be added, and whether that changed the list
+    (True, True): "is on the list now",
+    (True, False): "was on the list before",
+    (False, True): "is no longer on the list",
+    (False, False): "was not on the list",
+}
 SOURCES = {
     "operator": ", added by an operator",
     "import": ", from an imported file",
@@ -502,6 +532,29 @@ def change(message_id: uuid.UUID | None = None) -> Response:
     return redirect(address_after(ids, "next" if found else "list"), 303)
 
 
+@blueprint.post("/replies")
+@blueprint.post("/messages/<uuid:message_id>/replies")
+def change_replies(message_id: uuid.UUID | None = None) -> Response:
+    """Mark a reply as read, or put its number on the Do Not Call list, which reads it, too."""
+    button = next((name for name in ("read", "list") if name in request.form), None)
+    if button is None:
+        abort(400, "No button was pressed.")
+    person = operator() if button == "list" else g.person
+    now, found = clock.now(), Reply.seen_by(g.person, read_ids(request.form[button]))
+    for reply in found:
+        with db.atomic():
+            if button == "list":
+                flash(change_list(True, reply.number, person)[1])
+            read = Reply.mark_read([reply.id], person.name, now)
+        if button == "read":
+            flash("The reply was marked as read." if read else "The reply was read before.")
+    if not found:
+        flash("Nothing was changed: there is no such reply here.")
+    if message_id:
+        return redirect(url_for(".message", message_id=message_id, _anchor="replies"), 303)
+    return redirect(url_for(".replies", after=request.args.get("after"), _anchor="list"), 303)
+
+
 def read_ids(value: str) -> list[uuid.UUID]:
     """Return the ids that a button stands for: its own or the selected ones, without repeats."""
     values = request.form.getlist("id") if value == "selected" else value.split(".")
@@ -530,11 +583,42 @@ def address_after(ids: list[uuid.UUID], fragment: str) -> str:
 
 def shown(found: list[Message], now: datetime) -> list[Entry]:
     """Return messages as the templates show them."""
-    hours = current_app.extensions["business_hours"]
-    lasts = current_app.config["SETTINGS"].expire_after
+    rules = current_app.extensions["rules"]
     numbers = {message.to for message in found} - {None}
     texted = reports.times_texted(numbers, now - DAY * HOUR)
-    return [Entry(each, now, hours, lasts, texted.get(each.to, 0)) for each in found]
+    return [Entry(each, now, rules.of(each.key.rules), texted.get(each.to, 0)) for each in found]
+
+
+def shown_replies(found: list[Reply], now: datetime) -> list[ReplyEntry]:
+    """Return replies as the templates show them."""
+    ids = {reply.message_id for reply in found} - {None}
+    texts = {message.id: message for message in reports.seen_by(g.person, ids)}
+    listed = DoNotCall.listed({reply.number for reply in found})
+    by_operator = g.person.role == Role.OPERATOR
+    return [
+        ReplyEntry(each, texts.get(each.message_id), now, each.number in listed, by_operator)
+        for each in found
+    ]
+
+
+def read_reply_place() -> ReplyPlace | None:
+    """Return the place after which this page of replies begins; None for the first page."""
+    text = request.args.get("after")
+    if not text:
+        return None
+    try:
+        rank, at, id = text.split("-")
+        return ReplyPlace(int(rank), EPOCH + int(at) * MILLISECOND, uuid.UUID(id))
+    except (ValueError, OverflowError):
+        abort(404, "There is no such page.")
+
+
+def write_reply_place(found: list[Reply]) -> str | None:
+    """Return the place after which the next page begins; None if this page is the last."""
+    if len(found) <= PAGE:
+        return None
+    last = found[PAGE - 1]
+    return f"{last.rank}-{(last.at - EPOCH) // MILLISECOND}-{last.id.hex}"
 
 
 def with_results(found: list[Message], key: Callable, now: datetime) -> dict:
@@ -604,7 +688,7 @@ def write_place(found: list[Message]) -> str | None:
 
 def look_over(now: datetime) -> dict:
     """Return the operator's overview: texts going out, recent outcomes, and trouble."""
-    carrier = CarrierState.latest()
+    carrier, passed = CarrierState.latest(), passes.standing()
     this_hour = now.replace(minute=0, second=0, microsecond=0)
     going_out = enumerate(reports.going_out(this_hour, DAY, MANY))
     return {
@@ -617,6 +701,7 @@ def look_over(now: datetime) -> dict:
         "bad_end": reports.bad_end(now),
         "at_limit": reports.at_limit(now, current_app.config["SETTINGS"].key_limits),
         "most_keys": MOST_KEYS,
-        "is_silent": carrier is None or now - carrier.last_pass_at > NO_PASS_FOR,
+        "last_pass_at": passed.last_at,
+        "is_silent": not passed.last_at or passed.is_missing(now, health.STALLED_AFTER),
         "now": now,
     }

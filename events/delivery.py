@@ -13,7 +13,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 import database
-from carriers import CarrierError
+from carriers import CarrierError, urls
 from carriers.http import Answer
 from carriers.webhook import SignedPosts, decoded
 from database import clock
@@ -44,6 +44,10 @@ class Receiver(SignedPosts):
     title = "the receiver"
     longest_pause = 24 * 3600
     timeout_is_total = True
+
+    def __init__(self, url: str, concurrency: int, timeout: float):
+        super().__init__(url, concurrency, timeout)
+        self.avoids_link_local = not urls.is_link_local(url)  # or an operator insists on it
 
 
 class Lane:
@@ -292,6 +296,7 @@ class Deliveries:
         understood = [each.event for each in self.unrecorded if each.understood]
         with database.db.atomic():
             Event.delivered(understood)
+            EventAddress.note_success({event.key_id for event in understood})
             self.note_notified({event.message_id for event in understood}, now)
             failed = [each for each in self.unrecorded if not each.understood]
             lines = [self.record_no(each, now) for each in failed]
@@ -308,6 +313,7 @@ class Deliveries:
         answer = None if isinstance(ended.answer, str) else ended.answer
         next_try_at = next_try(event.tries, answer and answer.retry_after, now)
         event.failed(ended.words, next_try_at, now)
+        EventAddress.note_failure(key.id, ended.address.url, now)
         is_gone = answer is not None and answer.status == GONE
         if is_gone and EventAddress.switch_off(key.id, OFF_BY_RECEIVER, now, ended.address.url):
             then = "the address is switched off"

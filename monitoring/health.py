@@ -2,18 +2,31 @@
 
 import threading
 import time
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+import database
 import reports
 from database import clock, isoformat
+from sending import passes
 from sending.carrier_state import CarrierState
+from sending.passes import Standing
 
 STALLED_AFTER = timedelta(minutes=2)
 """Longest stall before we report a problem: a pass of cron and a first retry fit in."""
 
 OVERDUE_AFTER = timedelta(hours=1)
 """Longest time that one message may be due while others go: its retries take less."""
+
+HOUR = timedelta(hours=1)
+DEAD_AFTER = HOUR
+"""How long a receiver may take no event before somebody is told."""
+
+MOST_NAMES = 10
+"""Keys that a sentence names."""
+
+NO_PASS = "no scheduler makes a pass"
 
 
 class Health(NamedTuple):
@@ -23,7 +36,7 @@ class Health(NamedTuple):
     oldest_due: datetime | None  # when the message that has waited longest became due
     retrying: int
     last_sent_at: datetime | None
-    last_pass_at: datetime | None
+    passes: Standing
     carrier: str | None  # of the last pass; "" if it had none, None before the first pass
     trouble: str | None  # why the carrier takes nothing
     is_down: bool  # and does not merely refuse the account
@@ -31,6 +44,12 @@ class Health(NamedTuple):
     commonest_error: tuple[str, int] | None  # of the last hour
     bad_end: reports.FailureSpike | None  # of most of the latest messages
     oldest_event: datetime | None = None  # since when an event is due that nobody tries
+    dead_receivers: Collection[str] = ()  # keys whose receivers have taken no event for an hour
+    bytes_left: int | None = None  # on the disk of SQLite's file, if they are too few
+
+    @property
+    def last_pass_at(self) -> datetime | None:
+        return self.passes.last_at
 
     def seconds_since(self, instant: datetime | None) -> int | None:
         return instant and round((self.now - instant).total_seconds())
@@ -54,19 +73,40 @@ class Health(NamedTuple):
         if self.oldest_event and self.now - self.oldest_event > stalled_after:
             since = isoformat(self.oldest_event)
             problems.append(f"events have been due since {since}: no scheduler delivers them")
+        problems += self._problems_around(for_strangers)
+        if problem := self._problem_of_due(stalled_after):
+            problems.append(problem)
+        if self.passes.is_missing(self.now, stalled_after) and NO_PASS not in (problem or ""):
+            last = self.last_pass_at
+            when = f"the last one was at {isoformat(last)}" if last else "there has been none yet"
+            problems.append(f"{NO_PASS}: {when}")
+        return problems
+
+    def _problem_of_due(self, stalled_after):
+        """Return a sentence if texts are due and do not go."""
         if self.oldest_due is None:
-            return problems
+            return None
         due_for, limit = self.now - self.oldest_due, self.now - stalled_after
         if due_for > stalled_after and not (self.last_sent_at and self.last_sent_at >= limit):
             seconds = int(stalled_after.total_seconds())
             problem = f"nothing was sent for {seconds} s though texts are due"
             if self.last_pass_at is None or self.last_pass_at < limit:
-                problem += ": no scheduler makes a pass"
-            elif not self.carrier:
-                problem += ": CARRIER_URL is not set"
-            problems.append(problem)
-        elif due_for > OVERDUE_AFTER:
-            problems.append(f"a message has been due since {isoformat(self.oldest_due)}")
+                return f"{problem}: {NO_PASS}"
+            return problem if self.carrier else f"{problem}: CARRIER_URL is not set"
+        if due_for > OVERDUE_AFTER:
+            return f"a message has been due since {isoformat(self.oldest_due)}"
+        return None
+
+    def _problems_around(self, for_strangers):
+        """Return a sentence for each problem of the disk and of receivers of events."""
+        problems = []
+        if self.bytes_left is not None:
+            left = self.bytes_left // 1_000_000
+            problems.append(f"the disk of the database is full: {left} MB are left")
+        if keys := [*self.dead_receivers]:
+            more = [f"{len(keys) - MOST_NAMES} more keys"] if len(keys) > MOST_NAMES else []
+            whose = "" if for_strangers else f" of {', '.join([*keys[:MOST_NAMES], *more])}"
+            problems.append(f"events{whose} have not been taken by their receiver for an hour")
         return problems
 
     def error(self, for_strangers: bool = False) -> dict | None:
@@ -85,7 +125,7 @@ def read(now: datetime) -> Health:
         oldest_due=reports.oldest_due(now),
         retrying=reports.retrying(),
         last_sent_at=reports.last_sent_at(),
-        last_pass_at=carrier and carrier.last_pass_at,
+        passes=passes.standing(),
         carrier=carrier and carrier.name,
         trouble=carrier and carrier.trouble,
         is_down=bool(carrier and carrier.is_down),
@@ -93,6 +133,8 @@ def read(now: datetime) -> Health:
         commonest_error=reports.commonest_error(now - timedelta(hours=1)),
         bad_end=reports.bad_end(now),
         oldest_event=reports.oldest_event(now),
+        dead_receivers=reports.dead_receivers(now - DEAD_AFTER),
+        bytes_left=database.bytes_left(),
     )
 
 

@@ -60,6 +60,11 @@ def listing(
         after = messages.where(Message.id < page[-1].id)
 
 
+def count(only: Filter) -> int:
+    """Count the messages of a listing; Refused if a key does not exist."""
+    return _chosen(only).count()
+
+
 def _chosen(only):
     messages = _with_keys()
     if only.status:

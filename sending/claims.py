@@ -9,24 +9,31 @@ from peewee import Value, ValuesList, fn
 
 from database import db, locked, on_postgres
 from database.clock import SKEW
-from models import Message, Status, has_status
+from models import IS_ANSWER, Message, Status, has_status
 
 # As SQL, like `receipts.sent`: for peewee to write them takes half of a sender's time between sends
 
 KEYS_IN_TURN = """
 WITH ready AS NOT MATERIALIZED (
-    SELECT id FROM api_key
+    SELECT id, urgent FROM api_key
     WHERE (role = 'tester') = ? AND (
         SELECT send_at FROM message
         WHERE key_id = api_key.id AND status IN ('queued') AND approved
         ORDER BY send_at, id LIMIT 1
     ) IS NOT NULL
 )
-SELECT * FROM (SELECT id FROM ready WHERE id >= ? ORDER BY id LIMIT ?) AS few_from_it_on
+SELECT * FROM (SELECT * FROM ready WHERE urgent AND id >= ? ORDER BY id LIMIT ?) AS few_urgent_on
 UNION ALL
-SELECT * FROM (SELECT id FROM ready WHERE id < ? ORDER BY id LIMIT ?) AS few_before_it
+SELECT * FROM (SELECT * FROM ready WHERE urgent AND id < ? ORDER BY id LIMIT ?) AS few_urgent_before
+UNION ALL
+SELECT * FROM (SELECT * FROM ready WHERE NOT urgent AND id >= ? ORDER BY id LIMIT ?) AS few_on
+UNION ALL
+SELECT * FROM (SELECT * FROM ready WHERE NOT urgent AND id < ? ORDER BY id LIMIT ?) AS few_before
 """
-"""Find keys of testers, or of others, that have messages to be sent, from one on and before it."""
+"""Find keys of testers, or of others, that have messages to be sent, from one on and before it.
+
+Urgent keys and the others are found apart.
+"""
 
 CLAIM_ON_POSTGRES = """
 UPDATE message
@@ -58,34 +65,57 @@ RETURNING *
 """Claim so many messages of each of these keys, its longest due first."""
 
 
+def claim_answers(claimant: uuid.UUID, limit: int, now: datetime) -> list[Message]:
+    """Take up to `limit` messages that answer replies, which may not wait for their key's turn."""
+    first = Message.select(Message.id).where(IS_ANSWER).order_by(Message.send_at, Message.id)
+    number = Message.claim_number + 1
+    taken = Message.update(
+        status=Status.SENDING, claimed_by=claimant, claimed_at=now, claim_number=number
+    )
+    return list(taken.where(locked(Message.id, first.limit(limit))).returning(Message).execute())
+
+
 def claim(
-    claimant: uuid.UUID, limit: int, now: datetime, first_key: int = 0, testers: bool = False
+    claimant: uuid.UUID,
+    limit: int,
+    now: datetime,
+    first_key: int = 0,
+    testers: bool = False,
+    first_urgent: int = 0,
 ) -> list[Message]:
     """Take up to `limit` messages that may be sent, an equal share of each key.
 
-    Keys are served in the order of their ids, from `first_key` on and then from the lowest. Each
-    has its own longest due first; a share that it cannot use goes to the others. `testers` serves
-    only testers' keys; without it, they are left out. Nobody else gets the messages until they are
-    finished, put back or taken over.
+    Urgent keys are served before all others, from `first_urgent` on. Keys are served in the order
+    of their ids, from `first_key` on and then from the lowest. Each has its own longest due first;
+    a share that it cannot use goes to the others. `testers` serves only testers' keys; without it,
+    they are left out. Nobody else gets the messages until they are finished, put back or taken
+    over.
     """
-    claimed, passed_over = [], set()
+    claimed, passed_over, first = [], set(), {True: first_urgent, False: first_key}
     while room := limit - len(claimed):
-        keys = _keys_in_turn(room, first_key, testers)
-        if not keys or keys[0] in passed_over:
+        is_urgent, keys = _keys_in_turn(room, first, testers, passed_over)
+        if not keys:
             break
         more = list(_claim_of(keys, room // len(keys), claimant, now))
         if not more:  # others are claiming theirs just now
             passed_over.update(keys)
         claimed += sorted(more, key=lambda m: (keys.index(m.key_id), m.send_at, m.id))
-        first_key = keys[-1] + 1
+        first[is_urgent] = keys[-1] + 1
     return claimed
 
 
-def _keys_in_turn(limit, first, testers):
-    """Return up to `limit` keys that have messages to be sent, in the order of their service."""
-    statement = KEYS_IN_TURN.replace("?", db.param)
-    found = db.execute_sql(statement, (testers, first, limit, first, limit)).fetchall()
-    return sorted((key for (key,) in found), key=lambda key: (key < first, key))[:limit]
+def _keys_in_turn(limit, first, testers, passed_over):
+    """Return up to `limit` keys that have messages to be sent, in the order of their service.
+
+    They are urgent ones, as long as there are some, or others; say which.
+    """
+    statement, few = KEYS_IN_TURN.replace("?", db.param), limit + len(passed_over)
+    bounds = [(first[is_urgent], few) * 2 for is_urgent in (True, False)]
+    found = db.execute_sql(statement, (testers, *bounds[0], *bounds[1])).fetchall()
+    ready = [(key, bool(urgent)) for key, urgent in found if key not in passed_over]
+    is_urgent = any(urgent for _, urgent in ready)
+    keys, begin = [key for key, urgent in ready if urgent == is_urgent], first[is_urgent]
+    return is_urgent, sorted(keys, key=lambda key: (key < begin, key))[:limit]
 
 
 def _claim_of(keys, share, claimant, now):

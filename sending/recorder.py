@@ -6,10 +6,11 @@ from collections.abc import Callable
 from datetime import datetime
 from uuid import UUID
 
-from carriers import Carrier, CarrierError, OptOut, TooFast
+from carriers import Carrier, CarrierError, OptOut, Reply, TooFast
 from models import Status
-from sending import claims, outcomes, receipts
-from sending.outcomes import Outcome, Rules
+from sending import claims, inbound, outcomes, receipts
+from sending.inbound import ReplyRules
+from sending.outcomes import Outcome, Terms
 from sending.sends import NotSent, Send, Sends
 from sending.watch import CarrierWatch
 
@@ -25,9 +26,9 @@ class Recorder:
     """
 
     def __init__(
-        self, claimant: UUID, rules: Rules, watch: CarrierWatch, sends: Sends, retry: Callable
+        self, claimant: UUID, terms: Terms, watch: CarrierWatch, sends: Sends, retry: Callable
     ):
-        self.claimant, self.rules, self.watch, self.sends = claimant, rules, watch, sends
+        self.claimant, self.terms, self.watch, self.sends = claimant, terms, watch, sends
         self.retry = retry
         self.counts = Counter()  # of the present pass
         self.progress_at = 0  # when it began or sent a text last, by the monotonic clock
@@ -74,7 +75,7 @@ class Recorder:
         elif not (outcome := outcomes.not_taken(message)):
             return message.settle_doubt()
         if message.apply(outcome, now):
-            self.note(send, outcome.move, outcome.reason)
+            self.note(send, outcome.move, outcome.why)
         return False
 
     def record_no(self, send: Send, error: CarrierError | NotSent, now: datetime) -> None:
@@ -85,7 +86,7 @@ class Recorder:
             claims.put_back(self.claimant, [message])
             return
         if message.apply(outcome, now) and outcome.status != Status.QUEUED:
-            self.note(send, outcome.move, outcome.reason)
+            self.note(send, outcome.move, outcome.why)
         if outcome.doubt:
             receipts.look_again(message.to)
 
@@ -93,10 +94,10 @@ class Recorder:
         """Record what an error tells of the recipient; return what becomes of the text."""
         if error.opted_out:
             said = OptOut(send.message.to, stop=True, source="carrier")
-            self.counts["blocked"] += receipts.record_opt_out(said, now, self.rules.check_dnc)
+            self.counts["blocked"] += receipts.record_opt_out(said, now, self.terms.key.check_dnc)
         if send.asking:
-            return outcomes.after_asking_in_vain(send.message, error, self.rules, now)
-        return outcomes.after_no(send.message, error, self.rules, send.is_probe, now)
+            return outcomes.after_asking_in_vain(send.message, error, self.terms, now)
+        return outcomes.after_no(send.message, error, self.terms, send.is_probe, now)
 
     def note(self, send: Send, move: str, reason: str | None = None) -> None:
         """Count what happened to a message, and leave a line in the log."""
@@ -111,14 +112,15 @@ class Recorder:
 class Inbox:
     """Record receipts, replies and late answers from a carrier's session."""
 
-    def __init__(self, carrier: Carrier, always_check_dnc: bool, watch: CarrierWatch):
-        self.carrier, self.always_check_dnc, self.watch = carrier, always_check_dnc, watch
+    def __init__(self, carrier: Carrier, rules: ReplyRules, watch: CarrierWatch):
+        self.carrier, self.rules, self.watch = carrier, rules, watch
         self.unrecorded = []
 
     def collect(self) -> bool:
         """Record what came; return whether there was anything.
 
-        Calling `received` acknowledges the last batch: that is recorded first.
+        Calling `received` acknowledges the last batch: that is recorded first. A reply is recorded
+        alone, since nothing tells it from another with the same words.
         """
         if not self.unrecorded:
             self.unrecorded = self.carrier.received()
@@ -126,6 +128,8 @@ class Inbox:
         if any(isinstance(event, TooFast) for event in self.unrecorded):
             self.watch.note_too_fast()
         while self.unrecorded:
-            receipts.record(self.unrecorded[:RECORDED_AT_ONCE], now, self.always_check_dnc)
-            del self.unrecorded[:RECORDED_AT_ONCE]
+            some = self.unrecorded[:RECORDED_AT_ONCE]
+            at_once = next((n for n, each in enumerate(some) if isinstance(each, Reply)), len(some))
+            inbound.record(self.unrecorded[: at_once or 1], now, self.rules)
+            del self.unrecorded[: at_once or 1]
         return heard

@@ -10,18 +10,21 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import database
 import reports
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
+from access.rules import KeyRules
 from carriers import Carrier
 from database.clock import Steps
-from models import Status
+from models import Message, Status
 from sending import claims, outcomes, receipts
 from sending.carrier_state import CarrierState, Permission
-from sending.outcomes import Outcome, Rules, Step
+from sending.inbound import ReplyRules
+from sending.outcomes import Outcome, Step, Terms
 from sending.rate import Rate
 from sending.recorder import Inbox, Recorder
 from sending.runtime import THIS_MACHINE, TICK, Runtime, Stop
@@ -49,22 +52,23 @@ class Sender:
     ):
         self.settings, self.stop, self.clock = settings, stop, runtime.clock
         self.for_testers = for_testers
+        self.answers = not for_testers and bool(settings.stop_reply or settings.help_reply)
         self.name = TESTERS if for_testers else carrier.name
-        self.rules = Rules.of(settings, carrier.can_be_asked)
+        self.terms = Terms.of(settings, carrier.can_be_asked)  # of keys without rules of their own
         self.renew_every = settings.claim_timeout / 4  # seconds
         self.longest_wait = 0 if for_testers else LONGEST_WAIT  # the pass waits for testers
         self.claimant = uuid.uuid4()
         rate = Rate(settings.send_rate) if settings.send_rate and not for_testers else None
-        self.sends = Sends(carrier, self.rules, settings.send_concurrency, stop, runtime)
+        self.sends = Sends(carrier, settings.send_concurrency, stop, runtime)
         self.watch = CarrierWatch(
             self.name, carrier, rate, settings.claim_timeout, stop, self.clock
         )
         self.recorder = Recorder(
-            self.claimant, self.rules, self.watch, self.sends, self.retry_through_outage
+            self.claimant, self.terms, self.watch, self.sends, self.retry_through_outage
         )
-        self.inbox = Inbox(carrier, settings.check_dnc, self.watch)
+        self.inbox = Inbox(carrier, ReplyRules.of(settings, carrier.name), self.watch)
         self.key_names = {}  # by id, for the log
-        self.first_key = None  # it has the next share
+        self.first = None  # the keys that have the next shares: by whether they are urgent
         self.left = 0  # messages that the present pass may still claim
         self.renew_at = 0  # by the monotonic clock
         self.steps = Steps(self.clock.now, self.clock.monotonic)
@@ -80,15 +84,16 @@ class Sender:
         self.recorder.begin_pass()
         # Or a pass might never end while messages arrive
         self.left = reports.awaiting_carrier(self.for_testers)
-        if self.first_key is None:
-            self.first_key = CarrierState.get_by_id(self.name).first_key
-        before = self.first_key
+        if self.first is None:
+            state = CarrierState.get_by_id(self.name)
+            self.first = {False: state.first_key, True: state.first_urgent}
+        before = dict(self.first)
         self.renew_at = self.clock.monotonic() + self.renew_every
         with self.sends.threads():
             while (pause := self.begin_sends(meanwhile)) is not None:
                 self.await_answers(pause)
-        if self.first_key != before:
-            CarrierState.begin_with(self.name, self.first_key)
+        if self.first != before:
+            CarrierState.begin_with(self.name, self.first[False], self.first[True])
         return self.recorder.counts
 
     def begin_sends(self, meanwhile: Callable[[], int]) -> float | None:
@@ -97,7 +102,8 @@ class Sender:
         self.left += sum(answer.may_go_soon for answer in self.recorder.unrecorded)
         again = self.recorder.record()
         self.left += meanwhile()
-        permission, pause = retry(self.watch.permission, bool(self.sends.under_way))
+        while_asked = partial(self.while_asked, meanwhile)
+        permission, pause = retry(self.watch.permission, bool(self.sends.under_way), while_asked)
         room = self.room(permission)
         self.put_back(again[room:])
         again = again[:room]
@@ -111,6 +117,11 @@ class Sender:
         wait_until = self.recorder.progress_at + self.longest_wait
         waits = self.left and pause and self.clock.monotonic() + pause <= wait_until
         return pause if self.sends.under_way or claimed or waits else None
+
+    def while_asked(self, meanwhile: Callable[[], int]) -> None:
+        """Do what does not wait for the carrier, while it is asked whether it serves."""
+        self.left += meanwhile()
+        self.inbox.collect()
 
     def await_answers(self, pause: float) -> None:
         """Wait for an answer, but no longer than until there is something else to do."""
@@ -147,9 +158,9 @@ class Sender:
 
     def room(self, permission: Permission) -> int:
         """Return how many more texts may be begun."""
+        room = self.sends.room
         if permission is not Permission.ALL:
-            return int(permission is Permission.PROBE)
-        room = max(0, self.settings.send_concurrency - len(self.sends.under_way))
+            return min(room, int(permission is Permission.PROBE))
         return min(room, self.watch.rate.most()) if self.watch.rate else room
 
     def claim(self, room: int, again: list[Send]) -> tuple[int, list[Send]]:
@@ -165,38 +176,50 @@ class Sender:
         held = [*self.sends.under_way.values()] if renewing else []
         with database.db.atomic():
             renewed = claims.renew(self.claimant, [send.message for send in held], now)
-            new = claims.claim(self.claimant, room, now, self.first_key, self.for_testers)
+            new = self.claim_new(room, now)
             if unknown := {message.key_id for message in new} - self.key_names.keys():
                 self.key_names |= ApiKey.names(unknown)
             names = self.key_names
-            claimed = [Send(each, names.get(each.key_id), held_until, ahead) for each in new]
+            terms = self.terms
+            claimed = [Send(each, names.get(each.key_id), held_until, terms, ahead) for each in new]
             ready, moves = self.judge([*again, *claimed], now)
         if renewing:
             self.renew_at = monotonic + self.renew_every
         for send in held:
             if send.message.id in renewed:
                 send.held_until, send.ahead = held_until, ahead
-        if new:
-            self.left -= len(new)
-            self.first_key = new[-1].key_id + 1
+        self.left -= len(new)
+        for send in claimed:  # in the order of service
+            self.first[send.terms.key.urgent] = send.message.key_id + 1
         for send, outcome in moves:
-            self.recorder.note(send, outcome.move, outcome.reason)
+            self.recorder.note(send, outcome.move, outcome.why)
         return len(new), ready
+
+    def claim_new(self, room: int, now: datetime) -> list[Message]:
+        """Claim messages, answers to replies before all others."""
+        first = claims.claim_answers(self.claimant, room, now) if room and self.answers else []
+        room -= len(first)
+        others, urgent = self.first[False], self.first[True]
+        return first + claims.claim(self.claimant, room, now, others, self.for_testers, urgent)
 
     def judge(
         self, sends: list[Send], now: datetime
     ) -> tuple[list[Send], list[tuple[Send, Outcome]]]:
-        """Return the messages that may be sent, and the others with what became of them."""
+        """Return the messages that may be sent, and the others with what became of them.
+
+        Their keys' rules are those of this moment.
+        """
         ready, moves = [], []
-        checked = (send.message for send in sends)
-        always = self.rules.check_dnc
-        listed = DoNotCall.listed({each.to for each in checked if always or each.check_dnc})
+        rules = ApiKey.rules_of({send.message.key_id for send in sends})
+        setting, each = self.terms.key.check_dnc, (send.message for send in sends)
+        checked = {m.to for m in each if m.check_dnc or rules[m.key_id].checks(setting)}
+        listed = DoNotCall.listed(checked)
         for send in sends:
             message = send.message
             if message.in_doubt and message.id in receipts.look_again(message.to):
                 moves.append((send, Outcome(Status.SENT)))
                 continue
-            step = self.next_step(send, message.to in listed, now)
+            step = self.next_step(send, rules[message.key_id], message.to in listed, now)
             if isinstance(step, Step):
                 send.asking = step is Step.ASK
                 ready.append(send)
@@ -204,15 +227,16 @@ class Sender:
                 moves.append((send, step))
         return ready, moves
 
-    def next_step(self, send: Send, listed: bool, now: datetime) -> Step | Outcome:
+    def next_step(self, send: Send, own: KeyRules, listed: bool, now: datetime) -> Step | Outcome:
         """Judge a message; one that cannot be judged is set aside, and holds up no neighbour."""
         try:
-            return outcomes.judge(send.message, self.rules, listed, now)
+            send.terms = self.terms.of_key(own)
+            return outcomes.judge(send.message, send.terms, listed, now)
         except Exception as error:
             kind = type(error).__name__  # its words may hold the number
             words = "message %s cannot be judged: %s"
             log.error(words, send.message.id, kind, extra=send.log_fields)
-            return outcomes.cannot_be_judged(send.message, error, self.rules, now)
+            return outcomes.cannot_be_judged(send.message, error, self.terms, now)
 
     def within_rate(self, ready: list[Send]) -> list[Send]:
         """Return the messages that SEND_RATE lets go now; put the rest back into their places."""
@@ -233,4 +257,5 @@ class Sender:
             messages = [send.message for send in waiting]
             self.retry_through_outage(claims.put_back, self.claimant, messages)
             self.left += len(waiting)
-            self.first_key = messages[0].key_id
+            for send in reversed(waiting):
+                self.first[send.terms.key.urgent] = send.message.key_id

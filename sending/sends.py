@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,8 +11,8 @@ from typing import Any, NamedTuple
 from carriers import Carrier, CarrierError
 from models import Message, Status
 from sending import outcomes
-from sending.outcomes import Outcome, Rules
-from sending.runtime import Runtime, Stop
+from sending.outcomes import Outcome, Terms
+from sending.runtime import NoThread, Runtime, Stop
 
 STOPPED = "the scheduler was stopped before the carrier answered"
 
@@ -35,6 +36,7 @@ class Send:
     message: Message
     key_name: str | None  # for the log
     held_until: float  # then another sender may have the message
+    terms: Terms  # that held when it was judged
     ahead: float = 0  # the wall clock of the monotonic one, in seconds, when it was claimed
     not_before: float = 0  # SEND_RATE lets the text go then
     asking: bool = False
@@ -68,8 +70,9 @@ class Answer(NamedTuple):
 class Sends:
     """Begin sends through a carrier, and return their answers."""
 
-    def __init__(self, carrier: Carrier, rules: Rules, size: int, stop: Stop, runtime: Runtime):
-        self.carrier, self.rules, self.size, self.stop = carrier, rules, size, stop
+    def __init__(self, carrier: Carrier, size: int, stop: Stop, runtime: Runtime):
+        self.carrier, self.size, self.stop = carrier, size, stop
+        self.most = size  # sends at once in the present pass
         self.clock, self.make_pool = runtime.clock, runtime.make_pool
         self.pool = None  # of the present pass
         self.under_way = {}  # each Send by the future of its thread
@@ -78,22 +81,37 @@ class Sends:
     @contextmanager
     def threads(self) -> Iterator[None]:
         """Have a pool of threads, and wait for them in the end unless time is up."""
-        self.pool = self.make_pool(self.size)
+        self.pool, self.most = self.make_pool(self.size), self.size
         try:
             yield
         finally:
             self.pool.shutdown(wait=self.stop.seconds_left > 0)
 
+    @property
+    def room(self) -> int:
+        """Return how many more sends may be begun."""
+        return max(0, self.most - len(self.under_way))
+
     def begin(self, send: Send, probe: datetime | None) -> None:
-        """Have a thread ask the carrier about a message in doubt, or give it the text."""
+        """Have a thread ask the carrier about a message in doubt, or give it the text.
+
+        If no thread can be started, the message keeps its place, and the present pass goes on with
+        the threads that there are.
+        """
         message = send.message
         send.probe = probe
+        action, arguments = self.give, (send,)
         if send.asking:
             now, since = self.clock.now(), message.in_doubt_since
             since = min(since, now - (since - now))  # a clock that was ahead has been set back
-            future = self.pool.submit(self.carrier.find, message.to, message.message, since)
-        else:
-            future = self.pool.submit(self.give, send)
+            action, arguments = self.carrier.find, (message.to, message.message, since)
+        try:
+            future = self.pool.submit(action, *arguments)
+        except NoThread as error:
+            log.error("message %s waits: %s", message.id, error, extra=send.log_fields)
+            self.most = min(self.most, len(self.under_way))
+            future = Future()
+            future.set_exception(NotSent())
         self.under_way[future] = send
         future.add_done_callback(self.ended.put)
 
@@ -111,9 +129,9 @@ class Sends:
         # Others go by the wall clock, which may have jumped ahead
         if max(self.clock.monotonic(), now.timestamp() - send.ahead) > send.held_until:
             raise NotSent(Outcome(Status.QUEUED, send_at=now))
-        if outcome := outcomes.judge_again(message, self.rules, now):
+        if outcome := outcomes.judge_again(message, send.terms, now):
             raise NotSent(outcome)
-        left = message.first_send_at + self.rules.expire_after - now
+        left = outcomes.expires_at(message, send.terms) - now
         return self.carrier.send(
             message.to,
             message.message,

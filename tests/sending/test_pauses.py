@@ -31,8 +31,8 @@ def after_looking(monkeypatch):
     """Have something happen between a scheduler's look at the carrier's state and its claim."""
     look, actions = CarrierWatch.permission, []
 
-    def look_and_wait(watch, under_way):
-        seen = look(watch, under_way)
+    def look_and_wait(watch, *arguments):
+        seen = look(watch, *arguments)
         if actions:
             actions.pop()()
         return seen
@@ -300,7 +300,7 @@ def test_silences_after_an_answer_of_its_own_in_the_same_batch_are_a_row(
 
 
 def answer_to(error):
-    return Answer(Send(Message(), None, 0), error)
+    return Answer(Send(Message(), None, 0, None), error)
 
 
 # Too fast between the parts of a text

@@ -40,6 +40,7 @@ from carriers import Carrier, CarrierError, OptOut, Receipt
 from databases import on_sqlite
 from models import FINISHED, TAKEN, Message, Status, first_id
 from recipients.hours import BusinessHours
+from recipients.quiet import QuietPlaces
 from samples import NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import carrier_state, claims, outcomes, receipts
@@ -741,9 +742,8 @@ def judge_without_asking(message, rules, *rest):
     return judge(message, rules._replace(askable=False), *rest)
 
 
-def judge_without_quiet_hours(message, rules, *rest):
-    hours = rules.hours._replace(quiet=None)
-    return judge(message, rules._replace(hours=hours), *rest)
+def judge_without_quiet_hours(message, terms, *rest):
+    return judge(message, terms._replace(key=terms.key._replace(quiet=QuietPlaces())), *rest)
 
 
 def judge_without_cancelling(message, *rest):
