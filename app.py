@@ -8,12 +8,10 @@ import cli
 import database
 import desk
 import logs
-import recipients
 import settings as environment
 from access.rules import Rules
 from carriers import Carrier
-from database import clock
-from monitoring import pages
+from monitoring import checks, pages
 from web import callbacks, errors, requests
 
 
@@ -22,8 +20,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     from_environment = settings is None
     if from_environment:
         settings = environment.load_or_exit()
-    check_countries(settings)
-    environment.check_quiet_hours(settings, clock.now())
+    checks.start(settings)
     carrier = connect_carrier(settings)
     logs.start(settings.log_level, settings.log_format).addFilter(requests.add_request_id)
     if from_environment:
@@ -44,16 +41,6 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     errors.register(app, desk.error_page)
     cli.register(app)
     return app
-
-
-def check_countries(settings: environment.Settings) -> None:
-    """End the process if ALLOWED_COUNTRIES has an unknown code, such as UK for GB."""
-    known = {*recipients.REGIONS, recipients.NO_COUNTRY}
-    if unknown := sorted((settings.allowed_countries or frozenset()) - known):
-        environment.exit_with(
-            f"ALLOWED_COUNTRIES: no country with telephone numbers has the ISO 3166 code "
-            f"{', '.join(unknown)}"
-        )
 
 
 def connect_carrier(settings: environment.Settings) -> Carrier | None:

@@ -21,12 +21,12 @@ import logs
 import reports
 import settings as environment
 from carriers import Carrier
-from database import clock
 from events.delivery import Deliveries
 from events.outbox import Event
 from models import Message, Status
+from monitoring import checks
 from monitoring.notices import Notices
-from sending import claims, receipts
+from sending import claims, inbound, receipts, retention
 from sending.carrier_state import CarrierState
 from sending.passes import Passes
 from sending.runtime import THIS_MACHINE, TICK, NoThread, Runtime, Stop, in_own_thread
@@ -111,7 +111,9 @@ class Scheduler:
         now = self.clock.now()
         self.promote(now)
         self.expire(now)
+        self.forget(now)
         receipts.forget(now)
+        inbound.settle(now)
         Event.give_up(now)
         Event.forget(now)
         self.serve_testers()
@@ -169,8 +171,14 @@ class Scheduler:
         """Expire what has waited too long for approval or a carrier."""
         self.count({"expired": Message.expire(now, now - self.settings.expire_after)})
 
+    def forget(self, now: datetime) -> None:
+        """Redact and purge what has become too old."""
+        redacted, purged = retention.forget(self.settings, now, lambda: self.stop.is_requested)
+        if redacted or purged:
+            log.info("too old: %d redacted, %d purged", redacted, purged)
+
     def meanwhile(self) -> int:
-        """Take over, promote, expire and serve testers every few seconds of a long pass.
+        """Take over, promote, expire, forget and serve testers every few seconds of a long pass.
 
         Return how many messages that has queued. It happens often enough for `passed` to see that
         claims are being renewed.
@@ -180,6 +188,8 @@ class Scheduler:
         now, retry = self.clock.now(), self.sender.retry_through_outage
         queued = retry(self.take_over) + retry(self.promote, now)
         retry(self.expire, now)
+        retry(self.forget, now)
+        retry(inbound.settle, now)
         retry(self.serve_testers)
         look_every = min(PROMOTE_EVERY, self.settings.claim_timeout / 4)
         self.look_at = self.clock.monotonic() + look_every
@@ -282,7 +292,6 @@ def main() -> int:
     """Run one pass, or one every so often until SIGTERM or SIGINT; return the exit status."""
     options = read_options()
     settings = environment.load_or_exit()
-    environment.check_quiet_hours(settings, clock.now())
     level = "DEBUG" if options.verbose else settings.log_level
     if options.quiet and level in ("DEBUG", "INFO"):
         level = "WARNING"
@@ -290,10 +299,13 @@ def main() -> int:
     if options.every or options.verbose:  # a single pass prints no more than its counts
         log.info("Text Message Sending Service %s", environment.VERSION)
     environment.warn_of_misspelt()
+    checks.start(settings)
     carrier = valid("CARRIER_URL", connect, settings)
     notices = valid("NOTIFY_URL", Notices, settings)
     if options.every or options.verbose:
         introduce(carrier)
+        for warning in checks.warnings(settings, carrier):
+            log.warning(warning)
     database.connect(settings.database_url)
     scheduler = Scheduler(settings, carrier)
     deliveries = Deliveries(

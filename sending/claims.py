@@ -9,7 +9,7 @@ from peewee import Value, ValuesList, fn
 
 from database import db, locked, on_postgres
 from database.clock import SKEW
-from models import Message, Status, has_status
+from models import IS_ANSWER, Message, Status, has_status
 
 # As SQL, like `receipts.sent`: for peewee to write them takes half of a sender's time between sends
 
@@ -63,6 +63,16 @@ WHERE id IN (
 RETURNING *
 """
 """Claim so many messages of each of these keys, its longest due first."""
+
+
+def claim_answers(claimant: uuid.UUID, limit: int, now: datetime) -> list[Message]:
+    """Take up to `limit` messages that answer replies, which may not wait for their key's turn."""
+    first = Message.select(Message.id).where(IS_ANSWER).order_by(Message.send_at, Message.id)
+    number = Message.claim_number + 1
+    taken = Message.update(
+        status=Status.SENDING, claimed_by=claimant, claimed_at=now, claim_number=number
+    )
+    return list(taken.where(locked(Message.id, first.limit(limit))).returning(Message).execute())
 
 
 def claim(

@@ -20,9 +20,10 @@ from access.keys import ApiKey
 from access.rules import KeyRules
 from carriers import Carrier
 from database.clock import Steps
-from models import Status
+from models import Message, Status
 from sending import claims, outcomes, receipts
 from sending.carrier_state import CarrierState, Permission
+from sending.inbound import ReplyRules
 from sending.outcomes import Outcome, Step, Terms
 from sending.rate import Rate
 from sending.recorder import Inbox, Recorder
@@ -51,6 +52,7 @@ class Sender:
     ):
         self.settings, self.stop, self.clock = settings, stop, runtime.clock
         self.for_testers = for_testers
+        self.answers = not for_testers and bool(settings.stop_reply or settings.help_reply)
         self.name = TESTERS if for_testers else carrier.name
         self.terms = Terms.of(settings, carrier.can_be_asked)  # of keys without rules of their own
         self.renew_every = settings.claim_timeout / 4  # seconds
@@ -64,7 +66,7 @@ class Sender:
         self.recorder = Recorder(
             self.claimant, self.terms, self.watch, self.sends, self.retry_through_outage
         )
-        self.inbox = Inbox(carrier, settings.check_dnc, self.watch)
+        self.inbox = Inbox(carrier, ReplyRules.of(settings, carrier.name), self.watch)
         self.key_names = {}  # by id, for the log
         self.first = None  # the keys that have the next shares: by whether they are urgent
         self.left = 0  # messages that the present pass may still claim
@@ -174,8 +176,7 @@ class Sender:
         held = [*self.sends.under_way.values()] if renewing else []
         with database.db.atomic():
             renewed = claims.renew(self.claimant, [send.message for send in held], now)
-            first, first_urgent = self.first[False], self.first[True]
-            new = claims.claim(self.claimant, room, now, first, self.for_testers, first_urgent)
+            new = self.claim_new(room, now)
             if unknown := {message.key_id for message in new} - self.key_names.keys():
                 self.key_names |= ApiKey.names(unknown)
             names = self.key_names
@@ -193,6 +194,13 @@ class Sender:
         for send, outcome in moves:
             self.recorder.note(send, outcome.move, outcome.why)
         return len(new), ready
+
+    def claim_new(self, room: int, now: datetime) -> list[Message]:
+        """Claim messages, answers to replies before all others."""
+        first = claims.claim_answers(self.claimant, room, now) if room and self.answers else []
+        room -= len(first)
+        others, urgent = self.first[False], self.first[True]
+        return first + claims.claim(self.claimant, room, now, others, self.for_testers, urgent)
 
     def judge(
         self, sends: list[Send], now: datetime
