@@ -3,14 +3,13 @@
 from flask import Flask
 
 import api
-import carriers
 import cli
 import database
 import desk
 import logs
 import recipients
 import settings as environment
-from carriers import Carrier
+from carriers import Carrier, ways
 from database import clock
 from monitoring import pages
 from recipients.hours import BusinessHours
@@ -24,7 +23,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
         settings = environment.load_or_exit()
     check_countries(settings)
     check_quiet_hours(settings)
-    carrier = connect_carrier(settings)
+    connected = connect_carriers(settings)
     logs.start(settings.log_level, settings.log_format).addFilter(requests.add_request_id)
     if from_environment:
         environment.warn_of_misspelt()
@@ -33,12 +32,12 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     app.config["SETTINGS"] = settings
     app.config["VERSION"] = environment.VERSION
     app.extensions["business_hours"] = BusinessHours.from_settings(settings)
-    app.extensions["carrier"] = carrier
+    app.extensions["carriers"] = {carrier.name: carrier for carrier in connected}
     app.json.sort_keys = False
     app.url_map.merge_slashes = False  # a redirect would be HTML
     requests.register(app)
     app.register_blueprint(api.blueprint)
-    app.register_blueprint(callbacks.blueprint)
+    callbacks.register(app)
     pages.register(app)
     desk.register(app)
     errors.register(app, desk.error_page)
@@ -69,11 +68,9 @@ def check_quiet_hours(settings: environment.Settings) -> None:
         )
 
 
-def connect_carrier(settings: environment.Settings) -> Carrier | None:
-    """Return the carrier that verifies callbacks; end the process if CARRIER_URL is invalid."""
-    if not settings.carrier_url:
-        return None
+def connect_carriers(settings: environment.Settings) -> list[Carrier]:
+    """Return the carriers, which verify callbacks; end the process if CARRIER_URL is invalid."""
     try:
-        return carriers.connect(settings.carrier_url, public_url=settings.public_url, sending=False)
-    except ValueError as problem:
-        environment.exit_with(f"CARRIER_URL: {problem}")
+        return ways.connect_all(settings.ways, public_url=settings.public_url, sending=False)
+    except ValueError as problems:
+        environment.exit_with_each("CARRIER_URL", problems)

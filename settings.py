@@ -14,7 +14,7 @@ from environs import Env, EnvError, EnvValidationError
 
 import logs
 from access import limits
-from carriers import urls
+from carriers import urls, ways
 
 VERSION = "1.0.0"
 """The version of the service, for `flask version`, `/healthz` and the log."""
@@ -65,6 +65,11 @@ class Settings(NamedTuple):
     log_format: str
     metrics_token: str | None
 
+    @property
+    def ways(self) -> tuple[ways.Way, ...]:
+        """The carriers of CARRIER_URL, in the order of preference."""
+        return ways.parse(self.carrier_url or "")
+
 
 def load() -> Settings:
     """Read the settings from the environment and from `.env`; the environment wins.
@@ -79,7 +84,7 @@ def load() -> Settings:
     env = Env(eager=False)
     for parse in (
         *(_database_url, _hours, _days, _quiet_hours, _whole, _one_of, _duration),
-        *(_countries, _limits, _public_url, _secret, _rate),
+        *(_countries, _limits, _public_url, _secret, _rate, _carriers),
     ):
         env.add_parser(parse.__name__.strip("_"), parse)
     ephemeral = any(host in os.environ for host in EPHEMERAL_HOSTS)
@@ -107,7 +112,7 @@ def load() -> Settings:
         notify_url=env.str("NOTIFY_URL", "").strip() or None,
         public_url=env.public_url("PUBLIC_URL", ""),
         secret_key=env.secret("SECRET_KEY", "", least=32),
-        carrier_url=env.str("CARRIER_URL", "").strip() or None,
+        carrier_url=env.carriers("CARRIER_URL", ""),
         log_level=env.one_of("LOG_LEVEL", "INFO", choices=LEVELS),
         log_format=env.one_of("LOG_FORMAT", "TEXT", choices=("TEXT", "JSON")),
         metrics_token=env.secret("METRICS_TOKEN", "", least=16),
@@ -115,7 +120,8 @@ def load() -> Settings:
     try:
         env.seal()
     except EnvValidationError as error:
-        lines = [f"{name}: {problem}" for name, [problem] in error.error_messages.items()]
+        found = error.error_messages.items()
+        lines = [f"{name}: {line}" for name, [problem] in found for line in problem.splitlines()]
         raise SettingsError("\n".join(lines)) from None
     return settings
 
@@ -141,6 +147,11 @@ def exit_with(problems: str) -> NoReturn:
     for line in problems.splitlines():
         log.critical(line)
     sys.exit(1)
+
+
+def exit_with_each(name: str, problems: ValueError) -> NoReturn:
+    """End the process because of one variable, with a line for each of its problems."""
+    exit_with("\n".join(f"{name}: {problem}" for problem in str(problems).splitlines()))
 
 
 def warn_of_misspelt() -> None:
@@ -258,10 +269,18 @@ def _duration(text):
 
 def _rate(text):
     """Return so many a second; None for no text."""
-    match = re.fullmatch(r"([1-9]\d{0,5})/(s|min)", text.strip(), re.ASCII)
-    if text.strip() and not match:
-        raise EnvError("must be parts per second or minute, from 1 to 999999, like 10/s or 600/min")
-    return int(match[1]) / {"s": 1, "min": 60}[match[2]] if match else None
+    try:
+        return ways.rate(text) if text.strip() else None
+    except ValueError as problem:
+        raise EnvError(str(problem)) from None
+
+
+def _carriers(text):
+    """Return a CARRIER_URL of which each part can be read."""
+    try:
+        return text.strip() if ways.parse(text) else None
+    except ValueError as problems:
+        raise EnvError(str(problems)) from None
 
 
 def _countries(text):

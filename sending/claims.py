@@ -13,14 +13,33 @@ from models import Message, Status, has_status
 
 # As SQL, like `receipts.sent`: for peewee to write them takes half of a sender's time between sends
 
+HAS_TEXT = """
+    SELECT send_at FROM message
+    WHERE key_id = api_key.id AND status IN ('queued') AND approved {and_more}
+    ORDER BY send_at, id LIMIT 1
+"""
+"""Return nothing if a key has no message to be sent."""
+
+HAS_TEXT_IN_LANES_ON_POSTGRES = """
+    SELECT 1 FROM unnest(CAST(? AS text[])) AS lane(name) CROSS JOIN LATERAL (
+        SELECT 1 FROM message
+        WHERE lane = lane.name AND key_id = api_key.id AND status IN ('queued') AND approved
+        ORDER BY send_at, id LIMIT 1
+    ) AS any_of_it LIMIT 1
+"""
+"""Return nothing if a key has no message to be sent in these lanes."""
+
+HAS_TEXT_IN_LANES_ON_SQLITE = """
+    SELECT 1 FROM json_each(?) AS named CROSS JOIN message INDEXED BY message_lane
+    WHERE lane = named.value AND key_id = api_key.id AND status IN ('queued') AND approved
+    LIMIT 1
+"""
+"""Return nothing if a key has no message to be sent in these lanes."""
+
 KEYS_IN_TURN = """
 WITH ready AS NOT MATERIALIZED (
     SELECT id FROM api_key
-    WHERE (role = 'tester') = ? AND (
-        SELECT send_at FROM message
-        WHERE key_id = api_key.id AND status IN ('queued') AND approved
-        ORDER BY send_at, id LIMIT 1
-    ) IS NOT NULL
+    WHERE (role = 'tester') = ? AND ({has_text}) IS NOT NULL
 )
 SELECT * FROM (SELECT id FROM ready WHERE id >= ? ORDER BY id LIMIT ?) AS few_from_it_on
 UNION ALL
@@ -28,52 +47,111 @@ SELECT * FROM (SELECT id FROM ready WHERE id < ? ORDER BY id LIMIT ?) AS few_bef
 """
 """Find keys of testers, or of others, that have messages to be sent, from one on and before it."""
 
-CLAIM_ON_POSTGRES = """
-UPDATE message
-SET status = 'sending', claimed_by = ?, claimed_at = ?, claim_number = claim_number + 1
-WHERE id = ANY(ARRAY(
-    SELECT few.id FROM unnest(CAST(? AS integer[])) AS served(key) CROSS JOIN LATERAL (
+THE_FIRST = """
         SELECT id FROM message
-        WHERE key_id = served.key AND status IN ('queued') AND approved
+        WHERE key_id = served.{key} AND status IN ('queued') AND approved {and_more}
         ORDER BY send_at, id LIMIT ?
-        FOR UPDATE SKIP LOCKED
-    ) AS few
-))
-RETURNING *
 """
-"""Claim so many messages of each of these keys, its longest due first; pass over locked ones."""
+"""Find so many messages of a key, the longest due first."""
 
-CLAIM_ON_SQLITE = """
-UPDATE message
-SET status = 'sending', claimed_by = ?, claimed_at = ?, claim_number = claim_number + 1
-WHERE id IN (
-    SELECT few.id FROM json_each(?) AS served CROSS JOIN message AS few ON few.id IN (
-        SELECT id FROM message
-        WHERE key_id = served.value AND status IN ('queued') AND approved
+THE_FIRST_IN_LANES_ON_POSTGRES = """
+        SELECT few_in_each.id FROM unnest(CAST(? AS text[])) AS lane(name) CROSS JOIN LATERAL (
+            SELECT id, send_at FROM message
+            WHERE lane = lane.name AND key_id = served.key AND status IN ('queued') AND approved
+            ORDER BY send_at, id LIMIT ?
+            FOR UPDATE SKIP LOCKED
+        ) AS few_in_each
         ORDER BY send_at, id LIMIT ?
-    )
+"""
+"""Find so many messages of a key in these lanes, the longest due first."""
+
+THE_FIRST_IN_LANES_ON_SQLITE = """
+        SELECT each_of_it.id FROM json_each(?) AS named CROSS JOIN message AS each_of_it
+        WHERE each_of_it.id IN (
+            SELECT id FROM message INDEXED BY message_lane
+            WHERE lane = named.value AND key_id = served.value
+                AND status IN ('queued') AND approved
+            ORDER BY send_at, id LIMIT ?
+        )
+        ORDER BY each_of_it.send_at, each_of_it.id LIMIT ?
+"""
+"""Find so many messages of a key in these lanes, the longest due first."""
+
+OF_KEYS_ON_POSTGRES = """
+id = ANY(ARRAY(
+    SELECT few.id FROM unnest(CAST(? AS integer[])) AS served(key) CROSS JOIN LATERAL ({few}) AS few
+))
+"""
+"""Say whether a message is among the first of one of these keys; locked ones are passed over."""
+
+OF_KEYS_ON_SQLITE = """
+id IN (
+    SELECT few.id FROM json_each(?) AS served CROSS JOIN message AS few ON few.id IN ({few})
 )
+"""
+"""Say whether a message is among the first of one of these keys."""
+
+CLAIM = """
+UPDATE message
+SET status = 'sending', claimed_by = ?, claimed_at = ?, claim_number = claim_number + 1,
+    claimed_for = ?
+WHERE {of_keys}
 RETURNING *
 """
 """Claim so many messages of each of these keys, its longest due first."""
 
+READ = "SELECT * FROM message WHERE {of_keys}"
+"""Read so many messages of each of these keys, its longest due first."""
+
+WITHOUT_LANE = "AND lane IS NULL"
+"""Say that a message has no lane yet."""
+
+LANES = """
+WITH RECURSIVE lanes(lane) AS (
+    SELECT * FROM (
+        SELECT lane FROM message WHERE status IN ('queued') AND approved AND lane IS NOT NULL
+        ORDER BY lane LIMIT 1
+    ) AS lowest
+    UNION ALL
+    SELECT (
+        SELECT lane FROM message
+        WHERE status IN ('queued') AND approved AND lane > lanes.lane
+        ORDER BY lane LIMIT 1
+    ) FROM lanes WHERE lanes.lane IS NOT NULL
+)
+SELECT lane FROM lanes WHERE lane IS NOT NULL
+UNION ALL
+SELECT * FROM (
+    SELECT lane FROM message WHERE status IN ('queued') AND approved AND lane IS NULL LIMIT 1
+) AS without_one
+"""
+"""Find the lanes that messages to be sent are in: an index lookup for each."""
+
 
 def claim(
-    claimant: uuid.UUID, limit: int, now: datetime, first_key: int = 0, testers: bool = False
+    claimant: uuid.UUID,
+    limit: int,
+    now: datetime,
+    first_key: int = 0,
+    testers: bool = False,
+    carrier: str | None = None,
+    lanes: list[str] | None = None,
 ) -> list[Message]:
     """Take up to `limit` messages that may be sent, an equal share of each key.
 
     Keys are served in the order of their ids, from `first_key` on and then from the lowest. Each
     has its own longest due first; a share that it cannot use goes to the others. `testers` serves
     only testers' keys; without it, they are left out. Nobody else gets the messages until they are
-    finished, put back or taken over.
+    finished, put back or taken over. They are claimed for a `carrier`; with `lanes`, only those in
+    one of these.
     """
+    claim = Message.claimed_by.db_value(claimant), Message.claimed_at.db_value(now), carrier
     claimed, passed_over = [], set()
     while room := limit - len(claimed):
-        keys = _keys_in_turn(room, first_key, testers)
+        keys = _keys_in_turn(room, first_key, testers, lanes)
         if not keys or keys[0] in passed_over:
             break
-        more = list(_claim_of(keys, room // len(keys), claimant, now))
+        more = list(_of_keys(CLAIM, keys, room // len(keys), claim, lanes))
         if not more:  # others are claiming theirs just now
             passed_over.update(keys)
         claimed += sorted(more, key=lambda m: (keys.index(m.key_id), m.send_at, m.id))
@@ -81,23 +159,52 @@ def claim(
     return claimed
 
 
-def _keys_in_turn(limit, first, testers):
+def without_route(
+    limit: int, first_key: int, testers: bool, lane: str | None = None
+) -> list[Message]:
+    """Return up to `limit` messages to be sent that are in no lane, or in an old one.
+
+    Each key has an equal share, as in `claim`. On Postgres they are locked, and those that are
+    being changed are left out.
+    """
+    lanes = WITHOUT_LANE if lane is None else [lane]
+    keys = _keys_in_turn(limit, first_key, testers, lanes)
+    return list(_of_keys(READ, keys, limit // len(keys), (), lanes)) if keys else []
+
+
+def _keys_in_turn(limit, first, testers, lanes=None):
     """Return up to `limit` keys that have messages to be sent, in the order of their service."""
-    statement = KEYS_IN_TURN.replace("?", db.param)
-    found = db.execute_sql(statement, (testers, first, limit, first, limit)).fetchall()
+    has_text, named = HAS_TEXT.format(and_more=lanes if lanes == WITHOUT_LANE else ""), []
+    if lanes is not None and lanes != WITHOUT_LANE:
+        has_text = HAS_TEXT_IN_LANES_ON_POSTGRES if on_postgres() else HAS_TEXT_IN_LANES_ON_SQLITE
+        named = [_array(lanes)]
+    statement = KEYS_IN_TURN.format(has_text=has_text).replace("?", db.param)
+    found = db.execute_sql(statement, (testers, *named, first, limit, first, limit)).fetchall()
     return sorted((key for (key,) in found), key=lambda key: (key < first, key))[:limit]
 
 
-def _claim_of(keys, share, claimant, now):
-    """Take up to `share` messages of each of these keys, the longest due first."""
-    statement = CLAIM_ON_POSTGRES if on_postgres() else CLAIM_ON_SQLITE
-    return Message.raw(
-        statement.replace("?", db.param),
-        Message.claimed_by.db_value(claimant),
-        Message.claimed_at.db_value(now),
-        keys if on_postgres() else json.dumps(keys),
-        share,
-    )
+def _of_keys(statement, keys, share, parameters, lanes):
+    """Return up to `share` messages of each of these keys, the longest due first."""
+    if lanes is None or lanes == WITHOUT_LANE:
+        few = THE_FIRST.format(key="key" if on_postgres() else "value", and_more=lanes or "")
+        few += "FOR UPDATE SKIP LOCKED" if on_postgres() else ""
+        limits = (share,)
+    else:
+        few = THE_FIRST_IN_LANES_ON_POSTGRES if on_postgres() else THE_FIRST_IN_LANES_ON_SQLITE
+        limits = (_array(lanes), share, share)
+    of_keys = OF_KEYS_ON_POSTGRES if on_postgres() else OF_KEYS_ON_SQLITE
+    sql = statement.format(of_keys=of_keys.format(few=few)).replace("?", db.param)
+    return Message.raw(sql, *parameters, _array(keys), *limits)
+
+
+def _array(values):
+    """Return a parameter that is several values."""
+    return [*values] if on_postgres() else json.dumps([*values])
+
+
+def lanes() -> list[str | None]:
+    """Return the lanes that messages to be sent are in, None where some are in none yet."""
+    return [lane for (lane,) in db.execute_sql(LANES).fetchall()]
 
 
 def put_back(claimant: uuid.UUID, messages: Collection[Message]) -> int:
@@ -114,8 +221,10 @@ def put_back(claimant: uuid.UUID, messages: Collection[Message]) -> int:
         id, number = id.cast("uuid"), number.cast("integer")
     mine = has_status(Status.SENDING) & (Message.claimed_by == claimant)
     mine &= (Message.id == id) & (Message.claim_number == number)
-    unclaimed = {"status": Status.QUEUED, "claimed_by": None, "claimed_at": None}
-    return Message.update(unclaimed).from_(claimed).where(mine).execute()
+    unclaimed = dict.fromkeys(("claimed_by", "claimed_at", "claimed_for"))
+    return (
+        Message.update({"status": Status.QUEUED} | unclaimed).from_(claimed).where(mine).execute()
+    )
 
 
 def renew(claimant: uuid.UUID, messages: Iterable[Message], now: datetime) -> set[uuid.UUID]:
@@ -158,12 +267,22 @@ def take_over(before: datetime) -> int:
         Message.status: Status.QUEUED,
         Message.claimed_by: None,
         Message.claimed_at: None,
+        Message.claimed_for: None,
+        Message.carrier: fn.COALESCE(Message.claimed_for, Message.carrier),
+        Message.lane: None,
         Message.take_overs: Message.take_overs + 1,
         Message.in_doubt: Message.in_doubt + 1,
+        Message.in_doubt_with: _doubts_with(Message.claimed_for),
         Message.in_doubt_since: fn.COALESCE(Message.in_doubt_since, Message.claimed_at),
     }
     these = locked(Message.id, Message.select(Message.id).where(dead))
     return Message.update(changes).where(these, dead).execute()
+
+
+def _doubts_with(carrier):
+    """Return the carriers that may have taken a message, and this one, as SQL."""
+    before = fn.COALESCE(Message.in_doubt_with, "")
+    return fn.TRIM(before.concat(" ").concat(fn.COALESCE(carrier, "")))
 
 
 def has_twin(message: Message, others: Collection[Message]) -> bool:

@@ -21,18 +21,31 @@ MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
 
 
 class Rules(NamedTuple):
-    """The settings that decide, and whether the carrier can be asked what became of a text."""
+    """The settings that decide, and whether the carrier can be asked what became of a text.
+
+    `carrier` is its name, `first` that of the first one, and `others` are those of other carriers
+    that can be asked.
+    """
 
     askable: bool
     check_dnc: bool
     expire_after: timedelta
     retry_delay: int  # seconds
     hours: BusinessHours
+    carrier: str = ""
+    first: str = ""
+    others: frozenset[str] = frozenset()
+    are_several: bool = False
 
     @classmethod
-    def of(cls, settings: Any, askable: bool) -> Self:
+    def of(cls, settings: Any, askable: bool, **carriers: Any) -> Self:
         hours = BusinessHours.from_settings(settings)
-        return cls(askable, settings.check_dnc, settings.expire_after, settings.retry_delay, hours)
+        rules = settings.check_dnc, settings.expire_after, settings.retry_delay, hours
+        return cls(askable, *rules, **carriers)
+
+    def doubts_elsewhere(self, message: Message) -> list[str]:
+        """Return the other carriers that may have taken a message, one for each time."""
+        return [name for name in message.doubts(self.first) if name != self.carrier]
 
 
 class Step(Enum):
@@ -46,7 +59,8 @@ class Outcome(NamedTuple):
     """The next state of a message that a sender holds.
 
     `reason` is kept as the message's last error. `counted` uses up a retry. `doubt` says that the
-    carrier may have taken it this time. Without `send_at` it keeps its place.
+    carrier may have taken it this time. Without `send_at` it keeps its place. `elsewhere` says that
+    another carrier may be given it, or asked.
     """
 
     status: Status
@@ -54,6 +68,7 @@ class Outcome(NamedTuple):
     send_at: datetime | None = None
     counted: bool = False
     doubt: bool = False
+    elsewhere: bool = False
 
     @property
     def move(self) -> str:
@@ -73,6 +88,8 @@ def judge(message: Message, rules: Rules, listed: bool, now: datetime) -> Step |
     """
     if must_ask(message, rules):
         return Step.ASK
+    if rules.others.intersection(message.doubts(rules.first)):
+        return Outcome(Status.QUEUED, elsewhere=True)
     if message.cancelled_by:
         return _kept_back(message, Status.CANCELLED)
     if listed and (message.check_dnc or rules.check_dnc):
@@ -106,7 +123,7 @@ def judge_again(message: Message, rules: Rules, now: datetime) -> Outcome | None
 
 def must_ask(message: Message, rules: Rules) -> bool:
     """Say whether the carrier is asked about a message in doubt, and not given it."""
-    return bool(message.in_doubt) and rules.askable
+    return rules.askable and rules.carrier in message.doubts(rules.first)
 
 
 def is_too_late(message: Message, rules: Rules, now: datetime) -> bool:
@@ -147,13 +164,22 @@ def _opening(message, rules, now):
 
 
 def after_no(
-    message: Message, error: CarrierError, rules: Rules, is_probe: bool, now: datetime
+    message: Message,
+    error: CarrierError,
+    rules: Rules,
+    is_probe: bool,
+    now: datetime,
+    has_other: bool = False,
 ) -> Outcome:
     """Return what becomes of a text that the carrier did not say yes to.
 
-    A probe is the one text that goes first after a pause.
+    A probe is the one text that goes first after a pause. `has_other` says that there is another
+    carrier for it, which need not be well.
     """
-    if error.too_fast:
+    if has_other and error.way:
+        return Outcome(Status.QUEUED, str(error), elsewhere=True)
+    moves_on = (has_other and error.account) or (rules.are_several and error.unreached)
+    if error.too_fast or moves_on:
         return Outcome(Status.QUEUED, str(error))
     if error.account or (is_probe and error.silent and not error.in_doubt):
         return Outcome(Status.QUEUED, send_at=now)  # behind others: the fault may be its own
@@ -173,18 +199,25 @@ def after_asking_in_vain(
 ) -> Outcome:
     """Return what becomes of a text in doubt about which the carrier gave no answer.
 
-    It stays in doubt, however long that takes: it may have been taken.
+    It stays in doubt, however long that takes: it may have been taken. Among several carriers that
+    ends when it expires.
     """
+    if rules.are_several and is_too_late(message, rules, now):
+        return _kept_back(message, Status.CANCELLED if message.cancelled_by else Status.EXPIRED)
     if error.account:
         return Outcome(Status.QUEUED, send_at=now)
     at = now + retry_delay(min(message.attempts, message.max_retries), rules.retry_delay)
     return Outcome(Status.SCHEDULED, str(error), at)
 
 
-def not_taken(message: Message) -> Outcome | None:
-    """Return what becomes of a text that the carrier, asked, does not have; None if it may go."""
+def not_taken(message: Message, elsewhere: bool = False) -> Outcome | None:
+    """Return what becomes of a text that the carrier, asked, does not have; None if it may go.
+
+    Another carrier may have taken it: `elsewhere`.
+    """
     if message.attempts > message.max_retries:
-        return Outcome(Status.FAILED, "the carrier gave no answer, and has not taken it")
+        words = "the carrier gave no answer, and has not taken it"
+        return Outcome(Status.FAILED, _perhaps_taken(words, elsewhere))
     return None
 
 

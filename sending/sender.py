@@ -17,20 +17,23 @@ import reports
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from carriers import Carrier
+from carriers.ways import Way
 from database.clock import Steps
-from models import Status
+from models import Message, Status
 from sending import claims, outcomes, receipts
 from sending.carrier_state import CarrierState, Permission
+from sending.lanes import assign
 from sending.outcomes import Outcome, Rules, Step
 from sending.rate import Rate
 from sending.recorder import Inbox, Recorder
+from sending.routes import Routes
 from sending.runtime import THIS_MACHINE, TICK, Runtime, Stop
 from sending.sends import Send, Sends
 from sending.watch import CarrierWatch
 from settings import Settings
 
 LONGEST_WAIT = 60  # seconds that a pass waits for the carrier's pauses and sends nothing
-TESTERS = "testers"  # the name under which the state of their simulator is kept
+TESTERS = "(testers)"  # the name under which the state of their simulator is kept
 COLLECT_EVERY = 1  # seconds until a STOP is recorded while sends are under way
 
 log = logging.getLogger("scheduler")
@@ -46,40 +49,54 @@ class Sender:
         stop: Stop,
         for_testers: bool = False,
         runtime: Runtime = THIS_MACHINE,
+        routes: Routes | None = None,
     ):
         self.settings, self.stop, self.clock = settings, stop, runtime.clock
         self.for_testers = for_testers
         self.name = TESTERS if for_testers else carrier.name
-        self.rules = Rules.of(settings, carrier.can_be_asked)
+        self.routes = routes = routes or Routes([Way(self.name)])
+        self.rules = Rules.of(
+            settings,
+            carrier.can_be_asked,
+            carrier=self.name,
+            first=routes.first,
+            others=routes.can_be_asked - {self.name},
+            are_several=routes.are_several,
+        )
         self.renew_every = settings.claim_timeout / 4  # seconds
         self.longest_wait = 0 if for_testers else LONGEST_WAIT  # the pass waits for testers
         self.claimant = uuid.uuid4()
-        rate = Rate(settings.send_rate) if settings.send_rate and not for_testers else None
+        per_second = None if for_testers else routes.rate(self.name) or settings.send_rate
+        rate = Rate(per_second) if per_second else None
         self.sends = Sends(carrier, self.rules, settings.send_concurrency, stop, runtime)
         self.watch = CarrierWatch(
-            self.name, carrier, rate, settings.claim_timeout, stop, self.clock
+            *(self.name, carrier, rate, settings.claim_timeout, stop, self.clock),
+            are_several=routes.are_several,
         )
         self.recorder = Recorder(
-            self.claimant, self.rules, self.watch, self.sends, self.retry_through_outage
+            *(self.claimant, self.rules, self.watch, self.sends, self.retry_through_outage),
+            routes,
         )
         self.inbox = Inbox(carrier, settings.check_dnc, self.watch)
         self.key_names = {}  # by id, for the log
         self.first_key = None  # it has the next share
         self.left = 0  # messages that the present pass may still claim
+        self.claimed = 0  # messages, ever
         self.renew_at = 0  # by the monotonic clock
         self.steps = Steps(self.clock.now, self.clock.monotonic)
 
-    def send_queued(self, meanwhile: Callable[[], int] = int) -> Counter:
+    def send_queued(self, meanwhile: Callable[[], int] = int, most: float | None = None) -> Counter:
         """Send until nothing may be sent, the carrier pauses for long, or a stop is requested.
 
-        Return how often each thing happened. Each round: 1. record answers, 2. call `meanwhile`,
+        Claim no more than `most` messages, by default as many as wait. Return how often each thing
+        happened. Each round: 1. record answers, 2. call `meanwhile`,
         which returns how many messages it has queued, 3. renew claims, 4. claim as many as may be
         sent, and judge them, 5. put back those for which SEND_RATE is used up, 6. begin to send,
         7. wait for an answer.
         """
         self.recorder.begin_pass()
         # Or a pass might never end while messages arrive
-        self.left = reports.awaiting_carrier(self.for_testers)
+        self.left = reports.awaiting_carrier(self.for_testers) if most is None else most
         if self.first_key is None:
             self.first_key = CarrierState.get_by_id(self.name).first_key
         before = self.first_key
@@ -163,9 +180,10 @@ class Sender:
         # After a step of the wall clock they may look as if their sender were dead
         renewing = self.steps.noticed() or monotonic >= self.renew_at
         held = [*self.sends.under_way.values()] if renewing else []
+        lanes = self.lanes() if room else []
         with database.db.atomic():
             renewed = claims.renew(self.claimant, [send.message for send in held], now)
-            new = claims.claim(self.claimant, room, now, self.first_key, self.for_testers)
+            new = self.claim_new(room, now, lanes)
             if unknown := {message.key_id for message in new} - self.key_names.keys():
                 self.key_names |= ApiKey.names(unknown)
             names = self.key_names
@@ -178,10 +196,31 @@ class Sender:
                 send.held_until, send.ahead = held_until, ahead
         if new:
             self.left -= len(new)
+            self.claimed += len(new)
             self.first_key = new[-1].key_id + 1
         for send, outcome in moves:
             self.recorder.note(send, outcome.move, outcome.reason)
         return len(new), ready
+
+    def lanes(self) -> list[list[str] | None]:
+        """Return the lanes whose messages may go through this carrier now, in groups.
+
+        None stands for all: of testers, or where one carrier is for all.
+        """
+        routes = self.routes
+        if routes.is_plain:
+            return [None]
+        trouble = CarrierState.in_trouble(routes.names)
+        lanes = assign(routes, self.first_key)
+        return routes.lanes_of(self.name, lanes, trouble, self.watch.is_risky)
+
+    def claim_new(self, room: int, now: datetime, lanes: list[list[str] | None]) -> list[Message]:
+        """Claim messages of the first group of lanes in which there are any."""
+        for group in lanes:
+            whose = self.first_key, self.for_testers, self.name, group
+            if claimed := claims.claim(self.claimant, room, now, *whose):
+                return claimed
+        return []
 
     def judge(
         self, sends: list[Send], now: datetime

@@ -164,10 +164,10 @@ class PausingScheduler(Scheduler):
     def __init__(self, settings, carrier, clock):
         runtime = Runtime(clock, Pool, Calls)
         super().__init__(settings, carrier, runtime)
-        self.sender = PausingSender(settings, carrier, self.stop, runtime=runtime)
+        self.senders = [PausingSender(settings, carrier, self.stop, runtime=runtime)]
         simulator = FakeCarrier(carrier.machine, carrier.can_be_asked, "simulator")
         self.testers = PausingSender(settings, simulator, self.stop, True, runtime)
-        self.calls = []
+        self.calls, self.machine = [], carrier.machine
 
     def serve_testers(self):
         """Send them in the thread of the pass."""
@@ -179,7 +179,7 @@ class PausingScheduler(Scheduler):
         """Run up to the next pause; begin a pass if none is under way."""
         if not self.process:
             if self.stop.is_requested:  # that process has ended
-                self.__init__(self.settings, self.carrier, self.clock)
+                self.__init__(self.settings, self.machine.carrier, self.clock)
             self.process = greenlet(self.run_pass)
             self.process.sender = self
         self.waits = False
@@ -235,7 +235,7 @@ class Pool:
 
     def submit(self, action, *arguments):
         call = Call(action, arguments)
-        self.sender.carrier.machine.judged(self.sender, action, arguments)
+        self.sender.machine.judged(self.sender, action, arguments)
         self.sender.calls.append(call)
         return call.future
 
@@ -486,7 +486,7 @@ class Promises(RuleBasedStateMachine):
         """A scheduler dies; another takes its texts over before its own long pass ends."""
         self.ask_for(12)
         self.make_pass(1, 0, [fate], GIVEN)
-        dead = self.senders[1].sender.claimant
+        dead = self.senders[1].senders[0].claimant
         self.die(1, False)
         self.go_on(0)
         for _ in range(5):
@@ -530,7 +530,7 @@ class Promises(RuleBasedStateMachine):
 
     def begun_in_pause(self, scheduler, send):
         """Check that nothing goes in a pause, and one text first when it has ended."""
-        now, known = self.clock.monotonic(), scheduler.sender.looked
+        now, known = self.clock.monotonic(), scheduler.senders[0].looked
         self.begun[send] = known
         if known < self.pauses:  # it looked before
             return
@@ -555,7 +555,7 @@ class Promises(RuleBasedStateMachine):
         if action in (self.carrier.find, scheduler.testers.sends.carrier.find):
             return
         (send,) = arguments
-        if action == scheduler.sender.sends.give:
+        if action == scheduler.senders[0].sends.give:
             self.begun_in_pause(scheduler, send)
         if self.clock.monotonic() > send.held_until:
             return  # it stood still meanwhile, and the call will find that its claim is lost
@@ -808,7 +808,7 @@ def only_end_probe(watch):
     CarrierState.end_probe(watch.name, watch.probe)
 
 
-def only_promote_meanwhile(scheduler):
+def only_promote_meanwhile(scheduler, sender):
     return scheduler.promote(scheduler.clock.now())
 
 

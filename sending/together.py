@@ -1,0 +1,63 @@
+"""The senders of several carriers in a single pass: side by side, until none has anything left."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import wait
+
+import database
+from sending.carrier_state import CarrierState
+from sending.runtime import TICK, Stop, in_own_thread
+from sending.sender import Sender
+
+
+class Together:
+    """Let each sender work in a thread of its own, once more whenever another did something.
+
+    What one carrier does not take may become another's. `most` bounds what they claim together, or
+    a pass might never end while messages arrive.
+    """
+
+    def __init__(
+        self, senders: Sequence[Sender], stop: Stop, meanwhile: Callable[[Sender], int], most: int
+    ):
+        self.senders, self.stop, self.meanwhile = senders, stop, meanwhile
+        self.left = most
+        self.progress = 0  # how often any of them did something
+        self.at_work = set()
+        self.guard = threading.Lock()
+
+    def send(self) -> Counter:
+        """Send until all are done; return how often each thing happened."""
+        counts = Counter()
+        threads = [in_own_thread(lambda each=each: self.work(each)) for each in self.senders]
+        wait(threads)
+        for thread in threads:
+            counts.update(thread.result())
+        return counts
+
+    def work(self, sender: Sender) -> Counter:
+        """Send through one carrier until all are done."""
+        counts = Counter()
+        try:
+            CarrierState.prepare(sender.name)
+            while True:
+                with self.guard:
+                    seen, most = self.progress, self.left
+                    self.at_work.add(sender)
+                claimed = sender.claimed
+                counts.update(sender.send_queued(lambda: self.meanwhile(sender), most))
+                claimed = sender.claimed - claimed
+                with self.guard:
+                    self.at_work.discard(sender)
+                    self.left = max(0, self.left - claimed)
+                    self.progress += bool(claimed)
+                    is_done = not self.at_work and self.progress == seen
+                if is_done or self.stop.is_requested:
+                    return counts
+                if not claimed:
+                    self.stop.sleep(TICK)
+        finally:
+            with self.guard:
+                self.at_work.discard(sender)
+            database.db.close()
