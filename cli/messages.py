@@ -22,6 +22,8 @@ from sending import receipts
 
 UNSHOWN = (
     "claim_number",
+    "claimed_for",
+    "lane",
     "id",
     "key",
     "due_since",

@@ -27,6 +27,7 @@ from reports.queue import (
     due_once_approved,
     ended_since,
     going_out,
+    in_lane,
     last_sent_at,
     next_parts,
     oldest_due,

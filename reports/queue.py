@@ -83,6 +83,11 @@ def awaiting_carrier(testers: bool | None = None) -> int:
     )
 
 
+def in_lane(lane: str) -> int:
+    """Count the messages that may be sent now and are in a lane."""
+    return count_up_to(IS_SENDABLE & (Message.lane == lane))
+
+
 def next_parts(limit: int) -> list[int]:
     """Return the parts of some messages of senders that may be sent now, one number for each."""
     found = Message.select(PARTS).where(IS_SENDABLE, of_senders()).limit(limit)

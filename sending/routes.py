@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+from access.keys import Identity, Role
 from carriers import Carrier
 from carriers.ways import Way
 
@@ -140,6 +141,21 @@ class Routes:
             for way in self.ways
         ]
         return hashlib.sha256(repr(told).encode()).hexdigest()[:8]
+
+
+def is_for_none(lane: str | None) -> bool:
+    """Say whether no carrier may be used for the messages of a lane."""
+    return lane is not None and lane != OF_TESTERS and lane.partition(" ")[2] in ("", "?")
+
+
+def may_any_serve(ways: Sequence[Way], country: str, key: Identity) -> bool:
+    """Say whether a key's text to a country can be given to anybody, by CARRIER_URL.
+
+    Testers' texts go to the simulator, and without a carrier all wait for one.
+    """
+    if not ways or key.role == Role.TESTER:
+        return True
+    return any(way.may_serve(country, key.name) for way in ways)
 
 
 def in_trouble(state: Any) -> bool:
