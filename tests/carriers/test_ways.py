@@ -54,7 +54,7 @@ def test_a_lone_url_may_have_a_space_in_a_name():
     ],
 )
 def test_what_cannot_be_read_is_one_problem_that_repeats_no_value(after):
-    with pytest.raises(ValueError, match="after #|must be") as problem:
+    with pytest.raises(ValueError, match=r"after #|must be") as problem:
         parse(f"{TWILIO}#{after}")
     words = str(problem.value)
     assert "\n" not in words

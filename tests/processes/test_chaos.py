@@ -525,4 +525,4 @@ def test_two_carriers_never_make_two_texts_of_one(run_chaos, carrier, schedulers
     assert not carrier.forbidden.kinds, "it may not be used"
     by = Counter(m.carrier for m in messages)
     print(f"texts by carrier: {by}")
-    assert by["us"] and by["hook"]
+    assert min(by["us"], by["hook"]) > 0
