@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from flask import Blueprint, Response, abort, current_app, g, request
-from werkzeug.exceptions import TooManyRequests, Unauthorized
+from werkzeug.exceptions import HTTPException, TooManyRequests, Unauthorized
 
 import acceptance
 import recipients
@@ -35,11 +35,19 @@ def create_text_message() -> Response:
     key = sender()
     db.close()  # or slow bodies would hold all connections
     value = read_json()
-    now = clock.now()  # after a slow client has sent the last byte
     idempotency_key, digest = idempotency(value)
-    if idempotency_key and (earlier := Message.answered(key.id, idempotency_key)):
-        return repeat(earlier, digest)
+    try:
+        return create(value, key, idempotency_key, digest)
+    except (AlreadyAnswered, BadRequest, HTTPException):
+        # What is refused now may have been accepted before
+        if idempotency_key and (earlier := Message.answered(key.id, idempotency_key)):
+            return repeat(earlier, digest)
+        raise
 
+
+def create(value: Any, key: Identity, idempotency_key: str | None, digest: str | None) -> Response:
+    """Store a message as a request describes it, and answer; raise what is wrong with it."""
+    now = clock.now()  # after a slow client has sent the last byte
     settings = current_app.config["SETTINGS"]
     hours = current_app.extensions["business_hours"]
     order = schemas.load(value, now, settings.max_message_length, hours)
@@ -63,10 +71,7 @@ def create_text_message() -> Response:
     answer = schemas.dump(describe(message, recipient, facts))
     if idempotency_key:
         message = message._replace(answer=answer)
-    try:
-        keep(message, settings)
-    except AlreadyAnswered:
-        return repeat(Message.answered(key.id, idempotency_key), digest)
+    keep(message, settings)
     about = {"message_id": str(message.id), "key": key.name}
     log.info("message %s %s", message.id, message.status, extra=about)
     return respond(answer)

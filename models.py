@@ -45,6 +45,9 @@ from events.outbox import Event, EventAddress
 SEND_DATE_LASTS = timedelta(hours=1)
 """How long a send_date is obeyed; a message that is later keeps to business hours."""
 
+LATEST = "SELECT id FROM message WHERE key_id = {param} ORDER BY id DESC LIMIT 1"
+"""Return the id of a key's latest message."""
+
 UNDO_WITHIN = timedelta(minutes=1)
 """How long people can undo what they decided."""
 
@@ -156,9 +159,9 @@ class Message(Table):
     @classmethod
     def tally_of(cls, key: int, row: KeyUse | None, seconds: Iterable[int]) -> KeyTally:
         """Return what a key, of whose use this is the row, has used up around these seconds."""
-        latest = cls.select(cls.id).where(cls.key == key).order_by(cls.id.desc()).first()
-        count = partial(cls.accepted, key)
-        return KeyTally.read(row, latest and latest.id, seconds, count)
+        found = db.execute_sql(LATEST.format(param=db.param), (key,)).fetchall()
+        latest = cls.id.python_value(found[0][0]) if found else None
+        return KeyTally.read(row, latest, seconds, partial(cls.accepted, key))
 
     @classmethod
     def accepted_to(cls, number: str, since: datetime) -> ModelSelect:

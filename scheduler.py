@@ -31,7 +31,7 @@ from sending import claims, receipts
 from sending.carrier_state import CarrierState
 from sending.outcomes import MAY_HAVE_TAKEN_IT
 from sending.routes import Route, Routes
-from sending.runtime import THIS_MACHINE, TICK, Runtime, Stop, in_own_thread
+from sending.runtime import THIS_MACHINE, TICK, NoThread, Runtime, Stop, in_own_thread
 from sending.sender import TESTERS, Sender
 from sending.together import Together
 
@@ -45,6 +45,7 @@ IDLE = 0.25  # seconds until one of several carriers that has nothing to send lo
 UNANSWERED = f"given to the carrier without an answer; {MAY_HAVE_TAKEN_IT}"
 PROMOTE_EVERY = 5  # seconds, in a pass that lasts longer; as often dead senders are looked for
 SILENCE, LONGEST_LISTENING = 3, 60  # seconds that a single pass listens for; to bind takes a while
+TESTERS_PATIENCE = 15  # seconds that a single pass, which is done, waits for testers' texts
 
 log = logging.getLogger("scheduler")
 
@@ -53,8 +54,8 @@ class Scheduler:
     """Make passes until a stop is requested.
 
     Testers' texts go to a simulator, in a thread of their own. Repeated passes and that thread do
-    not wait for each other; a single pass ends when both are done. So it is with each of several
-    carriers: the first and its `others`.
+    not wait for each other; a single pass waits for it in the end, but not for long. Each of
+    several carriers, the first and its `others`, has a thread of its own, too.
     """
 
     def __init__(
@@ -72,13 +73,15 @@ class Scheduler:
             Sender(settings, each, self.stop, runtime=runtime, routes=self.routes)
             for each in connected
         ]
-        self.sending = []  # the futures of what they do
+        self.sending = {}  # the futures of what they do, by name
         simulator = carriers.connect("simulator:")
-        self.testers = Sender(settings, simulator, self.stop, for_testers=True, runtime=runtime)
+        stop = Stop(settings.shutdown_timeout, runtime.clock, self.stop)
+        self.testers = Sender(settings, simulator, stop, for_testers=True, runtime=runtime)
         self.testing = None  # the future of what the testers' sender does
         self.counts = Counter()  # since the end of the last pass
         self.counting = threading.Lock()
         self.look_at = 0  # when a long pass promotes again, by the monotonic clock
+        self.looking = threading.Lock()
 
     @property
     def are_several(self) -> bool:
@@ -89,14 +92,12 @@ class Scheduler:
         """Make one pass, or one every so often until a stop; return the exit status."""
         shown = None
         if every:
-            self.testing = in_own_thread(lambda: self.keep_serving_testers(every))
-            if self.are_several:
-                self.sending = [
-                    in_own_thread(partial(self.keep_sending, sender, every))
-                    for sender in self.senders
-                ]
+            with suppress(NoThread):  # then each pass tries
+                self.testing = in_own_thread(lambda: self.keep_serving_testers(every))
         while True:
             status = 0
+            if every:
+                self.keep_all_sending(every)
             try:
                 counts = line(self.run_pass(repeated=every is not None))
                 if counts != shown:
@@ -110,8 +111,9 @@ class Scheduler:
                 self.stop.sleep(every or 0)
             if every is None or self.stop.is_requested:
                 break
-        if threads := [*self.sending, *filter(None, [self.testing])]:
-            wait(threads, self.stop.seconds_left)
+        if threads := [*self.sending.values(), *filter(None, [self.testing])]:
+            self.testers.stop.request()
+            wait(threads, self.testers.stop.seconds_left)
         try:
             self.close()
         except database.ERRORS as error:
@@ -122,7 +124,7 @@ class Scheduler:
     def run_pass(self, repeated: bool = False) -> Counter:
         """Do all that can be done now; count what happened, and what waits.
 
-        Do not wait for testers if the pass will be repeated.
+        Do not wait for testers at all if the pass will be repeated.
         """
         self.take_over(wait_until_settled=True)
         now = self.clock.now()
@@ -132,7 +134,7 @@ class Scheduler:
         Event.give_up(now)
         Event.forget(now)
         self.serve_testers()
-        if self.senders and not self.sending:
+        if self.senders and not (repeated and self.are_several):
             self.collect()
             if self.are_several:
                 self.send_side_by_side()
@@ -206,6 +208,17 @@ class Scheduler:
         together = Together(self.senders, self.stop, self.meanwhile, most)
         self.count(together.send())
 
+    def keep_all_sending(self, every: float) -> None:
+        """Have each of several carriers send in a thread of its own, if it does not yet."""
+        for sender in self.senders if self.are_several else ():
+            thread = self.sending.get(sender.name)
+            if not thread or thread.done():
+                try:
+                    action = partial(self.keep_sending, sender, every)
+                    self.sending[sender.name] = in_own_thread(action)
+                except NoThread as error:
+                    log.error("texts of carrier %s wait: %s", sender.name, error)
+
     def keep_sending(self, sender: Sender, every: float) -> None:
         """Send through one of several carriers until a stop is requested."""
 
@@ -213,9 +226,9 @@ class Scheduler:
             self.count(sender.recorder.take_counts())
             return 0
 
-        CarrierState.prepare(sender.name)
         while not self.stop.is_requested:
             try:
+                CarrierState.prepare(sender.name)
                 sender.inbox.collect()
                 self.count(sender.send_queued(meanwhile, math.inf))
             except database.ERRORS as error:
@@ -236,12 +249,17 @@ class Scheduler:
         """
         if self.stop.is_requested or self.clock.monotonic() < self.look_at:
             return 0
-        now, retry = self.clock.now(), sender.retry_through_outage
-        queued = retry(self.take_over) + retry(self.promote, now)
-        retry(self.expire, now)
-        retry(self.serve_testers)
-        look_every = min(PROMOTE_EVERY, self.settings.claim_timeout / 4)
-        self.look_at = self.clock.monotonic() + look_every
+        if not self.looking.acquire(blocking=False):  # another carrier's thread does it
+            return 0
+        try:
+            now, retry = self.clock.now(), sender.retry_through_outage
+            queued = retry(self.take_over) + retry(self.promote, now)
+            retry(self.expire, now)
+            retry(self.serve_testers)
+            look_every = min(PROMOTE_EVERY, self.settings.claim_timeout / 4)
+            self.look_at = self.clock.monotonic() + look_every
+        finally:
+            self.looking.release()
         return queued
 
     def serve_testers(self) -> None:
@@ -249,7 +267,10 @@ class Scheduler:
         if self.testing and self.testing.done():
             self.await_testers()
         if not self.testing and reports.awaiting_carrier(testers=True):
-            self.testing = in_own_thread(self.send_of_testers)
+            try:
+                self.testing = in_own_thread(self.send_of_testers)
+            except NoThread as error:
+                log.error("testers' texts wait: %s", error)
 
     def keep_serving_testers(self, every: float) -> None:
         """Promote and send the messages of testers every so often until a stop is requested.
@@ -280,9 +301,11 @@ class Scheduler:
             database.db.close()
 
     def await_testers(self) -> None:
-        """Wait until the messages of testers are sent."""
+        """Wait until the messages of testers are sent, or as many as TESTERS_PATIENCE allows."""
         if self.testing:
             testing, self.testing = self.testing, None
+            if not wait([testing], TESTERS_PATIENCE).done:
+                self.testers.stop.request()
             testing.result()
 
     def report_unmatched(self, now: datetime) -> None:

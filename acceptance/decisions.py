@@ -56,10 +56,6 @@ class NewMessage(NamedTuple):
         return {field.name: field.default for field in FIELDS} | decided
 
 
-DECIDED = {*NewMessage._fields, "first_send_at", "approved"}
-"""The fields of a message that are decided before it is stored; the others have their defaults."""
-
-
 class Request(NamedTuple):
     """A message to be stored, and the limits that the settings set for it."""
 

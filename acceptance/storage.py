@@ -4,14 +4,15 @@ Messages that arrive together share a transaction and a statement, and nothing e
 own outcome, the same as if it had been stored alone.
 """
 
+import json
 from collections.abc import Sequence
 
 from acceptance import decisions
-from acceptance.decisions import DECIDED, FIELDS, AlreadyAnswered, NewMessage, Outcome, Request
+from acceptance.decisions import FIELDS, AlreadyAnswered, NewMessage, Outcome, Request
 from acceptance.inserts import Inserts
 from access.keys import ApiKey
 from access.limits import KeyUse, Limit, NumberTally, lock_numbers
-from database import db
+from database import db, on_postgres
 from models import Message
 
 TAKEN = (
@@ -19,17 +20,25 @@ TAKEN = (
 )
 """Return those of some pairs of key and idempotency key that a message has."""
 
-INSERT = (
-    "INSERT INTO message ({columns}) VALUES {rows} ON CONFLICT (key_id, idempotency_key) "
-    "WHERE idempotency_key IS NOT NULL DO NOTHING RETURNING id"
+UNLESS_TAKEN = (
+    " ON CONFLICT (key_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
+    " RETURNING id"
 )
-"""Insert whole rows, but for those whose idempotency key is taken; return the ids of the rest."""
-
+"""Leave out the rows whose idempotency key is taken; return the ids of the others."""
 
 COLUMNS = ", ".join(f'"{field.column_name}"' for field in FIELDS)
-VARYING = [field for field in FIELDS if field.name in DECIDED]
-LITERALS = {None: "NULL", 0: "0"}
-"""How the columns are written that nothing has decided yet."""
+
+INSERT = f"INSERT INTO message ({COLUMNS}) VALUES {{rows}} {UNLESS_TAKEN}"
+"""Insert whole rows, of which each value is a parameter."""
+
+INSERT_ON_POSTGRES = (
+    f"INSERT INTO message ({COLUMNS}) SELECT {COLUMNS}"
+    f" FROM json_populate_recordset(NULL::message, %s) {UNLESS_TAKEN}"
+)
+"""Insert whole rows, which are one JSON parameter.
+
+So the text is always the same, and psycopg reads and prepares it once: half the cost of a row.
+"""
 
 
 def store(
@@ -119,13 +128,15 @@ def _insert(messages):
     """
     if not messages:
         return set()
-    rows = [message.row() for message in sorted(messages, key=lambda each: each.name or ())]
-    # Psycopg reads the statement anew each time: what all new messages have alike is no parameter
-    marks = [db.param if f.name in DECIDED else LITERALS[f.default] for f in FIELDS]
-    sql = INSERT.format(columns=COLUMNS, rows=", ".join([f"({', '.join(marks)})"] * len(rows)))
-    values = [field.db_value(row[field.name]) for row in rows for field in VARYING]
-    found = db.execute_sql(sql, values).fetchall()
-    return {Message.id.python_value(id) for (id,) in found}
+    whole = [message.row() for message in sorted(messages, key=lambda each: each.name or ())]
+    rows = [{f.column_name: f.db_value(row[f.name]) for f in FIELDS} for row in whole]
+    if on_postgres():
+        sql, values = INSERT_ON_POSTGRES, [json.dumps(rows, default=str)]  # UUIDs
+    else:
+        marks = f"({', '.join('?' * len(FIELDS))})"
+        sql = INSERT.format(rows=", ".join([marks] * len(rows)))
+        values = [value for row in rows for value in row.values()]
+    return {Message.id.python_value(id) for (id,) in db.execute_sql(sql, values).fetchall()}
 
 
 queue = Inserts(insert_all)

@@ -13,6 +13,9 @@ from database import PAGE, InstantField, Table, db, on_postgres
 # As SQL: peewee takes five times as long to write thousands of rows as a database to insert them.
 # {rows} makes rows of the texts in a JSON array
 
+LISTS = "SELECT 1 FROM do_not_call WHERE number = {param}"
+"""Return a row if a number is on the list. Each request asks: peewee takes twice as long."""
+
 LIST = """\
 INSERT INTO do_not_call (number, added_at, source)
 SELECT value, {param}, {param} FROM {rows}({param}) WHERE true
@@ -42,7 +45,7 @@ class DoNotCall(Table):
     @classmethod
     def lists(cls, number: str) -> bool:
         """Return whether a number is on the list."""
-        return cls.select().where(cls.number == number).exists()
+        return bool(db.execute_sql(LISTS.format(param=db.param), (number,)).fetchall())
 
     @classmethod
     def listed(cls, numbers: Iterable[str]) -> set[str]:

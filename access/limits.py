@@ -89,6 +89,9 @@ def lock_numbers(numbers: Collection[str]) -> None:
 
 # What has been used up
 
+LOCK = "SELECT * FROM key_use WHERE key_id = {param}{lock}"
+"""Return what a key has used, locked until the transaction ends."""
+
 
 class KeyUse(Table):
     """How many messages of a key were accepted in the windows around a second.
@@ -108,14 +111,11 @@ class KeyUse(Table):
     @classmethod
     def lock(cls, key: int) -> Self:
         """Return the row of a key, locked until the transaction ends."""
-        rows = cls.select().where(cls.key_id == key)
-        if on_postgres():
-            rows = rows.for_update()
-        if found := rows.clone().first():
-            return found
-        nothing = {"second": 0} | {f"used_{unit}": 0 for unit in UNITS}
-        cls.insert(key_id=key, **nothing).on_conflict_ignore().execute()
-        return rows.get()
+        sql = LOCK.format(param=db.param, lock=" FOR UPDATE" if on_postgres() else "")
+        while not (found := list(cls.raw(sql, key))):
+            nothing = {"second": 0} | {f"used_{unit}": 0 for unit in UNITS}
+            cls.insert(key_id=key, **nothing).on_conflict_ignore().execute()
+        return found[0]
 
     def put(self, tally: "KeyTally") -> None:
         """Store what is used up by now, if that has changed."""

@@ -35,7 +35,7 @@ class SignIn(Table):
             raise Refused(
                 f"This is a {key.role}'s key: it sends texts, and does not open the desk."
             )
-        key.note_use(now)
+        ApiKey.note_use(key.id, key.last_used_at, now)
         cls.delete().where(cls.began_at <= now - cls.LASTS).execute()
         with db.transaction():
             if before:

@@ -72,7 +72,6 @@ class HttpCarrier(Carrier):
     def __init__(self, base: SplitResult, headers: dict, concurrency: int, timeout: float):
         silence("urllib3")
         self._base, self._concurrency, self._timeout = base, concurrency, timeout
-        self._path = base.path.rstrip("/")
         self.headers = {"Accept": "application/json"} | headers
         self._lock = threading.Lock()
         self._pool = None
@@ -86,9 +85,10 @@ class HttpCarrier(Carrier):
         """
         import urllib3  # not at the top: the web sends no requests and should not pay for it
 
+        base = self._base.path.rstrip("/")
         try:
             response = self._connections().request(
-                method, self._path + path, redirect=False, preload_content=False, **request
+                method, base + path, redirect=False, preload_content=False, **request
             )
         except urllib3.exceptions.HTTPError:
             reason = f"{self.title} gave no answer"

@@ -135,7 +135,8 @@ class Smpp(Carrier):
             if self.listens and not self._closed:
                 idle = self._listening is None or self._listening.done()
                 if idle and not any(bind.open for bind in self._binds):
-                    self._listening = self._run(self._listen())
+                    with contextlib.suppress(CarrierError):  # the next call tries again
+                        self._listening = self._run(self._listen())
                 for answer in self._unanswered:
                     self._loop.call_soon_threadsafe(answer)
             arrived = [self._arrived.popleft() for _ in range(len(self._arrived))]
@@ -155,10 +156,16 @@ class Smpp(Carrier):
         """Run a coroutine on the event loop, which has its own thread; return its future."""
         with self._lock:
             if self._loop is None:
-                self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
-                self._loop = self._runner.get_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-                self._thread.start()
+                runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+                loop = runner.get_loop()
+                thread = threading.Thread(target=loop.run_forever, daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    coroutine.close()
+                    runner.close()
+                    raise CarrierError(str(error), unreached=True) from None
+                self._runner, self._loop, self._thread = runner, loop, thread
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     # The methods below run on the event loop.

@@ -2,9 +2,11 @@
 
 import json
 import re
+import signal
 import sys
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
 from typing import Any
@@ -45,6 +47,19 @@ class OneLineErrors:
             failure = click.ClickException(words)
             failure.exit_code = 2  # in `dnc check`, 1 means "not listed"
             raise failure from None
+
+
+@contextmanager
+def no_interrupt() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of the block."""
+    pressed = []
+    before = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if pressed:
+            raise KeyboardInterrupt
 
 
 class Command(OneLineErrors, click.Command):

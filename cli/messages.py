@@ -3,8 +3,9 @@
 import sys
 import uuid
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
+from functools import partial
 from itertools import chain, count, islice
 from typing import Any
 
@@ -158,9 +159,9 @@ def command_for_each(
             for first in range(0, len(message_ids), PAGE):
                 batch = message_ids[first : first + PAGE]
                 selection = Selection(batch)
-                selection.make(transition)
-                bar.update(len(batch))
-                refused |= report(name, past, batch, selection.left)
+                with committed(partial(selection.make, transition)):
+                    bar.update(len(batch))
+                    refused |= report(name, past, batch, selection.left)
         ctx.exit(refused)
 
 
@@ -268,10 +269,25 @@ def in_batches(label: str, change: Callable[[], int]) -> int:
 
     Each batch is a transaction of its own.
     """
+    number = 1
     with counted(label) as bar:
-        while number := change():
-            bar.update(number)
+        while number:
+            with committed(change) as number:
+                bar.update(number)
     return bar.pos
+
+
+@contextmanager
+def committed(change: Callable[[], Any]) -> Iterator[Any]:
+    """Make a change of a batch in one transaction, and have the block count it.
+
+    Ctrl-C undoes the change; once it is about to be committed, it waits for the end of the block.
+    """
+    with ExitStack() as counting:
+        with database.db.transaction():
+            result = change()
+            counting.enter_context(base.no_interrupt())
+        yield result
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from datetime import datetime
 from queue import Empty, Queue
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from database import clock
 
@@ -43,11 +43,44 @@ class Ended(Queue):
         return done
 
 
+class NoThread(RuntimeError):
+    """No thread can be started, so an action will not be called."""
+
+
+class Threads(ThreadPoolExecutor):
+    """A pool that calls no action whose submission fails.
+
+    ThreadPoolExecutor puts an action into its queue before it starts a thread for it: if that
+    fails, another thread may call the action later.
+    """
+
+    def submit(self, action: Callable, /, *arguments: Any, **named: Any) -> Future:
+        """Have a thread call something; raise NoThread if there is none to do so."""
+        future = Future()
+        try:
+            super().submit(_call, future, action, arguments, named)
+        except RuntimeError as error:
+            if future.cancel():
+                raise NoThread(str(error)) from None
+        return future
+
+
+def _call(future, action, arguments, named):
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = action(*arguments, **named)
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
 class Runtime(NamedTuple):
     """The clock, and how to make a pool of threads and the queue of sends that have ended."""
 
     clock: Clock = Clock()
-    make_pool: Callable[[int], Executor] = ThreadPoolExecutor
+    make_pool: Callable[[int], Executor] = Threads
     make_queue: Callable[[], Ended] = Ended
 
 
@@ -57,16 +90,21 @@ THIS_MACHINE = Runtime()
 class Stop:
     """The request to stop: no send begins after it, and those under way get `timeout` seconds.
 
-    The host would kill a process that waits longer.
+    The host would kill a process that waits longer. The stop of a whole is one of its parts, too.
     """
 
-    def __init__(self, timeout: float, clock: Clock):
-        self.timeout, self.clock = timeout, clock
-        self.by = math.inf  # when to end at last, by the monotonic clock
+    def __init__(self, timeout: float, clock: Clock, whole: Self | None = None):
+        self.timeout, self.clock, self.whole = timeout, clock, whole
+        self._by = math.inf
 
     def request(self) -> None:
         """Stop soon; a second request gives no more time."""
-        self.by = min(self.by, self.clock.monotonic() + self.timeout)
+        self._by = min(self._by, self.clock.monotonic() + self.timeout)
+
+    @property
+    def by(self) -> float:
+        """Return when to end at last, by the monotonic clock."""
+        return min(self._by, self.whole.by) if self.whole else self._by
 
     @property
     def is_requested(self) -> bool:
@@ -84,8 +122,8 @@ class Stop:
 
 
 def in_own_thread(action: Callable[[], Any]) -> Future:
-    """Call something in a thread of its own."""
-    pool = ThreadPoolExecutor(1)
+    """Call something in a thread of its own; raise NoThread if there is none."""
+    pool = Threads(1)
     future = pool.submit(action)
     pool.shutdown(wait=False)
     return future

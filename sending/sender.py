@@ -10,6 +10,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import database
@@ -89,10 +90,9 @@ class Sender:
         """Send until nothing may be sent, the carrier pauses for long, or a stop is requested.
 
         Claim no more than `most` messages, by default as many as wait. Return how often each thing
-        happened. Each round: 1. record answers, 2. call `meanwhile`,
-        which returns how many messages it has queued, 3. renew claims, 4. claim as many as may be
-        sent, and judge them, 5. put back those for which SEND_RATE is used up, 6. begin to send,
-        7. wait for an answer.
+        happened. Each round: 1. record answers, 2. call `meanwhile`, which returns how many
+        messages it has queued, 3. renew claims, 4. claim as many as may be sent, and judge them,
+        5. put back those for which SEND_RATE is used up, 6. begin to send, 7. wait for an answer.
         """
         self.recorder.begin_pass()
         # Or a pass might never end while messages arrive
@@ -114,7 +114,8 @@ class Sender:
         self.left += sum(answer.may_go_soon for answer in self.recorder.unrecorded)
         again = self.recorder.record()
         self.left += meanwhile()
-        permission, pause = retry(self.watch.permission, bool(self.sends.under_way))
+        while_asked = partial(self.while_asked, meanwhile)
+        permission, pause = retry(self.watch.permission, bool(self.sends.under_way), while_asked)
         room = self.room(permission)
         self.put_back(again[room:])
         again = again[:room]
@@ -128,6 +129,11 @@ class Sender:
         wait_until = self.recorder.progress_at + self.longest_wait
         waits = self.left and pause and self.clock.monotonic() + pause <= wait_until
         return pause if self.sends.under_way or claimed or waits else None
+
+    def while_asked(self, meanwhile: Callable[[], int]) -> None:
+        """Do what does not wait for the carrier, while it is asked whether it serves."""
+        self.left += meanwhile()
+        self.inbox.collect()
 
     def await_answers(self, pause: float) -> None:
         """Wait for an answer, but no longer than until there is something else to do."""
@@ -164,9 +170,9 @@ class Sender:
 
     def room(self, permission: Permission) -> int:
         """Return how many more texts may be begun."""
+        room = self.sends.room
         if permission is not Permission.ALL:
-            return int(permission is Permission.PROBE)
-        room = max(0, self.settings.send_concurrency - len(self.sends.under_way))
+            return min(room, int(permission is Permission.PROBE))
         return min(room, self.watch.rate.most()) if self.watch.rate else room
 
     def claim(self, room: int, again: list[Send]) -> tuple[int, list[Send]]:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +12,7 @@ from carriers import Carrier, CarrierError
 from models import Message, Status
 from sending import outcomes
 from sending.outcomes import Outcome, Rules
-from sending.runtime import Runtime, Stop
+from sending.runtime import NoThread, Runtime, Stop
 
 STOPPED = "the scheduler was stopped before the carrier answered"
 
@@ -70,6 +71,7 @@ class Sends:
 
     def __init__(self, carrier: Carrier, rules: Rules, size: int, stop: Stop, runtime: Runtime):
         self.carrier, self.rules, self.size, self.stop = carrier, rules, size, stop
+        self.most = size  # sends at once in the present pass
         self.clock, self.make_pool = runtime.clock, runtime.make_pool
         self.pool = None  # of the present pass
         self.under_way = {}  # each Send by the future of its thread
@@ -78,22 +80,37 @@ class Sends:
     @contextmanager
     def threads(self) -> Iterator[None]:
         """Have a pool of threads, and wait for them in the end unless time is up."""
-        self.pool = self.make_pool(self.size)
+        self.pool, self.most = self.make_pool(self.size), self.size
         try:
             yield
         finally:
             self.pool.shutdown(wait=self.stop.seconds_left > 0)
 
+    @property
+    def room(self) -> int:
+        """Return how many more sends may be begun."""
+        return max(0, self.most - len(self.under_way))
+
     def begin(self, send: Send, probe: datetime | None) -> None:
-        """Have a thread ask the carrier about a message in doubt, or give it the text."""
+        """Have a thread ask the carrier about a message in doubt, or give it the text.
+
+        If no thread can be started, the message keeps its place, and the present pass goes on with
+        the threads that there are.
+        """
         message = send.message
         send.probe = probe
+        action, arguments = self.give, (send,)
         if send.asking:
             now, since = self.clock.now(), message.in_doubt_since
             since = min(since, now - (since - now))  # a clock that was ahead has been set back
-            future = self.pool.submit(self.carrier.find, message.to, message.message, since)
-        else:
-            future = self.pool.submit(self.give, send)
+            action, arguments = self.carrier.find, (message.to, message.message, since)
+        try:
+            future = self.pool.submit(action, *arguments)
+        except NoThread as error:
+            log.error("message %s waits: %s", message.id, error, extra=send.log_fields)
+            self.most = min(self.most, len(self.under_way))
+            future = Future()
+            future.set_exception(NotSent())
         self.under_way[future] = send
         future.add_done_callback(self.ended.put)
 

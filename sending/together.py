@@ -1,14 +1,18 @@
 """The senders of several carriers in a single pass: side by side, until none has anything left."""
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
+from functools import partial
 
 import database
 from sending.carrier_state import CarrierState
-from sending.runtime import TICK, Stop, in_own_thread
+from sending.runtime import TICK, NoThread, Stop, in_own_thread
 from sending.sender import Sender
+
+log = logging.getLogger("scheduler")
 
 
 class Together:
@@ -30,7 +34,12 @@ class Together:
     def send(self) -> Counter:
         """Send until all are done; return how often each thing happened."""
         counts = Counter()
-        threads = [in_own_thread(lambda each=each: self.work(each)) for each in self.senders]
+        threads = []
+        for sender in self.senders:
+            try:
+                threads.append(in_own_thread(partial(self.work, sender)))
+            except NoThread as error:
+                log.error("texts of carrier %s wait: %s", sender.name, error)
         wait(threads)
         for thread in threads:
             counts.update(thread.result())

@@ -1,14 +1,16 @@
 """What a carrier can take now: its pauses and probes, and SEND_RATE, over all schedulers."""
 
 import logging
+from collections.abc import Callable
 from concurrent.futures import wait
 from datetime import datetime
+from typing import Any
 
 from carriers import Carrier, CarrierError
 from sending.carrier_state import CarrierState, Permission
 from sending.rate import Rate, Share
 from sending.routes import in_trouble
-from sending.runtime import TICK, Clock, Stop, in_own_thread
+from sending.runtime import TICK, Clock, NoThread, Stop, in_own_thread
 from sending.sends import Answer, NotSent, Send
 
 log = logging.getLogger("scheduler")
@@ -35,11 +37,14 @@ class CarrierWatch:
         self.serves = False  # the carrier, asked before that, said so
         self.is_heard = False  # it has given an answer of its own since the last silence
 
-    def permission(self, under_way: bool) -> tuple[Permission, float]:
+    def permission(
+        self, under_way: bool, meanwhile: Callable[[], Any] = int
+    ) -> tuple[Permission, float]:
         """Return who may send now, and the seconds until that may change.
 
         After an outage the carrier is asked first whether it serves, without a text that could be
-        left in doubt; so is one whose texts go through another meanwhile.
+        left in doubt; so is one whose texts go through another meanwhile. It may take a minute to
+        answer; `meanwhile` is called again and again.
         """
         now, self.probe, self.serves = self.clock.now(), None, False
         self.state = state = CarrierState.current(self.name, now)
@@ -56,7 +61,7 @@ class CarrierWatch:
             permission = state.permission(now, self.claim_timeout)
         if permission is Permission.PROBE:
             self.probe = state.tried_at
-            if (state.trouble or self.is_replaced) and not self.may_serve():
+            if (state.trouble or self.is_replaced) and not self.may_serve(meanwhile):
                 permission, self.probe = Permission.NONE, None
         left = (state.retry_at - now).total_seconds() if state.retry_at else 0
         # Another's probe: its answer may come at any time
@@ -72,19 +77,23 @@ class CarrierWatch:
         """Whether a text goes first through a carrier that cannot be asked if it serves."""
         return self.probe is not None and self.is_replaced and not self.serves
 
-    def may_serve(self) -> bool:
+    def may_serve(self, meanwhile: Callable[[], Any]) -> bool:
         """Ask the carrier, without sending, whether it takes texts again; True if it cannot say.
 
         After a no it is asked again at the end of a longer pause.
         """
-        asked = in_own_thread(self.carrier.check)
-        while not asked.done() and self.stop.seconds_left:
-            wait([asked], TICK)
         try:
-            if asked.done():
-                asked.result()
-                self.serves = True
-                return True
+            asked = in_own_thread(self.carrier.check)
+            while not (wait([asked], TICK).done or self.stop.is_requested):
+                meanwhile()
+            if self.stop.is_requested:
+                CarrierState.end_probe(self.name, self.probe)
+                return False
+            asked.result()
+            self.serves = True
+            return True
+        except NoThread as error:
+            log.error("carrier %s cannot be asked: %s", self.name, error)
             CarrierState.end_probe(self.name, self.probe)
         except NotImplementedError:
             return True

@@ -141,12 +141,13 @@ def test_options_are_echoed_and_kept(option, value, post):
     assert {name: getattr(row, name) for name in options} == options
 
 
-def test_a_recipient_on_the_do_not_call_list_is_refused_only_with_check_dnc(post):
-    DoNotCall.add([NEW_YORK], clock.now(), "operator")
-    refusal(post(check_dnc=True), 403)
+@pytest.mark.parametrize(("listed", "other"), [(NEW_YORK, LONDON), (LONDON, NEW_YORK)])
+def test_only_a_recipient_on_the_do_not_call_list_is_refused_with_check_dnc(post, listed, other):
+    DoNotCall.add([listed], clock.now(), "operator")
+    refusal(post(to=listed, check_dnc=True), 403)
     assert Message.select().count() == 0
-    assert accepted(post())["check_dnc"] is False
-    assert accepted(post(to=LONDON, check_dnc=True))["check_dnc"] is True
+    assert accepted(post(to=listed))["check_dnc"] is False
+    assert accepted(post(to=other, check_dnc=True))["check_dnc"] is True
 
 
 def test_with_check_dnc_always_the_answer_shows_it_as_applied(post_with):

@@ -58,3 +58,5 @@ def test_use_is_noted_to_the_hour(issue):
     assert ApiKey.get().last_used_at is None
     assert is_known(secret, TUESDAY_NOON + timedelta(minutes=59))
     assert ApiKey.get().last_used_at == TUESDAY_NOON
+    assert is_known(secret, TUESDAY_NOON + timedelta(minutes=60))
+    assert ApiKey.get().last_used_at == TUESDAY_NOON + HOUR

@@ -226,3 +226,63 @@ def test_a_single_pass_ends_when_the_texts_of_testers_are_sent(impatient, carrie
     lines = []
     assert Scheduler(impatient, carrier).run(None, lines.append) == 0
     assert "20 sent" in lines[0]
+
+
+@pytest.fixture
+def simulated(monkeypatch):
+    """Have each text of a tester take until `simulated(one, wait)` returns from `wait()`."""
+    monkeypatch.setattr(scheduler, "TESTERS_PATIENCE", 0.5)
+
+    def begin(one, wait):
+        simulator = one.testers.sends.carrier
+        send = simulator.send
+        monkeypatch.setattr(simulator, "send", lambda *a, **k: [send(*a, **k), wait()][0])
+
+    return begin
+
+
+def test_a_single_pass_leaves_a_backlog_of_testers_to_the_next(
+    impatient, carrier, tester, simulated
+):
+    one, lines = Scheduler(impatient, carrier), []
+    simulated(one, lambda: time.sleep(0.1))
+    store_many(400, clock.now(), key=tester)
+    text = store(clock.now())
+    dead = held(Status.SENDING, to=NEIGHBOUR, claimed_at=clock.now() - HOUR)
+    due = store(clock.now(), to=THIRD, status=Status.SCHEDULED)
+    assert one.run(None, lines.append) == 0
+    assert all(has_ended(each, Status.SENT) for each in (text, dead, due))
+    of_testers = Message.select().where(Message.key == tester)
+    gone, left = (of_testers.where(Message.status == which) for which in ("sent", "queued"))
+    assert 8 <= gone.count() <= 200
+    assert gone.count() + left.count() == 400
+    assert f"{gone.count() + 3} sent" in lines[0]
+    assert not left.where((Message.attempts > 0) | (Message.in_doubt > 0)).exists()
+    before = gone.count()
+    assert Scheduler(impatient, carrier).run(None, lines.append) == 0
+    assert gone.count() > before
+
+
+def test_a_simulator_that_hangs_holds_up_no_single_pass(impatient, carrier, tester, simulated):
+    one, go_on, lines = Scheduler(impatient._replace(shutdown_timeout=1), carrier), [], []
+    end = time.monotonic() + 30
+    simulated(one, lambda: until(lambda: go_on or time.monotonic() > end, 60)())
+    store_many(20, clock.now(), key=tester)
+    text = store(clock.now())
+    assert one.run(None, lines.append) == 0
+    go_on.append(True)
+    assert time.monotonic() < end
+    assert has_ended(text, Status.SENT)
+    of_testers = Message.select().where(Message.key == tester)
+    assert of_testers.where(Message.status == Status.QUEUED, Message.in_doubt == 0).count() == 12
+    assert of_testers.where(Message.status == Status.SCHEDULED, Message.in_doubt > 0).count() == 8
+
+
+def test_a_stop_ends_a_single_pass_that_waits_for_testers(impatient, carrier, tester, simulated):
+    one, lines = Scheduler(impatient, carrier), []
+    simulated(one, one.stop.request)
+    store_many(20, clock.now(), key=tester)
+    assert one.run(None, lines.append) == 0
+    of_testers = Message.select().where(Message.key == tester)
+    assert 1 <= of_testers.where(Message.status == Status.SENT).count() <= 8
+    assert of_testers.where(Message.status == Status.QUEUED).count() >= 12

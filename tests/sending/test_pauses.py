@@ -31,8 +31,8 @@ def after_looking(monkeypatch):
     """Have something happen between a scheduler's look at the carrier's state and its claim."""
     look, actions = CarrierWatch.permission, []
 
-    def look_and_wait(watch, under_way):
-        seen = look(watch, under_way)
+    def look_and_wait(watch, *arguments):
+        seen = look(watch, *arguments)
         if actions:
             actions.pop()()
         return seen

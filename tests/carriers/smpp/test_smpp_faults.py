@@ -1,6 +1,7 @@
 """Late, wrong and missing answers, garbage, lost connections: no text is doubled or lost."""
 
 import struct
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -232,3 +233,20 @@ def test_check_asks_over_the_bind(peer, impatient):
     peer.enquiries = False
     with pytest.raises(CarrierError):
         impatient.check()
+
+
+def test_where_no_thread_can_be_started_it_is_unreached_and_works_later(peer, carrier, monkeypatch):
+    start = threading.Thread.start
+
+    def no_thread(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    assert carrier.received() == []
+    with pytest.raises(CarrierError, match="can't start new thread") as refused:
+        send(carrier)
+    assert refused.value.unreached
+    assert not refused.value.in_doubt
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert carrier.received() == []
+    assert send(carrier) == "id-1"
