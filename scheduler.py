@@ -194,9 +194,14 @@ class Scheduler:
         """Expire what has waited too long for approval or a carrier."""
         before = now - self.settings.expire_after
         self.count({"expired": Message.expire(now, before)})
-        if self.are_several and (trouble := CarrierState.in_trouble(self.routes.names)):
-            asked = [self.routes.lane(Route((name,), is_asked=True)) for name in trouble]
-            self.count({"expired": Message.expire_in_doubt(asked, UNANSWERED, now, before)})
+        if self.routes.is_plain:
+            return
+        given_up = [Route((), in_doubt=True)]  # that nobody may send, or be asked about
+        if self.are_several:
+            trouble = CarrierState.in_trouble(self.routes.names)
+            given_up += [Route((name,), is_asked=True) for name in trouble]
+        lanes = [*map(self.routes.lane, given_up)]
+        self.count({"expired": Message.expire_in_doubt(lanes, UNANSWERED, now, before)})
 
     def collect(self) -> bool:
         """Record what sessions of carriers delivered; return whether there was anything."""
@@ -226,9 +231,12 @@ class Scheduler:
             self.count(sender.recorder.take_counts())
             return 0
 
+        is_prepared = False
         while not self.stop.is_requested:
             try:
-                CarrierState.prepare(sender.name)
+                if not is_prepared:
+                    CarrierState.prepare(sender.name)
+                    is_prepared = True
                 sender.inbox.collect()
                 self.count(sender.send_queued(meanwhile, math.inf))
             except database.ERRORS as error:

@@ -9,7 +9,17 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from urllib.parse import quote, urlencode, urlsplit
 
-from carriers import Callback, CarrierError, Codes, NotGenuine, OptOut, Receipt, opt_outs, urls
+from carriers import (
+    Callback,
+    CarrierError,
+    Codes,
+    NotGenuine,
+    OptOut,
+    Receipt,
+    cannot_be_answered,
+    opt_outs,
+    urls,
+)
 from carriers.http import HttpCarrier, basic, parsed, reference
 
 # Twilio's error codes (https://www.twilio.com/docs/api/errors), grouped by what to do about them.
@@ -153,6 +163,8 @@ class Twilio(HttpCarrier):
         self._account = f"/2010-04-01/Accounts/{quote(options['account'] or user, safe='')}"
         self._auth_token = options["auth_token"] or (None if self._is_key else password)
         self._fields |= self._receipts("StatusCallback", callbacks, self._auth_token, "auth_token")
+        if callbacks and self._auth_token and re.search("[A-Za-z]", self._fields.get("From", "")):
+            self.warn(cannot_be_answered(self.name))
         base = urls.base(options["base_url"])
         super().__init__(base, basic(user, password), concurrency, timeout)
 

@@ -8,7 +8,17 @@ import time
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
-from carriers import Callback, CarrierError, Codes, NotGenuine, OptOut, Receipt, opt_outs, urls
+from carriers import (
+    Callback,
+    CarrierError,
+    Codes,
+    NotGenuine,
+    OptOut,
+    Receipt,
+    cannot_be_answered,
+    opt_outs,
+    urls,
+)
 from carriers.alphabets import SEPTETS
 from carriers.http import MOST_FIELDS, HttpCarrier, basic, parsed, reference
 
@@ -105,6 +115,8 @@ class Vonage(HttpCarrier):
                 "vonage://… has no ?signature_method=: name the one of the account, best sha256; "
                 "callbacks signed by its old default, md5hash, are refused"
             )
+        if callbacks and signing and re.search("[A-Za-z]", sender):
+            self.warn(cannot_be_answered(self.name))
         super().__init__(urls.base(options["base_url"]), {}, concurrency, timeout)
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:

@@ -187,6 +187,8 @@ class Sender:
         renewing = self.steps.noticed() or monotonic >= self.renew_at
         held = [*self.sends.under_way.values()] if renewing else []
         lanes = self.lanes() if room else []
+        if not (lanes or held or again) and not self.routes.is_plain:
+            return 0, []
         with database.db.atomic():
             renewed = claims.renew(self.claimant, [send.message for send in held], now)
             new = self.claim_new(room, now, lanes)

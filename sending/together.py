@@ -8,6 +8,7 @@ from concurrent.futures import wait
 from functools import partial
 
 import database
+import reports
 from sending.carrier_state import CarrierState
 from sending.runtime import TICK, NoThread, Stop, in_own_thread
 from sending.sender import Sender
@@ -28,7 +29,7 @@ class Together:
         self.senders, self.stop, self.meanwhile = senders, stop, meanwhile
         self.left = most
         self.progress = 0  # how often any of them did something
-        self.at_work = set()
+        self.at_work = {*senders}
         self.guard = threading.Lock()
 
     def send(self) -> Counter:
@@ -40,6 +41,8 @@ class Together:
                 threads.append(in_own_thread(partial(self.work, sender)))
             except NoThread as error:
                 log.error("texts of carrier %s wait: %s", sender.name, error)
+                with self.guard:
+                    self.at_work.discard(sender)
         wait(threads)
         for thread in threads:
             counts.update(thread.result())
@@ -54,7 +57,7 @@ class Together:
                 with self.guard:
                     seen, most = self.progress, self.left
                     self.at_work.add(sender)
-                claimed = sender.claimed
+                claimed, most = sender.claimed, min(most, reports.awaiting_carrier(False))
                 counts.update(sender.send_queued(lambda: self.meanwhile(sender), most))
                 claimed = sender.claimed - claimed
                 with self.guard:
