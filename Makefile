@@ -44,6 +44,7 @@ audit: .venv/test ## look for known weaknesses of the pinned packages, if the se
 numbering: .venv/test ## rebuild the tables of recipients/numbering/
 	$(BIN)/python -m recipients.numbering.make_zones
 	$(BIN)/python -m recipients.numbering.make_places
+	$(BIN)/python -m recipients.numbering.make_states
 
 soak: .venv/test ## the long tests: load, crashes, a database that goes away
 	$(BIN)/pytest -m soak

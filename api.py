@@ -19,7 +19,7 @@ from carriers.alphabets import count_parts
 from database import clock, db
 from models import Message, Status, new_id
 from recipients import Recipient
-from recipients.hours import BusinessHours, Facts
+from recipients.hours import BusinessHours, Facts, NeverOpens
 from schemas import BadRequest
 from sending import routes
 from settings import Settings
@@ -49,12 +49,13 @@ def create(value: Any, key: Identity, idempotency_key: str | None, digest: str |
     """Store a message as a request describes it, and answer; raise what is wrong with it."""
     now = clock.now()  # after a slow client has sent the last byte
     settings = current_app.config["SETTINGS"]
-    hours = current_app.extensions["business_hours"]
-    order = schemas.load(value, now, settings.max_message_length, hours)
-    order["check_dnc"] |= settings.check_dnc
+    rules = current_app.extensions["rules"].of(key.rules)
+    order = schemas.load(value, now, settings.max_message_length, rules.hours)
+    order["check_dnc"] |= rules.check_dnc
     refuse(order, settings)
 
     recipient = order["to"]
+    hours = rules.hours(recipient)
     facts = hours.facts(recipient.clocks, now)
     message = NewMessage(
         **order | {"to": recipient.e164, "country": recipient.country},
@@ -99,7 +100,10 @@ def decide(order: dict, facts: Facts, hours: BusinessHours, now: datetime) -> di
         return {"status": Status.SCHEDULED, "send_at": order["send_date"]}
     if facts.within_business_hours:
         return {"status": Status.QUEUED, "send_at": now}
-    opening = hours.next_opening(order["to"].clocks, now)
+    try:
+        opening = hours.next_opening(order["to"].clocks, now)
+    except NeverOpens:  # settings were changed after the rules of the key
+        abort(403, "The rules of this key leave no minute for the recipient's country.")
     return {"status": Status.SCHEDULED, "send_at": opening}
 
 

@@ -9,10 +9,10 @@ import desk
 import logs
 import recipients
 import settings as environment
+from access.rules import Rules
 from carriers import Carrier, ways
 from database import clock
 from monitoring import pages
-from recipients.hours import BusinessHours
 from web import callbacks, errors, requests
 
 
@@ -22,7 +22,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     if from_environment:
         settings = environment.load_or_exit()
     check_countries(settings)
-    check_quiet_hours(settings)
+    environment.check_quiet_hours(settings, clock.now())
     connected = connect_carriers(settings)
     logs.start(settings.log_level, settings.log_format).addFilter(requests.add_request_id)
     if from_environment:
@@ -31,7 +31,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     app = Flask(__name__, static_folder=None)
     app.config["SETTINGS"] = settings
     app.config["VERSION"] = environment.VERSION
-    app.extensions["business_hours"] = BusinessHours.from_settings(settings)
+    app.extensions["rules"] = Rules.from_settings(settings)
     app.extensions["carriers"] = {carrier.name: carrier for carrier in connected}
     app.json.sort_keys = False
     app.url_map.merge_slashes = False  # a redirect would be HTML
@@ -52,19 +52,6 @@ def check_countries(settings: environment.Settings) -> None:
         environment.exit_with(
             f"ALLOWED_COUNTRIES: no country with telephone numbers has the ISO 3166 code "
             f"{', '.join(unknown)}"
-        )
-
-
-def check_quiet_hours(settings: environment.Settings) -> None:
-    """End the process if QUIET_HOURS leave no minute open in all zones of a country's numbers."""
-    if not settings.quiet_hours:
-        return
-    hours, allowed = BusinessHours.from_settings(settings), settings.allowed_countries
-    closed = recipients.never_open(hours, clock.now())
-    if names := sorted(recipients.country_name(c) for c in closed if not allowed or c in allowed):
-        environment.exit_with(
-            f"QUIET_HOURS: leave no minute of BUSINESS_HOURS open on all clocks of numbers in "
-            f"{', '.join(names)}"
         )
 
 

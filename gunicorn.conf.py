@@ -24,6 +24,7 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 import desk
 import recipients
 import settings as environment
+from monitoring import substitute
 from recipients import calendars
 
 HEALTH_LASTS = 1  # seconds; /healthz needs no key, so anybody may ask all the time
@@ -107,9 +108,10 @@ def on_exit(server: Arbiter) -> None:
 def post_worker_init(worker: GeventWorker) -> None:
     """Read the health once a second at most; answer 404 outside a stage's prefix.
 
-    gunicorn itself would answer 500 there, in HTML.
+    gunicorn itself would answer 500 there, in HTML. Look for schedulers that are dead.
     """
     worker.wsgi.extensions["health"].lasts = HEALTH_LASTS
+    substitute.start(settings)
     prefix = os.environ.pop("SCRIPT_NAME", "").strip("/")
     if prefix:
         app = worker.wsgi

@@ -206,15 +206,17 @@ class Message(Table):
         """Queue, expire or block all messages that are due; count them by their new status.
 
         With `testers`, only those of testers. A message has expired if it was scheduled first
-        before `scheduled_before`. A text in doubt is left to the sender, which asks the carrier
-        first. In batches: writers wait for one only.
+        before `scheduled_before`; that and `always_check_dnc` are for keys without a rule of their
+        own. A text in doubt is left to the sender, which asks the carrier first. In batches:
+        writers wait for one only.
         """
         due = has_status(Status.SCHEDULED) & (cls.send_at <= now)
         if testers:
             due &= cls.key.in_(ApiKey.testers())
         listed = (cls.in_doubt == 0) & cls.to.in_(DoNotCall.select(DoNotCall.number))
-        blocked = listed if always_check_dnc else cls.check_dnc & listed
-        expired = (cls.in_doubt == 0) & (cls.first_send_at < scheduled_before)
+        blocked = listed & cls._checks(always_check_dnc)
+        too_old = cls.first_send_at < ApiKey.scheduled_before(cls.key, now, scheduled_before)
+        expired = (cls.in_doubt == 0) & too_old
         became = Case(None, [(blocked, Status.BLOCKED), (expired, Status.EXPIRED)], Status.QUEUED)
         finished = Case(None, [(blocked | expired, cls.finished_at.db_value(now))], None)
         batch = cls.select(cls.id).where(due).order_by(cls.send_at).limit(BATCH)
@@ -233,19 +235,30 @@ class Message(Table):
     ) -> int:
         """Expire messages that wait for approval or a carrier since before an instant; count them.
 
-        `among` are the ids to choose from, if not all. In batches, as in `promote`.
+        `among` are the ids to choose from, if not all. In batches, as in `promote`. Keys with a
+        rule of their own go by that.
         """
-        old = (cls.send_at < scheduled_before) & (cls.first_send_at < scheduled_before)
-        old &= cls.in_doubt == 0
+        before = ApiKey.scheduled_before(cls.key, now, scheduled_before)
+        old = (cls.send_at < before) & (cls.first_send_at < before) & (cls.in_doubt == 0)
         if among is not None:
             old &= cls.id.in_([*among])
         give_up, total = cls.update(status=Status.EXPIRED, finished_at=now), 0
         of_any_key = cls.key.in_(ApiKey.select(ApiKey.id))  # names the first column of the index
-        for which in (AWAITS_APPROVAL, IS_SENDABLE & of_any_key):
-            batch = locked(cls.id, cls.select(cls.id).where(which, old).limit(BATCH))
-            while expired := cls.change(give_up.where(batch, which)):
+        some = [(AWAITS_APPROVAL, scheduled_before), (IS_SENDABLE & of_any_key, scheduled_before)]
+        ends = {id: now - lasts for id, lasts in ApiKey.with_expiry().items()}
+        if sooner := [id for id, end in ends.items() if end > scheduled_before]:
+            theirs, latest = cls.key.in_(sooner), max(ends[id] for id in sooner)
+            some += [(AWAITS_APPROVAL & theirs, latest), (IS_SENDABLE & theirs, latest)]
+        for which, bound in some:  # an index needs one bound for all rows
+            batch = cls.select(cls.id).where(which, cls.send_at < bound, old).limit(BATCH)
+            while expired := cls.change(give_up.where(locked(cls.id, batch), which)):
                 total += len(expired)
         return total
+
+    @classmethod
+    def _checks(cls, always):
+        """Return the condition that a message's number is looked up in the Do Not Call list."""
+        return cls.check_dnc | cls.key.in_(ApiKey.checking(always))
 
     @classmethod
     def expire_in_doubt(
@@ -256,7 +269,8 @@ class Message(Table):
         They have expired, or are cancelled if somebody has done so; return how many. In batches, as
         in `promote`.
         """
-        old = IS_SENDABLE & cls.lane.in_(lanes) & (cls.first_send_at < scheduled_before)
+        before = ApiKey.scheduled_before(cls.key, now, scheduled_before)
+        old = IS_SENDABLE & cls.lane.in_(lanes) & (cls.first_send_at < before)
         withdrawn = cls.cancelled_by.is_null(False), Status.CANCELLED
         status, total = Case(None, [withdrawn], Status.EXPIRED), 0
         told = {"finished_at": now, "last_error": reason, "last_error_at": now}
@@ -417,8 +431,7 @@ class Message(Table):
         A text in doubt is left to the sender, which asks the carrier first.
         """
         waiting = (cls.to == number) & has_status(*WAITING) & (cls.in_doubt == 0)
-        if not always_check_dnc:
-            waiting &= cls.check_dnc
+        waiting &= cls._checks(always_check_dnc)
         block = cls.update(status=Status.BLOCKED, finished_at=now).where(waiting)
         return len(cls.change(block))
 

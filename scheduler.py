@@ -23,6 +23,7 @@ import logs
 import reports
 import settings as environment
 from carriers import Carrier, ways
+from database import clock
 from events.delivery import Deliveries
 from events.outbox import Event
 from models import Message, Status
@@ -30,6 +31,7 @@ from monitoring.notices import Notices
 from sending import claims, receipts
 from sending.carrier_state import CarrierState
 from sending.outcomes import MAY_HAVE_TAKEN_IT
+from sending.passes import Passes
 from sending.routes import Route, Routes
 from sending.runtime import THIS_MACHINE, TICK, NoThread, Runtime, Stop, in_own_thread
 from sending.sender import TESTERS, Sender
@@ -44,6 +46,7 @@ WAITS = ("waiting for approval", "waiting for a carrier")
 IDLE = 0.25  # seconds until one of several carriers that has nothing to send looks again
 UNANSWERED = f"given to the carrier without an answer; {MAY_HAVE_TAKEN_IT}"
 PROMOTE_EVERY = 5  # seconds, in a pass that lasts longer; as often dead senders are looked for
+LOOK_EVERY = 1  # seconds between two passes, for urgent texts
 SILENCE, LONGEST_LISTENING = 3, 60  # seconds that a single pass listens for; to bind takes a while
 TESTERS_PATIENCE = 15  # seconds that a single pass, which is done, waits for testers' texts
 
@@ -99,6 +102,7 @@ class Scheduler:
             if every:
                 self.keep_all_sending(every)
             try:
+                Passes.begin(self.clock.now(), every)
                 counts = line(self.run_pass(repeated=every is not None))
                 if counts != shown:
                     show(counts)
@@ -323,19 +327,30 @@ class Scheduler:
             log.warning("receipts of the last hour that match no message: %s", unmatched)
 
     def listen(self, seconds: float | None) -> None:
-        """Collect receipts for so many seconds; without any, until the carrier is silent."""
-        listen = any(sender.sends.carrier.listens for sender in self.senders)
-        if self.sending or not listen:
+        """Collect receipts for so many seconds, or until an urgent text is to be sent.
+
+        Without any, until the carrier is silent. Several carriers do so in their threads.
+        """
+        if self.sending:
             self.stop.sleep(seconds or 0)
+            return
+        listens = any(sender.sends.carrier.listens for sender in self.senders)
+        if not (listens or seconds):
             return
         longest, silence = (seconds, seconds) if seconds else (LONGEST_LISTENING, SILENCE)
         now = self.clock.monotonic()
-        end, quiet_at = now + longest, now + silence
-        while not self.stop.is_requested and self.clock.monotonic() < min(end, quiet_at):
-            if self.collect():
+        end, quiet_at, look_at = now + longest, now + silence, now + LOOK_EVERY
+        while not self.stop.is_requested and (now := self.clock.monotonic()) < min(end, quiet_at):
+            if listens and self.collect():
                 database.db.close()
                 quiet_at = self.clock.monotonic() + silence
-            self.clock.sleep(min(TICK, silence))
+            if seconds and self.senders and now >= look_at:
+                look_at = now + LOOK_EVERY
+                is_urgent = reports.awaits_urgently()
+                database.db.close()
+                if is_urgent:
+                    return
+            self.clock.sleep(min(TICK, silence, end - now))
 
     def close(self) -> None:
         """Close the carrier; record what it said before and meanwhile.
@@ -359,6 +374,7 @@ def main() -> int:
     """Run one pass, or one every so often until SIGTERM or SIGINT; return the exit status."""
     options = read_options()
     settings = environment.load_or_exit()
+    environment.check_quiet_hours(settings, clock.now())
     level = "DEBUG" if options.verbose else settings.log_level
     if options.quiet and level in ("DEBUG", "INFO"):
         level = "WARNING"

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -179,7 +180,12 @@ def parse(body: bytes) -> Any:
         raise BadRequest("body: contains a number that is too long") from None
 
 
-def load(value: Any, now: datetime, max_message_length: int, hours: BusinessHours) -> dict:
+def load(
+    value: Any,
+    now: datetime,
+    max_message_length: int,
+    hours: Callable[[recipients.Recipient], BusinessHours],
+) -> dict:
     """Return every field of a request, the optional ones with their defaults.
 
     Raise BadRequest with all problems, each after its field.
@@ -194,8 +200,8 @@ def load(value: Any, now: datetime, max_message_length: int, hours: BusinessHour
         problems = [f"{field}: {problem}" for field, each in texts for problem in each]
     unknown = [name for name in value if name not in _REQUEST.fields]
     problems += [f"{_short(name)}: is not a field of this request" for name in unknown]
-    if hours.quiet and order.get("to") and order.get("send_date"):
-        problems += _quiet_problems(order["to"], order["send_date"], hours)
+    if order.get("to") and order.get("send_date"):
+        problems += _quiet_problems(order["to"], order["send_date"], hours(order["to"]))
     if problems:
         raise BadRequest(*problems)
     return order
@@ -203,19 +209,22 @@ def load(value: Any, now: datetime, max_message_length: int, hours: BusinessHour
 
 def _quiet_problems(recipient, send_date, hours):
     """Yield the problem of a send_date in the recipient's quiet hours."""
+    if not hours.quiet:
+        return
     try:
+        silence = hours.silence(recipient.clocks, send_date)
         end = hours.quiet_until(recipient.clocks, send_date)
         local_time = recipients.local_time(recipient, send_date)
     except OverflowError:
         yield "send_date: must be before the last days of the year 9999"
         return
     if end:
-        here = hours.are_quiet_at(send_date.astimezone(recipient.zone))
+        here = silence.local.utcoffset() == send_date.astimezone(recipient.zone).utcoffset()
+        name, window = recipients.quiet_name(silence.hours), written_window(silence.window)
         elsewhere = "" if here else " (quiet hours hold in another of its zones)"
         yield (
-            f"send_date: must not be in quiet hours, {written_window(hours.quiet)}: "
-            f"it is {local_time} for the recipient then{elsewhere}; the first instant after "
-            f"them is {isoformat(end)}"
+            f"send_date: must not be in {name}, {window}: it is {local_time} for the recipient "
+            f"then{elsewhere}; the first instant after them is {isoformat(end)}"
         )
 
 

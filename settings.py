@@ -4,7 +4,10 @@ import logging
 import os
 import re
 import sys
-from datetime import timedelta
+import tomllib
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -13,20 +16,19 @@ from dotenv import dotenv_values, load_dotenv
 from environs import Env, EnvError, EnvValidationError
 
 import logs
-from access import limits
+import recipients
+from access import limits, rules
 from carriers import urls, ways
+from recipients import weeks
+from recipients.weeks import DAYS, Window
 
 VERSION = "1.0.0"
 """The version of the service, for `flask version`, `/healthz` and the log."""
 
-DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 DEFAULT_DATABASE = "sqlite:///messages.db"
 EPHEMERAL_HOSTS = ("DYNO", "RENDER", "RAILWAY_ENVIRONMENT", "FLY_APP_NAME", "K_SERVICE")
 """Variables set by hosts with ephemeral disks."""
-
-Window = tuple[int, int]
-"""A beginning and an end, in minutes after midnight."""
 
 log = logging.getLogger("settings")
 
@@ -42,7 +44,8 @@ class Settings(NamedTuple):
     business_hours: Window | dict[int, Window]  # a dict: of each day that has some
     business_days: frozenset[int] | None  # Monday is 0; None: those of the recipient's country
     skip_holidays: bool
-    quiet_hours: Window | None  # can pass midnight
+    quiet_hours: Window | dict[int, Window] | None  # by day and weeks.HOLIDAYS; can pass midnight
+    quiet_hours_file: Mapping[str, Window | dict[int, Window] | None]  # by country or state
     max_message_length: int  # characters
     max_retries: int
     retry_delay: int  # seconds
@@ -83,7 +86,7 @@ def load() -> Settings:
         raise SettingsError(f".env: cannot be read ({type(error).__name__})") from None
     env = Env(eager=False)
     for parse in (
-        *(_database_url, _hours, _days, _quiet_hours, _whole, _one_of, _duration),
+        *(_database_url, _hours, _days, _quiet_hours, _quiet_places, _whole, _one_of, _duration),
         *(_countries, _limits, _public_url, _secret, _rate, _carriers),
     ):
         env.add_parser(parse.__name__.strip("_"), parse)
@@ -94,6 +97,7 @@ def load() -> Settings:
         business_days=env.days("BUSINESS_DAYS", "mon-sun", hours=hours),
         skip_holidays=env.one_of("SKIP_HOLIDAYS", "false", choices=("true", "false")) == "true",
         quiet_hours=env.quiet_hours("QUIET_HOURS", "", hours=hours),
+        quiet_hours_file=env.quiet_places("QUIET_HOURS_FILE", ""),
         max_message_length=env.whole("MAX_MESSAGE_LENGTH", "1600", least=1, most=65_536),
         max_retries=env.whole("MAX_RETRIES", "3", least=0, most=100),
         retry_delay=env.whole("RETRY_DELAY", "60", least=0, most=86_400),
@@ -120,8 +124,8 @@ def load() -> Settings:
     try:
         env.seal()
     except EnvValidationError as error:
-        found = error.error_messages.items()
-        lines = [f"{name}: {line}" for name, [problem] in found for line in problem.splitlines()]
+        problems = error.error_messages.items()
+        lines = [f"{name}: {line}" for name, [problem] in problems for line in problem.splitlines()]
         raise SettingsError("\n".join(lines)) from None
     return settings
 
@@ -154,6 +158,23 @@ def exit_with_each(name: str, problems: ValueError) -> NoReturn:
     exit_with("\n".join(f"{name}: {problem}" for problem in str(problems).splitlines()))
 
 
+def check_quiet_hours(settings: Settings, now: datetime) -> None:
+    """End the process if quiet hours leave no minute open in all zones of a place's numbers."""
+    if not settings.quiet_hours and not settings.quiet_hours_file:
+        return
+    of_all = rules.Rules.from_settings(settings)
+    closed, places = of_all.never_open(now, settings.allowed_countries), of_all.quiet
+    of_file = [place for place in closed if place in places.lines or places.states(place)]
+    words = "no minute of BUSINESS_HOURS open"
+    problems = [f"QUIET_HOURS_FILE: {place}: leaves {words}" for place in of_file]
+    if names := sorted(recipients.country_name(place) for place in {*closed} - {*of_file}):
+        problems.append(
+            f"QUIET_HOURS: leave {words} on all clocks of numbers in {', '.join(names)}"
+        )
+    if problems:
+        exit_with("\n".join(problems))
+
+
 def warn_of_misspelt() -> None:
     """Log each variable that looks like a misspelt setting, with the setting it resembles.
 
@@ -173,48 +194,14 @@ def _whole(text, least, most):
 
 
 def _hours(text):
-    """Return the hours of every day, or a dict of them where the text names days."""
-    entries = [entry.strip().lower() for entry in text.split(",")]
-    if not re.search("[a-z]", text, re.IGNORECASE):
-        if len(entries) > 1:
-            raise EnvError("must be one opening and one closing time, or name the days")
-        return _opening(entries[0], "")
-    hours = {}
-    for number, entry in enumerate(entries, 1):
-        names, window = re.fullmatch(r"(\D*)(.*)", entry, re.DOTALL).groups()
-        if not names:
-            raise EnvError(f"entry {number} must begin with days, like mon-fri 09:00-17:00")
-        if not (days := _range(names)):
-            raise EnvError(f"entry {number} must begin with one day or range of {', '.join(DAYS)}")
-        if not window or names == names.rstrip():
-            example = "like sat 10:00-14:00"
-            raise EnvError(f"entry {number} must have a space and hours after the days, {example}")
-        if again := hours.keys() & days:
-            raise EnvError(f"entry {number} must not repeat {DAYS[min(again)]}")
-        hours |= dict.fromkeys(days, _opening(window, f"the hours of entry {number} "))
-    return hours
+    return _parsed(weeks.business_hours, text)
 
 
-def _opening(text, whose):
-    """Return an opening and a later closing on the same day."""
-    opens, closes = _window(
-        text, f"{whose}must be an opening and a closing time, like 09:00-17:00", whose
-    )
-    if opens >= closes:
-        raise EnvError(f"{whose}must be an opening and a later closing time of the same day")
-    return opens, closes
-
-
-def _window(text, form, whose=""):
-    """Return the minutes after midnight of two times, like 09:00-17:00."""
-    match = re.fullmatch(r"(\d\d):([0-5]\d) ?- ?(\d\d):([0-5]\d)", text, re.ASCII)
-    if not match:
-        raise EnvError(form)
-    hour, minute, last_hour, last_minute = map(int, match.groups())
-    begins, ends = 60 * hour + minute, 60 * last_hour + last_minute
-    if begins >= 24 * 60 or ends > 24 * 60:
-        raise EnvError(f"{whose}must be times from 00:00 to 24:00, the first before 24:00")
-    return begins, ends
+def _parsed(parse, text):
+    try:
+        return parse(text)
+    except ValueError as problem:
+        raise EnvError(str(problem)) from None
 
 
 def _days(text, hours):
@@ -222,35 +209,68 @@ def _days(text, hours):
         raise EnvError("must not be set, because BUSINESS_HOURS names the days")
     if text.strip().lower() == "local":
         return None
-    ranges = [_range(part) for part in text.lower().split(",")]
+    ranges = [*map(weeks.days, text.split(","))]
     if not all(ranges):
         raise EnvError(f"must be local, or a range or a list of {', '.join(DAYS)}, like mon-fri")
     return frozenset().union(*ranges)
-
-
-def _range(text):
-    """Return a day or a range of days, which can pass Sunday; [] if the text is neither."""
-    first, dash, last = (day.strip() for day in text.partition("-"))
-    if first not in DAYS or (dash and last not in DAYS):
-        return []
-    start, end = DAYS.index(first), DAYS.index(last if dash else first)
-    return [(start + n) % 7 for n in range((end - start) % 7 + 1)]
 
 
 def _quiet_hours(text, hours):
     """Return the quiet hours, if they leave a minute of the business hours open."""
     if not text.strip():
         return None
-    form = "must be one start and one end for all days, like 21:00-08:00"
-    begins, ends = _window(text.strip(), form)
-    if begins == ends:
-        raise EnvError("must start and end at different times")
-    length = (ends - begins) % 1440 or 1440
-    windows = hours.values() if isinstance(hours, dict) else [hours or (0, 1440)]
-    minutes = {minute for window in windows for minute in range(*window)}
-    if all((minute - begins) % 1440 < length for minute in minutes):
-        raise EnvError("must not cover all of BUSINESS_HOURS")
-    return begins, ends
+    quiet = _parsed(weeks.quiet_hours, text)
+    if not isinstance(quiet, dict):
+        begins, ends = quiet
+        length = (ends - begins) % 1440 or 1440
+        windows = hours.values() if isinstance(hours, dict) else [hours or (0, 1440)]
+        minutes = {minute for window in windows for minute in range(*window)}
+        if all((minute - begins) % 1440 < length for minute in minutes):
+            raise EnvError("must not cover all of BUSINESS_HOURS")
+    return quiet
+
+
+def _quiet_places(text):
+    """Return the quiet hours of a file's places; the error has a line for each wrong one."""
+    if not text.strip():
+        return {}
+    lines, places, problems = _read_toml(text.strip()), {}, []
+    for place, hours in lines.items():
+        try:
+            if not recipients.is_place(place):
+                raise ValueError(
+                    "is no country with telephone numbers, nor a state or province of the "
+                    "United States or Canada"
+                )
+            if not isinstance(hours, str):
+                raise ValueError('must be a text, like "21:00-08:00"')
+            places[place] = None if hours.strip() == "none" else weeks.quiet_hours(hours)
+        except ValueError as problem:
+            name = place if re.fullmatch(r"[\w-]+", place, re.ASCII) else ascii(place)
+            problems.append(f"{name}: {problem}")
+    if problems:
+        raise EnvError("\n".join(problems))
+    return places
+
+
+def _read_toml(path):
+    """Return what a TOML file holds; the error repeats none of it."""
+    try:
+        text = Path(path).read_text("utf-8")
+    except OSError as error:
+        raise EnvError(f"cannot be read ({error.strerror})") from None
+    except ValueError as error:  # not UTF-8, or no path
+        raise EnvError(f"cannot be read ({type(error).__name__})") from None
+    names = Counter(re.findall(r'^\s*"?([\w-]+)"?\s*=', text, re.MULTILINE))
+    if twice := [name for name, times in names.items() if times > 1]:
+        raise EnvError("\n".join(f"{name}: is named twice" for name in twice))
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        where = re.search(r" \(at ([\w ,]+)\)$", str(error))
+        raise EnvError(f"is not TOML{', at ' + where[1] if where else ''}") from None
+    except RecursionError:
+        raise EnvError("is nested too deeply") from None
 
 
 def _one_of(text, choices):
@@ -261,10 +281,7 @@ def _one_of(text, choices):
 
 
 def _duration(text):
-    match = re.fullmatch(r"(\d{1,5})([mhd])", text.strip(), re.ASCII)
-    if not match or not int(match[1]):
-        raise EnvError("must be minutes, hours or days, like 30m, 72h or 10d")
-    return timedelta(**{{"m": "minutes", "h": "hours", "d": "days"}[match[2]]: int(match[1])})
+    return _parsed(rules.duration, text.strip())
 
 
 def _rate(text):

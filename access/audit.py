@@ -62,6 +62,7 @@ class Action(StrEnum):
     REDACTED = "messages redacted"
     CREATED_KEY = "key created"
     LIMITED_KEY = "key limited"
+    RULED_KEY = "key rules set"
     ROTATED_KEY = "key rotated"
     EXTENDED_KEY = "key extended"
     REVOKED_KEY = "key revoked"

@@ -2,22 +2,34 @@
 
 import hashlib
 import secrets
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, Self
 
-from peewee import SQL, IntegrityError, ModelSelect, TextField, fn
+from peewee import (
+    SQL,
+    BooleanField,
+    Expression,
+    Field,
+    IntegrityError,
+    ModelSelect,
+    TextField,
+    Value,
+    fn,
+)
 
 from access.audit import Action, Audit
 from access.limits import KeyUse, Limit
+from access.rules import NO_RULES, OWN, KeyRules, duration
 from database import InstantField, Refused, Table, db, isoformat, on_postgres
 
 HOUR = timedelta(hours=1)
 
 
 FIND = """\
-SELECT id, name, "group", role, last_used_at FROM api_key
+SELECT id, name, "group", role, hours, quiet_hours, check_dnc, expire_after, urgent, last_used_at
+FROM api_key
 WHERE (digest = {param} OR (old_digest = {param} AND old_expires_at > {param}))
 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > {param})
 """
@@ -25,6 +37,15 @@ AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > {param})
 
 As SQL: for peewee to write it and to make a model of it would be half the cost of a request.
 """
+
+
+LASTS = """
+CAST(SUBSTR(api_key.expire_after, 1, LENGTH(api_key.expire_after) - 1) AS BIGINT)
+* CASE SUBSTR(api_key.expire_after, LENGTH(api_key.expire_after))
+    WHEN 'm' THEN 60000 WHEN 'h' THEN 3600000 ELSE 86400000
+END
+"""
+"""The milliseconds that a key's messages last by its own rule; null without one."""
 
 
 class Role(StrEnum):
@@ -44,7 +65,11 @@ class Identity(NamedTuple):
     name: str
     group: str | None
     role: str
+    rules: KeyRules = NO_RULES
 
+
+RULES = f"SELECT id, {', '.join(OWN)} FROM api_key WHERE id IN ({{ids}})"
+"""Return the rules of some keys. As SQL, since the sender asks between any two sends."""
 
 HELD = "SELECT id, role, limits, revoked_at FROM api_key WHERE id IN ({ids}){lock}"
 """Return what decides about a message of some keys when it is stored."""
@@ -62,6 +87,12 @@ class ApiKey(Table):
     old_digest = TextField(null=True, index=True)  # of the secret before the rotation
     old_expires_at = InstantField(null=True)
     limits = TextField(null=True)  # "5/s,1000/d"; null: KEY_LIMITS
+    # The rules of its own, see KeyRules
+    hours = TextField(null=True)
+    quiet_hours = TextField(null=True)
+    check_dnc = TextField(null=True)
+    expire_after = TextField(null=True)
+    urgent = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
 
     @staticmethod
     def digest_of(secret: str) -> str:
@@ -77,12 +108,14 @@ class ApiKey(Table):
         expires_at: datetime | None = None,
         role: Role = Role.SENDER,
         limits: tuple[Limit, ...] = (),
+        rules: KeyRules = NO_RULES,
     ) -> str:
         """Store a new key and return its secret; raise Refused if the name is taken."""
         secret = cls._new_secret()
         values = {"name": name, "group": group, "role": role, "digest": cls.digest_of(secret)}
-        values["limits"] = _written(limits)
+        values |= {"limits": _written(limits)} | rules._asdict()
         details = [f"role {role}", group and f"group {group}", _written(limits), _until(expires_at)]
+        details.append(rules.differences(NO_RULES))
         try:
             with db.atomic():
                 key = cls.create(**values, created_at=now, expires_at=expires_at)
@@ -99,7 +132,7 @@ class ApiKey(Table):
         if not found:
             return None
         *identity, used_at = found
-        key = Identity(*identity)
+        key = Identity(*identity[:4], KeyRules(*identity[4:-1], bool(identity[-1])))
         cls.note_use(key.id, cls.last_used_at.python_value(used_at), now)
         return key
 
@@ -115,7 +148,12 @@ class ApiKey(Table):
 
     def identity(self) -> Identity:
         """Return what a request may know of this key."""
-        return Identity(self.id, self.name, self.group, self.role)
+        return Identity(self.id, self.name, self.group, self.role, self.rules)
+
+    @property
+    def rules(self) -> KeyRules:
+        """The rules that this key has of its own."""
+        return KeyRules(*(getattr(self, name) for name in OWN))
 
     @classmethod
     def note_use(cls, id: int, last_used_at: datetime | None, now: datetime) -> None:
@@ -185,6 +223,55 @@ class ApiKey(Table):
         written = _written(limits)
         if not self._change(Action.LIMITED_KEY, now, written or "KEY_LIMITS", limits=written):
             raise Refused(f"the key {self.name!r} is revoked")
+
+    @classmethod
+    def rules_of(cls, ids: Collection[int]) -> dict[int, KeyRules]:
+        """Return the rules of keys, by their ids, as they are now."""
+        if not ids:
+            return {}
+        sql = RULES.format(ids=", ".join([db.param] * len(ids)))
+        found = db.execute_sql(sql, [*ids]).fetchall()
+        return {id: KeyRules(*own[:-1], bool(own[-1])) for id, *own in found}
+
+    @classmethod
+    def checking(cls, always: bool) -> ModelSelect:
+        """Select the ids of keys of which every number is looked up in the Do Not Call list.
+
+        `always` says what holds for keys that leave it to the setting.
+        """
+        keys = cls.alias("api_key")
+        checks = fn.COALESCE(keys.check_dnc, "always" if always else "asked")
+        return keys.select(keys.id).where(checks == "always")
+
+    @classmethod
+    def scheduled_before(cls, key: Field, now: datetime, default: datetime) -> Expression:
+        """Return the instant before which a key's messages had to be due, to expire now.
+
+        `default` is that of keys that leave it to the setting.
+        """
+        keys = cls.alias("api_key")
+        own = keys.select(Value(cls.created_at.db_value(now)) - SQL(LASTS)).where(keys.id == key)
+        return fn.COALESCE(own, cls.created_at.db_value(default))
+
+    @classmethod
+    def with_expiry(cls) -> dict[int, timedelta]:
+        """Return how long messages of a key last, for those keys that have a rule of their own."""
+        own = cls.select(cls.id, cls.expire_after).where(cls.expire_after.is_null(False))
+        return {id: duration(text) for id, text in own.tuples()}
+
+    def rule(self, changes: dict, now: datetime, check: Callable[[KeyRules], None]) -> None:
+        """Set some rules of this key; raise Refused if it is revoked, or as `check` of them does.
+
+        They are those of this moment, whoever sets others of them at the same time.
+        """
+        with db.transaction():
+            this = ApiKey.select().where(ApiKey.id == self.id)
+            before = (this.for_update() if on_postgres() else this).get().rules
+            after = before._replace(**changes)
+            check(after)
+            details = after.differences(before)
+            if not self._change(Action.RULED_KEY, now, details or "no change", **changes):
+                raise Refused(f"the key {self.name!r} is revoked")
 
     @classmethod
     def names(cls, ids: Collection[int]) -> dict[int, str]:

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl
 
-from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, Receipt, opt_outs, silence
+from carriers import CONNECT_TIMEOUT, Carrier, CarrierError, Codes, Receipt, opt_outs, silence, urls
 from carriers.tls import reason_of, trusted
 
 LONGEST_PAUSE = 3600  # seconds; a longer Retry-After is cut to this
@@ -64,6 +64,7 @@ class HttpCarrier(Carrier):
     longest_pause = LONGEST_PAUSE
     # Whether the timeout is for all, from the connection on, and not for the answer alone
     timeout_is_total = False
+    avoids_link_local = False  # gives nothing to a host that turns out to be on this link
     codes: Codes
     # Codes that may mean that the sender does not reach the recipient's country. They are not about
     # the account if the server took a text from this sender in the last ten minutes.
@@ -176,11 +177,13 @@ class HttpCarrier(Carrier):
                     retries=False,
                     **tls,
                 )
-                self._pool.ConnectionCls = _connection(self._pool.ConnectionCls, self.title)
+                self._pool.ConnectionCls = _connection(
+                    self._pool.ConnectionCls, self.title, self.avoids_link_local
+                )
             return self._pool
 
 
-def _connection(kind, name):
+def _connection(kind, name, avoids_link_local):
     """Return a class of connections that tell "not reached" from "no answer" and keep deadlines.
 
     urllib3's errors are not enough: a handshake that fails raises ReadTimeoutError, ProtocolError
@@ -196,6 +199,9 @@ def _connection(kind, name):
             except Exception as error:  # of whatever kind: no request was sent
                 reason = f"{name} cannot be reached: {reason_of(error)}"
                 raise CarrierError(reason, unreached=True) from None
+            if avoids_link_local and urls.is_link_local_host(self.sock.getpeername()[0]):
+                self.close()
+                raise CarrierError(f"{name} is at a link-local address", unreached=True)
 
     return Connection
 

@@ -1,19 +1,26 @@
 """`flask keys`: keys of the programs that send and of the people at the desk."""
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Any
 
 import click
 from flask import current_app
 
+import recipients
 import reports
 from access import limits as limit_texts
+from access import rules
 from access.audit import Action, Audit
 from access.keys import ApiKey, Role
 from access.limits import Limit
+from access.rules import NO_RULES, KeyRules, Rules
 from carriers import urls
 from cli import base
-from database import clock, db
+from database import Refused, clock, db
 from events.outbox import Event, EventAddress, Standing
+
+MOST_NAMED = 10  # countries in an error
 
 keys = base.Commands("keys", help="API keys: for programs that send, and for people at the desk.")
 
@@ -41,6 +48,58 @@ def together(ctx: click.Context, parameter: click.Parameter, values: tuple) -> t
         return limit_texts.parse(",".join(values))
     except ValueError as problem:
         raise click.BadParameter(str(problem)) from None
+
+
+def rule_options(command: Callable) -> Callable:
+    """Add the options that are rules of a key, which `read_rules` reads."""
+    for option in reversed(
+        (
+            click.option("--hours", metavar="H", help="Its business hours: mon-fri 09:00-17:00."),
+            click.option(
+                "--quiet-hours",
+                metavar="Q",
+                help="Its quiet hours: 21:00-08:00, or by the day; none: it may send at night.",
+            ),
+            click.option("--check-dnc", metavar="always|asked", help="In place of CHECK_DNC."),
+            click.option("--expire-after", metavar="T", help="In place of EXPIRE_AFTER: 10m."),
+            click.option(
+                "--urgent/--not-urgent",
+                default=None,
+                help="Send its texts before those of keys that are not urgent.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def read_rules(name: str, urgent: bool | None, **options: str | None) -> dict:
+    """Return the rules that options set, by column; None for "default".
+
+    Raise Refused, with the name of the key, if one cannot be used.
+    """
+    changes = {} if urgent is None else {"urgent": urgent}
+    for column, text in options.items():
+        if text is not None:
+            try:
+                written = text.strip().lower()
+                changes[column] = None if written == "default" else rules.read(column, text)
+            except ValueError as problem:
+                option = column.replace("_", "-")
+                raise Refused(f"the key {name!r}: {option}: {problem}") from None
+    return changes
+
+
+def check_rules(name: str, own: KeyRules, now: datetime) -> None:
+    """Raise Refused if rules of a key leave a country no minute open."""
+    settings = current_app.config["SETTINGS"]
+    of_key = Rules.from_settings(settings).of(own)
+    if not (own.hours or own.quiet_hours):
+        return
+    if closed := of_key.never_open(now, settings.allowed_countries):
+        named = ", ".join(sorted(map(recipients.place_name, closed)))
+        shown = named if len(closed) <= MOST_NAMED else f"{len(closed)} countries"
+        raise Refused(f"the key {name!r}: its rules leave no minute open in {shown}")
 
 
 any_address_option = click.option(
@@ -77,6 +136,7 @@ any_address_option = click.option(
     callback=together,
     help="Limit its texts, as in 5/s, 100/min, 500/h or 1000/d (UTC). May be repeated.",
 )
+@rule_options
 def create(
     name: str,
     group: str | None,
@@ -85,14 +145,16 @@ def create(
     expires: timedelta | None,
     role: str,
     limits: tuple[Limit, ...],
+    **options: Any,
 ) -> None:
     """Create an API key and print it; it cannot be shown again.
 
-    A key without limits of its own has those of KEY_LIMITS.
+    A key without limits of its own has those of KEY_LIMITS; without a rule, the setting holds.
     """
-    now = clock.now()
+    now, own = clock.now(), KeyRules(**read_rules(name, **options))
+    check_rules(name, own, now)
     with db.atomic():  # or a failure would leave a key whose secret nobody saw
-        secret = ApiKey.issue(name, group, now, expires and now + expires, Role(role), limits)
+        secret = ApiKey.issue(name, group, now, expires and now + expires, Role(role), limits, own)
         if url:
             EventAddress.set(ApiKey.named(name), url, now, any_address)
     base.say(secret)
@@ -142,6 +204,21 @@ def set_limits(name: str, limits: tuple[Limit, ...]) -> None:
     defaults = current_app.config["SETTINGS"].key_limits
     told = ", ".join(map(str, limits or defaults)) or "no limits"
     base.say(f"{name}: {told}{' (KEY_LIMITS)' if defaults and not limits else ''}")
+
+
+@keys.command("rules")
+@click.argument("name", type=base.name)
+@rule_options
+def set_rules(name: str, **options: Any) -> None:
+    """Set rules of a key in place of the settings, and print all; "default": the setting again.
+
+    Every process applies them when this returns, also to what is waiting.
+    """
+    key, now = ApiKey.named(name), clock.now()
+    if changes := read_rules(name, **options):
+        key.rule(changes, now, lambda own: check_rules(name, own, now))
+    for rule, text in ApiKey.get_by_id(key.id).rules.written().items():
+        base.say(f"{rule}: {text}")
 
 
 @keys.command("events")
@@ -209,7 +286,7 @@ def events_of(
 @keys.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def list_keys(as_json: bool) -> None:
-    """List the keys with group, role, limits, and times of creation, last use and end.
+    """List the keys with group, role, limits, rules, and times of creation, last use and end.
 
     A limit shows how much of it is used up now; one of KEY_LIMITS is in parentheses. The last use
     is shown by the hour. A rotated key also shows how long its old secret stays valid.
@@ -230,6 +307,7 @@ def list_keys(as_json: bool) -> None:
             key.group or "-",
             key.role,
             ", ".join(map(in_words, limits[key.id])) or "-",
+            key.rules.differences(NO_RULES) or "-",
             *map(base.moment, (key.created_at, last_used(key), key.expires_at)),
             base.moment(key.old_expires_at) if now < (key.old_expires_at or now) else "-",
             base.moment(key.revoked_at),
@@ -241,6 +319,7 @@ def list_keys(as_json: bool) -> None:
         "group",
         "role",
         "limits",
+        "rules",
         "created",
         "last used",
         "expires",
@@ -265,6 +344,7 @@ def as_object(key: ApiKey, limits: list[reports.Use], now: datetime) -> dict:
         "limits": [
             {"limit": str(use.limit), "used": use.used, "default": use.is_default} for use in limits
         ],
+        "rules": key.rules._asdict(),
         "created_at": key.created_at,
         "last_used_at": last_used(key),
         "expires_at": key.expires_at,

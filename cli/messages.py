@@ -19,7 +19,7 @@ from cli import base
 from database import PAGE, clock
 from models import RETRYABLE, WAITING, WITHDRAWN, Message, Selection, Status
 from reports import Filter
-from sending import receipts
+from sending import outcomes, receipts
 
 UNSHOWN = (
     "claim_number",
@@ -92,7 +92,10 @@ def as_object(message: Message) -> dict:
     lasts = timedelta(seconds=current_app.config["SETTINGS"].claim_timeout)
     ends_at = message.claimed_at and message.claimed_at + lasts
     of_key = {"key": message.key.name, "group": message.key.group}
-    return {"message_id": message.id} | of_key | shown | {"claim_ends_at": ends_at}
+    rules = current_app.extensions["rules"].of(message.key.rules)
+    waits_for = outcomes.waits_for(message, rules, clock.now())
+    told = {"claim_ends_at": ends_at, "waits_for": waits_for}
+    return {"message_id": message.id} | of_key | shown | told
 
 
 HEADER = ("message_id", "status", "to", "send at (UTC)", "local time", "attempts", "key")

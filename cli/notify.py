@@ -14,6 +14,19 @@ notify = base.Commands("notify", help="Notices for people, sent to NOTIFY_URL.")
 
 
 @notify.command()
+def look() -> None:
+    """Send the notices that are due now; schedulers do that every five seconds."""
+    if not current_app.config["SETTINGS"].notify_url:
+        raise Refused("NOTIFY_URL is not set, so nobody is notified")
+    try:
+        looking = notices.Notices(current_app.config["SETTINGS"])
+    except ValueError as problem:
+        raise Refused(f"NOTIFY_URL: {problem}") from None
+    looking.start()
+    looking.finish(look=True)
+
+
+@notify.command()
 def test() -> None:
     """Send a test notice to each address in NOTIFY_URL; exit status 1 if one fails."""
     try:

@@ -136,8 +136,9 @@ def stats(as_json: bool, everything: bool) -> None:
         told |= ended | {"awaiting_approval": awaiting} | state._asdict() | {"events": events}
         told |= {"commonest_error": state.error(), "problems": state.problems()} | not_understood
         told |= {"send_rate": held and held._asdict()}
+        told["last_pass_at"] = state.last_pass_at
         told["carriers"] = [each._asdict() for each in state.carriers]
-        del told["now"], told["bad_end"]
+        del told["now"], told["bad_end"], told["passes"]
         base.print_json(told)
         return
     show_counts(totals, ended)

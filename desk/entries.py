@@ -10,9 +10,10 @@ import regex
 from markupsafe import Markup, escape
 
 import recipients
+from access.rules import Rules
 from carriers.alphabets import costly
 from models import RETRYABLE, WAITING, Message, Status
-from recipients.hours import BusinessHours, written
+from recipients.hours import written
 from sending import outcomes
 
 MOST_COSTLY = 5  # characters that are named where they make more parts
@@ -52,13 +53,12 @@ class Entry:
 
     message: Message
     now: datetime
-    hours: BusinessHours
-    lasts: timedelta  # until what could not be sent expires
+    rules: Rules  # of its key
     texted: int = 0  # how often, in the last day
 
     @property
     def is_late(self) -> bool:
-        return self.message.first_send_at <= self.now - self.lasts
+        return self.message.first_send_at <= self.now - self.rules.expire_after
 
     @cached_property
     def recipient(self) -> recipients.Recipient | None:
@@ -107,12 +107,20 @@ class Entry:
         return self.message.status in RETRYABLE and self.message.to is not None
 
     @cached_property
+    def forecast(self) -> tuple[datetime, str | None]:
+        """When it is sent, if approved, and what keeps it till then, if that is an hour."""
+        if not self.recipient:
+            return max(self.message.send_at, self.now), None
+        return outcomes.leaves_at(self.message, self.recipient, self.rules, self.now)
+
+    @property
     def leaves_at(self) -> datetime:
-        """When it is sent, if approved: what is due keeps to the recipient's hours."""
-        message, now = self.message, self.now
-        if message.send_at > now or not self.recipient:
-            return max(message.send_at, now)
-        return outcomes.waits_until(message, self.recipient, self.hours, now) or now
+        return self.forecast[0]
+
+    @property
+    def held_by(self) -> str | None:
+        """The rule that it waits for, in words."""
+        return self.forecast[1]
 
     @property
     def leaves_at_once(self) -> bool:

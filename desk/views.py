@@ -31,6 +31,7 @@ from desk import entries, sessions
 from desk.entries import Entry, counted
 from models import WITHDRAWN, Message, Status
 from monitoring import health
+from sending import passes
 from sending.carrier_state import CarrierState
 
 PAGE = 50  # messages
@@ -47,7 +48,6 @@ NO_NUMBER = (
     "country."
 )
 TOO_LATE = "Undo works for one minute, and only until the text is sent."
-NO_PASS_FOR = timedelta(minutes=5)  # before operators are warned that no scheduler runs
 
 log = logging.getLogger("web")
 blueprint = Blueprint(
@@ -428,11 +428,10 @@ def pop_news(now: datetime) -> dict:
 
 def shown(found: list[Message], now: datetime) -> list[Entry]:
     """Return messages as the templates show them."""
-    hours = current_app.extensions["business_hours"]
-    lasts = current_app.config["SETTINGS"].expire_after
+    rules = current_app.extensions["rules"]
     numbers = {message.to for message in found} - {None}
     texted = reports.times_texted(numbers, now - DAY * HOUR)
-    return [Entry(each, now, hours, lasts, texted.get(each.to, 0)) for each in found]
+    return [Entry(each, now, rules.of(each.key.rules), texted.get(each.to, 0)) for each in found]
 
 
 def read_place() -> reports.Place | None:
@@ -457,7 +456,8 @@ def write_place(found: list[Message]) -> str | None:
 
 def look_over(now: datetime) -> dict:
     """Return the operator's overview: texts going out, recent outcomes, and trouble."""
-    carrier, several = CarrierState.latest(), health.of_several(CarrierState.of_latest_pass())
+    carrier, passed = CarrierState.latest(), passes.standing()
+    several = health.of_several(CarrierState.of_latest_pass())
     this_hour = now.replace(minute=0, second=0, microsecond=0)
     going_out = enumerate(reports.going_out(this_hour, DAY, MANY))
     return {
@@ -471,6 +471,7 @@ def look_over(now: datetime) -> dict:
         "bad_end": reports.bad_end(now),
         "at_limit": reports.at_limit(now, current_app.config["SETTINGS"].key_limits),
         "most_keys": MOST_KEYS,
-        "is_silent": carrier is None or now - carrier.last_pass_at > NO_PASS_FOR,
+        "last_pass_at": passed.last_at,
+        "is_silent": not passed.last_at or passed.is_missing(now, health.STALLED_AFTER),
         "now": now,
     }

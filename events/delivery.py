@@ -13,7 +13,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 import database
-from carriers import CarrierError
+from carriers import CarrierError, urls
 from carriers.http import Answer
 from carriers.webhook import SignedPosts, decoded
 from database import clock
@@ -44,6 +44,10 @@ class Receiver(SignedPosts):
     title = "the receiver"
     longest_pause = 24 * 3600
     timeout_is_total = True
+
+    def __init__(self, url: str, concurrency: int, timeout: float):
+        super().__init__(url, concurrency, timeout)
+        self.avoids_link_local = not urls.is_link_local(url)  # or an operator insists on it
 
 
 class Lane:

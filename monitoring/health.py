@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import reports
 from database import clock, isoformat
-from sending import claims
+from sending import claims, passes
 from sending.carrier_state import CarrierState
+from sending.passes import Standing
 from sending.routes import NOT_FOR_IT, in_trouble, is_for_none
 
 STALLED_AFTER = timedelta(minutes=2)
@@ -16,6 +17,8 @@ STALLED_AFTER = timedelta(minutes=2)
 
 OVERDUE_AFTER = timedelta(hours=1)
 """Longest time that one message may be due while others go: its retries take less."""
+
+NO_PASS = "no scheduler makes a pass"
 
 
 class CarrierHealth(NamedTuple):
@@ -47,7 +50,7 @@ class Health(NamedTuple):
     oldest_due: datetime | None  # when the message that has waited longest became due
     retrying: int
     last_sent_at: datetime | None
-    last_pass_at: datetime | None
+    passes: Standing
     carrier: str | None  # of the last pass; "" if it had none, None before the first pass
     trouble: str | None  # why the carrier takes nothing
     is_down: bool  # and does not merely refuse the account
@@ -57,6 +60,10 @@ class Health(NamedTuple):
     oldest_event: datetime | None = None  # since when an event is due that nobody tries
     carriers: tuple[CarrierHealth, ...] = ()  # of the last pass, if they are several
     without_carrier: int = 0  # texts for which no carrier may be used
+
+    @property
+    def last_pass_at(self) -> datetime | None:
+        return self.passes.last_at
 
     def seconds_since(self, instant: datetime | None) -> int | None:
         return instant and round((self.now - instant).total_seconds())
@@ -87,20 +94,28 @@ class Health(NamedTuple):
         if self.oldest_event and self.now - self.oldest_event > stalled_after:
             since = isoformat(self.oldest_event)
             problems.append(f"events have been due since {since}: no scheduler delivers them")
+        if problem := self._problem_of_due(stalled_after):
+            problems.append(problem)
+        if self.passes.is_missing(self.now, stalled_after) and NO_PASS not in (problem or ""):
+            last = self.last_pass_at
+            when = f"the last one was at {isoformat(last)}" if last else "there has been none yet"
+            problems.append(f"{NO_PASS}: {when}")
+        return problems
+
+    def _problem_of_due(self, stalled_after):
+        """Return a sentence if texts are due and do not go."""
         if self.oldest_due is None:
-            return problems
+            return None
         due_for, limit = self.now - self.oldest_due, self.now - stalled_after
         if due_for > stalled_after and not (self.last_sent_at and self.last_sent_at >= limit):
             seconds = int(stalled_after.total_seconds())
             problem = f"nothing was sent for {seconds} s though texts are due"
             if self.last_pass_at is None or self.last_pass_at < limit:
-                problem += ": no scheduler makes a pass"
-            elif not self.carrier:
-                problem += ": CARRIER_URL is not set"
-            problems.append(problem)
-        elif due_for > OVERDUE_AFTER:
-            problems.append(f"a message has been due since {isoformat(self.oldest_due)}")
-        return problems
+                return f"{problem}: {NO_PASS}"
+            return problem if self.carrier else f"{problem}: CARRIER_URL is not set"
+        if due_for > OVERDUE_AFTER:
+            return f"a message has been due since {isoformat(self.oldest_due)}"
+        return None
 
     def error(self, for_strangers: bool = False) -> dict | None:
         """Return the commonest error as a JSON object, for strangers without its words."""
@@ -120,7 +135,7 @@ def read(now: datetime) -> Health:
         oldest_due=reports.oldest_due(now),
         retrying=reports.retrying(),
         last_sent_at=reports.last_sent_at(),
-        last_pass_at=carrier and carrier.last_pass_at,
+        passes=passes.standing(),
         carrier=carrier and carrier.name,
         trouble=carrier and carrier.trouble,
         is_down=bool(carrier and carrier.is_down),

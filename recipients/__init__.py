@@ -12,6 +12,7 @@ import sys
 import zoneinfo
 from array import array
 from bisect import bisect
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from functools import cache
 from importlib import resources
@@ -24,13 +25,17 @@ from phonenumbers import NumberParseException, PhoneNumber, PhoneNumberFormat, P
 from phonenumbers.phonenumberutil import is_number_type_geographical
 from phonenumbers.tzdata import TIMEZONE_DATA
 
+from recipients import calendars, quiet
 from recipients.hours import BusinessHours, Clocks, NeverOpens, written
+from recipients.quiet import QuietHours, QuietPlaces
 
 zoneinfo.reset_tzpath(to=())
 phonenumbers.enable_pattern_cache()  # 1 MB for all countries; Python's own cache evicts
 
 REGIONS = phonenumbers.SUPPORTED_REGIONS
 NO_COUNTRY = phonenumbers.REGION_CODE_FOR_NON_GEO_ENTITY  # "001"
+WITH_STATES = ("US", "CA")
+"""The countries whose area codes tell the state or province."""
 
 # Regions without a code of their own in IANA's zone.tab: the zone they follow and their main town
 _UNLISTED = {
@@ -45,6 +50,7 @@ _DIGITS = 9  # the leading digits of a number that determine its place
 
 _E164 = re.compile(r"\+[0-9]{4,20}")
 _PUNCTUATION = re.compile(r"[\s().,/\-\u2010-\u2015\u2212]")  # hyphens, dashes and the minus sign
+WEEK = 8  # days, after which windows come again
 _LONGEST = 40  # characters of a number with its punctuation
 
 
@@ -66,6 +72,11 @@ class Recipient(NamedTuple):
     def international(self) -> str:
         """Return the number for display, in libphonenumber's international format."""
         return phonenumbers.format_number(self.number, PhoneNumberFormat.INTERNATIONAL)
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Return the states or provinces of an area code; () elsewhere and where it has none."""
+        return quiet.states_of(self.e164[2:5]) if self.country in WITH_STATES else ()
 
     @property
     def zone(self) -> ZoneInfo:
@@ -192,13 +203,26 @@ def _own_clocks(country, names):
     return Clocks(country, own) if own else _country_clocks(country)
 
 
-def _all_clocks():
+def _clocks_by_country():
     """Yield the clocks of every country with several zones, and of every area in it."""
     names = {*_table().prefixes.values()}
     for country, zones in _table().zones.items():
         if len(zones) > 1:
-            yield _country_clocks(country)
-            yield from {_own_clocks(country, each) for each in names if {*each} & {*zones}}
+            yield country, _country_clocks(country)
+            for each in names:
+                if {*each} & {*zones}:
+                    yield country, _own_clocks(country, each)
+
+
+def _clocks_by_area_code(country):
+    """Yield the clocks of every area code of a country with states, and of every area in it."""
+    for prefix in _table().prefixes:
+        if (
+            prefix[0] == "1"
+            and (states := quiet.states_of(prefix[1:4]))
+            and states[0][:2] == country
+        ):
+            yield states, _area_clocks(country, prefix)
 
 
 # The hours of a recipient
@@ -209,22 +233,69 @@ def local_time(recipient: Recipient, at: datetime) -> str:
     return written(at.astimezone(recipient.zone))
 
 
-def never_open(hours: BusinessHours, now: datetime) -> set[str]:
-    """Return the countries in which quiet hours leave some number no minute open.
+def why_until(recipient: Recipient, hours: BusinessHours, until: datetime) -> str | None:
+    """Return what keeps a text from leaving before an instant; None if nothing does.
 
-    Each quarter of the year is tried, since clocks change. Holidays and weekends are left out:
+    It is in the words of the recipient's clock: "quiet hours of Texas until 12:00 PM, Sunday, ...".
+    """
+    before, local = until - timedelta(minutes=1), local_time(recipient, until)
+    if silence := hours.silence(recipient.clocks, before):
+        return f"{quiet_name(silence.hours)} until {local}"
+    return None if hours.is_open(recipient.clocks, before) else f"business hours from {local}"
+
+
+def never_open(
+    hours: BusinessHours,
+    places: QuietPlaces,
+    now: datetime,
+    countries: Collection[str] | None = None,
+) -> list[str]:
+    """Return the places in which some number has no minute open: countries, and states with a line.
+
+    `countries` are those that matter, if not all. A country with states stands for its numbers of
+    unknown state. Each quarter of the year is tried, since clocks change. Holidays are left out:
     they pass.
     """
-    hours = hours._replace(local_week=False, skip_holidays=False)
+    hours = hours._replace(skip_holidays=False)
     quarters = [now + timedelta(days=91 * n) for n in range(4)]
-    return {each.country for each in _all_clocks() if _stay_closed(each, hours, quarters)}
+    known, closed = {}, {}
+    for place, clocks, silent in _kinds(places):
+        if countries and clocks.country not in countries:
+            continue
+        weekend = frozenset(calendars.weekend(clocks.country)) if hours.local_week else None
+        silent = tuple(dict.fromkeys(each._replace(holidays=None, whose="") for each in silent))
+        kind = weekend, clocks.zones, silent
+        if kind not in known:
+            known[kind] = _stay_closed(clocks, hours._replace(quiet=silent), quarters)
+        if known[kind]:
+            closed[place] = None
+    return [*closed]
+
+
+def _kinds(places):
+    """Yield a place, the clocks and the quiet hours of every kind of numbers."""
+    for country in sorted({*REGIONS, NO_COUNTRY} - _several_zones()):
+        clock = Clocks(country, (ZoneInfo("UTC"),))  # one clock is like any other
+        yield country, clock, places.of(country)
+    for country, clocks in _clocks_by_country():
+        if not places.states(country):
+            yield country, clocks, places.of(country)
+    for country in filter(places.states, WITH_STATES):
+        yield country, _country_clocks(country), places.of(country)
+        for states, clocks in _clocks_by_area_code(country):
+            place = next((state for state in states if state in places.lines), country)
+            yield place, clocks, places.of(country, states)
+
+
+def _several_zones():
+    return {country for country, zones in _table().zones.items() if len(zones) > 1}
 
 
 def _stay_closed(clocks, hours, instants):
     """Return whether it is not business hours at one of these instants or at any time after it."""
     try:
         for at in instants:
-            hours.is_open(clocks, at) or hours.next_opening(clocks, at)
+            hours.is_open(clocks, at) or hours.next_opening(clocks, at, within=WEEK)
     except NeverOpens:
         return True
     return False
@@ -244,6 +315,22 @@ def location(recipient: Recipient) -> str:
         return f"UTC, {country_name(NO_COUNTRY)}"
     place = _place(recipient) or _city(recipient.country, recipient.zone.key)
     return f"{place}, {country_name(recipient.country)}"
+
+
+def place_name(place: str) -> str:
+    """Return the English name of a country, state or province (ISO 3166-2)."""
+    return quiet.state_names().get(place) or country_name(place)
+
+
+def quiet_name(hours: QuietHours) -> str:
+    """Return what quiet hours are called, like "quiet hours of Texas"."""
+    whose = "the key" if hours.whose == quiet.KEY else hours.whose and place_name(hours.whose)
+    return f"quiet hours of {whose}" if whose else "quiet hours"
+
+
+def is_place(place: str) -> bool:
+    """Return whether a code is that of a country with telephone numbers, or of a state of one."""
+    return place in REGIONS or place in (NO_COUNTRY, *quiet.state_names())
 
 
 def country_name(country: str) -> str:

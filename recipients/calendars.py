@@ -18,7 +18,12 @@ _SATURDAY_AND_SUNDAY = {5, 6}
 
 def is_workday(country: str, day: date) -> bool:
     """Return whether a day is in the working week of a country (ISO 3166, or "001" for none)."""
-    return day.weekday() not in _WEEKENDS.get(country, _SATURDAY_AND_SUNDAY)
+    return day.weekday() not in weekend(country)
+
+
+def weekend(country: str) -> set[int]:
+    """Return the days of the week that are no workdays in a country; Monday is 0."""
+    return _WEEKENDS.get(country, _SATURDAY_AND_SUNDAY)
 
 
 def is_holiday(country: str, day: date) -> bool:

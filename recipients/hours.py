@@ -5,21 +5,21 @@ Everything here is a pure function of a recipient's clocks and an instant, an aw
 
 from bisect import bisect
 from collections import Counter
+from collections.abc import Iterable
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from functools import lru_cache
 from typing import Any, NamedTuple, Self
 from zoneinfo import ZoneInfo
 
 from recipients import calendars
+from recipients.quiet import QuietHours
+from recipients.weeks import Window
 
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 HORIZON = 60  # days; holidays never fall on the same weekday more than three weeks in a row
 EVERYBODY, LIKELY = 100_000, 1_000  # people: all of a country, and one in a hundred
 _DAY, _MINUTE = timedelta(days=1), timedelta(minutes=1)
-
-Window = tuple[int, int]
-"""A beginning and an end, in minutes after local midnight."""
 
 
 class NeverOpens(Exception):
@@ -60,24 +60,39 @@ class Facts(NamedTuple):
     business_hours: str  # "9:00 AM - 5:00 PM local time", of this day or the next open one
 
 
+class Silence(NamedTuple):
+    """Why no text may leave at an instant: quiet hours, their window, and the local time in it."""
+
+    hours: QuietHours
+    window: Window
+    local: datetime
+
+
 class BusinessHours(NamedTuple):
     """When messages may be sent: each day from its opening until before its closing.
 
-    Nothing is sent in quiet hours, which can pass midnight. Monday is day 0.
+    Nothing is sent in quiet hours: if there are several, in any of them. Monday is day 0.
     """
 
     windows: tuple[Window | None, ...]  # of Monday to Sunday; None: closed
     local_week: bool = False  # only in the working week of the recipient's country
     skip_holidays: bool = False  # public holidays of the recipient's country
-    quiet: Window | None = None
+    quiet: tuple[QuietHours, ...] = ()
 
     @classmethod
     def from_settings(cls, settings: Any) -> Self:
-        hours, days = settings.business_hours, settings.business_days
-        if not isinstance(hours, dict):
-            hours = dict.fromkeys(range(7) if days is None else days, hours)
-        windows = tuple(hours.get(day) for day in range(7))
-        return cls(windows, days is None, settings.skip_holidays, settings.quiet_hours)
+        days = settings.business_days
+        windows = cls.every_week(settings.business_hours, range(7) if days is None else days)
+        quiet = (QuietHours.of(settings.quiet_hours),) if settings.quiet_hours else ()
+        return cls(windows, days is None, settings.skip_holidays, quiet)
+
+    @staticmethod
+    def every_week(
+        hours: Window | dict[int, Window], days: Iterable[int] = range(7)
+    ) -> tuple[Window | None, ...]:
+        """Return the windows of Monday to Sunday: those of a dict, or the same on these days."""
+        hours = hours if isinstance(hours, dict) else dict.fromkeys(days, hours)
+        return tuple(map(hours.get, range(7)))
 
     def window(self, country: str, day: date) -> Window | None:
         """Return the opening and closing on a day in a country, or None if it is closed."""
@@ -105,20 +120,21 @@ class BusinessHours(NamedTuple):
         local_times = self._counting(clocks, at)
         return all(self._hold_at(clocks.country, local) for local in local_times)
 
-    def is_quiet(self, clocks: Clocks, at: datetime) -> bool:
-        """Return whether it is quiet hours on any clock that counts at an instant."""
-        return self.quiet is not None and any(map(self.are_quiet_at, self._counting(clocks, at)))
+    def silence(self, clocks: Clocks, at: datetime) -> Silence | None:
+        """Return which quiet hours hold on any clock that counts at an instant, or None."""
+        if not self.quiet:
+            return None
+        for local in self._counting(clocks, at):
+            if silence := self._silence_at(clocks.country, local):
+                return silence
+        return None
 
-    def are_quiet_at(self, local: datetime) -> bool:
-        """Return whether a local time is within the quiet hours."""
-        return self.quiet is not None and _within(self.quiet, local)
-
-    def next_opening(self, clocks: Clocks, now: datetime) -> datetime:
+    def next_opening(self, clocks: Clocks, now: datetime, within: int = HORIZON) -> datetime:
         """Return the first instant after now, in UTC, at which business hours begin.
 
-        Raise NeverOpens if they do not begin within HORIZON days.
+        Raise NeverOpens if they do not begin within so many days.
         """
-        return self._first(clocks, now, lambda at: self.is_open(clocks, at))
+        return self._first(clocks, now, lambda at: self.is_open(clocks, at), within)
 
     def quiet_until(self, clocks: Clocks, at: datetime) -> datetime | None:
         """Return the first instant after the quiet hours at an instant; None if it is not quiet.
@@ -126,9 +142,9 @@ class BusinessHours(NamedTuple):
         They hold where they hold on any clock that counts. Raise NeverOpens if they do not end
         within HORIZON days, OverflowError if they end in the year 10000.
         """
-        if not self.is_quiet(clocks, at):
+        if not self.silence(clocks, at):
             return None
-        return self._first(clocks, at, lambda later: not self.is_quiet(clocks, later))
+        return self._first(clocks, at, lambda later: not self.silence(clocks, later))
 
     def facts(self, clocks: Clocks, now: datetime) -> Facts:
         """Return the local time, the offsets and the business hours of a recipient now."""
@@ -146,7 +162,16 @@ class BusinessHours(NamedTuple):
     def _hold_at(self, country, local):
         """Return whether a local time in a country is within these hours and not quiet."""
         window = self.window(country, local.date())
-        return bool(window) and _within(window, local) and not self.are_quiet_at(local)
+        if not window or not window[0] <= local.hour * 60 + local.minute < window[1]:
+            return False
+        return not self._silence_at(country, local)
+
+    def _silence_at(self, country, local):
+        """Return which quiet hours hold at a local time in a country, or None."""
+        for hours in self.quiet:
+            if window := hours.window(country, local):
+                return Silence(hours, window, local)
+        return None
 
     def _counting(self, clocks, at):
         """Yield the local times on the clocks that count."""
@@ -163,20 +188,19 @@ class BusinessHours(NamedTuple):
                 least, most = min(least, offset), max(most, offset)
                 yield local
 
-    def _first(self, clocks, after, is_true):
+    def _first(self, clocks, after, is_true, within=HORIZON):
         """Return the first instant after another at which something about hours becomes true.
 
         That is only when a window opens, quiet hours end or a day begins on some clock, or when a
         clock changes: all on whole minutes.
         """
         minutes = {0, *(window[0] for window in self.windows if window)}
-        if self.quiet:
-            minutes.add(self.quiet[1] % 1440)
-        for days in range(HORIZON + 1):
+        minutes.update(*(hours.ends() for hours in self.quiet))
+        for days in range(within + 1):
             for at in _instants(clocks, after.date() + days * _DAY, minutes):
                 if at > after and is_true(at) and not is_true(at - _MINUTE):
                     return at
-        raise NeverOpens(f"no business hours in {clocks.country} within {HORIZON} days")
+        raise NeverOpens(f"no business hours in {clocks.country} within {within} days")
 
 
 def written(local: datetime) -> str:
@@ -245,15 +269,6 @@ def _instants(clocks, day, minutes):
         found.add(begins)
         ends = begins
     return sorted(found)
-
-
-def _within(window, local):
-    """Return whether a local time is within a window, which can pass midnight."""
-    begins, ends = window
-    minute = local.hour * 60 + local.minute
-    if begins < ends:
-        return begins <= minute < ends
-    return minute >= begins or minute < ends
 
 
 def _is_dst(local):

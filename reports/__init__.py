@@ -20,6 +20,7 @@ from reports.queue import (
     approvals_by_key,
     awaiting_approval,
     awaiting_carrier,
+    awaits_urgently,
     bad_end,
     by_status,
     claimed_before,

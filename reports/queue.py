@@ -88,6 +88,13 @@ def in_lane(lane: str) -> int:
     return count_up_to(IS_SENDABLE & (Message.lane == lane))
 
 
+def awaits_urgently() -> bool:
+    """Say whether a message of an urgent key may be sent now, if its key is no tester's."""
+    urgent = ApiKey.urgent & (ApiKey.role != Role.TESTER)
+    theirs = Message.key.in_(ApiKey.select(ApiKey.id).where(urgent))
+    return Message.select().where(IS_SENDABLE, theirs).exists()
+
+
 def next_parts(limit: int) -> list[int]:
     """Return the parts of some messages of senders that may be sent now, one number for each."""
     found = Message.select(PARTS).where(IS_SENDABLE, of_senders()).limit(limit)

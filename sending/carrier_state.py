@@ -54,6 +54,7 @@ class CarrierState(Table):
     rate_used_until = BigIntegerField(null=True)  # see Rate
     rate_used_at = InstantField(null=True)  # when that was noted
     served_key = IntegerField(null=True)  # the next pass begins with the key of the next id
+    served_urgent_key = IntegerField(null=True)  # the same among urgent keys
     place = IntegerField(null=True)  # in the order of preference, as of the last pass
     stand_ins = TextField(null=True)  # the names of those that may take its place, in their order
 
@@ -148,10 +149,16 @@ class CarrierState(Table):
         """Return the key with which a pass begins, or the next one if it has no messages."""
         return (self.served_key or 0) + 1
 
+    @property
+    def first_urgent(self) -> int:
+        """The id from which the urgent keys are served first."""
+        return (self.served_urgent_key or 0) + 1
+
     @classmethod
-    def begin_with(cls, name: str, key: int) -> None:
-        """Note the key with which the next pass begins."""
-        cls.update(served_key=key - 1).where(cls.name == name).execute()
+    def begin_with(cls, name: str, key: int, urgent_key: int) -> None:
+        """Note the keys with which the next pass begins."""
+        served = {"served_key": key - 1, "served_urgent_key": urgent_key - 1}
+        cls.update(served).where(cls.name == name).execute()
 
     def used_rate_lately(self, now: datetime) -> bool:
         """Say whether SEND_RATE has been used up within the last second."""

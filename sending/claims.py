@@ -38,14 +38,21 @@ HAS_TEXT_IN_LANES_ON_SQLITE = """
 
 KEYS_IN_TURN = """
 WITH ready AS NOT MATERIALIZED (
-    SELECT id FROM api_key
+    SELECT id, urgent FROM api_key
     WHERE (role = 'tester') = ? AND ({has_text}) IS NOT NULL
 )
-SELECT * FROM (SELECT id FROM ready WHERE id >= ? ORDER BY id LIMIT ?) AS few_from_it_on
+SELECT * FROM (SELECT * FROM ready WHERE urgent AND id >= ? ORDER BY id LIMIT ?) AS few_urgent_on
 UNION ALL
-SELECT * FROM (SELECT id FROM ready WHERE id < ? ORDER BY id LIMIT ?) AS few_before_it
+SELECT * FROM (SELECT * FROM ready WHERE urgent AND id < ? ORDER BY id LIMIT ?) AS few_urgent_before
+UNION ALL
+SELECT * FROM (SELECT * FROM ready WHERE NOT urgent AND id >= ? ORDER BY id LIMIT ?) AS few_on
+UNION ALL
+SELECT * FROM (SELECT * FROM ready WHERE NOT urgent AND id < ? ORDER BY id LIMIT ?) AS few_before
 """
-"""Find keys of testers, or of others, that have messages to be sent, from one on and before it."""
+"""Find keys of testers, or of others, that have messages to be sent, from one on and before it.
+
+Urgent keys and the others are found apart.
+"""
 
 THE_FIRST = """
         SELECT id FROM message
@@ -134,53 +141,62 @@ def claim(
     now: datetime,
     first_key: int = 0,
     testers: bool = False,
+    first_urgent: int = 0,
     carrier: str | None = None,
     lanes: list[str] | None = None,
 ) -> list[Message]:
     """Take up to `limit` messages that may be sent, an equal share of each key.
 
-    Keys are served in the order of their ids, from `first_key` on and then from the lowest. Each
-    has its own longest due first; a share that it cannot use goes to the others. `testers` serves
-    only testers' keys; without it, they are left out. Nobody else gets the messages until they are
-    finished, put back or taken over. They are claimed for a `carrier`; with `lanes`, only those in
-    one of these.
+    Urgent keys are served before all others, from `first_urgent` on. Keys are served in the order
+    of their ids, from `first_key` on and then from the lowest. Each has its own longest due first;
+    a share that it cannot use goes to the others. `testers` serves only testers' keys; without it,
+    they are left out. Nobody else gets the messages until they are finished, put back or taken
+    over. They are claimed for a `carrier`; with `lanes`, only those in one of these.
     """
     claim = Message.claimed_by.db_value(claimant), Message.claimed_at.db_value(now), carrier
-    claimed, passed_over = [], set()
+    claimed, passed_over, first = [], set(), {True: first_urgent, False: first_key}
     while room := limit - len(claimed):
-        keys = _keys_in_turn(room, first_key, testers, lanes)
-        if not keys or keys[0] in passed_over:
+        is_urgent, keys = _keys_in_turn(room, first, testers, passed_over, lanes)
+        if not keys:
             break
         more = list(_of_keys(CLAIM, keys, room // len(keys), claim, lanes))
         if not more:  # others are claiming theirs just now
             passed_over.update(keys)
         claimed += sorted(more, key=lambda m: (keys.index(m.key_id), m.send_at, m.id))
-        first_key = keys[-1] + 1
+        first[is_urgent] = keys[-1] + 1
     return claimed
 
 
 def without_route(
-    limit: int, first_key: int, testers: bool, lane: str | None = None
+    limit: int, first: dict[bool, int], testers: bool, lane: str | None = None
 ) -> list[Message]:
     """Return up to `limit` messages to be sent that are in no lane, or in an old one.
 
-    Each key has an equal share, as in `claim`. On Postgres they are locked, and those that are
-    being changed are left out.
+    Keys have shares as in `claim`, from the `first` ones on, by whether they are urgent. On
+    Postgres the messages are locked, and those that are being changed are left out.
     """
     lanes = WITHOUT_LANE if lane is None else [lane]
-    keys = _keys_in_turn(limit, first_key, testers, lanes)
+    _, keys = _keys_in_turn(limit, first, testers, (), lanes)
     return list(_of_keys(READ, keys, limit // len(keys), (), lanes)) if keys else []
 
 
-def _keys_in_turn(limit, first, testers, lanes=None):
-    """Return up to `limit` keys that have messages to be sent, in the order of their service."""
+def _keys_in_turn(limit, first, testers, passed_over, lanes=None):
+    """Return up to `limit` keys that have messages to be sent, in the order of their service.
+
+    They are urgent ones, as long as there are some, or others; say which.
+    """
     has_text, named = HAS_TEXT.format(and_more=lanes if lanes == WITHOUT_LANE else ""), []
     if lanes is not None and lanes != WITHOUT_LANE:
         has_text = HAS_TEXT_IN_LANES_ON_POSTGRES if on_postgres() else HAS_TEXT_IN_LANES_ON_SQLITE
         named = [_array(lanes)]
     statement = KEYS_IN_TURN.format(has_text=has_text).replace("?", db.param)
-    found = db.execute_sql(statement, (testers, *named, first, limit, first, limit)).fetchall()
-    return sorted((key for (key,) in found), key=lambda key: (key < first, key))[:limit]
+    few = limit + len(passed_over)
+    bounds = [(first[is_urgent], few) * 2 for is_urgent in (True, False)]
+    found = db.execute_sql(statement, (testers, *named, *bounds[0], *bounds[1])).fetchall()
+    ready = [(key, bool(urgent)) for key, urgent in found if key not in passed_over]
+    is_urgent = any(urgent for _, urgent in ready)
+    keys, begin = [key for key, urgent in ready if urgent == is_urgent], first[is_urgent]
+    return is_urgent, sorted(keys, key=lambda key: (key < begin, key))[:limit]
 
 
 def _of_keys(statement, keys, share, parameters, lanes):

@@ -12,11 +12,14 @@ from sending.routes import OF_TESTERS, Routes
 AT_ONCE = 500
 """Messages whose lanes are written in one transaction."""
 
+FROM_THE_LOWEST = {True: 0, False: 0}
 
-def assign(routes: Routes, first_key: int = 0) -> list[str]:
+
+def assign(routes: Routes, first: dict[bool, int] = FROM_THE_LOWEST) -> list[str | None]:
     """Give some messages that have no lane, or an old one, theirs; return the lanes there are.
 
-    Keys take turns, so that a million messages of one do not hold up another's.
+    Keys take turns, from the `first` ones on, urgent ones before the others: a million messages of
+    one key do not hold up another's.
     """
     found = claims.lanes()
     old = [lane for lane in found if routes.is_old(lane)]
@@ -24,8 +27,8 @@ def assign(routes: Routes, first_key: int = 0) -> list[str]:
         return found
     for lane in old:
         with db.atomic():
-            _write(routes, claims.without_route(AT_ONCE, first_key, False, lane))
-            testers = claims.without_route(AT_ONCE, first_key, True, lane)
+            _write(routes, claims.without_route(AT_ONCE, first, False, lane))
+            testers = claims.without_route(AT_ONCE, first, True, lane)
             _set(OF_TESTERS, [message.id for message in testers])
     return claims.lanes()
 

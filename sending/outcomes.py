@@ -9,10 +9,11 @@ from enum import Enum
 from typing import Any, NamedTuple, Self
 
 import recipients
+from access.rules import KeyRules, Rules
 from carriers import CarrierError
-from models import Message, Status
+from models import WAITING, Message, Status
 from recipients import Recipient
-from recipients.hours import BusinessHours
+from recipients.hours import BusinessHours, NeverOpens
 
 LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES come to
 MOST_TAKE_OVERS = 3  # schedulers that may die with a text; one of them may be its fault
@@ -20,18 +21,16 @@ ASK_AGAIN = 10  # seconds until a carrier is asked again where an equal text was
 MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
 
 
-class Rules(NamedTuple):
-    """The settings that decide, and whether the carrier can be asked what became of a text.
+class Terms(NamedTuple):
+    """The rules of a message's key, and whether the carrier can be asked what became of a text.
 
     `carrier` is its name, `first` that of the first one, and `others` are those of other carriers
     that can be asked.
     """
 
     askable: bool
-    check_dnc: bool
-    expire_after: timedelta
     retry_delay: int  # seconds
-    hours: BusinessHours
+    key: Rules
     carrier: str = ""
     first: str = ""
     others: frozenset[str] = frozenset()
@@ -39,9 +38,12 @@ class Rules(NamedTuple):
 
     @classmethod
     def of(cls, settings: Any, askable: bool, **carriers: Any) -> Self:
-        hours = BusinessHours.from_settings(settings)
-        rules = settings.check_dnc, settings.expire_after, settings.retry_delay, hours
-        return cls(askable, *rules, **carriers)
+        """Return the terms of keys without rules of their own."""
+        return cls(askable, settings.retry_delay, Rules.from_settings(settings), **carriers)
+
+    def of_key(self, own: KeyRules) -> Self:
+        """Return the terms of a key with rules of its own."""
+        return self._replace(key=self.key.of(own))
 
     def doubts_elsewhere(self, message: Message) -> list[str]:
         """Return the other carriers that may have taken a message, one for each time."""
@@ -59,8 +61,8 @@ class Outcome(NamedTuple):
     """The next state of a message that a sender holds.
 
     `reason` is kept as the message's last error. `counted` uses up a retry. `doubt` says that the
-    carrier may have taken it this time. Without `send_at` it keeps its place. `elsewhere` says that
-    another carrier may be given it, or asked.
+    carrier may have taken it this time. Without `send_at` it keeps its place. `held_by` says what
+    it waits for. `elsewhere` says that another carrier may be given it, or asked.
     """
 
     status: Status
@@ -68,7 +70,13 @@ class Outcome(NamedTuple):
     send_at: datetime | None = None
     counted: bool = False
     doubt: bool = False
+    held_by: str | None = None
     elsewhere: bool = False
+
+    @property
+    def why(self) -> str | None:
+        """Return the reason for the log, if there is one."""
+        return self.reason or self.held_by
 
     @property
     def move(self) -> str:
@@ -81,20 +89,20 @@ class Outcome(NamedTuple):
 # Before it is sent
 
 
-def judge(message: Message, rules: Rules, listed: bool, now: datetime) -> Step | Outcome:
+def judge(message: Message, terms: Terms, listed: bool, now: datetime) -> Step | Outcome:
     """Say what to do with a claimed message; `listed` if its number is on the Do Not Call list.
 
     A doubt is settled first: a text that the carrier has taken cannot be kept back any more.
     """
-    if must_ask(message, rules):
+    if must_ask(message, terms):
         return Step.ASK
-    if rules.others.intersection(message.doubts(rules.first)):
+    if terms.others.intersection(message.doubts(terms.first)):
         return Outcome(Status.QUEUED, elsewhere=True)
     if message.cancelled_by:
         return _kept_back(message, Status.CANCELLED)
-    if listed and (message.check_dnc or rules.check_dnc):
+    if listed and (message.check_dnc or terms.key.check_dnc):
         return _kept_back(message, Status.BLOCKED)
-    if is_too_late(message, rules, now):
+    if is_too_late(message, terms, now):
         return _kept_back(message, Status.EXPIRED)
     if message.take_overs > MOST_TAKE_OVERS:
         words = f"{message.take_overs} schedulers died with it"
@@ -103,32 +111,31 @@ def judge(message: Message, rules: Rules, listed: bool, now: datetime) -> Step |
         words = "given to the carrier twice without an answer"
         return Outcome(Status.FAILED, _perhaps_taken(words, True))
     try:
-        opening = _opening(message, rules, now)
+        return _held(message, terms.key, now) or Step.SEND
     except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
         return Outcome(Status.FAILED, _perhaps_taken(f"the number {error}", message.in_doubt))
-    return Outcome(Status.SCHEDULED, send_at=opening) if opening else Step.SEND
 
 
-def judge_again(message: Message, rules: Rules, now: datetime) -> Outcome | None:
+def judge_again(message: Message, terms: Terms, now: datetime) -> Outcome | None:
     """Return what becomes of a message that was judged a while ago; None if it still may go."""
-    if is_too_late(message, rules, now):
+    if is_too_late(message, terms, now):
         return _kept_back(message, Status.EXPIRED)
-    if rules.hours.quiet:
-        recipient = recipients.find(message.to)
-        if rules.hours.quiet_until(recipient.clocks, now):
-            until = waits_until(message, recipient, rules.hours, now)
-            return Outcome(Status.SCHEDULED, send_at=until)
+    if terms.key.quiet.are_none:
+        return None
+    recipient = recipients.find(message.to)
+    if terms.key.hours(recipient).silence(recipient.clocks, now):
+        return _held(message, terms.key, now)
     return None
 
 
-def must_ask(message: Message, rules: Rules) -> bool:
+def must_ask(message: Message, terms: Terms) -> bool:
     """Say whether the carrier is asked about a message in doubt, and not given it."""
-    return rules.askable and rules.carrier in message.doubts(rules.first)
+    return terms.askable and terms.carrier in message.doubts(terms.first)
 
 
-def is_too_late(message: Message, rules: Rules, now: datetime) -> bool:
+def is_too_late(message: Message, terms: Terms, now: datetime) -> bool:
     """Say whether a message has waited longer than EXPIRE_AFTER."""
-    return message.first_send_at + rules.expire_after <= now
+    return message.first_send_at + terms.key.expire_after <= now
 
 
 def waits_until(
@@ -153,11 +160,51 @@ def _kept_back(message, status):
     return Outcome(status, reason if message.in_doubt else None)
 
 
-def _opening(message, rules, now):
-    """Return when a message may go; None if it may go now."""
-    if message.obeys_send_date(now) and not rules.hours.quiet:
+def leaves_at(
+    message: Message, recipient: Recipient, rules: Rules, now: datetime
+) -> tuple[datetime, str | None]:
+    """Return when a waiting message may go, and what keeps it till then, if that is an hour."""
+    hours, due = rules.hours(recipient), max(message.send_at, now)
+    try:
+        until = waits_until(message, recipient, hours, due)
+        if until is None and (due == now or message.obeys_send_date(due)):
+            return due, None
+        at = until or due
+        return at, recipients.why_until(recipient, hours, at)
+    except (OverflowError, NeverOpens):  # in the year 10000, or never
+        return due, None
+
+
+def waits_for(message: Message, rules: Rules, now: datetime) -> str | None:
+    """Say what a message waits for; None if it does not wait."""
+    if message.status not in WAITING:
         return None
-    return waits_until(message, recipients.find(message.to), rules.hours, now)
+    if message.in_doubt:
+        return "the carrier's answer"
+    if not message.approved:
+        return "approval"
+    try:
+        at, why = leaves_at(message, recipients.find(message.to), rules, now)
+    except recipients.InvalidNumber:
+        at, why = message.send_at, None
+    if why or at <= now:
+        return why or "the carrier"
+    if message.obeys_send_date(at):
+        return "its send_date"
+    return "another attempt" if message.attempts else "its time"
+
+
+def _held(message, rules, now):
+    """Return the outcome of a message that may not go now by its recipient's hours, or None."""
+    if message.obeys_send_date(now) and rules.quiet.are_none:
+        return None
+    recipient = recipients.find(message.to)
+    hours = rules.hours(recipient)
+    until = waits_until(message, recipient, hours, now)
+    if until is None:
+        return None
+    why = recipients.why_until(recipient, hours, until)
+    return Outcome(Status.SCHEDULED, send_at=until, held_by=why)
 
 
 # After the carrier has answered, or has not
@@ -166,7 +213,7 @@ def _opening(message, rules, now):
 def after_no(
     message: Message,
     error: CarrierError,
-    rules: Rules,
+    terms: Terms,
     is_probe: bool,
     now: datetime,
     has_other: bool = False,
@@ -178,35 +225,35 @@ def after_no(
     """
     if has_other and error.way:
         return Outcome(Status.QUEUED, str(error), elsewhere=True)
-    moves_on = (has_other and error.account) or (rules.are_several and error.unreached)
+    moves_on = (has_other and error.account) or (terms.are_several and error.unreached)
     if error.too_fast or moves_on:
         return Outcome(Status.QUEUED, str(error))
     if error.account or (is_probe and error.silent and not error.in_doubt):
         return Outcome(Status.QUEUED, send_at=now)  # behind others: the fault may be its own
     last = message.attempts >= message.max_retries
     if error.in_doubt:
-        last = not rules.askable and (last or message.in_doubt > 0)
+        last = not terms.askable and (last or message.in_doubt > 0)
     if error.permanent or last:
         reason = _perhaps_taken(str(error), message.in_doubt or error.in_doubt)
         return Outcome(Status.FAILED, reason, counted=True, doubt=error.in_doubt)
-    at = now + retry_delay(message.attempts, rules.retry_delay)
+    at = now + retry_delay(message.attempts, terms.retry_delay)
     counted = not (is_probe and error.silent)
     return Outcome(Status.SCHEDULED, str(error), at, counted, error.in_doubt)
 
 
 def after_asking_in_vain(
-    message: Message, error: CarrierError, rules: Rules, now: datetime
+    message: Message, error: CarrierError, terms: Terms, now: datetime
 ) -> Outcome:
     """Return what becomes of a text in doubt about which the carrier gave no answer.
 
     It stays in doubt, however long that takes: it may have been taken. Among several carriers that
     ends when it expires.
     """
-    if rules.are_several and is_too_late(message, rules, now):
+    if terms.are_several and is_too_late(message, terms, now):
         return _kept_back(message, Status.CANCELLED if message.cancelled_by else Status.EXPIRED)
     if error.account:
         return Outcome(Status.QUEUED, send_at=now)
-    at = now + retry_delay(min(message.attempts, message.max_retries), rules.retry_delay)
+    at = now + retry_delay(min(message.attempts, message.max_retries), terms.retry_delay)
     return Outcome(Status.SCHEDULED, str(error), at)
 
 
@@ -226,13 +273,13 @@ def equal_text_under_way(now: datetime) -> Outcome:
     return Outcome(Status.SCHEDULED, "an equal text is under way", now + retry_delay(0, ASK_AGAIN))
 
 
-def cannot_be_judged(message: Message, error: Exception, rules: Rules, now: datetime) -> Outcome:
+def cannot_be_judged(message: Message, error: Exception, terms: Terms, now: datetime) -> Outcome:
     """Return what becomes of a message that broke the code of these rules.
 
     The words of `error` may hold the number.
     """
     reason = CarrierError(f"cannot be judged: {type(error).__name__}")
-    return after_no(message, reason, rules, False, now)
+    return after_no(message, reason, terms, False, now)
 
 
 def retry_delay(failures: int, first: int) -> timedelta:

@@ -9,7 +9,7 @@ from uuid import UUID
 from carriers import Carrier, CarrierError, OptOut, TooFast
 from models import Status
 from sending import claims, outcomes, receipts
-from sending.outcomes import Outcome, Rules
+from sending.outcomes import Outcome, Terms
 from sending.routes import Routes
 from sending.sends import Answer, NotSent, Send, Sends
 from sending.watch import CarrierWatch
@@ -28,13 +28,13 @@ class Recorder:
     def __init__(
         self,
         claimant: UUID,
-        rules: Rules,
+        terms: Terms,
         watch: CarrierWatch,
         sends: Sends,
         retry: Callable,
         routes: Routes,
     ):
-        self.claimant, self.rules, self.watch, self.sends = claimant, rules, watch, sends
+        self.claimant, self.terms, self.watch, self.sends = claimant, terms, watch, sends
         self.retry, self.routes = retry, routes
         self.counts = Counter()  # of the present pass
         self.progress_at = 0  # when it began or sent a text last, by the monotonic clock
@@ -58,7 +58,7 @@ class Recorder:
         self.unrecorded = [self.as_it_counts(answer) for answer in self.unrecorded]
         taken = (each for each in self.unrecorded if not (each.error or each.send.asking))
         said = {each.send.message.id: each.said for each in taken}
-        self.retry(receipts.sent, said, now, False, self.rules.carrier)
+        self.retry(receipts.sent, said, now, False, self.terms.carrier)
         for send, error, said in self.unrecorded:
             if error:
                 self.retry(self.record_no, send, error, now)
@@ -82,19 +82,19 @@ class Recorder:
     def others(self, send: Send) -> list[str]:
         """Return the other carriers that may be used for a message, well or not."""
         route = self.routes.read(send.message.lane) if self.routes.are_several else None
-        return [name for name in route.carriers if name != self.rules.carrier] if route else []
+        return [name for name in route.carriers if name != self.terms.carrier] if route else []
 
     def record_found(self, send: Send, references: list[str], now: datetime) -> bool:
         """Record what the carrier said of a text in doubt; say whether to judge it again.
 
         If an equal text is being sent, a reference may be that one's: the carrier is asked later.
         """
-        message, left = send.message, self.rules.doubts_elsewhere(send.message)
+        message, left = send.message, self.terms.doubts_elsewhere(send.message)
         others = [each.send.message for each in self.unrecorded]
         others += [each.message for each in self.sends.under_way.values() if each.asking]
         if references and claims.has_twin(message, others):
             outcome = outcomes.equal_text_under_way(now)
-        elif receipts.found(message.id, references, now, self.rules.carrier):
+        elif receipts.found(message.id, references, now, self.terms.carrier):
             self.note(send, "sent")
             return False
         elif not (outcome := outcomes.not_taken(message, bool(left))):
@@ -103,7 +103,7 @@ class Recorder:
                 return settled
             outcome = Outcome(Status.QUEUED, elsewhere=True)  # another may be the first for it
         if message.apply(outcome, now) and outcome.status != Status.QUEUED:
-            self.note(send, outcome.move, outcome.reason)
+            self.note(send, outcome.move, outcome.why)
         return False
 
     def record_no(self, send: Send, error: CarrierError | NotSent, now: datetime) -> None:
@@ -115,17 +115,17 @@ class Recorder:
             return
         more = {} if isinstance(error, NotSent) else self.changes(send, error, outcome)
         if message.apply(outcome, now, **more) and outcome.status != Status.QUEUED:
-            self.note(send, outcome.move, outcome.reason)
+            self.note(send, outcome.move, outcome.why)
         if outcome.doubt:
             receipts.look_again(message.to)
 
     def changes(self, send: Send, error: CarrierError, outcome: Outcome) -> dict:
         """Return what else is noted with a no: the carrier, and through which the next try goes."""
-        noted = {"carrier": self.rules.carrier}
+        noted = {"carrier": self.terms.carrier}
         if self.others(send) and not (outcome.doubt or send.asking):
             route = self.routes.read(send.message.lane)
             if error.way or (outcome.counted and outcome.status == Status.SCHEDULED):
-                route = route.after_no(self.rules.carrier, error.way)
+                route = route.after_no(self.terms.carrier, error.way)
             noted["lane"] = self.routes.lane(route)
         return noted
 
@@ -133,11 +133,11 @@ class Recorder:
         """Record what an error tells of the recipient; return what becomes of the text."""
         if error.opted_out:
             said = OptOut(send.message.to, stop=True, source="carrier")
-            self.counts["blocked"] += receipts.record_opt_out(said, now, self.rules.check_dnc)
+            self.counts["blocked"] += receipts.record_opt_out(said, now, self.terms.key.check_dnc)
         if send.asking:
-            return outcomes.after_asking_in_vain(send.message, error, self.rules, now)
+            return outcomes.after_asking_in_vain(send.message, error, send.terms, now)
         others = bool(self.others(send))
-        return outcomes.after_no(send.message, error, self.rules, send.is_probe, now, others)
+        return outcomes.after_no(send.message, error, send.terms, send.is_probe, now, others)
 
     def note(self, send: Send, move: str, reason: str | None = None) -> None:
         """Count what happened to a message, and leave a line in the log."""

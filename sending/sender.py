@@ -17,6 +17,7 @@ import database
 import reports
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
+from access.rules import KeyRules
 from carriers import Carrier
 from carriers.ways import Way
 from database.clock import Steps
@@ -24,7 +25,7 @@ from models import Message, Status
 from sending import claims, outcomes, receipts
 from sending.carrier_state import CarrierState, Permission
 from sending.lanes import assign
-from sending.outcomes import Outcome, Rules, Step
+from sending.outcomes import Outcome, Step, Terms
 from sending.rate import Rate
 from sending.recorder import Inbox, Recorder
 from sending.routes import Routes
@@ -56,7 +57,7 @@ class Sender:
         self.for_testers = for_testers
         self.name = TESTERS if for_testers else carrier.name
         self.routes = routes = routes or Routes([Way(self.name)])
-        self.rules = Rules.of(
+        self.terms = Terms.of(  # of keys without rules of their own
             settings,
             carrier.can_be_asked,
             carrier=self.name,
@@ -69,20 +70,20 @@ class Sender:
         self.claimant = uuid.uuid4()
         per_second = None if for_testers else routes.rate(self.name) or settings.send_rate
         rate = Rate(per_second) if per_second else None
-        self.sends = Sends(carrier, self.rules, settings.send_concurrency, stop, runtime)
+        self.sends = Sends(carrier, settings.send_concurrency, stop, runtime)
         self.watch = CarrierWatch(
             *(self.name, carrier, rate, settings.claim_timeout, stop, self.clock),
             are_several=routes.are_several,
         )
         self.recorder = Recorder(
-            *(self.claimant, self.rules, self.watch, self.sends, self.retry_through_outage),
+            *(self.claimant, self.terms, self.watch, self.sends, self.retry_through_outage),
             routes,
         )
         self.inbox = Inbox(carrier, settings.check_dnc, self.watch)
         self.key_names = {}  # by id, for the log
-        self.first_key = None  # it has the next share
+        self.first = None  # the keys that have the next shares: by whether they are urgent
         self.left = 0  # messages that the present pass may still claim
-        self.claimed = 0  # messages, ever
+        self.moves = 0  # how many messages it has claimed, or waits to have in lanes, ever
         self.renew_at = 0  # by the monotonic clock
         self.steps = Steps(self.clock.now, self.clock.monotonic)
 
@@ -97,15 +98,16 @@ class Sender:
         self.recorder.begin_pass()
         # Or a pass might never end while messages arrive
         self.left = reports.awaiting_carrier(self.for_testers) if most is None else most
-        if self.first_key is None:
-            self.first_key = CarrierState.get_by_id(self.name).first_key
-        before = self.first_key
+        if self.first is None:
+            state = CarrierState.get_by_id(self.name)
+            self.first = {False: state.first_key, True: state.first_urgent}
+        before = dict(self.first)
         self.renew_at = self.clock.monotonic() + self.renew_every
         with self.sends.threads():
             while (pause := self.begin_sends(meanwhile)) is not None:
                 self.await_answers(pause)
-        if self.first_key != before:
-            CarrierState.begin_with(self.name, self.first_key)
+        if self.first != before:
+            CarrierState.begin_with(self.name, self.first[False], self.first[True])
         return self.recorder.counts
 
     def begin_sends(self, meanwhile: Callable[[], int]) -> float | None:
@@ -195,19 +197,20 @@ class Sender:
             if unknown := {message.key_id for message in new} - self.key_names.keys():
                 self.key_names |= ApiKey.names(unknown)
             names = self.key_names
-            claimed = [Send(each, names.get(each.key_id), held_until, ahead) for each in new]
+            terms = self.terms
+            claimed = [Send(each, names.get(each.key_id), held_until, terms, ahead) for each in new]
             ready, moves = self.judge([*again, *claimed], now)
         if renewing:
             self.renew_at = monotonic + self.renew_every
         for send in held:
             if send.message.id in renewed:
                 send.held_until, send.ahead = held_until, ahead
-        if new:
-            self.left -= len(new)
-            self.claimed += len(new)
-            self.first_key = new[-1].key_id + 1
+        self.left -= len(new)
+        self.moves += len(new)
+        for send in claimed:  # in the order of service
+            self.first[send.terms.key.urgent] = send.message.key_id + 1
         for send, outcome in moves:
-            self.recorder.note(send, outcome.move, outcome.reason)
+            self.recorder.note(send, outcome.move, outcome.why)
         return len(new), ready
 
     def lanes(self) -> list[list[str] | None]:
@@ -219,13 +222,15 @@ class Sender:
         if routes.is_plain:
             return [None]
         trouble = CarrierState.in_trouble(routes.names)
-        lanes = assign(routes, self.first_key)
+        lanes = assign(routes, self.first)
+        self.moves += any(map(routes.is_old, lanes))  # others are writing theirs just now
         return routes.lanes_of(self.name, lanes, trouble, self.watch.is_risky)
 
     def claim_new(self, room: int, now: datetime, lanes: list[list[str] | None]) -> list[Message]:
         """Claim messages of the first group of lanes in which there are any."""
+        first, first_urgent = self.first[False], self.first[True]
         for group in lanes:
-            whose = self.first_key, self.for_testers, self.name, group
+            whose = first, self.for_testers, first_urgent, self.name, group
             if claimed := claims.claim(self.claimant, room, now, *whose):
                 return claimed
         return []
@@ -233,17 +238,21 @@ class Sender:
     def judge(
         self, sends: list[Send], now: datetime
     ) -> tuple[list[Send], list[tuple[Send, Outcome]]]:
-        """Return the messages that may be sent, and the others with what became of them."""
+        """Return the messages that may be sent, and the others with what became of them.
+
+        Their keys' rules are those of this moment.
+        """
         ready, moves = [], []
-        checked = (send.message for send in sends)
-        always = self.rules.check_dnc
-        listed = DoNotCall.listed({each.to for each in checked if always or each.check_dnc})
+        rules = ApiKey.rules_of({send.message.key_id for send in sends})
+        setting, each = self.terms.key.check_dnc, (send.message for send in sends)
+        checked = {m.to for m in each if m.check_dnc or rules[m.key_id].checks(setting)}
+        listed = DoNotCall.listed(checked)
         for send in sends:
             message = send.message
             if message.in_doubt and message.id in receipts.look_again(message.to):
                 moves.append((send, Outcome(Status.SENT)))
                 continue
-            step = self.next_step(send, message.to in listed, now)
+            step = self.next_step(send, rules[message.key_id], message.to in listed, now)
             if isinstance(step, Step):
                 send.asking = step is Step.ASK
                 ready.append(send)
@@ -251,15 +260,16 @@ class Sender:
                 moves.append((send, step))
         return ready, moves
 
-    def next_step(self, send: Send, listed: bool, now: datetime) -> Step | Outcome:
+    def next_step(self, send: Send, own: KeyRules, listed: bool, now: datetime) -> Step | Outcome:
         """Judge a message; one that cannot be judged is set aside, and holds up no neighbour."""
         try:
-            return outcomes.judge(send.message, self.rules, listed, now)
+            send.terms = self.terms.of_key(own)
+            return outcomes.judge(send.message, send.terms, listed, now)
         except Exception as error:
             kind = type(error).__name__  # its words may hold the number
             words = "message %s cannot be judged: %s"
             log.error(words, send.message.id, kind, extra=send.log_fields)
-            return outcomes.cannot_be_judged(send.message, error, self.rules, now)
+            return outcomes.cannot_be_judged(send.message, error, self.terms, now)
 
     def within_rate(self, ready: list[Send]) -> list[Send]:
         """Return the messages that SEND_RATE lets go now; put the rest back into their places."""
@@ -280,4 +290,5 @@ class Sender:
             messages = [send.message for send in waiting]
             self.retry_through_outage(claims.put_back, self.claimant, messages)
             self.left += len(waiting)
-            self.first_key = messages[0].key_id
+            for send in reversed(waiting):
+                self.first[send.terms.key.urgent] = send.message.key_id

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from carriers import Carrier, CarrierError
 from models import Message, Status
 from sending import outcomes
-from sending.outcomes import Outcome, Rules
+from sending.outcomes import Outcome, Terms
 from sending.runtime import NoThread, Runtime, Stop
 
 STOPPED = "the scheduler was stopped before the carrier answered"
@@ -36,6 +36,7 @@ class Send:
     message: Message
     key_name: str | None  # for the log
     held_until: float  # then another sender may have the message
+    terms: Terms  # that held when it was judged
     ahead: float = 0  # the wall clock of the monotonic one, in seconds, when it was claimed
     not_before: float = 0  # SEND_RATE lets the text go then
     asking: bool = False
@@ -69,8 +70,8 @@ class Answer(NamedTuple):
 class Sends:
     """Begin sends through a carrier, and return their answers."""
 
-    def __init__(self, carrier: Carrier, rules: Rules, size: int, stop: Stop, runtime: Runtime):
-        self.carrier, self.rules, self.size, self.stop = carrier, rules, size, stop
+    def __init__(self, carrier: Carrier, size: int, stop: Stop, runtime: Runtime):
+        self.carrier, self.size, self.stop = carrier, size, stop
         self.most = size  # sends at once in the present pass
         self.clock, self.make_pool = runtime.clock, runtime.make_pool
         self.pool = None  # of the present pass
@@ -128,9 +129,9 @@ class Sends:
         # Others go by the wall clock, which may have jumped ahead
         if max(self.clock.monotonic(), now.timestamp() - send.ahead) > send.held_until:
             raise NotSent(Outcome(Status.QUEUED, send_at=now))
-        if outcome := outcomes.judge_again(message, self.rules, now):
+        if outcome := outcomes.judge_again(message, send.terms, now):
             raise NotSent(outcome)
-        left = message.first_send_at + self.rules.expire_after - now
+        left = message.first_send_at + send.terms.key.expire_after - now
         return self.carrier.send(
             message.to,
             message.message,

@@ -19,57 +19,57 @@ log = logging.getLogger("scheduler")
 class Together:
     """Let each sender work in a thread of its own, once more whenever another did something.
 
-    What one carrier does not take may become another's. `most` bounds what they claim together, or
+    What one carrier does not take may become another's, so all are done once each has found
+    nothing to do since the last of them did something. `most` bounds what they claim together, or
     a pass might never end while messages arrive.
     """
 
     def __init__(
         self, senders: Sequence[Sender], stop: Stop, meanwhile: Callable[[Sender], int], most: int
     ):
-        self.senders, self.stop, self.meanwhile = senders, stop, meanwhile
+        self.stop, self.meanwhile = stop, meanwhile
         self.left = most
         self.progress = 0  # how often any of them did something
-        self.at_work = {*senders}
+        self.idle_since = dict.fromkeys(senders)  # the progress before each found nothing to do
         self.guard = threading.Lock()
 
     def send(self) -> Counter:
         """Send until all are done; return how often each thing happened."""
-        counts = Counter()
         threads = []
-        for sender in self.senders:
+        for sender in [*self.idle_since]:
             try:
                 threads.append(in_own_thread(partial(self.work, sender)))
             except NoThread as error:
                 log.error("texts of carrier %s wait: %s", sender.name, error)
-                with self.guard:
-                    self.at_work.discard(sender)
+                self.leave(sender)
         wait(threads)
-        for thread in threads:
-            counts.update(thread.result())
-        return counts
+        return sum((thread.result() for thread in threads), Counter())
+
+    def leave(self, sender: Sender) -> None:
+        """Let the others be done without a sender."""
+        with self.guard:
+            self.idle_since.pop(sender, None)
 
     def work(self, sender: Sender) -> Counter:
         """Send through one carrier until all are done."""
         counts = Counter()
         try:
             CarrierState.prepare(sender.name)
-            while True:
-                with self.guard:
-                    seen, most = self.progress, self.left
-                    self.at_work.add(sender)
-                claimed, most = sender.claimed, min(most, reports.awaiting_carrier(False))
+            while not self.stop.is_requested:
+                seen, before = self.progress, sender.moves
+                most = min(self.left, reports.awaiting_carrier(False))
                 counts.update(sender.send_queued(lambda: self.meanwhile(sender), most))
-                claimed = sender.claimed - claimed
                 with self.guard:
-                    self.at_work.discard(sender)
-                    self.left = max(0, self.left - claimed)
-                    self.progress += bool(claimed)
-                    is_done = not self.at_work and self.progress == seen
-                if is_done or self.stop.is_requested:
-                    return counts
-                if not claimed:
-                    self.stop.sleep(TICK)
+                    if sender.moves > before:
+                        self.progress += 1
+                        self.left = max(0, self.left - (sender.moves - before))
+                        continue
+                    self.idle_since[sender] = seen
+                    if {*self.idle_since.values()} == {self.progress}:
+                        break
+                database.db.close()
+                self.stop.sleep(TICK)
         finally:
-            with self.guard:
-                self.at_work.discard(sender)
+            self.leave(sender)
             database.db.close()
+        return counts

@@ -38,7 +38,13 @@ PAGES = {
     str(path.relative_to(ROOT)): path.read_text()
     for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md"))
 }
-OPTIONAL = {"METRICS_TOKEN", "NOTIFY_URL", "QUIET_HOURS", "SEND_RATE"}  # without a default
+OPTIONAL = {
+    "METRICS_TOKEN",
+    "NOTIFY_URL",
+    "QUIET_HOURS",
+    "QUIET_HOURS_FILE",
+    "SEND_RATE",
+}  # without a default
 EXCHANGES = [  # a request as a curl line, and the answer that follows it
     pytest.param(*blocks, id=page)
     for page, text in PAGES.items()
@@ -304,7 +310,7 @@ def test_the_readme_is_short():
 
 
 def test_every_page_is_reached_from_the_readme():
-    linked = {*re.findall(r"\]\(([\w./]+\.md)", PAGES["README.md"])}
+    linked = {*re.findall(r"\]\(([\w./-]+\.md)", PAGES["README.md"])}
     assert PAGES.keys() - {"README.md"} <= linked
 
 

@@ -13,7 +13,10 @@ from samples import NEW_YORK, TUESDAY_NOON
 
 VALID = {"to": NEW_YORK, "message": "Hello"}
 UNKNOWN = "is not a field of this request"
-NO_QUIET_HOURS = SimpleNamespace(quiet=None)
+
+
+def no_quiet_hours(recipient):
+    return SimpleNamespace(quiet=())
 
 
 def unknown(count):
@@ -84,7 +87,7 @@ def test_a_body_of_6500_unknown_fields_is_cheap(post_bytes):
     def once():
         began = time.process_time()
         with pytest.raises(schemas.BadRequest):
-            schemas.load(value, TUESDAY_NOON, 1_600, NO_QUIET_HOURS)
+            schemas.load(value, TUESDAY_NOON, 1_600, no_quiet_hours)
         return time.process_time() - began
 
     assert min(once() for _ in range(5)) < 0.005

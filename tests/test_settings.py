@@ -23,6 +23,7 @@ DEFAULTS = environment.Settings(
     business_days=frozenset(range(7)),
     skip_holidays=False,
     quiet_hours=None,
+    quiet_hours_file={},
     max_message_length=1600,
     max_retries=3,
     retry_delay=60,
@@ -51,6 +52,7 @@ BAD = {
     "BUSINESS_DAYS": "s3cret",
     "SKIP_HOLIDAYS": "s3cret",
     "QUIET_HOURS": "s3cret",
+    "QUIET_HOURS_FILE": "s3cret",
     "MAX_MESSAGE_LENGTH": "s3cret",
     "MAX_RETRIES": "s3cret",
     "RETRY_DELAY": "s3cret",
@@ -119,6 +121,9 @@ def test_the_example_shows_the_defaults(load):
         ("QUIET_HOURS", "", None),
         ("QUIET_HOURS", " 21:00-08:00", (1260, 480)),
         ("QUIET_HOURS", "16:59 - 24:00", (1019, 1440)),
+        ("QUIET_HOURS", "sat 21:00-12:00, HOLIDAYS 00:00-24:00", {5: (1260, 720), 7: (0, 1440)}),
+        ("QUIET_HOURS", "fri-sun 21:00-08:00", dict.fromkeys((4, 5, 6), (1260, 480))),
+        ("QUIET_HOURS_FILE", "", {}),
         ("BUSINESS_DAYS", "mon-fri", {0, 1, 2, 3, 4}),
         ("BUSINESS_DAYS", "mon,wed,sat", {0, 2, 5}),
         ("BUSINESS_DAYS", "Sat - Mon, wed", {5, 6, 0, 2}),
@@ -225,7 +230,10 @@ FORM = "must be an opening and a closing time, like 09:00-17:00"
 ORDER = "must be an opening and a later closing time of the same day"
 NO_DAY = f"entry 1 must begin with one day or range of {DAYS}"
 NO_HOURS = "entry 1 must have a space and hours after the days, like sat 10:00-14:00"
-ONE = "must be one start and one end for all days, like 21:00-08:00"
+QUIET = "must be a start and an end, like 21:00-08:00"
+NO_QUIET_DAY = f"entry 1 must begin with one day or range of {DAYS}, or holidays"
+NO_QUIET = "entry 1 must have a space and hours after the days, like sat 21:00-12:00"
+DIFFERENT = "must start and end at different times"
 NONE_OPEN = "must not cover all of BUSINESS_HOURS"
 
 
@@ -268,11 +276,37 @@ def test_hours_by_the_day_that_cannot_be_used_are_refused_with_the_mistake(hours
 @pytest.mark.parametrize(
     ("quiet", "hours", "problem"),
     [
-        *((text, "09:00-17:00", ONE) for text in ("21:00", "21-8", "9pm-8am", "none", ",")),
-        *((text, "09:00-17:00", ONE) for text in ("21:00–08:00", "17:00-09:00:00", "21:00-08:60")),
-        ("mon 21:00-08:00", "09:00-17:00", ONE),
-        ("21:00-08:00, 12:00-13:00", "09:00-17:00", ONE),
-        ("21:00-21:00", "09:00-17:00", "must start and end at different times"),
+        *((text, "09:00-17:00", QUIET) for text in ("21:00", "21-8")),
+        *(
+            (text, "09:00-17:00", QUIET)
+            for text in ("21:00–08:00", "17:00-09:00:00", "21:00-08:60")
+        ),
+        *(
+            (text, "09:00-17:00", "must be one start and one end, or name the days")
+            for text in (",", "21:00-08:00, 12:00-13:00")
+        ),
+        ("21:00-21:00", "09:00-17:00", DIFFERENT),
+        ("9pm-8am", "09:00-17:00", "entry 1 must begin with days, like sun-fri 21:00-09:00"),
+        (
+            "sun 21:00-09:00, 22:00-06:00",
+            "09:00-17:00",
+            "entry 2 must begin with days, like sun-fri 21:00-09:00",
+        ),
+        *(
+            (f"{day} 21:00-09:00", "09:00-17:00", NO_QUIET_DAY)
+            for day in ("none", "local", "sundays", "holiday", "mon-holidays", "holidays-mon")
+        ),
+        *((text, "09:00-17:00", NO_QUIET) for text in ("mon-fri", "holidays", "sat21:00-12:00")),
+        ("mon 21:00", "09:00-17:00", f"the hours of entry 1 {QUIET}"),
+        ("mon 21:00-25:00", "09:00-17:00", f"the hours of entry 1 {TIMES}"),
+        ("mon 21:00-21:00", "09:00-17:00", f"the hours of entry 1 {DIFFERENT}"),
+        ("holidays 00:00-00:00", "09:00-17:00", f"the hours of entry 1 {DIFFERENT}"),
+        ("fri-sun 21:00-09:00, sat 21:00-12:00", "09:00-17:00", "entry 2 must not repeat sat"),
+        (
+            "holidays 00:00-24:00, holidays 00:00-12:00",
+            "09:00-17:00",
+            "entry 2 must not repeat holidays",
+        ),
         ("24:00-08:00", "09:00-17:00", TIMES),
         ("21:00-24:01", "09:00-17:00", TIMES),
         ("00:00-24:00", "00:00-24:00", NONE_OPEN),

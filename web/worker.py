@@ -100,6 +100,7 @@ class Worker(GeventWorker):
 
     def handle_error(self, req: Any, client: socket.socket, addr: Any, exc: BaseException) -> None:
         super().handle_error(req, client, addr, exc)
+        exc.__traceback__ = None  # its frames hold the head: 200 KB while the client lingers
         linger(client)
 
 

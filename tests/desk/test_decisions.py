@@ -3,16 +3,19 @@
 import pytest
 
 from access.keys import ApiKey, Role
+from access.rules import Rules
 from desk import entries
 from desk_visitor import Visitor, ask, ask_many, issue
 from models import Message, Status
+from recipients.quiet import QuietHours, QuietPlaces
 from samples import LONDON, TUESDAY_NOON, daily
 from sending import receipts
 from stored_messages import DAY, HOUR, again, key_named, store
 
 
 def test_an_approver_sees_what_goes_where_and_when(approver, at):
-    ask("See you at 3", to=LONDON, send_at=TUESDAY_NOON + 5 * HOUR, created_at=TUESDAY_NOON - HOUR)
+    at_ten = TUESDAY_NOON + 5 * HOUR
+    ask("See you at 3", to=LONDON, send_date=at_ten, send_at=at_ten, created_at=TUESDAY_NOON - HOUR)
     approver.open()
     for words in (
         *("Waiting for approval 1", "+44 20 8366 1177", "London, United Kingdom", "See you at 3"),
@@ -38,10 +41,11 @@ def test_what_is_due_goes_at_once_or_at_the_next_opening(approver, at, hour, wor
 
 def test_what_is_due_in_quiet_hours_goes_after_them(database_url):
     night, eight = TUESDAY_NOON + 10 * HOUR, TUESDAY_NOON + 20 * HOUR
-    hours = daily(0, 1440, quiet=(21 * 60, 8 * 60))
+    quiet = QuietPlaces(QuietHours.of((21 * 60, 8 * 60)))
+    rules = Rules(daily(0, 1440), quiet, False, DAY)
     for send_date in (None, night):
         message = ask(send_at=night, send_date=send_date)
-        assert entries.Entry(message, night, hours, DAY).leaves_at == eight
+        assert entries.Entry(message, night, rules).leaves_at == eight
 
 
 def test_the_year_is_shown_where_it_is_another(approver):

@@ -43,7 +43,8 @@ def test_an_approver_sees_no_figures_of_others(approver):
     [
         (None, None, None, "no scheduler has run yet"),
         ("twilio", None, TUESDAY_NOON - HOUR, "the last scheduler pass was 1 hour ago"),
-        ("", None, TUESDAY_NOON, "No carrier is set"),
+        ("twilio", None, TUESDAY_NOON - 3 * HOUR / 60, "the last scheduler pass was 3 minutes ago"),
+        ("", None, TUESDAY_NOON - 2 * HOUR / 60, "No carrier is set"),
         (
             "twilio",
             "20003: wrong",

@@ -382,6 +382,7 @@ def test_a_night_without_messages_is_no_problem(healthz, run_pass):
     run_pass(Failing(), TUESDAY_NOON)
     store(manual_mode=True)
     store(status=Status.SCHEDULED, send_at=TUESDAY_NOON + 24 * HOUR)
+    run_pass(Failing(), TUESDAY_NOON + 12 * HOUR - SECOND)
     assert healthz(TUESDAY_NOON + 12 * HOUR, "?strict").json["problems"] == []
 
 
@@ -407,6 +408,7 @@ def test_a_message_that_failed_and_waits_for_the_morning_is_not_due(healthz, run
     carrier = Failing(permanent=False)
     assert run_pass(carrier, evening)["retrying"] == 1
     assert run_pass(carrier, evening + 2 * MINUTE)["rescheduled"] == 1
+    run_pass(carrier, evening + 3 * HOUR)
     told = healthz(evening + 3 * HOUR, "?strict").json
     assert (told["retrying"], told["oldest_due_seconds"]) == (0, 0)
     morning = evening + 16 * HOUR + MINUTE

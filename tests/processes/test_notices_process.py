@@ -1,12 +1,15 @@
 """Notices of real schedulers."""
 
 import time
+from datetime import timedelta
 
 from carrier_servers import HANG, Answer
 from database import clock
 from databases import on_sqlite
 from models import Status
+from monitoring import substitute
 from running import wait_until
+from sending.carrier_state import CarrierState
 from stored_messages import again, create, key_named, store
 
 pytest_plugins = ["carrier_servers", "people"]
@@ -65,3 +68,18 @@ def test_a_bad_address_stops_the_scheduler_in_one_line_without_it(schedule):
     one = schedule(NOTIFY_URL="json://x nosuch://s3cret@host")
     assert one.wait() == 1
     assert one.output == "NOTIFY_URL: Apprise takes no address like number 2\n"
+
+
+def test_the_web_tells_once_that_no_scheduler_makes_a_pass(serve, schedule, people, database_url):
+    CarrierState.passed("", clock.now() - timedelta(hours=1), 300)
+    web = serve(database_url, NOTIFY_URL=people.url)
+    wait_until(lambda: people.told)
+    time.sleep(substitute.LOOK_EVERY + 3)  # each worker has looked again
+    (told,) = people.told
+    assert told.startswith("The service has a problem: no scheduler makes a pass: the last one")
+    schedule("--every", "0.2", NOTIFY_URL=people.url)
+    wait_until(lambda: len(people.told) == 2)
+    assert people.told[1] == "The service is well again."
+    assert web.terminate() == 0
+    assert "Traceback" not in web.output
+    assert " ERROR " not in web.output

@@ -3,12 +3,15 @@
 import contextlib
 import itertools
 import json
+import random
 import shutil
 import signal
 import socket
+import statistics
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -22,6 +25,12 @@ from samples import NEW_YORK
 HELLO = {"to": NEW_YORK, "message": "Hello"}
 LINES = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n".encode()
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
+BIG_ANSWER = b"GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: x\r\n\r\n"
+BIG_FIELD = b"X-A: " + b"a" * 8_000 + b"\r\n"
+BAD_HOSTS = b"".join(
+    b"GET /desk/ HTTP/1.1\r\nHost: %s\r\n\r\n" % host for host in (b"a..b", b"a" * 64 + b".b")
+)
+SLOWLY = "read a kilobyte"
 MOST_MEMORY = 150 * 1024**2  # bytes, of one worker
 
 
@@ -74,49 +83,128 @@ def meanwhile(crowd):
         thread.join()
 
 
-@pytest.mark.parametrize(
-    ("begin", "piece"),
-    [
-        (b"", None),
-        (LINES[:30], None),
-        (LINES + b"X-A: ", b"a"),
-        (LINES + b"KEY" + b"Content-Length: 500\r\n\r\n{", None),
-        (LINES + b"KEY" + b"Content-Length: 500\r\n\r\n", b" "),
-        (LINES + b"KEY" + CHUNKED, b"1\r\n \r\n"),
-        (LINES + b"Content-Length: 130000\r\n\r\n" + b"x" * 60_000, b"x"),
-        (LINES + CHUNKED + b"9\r\n\r\n\r\n", None),
-        (b"GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: x\r\n\r\n", None),
-        (b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", None),
-    ],
-    ids=[
-        *("silent", "half-head", "dripping-head", "half-body"),
-        *("dripping-body", "chunks", "130-KB", "half-chunk", "no-reader", "not-closed"),
-    ],
-)
-def test_1500_clients_that_do_not_finish_hold_nobody_up(shared_web, meanwhile, begin, piece):
-    web, key = shared_web
-    clients = []
-    for _ in range(1500):
-        clients.append(connect(web))
-        clients[-1].settimeout(0.1)
-        try:
-            clients[-1].sendall(begin.replace(b"KEY", key_line(key)))
-        except OSError:  # it was refused before it had sent everything
-            continue
+KINDS = {  # what a client sends at once, and then each second
+    "silent": (b"", None),
+    "half-head": (LINES[:30], None),
+    "dripping-head": (LINES + b"X-A: ", b"a"),
+    "half-body": (LINES + b"KEY" + b"Content-Length: 500\r\n\r\n{", None),
+    "dripping-body": (LINES + b"KEY" + b"Content-Length: 500\r\n\r\n", b" "),
+    "chunks": (LINES + b"KEY" + CHUNKED, b"1\r\n \r\n"),
+    "130-KB": (LINES + b"Content-Length: 130000\r\n\r\n" + b"x" * 60_000, b"x"),
+    "half-chunk": (LINES + CHUNKED + b"9\r\n\r\n\r\n", None),
+    "no-reader": (BIG_ANSWER, None),
+    "not-closed": (b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", None),
+    "slow-reader": (BIG_ANSWER, SLOWLY),
+    "bad-host": (BAD_HOSTS, None),
+}
 
-    def drip():
-        for client in clients:
-            try:
+
+def begin_all(web, key, kinds, clients):
+    """Connect so many clients, of each kind in turn; return what each does from then on."""
+    begun = []
+    for _, (begin, piece) in zip(range(clients), itertools.cycle(kinds), strict=False):
+        client = connect(web)
+        client.settimeout(0.1)
+        begun.append((client, piece))
+        with contextlib.suppress(OSError):  # it was refused before it had sent everything
+            client.sendall(begin.replace(b"KEY", key_line(key)))
+    return begun
+
+
+def go_on(begun):
+    """Have each client do once more what it does each second."""
+    for client, piece in begun:
+        with contextlib.suppress(OSError):
+            if piece is SLOWLY:
+                client.recv(1200)
+            elif piece:
                 client.sendall(piece)
-            except OSError:
-                continue
-        time.sleep(1)
+    time.sleep(1)
 
-    if piece:
-        meanwhile(drip)
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_1500_clients_that_do_not_finish_hold_nobody_up(shared_web, meanwhile, kind):
+    web, key = shared_web
+    begun = begin_all(web, key, [KINDS[kind]], 1500)
+    if begun[0][1]:
+        meanwhile(lambda: go_on(begun))
     assert_holds_nobody_up(web, key)
     assert worker_of(web).memory_info().rss < MOST_MEMORY
+    for client, _ in begun:
+        client.close()
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="only Linux says what it holds")
+def test_the_system_holds_little_of_the_answers_that_nobody_reads(shared_web, crowd):
+    web, key = shared_web
+    for client in crowd(web, 50):
+        client.sendall(BIG_ANSWER)
+    assert send(web, key, HELLO)[0] == 201  # it came after them
+
+    def held():
+        """Bytes that wait to be sent, over all connections to the web."""
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        ours = [row[4] for row in rows if row[1].endswith(f":{web.port:04X}")]
+        return sum(int(queues.partition(":")[0], 16) for queues in ours)
+
+    wait_until(held)
+    assert 0 < held() < 50 * 200 * 1024
+
+
+def send_big_head(web):
+    """Send a head of 768 KB, as far as it is taken, and read the answer."""
+    with connect(web) as client, contextlib.suppress(OSError):
+        client.sendall(b"GET /desk/ HTTP/1.1\r\nHost: x\r\n")
+        client.sendall(b"Cookie: " + b"a" * 8_000 + b"\r\n" + b"X-A: 1\r\n" * 1_000)
+        client.sendall(BIG_FIELD * 96 + b"\r\n")
+        read_all(client)
+    time.sleep(1)
+
+
+def test_a_hundred_clients_with_big_heads_hold_nobody_up(shared_web, meanwhile):
+    web, key = shared_web
+    meanwhile(lambda: send_big_head(web), 100)
+    assert_holds_nobody_up(web, key)
+    assert worker_of(web).memory_info().rss < MOST_MEMORY
+
+
+def test_a_head_that_is_refused_is_not_kept_while_its_client_reads_the_answer(shared_web, crowd):
+    web, _ = shared_web
+    clients, before = crowd(web, 400), worker_of(web).memory_info().rss
     for client in clients:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n" + BIG_FIELD * 21)
+    assert all(client.recv(20).startswith(b"HTTP/1.1 4") for client in clients)
+    assert worker_of(web).memory_info().rss - before < 30 * 1024**2
+
+
+@pytest.mark.soak
+def test_among_1500_clients_of_all_kinds_a_text_is_taken_within_a_second(shared_web, meanwhile):
+    """For a minute, in which those that are sent away come again."""
+    web, key = shared_web
+    kinds = [*KINDS.values()]
+    begun = begin_all(web, key, kinds, 1500)
+
+    def come_again():
+        for number in random.sample(range(1500), 50):
+            begun[number][0].close()
+            (begun[number],) = begin_all(web, key, [kinds[number % len(kinds)]], 1)
+        time.sleep(1)
+
+    meanwhile(lambda: go_on(begun))
+    meanwhile(come_again)
+    meanwhile(lambda: send_big_head(web), 100)
+    times, end = [], time.monotonic() + 60
+    while time.monotonic() < end:
+        began = time.monotonic()
+        assert send(web, key, HELLO)[0] == 201
+        times.append(time.monotonic() - began)
+        time.sleep(0.1)
+    memory = worker_of(web).memory_info().rss
+    print(f"{len(times)} creates, median {statistics.median(times):.3f} s, {max(times):.3f} s")
+    print(f"at most, {memory / 1024**2:.0f} MiB")
+    assert max(times) < 1
+    assert memory < MOST_MEMORY
+    for client, _ in begun:
         client.close()
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from numbering_plans import iana
 from recipients.hours import BusinessHours, Clocks, NeverOpens
+from recipients.quiet import QuietHours
 from samples import WEEK, daily
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -48,7 +49,9 @@ def test_hours_come_from_the_settings():
     asked.business_hours, asked.business_days = {0: (540, 1020), 5: (600, 840)}, WEEK
     asked.skip_holidays, asked.quiet_hours = False, (1260, 480)
     windows = ((540, 1020), None, None, None, None, (600, 840), None)
-    assert BusinessHours.from_settings(asked) == BusinessHours(windows, quiet=(1260, 480))
+    assert BusinessHours.from_settings(asked) == BusinessHours(
+        windows, quiet=(QuietHours.of((1260, 480)),)
+    )
 
 
 # Daylight saving time

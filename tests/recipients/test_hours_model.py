@@ -28,6 +28,7 @@ NUMBERS = {
     "AU": "+61412345678",
     "CL": "+56961234567",
     "EG": "+201001234567",
+    "FR": "+33478901234",
     "GB": "+442083661177",
     "KI": "+68672012345",
     "NP": "+9779841234567",
@@ -42,8 +43,9 @@ class Setting(NamedTuple):
 
     variables: dict[str, str]
     week: list[range]  # the open minutes of Monday to Sunday
-    quiet: set[int] = frozenset()
+    quiet: list[range] = ()  # of those that begin on Monday to Sunday, into the next day
     is_local: bool = False  # the country's weekends and holidays are closed
+    quiet_holidays: range = range(0)
 
 
 def hours(opens, closes):
@@ -59,18 +61,37 @@ SETTINGS = {
             "QUIET_HOURS": "21:00-12:00",
         },
         [*[hours(9, 20)] * 4, hours(9, 12.5), CLOSED, hours(11, 23)],
-        {*hours(21, 24), *hours(0, 12)},
+        [hours(21, 36)] * 7,
     ),
     "always": Setting(
         {"BUSINESS_HOURS": "00:00-24:00", "QUIET_HOURS": "21:00-08:00"},
         [hours(0, 24)] * 7,
-        {*hours(21, 24), *hours(0, 8)},
+        [hours(21, 32)] * 7,
     ),
     "local": Setting(
         {"BUSINESS_DAYS": "local", "SKIP_HOLIDAYS": "true", "QUIET_HOURS": "12:00-12:30"},
         [hours(9, 17)] * 7,
-        {*hours(12, 12.5)},
+        [hours(12, 12.5)] * 7,
         is_local=True,
+    ),
+    "quiet by the day": Setting(
+        {
+            "BUSINESS_HOURS": "00:00-24:00",
+            "QUIET_HOURS": "sun-fri 21:00-09:00, sat 21:00-12:00, holidays 00:00-24:00",
+        },
+        [hours(0, 24)] * 7,
+        [*[hours(21, 33)] * 5, hours(21, 36), hours(21, 33)],
+        quiet_holidays=hours(0, 24),
+    ),
+    "quiet past midnight": Setting(
+        {
+            "BUSINESS_HOURS": "mon-fri 00:30-24:00",
+            "QUIET_HOURS": "tue 12:30-11:00,thu-fri 23:30-24:00, HOLIDAYS 20:00 - 01:30, "
+            "sun 01:00-03:00",
+        },
+        [*[hours(0.5, 24)] * 5, CLOSED, CLOSED],
+        [CLOSED, hours(12.5, 35), CLOSED, *[hours(23.5, 24)] * 2, CLOSED, hours(1, 3)],
+        quiet_holidays=hours(20, 25.5),
     ),
 }
 
@@ -104,21 +125,37 @@ class Model:
             counting[likely, reach] = near
             local = [minute + offset + 1440 * MARGIN for offset in near]
             self.is_open[minute] = all(self.painted[each] for each in local)
-            self.is_quiet[minute] = any(each % 1440 in setting.quiet for each in local)
+            self.is_quiet[minute] = any(self.silent[each] for each in local)
         self.opening, self.silence = self.ends(self.is_open, 1), self.ends(self.is_quiet, 0)
 
     def paint(self, country, setting, first, days):
         """Paint the open minutes of all local days, and note how far clocks may be apart."""
         self.painted, self.reach, reach = bytearray(), [], None
-        closed = closed_days(country, first.year) if setting.is_local else ()
+        festive = closed_days(country, first.year)
+        closed = festive if setting.is_local else ()
+        self.silence(setting, festive, first, days)
         for n in range(days + MARGIN + 60, -MARGIN - 1, -1):
             day = first + n * DAY
             is_open = day not in closed and day.weekday() not in weekend(country, setting)
             window = setting.week[day.weekday()] if is_open else CLOSED
             reach = len(window) / 2 if window else reach
             self.reach.insert(0, reach)
-            row = bytearray(m in window and m not in setting.quiet for m in range(1440))
-            self.painted = row + self.painted
+            self.painted = bytearray(m in window for m in range(1440)) + self.painted
+        self.painted = bytearray(
+            is_open and not is_silent
+            for is_open, is_silent in zip(self.painted, self.silent, strict=False)
+        )
+
+    def silence(self, setting, festive, first, days):
+        """Paint the quiet minutes of all local days, each window from the day of its beginning."""
+        self.silent = bytearray(1440 * (days + 2 * MARGIN + 62))
+        for n in range(-1, days + 2 * MARGIN + 60):
+            day, midnight = first + (n - MARGIN) * DAY, 1440 * n
+            windows = [setting.quiet[day.weekday()]] if setting.quiet else []
+            windows += [setting.quiet_holidays] if day in festive else []
+            for minute in (midnight + each for window in windows for each in window):
+                if minute >= 0:
+                    self.silent[minute] = 1
 
     @staticmethod
     def likely(offsets, zones):
@@ -192,12 +229,13 @@ CHANGES = {  # of the clocks in 2026; any day where there are none
     "AU": [date(2026, 4, 4), date(2026, 10, 3)],
     "CL": [date(2026, 4, 4), date(2026, 9, 5)],
     "EG": [date(2026, 4, 23), date(2026, 10, 29)],
+    "FR": [date(2026, 3, 29), date(2026, 10, 25), date(2026, 7, 14)],
     "GB": [date(2026, 3, 29), date(2026, 10, 25)],
     "KI": [date(2026, 7, 1)],
     "NP": [date(2026, 7, 1)],
     "NZ": [date(2026, 4, 4), date(2026, 9, 26)],
     "RU": [date(2026, 2, 22), date(2026, 12, 31)],
-    "US": [date(2026, 3, 8), date(2026, 11, 1)],
+    "US": [date(2026, 3, 8), date(2026, 11, 1), date(2026, 12, 31)],
 }
 
 
@@ -209,7 +247,7 @@ def test_hours_are_those_of_the_model_when_clocks_change(country, setting, read)
         model = Model(country, SETTINGS[setting], change - 2 * DAY, 5)
         rows = model.is_open, model.is_quiet
         turns = {m for row in rows for m in range(1, model.length) if row[m] != row[m - 1]}
-        assert len(turns) > 6
+        assert len(turns) > 2
         around = {minute + n for minute in turns for n in (-1, 0)} & {*range(model.length)}
         compare(country, model, asked, sorted(around | {*chance.sample(range(model.length), 30)}))
 

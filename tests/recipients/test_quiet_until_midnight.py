@@ -30,7 +30,7 @@ def evenings_quiet(request, database_url, monkeypatch, tmp_path):
 def test_they_end_at_midnight(evenings_quiet):
     hours, clocks = BusinessHours.from_settings(evenings_quiet), recipients.find(NEW_YORK).clocks
     for at in (EVENING - 30 * MINUTE, EVENING, MIDNIGHT - MINUTE):
-        assert hours.is_quiet(clocks, at)
+        assert hours.silence(clocks, at)
         assert hours.quiet_until(clocks, at) == MIDNIGHT
         assert hours.next_opening(clocks, at) == MIDNIGHT
     for at in (EVENING - 31 * MINUTE, MIDNIGHT):

@@ -11,8 +11,8 @@ import scheduler
 from access.keys import ApiKey, Role
 from carriers import CarrierError
 from database import clock, db
-from desk.views import NO_PASS_FOR
 from models import Message, Status
+from monitoring.health import STALLED_AFTER
 from running import wait_until
 from samples import NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
@@ -133,7 +133,7 @@ def test_the_desk_sees_that_a_long_pass_lives(impatient, carrier):
 
     carrier.answers[NEW_YORK] = until(is_noted)
     assert Scheduler(impatient, carrier).run_pass()["sent"] == 1
-    assert scheduler.PROMOTE_EVERY * SECOND < NO_PASS_FOR / 10
+    assert scheduler.PROMOTE_EVERY * SECOND < STALLED_AFTER / 10
 
 
 def test_a_claim_is_put_back_by_its_number_though_the_same_sender_has_a_later_one(database_url):

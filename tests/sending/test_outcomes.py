@@ -6,18 +6,21 @@ from datetime import timedelta
 import pytest
 
 import recipients
+from access.rules import Rules
 from carriers import CarrierError
 from models import Message, Status, new_id
+from recipients.quiet import QuietHours, QuietPlaces
 from running import ROOT
 from samples import NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON, daily
 from sending import outcomes
-from sending.outcomes import MAY_HAVE_TAKEN_IT, Outcome, Rules, Step, judge
+from sending.outcomes import MAY_HAVE_TAKEN_IT, Outcome, Step, Terms, judge
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 HOURS = daily(540, 1020)
-ASKABLE = Rules(True, False, 3 * DAY, 60, HOURS)
+ASKABLE = Terms(True, 60, Rules(HOURS, QuietPlaces(), False, 3 * DAY))
 UNASKABLE = ASKABLE._replace(askable=False)
 OPENING = SUNDAY_NIGHT.replace(day=2, hour=14, minute=0, second=0)
+OPENS = "business hours from 9:00 AM, Monday, Mar 2"
 
 ANSWERS = {
     "for good": CarrierError("no", permanent=True),
@@ -129,9 +132,9 @@ def test_a_doubt_is_settled_before_anything_else_is_looked_at(fields):
 @pytest.mark.parametrize(
     ("send_date", "wanted"),
     [
-        (None, Outcome(Status.SCHEDULED, send_at=OPENING)),
+        (None, Outcome(Status.SCHEDULED, send_at=OPENING, held_by=OPENS)),
         (SUNDAY_NIGHT, Step.SEND),
-        (SUNDAY_NIGHT - HOUR, Outcome(Status.SCHEDULED, send_at=OPENING)),
+        (SUNDAY_NIGHT - HOUR, Outcome(Status.SCHEDULED, send_at=OPENING, held_by=OPENS)),
     ],
 )
 def test_business_hours_are_looked_at_unless_a_send_date_still_holds(send_date, wanted):
@@ -142,19 +145,24 @@ def test_business_hours_are_looked_at_unless_a_send_date_still_holds(send_date, 
 @pytest.mark.parametrize(
     ("send_date", "wanted"),
     [
-        (None, OPENING),
-        (SUNDAY_NIGHT, OPENING),
-        (OPENING - 2 * HOUR, OPENING),
-        (OPENING - 2 * HOUR + MINUTE, OPENING - HOUR),  # at 8:00 it is still obeyed
+        (None, (OPENING, OPENS)),
+        (SUNDAY_NIGHT, (OPENING, OPENS)),
+        (OPENING - 2 * HOUR, (OPENING, OPENS)),
+        # At 8:00 it is still obeyed
+        (
+            OPENING - 2 * HOUR + MINUTE,
+            (OPENING - HOUR, "quiet hours until 8:00 AM, Monday, Mar 2"),
+        ),
     ],
 )
 def test_quiet_hours_hold_back_whoever_asked_for_it(send_date, wanted):
     now = max(SUNDAY_NIGHT, send_date or SUNDAY_NIGHT)
-    rules = UNASKABLE._replace(hours=HOURS._replace(quiet=(1260, 480)))
+    quiet = QuietPlaces(QuietHours.of((1260, 480)))
+    rules = UNASKABLE._replace(key=UNASKABLE.key._replace(quiet=quiet))
     held = message(send_date=send_date, first_send_at=SUNDAY_NIGHT)
     assert outcomes.judge_again(held, UNASKABLE, now) is None
     for judgement in (judge(held, rules, False, now), outcomes.judge_again(held, rules, now)):
-        assert judgement == Outcome(Status.SCHEDULED, send_at=wanted)
+        assert judgement == Outcome(Status.SCHEDULED, send_at=wanted[0], held_by=wanted[1])
 
 
 def test_a_number_that_is_valid_no_longer_fails(monkeypatch):

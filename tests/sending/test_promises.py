@@ -40,6 +40,7 @@ from carriers import Carrier, CarrierError, OptOut, Receipt
 from databases import on_sqlite
 from models import FINISHED, TAKEN, Message, Status, first_id
 from recipients.hours import BusinessHours
+from recipients.quiet import QuietPlaces
 from samples import NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import carrier_state, claims, outcomes, receipts
@@ -182,7 +183,7 @@ class PausingScheduler(Scheduler):
     def send_side_by_side(self):
         """Send through one carrier and then the other, until both are done."""
         before = None
-        while before != (before := [sender.claimed for sender in self.senders]):
+        while before != (before := [sender.moves for sender in self.senders]):
             for sender in self.senders:
                 CarrierState.prepare(sender.name)
                 self.count(sender.send_queued(partial(self.meanwhile, sender)))
@@ -797,9 +798,8 @@ def judge_without_asking(message, rules, *rest):
     return judge(message, rules._replace(askable=False), *rest)
 
 
-def judge_without_quiet_hours(message, rules, *rest):
-    hours = rules.hours._replace(quiet=None)
-    return judge(message, rules._replace(hours=hours), *rest)
+def judge_without_quiet_hours(message, terms, *rest):
+    return judge(message, terms._replace(key=terms.key._replace(quiet=QuietPlaces())), *rest)
 
 
 def judge_without_cancelling(message, *rest):

@@ -1,5 +1,7 @@
 """Several carriers: who sends, who takes over, and where doubts stay."""
 
+import threading
+import time
 from datetime import timedelta
 
 import pytest
@@ -9,7 +11,7 @@ from carriers.ways import Way
 from database import isoformat
 from models import Message, Status
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
-from sending import receipts
+from sending import claims, receipts
 from sending.carrier_state import CarrierState
 from sending.outcomes import MAY_HAVE_TAKEN_IT
 from several_carriers import (
@@ -329,3 +331,40 @@ def test_a_copy_that_another_carrier_has_under_a_reference_does_not_hide_ones_ow
     doubtful = store(status=Status.SENDING, in_doubt=1, in_doubt_with="us")
     assert receipts.found(doubtful.id, ["7"], TUESDAY_NOON, "us")
     assert isoformat(again(doubtful).finished_at)
+
+
+# A single pass
+
+
+def test_a_pass_ends_only_when_no_carrier_has_anything_left(run_both, us, eu, monkeypatch):
+    """One that begins late takes what another could not give: nothing of it is left behind."""
+    us.answer, prepare = UNREACHED, CarrierState.prepare
+
+    def prepare_slowly(name):
+        if name == "us":
+            time.sleep(0.7)
+        prepare(name)
+
+    store_many(20)
+    monkeypatch.setattr(CarrierState, "prepare", prepare_slowly)
+    assert run_both(TUESDAY_NOON, send_concurrency=1)["sent"] == 20
+    assert len(eu.texts) == 20
+
+
+def test_texts_whose_lanes_another_is_writing_are_not_left_behind(run_both, us, eu, monkeypatch):
+    us.answer, read = SILENT, claims.without_route
+    guard = threading.Lock()
+
+    def read_in_turn(*arguments):
+        if not guard.acquire(blocking=False):
+            return []  # as on Postgres, where rows that another has locked are left out
+        try:
+            time.sleep(0.2)
+            return read(*arguments)
+        finally:
+            guard.release()
+
+    numbers = store_many(20)
+    monkeypatch.setattr(claims, "without_route", read_in_turn)
+    run_both(TUESDAY_NOON, send_concurrency=1)
+    assert sorted(eu.numbers) == numbers[5:]

@@ -109,6 +109,8 @@ def _empty():
 def _migrate(url):
     database.connect(url)
     database.upgrade()
+    for deletion in deletions():
+        database.db.execute_sql(deletion)
     database.disconnect()
 
 

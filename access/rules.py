@@ -1,0 +1,127 @@
+"""The rules that hold for messages: those of their key, and the settings where it has none."""
+
+import re
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any, NamedTuple, Self
+
+import recipients
+from recipients import Recipient, quiet, weeks
+from recipients.hours import BusinessHours
+from recipients.quiet import QuietHours, QuietPlaces
+
+NONE = "none"
+CHECKS = ("always", "asked")
+UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+
+
+class KeyRules(NamedTuple):
+    """The rules of a key in the words of an operator; None: the setting holds."""
+
+    hours: str | None = None
+    quiet_hours: str | None = None  # or NONE
+    check_dnc: str | None = None  # one of CHECKS
+    expire_after: str | None = None
+    urgent: bool = False
+
+    def checks(self, setting: bool) -> bool:
+        """Return whether every number is looked up in the Do Not Call list."""
+        return self.check_dnc == "always" if self.check_dnc else setting
+
+    def written(self) -> dict[str, str]:
+        """Return each rule under the name of its option, "default" where the setting holds."""
+        words = {True: "yes", False: "no", None: "default"}
+        return {name.replace("_", "-"): words.get(v, v) for name, v in self._asdict().items()}
+
+    def differences(self, before: Self) -> str:
+        """Return the rules that differ from others, in words for the audit."""
+        others = before.written()
+        changed = {name: text for name, text in self.written().items() if text != others[name]}
+        return ", ".join(f"{name}: {text}" for name, text in changed.items())
+
+
+OWN = KeyRules._fields
+"""The columns of a key that are its rules."""
+
+NO_RULES = KeyRules()
+
+
+def read(name: str, text: str) -> str:
+    """Return a rule of a key as it is stored; raise ValueError if it cannot be used."""
+    text = " ".join(text.lower().split())
+    if name == "check_dnc" and text not in CHECKS:
+        raise ValueError(f"must be one of {', '.join(CHECKS)}")
+    if name == "hours":
+        weeks.business_hours(text)
+    if name == "quiet_hours" and text != NONE:
+        weeks.quiet_hours(text)
+    if name == "expire_after":
+        duration(text)
+    return text
+
+
+def duration(text: str) -> timedelta:
+    """Return a length of time above zero; raise ValueError if the text is none."""
+    match = re.fullmatch(r"(\d{1,5})([mhd])", text, re.ASCII)
+    if not match or not int(match[1]):
+        raise ValueError("must be minutes, hours or days, like 30m, 72h or 10d")
+    return timedelta(**{UNITS[match[2]]: int(match[1])})
+
+
+class Rules(NamedTuple):
+    """What decides when messages of a key may go, and which."""
+
+    opening: BusinessHours  # but for the quiet hours, which differ by place: see `hours`
+    quiet: QuietPlaces
+    check_dnc: bool  # for every message, whatever the request says
+    expire_after: timedelta
+    urgent: bool = False  # sent before those of keys that are not
+
+    @classmethod
+    def from_settings(cls, settings: Any) -> Self:
+        """Return the rules of keys that have none of their own."""
+        return cls(
+            BusinessHours.from_settings(settings),
+            QuietPlaces.from_settings(settings),
+            settings.check_dnc,
+            settings.expire_after,
+        )
+
+    def of(self, own: KeyRules) -> Self:
+        """Return the rules of a key that has some of its own."""
+        changes = {"urgent": True} if own.urgent else {}
+        if own.hours:
+            windows = _windows(own.hours)
+            changes["opening"] = self.opening._replace(windows=windows, local_week=False)
+        if own.quiet_hours:
+            changes["quiet"] = _quiet(own.quiet_hours)
+        if own.check_dnc:
+            changes["check_dnc"] = own.checks(self.check_dnc)
+        if own.expire_after:
+            changes["expire_after"] = duration(own.expire_after)
+        return self._replace(**changes) if changes else self
+
+    def hours(self, recipient: Recipient) -> BusinessHours:
+        """Return the business hours of a recipient, with the quiet hours that hold for it."""
+        silent = self.quiet.of(recipient.country, recipient.states)
+        return self.opening._replace(quiet=silent)
+
+    def never_open(self, now: datetime, countries: Collection[str] | None) -> list[str]:
+        """Return the places, of these countries or of all, that these rules leave no minute."""
+        return recipients.never_open(self.opening, self.quiet, now, countries)
+
+
+# For ever: there are as many as operators have written, and others would be read anew each time
+
+
+@cache
+def _windows(text):
+    return BusinessHours.every_week(weeks.business_hours(text))
+
+
+@cache
+def _quiet(text):
+    if text == NONE:
+        return QuietPlaces()
+    return QuietPlaces(QuietHours.of(weeks.quiet_hours(text), quiet.KEY))

@@ -1,0 +1,55 @@
+"""People are told by the web that no scheduler makes a pass: schedulers tell everything else."""
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import database
+from database import clock
+from monitoring import health
+from monitoring.notices import Notice
+from sending import passes
+from settings import Settings
+
+LOOK_EVERY = 15  # seconds
+APP = Path(__file__).parents[1] / "app.py"
+
+log = logging.getLogger("notices")
+
+
+def start(settings: Settings) -> None:
+    """Begin to look, in a thread of its own, if there is anybody to tell."""
+    if settings.notify_url:
+        threading.Thread(target=_look_again, daemon=True).start()
+
+
+def _look_again():
+    while True:
+        time.sleep(LOOK_EVERY)  # first: a scheduler may be starting, too
+        try:
+            if is_needed():
+                tell()
+        except Exception as error:  # the web answers on
+            if not (isinstance(error, database.ERRORS) and database.is_outage(error)):
+                log.error("no notices: unexpected %s", type(error).__name__)
+            database.disconnect()
+        finally:
+            database.db.close()
+
+
+def is_needed() -> bool:
+    """Return whether no scheduler makes a pass, and nobody was told of a problem."""
+    missing = passes.standing().is_missing(clock.now(), health.STALLED_AFTER)
+    return missing and not Notice.about("problem").level
+
+
+def tell() -> None:
+    """Send what is due from another process, which ends: Apprise takes much memory."""
+    command = [sys.executable, "-m", "flask", "--app", str(APP), "notify", "look"]
+    # The metrics are those of the web
+    environ = {k: v for k, v in os.environ.items() if k != "PROMETHEUS_MULTIPROC_DIR"}
+    subprocess.run(command, env=environ, check=False)

@@ -1,0 +1,116 @@
+"""Quiet hours: windows of the days on which they begin, everywhere or by place."""
+
+from collections.abc import Mapping
+from datetime import date, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from recipients import calendars
+from recipients.weeks import HOLIDAYS, Window
+
+DAY_OF_MINUTES = 1440
+STATES = Path(__file__).parent / "numbering" / "states.txt"
+KEY = "key"
+"""Whose quiet hours they are if a key has its own."""
+_DAY = timedelta(days=1)
+
+
+class QuietHours(NamedTuple):
+    """Windows in which no text leaves, each by the day on which it begins.
+
+    One whose end is not after its beginning ends on the next day.
+    """
+
+    windows: tuple[Window | None, ...]  # of Monday to Sunday
+    holidays: Window | None = None  # of public holidays, beside the day's own
+    whose: str = ""  # a place, or KEY; that of everybody by default
+
+    @classmethod
+    def of(cls, hours: Window | Mapping[int, Window], whose: str = "") -> Self:
+        """Return the quiet hours of every day, or those of a dict by day and HOLIDAYS."""
+        if not isinstance(hours, Mapping):
+            return cls((hours,) * 7, None, whose)
+        return cls(tuple(map(hours.get, range(7))), hours.get(HOLIDAYS), whose)
+
+    def window(self, country: str, local: datetime) -> Window | None:
+        """Return the window that holds at a local time in a country, or None."""
+        minute, day = local.hour * 60 + local.minute, local.date()
+        for each in self._beginning(country, day):
+            if each[0] <= minute and (minute < each[1] or each[1] <= each[0]):
+                return each
+        for each in self._beginning(country, day - _DAY):
+            if minute < each[1] <= each[0]:
+                return each
+        return None
+
+    def _beginning(self, country, day: date):
+        """Yield the windows that begin on a day in a country."""
+        if window := self.windows[day.weekday()]:
+            yield window
+        if self.holidays and calendars.is_holiday(country, day):
+            yield self.holidays
+
+    def ends(self) -> set[int]:
+        """Return the minutes of a day at which a window can end."""
+        return {each[1] % DAY_OF_MINUTES for each in (*self.windows, self.holidays) if each}
+
+
+class QuietPlaces(NamedTuple):
+    """Quiet hours by place: a country, or a state of one (ISO 3166-2). The most specific count."""
+
+    elsewhere: QuietHours | None = None
+    lines: Mapping[str, QuietHours | None] = {}  # None: no quiet hours there
+
+    @classmethod
+    def from_settings(cls, settings: Any) -> Self:
+        own, lines = settings.quiet_hours, settings.quiet_hours_file.items()
+        read = {place: hours and QuietHours.of(hours, place) for place, hours in lines}
+        return cls(own and QuietHours.of(own), read)
+
+    def of(self, country: str, states: tuple[str, ...] = ()) -> tuple[QuietHours, ...]:
+        """Return the quiet hours of a country's numbers; it is quiet when any of them say so.
+
+        `states` are those in which a number can be; without any it can be in each of the country.
+        """
+        own = self.lines.get(country, self.elsewhere)
+        if states:
+            hours = [self.lines.get(state, own) for state in states]
+        else:
+            hours = [self.lines[state] for state in self.states(country)] + [own]
+        return tuple(dict.fromkeys(filter(None, hours)))
+
+    @property
+    def are_none(self) -> bool:
+        """Whether it is quiet nowhere."""
+        return self.elsewhere is None and not any(self.lines.values())
+
+    def states(self, country: str) -> list[str]:
+        """Return the states of a country that have a line."""
+        return [place for place in self.lines if place.startswith(f"{country}-")]
+
+
+def states_of(area_code: str) -> tuple[str, ...]:
+    """Return the states of a North American area code; () if the authority gives it none."""
+    return _states()[0].get(area_code, ())
+
+
+def area_codes(state: str) -> list[str]:
+    """Return the area codes of a state."""
+    return [code for code, states in _states()[0].items() if state in states]
+
+
+def state_names() -> dict[str, str]:
+    """Return the English names of the states, by their ISO 3166-2 codes."""
+    return _states()[1]
+
+
+@cache
+def _states():
+    """Return numbering/states.txt: the states of each area code, and their names."""
+    codes, names = {}, {}
+    for line in STATES.read_text("ascii").splitlines()[1:]:
+        state, area_codes, names[state] = line.split(" ", 2)
+        for code in area_codes.split(","):
+            codes[code] = (*codes.get(code, ()), state)
+    return codes, names

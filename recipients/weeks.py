@@ -1,0 +1,113 @@
+"""Hours by the day as operators write them, like `mon-fri 09:00-17:00, sat 10:00-14:00`.
+
+Each function reads a text, or raises ValueError with the mistake, in words that can follow a name.
+"""
+
+import re
+from collections.abc import Iterator
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+HOLIDAYS = 7
+"""The number of public holidays, as if they were a day of the week; Monday is 0."""
+
+Window = tuple[int, int]
+"""A beginning and an end, in minutes after local midnight."""
+
+
+def business_hours(text: str) -> Window | dict[int, Window]:
+    """Return the hours of every day, or a dict of them if the text names days."""
+    if not _names_days(text):
+        if "," in text:
+            raise ValueError("must be one opening and one closing time, or name the days")
+        return _opening(text.strip(), "")
+    named = f"one day or range of {', '.join(DAYS)}"
+    entries = _entries(text, named, "mon-fri 09:00-17:00", "sat 10:00-14:00")
+    return _once((n, days(names), _opening(window, _of(n))) for n, names, window in entries)
+
+
+def quiet_hours(text: str) -> Window | dict[int, Window]:
+    """Return the quiet hours of every day, or a dict of them if the text names days or holidays.
+
+    A window whose end is not after its beginning ends on the next day.
+    """
+    if not _names_days(text):
+        if "," in text:
+            raise ValueError("must be one start and one end, or name the days")
+        return _quiet(text.strip(), "")
+    named = f"one day or range of {', '.join(DAYS)}, or holidays"
+    entries = _entries(text, named, "sun-fri 21:00-09:00", "sat 21:00-12:00", holidays=True)
+    return _once((n, quiet_days(names), _quiet(window, _of(n))) for n, names, window in entries)
+
+
+def days(text: str) -> list[int]:
+    """Return a day or a range of days, which can pass Sunday; [] if the text is neither."""
+    first, dash, last = (day.strip() for day in text.lower().partition("-"))
+    if first not in DAYS or (dash and last not in DAYS):
+        return []
+    start, end = DAYS.index(first), DAYS.index(last if dash else first)
+    return [(start + n) % 7 for n in range((end - start) % 7 + 1)]
+
+
+def quiet_days(text: str) -> list[int]:
+    """Return a day or a range of days, or holidays; [] if the text is none of these."""
+    return [HOLIDAYS] if text.strip().lower() == "holidays" else days(text)
+
+
+def _names_days(text):
+    return re.search("[a-z]", text, re.IGNORECASE)
+
+
+def _of(number):
+    return f"the hours of entry {number} "
+
+
+def _entries(text, named, entry, example, holidays=False) -> Iterator[tuple[int, str, str]]:
+    """Yield the number, the days and the window of each entry, as written."""
+    for number, each in enumerate(text.split(","), 1):
+        names, window = re.fullmatch(r"(\D*)(.*)", each.strip(), re.DOTALL).groups()
+        if not names:
+            raise ValueError(f"entry {number} must begin with days, like {entry}")
+        if not (quiet_days if holidays else days)(names):
+            raise ValueError(f"entry {number} must begin with {named}")
+        if not window or names == names.rstrip():
+            raise ValueError(
+                f"entry {number} must have a space and hours after the days, like {example}"
+            )
+        yield number, names, window
+
+
+def _once(entries):
+    """Return the window of each day; raise ValueError if a day is named twice."""
+    windows = {}
+    for number, named, window in entries:
+        if again := windows.keys() & named:
+            raise ValueError(f"entry {number} must not repeat {(*DAYS, 'holidays')[min(again)]}")
+        windows |= dict.fromkeys(named, window)
+    return windows
+
+
+def _opening(text, whose):
+    """Return an opening and a later closing on the same day."""
+    opens, closes = _window(text, "must be an opening and a closing time, like 09:00-17:00", whose)
+    if opens >= closes:
+        raise ValueError(f"{whose}must be an opening and a later closing time of the same day")
+    return opens, closes
+
+
+def _quiet(text, whose):
+    begins, ends = _window(text, "must be a start and an end, like 21:00-08:00", whose)
+    if begins == ends:
+        raise ValueError(f"{whose}must start and end at different times")
+    return begins, ends
+
+
+def _window(text, form, whose):
+    """Return the minutes after midnight of two times, like 09:00-17:00."""
+    match = re.fullmatch(r"(\d\d):([0-5]\d) ?- ?(\d\d):([0-5]\d)", text, re.ASCII)
+    if not match:
+        raise ValueError(f"{whose}{form}")
+    hour, minute, last_hour, last_minute = map(int, match.groups())
+    begins, ends = 60 * hour + minute, 60 * last_hour + last_minute
+    if begins >= 24 * 60 or ends > 24 * 60:
+        raise ValueError(f"{whose}must be times from 00:00 to 24:00, the first before 24:00")
+    return begins, ends

@@ -1,0 +1,195 @@
+"""No scheduler makes a pass: told at once, whether something is due or not, and not too soon."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+import database
+from app import create_app
+from database import clock
+from monitoring import notices, substitute
+from monitoring.notices import Notice
+from samples import TUESDAY_NOON
+from scheduler import Scheduler
+from sending import passes
+from sending.carrier_state import CarrierState
+from sending.passes import Passes
+from stored_messages import store
+
+SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
+NO_PASS = "no scheduler makes a pass"
+
+
+@pytest.fixture
+def problems(settings, database_url, at):
+    """What is wrong at an instant, as `/healthz?strict` tells."""
+    client = create_app(settings).test_client()
+
+    def ask(now, query="?strict"):
+        at(now)
+        answer = client.get(f"/healthz{query}")
+        return answer.json["details"]["problems"] if answer.status_code == 503 else []
+
+    return ask
+
+
+@pytest.fixture
+def make_passes(settings, carrier, at):
+    """Make passes at these instants, single ones or one every so many seconds."""
+
+    def make(*instants, every=None, carrier=carrier):
+        for now in instants:
+            at(now)
+            one = Scheduler(settings, carrier)
+            if every:  # one of them is enough
+                one.listen = lambda _, stop=one.stop: stop.request()
+            one.run(every, lambda counts: None)
+
+    return make
+
+
+def last(now):
+    return f"{NO_PASS}: the last one was at {now:%Y-%m-%dT%H:%M:%S}.000Z"
+
+
+@pytest.mark.parametrize("every", [None, 5])
+@pytest.mark.parametrize("has_carrier", [True, False])
+def test_after_two_minutes_without_a_pass_nothing_need_be_due(
+    problems, make_passes, carrier, every, has_carrier
+):
+    make_passes(TUESDAY_NOON, every=every, carrier=carrier if has_carrier else None)
+    assert problems(TUESDAY_NOON + 2 * MINUTE) == []
+    assert problems(TUESDAY_NOON + 2 * MINUTE + SECOND) == [last(TUESDAY_NOON)]
+    assert problems(TUESDAY_NOON + 9 * MINUTE, "?strict=600") == []
+    assert problems(TUESDAY_NOON + 11 * MINUTE, "?strict=600") == [last(TUESDAY_NOON)]
+    now = TUESDAY_NOON + 15 * HOUR
+    assert problems(now) == [last(TUESDAY_NOON)]
+    make_passes(now, every=every)
+    assert problems(now + MINUTE) == []
+
+
+def test_what_is_due_and_does_not_go_for_that_reason_is_one_problem(problems, make_passes):
+    make_passes(TUESDAY_NOON)
+    store()
+    (problem,) = problems(TUESDAY_NOON + 3 * MINUTE)
+    assert problem == f"nothing was sent for 120 s though texts are due: {NO_PASS}"
+
+
+def minutes(*numbers):
+    return [TUESDAY_NOON + number * MINUTE for number in numbers]
+
+
+@pytest.mark.parametrize(
+    ("begun", "allowed"),
+    [
+        ([0, 1, 2, 3, 4, 5], 3),
+        ([0, 10], 30),
+        ([0, 10, 20, 30, 40, 50, 60], 30),
+        ([0, 10, 12, 13, 20, 30], 30),  # two by hand
+        ([0, 10, 20, 30, 40, 40.2, 40.3, 40.4], 30),
+        ([0, 10, 20, 200, 210], 30),  # an outage
+        ([0, 10, 20, 30, 40, 400], 30),
+        ([0, 1, 2, 3, 4, 400], 3),
+        ([0, 1, 10, 11, 20, 21], 27),  # two machines
+        ([0, 0.1, 0.2, 0.3, 0.4], 2),
+    ],
+)
+def test_passes_of_cron_may_be_three_times_as_far_apart_as_usual(
+    problems, make_passes, begun, allowed
+):
+    make_passes(*minutes(*begun))
+    (end,) = minutes(begun[-1])
+    assert problems(end + allowed * MINUTE) == []
+    assert problems(end + allowed * MINUTE + SECOND)[0].startswith(NO_PASS)
+
+
+@pytest.mark.parametrize(
+    ("every", "allowed"), [(5, 2 * MINUTE), (60, 3 * MINUTE), (600, 30 * MINUTE)]
+)
+def test_a_scheduler_says_itself_how_far_its_passes_are_apart(
+    problems, make_passes, every, allowed
+):
+    make_passes(TUESDAY_NOON, every=every)
+    assert problems(TUESDAY_NOON + allowed) == []
+    assert problems(TUESDAY_NOON + allowed + SECOND) == [last(TUESDAY_NOON)]
+
+
+def test_a_pass_by_hand_after_an_outage_is_not_taken_for_the_usual_distance(problems, make_passes):
+    make_passes(*[TUESDAY_NOON + n * 5 * SECOND for n in range(5)], every=5)
+    make_passes(TUESDAY_NOON + 12 * HOUR)
+    make_passes(TUESDAY_NOON + 12 * HOUR + MINUTE)
+    assert problems(TUESDAY_NOON + 12 * HOUR + 5 * MINUTE)[0].startswith(NO_PASS)
+
+
+def test_a_long_pass_is_alive_and_its_length_is_no_distance(problems, make_passes):
+    make_passes(*minutes(0, 10, 20))
+    for now in minutes(20, 35, 50, 80):  # what is done every few seconds
+        CarrierState.passed("fake", now, 300)
+    assert problems(TUESDAY_NOON + 100 * MINUTE) == []
+    assert problems(TUESDAY_NOON + 111 * MINUTE) == [last(TUESDAY_NOON + 80 * MINUTE)]
+
+
+def test_of_several_schedulers_one_is_enough(problems, make_passes, carrier):
+    make_passes(TUESDAY_NOON, every=5, carrier=None)
+    make_passes(TUESDAY_NOON + 2 * MINUTE, every=5)
+    assert problems(TUESDAY_NOON + 4 * MINUTE) == []
+    CarrierState.prepare("testers")  # by a thread, before its pass
+    assert problems(TUESDAY_NOON + 5 * MINUTE) == [last(TUESDAY_NOON + 2 * MINUTE)]
+
+
+def test_a_clock_that_is_set_back_is_no_reason_to_wait_longer(problems, make_passes):
+    make_passes(*minutes(0, 1, 2, 3))
+    make_passes(*minutes(-57, -56, -55))
+    assert problems(TUESDAY_NOON - 52 * MINUTE) == []
+    assert problems(TUESDAY_NOON - 51 * MINUTE)[0].startswith(NO_PASS)
+    assert json.loads(Passes.get().distances) == [60] * 5
+
+
+def test_a_scheduler_that_never_ran_is_told_two_minutes_after_the_tables_were_made(
+    problems, make_passes
+):
+    Passes.create(id=1, expected_since=TUESDAY_NOON)
+    assert problems(TUESDAY_NOON + 2 * MINUTE) == []
+    assert problems(TUESDAY_NOON + 3 * MINUTE) == [f"{NO_PASS}: there has been none yet"]
+    make_passes(TUESDAY_NOON + 4 * MINUTE)
+    assert problems(TUESDAY_NOON + 5 * MINUTE) == []
+    assert Passes.get().expected_since == TUESDAY_NOON
+
+
+def test_new_tables_say_when_a_pass_was_to_be_expected(empty_database_url):
+    database.connect(empty_database_url)
+    before = clock.now()
+    database.upgrade()
+    assert before - SECOND <= passes.standing().expected_since <= clock.now() + SECOND
+    database.disconnect()
+
+
+def test_stats_tell_it_too(make_passes, flask, at):
+    make_passes(TUESDAY_NOON)
+    at(TUESDAY_NOON + 3 * MINUTE)
+    assert f"PROBLEM: {last(TUESDAY_NOON)}" in flask("stats").stdout
+    told = json.loads(flask("stats", "--json").stdout)
+    assert told["problems"] == [last(TUESDAY_NOON)]
+    assert told["last_pass_at"] == "2026-03-03T17:00:00.000Z"
+
+
+# Notices, by the web
+
+
+@pytest.mark.parametrize(
+    ("minutes_later", "level", "needed"), [(3, 0, True), (2, 0, False), (3, 1, False)]
+)
+def test_the_web_tells_where_no_scheduler_does(make_passes, at, minutes_later, level, needed):
+    make_passes(TUESDAY_NOON)
+    Notice.about("problem").change(level=level)
+    at(TUESDAY_NOON + minutes_later * MINUTE)
+    assert substitute.is_needed() is needed
+
+
+def test_schedulers_that_are_back_tell_that_it_is_well(settings, make_passes, at):
+    make_passes(TUESDAY_NOON)
+    (told,) = notices.due(settings, TUESDAY_NOON + 3 * MINUTE)
+    assert told == f"The service has a problem: {last(TUESDAY_NOON)}."
+    make_passes(TUESDAY_NOON + 4 * MINUTE)
+    assert [*notices.due(settings, TUESDAY_NOON + 4 * MINUTE)] == ["The service is well again."]

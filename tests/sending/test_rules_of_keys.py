@@ -1,0 +1,404 @@
+"""The rules of a key and of the recipient's place: in the answer, at the desk, in the sender."""
+
+import json
+import re
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from access.do_not_call import DoNotCall
+from access.keys import ApiKey, Role
+from answers import accepted, problems, refusal
+from app import create_app
+from carriers import OptOut
+from database import clock, isoformat
+from desk_visitor import Visitor, issue
+from models import Message, Status
+from places import QUIET_PLACES, SILENCES
+from samples import NEW_YORK, TUESDAY_NOON
+from scheduler import Scheduler
+from sending import receipts
+from sending.runtime import Runtime
+from stored_messages import again, key_named, store
+
+SECOND, MINUTE, HOUR, DAY = (
+    timedelta(**{unit: 1}) for unit in ("seconds", "minutes", "hours", "days")
+)
+PLACES = {
+    "business_hours": (0, 1440),
+    "quiet_hours": (22 * 60, 6 * 60),
+    "quiet_hours_file": QUIET_PLACES,
+}
+THREE_AM = datetime(2026, 3, 4, 8, tzinfo=UTC)  # a Wednesday in New York
+NINE_AM = datetime(2026, 3, 4, 14, tzinfo=UTC)
+places = pytest.mark.parametrize("place", SILENCES)
+
+
+def rule(name, **changes):
+    """Set rules of a key, as the command does."""
+    key_named(name).rule(changes, clock.now(), lambda own: None)
+
+
+@pytest.fixture
+def ask(settings, key):
+    """Send a request under settings with quiet hours of places."""
+    client = create_app(settings._replace(**PLACES)).test_client()
+
+    def send(headers=None, **fields):
+        body = {"to": NEW_YORK, "message": "Hello"} | fields
+        return client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key})
+
+    return send
+
+
+# By place: the API, the desk and the sender
+
+
+@places
+def test_a_text_that_is_asked_for_in_quiet_hours_is_scheduled_for_their_end(place, ask, at):
+    to, quiet, end, _ = SILENCES[place]
+    at(quiet)
+    body = accepted(ask(to=to))
+    assert (body["status"], body["within_business_hours"]) == ("scheduled", False)
+    assert body["scheduled_send_date"] == isoformat(end)
+    at(end)
+    assert accepted(ask(to=to))["status"] == "queued"
+
+
+@places
+def test_a_send_date_in_quiet_hours_is_refused_with_their_rule(place, ask, at):
+    to, quiet, end, rule = SILENCES[place]
+    at(quiet - 300 * DAY)
+    (problem,) = problems(ask(to=to, send_date=isoformat(quiet)))
+    name = rule.partition(" until ")[0]
+    assert problem.startswith(f"send_date: must not be in {name}, ")
+    assert problem.endswith(f"the first instant after them is {isoformat(end)}")
+    assert accepted(ask(to=to, send_date=isoformat(end)))["scheduled_send_date"] == isoformat(end)
+
+
+@places
+@pytest.mark.parametrize("approved", [True, False])
+def test_the_desk_and_show_tell_when_it_would_leave_and_by_which_rule(
+    place, approved, settings, at
+):
+    to, quiet, end, rule = SILENCES[place]
+    at(quiet)
+    app = create_app(settings._replace(**PLACES, secret_key="k" * 32))
+    visitor, secret, before = Visitor(app), issue("Olga", role=Role.OPERATOR), quiet - MINUTE
+    visitor.sign_in(secret)
+    message = store(to=to, now=before, manual_mode=True, approved=approved, first_send_at=before)
+    visitor.open(f"/desk/messages/{message.id}")
+    assert rule in visitor.page.text
+    result = app.test_cli_runner().invoke(args=["messages", "show", str(message.id)])
+    assert json.loads(result.stdout)["waits_for"] == (rule if approved else "approval")
+    at(end)
+    visitor = Visitor(app)
+    visitor.sign_in(secret)
+    visitor.open(f"/desk/messages/{message.id}")
+    assert "At once" in visitor.page.text
+    assert "quiet hours" not in visitor.page.text
+
+
+@places
+@pytest.mark.parametrize("dated", [True, False])
+def test_a_text_that_was_held_up_leaves_when_the_quiet_hours_end(
+    place, dated, run_pass, carrier, caplog
+):
+    to, quiet, end, rule = SILENCES[place]
+    caplog.set_level("INFO")
+    send_date = quiet - 10 * MINUTE if dated else None
+    message = store(to=to, now=quiet, send_date=send_date, first_send_at=quiet)
+    assert +run_pass(quiet, **PLACES) == Counter({"rescheduled": 1})
+    assert again(message).send_at == end
+    assert f"message {message.id} rescheduled: {rule}" in caplog.messages
+    run_pass(end - timedelta(milliseconds=1), **PLACES)
+    assert carrier.texts == []
+    run_pass(end, **PLACES)
+    assert carrier.numbers == [to]
+
+
+# By key
+
+
+def test_a_key_without_quiet_hours_sends_at_three_in_the_morning_and_others_at_nine(
+    settings, run_pass, carrier, at, key
+):
+    at(THREE_AM)
+    rule("app", hours="00:00-24:00", quiet_hours="none", urgent=True)
+    newsletter = ApiKey.issue("newsletter", None, THREE_AM)
+    changes = {"quiet_hours": (21 * 60, 8 * 60)}
+    client = create_app(settings._replace(**changes)).test_client()
+
+    def ask(secret, text):
+        body = {"to": NEW_YORK, "message": text}
+        return accepted(client.post("/v1/text-messages", json=body, headers={"X-Api-Key": secret}))
+
+    assert ask(newsletter, "news")["scheduled_send_date"] == isoformat(NINE_AM)
+    code = ask(key, "code")
+    assert code["status"] == "queued"
+    assert code["business_hours"] == "12:00 AM - 12:00 AM local time"
+    run_pass(THREE_AM, **changes)
+    assert [text for _, text in carrier.texts] == ["code"]
+    run_pass(NINE_AM, **changes)
+    assert [text for _, text in carrier.texts] == ["code", "news"]
+
+
+@pytest.mark.parametrize(
+    ("rules", "opens"),
+    [
+        ({}, "2026-03-04T14:00:00.000Z"),
+        ({"hours": "10:00-12:00"}, "2026-03-04T15:00:00.000Z"),
+        ({"hours": "thu 18:00-19:00"}, "2026-03-05T23:00:00.000Z"),
+        ({"quiet_hours": "20:00-11:30"}, "2026-03-04T16:30:00.000Z"),
+        ({"hours": "00:00-24:00", "quiet_hours": "tue 21:00-06:15"}, "2026-03-04T11:15:00.000Z"),
+        ({"hours": "00:00-24:00"}, "2026-03-04T13:00:00.000Z"),  # of the place
+        ({"hours": "00:00-24:00", "quiet_hours": "none"}, None),
+    ],
+)
+def test_the_keys_own_rules_stand_in_place_of_settings(rules, opens, settings, key, at):
+    at(THREE_AM)
+    if rules:
+        rule("app", **rules)
+    changes = PLACES | {"business_hours": (540, 1020)}
+    client = create_app(settings._replace(**changes)).test_client()
+    body = {"to": NEW_YORK, "message": "Hello"}
+    body = accepted(client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key}))
+    assert body["status"] == ("scheduled" if opens else "queued")
+    assert body["scheduled_send_date"] == (opens or isoformat(THREE_AM))
+
+
+def test_a_keys_own_quiet_hours_are_named_where_a_send_date_is_refused(ask, at, key):
+    at(TUESDAY_NOON)
+    rule("app", quiet_hours="13:00-14:00")
+    (problem,) = problems(ask(send_date="2026-03-03T18:30Z"))
+    assert "quiet hours of the key, 1:00 PM - 2:00 PM local time" in problem
+    rule("app", quiet_hours="none")
+    accepted(ask(send_date=isoformat(THREE_AM)))
+    rule("app", quiet_hours=None)
+    (problem,) = problems(ask(send_date=isoformat(THREE_AM)))
+    assert "quiet hours of United States" in problem
+
+
+@pytest.mark.parametrize("send_date", [None, THREE_AM])
+def test_a_change_holds_for_what_waits_when_its_time_comes(send_date, run_pass, carrier, key, at):
+    """What is scheduled keeps its time."""
+    at(THREE_AM - HOUR)
+    rule("app", hours="00:00-24:00", quiet_hours="none")
+    message = store(
+        status=Status.SCHEDULED, send_at=THREE_AM, first_send_at=THREE_AM, send_date=send_date
+    )
+    rule("app", quiet_hours="21:00-08:00")
+    assert again(message).send_at == THREE_AM
+    assert +run_pass(THREE_AM) == Counter({"promoted": 1, "rescheduled": 1})
+    assert again(message).send_at == datetime(2026, 3, 4, 13, tzinfo=UTC)
+    rule("app", hours="09:00-17:00", quiet_hours=None)
+    assert +run_pass(NINE_AM - HOUR) == Counter({"promoted": 1, "rescheduled": 1})
+    assert again(message).send_at == NINE_AM
+    run_pass(NINE_AM)
+    assert carrier.numbers == [NEW_YORK]
+
+
+def test_one_senders_texts_keep_to_the_rules_of_their_own_keys(run_pass, carrier, at):
+    """Every mix of rules in one claim."""
+    at(THREE_AM)
+    mixes = {
+        "none": {},
+        "night": {"hours": "00:00-24:00"},
+        "silent": {"hours": "00:00-24:00", "quiet_hours": "21:00-08:00"},
+        "morning": {"hours": "09:00-10:00"},
+        "short": {"hours": "00:00-24:00", "expire_after": "10m"},
+        "listed": {"hours": "00:00-24:00", "check_dnc": "always"},
+        "asked": {"hours": "00:00-24:00", "check_dnc": "asked"},
+    }
+    DoNotCall.add(["+12125550101"], THREE_AM, "operator")
+    for name, rules in mixes.items():
+        key_named(name)
+        if rules:
+            rule(name, **rules)
+        for to in (NEW_YORK, "+12125550101"):
+            store(key=key_named(name), to=to, message=name, first_send_at=THREE_AM - HOUR)
+    counts = run_pass(THREE_AM, send_concurrency=32)
+    assert sorted(text for _, text in carrier.texts) == [
+        "asked",
+        "asked",
+        "listed",
+        "night",
+        "night",
+    ]
+    assert +counts == Counter({"sent": 5, "rescheduled": 6, "expired": 2, "blocked": 1})
+
+
+# The Do Not Call list
+
+
+@pytest.mark.parametrize("setting", [True, False])
+@pytest.mark.parametrize("own", [None, "always", "asked"])
+@pytest.mark.parametrize("asked", [True, False])
+def test_the_list_is_looked_at_by_the_rule_of_the_key_at_each_step(
+    setting, own, asked, settings, key, at, run_pass, carrier
+):
+    at(TUESDAY_NOON)
+    settings = settings._replace(check_dnc=setting)
+    if own:
+        rule("app", check_dnc=own)
+    checks = asked or (own == "always" if own else setting)
+    client = create_app(settings).test_client()
+
+    def ask(to):
+        body = {"to": to, "message": "Hello", "check_dnc": asked}
+        return client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key})
+
+    DoNotCall.add(["+12125550101"], TUESDAY_NOON, "operator")
+    if checks:
+        refusal(ask("+12125550101"), 403)
+    else:
+        assert accepted(ask("+12125550101"))["check_dnc"] is False
+    assert accepted(ask(NEW_YORK))["check_dnc"] is checks
+
+    due = {"send_at": TUESDAY_NOON, "status": Status.SCHEDULED, "check_dnc": asked}
+    message = store(to="+12125550101", **due)
+    Message.promote(TUESDAY_NOON, TUESDAY_NOON - DAY, setting)
+    assert again(message).status == (Status.BLOCKED if checks else Status.QUEUED)
+
+    message = store(to="+12125550102", **due)
+    receipts.record_opt_out(
+        OptOut("+12125550102", stop=True, source="reply"), TUESDAY_NOON, setting
+    )
+    assert again(message).status == (Status.BLOCKED if checks else Status.SCHEDULED)
+
+    message = store(to="+12125550101", check_dnc=asked)
+    run_pass(TUESDAY_NOON, check_dnc=setting)
+    assert again(message).status == (Status.BLOCKED if checks else Status.SENT)
+
+
+def test_what_was_answered_as_checked_stays_checked(settings, key, at, run_pass):
+    at(TUESDAY_NOON)
+    rule("app", check_dnc="always")
+    client = create_app(settings).test_client()
+    body = {"to": NEW_YORK, "message": "Hello"}
+    body = accepted(client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key}))
+    rule("app", check_dnc="asked")
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
+    run_pass(TUESDAY_NOON)
+    assert Message.get_by_id(body["message_id"]).status == Status.BLOCKED
+
+
+# Expiry
+
+
+@pytest.mark.parametrize(
+    ("own", "lasts"),
+    [(None, 72 * HOUR), ("10m", 10 * MINUTE), ("100h", 100 * HOUR), ("9d", 9 * DAY)],
+)
+def test_a_text_expires_by_the_rule_of_its_key_at_each_step(own, lasts, run_pass, carrier, at):
+    """Beside one of a key without a rule, of each kind: they go by the setting."""
+    at(TUESDAY_NOON)
+    ours, other = key_named("ours"), key_named("other")
+    if own:
+        rule("ours", expire_after=own)
+
+    def kept(now, **columns):
+        """The statuses of a text of ours that is as old as it may be, and of one a moment older."""
+        instants = (now - lasts + SECOND, now - lasts - SECOND)
+        ages = [columns | {"first_send_at": at, "send_at": at, "key": ours} for at in instants]
+        ages += [
+            columns | {"first_send_at": at, "send_at": at, "key": other}
+            for at in (now - 72 * HOUR + SECOND, now - 72 * HOUR - SECOND)
+        ]
+        return [store(now=now, **each) for each in ages]
+
+    default = TUESDAY_NOON - 72 * HOUR
+    for columns in (
+        {"manual_mode": True},
+        {"manual_mode": True, "available_to_group": True},
+        {},
+        {"status": Status.SCHEDULED, "manual_mode": True},
+    ):
+        found = kept(TUESDAY_NOON, **columns)
+        Message.expire(TUESDAY_NOON, default)
+        is_expired = [again(each).status == Status.EXPIRED for each in found]
+        assert is_expired == [False, True] * 2, columns
+        Message.delete().execute()
+
+    found = kept(TUESDAY_NOON)
+    assert Message.expire(TUESDAY_NOON, default, [found[1].id]) == 1
+    assert again(found[3]).status == Status.QUEUED
+    Message.delete().execute()
+
+    found = kept(TUESDAY_NOON, status=Status.SCHEDULED)
+    Message.promote(TUESDAY_NOON, default)
+    assert [again(each).status for each in found] == [Status.QUEUED, Status.EXPIRED] * 2
+    Message.delete().execute()
+
+
+def test_the_carrier_is_told_how_long_a_text_is_good_for_by_its_keys_rule(run_pass, carrier, at):
+    at(TUESDAY_NOON)
+    told = {}
+    carrier.send = lambda to, text, message_id, valid_for: told.update({text: valid_for})
+    rule("codes", expire_after="10m")
+    for name in ("codes", "news"):
+        store(key=key_named(name), message=name, first_send_at=TUESDAY_NOON)
+    run_pass(TUESDAY_NOON)
+    assert told == {"codes": 600, "news": 72 * 3600}
+
+
+def test_a_text_that_is_judged_again_at_the_call_goes_by_its_keys_rules(settings, carrier, at):
+    """Tested by a rule alone: the settings know no quiet hours."""
+    nine_pm = datetime(2026, 3, 4, 2, tzinfo=UTC)
+    at(nine_pm - SECOND)
+    rule("app", hours="00:00-24:00", quiet_hours="21:00-08:00")
+    message = store(now=nine_pm - SECOND)
+
+    class Late(ThreadPoolExecutor):
+        def submit(self, *call):
+            at(nine_pm)
+            return super().submit(*call)
+
+    Scheduler(settings, carrier, Runtime(make_pool=Late)).run_pass()
+    assert carrier.texts == []
+    assert again(message).status == Status.SCHEDULED
+
+
+# What show says of the others
+
+
+def test_show_says_what_a_message_waits_for(run, at):
+    at(TUESDAY_NOON)
+
+    def waits_for(**columns):
+        message = store(**columns)
+        return json.loads(run("messages", "show", str(message.id)))["waits_for"]
+
+    later = {"status": Status.SCHEDULED, "send_at": TUESDAY_NOON + HOUR}
+    assert waits_for() == "the carrier"
+    assert waits_for(manual_mode=True) == "approval"
+    assert waits_for(in_doubt=1) == "the carrier's answer"
+    assert waits_for(**later) == "its time"
+    assert waits_for(**later, attempts=1, last_error="no") == "another attempt"
+    assert waits_for(**later, send_date=TUESDAY_NOON + HOUR) == "its send_date"
+    opening = {"status": Status.SCHEDULED, "send_at": NINE_AM}
+    assert waits_for(**opening) == "business hours from 9:00 AM, Wednesday, Mar 4"
+    assert waits_for(status=Status.SENT, finished_at=TUESDAY_NOON) is None
+    end = datetime(9999, 12, 31, 23, 59, tzinfo=UTC)
+    assert waits_for(status=Status.SCHEDULED, send_at=end, send_date=end) == "its send_date"
+    assert waits_for(to="+15555555555", status=Status.SCHEDULED, send_at=NINE_AM) == "its time"
+
+
+def test_rules_that_later_settings_leave_no_minute_refuse_a_text_and_never_send_it(
+    settings, key, at, run_pass, carrier
+):
+    """Such settings could not have been refused at the start, which does not ask for keys."""
+    at(TUESDAY_NOON)
+    rule("app", quiet_hours="20:00-10:00")
+    changes = {"business_hours": (7 * 60, 9 * 60)}
+    client = create_app(settings._replace(**changes)).test_client()
+    body = {"to": NEW_YORK, "message": "Hello"}
+    response = client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key})
+    refusal(response, 403)
+    assert re.search("no minute", response.json["message"])
+    message = store()
+    run_pass(TUESDAY_NOON, **changes)
+    assert carrier.texts == []
+    assert again(message).status == Status.SCHEDULED
