@@ -772,9 +772,9 @@ BOTH = [(True, True), (True, False), (False, True), (False, False)]
 """Whether the first of two carriers can be asked, and the other."""
 
 
-@pytest.mark.parametrize(("askable", "other"), BOTH)
+@pytest.mark.parametrize(("askable", "other"), [(True, False), (False, True)])
 def test_the_promises_hold_with_two_carriers(hold_promises, askable, other):
-    hold_promises(askable, often, other)
+    hold_promises(askable, hypothesis_settings(often, max_examples=2), other)
 
 
 @pytest.mark.soak
