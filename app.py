@@ -7,12 +7,10 @@ import cli
 import database
 import desk
 import logs
-import recipients
 import settings as environment
 from access.rules import Rules
 from carriers import Carrier, ways
-from database import clock
-from monitoring import pages
+from monitoring import checks, pages
 from web import callbacks, errors, requests
 
 
@@ -21,8 +19,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     from_environment = settings is None
     if from_environment:
         settings = environment.load_or_exit()
-    check_countries(settings)
-    environment.check_quiet_hours(settings, clock.now())
+    checks.start(settings)
     connected = connect_carriers(settings)
     logs.start(settings.log_level, settings.log_format).addFilter(requests.add_request_id)
     if from_environment:
@@ -43,16 +40,6 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     errors.register(app, desk.error_page)
     cli.register(app)
     return app
-
-
-def check_countries(settings: environment.Settings) -> None:
-    """End the process if ALLOWED_COUNTRIES has an unknown code, such as UK for GB."""
-    known = {*recipients.REGIONS, recipients.NO_COUNTRY}
-    if unknown := sorted((settings.allowed_countries or frozenset()) - known):
-        environment.exit_with(
-            f"ALLOWED_COUNTRIES: no country with telephone numbers has the ISO 3166 code "
-            f"{', '.join(unknown)}"
-        )
 
 
 def connect_carriers(settings: environment.Settings) -> list[Carrier]:

@@ -23,12 +23,12 @@ import logs
 import reports
 import settings as environment
 from carriers import Carrier, ways
-from database import clock
 from events.delivery import Deliveries
 from events.outbox import Event
 from models import Message, Status
+from monitoring import checks
 from monitoring.notices import Notices
-from sending import claims, receipts
+from sending import claims, inbound, receipts, retention
 from sending.carrier_state import CarrierState
 from sending.outcomes import MAY_HAVE_TAKEN_IT
 from sending.passes import Passes
@@ -134,7 +134,9 @@ class Scheduler:
         now = self.clock.now()
         self.promote(now)
         self.expire(now)
+        self.forget(now)
         receipts.forget(now)
+        inbound.settle(now)
         Event.give_up(now)
         Event.forget(now)
         self.serve_testers()
@@ -207,6 +209,12 @@ class Scheduler:
         lanes = [*map(self.routes.lane, given_up)]
         self.count({"expired": Message.expire_in_doubt(lanes, UNANSWERED, now, before)})
 
+    def forget(self, now: datetime) -> None:
+        """Redact and purge what has become too old."""
+        redacted, purged = retention.forget(self.settings, now, lambda: self.stop.is_requested)
+        if redacted or purged:
+            log.info("too old: %d redacted, %d purged", redacted, purged)
+
     def collect(self) -> bool:
         """Record what sessions of carriers delivered; return whether there was anything."""
         return sum(sender.inbox.collect() for sender in self.senders) > 0
@@ -254,7 +262,7 @@ class Scheduler:
             self.stop.sleep(min(every, IDLE))
 
     def meanwhile(self, sender: Sender) -> int:
-        """Take over, promote, expire and serve testers every few seconds of a long pass.
+        """Take over, promote, expire, forget and serve testers every few seconds of a long pass.
 
         Return how many messages that has queued. It happens often enough for `passed` to see that
         claims are being renewed.
@@ -267,6 +275,8 @@ class Scheduler:
             now, retry = self.clock.now(), sender.retry_through_outage
             queued = retry(self.take_over) + retry(self.promote, now)
             retry(self.expire, now)
+            retry(self.forget, now)
+            retry(inbound.settle, now)
             retry(self.serve_testers)
             look_every = min(PROMOTE_EVERY, self.settings.claim_timeout / 4)
             self.look_at = self.clock.monotonic() + look_every
@@ -374,7 +384,6 @@ def main() -> int:
     """Run one pass, or one every so often until SIGTERM or SIGINT; return the exit status."""
     options = read_options()
     settings = environment.load_or_exit()
-    environment.check_quiet_hours(settings, clock.now())
     level = "DEBUG" if options.verbose else settings.log_level
     if options.quiet and level in ("DEBUG", "INFO"):
         level = "WARNING"
@@ -382,10 +391,13 @@ def main() -> int:
     if options.every or options.verbose:  # a single pass prints no more than its counts
         log.info("Text Message Sending Service %s", environment.VERSION)
     environment.warn_of_misspelt()
+    checks.start(settings)
     connected = valid("CARRIER_URL", connect, settings)
     notices = valid("NOTIFY_URL", Notices, settings)
     if options.every or options.verbose:
         introduce(connected)
+        for warning in [each for c in connected or [None] for each in checks.warnings(settings, c)]:
+            log.warning(warning)
     database.connect(settings.database_url)
     first, *others = connected or [None]
     scheduler = Scheduler(settings, first, others=others)

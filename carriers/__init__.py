@@ -120,6 +120,28 @@ class TooFast(NamedTuple):
     reason: str
 
 
+class Part(NamedTuple):
+    """Which part of a longer text an incoming one is, as far as the carrier says."""
+
+    reference: str  # the same for all parts of a text
+    total: int
+    number: int  # from 1
+
+
+class Reply(NamedTuple):
+    """What a recipient wrote."""
+
+    number: str  # E.164
+    text: str
+    at: datetime | None = None  # by the carrier's clock, if it tells the time
+    certain: bool = True  # as in OptOut
+    # What identifies the carrier's message, if it names it: a Reply with one of these counts once
+    message_ids: tuple[str, ...] = ()
+    # STOP, START or HELP if the carrier itself took it for that; then it has answered it, too
+    word: str | None = None
+    part: Part | None = None
+
+
 class OptOut(NamedTuple):
     """A recipient's STOP or START."""
 
@@ -155,7 +177,7 @@ class Carrier:
     can_be_asked = False  # whether `find` can settle a text that is in doubt
     # A warning about this URL for the operator: one line for the log, without credentials.
     warning: str | None = None
-    # Whether `received` returns receipts and incoming texts, from a session of the carrier's.
+    # Whether `received` returns receipts and replies, from a session of the carrier's.
     # Late answers and TooFast may come without.
     listens = False
     # The methods of HTTP by which the carrier calls back; without any it never does
@@ -190,12 +212,12 @@ class Carrier:
         """
         raise NotImplementedError
 
-    def received(self) -> list[Receipt | OptOut | LateAnswer | TooFast]:
+    def received(self) -> list[Receipt | Reply | LateAnswer | TooFast]:
         """Return what the carrier's session delivered since the last call; never wait."""
         return []
 
-    def callback(self, request: Callback) -> list[Receipt | OptOut]:
-        """Return the receipts and opt-outs in a genuine callback; there may be none.
+    def callback(self, request: Callback) -> list[Receipt | OptOut | Reply]:
+        """Return the receipts, opt-outs and replies in a genuine callback; there may be none.
 
         Raise NotGenuine if the signature does not match, or if this carrier makes no callbacks.
         """

@@ -16,6 +16,7 @@ from carriers import (
     NotGenuine,
     OptOut,
     Receipt,
+    Reply,
     cannot_be_answered,
     opt_outs,
     urls,
@@ -212,17 +213,16 @@ class Twilio(HttpCarrier):
             words = status if status in ("suspended", "closed") else "not active"
             raise CarrierError(f"Twilio: the account is {words}", account=True)
 
-    def callback(self, request: Callback) -> list[Receipt | OptOut]:
+    def callback(self, request: Callback) -> list[Receipt | OptOut | Reply]:
         form = self._genuine(request)
         ids = _message_ids(self.name, form, request.headers["x-twilio-signature"])
         if request.kind == "inbound":
             if _may_be_split_anew(form):
                 raise NotGenuine
-            # Twilio's own reading, OptOutType, comes first.
-            stop = {"STOP": True, "START": False, "HELP": None}.get(
-                form.get("OptOutType", "").upper(), opt_outs.read(form.get("Body", ""))
-            )
-            return opt_outs.events(form.get("From", ""), stop, message_ids=ids)
+            word = form.get("OptOutType", "").upper()
+            word = word if word in ("STOP", "START", "HELP") else None
+            number, text = form.get("From", ""), form.get("Body")
+            return opt_outs.replies(number, text, message_ids=ids, word=word)
         sid = form.get("MessageSid") or form.get("SmsSid")
         status = form.get("MessageStatus") or form.get("SmsStatus")
         return self._report(sid, status, form.get("ErrorCode", ""), form.get("To", ""), ids=ids)

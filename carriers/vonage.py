@@ -14,7 +14,9 @@ from carriers import (
     Codes,
     NotGenuine,
     OptOut,
+    Part,
     Receipt,
+    Reply,
     cannot_be_answered,
     opt_outs,
     urls,
@@ -150,16 +152,15 @@ class Vonage(HttpCarrier):
             # Vonage's own errors have a code, or a title (RFC 7807).
             raise self.no_verdict(answer, silent=not content.keys() & {"error-code", "title"})
 
-    def callback(self, request: Callback) -> list[Receipt | OptOut]:
+    def callback(self, request: Callback) -> list[Receipt | OptOut | Reply]:
         fields = self._genuine(request)
         recipient = opt_outs.international(fields.get("msisdn", ""))  # as Vonage documents it
         at = _instant(fields.get("message-timestamp", ""))
         message_id = fields.get("messageId") or fields.get("message-id")
         ids = (f"{self.name} {message_id}",) if message_id else ()
         if request.kind == "inbound":
-            is_part = fields.get("concat") == "true"  # of a longer text
-            stop = None if is_part else opt_outs.read(fields.get("text", ""))
-            return opt_outs.events(recipient, stop, at=at, message_ids=ids)
+            text, part = fields.get("text"), _part(fields)
+            return opt_outs.replies(recipient, text, at, ids, part=part)
         code = fields.get("err-code", "")
         given = fields.get("client-ref")
         return self._report(message_id, fields.get("status"), code, recipient, at, given, ids)
@@ -208,6 +209,15 @@ def _fields(request):
     if not isinstance(fields, dict) or len(fields) > MOST_FIELDS:
         raise ValueError("not an object, or too large a one")
     return {name: v if isinstance(v, str) else json.dumps(v) for name, v in fields.items()}
+
+
+def _part(fields):
+    """Return which part of a longer text an incoming one is; None for a whole one."""
+    if fields.get("concat") != "true":
+        return None
+    numbers = (fields.get(f"concat-{name}", "") for name in ("total", "part"))
+    total, number = (int(n) if re.fullmatch(r"\d{1,3}", n, re.ASCII) else 0 for n in numbers)
+    return Part(fields.get("concat-ref", ""), total, number)
 
 
 def _instant(timestamp):

@@ -2,7 +2,7 @@
 
 from flask import Flask
 
-from cli import audit, dnc, events, keys, messages, notify, service, usage
+from cli import audit, check, dnc, events, keys, messages, notify, replies, service, usage
 
 
 def register(app: Flask) -> None:
@@ -10,6 +10,7 @@ def register(app: Flask) -> None:
     commands = (
         *(service.db, keys.keys, dnc.dnc, messages.messages, events.events, notify.notify),
         *(service.carriers, service.stats, service.version, usage.usage, audit.audit),
+        *(replies.replies, check.check),
     )
     for command in commands:
         app.cli.add_command(command)

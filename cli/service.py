@@ -22,6 +22,7 @@ from sending import receipts
 
 TEST_TEXT = "A test of the text message service."
 TEST_LASTS = 600  # seconds
+MOST_ERRORS = 10
 
 db = base.Commands("db", help="Create or migrate the tables of the database.")
 carriers = base.Commands("carriers", help="Check the carriers that CARRIER_URL names.")
@@ -35,11 +36,8 @@ def upgrade() -> None:
         base.say(line)
 
 
-@carriers.command()
+@carriers.command(params=base.to_options("Send a test text to this number and print the answer."))
 @click.option("--carrier", "name", help="Ask this one alone.")
-@click.option(
-    "--to", type=base.number, help="Send a test text to this number and print the answer."
-)
 @click.pass_context
 def check(ctx: click.Context, name: str | None, to: str | None) -> None:
     """Ask each carrier whether it accepts texts: exit status 0 for yes, 1 if one says no.
@@ -112,8 +110,12 @@ def version() -> None:
     "--all", "everything", is_flag=True, help="Also count all messages that ever ended (slow)."
 )
 @with_appcontext
-def stats(as_json: bool, everything: bool) -> None:
-    """Show how many messages are waiting, how many ended recently, and what is wrong."""
+@click.pass_context
+def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
+    """Show how many messages are waiting, how many ended recently, and what is wrong.
+
+    The exit status is 1 if a PROBLEM is shown.
+    """
     now = clock.now()
     day_ago = now - timedelta(days=1)
     state = health.read(now)
@@ -124,7 +126,7 @@ def stats(as_json: bool, everything: bool) -> None:
         "last_hour": reports.ended_since(now - timedelta(hours=1)),
         "last_day": reports.ended_since(day_ago),
     }
-    awaiting = reports.awaiting_approval()
+    awaiting, errors = reports.awaiting_approval(), reports.errors_by_key(now - health.HOUR)
     held = health.held_by_rate(current_app.config["SETTINGS"].send_rate, now)
     events = events_by_key()
     not_understood = {
@@ -136,6 +138,7 @@ def stats(as_json: bool, everything: bool) -> None:
         told |= ended | {"awaiting_approval": awaiting} | state._asdict() | {"events": events}
         told |= {"commonest_error": state.error(), "problems": state.problems()} | not_understood
         told |= {"send_rate": held and held._asdict()}
+        told["errors"] = [dict(zip(("error", "key", "messages"), e, strict=True)) for e in errors]
         told["last_pass_at"] = state.last_pass_at
         told["carriers"] = [each._asdict() for each in state.carriers]
         del told["now"], told["bad_end"], told["passes"]
@@ -147,6 +150,7 @@ def stats(as_json: bool, everything: bool) -> None:
     base.say()
     base.say(f"awaiting approval: {awaiting}")
     show_state(state, not_understood)
+    show_errors(errors)
     if held:
         base.say(
             f"SEND_RATE delays {base.count(held.texts, 'text')}, about {held.parts} parts: "
@@ -159,6 +163,7 @@ def stats(as_json: bool, everything: bool) -> None:
         base.say(f"events of {key}: {waiting}, {standing['given_up']} given up")
     for problem in state.problems():
         base.say(f"PROBLEM: {problem}")
+    ctx.exit(1 if state.problems() else 0)
 
 
 def show_counts(totals: dict[str, int], ended: dict[str, dict[str, int]]) -> None:
@@ -192,6 +197,17 @@ def show_state(state: health.Health, not_understood: dict[str, int]) -> None:
     )
     waited = f"waiting since {base.moment(due)} ({_span(now - due)})" if due else "none"
     base.say(f"oldest due message: {waited}")
+
+
+def show_errors(errors: list[tuple[str, str, int]]) -> None:
+    """Print the commonest errors of the last hour, and the keys whose messages have them."""
+    if errors:
+        base.say()
+        rows = ((str(messages), key, error) for error, key, messages in errors[:MOST_ERRORS])
+        base.table(("messages", "key", "error in the last hour"), rows)
+        if len(errors) > MOST_ERRORS:
+            base.say(f"and {len(errors) - MOST_ERRORS} more")
+        base.say()
 
 
 def events_by_key() -> dict[str, dict]:

@@ -15,6 +15,7 @@ from carriers.alphabets import costly
 from models import RETRYABLE, WAITING, Message, Status
 from recipients.hours import written
 from sending import outcomes
+from sending.replies import Reply
 
 MOST_COSTLY = 5  # characters that are named where they make more parts
 NAMED = {"\t": "a tab", "\N{NO-BREAK SPACE}": "a no-break space"}
@@ -47,8 +48,63 @@ WORDS = {
 }
 
 
+class Instants:
+    """How the desk writes an instant, seen from now."""
+
+    now: datetime
+
+    def write(self, at: datetime) -> str:
+        """Write a local time, with the year unless it is the current one."""
+        return written(at) + (f", {at.year}" if at.year != self.now.year else "")
+
+    def ago(self, at: datetime) -> str:
+        """Write an instant relative to now: "in 3 hours", "2 days ago"."""
+        if abs(at - self.now) < timedelta(minutes=1):
+            return "just now" if at <= self.now else "in less than a minute"
+        return f"in {span(at - self.now)}" if at > self.now else f"{span(self.now - at)} ago"
+
+
 @dataclass
-class Entry:
+class ReplyEntry(Instants):
+    """A reply as the desk shows it."""
+
+    reply: Reply
+    message: Message | None  # that it belongs to, if it is still there
+    now: datetime
+    listed: bool  # on the Do Not Call list
+    by_operator: bool  # who looks at it
+
+    @property
+    def number(self) -> str:
+        """The number as people write it."""
+        try:
+            return recipients.find(self.reply.number).international
+        except recipients.InvalidNumber:
+            return self.reply.number
+
+    @property
+    def is_unread(self) -> bool:
+        return self.can_be_read and not self.reply.opted_out
+
+    @property
+    def can_be_read(self) -> bool:
+        return self.reply.read_at is None
+
+    @property
+    def can_be_listed(self) -> bool:
+        return self.by_operator and not self.listed
+
+    @property
+    def badges(self) -> list[str]:
+        """What is known of it, in a few words each."""
+        words = [(self.reply.may_be_no, "may be a no"), (self.reply.opted_out, "opted out")]
+        words.append((self.listed and not self.reply.opted_out, "on the Do Not Call list"))
+        words.append((self.reply.read_at, f"read by {self.reply.read_by}"))
+        return [each for holds, each in words if holds]
+
+
+@dataclass
+class Entry(Instants):
     """A message as the desk shows it."""
 
     message: Message
@@ -104,7 +160,8 @@ class Entry:
 
     @property
     def can_be_retried(self) -> bool:
-        return self.message.status in RETRYABLE and self.message.to is not None
+        message = self.message
+        return message.status in RETRYABLE and message.to is not None and not message.answers
 
     @cached_property
     def forecast(self) -> tuple[datetime, str | None]:
@@ -133,16 +190,6 @@ class Entry:
         except OverflowError:  # already in the year 10000
             return ""
 
-    def write(self, at: datetime) -> str:
-        """Write a local time, with the year unless it is the current one."""
-        return written(at) + (f", {at.year}" if at.year != self.now.year else "")
-
-    def ago(self, at: datetime) -> str:
-        """Write an instant relative to now: "in 3 hours", "2 days ago"."""
-        if abs(at - self.now) < timedelta(minutes=1):
-            return "just now" if at <= self.now else "in less than a minute"
-        return f"in {span(at - self.now)}" if at > self.now else f"{span(self.now - at)} ago"
-
     @property
     def state(self) -> str:
         """What became of the message, as the end of a sentence about it."""
@@ -159,6 +206,12 @@ class Entry:
         return WORDS[message.status]
 
     @property
+    def _origin(self):
+        if self.message.answers:
+            return f"queued by itself, to answer a {self.message.answers}"
+        return f"requested by {self.message.key.name}"
+
+    @property
     def history(self) -> list[tuple[datetime, str]]:
         """What happened to the message, in order, as far as it is recorded."""
         message, attempts = self.message, counted(self.message.attempts, "attempt")
@@ -166,7 +219,7 @@ class Entry:
         ended = "was sent" if message.receipt_at else self.state
         arrived = "reached the phone" if message.status == Status.DELIVERED else "did not arrive"
         events = [
-            (message.created_at, f"requested by {message.key.name}"),
+            (message.created_at, self._origin),
             (message.approved_at, f"approved by {message.approved_by}"),
             (message.last_error_at, f"could not be sent, {attempts} so far{reason}"),
             (message.claimed_at, "claimed by a scheduler"),

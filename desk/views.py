@@ -28,11 +28,13 @@ from access.keys import Identity, Role
 from access.sign_ins import SignIn
 from database import EPOCH, MILLISECOND, Refused, clock, db
 from desk import entries, sessions
-from desk.entries import Entry, counted
+from desk.entries import Entry, ReplyEntry, counted
 from models import WITHDRAWN, Message, Status
 from monitoring import health
 from sending import passes
 from sending.carrier_state import CarrierState
+from sending.replies import Place as ReplyPlace
+from sending.replies import Reply, put_on_list
 
 PAGE = 50  # messages
 MANY = 1_000  # messages; waiting ones, and those of an hour, are counted up to here
@@ -275,7 +277,22 @@ def message(message_id: uuid.UUID) -> str:
     if not found:
         abort(404, "There is no such message here.")
     (entry,) = shown(found, now)
-    return render_template("message.html", entry=entry, news=pop_news(now))
+    answers = shown_replies(Reply.of_message(message_id, now), now)
+    return render_template("message.html", entry=entry, replies=answers, news=pop_news(now))
+
+
+@blueprint.get("/replies")
+def replies() -> str:
+    """Show what recipients wrote back: first what may be a no, then what nobody has read."""
+    now, after = clock.now(), read_reply_place()
+    found = Reply.page(g.person, after, PAGE + 1, now)
+    return render_template(
+        "replies.html",
+        entries=shown_replies(found[:PAGE], now),
+        more=write_reply_place(found),
+        count=Reply.count_waiting(g.person, MANY, now),
+        many=MANY,
+    )
 
 
 @blueprint.get("/do-not-call")
@@ -304,7 +321,7 @@ def keep_list(buttons: dict, number: str, person: Identity) -> str:
     """Add, remove or check a number, as the pressed button says; return the result in words."""
     written, by = recipients.find(number).international, {"key": person.name}
     if "add" in buttons:
-        new = DoNotCall.add([number], clock.now(), "operator", person.name)
+        new = put_on_list([number], clock.now(), "operator", person.name)
         log.info("a number was added to the Do Not Call list by %s", person.name, extra=by)
         return f"{written} is on the list now." if new else f"{written} was on the list before."
     if "remove" in buttons:
@@ -400,6 +417,29 @@ def change(message_id: uuid.UUID | None = None) -> Response:
     return redirect(f"{request.script_root}{request.path}?{query}#list", 303)
 
 
+@blueprint.post("/replies")
+@blueprint.post("/messages/<uuid:message_id>/replies")
+def change_replies(message_id: uuid.UUID | None = None) -> Response:
+    """Mark a reply as read, or put its number on the Do Not Call list, which reads it, too."""
+    button = next((name for name in ("read", "list") if name in request.form), None)
+    if button is None:
+        abort(400, "No button was pressed.")
+    person = operator() if button == "list" else g.person
+    now, found = clock.now(), Reply.seen_by(g.person, read_ids(request.form[button]))
+    for reply in found:
+        with db.atomic():
+            if button == "list":
+                flash(keep_list({"add": ""}, reply.number, person))
+            read = Reply.mark_read([reply.id], person.name, now)
+        if button == "read":
+            flash("The reply was marked as read." if read else "The reply was read before.")
+    if not found:
+        flash("Nothing was changed: there is no such reply here.")
+    if message_id:
+        return redirect(url_for(".message", message_id=message_id, _anchor="replies"), 303)
+    return redirect(url_for(".replies", after=request.args.get("after"), _anchor="list"), 303)
+
+
 def read_ids(value: str) -> list[uuid.UUID]:
     """Return the ids that a button stands for: its own or the selected ones, without repeats."""
     values = request.form.getlist("id") if value == "selected" else [value]
@@ -432,6 +472,38 @@ def shown(found: list[Message], now: datetime) -> list[Entry]:
     numbers = {message.to for message in found} - {None}
     texted = reports.times_texted(numbers, now - DAY * HOUR)
     return [Entry(each, now, rules.of(each.key.rules), texted.get(each.to, 0)) for each in found]
+
+
+def shown_replies(found: list[Reply], now: datetime) -> list[ReplyEntry]:
+    """Return replies as the templates show them."""
+    ids = {reply.message_id for reply in found} - {None}
+    texts = {message.id: message for message in reports.seen_by(g.person, ids)}
+    listed = DoNotCall.listed({reply.number for reply in found})
+    by_operator = g.person.role == Role.OPERATOR
+    return [
+        ReplyEntry(each, texts.get(each.message_id), now, each.number in listed, by_operator)
+        for each in found
+    ]
+
+
+def read_reply_place() -> ReplyPlace | None:
+    """Return the place after which this page of replies begins; None for the first page."""
+    text = request.args.get("after")
+    if not text:
+        return None
+    try:
+        rank, at, id = text.split("-")
+        return ReplyPlace(int(rank), EPOCH + int(at) * MILLISECOND, uuid.UUID(id))
+    except (ValueError, OverflowError):
+        abort(404, "There is no such page.")
+
+
+def write_reply_place(found: list[Reply]) -> str | None:
+    """Return the place after which the next page begins; None if this page is the last."""
+    if len(found) <= PAGE:
+        return None
+    last = found[PAGE - 1]
+    return f"{last.rank}-{(last.at - EPOCH) // MILLISECOND}-{last.id.hex}"
 
 
 def read_place() -> reports.Place | None:

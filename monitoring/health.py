@@ -2,9 +2,11 @@
 
 import threading
 import time
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+import database
 import reports
 from database import clock, isoformat
 from sending import claims, passes
@@ -17,6 +19,13 @@ STALLED_AFTER = timedelta(minutes=2)
 
 OVERDUE_AFTER = timedelta(hours=1)
 """Longest time that one message may be due while others go: its retries take less."""
+
+HOUR = timedelta(hours=1)
+DEAD_AFTER = HOUR
+"""How long a receiver may take no event before somebody is told."""
+
+MOST_NAMES = 10
+"""Keys that a sentence names."""
 
 NO_PASS = "no scheduler makes a pass"
 
@@ -58,6 +67,8 @@ class Health(NamedTuple):
     commonest_error: tuple[str, int] | None  # of the last hour
     bad_end: reports.FailureSpike | None  # of most of the latest messages
     oldest_event: datetime | None = None  # since when an event is due that nobody tries
+    dead_receivers: Collection[str] = ()  # keys whose receivers have taken no event for an hour
+    bytes_left: int | None = None  # on the disk of SQLite's file, if they are too few
     carriers: tuple[CarrierHealth, ...] = ()  # of the last pass, if they are several
     without_carrier: int = 0  # texts for which no carrier may be used
 
@@ -94,6 +105,7 @@ class Health(NamedTuple):
         if self.oldest_event and self.now - self.oldest_event > stalled_after:
             since = isoformat(self.oldest_event)
             problems.append(f"events have been due since {since}: no scheduler delivers them")
+        problems += self._problems_around(for_strangers)
         if problem := self._problem_of_due(stalled_after):
             problems.append(problem)
         if self.passes.is_missing(self.now, stalled_after) and NO_PASS not in (problem or ""):
@@ -116,6 +128,18 @@ class Health(NamedTuple):
         if due_for > OVERDUE_AFTER:
             return f"a message has been due since {isoformat(self.oldest_due)}"
         return None
+
+    def _problems_around(self, for_strangers):
+        """Return a sentence for each problem of the disk and of receivers of events."""
+        problems = []
+        if self.bytes_left is not None:
+            left = self.bytes_left // 1_000_000
+            problems.append(f"the disk of the database is full: {left} MB are left")
+        if keys := [*self.dead_receivers]:
+            more = [f"{len(keys) - MOST_NAMES} more keys"] if len(keys) > MOST_NAMES else []
+            whose = "" if for_strangers else f" of {', '.join([*keys[:MOST_NAMES], *more])}"
+            problems.append(f"events{whose} have not been taken by their receiver for an hour")
+        return problems
 
     def error(self, for_strangers: bool = False) -> dict | None:
         """Return the commonest error as a JSON object, for strangers without its words."""
@@ -143,6 +167,8 @@ def read(now: datetime) -> Health:
         commonest_error=reports.commonest_error(now - timedelta(hours=1)),
         bad_end=reports.bad_end(now),
         oldest_event=reports.oldest_event(now),
+        dead_receivers=reports.dead_receivers(now - DEAD_AFTER),
+        bytes_left=database.bytes_left(),
         carriers=of_several(several),
         without_carrier=sum(map(reports.in_lane, filter(is_for_none, claims.lanes()))),
     )

@@ -35,6 +35,7 @@ class Filter(NamedTuple):
     group: str | None = None
     visible_to: str | None = None
     since: datetime | None = None
+    until: datetime | None = None
 
 
 def listing(
@@ -59,6 +60,11 @@ def listing(
         after = messages.where(Message.id < page[-1].id)
 
 
+def count(only: Filter) -> int:
+    """Count the messages of a listing; Refused if a key does not exist."""
+    return _chosen(only).count()
+
+
 def _chosen(only):
     messages = _with_keys()
     if only.status:
@@ -71,6 +77,8 @@ def _chosen(only):
         messages = messages.where(Message.to == only.to)
     if only.since:
         messages = messages.where(Message.id >= first_id(only.since))
+    if only.until:
+        messages = messages.where(Message.id < first_id(only.until))
     if only.key or only.group:
         messages = messages.where(Message.key.in_(chosen_keys(only.key, only.group)))
     if only.visible_to:

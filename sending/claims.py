@@ -5,11 +5,11 @@ import uuid
 from collections.abc import Collection, Iterable
 from datetime import datetime
 
-from peewee import Value, ValuesList, fn
+from peewee import Case, Value, ValuesList, fn
 
 from database import db, locked, on_postgres
 from database.clock import SKEW
-from models import Message, Status, has_status
+from models import IS_ANSWER, Message, Status, has_status
 
 # As SQL, like `receipts.sent`: for peewee to write them takes half of a sender's time between sends
 
@@ -133,6 +133,25 @@ SELECT * FROM (
 ) AS without_one
 """
 """Find the lanes that messages to be sent are in: an index lookup for each."""
+
+
+def claim_answers(
+    claimant: uuid.UUID,
+    limit: int,
+    now: datetime,
+    carrier: str | None = None,
+    lane: str | None = None,
+) -> list[Message]:
+    """Take up to `limit` messages that answer replies, which may not wait for their key's turn.
+
+    They are claimed for a `carrier`; with a `lane`, only those in it.
+    """
+    those = IS_ANSWER if lane is None else IS_ANSWER & (Message.lane == lane)
+    first = Message.select(Message.id).where(those).order_by(Message.send_at, Message.id)
+    claim = {"claimed_by": claimant, "claimed_at": now, "claimed_for": carrier}
+    claim |= {"claim_number": Message.claim_number + 1}
+    taken = Message.update(status=Status.SENDING, **claim)
+    return list(taken.where(locked(Message.id, first.limit(limit))).returning(Message).execute())
 
 
 def claim(
@@ -285,7 +304,7 @@ def take_over(before: datetime) -> int:
         Message.claimed_at: None,
         Message.claimed_for: None,
         Message.carrier: fn.COALESCE(Message.claimed_for, Message.carrier),
-        Message.lane: None,
+        Message.lane: Case(None, [(Message.answers.is_null(), None)], Message.lane),
         Message.take_overs: Message.take_overs + 1,
         Message.in_doubt: Message.in_doubt + 1,
         Message.in_doubt_with: _doubts_with(Message.claimed_for),

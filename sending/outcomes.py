@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 import recipients
 from access.rules import KeyRules, Rules
 from carriers import CarrierError
-from models import WAITING, Message, Status
+from models import ANSWER_WITHIN, WAITING, Message, Status
 from recipients import Recipient
 from recipients.hours import BusinessHours, NeverOpens
 
@@ -100,7 +100,7 @@ def judge(message: Message, terms: Terms, listed: bool, now: datetime) -> Step |
         return Outcome(Status.QUEUED, elsewhere=True)
     if message.cancelled_by:
         return _kept_back(message, Status.CANCELLED)
-    if listed and (message.check_dnc or terms.key.check_dnc):
+    if listed and (message.check_dnc or terms.key.check_dnc) and not message.answers:
         return _kept_back(message, Status.BLOCKED)
     if is_too_late(message, terms, now):
         return _kept_back(message, Status.EXPIRED)
@@ -110,6 +110,10 @@ def judge(message: Message, terms: Terms, listed: bool, now: datetime) -> Step |
     if message.in_doubt > 1:
         words = "given to the carrier twice without an answer"
         return Outcome(Status.FAILED, _perhaps_taken(words, True))
+    if message.answers:
+        words = "given to the carrier without an answer"
+        once = Outcome(Status.FAILED, _perhaps_taken(words, True))
+        return once if message.in_doubt else Step.SEND
     try:
         return _held(message, terms.key, now) or Step.SEND
     except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
@@ -120,7 +124,7 @@ def judge_again(message: Message, terms: Terms, now: datetime) -> Outcome | None
     """Return what becomes of a message that was judged a while ago; None if it still may go."""
     if is_too_late(message, terms, now):
         return _kept_back(message, Status.EXPIRED)
-    if terms.key.quiet.are_none:
+    if terms.key.quiet.are_none or message.answers:
         return None
     recipient = recipients.find(message.to)
     if terms.key.hours(recipient).silence(recipient.clocks, now):
@@ -134,8 +138,14 @@ def must_ask(message: Message, terms: Terms) -> bool:
 
 
 def is_too_late(message: Message, terms: Terms, now: datetime) -> bool:
-    """Say whether a message has waited longer than EXPIRE_AFTER."""
-    return message.first_send_at + terms.key.expire_after <= now
+    """Say whether a message has waited longer than EXPIRE_AFTER, or than an answer may."""
+    return expires_at(message, terms) <= now
+
+
+def expires_at(message: Message, terms: Terms) -> datetime:
+    """Return when it is too late to send a message."""
+    lasts = ANSWER_WITHIN if message.answers else terms.key.expire_after
+    return message.first_send_at + lasts
 
 
 def waits_until(
@@ -221,14 +231,15 @@ def after_no(
     """Return what becomes of a text that the carrier did not say yes to.
 
     A probe is the one text that goes first after a pause. `has_other` says that there is another
-    carrier for it, which need not be well.
+    carrier for it, which need not be well. What answers a reply has one try.
     """
     if has_other and error.way:
         return Outcome(Status.QUEUED, str(error), elsewhere=True)
     moves_on = (has_other and error.account) or (terms.are_several and error.unreached)
-    if error.too_fast or moves_on:
+    if (error.too_fast or moves_on) and not message.answers:
         return Outcome(Status.QUEUED, str(error))
-    if error.account or (is_probe and error.silent and not error.in_doubt):
+    is_about_carrier = error.account or (is_probe and error.silent and not error.in_doubt)
+    if is_about_carrier and not message.answers:
         return Outcome(Status.QUEUED, send_at=now)  # behind others: the fault may be its own
     last = message.attempts >= message.max_retries
     if error.in_doubt:
@@ -237,7 +248,7 @@ def after_no(
         reason = _perhaps_taken(str(error), message.in_doubt or error.in_doubt)
         return Outcome(Status.FAILED, reason, counted=True, doubt=error.in_doubt)
     at = now + retry_delay(message.attempts, terms.retry_delay)
-    counted = not (is_probe and error.silent)
+    counted = bool(message.answers) or not (is_probe and error.silent)
     return Outcome(Status.SCHEDULED, str(error), at, counted, error.in_doubt)
 
 

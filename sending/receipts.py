@@ -39,6 +39,7 @@ from database import (
     on_postgres,
 )
 from models import TAKEN, Message, Status, has_status
+from sending import replies
 
 log = logging.getLogger("receipts")
 
@@ -208,7 +209,7 @@ def record(
     always_check_dnc: bool,
     carrier: str | None = None,
 ) -> None:
-    """Record what a carrier says, and what recipients say by it."""
+    """Record what a carrier says."""
     late = [event for event in events if isinstance(event, LateAnswer)]
     said = {UUID(event.message_id): event.reference for event in late}
     if taken := sent(said, now, late=True, carrier=carrier):
@@ -227,12 +228,9 @@ def record_opt_out(said: OptOut, now: datetime, always_check_dnc: bool = False) 
     one that came before. A STOP blocks the messages that wait for the number and look at the list;
     return how many those are.
     """
-    try:
-        said = said._replace(number=recipients.national(said.number, None))
-        problem = None if said.certain else "is not marked as international"
-    except recipients.InvalidNumber:
-        problem = "is not valid"
-    if problem and not Message.is_recipient(said.number):
+    number, problem = read_number(said.number, said.certain)
+    said = said._replace(number=number)
+    if problem:
         word = "STOP" if said.stop else "START"
         log.warning("a %s is ignored: its number %s, and no message went to it", word, problem)
         IgnoredOptOut.insert(at=now).execute()
@@ -245,8 +243,21 @@ def record_opt_out(said: OptOut, now: datetime, always_check_dnc: bool = False) 
         if not said.stop:
             DoNotCall.remove([said.number], now, "reply", said_at=said.at)
             return 0
-        DoNotCall.add([said.number], now, said.source, said_at=said.at)
+        replies.put_on_list([said.number], now, said.source, said_at=said.at)
     return Message.block_number(said.number, now, always_check_dnc)
+
+
+def read_number(number: str, certain: bool) -> tuple[str, str | None]:
+    """Return a number that a carrier names in its valid form, and why it cannot be relied on.
+
+    A number that was texted can.
+    """
+    try:
+        number = recipients.national(number, None)
+        problem = None if certain else "is not marked as international"
+    except recipients.InvalidNumber:
+        problem = "is not valid"
+    return number, problem if problem and not Message.is_recipient(number) else None
 
 
 def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: str | None = None) -> int:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from datetime import datetime
 from uuid import UUID
 
-from carriers import Carrier, CarrierError, OptOut, TooFast
+from carriers import Carrier, CarrierError, OptOut, Reply, TooFast
 from models import Status
-from sending import claims, outcomes, receipts
+from sending import claims, inbound, outcomes, receipts
+from sending.inbound import ReplyRules
 from sending.outcomes import Outcome, Terms
 from sending.routes import Routes
 from sending.sends import Answer, NotSent, Send, Sends
@@ -152,14 +153,15 @@ class Recorder:
 class Inbox:
     """Record receipts, replies and late answers from a carrier's session."""
 
-    def __init__(self, carrier: Carrier, always_check_dnc: bool, watch: CarrierWatch):
-        self.carrier, self.always_check_dnc, self.watch = carrier, always_check_dnc, watch
+    def __init__(self, carrier: Carrier, rules: ReplyRules, watch: CarrierWatch):
+        self.carrier, self.rules, self.watch = carrier, rules, watch
         self.unrecorded = []
 
     def collect(self) -> bool:
         """Record what came; return whether there was anything.
 
-        Calling `received` acknowledges the last batch: that is recorded first.
+        Calling `received` acknowledges the last batch: that is recorded first. A reply is recorded
+        alone, since nothing tells it from another with the same words.
         """
         if not self.unrecorded:
             self.unrecorded = self.carrier.received()
@@ -168,6 +170,7 @@ class Inbox:
             self.watch.note_too_fast()
         while self.unrecorded:
             some = self.unrecorded[:RECORDED_AT_ONCE]
-            receipts.record(some, now, self.always_check_dnc, self.watch.name)
-            del self.unrecorded[:RECORDED_AT_ONCE]
+            at_once = next((n for n, each in enumerate(some) if isinstance(each, Reply)), len(some))
+            inbound.record(self.unrecorded[: at_once or 1], now, self.rules)
+            del self.unrecorded[: at_once or 1]
         return heard

@@ -19,6 +19,9 @@ LONGEST_WAIT = timedelta(minutes=1)
 OF_TESTERS = "testers"
 """The lane of testers' texts, which go to the simulator."""
 
+ANSWERS = "answers"
+"""What the lanes of texts that answer replies begin with; they go through the replies' carriers."""
+
 NOT_FOR_IT = "no carrier may be used for its country and key"
 ALL_IN_TROUBLE = "every carrier that may be used is in trouble"
 IS_ASKED = "this carrier may have taken it, and is asked"
@@ -114,7 +117,8 @@ class Routes:
 
     def is_old(self, lane: str | None) -> bool:
         """Say whether the messages of a lane need another."""
-        return lane != OF_TESTERS and self.read(lane) is None
+        is_fixed = lane is not None and lane.partition(" ")[0] in (OF_TESTERS, ANSWERS)
+        return not is_fixed and self.read(lane) is None
 
     def lanes_of(
         self, name: str, lanes: Iterable[str | None], trouble: Collection[str], is_risky: bool
@@ -141,6 +145,11 @@ class Routes:
             for way in self.ways
         ]
         return hashlib.sha256(repr(told).encode()).hexdigest()[:8]
+
+
+def of_answers(carrier: str) -> str:
+    """Return the lane of texts that answer replies which came from a carrier."""
+    return f"{ANSWERS} {carrier}"
 
 
 def is_for_none(lane: str | None) -> bool:

@@ -24,11 +24,12 @@ from database.clock import Steps
 from models import Message, Status
 from sending import claims, outcomes, receipts
 from sending.carrier_state import CarrierState, Permission
+from sending.inbound import ReplyRules
 from sending.lanes import assign
 from sending.outcomes import Outcome, Step, Terms
 from sending.rate import Rate
 from sending.recorder import Inbox, Recorder
-from sending.routes import Routes
+from sending.routes import Routes, of_answers
 from sending.runtime import THIS_MACHINE, TICK, Runtime, Stop
 from sending.sends import Send, Sends
 from sending.watch import CarrierWatch
@@ -55,6 +56,7 @@ class Sender:
     ):
         self.settings, self.stop, self.clock = settings, stop, runtime.clock
         self.for_testers = for_testers
+        self.answers = not for_testers and bool(settings.stop_reply or settings.help_reply)
         self.name = TESTERS if for_testers else carrier.name
         self.routes = routes = routes or Routes([Way(self.name)])
         self.terms = Terms.of(  # of keys without rules of their own
@@ -79,7 +81,7 @@ class Sender:
             *(self.claimant, self.terms, self.watch, self.sends, self.retry_through_outage),
             routes,
         )
-        self.inbox = Inbox(carrier, settings.check_dnc, self.watch)
+        self.inbox = Inbox(carrier, ReplyRules.of(settings, carrier.name), self.watch)
         self.key_names = {}  # by id, for the log
         self.first = None  # the keys that have the next shares: by whether they are urgent
         self.left = 0  # messages that the present pass may still claim
@@ -189,7 +191,7 @@ class Sender:
         renewing = self.steps.noticed() or monotonic >= self.renew_at
         held = [*self.sends.under_way.values()] if renewing else []
         lanes = self.lanes() if room else []
-        if not (lanes or held or again) and not self.routes.is_plain:
+        if not (lanes or held or again or self.answers) and not self.routes.is_plain:
             return 0, []
         with database.db.atomic():
             renewed = claims.renew(self.claimant, [send.message for send in held], now)
@@ -227,13 +229,20 @@ class Sender:
         return routes.lanes_of(self.name, lanes, trouble, self.watch.is_risky)
 
     def claim_new(self, room: int, now: datetime, lanes: list[list[str] | None]) -> list[Message]:
-        """Claim messages of the first group of lanes in which there are any."""
-        first, first_urgent = self.first[False], self.first[True]
+        """Claim messages, answers to replies before all others.
+
+        The others are of the first group of lanes in which there are any.
+        """
+        claimed = []
+        if room and self.answers:
+            lane = None if self.routes.is_plain else of_answers(self.name)
+            claimed = claims.claim_answers(self.claimant, room, now, self.name, lane)
+        first, urgent = self.first[False], self.first[True]
         for group in lanes:
-            whose = first, self.for_testers, first_urgent, self.name, group
-            if claimed := claims.claim(self.claimant, room, now, *whose):
-                return claimed
-        return []
+            whose = first, self.for_testers, urgent, self.name, group
+            if more := claims.claim(self.claimant, room - len(claimed), now, *whose):
+                return claimed + more
+        return claimed
 
     def judge(
         self, sends: list[Send], now: datetime

@@ -4,7 +4,8 @@ from flask import Blueprint, Flask, Response, abort, current_app, request
 
 from carriers import Callback, NotGenuine
 from database import clock
-from sending import receipts
+from sending import inbound
+from sending.inbound import ReplyRules
 from web.requests import read_body
 
 USUAL = {"twilio": ("POST",), "vonage": ("GET", "POST")}
@@ -41,7 +42,7 @@ def callback(name: str, kind: str) -> Response:
         events = carrier.callback(callback)
     except NotGenuine:
         abort(403, "The signature is not the carrier's for this address below PUBLIC_URL.")
-    receipts.record(events, clock.now(), settings.check_dnc, name)
+    inbound.record(events, clock.now(), ReplyRules.of(settings, carrier.name))
     return _understood()
 
 

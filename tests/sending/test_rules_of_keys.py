@@ -333,6 +333,25 @@ def test_a_text_expires_by_the_rule_of_its_key_at_each_step(own, lasts, run_pass
     Message.delete().execute()
 
 
+@pytest.mark.parametrize("columns", [{}, {"manual_mode": True}])
+def test_keys_with_different_rules_expire_side_by_side(columns, database_url, at):
+    at(TUESDAY_NOON)
+    lasts = {"10m": 10 * MINUTE, "5h": 5 * HOUR, "9d": 9 * DAY}
+    for name in lasts:
+        key_named(name)
+        rule(name, expire_after=name)
+    lasts["setting"] = 72 * HOUR
+    expired = []
+    for name, length in lasts.items():
+        for age in (length - SECOND, length + SECOND):
+            instant = TUESDAY_NOON - age
+            old = {"first_send_at": instant, "send_at": instant, "key": key_named(name)}
+            expired.append((store(**old | columns), age > length))
+    assert Message.expire(TUESDAY_NOON, TUESDAY_NOON - 72 * HOUR) == len(lasts)
+    for message, is_expired in expired:
+        assert (again(message).status == Status.EXPIRED) is is_expired
+
+
 def test_the_carrier_is_told_how_long_a_text_is_good_for_by_its_keys_rule(run_pass, carrier, at):
     at(TUESDAY_NOON)
     told = {}
