@@ -39,7 +39,6 @@ GAUGES = {  # the help, and the label if there is one
         "1 if the carrier refuses the account or is down.",
         "carrier",
     ),
-    "text_messages_without_carrier": ("Texts for which no carrier may be used.",),
     "text_messages_receipts_unmatched_last_day": ("Receipts that belong to no message.",),
     "text_messages_opt_outs_ignored_last_day": (
         "STOPs and STARTs whose number was not understood.",

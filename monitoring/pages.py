@@ -151,7 +151,6 @@ def show_metrics() -> Response:
             each.carrier: int(bool(each.trouble)) for each in state.carriers
         }
         or {state.carrier or "": int(bool(state.trouble))},
-        "text_messages_without_carrier": state.without_carrier,
         "text_messages_receipts_unmatched_last_day": receipts.unmatched(day_ago, now),
         "text_messages_opt_outs_ignored_last_day": receipts.ignored_opt_outs(day_ago),
     }
