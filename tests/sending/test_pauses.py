@@ -300,7 +300,7 @@ def test_silences_after_an_answer_of_its_own_in_the_same_batch_are_a_row(
 
 
 def answer_to(error):
-    return Answer(Send(Message(), None, 0), error)
+    return Answer(Send(Message(), None, 0, None), error)
 
 
 # Too fast between the parts of a text
