@@ -24,6 +24,8 @@ from sending.replies import Reply
 UNSHOWN = (
     "answers",
     "claim_number",
+    "claimed_for",
+    "lane",
     "id",
     "key",
     "due_since",

@@ -27,6 +27,7 @@ from sending import meaning, receipts
 from sending.meaning import Meaning
 from sending.receipts import OptOutMessage
 from sending.replies import Reply
+from sending.routes import of_answers
 
 PARTS_WITHIN = timedelta(minutes=5)
 """How long the parts of a text are waited for, from the first on."""
@@ -64,7 +65,7 @@ def record(
     """Record what a carrier says, then what recipients wrote, each alone."""
     replies = [event for event in events if isinstance(event, carriers.Reply)]
     others = [event for event in events if not isinstance(event, carriers.Reply)]
-    receipts.record(others, now, rules.always_check_dnc)
+    receipts.record(others, now, rules.always_check_dnc, rules.carrier)
     for said in replies:
         record_reply(said, now, rules)
 
@@ -112,7 +113,7 @@ def _drafted(said, now, rules):
     """Return a reply, not stored yet, with the message that it belongs to."""
     is_told = said.at and EPOCH <= said.at <= now + SKEW
     at = said.at if is_told else now
-    message = _message_before(said.number, at)
+    message = _message_before(said.number, at, rules.carrier)
     reply = Reply(id=new_id(now), carrier=rules.carrier, number=said.number, at=at, received_at=now)
     reply.text = Reply.text.db_value(said.text)
     if message:
@@ -121,8 +122,8 @@ def _drafted(said, now, rules):
     return reply
 
 
-def _message_before(number, at):
-    """Return the latest message to a number that its carrier was given before an instant, or None.
+def _message_before(number, at, carrier):
+    """Return the latest message to a number that a carrier was given before an instant, or None.
 
     Its yes may not be recorded yet. Testers' texts went to no carrier.
     """
@@ -137,6 +138,7 @@ def _message_before(number, at):
         given_at >= instant(max(EPOCH, at - BELONGS_WITHIN)),
         given_at < instant(at + SECOND),
         Message.key.not_in(ApiKey.testers()),
+        fn.COALESCE(Message.claimed_for, Message.carrier, carrier) == carrier,
     )
     return given.order_by(given_at.desc(), Message.id.desc()).first()
 
@@ -240,7 +242,8 @@ def _answer(reply, word, text, now):
     )
     use = KeyUse.lock(message.key)
     tally = Message.tally_of(message.key, use, [message.second])
-    Message.insert(message.row() | {"first_send_at": said_at, "answers": word}).execute()
+    more = {"first_send_at": said_at, "answers": word, "lane": of_answers(reply.carrier)}
+    Message.insert(message.row() | more).execute()
     tally.add(message.second, message.id)
     use.put(tally)
     log.info("message %s answers reply %s", message.id, reply.id)

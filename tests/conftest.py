@@ -13,6 +13,7 @@ pytest_plugins = [
     "carrier_servers",
     "databases",
     "fake_carrier",
+    "several_carriers",
     "npm",
     "people",
     "receivers",
