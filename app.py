@@ -1,18 +1,17 @@
 """The web application, put together from its parts."""
 
+import logging
+
+import click
 from flask import Flask
 
-import api
-import carriers
 import cli
 import database
-import desk
 import logs
 import settings as environment
 from access.rules import Rules
-from carriers import Carrier
-from monitoring import checks, pages
-from web import callbacks, errors, requests
+from carriers import Carrier, ways
+from monitoring import checks
 
 
 def create_app(settings: environment.Settings | None = None) -> Flask:
@@ -21,8 +20,8 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     if from_environment:
         settings = environment.load_or_exit()
     checks.start(settings)
-    carrier = connect_carrier(settings)
-    logs.start(settings.log_level, settings.log_format).addFilter(requests.add_request_id)
+    connected = connect_carriers(settings)
+    handler = logs.start(settings.log_level, settings.log_format)
     if from_environment:
         environment.warn_of_misspelt()
     database.connect(settings.database_url)
@@ -30,24 +29,43 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     app.config["SETTINGS"] = settings
     app.config["VERSION"] = environment.VERSION
     app.extensions["rules"] = Rules.from_settings(settings)
-    app.extensions["carrier"] = carrier
+    app.extensions["carriers"] = {carrier.name: carrier for carrier in connected}
     app.json.sort_keys = False
     app.url_map.merge_slashes = False  # a redirect would be HTML
-    requests.register(app)
-    app.register_blueprint(api.blueprint)
-    app.register_blueprint(callbacks.blueprint)
-    pages.register(app)
-    desk.register(app)
-    errors.register(app, desk.error_page)
     cli.register(app)
+    if not looks_for_a_command():
+        serve(app, handler)
     return app
 
 
-def connect_carrier(settings: environment.Settings) -> Carrier | None:
-    """Return the carrier that verifies callbacks; end the process if CARRIER_URL is invalid."""
-    if not settings.carrier_url:
-        return None
+def looks_for_a_command() -> bool:
+    """Return whether `flask` makes the application only to find one of our commands in it.
+
+    No request comes then, as it does to `flask run`, whose own context it is made in.
+    """
+    context = click.get_current_context(silent=True)
+    return context is not None and context.parent is None
+
+
+def serve(app: Flask, handler: logging.Handler) -> None:
+    """Add all that answers requests; to import it takes as long as a whole command, 0.2 s."""
+    import api
+    import desk
+    from monitoring import pages
+    from web import callbacks, errors, requests
+
+    handler.addFilter(requests.add_request_id)
+    requests.register(app)
+    app.register_blueprint(api.blueprint)
+    callbacks.register(app)
+    pages.register(app)
+    desk.register(app)
+    errors.register(app, desk.error_page)
+
+
+def connect_carriers(settings: environment.Settings) -> list[Carrier]:
+    """Return the carriers, which verify callbacks; end the process if CARRIER_URL is invalid."""
     try:
-        return carriers.connect(settings.carrier_url, public_url=settings.public_url, sending=False)
-    except ValueError as problem:
-        environment.exit_with(f"CARRIER_URL: {problem}")
+        return ways.connect_all(settings.ways, public_url=settings.public_url, sending=False)
+    except ValueError as problems:
+        environment.exit_with_each("CARRIER_URL", problems)

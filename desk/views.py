@@ -689,6 +689,7 @@ def write_place(found: list[Message]) -> str | None:
 def look_over(now: datetime) -> dict:
     """Return the operator's overview: texts going out, recent outcomes, and trouble."""
     carrier, passed = CarrierState.latest(), passes.standing()
+    several = health.of_several(CarrierState.of_latest_pass())
     this_hour = now.replace(minute=0, second=0, microsecond=0)
     going_out = enumerate(reports.going_out(this_hour, DAY, MANY))
     return {
@@ -698,6 +699,7 @@ def look_over(now: datetime) -> dict:
         "ended": reports.ended_since(now - DAY * HOUR, DAY * MANY),
         "most_a_day": DAY * MANY,
         "carrier": carrier,
+        "in_trouble": [each for each in several if each.trouble],
         "bad_end": reports.bad_end(now),
         "at_limit": reports.at_limit(now, current_app.config["SETTINGS"].key_limits),
         "most_keys": MOST_KEYS,

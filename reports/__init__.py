@@ -34,6 +34,7 @@ from reports.queue import (
     ended_since,
     errors_by_key,
     going_out,
+    in_lane,
     last_sent_at,
     next_parts,
     oldest_due,

@@ -14,6 +14,7 @@ pytest_plugins = [
     "databases",
     "desk_in_browser",
     "fake_carrier",
+    "several_carriers",
     "npm",
     "people",
     "receivers",

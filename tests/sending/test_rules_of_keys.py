@@ -169,6 +169,22 @@ def test_the_keys_own_rules_stand_in_place_of_settings(rules, opens, settings, k
     assert body["scheduled_send_date"] == (opens or isoformat(THREE_AM))
 
 
+def test_a_keys_own_hours_stand_in_place_of_the_countrys_working_week(settings, key, at):
+    saturday = datetime(2026, 3, 7, 16, tzinfo=UTC)  # 11:00 in New York
+    at(saturday)
+    client = create_app(settings._replace(business_days=None)).test_client()
+
+    def ask():
+        body = {"to": NEW_YORK, "message": "Hello"}
+        return accepted(client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key}))
+
+    assert ask()["scheduled_send_date"] == "2026-03-09T13:00:00.000Z"
+    rule("app", hours="sat 10:00-14:00")
+    assert ask()["status"] == "queued"
+    rule("app", hours="10:00-14:00")
+    assert ask()["status"] == "queued"
+
+
 def test_a_keys_own_quiet_hours_are_named_where_a_send_date_is_refused(ask, at, key):
     at(TUESDAY_NOON)
     rule("app", quiet_hours="13:00-14:00")
