@@ -1,20 +1,17 @@
 """The web application, put together from its parts."""
 
+import logging
+
+import click
 from flask import Flask
 
-import api
-import carriers
 import cli
 import database
-import desk
 import logs
-import recipients
 import settings as environment
 from access.rules import Rules
-from carriers import Carrier
-from database import clock
-from monitoring import pages
-from web import callbacks, errors, requests
+from carriers import Carrier, ways
+from monitoring import checks
 
 
 def create_app(settings: environment.Settings | None = None) -> Flask:
@@ -22,10 +19,9 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     from_environment = settings is None
     if from_environment:
         settings = environment.load_or_exit()
-    check_countries(settings)
-    check_quiet_hours(settings)
-    carrier = connect_carrier(settings)
-    logs.start(settings.log_level, settings.log_format).addFilter(requests.add_request_id)
+    checks.start(settings)
+    connected = connect_carriers(settings)
+    handler = logs.start(settings.log_level, settings.log_format)
     if from_environment:
         environment.warn_of_misspelt()
     database.connect(settings.database_url)
@@ -33,51 +29,43 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     app.config["SETTINGS"] = settings
     app.config["VERSION"] = environment.VERSION
     app.extensions["rules"] = Rules.from_settings(settings)
-    app.extensions["carrier"] = carrier
+    app.extensions["carriers"] = {carrier.name: carrier for carrier in connected}
     app.json.sort_keys = False
     app.url_map.merge_slashes = False  # a redirect would be HTML
-    requests.register(app)
-    app.register_blueprint(api.blueprint)
-    app.register_blueprint(callbacks.blueprint)
-    pages.register(app)
-    desk.register(app)
-    errors.register(app, desk.error_page)
     cli.register(app)
+    if not looks_for_a_command():
+        serve(app, handler)
     return app
 
 
-def check_countries(settings: environment.Settings) -> None:
-    """End the process if ALLOWED_COUNTRIES has an unknown code, such as UK for GB."""
-    known = {*recipients.REGIONS, recipients.NO_COUNTRY}
-    if unknown := sorted((settings.allowed_countries or frozenset()) - known):
-        environment.exit_with(
-            f"ALLOWED_COUNTRIES: no country with telephone numbers has the ISO 3166 code "
-            f"{', '.join(unknown)}"
-        )
+def looks_for_a_command() -> bool:
+    """Return whether `flask` makes the application only to find one of our commands in it.
+
+    No request comes then, as it does to `flask run`, whose own context it is made in.
+    """
+    context = click.get_current_context(silent=True)
+    return context is not None and context.parent is None
 
 
-def check_quiet_hours(settings: environment.Settings) -> None:
-    """End the process if quiet hours leave no minute open in all zones of a place's numbers."""
-    if not settings.quiet_hours and not settings.quiet_hours_file:
-        return
-    rules = Rules.from_settings(settings)
-    closed, places = rules.never_open(clock.now(), settings.allowed_countries), rules.quiet
-    of_file = [place for place in closed if place in places.lines or places.states(place)]
-    words = "no minute of BUSINESS_HOURS open"
-    problems = [f"QUIET_HOURS_FILE: {place}: leaves {words}" for place in of_file]
-    if names := sorted(recipients.country_name(place) for place in {*closed} - {*of_file}):
-        problems.append(
-            f"QUIET_HOURS: leave {words} on all clocks of numbers in {', '.join(names)}"
-        )
-    if problems:
-        environment.exit_with("\n".join(problems))
+def serve(app: Flask, handler: logging.Handler) -> None:
+    """Add all that answers requests; to import it takes as long as a whole command, 0.2 s."""
+    import api
+    import desk
+    from monitoring import pages
+    from web import callbacks, errors, requests
+
+    handler.addFilter(requests.add_request_id)
+    requests.register(app)
+    app.register_blueprint(api.blueprint)
+    callbacks.register(app)
+    pages.register(app)
+    desk.register(app)
+    errors.register(app, desk.error_page)
 
 
-def connect_carrier(settings: environment.Settings) -> Carrier | None:
-    """Return the carrier that verifies callbacks; end the process if CARRIER_URL is invalid."""
-    if not settings.carrier_url:
-        return None
+def connect_carriers(settings: environment.Settings) -> list[Carrier]:
+    """Return the carriers, which verify callbacks; end the process if CARRIER_URL is invalid."""
     try:
-        return carriers.connect(settings.carrier_url, public_url=settings.public_url, sending=False)
-    except ValueError as problem:
-        environment.exit_with(f"CARRIER_URL: {problem}")
+        return ways.connect_all(settings.ways, public_url=settings.public_url, sending=False)
+    except ValueError as problems:
+        environment.exit_with_each("CARRIER_URL", problems)

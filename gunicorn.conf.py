@@ -12,19 +12,22 @@ import gc
 import ipaddress
 import logging
 import os
-import re
 import resource
 import shutil
 import tempfile
+from collections.abc import Iterable
 
 from gunicorn.arbiter import Arbiter
 from gunicorn.workers.ggevent import GeventWorker
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
+import database
 import desk
 import recipients
 import settings as environment
-from monitoring import substitute
+from carriers import Carrier
+from database import Refused
+from monitoring import checks, substitute
 from recipients import calendars
 
 HEALTH_LASTS = 1  # seconds; /healthz needs no key, so anybody may ask all the time
@@ -33,16 +36,9 @@ settings = environment.load_or_exit()
 loglevel = settings.log_level
 
 # gunicorn reads these from the environment before `.env` is loaded into it
-port, workers = os.environ.get("PORT"), os.environ.get("WEB_CONCURRENCY") or "1"
-wrong = [
-    f"{name}: must be a whole number from 1 to {most}"
-    for name, value, most in (("PORT", port or "1", 65_535), ("WEB_CONCURRENCY", workers, 1_000))
-    if not (re.fullmatch("[0-9]{1,5}", value) and 1 <= int(value) <= most)
-]
-if wrong:
-    environment.exit_with("\n".join(wrong))
-if port:
-    bind = f"0.0.0.0:{port}"
+workers = settings.web_concurrency
+if settings.port:
+    bind = f"0.0.0.0:{settings.port}"
 
 keepalive = 5  # seconds for the head of a request to arrive
 graceful_timeout = 25  # seconds for requests under way; some hosts kill after 30
@@ -78,7 +74,8 @@ def on_starting(server: Arbiter) -> None:
     desk.preload(server.app.wsgi())
     if settings.skip_holidays:
         calendars.preload()
-    named = bool(port) and all(is_this_machine(host) for host, *_ in server.cfg.address)
+    report(server.app.wsgi().extensions["carriers"].values())
+    named = bool(settings.port) and all(is_this_machine(host) for host, *_ in server.cfg.address)
     if settings.secret_key and not settings.public_url and not named:
         logging.getLogger("web").warning(
             "PUBLIC_URL is not set: the desk's cookie is for https only, except on this machine "
@@ -86,6 +83,24 @@ def on_starting(server: Arbiter) -> None:
         )
     gc.collect()
     gc.freeze()  # the collector would write to shared pages, which copies them to each worker
+
+
+def report(connected: Iterable[Carrier]) -> None:
+    """Log what `flask check` would say of the database and of carriers' callbacks.
+
+    The database may be late, and requests are answered 503 meanwhile, so nothing ends.
+    """
+    log = logging.getLogger("web")
+    for name in ("database", "tables"):
+        try:
+            checks.LOOKS[name](settings)
+        except Refused as problem:
+            log.error("the %s: %s", name, problem)
+            break
+    database.disconnect()  # no worker may share the connection
+    for carrier in connected:
+        for warning in checks.warnings(settings, carrier):
+            log.warning(warning)
 
 
 def is_this_machine(host: str) -> bool:

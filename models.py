@@ -45,11 +45,18 @@ from events.outbox import Event, EventAddress
 SEND_DATE_LASTS = timedelta(hours=1)
 """How long a send_date is obeyed; a message that is later keeps to business hours."""
 
+ANSWER_WITHIN = timedelta(minutes=2)
+"""How long after a reply the text that answers it may be sent."""
+
 LATEST = "SELECT id FROM message WHERE key_id = {param} ORDER BY id DESC LIMIT 1"
 """Return the id of a key's latest message."""
 
 UNDO_WITHIN = timedelta(minutes=1)
 """How long people can undo what they decided."""
+
+
+NOTHING = dict.fromkeys(("to", "message", "answer", "request_digest"))
+"""What a redacted message has of these; a digest tells who tries all numbers the right one."""
 
 
 class Status(StrEnum):
@@ -80,6 +87,7 @@ def has_status(*statuses: Status) -> SQL:
 
 # The indexes below serve these only because their conditions are spelt the same
 IS_SENDABLE = has_status(Status.QUEUED) & SQL("approved")
+IS_ANSWER = IS_SENDABLE & SQL("answers IS NOT NULL")
 AWAITS_APPROVAL = has_status(*WAITING) & SQL("NOT approved")
 AWAITS_GROUP = AWAITS_APPROVAL & SQL("available_to_group")
 IS_RETRYING = has_status(*WAITING) & SQL("due_since IS NOT NULL")
@@ -123,15 +131,21 @@ class Message(Table):
     claimed_at = InstantField(null=True)
     # Tells claims apart: the answer to an earlier one changes nothing
     claim_number = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
+    claimed_for = TextField(null=True)  # the carrier of the claim
     # How often the carrier may have taken it without an answer
     in_doubt = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     in_doubt_since = InstantField(null=True)
+    # The carriers that may have taken it, a name for each time; those left out are the first one
+    in_doubt_with = TextField(null=True)
     # How many senders died with it
     take_overs = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     finished_at = InstantField(null=True)
     last_error = CarrierTextField(null=True)
     last_error_at = InstantField(null=True)
+    carrier = TextField(null=True)  # the name of the one that it was given to last
     carrier_reference = CarrierTextField(null=True)
+    # Which carriers may be used for it, in which order; see sending/routes.py
+    lane = TextField(null=True)
     receipt_at = InstantField(null=True)
     told_at = InstantField(null=True)  # when an event of it was delivered last
     created_at = InstantField()
@@ -141,6 +155,8 @@ class Message(Table):
     # Both null if a version before migration 0014 stored it: one part, of no known country
     parts = IntegerField(null=True)
     country = TextField(null=True)  # ISO 3166, or 001
+    # STOP or HELP, if it answers such a reply: sent at once and once, whatever list and hours say
+    answers = TextField(null=True)
 
     # Requests
 
@@ -254,9 +270,31 @@ class Message(Table):
         """Return the condition that a message's number is looked up in the Do Not Call list."""
         return cls.check_dnc | cls.key.in_(ApiKey.checking(always))
 
-    def apply(self, outcome: Any, now: datetime) -> bool:
-        """Move this claimed message as an Outcome says; False if the claim is another's by now."""
-        changes = {"status": outcome.status, "attempts": self.attempts + outcome.counted}
+    @classmethod
+    def expire_in_doubt(
+        cls, lanes: Collection[str], reason: str, now: datetime, scheduled_before: datetime
+    ) -> int:
+        """Give up messages in doubt whose carriers, to be asked about them, do not answer.
+
+        They have expired, or are cancelled if somebody has done so; return how many. In batches, as
+        in `promote`.
+        """
+        before = ApiKey.scheduled_before(cls.key, now, scheduled_before)
+        old = IS_SENDABLE & cls.lane.in_(lanes) & (cls.first_send_at < before)
+        withdrawn = cls.cancelled_by.is_null(False), Status.CANCELLED
+        status, total = Case(None, [withdrawn], Status.EXPIRED), 0
+        told = {"finished_at": now, "last_error": reason, "last_error_at": now}
+        batch = locked(cls.id, cls.select(cls.id).where(old).limit(BATCH))
+        while given_up := cls.change(cls.update(status=status, **told).where(batch, old)):
+            total += len(given_up)
+        return total
+
+    def apply(self, outcome: Any, now: datetime, **more: Any) -> bool:
+        """Move this claimed message as an Outcome says; False if the claim is another's by now.
+
+        `more` are further changes of columns.
+        """
+        changes = more | {"status": outcome.status, "attempts": self.attempts + outcome.counted}
         if outcome.status in WAITING:
             late = outcome.reason or outcome.status == Status.QUEUED
             changes["due_since"] = (self.due_since or self.ready_at) if late else None
@@ -266,16 +304,35 @@ class Message(Table):
             changes |= {"last_error": outcome.reason, "last_error_at": now}
         if outcome.send_at:
             changes["send_at"] = outcome.send_at
+        if (outcome.elsewhere or outcome.doubt) and not self.answers:
+            changes.setdefault("lane", None)  # or anew
         if outcome.doubt:
             since = self.in_doubt_since or self.claimed_at
             since = min(since, now - (since - now))  # noted by a clock that was set back
             changes |= {"in_doubt": self.in_doubt + 1, "in_doubt_since": since}
+            changes["in_doubt_with"] = (
+                f"{self.in_doubt_with or ''} {self.claimed_for or ''}".strip()
+            )
         return self._move({Status.SENDING}, **changes)
 
-    def settle_doubt(self) -> bool:
-        """Note that the carrier, asked about this claimed message, has not taken it."""
-        self.in_doubt, self.in_doubt_since = 0, None
-        return self._move({Status.SENDING}, in_doubt=0, in_doubt_since=None)
+    def doubts(self, first: str) -> list[str]:
+        """Return the carriers that may have taken this message, one for each time.
+
+        Those that were not noted belong to the `first` carrier.
+        """
+        named = (self.in_doubt_with or "").split()
+        named = named[max(0, len(named) - self.in_doubt) :]
+        return [first] * (self.in_doubt - len(named)) + named
+
+    def settle_doubt(self, left: Collection[str] = ()) -> bool:
+        """Note that the carrier, asked about this claimed message, has not taken it.
+
+        `left` are the other carriers that may have, one for each time.
+        """
+        self.in_doubt, self.in_doubt_with = len(left), " ".join(left) or None
+        self.in_doubt_since = self.in_doubt_since if left else None
+        names = ("in_doubt", "in_doubt_with", "in_doubt_since")
+        return self._move({Status.SENDING}, **{name: getattr(self, name) for name in names})
 
     # Transitions by people
 
@@ -320,7 +377,9 @@ class Message(Table):
         mine = (Message.approved_by == by) & (Message.approved_at > now - UNDO_WITHIN)
         before = {"approved": False, "approved_by": None, "approved_at": None, "due_since": None}
         approved = (Message.approved, Message.in_doubt == 0, mine)
-        return self._act(Action.UNDONE, now, {*WAITING}, *approved, **before)
+        return self._act(
+            Action.UNDONE, now, {*WAITING}, *approved, undone=Action.APPROVED, **before
+        )
 
     def undo_cancel(self, by: str, now: datetime, limit: Limit | None = None) -> bool:
         """Have this message, which was cancelled or refused, wait again; False if it is too late.
@@ -332,13 +391,19 @@ class Message(Table):
         mine, since = Message.cancelled_by == by, now - UNDO_WITHIN
         last = Message.finished_at > since
         waits = {"status": Status.SCHEDULED, "cancelled_by": None, "finished_at": None}
+        refused = Audit.latest(self.id, (Action.CANCELLED, Action.REFUSED), since)
+        undone = refused or Action.CANCELLED
         with db.transaction():
             if limit and self._use_of(limit) >= limit.number:
                 return False
-            if self._act(Action.UNDONE, now, {Status.CANCELLED}, mine, last, **waits):
+            if self._act(
+                Action.UNDONE, now, {Status.CANCELLED}, mine, last, undone=undone, **waits
+            ):
                 return True
         withdrawn = mine & (Message.in_doubt > 0) & (Message.send_at > since)
-        return self._act(Action.UNDONE, now, {*WAITING}, withdrawn, cancelled_by=None)
+        return self._act(
+            Action.UNDONE, now, {*WAITING}, withdrawn, undone=undone, cancelled_by=None
+        )
 
     def _use_of(self, limit):
         """Return how many others to this number have counted since a window before this one."""
@@ -349,7 +414,7 @@ class Message(Table):
     def retry(self, now: datetime) -> bool:
         """Send this message, which did not reach its recipient, again with all its retries.
 
-        It goes at once, or at a send_date that is still to come.
+        It goes at once, or at a send_date that is still to come. What answers a reply has one try.
         """
         later = (Message.send_date > now, Message.send_date)
         send_at = Case(None, [later], Message.send_at.db_value(now))
@@ -357,6 +422,7 @@ class Message(Table):
             Action.RETRIED,
             now,
             {*RETRYABLE},
+            Message.answers.is_null(),
             status=Status.SCHEDULED,
             first_send_at=send_at,
             send_at=send_at,
@@ -365,6 +431,8 @@ class Message(Table):
             attempts=0,
             in_doubt=0,
             in_doubt_since=None,
+            in_doubt_with=None,
+            lane=None,
             take_overs=0,
             cancelled_by=None,
             receipt_at=None,  # the reference stays: it names the first text, and not the next
@@ -382,7 +450,7 @@ class Message(Table):
         A text in doubt is left to the sender, which asks the carrier first.
         """
         waiting = (cls.to == number) & has_status(*WAITING) & (cls.in_doubt == 0)
-        waiting &= cls._checks(always_check_dnc)
+        waiting &= cls._checks(always_check_dnc) & cls.answers.is_null()
         block = cls.update(status=Status.BLOCKED, finished_at=now).where(waiting)
         return len(cls.change(block))
 
@@ -405,14 +473,42 @@ class Message(Table):
 
         A message stays while an equal text is in doubt, which would take its copy for its own.
         """
+        with db.transaction():
+            gone = cls.purge_old(before)
+            cls._audit_many(Action.PURGED, now, gone, f"ended before {isoformat(before)}")
+        return gone
+
+    @classmethod
+    def purge_old(cls, before: datetime) -> int:
+        """Do as `purge`, without a word in the audit: nobody has asked for it."""
         old = cls.finished_at < before
         with db.transaction():
             # Apart from the deletion, or Postgres may select a batch for each row that it looks at
             some = cls.select(cls.id).where(old, ~cls._has_twin_in_doubt(), has_status(*FINISHED))
             ids = [message.id for message in some.limit(PAGE)]
-            gone = cls.delete().where(old, cls.id.in_(ids)).execute()
-            cls._audit_many(Action.PURGED, now, gone, f"ended before {isoformat(before)}")
-        return gone
+            return cls.delete().where(old, cls.id.in_(ids)).execute()
+
+    @classmethod
+    def redact_oldest(cls, since: datetime | None, before: datetime) -> tuple[int, datetime]:
+        """Redact some of those that ended between two instants, the oldest first.
+
+        Return how many, and until when nothing is left to be redacted: there a later call begins,
+        or it would read all that was redacted before. One that an equal text in doubt still needs
+        stays. Nothing is written to the audit.
+        """
+        old = HAS_ENDED & cls.message.is_null(False) & (cls.finished_at < before)
+        if since:
+            old &= cls.finished_at >= since
+        found = []
+        for status in FINISHED:  # one index lookup each
+            some = cls.select(cls.finished_at, cls.id).where(cls.status == status, old)
+            found.extend(some.order_by(cls.finished_at).limit(PAGE).tuples())
+        oldest = sorted(found)[:PAGE]
+        old &= cls.id.in_([id for _, id in oldest])
+        redacted = cls.update(NOTHING).where(old, ~cls._has_twin_in_doubt()).execute()
+        if left := cls.select(cls.finished_at).where(old).order_by(cls.finished_at).first():
+            return redacted, left.finished_at
+        return redacted, oldest[-1][0] if len(oldest) == PAGE else before
 
     @classmethod
     def redact(cls, before: datetime, now: datetime) -> int:
@@ -438,11 +534,9 @@ class Message(Table):
     def _forget(cls, which, now, details, *conditions):
         which &= HAS_ENDED & cls.message.is_null(False)
         some = cls.select(cls.id).where(which, *conditions).limit(PAGE)
-        # With a digest of the whole request, who tries all numbers finds the right one
-        nothing = dict.fromkeys(("to", "message", "answer", "request_digest"))
         ids = [each.id for each in some]
         with db.transaction():
-            forgotten = cls.update(nothing).where(which, cls.id.in_(ids)).execute()
+            forgotten = cls.update(NOTHING).where(which, cls.id.in_(ids)).execute()
             cls._audit_many(Action.REDACTED, now, forgotten, details)
         return forgotten
 
@@ -496,13 +590,22 @@ class Message(Table):
         return self.status if self.approved else f"{self.status}, awaiting approval"
 
     def _act(
-        self, action: Action, now: datetime, among: set[Status], *conditions: Any, **changes: Any
+        self,
+        action: Action,
+        now: datetime,
+        among: set[Status],
+        *conditions: Any,
+        undone: str | None = None,
+        **changes: Any,
     ) -> bool:
-        """Make a transition of a person, and note it in the audit; return whether it happened."""
+        """Make a transition of a person, and note it in the audit; return whether it happened.
+
+        `undone` is the action that it takes back.
+        """
         with db.transaction():
             done = self._move(among, *conditions, **changes)
             if done:
-                Audit.note(action, now, message_id=self.id)
+                Audit.note(action, now, message_id=self.id, details=undone)
         return done
 
     def _move(self, among: set[Status], *conditions: Any, **changes: Any) -> bool:
@@ -524,7 +627,8 @@ def _allowed(among, changes):
 
 
 def _update(changes):
-    unclaimed = {"claimed_by": None, "claimed_at": None} if "status" in changes else {}
+    names = ("claimed_by", "claimed_at", "claimed_for") if "status" in changes else ()
+    unclaimed = dict.fromkeys(names)
     return Message.update(changes | unclaimed)
 
 
@@ -566,6 +670,8 @@ class Selection:
 for _name, _columns, _where in (
     ("message_due", [Message.send_at, Message.id], has_status(Status.SCHEDULED)),
     ("message_sendable_key", [Message.key, Message.send_at, Message.id], IS_SENDABLE),
+    ("message_lane", [Message.lane, Message.key, Message.send_at, Message.id], IS_SENDABLE),
+    ("message_answers", [Message.send_at, Message.id], IS_ANSWER),
     ("message_awaiting", [Message.status, Message.send_at, Message.id], AWAITS_APPROVAL),
     ("message_awaiting_key", [Message.key, Message.send_at, Message.id], AWAITS_GROUP),
     ("message_claimed", [Message.claimed_at], has_status(Status.SENDING)),

@@ -7,7 +7,7 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -18,7 +18,7 @@ from environs import Env, EnvError, EnvValidationError
 import logs
 import recipients
 from access import limits, rules
-from carriers import urls
+from carriers import urls, ways
 from recipients import weeks
 from recipients.weeks import DAYS, Window
 
@@ -27,6 +27,7 @@ VERSION = "1.0.0"
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 DEFAULT_DATABASE = "sqlite:///messages.db"
+LONGEST_ANSWER = 1600  # characters of STOP_REPLY and HELP_REPLY
 EPHEMERAL_HOSTS = ("DYNO", "RENDER", "RAILWAY_ENVIRONMENT", "FLY_APP_NAME", "K_SERVICE")
 """Variables set by hosts with ephemeral disks."""
 
@@ -55,11 +56,15 @@ class Settings(NamedTuple):
     carrier_timeout: int  # seconds
     shutdown_timeout: int  # seconds
     expire_after: timedelta
+    keep_texts: timedelta | None  # until they are redacted; None: for ever
+    keep_messages: timedelta | None  # until they are purged; None: for ever
     check_dnc: bool  # for every message, whatever the request says
     allowed_countries: frozenset[str] | None  # ISO 3166; None: all
     allow_premium_rate: bool
     key_limits: tuple[limits.Limit, ...]  # of keys without their own
     recipient_limit: limits.Limit | None
+    stop_reply: str | None  # the text that answers a STOP
+    help_reply: str | None
     notify_url: str | None  # Apprise's URLs, separated by white space
     carrier_url: str | None
     public_url: str | None  # without a slash at the end
@@ -67,6 +72,13 @@ class Settings(NamedTuple):
     log_level: str
     log_format: str
     metrics_token: str | None
+    port: int | None  # None: gunicorn's own, on this machine only
+    web_concurrency: int  # worker processes
+
+    @property
+    def ways(self) -> tuple[ways.Way, ...]:
+        """The carriers of CARRIER_URL, in the order of preference."""
+        return ways.parse(self.carrier_url or "")
 
 
 def load() -> Settings:
@@ -81,8 +93,9 @@ def load() -> Settings:
         raise SettingsError(f".env: cannot be read ({type(error).__name__})") from None
     env = Env(eager=False)
     for parse in (
-        *(_database_url, _hours, _days, _quiet_hours, _quiet_places, _whole, _one_of, _duration),
-        *(_countries, _limits, _public_url, _secret, _rate),
+        *(_database_url, _hours, _days, _quiet_hours, _quiet_places, _whole, _whole_or_none),
+        *(_one_of, _duration, _kept, _countries, _limits, _public_url, _secret, _rate, _answer),
+        _carriers,
     ):
         env.add_parser(parse.__name__.strip("_"), parse)
     ephemeral = any(host in os.environ for host in EPHEMERAL_HOSTS)
@@ -102,19 +115,25 @@ def load() -> Settings:
         carrier_timeout=env.whole("CARRIER_TIMEOUT", "60", least=1, most=600),
         shutdown_timeout=env.whole("SHUTDOWN_TIMEOUT", "25", least=1, most=600),
         expire_after=env.duration("EXPIRE_AFTER", "72h"),
+        keep_texts=env.kept("KEEP_TEXTS", ""),
+        keep_messages=env.kept("KEEP_MESSAGES", ""),
         check_dnc=env.one_of("CHECK_DNC", "asked", choices=("asked", "always")) == "always",
         allowed_countries=env.countries("ALLOWED_COUNTRIES", ""),
         allow_premium_rate=env.one_of("ALLOW_PREMIUM_RATE", "false", choices=("true", "false"))
         == "true",
         key_limits=env.limits("KEY_LIMITS", "", parse=limits.parse),
         recipient_limit=env.limits("RECIPIENT_LIMIT", "", parse=limits.parse_recipient_limit),
+        stop_reply=env.answer("STOP_REPLY", ""),
+        help_reply=env.answer("HELP_REPLY", ""),
         notify_url=env.str("NOTIFY_URL", "").strip() or None,
         public_url=env.public_url("PUBLIC_URL", ""),
         secret_key=env.secret("SECRET_KEY", "", least=32),
-        carrier_url=env.str("CARRIER_URL", "").strip() or None,
+        carrier_url=env.carriers("CARRIER_URL", ""),
         log_level=env.one_of("LOG_LEVEL", "INFO", choices=LEVELS),
         log_format=env.one_of("LOG_FORMAT", "TEXT", choices=("TEXT", "JSON")),
         metrics_token=env.secret("METRICS_TOKEN", "", least=16),
+        port=env.whole_or_none("PORT", "", least=1, most=65_535),
+        web_concurrency=env.whole_or_none("WEB_CONCURRENCY", "", least=1, most=1_000) or 1,
     )
     try:
         env.seal()
@@ -122,7 +141,20 @@ def load() -> Settings:
         problems = error.error_messages.items()
         lines = [f"{name}: {line}" for name, [problem] in problems for line in problem.splitlines()]
         raise SettingsError("\n".join(lines)) from None
+    if problems := _forgotten_too_soon(settings):
+        raise SettingsError("\n".join(problems))
     return settings
+
+
+def _forgotten_too_soon(settings):
+    """Return what is wrong if messages do not last as long as they count for their recipient."""
+    window = settings.recipient_limit and settings.recipient_limit.window
+    kept = {"KEEP_TEXTS": settings.keep_texts, "KEEP_MESSAGES": settings.keep_messages}
+    return [
+        f"{name}: must not be shorter than the window of RECIPIENT_LIMIT"
+        for name, length in kept.items()
+        if window and length and length < window
+    ]
 
 
 def load_or_exit() -> Settings:
@@ -148,12 +180,34 @@ def exit_with(problems: str) -> NoReturn:
     sys.exit(1)
 
 
+def exit_with_each(name: str, problems: ValueError) -> NoReturn:
+    """End the process because of one variable, with a line for each of its problems."""
+    exit_with("\n".join(f"{name}: {problem}" for problem in str(problems).splitlines()))
+
+
+def check_quiet_hours(settings: Settings, now: datetime) -> None:
+    """End the process if quiet hours leave no minute open in all zones of a place's numbers."""
+    if not settings.quiet_hours and not settings.quiet_hours_file:
+        return
+    of_all = rules.Rules.from_settings(settings)
+    closed, places = of_all.never_open(now, settings.allowed_countries), of_all.quiet
+    of_file = [place for place in closed if place in places.lines or places.states(place)]
+    words = "no minute of BUSINESS_HOURS open"
+    problems = [f"QUIET_HOURS_FILE: {place}: leaves {words}" for place in of_file]
+    if names := sorted(recipients.country_name(place) for place in {*closed} - {*of_file}):
+        problems.append(
+            f"QUIET_HOURS: leave {words} on all clocks of numbers in {', '.join(names)}"
+        )
+    if problems:
+        exit_with("\n".join(problems))
+
+
 def warn_of_misspelt() -> None:
     """Log each variable that looks like a misspelt setting, with the setting it resembles.
 
     The environment holds much that is not ours, so a name must be closer there than in `.env`.
     """
-    known = {*map(str.upper, Settings._fields), "PORT", "WEB_CONCURRENCY", "SCRIPT_NAME"}
+    known = {*map(str.upper, Settings._fields), "SCRIPT_NAME"}
     ours = dotenv_values(Path.cwd() / ".env")
     for name in sorted(os.environ.keys() - known):
         if near := get_close_matches(name.upper(), known, 1, 0.75 if name in ours else 0.88):
@@ -164,6 +218,10 @@ def _whole(text, least, most):
     if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or not least <= int(text) <= most:
         raise EnvError(f"must be a whole number from {least} to {most}")
     return int(text)
+
+
+def _whole_or_none(text, least, most):
+    return _whole(text, least, most) if text else None
 
 
 def _hours(text):
@@ -257,12 +315,31 @@ def _duration(text):
     return _parsed(rules.duration, text.strip())
 
 
+def _kept(text):
+    """Return how long something is kept; None for no text."""
+    match = re.fullmatch(r"([1-9]\d{0,2})([dy])|([1-9]\d{3,4})(d)", text.strip(), re.ASCII)
+    if text.strip() and not match:
+        raise EnvError("must be days or years, like 90d or 2y")
+    if not match:
+        return None
+    number, unit = filter(None, match.groups())
+    return timedelta(days=int(number) * {"d": 1, "y": 365}[unit])
+
+
 def _rate(text):
     """Return so many a second; None for no text."""
-    match = re.fullmatch(r"([1-9]\d{0,5})/(s|min)", text.strip(), re.ASCII)
-    if text.strip() and not match:
-        raise EnvError("must be parts per second or minute, from 1 to 999999, like 10/s or 600/min")
-    return int(match[1]) / {"s": 1, "min": 60}[match[2]] if match else None
+    try:
+        return ways.rate(text) if text.strip() else None
+    except ValueError as problem:
+        raise EnvError(str(problem)) from None
+
+
+def _carriers(text):
+    """Return a CARRIER_URL of which each part can be read."""
+    try:
+        return text.strip() if ways.parse(text) else None
+    except ValueError as problems:
+        raise EnvError(str(problems)) from None
 
 
 def _countries(text):
@@ -293,6 +370,12 @@ def _secret(text, least):
     if text and len(text) < least:
         raise EnvError(f"must have at least {least} characters, chosen at random")
     return text or None
+
+
+def _answer(text):
+    if len(text) > LONGEST_ANSWER or re.search("[\0\ud800-\udfff]", text):
+        raise EnvError(f"must be a text of up to {LONGEST_ANSWER} characters")
+    return text if text.strip() else None
 
 
 def _database_url(text):

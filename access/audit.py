@@ -60,6 +60,7 @@ class Action(StrEnum):
     UNDONE = "message undone"
     PURGED = "messages purged"
     REDACTED = "messages redacted"
+    FORGOTTEN = "replies forgotten"
     CREATED_KEY = "key created"
     LIMITED_KEY = "key limited"
     RULED_KEY = "key rules set"
@@ -112,6 +113,13 @@ class Audit(Table):
         row = {"at": now, "who": who, "who_key": who_key, "what": what}
         for some in chunked(subjects, PAGE):
             cls.insert_many([row | subject for subject in some]).execute()
+
+    @classmethod
+    def latest(cls, message_id: UUID, among: Iterable[Action], since: datetime) -> str | None:
+        """Return which of these actions on a message was the last since an instant, if any."""
+        rows = cls.select(cls.what).where(cls.at > since, cls.message_id == message_id)
+        last = rows.where(cls.what.in_([*among])).order_by(cls.id.desc()).first()
+        return last and last.what
 
     @classmethod
     def listing(

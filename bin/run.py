@@ -27,7 +27,10 @@ from access.keys import ApiKey, Role  # noqa: E402
 from database import clock  # noqa: E402
 
 NUMBER = "+12125550123"  # reserved for fiction
+ALWAYS = (0, 24 * 60)
 KEYS_LAST = timedelta(days=30)
+HOURS = {"BUSINESS_HOURS", "BUSINESS_DAYS", "SKIP_HOLIDAYS", "QUIET_HOURS", "QUIET_HOURS_FILE"}
+"""Settings of hours: without any, this service is always open, because it is for trying."""
 
 
 def main() -> int:
@@ -104,9 +107,11 @@ def prepare() -> environment.Settings:
     env = Path(".env")
     if not env.exists():
         env.write_text(Path(".env.example").read_text())
-    settings = environment.load_or_exit()
+    environment.load_or_exit()
+    if not HOURS & os.environ.keys():  # .env has been loaded into it
+        os.environ["BUSINESS_HOURS"] = "00:00-24:00"
     if "SECRET_KEY" in os.environ:
-        return settings
+        return environment.load_or_exit()
     try:
         env.chmod(0o600)
         with env.open("a") as file:
@@ -161,6 +166,8 @@ The service runs. {public}/docs describes it and lets you try requests.{desk}
 {reach(host)}
 {note(settings)}
 
+export API_KEY=$(cat .first-key)
+
 curl {address}/v1/text-messages \\
   -H 'X-Api-Key: {key}' \\
   -H 'Content-Type: application/json' \\
@@ -186,8 +193,13 @@ def note(settings: environment.Settings) -> str:
     if not carrier:
         return "No carrier is set: texts wait. CARRIER_URL=console: in .env prints them here."
     goes = "It appears here" if carrier == "console" else f"It goes through {carrier}"
-    return f"""Send a first text; nobody has its number. {goes} within seconds; outside business
-hours in New York it waits for them: BUSINESS_HOURS=00:00-24:00 make run sends at any hour."""
+    when = f"""Send a first text; nobody has its number. {goes} within seconds"""
+    if settings.business_hours == ALWAYS:
+        return f"""{when}, at any hour: for trying,
+this service is always open. Elsewhere, texts go from 9 to 5 by the recipient's clock;
+BUSINESS_HOURS in .env sets the hours here, too."""
+    return f"""{when} of your business hours;
+outside them, by New York's clock, it waits."""
 
 
 if __name__ == "__main__":

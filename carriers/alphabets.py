@@ -113,10 +113,12 @@ def _filled(characters: Iterable[bytes], size: int) -> list[bytes]:
 def decode(octets: bytes, coding: int) -> str:
     """Return the text of one part without a header; replace unreadable octets by U+FFFD.
 
-    `coding` is any data_coding, including those with a message class.
+    `coding` is any data_coding, including those with a message class. A part may begin or end with
+    half a surrogate pair.
     """
     if coding == UCS2:
-        return octets.decode("utf-16-be", "replace")
+        whole = octets if len(octets) % 2 == 0 else octets[:-1] + b"\xff\xfd"
+        return whole.decode("utf-16-be", "surrogatepass")
     if coding == GSM or coding & 0xF4 == 0xF0:  # with a message class, and not 8-bit data
         return _from_septets(octets)
     return octets.decode("latin-1")

@@ -1,4 +1,4 @@
-"""Recognize STOP and START, and the numbers they come from."""
+"""Recognize STOP and START, and the numbers that replies come from."""
 
 import re
 import unicodedata
@@ -6,7 +6,7 @@ from datetime import datetime
 
 import phonenumbers
 
-from carriers import OptOut
+from carriers import OptOut, Part, Reply
 
 REGIONS = phonenumbers.SUPPORTED_REGIONS
 
@@ -38,16 +38,39 @@ def events(
     at: datetime | None = None,
     message_ids: tuple[str, ...] = (),
 ) -> list[OptOut]:
-    """Return the OptOut of a number in a list, which is empty if `stop` is None.
+    """Return the OptOut of a number in a list, which is empty if `stop` is None."""
+    return [
+        OptOut(plus, stop, source, at, certain, message_ids)
+        for plus, certain in _with_plus(number)
+        if stop is not None
+    ]
 
-    A number without a plus sign is not certain to be international. An incoming text can also come
-    from a short code or a name, for which the list is empty.
+
+def replies(
+    number: str,
+    text: str | None,
+    at: datetime | None = None,
+    message_ids: tuple[str, ...] = (),
+    word: str | None = None,
+    part: Part | None = None,
+) -> list[Reply]:
+    """Return the Reply from a number in a list, which is empty if there is no text."""
+    return [
+        Reply(plus, text, at, certain, message_ids, word, part)
+        for plus, certain in _with_plus(number)
+        if text is not None
+    ]
+
+
+def _with_plus(number):
+    """Return a number with its plus sign, and whether it is certain to be international.
+
+    In a list, which is empty if it is none: texts come from short codes and names as well.
     """
     digits = number.removeprefix("+")
-    if stop is None or not re.fullmatch(r"\d{7,15}", digits, re.ASCII):
+    if not re.fullmatch(r"\d{7,15}", digits, re.ASCII):
         return []
-    certain = number.startswith("+") and not digits.startswith("0")
-    return [OptOut(f"+{digits}", stop, source, at, certain, message_ids)]
+    return [(f"+{digits}", number.startswith("+") and not digits.startswith("0"))]
 
 
 def international(number: str) -> str:

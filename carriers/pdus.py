@@ -11,7 +11,7 @@ import struct
 import time
 from typing import NamedTuple
 
-from carriers import Codes
+from carriers import Codes, Part
 
 HEADER = struct.Struct(">4I")  # command_length, command_id, command_status, sequence_number
 LONGEST_PDU = 64 * 1024  # octets; far more than any peer needs
@@ -26,8 +26,8 @@ MESSAGE_TYPE, RECEIPT = 0x3C, 0x04
 INTERNATIONAL, NATIONAL, NETWORK_SPECIFIC, ALPHANUMERIC = 1, 2, 3, 5  # type of number (5.2.5)
 UNKNOWN, E164 = 0, 1  # numbering plan (5.2.6)
 MESSAGE_PAYLOAD, RECEIPTED_MESSAGE_ID, MESSAGE_STATE = 0x0424, 0x001E, 0x0427  # tags (5.3.2)
-SAR_TOTAL_SEGMENTS = 0x020E
-CONCATENATED = {0x00: 3, 0x08: 4}  # header elements and their lengths: …, total, number
+SAR_REFERENCE, SAR_TOTAL, SAR_NUMBER = 0x020C, 0x020E, 0x020F
+CONCATENATED = {0x00: 3, 0x08: 4}  # header elements and their lengths: reference, total, number
 LONGEST_VALIDITY = 30 * 86_400  # seconds
 
 # The meaning of each command_status (5.1.3, and codes of SMPP 5.0 that peers of 3.4 use as well).
@@ -65,7 +65,7 @@ FOR_NOW = {
     0xFF: "an unknown error",
 }
 REASONS = FOR_GOOD | TOO_FAST | ACCOUNT | FOR_NOW
-CODES = Codes(FOR_GOOD, ACCOUNT, TOO_FAST)
+CODES = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, of_way={0x0A})
 
 
 def reason(status: int) -> str:
@@ -177,16 +177,23 @@ def header_and_text(delivery: Delivery) -> tuple[bytes, bytes]:
     return message[1:end], message[end:]
 
 
-def parts(header: bytes, optional: dict[int, bytes]) -> int:
-    """Return the number of parts of the text that a deliver_sm belongs to.
+def part(header: bytes, optional: dict[int, bytes]) -> Part | None:
+    """Return which part of a longer text a deliver_sm brings; None for a whole text.
 
-    Either the header says so (3GPP TS 23.040, 9.2.3.24.1 and 9.2.3.24.8) or an optional parameter
-    (SMPP 3.4, 5.3.2.23).
+    Either the header says so (3GPP TS 23.040, 9.2.3.24.1 and 9.2.3.24.8) or optional parameters
+    (SMPP 3.4, 5.3.2.22 to 5.3.2.24).
     """
-    total = optional.get(SAR_TOTAL_SEGMENTS, b"")[-1:]
+    reference = optional.get(SAR_REFERENCE, b"")
+    total, number = optional.get(SAR_TOTAL, b"")[-1:], optional.get(SAR_NUMBER, b"")[-1:]
     while len(header) > 2:
         element, length, value = header[0], header[1], header[2:]
         if CONCATENATED.get(element) == length <= len(value):
-            total = value[length - 2 : length - 1]
+            reference, total, number = (
+                value[: length - 2],
+                value[length - 2 : length - 1],
+                value[length - 1 : length],
+            )
         header = value[length:]
-    return total[0] if total else 1
+    if not total or total[0] == 1:
+        return None
+    return Part(reference.hex(), total[0], int.from_bytes(number))

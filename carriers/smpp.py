@@ -11,9 +11,10 @@ from carriers import (
     Carrier,
     CarrierError,
     LateAnswer,
-    OptOut,
     Receipt,
+    Reply,
     TooFast,
+    cannot_be_answered,
     opt_outs,
     pdus,
     urls,
@@ -25,7 +26,7 @@ from carriers.tls import trusted
 
 PAUSE = 1  # seconds after the peer says "too fast" between the parts of a text
 ACCOUNT_PAUSE = 60  # seconds until a refused bind is tried again only for listening
-MOST_HELD = 10_000  # receipts and opt-outs waiting for `received`
+MOST_HELD = 10_000  # receipts and replies waiting for `received`
 
 # message_state (5.2.28) and its name in a receipt's text (appendix B). The other states are not
 # final (ENROUTE, ACCEPTED) or say nothing about the phone (UNKNOWN).
@@ -65,7 +66,7 @@ class Smpp(Carrier):
     timeout, over the same session, `received` returns it.
 
     Receipts are acknowledged at once. A scheduler that is killed loses those since the last
-    `received`, and their messages stay `sent`. An opt-out is acknowledged by the next `received`
+    `received`, and their messages stay `sent`. A reply is acknowledged by the next `received`
     after the one that returned it, or by `close`; until then the peer keeps it. After `close`, one
     more `received` returns the rest.
     """
@@ -95,6 +96,8 @@ class Smpp(Carrier):
         self.listens = options["bind"] == "transceiver"
         host, _, sender = place.partition("/")
         ton, npi, sender = _sender(sender)
+        if self.listens and ton == pdus.ALPHANUMERIC:
+            self.warn(cannot_be_answered(self.name))
         ton, npi = _number(options, "source_ton", ton), _number(options, "source_npi", npi)
         self._sender = pdus.address(ton, npi, sender)
         ton = _number(options, "dest_ton", pdus.INTERNATIONAL)
@@ -112,9 +115,9 @@ class Smpp(Carrier):
         self._lock = threading.RLock()
         self._loop = self._thread = self._listening = None
         self._closed = False
-        # Receipts, late answers and TooFast; opt-outs with a function that acknowledges them
+        # Receipts, late answers and TooFast; replies with a function that acknowledges them
         self._arrived = deque()
-        self._unanswered = []  # these functions of the opt-outs last returned
+        self._unanswered = []  # these functions of the replies last returned
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
         try:
@@ -130,7 +133,7 @@ class Smpp(Carrier):
     def check(self) -> None:
         self._run(self._check()).result()
 
-    def received(self) -> list[Receipt | OptOut | LateAnswer | TooFast]:
+    def received(self) -> list[Receipt | Reply | LateAnswer | TooFast]:
         with self._lock:
             if self.listens and not self._closed:
                 idle = self._listening is None or self._listening.done()
@@ -225,7 +228,7 @@ class Smpp(Carrier):
                 await asyncio.sleep(ACCOUNT_PAUSE)
 
     def _deliver(self, session, command, sequence, body):
-        """Keep a receipt or an opt-out until `received` returns it."""
+        """Keep a receipt or a reply until `received` returns it."""
         if self._closed:
             return  # without an answer the peer delivers it again
         answer = partial(session.answer, command, sequence)
@@ -237,7 +240,7 @@ class Smpp(Carrier):
             return
         if event and len(self._arrived) >= MOST_HELD:
             answer(pdus.TEMPORARY_ERROR)
-        elif isinstance(event, OptOut):
+        elif isinstance(event, Reply):
             self._arrived.append((event, answer))
         else:
             if event:
@@ -252,8 +255,8 @@ class Smpp(Carrier):
 
 def read(
     delivery: Delivery, receipt_ids: str | None = None, region: str | None = None
-) -> Receipt | OptOut | None:
-    """Return the receipt or opt-out in a deliver_sm or data_sm, or None."""
+) -> Receipt | Reply | None:
+    """Return the receipt or reply in a deliver_sm or data_sm, or None."""
     number = delivery.source
     if delivery.ton == pdus.INTERNATIONAL:
         number = opt_outs.international(number)
@@ -265,11 +268,11 @@ def read(
     is_receipt = message_type == pdus.RECEIPT or pdus.RECEIPTED_MESSAGE_ID in delivery.optional
     if is_receipt or (not message_type and RECEIPT_TEXT.match(plain)):
         return _receipt(plain, delivery.optional, receipt_ids, number)
-    header, text = pdus.header_and_text(delivery)
-    if pdus.parts(header, delivery.optional) > 1:  # one part of a longer text
+    if message_type:
         return None
-    stop = opt_outs.read(decode(text, delivery.coding))
-    return None if message_type else next(iter(opt_outs.events(number, stop)), None)
+    header, text = pdus.header_and_text(delivery)
+    part, words = pdus.part(header, delivery.optional), decode(text, delivery.coding)
+    return next(iter(opt_outs.replies(number, words or None, part=part)), None)
 
 
 def _receipt(text, optional, receipt_ids, number):

@@ -8,7 +8,19 @@ import time
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
-from carriers import Callback, CarrierError, Codes, NotGenuine, OptOut, Receipt, opt_outs, urls
+from carriers import (
+    Callback,
+    CarrierError,
+    Codes,
+    NotGenuine,
+    OptOut,
+    Part,
+    Receipt,
+    Reply,
+    cannot_be_answered,
+    opt_outs,
+    urls,
+)
 from carriers.alphabets import SEPTETS
 from carriers.http import MOST_FIELDS, HttpCarrier, basic, parsed, reference
 
@@ -39,6 +51,7 @@ FOR_NOW = {
     "5": "an error of Vonage's",
     "10": "too many connections",
 }
+OF_WAY = {"15"}
 REASONS = FOR_GOOD | ACCOUNT | TOO_FAST | FOR_NOW
 # err-code (https://developer.vonage.com/en/messaging/sms/guides/delivery-receipts)
 UNDELIVERED = {
@@ -79,12 +92,13 @@ class Vonage(HttpCarrier):
     """
 
     name, title = "vonage", "Vonage"
-    codes = Codes(FOR_GOOD, ACCOUNT, TOO_FAST)
+    codes = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, OF_WAY)
     by_country = ("15",)
+    callback_methods = ("GET", "POST")
     delivered, failed = ("delivered",), ("expired", "failed", "rejected")
     undelivered, opted_out = UNDELIVERED, 9
 
-    def __init__(self, url: str, concurrency: int, timeout: float, public_url: str | None):
+    def __init__(self, url: str, concurrency: int, timeout: float, callbacks: str | None):
         key, secret, sender, options = urls.account(
             url, base_url="https://rest.nexmo.com", signature_secret=None, signature_method=None
         )
@@ -97,12 +111,14 @@ class Vonage(HttpCarrier):
         self._signature_secret = signing = options["signature_secret"]
         self._login = basic(key, secret)
         self._fields = {"api_key": key, "api_secret": secret, "from": sender.removeprefix("+")}
-        self._fields |= self._receipts("callback", public_url, signing, "signature_secret")
-        if public_url and signing and not method:
+        self._fields |= self._receipts("callback", callbacks, signing, "signature_secret")
+        if callbacks and signing and not method:
             self.warning = (
                 "vonage://… has no ?signature_method=: name the one of the account, best sha256; "
                 "callbacks signed by its old default, md5hash, are refused"
             )
+        if callbacks and signing and re.search("[A-Za-z]", sender):
+            self.warn(cannot_be_answered(self.name))
         super().__init__(urls.base(options["base_url"]), {}, concurrency, timeout)
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
@@ -136,16 +152,15 @@ class Vonage(HttpCarrier):
             # Vonage's own errors have a code, or a title (RFC 7807).
             raise self.no_verdict(answer, silent=not content.keys() & {"error-code", "title"})
 
-    def callback(self, request: Callback) -> list[Receipt | OptOut]:
+    def callback(self, request: Callback) -> list[Receipt | OptOut | Reply]:
         fields = self._genuine(request)
         recipient = opt_outs.international(fields.get("msisdn", ""))  # as Vonage documents it
         at = _instant(fields.get("message-timestamp", ""))
         message_id = fields.get("messageId") or fields.get("message-id")
-        ids = (f"vonage {message_id}",) if message_id else ()
+        ids = (f"{self.name} {message_id}",) if message_id else ()
         if request.kind == "inbound":
-            is_part = fields.get("concat") == "true"  # of a longer text
-            stop = None if is_part else opt_outs.read(fields.get("text", ""))
-            return opt_outs.events(recipient, stop, at=at, message_ids=ids)
+            text, part = fields.get("text"), _part(fields)
+            return opt_outs.replies(recipient, text, at, ids, part=part)
         code = fields.get("err-code", "")
         given = fields.get("client-ref")
         return self._report(message_id, fields.get("status"), code, recipient, at, given, ids)
@@ -194,6 +209,15 @@ def _fields(request):
     if not isinstance(fields, dict) or len(fields) > MOST_FIELDS:
         raise ValueError("not an object, or too large a one")
     return {name: v if isinstance(v, str) else json.dumps(v) for name, v in fields.items()}
+
+
+def _part(fields):
+    """Return which part of a longer text an incoming one is; None for a whole one."""
+    if fields.get("concat") != "true":
+        return None
+    numbers = (fields.get(f"concat-{name}", "") for name in ("total", "part"))
+    total, number = (int(n) if re.fullmatch(r"\d{1,3}", n, re.ASCII) else 0 for n in numbers)
+    return Part(fields.get("concat-ref", ""), total, number)
 
 
 def _instant(timestamp):

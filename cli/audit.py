@@ -50,7 +50,7 @@ def audit(
         base.print_array(map(as_object, found))
         return
     again = ApiKey.names_used_again()
-    base.table_of_newest(HEADER, (row(each, again) for each in found), most)
+    base.table_of_newest(HEADER, (row(each, again) for each in found), most, "Nothing")
 
 
 def as_object(done: Audit) -> dict:

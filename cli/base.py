@@ -114,7 +114,7 @@ def number(value: str, region: str | None = None) -> str:
 REGION = "Also accept national numbers of this country, such as US."
 
 
-def to_options() -> list[click.Option]:
+def to_options(help: str = "Only messages to this number.") -> list[click.Option]:
     """Return --to and --region, which make one parameter, `to`."""
 
     def read(ctx, option, value):
@@ -122,9 +122,7 @@ def to_options() -> list[click.Option]:
         return value if value is None else number(value, region)
 
     region_option = click.Option(["--region"], type=region, is_eager=True, help=REGION)
-    to_option = click.Option(
-        ["--to"], metavar="NUMBER", callback=read, help="Only messages to this number."
-    )
+    to_option = click.Option(["--to"], metavar="NUMBER", callback=read, help=help)
     return [to_option, region_option]
 
 
@@ -172,9 +170,17 @@ def mask(number: str | None) -> str:
     return f"{number[:3]}{'•' * (len(number) - 5)}{number[-2:]}" if number else "-"
 
 
-def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> int:
-    """Print any number of rows in columns, a part at a time; return how many."""
-    rows, printed, widths = chain([header], rows), 0, [0 for _ in header]
+def table(header: Iterable[str], rows: Iterable[Iterable[str]], none: str | None = None) -> int:
+    """Print any number of rows in columns, a part at a time; return how many.
+
+    Without rows, print `none` instead of the header.
+    """
+    rows = iter(rows)
+    first = list(islice(rows, 1))
+    if none and not first:
+        say(none)
+        return 0
+    rows, printed, widths = chain([header], first, rows), 0, [0 for _ in header]
     while part := [[*map(printable, row)] for row in islice(rows, PAGE)]:
         printed += len(part)
         widths = [max(width, *map(len, cells)) for width, *cells in zip(widths, *part, strict=True)]
@@ -200,9 +206,11 @@ def newest(limit: int | None, as_json: bool) -> int | None:
     return SHOWN if limit is None and not as_json else limit or None
 
 
-def table_of_newest(header: Iterable[str], rows: Iterable[Iterable[str]], most: int | None) -> None:
+def table_of_newest(
+    header: Iterable[str], rows: Iterable[Iterable[str]], most: int | None, none: str
+) -> None:
     """Print rows in columns; say that there may be more if they are as many as may be shown."""
-    if table(header, rows) == most:
+    if table(header, rows, none) == most:
         say(f"these are the newest {most}; --limit 0 shows all", err=True)
 
 

@@ -16,6 +16,7 @@ from cli import base, number_files
 from cli.number_files import NumberFile, Unclear
 from database import BATCH, clock, make_private
 from recipients import InvalidNumber
+from sending.replies import put_on_list
 
 dnc = base.Commands(
     "dnc", help="The Do Not Call list. Texts that check it are never sent to its numbers."
@@ -29,7 +30,7 @@ region_option = click.option("--region", type=base.region, help=base.REGION)
 def add(numbers: tuple[str, ...], region: str | None) -> None:
     """Add numbers to the list."""
     numbers = read_all(numbers, region)
-    new = DoNotCall.add(numbers, clock.now(), "operator", base.SHELL)
+    new = put_on_list(numbers, clock.now(), "operator", base.SHELL)
     base.say(f"{new} added, {len(numbers) - new} listed before")
 
 
@@ -44,11 +45,12 @@ def remove(numbers: tuple[str, ...], region: str | None) -> None:
 
 
 @dnc.command()
-@click.argument("number", type=base.number)
+@click.argument("number")
+@region_option
 @click.pass_context
-def check(ctx: click.Context, number: str) -> None:
+def check(ctx: click.Context, number: str, region: str | None) -> None:
     """Show whether a number is listed, since when and why; exit status 0 if it is, 1 if not."""
-    entry = DoNotCall.entry(number)
+    entry = DoNotCall.entry(base.number(number, region))
     base.say("listed" if entry else "not listed")
     if entry:
         base.say(f"since {base.moment(entry.added_at)}, by {entry.source or 'an unknown source'}")
@@ -56,10 +58,12 @@ def check(ctx: click.Context, number: str) -> None:
 
 
 @dnc.command()
-@click.argument("number", type=base.number)
+@click.argument("number")
+@region_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
-def history(number: str, as_json: bool) -> None:
+def history(number: str, region: str | None, as_json: bool) -> None:
     """Print everything that ever happened to a number on the list, oldest first."""
+    number = base.number(number, region)
     names = ("at", "what", "why", "who")
     rows = [[getattr(each, name) for name in names] for each in DoNotCallHistory.of(number)]
     if as_json:
@@ -140,7 +144,8 @@ def import_numbers(
     with base.counted("adding", len(distinct)) as bar:
         for start in range(0, len(distinct), BATCH):
             batch = distinct[start : start + BATCH]
-            with base.committed(partial(DoNotCall.add, batch, now, "import", base.SHELL)) as added:
+            step = partial(put_on_list, batch, now, "import", base.SHELL)
+            with base.committed(step) as added:
                 new += added
                 bar.update(len(batch))
     for line in skipped:

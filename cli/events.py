@@ -1,5 +1,7 @@
 """`flask events`: what the systems of keys are yet to be told, or could not be told."""
 
+from itertools import islice
+
 import click
 
 from access.keys import ApiKey
@@ -13,15 +15,16 @@ key_option = click.option("--key", "name", type=base.name, help="Only events of 
 
 @events.command("list")
 @key_option
+@click.option("--limit", type=base.LIMIT, metavar="N", help="Only the oldest N; 0 for all.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
-def list_events(name: str | None, as_json: bool) -> None:
+def list_events(name: str | None, limit: int | None, as_json: bool) -> None:
     """List events that are waiting or were given up, oldest first."""
-    found = Event.listing(name and ApiKey.named(name))
+    found = islice(Event.listing(name and ApiKey.named(name)), limit or None)
     if as_json:
         base.print_array(map(as_object, found))
         return
     header = ("webhook id", "key", "type", "message_id", "tries", "next try", "last answer")
-    base.table(header, map(row, found))
+    base.table(header, map(row, found), "No events")
 
 
 def as_object(event: Event) -> dict:

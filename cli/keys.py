@@ -158,6 +158,8 @@ def create(
         if url:
             EventAddress.set(ApiKey.named(name), url, now, any_address)
     base.say(secret)
+    if role == Role.APPROVER and not group:
+        base.say(f"{name} sees no message: an approver sees those of its --group", err=True)
 
 
 @keys.command()
@@ -308,7 +310,7 @@ def list_keys(as_json: bool) -> None:
             key.role,
             ", ".join(map(in_words, limits[key.id])) or "-",
             key.rules.differences(NO_RULES) or "-",
-            *map(base.moment, (key.created_at, last_used(key), key.expires_at)),
+            *(base.moment(key.created_at), hour(last_used(key)), base.moment(key.expires_at)),
             base.moment(key.old_expires_at) if now < (key.old_expires_at or now) else "-",
             base.moment(key.revoked_at),
         )
@@ -325,7 +327,7 @@ def list_keys(as_json: bool) -> None:
         "expires",
         "old secret until",
     )
-    base.table((*header, "revoked"), rows)
+    base.table((*header, "revoked"), rows, "No keys")
 
 
 def in_words(use: reports.Use) -> str:
@@ -351,6 +353,11 @@ def as_object(key: ApiKey, limits: list[reports.Use], now: datetime) -> dict:
         "old_secret_expires_at": key.old_expires_at if is_rotated else None,
         "revoked_at": key.revoked_at,
     }
+
+
+def hour(instant: datetime | None) -> str:
+    """Return the hour of an instant, as no more is known of it."""
+    return f"{instant:%Y-%m-%dT%H}h" if instant else "-"
 
 
 def last_used(key: ApiKey) -> datetime | None:

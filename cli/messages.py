@@ -1,5 +1,6 @@
 """`flask messages`: list, approve, cancel, retry, and forget old messages."""
 
+import textwrap
 import uuid
 from collections.abc import Callable, Collection, Iterator
 from datetime import timedelta
@@ -18,9 +19,13 @@ from database import PAGE, clock
 from models import RETRYABLE, WAITING, WITHDRAWN, Message, Selection, Status
 from reports import Filter
 from sending import outcomes, receipts
+from sending.replies import Reply
 
 UNSHOWN = (
+    "answers",
     "claim_number",
+    "claimed_for",
+    "lane",
     "id",
     "key",
     "due_since",
@@ -28,6 +33,9 @@ UNSHOWN = (
     "request_digest",
     "answer",
 )  # columns
+
+LONGEST_ERROR = 80  # characters of it in a list
+MANY = 100  # messages; before more are lost for ever, somebody is asked
 
 messages = base.Commands(
     "messages", help="Text messages: list, approve, cancel, retry, delete or redact."
@@ -53,6 +61,9 @@ FILTERS = [
         type=base.instant,
         help="Only created since: 2h (ago), 3d, 2026-03-01, 2026-03-01T09:00Z.",
     ),
+    click.Option(
+        ["--until"], type=base.instant, help="Only created before this time, in the same forms."
+    ),
 ]
 
 
@@ -62,17 +73,24 @@ FILTERS = [
 @messages.command("list", params=[*FILTERS])
 @base.newest_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array of what `show` prints.")
-def list_messages(limit: int | None, as_json: bool, **chosen: Any) -> None:
+@click.option("--count", "only_count", is_flag=True, help="Print only how many there are.")
+def list_messages(limit: int | None, as_json: bool, only_count: bool, **chosen: Any) -> None:
     """List messages, newest first, with masked numbers.
 
     Options combine. One that no index serves, like --key with --status, may read millions of rows.
     """
+    if only_count:
+        if as_json or limit is not None:
+            raise click.UsageError("Give --count without --json and --limit.")
+        base.say(str(reports.count(Filter(**chosen))))
+        return
     most = base.newest(limit, as_json)
     found = reports.listing(Filter(**chosen), most)
     if as_json:
         base.print_array(map(as_object, found))
         return
-    base.table_of_newest(HEADER, map(row, found), most)
+    rows = ((*row(message), last_error(message)) for message in found)
+    base.table_of_newest((*HEADER, "last error"), rows, most, "No messages")
 
 
 @messages.command()
@@ -109,6 +127,11 @@ def row(message: Message) -> tuple[str, ...]:
         str(message.attempts),
         message.key.name,
     )
+
+
+def last_error(message: Message) -> str:
+    """Return the beginning of a message's last error, or a dash; `show` prints the whole."""
+    return textwrap.shorten(message.last_error or "-", LONGEST_ERROR, placeholder="…")
 
 
 def local_time(message: Message) -> str:
@@ -228,22 +251,30 @@ DAYS = click.IntRange(0, 36_500)
 @click.option("--older-than", "days", metavar="DAYS", type=DAYS, required=True)
 @base.yes_option
 def purge(days: int, yes: bool) -> None:
-    """Delete messages that ended (sent, failed, blocked, …) at least DAYS days ago."""
-    if not days:
-        base.confirm("Purge every message that has ended?", yes)
+    """Delete messages that ended (sent, failed, blocked, …) and replies at least DAYS days ago.
+
+    It asks before it deletes more than 100 messages.
+    """
     now = clock.now()
     before = now - timedelta(days=days)
+    if not days:
+        base.confirm("Purge every message that has ended?", yes)
+    elif (number := reports.count_ended(before)) > MANY:
+        base.confirm(f"Purge {base.count(number)}?", yes)
     base.say(f"{in_batches('purge', lambda: Message.purge(before, now))} deleted")
+    say_replies(in_batches("purge", lambda: Reply.purge(before, now)))
 
 
 @messages.command(params=base.to_options())
 @click.option("--older-than", "days", metavar="DAYS", type=DAYS)
-def redact(to: str | None, days: int | None) -> None:
-    """Erase number and text of messages that have ended, and keep everything else.
+@base.yes_option
+def redact(to: str | None, days: int | None, yes: bool) -> None:
+    """Erase number and text of messages that have ended, and delete replies.
 
     Give a number, or --older-than for messages that ended at least DAYS days ago. Messages that
-    are still waiting are not changed, and their ids are printed: run `cancel --to` first. SQLite's
-    files are rewritten; the exit status is 1 if they may still hold a copy.
+    are still waiting are not changed, and their ids are printed: run `cancel --to` first. With a
+    number, it asks before it erases more than 100. SQLite's files are rewritten; the exit status is
+    1 if they may still hold a copy.
     """
     if (to is None) == (days is None):
         raise click.UsageError("Give --to or --older-than.")
@@ -251,16 +282,27 @@ def redact(to: str | None, days: int | None) -> None:
     if to is None:
         before = now - timedelta(days=days)
         total = in_batches("redact", lambda: Message.redact(before, now))
+        replies = in_batches("redact", lambda: Reply.purge(before, now))
         if spared := Message.spared(before):
             base.say(f"{base.count(spared)} not redacted: an equal text is in doubt", err=True)
     else:
+        if (number := reports.count_ended(to=to)) > MANY:
+            base.confirm(f"Erase number and text of {base.count(number)}?", yes)
         total = in_batches("redact", lambda: Message.redact_number(to, now))
+        replies = in_batches("redact", lambda: Reply.forget_number(to, now))
         receipts.forget_number(to)
     base.say(f"{total} redacted")
+    say_replies(replies)
     if to:
         for message in reports.listing(Filter(to=to), among=(*WAITING, Status.SENDING)):
             base.say(f"{message.id}: not redacted: {message.state()}", err=True)
     database.scrub()
+
+
+def say_replies(number: int) -> None:
+    """Print how many replies were deleted, if any were."""
+    if number:
+        base.say(f"{number} {'reply' if number == 1 else 'replies'} deleted")
 
 
 def in_batches(label: str, change: Callable[[], int]) -> int:

@@ -26,7 +26,9 @@ PHONE = re.compile(  # names of columns; those in other languages are asked abou
 DATE = re.compile(r"(\d{4}|\d\d?)([./-])\d\d?\2(\d{4}|\d\d?)([T ,].*)?", re.DOTALL)
 REFORMATTED = re.compile(r"\d{1,20}\.0+|\d(\.\d{1,20})?[eE]\+?\d\d?", re.ASCII)
 AREA_CODE = re.compile(r"\(?\+?\d{2,5}\)?")
-WANTS_TEXTS = re.compile(r"subscribed|opt(ed)?[ _-]?in|active|yes|true", re.IGNORECASE)
+AREA = re.compile(r"area|vorwahl|prefi|indicatif|\bddd\b", re.IGNORECASE)  # names of columns
+WANTS_TEXTS = re.compile(r"subscribed|opt(ed)?[ _-]?in|active|consent|yes|true", re.IGNORECASE)
+YES_AND_NO = ({"y", "n"}, {"t", "f"}, {"1", "0"}, {"j", "n"}, {"s", "n"}, {"o", "n"})
 
 
 class Unclear(ValueError):
@@ -93,9 +95,11 @@ class NumberFile:
             return f"several columns may hold the numbers: {self._list(columns)}"
         if guessed and self.header and self.width > 1 and not plus:
             return f"no column is named as one of phone numbers, but {name} may hold some"
-        if column and self._has_area_codes(column - 1) and not plus:
-            return f"{self.named(column - 1)} may be the area code, to be joined"
-        for other in {*range(self.width)} - {column}:
+        others = [other for other in range(self.width) if other != column]
+        areas = [c for c in others if c == column - 1 or AREA.search(self._name(c))]
+        for area in [] if plus else filter(self._has_area_codes, areas):
+            return f"{self.named(area)} may be the area code, to be joined"
+        for other in others:
             if self._tells_who_wants_texts(other):
                 return f"{self.named(other)} may tell who wants texts, and who does not"
         return None
@@ -105,8 +109,9 @@ class NumberFile:
         return bool(cells) and all(map(AREA_CODE.fullmatch, cells))
 
     def _tells_who_wants_texts(self, column):
-        cells = (cell.strip() for cell in self._cells(column))
-        return WANTS_TEXTS.search(self._name(column)) or any(map(WANTS_TEXTS.fullmatch, cells))
+        cells = [cell.strip() for cell in self._cells(column)]
+        says = WANTS_TEXTS.search(self._name(column)) or any(map(WANTS_TEXTS.fullmatch, cells))
+        return says or {*map(str.casefold, filter(None, cells))} in YES_AND_NO
 
     def _name(self, column):
         return "".join(self.header[column : column + 1]).strip()

@@ -1,4 +1,4 @@
-"""`flask db`, `carriers`, `stats` and `version`: the service as a whole."""
+"""`flask db`, `carriers` and `stats`: the service as a whole."""
 
 import time
 from datetime import timedelta
@@ -11,7 +11,8 @@ import database
 import models
 import reports
 from access.do_not_call import DoNotCall
-from carriers import CarrierError, connect
+from carriers import Carrier, CarrierError
+from carriers.ways import connect_all
 from cli import base
 from database import Refused, clock
 from events.outbox import Event
@@ -21,9 +22,10 @@ from sending import receipts
 
 TEST_TEXT = "A test of the text message service."
 TEST_LASTS = 600  # seconds
+MOST_ERRORS = 10
 
 db = base.Commands("db", help="Create or migrate the tables of the database.")
-carriers = base.Commands("carriers", help="Check the carrier that CARRIER_URL names.")
+carriers = base.Commands("carriers", help="Check the carriers that CARRIER_URL names.")
 
 
 @db.command()
@@ -34,25 +36,44 @@ def upgrade() -> None:
         base.say(line)
 
 
-@carriers.command()
-@click.option(
-    "--to", type=base.number, help="Send a test text to this number and print the answer."
-)
+@carriers.command(params=base.to_options("Send a test text to this number and print the answer."))
+@click.option("--carrier", "name", help="Ask this one alone.")
 @click.pass_context
-def check(ctx: click.Context, to: str | None) -> None:
-    """Ask the carrier whether it accepts texts: exit status 0 for yes, 1 for no.
+def check(ctx: click.Context, name: str | None, to: str | None) -> None:
+    """Ask each carrier whether it accepts texts: exit status 0 for yes, 1 if one says no.
 
-    It is 2 if the carrier cannot be asked without sending a text; --to sends one.
+    It is 2 if none can be asked without sending a text; --to sends one.
     """
     settings = current_app.config["SETTINGS"]
     if not settings.carrier_url:
         raise Refused("CARRIER_URL is not set, so texts wait")
+    ways = [way for way in settings.ways if name in (None, way.name)]
+    if not ways:
+        raise Refused("CARRIER_URL has no carrier of this name")
+    if to and len(ways) > 1:
+        raise Refused("--to sends a text through one carrier: name it with --carrier")
     if to and DoNotCall.lists(to):
         raise Refused("this number is on the Do Not Call list")
+    limits = 1, settings.carrier_timeout, settings.public_url
     try:
-        carrier = connect(settings.carrier_url, 1, settings.carrier_timeout, settings.public_url)
+        connected = connect_all(ways, *limits)
     except ValueError as problem:  # found by Apprise, which the settings' checks do not load
         raise Refused(f"CARRIER_URL: {problem}") from None
+    answers = [ask(carrier, to) for carrier in connected]
+    noes = [str(answer) for answer in answers if isinstance(answer, Refused)]
+    for no in noes[1:]:
+        base.say(f"Error: {no}", err=True)
+    if noes:
+        raise Refused(noes[0])
+    if not any(answers):
+        ctx.exit(2)
+
+
+def ask(carrier: Carrier, to: str | None) -> bool | Refused:
+    """Ask a carrier, or send it a text, and print its yes; return False if it cannot be asked.
+
+    Return a Refused if it says no.
+    """
     if carrier.warning:
         base.say(carrier.warning, err=True)
     try:
@@ -64,22 +85,13 @@ def check(ctx: click.Context, to: str | None) -> None:
             carrier.check()
             base.say(f"{carrier.name} accepts texts")
     except CarrierError as error:
-        raise Refused(f"{carrier.name}: {error}") from None
+        return Refused(f"{carrier.name}: {error}")
     except NotImplementedError:
         base.say(f"{carrier.name} cannot be asked without sending a text; --to sends one", err=True)
-        ctx.exit(2)
+        return False
     finally:
         carrier.close()
-
-
-@click.command(cls=base.Command)
-@with_appcontext
-def version() -> None:
-    """Print the version of this service.
-
-    `flask --version` prints the versions of Flask and Python.
-    """
-    base.say(current_app.config["VERSION"])
+    return True
 
 
 @click.command(cls=base.Command)
@@ -88,8 +100,12 @@ def version() -> None:
     "--all", "everything", is_flag=True, help="Also count all messages that ever ended (slow)."
 )
 @with_appcontext
-def stats(as_json: bool, everything: bool) -> None:
-    """Show how many messages are waiting, how many ended recently, and what is wrong."""
+@click.pass_context
+def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
+    """Show how many messages are waiting, how many ended recently, and what is wrong.
+
+    The exit status is 1 if a PROBLEM is shown.
+    """
     now = clock.now()
     day_ago = now - timedelta(days=1)
     state = health.read(now)
@@ -100,7 +116,7 @@ def stats(as_json: bool, everything: bool) -> None:
         "last_hour": reports.ended_since(now - timedelta(hours=1)),
         "last_day": reports.ended_since(day_ago),
     }
-    awaiting = reports.awaiting_approval()
+    awaiting, errors = reports.awaiting_approval(), reports.errors_by_key(now - health.HOUR)
     held = health.held_by_rate(current_app.config["SETTINGS"].send_rate, now)
     events = events_by_key()
     not_understood = {
@@ -112,7 +128,9 @@ def stats(as_json: bool, everything: bool) -> None:
         told |= ended | {"awaiting_approval": awaiting} | state._asdict() | {"events": events}
         told |= {"commonest_error": state.error(), "problems": state.problems()} | not_understood
         told |= {"send_rate": held and held._asdict()}
+        told["errors"] = [dict(zip(("error", "key", "messages"), e, strict=True)) for e in errors]
         told["last_pass_at"] = state.last_pass_at
+        told["carriers"] = [each._asdict() for each in state.carriers]
         del told["now"], told["bad_end"], told["passes"]
         base.print_json(told)
         return
@@ -122,6 +140,7 @@ def stats(as_json: bool, everything: bool) -> None:
     base.say()
     base.say(f"awaiting approval: {awaiting}")
     show_state(state, not_understood)
+    show_errors(errors)
     if held:
         base.say(
             f"SEND_RATE delays {base.count(held.texts, 'text')}, about {held.parts} parts: "
@@ -134,6 +153,7 @@ def stats(as_json: bool, everything: bool) -> None:
         base.say(f"events of {key}: {waiting}, {standing['given_up']} given up")
     for problem in state.problems():
         base.say(f"PROBLEM: {problem}")
+    ctx.exit(1 if state.problems() else 0)
 
 
 def show_counts(totals: dict[str, int], ended: dict[str, dict[str, int]]) -> None:
@@ -167,6 +187,17 @@ def show_state(state: health.Health, not_understood: dict[str, int]) -> None:
     )
     waited = f"waiting since {base.moment(due)} ({_span(now - due)})" if due else "none"
     base.say(f"oldest due message: {waited}")
+
+
+def show_errors(errors: list[tuple[str, str, int]]) -> None:
+    """Print the commonest errors of the last hour, and the keys whose messages have them."""
+    if errors:
+        base.say()
+        rows = ((str(messages), key, error) for error, key, messages in errors[:MOST_ERRORS])
+        base.table(("messages", "key", "error in the last hour"), rows)
+        if len(errors) > MOST_ERRORS:
+            base.say(f"and {len(errors) - MOST_ERRORS} more")
+        base.say()
 
 
 def events_by_key() -> dict[str, dict]:

@@ -44,6 +44,14 @@ def disconnect() -> None:
         db.close_idle()
 
 
+def bytes_left() -> int | None:
+    """Return how many bytes are left for SQLite's file if they are too few, otherwise None.
+
+    Of Postgres' disk, only Postgres knows.
+    """
+    return None if on_postgres() else db.obj.bytes_left()
+
+
 def scrub() -> None:
     """Rewrite SQLite's files without any trace of redacted values; writers wait meanwhile.
 

@@ -1,6 +1,7 @@
 """SQLite: a private file, short naps while others write, and values that leave no trace."""
 
 import os
+import shutil
 import sqlite3
 import time
 from contextlib import suppress
@@ -14,6 +15,7 @@ from database import pool
 from database.errors import sqlite_code
 
 SCRUB_TRIES, SCRUB_WAIT, SCRUB_PAUSE = 20, 1, 0.2  # seconds; so writers wait in short spells
+FULL = 16_000_000  # bytes; of a small disk, a fiftieth: its log may take some megabytes
 
 
 class PrivateSqlite(SqliteDatabase):
@@ -66,6 +68,14 @@ class Sqlite(PooledSqliteDatabase, PrivateSqlite):
             return False
         finally:
             self.execute_sql("PRAGMA busy_timeout = 0")
+
+    def bytes_left(self) -> int | None:
+        """Return how many bytes are left on a disk that is all but full, otherwise None."""
+        try:
+            disk = shutil.disk_usage(Path(self.database).absolute().parent)
+        except OSError:  # the next statement tells why
+            return None
+        return disk.free if disk.free < min(FULL, disk.total // 50) else None
 
     def rollback(self) -> None:
         """Roll back, unless SQLite has done so already because the disk was full."""

@@ -296,6 +296,7 @@ class Deliveries:
         understood = [each.event for each in self.unrecorded if each.understood]
         with database.db.atomic():
             Event.delivered(understood)
+            EventAddress.note_success({event.key_id for event in understood})
             self.note_notified({event.message_id for event in understood}, now)
             failed = [each for each in self.unrecorded if not each.understood]
             lines = [self.record_no(each, now) for each in failed]
@@ -312,6 +313,7 @@ class Deliveries:
         answer = None if isinstance(ended.answer, str) else ended.answer
         next_try_at = next_try(event.tries, answer and answer.retry_after, now)
         event.failed(ended.words, next_try_at, now)
+        EventAddress.note_failure(key.id, ended.address.url, now)
         is_gone = answer is not None and answer.status == GONE
         if is_gone and EventAddress.switch_off(key.id, OFF_BY_RECEIVER, now, ended.address.url):
             then = "the address is switched off"

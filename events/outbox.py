@@ -51,6 +51,7 @@ KEPT = timedelta(days=30)
 
 BY_RECEIPT = ("delivered", "undelivered")
 WITH_REASON = ("failed", "undelivered")
+REPLIED = "text_message.replied"
 
 
 class EventAddress(Table):
@@ -62,6 +63,7 @@ class EventAddress(Table):
     old_secret = TextField(null=True)  # before the rotation
     old_secret_until = InstantField(null=True)
     off = TextField(null=True)  # why it is switched off
+    failing_since = InstantField(null=True)  # the first try in vain since it last took an event
 
     @classmethod
     def of(cls, key: ApiKey) -> Self:
@@ -88,7 +90,7 @@ class EventAddress(Table):
                 "--any-address accepts it"
             )
         row = cls.insert(key=key, url=url, secret=_new_secret())
-        anew = {cls.url: url, cls.off: None}
+        anew = {cls.url: url, cls.off: None, cls.failing_since: None}
         with db.transaction():
             row.on_conflict(conflict_target=[cls.key], update=anew).execute()
             _audit(Action.SET_EVENTS, now, key, details=urls.masked(url))
@@ -119,6 +121,18 @@ class EventAddress(Table):
             if not cls.update({cls.secret: _new_secret(), **old}).where(cls.key == key).execute():
                 cls.of(key)
             _audit(Action.ROTATED_EVENTS, now, key)
+
+    @classmethod
+    def note_success(cls, keys: Collection[int]) -> None:
+        """Note that the receivers of these keys have just taken an event."""
+        failing = cls.key.in_([*keys]) & cls.failing_since.is_null(False)
+        cls.update(failing_since=None).where(failing).execute()
+
+    @classmethod
+    def note_failure(cls, key: int, url: str, now: datetime) -> None:
+        """Note that the receiver of a key, at this address, has taken nothing since now."""
+        mine = (cls.key == key) & (cls.url == url) & cls.failing_since.is_null()
+        cls.update(failing_since=now).where(mine).execute()
 
     @classmethod
     def receiving(cls, key: Field) -> ModelSelect:
@@ -183,6 +197,7 @@ class Event(Table):
     decided_at = InstantField(null=True)  # when that was
     last_answer = CarrierTextField(null=True)
     given_up_at = InstantField(null=True)
+    reply_id = UUIDField(null=True)  # of the reply that it reports
 
     @classmethod
     def write(cls, ended: Iterable[Any]) -> None:
@@ -191,16 +206,41 @@ class Event(Table):
             cls.insert_many(some).as_rowcount().execute()
 
     @classmethod
+    def write_reply(cls, key: int, message_id: uuid.UUID, data: dict, now: datetime) -> None:
+        """Write an event of a reply to a message, if the key has an address that is on.
+
+        `data` has its `reply_id`, text, and what it led to.
+        """
+        on = (EventAddress.key == key) & EventAddress.off.is_null()
+        if EventAddress.select().where(on).exists():
+            data = {"message_id": str(message_id)} | data
+            said = {"type": REPLIED, "timestamp": isoformat(now), "data": data}
+            row = cls._new(key, message_id, now, json.dumps(said))
+            cls.insert(row | {cls.reply_id: data["reply_id"]}).execute()
+
+    @classmethod
+    def forget_texts(cls, replies: Collection[uuid.UUID]) -> None:
+        """Empty the texts of replies in events that are kept."""
+        for event in cls.select().where(cls.reply_id.in_([*replies])):
+            said = json.loads(event.body)
+            said["data"]["text"] = ""
+            cls.update(body=json.dumps(said)).where(cls.id == event.id).execute()
+
+    @classmethod
     def _row(cls, message):
         at = message.finished_at
         if message.status in BY_RECEIPT:  # a receipt that was recorded first comes after the yes
             at = max(message.receipt_at, at + MILLISECOND)
+        return cls._new(message.receiver, message.id, at, body(message, at))
+
+    @classmethod
+    def _new(cls, key, message_id, at, said):
         return {
             cls.webhook_id: f"evt_{uuid.uuid4().hex}",
-            cls.key: message.receiver,
-            cls.message_id: message.id,
+            cls.key: key,
+            cls.message_id: message_id,
             cls.at: at,
-            cls.body: body(message, at),
+            cls.body: said,
             cls.tries: 0,
             cls.next_try_at: at,
             cls.decided_at: at,
@@ -353,6 +393,7 @@ Event.add_index(
         name="event_due",
     )
 )
+Event.add_index(Event.index(Event.reply_id, where=SQL("reply_id IS NOT NULL"), name="event_reply"))
 Event.add_index(
     Event.index(Event.given_up_at, where=SQL("given_up_at IS NOT NULL"), name="event_given_up")
 )

@@ -2,14 +2,17 @@
 
 import threading
 import time
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+import database
 import reports
 from database import clock, isoformat
-from sending import passes
+from sending import claims, passes
 from sending.carrier_state import CarrierState
 from sending.passes import Standing
+from sending.routes import NOT_FOR_IT, in_trouble, is_for_none
 
 STALLED_AFTER = timedelta(minutes=2)
 """Longest stall before we report a problem: a pass of cron and a first retry fit in."""
@@ -17,7 +20,36 @@ STALLED_AFTER = timedelta(minutes=2)
 OVERDUE_AFTER = timedelta(hours=1)
 """Longest time that one message may be due while others go: its retries take less."""
 
+HOUR = timedelta(hours=1)
+DEAD_AFTER = HOUR
+"""How long a receiver may take no event before somebody is told."""
+
+MOST_NAMES = 10
+"""Keys that a sentence names."""
+
 NO_PASS = "no scheduler makes a pass"
+
+
+class CarrierHealth(NamedTuple):
+    """How one of several carriers is."""
+
+    carrier: str
+    trouble: str | None  # why its texts go through another
+    is_down: bool
+    trouble_since: datetime | None
+    stand_in: str | None  # the first carrier that takes its place
+
+    def problem(self, for_strangers: bool) -> str:
+        """Return a sentence about its trouble; strangers do not read who it is."""
+        since = isoformat(self.trouble_since)
+        words = "has been down" if self.is_down else "has refused the account"
+        who, why = ("a carrier", "") if for_strangers else (self.carrier, f": {self.trouble}")
+        if self.trouble == PAUSES:
+            words, why = "has asked for a long pause", ""
+        instead = "no other takes its place"
+        if self.stand_in:
+            instead = f"{'another' if for_strangers else self.stand_in} takes its place"
+        return f"{who} {words} since {since}{why}; {instead}"
 
 
 class Health(NamedTuple):
@@ -35,6 +67,10 @@ class Health(NamedTuple):
     commonest_error: tuple[str, int] | None  # of the last hour
     bad_end: reports.FailureSpike | None  # of most of the latest messages
     oldest_event: datetime | None = None  # since when an event is due that nobody tries
+    dead_receivers: Collection[str] = ()  # keys whose receivers have taken no event for an hour
+    bytes_left: int | None = None  # on the disk of SQLite's file, if they are too few
+    carriers: tuple[CarrierHealth, ...] = ()  # of the last pass, if they are several
+    without_carrier: int = 0  # texts for which no carrier may be used
 
     @property
     def last_pass_at(self) -> datetime | None:
@@ -50,8 +86,15 @@ class Health(NamedTuple):
 
         Strangers read which part is unwell, not who the carrier is and what it answers.
         """
-        problems = []
-        if self.trouble:
+        problems = [each.problem(for_strangers) for each in self.carriers if each.trouble]
+        if self.without_carrier:
+            texts = (
+                "1 text waits"
+                if self.without_carrier == 1
+                else (f"{self.without_carrier} texts wait")
+            )
+            problems.append(f"{texts} for which {NOT_FOR_IT}")
+        if self.trouble and not self.carriers:
             since = isoformat(self.trouble_since)
             words = "has been down" if self.is_down else "has refused the account"
             who, why = ("the carrier", "") if for_strangers else (self.carrier, f": {self.trouble}")
@@ -62,6 +105,7 @@ class Health(NamedTuple):
         if self.oldest_event and self.now - self.oldest_event > stalled_after:
             since = isoformat(self.oldest_event)
             problems.append(f"events have been due since {since}: no scheduler delivers them")
+        problems += self._problems_around(for_strangers)
         if problem := self._problem_of_due(stalled_after):
             problems.append(problem)
         if self.passes.is_missing(self.now, stalled_after) and NO_PASS not in (problem or ""):
@@ -85,6 +129,18 @@ class Health(NamedTuple):
             return f"a message has been due since {isoformat(self.oldest_due)}"
         return None
 
+    def _problems_around(self, for_strangers):
+        """Return a sentence for each problem of the disk and of receivers of events."""
+        problems = []
+        if self.bytes_left is not None:
+            left = self.bytes_left // 1_000_000
+            problems.append(f"the disk of the database is full: {left} MB are left")
+        if keys := [*self.dead_receivers]:
+            more = [f"{len(keys) - MOST_NAMES} more keys"] if len(keys) > MOST_NAMES else []
+            whose = "" if for_strangers else f" of {', '.join([*keys[:MOST_NAMES], *more])}"
+            problems.append(f"events{whose} have not been taken by their receiver for an hour")
+        return problems
+
     def error(self, for_strangers: bool = False) -> dict | None:
         """Return the commonest error as a JSON object, for strangers without its words."""
         if not self.commonest_error:
@@ -95,7 +151,9 @@ class Health(NamedTuple):
 
 def read(now: datetime) -> Health:
     """Read the health of the service; an index serves each query, however many messages."""
-    carrier = CarrierState.latest()
+    carrier, several = CarrierState.latest(), CarrierState.of_latest_pass()
+    if len(several) > 1:  # the first that is in trouble stands for all
+        carrier = next((state for state in several if state.trouble), carrier)
     return Health(
         now,
         oldest_due=reports.oldest_due(now),
@@ -109,7 +167,27 @@ def read(now: datetime) -> Health:
         commonest_error=reports.commonest_error(now - timedelta(hours=1)),
         bad_end=reports.bad_end(now),
         oldest_event=reports.oldest_event(now),
+        dead_receivers=reports.dead_receivers(now - DEAD_AFTER),
+        bytes_left=database.bytes_left(),
+        carriers=of_several(several),
+        without_carrier=sum(map(reports.in_lane, filter(is_for_none, claims.lanes()))),
     )
+
+
+def of_several(states: list[CarrierState]) -> tuple[CarrierHealth, ...]:
+    """Return how each of several carriers is; nothing if there is only one."""
+    return tuple(map(_health_of, states)) if len(states) > 1 else ()
+
+
+def _health_of(state):
+    """Return how one of several carriers is."""
+    trouble = state.trouble or (PAUSES if in_trouble(state) else None)
+    since = state.trouble_since if state.trouble else state.paused_at
+    stand_in = CarrierState.stand_in(state.name) if trouble else None
+    return CarrierHealth(state.name, trouble, state.is_down, since if trouble else None, stand_in)
+
+
+PAUSES = "it asked for a pause of more than a minute"
 
 
 class HeldByRate(NamedTuple):
@@ -123,6 +201,8 @@ class HeldByRate(NamedTuple):
 def held_by_rate(per_second: float | None, now: datetime) -> HeldByRate | None:
     """Return what SEND_RATE, in parts a second, holds up; None if it is not the reason to wait."""
     carrier = CarrierState.latest()
+    if len(CarrierState.of_latest_pass()) > 1:
+        return None  # each has its own rate
     if not (per_second and carrier) or carrier.retry_at or not carrier.used_rate_lately(now):
         return None
     some = reports.next_parts(reports.SAMPLE)

@@ -9,8 +9,9 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from enum import StrEnum
 from queue import SimpleQueue
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from peewee import SQL, IntegerField, TextField
 
@@ -18,10 +19,11 @@ import database
 import reports
 from database import MILLISECOND, InstantField, Table, clock
 from monitoring import health
+from sending.replies import Reply
 from settings import Settings
 
-TITLE = "Text messages"
-APPROVALS_EVERY = timedelta(minutes=15)
+TITLE = "Text messages"  # with what each is about
+APPROVALS_EVERY = REPLIES_EVERY = timedelta(minutes=15)
 FAILURES_EVERY = timedelta(hours=1)
 LOOK_EVERY = 5  # seconds
 PATIENCE = 15  # seconds that an end of a scheduler, or a test, waits for addresses
@@ -37,10 +39,10 @@ class Notice(Table):
 
     subject = TextField(primary_key=True)
     told_at = InstantField(null=True)
-    # 1 while a problem lasts; 1 for 80 % of a limit, 2 for all of it; of approvals, the fewest that
-    # have waited since
+    # 1 while a problem lasts; 1 for 80 % of a limit, 2 for all of it; of approvals and replies, the
+    # fewest that have waited since
     level = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
-    newest = TextField(null=True)  # the id of the newest message that waited for approval
+    newest = TextField(null=True)  # the id of the newest message or reply that waited
 
     @classmethod
     def about(cls, subject: str) -> Self:
@@ -65,10 +67,28 @@ class Notice(Table):
 # What is to be told
 
 
-def due(settings: Settings, now: datetime) -> Iterator[str]:
+class Kind(StrEnum):
+    """Apprise's types, by which a pager can tell."""
+
+    FAILURE = "failure"
+    WARNING = "warning"
+    SUCCESS = "success"
+    INFO = "info"
+
+
+class Telling(NamedTuple):
+    """What people are told: a title that says what, the whole of it, and how bad it is."""
+
+    title: str
+    text: str
+    kind: Kind
+
+
+def due(settings: Settings, now: datetime) -> Iterator[Telling]:
     """Return what this scheduler is to tell now; each is noted as told."""
     yield from _problem(now)
     yield from _approvals(settings, now)
+    yield from _replies(settings, now)
     yield from _limits(settings, now)
 
 
@@ -77,17 +97,18 @@ def _problem(now):
     if bool(problems) == bool(told.level):
         return
     if told.change(level=int(bool(problems)), told_at=now):
-        told = "; ".join(problems)
-        yield f"The service has a problem: {told}." if problems else "The service is well again."
+        if not problems:
+            yield Telling("well again", "The service is well again.", Kind.SUCCESS)
+            return
+        text = f"The service has a problem: {'; '.join(problems)}."
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        yield Telling(f"{problems[0]}{more}", text, Kind.FAILURE)
 
 
 def _approvals(settings, now):
     """Tell of texts that wait, if any is new: a newer one, or one more than there were."""
     waiting, told = reports.approvals(), Notice.about("approvals")
-    is_new = waiting.messages > told.level or (waiting.newest or "") > (told.newest or "")
-    if not waiting.messages or not is_new or not told.is_older_than(APPROVALS_EVERY, now):
-        if waiting.messages < told.level:
-            told.change(level=waiting.messages)
+    if not _is_news(waiting.messages, waiting.newest, told, APPROVALS_EVERY, now):
         return
     if told.change(level=waiting.messages, newest=waiting.newest, told_at=now):
         keys = reports.approvals_by_key()
@@ -96,9 +117,37 @@ def _approvals(settings, now):
         wait = "text waits" if waiting.messages == 1 else "texts wait"
         text = f"{waiting.messages} {wait} for approval, from {', '.join(names)}. "
         text += f"The first would leave at {waiting.first_at:%Y-%m-%d %H:%M} UTC."
-        if settings.public_url and settings.secret_key:
-            text += f" {settings.public_url}/desk/"
-        yield text
+        title = f"{waiting.messages} {wait} for approval"
+        yield Telling(title, text + _link(settings), Kind.WARNING)
+
+
+def _replies(settings, now):
+    """Tell of replies that wait to be read, as of texts for approval."""
+    waiting, told = Reply.waiting(now), Notice.about("replies")
+    if not _is_news(waiting.replies, waiting.newest, told, REPLIES_EVERY, now):
+        return
+    if told.change(level=waiting.replies, newest=waiting.newest, told_at=now):
+        wait = "reply waits" if waiting.replies == 1 else "replies wait"
+        text = f"{waiting.replies} {wait} to be read"
+        text += f"; {waiting.may_be_no} of them may be a no." if waiting.may_be_no else "."
+        title = f"{waiting.replies} {wait} to be read"
+        yield Telling(title, text + _link(settings, "replies"), Kind.WARNING)
+
+
+def _is_news(count, newest, told, every, now):
+    """Say whether to tell of what waits: of a newer one, or of one more than there were."""
+    is_new = count > told.level or (newest or "") > (told.newest or "")
+    if count and is_new and told.is_older_than(every, now):
+        return True
+    if count < told.level:
+        told.change(level=count)
+    return False
+
+
+def _link(settings, page=""):
+    """Return the address of a page of the desk as the end of a notice, if there is a desk."""
+    is_there = settings.public_url and settings.secret_key
+    return f" {settings.public_url}/desk/{page}" if is_there else ""
 
 
 def _limits(settings, now):
@@ -123,7 +172,8 @@ def _limits_of_day(settings, at, when):
         before = told.level if told.told_at and told.told_at >= midnight else 0
         if level > before and told.change(level=level, told_at=at):
             how_much = "all" if level == 2 else "80 %"
-            yield f"The key {key.name} has used up {how_much} of its limit of {use.limit}{when}."
+            what = f"{key.name} has used up {how_much} of its limit"
+            yield Telling(what, f"The key {what} of {use.limit}{when}.", Kind.WARNING)
 
 
 # Telling it
@@ -149,10 +199,12 @@ class Address:
     def __str__(self) -> str:
         return f"address {self.number} of NOTIFY_URL ({self.name})"
 
-    def tell(self, text: str) -> bool:
+    def tell(self, telling: Telling) -> bool:
         """Send a notice and say whether it was taken."""
+        title, text, kind = telling
+        about = {"title": f"{TITLE}: {title}", "notify_type": kind.value, "body_format": "text"}
         try:
-            return bool(self._apprise.notify(text, title=TITLE, body_format="text"))
+            return bool(self._apprise.notify(text, **about))
         except Exception:  # plugins leak their libraries' exceptions, which may hold the URL
             return False
 
@@ -201,9 +253,9 @@ class Notices:
     def look(self) -> None:
         """Tell what is new."""
         try:
-            for text in due(self.settings, clock.now()):
+            for telling in due(self.settings, clock.now()):
                 for queue in self._queues.values():
-                    queue.put(text)
+                    queue.put(telling)
         except database.ERRORS as error:
             database.disconnect()
             if not database.is_outage(error):  # the pass tells of those
@@ -218,9 +270,9 @@ class Notices:
             self.look()
 
     def _serve(self, address, queue):
-        while (text := queue.get()) is not None:
+        while (telling := queue.get()) is not None:
             try:
-                if not address.tell(text):
+                if not address.tell(telling):
                     self._note_failure(address)
             except Exception as error:
                 log.error("%s: unexpected %s", address, type(error).__name__)

@@ -333,6 +333,14 @@ def is_place(place: str) -> bool:
     return place in REGIONS or place in (NO_COUNTRY, *quiet.state_names())
 
 
+def likely_country(code: str) -> str | None:
+    """Return the country that is meant by a code that ISO 3166 does not give it: GB by UK."""
+    from babel.core import get_global
+
+    meant = get_global("territory_aliases").get(code, ())
+    return meant[0] if len(meant) == 1 and meant[0] in REGIONS else None
+
+
 def country_name(country: str) -> str:
     """Return CLDR's English name of a country; "World" for numbers that belong to none."""
     return "World" if country == NO_COUNTRY else _english().territories[country]

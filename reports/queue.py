@@ -83,6 +83,11 @@ def awaiting_carrier(testers: bool | None = None) -> int:
     )
 
 
+def in_lane(lane: str) -> int:
+    """Count the messages that may be sent now and are in a lane."""
+    return count_up_to(IS_SENDABLE & (Message.lane == lane))
+
+
 def awaits_urgently() -> bool:
     """Say whether a message of an urgent key may be sent now, if its key is no tester's."""
     urgent = ApiKey.urgent & (ApiKey.role != Role.TESTER)
@@ -143,6 +148,16 @@ def oldest_event(now: datetime) -> datetime | None:
     return Event.next_try_at.python_value(oldest.scalar())
 
 
+def dead_receivers(since: datetime) -> list[str]:
+    """Return the names of keys whose events wait, because none was taken since an instant."""
+    waits = Event.select(SQL("1")).where(
+        Event.key == EventAddress.key, Event.next_try_at.is_null(False)
+    )
+    dead = EventAddress.off.is_null() & (EventAddress.failing_since <= since) & fn.EXISTS(waits)
+    keys = ApiKey.select(ApiKey.name).join(EventAddress).where(dead, ApiKey.role != Role.TESTER)
+    return [name for (name,) in keys.order_by(ApiKey.name).tuples()]
+
+
 def of_senders():
     """Return the condition that a message is of a key whose texts go to the carrier."""
     return Message.key.not_in(ApiKey.testers())
@@ -167,22 +182,41 @@ def last_sent_at() -> datetime | None:
 def commonest_error(since: datetime) -> tuple[str, int] | None:
     """Return the commonest error since an instant, and how many messages had it.
 
-    Only the latest SAMPLE retried messages, failed ones and undelivered ones count, so an outage
-    with a million failures does not slow this down.
+    Of the latest ones, as in `errors_by_key`.
     """
+    counts = Counter()
+    for error, _, messages in _errors(since):
+        counts[error] += messages
+    return next(iter(counts.most_common(1)), None)
+
+
+def errors_by_key(since: datetime) -> list[tuple[str, str, int]]:
+    """Return errors since an instant, each with a key's name and how many of its messages had it.
+
+    The commonest comes first. Only the latest SAMPLE retried messages, failed ones and undelivered
+    ones count, so an outage with a million failures does not slow this down.
+    """
+    found = _errors(since)
+    keys = ApiKey.select(ApiKey.id, ApiKey.name).where(ApiKey.id.in_([key for _, key, _ in found]))
+    names = dict(keys.tuples())
+    return [(error, names[key], messages) for error, key, messages in found]
+
+
+def _errors(since):
+    """Return errors with the ids of their keys and their counts, the commonest first."""
     counts = Counter()
     errors = [(HAS_ERROR, Message.last_error_at)]
     for status in (Status.FAILED, Status.UNDELIVERED):
         errors.append(((Message.status == status) & HAS_ENDED, Message.finished_at))
     for which, at in errors:
         latest = (
-            Message.select(Message.last_error)
+            Message.select(Message.last_error, Message.key)
             .where(which, of_senders(), at >= since, Message.last_error.is_null(False))
             .order_by(at.desc())
             .limit(SAMPLE)
         )
-        counts.update(error for (error,) in latest.tuples())
-    return next(iter(counts.most_common(1)), None)
+        counts.update(latest.tuples())
+    return [(error, key, messages) for (error, key), messages in counts.most_common()]
 
 
 class FailureSpike(NamedTuple):
@@ -247,6 +281,16 @@ def by_status() -> dict[str, int]:
     """Count the messages in every status; reads the whole table."""
     counts = Message.select(Message.status, fn.COUNT(SQL("*"))).group_by(Message.status)
     return dict.fromkeys(Status, 0) | dict(counts.tuples())
+
+
+def count_ended(before: datetime | None = None, to: str | None = None) -> int:
+    """Count the messages that ended before an instant, or of a number that can be redacted."""
+    ended = has_status(*FINISHED) & HAS_ENDED
+    if before:
+        ended &= Message.finished_at < before
+    if to:
+        ended &= (Message.to == to) & Message.message.is_null(False)
+    return count_up_to(ended)
 
 
 def ended_since(instant: datetime, most: int | None = None) -> dict[str, int]:

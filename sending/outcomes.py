@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 import recipients
 from access.rules import KeyRules, Rules
 from carriers import CarrierError
-from models import WAITING, Message, Status
+from models import ANSWER_WITHIN, WAITING, Message, Status
 from recipients import Recipient
 from recipients.hours import BusinessHours, NeverOpens
 
@@ -22,20 +22,32 @@ MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
 
 
 class Terms(NamedTuple):
-    """The rules of a message's key, and whether the carrier can be asked what became of a text."""
+    """The rules of a message's key, and whether the carrier can be asked what became of a text.
+
+    `carrier` is its name, `first` that of the first one, and `others` are those of other carriers
+    that can be asked.
+    """
 
     askable: bool
     retry_delay: int  # seconds
     key: Rules
+    carrier: str = ""
+    first: str = ""
+    others: frozenset[str] = frozenset()
+    are_several: bool = False
 
     @classmethod
-    def of(cls, settings: Any, askable: bool) -> Self:
+    def of(cls, settings: Any, askable: bool, **carriers: Any) -> Self:
         """Return the terms of keys without rules of their own."""
-        return cls(askable, settings.retry_delay, Rules.from_settings(settings))
+        return cls(askable, settings.retry_delay, Rules.from_settings(settings), **carriers)
 
     def of_key(self, own: KeyRules) -> Self:
         """Return the terms of a key with rules of its own."""
         return self._replace(key=self.key.of(own))
+
+    def doubts_elsewhere(self, message: Message) -> list[str]:
+        """Return the other carriers that may have taken a message, one for each time."""
+        return [name for name in message.doubts(self.first) if name != self.carrier]
 
 
 class Step(Enum):
@@ -50,7 +62,7 @@ class Outcome(NamedTuple):
 
     `reason` is kept as the message's last error. `counted` uses up a retry. `doubt` says that the
     carrier may have taken it this time. Without `send_at` it keeps its place. `held_by` says what
-    it waits for.
+    it waits for. `elsewhere` says that another carrier may be given it, or asked.
     """
 
     status: Status
@@ -59,6 +71,7 @@ class Outcome(NamedTuple):
     counted: bool = False
     doubt: bool = False
     held_by: str | None = None
+    elsewhere: bool = False
 
     @property
     def why(self) -> str | None:
@@ -83,9 +96,11 @@ def judge(message: Message, terms: Terms, listed: bool, now: datetime) -> Step |
     """
     if must_ask(message, terms):
         return Step.ASK
+    if terms.others.intersection(message.doubts(terms.first)):
+        return Outcome(Status.QUEUED, elsewhere=True)
     if message.cancelled_by:
         return _kept_back(message, Status.CANCELLED)
-    if listed and (message.check_dnc or terms.key.check_dnc):
+    if listed and (message.check_dnc or terms.key.check_dnc) and not message.answers:
         return _kept_back(message, Status.BLOCKED)
     if is_too_late(message, terms, now):
         return _kept_back(message, Status.EXPIRED)
@@ -95,6 +110,10 @@ def judge(message: Message, terms: Terms, listed: bool, now: datetime) -> Step |
     if message.in_doubt > 1:
         words = "given to the carrier twice without an answer"
         return Outcome(Status.FAILED, _perhaps_taken(words, True))
+    if message.answers:
+        words = "given to the carrier without an answer"
+        once = Outcome(Status.FAILED, _perhaps_taken(words, True))
+        return once if message.in_doubt else Step.SEND
     try:
         return _held(message, terms.key, now) or Step.SEND
     except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
@@ -105,7 +124,7 @@ def judge_again(message: Message, terms: Terms, now: datetime) -> Outcome | None
     """Return what becomes of a message that was judged a while ago; None if it still may go."""
     if is_too_late(message, terms, now):
         return _kept_back(message, Status.EXPIRED)
-    if terms.key.quiet.are_none:
+    if terms.key.quiet.are_none or message.answers:
         return None
     recipient = recipients.find(message.to)
     if terms.key.hours(recipient).silence(recipient.clocks, now):
@@ -115,12 +134,18 @@ def judge_again(message: Message, terms: Terms, now: datetime) -> Outcome | None
 
 def must_ask(message: Message, terms: Terms) -> bool:
     """Say whether the carrier is asked about a message in doubt, and not given it."""
-    return bool(message.in_doubt) and terms.askable
+    return terms.askable and terms.carrier in message.doubts(terms.first)
 
 
 def is_too_late(message: Message, terms: Terms, now: datetime) -> bool:
-    """Say whether a message has waited longer than EXPIRE_AFTER."""
-    return message.first_send_at + terms.key.expire_after <= now
+    """Say whether a message has waited longer than EXPIRE_AFTER, or than an answer may."""
+    return expires_at(message, terms) <= now
+
+
+def expires_at(message: Message, terms: Terms) -> datetime:
+    """Return when it is too late to send a message."""
+    lasts = ANSWER_WITHIN if message.answers else terms.key.expire_after
+    return message.first_send_at + lasts
 
 
 def waits_until(
@@ -196,15 +221,25 @@ def _held(message, rules, now):
 
 
 def after_no(
-    message: Message, error: CarrierError, terms: Terms, is_probe: bool, now: datetime
+    message: Message,
+    error: CarrierError,
+    terms: Terms,
+    is_probe: bool,
+    now: datetime,
+    has_other: bool = False,
 ) -> Outcome:
     """Return what becomes of a text that the carrier did not say yes to.
 
-    A probe is the one text that goes first after a pause.
+    A probe is the one text that goes first after a pause. `has_other` says that there is another
+    carrier for it, which need not be well. What answers a reply has one try.
     """
-    if error.too_fast:
+    if has_other and error.way:
+        return Outcome(Status.QUEUED, str(error), elsewhere=True)
+    moves_on = (has_other and error.account) or (terms.are_several and error.unreached)
+    if (error.too_fast or moves_on) and not message.answers:
         return Outcome(Status.QUEUED, str(error))
-    if error.account or (is_probe and error.silent and not error.in_doubt):
+    is_about_carrier = error.account or (is_probe and error.silent and not error.in_doubt)
+    if is_about_carrier and not message.answers:
         return Outcome(Status.QUEUED, send_at=now)  # behind others: the fault may be its own
     last = message.attempts >= message.max_retries
     if error.in_doubt:
@@ -213,7 +248,7 @@ def after_no(
         reason = _perhaps_taken(str(error), message.in_doubt or error.in_doubt)
         return Outcome(Status.FAILED, reason, counted=True, doubt=error.in_doubt)
     at = now + retry_delay(message.attempts, terms.retry_delay)
-    counted = not (is_probe and error.silent)
+    counted = bool(message.answers) or not (is_probe and error.silent)
     return Outcome(Status.SCHEDULED, str(error), at, counted, error.in_doubt)
 
 
@@ -222,18 +257,25 @@ def after_asking_in_vain(
 ) -> Outcome:
     """Return what becomes of a text in doubt about which the carrier gave no answer.
 
-    It stays in doubt, however long that takes: it may have been taken.
+    It stays in doubt, however long that takes: it may have been taken. Among several carriers that
+    ends when it expires.
     """
+    if terms.are_several and is_too_late(message, terms, now):
+        return _kept_back(message, Status.CANCELLED if message.cancelled_by else Status.EXPIRED)
     if error.account:
         return Outcome(Status.QUEUED, send_at=now)
     at = now + retry_delay(min(message.attempts, message.max_retries), terms.retry_delay)
     return Outcome(Status.SCHEDULED, str(error), at)
 
 
-def not_taken(message: Message) -> Outcome | None:
-    """Return what becomes of a text that the carrier, asked, does not have; None if it may go."""
+def not_taken(message: Message, elsewhere: bool = False) -> Outcome | None:
+    """Return what becomes of a text that the carrier, asked, does not have; None if it may go.
+
+    Another carrier may have taken it: `elsewhere`.
+    """
     if message.attempts > message.max_retries:
-        return Outcome(Status.FAILED, "the carrier gave no answer, and has not taken it")
+        words = "the carrier gave no answer, and has not taken it"
+        return Outcome(Status.FAILED, _perhaps_taken(words, elsewhere))
     return None
 
 

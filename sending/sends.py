@@ -131,7 +131,7 @@ class Sends:
             raise NotSent(Outcome(Status.QUEUED, send_at=now))
         if outcome := outcomes.judge_again(message, send.terms, now):
             raise NotSent(outcome)
-        left = message.first_send_at + send.terms.key.expire_after - now
+        left = outcomes.expires_at(message, send.terms) - now
         return self.carrier.send(
             message.to,
             message.message,

@@ -12,7 +12,9 @@ pytest_plugins = [
     "browser",
     "carrier_servers",
     "databases",
+    "desk_in_browser",
     "fake_carrier",
+    "several_carriers",
     "npm",
     "people",
     "receivers",
@@ -49,7 +51,7 @@ def _encodable(value):
 @pytest.fixture
 def settings(database_url, monkeypatch, tmp_path):
     """The default settings, whatever this machine's environment sets."""
-    for name in (*environment.Settings._fields, "port", "web_concurrency", "script_name"):
+    for name in (*environment.Settings._fields, "script_name"):
         monkeypatch.delenv(name.upper(), raising=False)
     monkeypatch.chdir(tmp_path)
     return environment.load()._replace(database_url=database_url)

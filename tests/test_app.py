@@ -48,6 +48,15 @@ def test_an_unknown_path_is_404(path, method, client):
     assert "Location" not in response.headers
 
 
+@pytest.mark.parametrize("path", [f"{PATH}/019cb4b5-1080-7d2c-9e4f-3a1f0b8d5c11", f"{PATH}/x"])
+def test_who_asks_for_a_message_is_told_where_to_learn_of_it(path, client):
+    told = client.get(path)
+    assert told.status_code == 404
+    for place in ("events", "desk", "flask messages show"):
+        assert place in told.json["message"]
+    assert "desk" not in client.get("/v1/messages/x").json["message"]
+
+
 @pytest.mark.parametrize(
     "method", ["GET", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "PROPFIND", "FOO"]
 )

@@ -38,7 +38,7 @@ OWNERS = {  # of packages
     "phonenumbers": {"recipients", "carriers"},
     "babel": {"recipients"},
     "holidays": {"recipients"},
-    "regex": {"carriers", "desk"},
+    "regex": {"carriers", "desk", "sending"},
     "environs": {"settings"},
     "apprise": {"carriers", "monitoring"},
     "urllib3": {"carriers"},

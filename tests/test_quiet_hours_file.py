@@ -137,3 +137,15 @@ def test_a_file_that_changes_is_read_at_the_start_only(load, settings, tmp_path)
     read = load('FR = "21:00-08:00"')
     (tmp_path / "quiet.toml").write_text("FR = ")
     assert create_app(read._replace(database_url=settings.database_url))
+
+
+def test_a_scheduler_does_not_start_with_them_either(start, tmp_path):
+    (tmp_path / "cwd").mkdir(exist_ok=True)
+    (tmp_path / "cwd" / "quiet.toml").write_text('FR = "00:00-24:00"\nXX = ""')
+    process = start("scheduler.py", QUIET_HOURS_FILE="quiet.toml")
+    assert process.wait() == 1
+    assert process.output == f"QUIET_HOURS_FILE: XX: {UNKNOWN}\n"
+    (tmp_path / "cwd" / "quiet.toml").write_text('FR = "00:00-24:00"')
+    process = start("scheduler.py", QUIET_HOURS_FILE="quiet.toml")
+    assert process.wait() == 1
+    assert process.output == "QUIET_HOURS_FILE: FR: leaves no minute of BUSINESS_HOURS open\n"

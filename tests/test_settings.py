@@ -33,11 +33,15 @@ DEFAULTS = environment.Settings(
     carrier_timeout=60,
     shutdown_timeout=25,
     expire_after=timedelta(hours=72),
+    keep_texts=None,
+    keep_messages=None,
     check_dnc=False,
     allowed_countries=None,
     allow_premium_rate=False,
     key_limits=(),
     recipient_limit=None,
+    stop_reply=None,
+    help_reply=None,
     notify_url=None,
     carrier_url=None,
     public_url=None,
@@ -45,6 +49,8 @@ DEFAULTS = environment.Settings(
     log_level="INFO",
     log_format="TEXT",
     metrics_token=None,
+    port=None,
+    web_concurrency=1,
 )
 BAD = {
     "DATABASE_URL": "mysql://s3cret",
@@ -62,11 +68,15 @@ BAD = {
     "CARRIER_TIMEOUT": "s3cret",
     "SHUTDOWN_TIMEOUT": "s3cret",
     "EXPIRE_AFTER": "s3cret",
+    "KEEP_TEXTS": "s3cret",
+    "KEEP_MESSAGES": "s3cret",
     "CHECK_DNC": "s3cret",
     "ALLOWED_COUNTRIES": "s3cret",
     "ALLOW_PREMIUM_RATE": "s3cret",
     "KEY_LIMITS": "s3cret",
     "RECIPIENT_LIMIT": "s3cret",
+    "STOP_REPLY": "s3cret" * 300,
+    "HELP_REPLY": "s3cret" * 300,
     "PUBLIC_URL": "s3cret",
     "SECRET_KEY": "s3cret",
     "LOG_LEVEL": "s3cret",
@@ -103,7 +113,7 @@ def test_the_example_shows_the_defaults(load):
     shown = dict(re.findall(r"^# ([A-Z_]+)=(.*)$", example, re.MULTILINE))
     ours = {name: value for name, value in shown.items() if name.lower() in DEFAULTS._fields}
     assert {name.lower() for name in ours} == set(DEFAULTS._fields) - {"carrier_url"}
-    assert load(**ours) == DEFAULTS
+    assert load(**ours) == DEFAULTS._replace(port=8000)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +146,11 @@ def test_the_example_shows_the_defaults(load):
         ("CLAIM_TIMEOUT", "1", 1),
         ("SEND_CONCURRENCY", "256", 256),
         ("SEND_RATE", "10/s", 10.0),
+        ("KEEP_TEXTS", "90d", timedelta(days=90)),
+        ("KEEP_MESSAGES", " 2y ", timedelta(days=730)),
+        ("KEEP_MESSAGES", "999y", timedelta(days=999 * 365)),
+        ("KEEP_MESSAGES", "99999d", timedelta(days=99_999)),
+        ("KEEP_TEXTS", "", None),
         ("SEND_RATE", " 90/min ", 1.5),
         ("SEND_RATE", "", None),
         ("CARRIER_TIMEOUT", "600", 600),
@@ -405,7 +420,7 @@ def test_in_a_file_named_env_a_name_may_be_less_similar(load, tmp_path, caplog):
 @pytest.mark.parametrize(
     "name",
     [
-        *("PORT", "HOST", "LOGNAME", "PUBLIC_KEY", "SECRET", "JWT_SECRET_KEY", "CI_LOG_LEVEL"),
+        *("HOST", "LOGNAME", "PUBLIC_KEY", "SECRET", "JWT_SECRET_KEY", "CI_LOG_LEVEL"),
         *("DATABASE_PUBLIC_URL", "DATABASE_PRIVATE_URL", "TEST_DATABASE_URL", "AWS_SECRET_KEY"),
         *("RAILWAY_PUBLIC_DOMAIN", "RENDER_EXTERNAL_URL", "SSL_CERT_FILE", "FLASK_APP", "BASE_URL"),
     ],

@@ -13,6 +13,11 @@ from database import clock
 
 log = logging.getLogger("web")
 
+NOT_HERE = (
+    "Messages cannot be read here. What became of a text is told by events to your own address, on "
+    "the desk to people, and by `flask messages show ID` to operators."
+)
+
 
 def register(app: Flask, error_page: Callable[[int, str, Response], Response | None]) -> None:
     """Render every error of an application.
@@ -52,7 +57,10 @@ def render_error(
 def http_error(error: HTTPException) -> Response:
     """Render an error that Flask or a view aborted with."""
     details = {"validationErrors": [f"body: {error.description}"]} if error.code == 400 else {}
-    return render_error(error.code, error.description, details, error.get_response())
+    words = error.description
+    if error.code == 404 and request.path.startswith("/v1/text-messages/"):
+        words = NOT_HERE
+    return render_error(error.code, words, details, error.get_response())
 
 
 def bad_request(error: schemas.BadRequest) -> Response:

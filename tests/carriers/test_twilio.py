@@ -15,7 +15,7 @@ from twilio.request_validator import RequestValidator
 import carriers
 from carrier_errors import NUMBER, TEXT, meaning, refused, send
 from carrier_servers import HANG, HANG_UP, Answer, refusal
-from carriers import Callback, CarrierError, NotGenuine, OptOut, Receipt, twilio
+from carriers import Callback, CarrierError, NotGenuine, OptOut, Receipt, Reply, twilio
 from carriers.http import LONGEST_PAUSE
 
 pytest_plugins = ["carrier_servers"]
@@ -578,30 +578,28 @@ def test_a_status_says_what_became_of_a_text(carrier, fields, events):
 
 def test_a_stop_from_a_number_without_a_plus_sign_may_be_a_short_codes(carrier):
     callback = signed({"From": "12345678", "Body": "STOP"}, kind="inbound")
-    assert carrier.callback(callback) == [OptOut("+12345678", True, "reply", certain=False)]
+    assert carrier.callback(callback) == [Reply("+12345678", "STOP", certain=False)]
 
 
 @pytest.mark.parametrize(
-    ("fields", "stop"),
+    ("fields", "replies"),
     [
-        ({"Body": "STOP"}, True),
-        ({"Body": " stop. "}, True),
-        ({"Body": "Start"}, False),
-        ({"Body": "Bonjour", "OptOutType": "STOP"}, True),
-        ({"Body": "YES", "OptOutType": "START"}, False),
-        ({"Body": "END", "OptOutType": "HELP"}, None),
-        ({"Body": "STOP", "OptOutType": "another"}, True),
-        ({"Body": "YES"}, None),
-        ({"Body": "Who is this?"}, None),
-        ({"Body": ""}, None),
-        ({}, None),
+        ({"Body": "STOP"}, [("STOP", None)]),
+        ({"Body": " stop. 🛑\n"}, [(" stop. 🛑\n", None)]),
+        ({"Body": "Bonjour", "OptOutType": "STOP"}, [("Bonjour", "STOP")]),
+        ({"Body": "YES", "OptOutType": "start"}, [("YES", "START")]),
+        ({"Body": "END", "OptOutType": "HELP"}, [("END", "HELP")]),
+        ({"Body": "STOP", "OptOutType": "another"}, [("STOP", None)]),
+        ({"Body": "Who is this?"}, [("Who is this?", None)]),
+        ({"Body": ""}, [("", None)]),  # beside a picture
+        ({}, []),
     ],
 )
-def test_a_reply_may_be_stop_or_start(carrier, fields, stop):
+def test_a_reply_is_returned_as_it_came_with_twilios_own_reading(carrier, fields, replies):
     events = carrier.callback(
         signed({"From": NUMBER, "To": "+15005550006"} | fields, kind="inbound")
     )
-    assert events == ([] if stop is None else [OptOut(NUMBER, stop, "reply")])
+    assert events == [Reply(NUMBER, text, word=word) for text, word in replies]
 
 
 @pytest.mark.parametrize("sender", ["12345", "whatsapp:+12125550123", "ACME", "", "+0", "+1 212"])

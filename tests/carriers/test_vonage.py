@@ -17,7 +17,7 @@ from vonage_http_client.auth import Auth
 import carriers
 from carrier_errors import MESSAGE_ID, NUMBER, meaning, refused, send
 from carrier_servers import Answer, verdict
-from carriers import Callback, CarrierError, NotGenuine, OptOut, Receipt, vonage
+from carriers import Callback, CarrierError, NotGenuine, OptOut, Part, Receipt, Reply, vonage
 
 pytest_plugins = ["carrier_servers"]
 
@@ -246,7 +246,7 @@ def carrier_of(method=None):
 def unidentified(carrier, callback):
     """What a callback says, without what identifies it."""
     events = carrier.callback(callback)
-    return [e._replace(message_ids=()) if isinstance(e, OptOut) else e for e in events]
+    return [e._replace(message_ids=()) if isinstance(e, OptOut | Reply) else e for e in events]
 
 
 @pytest.fixture
@@ -337,14 +337,13 @@ def test_a_status_says_what_became_of_a_text(carrier, status, code, events):
 
 
 @pytest.mark.parametrize(
-    ("text", "stop"),
-    [("STOP", True), (" arrêt. ", True), ("unstop", False), ("YES", None), ("", None)],
+    "text", ["STOP", " arrêt. ", "unstop", "Yes, 5 p.m. 🎉\n\nJane & Co = J", "\u200b", ""]
 )
 @pytest.mark.parametrize("how", ["query", "form", "json"])
-def test_a_reply_may_be_stop_or_start(carrier, text, stop, how):
+def test_a_reply_is_returned_as_it_came(carrier, text, how):
     fields = {"msisdn": NUMBER[1:], "to": "15005550006", "text": text, "messageId": "1"}
     events = unidentified(carrier, signed(fields, how=how, kind="inbound"))
-    assert events == ([] if stop is None else [OptOut(NUMBER, stop, "reply")])
+    assert events == [Reply(NUMBER, text)]
 
 
 @pytest.mark.parametrize(
@@ -364,18 +363,24 @@ def test_a_reply_may_be_stop_or_start(carrier, text, stop, how):
 )
 def test_a_stop_has_the_time_that_vonage_signed(carrier, timestamp, at):
     said = {"msisdn": NUMBER[1:], "message-timestamp": timestamp}
-    for text, stop in (("STOP", True), ("START", False)):
+    for text in ("STOP", "START"):
         (event,) = carrier.callback(signed(said | {"text": text}, kind="inbound"))
-        assert event == OptOut(NUMBER, stop, "reply", at=at)
+        assert event == Reply(NUMBER, text, at)
     refused = STATUS | said | {"status": "rejected", "err-code": "9"}
     assert unidentified(carrier, signed(refused))[1] == OptOut(NUMBER, True, "carrier", at=at)
 
 
 @pytest.mark.parametrize("how", ["query", "form", "json"])
-def test_a_part_of_a_longer_text_is_no_stop(carrier, how):
+def test_a_part_of_a_longer_text_is_returned_as_one(carrier, how):
     part = {"concat": "true", "concat-ref": "7", "concat-total": "2", "concat-part": "2"}
     fields = {"msisdn": NUMBER[1:], "text": "stop"} | part
-    assert carrier.callback(signed(fields, how=how, kind="inbound")) == []
+    (event,) = carrier.callback(signed(fields, how=how, kind="inbound"))
+    assert event == Reply(NUMBER, "stop", part=Part("7", 2, 2))
+
+
+def test_what_has_no_text_is_no_reply(carrier):
+    fields = {"msisdn": NUMBER[1:], "type": "binary", "data": "00ff", "udh": "050003"}
+    assert carrier.callback(signed(fields, kind="inbound")) == []
 
 
 @pytest.mark.parametrize("sender", ["12345", "ACME", "", None])

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from carriers import OptOut
+from carriers import Reply
 from test_vonage import NUMBER, STATUS, carrier, signed  # noqa: F401  a fixture
 
 
@@ -29,17 +29,17 @@ def test_a_stop_has_the_time_that_vonage_tells_with_its_offset(
 ):
     said = {"msisdn": NUMBER[1:], "message-timestamp": timestamp, "text": "STOP"}
     (event,) = carrier.callback(signed(said, how=how, kind="inbound"))
-    assert event == OptOut(NUMBER, True, "reply", at=at)
+    assert event == Reply(NUMBER, "STOP", at)
     if at:
         assert event.at.tzinfo is UTC
 
 
 @pytest.mark.parametrize("concat", ["false", "False", "0", ""])
 @pytest.mark.parametrize("how", ["query", "form", "json"])
-def test_a_stop_of_which_vonage_says_that_it_is_no_part_counts(carrier, concat, how):  # noqa: F811
+def test_a_reply_of_which_vonage_says_that_it_is_no_part_is_whole(carrier, concat, how):  # noqa: F811
     fields = {"msisdn": NUMBER[1:], "text": "STOP", "concat": concat}
     (event,) = carrier.callback(signed(fields, how=how, kind="inbound"))
-    assert event == OptOut(NUMBER, True, "reply")
+    assert event == Reply(NUMBER, "STOP")
 
 
 def test_a_receipt_repeats_the_id_that_the_text_was_sent_with(carrier):  # noqa: F811

@@ -200,7 +200,7 @@ def test_what_was_forgotten_before_an_error_is_said(flask, fails_at, command):
     last = store(status=Status.FAILED, finished_at=TUESDAY_NOON + HOUR)
     store_many(3 * PAGE, status=Status.FAILED, finished_at=TUESDAY_NOON)
     fails_at(last)
-    result = flask("messages", command, "--older-than", "1")
+    result = flask("messages", command, "--older-than", "1", "--yes")
     assert result.exit_code == 2
     said, _ = result.stderr.splitlines()
     done = int(said.removeprefix(f"{command}: ").removesuffix(" done before it ended"))

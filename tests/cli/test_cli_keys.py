@@ -96,4 +96,4 @@ def test_no_key_was_used_before_it_was_created(run, at):
     secret = run("keys", "create", "app").strip()
     ApiKey.authenticate(secret, TUESDAY_NOON + DAY / 32)
     header, app = run("keys", "list").splitlines()
-    assert app[header.index("last used") :].split()[0] == "2026-03-03T17:30:00.000Z"
+    assert app[header.index("last used") :].split()[0] == "2026-03-03T17h"

@@ -218,6 +218,26 @@ UNCLEAR = {
         "212,5550123\n",
         "column 1 may be the area code, to be joined; choose with --column",
     ),
+    "an area code behind the number": (
+        "Phone;Area code\n555-0123;212\n555-0199;310\n",
+        "column 2 'Area code' may be the area code, to be joined; choose with --column",
+    ),
+    "an area code in German, with a name between": (
+        "Vorwahl;Name;Rufnummer\n030;Anna;1234567\n",
+        "column 1 'Vorwahl' may be the area code, to be joined; choose with --column",
+    ),
+    "yes and no in letters": (
+        "phone,texts\n+12125550123,Y\n+13105550199,n\n+13105550198,\n",
+        "column 2 'texts' may tell who wants texts, and who does not; choose with --column",
+    ),
+    "yes and no in digits": (
+        "phone,state\n+12125550123,1\n+13105550199,0\n",
+        "column 2 'state' may tell who wants texts, and who does not; choose with --column",
+    ),
+    "those who agreed": (
+        "phone,Consent\n+12125550123,2024-01-05\n",
+        "column 2 'Consent' may tell who wants texts, and who does not; choose with --column",
+    ),
     "a customer's number, and nothing named": (
         "Customer,Id\nMary,2125550199\n",
         "no column is named as one of phone numbers, but column 2 'Id' may hold some; "
@@ -245,6 +265,22 @@ def test_a_column_that_is_not_certain_is_not_taken(body, words):
 def test_a_file_that_has_no_rows_is_refused(body, words):
     with pytest.raises(Unclear, match=words):
         as_file(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "phone,id\n+12125550123,1\n+13105550199,2\n",
+        "phone,id\n+12125550123,0\n",
+        "phone,state\n+12125550123,N\n+13105550199,N\n",
+        "phone,sex\n+12125550123,m\n+13105550199,f\n",
+        "phone,ZIP\n(212) 555-0123,10001\n(310) 555-0199,90001\n",
+        "phone,Area\n(212) 555-0123,North\n(310) 555-0199,South\n",
+        "phone,area code\n+12125550123,212\n+13105550199,310\n",
+    ],
+)
+def test_other_columns_raise_no_question(body):
+    assert as_file(body).columns_of_numbers() == [0]
 
 
 def test_columns_are_chosen_by_name_or_place():

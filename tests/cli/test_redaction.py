@@ -33,7 +33,7 @@ def database_(database_url):
 
 @pytest.fixture
 def redact(flask):
-    return lambda *words: flask("messages", "redact", *words)
+    return lambda *words: flask("messages", "redact", *words, "--yes")
 
 
 def ended(**columns):

@@ -7,7 +7,7 @@ from access.keys import ApiKey, Role
 from samples import TUESDAY_NOON
 from stored_messages import HOUR, key_named, store
 
-PAGES = ("/desk/", "/desk/messages", "/desk/do-not-call")
+PAGES = ("/desk/", "/desk/replies", "/desk/messages", "/desk/do-not-call")
 
 
 class Page(HTMLParser):

@@ -12,13 +12,15 @@ from access import limits
 from access.keys import ApiKey
 from access.limits import KeyUse
 from carrier_servers import DRIP, Answer, playing
+from carriers import Reply
 from database import db
 from databases import on_sqlite
 from models import Status
 from monitoring import notices
 from monitoring.notices import Notice, Notices
 from people import People
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from sending import inbound, replies
 from sending.carrier_state import CarrierState
 from stored_messages import held, key_named, store
 
@@ -310,3 +312,50 @@ def test_a_scheduler_names_no_key_that_is_revoked(look):
     used(key, 9, "10/d")
     ApiKey.update(revoked_at=TUESDAY_NOON).where(ApiKey.id == key.id).execute()
     assert look(TUESDAY_NOON) == []
+
+
+# Replies
+
+
+def hear(text, now, number=NEW_YORK):
+    inbound.record([Reply(number, text)], now, inbound.ReplyRules("twilio", False, None, None))
+
+
+def test_people_are_told_how_many_replies_wait_and_how_many_may_be_a_no(look):
+    for text in ("Yes", "stpo", "don't stop"):
+        hear(text, TUESDAY_NOON)
+    hear("STOP", TUESDAY_NOON, LONDON)  # waits for nobody
+    desk = {"public_url": "https://texts.example.com/staging", "secret_key": "x" * 8}
+    assert look(TUESDAY_NOON, **desk) == [
+        "3 replies wait to be read; 2 of them may be a no. "
+        "https://texts.example.com/staging/desk/replies"
+    ]
+
+
+def test_one_reply_waits_and_nobody_is_told_of_those_that_joined(look):
+    hear("STOP", TUESDAY_NOON)
+    assert look(TUESDAY_NOON) == []
+    hear("Yes", TUESDAY_NOON, LONDON)
+    assert look(TUESDAY_NOON) == ["1 reply waits to be read."]
+
+
+def test_people_are_told_of_replies_again_only_if_a_new_one_waits_and_not_too_often(look):
+    hear("Yes", TUESDAY_NOON)
+    assert len(look(TUESDAY_NOON)) == 1
+    assert look(LATER) == []
+    hear("No", LATER)
+    assert look(LATER) == ["2 replies wait to be read."]
+    hear("Ok", LATER + MINUTE)
+    assert look(LATER + 14 * MINUTE) == []
+    stored = replies.Reply.select()
+    replies.Reply.mark_read([each.id for each in stored], "Ann", LATER)
+    assert look(LATER + HOUR) == []
+    hear("Well", LATER + HOUR)
+    assert look(LATER + HOUR) == ["1 reply waits to be read."]
+
+
+def test_no_notice_of_a_reply_holds_a_number_or_text(look, caplog):
+    with caplog.at_level("DEBUG"):
+        hear("xyzzy stop", TUESDAY_NOON)
+        (told,) = look(TUESDAY_NOON)
+    assert not any(secret in told for secret in ("xyzzy", "2125550123"))

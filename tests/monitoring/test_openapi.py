@@ -18,11 +18,16 @@ from access.keys import ApiKey
 from access.limits import parse
 from app import create_app
 from browser import HOST
+from carriers import Reply
 from databases import on_sqlite
 from events import outbox
+from events.outbox import EventAddress
 from models import FINISHED, Message
 from running import ROOT
 from samples import NEW_YORK, TUESDAY_NOON
+from sending import inbound
+from sending.inbound import ReplyRules
+from stored_messages import store
 
 WRITTEN = (ROOT / "monitoring" / "openapi.json").read_text()
 DESCRIPTION = json.loads(WRITTEN)
@@ -160,9 +165,10 @@ def test_every_example_request_is_accepted(post, name):
 
 
 def test_every_final_state_is_a_described_event():
-    assert {*DESCRIPTION["webhooks"]} == {f"text_message.{status}" for status in FINISHED}
+    states = {f"text_message.{status}" for status in FINISHED}
+    assert {*DESCRIPTION["webhooks"]} == states | {outbox.REPLIED}
     described = SCHEMAS["Event"]["properties"]
-    assert {*described["type"]["enum"]} == {*DESCRIPTION["webhooks"]}
+    assert {*described["type"]["enum"]} == states
     assert {*described["data"]["properties"]["status"]["enum"]} == {*FINISHED}
 
 
@@ -173,6 +179,17 @@ def test_every_event_has_the_described_fields_in_their_order(status, parts):
     event = json.loads(outbox.body(Message(id=UUID(int=7), **of), TUESDAY_NOON))
     OAS31Validator(SCHEMAS["Event"], format_checker=oas31_format_checker).validate(event)
     described = SCHEMAS["Event"]["properties"]
+    assert [*event] == [*described]
+    assert [*event["data"]] == [*described["data"]["properties"]]
+
+
+def test_the_event_of_a_reply_has_the_described_fields_in_their_order(database_url):
+    store(status="sent", finished_at=TUESDAY_NOON)
+    EventAddress.set(ApiKey.named("app"), "http://127.0.0.1/", TUESDAY_NOON)
+    inbound.record([Reply(NEW_YORK, "Yes")], TUESDAY_NOON, ReplyRules("x", False, None, None))
+    event = json.loads(outbox.Event.get().body)
+    OAS31Validator(SCHEMAS["ReplyEvent"], format_checker=oas31_format_checker).validate(event)
+    described = SCHEMAS["ReplyEvent"]["properties"]
     assert [*event] == [*described]
     assert [*event["data"]] == [*described["data"]["properties"]]
 

@@ -53,7 +53,9 @@ def test_several_purges_at_once_beside_a_busy_service_delete_each_message_once(
         200, status=Status.SCHEDULED, send_at=TUESDAY_NOON + timedelta(days=365_000)
     )
     purges = [
-        start("flask", "messages", "purge", "--older-than", "30", DATABASE_URL=database_url)
+        start(
+            "flask", "messages", "purge", "--older-than", "30", "--yes", DATABASE_URL=database_url
+        )
         for _ in range(2)
     ]
     scheduler = start("scheduler.py", DATABASE_URL=database_url)

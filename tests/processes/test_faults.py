@@ -353,7 +353,9 @@ def disk_key(small_disk):
     database.disconnect()
 
 
-def test_a_full_disk_is_503_until_there_is_room_again(serve, small_disk, disk_key):
+def test_a_full_disk_is_503_and_a_problem_until_there_is_room_again(
+    serve, start, small_disk, disk_key
+):
     url = f"sqlite:///{small_disk}/messages.db"
     web = serve(url, workers=2)
     assert send(web, disk_key, HELLO)[0] == 201
@@ -370,7 +372,13 @@ def test_a_full_disk_is_503_until_there_is_room_again(serve, small_disk, disk_ke
     for _ in range(6):
         stored += send(web, disk_key, HELLO | {"message": "x" * 1600})[0] == 201
     wait_until(lambda: "could not store" in ask(web, "GET", "/healthz?strict").text)
+    told = start("flask", "stats", DATABASE_URL=url)
+    assert told.wait() == 1
+    assert "PROBLEM: the disk of the database is full: 0 MB are left" in told.output
     filler.unlink()
+    told = start("flask", "stats", DATABASE_URL=url)
+    assert told.wait() == 0
+    assert "PROBLEM" not in told.output
     for _ in range(6):
         assert send(web, disk_key, HELLO)[0] == 201
         stored += 1

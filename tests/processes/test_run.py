@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from running import ALWAYS, PYTHON, ROOT, Process, free_port, wait_until
+from running import PYTHON, ROOT, Process, free_port, wait_until
 from settings import DAYS
 
 NOT_COPIED = shutil.ignore_patterns(".*", "*.db*", "tests", "benchmarks")
@@ -112,7 +112,7 @@ def test_the_curl_line_works_and_again_after_a_restart(run, project):
     port = str(free_port())
     printed = []
     for _ in range(2):
-        process = run(PORT=port, DATABASE_URL="sqlite:///right.db", **ALWAYS)
+        process = run(PORT=port, DATABASE_URL="sqlite:///right.db")
         printed.append(curl_line(process))
         assert send(printed[-1]) == 201
         assert f"http://localhost:{port}/docs" in process.output
@@ -208,6 +208,27 @@ def test_sigterm_to_make_ends_everything(installed):
     rest, _ = make.communicate(timeout=20)
     wait_for_the_end_of(children)
     assert b"Traceback" not in rest
+
+
+def test_what_is_printed_works_at_any_hour_and_days_of_ones_own_are_kept_to(run, project):
+    closed = DAYS[(datetime.now(UTC).weekday() + 3) % 7]
+    always = run(PORT=str(free_port()), DATABASE_URL="sqlite:///always.db")
+    curl_line(always)
+    assert "at any hour: for trying" in always.output
+    interrupt(always)
+    own = run(PORT=str(free_port()), DATABASE_URL="sqlite:///own.db", BUSINESS_DAYS=closed)
+    assert send(curl_line(own)) == 201
+    assert "at any hour" not in own.output
+    with closing(sqlite3.connect(project / "own.db")) as database:
+        assert database.execute("SELECT status FROM message").fetchone() == ("scheduled",)
+
+
+def test_the_export_that_is_printed_sets_the_key_that_is_printed(run, project):
+    words = curl_line(process := run(PORT=str(free_port())))
+    (line,) = re.findall("^export API_KEY=.*$", process.output, re.MULTILINE)
+    shell = ["sh", "-c", f'{line}; printf %s "$API_KEY"']
+    told = subprocess.run(shell, cwd=project, capture_output=True, text=True)
+    assert words[3] == f"X-Api-Key: {told.stdout}"
 
 
 def test_outside_business_hours_below_a_prefix_and_cut_to_a_short_limit_the_line_works_too(run):

@@ -32,7 +32,7 @@ EVERY_LINE = ["US", "US-TX", "US-KY"]
 # By number: the lines of the file that may hold for it, and the zones that count
 NUMBERS = {
     "+12142345678": (["US-TX"], ["America/Chicago"]),
-    "+12702345678": (["US-KY"], ["America/Chicago", "America/New_York"]),
+    "+12702345678": (["US-KY"], ["America/New_York"]),  # the place is known
     "+12125550123": (["US"], ["America/New_York"]),
     "+18002345678": (EVERY_LINE, [*AMERICAN, "America/Los_Angeles"]),
     "+15142345678": (["CA-QC"], ["America/Toronto"]),

@@ -105,13 +105,19 @@ def test_urgent_texts_in_between_change_no_turn_of_the_others(send_one):
     assert sent == "uaubucuaubuc"
 
 
-def test_what_the_rate_holds_back_is_the_next_in_turn(settings, carrier, at, run_pass):
-    for name in "abuv":
+@pytest.mark.parametrize("names", ["abc", "uvw", "abuv"])
+def test_what_the_rate_holds_back_is_the_next_in_turn(names, settings, carrier, at, run_pass):
+    """Three texts are claimed at once, of which one may go."""
+    for name in names:
         for _ in range(2):
-            store(key=key_of(name, urgent=name in "uv"), message=name)
-    for second in range(8):
-        run_pass(TUESDAY_NOON + second * SECOND, send_rate=1)
-    assert "".join(text for _, text in carrier.texts) == "uvuvabab"
+            store(key=key_of(name, urgent=name in "uvw"), message=name, parts=3)
+    for second in range(2 * len(names)):
+        run_pass(TUESDAY_NOON + second * SECOND, send_rate=5)
+    urgent, others = (
+        "".join(name for name in names if (name in "uvw") == is_urgent)
+        for is_urgent in (True, False)
+    )
+    assert "".join(text for _, text in carrier.texts) == 2 * urgent + 2 * others
 
 
 @pytest.mark.parametrize("limit", [1, 8])

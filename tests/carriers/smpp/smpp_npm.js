@@ -1,6 +1,7 @@
 // An SMPP peer by the npm package smpp, for tests. Writes its port, then each part of a text, each
 // deliver_sm that is acknowledged, and unbind, as a line of JSON. Takes the login user/secret
-// alone. Sends a receipt where one is asked for, and a STOP by whoever is sent "stop me".
+// alone. Sends a receipt where one is asked for, a STOP by whoever is sent "stop me", and a long
+// text in three parts, the last first and twice, by whoever is sent "write to me".
 const smpp = require('smpp');
 
 const say = (what) => process.stdout.write(JSON.stringify(what) + '\n');
@@ -38,6 +39,14 @@ const server = smpp.createServer((session) => {
       });
     }
     if (message === 'stop me') deliver(pdu, { short_message: ' Stop. ' });
+    const parts = ['Je viendrai à 5 h, ', 'mais dites-moi ', 'où ? 🎉'];
+    if (message === 'write to me') {
+      for (const number of [3, 1, 3, 2]) {
+        const udh = Buffer.from([5, 0, 3, 42, parts.length, number]);
+        const short_message = { udh, message: parts[number - 1] };
+        deliver(pdu, { esm_class: 0x40, data_coding: 8, short_message });
+      }
+    }
   });
   session.on('unbind', (pdu) => {
     say('unbind');

@@ -17,7 +17,7 @@ from smpp_texts import (
     send,
 )
 
-from carriers import OptOut, Receipt
+from carriers import Receipt, Reply
 from phone import show
 
 HERE = Path(__file__).parent
@@ -103,7 +103,7 @@ def test_a_foreign_peers_receipts_and_opt_outs_are_read(foreign_peer, connect):
     words = received(carrier, 2)
     (receipt,) = (word for word in words if isinstance(word, Receipt))
     assert receipt[:3] == (reference, True, None)
-    assert OptOut(NUMBER, True, "reply") in words
+    assert Reply(NUMBER, " Stop. ") in words
 
 
 def test_a_foreign_peer_refuses_a_wrong_password(foreign_peer, connect):

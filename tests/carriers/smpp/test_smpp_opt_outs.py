@@ -8,28 +8,47 @@ from hypothesis import strategies as st
 from smpp_peer import delivery
 from smpp_texts import NUMBER, answers_to, received
 
-from carriers import OptOut, pdus, smpp
+from carriers import Part, Reply, pdus, smpp
 from running import wait_until
 
 
 @pytest.mark.parametrize(
-    ("octets", "options", "stop"),
+    ("octets", "options", "text", "part"),
     [
-        (b"STOP", {}, True),
-        (b" stop.\r\n", {"coding": 1}, True),
-        ("Stop".encode("utf-16-be"), {"coding": 8}, True),
-        (b"STOP", {"source": "+12125550123"}, True),
-        (b"\2\x24\0STOP", {"esm_class": 0x40}, True),
-        (b"", {"tlvs": [(0x0424, b"STOP")]}, True),
-        (b"START", {"coding": 3}, False),
-        (b"\5\0\3\7\1\1STOP", {"esm_class": 0x40}, True),  # of one part
-        (b"STOP", {"tlvs": [(0x020E, b"\1")]}, True),
+        (b"STOP", {}, "STOP", None),
+        (b" stop.\r\n", {"coding": 1}, " stop.\r\n", None),
+        ("Stóp 🛑".encode("utf-16-be"), {"coding": 8}, "Stóp 🛑", None),
+        (b"STOP", {"source": "+12125550123"}, "STOP", None),
+        (b"\2\x24\0STOP", {"esm_class": 0x40}, "STOP", None),
+        (b"", {"tlvs": [(0x0424, b"STOP")]}, "STOP", None),
+        (b"ST\xc4RT", {"coding": 3}, "STÄRT", None),
+        (b"\x1be 5\0", {}, "€ 5@", None),
+        (b"my id: 7a stat:DELIVRD", {}, "my id: 7a stat:DELIVRD", None),
+        (b"\5\0\3\7\1\1STOP", {"esm_class": 0x40}, "STOP", None),  # of one part
+        (b"STOP", {"tlvs": [(0x020E, b"\1")]}, "STOP", None),
+        (b"\5\0\3\7\2\2STOP", {"esm_class": 0x40}, "STOP", Part("07", 2, 2)),
+        (b"\x08\x24\0\x08\4\1\7\3\2STOP", {"esm_class": 0x40}, "STOP", Part("0107", 3, 2)),
+        (
+            b"STOP",
+            {"tlvs": [(0x020C, b"\0\7"), (0x020E, b"\2"), (0x020F, b"\2")]},
+            "STOP",
+            Part("0007", 2, 2),
+        ),
     ],
 )
-def test_a_word_for_stop_or_start_is_returned_with_its_number(peer, carrier, octets, options, stop):
+def test_a_text_is_returned_as_it_came_with_its_number(peer, carrier, octets, options, text, part):
     carrier.check()
     peer.sessions[0].deliver(delivery(octets, **options))
-    assert received(carrier, 1) == [OptOut(NUMBER, stop, "reply")]
+    assert received(carrier, 1) == [Reply(NUMBER, text, part=part)]
+
+
+def test_a_part_may_end_within_a_character(peer, carrier):
+    whole = "x🚀y".encode("utf-16-be")
+    carrier.check()
+    for number, octets in enumerate((whole[:4], whole[4:]), 1):
+        text = bytes([5, 0, 3, 7, 2, number]) + octets
+        peer.sessions[0].deliver(delivery(text, esm_class=0x40, coding=8))
+    assert [each.text for each in received(carrier, 2)] == ["x\ud83d", "\ude80y"]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +69,7 @@ def test_a_number_is_certain_only_where_it_is_called_international(
 ):
     carrier.check()
     peer.sessions[0].deliver(delivery(b"STOP", source, ton=ton))
-    assert received(carrier, 1) == [OptOut(number, True, "reply", certain=certain)]
+    assert received(carrier, 1) == [Reply(number, "STOP", certain=certain)]
 
 
 @pytest.mark.parametrize(
@@ -69,25 +88,21 @@ def test_with_a_region_national_numbers_are_read(peer, connect, source, ton, num
     carrier = connect(peer.url, region="US")
     carrier.check()
     peer.sessions[0].deliver(delivery(b"STOP", source, ton=ton))
-    assert received(carrier, 1) == [OptOut(number, True, "reply", certain=certain)]
+    assert received(carrier, 1) == [Reply(number, "STOP", certain=certain)]
 
 
 @pytest.mark.parametrize(
     ("octets", "options"),
     [
-        (b"Please stop by tomorrow", {}),
         (b"", {}),
         (b"STOP", {"source": "12345"}),
         (b"STOP", {"source": "ACME", "ton": 5}),
         (b"STOP", {"source": "+0123", "ton": 0}),
         (b"STOP", {"source": "1234567890123456", "ton": 0}),
         (b"\xffSTOP", {"esm_class": 0x40}),
-        (b"\5\0\3\7\2\2STOP", {"esm_class": 0x40}),  # the last word of a longer text
-        (b"\x08\x24\0\x08\4\0\7\2\2STOP", {"esm_class": 0x40}),
-        (b"STOP", {"tlvs": [(0x020E, b"\2"), (0x020F, b"\2")]}),
     ],
 )
-def test_any_other_text_is_acknowledged_and_no_more(peer, carrier, octets, options):
+def test_what_no_number_wrote_is_acknowledged_and_no_more(peer, carrier, octets, options):
     carrier.check()
     peer.sessions[0].deliver(delivery(octets, **options), 5)
     wait_until(lambda: answers_to(peer, 5) == [0])
@@ -98,7 +113,7 @@ def test_a_stop_is_the_peers_until_it_was_dealt_with(peer, carrier):
     """The call after the one that returned it acknowledges it."""
     carrier.check()
     peer.sessions[0].deliver(delivery(b"STOP"), 5)
-    assert received(carrier, 1) == [OptOut(NUMBER, True, "reply")]
+    assert received(carrier, 1) == [Reply(NUMBER, "STOP")]
     carrier.check()
     assert not answers_to(peer, 5)
     assert carrier.received() == []

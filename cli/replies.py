@@ -1,0 +1,86 @@
+"""`flask replies`: what recipients wrote back."""
+
+import uuid
+from datetime import datetime
+
+import click
+
+from cli import base
+from database import clock
+from sending.replies import Filter, Reply
+
+LONGEST = 60  # characters of a text in the table
+
+replies = base.Commands("replies", help="What recipients wrote back: list, mark as read.")
+
+
+@replies.command("list", params=base.to_options("Only replies of this number."))
+@click.option("--unread", is_flag=True, help="Only those that nobody has read.")
+@click.option("--may-be-no", is_flag=True, help="Only those that may be a no: somebody decides.")
+@click.option(
+    "--since", type=base.instant, help="Only since: 2h (ago), 3d, 2026-03-01, 2026-03-01T09:00Z."
+)
+@base.newest_option
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, with whole numbers.")
+def list_replies(
+    to: str | None,
+    unread: bool,
+    may_be_no: bool,
+    since: datetime | None,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """List replies, newest first, with masked numbers. Options combine."""
+    most = base.newest(limit, as_json)
+    found = Reply.listing(Filter(unread, may_be_no, to, since), most, clock.now())
+    if as_json:
+        base.print_array(map(as_object, found))
+        return
+    header = ("reply_id", "at", "from", "state", "text")
+    base.table_of_newest(header, map(row, found), most, "No replies")
+
+
+def as_object(reply: Reply) -> dict:
+    """Return a reply as a JSON object; `to` is the number that wrote it."""
+    return {
+        "reply_id": reply.id,
+        "at": reply.at,
+        "to": reply.number,
+        "text": reply.text,
+        "carrier": reply.carrier,
+        "message_id": reply.message_id,
+        "opted_out": reply.opted_out,
+        "may_be_no": reply.may_be_no,
+        "read_at": reply.read_at,
+        "read_by": reply.read_by,
+    }
+
+
+def row(reply: Reply) -> tuple[str, ...]:
+    """Return a reply as a row for people."""
+    states = (
+        (reply.opted_out, "opted out"),
+        (reply.may_be_no, "may be a no"),
+        (reply.read_at, f"read by {reply.read_by}"),
+    )
+    state = ", ".join(words for holds, words in states if holds) or "unread"
+    text = repr(reply.text)  # escaped, or it could control the terminal
+    short = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return (str(reply.id), base.moment(reply.at), base.mask(reply.number), state, short)
+
+
+@replies.command()
+@click.argument("reply_ids", metavar="ID...", type=click.UUID, nargs=-1, required=True)
+@click.pass_context
+def read(ctx: click.Context, reply_ids: tuple[uuid.UUID, ...]) -> None:
+    """Mark replies as read: nobody waits for a decision any more."""
+    marked = Reply.mark_read(reply_ids, base.SHELL, clock.now())
+    known = {each.id for each in Reply.select(Reply.id).where(Reply.id.in_(reply_ids))}
+    for id in reply_ids:
+        if id in marked:
+            base.say(f"{id}: read")
+        else:
+            base.say(
+                f"{id}: {'was read before' if id in known else 'there is no such reply'}", err=True
+            )
+    ctx.exit(not known.issuperset(reply_ids))

@@ -1,0 +1,141 @@
+"""Is the service set up as it has to be? For the start of every process, and `flask check`."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import database
+import recipients
+import settings as environment
+from carriers import Carrier, CarrierError, ways
+from database import ERRORS, Refused, clock
+from database.clock import SKEW
+from settings import Settings
+
+ANSWERS_WITHIN = 5  # seconds, at the public address
+
+
+def start(settings: Settings) -> None:
+    """End the process, with a line for each problem, if settings do not fit the world."""
+    if problems := [*countries(settings)]:
+        environment.exit_with("\n".join(problems))
+    environment.check_quiet_hours(settings, clock.now())
+
+
+def countries(settings: Settings) -> Iterator[str]:
+    """Return what is wrong if ALLOWED_COUNTRIES has an unknown code, such as UK for GB."""
+    known = {*recipients.REGIONS, recipients.NO_COUNTRY}
+    if unknown := sorted((settings.allowed_countries or frozenset()) - known):
+        yield (
+            f"ALLOWED_COUNTRIES: no country with telephone numbers has the ISO 3166 code "
+            f"{', '.join(map(_with_likely, unknown))}"
+        )
+
+
+def _with_likely(code):
+    likely = recipients.likely_country(code)
+    return f"{code} (did you mean {likely}?)" if likely else code
+
+
+def warnings(settings: Settings, carrier: Carrier | None) -> Iterator[str]:
+    """Return what keeps a part of the service from working, though texts can be sent."""
+    if carrier and not settings.public_url and type(carrier).callback is not Carrier.callback:
+        yield (
+            f"PUBLIC_URL is not set, so {carrier.name} cannot call back: there are no receipts, "
+            "and nobody who replies STOP joins the Do Not Call list"
+        )
+
+
+# What `flask check` looks at besides: each returns what it found, or raises Refused for a problem
+
+
+def reach_database(settings: Settings) -> str:
+    """Query the database."""
+    try:
+        database.db.execute_sql("SELECT 1").fetchone()
+    except ERRORS as error:
+        database.disconnect()
+        raise Refused(f"cannot be reached: {database.reason(error)}") from None
+    return "Postgres" if database.on_postgres() else "SQLite"
+
+
+def find_tables(settings: Settings) -> str:
+    """Look whether every migration was applied."""
+    if not database.is_migrated():
+        raise Refused("not up to date: flask db upgrade makes them")
+    return "up to date"
+
+
+def compare_clocks(settings: Settings) -> str:
+    """Compare this machine's clock with the database's, if that is another."""
+    if not database.on_postgres():
+        return f"{clock.now():%Y-%m-%d %H:%M:%S} UTC"
+    asked = "SELECT extract(epoch FROM clock_timestamp())::float"
+    ((theirs,),) = database.db.execute_sql(asked).fetchall()
+    ahead = clock.now().timestamp() - theirs
+    if abs(ahead) > SKEW.total_seconds():
+        direction = "ahead of" if ahead > 0 else "behind"
+        raise Refused(f"{abs(ahead):.0f} s {direction} the database's")
+    return "agrees with the database's"
+
+
+def ask_carrier(settings: Settings) -> str:
+    """Ask the carrier whether it would take texts."""
+    if not settings.carrier_url:
+        return "warning: CARRIER_URL is not set, so texts wait"
+    try:
+        limits = 1, settings.carrier_timeout, settings.public_url
+        connected = ways.connect_all(settings.ways, *limits)
+    except ValueError as problem:  # found by Apprise, which the start of the web does not load
+        raise Refused(f"CARRIER_URL: {problem}") from None
+    said, noes = [], []
+    for carrier in connected:
+        try:
+            said.append(_asked(carrier))
+        except Refused as no:
+            noes.append(str(no))
+    if noes:
+        raise Refused("; ".join(noes))
+    return "; ".join(said)
+
+
+def _asked(carrier):
+    """Return what a carrier says; raise Refused if it would take no texts."""
+    try:
+        carrier.check()
+    except CarrierError as error:
+        raise Refused(f"{carrier.name}: {error}") from None
+    except NotImplementedError:
+        return f"{carrier.name} cannot be asked without sending a text"
+    finally:
+        carrier.close()
+    return f"{carrier.name} accepts texts"
+
+
+def ask_public_address(settings: Settings) -> str:
+    """Ask for the health of the service at PUBLIC_URL."""
+    if not settings.public_url:
+        connected = ways.connect_all(settings.ways, sending=False)
+        missed = [line for carrier in connected for line in warnings(settings, carrier)]
+        return "\n".join(f"warning: {line}" for line in missed) or "PUBLIC_URL is not set"
+    import urllib.request  # here, as each process imports this module
+    from http.client import HTTPException
+
+    body = None
+    with (
+        suppress(OSError, HTTPException, ValueError, RecursionError),
+        urllib.request.urlopen(f"{settings.public_url}/healthz", timeout=ANSWERS_WITHIN) as answer,
+    ):
+        body = json.loads(answer.read(100_000))
+    if not (isinstance(body, dict) and "version" in body):
+        return "warning: the service does not answer there, as seen from here"
+    return "answers"
+
+
+LOOKS: dict[str, Callable[[Settings], str]] = {
+    "database": reach_database,
+    "tables": find_tables,
+    "clock": compare_clocks,
+    "carrier": ask_carrier,
+    "public address": ask_public_address,
+}

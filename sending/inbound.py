@@ -1,0 +1,257 @@
+"""Record what comes in from a carrier, above all what recipients write.
+
+A reply is recorded in one transaction with all that it leads to: its number on the Do Not Call
+list, the event, the text that answers it. Only then does the carrier get its acknowledgement.
+"""
+
+import json
+import logging
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, Self
+
+from peewee import Case, fn
+
+import carriers
+from acceptance import NewMessage
+from access.do_not_call import DoNotCall
+from access.keys import ApiKey
+from access.limits import KeyUse, lock_numbers
+from carriers import LateAnswer, OptOut, Receipt
+from carriers.alphabets import count_parts
+from database import EPOCH, db
+from database.clock import SKEW
+from events.outbox import Event
+from models import ANSWER_WITHIN, TAKEN, Message, Status, has_status, new_id
+from sending import meaning, receipts
+from sending.meaning import Meaning
+from sending.receipts import OptOutMessage
+from sending.replies import Reply
+from sending.routes import of_answers
+
+PARTS_WITHIN = timedelta(minutes=5)
+"""How long the parts of a text are waited for, from the first on."""
+
+BELONGS_WITHIN = timedelta(days=30)
+"""How long after a message a reply still belongs to it."""
+
+ANSWERED_FOR = timedelta(hours=24)
+"""How long a number gets no second answer to the same word."""
+
+SECOND = timedelta(seconds=1)  # carriers tell the time without its fraction
+WORDS = {"STOP": Meaning.NO, "START": Meaning.START, "HELP": Meaning.HELP}
+
+log = logging.getLogger("replies")
+
+
+class ReplyRules(NamedTuple):
+    """By which carrier replies come, and the settings that say what they lead to."""
+
+    carrier: str
+    always_check_dnc: bool
+    stop_reply: str | None
+    help_reply: str | None
+
+    @classmethod
+    def of(cls, settings: Any, carrier: str) -> Self:
+        return cls(carrier, settings.check_dnc, settings.stop_reply, settings.help_reply)
+
+
+def record(
+    events: Collection[Receipt | OptOut | LateAnswer | carriers.Reply],
+    now: datetime,
+    rules: ReplyRules,
+) -> None:
+    """Record what a carrier says, then what recipients wrote, each alone."""
+    replies = [event for event in events if isinstance(event, carriers.Reply)]
+    others = [event for event in events if not isinstance(event, carriers.Reply)]
+    receipts.record(others, now, rules.always_check_dnc, rules.carrier)
+    for said in replies:
+        record_reply(said, now, rules)
+
+
+def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None:
+    """Keep a reply, once, and do what it plainly says; of a long one, keep this part."""
+    number, problem = receipts.read_number(said.number, said.certain)
+    if problem:
+        means = Meaning.OTHER if said.part else _read(said)
+        if means in (Meaning.NO, Meaning.START):  # it is counted that this was not understood
+            stop = OptOut(said.number, means is Meaning.NO, "reply", certain=said.certain)
+            receipts.record_opt_out(stop, now, rules.always_check_dnc)
+        return
+    # Other writers wait for the transaction, so what can be read and understood is so before it
+    reply = _drafted(said._replace(number=number), now, rules)
+    means = None if said.part else _read(said)
+    with db.atomic():
+        lock_numbers([number])
+        if not OptOutMessage.note(said.message_ids, now):
+            return
+        if said.part:
+            reply = _grown(reply, said, now)
+            if reply is None or reply.due_at:
+                return
+            means = meaning.read(reply.text)
+        _act(reply, means, said, now, rules)
+    log.info("reply %s to message %s", reply.id, reply.message_id or "-")
+
+
+def settle(now: datetime) -> None:
+    """Tell of replies that have waited for their other parts long enough."""
+    for reply in Reply.select().where(Reply.due_at <= now):
+        with db.atomic():
+            lock_numbers([reply.number])
+            due = Reply.update(due_at=None).where(Reply.id == reply.id, Reply.due_at <= now)
+            if due.execute():
+                _tell(Reply.get_by_id(reply.id), now)
+
+
+def _read(said):
+    return WORDS[said.word] if said.word else meaning.read(said.text)
+
+
+def _drafted(said, now, rules):
+    """Return a reply, not stored yet, with the message that it belongs to."""
+    is_told = said.at and EPOCH <= said.at <= now + SKEW
+    at = said.at if is_told else now
+    message = _message_before(said.number, at, rules.carrier)
+    reply = Reply(id=new_id(now), carrier=rules.carrier, number=said.number, at=at, received_at=now)
+    reply.text = Reply.text.db_value(said.text)
+    if message:
+        reply.message_id, reply.key = message.id, message.key_id
+        reply.available_to_group = message.available_to_group
+    return reply
+
+
+def _message_before(number, at, carrier):
+    """Return the latest message to a number that a carrier was given before an instant, or None.
+
+    Its yes may not be recorded yet. Testers' texts went to no carrier.
+    """
+    in_hand = (Message.status == Status.SENDING) | (Message.in_doubt > 0)
+    begun = fn.COALESCE(Message.in_doubt_since, Message.claimed_at)
+    given_at = Case(None, [(has_status(*TAKEN), Message.finished_at)], begun)
+    instant = Message.finished_at.db_value
+    columns = (Message.id, Message.key, Message.available_to_group)
+    given = Message.select(*columns).where(
+        Message.to == number,
+        has_status(*TAKEN) | in_hand,
+        given_at >= instant(max(EPOCH, at - BELONGS_WITHIN)),
+        given_at < instant(at + SECOND),
+        Message.key.not_in(ApiKey.testers()),
+        fn.COALESCE(Message.claimed_for, Message.carrier, carrier) == carrier,
+    )
+    return given.order_by(given_at.desc(), Message.id.desc()).first()
+
+
+# Parts
+
+
+def _grown(draft, said, now):
+    """Store a part with the others of its text; return that reply, or None if it had the part.
+
+    Once it is whole, it is due no more.
+    """
+    reference, total, number = said.part
+    reference, number = Reply.part_reference.db_value(reference), str(number)
+    same = (Reply.number == draft.number) & (Reply.carrier == draft.carrier)
+    same &= (Reply.part_reference == reference) & (Reply.parts == total)
+    recent = Reply.select().where(same, Reply.received_at > now - PARTS_WITHIN)
+    for reply in recent.order_by(Reply.received_at, Reply.id):
+        pieces = reply.by_number
+        if pieces.get(number) == said.text:
+            return None
+        if number not in pieces and reply.due_at:
+            _put_together(reply, pieces | {number: said.text})
+            reply.save()
+            return reply
+    draft.part_reference, draft.parts, draft.due_at = reference, total, now + PARTS_WITHIN
+    _put_together(draft, {number: said.text})
+    draft.save(force_insert=True)
+    return draft
+
+
+def _put_together(reply, pieces):
+    """Set the text of a reply of which these parts have come."""
+    whole = "".join(pieces[number] for number in sorted(pieces, key=int))
+    # A part can end within a character of UTF-16
+    octets = whole.encode("utf-16-le", "surrogatepass")
+    reply.text = Reply.text.db_value(octets.decode("utf-16-le", "replace"))
+    reply.pieces = json.dumps(pieces)
+    reply.may_be_no = _may_be_no(reply, meaning.read_part(reply.text))
+    if len(pieces) == reply.parts:
+        reply.due_at = None
+
+
+# What it leads to
+
+
+def _act(reply, means, said, now, rules):
+    """Do what a whole reply says, store it, tell of it, and answer it."""
+    if means in (Meaning.NO, Meaning.START):
+        was_listed = DoNotCall.lists(reply.number)
+        at = said.at and reply.at
+        stop = OptOut(reply.number, means is Meaning.NO, "reply", at)
+        receipts.record_opt_out(stop, now, rules.always_check_dnc)
+        reply.opted_out = not was_listed and DoNotCall.lists(reply.number)
+    reply.may_be_no = _may_be_no(reply, means)
+    reply.save(force_insert=not said.part)
+    _tell(reply, now)
+    if reply.message_id and not said.word:
+        if reply.opted_out and rules.stop_reply:
+            _answer(reply, "STOP", rules.stop_reply, now)
+        elif means is Meaning.HELP and rules.help_reply:
+            _answer(reply, "HELP", rules.help_reply, now)
+
+
+def _may_be_no(reply, means):
+    """Say whether people must decide if this is a no: not if the number is on the list."""
+    return means is Meaning.MAYBE_NO and not DoNotCall.lists(reply.number)
+
+
+def _tell(reply, now):
+    """Write the event of a reply for the key of its message."""
+    if reply.message_id:
+        data = {"reply_id": str(reply.id), "text": reply.text}
+        data |= {"opted_out": reply.opted_out, "may_be_no": reply.may_be_no}
+        Event.write_reply(reply.key, reply.message_id, data, now)
+
+
+def _answer(reply, word, text, now):
+    """Queue the text that answers a reply, unless it is too late or the number had one lately."""
+    said_at = min(reply.at, now)
+    if now - said_at >= ANSWER_WITHIN or _was_answered(reply.number, word, now):
+        return
+    message = NewMessage(
+        id=new_id(now),
+        key=reply.key,
+        to=reply.number,
+        country=Message.select(Message.country).where(Message.id == reply.message_id).scalar(),
+        message=text,
+        parts=count_parts(text),
+        send_date=None,
+        send_at=now,
+        status=Status.QUEUED,
+        manual_mode=False,
+        available_to_group=reply.available_to_group,
+        check_dnc=False,
+        max_retries=0,
+        created_at=now,
+        idempotency_key=None,
+        request_digest=None,
+        answer=None,
+    )
+    use = KeyUse.lock(message.key)
+    tally = Message.tally_of(message.key, use, [message.second])
+    more = {"first_send_at": said_at, "answers": word, "lane": of_answers(reply.carrier)}
+    Message.insert(message.row() | more).execute()
+    tally.add(message.second, message.id)
+    use.put(tally)
+    log.info("message %s answers reply %s", message.id, reply.id)
+
+
+def _was_answered(number, word, now):
+    """Say whether a number was given an answer to this word lately, or may yet be."""
+    answers = Message.select().where(Message.to == number, Message.answers == word)
+    tried = (Message.attempts > 0) | (Message.in_doubt > 0)
+    tried |= has_status(Status.QUEUED, Status.SCHEDULED, Status.SENDING, *TAKEN)
+    return answers.where(Message.created_at > now - ANSWERED_FOR, tried).exists()

@@ -1,0 +1,268 @@
+"""Replies: what recipients wrote back, until people have read it and it is forgotten.
+
+`inbound.py` records them.
+"""
+
+import json
+import uuid
+from collections.abc import Collection, Iterable, Iterator
+from datetime import datetime
+from typing import NamedTuple, Self
+
+from peewee import (
+    SQL,
+    BooleanField,
+    Expression,
+    IntegerField,
+    ModelSelect,
+    TextField,
+    Tuple,
+    UUIDField,
+    Value,
+    fn,
+)
+
+from access.audit import Action, Audit
+from access.do_not_call import DoNotCall
+from access.keys import ApiKey, Identity, Role
+from database import PAGE, CarrierTextField, InstantField, Table, db, isoformat
+from events.outbox import Event
+
+WAITS = SQL("read_at IS NULL AND NOT opted_out")
+"""Nobody has read it, and the number did not join the Do Not Call list by it."""
+
+MAY_BE_NO, MAY_NOT = SQL("may_be_no"), SQL("NOT may_be_no")
+RANKS = (WAITS & MAY_BE_NO, WAITS & MAY_NOT, SQL("(read_at IS NOT NULL OR opted_out)"))
+"""What people at the desk see first, and what later."""
+
+
+class Filter(NamedTuple):
+    """Which replies a listing has; each field is an option of `flask replies list`."""
+
+    unread: bool = False
+    may_be_no: bool = False
+    to: str | None = None
+    since: datetime | None = None
+
+
+class Place(NamedTuple):
+    """Where a page of replies ends and the next begins."""
+
+    rank: int
+    at: datetime
+    id: uuid.UUID
+
+
+class Waiting(NamedTuple):
+    """The replies that wait to be read."""
+
+    replies: int
+    may_be_no: int
+    newest: str | None  # the largest id
+
+
+class Reply(Table):
+    """What a recipient wrote; a long one grows part by part, and is shown once it is whole."""
+
+    id = UUIDField(primary_key=True)
+    carrier = TextField()  # by which it came
+    number = TextField()  # that wrote it, in E.164
+    text = CarrierTextField()
+    at = InstantField()  # by the carrier's clock if it told the time, otherwise the arrival
+    received_at = InstantField()
+    # The message that it belongs to, and who may see that; all are null for none
+    message_id = UUIDField(null=True)
+    key = IntegerField(null=True)
+    available_to_group = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
+    opted_out = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
+    may_be_no = BooleanField(default=False, constraints=[SQL("DEFAULT false")])  # until it is read
+    read_at = InstantField(null=True)
+    read_by = TextField(null=True)
+    part_reference = CarrierTextField(null=True)  # by which the carrier knows parts of a text
+    parts = IntegerField(null=True)
+    pieces = TextField(null=True)  # a JSON object: the texts of the parts by their numbers
+    due_at = InstantField(null=True)  # when it is shown as it is, while parts are missing
+
+    # Listings
+
+    @classmethod
+    def shown(cls, now: datetime) -> ModelSelect:
+        """Select the replies that are whole, or have waited long enough for their parts."""
+        return cls.select().where(cls.due_at.is_null() | (cls.due_at <= now))
+
+    @classmethod
+    def listing(cls, only: Filter, limit: int | None, now: datetime) -> Iterator[Self]:
+        """Read replies, the newest first, in pages."""
+        chosen = cls.shown(now).order_by(cls.at.desc(), cls.id.desc())
+        if only.unread:
+            chosen = chosen.where(SQL("read_at IS NULL"))
+        if only.may_be_no:
+            chosen = chosen.where(WAITS, MAY_BE_NO)
+        if only.to:
+            chosen = chosen.where(cls.number == only.to)
+        if only.since:
+            chosen = chosen.where(cls.at >= only.since)
+        after = chosen
+        while limit is None or limit > 0:
+            size = PAGE if limit is None else min(PAGE, limit)
+            page = list(after.limit(size))
+            yield from page
+            if len(page) < size:
+                return
+            limit = limit and limit - size
+            after = chosen.where(cls._is_before(page[-1].at, page[-1].id))
+
+    @classmethod
+    def page(cls, person: Identity, after: Place | None, limit: int, now: datetime) -> list[Self]:
+        """Return some replies: those that may be a no first, those that were read last."""
+        found = []
+        for rank in range(after.rank if after else 0, len(RANKS)):
+            some = []
+            for visible in cls._visible_to(person):
+                replies = cls.shown(now).where(RANKS[rank], visible)
+                if after and after.rank == rank:
+                    replies = replies.where(cls._is_before(after.at, after.id))
+                replies = replies.order_by(cls.at.desc(), cls.id.desc())
+                some.extend(replies.limit(limit - len(found)))
+            found += sorted(some, key=lambda each: (each.at, each.id), reverse=True)
+            if len(found) >= limit:
+                break
+        return found[:limit]
+
+    @classmethod
+    def of_message(cls, message_id: uuid.UUID, now: datetime) -> list[Self]:
+        """Return the latest replies to a message, the first of them first."""
+        replies = cls.shown(now).where(cls.message_id == message_id)
+        return list(replies.order_by(cls.at.desc(), cls.id.desc()).limit(PAGE))[::-1]
+
+    @classmethod
+    def seen_by(cls, person: Identity, ids: Collection[uuid.UUID]) -> list[Self]:
+        """Return those of some replies that a person at the desk may see."""
+        found = list(cls.select().where(cls.id.in_([*ids]))) if ids else []
+        if person.role != Role.OPERATOR:
+            keys = {key.id for key in _keys_of(person.group)}
+            found = [each for each in found if each.available_to_group and each.key in keys]
+        return found
+
+    @classmethod
+    def count_waiting(cls, person: Identity, most: int, now: datetime) -> int:
+        """Count the replies that this person has yet to read, up to `most`."""
+        counts = (
+            cls.shown(now).where(WAITS, visible).limit(most).count()
+            for visible in cls._visible_to(person)
+        )
+        return min(most, sum(counts))
+
+    @classmethod
+    def waiting(cls, now: datetime) -> Waiting:
+        """Return how many replies wait to be read, and how many of them may be a no."""
+        newest = fn.MAX(cls.id.cast("text")).coerce(False)  # Postgres has no largest UUID
+        all, may_be_no = fn.COUNT(SQL("*")), fn.COUNT(SQL("*")).filter(MAY_BE_NO)
+        shown = cls.shown(now).where(WAITS).select(all, may_be_no, newest)
+        return Waiting(*shown.tuples().get())
+
+    @classmethod
+    def _visible_to(cls, person) -> list[Expression]:
+        """Return conditions that an index serves: one for each key of a group."""
+        if person.role == Role.OPERATOR:
+            return [SQL("true")]
+        of_group = SQL("available_to_group")
+        return [(cls.key == key.id) & of_group for key in _keys_of(person.group)]
+
+    @classmethod
+    def _is_before(cls, at, id):
+        place = (
+            Value(field.db_value(v), converter=False) for field, v in ((cls.at, at), (cls.id, id))
+        )
+        return Tuple(cls.at, cls.id) < Tuple(*place)
+
+    # What people do
+
+    @classmethod
+    def mark_read(cls, ids: Collection[uuid.UUID], by: str, now: datetime) -> set[uuid.UUID]:
+        """Note who has read some replies, unless somebody had; return the ids of these."""
+        unread = cls.read_at.is_null() & cls.id.in_([*ids])
+        return cls._note_read(unread, by, now) if ids else set()
+
+    @classmethod
+    def _note_read(cls, which, by, now):
+        read = cls.update(read_at=now, read_by=by, may_be_no=False).where(which)
+        return {each.id for each in read.returning(cls.id).execute()}
+
+    @classmethod
+    def note_listed(cls, by: str, now: datetime) -> None:
+        """Take what may be a no for decided if its number is on the Do Not Call list by now."""
+        cls._note_read(MAY_BE_NO & cls.number.in_(DoNotCall.select(DoNotCall.number)), by, now)
+
+    # Growing old
+
+    @classmethod
+    def purge(cls, before: datetime, now: datetime) -> int:
+        """Forget some replies that are older than an instant; return how many."""
+        return cls._forget(cls.at < before, now, f"replies before {isoformat(before)}")
+
+    @classmethod
+    def purge_old(cls, before: datetime) -> int:
+        """Do as `purge`, without a word in the audit: nobody has asked for it."""
+        return cls._forget(cls.at < before)
+
+    @classmethod
+    def forget_number(cls, number: str, now: datetime) -> int:
+        """Forget some of what a number wrote; return how many replies that were."""
+        return cls._forget(cls.number == number, now, "replies of one number")
+
+    @classmethod
+    def _forget(cls, which, now=None, details=None):
+        """Forget a batch of replies; their events lose the text. With details, it is audited."""
+        with db.transaction():
+            ids = [each.id for each in cls.select(cls.id).where(which).limit(PAGE)]
+            if ids:
+                Event.forget_texts(ids)
+                cls.delete().where(cls.id.in_(ids)).execute()
+                if details:
+                    Audit.note(Action.FORGOTTEN, now, count=len(ids), details=details)
+        return len(ids)
+
+    @property
+    def rank(self) -> int:
+        """Which of RANKS it has."""
+        return 2 if self.read_at or self.opted_out else int(not self.may_be_no)
+
+    @property
+    def by_number(self) -> dict[str, str]:
+        """The texts of the parts that have come, by their numbers."""
+        return json.loads(self.pieces or "{}")
+
+
+def _keys_of(group):
+    return ApiKey.select(ApiKey.id).where(ApiKey.group == Value(group))  # none without a group
+
+
+def put_on_list(
+    numbers: Iterable[str],
+    now: datetime,
+    source: str,
+    who: str | None = None,
+    said_at: datetime | None = None,
+) -> int:
+    """Put numbers on the Do Not Call list, as DoNotCall.add does; return how many are new.
+
+    That decides about the replies of theirs that may be a no.
+    """
+    with db.atomic():
+        new = DoNotCall.add(numbers, now, source, who, said_at)
+        Reply.note_listed(who or source, now)
+    return new
+
+
+for _name, _columns, _where in (
+    ("reply_waiting", [Reply.may_be_no, Reply.at, Reply.id], WAITS),
+    ("reply_maybe", [Reply.number], MAY_BE_NO),
+    ("reply_key", [Reply.key, Reply.at, Reply.id], SQL("available_to_group")),
+    ("reply_unread", [Reply.at, Reply.id], SQL("read_at IS NULL")),
+    ("reply_at", [Reply.at, Reply.id], None),
+    ("reply_number", [Reply.number, Reply.at, Reply.id], None),
+    ("reply_message", [Reply.message_id], None),
+    ("reply_due", [Reply.due_at], SQL("due_at IS NOT NULL")),
+):
+    Reply.add_index(Reply.index(*_columns, where=_where, name=_name))

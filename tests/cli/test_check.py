@@ -1,0 +1,154 @@
+"""`flask check`: one look at all that has to be right, before and after the start."""
+
+import re
+from datetime import timedelta
+
+import pytest
+
+import database
+from app import create_app
+from databases import on_postgres, on_sqlite
+from samples import NEW_YORK
+
+
+@pytest.fixture
+def check(settings):
+    """Run `flask check` with other settings; return its exit status and its lines."""
+
+    def run(**changes):
+        app = create_app(settings._replace(**changes))
+        result = app.test_cli_runner().invoke(args=["check"])
+        assert "Traceback" not in result.output
+        return result.exit_code, result.stdout.splitlines()
+
+    return run
+
+
+def about(lines, name):
+    """The lines about a part, without its name."""
+    return [line.partition(f"{name}: ")[2] for line in lines if f"{name}: " in line]
+
+
+def test_what_is_right_is_said_line_by_line(check, twilio, shared_web):
+    web, _ = shared_web
+    status, lines = check(carrier_url=twilio.url, public_url=web.url, database_url=web.database_url)
+    assert (status, [line.partition(":")[0] for line in lines]) == (
+        0,
+        ["settings", "database", "tables", "clock", "carrier", "public address"],
+    )
+    assert about(lines, "carrier") == ["twilio accepts texts"]
+    assert about(lines, "public address") == ["answers"]
+    assert twilio.texts == []
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+@pytest.mark.parametrize("carrier", ["twilio://AC5:t0ken@+15005550006", "vonage://k:s3cret@Shop"])
+def test_a_carrier_that_cannot_call_back_is_a_warning(check, carrier):
+    _, lines = check(carrier_url=f"{carrier}?base_url=http://127.0.0.1:1")
+    (warning,) = about(lines, "public address")
+    assert warning.startswith("warning: PUBLIC_URL is not set")
+    assert "no receipts" in warning
+    assert "STOP" in warning
+
+
+@on_sqlite
+def test_carriers_that_never_call_back_need_no_public_address(check):
+    status, lines = check(carrier_url="simulator:")
+    assert (status, about(lines, "public address")) == (0, ["PUBLIC_URL is not set"])
+    assert about(lines, "carrier") == ["simulator cannot be asked without sending a text"]
+
+
+@on_sqlite
+@pytest.mark.parametrize("address", ["http://127.0.0.1:1", "http://localhost:1/stage"])
+def test_an_address_that_does_not_answer_is_a_warning_as_the_web_may_not_run_yet(check, address):
+    status, lines = check(carrier_url="simulator:", public_url=address)
+    (warning,) = about(lines, "public address")
+    assert status == 0
+    assert warning.startswith("warning: the service does not answer")
+
+
+@on_sqlite
+def test_another_service_at_the_public_address_is_noticed(check, webhook_server):
+    _, lines = check(carrier_url="simulator:", public_url=f"http://{webhook_server.address}")
+    assert about(lines, "public address")[0].startswith("warning: ")
+
+
+def test_a_carrier_that_refuses_is_a_problem(check, twilio):
+    twilio.login = (twilio.sid, "another token")
+    status, lines = check(carrier_url=twilio.url)
+    assert status == 1
+    assert [line for line in lines if line.startswith("PROBLEM: carrier: twilio: ")]
+    assert twilio.token not in "".join(lines)
+
+
+def test_missing_tables_are_a_problem(check, empty_database_url, kind, tmp_path):
+    url = f"sqlite:///{tmp_path}/misspelt.db" if kind == "sqlite" else empty_database_url
+    status, lines = check(database_url=url)
+    assert status == 1
+    assert "PROBLEM: tables: not up to date: flask db upgrade makes them" in lines
+    database.disconnect()
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    "url", ["sqlite:////no/such/folder/a.db", "postgresql://u:s3cret@127.0.0.1:1/d"]
+)
+def test_a_database_that_cannot_be_reached_is_one_problem_without_its_password(check, url):
+    status, lines = check(database_url=url)
+    assert status == 1
+    (problem,) = [line for line in lines if line.startswith("PROBLEM")]
+    assert problem.startswith("PROBLEM: database: cannot be reached: ")
+    assert "s3cret" not in problem
+    assert about(lines, "carrier"), "what can be looked at is"
+    database.disconnect()
+
+
+@on_postgres
+@pytest.mark.parametrize(("skew", "words"), [(61, "ahead of"), (-61, "behind")])
+def test_a_clock_that_differs_from_the_databases_is_a_problem(check, monkeypatch, skew, words):
+    real = database.clock.now
+    monkeypatch.setattr(database.clock, "now", lambda: real() + timedelta(seconds=skew))
+    status, lines = check()
+    (problem,) = [line for line in lines if line.startswith("PROBLEM")]
+    assert (status, problem[:16]) == (1, "PROBLEM: clock: ")
+    assert re.search(rf"6[012] s {words} the database's", problem)
+
+
+def test_a_clock_that_agrees_is_none(check):
+    status, lines = check()
+    assert status == 0
+    assert about(lines, "clock")
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        (["carriers", "check", "--to", "(212) 555-0123"], "simulator took the text"),
+        (["dnc", "check", "(212) 555-0123"], "listed"),
+        (["dnc", "history", "(212) 555-0123"], "operator"),
+    ],
+)
+def test_who_is_told_of_region_can_use_it(settings, words, printed):
+    app = create_app(settings._replace(carrier_url="simulator:"))
+    run = app.test_cli_runner().invoke
+    told = run(args=words)
+    assert told.exit_code == 2
+    assert "--region accepts national numbers" in told.stderr
+    if words[0] == "dnc":
+        assert run(args=["dnc", "add", NEW_YORK]).exit_code == 0
+    result = run(args=[*words, "--region", "US"])
+    assert result.exit_code == 0, result.output
+    assert printed in result.stdout
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("code", "meant"), [("UK", "GB"), ("TP", "TL"), ("AN", None), ("SU", None), ("XX", None)]
+)
+def test_a_country_by_another_code_is_named_by_its_own(settings, code, meant):
+    with pytest.raises(SystemExit) as end:
+        create_app(settings._replace(allowed_countries=frozenset({"US", code})))
+    (line,) = str(end.value).splitlines()
+    assert line.startswith("ALLOWED_COUNTRIES: ")
+    assert line.endswith(f" {code} (did you mean {meant}?)" if meant else f" {code}")

@@ -1,0 +1,162 @@
+"""`flask replies`, and what other commands do about replies."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from access.do_not_call import DoNotCall
+from carriers import Reply as Said
+from database import clock
+from databases import on_sqlite
+from models import Status
+from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from sending import inbound
+from sending.inbound import ReplyRules
+from sending.replies import Reply
+from stored_messages import held
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+RULES = ReplyRules("twilio", False, None, None)
+
+
+@pytest.fixture(autouse=True)
+def noon(at, database_url):
+    at(TUESDAY_NOON)
+
+
+def hear(text, number=NEW_YORK, now=TUESDAY_NOON, **fields):
+    inbound.record([Said(number, text, **fields)], now, RULES)
+    return Reply.get(Reply.text == text)
+
+
+@pytest.fixture
+def listed(run):
+    return lambda *words: json.loads(run("replies", "list", "--json", *words))
+
+
+def test_a_reply_is_listed_with_all_that_there_is_to_know(listed):
+    message = held(Status.SENT, finished_at=TUESDAY_NOON - HOUR)
+    reply = hear("Yes 🎉\n", at=TUESDAY_NOON - HOUR / 2)
+    assert listed() == [
+        {
+            "reply_id": str(reply.id),
+            "at": "2026-03-03T16:30:00.000Z",
+            "to": NEW_YORK,
+            "text": "Yes 🎉\n",
+            "carrier": "twilio",
+            "message_id": str(message.id),
+            "opted_out": False,
+            "may_be_no": False,
+            "read_at": None,
+            "read_by": None,
+        }
+    ]
+
+
+def texts(found):
+    return [each["text"] for each in found]
+
+
+def test_replies_are_chosen_by_each_option_and_by_all_together(listed, run):
+    hear("old", now=TUESDAY_NOON - DAY)
+    hear("stpo", now=TUESDAY_NOON - 2 * HOUR)
+    hear("don't stop", LONDON, now=TUESDAY_NOON - HOUR)
+    read = hear("read")
+    run("replies", "read", str(read.id))
+    assert texts(listed()) == ["read", "don't stop", "stpo", "old"]
+    assert texts(listed("--unread")) == ["don't stop", "stpo", "old"]
+    assert texts(listed("--may-be-no")) == ["don't stop", "stpo"]
+    assert texts(listed("--to", NEW_YORK)) == ["read", "stpo", "old"]
+    assert texts(listed("--since", "3h")) == ["read", "don't stop", "stpo"]
+    assert texts(listed("--unread", "--may-be-no", "--to", NEW_YORK, "--since", "3h")) == ["stpo"]
+    assert texts(listed("--limit", "1")) == ["read"]
+
+
+def test_for_people_numbers_are_masked_and_texts_cannot_control_the_terminal(run):
+    hear("\x1b[2J stop by " + "x" * 100)
+    shown = run("replies", "list")
+    assert NEW_YORK not in shown
+    assert "\x1b" not in shown
+    assert "may be a no" in shown
+
+
+def test_what_was_read_is_noted_once(run, flask, listed):
+    reply = hear("don't stop")
+    assert run("replies", "read", str(reply.id)) == f"{reply.id}: read\n"
+    (shown,) = listed()
+    assert (shown["read_at"], shown["read_by"]) == ("2026-03-03T17:00:00.000Z", "shell")
+    assert shown["may_be_no"] is False
+    again = flask("replies", "read", str(reply.id))
+    assert (again.exit_code, again.stderr) == (0, f"{reply.id}: was read before\n")
+    unknown = "019cb4b5-0000-7000-8000-000000000000"
+    missed = flask("replies", "read", unknown)
+    assert missed.exit_code == 1
+    assert missed.stderr == f"{unknown}: there is no such reply\n"
+
+
+@pytest.mark.parametrize("how", ["add", "import"])
+def test_who_puts_a_number_on_the_list_has_decided(run, listed, how, tmp_path):
+    hear("don't stop")
+    if how == "add":
+        run("dnc", "add", NEW_YORK)
+    else:
+        Path("numbers.txt").write_text(NEW_YORK)
+        run("dnc", "import", "numbers.txt")
+    assert listed("--may-be-no") == []
+    (shown,) = listed()
+    assert shown["read_by"] == "shell"
+    assert not shown["opted_out"]
+
+
+def test_a_thousand_replies_are_listed_page_by_page(listed):
+    for n in range(1001):
+        Reply.create(
+            id=f"{n:032x}", carrier="x", number=LONDON, text=f"{n}", at=TUESDAY_NOON,
+            received_at=TUESDAY_NOON,
+        )  # fmt: skip
+    assert texts(listed()) == [str(n) for n in reversed(range(1001))]
+
+
+# Forgetting
+
+
+def test_redact_deletes_what_a_number_wrote(run, listed):
+    held(Status.SENT, finished_at=TUESDAY_NOON - HOUR)
+    hear("one")
+    hear("two")
+    hear("another's", LONDON)
+    assert run("messages", "redact", "--to", NEW_YORK) == "1 redacted\n2 replies deleted\n"
+    assert texts(listed()) == ["another's"]
+
+
+def test_purge_deletes_replies_by_their_own_age(run, listed):
+    hear("old", now=TUESDAY_NOON - 31 * DAY)
+    hear("new")
+    assert run("messages", "purge", "--older-than", "30") == "0 deleted\n1 reply deleted\n"
+    assert texts(listed()) == ["new"]
+    assert run("messages", "purge", "--older-than", "30") == "0 deleted\n"
+
+
+@on_sqlite
+@pytest.mark.parametrize("way", [("--to", NEW_YORK), ("--older-than", "30")])
+def test_sqlites_files_keep_no_trace(run, database_url, way):
+    for n in range(200):
+        number = f"+1212555{n:04}" if n else NEW_YORK
+        hear(f"xyzzy {n}", number, now=TUESDAY_NOON - 90 * DAY)
+    run("messages", "redact", *way)
+    path = Path(database_url.removeprefix("sqlite:///"))
+    files = b"".join(file.read_bytes() for file in path.parent.glob(f"{path.name}*"))
+    assert (b"xyzzy 0" in files) is False
+    assert (b"xyzzy 7" in files) == (way[0] == "--to")
+
+
+def test_the_audit_counts_what_was_deleted(run):
+    hear("one")
+    run("messages", "redact", "--to", NEW_YORK)
+    (row,) = json.loads(run("audit", "--json"))
+    assert (row["what"], row["count"]) == ("replies forgotten", 1)
+    assert NEW_YORK not in json.dumps(row)
+    assert not DoNotCall.select().count()
+    assert clock.now() == TUESDAY_NOON

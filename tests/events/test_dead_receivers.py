@@ -1,0 +1,134 @@
+"""A receiver that has taken no event for an hour is a problem; one that took one since is not."""
+
+from datetime import timedelta
+
+import pytest
+
+from access.keys import ApiKey, Role
+from carrier_servers import Answer
+from events.delivery import Deliveries
+from events.outbox import Event, EventAddress
+from models import Message
+from monitoring import health
+from samples import TUESDAY_NOON
+from stored_messages import key_named, store
+
+pytest_plugins = ["receivers"]
+
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+
+
+@pytest.fixture(autouse=True)
+def database(database_url):
+    """Every test is about the database."""
+
+
+@pytest.fixture
+def pass_at(at):
+    """Deliver what is due at an instant, as a single pass does; return the problems then."""
+
+    def deliver(instant):
+        at(instant)
+        single = Deliveries(300, Message.note_notified, once=True)
+        single.start()
+        single.finish()
+        return problems(instant)
+
+    return deliver
+
+
+def problems(now, **options):
+    found = health.read(now).problems(**options)
+    return [each for each in found if "taken by their receiver" in each]
+
+
+def ended(key, now=TUESDAY_NOON):
+    """A message of a key that has just ended, so an event waits."""
+    assert store(key=key_named(key), send_at=now).cancel("shell", now)
+
+
+def of(receiver, name="app"):
+    EventAddress.set(key_named(name), receiver.url, TUESDAY_NOON)
+    return key_named(name)
+
+
+def test_a_receiver_that_takes_nothing_for_an_hour_is_told_until_it_does(receiver, pass_at):
+    of(receiver)
+    receiver.answer = Answer(500)
+    ended("app")
+    assert pass_at(TUESDAY_NOON) == []
+    assert problems(TUESDAY_NOON + HOUR - timedelta(milliseconds=1)) == []
+    told = ["events of app have not been taken by their receiver for an hour"]
+    assert problems(TUESDAY_NOON + HOUR) == told
+    assert pass_at(TUESDAY_NOON + 2 * HOUR) == told
+    assert problems(TUESDAY_NOON + HOUR, for_strangers=True) == [
+        "events have not been taken by their receiver for an hour"
+    ]
+    receiver.answer = Answer(204)
+    assert pass_at(TUESDAY_NOON + 5 * HOUR) == []
+    assert Event.select().count() == 0
+
+
+def test_one_event_that_is_never_taken_beside_others_that_are_is_none(receiver, pass_at):
+    of(receiver)
+    receiver.answer = Answer(500)
+    ended("app")
+    pass_at(TUESDAY_NOON)
+    receiver.answer = Answer(204)
+    Event.update(next_try_at=TUESDAY_NOON + 5 * HOUR).execute()
+    ended("app")
+    assert pass_at(TUESDAY_NOON + 59 * MINUTE) == []
+    assert problems(TUESDAY_NOON + 2 * HOUR) == [], "it takes others"
+    assert Event.select().count() == 1
+
+
+def test_a_failure_after_a_success_begins_anew(receiver, pass_at):
+    of(receiver)
+    receiver.answer = Answer(500)
+    ended("app")
+    pass_at(TUESDAY_NOON)
+    receiver.answer = Answer(204)
+    pass_at(TUESDAY_NOON + 30 * MINUTE)
+    receiver.answer = Answer(500)
+    ended("app")
+    pass_at(TUESDAY_NOON + 40 * MINUTE)
+    assert problems(TUESDAY_NOON + 90 * MINUTE) == []
+    assert problems(TUESDAY_NOON + 100 * MINUTE) != []
+
+
+@pytest.mark.parametrize("then", ["off", "another address", "given up"])
+def test_it_is_over_when_nothing_waits_for_that_address(receiver, pass_at, then):
+    key = of(receiver)
+    receiver.answer = Answer(500)
+    ended("app")
+    pass_at(TUESDAY_NOON)
+    later = TUESDAY_NOON + 2 * HOUR
+    assert problems(later) != []
+    if then == "off":
+        EventAddress.switch_off(key.id, "by an operator", later)
+    elif then == "another address":
+        EventAddress.set(key, "http://127.0.0.1:1/new", later)
+    else:
+        Event.update(next_try_at=None, given_up_at=later).execute()
+    assert problems(later) == []
+
+
+def test_another_keys_receiver_takes_nothing_back_and_testers_do_not_count(receiver, pass_at):
+    ApiKey.issue("tester", None, TUESDAY_NOON, role=Role.TESTER)
+    for name in ("app", "shop", "tester"):
+        EventAddress.set(
+            ApiKey.named(name) if name == "tester" else key_named(name),
+            f"{receiver.url}&key={name}",
+            TUESDAY_NOON,
+        )
+        ended(name)
+    receiver.answer = Answer(500)
+    pass_at(TUESDAY_NOON)
+    (told,) = problems(TUESDAY_NOON + HOUR)
+    assert told.startswith("events of app, shop have not been taken")
+    Event.delete().where(Event.key != ApiKey.named("shop")).execute()
+    receiver.answer = Answer(204)
+    pass_at(TUESDAY_NOON + 3 * HOUR)
+    ended("app", TUESDAY_NOON + 3 * HOUR)
+    (told,) = problems(TUESDAY_NOON + 4 * HOUR)
+    assert told.startswith("events of app have not been taken")

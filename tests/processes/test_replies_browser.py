@@ -1,0 +1,102 @@
+"""The page "Replies" in a real Chromium: on a phone, without a mouse, for everybody."""
+
+import time
+from datetime import timedelta
+
+import pytest
+
+from access.do_not_call import DoNotCall
+from access.keys import Role
+from browser import ENTER
+from carriers import Reply as Said
+from database import clock
+from models import Status
+from sending import inbound
+from sending.inbound import ReplyRules
+from sending.replies import Reply
+from stored_messages import held, key_named
+from test_desk_browser import (  # noqa: F401  fixtures
+    PHONE,
+    TORN,
+    WIDE,
+    axe,
+    desk,
+    sign_in,
+)
+
+TAB = "\ue004"
+RULES = ReplyRules("twilio", False, None, None)
+TEXTS = ("Yes, I'll come 🎉", "stpo", "Please don't text me any more", "Can I come at 5?", "No")
+
+
+def hear(text, number, minutes=0):
+    now = clock.now() - timedelta(minutes=minutes)
+    key = key_named("clinic", "front")
+    reminder = "Reminder: your appointment is on Friday at 9:40 a.m. Reply YES to confirm."
+    held(
+        Status.DELIVERED, key=key, to=number, message=reminder, available_to_group=True,
+        created_at=now - timedelta(hours=1), finished_at=now - timedelta(hours=1),
+    )  # fmt: skip
+    inbound.record([Said(number, text)], now, RULES)
+
+
+def twenty():
+    for n in range(20):
+        hear(TEXTS[n % len(TEXTS)], f"+1212555{n:04}", n * 7)
+
+
+def unread():
+    return Reply.select().where(Reply.read_at.is_null()).count()
+
+
+def focused(browser):
+    return browser.run(
+        "const e = document.activeElement; return e.tagName == 'BUTTON' ? e.textContent.trim() : ''"
+    )
+
+
+def test_twenty_replies_are_worked_through_on_a_phone_without_a_mouse(browser, desk):  # noqa: F811
+    """Some forty keys: Tab to a button, Enter; nobody has to find the place again."""
+    twenty()
+    browser.look_like(*PHONE)
+    sign_in(browser, desk, Role.OPERATOR)
+    browser.open(f"{desk}replies")
+    began, keys = time.monotonic(), 0
+    while left := unread():
+        is_no = browser.text(".badge") == "may be a no" if browser.count(".badge") else False
+        wanted = "Add to Do Not Call" if is_no else "Mark as read"
+        while focused(browser) != wanted:
+            browser.type(TAB)
+            keys += 1
+            assert keys < 400
+        with browser.leaving():
+            browser.type(ENTER)
+        keys += 1
+        assert unread() < left
+    assert time.monotonic() - began < 60
+    assert keys <= 20 * 5
+    assert DoNotCall.select().count() == 8
+    assert browser.text("h1") == "Replies 0 unread"
+    assert browser.complaints() == []
+
+
+@pytest.mark.parametrize("role", [Role.OPERATOR, Role.APPROVER])
+def test_axe_finds_nothing_and_nothing_scrolls_sideways(browser, desk, axe, role):  # noqa: F811
+    twenty()
+    hear("<i>\u202e" + "W" * 1590, "+12125550123")
+    hear("STOP", "+12125550124")
+    Reply.mark_read([Reply.get().id], "Bob", clock.now())
+    script = f"{axe}\nreturn axe.run(document, {{resultTypes: ['violations']}})"
+    sign_in(browser, desk, role, "front")
+    message = Reply.get(Reply.may_be_no).message_id
+    for page in ("replies", f"messages/{message}"):
+        for look in ((*WIDE, False), (*WIDE, True), (*PHONE, False), (*PHONE, True)):
+            browser.look_like(*look)
+            browser.open(desk + page)
+            found = browser.run(script)["violations"]
+            assert [(each["id"], each["impact"]) for each in found] == [], (page, look)
+        assert browser.sideways() == 0
+        words = [word for word in browser.run(TORN) if set(word) != {"W"}]
+        assert words == []
+        height = "return Math.min(...[...document.querySelectorAll('.buttons button, header a')]"
+        assert browser.run(f"{height}.map(e => e.getBoundingClientRect().height))") >= 44

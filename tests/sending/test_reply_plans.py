@@ -1,0 +1,79 @@
+"""Among millions of replies, each question about them is answered by an index."""
+
+from datetime import timedelta
+
+import pytest
+
+from access.keys import ApiKey, Identity, Role
+from carriers import Part
+from carriers import Reply as Said
+from database import clock, db
+from query_plans import plans
+from samples import NEW_YORK, TUESDAY_NOON
+from sending import claims, inbound
+from sending.inbound import ReplyRules
+from sending.replies import Filter, Place, Reply
+from stored_messages import SENDER, key_named, store
+
+DAY = timedelta(days=1)
+RULES = ReplyRules("twilio", False, "Bye.", "Ask us.")
+OPERATOR = Identity(1, "Olga", None, Role.OPERATOR)
+
+
+def page(person, rank=0):
+    after = Place(rank, TUESDAY_NOON, store().id)
+    return lambda: Reply.page(person, after, 51, TUESDAY_NOON)
+
+
+def approver():
+    key = key_named("shop", "front")
+    return Identity(ApiKey.get_by_id(key.id).id, "Ann", "front", Role.APPROVER)
+
+
+ACTIONS = {
+    "the first page": lambda: page(OPERATOR),
+    "the next page": lambda: page(OPERATOR, 1),
+    "an approver's page": lambda: page(approver()),
+    "of a message": lambda: lambda: Reply.of_message(store().id, TUESDAY_NOON),
+    "how many wait": lambda: lambda: Reply.waiting(TUESDAY_NOON),
+    "unread": lambda: lambda: [*Reply.listing(Filter(unread=True), 50, TUESDAY_NOON)],
+    "may be a no": lambda: lambda: [*Reply.listing(Filter(may_be_no=True), 50, TUESDAY_NOON)],
+    "of a number": lambda: lambda: [*Reply.listing(Filter(to=NEW_YORK), 50, TUESDAY_NOON)],
+    "since": lambda: lambda: [*Reply.listing(Filter(since=TUESDAY_NOON), 50, TUESDAY_NOON)],
+    "decided": lambda: lambda: Reply.note_listed("Olga", TUESDAY_NOON),
+    "due": lambda: lambda: inbound.settle(TUESDAY_NOON),
+    "purge": lambda: lambda: Reply.purge(TUESDAY_NOON - DAY, TUESDAY_NOON),
+    "forget": lambda: lambda: Reply.forget_number(NEW_YORK, TUESDAY_NOON),
+    "a reply": lambda: lambda: inbound.record([Said(NEW_YORK, "HELP")], TUESDAY_NOON, RULES),
+    "a part": lambda: (
+        lambda: inbound.record([Said(NEW_YORK, "HELP", part=Part("7", 2, 1))], TUESDAY_NOON, RULES)
+    ),
+    "answers": lambda: lambda: claims.claim_answers(SENDER, 8, TUESDAY_NOON),
+}
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_an_index_answers(action, database_url):
+    store(status="sent", finished_at=clock.now())
+    rows = [
+        {
+            "id": f"{n:032x}", "carrier": "x", "number": f"+1212555{n:04}", "text": "x",
+            "at": TUESDAY_NOON, "received_at": TUESDAY_NOON, "read_at": TUESDAY_NOON if n else None,
+        }
+        for n in range(300)
+    ]  # fmt: skip
+    Reply.insert_many(rows).execute()
+    db.execute_sql("ANALYZE")
+    found = plans(ACTIONS[action]())
+    assert found
+    read_whole = (
+        "SCAN reply",
+        "SCAN t1",
+        "SCAN message",
+        "Seq Scan on reply",
+        "Seq Scan on message",
+    )
+    lines = [line for lines in found for line in lines]
+    assert [
+        each for each in lines if any(w in each for w in read_whole) and "INDEX" not in each
+    ] == []

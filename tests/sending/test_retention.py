@@ -1,0 +1,238 @@
+"""KEEP_TEXTS and KEEP_MESSAGES: what is old is forgotten within the passes, a little at a time."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+
+from access.audit import Audit
+from database import PAGE, db
+from events.outbox import Event, EventAddress
+from models import Message, Status
+from query_plans import reads_whole
+from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from scheduler import Scheduler
+from sending import retention
+from sending.retention import Retention
+from settings import SettingsError
+from stored_messages import again, key_named, store, store_many
+
+DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
+KEPT = 90 * DAY
+ENDED = (
+    *(Status.SENT, Status.DELIVERED, Status.UNDELIVERED, Status.FAILED),
+    *(Status.BLOCKED, Status.CANCELLED, Status.EXPIRED),
+)
+
+
+@pytest.fixture
+def run_pass(settings, at):
+    """Make a pass at an instant with these settings, without a carrier."""
+
+    def once(now=TUESDAY_NOON, **kept):
+        at(now)
+        return Scheduler(settings._replace(**kept), None).run_pass()
+
+    return once
+
+
+def ended(age, status=Status.SENT, **columns):
+    finished_at = TUESDAY_NOON - age
+    return store(status=status, finished_at=finished_at, now=finished_at - DAY, **columns)
+
+
+def texts():
+    return Message.select().where(Message.message.is_null(False)).count()
+
+
+@pytest.mark.parametrize("status", ENDED)
+def test_a_text_is_erased_when_it_is_too_old_and_not_before(run_pass, status):
+    old, edge = ended(KEPT + timedelta(milliseconds=1), status), ended(KEPT, status)
+    run_pass(keep_texts=KEPT)
+    stored = again(old)
+    assert (stored.to, stored.message, stored.answer, stored.request_digest) == (None,) * 4
+    assert (stored.status, stored.finished_at) == (status, old.finished_at)
+    assert again(edge).message == "Hello"
+
+
+@pytest.mark.parametrize("status", ENDED)
+def test_a_message_is_deleted_when_it_is_too_old_and_not_before(run_pass, status):
+    ended(KEPT + timedelta(milliseconds=1), status)
+    edge = ended(KEPT, status)
+    run_pass(keep_messages=KEPT)
+    assert [message.id for message in Message.select()] == [edge.id]
+
+
+def test_both_at_once(run_pass):
+    ended(800 * DAY)
+    middle, new = ended(100 * DAY), ended(DAY)
+    run_pass(keep_texts=KEPT, keep_messages=730 * DAY)
+    assert {m.id: m.message for m in Message.select()} == {middle.id: None, new.id: "Hello"}
+
+
+def test_by_default_everything_is_kept(run_pass):
+    ended(10_000 * DAY)
+    run_pass()
+    assert texts() == 1
+    assert Retention.select().count() == 0
+
+
+def test_what_waits_is_never_forgotten_however_old_it_is(run_pass):
+    later = TUESDAY_NOON + 999 * DAY
+    for status in (Status.SCHEDULED, Status.QUEUED):
+        store(
+            status=status,
+            now=TUESDAY_NOON - 999 * DAY,
+            send_at=later,
+            first_send_at=later,
+            approved=False,
+        )
+    run_pass(keep_texts=DAY, keep_messages=DAY)
+    assert texts() == 2
+
+
+def test_an_event_that_waits_stays_and_nothing_is_in_the_audit(run_pass):
+    key = key_named("app")
+    EventAddress.set(key, "http://127.0.0.1:1/", TUESDAY_NOON)
+    message = store(key=key, now=TUESDAY_NOON - 100 * DAY)
+    assert message.cancel("shell", TUESDAY_NOON - 100 * DAY)
+    before = Audit.select().count()
+    run_pass(keep_texts=DAY, keep_messages=2 * DAY)
+    assert Message.select().count() == 0
+    assert [event.message_id for event in Event.select()] == [message.id]
+    assert Audit.select().count() == before
+
+
+def test_many_go_in_batches_and_none_is_left(run_pass):
+    store_many(2 * PAGE + 7, status=Status.SENT, finished_at=TUESDAY_NOON - 100 * DAY)
+    store_many(PAGE, status=Status.FAILED, finished_at=TUESDAY_NOON - 200 * DAY)
+    store_many(3, status=Status.FAILED, finished_at=TUESDAY_NOON - DAY)
+    run_pass(keep_texts=KEPT)
+    assert texts() == 3
+    run_pass(TUESDAY_NOON + MINUTE, keep_messages=KEPT)
+    assert Message.select().count() == 3
+
+
+def test_a_pass_takes_no_longer_than_its_turn_and_the_next_goes_on(run_pass, monkeypatch):
+    monkeypatch.setattr(retention, "TURN", 0)
+    store_many(2 * PAGE + 7, status=Status.SENT, finished_at=TUESDAY_NOON - 100 * DAY)
+    left = []
+    for seconds in range(4):
+        run_pass(TUESDAY_NOON + timedelta(seconds=seconds), keep_texts=KEPT)
+        left.append(texts())
+    assert left == [PAGE + 7, 7, 0, 0]
+
+
+def test_once_all_is_gone_somebody_looks_again_after_a_minute(run_pass):
+    run_pass(keep_texts=KEPT)
+    ended(KEPT - MINUTE / 2)
+    run_pass(TUESDAY_NOON + MINUTE - timedelta(milliseconds=1), keep_texts=KEPT)
+    assert texts() == 1
+    run_pass(TUESDAY_NOON + MINUTE, keep_texts=KEPT)
+    assert texts() == 0
+
+
+def test_a_clock_that_was_set_back_keeps_nobody_from_looking(run_pass):
+    run_pass(TUESDAY_NOON + 10 * DAY, keep_texts=KEPT)
+    ended(100 * DAY)
+    run_pass(TUESDAY_NOON, keep_texts=KEPT)
+    assert texts() == 1, "redacted until then, by the clock of before"
+    Retention.update(redacted_until=None).execute()
+    run_pass(TUESDAY_NOON + MINUTE, keep_texts=KEPT)
+    assert texts() == 0
+
+
+def test_what_an_equal_text_in_doubt_needs_is_forgotten_once_that_is_settled(run_pass):
+    needed = ended(100 * DAY, to=LONDON)
+    ended(99 * DAY)
+    doubt = store(
+        to=LONDON,
+        status=Status.SENDING,
+        in_doubt=1,
+        claimed_at=TUESDAY_NOON,
+        in_doubt_since=TUESDAY_NOON,
+    )
+    run_pass(keep_texts=KEPT, keep_messages=KEPT)
+    assert [m.message for m in Message.select().where(Message.to == LONDON)] == ["Hello"] * 2
+    assert Message.select().count() == 2
+    Message.update(status=Status.SENT, finished_at=TUESDAY_NOON).where(
+        Message.id == doubt.id
+    ).execute()
+    run_pass(TUESDAY_NOON + MINUTE, keep_texts=KEPT)
+    assert again(needed).message is None
+
+
+def test_a_message_that_was_created_long_ago_and_ended_late_is_kept_and_later_forgotten(run_pass):
+    ended(100 * DAY)
+    late = store(now=TUESDAY_NOON - 400 * DAY, status=Status.SENT, finished_at=TUESDAY_NOON)
+    run_pass(keep_texts=KEPT)
+    assert again(late).message == "Hello"
+    run_pass(TUESDAY_NOON + KEPT + MINUTE, keep_texts=KEPT)
+    assert again(late).message is None
+
+
+def test_a_longer_time_and_then_a_shorter_one_forget_what_they_say(run_pass):
+    ended(100 * DAY)
+    second = ended(50 * DAY)
+    run_pass(keep_texts=KEPT)
+    run_pass(TUESDAY_NOON + MINUTE, keep_texts=2 * KEPT)
+    run_pass(TUESDAY_NOON + 2 * MINUTE, keep_texts=KEPT)
+    assert again(second).message == "Hello"
+    run_pass(TUESDAY_NOON + 3 * MINUTE, keep_texts=40 * DAY)
+    assert again(second).message is None
+
+
+def test_schedulers_at_once_do_not_stand_in_each_others_way(settings, at):
+    at(TUESDAY_NOON)
+    store_many(3 * PAGE, status=Status.SENT, finished_at=TUESDAY_NOON - 100 * DAY)
+    kept = settings._replace(keep_texts=KEPT, keep_messages=2 * KEPT)
+
+    def forget(_):
+        try:
+            return retention.forget(kept, TUESDAY_NOON, lambda: False)
+        finally:
+            db.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        done = [*pool.map(forget, range(4))]
+    assert sorted(each.redacted for each in done) == [0, 0, 0, 3 * PAGE]
+    assert texts() == 0
+
+
+def test_a_stop_is_obeyed_between_batches(settings, at):
+    at(TUESDAY_NOON)
+    store_many(2 * PAGE, status=Status.SENT, finished_at=TUESDAY_NOON - 100 * DAY)
+    answers = iter([False, True])
+    done = retention.forget(settings._replace(keep_texts=KEPT), TUESDAY_NOON, lambda: next(answers))
+    assert done == (PAGE, 0)
+
+
+def test_what_was_redacted_before_is_not_read_again(run_pass):
+    """In a year, that is most of the table."""
+    store_many(20, status=Status.SENT, finished_at=TUESDAY_NOON - 100 * DAY)
+    run_pass(keep_texts=KEPT)
+    assert Retention.get().redacted_until == TUESDAY_NOON - KEPT
+    since = Retention.get().redacted_until
+    assert reads_whole(lambda: Message.redact_oldest(since, TUESDAY_NOON - KEPT + DAY)) == []
+    assert reads_whole(lambda: Message.purge_old(TUESDAY_NOON - 2 * KEPT)) == []
+
+
+@pytest.mark.parametrize("name", ["KEEP_TEXTS", "KEEP_MESSAGES"])
+def test_what_counts_for_a_recipient_is_kept_as_long_as_it_counts(name, monkeypatch, tmp_path):
+    import settings
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(name, "2d")
+    monkeypatch.setenv("RECIPIENT_LIMIT", "3/49h")
+    with pytest.raises(SettingsError, match=f"^{name}: must not be shorter than the window"):
+        settings.load()
+    monkeypatch.setenv("RECIPIENT_LIMIT", "3/48h")
+    assert settings.load()
+
+
+def test_usage_is_the_same_without_texts(run_pass, run):
+    ended(100 * DAY, to=NEW_YORK, parts=2, country="US")
+    before = run("usage", "--month", "2025-11", "--json")
+    assert '"parts": 2' in before
+    run_pass(keep_texts=KEPT)
+    assert run("usage", "--month", "2025-11", "--json") == before
