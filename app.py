@@ -1,17 +1,17 @@
 """The web application, put together from its parts."""
 
+import logging
+
+import click
 from flask import Flask
 
-import api
 import cli
 import database
-import desk
 import logs
 import settings as environment
 from access.rules import Rules
 from carriers import Carrier, ways
-from monitoring import checks, pages
-from web import callbacks, errors, requests
+from monitoring import checks
 
 
 def create_app(settings: environment.Settings | None = None) -> Flask:
@@ -21,7 +21,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
         settings = environment.load_or_exit()
     checks.start(settings)
     connected = connect_carriers(settings)
-    logs.start(settings.log_level, settings.log_format).addFilter(requests.add_request_id)
+    handler = logs.start(settings.log_level, settings.log_format)
     if from_environment:
         environment.warn_of_misspelt()
     database.connect(settings.database_url)
@@ -32,14 +32,35 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     app.extensions["carriers"] = {carrier.name: carrier for carrier in connected}
     app.json.sort_keys = False
     app.url_map.merge_slashes = False  # a redirect would be HTML
+    cli.register(app)
+    if not looks_for_a_command():
+        serve(app, handler)
+    return app
+
+
+def looks_for_a_command() -> bool:
+    """Return whether `flask` makes the application only to find one of our commands in it.
+
+    No request comes then, as it does to `flask run`, whose own context it is made in.
+    """
+    context = click.get_current_context(silent=True)
+    return context is not None and context.parent is None
+
+
+def serve(app: Flask, handler: logging.Handler) -> None:
+    """Add all that answers requests; to import it takes as long as a whole command, 0.2 s."""
+    import api
+    import desk
+    from monitoring import pages
+    from web import callbacks, errors, requests
+
+    handler.addFilter(requests.add_request_id)
     requests.register(app)
     app.register_blueprint(api.blueprint)
     callbacks.register(app)
     pages.register(app)
     desk.register(app)
     errors.register(app, desk.error_page)
-    cli.register(app)
-    return app
 
 
 def connect_carriers(settings: environment.Settings) -> list[Carrier]:

@@ -1,4 +1,4 @@
-"""`flask db`, `carriers`, `stats` and `version`: the service as a whole."""
+"""`flask db`, `carriers` and `stats`: the service as a whole."""
 
 import time
 from datetime import timedelta
@@ -92,16 +92,6 @@ def ask(carrier: Carrier, to: str | None) -> bool | Refused:
     finally:
         carrier.close()
     return True
-
-
-@click.command(cls=base.Command)
-@with_appcontext
-def version() -> None:
-    """Print the version of this service.
-
-    `flask --version` prints the versions of Flask and Python.
-    """
-    base.say(current_app.config["VERSION"])
 
 
 @click.command(cls=base.Command)

@@ -1,10 +1,8 @@
 """Is the service set up as it has to be? For the start of every process, and `flask check`."""
 
 import json
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from http.client import HTTPException
 
 import database
 import recipients
@@ -120,6 +118,9 @@ def ask_public_address(settings: Settings) -> str:
         connected = ways.connect_all(settings.ways, sending=False)
         missed = [line for carrier in connected for line in warnings(settings, carrier)]
         return "\n".join(f"warning: {line}" for line in missed) or "PUBLIC_URL is not set"
+    import urllib.request  # here, as each process imports this module
+    from http.client import HTTPException
+
     body = None
     with (
         suppress(OSError, HTTPException, ValueError, RecursionError),

@@ -12,6 +12,7 @@ pytest_plugins = [
     "browser",
     "carrier_servers",
     "databases",
+    "desk_in_browser",
     "fake_carrier",
     "several_carriers",
     "npm",
