@@ -21,6 +21,7 @@ from models import Message, Status, new_id
 from recipients import Recipient
 from recipients.hours import BusinessHours, Facts, NeverOpens
 from schemas import BadRequest
+from sending import routes
 from settings import Settings
 from web.requests import BEARER, bearer_token, read_body
 
@@ -83,6 +84,9 @@ def refuse(order: dict, settings: Settings) -> None:
     if allowed and recipient.country not in allowed:
         country = recipients.country_name(recipient.country)
         abort(403, f"The recipient's country is not one that texts may go to: {country}.")
+    if not routes.may_any_serve(settings.ways, recipient.country, g.key):
+        country = recipients.country_name(recipient.country)
+        abort(403, f"There is no carrier for this country, or not for this key: {country}.")
     if recipient.is_premium_rate and not settings.allow_premium_rate:
         g.abuse = "premium_rate"
         abort(403, "The recipient's number is premium-rate, which texts may not go to.")

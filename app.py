@@ -5,13 +5,12 @@ import logging
 import click
 from flask import Flask
 
-import carriers
 import cli
 import database
 import logs
 import settings as environment
 from access.rules import Rules
-from carriers import Carrier
+from carriers import Carrier, ways
 from monitoring import checks
 
 
@@ -21,7 +20,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     if from_environment:
         settings = environment.load_or_exit()
     checks.start(settings)
-    carrier = connect_carrier(settings)
+    connected = connect_carriers(settings)
     handler = logs.start(settings.log_level, settings.log_format)
     if from_environment:
         environment.warn_of_misspelt()
@@ -30,7 +29,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     app.config["SETTINGS"] = settings
     app.config["VERSION"] = environment.VERSION
     app.extensions["rules"] = Rules.from_settings(settings)
-    app.extensions["carrier"] = carrier
+    app.extensions["carriers"] = {carrier.name: carrier for carrier in connected}
     app.json.sort_keys = False
     app.url_map.merge_slashes = False  # a redirect would be HTML
     cli.register(app)
@@ -58,17 +57,15 @@ def serve(app: Flask, handler: logging.Handler) -> None:
     handler.addFilter(requests.add_request_id)
     requests.register(app)
     app.register_blueprint(api.blueprint)
-    app.register_blueprint(callbacks.blueprint)
+    callbacks.register(app)
     pages.register(app)
     desk.register(app)
     errors.register(app, desk.error_page)
 
 
-def connect_carrier(settings: environment.Settings) -> Carrier | None:
-    """Return the carrier that verifies callbacks; end the process if CARRIER_URL is invalid."""
-    if not settings.carrier_url:
-        return None
+def connect_carriers(settings: environment.Settings) -> list[Carrier]:
+    """Return the carriers, which verify callbacks; end the process if CARRIER_URL is invalid."""
     try:
-        return carriers.connect(settings.carrier_url, public_url=settings.public_url, sending=False)
-    except ValueError as problem:
-        environment.exit_with(f"CARRIER_URL: {problem}")
+        return ways.connect_all(settings.ways, public_url=settings.public_url, sending=False)
+    except ValueError as problems:
+        environment.exit_with_each("CARRIER_URL", problems)

@@ -15,6 +15,7 @@ import os
 import resource
 import shutil
 import tempfile
+from collections.abc import Iterable
 
 from gunicorn.arbiter import Arbiter
 from gunicorn.workers.ggevent import GeventWorker
@@ -73,7 +74,7 @@ def on_starting(server: Arbiter) -> None:
     desk.preload(server.app.wsgi())
     if settings.skip_holidays:
         calendars.preload()
-    report(server.app.wsgi().extensions["carrier"])
+    report(server.app.wsgi().extensions["carriers"].values())
     named = bool(settings.port) and all(is_this_machine(host) for host, *_ in server.cfg.address)
     if settings.secret_key and not settings.public_url and not named:
         logging.getLogger("web").warning(
@@ -84,7 +85,7 @@ def on_starting(server: Arbiter) -> None:
     gc.freeze()  # the collector would write to shared pages, which copies them to each worker
 
 
-def report(carrier: Carrier | None) -> None:
+def report(connected: Iterable[Carrier]) -> None:
     """Log what `flask check` would say of the database and of carriers' callbacks.
 
     The database may be late, and requests are answered 503 meanwhile, so nothing ends.
@@ -97,8 +98,9 @@ def report(carrier: Carrier | None) -> None:
             log.error("the %s: %s", name, problem)
             break
     database.disconnect()  # no worker may share the connection
-    for warning in checks.warnings(settings, carrier):
-        log.warning(warning)
+    for carrier in connected:
+        for warning in checks.warnings(settings, carrier):
+            log.warning(warning)
 
 
 def is_this_machine(host: str) -> bool:

@@ -131,15 +131,21 @@ class Message(Table):
     claimed_at = InstantField(null=True)
     # Tells claims apart: the answer to an earlier one changes nothing
     claim_number = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
+    claimed_for = TextField(null=True)  # the carrier of the claim
     # How often the carrier may have taken it without an answer
     in_doubt = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     in_doubt_since = InstantField(null=True)
+    # The carriers that may have taken it, a name for each time; those left out are the first one
+    in_doubt_with = TextField(null=True)
     # How many senders died with it
     take_overs = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     finished_at = InstantField(null=True)
     last_error = CarrierTextField(null=True)
     last_error_at = InstantField(null=True)
+    carrier = TextField(null=True)  # the name of the one that it was given to last
     carrier_reference = CarrierTextField(null=True)
+    # Which carriers may be used for it, in which order; see sending/routes.py
+    lane = TextField(null=True)
     receipt_at = InstantField(null=True)
     told_at = InstantField(null=True)  # when an event of it was delivered last
     created_at = InstantField()
@@ -264,9 +270,31 @@ class Message(Table):
         """Return the condition that a message's number is looked up in the Do Not Call list."""
         return cls.check_dnc | cls.key.in_(ApiKey.checking(always))
 
-    def apply(self, outcome: Any, now: datetime) -> bool:
-        """Move this claimed message as an Outcome says; False if the claim is another's by now."""
-        changes = {"status": outcome.status, "attempts": self.attempts + outcome.counted}
+    @classmethod
+    def expire_in_doubt(
+        cls, lanes: Collection[str], reason: str, now: datetime, scheduled_before: datetime
+    ) -> int:
+        """Give up messages in doubt whose carriers, to be asked about them, do not answer.
+
+        They have expired, or are cancelled if somebody has done so; return how many. In batches, as
+        in `promote`.
+        """
+        before = ApiKey.scheduled_before(cls.key, now, scheduled_before)
+        old = IS_SENDABLE & cls.lane.in_(lanes) & (cls.first_send_at < before)
+        withdrawn = cls.cancelled_by.is_null(False), Status.CANCELLED
+        status, total = Case(None, [withdrawn], Status.EXPIRED), 0
+        told = {"finished_at": now, "last_error": reason, "last_error_at": now}
+        batch = locked(cls.id, cls.select(cls.id).where(old).limit(BATCH))
+        while given_up := cls.change(cls.update(status=status, **told).where(batch, old)):
+            total += len(given_up)
+        return total
+
+    def apply(self, outcome: Any, now: datetime, **more: Any) -> bool:
+        """Move this claimed message as an Outcome says; False if the claim is another's by now.
+
+        `more` are further changes of columns.
+        """
+        changes = more | {"status": outcome.status, "attempts": self.attempts + outcome.counted}
         if outcome.status in WAITING:
             late = outcome.reason or outcome.status == Status.QUEUED
             changes["due_since"] = (self.due_since or self.ready_at) if late else None
@@ -276,16 +304,35 @@ class Message(Table):
             changes |= {"last_error": outcome.reason, "last_error_at": now}
         if outcome.send_at:
             changes["send_at"] = outcome.send_at
+        if (outcome.elsewhere or outcome.doubt) and not self.answers:
+            changes.setdefault("lane", None)  # or anew
         if outcome.doubt:
             since = self.in_doubt_since or self.claimed_at
             since = min(since, now - (since - now))  # noted by a clock that was set back
             changes |= {"in_doubt": self.in_doubt + 1, "in_doubt_since": since}
+            changes["in_doubt_with"] = (
+                f"{self.in_doubt_with or ''} {self.claimed_for or ''}".strip()
+            )
         return self._move({Status.SENDING}, **changes)
 
-    def settle_doubt(self) -> bool:
-        """Note that the carrier, asked about this claimed message, has not taken it."""
-        self.in_doubt, self.in_doubt_since = 0, None
-        return self._move({Status.SENDING}, in_doubt=0, in_doubt_since=None)
+    def doubts(self, first: str) -> list[str]:
+        """Return the carriers that may have taken this message, one for each time.
+
+        Those that were not noted belong to the `first` carrier.
+        """
+        named = (self.in_doubt_with or "").split()
+        named = named[max(0, len(named) - self.in_doubt) :]
+        return [first] * (self.in_doubt - len(named)) + named
+
+    def settle_doubt(self, left: Collection[str] = ()) -> bool:
+        """Note that the carrier, asked about this claimed message, has not taken it.
+
+        `left` are the other carriers that may have, one for each time.
+        """
+        self.in_doubt, self.in_doubt_with = len(left), " ".join(left) or None
+        self.in_doubt_since = self.in_doubt_since if left else None
+        names = ("in_doubt", "in_doubt_with", "in_doubt_since")
+        return self._move({Status.SENDING}, **{name: getattr(self, name) for name in names})
 
     # Transitions by people
 
@@ -384,6 +431,8 @@ class Message(Table):
             attempts=0,
             in_doubt=0,
             in_doubt_since=None,
+            in_doubt_with=None,
+            lane=None,
             take_overs=0,
             cancelled_by=None,
             receipt_at=None,  # the reference stays: it names the first text, and not the next
@@ -578,7 +627,8 @@ def _allowed(among, changes):
 
 
 def _update(changes):
-    unclaimed = {"claimed_by": None, "claimed_at": None} if "status" in changes else {}
+    names = ("claimed_by", "claimed_at", "claimed_for") if "status" in changes else ()
+    unclaimed = dict.fromkeys(names)
     return Message.update(changes | unclaimed)
 
 
@@ -620,6 +670,7 @@ class Selection:
 for _name, _columns, _where in (
     ("message_due", [Message.send_at, Message.id], has_status(Status.SCHEDULED)),
     ("message_sendable_key", [Message.key, Message.send_at, Message.id], IS_SENDABLE),
+    ("message_lane", [Message.lane, Message.key, Message.send_at, Message.id], IS_SENDABLE),
     ("message_answers", [Message.send_at, Message.id], IS_ANSWER),
     ("message_awaiting", [Message.status, Message.send_at, Message.id], AWAITS_APPROVAL),
     ("message_awaiting_key", [Message.key, Message.send_at, Message.id], AWAITS_GROUP),

@@ -5,14 +5,16 @@ Run it from cron, or with --every to repeat it. Any number may run at once.
 
 import argparse
 import logging
+import math
 import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, NoReturn
 
 import carriers
@@ -20,7 +22,7 @@ import database
 import logs
 import reports
 import settings as environment
-from carriers import Carrier
+from carriers import Carrier, ways
 from events.delivery import Deliveries
 from events.outbox import Event
 from models import Message, Status
@@ -28,9 +30,12 @@ from monitoring import checks
 from monitoring.notices import Notices
 from sending import claims, inbound, receipts, retention
 from sending.carrier_state import CarrierState
+from sending.outcomes import MAY_HAVE_TAKEN_IT
 from sending.passes import Passes
+from sending.routes import Route, Routes
 from sending.runtime import THIS_MACHINE, TICK, NoThread, Runtime, Stop, in_own_thread
 from sending.sender import TESTERS, Sender
+from sending.together import Together
 
 MOVES = (
     *("promoted", "sent", "retrying", "failed", "blocked", "expired"),
@@ -38,6 +43,8 @@ MOVES = (
 )
 WAITS = ("waiting for approval", "waiting for a carrier")
 
+IDLE = 0.25  # seconds until one of several carriers that has nothing to send looks again
+UNANSWERED = f"given to the carrier without an answer; {MAY_HAVE_TAKEN_IT}"
 PROMOTE_EVERY = 5  # seconds, in a pass that lasts longer; as often dead senders are looked for
 LOOK_EVERY = 1  # seconds between two passes, for urgent texts
 SILENCE, LONGEST_LISTENING = 3, 60  # seconds that a single pass listens for; to bind takes a while
@@ -50,7 +57,8 @@ class Scheduler:
     """Make passes until a stop is requested.
 
     Testers' texts go to a simulator, in a thread of their own. Repeated passes and that thread do
-    not wait for each other; a single pass waits for it in the end, but not for long.
+    not wait for each other; a single pass waits for it in the end, but not for long. Each of
+    several carriers, the first and its `others`, has a thread of its own, too.
     """
 
     def __init__(
@@ -58,10 +66,17 @@ class Scheduler:
         settings: environment.Settings,
         carrier: Carrier | None,
         runtime: Runtime = THIS_MACHINE,
+        others: Sequence[Carrier] = (),
     ):
-        self.settings, self.carrier, self.clock = settings, carrier, runtime.clock
+        self.settings, self.clock = settings, runtime.clock
         self.stop = Stop(settings.shutdown_timeout, runtime.clock)
-        self.sender = Sender(settings, carrier, self.stop, runtime=runtime) if carrier else None
+        connected = [carrier, *others] if carrier else []
+        self.routes = Routes.of(settings.ways, connected)
+        self.senders = [
+            Sender(settings, each, self.stop, runtime=runtime, routes=self.routes)
+            for each in connected
+        ]
+        self.sending = {}  # the futures of what they do, by name
         simulator = carriers.connect("simulator:")
         stop = Stop(settings.shutdown_timeout, runtime.clock, self.stop)
         self.testers = Sender(settings, simulator, stop, for_testers=True, runtime=runtime)
@@ -69,6 +84,12 @@ class Scheduler:
         self.counts = Counter()  # since the end of the last pass
         self.counting = threading.Lock()
         self.look_at = 0  # when a long pass promotes again, by the monotonic clock
+        self.looking = threading.Lock()
+
+    @property
+    def are_several(self) -> bool:
+        """Whether each carrier has a thread of its own."""
+        return len(self.senders) > 1
 
     def run(self, every: float | None, show: Callable[[str], None]) -> int:
         """Make one pass, or one every so often until a stop; return the exit status."""
@@ -78,6 +99,8 @@ class Scheduler:
                 self.testing = in_own_thread(lambda: self.keep_serving_testers(every))
         while True:
             status = 0
+            if every:
+                self.keep_all_sending(every)
             try:
                 Passes.begin(self.clock.now(), every)
                 counts = line(self.run_pass(repeated=every is not None))
@@ -92,9 +115,9 @@ class Scheduler:
                 self.stop.sleep(every or 0)
             if every is None or self.stop.is_requested:
                 break
-        if self.testing:
+        if threads := [*self.sending.values(), *filter(None, [self.testing])]:
             self.testers.stop.request()
-            wait([self.testing], self.testers.stop.seconds_left)
+            wait(threads, self.testers.stop.seconds_left)
         try:
             self.close()
         except database.ERRORS as error:
@@ -117,10 +140,15 @@ class Scheduler:
         Event.give_up(now)
         Event.forget(now)
         self.serve_testers()
-        if self.sender:
-            self.sender.inbox.collect()
-            self.count(self.sender.send_queued(self.meanwhile))
-            self.sender.inbox.collect()
+        if self.senders and not (repeated and self.are_several):
+            self.collect()
+            if self.are_several:
+                self.send_side_by_side()
+            else:
+                (sender,) = self.senders
+                self.count(sender.send_queued(partial(self.meanwhile, sender)))
+            self.collect()
+        if self.senders:
             self.report_unmatched(now)
         if not repeated:
             self.await_testers()
@@ -144,8 +172,9 @@ class Scheduler:
         """
         now, timeout = self.clock.now(), self.settings.claim_timeout
         claims.correct(now)
-        name = self.carrier.name if self.carrier else ""
-        state, dead = CarrierState.passed(name, now, timeout), now - timedelta(seconds=timeout)
+        stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
+        state = CarrierState.passed(self.routes.first, now, timeout, stand_ins)
+        dead = now - timedelta(seconds=timeout)
         if not reports.claimed_before(dead):
             return 0
         if state.settled_at and state.settled_at > now:
@@ -169,7 +198,16 @@ class Scheduler:
 
     def expire(self, now: datetime) -> None:
         """Expire what has waited too long for approval or a carrier."""
-        self.count({"expired": Message.expire(now, now - self.settings.expire_after)})
+        before = now - self.settings.expire_after
+        self.count({"expired": Message.expire(now, before)})
+        if self.routes.is_plain:
+            return
+        given_up = [Route((), in_doubt=True)]  # that nobody may send, or be asked about
+        if self.are_several:
+            trouble = CarrierState.in_trouble(self.routes.names)
+            given_up += [Route((name,), is_asked=True) for name in trouble]
+        lanes = [*map(self.routes.lane, given_up)]
+        self.count({"expired": Message.expire_in_doubt(lanes, UNANSWERED, now, before)})
 
     def forget(self, now: datetime) -> None:
         """Redact and purge what has become too old."""
@@ -177,7 +215,53 @@ class Scheduler:
         if redacted or purged:
             log.info("too old: %d redacted, %d purged", redacted, purged)
 
-    def meanwhile(self) -> int:
+    def collect(self) -> bool:
+        """Record what sessions of carriers delivered; return whether there was anything."""
+        return sum(sender.inbox.collect() for sender in self.senders) > 0
+
+    def send_side_by_side(self) -> None:
+        """Send what is queued, each carrier in a thread of its own, until all are done."""
+        most = reports.awaiting_carrier(False) * len(self.senders)
+        together = Together(self.senders, self.stop, self.meanwhile, most)
+        self.count(together.send())
+
+    def keep_all_sending(self, every: float) -> None:
+        """Have each of several carriers send in a thread of its own, if it does not yet."""
+        for sender in self.senders if self.are_several else ():
+            thread = self.sending.get(sender.name)
+            if not thread or thread.done():
+                try:
+                    action = partial(self.keep_sending, sender, every)
+                    self.sending[sender.name] = in_own_thread(action)
+                except NoThread as error:
+                    log.error("texts of carrier %s wait: %s", sender.name, error)
+
+    def keep_sending(self, sender: Sender, every: float) -> None:
+        """Send through one of several carriers until a stop is requested."""
+
+        def meanwhile() -> int:
+            self.count(sender.recorder.take_counts())
+            return 0
+
+        is_prepared = False
+        while not self.stop.is_requested:
+            try:
+                if not is_prepared:
+                    CarrierState.prepare(sender.name)
+                    is_prepared = True
+                sender.inbox.collect()
+                self.count(sender.send_queued(meanwhile, math.inf))
+            except database.ERRORS as error:
+                database.disconnect()
+                if not database.is_outage(error):  # the pass tells of those
+                    log.error("%s: the database failed: %s", sender.name, database.reason(error))
+            except Exception as error:  # its words may hold a number
+                log.error("%s: unexpected %s", sender.name, type(error).__name__)
+            finally:
+                database.db.close()
+            self.stop.sleep(min(every, IDLE))
+
+    def meanwhile(self, sender: Sender) -> int:
         """Take over, promote, expire, forget and serve testers every few seconds of a long pass.
 
         Return how many messages that has queued. It happens often enough for `passed` to see that
@@ -185,14 +269,19 @@ class Scheduler:
         """
         if self.stop.is_requested or self.clock.monotonic() < self.look_at:
             return 0
-        now, retry = self.clock.now(), self.sender.retry_through_outage
-        queued = retry(self.take_over) + retry(self.promote, now)
-        retry(self.expire, now)
-        retry(self.forget, now)
-        retry(inbound.settle, now)
-        retry(self.serve_testers)
-        look_every = min(PROMOTE_EVERY, self.settings.claim_timeout / 4)
-        self.look_at = self.clock.monotonic() + look_every
+        if not self.looking.acquire(blocking=False):  # another carrier's thread does it
+            return 0
+        try:
+            now, retry = self.clock.now(), sender.retry_through_outage
+            queued = retry(self.take_over) + retry(self.promote, now)
+            retry(self.expire, now)
+            retry(self.forget, now)
+            retry(inbound.settle, now)
+            retry(self.serve_testers)
+            look_every = min(PROMOTE_EVERY, self.settings.claim_timeout / 4)
+            self.look_at = self.clock.monotonic() + look_every
+        finally:
+            self.looking.release()
         return queued
 
     def serve_testers(self) -> None:
@@ -244,25 +333,28 @@ class Scheduler:
     def report_unmatched(self, now: datetime) -> None:
         """Warn, once an hour over all schedulers, of receipts that match no message."""
         unmatched = receipts.unmatched(now - timedelta(hours=1), now)
-        if unmatched and CarrierState.may_report_unmatched(self.carrier.name, now):
+        if unmatched and CarrierState.may_report_unmatched(self.routes.first, now):
             log.warning("receipts of the last hour that match no message: %s", unmatched)
 
     def listen(self, seconds: float | None) -> None:
         """Collect receipts for so many seconds, or until an urgent text is to be sent.
 
-        Without any, until the carrier is silent.
+        Without any, until the carrier is silent. Several carriers do so in their threads.
         """
-        listens = self.carrier and self.carrier.listens
+        if self.sending:
+            self.stop.sleep(seconds or 0)
+            return
+        listens = any(sender.sends.carrier.listens for sender in self.senders)
         if not (listens or seconds):
             return
         longest, silence = (seconds, seconds) if seconds else (LONGEST_LISTENING, SILENCE)
         now = self.clock.monotonic()
         end, quiet_at, look_at = now + longest, now + silence, now + LOOK_EVERY
         while not self.stop.is_requested and (now := self.clock.monotonic()) < min(end, quiet_at):
-            if listens and self.sender.inbox.collect():
+            if listens and self.collect():
                 database.db.close()
                 quiet_at = self.clock.monotonic() + silence
-            if seconds and self.sender and now >= look_at:
+            if seconds and self.senders and now >= look_at:
                 look_at = now + LOOK_EVERY
                 is_urgent = reports.awaits_urgently()
                 database.db.close()
@@ -276,11 +368,11 @@ class Scheduler:
         If the database fails, it stays open: receipts that were not acknowledged come again. It is
         left as it is, too, if it still owes answers when time is up.
         """
-        if self.sender:
-            self.sender.inbox.collect()
-            if self.stop.seconds_left:
-                self.carrier.close()
-                self.sender.inbox.collect()
+        self.collect()
+        if self.stop.seconds_left:
+            for sender in self.senders:
+                sender.sends.carrier.close()
+            self.collect()
 
 
 def line(counts: Counter) -> str:
@@ -300,14 +392,15 @@ def main() -> int:
         log.info("Text Message Sending Service %s", environment.VERSION)
     environment.warn_of_misspelt()
     checks.start(settings)
-    carrier = valid("CARRIER_URL", connect, settings)
+    connected = valid("CARRIER_URL", connect, settings)
     notices = valid("NOTIFY_URL", Notices, settings)
     if options.every or options.verbose:
-        introduce(carrier)
-        for warning in checks.warnings(settings, carrier):
+        introduce(connected)
+        for warning in [each for c in connected or [None] for each in checks.warnings(settings, c)]:
             log.warning(warning)
     database.connect(settings.database_url)
-    scheduler = Scheduler(settings, carrier)
+    first, *others = connected or [None]
+    scheduler = Scheduler(settings, first, others=others)
     deliveries = Deliveries(
         settings.claim_timeout, Message.note_notified, once=options.every is None
     )
@@ -347,30 +440,30 @@ def seconds(text: str) -> float:
     return value
 
 
-def connect(settings: environment.Settings) -> Carrier | None:
-    """Return the carrier that CARRIER_URL names, if it is set."""
-    if not settings.carrier_url:
-        return None
+def connect(settings: environment.Settings) -> list[Carrier]:
+    """Return the carriers that CARRIER_URL names, in the order of preference."""
     limits = settings.send_concurrency, settings.carrier_timeout
-    return carriers.connect(settings.carrier_url, *limits, settings.public_url)
+    return ways.connect_all(settings.ways, *limits, settings.public_url)
 
 
 def valid(name: str, make: Callable, settings: environment.Settings) -> Any:
     """Return `make(settings)`; end the process if it finds the variable `name` invalid."""
     try:
         return make(settings)
-    except ValueError as problem:
-        environment.exit_with(f"{name}: {problem}")
+    except ValueError as problems:
+        environment.exit_with_each(name, problems)
 
 
-def introduce(carrier: Carrier | None) -> None:
+def introduce(connected: Sequence[Carrier]) -> None:
     """Say where texts go, or that they go nowhere."""
-    if carrier is None:
+    if not connected:
         log.warning("CARRIER_URL is not set: messages are promoted and wait")
         return
-    log.info("texts go to %s", carrier.name)
-    if carrier.warning:
-        log.warning(carrier.warning)
+    first, *others = (carrier.name for carrier in connected)
+    log.info("texts go to %s", ", otherwise to ".join([first, *others]))
+    for carrier in connected:
+        if carrier.warning:
+            log.warning(carrier.warning)
 
 
 def show_counts(counts: str) -> None:

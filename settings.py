@@ -18,7 +18,7 @@ from environs import Env, EnvError, EnvValidationError
 import logs
 import recipients
 from access import limits, rules
-from carriers import urls
+from carriers import urls, ways
 from recipients import weeks
 from recipients.weeks import DAYS, Window
 
@@ -75,6 +75,11 @@ class Settings(NamedTuple):
     port: int | None  # None: gunicorn's own, on this machine only
     web_concurrency: int  # worker processes
 
+    @property
+    def ways(self) -> tuple[ways.Way, ...]:
+        """The carriers of CARRIER_URL, in the order of preference."""
+        return ways.parse(self.carrier_url or "")
+
 
 def load() -> Settings:
     """Read the settings from the environment and from `.env`; the environment wins.
@@ -90,6 +95,7 @@ def load() -> Settings:
     for parse in (
         *(_database_url, _hours, _days, _quiet_hours, _quiet_places, _whole, _whole_or_none),
         *(_one_of, _duration, _kept, _countries, _limits, _public_url, _secret, _rate, _answer),
+        _carriers,
     ):
         env.add_parser(parse.__name__.strip("_"), parse)
     ephemeral = any(host in os.environ for host in EPHEMERAL_HOSTS)
@@ -122,7 +128,7 @@ def load() -> Settings:
         notify_url=env.str("NOTIFY_URL", "").strip() or None,
         public_url=env.public_url("PUBLIC_URL", ""),
         secret_key=env.secret("SECRET_KEY", "", least=32),
-        carrier_url=env.str("CARRIER_URL", "").strip() or None,
+        carrier_url=env.carriers("CARRIER_URL", ""),
         log_level=env.one_of("LOG_LEVEL", "INFO", choices=LEVELS),
         log_format=env.one_of("LOG_FORMAT", "TEXT", choices=("TEXT", "JSON")),
         metrics_token=env.secret("METRICS_TOKEN", "", least=16),
@@ -172,6 +178,11 @@ def exit_with(problems: str) -> NoReturn:
     for line in problems.splitlines():
         log.critical(line)
     sys.exit(1)
+
+
+def exit_with_each(name: str, problems: ValueError) -> NoReturn:
+    """End the process because of one variable, with a line for each of its problems."""
+    exit_with("\n".join(f"{name}: {problem}" for problem in str(problems).splitlines()))
 
 
 def check_quiet_hours(settings: Settings, now: datetime) -> None:
@@ -317,10 +328,18 @@ def _kept(text):
 
 def _rate(text):
     """Return so many a second; None for no text."""
-    match = re.fullmatch(r"([1-9]\d{0,5})/(s|min)", text.strip(), re.ASCII)
-    if text.strip() and not match:
-        raise EnvError("must be parts per second or minute, from 1 to 999999, like 10/s or 600/min")
-    return int(match[1]) / {"s": 1, "min": 60}[match[2]] if match else None
+    try:
+        return ways.rate(text) if text.strip() else None
+    except ValueError as problem:
+        raise EnvError(str(problem)) from None
+
+
+def _carriers(text):
+    """Return a CARRIER_URL of which each part can be read."""
+    try:
+        return text.strip() if ways.parse(text) else None
+    except ValueError as problems:
+        raise EnvError(str(problems)) from None
 
 
 def _countries(text):

@@ -8,7 +8,7 @@ from typing import Self
 from peewee import EXCLUDED, TextField
 
 from access.audit import Action, Audit
-from database import PAGE, InstantField, Table, db, on_postgres
+from database import PAGE, InstantField, Refused, Table, db, on_postgres
 
 # As SQL: peewee takes five times as long to write thousands of rows as a database to insert them.
 # {rows} makes rows of the texts in a JSON array
@@ -115,6 +115,31 @@ class DoNotCall(Table):
         return len(gone)
 
     @classmethod
+    def undo(cls, change: int, who: str, since: datetime, now: datetime) -> str:
+        """Take back what a person did to a number since an instant: `change` of its history.
+
+        Return the number. One that was removed is listed as it was before. Raise Refused if that
+        was not the last thing that happened to the number, or if the recipient has replied.
+        """
+        with db.transaction():
+            done = DoNotCallHistory.get_or_none(DoNotCallHistory.id == change)
+            *earlier, last = DoNotCallHistory.of(done.number) if done else [None]
+            theirs = last and (last.id, last.why, last.who) == (change, "operator", who)
+            if not theirs or last.at <= since:
+                raise Refused("Undo works for one minute, and only until something else happens.")
+            if last.what == "left":
+                cls.add([last.number], now, "operator", who)
+                for before in earlier[-1:]:
+                    as_before = cls.update(source=before.why, added_at=before.at)
+                    as_before.where(cls.number == last.number).execute()
+            else:
+                cls.remove([last.number], now, "operator", who)
+                # Looked at last: a STOP that comes from now on waits for this transaction
+                if LastReply.of(last.number, since):
+                    raise Refused("The recipient has replied meanwhile, so the number stays.")
+        return last.number
+
+    @classmethod
     def entries(cls) -> Iterator[Self]:
         """Read the whole list by number, in pages: no query stays open between them."""
         after = ""
@@ -138,6 +163,11 @@ class DoNotCallHistory(Table):
         """Return what happened to a number, the oldest first."""
         return list(cls.select().where(cls.number == number).order_by(cls.id))
 
+    @classmethod
+    def latest(cls, number: str) -> Self | None:
+        """Return what happened to a number last."""
+        return cls.select().where(cls.number == number).order_by(cls.id.desc()).first()
+
 
 def _note(numbers, now, what, why, who, said_at):
     """Add a row of the history for each number, in one statement."""
@@ -151,6 +181,11 @@ class LastReply(Table):
 
     number = TextField(primary_key=True)
     said_at = InstantField()  # by the carrier's clock if it told the time, otherwise the arrival
+
+    @classmethod
+    def of(cls, number: str, since: datetime) -> Self | None:
+        """Return the last reply of a number if it came since an instant."""
+        return cls.get_or_none(cls.number == number, cls.said_at >= since)
 
     @classmethod
     def note(cls, number: str, said_at: datetime | None, now: datetime) -> bool:

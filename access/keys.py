@@ -174,6 +174,11 @@ class ApiKey(Table):
         keys = cls.alias("api_key")
         return keys.select(keys.id).where(keys.role == Role.TESTER)
 
+    @classmethod
+    def names_of_senders(cls) -> list[str]:
+        """Return the names of the keys that send texts, revoked ones too."""
+        return [key.name for key in cls.select().where(cls.role.in_(MAY_SEND)).order_by(cls.name)]
+
     @staticmethod
     def _new_secret():
         return "tms_" + secrets.token_urlsafe(32)  # a prefix that secret scanners can look for

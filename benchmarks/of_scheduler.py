@@ -25,9 +25,12 @@ import database
 import models
 import reports
 from access import keys
+from carriers.ways import parse
 from database import clock
 from events.outbox import Event, EventAddress
 from sending import claims
+from sending.lanes import assign
+from sending.routes import Routes
 
 TEXTS, SENDINGS = 4000, 3
 DELAY = 0.05  # seconds, as in peers.py
@@ -225,4 +228,32 @@ def turns(server):
             "<= 10 ms",
             f"{STORED:,} queued; the longest took {max(times) * 1000:.1f} ms",
         )
+        beside_a_carrier_in_trouble(name)
         database.disconnect()
+
+
+def beside_a_carrier_in_trouble(name):
+    """A claim of the last texts, for another country, with all others waiting for a carrier."""
+    ways = parse("console:#name=us&countries=US simulator:#name=eu&countries=GB")
+    routes = Routes(ways)
+    Message = models.Message
+    last = Message.select().order_by(Message.id.desc()).get().id
+    Message.update(lane=routes.lane(routes.route("US", "fill"))).execute()
+    Message.update(lane=None, country="GB").where(Message.id == last).execute()
+    fill.vacuum()
+    times = []
+    for _ in range(50):
+        began = time.perf_counter()
+        with database.db.atomic():
+            (mine,) = routes.lanes_of("eu", assign(routes), {"us"}, False)
+            claimant = uuid.uuid4()
+            claimed = claims.claim(claimant, 8, clock.now(), carrier="eu", lanes=mine)
+        times.append(time.perf_counter() - began)
+        assert [message.id for message in claimed] == [last]
+        claims.put_back(claimant, claimed)
+    show(
+        f"a claim beside a carrier in trouble, 1,000 keys, {name}",
+        f"{statistics.median(times) * 1000:.1f} ms",
+        "<= 10 ms",
+        f"{STORED:,} wait for it; the longest took {max(times) * 1000:.1f} ms",
+    )

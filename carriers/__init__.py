@@ -38,6 +38,11 @@ class CarrierError(Exception):
     silent       this is no answer of the carrier's own, neither its JSON nor a status of its
                  protocol: nothing came, or a gateway's page. Several in a row mean that it is down
     unreached    there was no connection, so nothing was asked: it is down; always silent
+
+    And one more tells of this carrier and this recipient:
+
+    way          its sender does not reach this recipient's country, or is not allowed there:
+                 another carrier may take the text. The other flags hold if there is none
     """
 
     reason: str
@@ -50,6 +55,7 @@ class CarrierError(Exception):
     in_doubt: bool = False
     silent: bool = False
     unreached: bool = False
+    way: bool = False
 
     def __post_init__(self):
         super().__init__(self.reason)
@@ -57,6 +63,10 @@ class CarrierError(Exception):
         self.silent |= self.unreached
         if not self.too_fast:
             self.retry_after = None
+
+    def of_way_alone(self) -> "CarrierError":
+        """Return what this tells if another carrier may take the text: nothing of the rest."""
+        return CarrierError(self.reason, way=True)
 
 
 class Codes(NamedTuple):
@@ -68,6 +78,7 @@ class Codes(NamedTuple):
     for_good: Collection
     account: Collection
     too_fast: Collection
+    of_way: Collection = ()  # these are in one of the others, too
 
     def error(self, reason: str, code: object, **flags: object) -> CarrierError:
         """Return the CarrierError that a code means; `flags` are further ones of CarrierError."""
@@ -76,6 +87,7 @@ class Codes(NamedTuple):
             permanent=code in self.for_good,
             account=code in self.account,
             too_fast=code in self.too_fast,
+            way=code in self.of_way,
             **flags,
         )
 
@@ -161,13 +173,19 @@ class Carrier:
     first four arguments of `connect`.
     """
 
-    name: str  # the scheme, which may be shown and logged
+    name: str  # may be shown and logged: the scheme, unless CARRIER_URL has another
     can_be_asked = False  # whether `find` can settle a text that is in doubt
     # A warning about this URL for the operator: one line for the log, without credentials.
     warning: str | None = None
     # Whether `received` returns receipts and replies, from a session of the carrier's.
     # Late answers and TooFast may come without.
     listens = False
+    # The methods of HTTP by which the carrier calls back; without any it never does
+    callback_methods: tuple[str, ...] = ()
+
+    def warn(self, words: str) -> None:
+        """Add something to the warning."""
+        self.warning = f"{self.warning}; {words}" if self.warning else words
 
     def __init__(self, url: str, *_: object):
         self.name = url.partition(":")[0].lower()
@@ -231,33 +249,56 @@ def connect(
     timeout: float = 60,
     public_url: str | None = None,
     *,
+    name: str | None = None,
     sending: bool = True,
 ) -> Carrier:
     """Return the carrier that `url` names, ready for `concurrency` sends at once; send nothing.
 
-    A send waits up to `timeout` seconds for an answer. The carrier is asked to call back under
-    `public_url`. With `sending=False` only `callback` may be used, and Apprise is not loaded: a
-    scheme that Apprise lacks is accepted. Raise ValueError, in one line without credentials, for a
-    URL that no carrier takes.
+    A send waits up to `timeout` seconds for an answer. The carrier is called `name`, and asked to
+    call back under that name below `public_url`. With `sending=False` only `callback` may be used,
+    and Apprise is not loaded: a scheme that Apprise lacks is accepted. Raise ValueError, in one
+    line without credentials, for a URL that no carrier takes.
     """
-    name, _, rest = url.partition(":")
-    scheme = name.lower()
-    if scheme in ("console", "simulator") and rest:
-        raise ValueError(f"{scheme}: takes nothing after the colon")
-    if carrier := OWN.get(scheme):
-        return pkgutil.resolve_name(carrier)(url, concurrency, timeout, public_url)
+    scheme = url.partition(":")[0].lower()
+    if kind := OWN.get(scheme):
+        if scheme in ("console", "simulator") and url.partition(":")[2]:
+            raise ValueError(f"{scheme}: takes nothing after the colon")
+        kind = pkgutil.resolve_name(kind)
+        place = (
+            f"{public_url}/carriers/{name or getattr(kind, 'name', scheme)}" if public_url else None
+        )
+        carrier = kind(url, concurrency, timeout, place)
+    else:
+        check_foreign(url)
+        if not sending:
+            carrier = Carrier(url)
+        else:
+            from carriers.apprise import Apprise
+
+            carrier = Apprise(url, concurrency, timeout)
+    carrier.name = name or carrier.name
+    return carrier
+
+
+def check_foreign(url: str) -> None:
+    """Raise ValueError if a URL of none of OWN cannot be one of Apprise's either."""
+    given = url.partition(":")[0]
+    scheme = given.lower()
     near = ["webhook+https"] if scheme == "webhook" else get_close_matches(scheme, OWN, 1, CLOSE)
     if near:
-        raise ValueError(f"{name} is not a carrier; did you mean {near[0]}?")
+        raise ValueError(f"{given} is not a carrier; did you mean {near[0]}?")
     if not re.match("[a-z0-9]+://", url, re.IGNORECASE):
         raise ValueError("not the URL of a carrier: console:, simulator:, twilio://… or another")
     if "{to}" not in url:
         raise ValueError("{to} is missing: it marks where the recipient's number goes in the URL")
-    if not sending:
-        return Carrier(url)
-    from carriers.apprise import Apprise
 
-    return Apprise(url, concurrency, timeout)
+
+def cannot_be_answered(scheme: str) -> str:
+    """Return the warning about a sender that is a name, where STOP is understood otherwise."""
+    return (
+        f"{scheme}://… sends from a name, which nobody can answer: its recipients have no way to "
+        "say STOP by a text"
+    )
 
 
 def silence(*libraries: str) -> None:

@@ -109,7 +109,7 @@ class HttpCarrier(Carrier):
     def refusal(self, answer: Answer, code: object, reason: str, **flags: object) -> CarrierError:
         """Return the CarrierError that the carrier's own code means."""
         if code in self.by_country and time.monotonic() < self._served_until:
-            return CarrierError(reason)
+            return CarrierError(reason, way=code in self.codes.of_way)
         return self.codes.error(reason, code, retry_after=answer.retry_after, **flags)
 
     def no_verdict(
@@ -124,14 +124,15 @@ class HttpCarrier(Carrier):
         """Note that the server took a text from this sender."""
         self._served_until = time.monotonic() + RECENTLY
 
-    def _receipts(self, field, public_url, secret, option):
+    def _receipts(self, field, callbacks, secret, option):
         """Return the field that asks for receipts; warn if there is no `secret` to verify them.
 
-        `option` is the URL's option for the secret.
+        `callbacks` is the address below which the carrier may call, if there is one; `option` is
+        the URL's option for the secret.
         """
-        if public_url and secret:
-            return {field: f"{public_url}/carriers/{self.name}/status"}
-        if public_url:
+        if callbacks and secret:
+            return {field: f"{callbacks}/status"}
+        if callbacks:
             self.warning = (
                 f"{self.name}://… has no ?{option}=, so callbacks cannot be verified: "
                 "no receipts are asked for, and replies are refused"

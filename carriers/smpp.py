@@ -14,6 +14,7 @@ from carriers import (
     Receipt,
     Reply,
     TooFast,
+    cannot_be_answered,
     opt_outs,
     pdus,
     urls,
@@ -95,6 +96,8 @@ class Smpp(Carrier):
         self.listens = options["bind"] == "transceiver"
         host, _, sender = place.partition("/")
         ton, npi, sender = _sender(sender)
+        if self.listens and ton == pdus.ALPHANUMERIC:
+            self.warn(cannot_be_answered(self.name))
         ton, npi = _number(options, "source_ton", ton), _number(options, "source_npi", npi)
         self._sender = pdus.address(ton, npi, sender)
         ton = _number(options, "dest_ton", pdus.INTERNATIONAL)

@@ -17,6 +17,7 @@ from carriers import (
     OptOut,
     Receipt,
     Reply,
+    cannot_be_answered,
     opt_outs,
     urls,
 )
@@ -106,6 +107,7 @@ UNDELIVERED = {
     30500: "an error of Twilio's or of its network",
 }
 REASONS = FOR_GOOD | ACCOUNT | TOO_FAST | UNDELIVERED
+OF_WAY = {21408, 21606, 21612, 21703}
 OPTED_OUT = 21610
 
 SHORTEST_VALIDITY, LONGEST_VALIDITY = 1, 36_000  # seconds; error 21624 otherwise
@@ -130,13 +132,14 @@ class Twilio(HttpCarrier):
 
     name, title = "twilio", "Twilio"
     can_be_asked = True
+    callback_methods = ("POST",)
     longest_answer = 4 * 1024 * 1024  # a page of messages
-    codes = Codes(FOR_GOOD, ACCOUNT, TOO_FAST)
+    codes = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, OF_WAY)
     by_country = (21606, 21703)
     delivered, failed = ("delivered", "read"), ("undelivered", "failed", "canceled")
     undelivered, opted_out = REASONS, OPTED_OUT
 
-    def __init__(self, url: str, concurrency: int, timeout: float, public_url: str | None):
+    def __init__(self, url: str, concurrency: int, timeout: float, callbacks: str | None):
         user, password, sender, options = urls.account(
             url,
             base_url="https://api.twilio.com",
@@ -160,7 +163,9 @@ class Twilio(HttpCarrier):
             raise ValueError("twilio://SK… is an API key, which needs its account: ?account=AC…")
         self._account = f"/2010-04-01/Accounts/{quote(options['account'] or user, safe='')}"
         self._auth_token = options["auth_token"] or (None if self._is_key else password)
-        self._fields |= self._receipts("StatusCallback", public_url, self._auth_token, "auth_token")
+        self._fields |= self._receipts("StatusCallback", callbacks, self._auth_token, "auth_token")
+        if callbacks and self._auth_token and re.search("[A-Za-z]", self._fields.get("From", "")):
+            self.warn(cannot_be_answered(self.name))
         base = urls.base(options["base_url"])
         super().__init__(base, basic(user, password), concurrency, timeout)
 
@@ -210,7 +215,7 @@ class Twilio(HttpCarrier):
 
     def callback(self, request: Callback) -> list[Receipt | OptOut | Reply]:
         form = self._genuine(request)
-        ids = _message_ids(form, request.headers["x-twilio-signature"])
+        ids = _message_ids(self.name, form, request.headers["x-twilio-signature"])
         if request.kind == "inbound":
             if _may_be_split_anew(form):
                 raise NotGenuine
@@ -305,11 +310,14 @@ def _may_be_split_anew(form):
     return others.count("From") > sum(name in form for name in OF_SENDER)
 
 
-def _message_ids(form, signature):
-    """Return what identifies a callback: its SID, and the signature, however it is divided."""
+def _message_ids(name, form, signature):
+    """Return what identifies a callback to a carrier: its SID, and the signature.
+
+    The signature is the same however the fields are divided.
+    """
     if "MessageSid" not in "".join(f"{name}{form[name]}" for name in sorted(form)):
         return ()  # nor is it hidden in another field
-    return tuple(f"twilio {each}" for each in (form.get("MessageSid"), signature) if each)
+    return tuple(f"{name} {each}" for each in (form.get("MessageSid"), signature) if each)
 
 
 def _letters(text):

@@ -17,6 +17,7 @@ from carriers import (
     Part,
     Receipt,
     Reply,
+    cannot_be_answered,
     opt_outs,
     urls,
 )
@@ -50,6 +51,7 @@ FOR_NOW = {
     "5": "an error of Vonage's",
     "10": "too many connections",
 }
+OF_WAY = {"15"}
 REASONS = FOR_GOOD | ACCOUNT | TOO_FAST | FOR_NOW
 # err-code (https://developer.vonage.com/en/messaging/sms/guides/delivery-receipts)
 UNDELIVERED = {
@@ -90,12 +92,13 @@ class Vonage(HttpCarrier):
     """
 
     name, title = "vonage", "Vonage"
-    codes = Codes(FOR_GOOD, ACCOUNT, TOO_FAST)
+    codes = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, OF_WAY)
     by_country = ("15",)
+    callback_methods = ("GET", "POST")
     delivered, failed = ("delivered",), ("expired", "failed", "rejected")
     undelivered, opted_out = UNDELIVERED, 9
 
-    def __init__(self, url: str, concurrency: int, timeout: float, public_url: str | None):
+    def __init__(self, url: str, concurrency: int, timeout: float, callbacks: str | None):
         key, secret, sender, options = urls.account(
             url, base_url="https://rest.nexmo.com", signature_secret=None, signature_method=None
         )
@@ -108,12 +111,14 @@ class Vonage(HttpCarrier):
         self._signature_secret = signing = options["signature_secret"]
         self._login = basic(key, secret)
         self._fields = {"api_key": key, "api_secret": secret, "from": sender.removeprefix("+")}
-        self._fields |= self._receipts("callback", public_url, signing, "signature_secret")
-        if public_url and signing and not method:
+        self._fields |= self._receipts("callback", callbacks, signing, "signature_secret")
+        if callbacks and signing and not method:
             self.warning = (
                 "vonage://… has no ?signature_method=: name the one of the account, best sha256; "
                 "callbacks signed by its old default, md5hash, are refused"
             )
+        if callbacks and signing and re.search("[A-Za-z]", sender):
+            self.warn(cannot_be_answered(self.name))
         super().__init__(urls.base(options["base_url"]), {}, concurrency, timeout)
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
@@ -152,7 +157,7 @@ class Vonage(HttpCarrier):
         recipient = opt_outs.international(fields.get("msisdn", ""))  # as Vonage documents it
         at = _instant(fields.get("message-timestamp", ""))
         message_id = fields.get("messageId") or fields.get("message-id")
-        ids = (f"vonage {message_id}",) if message_id else ()
+        ids = (f"{self.name} {message_id}",) if message_id else ()
         if request.kind == "inbound":
             text, part = fields.get("text"), _part(fields)
             return opt_outs.replies(recipient, text, at, ids, part=part)

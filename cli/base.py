@@ -1,12 +1,13 @@
 """What the commands share: one-line errors, argument types, tables and confirmation."""
 
+import itertools
 import json
 import re
 import signal
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
 from typing import Any
@@ -47,19 +48,6 @@ class OneLineErrors:
             failure = click.ClickException(words)
             failure.exit_code = 2  # in `dnc check`, 1 means "not listed"
             raise failure from None
-
-
-@contextmanager
-def no_interrupt() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of the block."""
-    pressed = []
-    before = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if pressed:
-            raise KeyboardInterrupt
 
 
 class Command(OneLineErrors, click.Command):
@@ -246,3 +234,54 @@ def confirm(question: str, yes: bool) -> None:
 def count(number: int, noun: str = "message") -> str:
     """Return a number with its noun: 1 message, 2 messages."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+# Batches
+
+
+@contextmanager
+def committed(change: Callable[[], Any]) -> Iterator[Any]:
+    """Make a change of a batch in one transaction, and have the block count it.
+
+    Ctrl-C undoes the change; once it is about to be committed, it waits for the end of the block.
+    """
+    with ExitStack() as counting:
+        with database.db.transaction():
+            result = change()
+            counting.enter_context(no_interrupt())
+        yield result
+
+
+@contextmanager
+def counted(label: str, length: int | None = None) -> Iterator[Any]:
+    """Show on standard error how many of something were changed; say so if an error ends this.
+
+    Each batch stays changed. Lines on a terminal show it themselves.
+    """
+    bar = click.progressbar(
+        itertools.count() if length is None else range(length),
+        label=label,
+        show_pos=True,
+        hidden=not sys.stderr.isatty() or (length is not None and sys.stdout.isatty()),
+        file=sys.stderr,
+    )
+    try:
+        with bar:
+            yield bar
+    except (KeyboardInterrupt, *database.ERRORS):
+        of = "" if length is None else f" of {length}"
+        say(f"{label}: {bar.pos}{of} done before it ended", err=True)
+        raise
+
+
+@contextmanager
+def no_interrupt() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of the block."""
+    pressed = []
+    before = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if pressed:
+            raise KeyboardInterrupt

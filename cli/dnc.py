@@ -3,6 +3,7 @@
 import csv
 import sys
 from collections.abc import Iterable
+from functools import partial
 from itertools import chain, islice
 from typing import BinaryIO, TextIO
 
@@ -140,8 +141,13 @@ def import_numbers(
             except InvalidNumber as error:
                 skipped.append(f"line {line_number}: {error}")
     now, new, distinct = clock.now(), 0, [*dict.fromkeys(found)]
-    for start in range(0, len(distinct), BATCH):
-        new += put_on_list(distinct[start : start + BATCH], now, "import", base.SHELL)
+    with base.counted("adding", len(distinct)) as bar:
+        for start in range(0, len(distinct), BATCH):
+            batch = distinct[start : start + BATCH]
+            step = partial(put_on_list, batch, now, "import", base.SHELL)
+            with base.committed(step) as added:
+                new += added
+                bar.update(len(batch))
     for line in skipped:
         base.say(line, err=True)
     base.say(f"{new} added, {len(distinct) - new} listed before, {len(skipped)} skipped")

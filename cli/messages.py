@@ -1,13 +1,11 @@
 """`flask messages`: list, approve, cancel, retry, and forget old messages."""
 
-import sys
 import textwrap
 import uuid
 from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from functools import partial
-from itertools import chain, count, islice
+from itertools import chain, islice
 from typing import Any
 
 import click
@@ -26,6 +24,8 @@ from sending.replies import Reply
 UNSHOWN = (
     "answers",
     "claim_number",
+    "claimed_for",
+    "lane",
     "id",
     "key",
     "due_since",
@@ -177,11 +177,11 @@ def command_for_each(
                 return
             base.confirm(f"{name.capitalize()} {base.count(len(message_ids))}?", yes)
         refused = False
-        with counted(name, len(message_ids)) as bar:
+        with base.counted(name, len(message_ids)) as bar:
             for first in range(0, len(message_ids), PAGE):
                 batch = message_ids[first : first + PAGE]
                 selection = Selection(batch)
-                with committed(partial(selection.make, transition)):
+                with base.committed(partial(selection.make, transition)):
                     bar.update(len(batch))
                     refused |= report(name, past, batch, selection.left)
         ctx.exit(refused)
@@ -311,43 +311,8 @@ def in_batches(label: str, change: Callable[[], int]) -> int:
     Each batch is a transaction of its own.
     """
     number = 1
-    with counted(label) as bar:
+    with base.counted(label) as bar:
         while number:
-            with committed(change) as number:
+            with base.committed(change) as number:
                 bar.update(number)
     return bar.pos
-
-
-@contextmanager
-def committed(change: Callable[[], Any]) -> Iterator[Any]:
-    """Make a change of a batch in one transaction, and have the block count it.
-
-    Ctrl-C undoes the change; once it is about to be committed, it waits for the end of the block.
-    """
-    with ExitStack() as counting:
-        with database.db.transaction():
-            result = change()
-            counting.enter_context(base.no_interrupt())
-        yield result
-
-
-@contextmanager
-def counted(label: str, length: int | None = None) -> Iterator[Any]:
-    """Show on standard error how many messages were changed; say so if an error ends this.
-
-    Each batch stays changed. Lines on a terminal show it themselves.
-    """
-    bar = click.progressbar(
-        count() if length is None else range(length),
-        label=label,
-        show_pos=True,
-        hidden=not sys.stderr.isatty() or (length is not None and sys.stdout.isatty()),
-        file=sys.stderr,
-    )
-    try:
-        with bar:
-            yield bar
-    except (KeyboardInterrupt, *database.ERRORS):
-        of = "" if length is None else f" of {length}"
-        base.say(f"{label}: {bar.pos}{of} done before it ended", err=True)
-        raise

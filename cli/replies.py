@@ -37,7 +37,7 @@ def list_replies(
         base.print_array(map(as_object, found))
         return
     header = ("reply_id", "at", "from", "state", "text")
-    base.table_of_newest(header, map(row, found), most)
+    base.table_of_newest(header, map(row, found), most, "No replies")
 
 
 def as_object(reply: Reply) -> dict:

@@ -11,7 +11,8 @@ import database
 import models
 import reports
 from access.do_not_call import DoNotCall
-from carriers import CarrierError, connect
+from carriers import Carrier, CarrierError
+from carriers.ways import connect_all
 from cli import base
 from database import Refused, clock
 from events.outbox import Event
@@ -24,7 +25,7 @@ TEST_LASTS = 600  # seconds
 MOST_ERRORS = 10
 
 db = base.Commands("db", help="Create or migrate the tables of the database.")
-carriers = base.Commands("carriers", help="Check the carrier that CARRIER_URL names.")
+carriers = base.Commands("carriers", help="Check the carriers that CARRIER_URL names.")
 
 
 @db.command()
@@ -36,21 +37,43 @@ def upgrade() -> None:
 
 
 @carriers.command(params=base.to_options("Send a test text to this number and print the answer."))
+@click.option("--carrier", "name", help="Ask this one alone.")
 @click.pass_context
-def check(ctx: click.Context, to: str | None) -> None:
-    """Ask the carrier whether it accepts texts: exit status 0 for yes, 1 for no.
+def check(ctx: click.Context, name: str | None, to: str | None) -> None:
+    """Ask each carrier whether it accepts texts: exit status 0 for yes, 1 if one says no.
 
-    It is 2 if the carrier cannot be asked without sending a text; --to sends one.
+    It is 2 if none can be asked without sending a text; --to sends one.
     """
     settings = current_app.config["SETTINGS"]
     if not settings.carrier_url:
         raise Refused("CARRIER_URL is not set, so texts wait")
+    ways = [way for way in settings.ways if name in (None, way.name)]
+    if not ways:
+        raise Refused("CARRIER_URL has no carrier of this name")
+    if to and len(ways) > 1:
+        raise Refused("--to sends a text through one carrier: name it with --carrier")
     if to and DoNotCall.lists(to):
         raise Refused("this number is on the Do Not Call list")
+    limits = 1, settings.carrier_timeout, settings.public_url
     try:
-        carrier = connect(settings.carrier_url, 1, settings.carrier_timeout, settings.public_url)
+        connected = connect_all(ways, *limits)
     except ValueError as problem:  # found by Apprise, which the settings' checks do not load
         raise Refused(f"CARRIER_URL: {problem}") from None
+    answers = [ask(carrier, to) for carrier in connected]
+    noes = [str(answer) for answer in answers if isinstance(answer, Refused)]
+    for no in noes[1:]:
+        base.say(f"Error: {no}", err=True)
+    if noes:
+        raise Refused(noes[0])
+    if not any(answers):
+        ctx.exit(2)
+
+
+def ask(carrier: Carrier, to: str | None) -> bool | Refused:
+    """Ask a carrier, or send it a text, and print its yes; return False if it cannot be asked.
+
+    Return a Refused if it says no.
+    """
     if carrier.warning:
         base.say(carrier.warning, err=True)
     try:
@@ -62,12 +85,13 @@ def check(ctx: click.Context, to: str | None) -> None:
             carrier.check()
             base.say(f"{carrier.name} accepts texts")
     except CarrierError as error:
-        raise Refused(f"{carrier.name}: {error}") from None
+        return Refused(f"{carrier.name}: {error}")
     except NotImplementedError:
         base.say(f"{carrier.name} cannot be asked without sending a text; --to sends one", err=True)
-        ctx.exit(2)
+        return False
     finally:
         carrier.close()
+    return True
 
 
 @click.command(cls=base.Command)
@@ -106,6 +130,7 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
         told |= {"send_rate": held and held._asdict()}
         told["errors"] = [dict(zip(("error", "key", "messages"), e, strict=True)) for e in errors]
         told["last_pass_at"] = state.last_pass_at
+        told["carriers"] = [each._asdict() for each in state.carriers]
         del told["now"], told["bad_end"], told["passes"]
         base.print_json(told)
         return

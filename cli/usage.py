@@ -32,10 +32,15 @@ def month(value: str) -> datetime:
     help="The month, such as 2026-11. Default: this month.",
 )
 @click.option("--key", "name", type=base.name, metavar="KEY_NAME", help="Only texts of this key.")
+@click.option(
+    "--by", type=click.Choice(["carrier"]), help="Also by the carrier that each was given to last."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print a CSV for a spreadsheet.")
 @with_appcontext
-def usage(first: datetime | None, name: str | None, as_json: bool, as_csv: bool) -> None:
+def usage(
+    first: datetime | None, name: str | None, by: str | None, as_json: bool, as_csv: bool
+) -> None:
     """Count the texts and parts that were accepted in a month (UTC), by key and country.
 
     Only messages that are sent, delivered, undelivered or failed count.
@@ -44,22 +49,35 @@ def usage(first: datetime | None, name: str | None, as_json: bool, as_csv: bool)
         raise click.UsageError("Give --json or --csv, not both.")
     first = (first or clock.now()).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     until = (first + timedelta(days=31)).replace(day=1)
-    used = reports.count_usage(first, until, name)
+    used = reports.count_usage(first, until, name, by_carrier=by is not None)
     rows = [{"month": f"{first:%Y-%m}"} | each._asdict() for each in used]
-    header = ("month", *reports.Usage._fields)
+    header = ["month", *reports.Usage._fields]
+    if not by:
+        header.remove("carrier")
+        for row in rows:
+            del row["carrier"]
     if as_json:
         base.print_json(rows)
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(header)
-        writer.writerows((row | {"key": harmless(row["key"])}).values() for row in rows)
+        writer.writerows(map(harmless_row, rows))
     elif rows:
-        shown = (row | {"country": row["country"] or "-"} for row in rows)
-        base.table(header, ([*map(str, row.values())] for row in shown))
+        base.table(header, ([_shown(value) for value in row.values()] for row in rows))
     else:
         base.say(f"no texts to count in {first:%Y-%m}")
+
+
+def harmless_row(row: dict) -> list:
+    """Return a row's values, what people have named made harmless."""
+    named = {name: harmless(row[name]) for name in ("key", "carrier") if row.get(name)}
+    return [*(row | named).values()]
 
 
 def harmless(cell: str) -> str:
     """Return a cell's text with an apostrophe before what a spreadsheet would run as a formula."""
     return FORMULA.sub(r"\1'\2", cell)
+
+
+def _shown(value):
+    return "-" if value is None else str(value)

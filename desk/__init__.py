@@ -1,10 +1,19 @@
 """The desk: web pages for the people who approve texts and run the service."""
 
-from flask import Flask, Response, current_app, render_template, request
+import contextlib
 
+from flask import Flask, Response, current_app, render_template, request
+from werkzeug.exceptions import MethodNotAllowed, NotFound
+
+import database
 from desk import sessions, views
 
 PREFIX = "/desk"
+OWN_WORDS = {
+    NotFound.description: "There is no such page at the desk.",
+    MethodNotAllowed.description: "This address shows no page: it takes forms of the desk only.",
+}
+"""Ours in place of Werkzeug's."""
 
 
 def register(app: Flask) -> None:
@@ -29,6 +38,9 @@ def error_page(status: int, message: str, response: Response) -> Response | None
     is_there = views.blueprint.name in current_app.blueprints
     if not (is_there and request.environ["PATH_INFO"].startswith(f"{PREFIX}/")):
         return None
+    with contextlib.suppress(*database.ERRORS):  # which may be why there is an error
+        views.find_person()
+    message = OWN_WORDS.get(message, message)
     response.set_data(render_template("error.html", status=status, message=message))
     response.content_type = "text/html; charset=utf-8"
     return views.protect(response)

@@ -14,11 +14,22 @@ from access.rules import Rules
 from carriers.alphabets import costly
 from models import RETRYABLE, WAITING, Message, Status
 from recipients.hours import written
+from reports import Place
 from sending import outcomes
 from sending.replies import Reply
 
 MOST_COSTLY = 5  # characters that are named where they make more parts
 NAMED = {"\t": "a tab", "\N{NO-BREAK SPACE}": "a no-break space"}
+EMOJI = "emoji"
+_EMOJI_JOINERS = "\N{ZERO WIDTH JOINER}\N{VARIATION SELECTOR-16}\N{COMBINING ENCLOSING KEYCAP}"
+# Not what is a letter or a sign elsewhere, such as © and ™
+_EMOJI = regex.compile(
+    r"[\p{Emoji_Presentation}\p{Emoji_Modifier}\p{Regional_Indicator}"
+    r"[\p{Extended_Pictographic}&&[\u2600-\U0010FFFF]]]",
+    regex.VERSION1,
+)
+FOLDED = 6  # lines that are shown of a longer text
+WIDE, NARROW = 62, 38  # characters in a line, on a desktop and on a phone
 MOST_NAMED = 20  # invisible characters in a row; each one's markup takes 80 characters
 # Runs of characters that cannot be seen. Joiners (U+200C, U+200D) and presentation selectors
 # (U+FE0E, U+FE0F) are needed in emoji, and joiners in words of some scripts: Arabic to Arabic
@@ -95,6 +106,11 @@ class ReplyEntry(Instants):
         return self.by_operator and not self.listed
 
     @property
+    def fold(self) -> str:
+        """The class of a text that a screen folds, by its width; nothing if none does."""
+        return fold(self.reply.text or "")
+
+    @property
     def badges(self) -> list[str]:
         """What is known of it, in a few words each."""
         words = [(self.reply.may_be_no, "may be a no"), (self.reply.opted_out, "opted out")]
@@ -134,20 +150,43 @@ class Entry(Instants):
         return recipients.location(self.recipient) if self.recipient else ""
 
     @property
+    def local_time(self) -> str:
+        """The time of the day where the recipient is."""
+        return self.local(self.now).partition(",")[0]
+
+    @property
+    def place_name(self) -> str:
+        """The recipient's place without its country."""
+        return self.location.partition(",")[0]
+
+    @property
     def parts(self) -> str:
-        """How many parts the text has, and which characters make them more."""
-        parts = self.message.parts
-        if parts is None:
-            return ""
+        """How many parts the text has; nothing if a version before that was counted stored it."""
+        return counted(self.message.parts, "part") if self.message.parts else ""
+
+    @cached_property
+    def cost(self) -> str:
+        """Which characters make the text more parts, if any do."""
+        parts = self.message.parts or 0
         characters, fewer = costly(self.message.message or "")
-        if not characters or fewer >= parts:
-            return counted(parts, "part")
-        named = [NAMED.get(each, each) for each in characters[:MOST_COSTLY]]
-        if (more := len(characters) - MOST_COSTLY) > 0:
-            named.append(f"{more} more")
-        listed = " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
-        verb = "makes" if len(characters) == 1 else "make"
-        return f"{listed} {verb} these {parts} parts instead of {fewer}"
+        if fewer >= parts:
+            return ""
+        named = named_characters(characters)
+        some, more = named[:MOST_COSTLY], len(named) - MOST_COSTLY
+        if more > 0:
+            some.append(f"{more} more")
+        listed = " and ".join(filter(None, (", ".join(some[:-1]), some[-1])))
+        verb = "makes" if len(named) == 1 and named != [EMOJI] else "make"
+        return f"{listed} {verb} this {parts} parts instead of {fewer}"
+
+    @property
+    def fold(self) -> str:
+        """The class of a text that a screen folds, by its width; nothing if none does."""
+        return fold(self.message.message or "")
+
+    @property
+    def place(self) -> Place:
+        return Place(self.message.send_at, self.message.id)
 
     @property
     def awaits_approval(self) -> bool:
@@ -162,6 +201,13 @@ class Entry(Instants):
     def can_be_retried(self) -> bool:
         message = self.message
         return message.status in RETRYABLE and message.to is not None and not message.answers
+
+    def can_be_undone(self, action: str) -> bool:
+        """Return whether a decision about the message still holds, and it has not gone."""
+        message = self.message
+        if action == "approve":
+            return message.approved and message.status in WAITING and not message.in_doubt
+        return message.status == Status.CANCELLED or message.is_withdrawn
 
     @cached_property
     def forecast(self) -> tuple[datetime, str | None]:
@@ -228,6 +274,27 @@ class Entry(Instants):
             (message.told_at, f"{message.key.name} was told of it"),
         ]
         return sorted((event for event in events if event[0]), key=itemgetter(0))
+
+
+def named_characters(characters: list[str]) -> list[str]:
+    """Return characters as people call them, all emoji as one."""
+    is_emoji = any(_EMOJI.fullmatch(each) for each in characters)
+    joined = _EMOJI_JOINERS if is_emoji else ""
+    named = (
+        EMOJI if _EMOJI.fullmatch(each) or each in joined else NAMED.get(each, each)
+        for each in characters
+    )
+    return list(dict.fromkeys(named))
+
+
+def fold(text: str) -> str:
+    """Return "long" for a text of more than six lines, "long on-phones" if only there, or "".
+
+    Lines are estimated: a text that is not folded may have a few more.
+    """
+    lines = text.split("\n")
+    wide, narrow = (sum(-(-len(line) // width) or 1 for line in lines) for width in (WIDE, NARROW))
+    return "long" if wide > FOLDED else "long on-phones" if narrow > FOLDED else ""
 
 
 def span(length: timedelta) -> str:

@@ -2,9 +2,10 @@
 
 import logging
 import uuid
-from collections import Counter
-from datetime import datetime, timedelta
-from urllib.parse import urlencode
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from urllib.parse import parse_qsl, urlencode
 
 from flask import (
     Blueprint,
@@ -19,18 +20,21 @@ from flask import (
     session,
     url_for,
 )
+from werkzeug.exceptions import HTTPException
 
 import recipients
 import reports
 from access import audit
-from access.do_not_call import DoNotCall
-from access.keys import Identity, Role
+from access.do_not_call import DoNotCall, DoNotCallHistory
+from access.keys import ApiKey, Identity, Role
 from access.sign_ins import SignIn
 from database import EPOCH, MILLISECOND, Refused, clock, db
-from desk import entries, sessions
+from desk import entries, results, sessions
 from desk.entries import Entry, ReplyEntry, counted
-from models import WITHDRAWN, Message, Status
+from desk.results import Result
+from models import UNDO_WITHIN, Message, Status
 from monitoring import health
+from reports import Filter
 from sending import passes
 from sending.carrier_state import CarrierState
 from sending.replies import Place as ReplyPlace
@@ -42,6 +46,8 @@ MAX_FORM = 64 * 1024  # bytes
 MAX_FIELDS = 200  # a page's ids, its token and a button are far fewer
 HOUR = timedelta(hours=1)
 DAY = 24  # hours
+PAGES = ("desk.waiting", "desk.replies", "desk.messages", "desk.message", "desk.do_not_call")
+FILTERS = ("status", "key", "day")  # of messages
 MOST_KEYS = 10  # that are named at their limit
 AT_ONCE = 30  # texts; to approve more, a browser asks first
 MOST_NAMED = 10  # texts that are named after a button
@@ -49,7 +55,7 @@ NO_NUMBER = (
     "Enter the whole number with + and country code, +1 212 555 0123, or a national number and its "
     "country."
 )
-TOO_LATE = "Undo works for one minute, and only until the text is sent."
+TEXTS = "texts"  # the list of results of the pages with messages
 
 log = logging.getLogger("web")
 blueprint = Blueprint(
@@ -65,15 +71,13 @@ for each in (entries.visible, entries.span, entries.counted, entries.number):
 @blueprint.before_request
 def admit() -> Response | tuple[str, int] | None:
     """Find out who is signed in; refuse strangers and forms without their session's token."""
-    g.person = g.key = None
     if request.environ["PATH_INFO"].startswith("//"):  # Werkzeug's router takes it for one slash
         abort(404)
     request.max_content_length = MAX_FORM
     if request.endpoint == "desk.static":
         return None
-    if sign_in := session.get("sign_in"):
-        g.person = g.key = SignIn.find(sign_in, clock.now())
-        audit.signed_in.set(g.person and audit.Actor(g.person.name, g.person.id))
+    find_person()
+    audit.signed_in.set(g.person and audit.Actor(g.person.name, g.person.id))
     if request.method not in ("GET", "HEAD", "OPTIONS"):
         sessions.check_origin(current_app.config["SETTINGS"].public_url)
         db.close()  # or slow forms would hold all connections
@@ -84,8 +88,17 @@ def admit() -> Response | tuple[str, int] | None:
             )
         sessions.check_token()
     elif g.person is None and request.endpoint != "desk.waiting":
-        return redirect(url_for(".waiting"))
+        return redirect(url_for(".waiting", next=asked_page()))
     return None
+
+
+def find_person() -> None:
+    """Find out who is signed in, unless that is known or the database cannot be asked."""
+    if "person" in g:
+        return
+    g.person = g.key = None  # what it is if the database is away
+    if sign_in := session.get("sign_in"):
+        g.person = g.key = SignIn.find(sign_in, clock.now())
 
 
 @blueprint.teardown_request
@@ -114,6 +127,29 @@ def protect(response: Response) -> Response:
     if response.mimetype == "text/html":
         response.headers["Cache-Control"] = "no-store"
     return response
+
+
+def asked_page() -> str | None:
+    """Return the page of this request below the desk's address: "messages?status=sent"."""
+    path = request.path.partition(f"{request.blueprint}/")[2]
+    query = [(name, value) for name, value in request.args.items() if name != "select"]
+    if query:
+        path += f"?{urlencode(query)}"
+    return path if path and page_of(path) else None
+
+
+def page_of(path: str) -> str | None:
+    """Return the address of a page of the desk, given below the desk's; None if it is no page."""
+    start = url_for(".waiting")
+    pages = current_app.create_url_adapter(request)
+    path, _, query = path.partition("?")
+    try:
+        endpoint, _ = pages.match(f"{start.removeprefix(request.script_root)}{path}", "GET")
+    except HTTPException:  # no page, or a redirect to another
+        return None
+    if endpoint not in PAGES:
+        return None
+    return f"{start}{path}" + (f"?{urlencode(parse_qsl(query))}" if query else "")
 
 
 def operator() -> Identity:
@@ -148,13 +184,14 @@ def sign_in() -> Response | tuple[str, int]:
     if id is None:
         return refuse_stranger(note)
     sessions.begin(id)
-    return redirect(url_for(".waiting"), 303)
+    return redirect(page_of(request.form.get("next", "")) or url_for(".waiting"), 303)
 
 
 def refuse_stranger(problem: str) -> tuple[str, int]:
     """Show the sign-in with a problem; log it like a wrong key of a program."""
     log.info("refused with 403: key -, at the sign-in of the desk")
-    return render_template("sign_in.html", problem=problem), 403
+    next = request.form.get("next") or asked_page()
+    return render_template("sign_in.html", problem=problem, next=next), 403
 
 
 @blueprint.post("/sign-out")
@@ -169,28 +206,30 @@ def sign_out() -> Response:
 
 
 @blueprint.get("/")
-def waiting() -> str:
-    """Show the messages that wait for approval, or the sign-in."""
+def waiting() -> str | Response:
+    """Show the messages that wait for approval, or the sign-in, or what was asked for before it."""
+    next = request.args.get("next")
     if g.person is None:
         is_linked = request.headers.get("Sec-Fetch-Site") == "cross-site"
         if is_linked and not sessions.has_cookie():
             # Browsers send no SameSite=Strict cookie after a link from another site. A page of
             # ours that reloads brings it.
-            return render_template("arrive.html")
-        return render_template("sign_in.html")
+            return render_template("arrive.html", next=next)
+        return render_template("sign_in.html", next=next)
+    if next and (page := page_of(next)):
+        return redirect(page)
     now, after = clock.now(), read_place()
     messages = reports.awaiting(g.person, after, PAGE + 1)
     overview = look_over(now) if g.person.role == Role.OPERATOR and not after else None
     return render_template(
         "waiting.html",
-        entries=shown(messages[:PAGE], now),
+        **with_results(messages, reports.by_time, now),
         more=write_place(messages),
         count=reports.count_awaiting(g.person, MANY),
         many=MANY,
         at_once=AT_ONCE,
         overview=overview,
-        news=pop_news(now),
-        all_selected=request.args.get("select") == "all",
+        selected=request.args.get("select", "").split("."),
     )
 
 
@@ -198,14 +237,15 @@ def waiting() -> str:
 def messages() -> str:
     """Show an operator all messages, or those with a status or to the number of a message."""
     operator()
-    status, like, number = read_status(request.args), request.args.get("like"), None
+    only, like = read_filter(request.args), request.args.get("like")
     if "number" in request.args:
         abort(400, "A number is not searched by its address, which proxies log: use the form.")
     if like:
         number = number_of(like)
         if number is None:
             abort(404, "There is no such message here, or its number was cleared.")
-    return show_messages(reports.page(status, number, read_place(), PAGE + 1), status, number, like)
+        only = only._replace(to=number)
+    return show_messages(only)
 
 
 @blueprint.post("/search")
@@ -216,25 +256,37 @@ def search() -> Response | str | tuple[str, int]:
     addresses.
     """
     operator()
-    status, (written, region) = read_status(request.form), read_written(request.form)
+    only, (written, region) = read_filter(request.form), read_written(request.form)
+    query = {name: request.form.get(name) or None for name in FILTERS}
     if not written:
-        return redirect(url_for(".messages", status=status), 303)
+        return redirect(url_for(".messages", **query), 303)
     try:
         number = read_number(written, region)
     except recipients.InvalidNumber as error:
-        return show_messages([], status, written, region=region, problem=str(error)), 400
-    latest = reports.page(None, number, None, 1)
+        problem = {"written": written, "region": region, "problem": str(error)}
+        return show_messages(only, **problem), 400
+    latest = reports.page(Filter(to=number), None, 1)
     if not latest:
-        return show_messages([], status, number)
-    return redirect(url_for(".messages", status=status, like=latest[0].id), 303)
+        return show_messages(only._replace(to=number))
+    return redirect(url_for(".messages", **query, like=latest[0].id), 303)
 
 
-def read_status(fields: dict) -> str | None:
-    """Return the status that a form or an address asks for; abort if there is none such."""
-    status = fields.get("status") or None
+def read_filter(fields: dict) -> Filter:
+    """Return which messages a form or an address asks for, without a number; abort if none can be.
+
+    A day is one of UTC, and that on which messages were created.
+    """
+    status, key, day = (fields.get(name) or None for name in FILTERS)
     if status and status not in [*Status]:
         abort(400, "There is no such status.")
-    return status
+    if key and not ApiKey.select().where(ApiKey.name == key).exists():
+        abort(400, "There is no such key.")
+    try:
+        since = day and datetime.combine(date.fromisoformat(day), time(), UTC)
+        until = since and since + timedelta(days=1)
+    except (ValueError, OverflowError):
+        abort(400, "A day is written as 2026-11-24.")
+    return Filter(status=status, key=key, since=since, until=until)
 
 
 def number_of(message_id: str) -> str | None:
@@ -247,26 +299,24 @@ def number_of(message_id: str) -> str | None:
 
 
 def show_messages(
-    found: list[Message],
-    status: str | None,
-    written: str | None,
-    like: str | None = None,
+    only: Filter,
+    written: str | None = None,
     region: str = "",
     problem: str | None = None,
 ) -> str:
-    """Return the page of some messages, and of what was asked for."""
-    now = clock.now()
+    """Return the page of the messages asked for: none of them if there is a problem."""
+    found = [] if problem else reports.page(only, read_place(), PAGE + 1)
     return render_template(
         "messages.html",
-        entries=shown(found[:PAGE], now),
+        **with_results(found, reports.order(only), clock.now()),
         more=write_place(found),
         statuses=[*Status],
-        status=status,
-        like=like,
-        written=written or "",
+        keys=ApiKey.names_of_senders(),
+        asked={name: request.args.get(name) for name in ("like", *FILTERS)},
+        only=only,
+        written=written or only.to or "",
         region=region,
         problem=problem,
-        news=pop_news(now),
     )
 
 
@@ -277,8 +327,24 @@ def message(message_id: uuid.UUID) -> str:
     if not found:
         abort(404, "There is no such message here.")
     (entry,) = shown(found, now)
-    answers = shown_replies(Reply.of_message(message_id, now), now)
-    return render_template("message.html", entry=entry, replies=answers, news=pop_news(now))
+    recent = results.recent(TEXTS, now)
+    about = [each.without(each.ids - {message_id}) for each in recent if message_id in each.ids]
+    back = page_of(request.args.get("back", "")) or url_for(".waiting")
+    return render_template(
+        "message.html",
+        entry=entry,
+        replies=shown_replies(Reply.of_message(message_id, now), now),
+        results=told(about, now),
+        back=back,
+    )
+
+
+@blueprint.app_template_global()
+def way_back() -> str | None:
+    """Return the page that leads to a message, as its address has it: below the desk's."""
+    if request.endpoint == "desk.message":
+        return request.args.get("back")
+    return asked_page()
 
 
 @blueprint.get("/replies")
@@ -300,7 +366,8 @@ def do_not_call() -> str:
     """Show an operator the form of the Do Not Call list."""
     operator()
     _, region = read_written(request.args)
-    return render_template("do_not_call.html", written="", region=region)
+    change = last_change(clock.now())
+    return render_template("do_not_call.html", written="", region=region, change=change)
 
 
 @blueprint.post("/do-not-call")
@@ -308,30 +375,76 @@ def change_do_not_call() -> Response | tuple[str, int]:
     """Apply the pressed button to the Do Not Call list."""
     person = operator()
     written, region = read_written(request.form)
+    if "undo" in request.form:
+        undo_change(request.form["undo"], person)
+        return redirect(url_for(".do_not_call", region=region or None, _anchor="next"), 303)
     try:
         number = read_number(written, region)
     except recipients.InvalidNumber as error:
         fields = {"written": written, "region": region, "problem": str(error)}
         return render_template("do_not_call.html", **fields), 400
-    flash(keep_list(request.form, number, person))
-    return redirect(url_for(".do_not_call", region=region or None), 303)
+    session.pop("listing", None)
+    if "check" in request.form:
+        flash(check_list(number))
+    else:
+        has_changed, words = change_list("add" in request.form, number, person)
+        show_change(number, "undo") if has_changed else flash(words)
+    return redirect(url_for(".do_not_call", region=region or None, _anchor="next"), 303)
 
 
-def keep_list(buttons: dict, number: str, person: Identity) -> str:
-    """Add, remove or check a number, as the pressed button says; return the result in words."""
-    written, by = recipients.find(number).international, {"key": person.name}
-    if "add" in buttons:
-        new = put_on_list([number], clock.now(), "operator", person.name)
-        log.info("a number was added to the Do Not Call list by %s", person.name, extra=by)
-        return f"{written} is on the list now." if new else f"{written} was on the list before."
-    if "remove" in buttons:
-        gone = DoNotCall.remove([number], clock.now(), "operator", person.name)
-        log.info("a number was removed from the Do Not Call list by %s", person.name, extra=by)
-        return f"{written} is no longer on the list." if gone else f"{written} was not on the list."
+def check_list(number: str) -> str:
+    """Return in words whether a number is on the list."""
+    written = recipients.find(number).international
     if listed := DoNotCall.entry(number):
         why = SOURCES.get(listed.source, "")
         return f"{written} has been on the list since {listed.added_at:%Y-%m-%d}{why}."
     return f"{written} is not on the list."
+
+
+def change_list(is_added: bool, number: str, person: Identity) -> tuple[bool, str]:
+    """Add or remove a number; return whether that changed the list, and the result in words."""
+    change, past = (put_on_list, "added to") if is_added else (DoNotCall.remove, "removed from")
+    has_changed = change([number], clock.now(), "operator", person.name)
+    about = {"key": person.name}
+    log.info("a number was %s the Do Not Call list by %s", past, person.name, extra=about)
+    words = NOW_LISTED[is_added, has_changed > 0]
+    return has_changed > 0, f"{recipients.find(number).international} {words}."
+
+
+def undo_change(change: str, person: Identity) -> None:
+    """Undo a change of the Do Not Call list, named by its id; flash why not if it cannot be."""
+    now = clock.now()
+    session.pop("listing", None)
+    try:
+        number = DoNotCall.undo(int(change), person.name, now - UNDO_WITHIN, now)
+    except (ValueError, OverflowError):
+        abort(400, "This is not a change of the list.")
+    except Refused as why:
+        flash(str(why))
+    else:
+        log.info(
+            "a change of the Do Not Call list was undone by %s",
+            person.name,
+            extra={"key": person.name},
+        )
+        show_change(number, None)
+
+
+def show_change(number: str, undo: str | None) -> None:
+    """Have the page show what happened to a number last, and the button that undoes it."""
+    session["listing"] = [DoNotCallHistory.latest(number).id, undo]
+
+
+def last_change(now: datetime) -> dict | None:
+    """Return this person's last change of the list as the page shows it, for a minute."""
+    id, undo = session.get("listing", (None, None))
+    change = id and DoNotCallHistory.get_or_none(DoNotCallHistory.id == id)
+    left = results.seconds_left(change.at, now) if change else 0
+    if not left:
+        return None
+    words = NOW_LISTED[change.what == "joined", True]
+    written = recipients.find(change.number).international
+    return {"said": f"{written} {words}.", "undo": undo, "id": id, "left": left}
 
 
 def read_written(fields: dict) -> tuple[str, str]:
@@ -352,6 +465,12 @@ def read_number(written: str, region: str) -> str:
         raise recipients.InvalidNumber(NO_NUMBER) from None
 
 
+NOW_LISTED = {  # by whether a number was to be added, and whether that changed the list
+    (True, True): "is on the list now",
+    (True, False): "was on the list before",
+    (False, True): "is no longer on the list",
+    (False, False): "was not on the list",
+}
 SOURCES = {
     "operator": ", added by an operator",
     "import": ", from an imported file",
@@ -393,28 +512,24 @@ def change(message_id: uuid.UUID | None = None) -> Response:
     now, settings = clock.now(), current_app.config["SETTINGS"]
     ids = read_ids(request.form[action])
     Message.expire(now, now - settings.expire_after, ids)  # or an approval would have no effect
-    found = reports.seen_by(g.person, ids)
+    found = sorted(reports.seen_by(g.person, ids), key=lambda message: ids.index(message.id))
     past, transition = ACTIONS[action]
-    changed, done, missed = Counter(), [], []
+    places = [reports.Place(message.send_at, message.id) for message in found]
+    done, missed = [], []
     for message in found:
         if transition(message, g.person.name, now):
-            changed[WITHDRAWN if action == "cancel" and message.is_withdrawn else past] += 1
             done.append(message.id)
             about = {"message_id": str(message.id), "key": g.person.name}
             log.info("message %s %s by %s", message.id, past, g.person.name, extra=about)
         else:
             missed.append(message.id)
-    for words, count in changed.items():
-        flash(f"{counted(count, 'text')} {words}.")
+    if found:
+        results.keep(TEXTS, action, places[0], done, missed, now)
     if absent := len(ids) - len(found):
         flash(f"{counted(absent, 'text')} not changed: there is no such message here.")
     if not ids:
         flash("No text was selected.")
-    if missed and action.startswith("undo-"):
-        flash(TOO_LATE)
-    session["news"] = [action, [id.hex for id in done], [id.hex for id in missed]]
-    query = urlencode([(name, value) for name, value in request.args.items() if name != "select"])
-    return redirect(f"{request.script_root}{request.path}?{query}#list", 303)
+    return redirect(address_after(ids, "next" if found else "list"), 303)
 
 
 @blueprint.post("/replies")
@@ -429,7 +544,7 @@ def change_replies(message_id: uuid.UUID | None = None) -> Response:
     for reply in found:
         with db.atomic():
             if button == "list":
-                flash(keep_list({"add": ""}, reply.number, person))
+                flash(change_list(True, reply.number, person)[1])
             read = Reply.mark_read([reply.id], person.name, now)
         if button == "read":
             flash("The reply was marked as read." if read else "The reply was read before.")
@@ -442,7 +557,7 @@ def change_replies(message_id: uuid.UUID | None = None) -> Response:
 
 def read_ids(value: str) -> list[uuid.UUID]:
     """Return the ids that a button stands for: its own or the selected ones, without repeats."""
-    values = request.form.getlist("id") if value == "selected" else [value]
+    values = request.form.getlist("id") if value == "selected" else value.split(".")
     try:
         ids = [uuid.UUID(each) for each in dict.fromkeys(values)]
     except ValueError:
@@ -452,15 +567,15 @@ def read_ids(value: str) -> list[uuid.UUID]:
     return ids
 
 
-def pop_news(now: datetime) -> dict:
-    """Return what the last button did: the messages that it changed or not, as they are now."""
-    action, done, missed = session.pop("news", (None, (), ()))
-    past, _ = ACTIONS.get(action, ("", None))
-    undo = f"undo-{action}" if f"undo-{action}" in ACTIONS else None
-    found = reports.seen_by(g.person, [uuid.UUID(each) for each in (*done, *missed)])
-    entries = {entry.message.id.hex: entry for entry in shown(found, now)}
-    done, missed = ([entries[id] for id in ids if id in entries] for ids in (done, missed))
-    return {"past": past, "done": done, "missed": missed, "undo": undo, "most": MOST_NAMED}
+def address_after(ids: list[uuid.UUID], fragment: str) -> str:
+    """Return the address of the page where a button was pressed, with the boxes left ticked."""
+    query = [(name, value) for name, value in request.args.items() if name != "select"]
+    decided = {str(id) for id in ids}
+    ticked = [each for each in request.form.getlist("id") if each not in decided]
+    if ticked:
+        query.append(("select", ".".join(ticked[:PAGE])))
+    asked = f"?{urlencode(query)}" if query else ""
+    return f"{request.script_root}{request.path}{asked}#{fragment}"
 
 
 # Parts of pages
@@ -506,6 +621,51 @@ def write_reply_place(found: list[Reply]) -> str | None:
     return f"{last.rank}-{(last.at - EPOCH) // MILLISECOND}-{last.id.hex}"
 
 
+def with_results(found: list[Message], key: Callable, now: datetime) -> dict:
+    """Return what a page of messages shows: a card for each, and results where cards were."""
+    cards, is_last = shown(found[:PAGE], now), len(found) <= PAGE
+    recent = told(results.recent(TEXTS, now), now)
+    rows, latest, next = results.among(cards, recent, key, read_place(), is_last)
+    return {"rows": rows, "cards": len(cards), "latest": latest, "next": next}
+
+
+@dataclass
+class Told(Result):
+    """A result with the messages as they are now."""
+
+    changed: list[Entry]
+    unchanged: list[Entry]
+
+    @property
+    def past(self) -> str:
+        """Return what became of the messages that were changed."""
+        return ACTIONS[self.action][0]
+
+    @property
+    def undo(self) -> str | None:
+        """Return the name of the button that takes this back; None if that cannot be any more."""
+        name = f"undo-{self.action}"
+        can_be = any(entry.can_be_undone(self.action) for entry in self.changed)
+        return name if name in ACTIONS and can_be else None
+
+    @property
+    def is_too_late(self) -> bool:
+        return bool(self.unchanged) and self.action.startswith("undo-")
+
+
+def told(kept: list[Result], now: datetime) -> list[Told]:
+    """Return results with their messages, unless none of these is there any more."""
+    ids = set().union(*(result.ids for result in kept))
+    found = {entry.message.id: entry for entry in shown(reports.seen_by(g.person, ids), now)}
+    filled = []
+    for result in kept:
+        changed, unchanged = (
+            [found[id] for id in ids if id in found] for ids in (result.done, result.missed)
+        )
+        filled.append(Told(**vars(result), changed=changed, unchanged=unchanged))
+    return [result for result in filled if result.changed or result.unchanged]
+
+
 def read_place() -> reports.Place | None:
     """Return the place after which this page begins; None for the first page."""
     text = request.args.get("after")
@@ -529,6 +689,7 @@ def write_place(found: list[Message]) -> str | None:
 def look_over(now: datetime) -> dict:
     """Return the operator's overview: texts going out, recent outcomes, and trouble."""
     carrier, passed = CarrierState.latest(), passes.standing()
+    several = health.of_several(CarrierState.of_latest_pass())
     this_hour = now.replace(minute=0, second=0, microsecond=0)
     going_out = enumerate(reports.going_out(this_hour, DAY, MANY))
     return {
@@ -538,6 +699,7 @@ def look_over(now: datetime) -> dict:
         "ended": reports.ended_since(now - DAY * HOUR, DAY * MANY),
         "most_a_day": DAY * MANY,
         "carrier": carrier,
+        "in_trouble": [each for each in several if each.trouble],
         "bad_end": reports.bad_end(now),
         "at_limit": reports.at_limit(now, current_app.config["SETTINGS"].key_limits),
         "most_keys": MOST_KEYS,

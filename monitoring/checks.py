@@ -4,11 +4,10 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-import carriers
 import database
 import recipients
 import settings as environment
-from carriers import Carrier, CarrierError
+from carriers import Carrier, CarrierError, ways
 from database import ERRORS, Refused, clock
 from database.clock import SKEW
 from settings import Settings
@@ -85,11 +84,23 @@ def ask_carrier(settings: Settings) -> str:
     if not settings.carrier_url:
         return "warning: CARRIER_URL is not set, so texts wait"
     try:
-        carrier = carriers.connect(
-            settings.carrier_url, 1, settings.carrier_timeout, settings.public_url
-        )
+        limits = 1, settings.carrier_timeout, settings.public_url
+        connected = ways.connect_all(settings.ways, *limits)
     except ValueError as problem:  # found by Apprise, which the start of the web does not load
         raise Refused(f"CARRIER_URL: {problem}") from None
+    said, noes = [], []
+    for carrier in connected:
+        try:
+            said.append(_asked(carrier))
+        except Refused as no:
+            noes.append(str(no))
+    if noes:
+        raise Refused("; ".join(noes))
+    return "; ".join(said)
+
+
+def _asked(carrier):
+    """Return what a carrier says; raise Refused if it would take no texts."""
     try:
         carrier.check()
     except CarrierError as error:
@@ -104,8 +115,8 @@ def ask_carrier(settings: Settings) -> str:
 def ask_public_address(settings: Settings) -> str:
     """Ask for the health of the service at PUBLIC_URL."""
     if not settings.public_url:
-        url = settings.carrier_url
-        missed = warnings(settings, url and carriers.connect(url, sending=False))
+        connected = ways.connect_all(settings.ways, sending=False)
+        missed = [line for carrier in connected for line in warnings(settings, carrier)]
         return "\n".join(f"warning: {line}" for line in missed) or "PUBLIC_URL is not set"
     import urllib.request  # here, as each process imports this module
     from http.client import HTTPException

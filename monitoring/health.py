@@ -9,9 +9,10 @@ from typing import NamedTuple
 import database
 import reports
 from database import clock, isoformat
-from sending import passes
+from sending import claims, passes
 from sending.carrier_state import CarrierState
 from sending.passes import Standing
+from sending.routes import NOT_FOR_IT, in_trouble, is_for_none
 
 STALLED_AFTER = timedelta(minutes=2)
 """Longest stall before we report a problem: a pass of cron and a first retry fit in."""
@@ -27,6 +28,28 @@ MOST_NAMES = 10
 """Keys that a sentence names."""
 
 NO_PASS = "no scheduler makes a pass"
+
+
+class CarrierHealth(NamedTuple):
+    """How one of several carriers is."""
+
+    carrier: str
+    trouble: str | None  # why its texts go through another
+    is_down: bool
+    trouble_since: datetime | None
+    stand_in: str | None  # the first carrier that takes its place
+
+    def problem(self, for_strangers: bool) -> str:
+        """Return a sentence about its trouble; strangers do not read who it is."""
+        since = isoformat(self.trouble_since)
+        words = "has been down" if self.is_down else "has refused the account"
+        who, why = ("a carrier", "") if for_strangers else (self.carrier, f": {self.trouble}")
+        if self.trouble == PAUSES:
+            words, why = "has asked for a long pause", ""
+        instead = "no other takes its place"
+        if self.stand_in:
+            instead = f"{'another' if for_strangers else self.stand_in} takes its place"
+        return f"{who} {words} since {since}{why}; {instead}"
 
 
 class Health(NamedTuple):
@@ -46,6 +69,8 @@ class Health(NamedTuple):
     oldest_event: datetime | None = None  # since when an event is due that nobody tries
     dead_receivers: Collection[str] = ()  # keys whose receivers have taken no event for an hour
     bytes_left: int | None = None  # on the disk of SQLite's file, if they are too few
+    carriers: tuple[CarrierHealth, ...] = ()  # of the last pass, if they are several
+    without_carrier: int = 0  # texts for which no carrier may be used
 
     @property
     def last_pass_at(self) -> datetime | None:
@@ -61,8 +86,15 @@ class Health(NamedTuple):
 
         Strangers read which part is unwell, not who the carrier is and what it answers.
         """
-        problems = []
-        if self.trouble:
+        problems = [each.problem(for_strangers) for each in self.carriers if each.trouble]
+        if self.without_carrier:
+            texts = (
+                "1 text waits"
+                if self.without_carrier == 1
+                else (f"{self.without_carrier} texts wait")
+            )
+            problems.append(f"{texts} for which {NOT_FOR_IT}")
+        if self.trouble and not self.carriers:
             since = isoformat(self.trouble_since)
             words = "has been down" if self.is_down else "has refused the account"
             who, why = ("the carrier", "") if for_strangers else (self.carrier, f": {self.trouble}")
@@ -119,7 +151,9 @@ class Health(NamedTuple):
 
 def read(now: datetime) -> Health:
     """Read the health of the service; an index serves each query, however many messages."""
-    carrier = CarrierState.latest()
+    carrier, several = CarrierState.latest(), CarrierState.of_latest_pass()
+    if len(several) > 1:  # the first that is in trouble stands for all
+        carrier = next((state for state in several if state.trouble), carrier)
     return Health(
         now,
         oldest_due=reports.oldest_due(now),
@@ -135,7 +169,25 @@ def read(now: datetime) -> Health:
         oldest_event=reports.oldest_event(now),
         dead_receivers=reports.dead_receivers(now - DEAD_AFTER),
         bytes_left=database.bytes_left(),
+        carriers=of_several(several),
+        without_carrier=sum(map(reports.in_lane, filter(is_for_none, claims.lanes()))),
     )
+
+
+def of_several(states: list[CarrierState]) -> tuple[CarrierHealth, ...]:
+    """Return how each of several carriers is; nothing if there is only one."""
+    return tuple(map(_health_of, states)) if len(states) > 1 else ()
+
+
+def _health_of(state):
+    """Return how one of several carriers is."""
+    trouble = state.trouble or (PAUSES if in_trouble(state) else None)
+    since = state.trouble_since if state.trouble else state.paused_at
+    stand_in = CarrierState.stand_in(state.name) if trouble else None
+    return CarrierHealth(state.name, trouble, state.is_down, since if trouble else None, stand_in)
+
+
+PAUSES = "it asked for a pause of more than a minute"
 
 
 class HeldByRate(NamedTuple):
@@ -149,6 +201,8 @@ class HeldByRate(NamedTuple):
 def held_by_rate(per_second: float | None, now: datetime) -> HeldByRate | None:
     """Return what SEND_RATE, in parts a second, holds up; None if it is not the reason to wait."""
     carrier = CarrierState.latest()
+    if len(CarrierState.of_latest_pass()) > 1:
+        return None  # each has its own rate
     if not (per_second and carrier) or carrier.retry_at or not carrier.used_rate_lately(now):
         return None
     some = reports.next_parts(reports.SAMPLE)

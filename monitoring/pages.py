@@ -147,7 +147,10 @@ def show_metrics() -> Response:
             key: (now - (each.oldest or now)).total_seconds() for key, each in events.items()
         },
         "text_messages_events_given_up": {key: each.given_up for key, each in events.items()},
-        "text_messages_carrier_trouble": {state.carrier or "": int(bool(state.trouble))},
+        "text_messages_carrier_trouble": {
+            each.carrier: int(bool(each.trouble)) for each in state.carriers
+        }
+        or {state.carrier or "": int(bool(state.trouble))},
         "text_messages_receipts_unmatched_last_day": receipts.unmatched(day_ago, now),
         "text_messages_opt_outs_ignored_last_day": receipts.ignored_opt_outs(day_ago),
     }

@@ -1,9 +1,9 @@
 """Listings of messages, for the commands and the desk."""
 
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from peewee import SQL, Tuple, Value, fn
 
@@ -75,17 +75,23 @@ def _chosen(only):
         messages = messages.where(AWAITS_APPROVAL)
     if only.to:
         messages = messages.where(Message.to == only.to)
-    if only.since:
-        messages = messages.where(Message.id >= first_id(only.since))
-    if only.until:
-        messages = messages.where(Message.id < first_id(only.until))
-    if only.key or only.group:
-        messages = messages.where(Message.key.in_(chosen_keys(only.key, only.group)))
+    for condition in _made(only):
+        messages = messages.where(condition)
     if only.visible_to:
         key = ApiKey.named(only.visible_to)
         seen = (Message.key == key) | Message.available_to_group
         messages = messages.where(Message.key.in_([key, *_keys_of(key.group)]), seen)
     return messages
+
+
+def _made(only):
+    """Return the conditions of when and by which key messages were created."""
+    conditions = [Message.id >= first_id(only.since)] if only.since else []
+    if only.until:
+        conditions.append(Message.id < first_id(only.until))
+    if only.key or only.group:
+        conditions.append(Message.key.in_(chosen_keys(only.key, only.group)))
+    return conditions
 
 
 def chosen_keys(name, group):
@@ -144,17 +150,30 @@ def _awaiting(person):
     return [(Message.key == key) & AWAITS_GROUP for key in _keys_of(person.group)]
 
 
-def page(
-    status: Status | None, number: str | None, after: Place | None, limit: int
-) -> list[Message]:
-    """Return some messages: the next to be sent first if all wait, otherwise the newest first."""
-    if number is None and status in UNFINISHED:
-        conditions = UNFINISHED[status]
-        if status == Status.QUEUED:  # its index begins with the key
+def by_time(place: Place) -> tuple:
+    """Order messages by the instants of their sending."""
+    return place.send_at, place.id
+
+
+def newest_first(place: Place) -> int:
+    """Order messages by when they were created, the latest first."""
+    return -place.id.int
+
+
+def order(only: Filter) -> Callable[[Place], Any]:
+    """Return the order of `page`: the next to be sent first if all wait, or the newest first."""
+    return by_time if only.to is None and only.status in UNFINISHED else newest_first
+
+
+def page(only: Filter, after: Place | None, limit: int) -> list[Message]:
+    """Return some messages in the order for them."""
+    if order(only) is by_time:
+        conditions = UNFINISHED[only.status]
+        if only.status == Status.QUEUED:  # its index begins with the key
             sendable, awaiting = conditions
             conditions = [*(sendable & (Message.key == key) for key in _with_sendable()), awaiting]
-        return _soonest(conditions, after, limit)
-    messages = _chosen(Filter(status=status, to=number)).order_by(Message.id.desc())
+        return _soonest(conditions, after, limit, *_made(only))
+    messages = _chosen(only).order_by(Message.id.desc())
     if after:
         messages = messages.where(Message.id < after.id)
     return list(messages.limit(limit))
@@ -167,11 +186,11 @@ def _with_sendable():
     return keys.select().where(fn.EXISTS(theirs))
 
 
-def _soonest(conditions, after, limit):
+def _soonest(conditions, after, limit, *all_meet):
     """Return the first messages that meet any of several conditions, each served by an index."""
     found = []
     for condition in conditions:
-        messages = _with_keys().where(condition)
+        messages = _with_keys().where(condition, *all_meet)
         if after:
             at, id = Message.send_at.db_value(after.send_at), Message.id.db_value(after.id)
             last = Tuple(Value(at, converter=False), Value(id, converter=False))

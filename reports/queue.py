@@ -83,6 +83,11 @@ def awaiting_carrier(testers: bool | None = None) -> int:
     )
 
 
+def in_lane(lane: str) -> int:
+    """Count the messages that may be sent now and are in a lane."""
+    return count_up_to(IS_SENDABLE & (Message.lane == lane))
+
+
 def awaits_urgently() -> bool:
     """Say whether a message of an urgent key may be sent now, if its key is no tester's."""
     urgent = ApiKey.urgent & (ApiKey.role != Role.TESTER)

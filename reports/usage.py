@@ -34,28 +34,36 @@ class Usage(NamedTuple):
     delivered: int
     undelivered: int
     failed: int
+    carrier: str | None = None  # only where it is asked for by carrier
 
 
-def count_usage(since: datetime, until: datetime, key: str | None = None) -> list[Usage]:
-    """Return what was accepted from one instant to another, by key and country.
+def count_usage(
+    since: datetime, until: datetime, key: str | None = None, by_carrier: bool = False
+) -> list[Usage]:
+    """Return what was accepted from one instant to another, by key and country, and by carrier.
 
     Raise Refused if no key has this name.
     """
     accepted = (Message.id >= first_id(since)) & (Message.id < first_id(until))
     if key:
         accepted &= Message.key.in_(chosen_keys(key, None))
-    columns = Message.key, Message.country, Message.status
+    columns = [Message.key, Message.country, Message.status]
+    columns += [Message.carrier] if by_carrier else []
     sums = Message.select(*columns, fn.COUNT(SQL("*")), fn.SUM(PARTS)).group_by(*columns)
     sums = sums.where(accepted, has_status(*USED))
     names = dict(ApiKey.select(ApiKey.id, ApiKey.name).tuples())
     of_status, of_parts = {}, Counter()
-    for key_id, country, status, texts, parts in sums.tuples():
-        used = names[key_id], country
+    for key_id, country, status, *carrier, texts, parts in sums.tuples():
+        used = names[key_id], country, *carrier
         of_status.setdefault(used, Counter())[status] += texts
         of_parts[used] += parts
     return [
-        Usage(*used, counts.total(), of_parts[used], *(counts[status] for status in USED))
-        for used in sorted(of_parts, key=lambda used: (used[0], used[1] or ""))
+        Usage(
+            *used[:2],
+            *(counts.total(), of_parts[used], *(counts[status] for status in USED)),
+            *used[2:],
+        )
+        for used in sorted(of_parts, key=lambda used: [each or "" for each in used])
         for counts in [of_status[used]]
     ]
 

@@ -6,14 +6,16 @@ text, the probe, ends the pause or doubles it: others may have been begun by a s
 not know of the pause yet.
 """
 
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Self
 
-from peewee import SQL, BigIntegerField, BooleanField, FloatField, IntegerField, TextField
+from peewee import SQL, BigIntegerField, BooleanField, FloatField, IntegerField, TextField, fn
 
 from database import CarrierTextField, InstantField, Table, db
 from database.clock import SKEW
+from sending import routes
 from sending.rate import SECOND
 
 MICROSECOND = timedelta(microseconds=1)
@@ -34,7 +36,7 @@ class Permission(Enum):
 
 
 class CarrierState(Table):
-    name = TextField(primary_key=True)  # its scheme; "" where there is no carrier
+    name = TextField(primary_key=True)  # "" where there is no carrier
     last_pass_at = InstantField(null=True)
     # Since when passes have followed one another closely enough for claims to be renewed
     settled_at = InstantField(null=True)
@@ -53,24 +55,36 @@ class CarrierState(Table):
     rate_used_at = InstantField(null=True)  # when that was noted
     served_key = IntegerField(null=True)  # the next pass begins with the key of the next id
     served_urgent_key = IntegerField(null=True)  # the same among urgent keys
+    place = IntegerField(null=True)  # in the order of preference, as of the last pass
+    stand_ins = TextField(null=True)  # the names of those that may take its place, in their order
 
     FIRST_PAUSE, LONGEST_PAUSE = 5, 60  # seconds
 
     @classmethod
-    def passed(cls, name: str, now: datetime, claim_timeout: int) -> Self:
-        """Note that a pass begins, and return the state.
+    def passed(
+        cls,
+        name: str,
+        now: datetime,
+        claim_timeout: int,
+        stand_ins: Mapping[str, Sequence[str]] | None = None,
+    ) -> Self:
+        """Note that a pass begins, and return the state of its first carrier, `name`.
 
-        A pass long after the one before may be the first since the database was away: nobody could
-        renew a claim meanwhile, so all senders look dead until they have had the time to do so.
+        `stand_ins` are all carriers in the order of preference, with those that may take the place
+        of each. A pass long after the one before may be the first since the database was away:
+        nobody could renew a claim meanwhile, so all senders look dead until they have had the time
+        to do so.
         """
         settled_at = now + timedelta(seconds=min(SETTLING, claim_timeout))
         gap = now - timedelta(seconds=claim_timeout / 2)
         since = cls.last_pass_at.is_null() | (cls.last_pass_at < gap)
         since |= cls.settled_at > settled_at + SKEW  # the clock was set back
         with db.atomic():
-            cls.prepare(name)
-            cls.update(settled_at=settled_at).where(cls.name == name, since).execute()
-            cls.update(last_pass_at=now).where(cls.name == name).execute()
+            for place, (each, others) in enumerate((stand_ins or {name: ()}).items()):
+                cls.prepare(each)
+                cls.update(settled_at=settled_at).where(cls.name == each, since).execute()
+                noted = {"last_pass_at": now, "place": place, "stand_ins": " ".join(others)}
+                cls.update(noted).where(cls.name == each).execute()
             return cls.get_by_id(name)
 
     @classmethod
@@ -91,8 +105,27 @@ class CarrierState(Table):
 
     @classmethod
     def latest(cls) -> Self | None:
-        """Return the state of the carrier that the latest pass was made with, if there was one."""
-        return cls.select().order_by(cls.last_pass_at.desc(nulls="last")).first()
+        """Return the state of the first carrier of the latest pass, if there was one."""
+        return cls.select().order_by(cls.last_pass_at.desc(nulls="last"), cls.place).first()
+
+    @classmethod
+    def of_latest_pass(cls) -> list[Self]:
+        """Return the states of the carriers of the latest pass, in the order of preference."""
+        latest = cls.select(fn.MAX(cls.last_pass_at))
+        return list(cls.select().where(cls.last_pass_at == latest).order_by(cls.place))
+
+    @classmethod
+    def in_trouble(cls, names: Collection[str]) -> set[str]:
+        """Return those of these carriers whose texts go through others now."""
+        paused = cls.select().where(cls.name.in_(names), cls.retry_at.is_null(False))
+        return {state.name for state in paused if routes.in_trouble(state)}
+
+    @classmethod
+    def stand_in(cls, name: str) -> str | None:
+        """Return the first carrier that takes the place of one in trouble, if there is one."""
+        names = (cls.get_by_id(name).stand_ins or "").split()
+        trouble = cls.in_trouble(names) if names else ()
+        return next((each for each in names if each not in trouble), None)
 
     def permission(self, now: datetime, claim_timeout: int) -> Permission:
         """Say who may send now; PROBE to one caller after a pause, NONE to the others.

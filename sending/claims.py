@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Collection, Iterable
 from datetime import datetime
 
-from peewee import Value, ValuesList, fn
+from peewee import Case, Value, ValuesList, fn
 
 from database import db, locked, on_postgres
 from database.clock import SKEW
@@ -13,14 +13,33 @@ from models import IS_ANSWER, Message, Status, has_status
 
 # As SQL, like `receipts.sent`: for peewee to write them takes half of a sender's time between sends
 
+HAS_TEXT = """
+    SELECT send_at FROM message
+    WHERE key_id = api_key.id AND status IN ('queued') AND approved {and_more}
+    ORDER BY send_at, id LIMIT 1
+"""
+"""Return nothing if a key has no message to be sent."""
+
+HAS_TEXT_IN_LANES_ON_POSTGRES = """
+    SELECT 1 FROM unnest(CAST(? AS text[])) AS lane(name) CROSS JOIN LATERAL (
+        SELECT 1 FROM message
+        WHERE lane = lane.name AND key_id = api_key.id AND status IN ('queued') AND approved
+        ORDER BY send_at, id LIMIT 1
+    ) AS any_of_it LIMIT 1
+"""
+"""Return nothing if a key has no message to be sent in these lanes."""
+
+HAS_TEXT_IN_LANES_ON_SQLITE = """
+    SELECT 1 FROM json_each(?) AS named CROSS JOIN message INDEXED BY message_lane
+    WHERE lane = named.value AND key_id = api_key.id AND status IN ('queued') AND approved
+    LIMIT 1
+"""
+"""Return nothing if a key has no message to be sent in these lanes."""
+
 KEYS_IN_TURN = """
 WITH ready AS NOT MATERIALIZED (
     SELECT id, urgent FROM api_key
-    WHERE (role = 'tester') = ? AND (
-        SELECT send_at FROM message
-        WHERE key_id = api_key.id AND status IN ('queued') AND approved
-        ORDER BY send_at, id LIMIT 1
-    ) IS NOT NULL
+    WHERE (role = 'tester') = ? AND ({has_text}) IS NOT NULL
 )
 SELECT * FROM (SELECT * FROM ready WHERE urgent AND id >= ? ORDER BY id LIMIT ?) AS few_urgent_on
 UNION ALL
@@ -35,43 +54,103 @@ SELECT * FROM (SELECT * FROM ready WHERE NOT urgent AND id < ? ORDER BY id LIMIT
 Urgent keys and the others are found apart.
 """
 
-CLAIM_ON_POSTGRES = """
-UPDATE message
-SET status = 'sending', claimed_by = ?, claimed_at = ?, claim_number = claim_number + 1
-WHERE id = ANY(ARRAY(
-    SELECT few.id FROM unnest(CAST(? AS integer[])) AS served(key) CROSS JOIN LATERAL (
+THE_FIRST = """
         SELECT id FROM message
-        WHERE key_id = served.key AND status IN ('queued') AND approved
+        WHERE key_id = served.{key} AND status IN ('queued') AND approved {and_more}
         ORDER BY send_at, id LIMIT ?
-        FOR UPDATE SKIP LOCKED
-    ) AS few
-))
-RETURNING *
 """
-"""Claim so many messages of each of these keys, its longest due first; pass over locked ones."""
+"""Find so many messages of a key, the longest due first."""
 
-CLAIM_ON_SQLITE = """
-UPDATE message
-SET status = 'sending', claimed_by = ?, claimed_at = ?, claim_number = claim_number + 1
-WHERE id IN (
-    SELECT few.id FROM json_each(?) AS served CROSS JOIN message AS few ON few.id IN (
-        SELECT id FROM message
-        WHERE key_id = served.value AND status IN ('queued') AND approved
+THE_FIRST_IN_LANES_ON_POSTGRES = """
+        SELECT few_in_each.id FROM unnest(CAST(? AS text[])) AS lane(name) CROSS JOIN LATERAL (
+            SELECT id, send_at FROM message
+            WHERE lane = lane.name AND key_id = served.key AND status IN ('queued') AND approved
+            ORDER BY send_at, id LIMIT ?
+            FOR UPDATE SKIP LOCKED
+        ) AS few_in_each
         ORDER BY send_at, id LIMIT ?
-    )
+"""
+"""Find so many messages of a key in these lanes, the longest due first."""
+
+THE_FIRST_IN_LANES_ON_SQLITE = """
+        SELECT each_of_it.id FROM json_each(?) AS named CROSS JOIN message AS each_of_it
+        WHERE each_of_it.id IN (
+            SELECT id FROM message INDEXED BY message_lane
+            WHERE lane = named.value AND key_id = served.value
+                AND status IN ('queued') AND approved
+            ORDER BY send_at, id LIMIT ?
+        )
+        ORDER BY each_of_it.send_at, each_of_it.id LIMIT ?
+"""
+"""Find so many messages of a key in these lanes, the longest due first."""
+
+OF_KEYS_ON_POSTGRES = """
+id = ANY(ARRAY(
+    SELECT few.id FROM unnest(CAST(? AS integer[])) AS served(key) CROSS JOIN LATERAL ({few}) AS few
+))
+"""
+"""Say whether a message is among the first of one of these keys; locked ones are passed over."""
+
+OF_KEYS_ON_SQLITE = """
+id IN (
+    SELECT few.id FROM json_each(?) AS served CROSS JOIN message AS few ON few.id IN ({few})
 )
+"""
+"""Say whether a message is among the first of one of these keys."""
+
+CLAIM = """
+UPDATE message
+SET status = 'sending', claimed_by = ?, claimed_at = ?, claim_number = claim_number + 1,
+    claimed_for = ?
+WHERE {of_keys}
 RETURNING *
 """
 """Claim so many messages of each of these keys, its longest due first."""
 
+READ = "SELECT * FROM message WHERE {of_keys}"
+"""Read so many messages of each of these keys, its longest due first."""
 
-def claim_answers(claimant: uuid.UUID, limit: int, now: datetime) -> list[Message]:
-    """Take up to `limit` messages that answer replies, which may not wait for their key's turn."""
-    first = Message.select(Message.id).where(IS_ANSWER).order_by(Message.send_at, Message.id)
-    number = Message.claim_number + 1
-    taken = Message.update(
-        status=Status.SENDING, claimed_by=claimant, claimed_at=now, claim_number=number
-    )
+WITHOUT_LANE = "AND lane IS NULL"
+"""Say that a message has no lane yet."""
+
+LANES = """
+WITH RECURSIVE lanes(lane) AS (
+    SELECT * FROM (
+        SELECT lane FROM message WHERE status IN ('queued') AND approved AND lane IS NOT NULL
+        ORDER BY lane LIMIT 1
+    ) AS lowest
+    UNION ALL
+    SELECT (
+        SELECT lane FROM message
+        WHERE status IN ('queued') AND approved AND lane > lanes.lane
+        ORDER BY lane LIMIT 1
+    ) FROM lanes WHERE lanes.lane IS NOT NULL
+)
+SELECT lane FROM lanes WHERE lane IS NOT NULL
+UNION ALL
+SELECT * FROM (
+    SELECT lane FROM message WHERE status IN ('queued') AND approved AND lane IS NULL LIMIT 1
+) AS without_one
+"""
+"""Find the lanes that messages to be sent are in: an index lookup for each."""
+
+
+def claim_answers(
+    claimant: uuid.UUID,
+    limit: int,
+    now: datetime,
+    carrier: str | None = None,
+    lane: str | None = None,
+) -> list[Message]:
+    """Take up to `limit` messages that answer replies, which may not wait for their key's turn.
+
+    They are claimed for a `carrier`; with a `lane`, only those in it.
+    """
+    those = IS_ANSWER if lane is None else IS_ANSWER & (Message.lane == lane)
+    first = Message.select(Message.id).where(those).order_by(Message.send_at, Message.id)
+    claim = {"claimed_by": claimant, "claimed_at": now, "claimed_for": carrier}
+    claim |= {"claim_number": Message.claim_number + 1}
+    taken = Message.update(status=Status.SENDING, **claim)
     return list(taken.where(locked(Message.id, first.limit(limit))).returning(Message).execute())
 
 
@@ -82,6 +161,8 @@ def claim(
     first_key: int = 0,
     testers: bool = False,
     first_urgent: int = 0,
+    carrier: str | None = None,
+    lanes: list[str] | None = None,
 ) -> list[Message]:
     """Take up to `limit` messages that may be sent, an equal share of each key.
 
@@ -89,14 +170,15 @@ def claim(
     of their ids, from `first_key` on and then from the lowest. Each has its own longest due first;
     a share that it cannot use goes to the others. `testers` serves only testers' keys; without it,
     they are left out. Nobody else gets the messages until they are finished, put back or taken
-    over.
+    over. They are claimed for a `carrier`; with `lanes`, only those in one of these.
     """
+    claim = Message.claimed_by.db_value(claimant), Message.claimed_at.db_value(now), carrier
     claimed, passed_over, first = [], set(), {True: first_urgent, False: first_key}
     while room := limit - len(claimed):
-        is_urgent, keys = _keys_in_turn(room, first, testers, passed_over)
+        is_urgent, keys = _keys_in_turn(room, first, testers, passed_over, lanes)
         if not keys:
             break
-        more = list(_claim_of(keys, room // len(keys), claimant, now))
+        more = list(_of_keys(CLAIM, keys, room // len(keys), claim, lanes))
         if not more:  # others are claiming theirs just now
             passed_over.update(keys)
         claimed += sorted(more, key=lambda m: (keys.index(m.key_id), m.send_at, m.id))
@@ -104,30 +186,60 @@ def claim(
     return claimed
 
 
-def _keys_in_turn(limit, first, testers, passed_over):
+def without_route(
+    limit: int, first: dict[bool, int], testers: bool, lane: str | None = None
+) -> list[Message]:
+    """Return up to `limit` messages to be sent that are in no lane, or in an old one.
+
+    Keys have shares as in `claim`, from the `first` ones on, by whether they are urgent. On
+    Postgres the messages are locked, and those that are being changed are left out.
+    """
+    lanes = WITHOUT_LANE if lane is None else [lane]
+    _, keys = _keys_in_turn(limit, first, testers, (), lanes)
+    return list(_of_keys(READ, keys, limit // len(keys), (), lanes)) if keys else []
+
+
+def _keys_in_turn(limit, first, testers, passed_over, lanes=None):
     """Return up to `limit` keys that have messages to be sent, in the order of their service.
 
     They are urgent ones, as long as there are some, or others; say which.
     """
-    statement, few = KEYS_IN_TURN.replace("?", db.param), limit + len(passed_over)
+    has_text, named = HAS_TEXT.format(and_more=lanes if lanes == WITHOUT_LANE else ""), []
+    if lanes is not None and lanes != WITHOUT_LANE:
+        has_text = HAS_TEXT_IN_LANES_ON_POSTGRES if on_postgres() else HAS_TEXT_IN_LANES_ON_SQLITE
+        named = [_array(lanes)]
+    statement = KEYS_IN_TURN.format(has_text=has_text).replace("?", db.param)
+    few = limit + len(passed_over)
     bounds = [(first[is_urgent], few) * 2 for is_urgent in (True, False)]
-    found = db.execute_sql(statement, (testers, *bounds[0], *bounds[1])).fetchall()
+    found = db.execute_sql(statement, (testers, *named, *bounds[0], *bounds[1])).fetchall()
     ready = [(key, bool(urgent)) for key, urgent in found if key not in passed_over]
     is_urgent = any(urgent for _, urgent in ready)
     keys, begin = [key for key, urgent in ready if urgent == is_urgent], first[is_urgent]
     return is_urgent, sorted(keys, key=lambda key: (key < begin, key))[:limit]
 
 
-def _claim_of(keys, share, claimant, now):
-    """Take up to `share` messages of each of these keys, the longest due first."""
-    statement = CLAIM_ON_POSTGRES if on_postgres() else CLAIM_ON_SQLITE
-    return Message.raw(
-        statement.replace("?", db.param),
-        Message.claimed_by.db_value(claimant),
-        Message.claimed_at.db_value(now),
-        keys if on_postgres() else json.dumps(keys),
-        share,
-    )
+def _of_keys(statement, keys, share, parameters, lanes):
+    """Return up to `share` messages of each of these keys, the longest due first."""
+    if lanes is None or lanes == WITHOUT_LANE:
+        few = THE_FIRST.format(key="key" if on_postgres() else "value", and_more=lanes or "")
+        few += "FOR UPDATE SKIP LOCKED" if on_postgres() else ""
+        limits = (share,)
+    else:
+        few = THE_FIRST_IN_LANES_ON_POSTGRES if on_postgres() else THE_FIRST_IN_LANES_ON_SQLITE
+        limits = (_array(lanes), share, share)
+    of_keys = OF_KEYS_ON_POSTGRES if on_postgres() else OF_KEYS_ON_SQLITE
+    sql = statement.format(of_keys=of_keys.format(few=few)).replace("?", db.param)
+    return Message.raw(sql, *parameters, _array(keys), *limits)
+
+
+def _array(values):
+    """Return a parameter that is several values."""
+    return [*values] if on_postgres() else json.dumps([*values])
+
+
+def lanes() -> list[str | None]:
+    """Return the lanes that messages to be sent are in, None where some are in none yet."""
+    return [lane for (lane,) in db.execute_sql(LANES).fetchall()]
 
 
 def put_back(claimant: uuid.UUID, messages: Collection[Message]) -> int:
@@ -144,8 +256,10 @@ def put_back(claimant: uuid.UUID, messages: Collection[Message]) -> int:
         id, number = id.cast("uuid"), number.cast("integer")
     mine = has_status(Status.SENDING) & (Message.claimed_by == claimant)
     mine &= (Message.id == id) & (Message.claim_number == number)
-    unclaimed = {"status": Status.QUEUED, "claimed_by": None, "claimed_at": None}
-    return Message.update(unclaimed).from_(claimed).where(mine).execute()
+    unclaimed = dict.fromkeys(("claimed_by", "claimed_at", "claimed_for"))
+    return (
+        Message.update({"status": Status.QUEUED} | unclaimed).from_(claimed).where(mine).execute()
+    )
 
 
 def renew(claimant: uuid.UUID, messages: Iterable[Message], now: datetime) -> set[uuid.UUID]:
@@ -188,12 +302,22 @@ def take_over(before: datetime) -> int:
         Message.status: Status.QUEUED,
         Message.claimed_by: None,
         Message.claimed_at: None,
+        Message.claimed_for: None,
+        Message.carrier: fn.COALESCE(Message.claimed_for, Message.carrier),
+        Message.lane: Case(None, [(Message.answers.is_null(), None)], Message.lane),
         Message.take_overs: Message.take_overs + 1,
         Message.in_doubt: Message.in_doubt + 1,
+        Message.in_doubt_with: _doubts_with(Message.claimed_for),
         Message.in_doubt_since: fn.COALESCE(Message.in_doubt_since, Message.claimed_at),
     }
     these = locked(Message.id, Message.select(Message.id).where(dead))
     return Message.update(changes).where(these, dead).execute()
+
+
+def _doubts_with(carrier):
+    """Return the carriers that may have taken a message, and this one, as SQL."""
+    before = fn.COALESCE(Message.in_doubt_with, "")
+    return fn.TRIM(before.concat(" ").concat(fn.COALESCE(carrier, "")))
 
 
 def has_twin(message: Message, others: Collection[Message]) -> bool:

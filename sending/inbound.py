@@ -27,6 +27,7 @@ from sending import meaning, receipts
 from sending.meaning import Meaning
 from sending.receipts import OptOutMessage
 from sending.replies import Reply
+from sending.routes import of_answers
 
 PARTS_WITHIN = timedelta(minutes=5)
 """How long the parts of a text are waited for, from the first on."""
@@ -64,7 +65,7 @@ def record(
     """Record what a carrier says, then what recipients wrote, each alone."""
     replies = [event for event in events if isinstance(event, carriers.Reply)]
     others = [event for event in events if not isinstance(event, carriers.Reply)]
-    receipts.record(others, now, rules.always_check_dnc)
+    receipts.record(others, now, rules.always_check_dnc, rules.carrier)
     for said in replies:
         record_reply(said, now, rules)
 
@@ -78,16 +79,20 @@ def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None
             stop = OptOut(said.number, means is Meaning.NO, "reply", certain=said.certain)
             receipts.record_opt_out(stop, now, rules.always_check_dnc)
         return
-    said = said._replace(number=number)
+    # Other writers wait for the transaction, so what can be read and understood is so before it
+    reply = _drafted(said._replace(number=number), now, rules)
+    means = None if said.part else _read(said)
     with db.atomic():
         lock_numbers([number])
         if not OptOutMessage.note(said.message_ids, now):
             return
-        reply, is_repeat = _part(said, now, rules) if said.part else (_new(said, now, rules), False)
-        if not (is_repeat or reply.due_at):
-            _act(reply, said, now, rules)
-    if not (is_repeat or reply.due_at):
-        log.info("reply %s to message %s", reply.id, reply.message_id or "-")
+        if said.part:
+            reply = _grown(reply, said, now)
+            if reply is None or reply.due_at:
+                return
+            means = meaning.read(reply.text)
+        _act(reply, means, said, now, rules)
+    log.info("reply %s to message %s", reply.id, reply.message_id or "-")
 
 
 def settle(now: datetime) -> None:
@@ -104,23 +109,21 @@ def _read(said):
     return WORDS[said.word] if said.word else meaning.read(said.text)
 
 
-def _new(said, now, rules, **more):
-    """Store a reply with the message that it belongs to."""
+def _drafted(said, now, rules):
+    """Return a reply, not stored yet, with the message that it belongs to."""
     is_told = said.at and EPOCH <= said.at <= now + SKEW
     at = said.at if is_told else now
-    message = _message_before(said.number, at)
-    of_message = {"message_id": message and message.id, "key": message and message.key_id}
-    return Reply.create(
-        **{"id": new_id(now), "carrier": rules.carrier, "number": said.number, "at": at},
-        **{"text": Reply.text.db_value(said.text), "received_at": now},
-        **of_message,
-        available_to_group=bool(message and message.available_to_group),
-        **more,
-    )
+    message = _message_before(said.number, at, rules.carrier)
+    reply = Reply(id=new_id(now), carrier=rules.carrier, number=said.number, at=at, received_at=now)
+    reply.text = Reply.text.db_value(said.text)
+    if message:
+        reply.message_id, reply.key = message.id, message.key_id
+        reply.available_to_group = message.available_to_group
+    return reply
 
 
-def _message_before(number, at):
-    """Return the latest message to a number that its carrier was given before an instant, or None.
+def _message_before(number, at, carrier):
+    """Return the latest message to a number that a carrier was given before an instant, or None.
 
     Its yes may not be recorded yet. Testers' texts went to no carrier.
     """
@@ -128,12 +131,14 @@ def _message_before(number, at):
     begun = fn.COALESCE(Message.in_doubt_since, Message.claimed_at)
     given_at = Case(None, [(has_status(*TAKEN), Message.finished_at)], begun)
     instant = Message.finished_at.db_value
-    given = Message.select().where(
+    columns = (Message.id, Message.key, Message.available_to_group)
+    given = Message.select(*columns).where(
         Message.to == number,
         has_status(*TAKEN) | in_hand,
         given_at >= instant(max(EPOCH, at - BELONGS_WITHIN)),
         given_at < instant(at + SECOND),
         Message.key.not_in(ApiKey.testers()),
+        fn.COALESCE(Message.claimed_for, Message.carrier, carrier) == carrier,
     )
     return given.order_by(given_at.desc(), Message.id.desc()).first()
 
@@ -141,28 +146,32 @@ def _message_before(number, at):
 # Parts
 
 
-def _part(said, now, rules):
-    """Add a part to the text that it belongs to; return that reply, and whether it had the part.
+def _grown(draft, said, now):
+    """Store a part with the others of its text; return that reply, or None if it had the part.
 
     Once it is whole, it is due no more.
     """
     reference, total, number = said.part
     reference, number = Reply.part_reference.db_value(reference), str(number)
-    same = (Reply.number == said.number) & (Reply.carrier == rules.carrier)
+    same = (Reply.number == draft.number) & (Reply.carrier == draft.carrier)
     same &= (Reply.part_reference == reference) & (Reply.parts == total)
     recent = Reply.select().where(same, Reply.received_at > now - PARTS_WITHIN)
     for reply in recent.order_by(Reply.received_at, Reply.id):
         pieces = reply.by_number
         if pieces.get(number) == said.text:
-            return reply, True
+            return None
         if number not in pieces and reply.due_at:
-            return _grown(reply, pieces | {number: said.text}), False
-    begun = _new(said, now, rules, part_reference=reference, parts=total, due_at=now + PARTS_WITHIN)
-    return _grown(begun, {number: said.text}), False
+            _put_together(reply, pieces | {number: said.text})
+            reply.save()
+            return reply
+    draft.part_reference, draft.parts, draft.due_at = reference, total, now + PARTS_WITHIN
+    _put_together(draft, {number: said.text})
+    draft.save(force_insert=True)
+    return draft
 
 
-def _grown(reply, pieces):
-    """Store the parts of a reply that have come."""
+def _put_together(reply, pieces):
+    """Set the text of a reply of which these parts have come."""
     whole = "".join(pieces[number] for number in sorted(pieces, key=int))
     # A part can end within a character of UTF-16
     octets = whole.encode("utf-16-le", "surrogatepass")
@@ -171,16 +180,13 @@ def _grown(reply, pieces):
     reply.may_be_no = _may_be_no(reply, meaning.read_part(reply.text))
     if len(pieces) == reply.parts:
         reply.due_at = None
-    reply.save()
-    return reply
 
 
 # What it leads to
 
 
-def _act(reply, said, now, rules):
-    """Do what a whole reply says, tell of it, and answer it."""
-    means = WORDS[said.word] if said.word else meaning.read(reply.text)
+def _act(reply, means, said, now, rules):
+    """Do what a whole reply says, store it, tell of it, and answer it."""
     if means in (Meaning.NO, Meaning.START):
         was_listed = DoNotCall.lists(reply.number)
         at = said.at and reply.at
@@ -188,7 +194,7 @@ def _act(reply, said, now, rules):
         receipts.record_opt_out(stop, now, rules.always_check_dnc)
         reply.opted_out = not was_listed and DoNotCall.lists(reply.number)
     reply.may_be_no = _may_be_no(reply, means)
-    reply.save()
+    reply.save(force_insert=not said.part)
     _tell(reply, now)
     if reply.message_id and not said.word:
         if reply.opted_out and rules.stop_reply:
@@ -219,7 +225,7 @@ def _answer(reply, word, text, now):
         id=new_id(now),
         key=reply.key,
         to=reply.number,
-        country=Message.get_by_id(reply.message_id).country,
+        country=Message.select(Message.country).where(Message.id == reply.message_id).scalar(),
         message=text,
         parts=count_parts(text),
         send_date=None,
@@ -236,7 +242,8 @@ def _answer(reply, word, text, now):
     )
     use = KeyUse.lock(message.key)
     tally = Message.tally_of(message.key, use, [message.second])
-    Message.insert(message.row() | {"first_send_at": said_at, "answers": word}).execute()
+    more = {"first_send_at": said_at, "answers": word, "lane": of_answers(reply.carrier)}
+    Message.insert(message.row() | more).execute()
     tally.add(message.second, message.id)
     use.put(tally)
     log.info("message %s answers reply %s", message.id, reply.id)

@@ -22,20 +22,32 @@ MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
 
 
 class Terms(NamedTuple):
-    """The rules of a message's key, and whether the carrier can be asked what became of a text."""
+    """The rules of a message's key, and whether the carrier can be asked what became of a text.
+
+    `carrier` is its name, `first` that of the first one, and `others` are those of other carriers
+    that can be asked.
+    """
 
     askable: bool
     retry_delay: int  # seconds
     key: Rules
+    carrier: str = ""
+    first: str = ""
+    others: frozenset[str] = frozenset()
+    are_several: bool = False
 
     @classmethod
-    def of(cls, settings: Any, askable: bool) -> Self:
+    def of(cls, settings: Any, askable: bool, **carriers: Any) -> Self:
         """Return the terms of keys without rules of their own."""
-        return cls(askable, settings.retry_delay, Rules.from_settings(settings))
+        return cls(askable, settings.retry_delay, Rules.from_settings(settings), **carriers)
 
     def of_key(self, own: KeyRules) -> Self:
         """Return the terms of a key with rules of its own."""
         return self._replace(key=self.key.of(own))
+
+    def doubts_elsewhere(self, message: Message) -> list[str]:
+        """Return the other carriers that may have taken a message, one for each time."""
+        return [name for name in message.doubts(self.first) if name != self.carrier]
 
 
 class Step(Enum):
@@ -50,7 +62,7 @@ class Outcome(NamedTuple):
 
     `reason` is kept as the message's last error. `counted` uses up a retry. `doubt` says that the
     carrier may have taken it this time. Without `send_at` it keeps its place. `held_by` says what
-    it waits for.
+    it waits for. `elsewhere` says that another carrier may be given it, or asked.
     """
 
     status: Status
@@ -59,6 +71,7 @@ class Outcome(NamedTuple):
     counted: bool = False
     doubt: bool = False
     held_by: str | None = None
+    elsewhere: bool = False
 
     @property
     def why(self) -> str | None:
@@ -83,6 +96,8 @@ def judge(message: Message, terms: Terms, listed: bool, now: datetime) -> Step |
     """
     if must_ask(message, terms):
         return Step.ASK
+    if terms.others.intersection(message.doubts(terms.first)):
+        return Outcome(Status.QUEUED, elsewhere=True)
     if message.cancelled_by:
         return _kept_back(message, Status.CANCELLED)
     if listed and (message.check_dnc or terms.key.check_dnc) and not message.answers:
@@ -119,7 +134,7 @@ def judge_again(message: Message, terms: Terms, now: datetime) -> Outcome | None
 
 def must_ask(message: Message, terms: Terms) -> bool:
     """Say whether the carrier is asked about a message in doubt, and not given it."""
-    return bool(message.in_doubt) and terms.askable
+    return terms.askable and terms.carrier in message.doubts(terms.first)
 
 
 def is_too_late(message: Message, terms: Terms, now: datetime) -> bool:
@@ -206,13 +221,22 @@ def _held(message, rules, now):
 
 
 def after_no(
-    message: Message, error: CarrierError, terms: Terms, is_probe: bool, now: datetime
+    message: Message,
+    error: CarrierError,
+    terms: Terms,
+    is_probe: bool,
+    now: datetime,
+    has_other: bool = False,
 ) -> Outcome:
     """Return what becomes of a text that the carrier did not say yes to.
 
-    A probe is the one text that goes first after a pause. What answers a reply has one try.
+    A probe is the one text that goes first after a pause. `has_other` says that there is another
+    carrier for it, which need not be well. What answers a reply has one try.
     """
-    if error.too_fast and not message.answers:
+    if has_other and error.way:
+        return Outcome(Status.QUEUED, str(error), elsewhere=True)
+    moves_on = (has_other and error.account) or (terms.are_several and error.unreached)
+    if (error.too_fast or moves_on) and not message.answers:
         return Outcome(Status.QUEUED, str(error))
     is_about_carrier = error.account or (is_probe and error.silent and not error.in_doubt)
     if is_about_carrier and not message.answers:
@@ -233,18 +257,25 @@ def after_asking_in_vain(
 ) -> Outcome:
     """Return what becomes of a text in doubt about which the carrier gave no answer.
 
-    It stays in doubt, however long that takes: it may have been taken.
+    It stays in doubt, however long that takes: it may have been taken. Among several carriers that
+    ends when it expires.
     """
+    if terms.are_several and is_too_late(message, terms, now):
+        return _kept_back(message, Status.CANCELLED if message.cancelled_by else Status.EXPIRED)
     if error.account:
         return Outcome(Status.QUEUED, send_at=now)
     at = now + retry_delay(min(message.attempts, message.max_retries), terms.retry_delay)
     return Outcome(Status.SCHEDULED, str(error), at)
 
 
-def not_taken(message: Message) -> Outcome | None:
-    """Return what becomes of a text that the carrier, asked, does not have; None if it may go."""
+def not_taken(message: Message, elsewhere: bool = False) -> Outcome | None:
+    """Return what becomes of a text that the carrier, asked, does not have; None if it may go.
+
+    Another carrier may have taken it: `elsewhere`.
+    """
     if message.attempts > message.max_retries:
-        return Outcome(Status.FAILED, "the carrier gave no answer, and has not taken it")
+        words = "the carrier gave no answer, and has not taken it"
+        return Outcome(Status.FAILED, _perhaps_taken(words, elsewhere))
     return None
 
 

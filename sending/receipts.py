@@ -2,6 +2,9 @@
 
 A receipt and the yes that it belongs to may be recorded at the same moment, by two processes. Each
 locks the carrier's reference until its transaction ends, so the second sees what the first did.
+
+References belong to a carrier: two may use the same. A `carrier` of None stands for any, as a
+message of which none was noted may be any carrier's.
 """
 
 import logging
@@ -58,7 +61,9 @@ _MAY_BECOME = {  # delivered is the last word
 class EarlyReceipt(Table):
     """A receipt for which no message is known: its yes is recorded later, or it is not ours."""
 
+    # As a version before migration 0029 stored it, or after the carrier's name and a space
     reference = CarrierTextField(primary_key=True)
+    carrier = TextField(null=True)
     delivered = BooleanField()
     reason = CarrierTextField(null=True)
     received_at = InstantField(index=True)
@@ -94,8 +99,13 @@ class OptOutMessage(Table):
 # The yes
 
 
-def sent(references: dict[UUID, str | None], now: datetime, late: bool = False) -> int:
-    """Record the carrier's yes to messages, its references by their ids; return how many.
+def sent(
+    references: dict[UUID, str | None],
+    now: datetime,
+    late: bool = False,
+    carrier: str | None = None,
+) -> int:
+    """Record a carrier's yes to messages, its references by their ids; return how many.
 
     The yes counts even if the claim is lost. A reference already given to an equal text in doubt is
     not reassigned: the carrier took one copy, and will be asked about this one. A yes that was
@@ -110,12 +120,12 @@ def sent(references: dict[UUID, str | None], now: datetime, late: bool = False) 
     named = {each for each in said.values() if each}
     with db.atomic():
         _lock(named | {*map(str, said)})
-        numbers = _take(said, now, late)
-        _settle(named, numbers, said)
+        numbers = _take(said, now, late, carrier)
+        _settle(named, numbers, said, carrier)
     return len(numbers)
 
 
-def _take(references, now, late):
+def _take(references, now, late, carrier):
     """Record the carrier's yes to messages; return their numbers, None for a redacted one."""
     pairs = [(Message.id.db_value(id), reference) for id, reference in references.items()]
     taken = ValuesList(pairs, alias="taken")
@@ -127,9 +137,11 @@ def _take(references, now, late):
     is_new = Message.carrier_reference.is_null() | reference.is_null()
     is_new |= Message.carrier_reference != reference
     yes = Message.update(
+        **{"carrier": carrier} if carrier else {},
         status=Status.SENT,
         claimed_by=None,
         claimed_at=None,
+        claimed_for=None,
         finished_at=now,
         last_error=None,
         last_error_at=None,
@@ -140,40 +152,51 @@ def _take(references, now, late):
         Message.id == id,
         Message.status.not_in(TAKEN),
         (Message.status == Status.SENDING) | is_new,
-        ~_is_of_twin(reference),
+        ~_is_of_twin(reference, carrier),
     )
     return [number for _, number in Message.change(yes)]
 
 
-def _is_of_twin(reference):
+def _of(carrier, table=Message):
+    """Return the condition that something is of a carrier, in a list; none if that is any."""
+    return [(table.carrier == carrier) | table.carrier.is_null()] if carrier else []
+
+
+def _is_of_twin(reference, carrier):
     """Return the condition that an equal text in doubt was given a reference meanwhile."""
     twin = Message.alias()
     since = fn.COALESCE(Message.in_doubt_since, Message.claimed_at, Message.created_at)
     alike = (twin.to == Message.to) & (twin.message == Message.message) & (twin.id != Message.id)
     given = twin.select(SQL("1")).where(
-        alike, twin.carrier_reference == reference, twin.in_doubt > 0, twin.finished_at >= since
+        *(alike, twin.carrier_reference == reference, twin.in_doubt > 0),
+        twin.finished_at >= since,
+        *_of(carrier, twin),
     )
     return fn.EXISTS(given)
 
 
-def known(references: set[str]) -> set[str]:
+def known(references: set[str], carrier: str | None = None) -> set[str]:
     """Return the references of a carrier that belong to messages already."""
-    those = Message.carrier_reference.in_(references)
-    found = Message.select(Message.carrier_reference).where(those) if references else ()
+    those = Message.select(Message.carrier_reference).where(
+        Message.carrier_reference.in_(references), *_of(carrier)
+    )
+    found = those if references else ()
     return {message.carrier_reference for message in found}
 
 
-def found(message_id: UUID, references: Collection[str], now: datetime) -> bool:
+def found(
+    message_id: UUID, references: Collection[str], now: datetime, carrier: str | None = None
+) -> bool:
     """Record that a carrier, asked, has taken a text in doubt; say whether it has.
 
     The carrier names all texts like this; the first that is no other message's is this one.
     """
     with db.atomic():
         _lock({*references, str(message_id)})
-        taken = known({*references})
+        taken = known({*references}, carrier)
         new = [reference for reference in references if reference not in taken]
         if new:
-            sent({message_id: new[0]}, now, late=True)
+            sent({message_id: new[0]}, now, late=True, carrier=carrier)
         return bool(new)
 
 
@@ -181,13 +204,17 @@ def found(message_id: UUID, references: Collection[str], now: datetime) -> bool:
 
 
 def record(
-    events: Collection[Receipt | OptOut | LateAnswer], now: datetime, always_check_dnc: bool
+    events: Collection[Receipt | OptOut | LateAnswer],
+    now: datetime,
+    always_check_dnc: bool,
+    carrier: str | None = None,
 ) -> None:
     """Record what a carrier says."""
     late = [event for event in events if isinstance(event, LateAnswer)]
-    if taken := sent({UUID(event.message_id): event.reference for event in late}, now, late=True):
+    said = {UUID(event.message_id): event.reference for event in late}
+    if taken := sent(said, now, late=True, carrier=carrier):
         log.info("messages sent by an answer that came late: %s", taken)
-    record_receipts((event for event in events if isinstance(event, Receipt)), now)
+    record_receipts((event for event in events if isinstance(event, Receipt)), now, carrier)
     for event in events:
         if isinstance(event, OptOut):
             record_opt_out(event, now, always_check_dnc)
@@ -233,7 +260,7 @@ def read_number(number: str, certain: bool) -> tuple[str, str | None]:
     return number, problem if problem and not Message.is_recipient(number) else None
 
 
-def record_receipts(receipts: Iterable[Receipt], now: datetime) -> int:
+def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: str | None = None) -> int:
     """Record receipts, in any order and any number of times; return how many belong to messages.
 
     `delivered` is the last word; without it, the first word counts.
@@ -248,8 +275,8 @@ def record_receipts(receipts: Iterable[Receipt], now: datetime) -> int:
         return 0
     with db.atomic():
         _lock(words.keys() | {str(id) for *_, id in words.values() if id})
-        found = _match(words)
-        _keep(_without(words, found))
+        found = _match(words, carrier)
+        _keep(_without(words, found), carrier)
     return len(found)
 
 
@@ -316,32 +343,41 @@ def _lock(references):
         db.execute_sql(LOCK_REFERENCES, (sorted(references),))
 
 
-def _settle(references, numbers, ids):
-    """Apply the receipts that came before these references, or for these numbers or messages."""
-    meant = EarlyReceipt.reference.in_(references) | EarlyReceipt.message_id.in_([*ids])
+def _settle(references, numbers, ids, carrier):
+    """Apply a carrier's receipts that came before these references, or for numbers or messages."""
+    names = {*references, *(_name(carrier, each) for each in references)}
+    meant = EarlyReceipt.reference.in_(names) | EarlyReceipt.message_id.in_([*ids])
     if numbers := {*numbers} - {None}:
         meant |= EarlyReceipt.number.in_(numbers)
-    _apply_kept(EarlyReceipt.select().where(meant))
+    _apply_kept(EarlyReceipt.select().where(meant, *_of(carrier, EarlyReceipt)))
+
+
+def _name(carrier, reference):
+    """Return what an early receipt of a carrier is found by."""
+    return f"{carrier} {reference}" if carrier else reference
 
 
 def _apply_kept(early):
     """Apply kept receipts as far as they belong to messages; return the ids of these."""
-    words = {reference: tuple(word) for reference, *word in early.tuples()}
-    if not words:
-        return set()
-    found = _match(words)
-    EarlyReceipt.delete().where(EarlyReceipt.reference.in_([*found])).execute()
-    return {*found.values()}
+    words, ids = defaultdict(dict), set()
+    for name, carrier, *word in early.tuples():
+        words[carrier][name.removeprefix(_name(carrier, ""))] = tuple(word)
+    for carrier, said in words.items():
+        found = _match(said, carrier)
+        names = [_name(carrier, reference) for reference in found]
+        EarlyReceipt.delete().where(EarlyReceipt.reference.in_(names)).execute()
+        ids |= {*found.values()}
+    return ids
 
 
-def _match(words):
+def _match(words, carrier):
     """Apply receipts as far as they belong to messages; return the ids of these by reference."""
-    found = {**_apply(words)}
-    found |= _apply_by_number(_without(words, found))
-    return found | _of_other_parts(_without(words, found))
+    found = {**_apply(words, carrier)}
+    found |= _apply_by_number(_without(words, found), carrier)
+    return found | _of_other_parts(_without(words, found), carrier)
 
 
-def _of_other_parts(words):
+def _of_other_parts(words, carrier):
     """Return the ids of the messages of which these receipts are about another part, or copy.
 
     The receipt of a message is that of its reference, so these change nothing. Only once the
@@ -349,7 +385,8 @@ def _of_other_parts(words):
     """
     named = {reference: id for reference, (*_, id) in words.items() if id}
     taken = Message.select(Message.id).where(Message.id.in_({*named.values()}))
-    taken = {each.id for each in taken.where(has_status(*TAKEN))} if named else ()
+    taken = taken.where(has_status(*TAKEN), *_of(carrier))
+    taken = {each.id for each in taken} if named else ()
     return {reference: id for reference, id in named.items() if id in taken}
 
 
@@ -357,9 +394,9 @@ def _without(words, found):
     return {reference: words[reference] for reference in sorted(words.keys() - found)}
 
 
-def _apply(words):
+def _apply(words, carrier):
     """Move the messages of these references as their receipts say; return the ids of those."""
-    latest, alike = _messages(words), defaultdict(list)
+    latest, alike = _messages(words, carrier), defaultdict(list)
     for reference in latest:
         alike[words[reference][:3]].append(reference)
     for (delivered, reason, at), references in alike.items():
@@ -371,23 +408,23 @@ def _apply(words):
     return latest
 
 
-def _apply_by_number(words):
+def _apply_by_number(words, carrier):
     """Apply receipts with unknown references whose numbers can mean one message only.
 
     Return the ids of the messages that they belong to, by these references.
     """
     found = {}
     for reference in sorted(words, key=lambda each: not words[each][0]):  # `delivered` first
-        if owner := _owner(reference, *words[reference][:4]):
+        if owner := _owner(reference, *words[reference][:4], carrier):
             id, recorded = owner
             if recorded is None:  # the receipt is the yes as well
-                _take({id: reference}, words[reference][2], late=True)
-            _apply({recorded or reference: words[reference]})
+                _take({id: reference}, words[reference][2], True, carrier)
+            _apply({recorded or reference: words[reference]}, carrier)
             found[reference] = id
     return found
 
 
-def _owner(reference, delivered, reason, at, number):
+def _owner(reference, delivered, reason, at, number, carrier):
     """Return the id and the reference of the message that a receipt must belong to, or None.
 
     Either it is the only one to this number whose reference is the same id in other digits. Or it
@@ -399,7 +436,9 @@ def _owner(reference, delivered, reason, at, number):
     known = Message.carrier_reference.is_null(False)
     given = known | (Message.in_doubt > 0) | has_status(Status.SENDING)
     texts = [*Message.select().where(Message.to == number, given)]
-    same = [text for text in texts if _is_same_id(text.carrier_reference, reference)]
+    texts = [text for text in texts if carrier is None or _may_have(carrier, text)]
+    own = (text for text in texts if carrier is None or text.carrier in (None, carrier))
+    same = [text for text in own if _is_same_id(text.carrier_reference, reference)]
     if same:
         return (same[0].id, same[0].carrier_reference) if len(same) == 1 else None
     recent = [text for text in texts if not text.finished_at or text.finished_at > at - KEPT]
@@ -408,7 +447,14 @@ def _owner(reference, delivered, reason, at, number):
     (text,) = recent
     copies = text.in_doubt + (text.status == Status.SENDING)
     doubtful = text.in_doubt and text.in_doubt_since <= at and text.status not in TAKEN
+    doubtful = doubtful and (carrier is None or carrier in text.doubts(carrier))
     return (text.id, None) if doubtful and (delivered or copies == 1) else None
+
+
+def _may_have(carrier, text):
+    """Say whether a carrier may have a text: it was given it, is just now, or there is a doubt."""
+    named = {text.carrier, text.claimed_for} - {None}
+    return not named or carrier in named or carrier in text.doubts(carrier)
 
 
 def _is_same_id(one, other):
@@ -422,7 +468,7 @@ def _is_same_id(one, other):
     return bool(one) and one in forms
 
 
-def _messages(references):
+def _messages(references, carrier):
     """Return the ids of messages by their references.
 
     If a carrier has used a reference again, the latest is meant. One index lookup per reference:
@@ -430,20 +476,23 @@ def _messages(references):
     """
     named = ValuesList([(reference,) for reference in references], alias="named")
     reference = named.c.column1
-    messages = Message.select(Message.id).where(Message.carrier_reference == reference)
+    messages = Message.select(Message.id).where(
+        Message.carrier_reference == reference, *_of(carrier)
+    )
     latest = messages.order_by(Message.finished_at.desc()).limit(1)
     found = Select([named], [reference, latest]).tuples().execute(db)
     return {reference: Message.id.python_value(id) for reference, id in found if id}
 
 
-def _keep(words):
+def _keep(words, carrier):
     """Keep receipts for a yes that is yet to be recorded."""
     if not words:
         return
-    rows = [(reference, *word) for reference, word in words.items()]
+    rows = [(_name(carrier, reference), carrier, *word) for reference, word in words.items()]
     row = EarlyReceipt
     news = ~row.delivered & EXCLUDED.delivered
-    fields = [row.reference, row.delivered, row.reason, row.received_at, row.number, row.message_id]
+    fields = [row.reference, row.carrier, row.delivered, row.reason, row.received_at]
+    fields += [row.number, row.message_id]
     (
         row.insert_many(rows, fields)
         .on_conflict(conflict_target=[row.reference], preserve=fields[1:], where=news)

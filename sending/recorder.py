@@ -11,7 +11,8 @@ from models import Status
 from sending import claims, inbound, outcomes, receipts
 from sending.inbound import ReplyRules
 from sending.outcomes import Outcome, Terms
-from sending.sends import NotSent, Send, Sends
+from sending.routes import Routes
+from sending.sends import Answer, NotSent, Send, Sends
 from sending.watch import CarrierWatch
 
 RECORDED_AT_ONCE = 100  # receipts in one transaction: each holds one of the database's locks
@@ -26,10 +27,16 @@ class Recorder:
     """
 
     def __init__(
-        self, claimant: UUID, terms: Terms, watch: CarrierWatch, sends: Sends, retry: Callable
+        self,
+        claimant: UUID,
+        terms: Terms,
+        watch: CarrierWatch,
+        sends: Sends,
+        retry: Callable,
+        routes: Routes,
     ):
         self.claimant, self.terms, self.watch, self.sends = claimant, terms, watch, sends
-        self.retry = retry
+        self.retry, self.routes = retry, routes
         self.counts = Counter()  # of the present pass
         self.progress_at = 0  # when it began or sent a text last, by the monotonic clock
         self.unrecorded = []  # answers
@@ -38,14 +45,21 @@ class Recorder:
         self.counts = Counter()
         self.progress_at = self.sends.clock.monotonic()
 
+    def take_counts(self) -> Counter:
+        """Return what has happened since the pass began, or since it was asked last."""
+        counts, self.counts = self.counts, Counter()
+        return counts
+
     def record(self) -> list[Send]:
         """Write down the answers; return the messages that a carrier, asked, does not have.
 
         Each step waits by itself for a database that is away: none happens twice.
         """
         now, again = self.sends.clock.now(), []
+        self.unrecorded = [self.as_it_counts(answer) for answer in self.unrecorded]
         taken = (each for each in self.unrecorded if not (each.error or each.send.asking))
-        self.retry(receipts.sent, {each.send.message.id: each.said for each in taken}, now)
+        said = {each.send.message.id: each.said for each in taken}
+        self.retry(receipts.sent, said, now, False, self.terms.carrier)
         for send, error, said in self.unrecorded:
             if error:
                 self.retry(self.record_no, send, error, now)
@@ -59,22 +73,37 @@ class Recorder:
             self.retry(again.pop().message.apply, Outcome(Status.QUEUED, send_at=now), now)
         return again
 
+    def as_it_counts(self, answer: Answer) -> Answer:
+        """Return an answer; a no about the way alone tells nothing else if another way is left."""
+        error = answer.error
+        if isinstance(error, CarrierError) and error.way and self.others(answer.send):
+            return answer._replace(error=error.of_way_alone())
+        return answer
+
+    def others(self, send: Send) -> list[str]:
+        """Return the other carriers that may be used for a message, well or not."""
+        route = self.routes.read(send.message.lane) if self.routes.are_several else None
+        return [name for name in route.carriers if name != self.terms.carrier] if route else []
+
     def record_found(self, send: Send, references: list[str], now: datetime) -> bool:
         """Record what the carrier said of a text in doubt; say whether to judge it again.
 
         If an equal text is being sent, a reference may be that one's: the carrier is asked later.
         """
-        message = send.message
+        message, left = send.message, self.terms.doubts_elsewhere(send.message)
         others = [each.send.message for each in self.unrecorded]
         others += [each.message for each in self.sends.under_way.values() if each.asking]
         if references and claims.has_twin(message, others):
             outcome = outcomes.equal_text_under_way(now)
-        elif receipts.found(message.id, references, now):
+        elif receipts.found(message.id, references, now, self.terms.carrier):
             self.note(send, "sent")
             return False
-        elif not (outcome := outcomes.not_taken(message)):
-            return message.settle_doubt()
-        if message.apply(outcome, now):
+        elif not (outcome := outcomes.not_taken(message, bool(left))):
+            settled = message.settle_doubt(left)
+            if not settled or not self.routes.are_several:
+                return settled
+            outcome = Outcome(Status.QUEUED, elsewhere=True)  # another may be the first for it
+        if message.apply(outcome, now) and outcome.status != Status.QUEUED:
             self.note(send, outcome.move, outcome.why)
         return False
 
@@ -85,10 +114,21 @@ class Recorder:
         if outcome is None:
             claims.put_back(self.claimant, [message])
             return
-        if message.apply(outcome, now) and outcome.status != Status.QUEUED:
+        more = {} if isinstance(error, NotSent) else self.changes(send, error, outcome)
+        if message.apply(outcome, now, **more) and outcome.status != Status.QUEUED:
             self.note(send, outcome.move, outcome.why)
         if outcome.doubt:
             receipts.look_again(message.to)
+
+    def changes(self, send: Send, error: CarrierError, outcome: Outcome) -> dict:
+        """Return what else is noted with a no: the carrier, and through which the next try goes."""
+        noted = {"carrier": self.terms.carrier}
+        if self.others(send) and not (outcome.doubt or send.asking):
+            route = self.routes.read(send.message.lane)
+            if error.way or (outcome.counted and outcome.status == Status.SCHEDULED):
+                route = route.after_no(self.terms.carrier, error.way)
+            noted["lane"] = self.routes.lane(route)
+        return noted
 
     def after_no(self, send: Send, error: CarrierError, now: datetime) -> Outcome:
         """Record what an error tells of the recipient; return what becomes of the text."""
@@ -96,8 +136,9 @@ class Recorder:
             said = OptOut(send.message.to, stop=True, source="carrier")
             self.counts["blocked"] += receipts.record_opt_out(said, now, self.terms.key.check_dnc)
         if send.asking:
-            return outcomes.after_asking_in_vain(send.message, error, self.terms, now)
-        return outcomes.after_no(send.message, error, self.terms, send.is_probe, now)
+            return outcomes.after_asking_in_vain(send.message, error, send.terms, now)
+        others = bool(self.others(send))
+        return outcomes.after_no(send.message, error, send.terms, send.is_probe, now, others)
 
     def note(self, send: Send, move: str, reason: str | None = None) -> None:
         """Count what happened to a message, and leave a line in the log."""

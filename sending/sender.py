@@ -19,21 +19,24 @@ from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from access.rules import KeyRules
 from carriers import Carrier
+from carriers.ways import Way
 from database.clock import Steps
 from models import Message, Status
 from sending import claims, outcomes, receipts
 from sending.carrier_state import CarrierState, Permission
 from sending.inbound import ReplyRules
+from sending.lanes import assign
 from sending.outcomes import Outcome, Step, Terms
 from sending.rate import Rate
 from sending.recorder import Inbox, Recorder
+from sending.routes import Routes, of_answers
 from sending.runtime import THIS_MACHINE, TICK, Runtime, Stop
 from sending.sends import Send, Sends
 from sending.watch import CarrierWatch
 from settings import Settings
 
 LONGEST_WAIT = 60  # seconds that a pass waits for the carrier's pauses and sends nothing
-TESTERS = "testers"  # the name under which the state of their simulator is kept
+TESTERS = "(testers)"  # the name under which the state of their simulator is kept
 COLLECT_EVERY = 1  # seconds until a STOP is recorded while sends are under way
 
 log = logging.getLogger("scheduler")
@@ -49,41 +52,54 @@ class Sender:
         stop: Stop,
         for_testers: bool = False,
         runtime: Runtime = THIS_MACHINE,
+        routes: Routes | None = None,
     ):
         self.settings, self.stop, self.clock = settings, stop, runtime.clock
         self.for_testers = for_testers
         self.answers = not for_testers and bool(settings.stop_reply or settings.help_reply)
         self.name = TESTERS if for_testers else carrier.name
-        self.terms = Terms.of(settings, carrier.can_be_asked)  # of keys without rules of their own
+        self.routes = routes = routes or Routes([Way(self.name)])
+        self.terms = Terms.of(  # of keys without rules of their own
+            settings,
+            carrier.can_be_asked,
+            carrier=self.name,
+            first=routes.first,
+            others=routes.can_be_asked - {self.name},
+            are_several=routes.are_several,
+        )
         self.renew_every = settings.claim_timeout / 4  # seconds
         self.longest_wait = 0 if for_testers else LONGEST_WAIT  # the pass waits for testers
         self.claimant = uuid.uuid4()
-        rate = Rate(settings.send_rate) if settings.send_rate and not for_testers else None
+        per_second = None if for_testers else routes.rate(self.name) or settings.send_rate
+        rate = Rate(per_second) if per_second else None
         self.sends = Sends(carrier, settings.send_concurrency, stop, runtime)
         self.watch = CarrierWatch(
-            self.name, carrier, rate, settings.claim_timeout, stop, self.clock
+            *(self.name, carrier, rate, settings.claim_timeout, stop, self.clock),
+            are_several=routes.are_several,
         )
         self.recorder = Recorder(
-            self.claimant, self.terms, self.watch, self.sends, self.retry_through_outage
+            *(self.claimant, self.terms, self.watch, self.sends, self.retry_through_outage),
+            routes,
         )
         self.inbox = Inbox(carrier, ReplyRules.of(settings, carrier.name), self.watch)
         self.key_names = {}  # by id, for the log
         self.first = None  # the keys that have the next shares: by whether they are urgent
         self.left = 0  # messages that the present pass may still claim
+        self.moves = 0  # how many messages it has claimed, or waits to have in lanes, ever
         self.renew_at = 0  # by the monotonic clock
         self.steps = Steps(self.clock.now, self.clock.monotonic)
 
-    def send_queued(self, meanwhile: Callable[[], int] = int) -> Counter:
+    def send_queued(self, meanwhile: Callable[[], int] = int, most: float | None = None) -> Counter:
         """Send until nothing may be sent, the carrier pauses for long, or a stop is requested.
 
-        Return how often each thing happened. Each round: 1. record answers, 2. call `meanwhile`,
-        which returns how many messages it has queued, 3. renew claims, 4. claim as many as may be
-        sent, and judge them, 5. put back those for which SEND_RATE is used up, 6. begin to send,
-        7. wait for an answer.
+        Claim no more than `most` messages, by default as many as wait. Return how often each thing
+        happened. Each round: 1. record answers, 2. call `meanwhile`, which returns how many
+        messages it has queued, 3. renew claims, 4. claim as many as may be sent, and judge them,
+        5. put back those for which SEND_RATE is used up, 6. begin to send, 7. wait for an answer.
         """
         self.recorder.begin_pass()
         # Or a pass might never end while messages arrive
-        self.left = reports.awaiting_carrier(self.for_testers)
+        self.left = reports.awaiting_carrier(self.for_testers) if most is None else most
         if self.first is None:
             state = CarrierState.get_by_id(self.name)
             self.first = {False: state.first_key, True: state.first_urgent}
@@ -174,9 +190,12 @@ class Sender:
         # After a step of the wall clock they may look as if their sender were dead
         renewing = self.steps.noticed() or monotonic >= self.renew_at
         held = [*self.sends.under_way.values()] if renewing else []
+        lanes = self.lanes() if room else []
+        if not (lanes or held or again or self.answers) and not self.routes.is_plain:
+            return 0, []
         with database.db.atomic():
             renewed = claims.renew(self.claimant, [send.message for send in held], now)
-            new = self.claim_new(room, now)
+            new = self.claim_new(room, now, lanes)
             if unknown := {message.key_id for message in new} - self.key_names.keys():
                 self.key_names |= ApiKey.names(unknown)
             names = self.key_names
@@ -189,18 +208,41 @@ class Sender:
             if send.message.id in renewed:
                 send.held_until, send.ahead = held_until, ahead
         self.left -= len(new)
+        self.moves += len(new)
         for send in claimed:  # in the order of service
             self.first[send.terms.key.urgent] = send.message.key_id + 1
         for send, outcome in moves:
             self.recorder.note(send, outcome.move, outcome.why)
         return len(new), ready
 
-    def claim_new(self, room: int, now: datetime) -> list[Message]:
-        """Claim messages, answers to replies before all others."""
-        first = claims.claim_answers(self.claimant, room, now) if room and self.answers else []
-        room -= len(first)
-        others, urgent = self.first[False], self.first[True]
-        return first + claims.claim(self.claimant, room, now, others, self.for_testers, urgent)
+    def lanes(self) -> list[list[str] | None]:
+        """Return the lanes whose messages may go through this carrier now, in groups.
+
+        None stands for all: of testers, or where one carrier is for all.
+        """
+        routes = self.routes
+        if routes.is_plain:
+            return [None]
+        trouble = CarrierState.in_trouble(routes.names)
+        lanes = assign(routes, self.first)
+        self.moves += any(map(routes.is_old, lanes))  # others are writing theirs just now
+        return routes.lanes_of(self.name, lanes, trouble, self.watch.is_risky)
+
+    def claim_new(self, room: int, now: datetime, lanes: list[list[str] | None]) -> list[Message]:
+        """Claim messages, answers to replies before all others.
+
+        The others are of the first group of lanes in which there are any.
+        """
+        claimed = []
+        if room and self.answers:
+            lane = None if self.routes.is_plain else of_answers(self.name)
+            claimed = claims.claim_answers(self.claimant, room, now, self.name, lane)
+        first, urgent = self.first[False], self.first[True]
+        for group in lanes:
+            whose = first, self.for_testers, urgent, self.name, group
+            if more := claims.claim(self.claimant, room - len(claimed), now, *whose):
+                return claimed + more
+        return claimed
 
     def judge(
         self, sends: list[Send], now: datetime

@@ -9,6 +9,7 @@ from typing import Any
 from carriers import Carrier, CarrierError
 from sending.carrier_state import CarrierState, Permission
 from sending.rate import Rate, Share
+from sending.routes import in_trouble
 from sending.runtime import TICK, Clock, NoThread, Stop, in_own_thread
 from sending.sends import Answer, NotSent, Send
 
@@ -26,8 +27,10 @@ class CarrierWatch:
         claim_timeout: int,
         stop: Stop,
         clock: Clock,
+        are_several: bool = False,
     ):
         self.name, self.carrier, self.rate = name, carrier, rate
+        self.are_several = are_several
         self.claim_timeout, self.stop, self.clock = claim_timeout, stop, clock
         self.state = None  # as read last
         self.probe = None  # when we claimed to send the one text that goes first after a pause
@@ -40,7 +43,8 @@ class CarrierWatch:
         """Return who may send now, and the seconds until that may change.
 
         After an outage the carrier is asked first whether it serves, without a text that could be
-        left in doubt. It may take a minute to answer; `meanwhile` is called again and again.
+        left in doubt; so is one whose texts go through another meanwhile. It may take a minute to
+        answer; `meanwhile` is called again and again.
         """
         now, self.probe, self.serves = self.clock.now(), None, False
         self.state = state = CarrierState.current(self.name, now)
@@ -57,11 +61,21 @@ class CarrierWatch:
             permission = state.permission(now, self.claim_timeout)
         if permission is Permission.PROBE:
             self.probe = state.tried_at
-            if state.trouble and not self.may_serve(meanwhile):
+            if (state.trouble or self.is_replaced) and not self.may_serve(meanwhile):
                 permission, self.probe = Permission.NONE, None
         left = (state.retry_at - now).total_seconds() if state.retry_at else 0
         # Another's probe: its answer may come at any time
         return permission, 0 if state.trouble or permission is Permission.ALL else max(left, TICK)
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether texts go through another carrier meanwhile, if there is one for them."""
+        return self.are_several and in_trouble(self.state)
+
+    @property
+    def is_risky(self) -> bool:
+        """Whether a text goes first through a carrier that cannot be asked if it serves."""
+        return self.probe is not None and self.is_replaced and not self.serves
 
     def may_serve(self, meanwhile: Callable[[], Any]) -> bool:
         """Ask the carrier, without sending, whether it takes texts again; True if it cannot say.
@@ -158,11 +172,13 @@ class CarrierWatch:
             return False
         if not CarrierState.begin_pause(name, self.clock.now(), probe, **cause):
             return True
+        instead = CarrierState.stand_in(name) if self.are_several else None
+        why = f"{error}; {instead} takes its place" if instead else error
         if error.account:
             words = "carrier %s refuses the account, nothing is sent until that is mended: %s"
-            log.error(words, name, error)
+            log.error(words, name, why)
         elif error.too_fast:
             log.warning("carrier %s says too fast: all schedulers pause", name)
         else:
-            log.error("carrier %s is down, and is tried one text at a time: %s", name, error)
+            log.error("carrier %s is down, and is tried one text at a time: %s", name, why)
         return True

@@ -1,6 +1,6 @@
-"""The blueprint of carriers' callbacks: receipts and recipients' replies over HTTP."""
+"""Carriers' callbacks: receipts and recipients' replies over HTTP."""
 
-from flask import Blueprint, Response, abort, current_app, request
+from flask import Blueprint, Flask, Response, abort, current_app, request
 
 from carriers import Callback, NotGenuine
 from database import clock
@@ -8,19 +8,27 @@ from sending import inbound
 from sending.inbound import ReplyRules
 from web.requests import read_body
 
-blueprint = Blueprint("callbacks", __name__, url_prefix="/carriers")
+USUAL = {"twilio": ("POST",), "vonage": ("GET", "POST")}
+"""The names under which carriers call back that have none of their own, and how."""
 
 
-@blueprint.post("/twilio/<any(status, inbound):kind>", defaults={"name": "twilio"})
-@blueprint.route(
-    "/vonage/<any(status, inbound):kind>", defaults={"name": "vonage"}, methods=["GET", "POST"]
-)
+def register(app: Flask) -> None:
+    """Add the addresses that carriers call: the usual ones, and those of CARRIER_URL's names."""
+    blueprint = Blueprint("callbacks", __name__, url_prefix="/carriers")
+    own = {name: each.callback_methods for name, each in app.extensions["carriers"].items()}
+    for name, methods in (USUAL | own).items():
+        if methods:
+            rule, default = f"/{name}/<any(status, inbound):kind>", {"name": name}
+            blueprint.add_url_rule(rule, name, callback, defaults=default, methods=methods)
+    app.register_blueprint(blueprint)
+
+
 def callback(name: str, kind: str) -> Response:
     """Record the events of a genuine callback, however often it comes; refuse any other."""
     if request.method == "HEAD":  # which must change nothing
         return _understood()
-    settings, carrier = current_app.config["SETTINGS"], current_app.extensions["carrier"]
-    if not (settings.public_url and carrier and carrier.name == name):
+    settings, carrier = current_app.config["SETTINGS"], current_app.extensions["carriers"].get(name)
+    if not (settings.public_url and carrier):
         abort(403, "Texts do not go out by this carrier, or there is no PUBLIC_URL.")
     query = request.query_string.decode("latin-1")
     callback = Callback(

@@ -3,6 +3,7 @@
 import logging
 import random
 from collections.abc import Callable
+from urllib.parse import quote
 
 from flask import Flask, Response, abort, current_app, g, has_request_context, request
 from werkzeug.datastructures import WWWAuthenticate
@@ -55,16 +56,17 @@ def _too_large():
 
 def register(app: Flask) -> None:
     """Give each request an id and a host that parses, and its connection back to the pool."""
-    app.wsgi_app = with_parsable_host(app.wsgi_app)
+    app.wsgi_app = with_parsable_address(app.wsgi_app)
     app.before_request(begin_request)
     app.after_request(add_headers)
     app.teardown_request(release_connection)
 
 
-def with_parsable_host(serve: Callable) -> Callable:
+def with_parsable_address(serve: Callable) -> Callable:
     """Return a WSGI application in which every host is a name: of others no address can be made.
 
-    The request is refused all the same, but the page that says so needs addresses.
+    The request is refused all the same, but the page that says so needs addresses. Bytes of a query
+    that are no ASCII are quoted: Werkzeug raises UnicodeDecodeError where they are no UTF-8.
     """
 
     def serve_request(environ, start_response):
@@ -72,6 +74,9 @@ def with_parsable_host(serve: Callable) -> Callable:
             get_host(environ).partition(":")[0].encode("idna")
         except UnicodeError:
             environ |= {"HTTP_HOST": "invalid", BAD_HOST: True}  # RFC 6761: nobody's name
+        if not environ.get("QUERY_STRING", "").isascii():
+            query = environ["QUERY_STRING"].encode("latin-1")
+            environ["QUERY_STRING"] = quote(query, safe=bytes(range(128)))
         return serve(environ, start_response)
 
     return serve_request

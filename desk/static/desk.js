@@ -30,8 +30,40 @@ for (const each of document.querySelectorAll("[data-hour]")) {
   each.textContent = each.textContent.replace(/\d\d:00( UTC)?/, write);
 }
 
-// "Undo" goes when it would be too late
-setTimeout(() => document.querySelector(".done button")?.remove(), 60_000);
+// A text that is shorter than it was estimated needs no folding
+for (const text of document.querySelectorAll(".text.long")) {
+  const { scrollHeight, clientHeight } = text.firstElementChild;
+  if (scrollHeight > clientHeight) continue;
+  text.classList.remove("long");
+  text.nextElementSibling.hidden = true;
+}
+
+// "Undo" counts down, and goes when it would be too late
+const seconds = (count) => `for ${count} second${count === 1 ? "" : "s"}`;
+for (const each of document.querySelectorAll("[data-left]")) {
+  const ends = Date.now() + each.dataset.left * 1000;
+  const timer = setInterval(() => {
+    const left = Math.ceil((ends - Date.now()) / 1000);
+    each.textContent = seconds(left);
+    if (left > 0) return;
+    clearInterval(timer);
+    each.parentElement.remove();
+  }, 1000);
+}
+
+// After a decision the page stays where it was: the result stands where the card stood
+document.addEventListener("submit", ({ submitter }) => {
+  const top = submitter?.closest(".card, .result")?.getBoundingClientRect().top;
+  if (top >= 0) sessionStorage.setItem("top", top);
+});
+addEventListener("load", () => {
+  const top = sessionStorage.getItem("top");
+  const result = document.querySelector("#result")?.parentElement;
+  sessionStorage.removeItem("top");
+  if (top === null || !result) return;
+  document.querySelector("#next")?.focus({ preventScroll: true });
+  scrollBy(0, result.getBoundingClientRect().top - top);
+});
 
 // Many texts at once may be a slip
 document.addEventListener("submit", (event) => {

@@ -11,6 +11,7 @@ import pytest
 from access.audit import Audit
 from access.do_not_call import DoNotCall
 from benchmarks.fill import fill
+from cli import dnc
 from database import PAGE, clock, db, on_postgres
 from databases import on_sqlite
 from events.outbox import Event, EventAddress
@@ -254,6 +255,20 @@ def test_ctrl_c_says_exactly_what_was_done(flask, press_ctrl_c, command, call, w
         Message.status == Status.FAILED, Message.message.is_null(False)
     )
     assert unchanged.count() == 3 * PAGE - done
+
+
+@pytest.mark.parametrize(("when", "done"), [("before", 20), ("after", 20)])
+def test_ctrl_c_says_how_many_numbers_an_import_has_added(
+    flask, press_ctrl_c, monkeypatch, tmp_path, when, done
+):
+    monkeypatch.setattr(dnc, "BATCH", 10)
+    numbers = tmp_path / "numbers.txt"
+    numbers.write_text("\n".join(f"+121255501{n:02}" for n in range(30)))
+    press_ctrl_c(db.obj, "commit", when)
+    result = flask("dnc", "import", str(numbers))
+    assert result.exit_code == 1
+    assert f"adding: {done} of 30 done before it ended" in result.stderr
+    assert DoNotCall.size() == done
 
 
 @on_sqlite

@@ -37,13 +37,12 @@ def test_a_decision_names_its_text_and_is_undone(operator, at, button, where):
     page = "/desk/messages" if where == "list" else f"/desk/messages/{message.id}"
     operator.open(page)
     operator.press(button, message)
-    assert f"1 text {told}. {told.capitalize()}: +1 212-555-0123 Undo" in operator.page.text
-    operator.open(page)
-    assert not operator.page.buttons("Undo")
+    assert f"1 text {told}: +1 212-555-0123 Undo for 60 seconds" in operator.page.text
     form = [(f"undo-{button.lower()}", "selected"), ("id", str(message.id))]
     at(TUESDAY_NOON + MINUTE - database.MILLISECOND)
     operator.post(page, [("csrf_token", operator.token), *form])
-    assert f"1 text no longer {told}. No longer {told}: +1 212-555-0123" in operator.page.text
+    assert f"1 text no longer {told}: +1 212-555-0123" in operator.page.text
+    assert not operator.page.buttons("Undo")
     assert vars(again(message))["__data__"] == before
     operator.post(page, [("csrf_token", operator.token), *form])
     assert "Undo works for one minute" in operator.page.text
@@ -59,7 +58,7 @@ def test_many_decisions_are_undone_together(approver):
     approver.open()
     approver.press("Refuse selected", selected=asked)
     named = " , ".join(["+1 212-555-0123"] * 10)
-    assert f"12 texts refused. Refused: {named} and 2 more Undo" in approver.page.text
+    assert f"12 texts refused: {named} and 2 more Undo for 60 seconds" in approver.page.text
     approver.press("Undo")
     assert "12 texts no longer refused" in approver.page.text
     assert "Waiting for approval 12" in approver.page.text

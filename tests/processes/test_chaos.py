@@ -161,6 +161,58 @@ class FaultyWebhook(Faulty, WebhookServer):
         return yes["reference"]
 
 
+class FaultyTwins:
+    """Twilio and a webhook, which fail independently, and now and then both are away.
+
+    A third carrier must get nothing: it is for another country.
+    """
+
+    def __init__(self, chance):
+        self.chance = chance
+        self.us, self.hook = FaultyTwilio(chance), FaultyWebhook(chance)
+        self.forbidden = FaultyWebhook(chance)
+        urls = (self.us.url, "name=us"), (self.hook.url, "name=hook")
+        urls = [*urls, (self.forbidden.url, "name=forbidden&countries=GB")]
+        self.url = " ".join(f"{url}#{options}" for url, options in urls)
+        self.calm, self.away = self, AnyAway(chance, (self.us.away, self.hook.away))
+
+    def set(self):
+        """Let all be calm."""
+        for each in (self.us, self.hook, self.forbidden):
+            each.calm.set()
+
+    @property
+    def kinds(self):
+        return self.us.kinds + self.hook.kinds
+
+    @property
+    def taken(self):
+        taken = defaultdict(list)
+        for each in (self.us, self.hook):
+            for text, copies in each.taken.copy().items():
+                taken[text] += copies
+        return taken
+
+    def close(self):
+        for each in (self.us, self.hook, self.forbidden):
+            each.close()
+
+
+class AnyAway:
+    """What makes one of two carriers away, or both."""
+
+    def __init__(self, chance, events):
+        self.chance, self.events = chance, events
+
+    def set(self):
+        for event in self.chance.choice([self.events[:1], self.events[1:], self.events]):
+            event.set()
+
+    def clear(self):
+        for event in self.events:
+            event.clear()
+
+
 class StoredInPostgres:
     """A PostgreSQL that is killed, and proxies in front of it that lose connections."""
 
@@ -442,3 +494,35 @@ def test_whatever_fails_all_is_stored_once_and_sent_once(run_chaos, carrier, sch
     if schedulers_live:
         baseless = [m for m in messages if m.in_doubt > carrier.unanswered[m.message]]
         assert [(m.message, m.status, m.in_doubt, m.take_overs) for m in baseless] == []
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("schedulers_live", [False, True], ids=["", "schedulers live"])
+@pytest.mark.parametrize("carrier", [FaultyTwins], ids=["twilio and webhook"], indirect=True)
+def test_two_carriers_never_make_two_texts_of_one(run_chaos, carrier, schedulers_live):
+    """A doubt of Twilio's stays with it; only after one of the webhook's is there a second copy."""
+    messages = run_chaos(schedulers_live)
+    copies = carrier.taken
+    of = {"us": carrier.us.taken, "hook": carrier.hook.taken}
+
+    def most(message):
+        doubts = message.doubts("us")
+        return 1 + ("hook" in doubts) + carrier.hook.again[message.message]
+
+    def is_true(message):
+        if message.to.endswith("7"):
+            return message.status == Status.FAILED and not copies[message.message]
+        if message.status == Status.FAILED:
+            words = MAY_HAVE_TAKEN_IT in message.last_error
+            return words and message.doubts("us").count("hook") > 1
+        return message.carrier_reference in of[message.carrier][message.message]
+
+    told = [(m.message, m.status, m.in_doubt_with, m.carrier, copies[m.message]) for m in messages]
+    too_many = [t for t, m in zip(told, messages, strict=True) if len(t[-1]) > most(m)]
+    assert too_many == []
+    assert [t for t, m in zip(told, messages, strict=True) if not is_true(m)] == []
+    assert [t for t in told if len(carrier.us.taken[t[0]]) > 1] == [], "it is asked"
+    assert not carrier.forbidden.kinds, "it may not be used"
+    by = Counter(m.carrier for m in messages)
+    print(f"texts by carrier: {by}")
+    assert min(by["us"], by["hook"]) > 0

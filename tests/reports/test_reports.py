@@ -31,10 +31,10 @@ ASKED_OFTEN = {
     "going out": lambda: reports.going_out(TUESDAY_NOON, 24, 50),
     "an operator's page": lambda: reports.awaiting(OPERATOR, None, 50),
     "an operator's count": lambda: reports.count_awaiting(OPERATOR, 50),
-    "the desk's page of a number": lambda: reports.page(None, NEW_YORK, None, 50),
+    "the desk's page of a number": lambda: reports.page(Filter(to=NEW_YORK), None, 50),
 } | {
     f"the desk's page of {status}": lambda status=status: reports.page(
-        status, None, reports.Place(TUESDAY_NOON, store().id), 50
+        Filter(status=status), reports.Place(TUESDAY_NOON, store().id), 50
     )
     for status in (None, *Status)
 }

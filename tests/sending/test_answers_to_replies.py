@@ -146,8 +146,8 @@ def test_what_joins_while_a_long_pass_sends_goes_next(settings, carrier, run_pas
 
 
 def test_one_pass_puts_a_scheduler_that_answers_nothing_to_no_cost(settings):
-    sender = Scheduler(settings, FakeCarrier()).sender
+    sender = Scheduler(settings, FakeCarrier()).senders[0]
     assert not sender.answers
     settings = settings._replace(help_reply="x")
-    assert Scheduler(settings, FakeCarrier()).sender.answers
+    assert Scheduler(settings, FakeCarrier()).senders[0].answers
     assert not Scheduler(settings, FakeCarrier()).testers.answers

@@ -77,7 +77,7 @@ def test_whichever_statement_fails_every_receipt_and_every_stop_is_recorded(
         words = [Receipt(f"SM{n}", delivered=True) for n in range(3)]
         words += [OptOut(number, stop=True, source="reply") for number in (NEW_YORK, LONDON)]
         later = [OptOut(number, stop=True, source="reply") for number in NUMBERS]
-        inbox = Scheduler(settings, TalkingCarrier(words, later)).sender.inbox
+        inbox = Scheduler(settings, TalkingCarrier(words, later)).senders[0].inbox
         state = fail_at(failing)
         refused = 0
         while inbox.carrier.batches or inbox.unrecorded:

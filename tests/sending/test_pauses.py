@@ -274,7 +274,7 @@ def test_an_answer_of_its_own_in_the_same_batch_ends_a_row_of_silences(
 ):
     at(TUESDAY_NOON)
     CarrierState.prepare("fake")
-    watch = Scheduler(settings, carrier).sender.watch
+    watch = Scheduler(settings, carrier).senders[0].watch
     watch.permission(False)
     answers = [*4 * [SILENCE], own]
     watch.note([answer_to(error) for error in answers])
@@ -289,7 +289,7 @@ def test_silences_after_an_answer_of_its_own_in_the_same_batch_are_a_row(
 ):
     at(TUESDAY_NOON)
     CarrierState.prepare("fake")
-    watch = Scheduler(settings, carrier).sender.watch
+    watch = Scheduler(settings, carrier).senders[0].watch
     watch.permission(False)
     watch.note([answer_to(error) for error in [*4 * [SILENCE], None, *4 * [SILENCE]]])
     watch.permission(False)
@@ -300,7 +300,7 @@ def test_silences_after_an_answer_of_its_own_in_the_same_batch_are_a_row(
 
 
 def answer_to(error):
-    return Answer(Send(Message(), None, 0), error)
+    return Answer(Send(Message(), None, 0, None), error)
 
 
 # Too fast between the parts of a text

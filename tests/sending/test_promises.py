@@ -99,6 +99,7 @@ class Copy:
     alike: tuple
     reference: str
     at: object
+    carrier: str
 
 
 class FakeCarrier(Carrier):
@@ -121,7 +122,8 @@ class FakeCarrier(Carrier):
         _, no = FATES[fate]
         if no is not None:
             raise CarrierError(fate, **no | {"in_doubt": False})
-        return [c.reference for c in self.machine.copies if c.alike == (to, text) and c.at >= since]
+        own = [copy for copy in self.machine.copies if copy.carrier == self.name]
+        return [copy.reference for copy in own if copy.alike == (to, text) and copy.at >= since]
 
 
 def pause():
@@ -162,13 +164,15 @@ class PausingScheduler(Scheduler):
 
     process, waits = None, False
 
-    def __init__(self, settings, carrier, clock):
+    def __init__(self, settings, carrier, clock, others=()):
         runtime = Runtime(clock, Pool, Calls)
-        super().__init__(settings, carrier, runtime)
-        self.sender = PausingSender(settings, carrier, self.stop, runtime=runtime)
+        super().__init__(settings, carrier, runtime, others)
+        more = {"runtime": runtime, "routes": self.routes}
+        both = [carrier, *others]
+        self.senders = [PausingSender(settings, each, self.stop, **more) for each in both]
         simulator = FakeCarrier(carrier.machine, carrier.can_be_asked, "simulator")
         self.testers = PausingSender(settings, simulator, self.stop, True, runtime)
-        self.calls = []
+        self.calls, self.machine = [], carrier.machine
 
     def serve_testers(self):
         """Send them in the thread of the pass."""
@@ -176,11 +180,19 @@ class PausingScheduler(Scheduler):
             CarrierState.prepare(TESTERS)
             self.testers.send_queued()
 
+    def send_side_by_side(self):
+        """Send through one carrier and then the other, until both are done."""
+        before = None
+        while before != (before := [sender.moves for sender in self.senders]):
+            for sender in self.senders:
+                CarrierState.prepare(sender.name)
+                self.count(sender.send_queued(partial(self.meanwhile, sender)))
+
     def go_on(self):
         """Run up to the next pause; begin a pass if none is under way."""
         if not self.process:
             if self.stop.is_requested:  # that process has ended
-                self.__init__(self.settings, self.carrier, self.clock)
+                self.__init__(self.settings, self.machine.carrier, self.clock, self.machine.others)
             self.process = greenlet(self.run_pass)
             self.process.sender = self
         self.waits = False
@@ -236,7 +248,7 @@ class Pool:
 
     def submit(self, action, *arguments):
         call = Call(action, arguments)
-        self.sender.carrier.machine.judged(self.sender, action, arguments)
+        self.sender.machine.judged(self.sender, action, arguments)
         self.sender.calls.append(call)
         return call.future
 
@@ -276,7 +288,7 @@ class Promises(RuleBasedStateMachine):
     fate = st.sampled_from([YES, YES, YES, LOST, LOST, "too fast", "too fast", *FATES])
     fates = st.lists(fate, min_size=1, max_size=2)
 
-    def __init__(self, settings, clock, askable):
+    def __init__(self, settings, clock, askable, *others_askable):
         super().__init__()
         for table in reversed(database.Table.__subclasses__()):
             table.delete().execute()
@@ -285,7 +297,9 @@ class Promises(RuleBasedStateMachine):
         self.tester = ApiKey.named("tester").id
         self.settings, self.hours = settings, BusinessHours.from_settings(settings)
         self.carrier = FakeCarrier(self, askable)
-        self.senders = [PausingScheduler(settings, self.carrier, clock) for _ in range(2)]
+        self.others = [FakeCarrier(self, each, "other") for each in others_askable]
+        self.carriers = {each.name: each for each in (self.carrier, *self.others)}
+        self.senders = [self.new_scheduler() for _ in range(2)]
         self.orders, self.copies, self.serial = {}, [], count()
         self.budget = Counter()  # by number and text, how many the carrier may get
         self.named = {}  # by each reference that was ever recorded, its message
@@ -300,6 +314,9 @@ class Promises(RuleBasedStateMachine):
     @property
     def now(self):
         return self.clock.now()
+
+    def new_scheduler(self):
+        return PausingScheduler(self.settings, self.carrier, self.clock, self.others)
 
     # Clients, operators, recipients
 
@@ -400,6 +417,8 @@ class Promises(RuleBasedStateMachine):
         self.clock.instant += later * SECOND
         self.carrier.fates = chain(fates, repeat(fates[-1]))
         self.carrier.health = fates[-1]
+        for other in self.others:
+            other.fates, other.health = chain(fates[::-1], repeat(fates[0])), fates[0]
         for number, moment in enumerate(self.senders[which].moments(), 1):
             if until in (moment, number):
                 return
@@ -415,7 +434,7 @@ class Promises(RuleBasedStateMachine):
         if gently:
             self.senders[which].stop.request()
         else:
-            self.senders[which] = PausingScheduler(self.settings, self.carrier, self.clock)
+            self.senders[which] = self.new_scheduler()
 
     # Scenes to begin with: the first scheduler is 0, the second is 1
 
@@ -487,7 +506,7 @@ class Promises(RuleBasedStateMachine):
         """A scheduler dies; another takes its texts over before its own long pass ends."""
         self.ask_for(12)
         self.make_pass(1, 0, [fate], GIVEN)
-        dead = self.senders[1].sender.claimant
+        dead = self.senders[1].senders[0].claimant
         self.die(1, False)
         self.go_on(0)
         for _ in range(5):
@@ -503,6 +522,8 @@ class Promises(RuleBasedStateMachine):
             mine = (Message.claimed_by == sender.claimant) & (Message.claimed_at == self.now)
             now = self.clock.monotonic()
             self.renewed_at |= {message.id: now for message in Message.select().where(mine)}
+        elif sender.sends.carrier in self.others:
+            return
         elif action == sender.watch.permission:
             sender.looked = self.pauses
             state = CarrierState.get_by_id(sender.name)
@@ -531,7 +552,7 @@ class Promises(RuleBasedStateMachine):
 
     def begun_in_pause(self, scheduler, send):
         """Check that nothing goes in a pause, and one text first when it has ended."""
-        now, known = self.clock.monotonic(), scheduler.sender.looked
+        now, known = self.clock.monotonic(), scheduler.senders[0].looked
         self.begun[send] = known
         if known < self.pauses:  # it looked before
             return
@@ -553,10 +574,10 @@ class Promises(RuleBasedStateMachine):
 
     def judged(self, scheduler, action, arguments):
         """Check what a scheduler begins."""
-        if action in (self.carrier.find, scheduler.testers.sends.carrier.find):
-            return
+        if action not in [each.sends.give for each in (*scheduler.senders, scheduler.testers)]:
+            return  # a question
         (send,) = arguments
-        if action == scheduler.sender.sends.give:
+        if action == scheduler.senders[0].sends.give:
             self.begun_in_pause(scheduler, send)
         if self.clock.monotonic() > send.held_until:
             return  # it stood still meanwhile, and the call will find that its claim is lost
@@ -574,7 +595,9 @@ class Promises(RuleBasedStateMachine):
         """Check what a carrier is given; return its reference, or raise its no."""
         message = Message.get(Message.id == message_id)
         order = self.orders[message.id]
-        assert (carrier is not self.carrier) == order.is_testers
+        assert (carrier.name not in self.carriers) == order.is_testers
+        asked = [name for name in message.doubts("fake") if self.can_be_asked(name)]
+        assert order.is_testers or not asked, "a doubt stays with its carrier"
         assert (order.to, order.text) == (to, text)
         assert message.status == Status.SENDING
         assert self.now + (valid_for - 1) * SECOND < message.first_send_at + EXPIRE_AFTER
@@ -582,12 +605,13 @@ class Promises(RuleBasedStateMachine):
         assert order.sends <= order.max_retries + 1 + message.take_overs
         taken, no = FATES[fate]
         if taken:
-            settled = self.carrier.can_be_asked  # its copy may have become an equal text's
+            settled = self.is_any_asked  # its copy may have become an equal text's
             assert message.in_doubt or settled or not order.copies, (
                 "a second copy only after a doubt"
             )
             order.copies += 1
-            copy = Copy(message.id, (to, text), f"SM{len(self.copies)}", self.now)
+            reference = f"SM{len(self.copies)}"
+            copy = Copy(message.id, (to, text), reference, self.now, carrier.name)
             self.copies.append(copy)
         if no is not None:
             raise CarrierError(fate, **no)
@@ -597,9 +621,11 @@ class Promises(RuleBasedStateMachine):
     @rule(which=which, words=st.lists(st.booleans(), min_size=1, max_size=2))
     def receipt(self, which, words):
         """Receipts of a copy whose answer is known or is not, the first time or again."""
-        reference = self.copies[-1 - which % len(self.copies)].reference
+        copy = self.copies[-1 - which % len(self.copies)]
+        reference = copy.reference
         for delivered in words:
-            receipts.record([Receipt(reference, delivered)], self.now, False)
+            said = [Receipt(reference, delivered)]
+            receipts.record(said, self.now, False, copy.carrier if self.others else None)
             before, _ = self.said.get(reference, (None, None))
             if reference not in self.said or (delivered and not before):  # not a repeat
                 self.said[reference] = delivered, self.now
@@ -614,17 +640,31 @@ class Promises(RuleBasedStateMachine):
             if message.carrier_reference:
                 self.note_reference(id, message.carrier_reference)
             self.check(message, self.orders[id])
-        if not self.carrier.can_be_asked:
+        if not self.is_any_asked:
             return
         open = Counter(
             (order.to, order.text)
             for id, order in self.orders.items()
             if messages[id].status not in FINISHED
+            or (self.others and MAY_HAVE_TAKEN_IT in (messages[id].last_error or ""))
         )
-        copies = Counter(copy.alike for copy in self.copies)
-        unknown = Counter(copy.alike for copy in self.copies if copy.reference not in self.named)
+        found = [copy for copy in self.copies if self.can_be_asked(copy.carrier)]
+        copies = Counter(copy.alike for copy in found)
+        unknown = Counter(copy.alike for copy in found if copy.reference not in self.named)
         assert copies <= self.budget, "it never gets two copies"
         assert unknown <= open, "what it has taken is sent"
+
+    def can_be_asked(self, name):
+        carrier = self.carriers.get(name)  # none is the simulator, which is like the first
+        return (carrier or self.carrier).can_be_asked
+
+    @property
+    def is_any_asked(self):
+        return any(map(self.can_be_asked, self.carriers))
+
+    @property
+    def are_all_asked(self):
+        return all(map(self.can_be_asked, self.carriers))
 
     def note_reference(self, id, reference):
         if reference not in self.named and reference in self.said:
@@ -640,15 +680,16 @@ class Promises(RuleBasedStateMachine):
         if message.status in TAKEN:
             (copy,) = own
             assert copy.alike == (order.to, order.text)
-            assert copy.id == message.id or self.carrier.can_be_asked  # equal texts are alike
+            assert copy.id == message.id or self.can_be_asked(copy.carrier)  # equals are alike
+            assert order.is_testers or message.carrier == copy.carrier
             self.check_receipt(message)
         may_have = MAY_HAVE_TAKEN_IT in (message.last_error or "")
         if message.status == Status.FAILED:
-            if self.carrier.can_be_asked:
+            if self.are_all_asked:
                 assert not may_have
-            else:
+            elif not self.is_any_asked:
                 assert may_have or not order.copies
-        if not self.carrier.can_be_asked:
+        if not self.is_any_asked:
             assert order.copies <= 2
 
     def check_receipt(self, message):
@@ -709,11 +750,11 @@ def hold_promises(settings, monkeypatch):
         quiet_hours=(21 * 60, 8 * 60),
     )
 
-    def hold(askable, how):
+    def hold(askable, how, *others):
         take_over = claims.take_over
 
         def machine():
-            promises = Promises(settings, clock, askable)
+            promises = Promises(settings, clock, askable, *others)
             monkeypatch.setattr(claims, "take_over", partial(promises.take_over, take_over))
             return promises
 
@@ -725,6 +766,21 @@ def hold_promises(settings, monkeypatch):
 @pytest.mark.parametrize("askable", [True, False])
 def test_the_promises_hold_whatever_happens(hold_promises, askable):
     hold_promises(askable, often)
+
+
+BOTH = [(True, True), (True, False), (False, True), (False, False)]
+"""Whether the first of two carriers can be asked, and the other."""
+
+
+@pytest.mark.parametrize(("askable", "other"), [(True, False), (False, True)])
+def test_the_promises_hold_with_two_carriers(hold_promises, askable, other):
+    hold_promises(askable, hypothesis_settings(often, max_examples=2), other)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("askable", "other"), BOTH)
+def test_the_promises_hold_for_long_with_two_carriers(hold_promises, askable, other):
+    hold_promises(askable, hypothesis_settings(often, max_examples=500, derandomize=False), other)
 
 
 @pytest.mark.soak
@@ -808,7 +864,7 @@ def only_end_probe(watch):
     CarrierState.end_probe(watch.name, watch.probe)
 
 
-def only_promote_meanwhile(scheduler):
+def only_promote_meanwhile(scheduler, sender):
     return scheduler.promote(scheduler.clock.now())
 
 

@@ -225,6 +225,41 @@ def test_parts_of_others_are_not_mixed_up():
     assert {each.text for each in stored()} == {"a1a2", "b1b2", "c1c2", "d1d2"}
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"rules": RULES._replace(carrier="other")},
+        {"number": LONDON},
+        {"part": Part("8", 2, 2)},
+        {"part": Part("7", 3, 2)},
+    ],
+)
+def test_a_part_of_another_text_completes_none(other):
+    hear("a1", part=part(1))
+    assert hear("b2", **{"part": part(2)} | other) == []
+    assert [each.text for each in hear("a2", part=part(2))] == ["a1a2"]
+
+
+def test_parts_that_come_at_once_are_put_together(database_url):
+    db.close()
+
+    def deliver(number):
+        try:
+            hear(str(number), part=part(number, 6))
+        finally:
+            db.close()
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(deliver, [1, 2, 3, 4, 5, 6] * 2))
+    assert [each.text for each in stored(LATER + HOUR)] == ["123456"]
+
+
+def test_a_part_that_comes_after_five_minutes_changes_nothing_that_is_shown():
+    hear("me, or stop", part=part(2))
+    hear("Call ", LATER + 5 * MINUTE, part=part(1))
+    assert [each.text for each in stored(LATER + 5 * MINUTE)] == ["me, or stop"]
+
+
 def test_a_reference_that_is_used_again_at_once_begins_another_text():
     for text in ("one ", "two "):
         for number in (1, 2):
@@ -481,13 +516,14 @@ def test_answers_count_for_limits_of_key_and_number(post, key, run, at):
     assert post().status_code == 429
 
 
-def test_two_nos_at_once_have_one_answer(database_url):
+@pytest.mark.parametrize("text", ["STOP", "HELP"])
+def test_of_several_at_once_one_is_answered(database_url, text):
     sent()
     db.close()
 
     def deliver(number):
         try:
-            hear("STOP", clock.now(), ANSWERING)
+            hear(text, clock.now(), ANSWERING)
         finally:
             db.close()
 
@@ -496,7 +532,7 @@ def test_two_nos_at_once_have_one_answer(database_url):
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(deliver, range(6)))
     assert len(answers()) == 1
-    assert sum(each.opted_out for each in Reply.select()) == 1
+    assert sum(each.opted_out for each in Reply.select()) == (text == "STOP")
 
 
 # Forgotten

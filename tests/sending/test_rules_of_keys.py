@@ -169,6 +169,22 @@ def test_the_keys_own_rules_stand_in_place_of_settings(rules, opens, settings, k
     assert body["scheduled_send_date"] == (opens or isoformat(THREE_AM))
 
 
+def test_a_keys_own_hours_stand_in_place_of_the_countrys_working_week(settings, key, at):
+    saturday = datetime(2026, 3, 7, 16, tzinfo=UTC)  # 11:00 in New York
+    at(saturday)
+    client = create_app(settings._replace(business_days=None)).test_client()
+
+    def ask():
+        body = {"to": NEW_YORK, "message": "Hello"}
+        return accepted(client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key}))
+
+    assert ask()["scheduled_send_date"] == "2026-03-09T13:00:00.000Z"
+    rule("app", hours="sat 10:00-14:00")
+    assert ask()["status"] == "queued"
+    rule("app", hours="10:00-14:00")
+    assert ask()["status"] == "queued"
+
+
 def test_a_keys_own_quiet_hours_are_named_where_a_send_date_is_refused(ask, at, key):
     at(TUESDAY_NOON)
     rule("app", quiet_hours="13:00-14:00")
@@ -331,6 +347,25 @@ def test_a_text_expires_by_the_rule_of_its_key_at_each_step(own, lasts, run_pass
     Message.promote(TUESDAY_NOON, default)
     assert [again(each).status for each in found] == [Status.QUEUED, Status.EXPIRED] * 2
     Message.delete().execute()
+
+
+@pytest.mark.parametrize("columns", [{}, {"manual_mode": True}])
+def test_keys_with_different_rules_expire_side_by_side(columns, database_url, at):
+    at(TUESDAY_NOON)
+    lasts = {"10m": 10 * MINUTE, "5h": 5 * HOUR, "9d": 9 * DAY}
+    for name in lasts:
+        key_named(name)
+        rule(name, expire_after=name)
+    lasts["setting"] = 72 * HOUR
+    expired = []
+    for name, length in lasts.items():
+        for age in (length - SECOND, length + SECOND):
+            instant = TUESDAY_NOON - age
+            old = {"first_send_at": instant, "send_at": instant, "key": key_named(name)}
+            expired.append((store(**old | columns), age > length))
+    assert Message.expire(TUESDAY_NOON, TUESDAY_NOON - 72 * HOUR) == len(lasts)
+    for message, is_expired in expired:
+        assert (again(message).status == Status.EXPIRED) is is_expired
 
 
 def test_the_carrier_is_told_how_long_a_text_is_good_for_by_its_keys_rule(run_pass, carrier, at):

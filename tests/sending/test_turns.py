@@ -22,6 +22,7 @@ from samples import NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import claims
 from sending.carrier_state import CarrierState
+from sending.sender import TESTERS
 from stored_messages import SENDER, again, key_named, statuses, store, store_many
 
 SECOND = timedelta(seconds=1)
@@ -272,7 +273,7 @@ def test_the_simulators_pause_is_its_own_and_so_is_the_carriers(run_pass, carrie
     store()
     assert run_pass(TUESDAY_NOON)["sent"] == 1
     assert CarrierState.get_by_id("fake").retry_at is None
-    assert CarrierState.get_by_id("testers").retry_at == TUESDAY_NOON + SECOND
+    assert CarrierState.get_by_id(TESTERS).retry_at == TUESDAY_NOON + SECOND
     Message.delete().execute()
     carrier.answers[NEW_YORK] = CarrierError("no credit", account=True)
     refused, taken = store(), store(key=tester)
@@ -335,7 +336,7 @@ def test_the_state_of_the_testers_simulator_is_not_the_services(run_pass, carrie
 def test_a_wait_that_a_signal_makes_longer_ends(what, settings, carrier):
     """Python 3.11 has its SimpleQueue wait for ever; so do a small timeout and a busy core."""
     sender, deliveries = (
-        Scheduler(settings, carrier).sender.sends,
+        Scheduler(settings, carrier).senders[0].sends,
         Deliveries(60, Message.note_notified),
     )
     waiting = sender if what == "sends" else deliveries

@@ -124,7 +124,7 @@ def test_a_receipt_that_comes_before_the_yes_waits_for_it(open_client):
     message = held(Status.SENDING)
     understood(status(open_client(TWILIO), MessageStatus="delivered"))
     assert again(message).status == Status.SENDING
-    receipts.sent({message.id: SID}, TUESDAY_NOON)
+    receipts.sent({message.id: SID}, TUESDAY_NOON, carrier="twilio")
     assert again(message).status == Status.DELIVERED
 
 

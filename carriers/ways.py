@@ -1,0 +1,135 @@
+"""Read CARRIER_URL: one or more carriers in the order of preference, and what each is for.
+
+What follows the `#` of a URL is for this service: `#name=us&countries=US,CA&keys=shop&rate=10/s`.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from carriers import Carrier, connect
+from carriers.opt_outs import REGIONS
+
+BETWEEN = re.compile(r"\s+(?=[A-Za-z][A-Za-z0-9+]*:)")  # a lone URL may have a space in a name
+OPTIONS = ("name", "countries", "keys", "rate")
+COUNTRIES = {*REGIONS, "001"}
+
+
+class Way(NamedTuple):
+    """A carrier of CARRIER_URL, and the messages that it may be used for."""
+
+    name: str
+    url: str = ""  # without the `#` and what follows it
+    countries: frozenset[str] | None = None  # None: all
+    keys: frozenset[str] | None = None  # names of keys; None: all
+    rate: float | None = None  # parts a second; None: SEND_RATE
+
+    def may_serve(self, country: str | None, key: str) -> bool:
+        """Say whether it may be used for texts of a key to a country."""
+        of_country = self.countries is None or country in self.countries
+        return of_country and (self.keys is None or key in self.keys)
+
+    def shares_with(self, other: "Way") -> bool:
+        """Say whether there are texts for which either may be used."""
+        pairs = (self.countries, other.countries), (self.keys, other.keys)
+        return all(one is None or two is None or one & two for one, two in pairs)
+
+
+@lru_cache
+def parse(text: str) -> tuple[Way, ...]:
+    """Return the carriers that a CARRIER_URL names.
+
+    Raise ValueError with one line for each problem; none repeats a value, which may be a password.
+    """
+    ways, problems = [], []
+    words = [word for word in BETWEEN.split(text.strip()) if word]
+    for number, word in enumerate(words, 1):
+        place = f"carrier {number}: " if len(words) > 1 else ""
+        way, found = _read(word)
+        ways.append(way)
+        problems += [f"{place}{problem}" for problem in found]
+    for name, times in Counter(way.name for way in ways).items():
+        if times > 1:
+            problems.append(f"{times} carriers are called {name}: #name= tells them apart")
+    if problems:
+        raise ValueError("\n".join(problems))
+    return tuple(ways)
+
+
+def _read(word):
+    """Return the carrier of one URL, and the problems of what follows its `#`."""
+    url, mark, rest = word.partition("#")
+    pairs = [option.partition("=")[::2] for option in rest.split("&")] if mark else []
+    if any(name not in OPTIONS for name, _ in pairs):
+        return Way(default_name(url), url), [f"after # it takes only {', '.join(OPTIONS)}"]
+    options, problems, found = dict(pairs), [], {}
+    if len(options) < len(pairs):
+        problems.append("an option after # is repeated")
+    for name, read in (("name", _name), ("countries", _countries), ("keys", _list), ("rate", rate)):
+        if name in options:
+            try:
+                found[name] = read(options[name])
+            except ValueError as problem:
+                problems.append(f"{name} after # {problem}")
+    return Way(**{"name": default_name(url), "url": url} | found), problems
+
+
+def default_name(url: str) -> str:
+    """Return what a carrier without a name of its own is called: its scheme."""
+    scheme = url.partition(":")[0].lower()
+    return {"nexmo": "vonage"}.get(scheme, scheme.partition("+")[0])
+
+
+def _name(text):
+    if not re.fullmatch("[A-Za-z0-9-]{1,64}", text):
+        raise ValueError("must be letters, digits and hyphens")
+    return text
+
+
+def _list(text):
+    values = [unquote(each) for each in text.split(",")]
+    if not all(value.strip() for value in values):
+        raise ValueError("must not be empty, nor have an empty entry")
+    return frozenset(values)
+
+
+def _countries(text):
+    codes = _list(text)
+    if codes - COUNTRIES:
+        raise ValueError("must be ISO 3166 codes of countries, in capitals, like US,CA")
+    return codes
+
+
+def rate(text: str) -> float:
+    """Return the parts a second that `10/s` or `600/min` means."""
+    match = re.fullmatch(r"([1-9]\d{0,5})/(s|min)", text.strip(), re.ASCII)
+    if not match:
+        raise ValueError(
+            "must be parts per second or minute, from 1 to 999999, like 10/s or 600/min"
+        )
+    return int(match[1]) / {"s": 1, "min": 60}[match[2]]
+
+
+def connect_all(
+    ways: Sequence[Way],
+    concurrency: int = 8,
+    timeout: float = 60,
+    public_url: str | None = None,
+    *,
+    sending: bool = True,
+) -> list[Carrier]:
+    """Return the carriers, in their order; raise ValueError with one line for each problem."""
+    found, problems = [], []
+    for number, way in enumerate(ways, 1):
+        try:
+            found.append(
+                connect(way.url, concurrency, timeout, public_url, name=way.name, sending=sending)
+            )
+        except ValueError as problem:
+            problems.append(f"carrier {number}: {problem}" if len(ways) > 1 else str(problem))
+    if problems:
+        raise ValueError("\n".join(problems))
+    return found

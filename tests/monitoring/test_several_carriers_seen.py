@@ -1,0 +1,182 @@
+"""What people and programs see of several carriers; which texts are refused; callbacks by name."""
+
+import json
+
+import pytest
+
+from access.keys import ApiKey, Role
+from app import create_app
+from carrier_servers import TwilioServer
+from carriers.ways import Way
+from database import clock
+from models import Message, Status
+from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from sending.carrier_state import CarrierState
+from signed_callbacks import of_twilio
+from stored_messages import again, store
+
+PUBLIC_URL = "https://sms.example.com"
+BOTH = (
+    "twilio://AC1:token@+15005550006#name=us&countries=US "
+    "twilio://AC2:other@+15005550006#name=eu&countries=GB,US"
+)
+STRANGER = {}
+TOKEN = {"Authorization": "Bearer " + "t" * 16}
+
+
+@pytest.fixture
+def app(settings):
+    changed = settings._replace(carrier_url=BOTH, public_url=PUBLIC_URL, metrics_token="t" * 16)
+    return create_app(changed)
+
+
+@pytest.fixture
+def us_is_down(app, at):
+    at(TUESDAY_NOON)
+    CarrierState.passed("us", TUESDAY_NOON, 300, {"us": ["eu"], "eu": ["us"]})
+    CarrierState.begin_pause("us", clock.now(), trouble="no connection", is_down=True)
+
+
+def problems(app, headers=STRANGER, path="/healthz?strict"):
+    answer = app.test_client().get(path, headers=headers).json
+    return answer.get("details", answer)["problems"]
+
+
+def test_who_is_in_trouble_and_who_takes_its_place_is_told(app, us_is_down):
+    (problem,) = problems(app, TOKEN)
+    assert problem.startswith("us has been down since 2026-03-03T17:00:00.000Z: no connection")
+    assert problem.endswith("; eu takes its place")
+
+
+def test_strangers_read_that_a_carrier_is_in_trouble_and_not_which(app, us_is_down):
+    (problem,) = problems(app)
+    assert (
+        problem == "a carrier has been down since 2026-03-03T17:00:00.000Z; another takes its place"
+    )
+
+
+def test_where_both_are_in_trouble_nobody_takes_a_place(app, us_is_down):
+    CarrierState.begin_pause("eu", clock.now(), trouble="the token is wrong")
+    first, second = problems(app, TOKEN)
+    assert first.endswith("; no other takes its place")
+    assert second.startswith("eu has refused the account")
+
+
+def test_a_long_pause_is_told_and_a_short_one_is_not(app, at):
+    at(TUESDAY_NOON)
+    CarrierState.passed("us", TUESDAY_NOON, 300, {"us": ["eu"], "eu": ["us"]})
+    CarrierState.begin_pause("us", TUESDAY_NOON, asked_for=30)
+    assert problems(app, TOKEN) == []
+
+
+def test_metrics_and_stats_say_it_of_each_carrier(app, us_is_down):
+    text = app.test_client().get("/metrics", headers=TOKEN).text
+    assert 'text_messages_carrier_trouble{carrier="us"} 1.0' in text
+    assert 'text_messages_carrier_trouble{carrier="eu"} 0.0' in text
+    result = app.test_cli_runner().invoke(args=["stats", "--json"])
+    found = json.loads(result.stdout)
+    assert [(each["carrier"], each["trouble"], each["stand_in"]) for each in found["carriers"]] == [
+        ("us", "no connection", "eu"),
+        ("eu", None, None),
+    ]
+    assert found["carrier"] == "us"
+    assert "PROBLEM: us has been down" in app.test_cli_runner().invoke(args=["stats"]).stdout
+
+
+def test_how_many_texts_no_carrier_may_be_used_for_is_told(app, at, run_both):
+    store(country="FR")
+    store(country="FR")
+    run_both(TUESDAY_NOON, [Way("us", countries={"US"}), Way("eu", countries={"GB"})])
+    words = "2 texts wait for which no carrier may be used for its country and key"
+    assert words in problems(app, TOKEN)
+    assert statuses_of() == {Status.QUEUED}
+
+
+def statuses_of():
+    return {message.status for message in Message.select()}
+
+
+# Which texts are refused
+
+
+@pytest.mark.parametrize(
+    ("to", "status"), [(NEW_YORK, 201), (LONDON, 201), ("+33123456789", 403)], ids=str
+)
+def test_a_text_that_no_carrier_may_be_used_for_is_refused(app, key, at, to, status):
+    at(TUESDAY_NOON)
+    answer = app.test_client().post(
+        "/v1/text-messages", json={"to": to, "message": "Hello"}, headers={"X-Api-Key": key}
+    )
+    assert answer.status_code == status
+    if status == 403:
+        assert "no carrier for this country" in answer.json["message"]
+        assert not Message.select().exists()
+
+
+def test_a_testers_text_goes_to_the_simulator_whatever_its_country(app, at):
+    at(TUESDAY_NOON)
+    secret = ApiKey.issue("tester", None, TUESDAY_NOON, role=Role.TESTER)
+    answer = app.test_client().post(
+        "/v1/text-messages",
+        json={"to": "+33123456789", "message": "Hello"},
+        headers={"X-Api-Key": secret},
+    )
+    assert answer.status_code == 201
+
+
+# Callbacks
+
+
+def call(app, name, token, sid="SM1"):
+    fields = {"MessageSid": sid, "To": NEW_YORK, "MessageStatus": "delivered"}
+    path = f"/carriers/{name}/status"
+    return app.test_client().open(path, **of_twilio(PUBLIC_URL + path, fields, token))
+
+
+def test_two_accounts_of_one_carrier_call_back_by_their_names(app):
+    of_us = store(status="sent", carrier="us", carrier_reference="SM1", finished_at=TUESDAY_NOON)
+    of_eu = store(status="sent", carrier="eu", carrier_reference="SM1", finished_at=TUESDAY_NOON)
+    assert call(app, "us", "other").status_code == 403
+    assert call(app, "eu", "other").status_code == 204
+    assert (again(of_us).status, again(of_eu).status) == ("sent", "delivered")
+    assert call(app, "us", "token").status_code == 204
+    assert again(of_us).status == "delivered"
+
+
+def test_a_name_that_is_not_configured_is_not_found_and_the_usual_ones_are_refused(app):
+    assert call(app, "asia", "token").status_code == 404
+    assert call(app, "twilio", "token").status_code == 403
+    assert app.test_client().get("/carriers/us/status").status_code == 405
+
+
+# carriers check
+
+
+NOWHERE = "webhook+http://127.0.0.1:9/"
+REFUSED = "twilio://AC1:t@+15005550006?base_url=http://127.0.0.1:9"
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "status", "lines"),
+    [
+        ("TWILIO#name=a TWILIO#name=b", (), 0, 2),
+        ("TWILIO#name=a TWILIO#name=b", ("--carrier", "b"), 0, 1),
+        (f"TWILIO {NOWHERE}", (), 0, 2),
+        (f"{NOWHERE} TWILIO", ("--carrier", "webhook"), 2, 1),
+        (f"{NOWHERE}#name=a {NOWHERE}#name=b", (), 2, 2),
+        (f"TWILIO {REFUSED}#name=down", (), 1, 2),
+        ("TWILIO simulator:", ("--carrier", "other"), 1, 1),
+        ("TWILIO simulator:", ("--to", NEW_YORK), 1, 1),
+        ("TWILIO simulator:", ("--to", NEW_YORK, "--carrier", "simulator"), 0, 1),
+    ],
+)
+def test_each_carrier_is_asked_with_a_line_each(settings, url, options, status, lines):
+    server = TwilioServer()
+    try:
+        url = url.replace("TWILIO", server.url)
+        runner = create_app(settings._replace(carrier_url=url)).test_cli_runner()
+        result = runner.invoke(args=["carriers", "check", *options])
+    finally:
+        server.close()
+    assert result.exit_code == status, result.output
+    assert len(result.output.splitlines()) == lines, result.output

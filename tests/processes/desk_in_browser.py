@@ -1,0 +1,61 @@
+"""A desk, people and texts for a real browser, and axe-core."""
+
+import shutil
+import subprocess
+from datetime import timedelta
+
+import pytest
+
+from access.keys import ApiKey
+from browser import HOST
+from database import clock
+from models import Status
+from samples import NEW_YORK
+from stored_messages import key_named, store
+
+WIDE, PHONE = (1100, 900), (390, 844)
+AXE = "4.14.1"
+
+
+@pytest.fixture
+def desk(shared_web):
+    """The address of a desk."""
+    web, _ = shared_web
+    return f"http://{HOST}:{web.port}/desk/"
+
+
+@pytest.fixture(scope="session")
+def axe(request, tmp_path_factory):
+    """The source of axe-core, which checks accessibility; skip if it cannot be installed."""
+    if not shutil.which("npm"):
+        pytest.skip("there is no npm to install axe-core")
+    folder = request.config.cache.mkdir(f"axe-core-{AXE}")
+    source = folder / "node_modules/axe-core/axe.min.js"
+    if not source.exists():
+        fresh = tmp_path_factory.mktemp("npm") / "axe"
+        install = "npm install --no-audit --no-fund --ignore-scripts --fetch-retries=0"
+        words = [*install.split(), f"axe-core@{AXE}", "--prefix", str(fresh)]
+        if subprocess.run(words, capture_output=True, timeout=300).returncode:
+            pytest.skip("the npm package axe-core cannot be installed")
+        shutil.copytree(fresh, folder, dirs_exist_ok=True)
+    return source.read_text()
+
+
+def issue(name, role, group=None):
+    return ApiKey.issue(name, group, clock.now(), role=role)
+
+
+def ask(text, to=NEW_YORK, **columns):
+    """Store a text of the group that waits for approval and is due in a day."""
+    now = clock.now()
+    waits = {"manual_mode": True, "available_to_group": True, "status": Status.SCHEDULED}
+    key = key_named("shop", "front")
+    at = {"send_at": now + timedelta(days=1), "created_at": now}
+    return store(now, message=text, to=to, key=key, **at | waits | columns)
+
+
+def sign_in(browser, desk, role, group=None):
+    browser.open(desk)
+    browser.write("input[type=password]", issue(f"Ann the {role}", role, group))
+    browser.press("Sign in")
+    assert browser.text("h1").startswith("Waiting for approval")

@@ -1,0 +1,370 @@
+"""Several carriers: who sends, who takes over, and where doubts stay."""
+
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+
+from carriers import CarrierError
+from carriers.ways import Way
+from database import isoformat
+from models import Message, Status
+from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from sending import claims, receipts
+from sending.carrier_state import CarrierState
+from sending.outcomes import MAY_HAVE_TAKEN_IT
+from several_carriers import (
+    ACCOUNT,
+    FOR_GOOD,
+    FOR_NOW,
+    SILENT,
+    UNREACHED,
+    WAY,
+    NamedCarrier,
+)
+from stored_messages import again, key_named, statuses, store, store_many
+
+SECOND, MINUTE, HOUR, DAY = (timedelta(seconds=n) for n in (1, 60, 3600, 86400))
+OPEN = {"business_hours": (0, 1440)}
+
+
+def test_the_first_carrier_sends_while_it_is_well(run_both, us, eu):
+    numbers = store_many(5)
+    assert run_both(TUESDAY_NOON)["sent"] == 5
+    assert sorted(us.numbers) == numbers
+    assert eu.texts == []
+    assert {message.carrier for message in Message.select()} == {"us"}
+
+
+@pytest.mark.parametrize("answer", [UNREACHED, ACCOUNT], ids=str)
+def test_another_takes_over_at_once_and_no_text_loses_a_retry(run_both, us, eu, answer):
+    us.answer = answer
+    numbers = store_many(30)
+    assert run_both(TUESDAY_NOON)["sent"] == 30
+    assert sorted(eu.numbers) == numbers
+    assert len(us.texts) <= 8, "those that were under way"
+    assert {(m.carrier, m.attempts, m.status) for m in Message.select()} == {("eu", 1, Status.SENT)}
+    assert CarrierState.get_by_id("us").trouble == str(answer)
+
+
+def test_a_pause_over_a_minute_is_not_waited_for_and_a_shorter_one_is(run_both, us, eu):
+    us.answer = CarrierError("slow down", too_fast=True, retry_after=30)
+    store()
+    assert run_both(TUESDAY_NOON)["sent"] == 0
+    assert eu.texts == []
+    us.answer = CarrierError("slow down", too_fast=True, retry_after=90)
+    assert run_both(TUESDAY_NOON + 31 * SECOND)["sent"] == 1
+    assert len(eu.texts) == 1
+    message = Message.get()
+    assert (message.attempts, message.carrier) == (1, "eu")
+
+
+def test_five_silences_leave_doubts_and_the_rest_goes_elsewhere(run_both, us, eu):
+    us.answer = SILENT
+    numbers = store_many(30)
+    run_both(TUESDAY_NOON, send_concurrency=1)
+    assert CarrierState.get_by_id("us").is_down
+    assert us.numbers == numbers[:5]
+    assert sorted(eu.numbers) == numbers[5:]
+    doubtful = Message.select().where(Message.in_doubt > 0)
+    assert {(m.in_doubt_with, m.attempts) for m in doubtful} == {("us", 1)}
+
+
+def test_one_that_can_be_asked_is_well_once_it_says_so_whether_a_text_waits_or_not(
+    run_both, us, eu
+):
+    us.answer, us.health = UNREACHED, UNREACHED
+    store()
+    run_both(TUESDAY_NOON)
+    assert (us.checks, len(eu.texts)) == (0, 1)
+    run_both(TUESDAY_NOON + 3 * SECOND)
+    assert us.checks == 0, "in its pause"
+    run_both(TUESDAY_NOON + 10 * SECOND)
+    assert us.checks == 1
+    us.answer = us.health = None
+    run_both(TUESDAY_NOON + MINUTE)
+    assert us.checks == 2
+    assert CarrierState.get_by_id("us").trouble is None
+    store()
+    run_both(TUESDAY_NOON + MINUTE)
+    assert len(us.texts) == 2
+
+
+def test_one_that_cannot_be_asked_is_tried_with_one_text_that_is_not_in_doubt(run_both, us, eu):
+    us.answer = UNREACHED
+    store()
+    run_both(TUESDAY_NOON)
+    doubtful = store(in_doubt=1, in_doubt_with="us", in_doubt_since=TUESDAY_NOON, to="+12125559999")
+    run_both(TUESDAY_NOON + 10 * SECOND)
+    assert "+12125559999" not in us.numbers
+    assert again(doubtful).carrier == "eu"
+    store_many(20, send_at=TUESDAY_NOON + 10 * SECOND)
+    run_both(TUESDAY_NOON + 30 * SECOND)
+    assert len(us.texts) == 2, "one in each pause"
+    us.answer = None
+    store_many(20, send_at=TUESDAY_NOON + 10 * SECOND)
+    run_both(TUESDAY_NOON + 2 * MINUTE)
+    assert len(us.texts) > 2
+    assert CarrierState.get_by_id("us").trouble is None
+    assert statuses() == {Status.SENT: 42}
+
+
+def test_retries_go_through_the_carriers_in_a_circle(run_both, us, eu):
+    us.answer = eu.answer = FOR_NOW
+    store(max_retries=3)
+    for hours in range(0, 40, 10):
+        run_both(TUESDAY_NOON + hours * HOUR, **OPEN)
+    assert (len(us.texts), len(eu.texts)) == (2, 2)
+    message = Message.get()
+    assert (message.status, message.attempts, message.carrier) == (Status.FAILED, 4, "eu")
+
+
+def test_no_for_good_is_final(run_both, us, eu):
+    us.answer = FOR_GOOD
+    store()
+    assert run_both(TUESDAY_NOON)["failed"] == 1
+    assert eu.texts == []
+
+
+def test_a_no_about_the_way_alone_goes_to_the_next_at_once_and_uses_up_nothing(run_both, us, eu):
+    us.answer = WAY
+    store(max_retries=0)
+    assert run_both(TUESDAY_NOON)["sent"] == 1
+    message = Message.get()
+    assert (message.attempts, message.carrier) == (1, "eu")
+    assert CarrierState.get_by_id("us").trouble is None, "another text may go that way"
+
+
+def test_where_no_way_is_left_the_no_is_what_it_is_with_one_carrier(run_both, us, eu):
+    us.answer = eu.answer = WAY
+    store(max_retries=0)
+    run_both(TUESDAY_NOON)
+    message = Message.get()
+    assert (message.status, message.attempts) == (Status.QUEUED, 0)
+    assert len(us.texts) == 1, "it refused this text's way"
+    assert CarrierState.get_by_id("eu").trouble == str(WAY)
+
+
+def test_texts_go_through_the_carriers_of_their_country_and_key(run_both, us, eu):
+    ways = [Way("us", countries={"US"}), Way("eu", keys={"shop"})]
+    texts = {
+        ("US", "app"): "us",
+        ("US", "shop"): "us",
+        ("GB", "shop"): "eu",
+        ("GB", "app"): None,
+    }
+    for country, key in texts:
+        to = NEW_YORK if country == "US" else LONDON
+        store(country=country, to=to, key=key_named(key), message=f"{country} {key}")
+    run_both(TUESDAY_NOON, ways, **OPEN)
+    found = {(m.country, m.key.name): m.carrier for m in Message.select()}
+    assert found == texts
+    assert statuses() == {Status.SENT: 3, Status.QUEUED: 1}
+
+
+def test_what_waits_when_the_carriers_change_goes_by_the_new_ones(run_both, us, eu):
+    store(country="GB")
+    run_both(TUESDAY_NOON, [Way("us", countries={"US"}), Way("eu", countries={"US"})])
+    assert statuses() == {Status.QUEUED: 1}
+    run_both(TUESDAY_NOON, [Way("us", countries={"US"}), Way("eu", countries={"GB"})])
+    assert Message.get().carrier == "eu"
+
+
+# Doubts
+
+
+def asked_both(can_be_asked=("us",)):
+    return [NamedCarrier(name, name in can_be_asked) for name in ("us", "eu")]
+
+
+def test_a_carrier_that_can_be_asked_keeps_its_doubt_however_long_it_is_down(run_both):
+    us, eu = both = asked_both()
+    us.answer, us.health = SILENT, UNREACHED
+    store()
+    run_both(TUESDAY_NOON, carriers=both)
+    us.answer = UNREACHED
+    store(to="+12125559999")
+    for hours in range(1, 70, 5):
+        run_both(TUESDAY_NOON + hours * HOUR, carriers=both, **OPEN)
+    assert eu.numbers == ["+12125559999"]
+    us.health = None
+    us.has[NEW_YORK] = ["SM1"]
+    run_both(TUESDAY_NOON + 71 * HOUR, carriers=both, **OPEN)
+    message = Message.get(Message.to == NEW_YORK)
+    assert (message.status, message.carrier, message.carrier_reference) == ("sent", "us", "SM1")
+    assert eu.numbers == ["+12125559999"]
+
+
+def test_a_doubt_that_was_not_answered_in_time_expires_and_may_be_sent_all_the_same(run_both):
+    us, eu = both = asked_both()
+    us.answer, us.health = SILENT, UNREACHED
+    store(first_send_at=TUESDAY_NOON)
+    for hours in (0, 1, 80, 81):
+        run_both(TUESDAY_NOON + hours * HOUR, carriers=both, **OPEN)
+    message = Message.get()
+    assert message.status == Status.EXPIRED
+    assert MAY_HAVE_TAKEN_IT in message.last_error
+    assert eu.texts == []
+    receipts.record_receipts(
+        [("SM1", True, None, NEW_YORK)], TUESDAY_NOON + 82 * HOUR, carrier="eu"
+    )
+    assert again(message).status == Status.EXPIRED, "another carrier says nothing of it"
+    receipts.record_receipts(
+        [("SM1", True, None, NEW_YORK)], TUESDAY_NOON + 82 * HOUR, carrier="us"
+    )
+    assert again(message).status == Status.DELIVERED
+
+
+def test_what_an_asked_carrier_has_not_is_no_copy(run_both):
+    us, eu = both = asked_both(("eu",))
+    us.answer, eu.answer = SILENT, SILENT  # us cannot be asked, eu can
+    store(max_retries=9)
+    copies = []
+    for hours in range(0, 200, 10):
+        run_both(TUESDAY_NOON + hours * HOUR, carriers=both, expire_after=DAY * 30, **OPEN)
+        copies.append((len(us.texts), len(eu.texts)))
+    message = Message.get()
+    assert message.status == Status.FAILED
+    assert MAY_HAVE_TAKEN_IT in message.last_error
+    assert len(us.texts) == 2, f"never more than two copies: {copies}"
+
+
+def test_two_carriers_that_cannot_be_asked_never_get_more_than_two_copies_together(
+    run_both, us, eu
+):
+    us.answer = eu.answer = SILENT
+    store(max_retries=9)
+    for hours in range(0, 100, 10):
+        run_both(TUESDAY_NOON + hours * HOUR, expire_after=DAY * 30, **OPEN)
+    assert len(us.texts) + len(eu.texts) == 2
+    message = Message.get()
+    assert (message.status, message.in_doubt) == (Status.FAILED, 2)
+    assert MAY_HAVE_TAKEN_IT in message.last_error
+
+
+def test_the_second_copy_goes_through_the_first_carrier_and_not_the_next(run_both, us, eu):
+    us.answer = SILENT
+    store(max_retries=3)
+    run_both(TUESDAY_NOON)
+    us.answer = None
+    run_both(TUESDAY_NOON + HOUR, **OPEN)
+    assert (len(us.texts), len(eu.texts)) == (2, 0)
+
+
+def test_the_doubts_of_a_carrier_that_is_gone_are_those_of_one_that_cannot_be_asked(run_both):
+    us, eu = both = asked_both()
+    us.answer = SILENT
+    store()
+    run_both(TUESDAY_NOON, carriers=both)
+    run_both(TUESDAY_NOON + HOUR, carriers=[eu], **OPEN)
+    message = Message.get()
+    assert (message.status, message.carrier) == (Status.SENT, "eu")
+    assert us.asked == []
+
+
+def test_texts_in_doubt_at_the_upgrade_belong_to_the_first_carrier(run_both):
+    us, eu = both = asked_both()
+    us.has[NEW_YORK] = ["SM1"]
+    store(in_doubt=1, in_doubt_since=TUESDAY_NOON)
+    run_both(TUESDAY_NOON, carriers=both)
+    assert Message.get().carrier_reference == "SM1"
+    assert (us.texts, eu.texts) == ([], [])
+
+
+def test_the_carrier_of_a_dead_sender_is_asked(run_both):
+    us, eu = both = asked_both(("us", "eu"))
+    eu.has[NEW_YORK] = ["SM1"]
+    store(
+        status=Status.SENDING,
+        claimed_by="0" * 32,
+        claimed_at=TUESDAY_NOON - HOUR,
+        claimed_for="eu",
+        claim_number=1,
+    )
+    run_both(TUESDAY_NOON, carriers=both)
+    message = Message.get()
+    assert (message.carrier, message.carrier_reference) == ("eu", "SM1")
+    assert us.texts == eu.texts == us.asked == []
+
+
+# References
+
+
+def test_two_carriers_may_use_the_same_reference(database_url):
+    of_us = store(status=Status.SENT, carrier="us", carrier_reference="7", finished_at=TUESDAY_NOON)
+    of_eu = store(status=Status.SENT, carrier="eu", carrier_reference="7", finished_at=TUESDAY_NOON)
+    receipts.record_receipts([("7", True, None)], TUESDAY_NOON, carrier="us")
+    assert (again(of_us).status, again(of_eu).status) == ("delivered", "sent")
+    receipts.record_receipts([("7", False, "off")], TUESDAY_NOON, carrier="eu")
+    assert (again(of_us).status, again(of_eu).status) == ("delivered", "undelivered")
+
+
+def test_an_early_receipt_waits_for_a_yes_of_its_own_carrier(database_url):
+    of_us, of_eu = store(status=Status.SENDING), store(status=Status.SENDING)
+    receipts.record_receipts([("7", True, None)], TUESDAY_NOON, carrier="us")
+    receipts.record_receipts([("7", False, "off")], TUESDAY_NOON, carrier="eu")
+    receipts.sent({of_eu.id: "7"}, TUESDAY_NOON, carrier="eu")
+    assert (again(of_us).status, again(of_eu).status) == ("sending", "undelivered")
+    receipts.sent({of_us.id: "7"}, TUESDAY_NOON, carrier="us")
+    assert (again(of_us).status, again(of_eu).status) == ("delivered", "undelivered")
+    assert not receipts.EarlyReceipt.select().exists()
+
+
+def test_an_early_receipt_of_a_version_before_counts_for_any_carrier(database_url):
+    message = store(status=Status.SENDING)
+    receipts.record_receipts([("7", True, None)], TUESDAY_NOON)
+    receipts.sent({message.id: "7"}, TUESDAY_NOON, carrier="us")
+    assert again(message).status == Status.DELIVERED
+
+
+def test_a_late_answer_of_one_changes_nothing_of_a_text_that_another_has(database_url):
+    message = store(
+        status=Status.SENT, carrier="eu", carrier_reference="1", finished_at=TUESDAY_NOON
+    )
+    assert receipts.sent({message.id: "9"}, TUESDAY_NOON, late=True, carrier="us") == 0
+    assert (again(message).carrier, again(message).carrier_reference) == ("eu", "1")
+
+
+def test_a_copy_that_another_carrier_has_under_a_reference_does_not_hide_ones_own(database_url):
+    store(status=Status.SENT, carrier="eu", carrier_reference="7", finished_at=TUESDAY_NOON)
+    doubtful = store(status=Status.SENDING, in_doubt=1, in_doubt_with="us")
+    assert receipts.found(doubtful.id, ["7"], TUESDAY_NOON, "us")
+    assert isoformat(again(doubtful).finished_at)
+
+
+# A single pass
+
+
+def test_a_pass_ends_only_when_no_carrier_has_anything_left(run_both, us, eu, monkeypatch):
+    """One that begins late takes what another could not give: nothing of it is left behind."""
+    us.answer, prepare = UNREACHED, CarrierState.prepare
+
+    def prepare_slowly(name):
+        if name == "us":
+            time.sleep(0.7)
+        prepare(name)
+
+    store_many(20)
+    monkeypatch.setattr(CarrierState, "prepare", prepare_slowly)
+    assert run_both(TUESDAY_NOON, send_concurrency=1)["sent"] == 20
+    assert len(eu.texts) == 20
+
+
+def test_texts_whose_lanes_another_is_writing_are_not_left_behind(run_both, us, eu, monkeypatch):
+    us.answer, read = SILENT, claims.without_route
+    guard = threading.Lock()
+
+    def read_in_turn(*arguments):
+        if not guard.acquire(blocking=False):
+            return []  # as on Postgres, where rows that another has locked are left out
+        try:
+            time.sleep(0.2)
+            return read(*arguments)
+        finally:
+            guard.release()
+
+    numbers = store_many(20)
+    monkeypatch.setattr(claims, "without_route", read_in_turn)
+    run_both(TUESDAY_NOON, send_concurrency=1)
+    assert sorted(eu.numbers) == numbers[5:]

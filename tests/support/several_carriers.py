@@ -1,0 +1,86 @@
+"""Several fake carriers and a scheduler with them."""
+
+import pytest
+
+from carriers import CarrierError
+from carriers.ways import Way
+from fake_carrier import FakeCarrier
+from scheduler import Scheduler
+from sending import carrier_state, sender
+from sending.runtime import THIS_MACHINE
+
+UNREACHED = CarrierError("there is no connection", unreached=True)
+SILENT = CarrierError("it gave no answer", in_doubt=True, silent=True)
+ACCOUNT = CarrierError("it refuses the account", account=True)
+WAY = CarrierError("its sender does not reach this country", account=True, way=True)
+FOR_NOW = CarrierError("out of order")
+FOR_GOOD = CarrierError("no such number", permanent=True)
+
+
+class NamedCarrier(FakeCarrier):
+    """A fake carrier with a name that does one thing with every text, unless told otherwise.
+
+    It can be asked without sending if `health` is a CarrierError, or None for "it serves". One that
+    `can_be_asked` has the texts of `has`.
+    """
+
+    def __init__(self, name, can_be_asked=False):
+        super().__init__()
+        self.name, self.can_be_asked = name, can_be_asked
+        self.answer, self.health = None, NotImplementedError
+        self.has, self.checks, self.asked = {}, 0, []
+
+    def send(self, to, text, **more):
+        self.texts.append((to, text))
+        answer = self.answers.get(to, self.answer)
+        answer = answer() if callable(answer) else answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer or f"{self.name}-{len(self.texts)}"
+
+    def find(self, to, text, since):
+        self.asked.append(to)
+        if isinstance(self.health, CarrierError):
+            raise self.health
+        return self.has.get(to, [])
+
+    def check(self):
+        self.checks += 1
+        if self.health is NotImplementedError:
+            raise NotImplementedError
+        if self.health:
+            raise self.health
+
+
+@pytest.fixture
+def us():
+    return NamedCarrier("us")
+
+
+@pytest.fixture
+def eu():
+    return NamedCarrier("eu")
+
+
+@pytest.fixture
+def run_both(settings, us, eu, at, monkeypatch):
+    """Run one pass with two carriers at an instant: `run_both(NOON, ways=[Way("us"), …])`."""
+    monkeypatch.setattr(carrier_state, "SETTLING", 0)
+    monkeypatch.setattr(sender, "LONGEST_WAIT", 0)  # the clock stands still
+
+    def run(instant, ways=None, carriers=None, **changes):
+        at(instant)
+        changed = settings._replace(
+            carrier_url=" ".join(map(written, ways or [])) or None, **changes
+        )
+        first, *others = carriers or (us, eu)
+        return Scheduler(changed, first, THIS_MACHINE, others).run_pass()
+
+    return run
+
+
+def written(way: Way) -> str:
+    """Write a Way as part of CARRIER_URL; its URL is not used."""
+    options = {"name": way.name, "countries": ",".join(way.countries or ())}
+    options |= {"keys": ",".join(way.keys or ())}
+    return "console:#" + "&".join(f"{name}={value}" for name, value in options.items() if value)
