@@ -23,6 +23,7 @@ from stored_messages import store_history
 COMMANDS = [
     *("db", "keys", "dnc", "messages", "carriers", "stats", "db upgrade", "carriers check"),
     *("keys create", "keys list", "keys revoke", "keys rotate", "keys extend", "keys events"),
+    "keys rules",
     "keys limit",
     *("events", "events list", "events retry"),
     *("dnc add", "dnc remove", "dnc check", "dnc import", "dnc list", "dnc export"),

@@ -15,6 +15,19 @@ from stored_messages import key_named, store
 
 WIDE, PHONE = (1100, 900), (390, 844)
 AXE = "4.14.1"
+TORN = r"""
+const torn = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+for (let node; (node = walk.nextNode()); )
+  for (const { 0: word, index } of node.data.matchAll(/[\p{L}\p{N}_]+/gu)) {
+    const range = document.createRange();
+    range.setStart(node, index);
+    range.setEnd(node, index + word.length);
+    const lines = [...range.getClientRects()].filter((line) => line.width);
+    if (new Set(lines.map((line) => Math.round(line.top))).size > 1) torn.push(word);
+  }
+return torn;
+"""
+"""Return the words that are torn between two lines, as a script for a page."""
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from access.do_not_call import DoNotCall
 from access.keys import Role
 from browser import ENTER, HOST
 from database import clock
-from desk_in_browser import PHONE, WIDE, ask, sign_in
+from desk_in_browser import PHONE, TORN, WIDE, ask, sign_in
 from models import Message, Status
 from running import ALWAYS
 from samples import LONDON
@@ -142,20 +142,6 @@ def test_the_script_writes_the_readers_time_and_asks_before_many_are_approved(br
     assert browser.text("#result").startswith("31 texts refused: +")
     browser.press("Undo")
     assert browser.text("#result").startswith("31 texts no longer refused: +")
-
-
-TORN = r"""
-const torn = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-for (let node; (node = walk.nextNode()); )
-  for (const { 0: word, index } of node.data.matchAll(/[\p{L}\p{N}_]+/gu)) {
-    const range = document.createRange();
-    range.setStart(node, index);
-    range.setEnd(node, index + word.length);
-    const lines = [...range.getClientRects()].filter((line) => line.width);
-    if (new Set(lines.map((line) => Math.round(line.top))).size > 1) torn.push(word);
-  }
-return torn;
-"""
 
 
 def test_on_a_phone_words_are_whole_and_labels_can_be_read(browser, desk):

@@ -10,19 +10,12 @@ from access.keys import Role
 from browser import ENTER
 from carriers import Reply as Said
 from database import clock
+from desk_in_browser import PHONE, TORN, WIDE, sign_in
 from models import Status
 from sending import inbound
 from sending.inbound import ReplyRules
 from sending.replies import Reply
 from stored_messages import held, key_named
-from test_desk_browser import (  # noqa: F401  fixtures
-    PHONE,
-    TORN,
-    WIDE,
-    axe,
-    desk,
-    sign_in,
-)
 
 TAB = "\ue004"
 RULES = ReplyRules("twilio", False, None, None)
@@ -55,7 +48,7 @@ def focused(browser):
     )
 
 
-def test_twenty_replies_are_worked_through_on_a_phone_without_a_mouse(browser, desk):  # noqa: F811
+def test_twenty_replies_are_worked_through_on_a_phone_without_a_mouse(browser, desk):
     """Some forty keys: Tab to a button, Enter; nobody has to find the place again."""
     twenty()
     browser.look_like(*PHONE)
@@ -81,7 +74,7 @@ def test_twenty_replies_are_worked_through_on_a_phone_without_a_mouse(browser, d
 
 
 @pytest.mark.parametrize("role", [Role.OPERATOR, Role.APPROVER])
-def test_axe_finds_nothing_and_nothing_scrolls_sideways(browser, desk, axe, role):  # noqa: F811
+def test_axe_finds_nothing_and_nothing_scrolls_sideways(browser, desk, axe, role):
     twenty()
     hear("<i>\u202e" + "W" * 1590, "+12125550123")
     hear("STOP", "+12125550124")

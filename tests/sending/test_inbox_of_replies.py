@@ -34,7 +34,8 @@ def test_whichever_statement_fails_each_reply_is_recorded_once(
         words = [receipts[0], Said(NEW_YORK, "Yes"), receipts[1], Said(NEW_YORK, "Yes")]
         words += [Said(NEW_YORK, "STOP"), Said(LONDON, "a", part=Part("1", 2, 1)), receipts[2]]
         later = [Said(LONDON, "b", part=Part("1", 2, 2)), *(Said(n, "stop") for n in NUMBERS)]
-        inbox = Scheduler(settings, TalkingCarrier(words, later)).sender.inbox
+        (sender,) = Scheduler(settings, TalkingCarrier(words, later)).senders
+        inbox = sender.inbox
         state = fail_at(failing)
         refused = 0
         while inbox.carrier.batches or inbox.unrecorded:

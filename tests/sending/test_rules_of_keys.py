@@ -97,7 +97,7 @@ def test_the_desk_and_show_tell_when_it_would_leave_and_by_which_rule(
     visitor = Visitor(app)
     visitor.sign_in(secret)
     visitor.open(f"/desk/messages/{message.id}")
-    assert "At once" in visitor.page.text
+    assert "Sends at once" in visitor.page.text
     assert "quiet hours" not in visitor.page.text
 
 
