@@ -95,24 +95,24 @@ class Stop:
 
     def __init__(self, timeout: float, clock: Clock, whole: Self | None = None):
         self.timeout, self.clock, self.whole = timeout, clock, whole
-        self._by = math.inf
+        self.by = math.inf  # when to end at last, by the monotonic clock
 
     def request(self) -> None:
         """Stop soon; a second request gives no more time."""
-        self._by = min(self._by, self.clock.monotonic() + self.timeout)
+        self.by = min(self.by, self.clock.monotonic() + self.timeout)
 
     @property
-    def by(self) -> float:
-        """Return when to end at last, by the monotonic clock."""
-        return min(self._by, self.whole.by) if self.whole else self._by
+    def ends_at(self) -> float:
+        """Return when to end at last, as a part or with the whole."""
+        return min(self.by, self.whole.ends_at) if self.whole else self.by
 
     @property
     def is_requested(self) -> bool:
-        return self.by < math.inf
+        return self.ends_at < math.inf
 
     @property
     def seconds_left(self) -> float:
-        return max(0, self.by - self.clock.monotonic())
+        return max(0, self.ends_at - self.clock.monotonic())
 
     def sleep(self, seconds: float) -> None:
         """Do nothing for so many seconds, or until a stop is requested."""
