@@ -10,7 +10,6 @@ import pytest
 from playhouse.migrations import Runner
 from playhouse.schema_diff import diff_models
 
-import app  # noqa: F401  defines every table
 import database
 import models
 from access import keys

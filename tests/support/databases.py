@@ -9,6 +9,8 @@ import psycopg
 import pytest
 
 import database
+import desk  # noqa: F401  these two define every table
+import scheduler  # noqa: F401
 from postgres_server import PostgresServer
 
 SQLITE, POSTGRES = "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)
