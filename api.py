@@ -11,7 +11,7 @@ from werkzeug.exceptions import HTTPException, TooManyRequests, Unauthorized
 import acceptance
 import recipients
 import schemas
-from acceptance import AlreadyAnswered, KeyRevoked, NewMessage
+from acceptance import AlreadyAnswered, KeyChanged, NewMessage
 from access.do_not_call import DoNotCall
 from access.keys import MAY_SEND, ApiKey, Identity
 from access.limits import SECOND, LimitReached
@@ -36,13 +36,16 @@ def create_text_message() -> Response:
     db.close()  # or slow bodies would hold all connections
     value = read_json()
     idempotency_key, digest = idempotency(value)
-    try:
-        return create(value, key, idempotency_key, digest)
-    except (AlreadyAnswered, BadRequest, HTTPException):
-        # What is refused now may have been accepted before
-        if idempotency_key and (earlier := Message.answered(key.id, idempotency_key)):
-            return repeat(earlier, digest)
-        raise
+    while True:
+        try:
+            return create(value, key, idempotency_key, digest)
+        except (KeyChanged, AlreadyAnswered, BadRequest, HTTPException) as refusal:
+            known, key = key, sender()  # may have changed while a slow client sent the body
+            # What is refused now may have been accepted before
+            if idempotency_key and (earlier := Message.answered(key.id, idempotency_key)):
+                return repeat(earlier, digest)
+            if key == known and isinstance(refusal, (BadRequest, HTTPException)):
+                raise
 
 
 def create(value: Any, key: Identity, idempotency_key: str | None, digest: str | None) -> Response:
@@ -72,7 +75,7 @@ def create(value: Any, key: Identity, idempotency_key: str | None, digest: str |
     answer = schemas.dump(describe(message, recipient, facts))
     if idempotency_key:
         message = message._replace(answer=answer)
-    keep(message, settings)
+    keep(message, key, settings)
     about = {"message_id": str(message.id), "key": key.name}
     log.info("message %s %s", message.id, message.status, extra=about)
     return respond(answer)
@@ -136,12 +139,10 @@ def describe(message: NewMessage, recipient: Recipient, facts: Facts) -> dict:
     }
 
 
-def keep(message: NewMessage, settings: Settings) -> None:
-    """Store a message; refuse the request if its key or a limit does not allow it any more."""
+def keep(message: NewMessage, key: Identity, settings: Settings) -> None:
+    """Store a message; refuse the request if a limit does not allow it."""
     try:
-        acceptance.store(message, settings.key_limits, settings.recipient_limit)
-    except KeyRevoked:
-        raise unauthorized() from None
+        acceptance.store(message, settings.key_limits, settings.recipient_limit, key.rules)
     except LimitReached as refusal:
         g.abuse = f"{refusal.whose}_limit"
         wait = max(1, -((message.created_at - refusal.free_at) // SECOND))  # rounded up

@@ -3,5 +3,5 @@
 `store` keeps one message for good, or raises why it may not.
 """
 
-from acceptance.decisions import AlreadyAnswered, KeyRevoked, NewMessage
+from acceptance.decisions import AlreadyAnswered, KeyChanged, NewMessage
 from acceptance.storage import store

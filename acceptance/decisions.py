@@ -7,6 +7,7 @@ from uuid import UUID
 
 from access.keys import ApiKey, Role
 from access.limits import SECOND, KeyTally, Limit, NumberTally, parse
+from access.rules import NO_RULES, KeyRules
 from database import EPOCH
 from models import Message, Status
 
@@ -15,8 +16,8 @@ class AlreadyAnswered(Exception):
     """Another request with the same idempotency key was stored first."""
 
 
-class KeyRevoked(Exception):
-    """The key was revoked while its request was under way."""
+class KeyChanged(Exception):
+    """The key was revoked, or got other rules, while its request was under way."""
 
 
 class NewMessage(NamedTuple):
@@ -57,11 +58,12 @@ class NewMessage(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A message to be stored, and the limits that the settings set for it."""
+    """A message to be stored, the limits that the settings set, and the rules that it keeps to."""
 
     message: NewMessage
     default_limits: tuple[Limit, ...] = ()  # for a key that has none of its own
     recipient_limit: Limit | None = None
+    rules: KeyRules = NO_RULES  # of the key, by which the message was judged
 
 
 Outcome = Exception | None
@@ -87,8 +89,8 @@ class Known(NamedTuple):
         """Return why a message may not be stored; of several limits, the longest wait."""
         message, reached = request.message, []
         key = self.keys.get(message.key)
-        if key and key.revoked_at:
-            return KeyRevoked()
+        if key and (key.revoked_at or key.rules != request.rules):
+            return KeyChanged()
         if message.name in self.taken:  # limits do not apply to repeats
             return AlreadyAnswered()
         if limits := self.key_limits(request):

@@ -12,6 +12,7 @@ from acceptance.decisions import FIELDS, AlreadyAnswered, NewMessage, Outcome, R
 from acceptance.inserts import Inserts
 from access.keys import ApiKey
 from access.limits import KeyUse, Limit, NumberTally, lock_numbers
+from access.rules import NO_RULES, KeyRules
 from database import db, on_postgres
 from models import Message
 
@@ -45,13 +46,15 @@ def store(
     message: NewMessage,
     default_limits: tuple[Limit, ...] = (),
     recipient_limit: Limit | None = None,
+    rules: KeyRules = NO_RULES,
 ) -> None:
     """Keep a new message for good.
 
-    Raise AlreadyAnswered if its idempotency key is taken, KeyRevoked if its key is revoked by now,
-    LimitReached if its key or its recipient may have no more, or the database's error.
+    Raise AlreadyAnswered if its idempotency key is taken, KeyChanged if its key is revoked or has
+    other rules by now, LimitReached if its key or its recipient may have no more, or the database's
+    error.
     """
-    outcome = queue.insert(Request(message, default_limits, recipient_limit))
+    outcome = queue.insert(Request(message, default_limits, recipient_limit, rules))
     if outcome:
         raise outcome
 

@@ -71,7 +71,9 @@ class Identity(NamedTuple):
 RULES = f"SELECT id, {', '.join(OWN)} FROM api_key WHERE id IN ({{ids}})"
 """Return the rules of some keys. As SQL, since the sender asks between any two sends."""
 
-HELD = "SELECT id, role, limits, revoked_at FROM api_key WHERE id IN ({ids}){lock}"
+HELD = f"""\
+SELECT id, role, limits, revoked_at, {", ".join(OWN)} FROM api_key WHERE id IN ({{ids}}){{lock}}
+"""
 """Return what decides about a message of some keys when it is stored."""
 
 
@@ -138,7 +140,7 @@ class ApiKey(Table):
 
     @classmethod
     def hold(cls, ids: Collection[int]) -> dict[int, Self]:
-        """Return those of these keys that there are, by id: role, limits and revocation.
+        """Return those of these keys that there are, by id: role, limits, rules and revocation.
 
         A change of one of them waits until the transaction ends.
         """

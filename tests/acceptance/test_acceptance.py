@@ -13,7 +13,7 @@ from peewee import IntegrityError
 
 import acceptance
 import database
-from acceptance import AlreadyAnswered, KeyRevoked, NewMessage, storage
+from acceptance import AlreadyAnswered, KeyChanged, NewMessage, storage
 from acceptance.decisions import Request
 from access.keys import ApiKey, Role
 from access.limits import KeyUse, LimitReached, parse, parse_recipient_limit
@@ -205,7 +205,7 @@ def check_outcomes(keys, requests, outcomes, kept):
     names = Counter(each.message.name for each in kept if each.message.name)
     assert set(names.values()) <= {1}
     for each, outcome in zip(requests, outcomes, strict=True):
-        assert (type(outcome) is KeyRevoked) == (each.message.key == keys["gone"])
+        assert (type(outcome) is KeyChanged) == (each.message.key == keys["gone"])
         if type(outcome) is AlreadyAnswered:
             assert each.message.name in names
         if isinstance(outcome, IntegrityError):
@@ -336,6 +336,6 @@ def test_messages_of_every_shape_at_once_keep_each_of_their_fields(database_url)
 def test_a_key_that_was_revoked_under_way_stores_nothing(database_url):
     key = key_named("app")
     key.revoke(TUESDAY_NOON)
-    with pytest.raises(KeyRevoked):
+    with pytest.raises(KeyChanged):
         create("Hello", key=key.id)
     assert Message.select().count() == 0
