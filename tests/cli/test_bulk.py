@@ -231,7 +231,7 @@ def press_ctrl_c(monkeypatch):
 
 COMMANDS = {
     "retry": ("--status", "failed", "--yes"),
-    "purge": ("--older-than", "1"),
+    "purge": ("--older-than", "1", "--yes"),
     "redact": ("--older-than", "1"),
 }
 

@@ -19,7 +19,7 @@ HOUR = timedelta(hours=1)
 def test_a_list_shows_the_last_error_and_show_the_whole(run):
     words = "the carrier said " + "no " * 50
     message = store(status=Status.FAILED, finished_at=TUESDAY_NOON, last_error=words)
-    store()
+    store(now=TUESDAY_NOON + HOUR)
     header, *rows = run("messages", "list").splitlines()
     assert header.endswith("last error")
     shown = [row[header.index("last error") :] for row in rows]

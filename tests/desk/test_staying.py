@@ -338,3 +338,14 @@ def test_no_name_stands_twice_on_a_page(operator):
             operator.open(page)
             named = [attrs["id"] for _, attrs in operator.page.elements if "id" in attrs]
             assert len(named) == len({*named}), page
+
+
+@on_sqlite
+def test_what_the_cookie_has_no_room_for_is_the_oldest(approver):
+    asked = ask_many(90)
+    for start, words in ((0, "Approve selected"), (30, "Refuse selected"), (60, "Refuse selected")):
+        approver.open()
+        approver.press(words, selected=asked[start : start + 30])
+    approver.open()
+    assert "30 texts approved" not in approver.page.text
+    assert approver.page.text.count("30 texts refused") == 2

@@ -13,6 +13,7 @@ from query_plans import reads_whole
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import retention
+from sending.replies import Reply
 from sending.retention import Retention
 from settings import SettingsError
 from stored_messages import again, key_named, store, store_many
@@ -100,6 +101,20 @@ def test_an_event_that_waits_stays_and_nothing_is_in_the_audit(run_pass):
     run_pass(keep_texts=DAY, keep_messages=2 * DAY)
     assert Message.select().count() == 0
     assert [event.message_id for event in Event.select()] == [message.id]
+    assert Audit.select().count() == before
+
+
+def test_replies_go_with_the_shorter_of_both(run_pass):
+    for n, age in enumerate((KEPT + MINUTE, KEPT)):
+        at = TUESDAY_NOON - age
+        Reply.create(id=f"{n:032x}", carrier="x", number=LONDON, text="Hi", at=at, received_at=at)
+    before = Audit.select().count()
+    run_pass(keep_messages=2 * KEPT)
+    assert Reply.select().count() == 2
+    run_pass(TUESDAY_NOON + MINUTE / 2, keep_texts=2 * KEPT, keep_messages=2 * KEPT)
+    assert Reply.select().count() == 2
+    run_pass(TUESDAY_NOON + MINUTE, keep_texts=KEPT + MINUTE, keep_messages=2 * KEPT)
+    assert [reply.at for reply in Reply.select()] == [TUESDAY_NOON - KEPT]
     assert Audit.select().count() == before
 
 

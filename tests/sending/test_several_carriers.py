@@ -368,3 +368,35 @@ def test_texts_whose_lanes_another_is_writing_are_not_left_behind(run_both, us, 
     monkeypatch.setattr(claims, "without_route", read_in_turn)
     run_both(TUESDAY_NOON, send_concurrency=1)
     assert sorted(eu.numbers) == numbers[5:]
+
+
+def test_a_doubt_that_is_settled_leaves_those_with_other_carriers(run_both):
+    """One copy may be with us; eu, asked, has none: only one more may go, wherever."""
+    us, eu = both = asked_both(("eu",))
+    copies, to_us = [], [SILENT, UNREACHED, *[SILENT] * 9]
+
+    def answer():
+        said = to_us.pop(0)
+        copies.extend([said] * (said is SILENT))
+        return said
+
+    us.answers[NEW_YORK], eu.answers[NEW_YORK] = answer, SILENT
+    store(max_retries=9)
+    for hours in range(0, 100, 5):
+        at = TUESDAY_NOON + hours * HOUR
+        store(to="+12125559999", send_at=at)  # it goes first through us after a pause
+        run_both(at, carriers=both, expire_after=DAY * 30, **OPEN)
+    message = Message.get(Message.to == NEW_YORK)
+    assert NEW_YORK in eu.asked
+    assert len(copies) == 2
+    assert (message.status, message.doubts("us")) == (Status.FAILED, ["us", "us"])
+
+
+def test_a_message_that_is_retried_may_go_through_all_carriers_again(run_both, us, eu):
+    us.answer, eu.answer = WAY, FOR_GOOD
+    message = store()
+    assert run_both(TUESDAY_NOON)["failed"] == 1
+    us.answer = None
+    assert again(message).retry(TUESDAY_NOON)
+    assert run_both(TUESDAY_NOON)["sent"] == 1
+    assert again(message).carrier == "us"
