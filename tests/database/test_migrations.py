@@ -11,7 +11,9 @@ from playhouse.migrations import Runner
 from playhouse.schema_diff import diff_models
 
 import database
+import desk  # noqa: F401  with the scheduler it defines every table
 import models
+import scheduler  # noqa: F401
 from access import keys
 from database import clock, db
 from databases import renamed

@@ -878,7 +878,7 @@ FOR_EVER = property(lambda _: float("inf"), lambda *_: None)
 BUGS = {  # whether the carrier can be asked; and the code that is replaced, by something wrong
     "it never asks": (True, outcomes, "judge", judge_without_asking),
     "a dead sender leaves no doubt": (True, claims, "take_over", take_over_without_doubt),
-    "it takes the reference of another": (True, receipts, "known", lambda _: set()),
+    "it takes the reference of another": (True, receipts, "known", lambda *_: set()),
     "it looks for no approval": (False, claims, "claim", claim_without_approval),
     "it does not look at the list": (False, DoNotCall, "listed", lambda _: set()),
     "it sends at any hour": (False, outcomes, "waits_until", lambda *_: None),
@@ -886,7 +886,7 @@ BUGS = {  # whether the carrier can be asked; and the code that is replaced, by 
     "it sends after a long pause": (False, Send, "held_until", FOR_EVER),
     "it sends what is cancelled": (False, outcomes, "judge", judge_without_cancelling),
     "the last receipt counts": (False, receipts, "_MAY_BECOME", ANY),
-    "an early receipt is lost": (False, receipts, "_keep", lambda _: None),
+    "an early receipt is lost": (False, receipts, "_keep", lambda *_: None),
     "nothing is taken over": (False, claims, "take_over", lambda _: 0),
     "any yes ends a pause": (False, CarrierWatch, "note_answer", end_any_pause),
     "any probe ends a pause": (False, CarrierState, "end_pause", end_pause_by_any_probe),
