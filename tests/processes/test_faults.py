@@ -121,10 +121,10 @@ def remember(*args):
         die()
     return messages
 
-def record(references, now, **how):
+def record(references, *args):
     if references and point == "before the record":
         die()
-    sent(references, now, **how)
+    sent(references, *args)
     if references and point == "before the record is committed":
         die()
 

@@ -118,7 +118,8 @@ def test_replies_go_with_the_shorter_of_both(run_pass):
     assert Audit.select().count() == before
 
 
-def test_many_go_in_batches_and_none_is_left(run_pass):
+def test_many_go_in_batches_and_none_is_left(run_pass, monkeypatch):
+    monkeypatch.setattr(retention, "TURN", 60)
     store_many(2 * PAGE + 7, status=Status.SENT, finished_at=TUESDAY_NOON - 100 * DAY)
     store_many(PAGE, status=Status.FAILED, finished_at=TUESDAY_NOON - 200 * DAY)
     store_many(3, status=Status.FAILED, finished_at=TUESDAY_NOON - DAY)
