@@ -15,7 +15,8 @@ from stored_messages import look, store
 
 pytestmark = on_postgres
 SLOW = (
-    "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%FROM \"message\"%' AND state = 'active' "
+    # Postgres shows the beginning of a statement only, and all columns of a message come before its table
+    """SELECT 1 FROM pg_stat_activity WHERE query LIKE 'SELECT "t1"."id"%' AND state = 'active' """
     "AND pid <> pg_backend_pid()"
 )
 
