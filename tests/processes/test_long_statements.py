@@ -15,7 +15,7 @@ from stored_messages import look, store
 
 pytestmark = on_postgres
 SLOW = (
-    # Postgres shows the beginning of a statement only, and all columns of a message come before its table
+    # Postgres shows only the beginning of a statement
     """SELECT 1 FROM pg_stat_activity WHERE query LIKE 'SELECT "t1"."id"%' AND state = 'active' """
     "AND pid <> pg_backend_pid()"
 )
