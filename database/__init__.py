@@ -17,6 +17,7 @@ from database.tables import (
     CarrierTextField,
     InstantField,
     Table,
+    in_pages,
     isoformat,
     locked,
 )

@@ -1,6 +1,7 @@
 """What tables share: their base, instants, a carrier's words, and batches of rows."""
 
 import re
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
 from peewee import BigIntegerField, Expression, Field, Model, Select, TextField, fn
@@ -51,6 +52,24 @@ class CarrierTextField(TextField):
 
     def db_value(self, value: str | None) -> str | None:
         return value and re.sub("[\0\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", value)
+
+
+def in_pages(
+    rows: Select, limit: int | None, after: Callable[[Model], Expression]
+) -> Iterator[Model]:
+    """Read ordered rows in pages, so that nothing stays open between them; None: all of them.
+
+    `after` returns the condition of the rows that come after one.
+    """
+    page = rows
+    while limit is None or limit > 0:
+        size = PAGE if limit is None else min(PAGE, limit)
+        found = list(page.limit(size))
+        yield from found
+        if len(found) < size:
+            return
+        limit = limit and limit - size
+        page = rows.where(after(found[-1]))
 
 
 def locked(key: Field, batch: Select) -> Expression:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from peewee import SQL, Tuple, Value, fn
 
 from access.keys import ApiKey, Identity, Role
-from database import PAGE, Refused
+from database import Refused, in_pages
 from models import (
     AWAITS_APPROVAL,
     AWAITS_GROUP,
@@ -49,15 +49,7 @@ def listing(
     messages = _chosen(only).order_by(Message.id.desc())
     if among:
         messages = messages.where(has_status(*among))
-    after = messages
-    while limit is None or limit > 0:
-        size = PAGE if limit is None else min(PAGE, limit)
-        page = list(after.limit(size))
-        yield from page
-        if len(page) < size:
-            return
-        limit = limit and limit - size
-        after = messages.where(Message.id < page[-1].id)
+    yield from in_pages(messages, limit, lambda last: Message.id < last.id)
 
 
 def count(only: Filter) -> int:

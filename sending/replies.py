@@ -25,7 +25,7 @@ from peewee import (
 from access.audit import Action, Audit
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey, Identity, Role
-from database import PAGE, CarrierTextField, InstantField, Table, db, isoformat
+from database import PAGE, CarrierTextField, InstantField, Table, db, in_pages, isoformat
 from events.outbox import Event
 
 WAITS = SQL("read_at IS NULL AND NOT opted_out")
@@ -102,15 +102,7 @@ class Reply(Table):
             chosen = chosen.where(cls.number == only.to)
         if only.since:
             chosen = chosen.where(cls.at >= only.since)
-        after = chosen
-        while limit is None or limit > 0:
-            size = PAGE if limit is None else min(PAGE, limit)
-            page = list(after.limit(size))
-            yield from page
-            if len(page) < size:
-                return
-            limit = limit and limit - size
-            after = chosen.where(cls._is_before(page[-1].at, page[-1].id))
+        yield from in_pages(chosen, limit, lambda last: cls._is_before(last.at, last.id))
 
     @classmethod
     def page(cls, person: Identity, after: Place | None, limit: int, now: datetime) -> list[Self]:
