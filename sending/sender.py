@@ -85,7 +85,8 @@ class Sender:
         self.key_names = {}  # by id, for the log
         self.first = None  # the keys that have the next shares: by whether they are urgent
         self.left = 0  # messages that the present pass may still claim
-        self.moves = 0  # how many messages it has claimed, or waits to have in lanes, ever
+        self.moves = 0  # how many messages it has claimed, ever
+        self.waits_for_lanes = False  # others are writing those of messages just now
         self.renew_at = 0  # by the monotonic clock
         self.steps = Steps(self.clock.now, self.clock.monotonic)
 
@@ -98,6 +99,7 @@ class Sender:
         5. put back those for which SEND_RATE is used up, 6. begin to send, 7. wait for an answer.
         """
         self.recorder.begin_pass()
+        self.waits_for_lanes = False
         # Or a pass might never end while messages arrive
         self.left = reports.awaiting_carrier(self.for_testers) if most is None else most
         if self.first is None:
@@ -225,7 +227,7 @@ class Sender:
             return [None]
         trouble = CarrierState.in_trouble(routes.names)
         lanes = assign(routes, self.first)
-        self.moves += any(map(routes.is_old, lanes))  # others are writing theirs just now
+        self.waits_for_lanes = any(map(routes.is_old, lanes))
         return routes.lanes_of(self.name, lanes, trouble, self.watch.is_risky)
 
     def claim_new(self, room: int, now: datetime, lanes: list[list[str] | None]) -> list[Message]:

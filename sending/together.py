@@ -60,13 +60,16 @@ class Together:
                 most = min(self.left, reports.awaiting_carrier(False))
                 counts.update(sender.send_queued(lambda: self.meanwhile(sender), most))
                 with self.guard:
-                    if sender.moves > before:
+                    claimed = sender.moves - before
+                    if claimed or sender.waits_for_lanes:
                         self.progress += 1
-                        self.left = max(0, self.left - (sender.moves - before))
-                        continue
-                    self.idle_since[sender] = seen
-                    if {*self.idle_since.values()} == {self.progress}:
-                        break
+                        self.left = max(0, self.left - claimed)
+                    else:
+                        self.idle_since[sender] = seen
+                        if {*self.idle_since.values()} == {self.progress}:
+                            break
+                if claimed:
+                    continue
                 database.db.close()
                 self.stop.sleep(TICK)
         finally:
