@@ -12,11 +12,10 @@ from access.audit import Audit
 from access.do_not_call import DoNotCall
 from benchmarks.fill import fill
 from cli import dnc
-from database import PAGE, clock, db, on_postgres
+from database import PAGE, clock, db, on_postgres, tables
 from databases import on_sqlite
 from events.outbox import Event, EventAddress
 from models import Message, Selection, Status
-from reports import listings
 from running import wait_until
 from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import look, statuses, store, store_many
@@ -34,7 +33,7 @@ def database(database_url):
 
 
 def test_any_number_of_pages_is_listed_and_decided_on(run, monkeypatch):
-    monkeypatch.setattr(listings, "PAGE", 10)
+    monkeypatch.setattr(tables, "PAGE", 10)
     store_many(2_500)
     ids = [message["message_id"] for message in json.loads(run("messages", "list", "--json"))]
     assert len(ids) == len({*ids}) == 2_500

@@ -14,7 +14,7 @@ from carriers import CarrierError
 from database import clock
 from databases import on_sqlite
 from fake_carrier import FOR_NOW, TOO_FAST, FakeCarrier
-from models import Message, Status
+from models import WAITING, Message, Status
 from samples import LONDON, NEW_YORK
 from scheduler import Scheduler
 from sending import carrier_state, sender
@@ -186,7 +186,8 @@ def happen(sky, counts):
             counts["retried"] += message.retry(sky.now)
     if chance.random() < 0.2:
         dead = {"status": Status.SENDING, "claimed_at": sky.now - HOUR}
-        waiting = Message.select(Message.id).where(Message.status == Status.QUEUED).limit(1)
+        due = Message.approved & (Message.send_at <= sky.now)  # it may have queued them itself
+        waiting = Message.select(Message.id).where(Message.status.in_(WAITING), due).limit(1)
         counts["died"] += Message.update(dead).where(Message.id.in_(waiting)).execute()
 
 
