@@ -333,10 +333,10 @@ def test_what_an_operator_tries_again_is_not_cleaned_away_at_that_moment(databas
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A folder on a disk of three megabytes."""
+    """A folder on a disk of eight megabytes: twice what the log of SQLite may grow to."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", folder]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder]
     done = subprocess.run(mount, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"a small disk cannot be mounted here: {done.stderr.strip()}")
