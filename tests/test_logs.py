@@ -30,6 +30,7 @@ def test_a_line_of_text_begins_with_its_instant_in_utc(shared_web):
         assert re.match(rf"{INSTANT} [A-Z]+ (gunicorn\.error|web) ", line)
 
 
+@pytest.mark.slow
 @on_sqlite
 def test_the_web_writes_json_from_its_first_line_to_its_last(serve, database_url):
     web = serve(database_url, LOG_FORMAT="json", CARIER_URL="console:")

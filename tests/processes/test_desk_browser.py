@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from access.do_not_call import DoNotCall
 from access.keys import Role
 from browser import ENTER, HOST
@@ -158,6 +160,7 @@ def test_on_a_phone_words_are_whole_and_labels_can_be_read(browser, desk):
     assert min(browser.run(sizes)) >= 11
 
 
+@pytest.mark.slow
 def test_axe_finds_nothing(browser, desk, axe):
     message = ask(LONG)
     ask("Hello", status=Status.FAILED, approved=True, finished_at=clock.now())

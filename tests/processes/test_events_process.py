@@ -147,6 +147,7 @@ def test_a_single_pass_tells_of_its_own_sends(schedule, twilio, app_key, receive
     assert "events" not in single.output, "it prints its counts, and nothing else"
 
 
+@pytest.mark.slow
 def test_a_single_pass_waits_no_longer_than_fifteen_seconds(schedule, twilio, app_key, receiver):
     receiver.answer = HANG
     store_many(6, clock.now())

@@ -291,6 +291,7 @@ def test_others_are_answered_while_requests_wait_for_the_database(serve, databas
         client.close()
 
 
+@pytest.mark.slow
 def test_no_request_waits_for_ever_while_another_writes(serve, database_url, key, lock):
     """Not even a crowd of them, each of which could wait for all before it."""
     web = serve(database_url, workers=1)
@@ -544,6 +545,7 @@ def test_clients_that_do_not_take_their_answer_hold_nobody_up(serve, database_ur
     assert read_all(clients[-1]).endswith(whole), "what is under way comes to its end"
 
 
+@pytest.mark.slow
 @on_sqlite
 def test_more_clients_than_a_worker_may_have_open_files_hold_nobody_up(
     serve, database_url, key, crowd

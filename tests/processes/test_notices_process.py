@@ -3,6 +3,8 @@
 import time
 from datetime import timedelta
 
+import pytest
+
 from carrier_servers import HANG, Answer
 from database import clock
 from databases import on_sqlite
@@ -21,6 +23,7 @@ def awaiting():
     create("Hello", key=key, status=Status.QUEUED, send_at=now, manual_mode=True)
 
 
+@pytest.mark.slow
 def test_several_schedulers_tell_each_thing_once(schedule, people):
     awaiting()
     running = [schedule("--every", "2", NOTIFY_URL=people.url) for _ in range(2)]
@@ -70,6 +73,7 @@ def test_a_bad_address_stops_the_scheduler_in_one_line_without_it(schedule):
     assert one.output == "NOTIFY_URL: Apprise takes no address like number 2\n"
 
 
+@pytest.mark.slow
 def test_the_web_tells_once_that_no_scheduler_makes_a_pass(serve, schedule, people, database_url):
     CarrierState.passed("", clock.now() - timedelta(hours=1), 300)
     web = serve(database_url, NOTIFY_URL=people.url)

@@ -84,6 +84,7 @@ def test_a_lost_answer_makes_no_second_text(client, shared_web):
     assert [str(message.id) for message in Message.select()] == [process.output.strip()]
 
 
+@pytest.mark.slow
 def test_a_limit_is_waited_for_as_long_as_it_says(client, shared_web):
     web, _ = shared_web
     secret = ApiKey.issue("slow", None, clock.now(), limits=limits.parse("1/min"))

@@ -108,6 +108,7 @@ def secret_keys(project):
     return re.findall("^SECRET_KEY=([0-9a-f]{64})$", (project / ".env").read_text(), re.M)
 
 
+@pytest.mark.slow
 def test_the_curl_line_works_and_again_after_a_restart(run, project):
     port = str(free_port())
     printed = []

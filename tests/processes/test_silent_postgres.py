@@ -29,6 +29,7 @@ def proxy(database_url):
     proxy.close()
 
 
+@pytest.mark.slow
 @on_postgres
 def test_the_web_serves_again_half_a_minute_after_its_connections_fell_silent(
     database_url, key, serve, proxy
@@ -45,6 +46,7 @@ def test_the_web_serves_again_half_a_minute_after_its_connections_fell_silent(
     assert Message.select().count() == 2
 
 
+@pytest.mark.slow
 @on_postgres
 def test_the_scheduler_sends_again_half_a_minute_after_its_connection_fell_silent(
     database_url, start, twilio, proxy

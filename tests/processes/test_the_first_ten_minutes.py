@@ -79,6 +79,7 @@ class Phone:
         self.open(urllib.parse.urljoin(self.url, form.get("action") or self.url), sent)
 
 
+@pytest.mark.slow
 def test_a_newcomers_ten_minutes(clone, service, receiver, twilio):
     # Minute 1: `make run` prints what to type
     printed = service.output
