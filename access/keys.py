@@ -337,7 +337,7 @@ class RecentKeys:
     def authenticate(self, secret: str, now: datetime) -> Identity | None:
         """Return the identity of a secret as it is now, or None if there is no valid one."""
         key = ApiKey.authenticate(secret, now)
-        if key:
+        if key and key.role in MAY_SEND:
             if len(self._identities) >= self.MOST:
                 self._identities.clear()
             self._identities[ApiKey.digest_of(secret)] = key, _hour(now)

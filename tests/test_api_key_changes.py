@@ -150,3 +150,13 @@ def test_the_use_of_a_key_is_noted_in_each_hour(client, key, at):
         client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key})
         noted = TUESDAY_NOON + timedelta(hours=minutes // 60)
         assert ApiKey.get().last_used_at == noted
+
+
+def test_a_desks_key_that_is_revoked_is_no_key(client, at):
+    at(TUESDAY_NOON)
+    secret = ApiKey.issue("Ann", None, TUESDAY_NOON, role="approver")
+    for status in (403, 403, 401):
+        if status == 401:
+            ApiKey.get().revoke(TUESDAY_NOON)
+        asked = client.post("/v1/text-messages", json={}, headers={"X-Api-Key": secret})
+        assert asked.status_code == status
