@@ -2,6 +2,7 @@
 
 import logging
 import re
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +14,7 @@ import recipients
 import schemas
 from acceptance import AlreadyAnswered, KeyChanged, NewMessage
 from access.do_not_call import DoNotCall
-from access.keys import MAY_SEND, ApiKey, Identity
+from access.keys import MAY_SEND, Identity
 from access.limits import SECOND, LimitReached
 from carriers.alphabets import count_parts
 from database import clock, db
@@ -32,15 +33,20 @@ log = logging.getLogger("web")
 @blueprint.post("/text-messages")
 def create_text_message() -> Response:
     """Queue or schedule one text message."""
-    key = sender()
+    recent = current_app.extensions["keys"]
+    key = sender(recent.recall)
     db.close()  # or slow bodies would hold all connections
-    value = read_json()
-    idempotency_key, digest = idempotency(value)
+    try:
+        value = read_json()
+        idempotency_key, digest = idempotency(value)
+    except (BadRequest, HTTPException):
+        sender(recent.authenticate)
+        raise
     while True:
         try:
             return create(value, key, idempotency_key, digest)
         except (KeyChanged, AlreadyAnswered, BadRequest, HTTPException) as refusal:
-            known, key = key, sender()  # may have changed while a slow client sent the body
+            known, key = key, sender(recent.authenticate)
             # What is refused now may have been accepted before
             if idempotency_key and (earlier := Message.answered(key.id, idempotency_key)):
                 return repeat(earlier, digest)
@@ -142,7 +148,7 @@ def describe(message: NewMessage, recipient: Recipient, facts: Facts) -> dict:
 def keep(message: NewMessage, key: Identity, settings: Settings) -> None:
     """Store a message; refuse the request if a limit does not allow it."""
     try:
-        acceptance.store(message, settings.key_limits, settings.recipient_limit, key.rules)
+        acceptance.store(message, settings.key_limits, settings.recipient_limit, key)
     except LimitReached as refusal:
         g.abuse = f"{refusal.whose}_limit"
         wait = max(1, -((message.created_at - refusal.free_at) // SECOND))  # rounded up
@@ -153,12 +159,12 @@ def keep(message: NewMessage, key: Identity, settings: Settings) -> None:
 # The key
 
 
-def sender() -> Identity:
+def sender(identify: Callable[[str, datetime], Identity | None]) -> Identity:
     """Return the key of the request; refuse the request if the key may not send."""
     secret = request.headers.get("X-Api-Key")
     if secret is None:
         secret = bearer_token()
-    key = ApiKey.authenticate(secret, clock.now()) if secret else None
+    key = identify(secret, clock.now()) if secret else None
     if key is None:
         raise unauthorized()
     g.key = key

@@ -5,11 +5,10 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from access.keys import ApiKey, Role
+from access.keys import Identity, Role
 from access.limits import SECOND, KeyTally, Limit, NumberTally, parse
-from access.rules import NO_RULES, KeyRules
 from database import EPOCH
-from models import Message, Status
+from models import Status
 
 
 class AlreadyAnswered(Exception):
@@ -17,7 +16,7 @@ class AlreadyAnswered(Exception):
 
 
 class KeyChanged(Exception):
-    """The key was revoked, or got other rules, while its request was under way."""
+    """The key was changed, or is another, since its request was judged by it."""
 
 
 class NewMessage(NamedTuple):
@@ -52,30 +51,28 @@ class NewMessage(NamedTuple):
         return (self.key, self.idempotency_key) if self.idempotency_key else None
 
     def row(self) -> dict[str, Any]:
-        """Return a value for every column of the table."""
-        decided = self._asdict() | {"first_send_at": self.send_at, "approved": not self.manual_mode}
-        return {field.name: field.default for field in FIELDS} | decided
+        """Return the values of its columns; the others have the table's defaults."""
+        more = {"first_send_at": self.send_at, "approved": not self.manual_mode, "attempts": 0}
+        return self._asdict() | more
 
 
 class Request(NamedTuple):
-    """A message to be stored, the limits that the settings set, and the rules that it keeps to."""
+    """A message to be stored, the limits that the settings set, and the key as it was judged by."""
 
     message: NewMessage
     default_limits: tuple[Limit, ...] = ()  # for a key that has none of its own
     recipient_limit: Limit | None = None
-    rules: KeyRules = NO_RULES  # of the key, by which the message was judged
+    judged_by: Identity | None = None  # None: by nothing that a key may have
 
 
 Outcome = Exception | None
 """Why a message is not stored; None if it is."""
 
-FIELDS = Message._meta.sorted_fields
-
 
 class Known(NamedTuple):
     """What decides on messages; true as long as the transaction that has read it lasts."""
 
-    keys: dict[int, ApiKey]
+    keys: dict[int, Identity]
     taken: set[tuple[int, str]]  # names of messages
     of_keys: dict[int, KeyTally]
     of_numbers: dict[tuple[str, Limit], NumberTally]
@@ -89,7 +86,7 @@ class Known(NamedTuple):
         """Return why a message may not be stored; of several limits, the longest wait."""
         message, reached = request.message, []
         key = self.keys.get(message.key)
-        if key and (key.revoked_at or key.rules != request.rules):
+        if request.judged_by not in (None, key) or (key and key.revoked_at):
             return KeyChanged()
         if message.name in self.taken:  # limits do not apply to repeats
             return AlreadyAnswered()

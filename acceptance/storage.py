@@ -8,11 +8,10 @@ import json
 from collections.abc import Sequence
 
 from acceptance import decisions
-from acceptance.decisions import FIELDS, AlreadyAnswered, NewMessage, Outcome, Request
+from acceptance.decisions import AlreadyAnswered, NewMessage, Outcome, Request
 from acceptance.inserts import Inserts
-from access.keys import ApiKey
+from access.keys import ApiKey, Identity
 from access.limits import KeyUse, Limit, NumberTally, lock_numbers
-from access.rules import NO_RULES, KeyRules
 from database import db, on_postgres
 from models import Message
 
@@ -27,16 +26,20 @@ UNLESS_TAKEN = (
 )
 """Leave out the rows whose idempotency key is taken; return the ids of the others."""
 
+FIELDS = [
+    Message._meta.fields[name]
+    for name in (*NewMessage._fields, "first_send_at", "approved", "attempts")
+]
 COLUMNS = ", ".join(f'"{field.column_name}"' for field in FIELDS)
 
 INSERT = f"INSERT INTO message ({COLUMNS}) VALUES {{rows}} {UNLESS_TAKEN}"
-"""Insert whole rows, of which each value is a parameter."""
+"""Insert rows, of which each value is a parameter."""
 
 INSERT_ON_POSTGRES = (
     f"INSERT INTO message ({COLUMNS}) SELECT {COLUMNS}"
     f" FROM json_populate_recordset(NULL::message, %s) {UNLESS_TAKEN}"
 )
-"""Insert whole rows, which are one JSON parameter.
+"""Insert rows, which are one JSON parameter.
 
 So the text is always the same, and psycopg reads and prepares it once: half the cost of a row.
 """
@@ -46,15 +49,15 @@ def store(
     message: NewMessage,
     default_limits: tuple[Limit, ...] = (),
     recipient_limit: Limit | None = None,
-    rules: KeyRules = NO_RULES,
+    judged_by: Identity | None = None,
 ) -> None:
     """Keep a new message for good.
 
-    Raise AlreadyAnswered if its idempotency key is taken, KeyChanged if its key is revoked or has
-    other rules by now, LimitReached if its key or its recipient may have no more, or the database's
-    error.
+    Raise AlreadyAnswered if its idempotency key is taken, KeyChanged if its key is revoked or not
+    any more what the message was judged by, LimitReached if its key or its recipient may have no
+    more, or the database's error.
     """
-    outcome = queue.insert(Request(message, default_limits, recipient_limit, rules))
+    outcome = queue.insert(Request(message, default_limits, recipient_limit, judged_by))
     if outcome:
         raise outcome
 

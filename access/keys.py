@@ -2,10 +2,10 @@
 
 import hashlib
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from peewee import (
     SQL,
@@ -25,18 +25,6 @@ from access.rules import NO_RULES, OWN, KeyRules, duration
 from database import InstantField, Refused, Table, db, isoformat, on_postgres
 
 HOUR = timedelta(hours=1)
-
-
-FIND = """\
-SELECT id, name, "group", role, hours, quiet_hours, check_dnc, expire_after, urgent, last_used_at
-FROM api_key
-WHERE (digest = {param} OR (old_digest = {param} AND old_expires_at > {param}))
-AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > {param})
-"""
-"""Select the live key of a digest, or of one that was its own before a rotation.
-
-As SQL: for peewee to write it and to make a model of it would be half the cost of a request.
-"""
 
 
 LASTS = """
@@ -59,22 +47,49 @@ MAY_SEND = (Role.SENDER, Role.TESTER)
 
 
 class Identity(NamedTuple):
-    """What a request may know of the key that it was sent with."""
+    """What a request may know of the key that it was sent with; equal until the key is changed."""
 
     id: int
     name: str
     group: str | None
     role: str
+    limits: str | None = None
+    digest: str | None = None
+    old_digest: str | None = None
+    # Milliseconds, as they are stored
+    old_expires_at: int | None = None
+    expires_at: int | None = None
+    revoked_at: int | None = None
     rules: KeyRules = NO_RULES
 
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> Self:
+        """Return the identity of a row of IDENTITY's columns."""
+        own, rules = row[: -len(OWN)], row[-len(OWN) :]
+        return cls(*own, KeyRules(*rules[:-1], bool(rules[-1])))
+
+    def admits(self, digest: str, at: int) -> bool:
+        """Return whether a secret of this digest is valid at an instant, in milliseconds."""
+        if self.revoked_at or (self.expires_at is not None and self.expires_at <= at):
+            return False
+        return digest == self.digest or (digest == self.old_digest and self.old_expires_at > at)
+
+
+IDENTITY = ", ".join(f'"{name}"' for name in (*Identity._fields[:-1], *OWN))
+
+FIND = f"""\
+SELECT {IDENTITY}, last_used_at FROM api_key WHERE digest = {{param}} OR old_digest = {{param}}
+"""
+"""Select the key of a digest, or of one that was its own before a rotation.
+
+As SQL: for peewee to write it and to make a model of it would be half the cost of a request.
+"""
+
+HELD = f"SELECT {IDENTITY} FROM api_key WHERE id IN ({{ids}}){{lock}}"
+"""Return what decides about a message of some keys when it is stored."""
 
 RULES = f"SELECT id, {', '.join(OWN)} FROM api_key WHERE id IN ({{ids}})"
 """Return the rules of some keys. As SQL, since the sender asks between any two sends."""
-
-HELD = f"""\
-SELECT id, role, limits, revoked_at, {", ".join(OWN)} FROM api_key WHERE id IN ({{ids}}){{lock}}
-"""
-"""Return what decides about a message of some keys when it is stored."""
 
 
 class ApiKey(Table):
@@ -129,28 +144,32 @@ class ApiKey(Table):
     @classmethod
     def authenticate(cls, secret: str, now: datetime) -> Identity | None:
         """Return the identity of a secret, or None if it is unknown, expired or revoked."""
-        digest, at = cls.digest_of(secret), cls.expires_at.db_value(now)
-        found = db.execute_sql(FIND.format(param=db.param), (digest, digest, at, at)).fetchone()
+        digest = cls.digest_of(secret)
+        found = db.execute_sql(FIND.format(param=db.param), (digest, digest)).fetchone()
         if not found:
             return None
-        *identity, used_at = found
-        key = Identity(*identity[:4], KeyRules(*identity[4:-1], bool(identity[-1])))
+        *row, used_at = found
+        key = Identity.of(row)
+        if not key.admits(digest, cls.expires_at.db_value(now)):
+            return None
         cls.note_use(key.id, cls.last_used_at.python_value(used_at), now)
         return key
 
-    @classmethod
-    def hold(cls, ids: Collection[int]) -> dict[int, Self]:
-        """Return those of these keys that there are, by id: role, limits, rules and revocation.
+    @staticmethod
+    def hold(ids: Collection[int]) -> dict[int, Identity]:
+        """Return those of these keys that there are, by id.
 
         A change of one of them waits until the transaction ends.
         """
         marks = ", ".join([db.param] * len(ids))
         lock = " ORDER BY id FOR SHARE" if on_postgres() else ""  # SQLite's transaction is alone
-        return {key.id: key for key in cls.raw(HELD.format(ids=marks, lock=lock), *ids)}
+        rows = db.execute_sql(HELD.format(ids=marks, lock=lock), [*ids]).fetchall()
+        return {key.id: key for key in map(Identity.of, rows)}
 
     def identity(self) -> Identity:
         """Return what a request may know of this key."""
-        return Identity(self.id, self.name, self.group, self.role, self.rules)
+        row = {f.name: f.db_value(getattr(self, f.name)) for f in ApiKey._meta.sorted_fields}
+        return Identity.of([row[name] for name in (*Identity._fields[:-1], *OWN)])
 
     @property
     def rules(self) -> KeyRules:
@@ -161,8 +180,7 @@ class ApiKey(Table):
     def note_use(cls, id: int, last_used_at: datetime | None, now: datetime) -> None:
         """Store the hour in which a key is used, unless that was its last hour already."""
         if last_used_at is None or now - last_used_at >= HOUR:
-            hour = now.replace(minute=0, second=0, microsecond=0)
-            cls.update(last_used_at=hour).where(cls.id == id).execute()
+            cls.update(last_used_at=_hour(now)).where(cls.id == id).execute()
 
     @classmethod
     def live(cls, now: datetime) -> ModelSelect:
@@ -302,6 +320,40 @@ class ApiKey(Table):
 
     def _audit(self, action, now, details):
         Audit.note(action, now, key=self.id, key_name=self.name, details=details)
+
+
+class RecentKeys:
+    """The keys that requests of this process have sent texts with, so that few are read again.
+
+    They may have changed since. So whoever stores a message by one compares it with `hold`, and
+    whoever refuses a request authenticates it first.
+    """
+
+    MOST = 1000
+
+    def __init__(self):
+        self._identities = {}  # by digest, each with the hour in which its use was noted
+
+    def authenticate(self, secret: str, now: datetime) -> Identity | None:
+        """Return the identity of a secret as it is now, or None if there is no valid one."""
+        key = ApiKey.authenticate(secret, now)
+        if key and key.role in MAY_SEND:
+            if len(self._identities) >= self.MOST:
+                self._identities.clear()
+            self._identities[ApiKey.digest_of(secret)] = key, _hour(now)
+        return key
+
+    def recall(self, secret: str, now: datetime) -> Identity | None:
+        """Return the identity of a secret as it was lately; authenticate one that is not known."""
+        digest = ApiKey.digest_of(secret)
+        key, hour = self._identities.get(digest, (None, None))
+        if hour == _hour(now) and key.admits(digest, ApiKey.expires_at.db_value(now)):
+            return key
+        return self.authenticate(secret, now)
+
+
+def _hour(at):
+    return at.replace(minute=0, second=0, microsecond=0)
 
 
 def _written(limits):

@@ -1,13 +1,15 @@
-"""A key that changes while a slow client still sends the body of its request."""
+"""A key that changes between two requests of a process, or while a slow client sends a body."""
 
 import io
 import json
+from datetime import timedelta
 
 import pytest
 
-from access.keys import ApiKey
+from access.do_not_call import DoNotCall
+from access.keys import ApiKey, RecentKeys
 from models import Message
-from samples import NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
+from samples import LONDON, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
 
 NIGHT = "2026-03-04T08:00:00.000Z"  # three in the morning in New York
 
@@ -86,3 +88,75 @@ def test_a_repeat_gets_its_answer_whatever_rules_hold_by_now(post_slowly, at):
     assert first["status"] == "scheduled"
     assert post_slowly("once", {"hours": "mon-sun 00:00-24:00"}).json == first
     assert Message.select().count() == 1
+
+
+WRONG = {
+    "a good request": {},
+    "a field": {"json": {"to": NEW_YORK}},
+    "no JSON": {"data": b"{", "content_type": "application/json"},
+    "another type": {"data": b"{}", "content_type": "text/plain"},
+    "too large": {"data": b" " * 100_000, "content_type": "application/json"},
+    "an idempotency key": {"headers": {"Idempotency-Key": "a key"}},
+    "a number of the list": {"json": {"to": LONDON, "message": "Hello", "check_dnc": True}},
+}
+
+
+@pytest.mark.parametrize("request_", WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"revoked_at": TUESDAY_NOON}, 401),
+        ({"expires_at": TUESDAY_NOON}, 401),
+        ({"digest": "of another secret"}, 401),
+        ({"role": "approver"}, 403),
+    ],
+    ids=str,
+)
+def test_whatever_is_asked_with_a_key_that_was_good_before_it_is_refused_for_the_key(
+    client, key, at, change, status, request_
+):
+    at(TUESDAY_NOON)
+    DoNotCall.add([LONDON], TUESDAY_NOON, "cli")
+    asked = {"json": {"to": NEW_YORK, "message": "Hello"}} | request_
+    asked["headers"] = {"X-Api-Key": key} | asked.get("headers", {})
+    if "data" in asked:
+        del asked["json"]
+    for _ in range(2):
+        assert client.post("/v1/text-messages", **asked).status_code not in (401, 500)
+    ApiKey.update(change).execute()
+    stored = Message.select().count()
+    answer = client.post("/v1/text-messages", **asked)
+    assert answer.status_code == status
+    assert status == 401 or "signs in to the desk" in answer.json["message"]
+    assert Message.select().count() == stored
+
+
+def test_of_many_keys_in_turns_each_is_its_own(client, monkeypatch, at):
+    monkeypatch.setattr(RecentKeys, "MOST", 5)  # not a thousand
+    at(TUESDAY_NOON)
+    secrets = [ApiKey.issue(f"app {n}", None, TUESDAY_NOON) for n in range(12)]
+    for n, secret in [*enumerate(secrets)] * 3:
+        body = {"to": NEW_YORK, "message": str(n)}
+        sent = client.post("/v1/text-messages", json=body, headers={"X-Api-Key": secret})
+        assert sent.status_code == 201
+    keys = {m.message: m.key.name for m in Message.select()}
+    assert keys == {str(n): f"app {n}" for n in range(12)}
+
+
+def test_the_use_of_a_key_is_noted_in_each_hour(client, key, at):
+    for minutes in (1, 30, 61, 200):
+        at(TUESDAY_NOON + timedelta(minutes=minutes))
+        body = {"to": NEW_YORK, "message": "Hello"}
+        client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key})
+        noted = TUESDAY_NOON + timedelta(hours=minutes // 60)
+        assert ApiKey.get().last_used_at == noted
+
+
+def test_a_desks_key_that_is_revoked_is_no_key(client, at):
+    at(TUESDAY_NOON)
+    secret = ApiKey.issue("Ann", None, TUESDAY_NOON, role="approver")
+    for status in (403, 403, 401):
+        if status == 401:
+            ApiKey.get().revoke(TUESDAY_NOON)
+        asked = client.post("/v1/text-messages", json={}, headers={"X-Api-Key": secret})
+        assert asked.status_code == status

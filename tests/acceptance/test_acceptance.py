@@ -249,8 +249,14 @@ SHAPE = {
 # Rows
 
 
-def test_a_new_row_has_every_column(database_url):
-    assert new_message().row().keys() == Message._meta.fields.keys()
+def test_what_is_not_decided_of_a_new_message_is_as_in_a_model_of_it(database_url):
+    create("Hello")
+    (row,) = Message.select().dicts()
+    fields = Message._meta.fields.items()
+    undecided = {name: field.default for name, field in fields if name not in new_message().row()}
+    assert undecided.keys() > {"claimed_by", "take_overs", "in_doubt"}
+    assert {name: row[name] for name in undecided} == undecided
+    assert row["attempts"] == 0
 
 
 @pytest.mark.parametrize("fields", [{"mesage": "Hello"}, {"sent_at": TUESDAY_NOON}])

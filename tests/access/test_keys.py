@@ -1,4 +1,4 @@
-"""Keys: each request reads its own."""
+"""Keys, read by their secret."""
 
 import re
 from datetime import timedelta
@@ -23,7 +23,6 @@ def is_known(secret, now=TUESDAY_NOON):
 
 
 def test_a_change_of_a_key_is_in_force_at_once(issue):
-    """Another process cannot know an old one: nothing is kept between two requests."""
     secret = issue("app")
     assert ApiKey.authenticate(secret, TUESDAY_NOON).name == "app"
     ApiKey.update(role="tester").execute()
