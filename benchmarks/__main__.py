@@ -21,6 +21,7 @@ import database  # noqa: E402
 
 FIGURES = (
     *(of_web.create, of_web.limited, of_web.silent, of_web.flooded, of_web.start),
+    of_web.replies,
     *(of_scheduler.idle, of_scheduler.send, of_scheduler.many, of_scheduler.promote),
     *(of_scheduler.turns, of_scheduler.events),
     *(of_stored.dnc, of_stored.growth, of_stored.desk, of_stored.usage, of_stored.purge),

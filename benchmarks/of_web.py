@@ -1,13 +1,18 @@
 """The web process: how much it takes, how fast it starts, and whom it keeps waiting."""
 
 import contextlib
+import http.client
 import resource
 import socket
 import statistics
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlencode, urlsplit
 
+import fill
 from machinery import (
+    ALWAYS,
     ROUNDS,
     SCRATCH,
     backends,
@@ -16,15 +21,20 @@ from machinery import (
     databases,
     family,
     new_key,
+    peer,
     post,
     prepare,
     pss,
     show,
+    start_scheduler,
     timer,
     web,
     wrk,
 )
+from twilio.request_validator import RequestValidator
 
+import database
+import models
 from access.limits import parse
 
 
@@ -148,3 +158,81 @@ def start(server):
         "<= 150 MiB",
         "after 2 s of load",
     )
+
+
+def replies(server):
+    """Creates and sends beside 2,000 replies a minute, as a share of those without."""
+    file, outside = bodies(), "https://texts.example.com"
+    with peer("twilio") as port:
+        carrier = f"twilio://AC1:token@+15005550006?base_url=http://127.0.0.1:{port}"
+        for name, fresh in databases(server):
+            url = fresh()
+            key = new_key()
+            fill.fill(100_000, models.Status.QUEUED)
+            database.disconnect()
+            settings = ALWAYS | {"CARRIER_URL": carrier, "PUBLIC_URL": outside}
+            with web(url=url, **settings) as (ours, _), start_scheduler(url, **settings) as pass_:
+                wrk(ours, file, key, 5)
+                database.connect(url)
+                rounds = []
+                for number in range(2 * ROUNDS):
+                    client = Replies(ours, outside, number) if number % 2 else None
+                    rounds.append(created_and_sent(ours, file, key))
+                    if client:
+                        client.end()
+                assert pass_.poll() is None, "it has texts until the end"
+                pass_.terminate()
+                database.disconnect()
+            pairs = [*zip(rounds[::2], rounds[1::2], strict=True)]
+            for at, what in enumerate(("creates", "sends")):
+                shares = [beside[at] / alone[at] for alone, beside in pairs]
+                alone = statistics.median(each[at] for each, _ in pairs)
+                show(
+                    f"{what} beside 2,000 replies a minute, {name}",
+                    f"{statistics.median(shares):.2f} (of {alone:.0f}/s)",
+                    ">= 0.90",
+                )
+
+
+def created_and_sent(address, file, key, seconds=3):
+    """The creates and the sends a second."""
+    before = sent()
+    rate, *_ = wrk(address, file, key, seconds)
+    return rate, (sent() - before) / seconds
+
+
+def sent():
+    return models.Message.select().where(models.Message.status == models.Status.SENT).count()
+
+
+class Replies(threading.Thread):
+    """Replies signed by Twilio's library, 2,000 a minute over one connection, until its end."""
+
+    def __init__(self, address, outside, series):
+        super().__init__()
+        self.address, self.outside, self.series = urlsplit(address).netloc, outside, series
+        self.stopped = threading.Event()
+        self.start()
+
+    def run(self):
+        began, self.number = time.monotonic(), 0
+        client = http.client.HTTPConnection(self.address)
+        validator, path = RequestValidator("token"), "/carriers/twilio/inbound"
+        while not self.stopped.wait(max(0, began + self.number * 0.03 - time.monotonic())):
+            self.number = number = self.number + 1
+            sid = f"SM{self.series * 1_000_000 + number:032x}"
+            caller = f"+1212{5550000 + number % 9999}"
+            fields = {"MessageSid": sid, "From": caller, "To": "+15005550006"}
+            fields |= {"Body": f"Yes, I will come at {number}", "AccountSid": "AC1"}
+            headers = {"Content-Type": "application/x-www-form-urlencoded"}
+            headers["X-Twilio-Signature"] = validator.compute_signature(self.outside + path, fields)
+            client.request("POST", path, urlencode(fields), headers)
+            answer = client.getresponse()
+            answer.read()
+            assert answer.status < 300, answer.status
+        self.rate = self.number / (time.monotonic() - began)
+
+    def end(self):
+        self.stopped.set()
+        self.join()
+        assert self.rate > 30, "as many as it is to send"

@@ -1,6 +1,7 @@
 """No text leaves in quiet hours of its key or place, whatever happens and whatever is changed."""
 
 import random
+import threading
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -104,21 +105,25 @@ def is_quiet(number, at, own):
 
 
 class Sky(FakeCarrier):
-    """A clock that goes on whenever it is read, and a carrier that writes down what leaves when."""
+    """A clock that goes on whenever it is read, and a carrier that writes down what leaves when.
+
+    A text leaves at the time that its own thread has read last: others may have read it since.
+    """
 
     def __init__(self, chance, now):
         super().__init__()
         self.chance, self.now, self.left, self.mood = chance, now, Counter(), None
-        self.broken, self.rules = [], {}
+        self.broken, self.rules, self.thread = [], {}, threading.local()
 
     def clock(self):
         self.now += self.chance.choice((0, 0, 0, 1, 60, 600)) * SECOND
-        return self.now
+        self.thread.now = self.now
+        return self.thread.now
 
     def send(self, to, text, **_):
         self.left[text] += 1
-        if is_quiet(to, self.now, self.rules.get(text)):
-            self.broken.append((to, text, self.now, self.rules.get(text)))
+        if is_quiet(to, self.thread.now, self.rules.get(text)):
+            self.broken.append((to, text, self.thread.now, self.rules.get(text)))
         if self.mood:
             raise self.mood
 
