@@ -91,6 +91,21 @@ def load() -> Settings:
         load_dotenv(Path.cwd() / ".env")
     except (OSError, ValueError) as error:
         raise SettingsError(f".env: cannot be read ({type(error).__name__})") from None
+    env = _reader()
+    settings = _read(env)
+    try:
+        env.seal()
+    except EnvValidationError as error:
+        problems = error.error_messages.items()
+        lines = [f"{name}: {line}" for name, [problem] in problems for line in problem.splitlines()]
+        raise SettingsError("\n".join(lines)) from None
+    if problems := _forgotten_too_soon(settings):
+        raise SettingsError("\n".join(problems))
+    return settings
+
+
+def _reader():
+    """Return a reader of the environment that knows how to parse each kind of setting."""
     env = Env(eager=False)
     for parse in (
         *(_database_url, _hours, _days, _quiet_hours, _quiet_places, _whole, _whole_or_none),
@@ -98,9 +113,17 @@ def load() -> Settings:
         _carriers,
     ):
         env.add_parser(parse.__name__.strip("_"), parse)
-    ephemeral = any(host in os.environ for host in EPHEMERAL_HOSTS)
-    settings = Settings(
-        database_url=env.database_url("DATABASE_URL", "" if ephemeral else DEFAULT_DATABASE),
+    return env
+
+
+def _default_database():
+    return "" if any(host in os.environ for host in EPHEMERAL_HOSTS) else DEFAULT_DATABASE
+
+
+def _read(env):
+    """Read all settings; the reader remembers what is wrong with them."""
+    return Settings(
+        database_url=env.database_url("DATABASE_URL", _default_database()),
         business_hours=(hours := env.hours("BUSINESS_HOURS", "09:00-17:00")),
         business_days=env.days("BUSINESS_DAYS", "mon-sun", hours=hours),
         skip_holidays=env.one_of("SKIP_HOLIDAYS", "false", choices=("true", "false")) == "true",
@@ -135,15 +158,6 @@ def load() -> Settings:
         port=env.whole_or_none("PORT", "", least=1, most=65_535),
         web_concurrency=env.whole_or_none("WEB_CONCURRENCY", "", least=1, most=1_000) or 1,
     )
-    try:
-        env.seal()
-    except EnvValidationError as error:
-        problems = error.error_messages.items()
-        lines = [f"{name}: {line}" for name, [problem] in problems for line in problem.splitlines()]
-        raise SettingsError("\n".join(lines)) from None
-    if problems := _forgotten_too_soon(settings):
-        raise SettingsError("\n".join(problems))
-    return settings
 
 
 def _forgotten_too_soon(settings):

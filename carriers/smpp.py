@@ -83,14 +83,7 @@ class Smpp(Carrier):
             region=None,
             **numbers,
         )
-        if options["bind"] not in ("transceiver", "transmitter"):
-            raise ValueError("bind must be transceiver or transmitter")
-        if options["alphabet"] not in NAMES:
-            raise ValueError(f"alphabet must be one of {', '.join(NAMES)}")
-        if options["receipt_ids"] not in (None, *DIGITS):
-            raise ValueError("receipt_ids must be hex or dec")
-        if options["region"] not in (None, *opt_outs.REGIONS):
-            raise ValueError("region must be the ISO 3166 code of a country, like US")
+        _check_words(options)
         self._receipt_ids, self._region = options["receipt_ids"], options["region"]
         self._coding = NAMES[options["alphabet"]]
         self.listens = options["bind"] == "transceiver"
@@ -346,6 +339,18 @@ def _ascii(name, value):
     if not re.fullmatch(r"[ -~]{0,64}", value):
         raise ValueError(f"{name} must be up to 64 printable ASCII characters")
     return value
+
+
+def _check_words(options):
+    """Raise ValueError if an option has a word that it does not know."""
+    if options["bind"] not in ("transceiver", "transmitter"):
+        raise ValueError("bind must be transceiver or transmitter")
+    if options["alphabet"] not in NAMES:
+        raise ValueError(f"alphabet must be one of {', '.join(NAMES)}")
+    if options["receipt_ids"] not in (None, *DIGITS):
+        raise ValueError("receipt_ids must be hex or dec")
+    if options["region"] not in (None, *opt_outs.REGIONS):
+        raise ValueError("region must be the ISO 3166 code of a country, like US")
 
 
 def _number(options, name, default, least=0, most=255):

@@ -285,6 +285,12 @@ def events_of(
     }
 
 
+HEADER = (
+    *("name", "group", "role", "limits", "rules", "created", "last used", "expires"),
+    *("old secret until", "revoked"),
+)
+
+
 @keys.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def list_keys(as_json: bool) -> None:
@@ -316,18 +322,7 @@ def list_keys(as_json: bool) -> None:
         )
         for key in everyone
     ]
-    header = (
-        "name",
-        "group",
-        "role",
-        "limits",
-        "rules",
-        "created",
-        "last used",
-        "expires",
-        "old secret until",
-    )
-    base.table((*header, "revoked"), rows, "No keys")
+    base.table(HEADER, rows, "No keys")
 
 
 def in_words(use: reports.Use) -> str:

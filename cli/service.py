@@ -1,7 +1,7 @@
 """`flask db`, `carriers` and `stats`: the service as a whole."""
 
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import click
 from flask import current_app
@@ -107,16 +107,13 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
     The exit status is 1 if a PROBLEM is shown.
     """
     now = clock.now()
-    day_ago = now - timedelta(days=1)
+    hour_ago, day_ago = now - health.HOUR, now - timedelta(days=1)
     state = health.read(now)
     began = time.perf_counter()
     totals = reports.by_status() if everything else reports.waiting()
     seconds = round(time.perf_counter() - began, 1)
-    ended = {
-        "last_hour": reports.ended_since(now - timedelta(hours=1)),
-        "last_day": reports.ended_since(day_ago),
-    }
-    awaiting, errors = reports.awaiting_approval(), reports.errors_by_key(now - health.HOUR)
+    ended = {"last_hour": reports.ended_since(hour_ago), "last_day": reports.ended_since(day_ago)}
+    awaiting, errors = reports.awaiting_approval(), reports.errors_by_key(hour_ago)
     held = health.held_by_rate(current_app.config["SETTINGS"].send_rate, now)
     events = events_by_key()
     not_understood = {
@@ -125,13 +122,9 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
     }
     if as_json:
         told = {"messages": totals} | ({"counted_in_seconds": seconds} if everything else {})
-        told |= ended | {"awaiting_approval": awaiting} | state._asdict() | {"events": events}
-        told |= {"commonest_error": state.error(), "problems": state.problems()} | not_understood
-        told |= {"send_rate": held and held._asdict()}
+        told |= ended | {"awaiting_approval": awaiting, "events": events} | not_understood
+        told |= {"send_rate": held and held._asdict()} | state_as_object(state)
         told["errors"] = [dict(zip(("error", "key", "messages"), e, strict=True)) for e in errors]
-        told["last_pass_at"] = state.last_pass_at
-        told["carriers"] = [each._asdict() for each in state.carriers]
-        del told["now"], told["bad_end"], told["passes"]
         base.print_json(told)
         return
     show_counts(totals, ended)
@@ -142,18 +135,37 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
     show_state(state, not_understood)
     show_errors(errors)
     if held:
-        base.say(
-            f"SEND_RATE delays {base.count(held.texts, 'text')}, about {held.parts} parts: "
-            f"the last would be sent at {base.moment(held.empty_at)} "
-            f"(in {_span(held.empty_at - now)})"
-        )
+        show_held(held, now)
+    show_events(events)
+    for problem in state.problems():
+        base.say(f"PROBLEM: {problem}")
+    ctx.exit(1 if state.problems() else 0)
+
+
+def state_as_object(state: health.Health) -> dict[str, object]:
+    """Return the state of the service as JSON has it."""
+    told = state._asdict()
+    del told["now"], told["bad_end"], told["passes"]
+    told |= {"commonest_error": state.error(), "problems": state.problems()}
+    told["last_pass_at"] = state.last_pass_at
+    told["carriers"] = [each._asdict() for each in state.carriers]
+    return told
+
+
+def show_held(held: health.HeldByRate, now: datetime) -> None:
+    """Print what waits for SEND_RATE, and until when."""
+    base.say(
+        f"SEND_RATE delays {base.count(held.texts, 'text')}, about {held.parts} parts: "
+        f"the last would be sent at {base.moment(held.empty_at)} (in {_span(held.empty_at - now)})"
+    )
+
+
+def show_events(events: dict[str, dict]) -> None:
+    """Print what waits to be told to the systems of each key."""
     for key, standing in events.items():
         oldest, waiting = standing["oldest"], f"{standing['waiting']} waiting"
         waiting += f" since {base.moment(oldest)}" if oldest else ""
         base.say(f"events of {key}: {waiting}, {standing['given_up']} given up")
-    for problem in state.problems():
-        base.say(f"PROBLEM: {problem}")
-    ctx.exit(1 if state.problems() else 0)
 
 
 def show_counts(totals: dict[str, int], ended: dict[str, dict[str, int]]) -> None:

@@ -59,14 +59,7 @@ class Sender:
         self.answers = not for_testers and bool(settings.stop_reply or settings.help_reply)
         self.name = TESTERS if for_testers else carrier.name
         self.routes = routes = routes or Routes([Way(self.name)])
-        self.terms = Terms.of(  # of keys without rules of their own
-            settings,
-            carrier.can_be_asked,
-            carrier=self.name,
-            first=routes.first,
-            others=routes.can_be_asked - {self.name},
-            are_several=routes.are_several,
-        )
+        self.terms = _terms(settings, carrier, self.name, routes)
         self.renew_every = settings.claim_timeout / 4  # seconds
         self.longest_wait = 0 if for_testers else LONGEST_WAIT  # the pass waits for testers
         self.claimant = uuid.uuid4()
@@ -303,3 +296,15 @@ class Sender:
             self.left += len(waiting)
             for send in reversed(waiting):
                 self.first[send.terms.key.urgent] = send.message.key_id
+
+
+def _terms(settings, carrier, name, routes):
+    """Return the terms of texts whose keys have no rules of their own."""
+    return Terms.of(
+        settings,
+        carrier.can_be_asked,
+        carrier=name,
+        first=routes.first,
+        others=routes.can_be_asked - {name},
+        are_several=routes.are_several,
+    )
