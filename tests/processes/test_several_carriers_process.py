@@ -1,15 +1,20 @@
 """Several carriers, with real schedulers and servers: one takes over from another, and back."""
 
+import functools
+import os
+import random
 import time
 from collections import Counter
 
 import pytest
+from smpp_peer import HANG_UP, SILENCE, SmppPeer
 
 import database
 from carrier_servers import Answer, TwilioServer, WebhookServer
 from models import Message, Status
 from running import ALWAYS, wait_until
 from sending.carrier_state import CarrierState
+from sending.outcomes import MAY_HAVE_TAKEN_IT
 from stored_messages import key_named, store, store_many
 
 PAGE = Answer(503, b"<html>")
@@ -132,3 +137,65 @@ def test_twilio_is_asked_about_its_doubts_and_the_webhook_gets_none_of_them(sche
 
 def twilio_has(twilio, number):
     return any(message["to"] == number for message in twilio.messages)
+
+
+class FaultySmpp(SmppPeer):
+    """An SMSC that says no, nothing or that it is too much, hangs up, and is away for a while."""
+
+    def __init__(self):
+        super().__init__()
+        self.chance, self.calm = random.Random(SEED), False
+        self.noes = Counter()
+
+    def answer(self, part):
+        fate = "yes" if self.calm else self.chance.choices((*FATES, "yes"), (3, 3, 2, 4, 40))[0]
+        if fate in ("full", "no"):
+            self.noes[part.octets.decode()] += 1
+        return FATES.get(fate, 0)
+
+    def taken(self):
+        """The copies of each text that it took, or may have."""
+        return Counter(part.octets.decode() for part in self.parts) - self.noes
+
+
+FATES = {"silence": SILENCE, "end": HANG_UP, "full": 0x58, "no": 0x08}
+SEED, SECONDS = int(os.environ.get("CHAOS_SEED", "1")), int(os.environ.get("CHAOS_SECONDS", "300"))
+
+
+@pytest.mark.soak
+def test_an_smsc_that_fails_in_every_way_and_a_webhook_never_make_three(schedule):
+    smsc, webhook, chance = FaultySmpp(), WebhookServer(), random.Random(SEED)
+    environ = {"RETRY_DELAY": "1", "CARRIER_TIMEOUT": "2", "CLAIM_TIMEOUT": "3", "MAX_RETRIES": "9"}
+    run = functools.partial(schedule, both(smsc, webhook), "--every", "0.5", **environ)
+    try:
+        schedulers, began, count = [run(), run()], time.monotonic(), 0
+        while time.monotonic() < began + SECONDS:
+            for _ in range(20):
+                count += 1
+                store(message=f"text {count}", to=f"+1212555{count % 10_000:04}")
+            smsc.bind_status = chance.choice((0, 0, 0, 0x0D))
+            if smsc.bind_status:
+                for session in smsc.bound:
+                    session.hang_up()
+            if chance.random() < 0.2:
+                schedulers[0].kill()
+                schedulers = [schedulers[1], run()]
+            time.sleep(1)
+        smsc.calm, smsc.bind_status = True, 0
+        wait_until(lambda: not Message.select().where(Message.finished_at.is_null()).exists(), 180)
+        texts = Counter(text for _, text in webhook.texts)
+        copies = {"us": smsc.taken(), "eu": texts}
+        for message in Message.select():
+            each = [copies[name][message.message] for name in ("us", "eu")]
+            about = message.message, message.status, message.carrier, each, message.last_error
+            assert sum(each) <= 2, about
+            if message.status == Status.SENT:
+                assert copies[message.carrier][message.message], about
+            else:
+                assert sum(each) == 2, about
+                assert MAY_HAVE_TAKEN_IT in message.last_error, about
+        assert texts, "it took over, now and then"
+        assert (smsc.taken() + texts).total() > count, "some were in doubt"
+    finally:
+        smsc.close()
+        webhook.close()
