@@ -42,7 +42,8 @@ NUMBERS = {
     LONDON: ([""], ["Europe/London"]),
 }
 WEEK = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-HOURS = [None, "00:00-24:00", "09:00-17:00", "mon-fri 08:00-20:00, sat 10:00-14:00"]
+# Long enough for Los Angeles to count: it leaves at least half of New York's hours in common
+HOURS = [None, "00:00-24:00", "09:00-17:00", "mon-fri 08:00-20:00, sat 10:00-17:00"]
 QUIET = [None, None, "none", "21:00-08:00", "sun 00:00-24:00, mon-sat 22:30-06:00"]
 QUIET += ["sat 12:00-11:00, holidays 00:00-24:00, mon-fri 20:00-07:00"]
 
