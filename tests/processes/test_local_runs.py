@@ -48,7 +48,7 @@ def test_its_keys_end_after_thirty_days_and_are_told_in_the_list(run, project): 
         [sys.executable, *words], cwd=project, env=environ, capture_output=True, text=True
     )
     keys = json.loads(told.stdout)
-    assert sorted(key["name"].rpartition("-20")[0] for key in keys) == [
+    assert sorted(key["name"].partition("-20")[0] for key in keys) == [
         "make-run-first",
         "make-run-operator",
     ]
