@@ -26,7 +26,7 @@ import models
 import reports
 from access import keys
 from carriers.ways import parse
-from database import clock
+from database import clock, patience
 from events.outbox import Event, EventAddress
 from sending import claims
 from sending.lanes import assign
@@ -238,7 +238,8 @@ def beside_a_carrier_in_trouble(name):
     routes = Routes(ways)
     Message = models.Message
     last = Message.select().order_by(Message.id.desc()).get().id
-    Message.update(lane=routes.lane(routes.route("US", "fill"))).execute()
+    with patience():
+        Message.update(lane=routes.lane(routes.route("US", "fill"))).execute()
     Message.update(lane=None, country="GB").where(Message.id == last).execute()
     fill.vacuum()
     times = []
