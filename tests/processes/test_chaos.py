@@ -423,7 +423,8 @@ def run_chaos(start, store, carrier):
             f"seed {SEED}, {SECONDS} s: {len(clients.answers)} answers of 201, {clients.statuses}"
         )
         print(f"faults: {dict(faults.done)}; the carrier: {dict(carrier.kinds)}")
-        print(f"texts by copies: {Counter(len(carrier.taken[m.message]) for m in messages)}")
+        taken = carrier.taken
+        print(f"texts by copies: {Counter(len(taken[m.message]) for m in messages)}")
         print(f"texts by status: {Counter(str(m.status) for m in messages)}")
         assert faults.error is None
         assert set(clients.statuses) <= {201, 503, None}
@@ -465,7 +466,8 @@ def test_whatever_fails_all_is_stored_once_and_sent_once(run_chaos, carrier, sch
     A scheduler that dies or stands still leaves texts in doubt; if all live, only the carrier does.
     """
     messages = run_chaos(schedulers_live)
-    copies = {message.id: carrier.taken[message.message] for message in messages}
+    taken = carrier.taken
+    copies = {message.id: taken[message.message] for message in messages}
 
     def most(message):
         if carrier.can_be_asked:
