@@ -64,7 +64,7 @@ class Identity(NamedTuple):
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> Self:
-        """Return the identity of a row of IDENTITY's columns."""
+        """Return the identity of a row of COLUMNS, as they are stored."""
         own, rules = row[: -len(OWN)], row[-len(OWN) :]
         return cls(*own, KeyRules(*rules[:-1], bool(rules[-1])))
 
@@ -75,7 +75,8 @@ class Identity(NamedTuple):
         return digest == self.digest or (digest == self.old_digest and self.old_expires_at > at)
 
 
-IDENTITY = ", ".join(f'"{name}"' for name in (*Identity._fields[:-1], *OWN))
+COLUMNS = (*Identity._fields[:-1], *OWN)
+IDENTITY = ", ".join(f'"{name}"' for name in COLUMNS)
 
 FIND = f"""\
 SELECT {IDENTITY}, last_used_at FROM api_key WHERE digest = {{param}} OR old_digest = {{param}}
@@ -168,8 +169,8 @@ class ApiKey(Table):
 
     def identity(self) -> Identity:
         """Return what a request may know of this key."""
-        row = {f.name: f.db_value(getattr(self, f.name)) for f in ApiKey._meta.sorted_fields}
-        return Identity.of([row[name] for name in (*Identity._fields[:-1], *OWN)])
+        fields = ApiKey._meta.fields
+        return Identity.of([fields[name].db_value(getattr(self, name)) for name in COLUMNS])
 
     @property
     def rules(self) -> KeyRules:
