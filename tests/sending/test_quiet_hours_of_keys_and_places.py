@@ -2,7 +2,7 @@
 
 import random
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -42,16 +42,16 @@ NUMBERS = {
     LONDON: ([""], ["Europe/London"]),
 }
 WEEK = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-# Long enough for Los Angeles to count: it leaves at least half of New York's hours in common
-HOURS = [None, "00:00-24:00", "09:00-17:00", "mon-fri 08:00-20:00, sat 10:00-17:00"]
+# On Saturdays of four hours Los Angeles has less than half of New York's: it does not count
+HOURS = [None, "00:00-24:00", "09:00-17:00", "mon-fri 08:00-20:00, sat 10:00-14:00"]
 QUIET = [None, None, "none", "21:00-08:00", "sun 00:00-24:00, mon-sat 22:30-06:00"]
 QUIET += ["sat 12:00-11:00, holidays 00:00-24:00, mon-fri 20:00-07:00"]
 
 
-def windows_of(quiet):
-    """Read quiet hours another way than the code: by day, the beginnings and ends as hours."""
+def windows_of(hours):
+    """Read hours another way than the code: by day, when they begin and how long they last."""
     found = {}
-    for entry in quiet.split(", "):
+    for entry in hours.split(", "):
         days, _, window = entry.rpartition(" ")
         first, _, last = (days or "mon-sun").partition("-")
         begins, ends = (int(t[:2]) * HOUR + int(t[3:]) * MINUTE for t in window.split("-"))
@@ -86,16 +86,30 @@ def country_of(number):
     )
 
 
-def is_quiet(number, at, own):
-    """Say whether it is quiet for a key with this rule of its own, in wall-clock time alone."""
+def counting(zones, at, hours):
+    """Return the wall clocks that count: each leaves half of the main one's hours in common."""
+    clocks = [at.astimezone(ZoneInfo(zone)) for zone in zones]
+    windows, day = windows_of(hours or "09:00-17:00"), clocks[0].date()
+    while WEEK[day.weekday()] not in windows:
+        day += DAY
+    _, lasts = windows[WEEK[day.weekday()]]
+    counted = []
+    for local in clocks:
+        offsets = [each.utcoffset() for each in (*counted, local)]
+        if lasts - (max(offsets) - min(offsets)) >= lasts / 2:
+            counted.append(local)
+    return [local.replace(tzinfo=None) for local in counted]
+
+
+def is_quiet(number, at, own, hours):
+    """Say whether it is quiet for a key with these rules of its own, in wall-clock time alone."""
     if own == "none":
         return False
     lines, zones = NUMBERS[number]
-    festive = FESTIVE[country_of(number)]
+    festive, clocks = FESTIVE[country_of(number)], counting(zones, at, hours)
     for text in [own] if own else [PLACES[line] for line in lines]:
         windows = windows_of(text)
-        for zone in zones:
-            local = at.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+        for local in clocks:
             for day in (local.date(), local.date() - DAY):
                 names = [WEEK[day.weekday()]] + (["holidays"] if day in festive else [])
                 for begins, lasts in (windows[name] for name in names if name in windows):
@@ -114,7 +128,8 @@ class Sky(FakeCarrier):
     def __init__(self, chance, now):
         super().__init__()
         self.chance, self.now, self.left, self.mood = chance, now, Counter(), None
-        self.broken, self.rules, self.thread = [], {}, threading.local()
+        self.broken, self.thread = [], threading.local()
+        self.rules = defaultdict(lambda: (None, None))  # own quiet hours and hours, by key
 
     def clock(self):
         self.now += self.chance.choice((0, 0, 0, 1, 60, 600)) * SECOND
@@ -123,8 +138,9 @@ class Sky(FakeCarrier):
 
     def send(self, to, text, **_):
         self.left[text] += 1
-        if is_quiet(to, self.thread.now, self.rules.get(text)):
-            self.broken.append((to, text, self.thread.now, self.rules.get(text)))
+        rules = self.rules[text]
+        if is_quiet(to, self.thread.now, *rules):
+            self.broken.append((to, text, self.thread.now, rules))
         if self.mood:
             raise self.mood
 
@@ -168,7 +184,7 @@ def create(client, secrets, sky, counts):
     if chance.random() < 0.6:
         body["send_date"] = send_date.isoformat()
     answer = client.post("/v1/text-messages", json=body, headers={"X-Api-Key": secrets[name]})
-    if "send_date" in body and is_quiet(number, send_date, sky.rules.get(name)):
+    if "send_date" in body and is_quiet(number, send_date, *sky.rules[name]):
         assert problems(answer)[0].startswith("send_date: must not be in quiet hours")
         counts["refused"] += 1
     else:
@@ -193,7 +209,7 @@ def happen(sky, counts):
         key, changes = chance.choice([*ApiKey.select()]), {"urgent": chance.random() < 0.5}
         changes |= {"quiet_hours": chance.choice(QUIET), "hours": chance.choice(HOURS)}
         key.rule(changes, sky.now, lambda own: None)
-        sky.rules[key.name] = changes["quiet_hours"]
+        sky.rules[key.name] = changes["quiet_hours"], changes["hours"]
         counts["changed"] += 1
 
 
