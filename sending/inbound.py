@@ -10,12 +10,9 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Self
 
-from peewee import Case, fn
-
 import carriers
 from acceptance import NewMessage
 from access.do_not_call import DoNotCall
-from access.keys import ApiKey
 from access.limits import KeyUse, lock_numbers
 from carriers import LateAnswer, OptOut, Receipt
 from carriers.alphabets import count_parts
@@ -40,6 +37,27 @@ ANSWERED_FOR = timedelta(hours=24)
 
 SECOND = timedelta(seconds=1)  # carriers tell the time without its fraction
 WORDS = {"STOP": Meaning.NO, "START": Meaning.START, "HELP": Meaning.HELP}
+
+# As SQL: for peewee to write it takes a third of the time of a reply
+
+IS_TAKEN = has_status(*TAKEN).sql
+MESSAGE_BEFORE = f"""\
+SELECT id, key_id, available_to_group FROM (
+    SELECT id, key_id, available_to_group, CASE
+        WHEN {IS_TAKEN} THEN finished_at ELSE COALESCE(in_doubt_since, claimed_at)
+    END AS given_at
+    FROM message
+    WHERE "to" = {{param}} AND ({IS_TAKEN} OR status = 'sending' OR in_doubt > 0)
+        AND key_id NOT IN (SELECT id FROM api_key WHERE role = 'tester')
+        AND COALESCE(claimed_for, carrier, {{param}}) = {{param}}
+) AS given
+WHERE given_at >= {{param}} AND given_at < {{param}}
+ORDER BY given_at DESC, id DESC LIMIT 1
+"""
+"""Find the latest message to a number that a carrier was given within a time.
+
+Its yes may not be recorded yet. Testers' texts went to no carrier.
+"""
 
 log = logging.getLogger("replies")
 
@@ -123,24 +141,11 @@ def _drafted(said, now, rules):
 
 
 def _message_before(number, at, carrier):
-    """Return the latest message to a number that a carrier was given before an instant, or None.
-
-    Its yes may not be recorded yet. Testers' texts went to no carrier.
-    """
-    in_hand = (Message.status == Status.SENDING) | (Message.in_doubt > 0)
-    begun = fn.COALESCE(Message.in_doubt_since, Message.claimed_at)
-    given_at = Case(None, [(has_status(*TAKEN), Message.finished_at)], begun)
-    instant = Message.finished_at.db_value
-    columns = (Message.id, Message.key, Message.available_to_group)
-    given = Message.select(*columns).where(
-        Message.to == number,
-        has_status(*TAKEN) | in_hand,
-        given_at >= instant(max(EPOCH, at - BELONGS_WITHIN)),
-        given_at < instant(at + SECOND),
-        Message.key.not_in(ApiKey.testers()),
-        fn.COALESCE(Message.claimed_for, Message.carrier, carrier) == carrier,
-    )
-    return given.order_by(given_at.desc(), Message.id.desc()).first()
+    """Return the latest message to a number that a carrier was given before an instant, or None."""
+    since, until = map(Message.finished_at.db_value, (max(EPOCH, at - BELONGS_WITHIN), at + SECOND))
+    statement = MESSAGE_BEFORE.format(param=db.param)
+    found = Message.raw(statement, number, carrier, carrier, since, until)
+    return next(iter(found), None)
 
 
 # Parts
