@@ -1,4 +1,4 @@
-FROM python:3.13-slim
+FROM python:3.13.15-slim-trixie@sha256:7c61056e61ac89e852de05f3dc6fa51a6dd2181797bceed46aa725dd7cb2cd3b
 
 WORKDIR /srv/text-messages
 COPY requirements.txt .

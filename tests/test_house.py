@@ -113,3 +113,11 @@ def test_all_requirements_are_pinned_with_hashes_and_none_is_missing(name):
     pinned = {re.split(r"[=\[]", line)[0] for line in packages}
     wanted = re.findall(r"^([a-zA-Z][\w.-]*)", (ROOT / f"{name}.in").read_text(), re.MULTILINE)
     assert {package.lower() for package in wanted} <= pinned
+
+
+def test_all_images_of_others_are_pinned_by_digest():
+    text = (ROOT / "Dockerfile").read_text() + (ROOT / "compose.yaml").read_text()
+    images = set(re.findall(r"(?:FROM|image:) (\S+)", text)) - {"text-messages"}  # is built here
+    assert {image.partition(":")[0] for image in images} == {"python", "postgres"}
+    pin = r"[a-z]+:\d+\.\d+[\w.-]*@sha256:[0-9a-f]{64}"
+    assert [image for image in images if not re.fullmatch(pin, image)] == []
