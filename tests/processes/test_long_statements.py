@@ -34,6 +34,7 @@ def slow_messages(database_url):
         )
 
     yield slow
+    database.disconnect()  # a failed test may leave one that still waits for an answer
     db.execute_sql("DROP VIEW message")
     db.execute_sql("ALTER TABLE stored_message RENAME TO message")
 
@@ -46,7 +47,6 @@ def test_a_command_waits_for_a_slow_statement(slow_messages, flask, monkeypatch,
     assert result.exit_code == 0, result.output
     with pytest.raises(database.ERRORS):  # the deadline holds again after the command
         Message.select().count()
-    database.disconnect()
 
 
 def test_a_command_that_waits_ends_with_ctrl_c_and_so_does_its_statement(
