@@ -12,10 +12,12 @@ from markupsafe import Markup, escape
 import recipients
 from access.rules import Rules
 from carriers.alphabets import costly
+from desk import lists
 from models import RETRYABLE, WAITING, Message, Status
 from recipients.hours import written
 from reports import Place
 from sending import outcomes
+from sending.replies import Place as ReplyPlace
 from sending.replies import Reply
 
 MOST_COSTLY = 5  # characters that are named where they make more parts
@@ -92,6 +94,15 @@ class ReplyEntry(Instants):
             return recipients.find(self.reply.number).international
         except recipients.InvalidNumber:
             return self.reply.number
+
+    @property
+    def place(self) -> ReplyPlace:
+        return self.reply.place
+
+    @property
+    def value(self) -> str:
+        """The value of its buttons: its place, which a button changes."""
+        return lists.write(self.place)
 
     @property
     def is_unread(self) -> bool:

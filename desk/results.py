@@ -12,11 +12,16 @@ from typing import Any, Self
 
 from flask import session
 
+import reports
 from database import EPOCH, MILLISECOND
+from desk import lists
+from desk.lists import PAGE, Place
 from models import UNDO_WITHIN
-from reports import Place
+from sending import replies
 
-MOST = 75  # ids of a list: a cookie holds 4 KB
+TEXTS, REPLIES = "texts", "replies"  # lists
+PLACES = {TEXTS: reports.Place, REPLIES: replies.Place}
+MOST = 75  # ids of all lists: a cookie holds 4 KB
 
 
 @dataclass
@@ -51,6 +56,14 @@ class Result:
         return Result(self.action, self.at, self.place, done, missed, self.now)
 
 
+@dataclass
+class Told(Result):
+    """A result with its cards as they are now."""
+
+    changed: list[Any]
+    unchanged: list[Any]
+
+
 def seconds_left(at: datetime, now: datetime) -> int:
     """Return for how many seconds what was done at an instant can still be undone."""
     return max(0, (at + UNDO_WITHIN - now) // timedelta(seconds=1))
@@ -66,32 +79,57 @@ def keep(
 ) -> None:
     """Keep a result for the list `which`, in place of earlier ones about the same ids."""
     new = Result(action, now, place, [*done], [*missed], now)
-    earlier = [result.without(new.ids) for result in recent(which, now)]
-    kept, room = [], MOST
-    for result in (new, *reversed(earlier)):
+    others = [(each, result.without(new.ids)) for each in PLACES for result in recent(each, now)]
+    oldest_first = [*sorted(others, key=lambda other: other[1].at), (which, new)]
+    kept, room = {each: [] for each in PLACES}, MOST
+    for each, result in reversed(oldest_first):
         room -= len(result.ids)
         if room >= 0 and result.ids:
-            kept.insert(0, _packed(result))
-    session[which] = kept
+            kept[each].insert(0, _packed(result))
+    session.update(kept)
 
 
 def recent(which: str, now: datetime) -> list[Result]:
     """Return the results of a list that are younger than a minute, the oldest first."""
-    results = [_unpacked(packed, now) for packed in session.get(which, ())]
+    results = [_unpacked(packed, PLACES[which], now) for packed in session.get(which, ())]
     return [result for result in results if result.left]
 
 
 def _packed(result):
-    at, send_at = ((each - EPOCH) // MILLISECOND for each in (result.at, result.place.send_at))
+    at = (result.at - EPOCH) // MILLISECOND
     done, missed = ([id.hex for id in ids] for ids in (result.done, result.missed))
-    return [result.action, at, send_at, result.place.id.hex, done, missed]
+    return [result.action, at, *lists.fields(result.place), done, missed]
 
 
-def _unpacked(packed, now):
-    action, at, send_at, first, done, missed = packed
-    place = Place(EPOCH + send_at * MILLISECOND, uuid.UUID(first))
+def _unpacked(packed, kind, now):
+    action, at, *place, done, missed = packed
     done, missed = ([uuid.UUID(each) for each in ids] for ids in (done, missed))
+    place = lists.place_of(kind, place)
     return Result(action, EPOCH + at * MILLISECOND, place, done, missed, now)
+
+
+def told(kept: list[Result], cards: dict[uuid.UUID, Any], kind: type[Told]) -> list[Told]:
+    """Return results with their cards, unless none of these is there any more."""
+    filled = []
+    for result in kept:
+        changed, unchanged = (
+            [cards[id] for id in ids if id in cards] for ids in (result.done, result.missed)
+        )
+        filled.append(kind(**vars(result), changed=changed, unchanged=unchanged))
+    return [result for result in filled if result.changed or result.unchanged]
+
+
+def page(
+    cards: list[Any], results: list[Told], key: Callable[[Place], Any], after: Place | None
+) -> dict[str, Any]:
+    """Return what a page of a list shows: cards, results where cards were, and what follows.
+
+    Of the cards there is one more than the page shows, unless it is the last page.
+    """
+    cards, is_last = cards[:PAGE], len(cards) <= PAGE
+    rows, latest, next = among(cards, results, key, after, is_last)
+    more = None if is_last else lists.write(cards[-1].place)
+    return {"rows": rows, "cards": len(cards), "latest": latest, "next": next, "more": more}
 
 
 def among(

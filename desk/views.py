@@ -3,7 +3,6 @@
 import logging
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from urllib.parse import parse_qsl, urlencode
 
@@ -28,19 +27,19 @@ from access import audit
 from access.do_not_call import DoNotCall, DoNotCallHistory
 from access.keys import ApiKey, Identity, Role
 from access.sign_ins import SignIn
-from database import EPOCH, MILLISECOND, Refused, clock, db
-from desk import entries, results, sessions
+from database import Refused, clock, db
+from desk import entries, lists, results, sessions
 from desk.entries import Entry, ReplyEntry, counted
-from desk.results import Result
+from desk.lists import PAGE
+from desk.results import REPLIES, TEXTS, Result, Told
 from models import UNDO_WITHIN, Message, Status
 from monitoring import health
 from reports import Filter
 from sending import passes
 from sending.carrier_state import CarrierState
 from sending.replies import Place as ReplyPlace
-from sending.replies import Reply, put_on_list
+from sending.replies import Reply, order, put_on_list
 
-PAGE = 50  # messages
 MANY = 1_000  # messages; waiting ones, and those of an hour, are counted up to here
 MAX_FORM = 64 * 1024  # bytes
 MAX_FIELDS = 200  # a page's ids, its token and a button are far fewer
@@ -55,7 +54,6 @@ NO_NUMBER = (
     "Enter the whole number with + and country code, +1 212 555 0123, or a national number and its "
     "country."
 )
-TEXTS = "texts"  # the list of results of the pages with messages
 
 log = logging.getLogger("web")
 blueprint = Blueprint(
@@ -218,13 +216,12 @@ def waiting() -> str | Response:
         return render_template("sign_in.html", next=next)
     if next and (page := page_of(next)):
         return redirect(page)
-    now, after = clock.now(), read_place()
+    now, after = clock.now(), read_place(reports.Place)
     messages = reports.awaiting(g.person, after, PAGE + 1)
     overview = look_over(now) if g.person.role == Role.OPERATOR and not after else None
     return render_template(
         "waiting.html",
         **with_results(messages, reports.by_time, now),
-        more=write_place(messages),
         count=reports.count_awaiting(g.person, MANY),
         many=MANY,
         at_once=AT_ONCE,
@@ -305,11 +302,10 @@ def show_messages(
     problem: str | None = None,
 ) -> str:
     """Return the page of the messages asked for: none of them if there is a problem."""
-    found = [] if problem else reports.page(only, read_place(), PAGE + 1)
+    found = [] if problem else reports.page(only, read_place(reports.Place), PAGE + 1)
     return render_template(
         "messages.html",
         **with_results(found, reports.order(only), clock.now()),
-        more=write_place(found),
         statuses=[*Status],
         keys=ApiKey.names_of_senders(),
         asked={name: request.args.get(name) for name in ("like", *FILTERS)},
@@ -350,12 +346,12 @@ def way_back() -> str | None:
 @blueprint.get("/replies")
 def replies() -> str:
     """Show what recipients wrote back: first what may be a no, then what nobody has read."""
-    now, after = clock.now(), read_reply_place()
+    now, after = clock.now(), read_place(ReplyPlace)
     found = Reply.page(g.person, after, PAGE + 1, now)
+    recent = told_of_replies(results.recent(REPLIES, now), now)
     return render_template(
         "replies.html",
-        entries=shown_replies(found[:PAGE], now),
-        more=write_reply_place(found),
+        **results.page(shown_replies(found, now), recent, order, after),
         count=Reply.count_waiting(g.person, MANY, now),
         many=MANY,
     )
@@ -416,18 +412,24 @@ def undo_change(change: str, person: Identity) -> None:
     now = clock.now()
     session.pop("listing", None)
     try:
-        number = DoNotCall.undo(int(change), person.name, now - UNDO_WITHIN, now)
+        number = take_back(int(change), person, now)
     except (ValueError, OverflowError):
         abort(400, "This is not a change of the list.")
     except Refused as why:
         flash(str(why))
     else:
-        log.info(
-            "a change of the Do Not Call list was undone by %s",
-            person.name,
-            extra={"key": person.name},
-        )
         show_change(number, None)
+
+
+def take_back(change: int, person: Identity, now: datetime) -> str:
+    """Undo a change of the list that this person has just made, and log it; return the number.
+
+    Raise Refused if it cannot be undone any more.
+    """
+    number = DoNotCall.undo(change, person.name, now - UNDO_WITHIN, now)
+    about = {"key": person.name}
+    log.info("a change of the Do Not Call list was undone by %s", person.name, extra=about)
+    return number
 
 
 def show_change(number: str, undo: str | None) -> None:
@@ -535,24 +537,72 @@ def change(message_id: uuid.UUID | None = None) -> Response:
 @blueprint.post("/replies")
 @blueprint.post("/messages/<uuid:message_id>/replies")
 def change_replies(message_id: uuid.UUID | None = None) -> Response:
-    """Mark a reply as read, or put its number on the Do Not Call list, which reads it, too."""
-    button = next((name for name in ("read", "list") if name in request.form), None)
-    if button is None:
+    """Apply the pressed button to a reply; a text's own page says at its top what that did."""
+    action = next((name for name in REPLY_ACTIONS if name in request.form), None)
+    if action is None:
         abort(400, "No button was pressed.")
-    person = operator() if button == "list" else g.person
-    now, found = clock.now(), Reply.seen_by(g.person, read_ids(request.form[button]))
+    person = g.person if action == "read" else operator()
+    now, place = clock.now(), read_button(request.form[action])
+    found = Reply.seen_by(person, [place.id])
     for reply in found:
-        with db.atomic():
-            if button == "list":
-                flash(change_list(True, reply.number, person)[1])
-            read = Reply.mark_read([reply.id], person.name, now)
-        if button == "read":
-            flash("The reply was marked as read." if read else "The reply was read before.")
+        has_changed = REPLY_ACTIONS[action](reply, person, now)
+        if message_id:
+            flash(in_words(action, has_changed, *shown_replies([reply], now)))
+        else:
+            done, missed = ([reply.id], []) if has_changed else ([], [reply.id])
+            results.keep(REPLIES, action, place, done, missed, now)
     if not found:
         flash("Nothing was changed: there is no such reply here.")
     if message_id:
-        return redirect(url_for(".message", message_id=message_id, _anchor="replies"), 303)
-    return redirect(url_for(".replies", after=request.args.get("after"), _anchor="list"), 303)
+        back = request.args.get("back")
+        address = url_for(".message", message_id=message_id, back=back, _anchor="replies")
+        return redirect(address, 303)
+    return redirect(address_after([], "next" if found else "list"), 303)
+
+
+def read_button(value: str) -> ReplyPlace:
+    """Return the place of the reply whose button was pressed: its card is gone from there."""
+    try:
+        return lists.read(ReplyPlace, value)
+    except ValueError:
+        abort(400, "This is not the place of a reply.")
+
+
+def mark_read(reply: Reply, person: Identity, now: datetime) -> bool:
+    """Mark a reply as read; return whether nobody had."""
+    return bool(Reply.mark_read([reply.id], person.name, now))
+
+
+def list_number(reply: Reply, person: Identity, now: datetime) -> bool:
+    """Put the number of a reply on the Do Not Call list, and read it; return whether it is new."""
+    with db.atomic():
+        has_changed, _ = change_list(True, reply.number, person)
+        mark_read(reply, person, now)
+    return has_changed
+
+
+def undo_listing(reply: Reply, person: Identity, now: datetime) -> bool:
+    """Take the number of a reply off the list, if this person has just put it there."""
+    change = DoNotCallHistory.latest(reply.number)
+    if not change or change.what != "joined":
+        return False
+    try:
+        take_back(change.id, person, now)
+    except Refused:
+        return False
+    return True
+
+
+REPLY_ACTIONS = {"read": mark_read, "list": list_number, "undo-list": undo_listing}
+REPLY_WORDS = {  # by a button, and whether it changed something
+    ("read", True): "The reply of {} was marked as read.",
+    ("read", False): "The reply of {} was read before.",
+    ("list", True): "{} is on the Do Not Call list now.",
+    ("list", False): "{} was on the Do Not Call list before.",
+    ("undo-list", True): "{} is no longer on the Do Not Call list. The reply stays read.",
+    ("undo-list", False): "{} was not changed. Undo works for one minute, and only until something "
+    "else happens.",
+}
 
 
 def read_ids(value: str) -> list[uuid.UUID]:
@@ -601,40 +651,14 @@ def shown_replies(found: list[Reply], now: datetime) -> list[ReplyEntry]:
     ]
 
 
-def read_reply_place() -> ReplyPlace | None:
-    """Return the place after which this page of replies begins; None for the first page."""
-    text = request.args.get("after")
-    if not text:
-        return None
-    try:
-        rank, at, id = text.split("-")
-        return ReplyPlace(int(rank), EPOCH + int(at) * MILLISECOND, uuid.UUID(id))
-    except (ValueError, OverflowError):
-        abort(404, "There is no such page.")
-
-
-def write_reply_place(found: list[Reply]) -> str | None:
-    """Return the place after which the next page begins; None if this page is the last."""
-    if len(found) <= PAGE:
-        return None
-    last = found[PAGE - 1]
-    return f"{last.rank}-{(last.at - EPOCH) // MILLISECOND}-{last.id.hex}"
-
-
 def with_results(found: list[Message], key: Callable, now: datetime) -> dict:
     """Return what a page of messages shows: a card for each, and results where cards were."""
-    cards, is_last = shown(found[:PAGE], now), len(found) <= PAGE
     recent = told(results.recent(TEXTS, now), now)
-    rows, latest, next = results.among(cards, recent, key, read_place(), is_last)
-    return {"rows": rows, "cards": len(cards), "latest": latest, "next": next}
+    return results.page(shown(found, now), recent, key, read_place(reports.Place))
 
 
-@dataclass
-class Told(Result):
-    """A result with the messages as they are now."""
-
-    changed: list[Entry]
-    unchanged: list[Entry]
+class MessagesTold(Told):
+    """What a button did to messages."""
 
     @property
     def past(self) -> str:
@@ -656,34 +680,50 @@ class Told(Result):
 def told(kept: list[Result], now: datetime) -> list[Told]:
     """Return results with their messages, unless none of these is there any more."""
     ids = set().union(*(result.ids for result in kept))
-    found = {entry.message.id: entry for entry in shown(reports.seen_by(g.person, ids), now)}
-    filled = []
-    for result in kept:
-        changed, unchanged = (
-            [found[id] for id in ids if id in found] for ids in (result.done, result.missed)
-        )
-        filled.append(Told(**vars(result), changed=changed, unchanged=unchanged))
-    return [result for result in filled if result.changed or result.unchanged]
+    cards = {entry.message.id: entry for entry in shown(reports.seen_by(g.person, ids), now)}
+    return results.told(kept, cards, MessagesTold)
 
 
-def read_place() -> reports.Place | None:
+class ReplyTold(Told):
+    """What a button did to a reply."""
+
+    @property
+    def said(self) -> str:
+        """Return what happened, as a sentence."""
+        (entry,) = self.changed or self.unchanged
+        return in_words(self.action, bool(self.changed), entry)
+
+    @property
+    def undo(self) -> str | None:
+        """Return the name of the button that takes this back; None if that cannot be any more."""
+        is_listed = self.action == "list" and any(entry.listed for entry in self.changed)
+        return "undo-list" if is_listed else None
+
+    @property
+    def value(self) -> str:
+        """Return where the reply was, as the value of a button that undoes this."""
+        return lists.write(self.place)
+
+
+def told_of_replies(kept: list[Result], now: datetime) -> list[Told]:
+    """Return results with their replies, unless these are not there any more."""
+    ids = set().union(*(result.ids for result in kept))
+    cards = {entry.reply.id: entry for entry in shown_replies(Reply.seen_by(g.person, ids), now)}
+    return results.told(kept, cards, ReplyTold)
+
+
+def in_words(action: str, has_changed: bool, entry: ReplyEntry) -> str:
+    """Return what a button did to a reply, as a sentence."""
+    return REPLY_WORDS[action, has_changed].format(entry.number)
+
+
+def read_place(kind: type[lists.Place]) -> lists.Place | None:
     """Return the place after which this page begins; None for the first page."""
     text = request.args.get("after")
-    if not text:
-        return None
     try:
-        at, id = text.split("-")
-        return reports.Place(EPOCH + int(at) * MILLISECOND, uuid.UUID(id))
-    except (ValueError, OverflowError):
+        return lists.read(kind, text) if text else None
+    except ValueError:
         abort(404, "There is no such page.")
-
-
-def write_place(found: list[Message]) -> str | None:
-    """Return the place after which the next page begins; None if this page is the last."""
-    if len(found) <= PAGE:
-        return None
-    last = found[PAGE - 1]
-    return f"{(last.send_at - EPOCH) // MILLISECOND}-{last.id.hex}"
 
 
 def look_over(now: datetime) -> dict:

@@ -25,7 +25,7 @@ from peewee import (
 from access.audit import Action, Audit
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey, Identity, Role
-from database import PAGE, CarrierTextField, InstantField, Table, db, in_pages, isoformat
+from database import EPOCH, PAGE, CarrierTextField, InstantField, Table, db, in_pages, isoformat
 from events.outbox import Event
 
 WAITS = SQL("read_at IS NULL AND NOT opted_out")
@@ -46,11 +46,16 @@ class Filter(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a page of replies ends and the next begins."""
+    """Where a reply is in the order of `Reply.page`."""
 
     rank: int
     at: datetime
     id: uuid.UUID
+
+
+def order(place: Place) -> tuple:
+    """Order replies as `Reply.page` does."""
+    return place.rank, EPOCH - place.at, -place.id.int
 
 
 class Waiting(NamedTuple):
@@ -219,6 +224,10 @@ class Reply(Table):
     def rank(self) -> int:
         """Which of RANKS it has."""
         return 2 if self.read_at or self.opted_out else int(not self.may_be_no)
+
+    @property
+    def place(self) -> Place:
+        return Place(self.rank, self.at, self.id)
 
     @property
     def by_number(self) -> dict[str, str]:

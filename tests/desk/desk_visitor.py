@@ -69,7 +69,8 @@ class Visitor:
         """Press a button, by default the first with these words; follow a redirect if asked to."""
         found = self.page.buttons(words)
         if message:
-            found = [each for each in found if each[1].get("value") == str(message.id)]
+            values = [button.get("value", "").replace("-", "") for _, button in found]
+            found = [each for each, v in zip(found, values, strict=True) if message.id.hex in v]
         (form, button), *_ = found
         sent = [*form["inputs"], *((n, v) for n, v, checked in form["boxes"] if checked)]
         sent = [(n, v) for n, v in sent if n not in fields] + [*fields.items()]
@@ -112,6 +113,23 @@ class Visitor:
     def _keep(self, path, response):
         self.at, self.response, self._page = path, response, Page(response.text)
         return response
+
+
+def rows(visitor):
+    """What stands in a list from top to bottom: "text 3", "reply one", or the words of a result."""
+    listed = visitor.response.text.partition('<ol class="cards">')[2].partition("</ol>")[0]
+    rows = []
+    for item in re.split('<li class="(?=card|notice)', listed)[1:]:
+        words = " ".join(re.sub("<[^>]*>", " ", f"<{item}").split())
+        named = item.startswith("card") and re.search(r"text \d+|reply \w+", words)
+        rows.append(named[0] if named else words)
+    return rows
+
+
+def following(visitor):
+    """The id of the message or reply whose card has the focus; "result" where that has it."""
+    (attrs,) = (attrs for _, attrs in visitor.page.elements if attrs.get("id") == "next")
+    return attrs.get("aria-labelledby", "result").removeprefix("to-").removeprefix("from-")
 
 
 def is_out(visitor):

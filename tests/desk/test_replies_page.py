@@ -1,6 +1,5 @@
 """The page "Replies": who sees what, in which order, and what its buttons do."""
 
-import re
 import uuid
 from datetime import timedelta
 
@@ -8,7 +7,8 @@ import pytest
 
 from access.do_not_call import DoNotCall
 from carriers import Reply as Said
-from desk_visitor import Visitor, issue, next_page
+from desk import lists
+from desk_visitor import Visitor, issue, next_page, rows
 from models import Message, Status
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 from sending import inbound
@@ -31,14 +31,15 @@ def hear(text, number=NEW_YORK, at=TUESDAY_NOON - HOUR):
     return Reply.get(Reply.text == text)
 
 
+def value(reply):
+    """What a button of this reply sends."""
+    return lists.write(reply.place)
+
+
 def shown(visitor, path="/desk/replies"):
     """The texts of the replies on a page, in their order."""
     visitor.open(path)
-    return re.findall(r"reply \w+", visitor.page.text)
-
-
-def press(visitor, words, reply):
-    return visitor.press(words, reply)
+    return [row for row in rows(visitor) if row.startswith("reply")]
 
 
 def test_a_reply_is_shown_with_the_text_that_it_answers(operator):
@@ -80,8 +81,7 @@ def test_an_approver_sees_the_replies_to_texts_of_the_group(approver, operator, 
     reply = hear("reply one")
     assert shown(operator) == ["reply one"]
     assert shown(approver) == (["reply one"] if visible else [])
-    sent_form = [("csrf_token", approver.token), ("read", str(reply.id))]
-    approver.post("/desk/replies", sent_form)
+    approver.post("/desk/replies", [("csrf_token", approver.token), ("read", value(reply))])
     assert bool(Reply.get().read_at) == visible
     assert (Reply.get().read_by == "Ann") == visible
     assert message.id == Reply.get().message_id
@@ -106,14 +106,14 @@ def test_mark_as_read(approver):
     sent()
     first, second = hear("reply one"), hear("reply two: stpo")
     approver.open("/desk/replies")
-    press(approver, "Mark as read", second)
-    assert "The reply was marked as read." in approver.page.text
+    approver.press("Mark as read", second)
+    assert "The reply of +1 212-555-0123 was marked as read." in approver.page.text
     read = Reply.get_by_id(second.id)
     assert (read.read_by, read.read_at, read.may_be_no) == ("Ann", TUESDAY_NOON, False)
     assert shown(approver) == ["reply one", "reply two"]
     assert len(approver.page.buttons("Mark as read")) == 1
-    approver.post("/desk/replies", [("csrf_token", approver.token), ("read", str(second.id))])
-    assert "The reply was read before." in approver.page.text
+    approver.post("/desk/replies", [("csrf_token", approver.token), ("read", value(second))])
+    assert "The reply of +1 212-555-0123 was read before." in approver.page.text
     assert Reply.get_by_id(first.id).read_at is None
 
 
@@ -121,8 +121,8 @@ def test_add_to_do_not_call_reads_it_and_all_else_that_was_to_be_decided(operato
     first, second = hear("reply one: stpo"), hear("reply two")
     third = hear("reply three: quitt")
     operator.open("/desk/replies")
-    press(operator, "Add to Do Not Call", first)
-    assert "+1 212-555-0123 is on the list now." in operator.page.text
+    operator.press("Add to Do Not Call", first)
+    assert "+1 212-555-0123 is on the Do Not Call list now." in operator.page.text
     assert DoNotCall.entry(NEW_YORK).source == "operator"
     assert Reply.get_by_id(first.id).read_by == Reply.get_by_id(third.id).read_by == "Olga"
     assert Reply.get_by_id(second.id).read_at is None
@@ -135,7 +135,7 @@ def test_an_approver_puts_nobody_on_the_list(approver):
     reply = hear("reply one: stpo")
     approver.open("/desk/replies")
     assert approver.page.buttons("Add to Do Not Call") == []
-    sent_form = [("csrf_token", approver.token), ("list", str(reply.id))]
+    sent_form = [("csrf_token", approver.token), ("list", value(reply))]
     assert approver.post("/desk/replies", sent_form).status_code == 403
     assert not DoNotCall.select().count()
 
@@ -145,9 +145,12 @@ def test_an_approver_puts_nobody_on_the_list(approver):
     [
         ({}, 400),
         ({"read": "nonsense"}, 400),
-        ({"read": str(uuid.UUID(int=7))}, 200),
-        ({"list": str(uuid.UUID(int=7))}, 200),
-        ({"read": "selected"}, 200),
+        ({"read": "selected"}, 400),
+        ({"read": "x-1-0"}, 400),
+        ({"read": f"0-{10**30}-{'0' * 32}"}, 400),
+        ({"read": f"0-0-{'0' * 32}"}, 200),
+        ({"list": f"0-0-{'0' * 32}"}, 200),
+        ({"undo-list": f"0-0-{'0' * 32}"}, 200),
     ],
 )
 def test_what_no_button_sends_changes_nothing(operator, form, status):
@@ -194,9 +197,9 @@ def test_a_texts_own_page_has_its_replies_and_stays_after_a_button(approver):
     hear("reply two", LONDON)
     path = f"/desk/messages/{message.id}"
     assert shown(approver, path) == ["reply one"]
-    press(approver, "Mark as read", reply)
+    approver.press("Mark as read", reply)
     assert approver.at == path
-    assert "The reply was marked as read." in approver.page.text
+    assert "The reply of +1 212-555-0123 was marked as read." in approver.page.text
     assert Reply.get_by_id(reply.id).read_by == "Ann"
 
 

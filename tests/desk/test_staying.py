@@ -1,7 +1,6 @@
 """After a decision the page stays where it was: the result, the boxes, and what comes next."""
 
 import itertools
-import re
 from datetime import timedelta
 
 import pytest
@@ -10,7 +9,7 @@ from access.keys import Role
 from database import MILLISECOND
 from databases import on_sqlite
 from desk import results
-from desk_visitor import PAGES, Visitor, ask, ask_many, issue, next_page
+from desk_visitor import PAGES, Visitor, ask, ask_many, following, issue, next_page, rows
 from models import Message, Status
 from reports import Place
 from samples import LONDON, TUESDAY_NOON
@@ -29,26 +28,10 @@ def ask_four():
     ]
 
 
-def rows(visitor):
-    """What stands in a list from top to bottom: "text 3", or the words of a result."""
-    listed = visitor.response.text.partition('<ol class="cards">')[2].partition("</ol>")[0]
-    rows = []
-    for item in re.split('<li class="(?=card|notice)', listed)[1:]:
-        words = " ".join(re.sub("<[^>]*>", " ", f"<{item}").split())
-        rows.append(re.search(r"text \d+", words)[0] if item.startswith("card") else words)
-    return rows
-
-
 def ticked(visitor):
     return [
         value for form in visitor.page.forms for _, value, is_ticked in form["boxes"] if is_ticked
     ]
-
-
-def following(visitor):
-    """The id of the message whose card has the focus; "result" where that has it."""
-    (attrs,) = (attrs for _, attrs in visitor.page.elements if attrs.get("id") == "next")
-    return attrs.get("aria-labelledby", "result").removeprefix("to-")
 
 
 @pytest.mark.parametrize("page", LISTS)

@@ -13,7 +13,12 @@ from models import Status
 from samples import NEW_YORK
 from stored_messages import key_named, store
 
+TAB = "\ue004"
 WIDE, PHONE = (1100, 900), (390, 844)
+TOP = "return document.querySelector(arguments[0]).getBoundingClientRect().top"
+CARD = "const it = document.querySelector(arguments[0]).closest('.card'); "
+PLACE = f"{CARD} it.scrollIntoView({{block: 'center'}}); return it.getBoundingClientRect().top"
+FOCUS = "return document.activeElement.getAttribute('aria-labelledby')"
 AXE = "4.14.1"
 TORN = r"""
 const torn = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -72,3 +77,11 @@ def sign_in(browser, desk, role, group=None):
     browser.write("input[type=password]", issue(f"Ann the {role}", role, group))
     browser.press("Sign in")
     assert browser.text("h1").startswith("Waiting for approval")
+
+
+def press(browser, button):
+    """Press the button of a card, a selector; return where the card stood in the window."""
+    top = browser.run(PLACE, button)
+    with browser.leaving():
+        browser.run("document.querySelector(arguments[0]).click()", button)
+    return top

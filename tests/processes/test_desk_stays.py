@@ -7,16 +7,11 @@ import pytest
 from access.keys import Role
 from browser import ENTER
 from database import clock
-from desk_in_browser import PHONE, WIDE, ask, sign_in
+from desk_in_browser import FOCUS, PHONE, TAB, TOP, WIDE, ask, press, sign_in
 from models import Message, Status
 from stored_messages import again
 
 DESKTOP = (1280, 900)
-TAB = "\ue004"
-TOP = "return document.querySelector(arguments[0]).getBoundingClientRect().top"
-CARD = "const it = document.querySelector(arguments[0]).closest('.card'); "
-PLACE = f"{CARD} it.scrollIntoView({{block: 'center'}}); return it.getBoundingClientRect().top"
-FOCUS = "return document.activeElement.getAttribute('aria-labelledby')"
 
 
 @pytest.fixture
@@ -33,20 +28,12 @@ def button(words, message):
     return f"button[name={words}][value='{message.id}']"
 
 
-def press(browser, words, message):
-    """Press the button of a card; return where the card stood in the window."""
-    top = browser.run(PLACE, button(words, message))
-    with browser.leaving():
-        browser.run("document.querySelector(arguments[0]).click()", button(words, message))
-    return top
-
-
 @pytest.mark.parametrize("look", [WIDE, PHONE])
 def test_the_page_keeps_its_place_and_the_focus_goes_on(browser, desk, asked, look):
     browser.look_like(*look)
     sign_in(browser, desk, Role.OPERATOR)
     for n, words in ((9, "approve"), (10, "refuse"), (4, "approve")):
-        top = press(browser, words, asked[n])
+        top = press(browser, button(words, asked[n]))
         browser.wait_for("return !sessionStorage.top")
         assert browser.run(TOP, ".result:has(#result)") == pytest.approx(top, abs=2)
         assert browser.run(FOCUS) == f"to-{asked[n + 1].id}"
@@ -61,7 +48,7 @@ def test_without_the_script_the_result_and_the_next_card_are_in_sight(browser, d
         sign_in(browser, desk, Role.APPROVER, "front")
         browser.click(button("approve", asked[9]))
         browser.wait_for("return location.hash == '#next' && !!document.querySelector('#result')")
-        assert browser.run(FOCUS) == f"to-{asked[10].id}"
+        browser.wait_for(f"{FOCUS} == 'to-{asked[10].id}'")
         assert 0 <= browser.run(TOP, "#result") < browser.run(TOP, "#next") < PHONE[1]
     finally:
         browser._devtools("Emulation.setScriptExecutionDisabled", value=False)
@@ -69,7 +56,7 @@ def test_without_the_script_the_result_and_the_next_card_are_in_sight(browser, d
 
 def test_back_and_reload_show_the_result_where_the_card_was(browser, desk, asked):
     sign_in(browser, desk, Role.APPROVER, "front")
-    press(browser, "refuse", asked[3])
+    press(browser, button("refuse", asked[3]))
     is_there = (
         "return document.querySelector('#result').parentElement.previousElementSibling.innerText"
     )
@@ -85,7 +72,7 @@ def test_back_and_reload_show_the_result_where_the_card_was(browser, desk, asked
 
 def test_the_seconds_count_down_and_undo_goes_with_the_last(browser, desk, asked):
     sign_in(browser, desk, Role.APPROVER, "front")
-    press(browser, "refuse", asked[0])
+    press(browser, button("refuse", asked[0]))
     browser.wait_for(
         "return /for 5[0-8] seconds/.test(document.querySelector('[data-left]').innerText)"
     )

@@ -10,14 +10,13 @@ from access.keys import Role
 from browser import ENTER
 from carriers import Reply as Said
 from database import clock
-from desk_in_browser import PHONE, TORN, WIDE, sign_in
+from desk_in_browser import FOCUS, PHONE, TAB, TOP, TORN, WIDE, press, sign_in
 from models import Status
 from sending import inbound
 from sending.inbound import ReplyRules
 from sending.replies import Reply
 from stored_messages import held, key_named
 
-TAB = "\ue004"
 RULES = ReplyRules("twilio", False, None, None)
 TEXTS = ("Yes, I'll come 🎉", "stpo", "Please don't text me any more", "Can I come at 5?", "No")
 
@@ -49,7 +48,7 @@ def focused(browser):
 
 
 def test_twenty_replies_are_worked_through_on_a_phone_without_a_mouse(browser, desk):
-    """Some forty keys: Tab to a button, Enter; nobody has to find the place again."""
+    """A few keys for each: the text, its buttons, Enter; nobody has to find the place again."""
     twenty()
     browser.look_like(*PHONE)
     sign_in(browser, desk, Role.OPERATOR)
@@ -66,11 +65,62 @@ def test_twenty_replies_are_worked_through_on_a_phone_without_a_mouse(browser, d
             browser.type(ENTER)
         keys += 1
         assert unread() < left
+        assert browser.run("return document.activeElement.id") == "next"
     assert time.monotonic() - began < 60
-    assert keys <= 20 * 5
+    assert keys <= 20 * 4 + 10
     assert DoNotCall.select().count() == 8
     assert browser.text("h1") == "Replies 0 unread"
     assert browser.complaints() == []
+
+
+def button(words, reply):
+    return f"button[name={words}][value$='{reply.id.hex}']"
+
+
+def in_order():
+    return list(Reply.select().order_by(Reply.may_be_no.desc(), Reply.at.desc()))
+
+
+@pytest.mark.parametrize("look", [WIDE, PHONE])
+def test_the_page_keeps_its_place_and_the_focus_goes_on(browser, desk, look):
+    twenty()
+    heard = in_order()
+    browser.look_like(*look)
+    sign_in(browser, desk, Role.OPERATOR)
+    browser.open(f"{desk}replies")
+    for n, words in ((9, "read"), (10, "list"), (4, "list")):
+        top = press(browser, button(words, heard[n]))
+        browser.wait_for("return !sessionStorage.top")
+        assert browser.run(TOP, ".result:has(#result)") == pytest.approx(top, abs=2)
+        assert browser.run(FOCUS) == f"from-{heard[n + 1].id}"
+        assert browser.run(TOP, "#next") < look[1]
+    for step in ("location.reload()", "history.back()", "history.forward()"):
+        with browser.leaving():
+            browser.run(step)
+        assert browser.count(".result") == 3
+        assert "is on the Do Not Call list now." in browser.text("#result")
+    browser.click(".result:has(#result) button")
+    browser.wait_for("return document.querySelector('#result').innerText.includes('no longer')")
+    assert browser.run(FOCUS) == f"from-{heard[5].id}"
+    assert DoNotCall.select().count() == 1
+    assert browser.sideways() == 0
+    assert browser.complaints() == []
+
+
+def test_without_the_script_the_result_and_the_next_card_are_in_sight(browser, desk):
+    twenty()
+    heard = in_order()
+    browser._devtools("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.look_like(*PHONE)
+        sign_in(browser, desk, Role.APPROVER, "front")
+        browser.open(f"{desk}replies")
+        browser.click(button("read", heard[9]))
+        browser.wait_for("return location.hash == '#next' && !!document.querySelector('#result')")
+        browser.wait_for(f"{FOCUS} == 'from-{heard[10].id}'")
+        assert 0 <= browser.run(TOP, "#result") < browser.run(TOP, "#next") < PHONE[1]
+    finally:
+        browser._devtools("Emulation.setScriptExecutionDisabled", value=False)
 
 
 @pytest.mark.parametrize("role", [Role.OPERATOR, Role.APPROVER])
@@ -86,6 +136,8 @@ def test_axe_finds_nothing_and_nothing_scrolls_sideways(browser, desk, axe, role
         for look in ((*WIDE, False), (*WIDE, True), (*PHONE, False), (*PHONE, True)):
             browser.look_like(*look)
             browser.open(desk + page)
+            if page == "replies":
+                press(browser, "button[name=read]")
             found = browser.run(script)["violations"]
             assert [(each["id"], each["impact"]) for each in found] == [], (page, look)
         assert browser.sideways() == 0
