@@ -6,9 +6,12 @@ from flask import Flask, Response, current_app, render_template, request
 from werkzeug.exceptions import MethodNotAllowed, NotFound
 
 import database
-from desk import sessions, views
+from desk import do_not_call, door, messages, replies, sessions
 
 PREFIX = "/desk"
+MODULES = (messages, replies, do_not_call)
+"""They put their views on the blueprint of `door`, when they are imported."""
+
 OWN_WORDS = {
     NotFound.description: "There is no such page at the desk.",
     MethodNotAllowed.description: "This address shows no page: it takes forms of the desk only.",
@@ -21,7 +24,7 @@ def register(app: Flask) -> None:
     settings = app.config["SETTINGS"]
     if settings.secret_key:
         sessions.register(app, PREFIX, settings)
-        app.register_blueprint(views.blueprint, url_prefix=PREFIX)
+        app.register_blueprint(door.blueprint, url_prefix=PREFIX)
 
 
 def preload(app: Flask) -> None:
@@ -35,12 +38,12 @@ def error_page(status: int, message: str, response: Response) -> Response | None
 
     It keeps the headers of `response`.
     """
-    is_there = views.blueprint.name in current_app.blueprints
+    is_there = door.blueprint.name in current_app.blueprints
     if not (is_there and request.environ["PATH_INFO"].startswith(f"{PREFIX}/")):
         return None
     with contextlib.suppress(*database.ERRORS):  # which may be why there is an error
-        views.find_person()
+        door.find_person()
     message = OWN_WORDS.get(message, message)
     response.set_data(render_template("error.html", status=status, message=message))
     response.content_type = "text/html; charset=utf-8"
-    return views.protect(response)
+    return door.protect(response)

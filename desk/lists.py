@@ -1,12 +1,16 @@
-"""Places in lists, as addresses, buttons and the session's cookie have them."""
+"""Lists: where pages begin and cards are, as addresses, buttons and the cookie have it."""
 
 import uuid
+from urllib.parse import urlencode
+
+from flask import abort, request
 
 import reports
 from database import EPOCH, MILLISECOND
 from sending import replies
 
 PAGE = 50  # cards
+MANY = 1_000  # messages; waiting ones, and those of an hour, are counted up to here
 
 Place = reports.Place | replies.Place
 
@@ -34,3 +38,23 @@ def write(place: Place) -> str:
 def read(kind: type[Place], text: str) -> Place:
     """Return the place that `write` wrote; raise ValueError for any other text."""
     return place_of(kind, text.split("-"))
+
+
+def read_place(kind: type[Place]) -> Place | None:
+    """Return the place after which this page begins; None for the first page."""
+    text = request.args.get("after")
+    try:
+        return read(kind, text) if text else None
+    except ValueError:
+        abort(404, "There is no such page.")
+
+
+def address_after(ids: list[uuid.UUID], fragment: str) -> str:
+    """Return the address of the page where a button was pressed, with the boxes left ticked."""
+    query = [(name, value) for name, value in request.args.items() if name != "select"]
+    decided = {str(id) for id in ids}
+    ticked = [each for each in request.form.getlist("id") if each not in decided]
+    if ticked:
+        query.append(("select", ".".join(ticked[:PAGE])))
+    asked = f"?{urlencode(query)}" if query else ""
+    return f"{request.script_root}{request.path}{asked}#{fragment}"

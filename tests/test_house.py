@@ -27,6 +27,12 @@ BESIDE = {
     "scheduler": {"monitoring"},
 }
 PURE = {"carriers": set(), "recipients": set(), "schemas": {"recipients", "database"}}
+DESK = (
+    *("lists", "entries", "results", "sessions", "numbers", "door"),
+    *("do_not_call", "replies", "overview", "messages", "__init__"),
+)
+"""The modules of the desk; each imports from those before it."""
+
 OWNERS = {  # of packages
     "flask": {"app", "api", "web", "monitoring", "cli", "desk"},
     "werkzeug": {"api", "web", "monitoring", "desk", "gunicorn.conf"},
@@ -70,6 +76,15 @@ def test_imports_run_one_way(room):
     for path in SOURCES:
         if room_of(path) == room:
             assert (imported(path) & ROOMS) - may == set(), path
+
+
+def test_the_modules_of_the_desk_import_one_way():
+    assert {path.stem for path in ROOT.glob("desk/*.py")} == {*DESK}
+    for level, name in enumerate(DESK):
+        for module, names, _ in IMPORT.findall((ROOT / "desk" / f"{name}.py").read_text()):
+            room, _, imported = module.partition(".")
+            if room == "desk":
+                assert {*(imported or names).split(", ")} <= {*DESK[:level]}, name
 
 
 def test_the_rooms_of_one_level_import_in_no_circle():

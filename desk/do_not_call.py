@@ -1,0 +1,123 @@
+"""The page of the Do Not Call list."""
+
+import logging
+from datetime import datetime
+
+from flask import Response, abort, flash, redirect, render_template, request, session, url_for
+
+import recipients
+from access.do_not_call import DoNotCall, DoNotCallHistory
+from access.keys import Identity
+from database import Refused, clock
+from desk import results
+from desk.door import blueprint, operator
+from desk.numbers import read_number, read_written
+from models import UNDO_WITHIN
+from sending.replies import put_on_list
+
+log = logging.getLogger("web")
+
+NOW_LISTED = {  # by whether a number was to be added, and whether that changed the list
+    (True, True): "is on the list now",
+    (True, False): "was on the list before",
+    (False, True): "is no longer on the list",
+    (False, False): "was not on the list",
+}
+SOURCES = {
+    "operator": ", added by an operator",
+    "import": ", from an imported file",
+    "reply": ", because of a reply",
+    "carrier": ", reported by the carrier",
+}
+
+
+@blueprint.get("/do-not-call")
+def do_not_call() -> str:
+    """Show an operator the form of the Do Not Call list."""
+    operator()
+    _, region = read_written(request.args)
+    change = last_change(clock.now())
+    return render_template("do_not_call.html", written="", region=region, change=change)
+
+
+@blueprint.post("/do-not-call")
+def change_do_not_call() -> Response | tuple[str, int]:
+    """Apply the pressed button to the Do Not Call list."""
+    person = operator()
+    written, region = read_written(request.form)
+    if "undo" in request.form:
+        undo_change(request.form["undo"], person)
+        return redirect(url_for(".do_not_call", region=region or None, _anchor="next"), 303)
+    try:
+        number = read_number(written, region)
+    except recipients.InvalidNumber as error:
+        fields = {"written": written, "region": region, "problem": str(error)}
+        return render_template("do_not_call.html", **fields), 400
+    session.pop("listing", None)
+    if "check" in request.form:
+        flash(check_list(number))
+    else:
+        has_changed, words = change_list("add" in request.form, number, person)
+        show_change(number, "undo") if has_changed else flash(words)
+    return redirect(url_for(".do_not_call", region=region or None, _anchor="next"), 303)
+
+
+def check_list(number: str) -> str:
+    """Return in words whether a number is on the list."""
+    written = recipients.find(number).international
+    if listed := DoNotCall.entry(number):
+        why = SOURCES.get(listed.source, "")
+        return f"{written} has been on the list since {listed.added_at:%Y-%m-%d}{why}."
+    return f"{written} is not on the list."
+
+
+def change_list(is_added: bool, number: str, person: Identity) -> tuple[bool, str]:
+    """Add or remove a number; return whether that changed the list, and the result in words."""
+    change, past = (put_on_list, "added to") if is_added else (DoNotCall.remove, "removed from")
+    has_changed = change([number], clock.now(), "operator", person.name)
+    about = {"key": person.name}
+    log.info("a number was %s the Do Not Call list by %s", past, person.name, extra=about)
+    words = NOW_LISTED[is_added, has_changed > 0]
+    return has_changed > 0, f"{recipients.find(number).international} {words}."
+
+
+def undo_change(change: str, person: Identity) -> None:
+    """Undo a change of the Do Not Call list, named by its id; flash why not if it cannot be."""
+    now = clock.now()
+    session.pop("listing", None)
+    try:
+        number = take_back(int(change), person, now)
+    except (ValueError, OverflowError):
+        abort(400, "This is not a change of the list.")
+    except Refused as why:
+        flash(str(why))
+    else:
+        show_change(number, None)
+
+
+def take_back(change: int, person: Identity, now: datetime) -> str:
+    """Undo a change of the list that this person has just made, and log it; return the number.
+
+    Raise Refused if it cannot be undone any more.
+    """
+    number = DoNotCall.undo(change, person.name, now - UNDO_WITHIN, now)
+    about = {"key": person.name}
+    log.info("a change of the Do Not Call list was undone by %s", person.name, extra=about)
+    return number
+
+
+def show_change(number: str, undo: str | None) -> None:
+    """Have the page show what happened to a number last, and the button that undoes it."""
+    session["listing"] = [DoNotCallHistory.latest(number).id, undo]
+
+
+def last_change(now: datetime) -> dict | None:
+    """Return this person's last change of the list as the page shows it, for a minute."""
+    id, undo = session.get("listing", (None, None))
+    change = id and DoNotCallHistory.get_or_none(DoNotCallHistory.id == id)
+    left = results.seconds_left(change.at, now) if change else 0
+    if not left:
+        return None
+    words = NOW_LISTED[change.what == "joined", True]
+    written = recipients.find(change.number).international
+    return {"said": f"{written} {words}.", "undo": undo, "id": id, "left": left}

@@ -1,0 +1,180 @@
+"""The way in: what is around each page of the desk, signing in and out."""
+
+import logging
+from urllib.parse import parse_qsl, urlencode
+
+from flask import (
+    Blueprint,
+    Response,
+    abort,
+    current_app,
+    g,
+    redirect,
+    render_template,
+    request,
+    session,
+    url_for,
+)
+from werkzeug.exceptions import HTTPException
+
+from access import audit
+from access.keys import Identity, Role
+from access.sign_ins import SignIn
+from database import Refused, clock, db
+from desk import entries, sessions
+
+MAX_FORM = 64 * 1024  # bytes
+MAX_FIELDS = 200  # a page's ids, its token and a button are far fewer
+PAGES = ("desk.waiting", "desk.replies", "desk.messages", "desk.message", "desk.do_not_call")
+
+log = logging.getLogger("web")
+blueprint = Blueprint(
+    "desk", __name__, template_folder="templates", static_folder="static", static_url_path="/static"
+)
+for each in (entries.visible, entries.span, entries.counted, entries.number):
+    blueprint.add_app_template_filter(each)
+
+
+# Around each page
+
+
+@blueprint.before_request
+def admit() -> Response | tuple[str, int] | None:
+    """Find out who is signed in; refuse strangers and forms without their session's token."""
+    if request.environ["PATH_INFO"].startswith("//"):  # Werkzeug's router takes it for one slash
+        abort(404)
+    request.max_content_length = MAX_FORM
+    if request.endpoint == "desk.static":
+        return None
+    find_person()
+    audit.signed_in.set(g.person and audit.Actor(g.person.name, g.person.id))
+    if request.method not in ("GET", "HEAD", "OPTIONS"):
+        sessions.check_origin(current_app.config["SETTINGS"].public_url)
+        db.close()  # or slow forms would hold all connections
+        refuse_many_fields()
+        if g.person is None and request.endpoint != "desk.sign_in":
+            return refuse_stranger(
+                "You are no longer signed in, so nothing was changed. Please sign in again."
+            )
+        sessions.check_token()
+    elif g.person is None and request.endpoint != "desk.waiting":
+        return redirect(url_for(".waiting", next=asked_page()))
+    return None
+
+
+def find_person() -> None:
+    """Find out who is signed in, unless that is known or the database cannot be asked."""
+    if "person" in g:
+        return
+    g.person = g.key = None  # what it is if the database is away
+    if sign_in := session.get("sign_in"):
+        g.person = g.key = SignIn.find(sign_in, clock.now())
+
+
+@blueprint.teardown_request
+def forget_person(error: BaseException | None) -> None:
+    """End what `admit` began: the next request may be another's."""
+    audit.signed_in.set(None)
+
+
+def refuse_many_fields() -> None:
+    """Abort if a form has very many fields, before it is parsed."""
+    request.max_form_parts = MAX_FIELDS  # which Werkzeug applies to multipart alone
+    is_multipart = request.mimetype == "multipart/form-data"
+    if not is_multipart and request.get_data().count(b"&") >= MAX_FIELDS:
+        abort(413, f"The form has more than {MAX_FIELDS} fields.")
+
+
+@blueprint.after_request
+def protect(response: Response) -> Response:
+    """Keep browsers from scripts of others, frames, caches and other hosts."""
+    response.headers["Content-Security-Policy"] = (
+        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    )
+    response.headers["Referrer-Policy"] = "same-origin"
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    if response.mimetype == "text/html":
+        response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def asked_page() -> str | None:
+    """Return the page of this request below the desk's address: "messages?status=sent"."""
+    path = request.path.partition(f"{request.blueprint}/")[2]
+    query = [(name, value) for name, value in request.args.items() if name != "select"]
+    if query:
+        path += f"?{urlencode(query)}"
+    return path if path and page_of(path) else None
+
+
+def page_of(path: str) -> str | None:
+    """Return the address of a page of the desk, given below the desk's; None if it is no page."""
+    start = url_for(".waiting")
+    pages = current_app.create_url_adapter(request)
+    path, _, query = path.partition("?")
+    try:
+        endpoint, _ = pages.match(f"{start.removeprefix(request.script_root)}{path}", "GET")
+    except HTTPException:  # no page, or a redirect to another
+        return None
+    if endpoint not in PAGES:
+        return None
+    return f"{start}{path}" + (f"?{urlencode(parse_qsl(query))}" if query else "")
+
+
+@blueprint.app_template_global()
+def way_back() -> str | None:
+    """Return the page that leads to a message, as its address has it: below the desk's."""
+    if request.endpoint == "desk.message":
+        return request.args.get("back")
+    return asked_page()
+
+
+def operator() -> Identity:
+    """Return the person who is signed in; abort unless that is an operator."""
+    if g.person.role != Role.OPERATOR:
+        abort(403, "Only an operator's key opens this page.")
+    return g.person
+
+
+# In and out
+
+
+@blueprint.get("")
+def enter() -> Response:
+    """Redirect to the desk's address with a slash.
+
+    Flask's own redirect has an absolute URL, with the client's Host and without the proxy's https.
+    """
+    return redirect(url_for(".waiting"))
+
+
+@blueprint.post("/sign-in")
+def sign_in() -> Response | tuple[str, int]:
+    """Sign in with a key."""
+    # No limit on attempts: keys have 256 random bits, so guessing is hopeless
+    note = "This key does not open the desk. It may be mistyped, expired or revoked."
+    try:
+        secret, before = request.form.get("key", "").strip(), session.get("sign_in")
+        id = SignIn.begin(secret, clock.now(), before)
+    except Refused as why:
+        id, note = None, f"{why} Ask whoever runs the service for an approver's or operator's key."
+    if id is None:
+        return refuse_stranger(note)
+    sessions.begin(id)
+    return redirect(page_of(request.form.get("next", "")) or url_for(".waiting"), 303)
+
+
+def refuse_stranger(problem: str) -> tuple[str, int]:
+    """Show the sign-in with a problem; log it like a wrong key of a program."""
+    log.info("refused with 403: key -, at the sign-in of the desk")
+    next = request.form.get("next") or asked_page()
+    return render_template("sign_in.html", problem=problem, next=next), 403
+
+
+@blueprint.post("/sign-out")
+def sign_out() -> Response:
+    """Sign out; copies of the cookie become worthless too."""
+    SignIn.end(session["sign_in"], clock.now())
+    session.clear()
+    return redirect(url_for(".waiting"), 303)

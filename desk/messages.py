@@ -1,0 +1,279 @@
+"""The pages of messages: what waits for approval, all of them, and each one."""
+
+import logging
+import uuid
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta
+
+from flask import (
+    Response,
+    abort,
+    current_app,
+    flash,
+    g,
+    redirect,
+    render_template,
+    request,
+    url_for,
+)
+
+import recipients
+import reports
+from access.keys import ApiKey, Role
+from database import clock
+from desk import replies, results, sessions
+from desk.door import blueprint, operator, page_of
+from desk.entries import Entry, counted
+from desk.lists import MANY, PAGE, address_after, read_place
+from desk.numbers import read_number, read_written
+from desk.overview import look_over
+from desk.results import TEXTS, Result, Told
+from models import Message, Status
+from reports import Filter
+from sending.replies import Reply
+
+FILTERS = ("status", "key", "day")  # of messages
+AT_ONCE = 30  # texts; to approve more, a browser asks first
+
+log = logging.getLogger("web")
+
+
+@blueprint.get("/")
+def waiting() -> str | Response:
+    """Show the messages that wait for approval, or the sign-in, or what was asked for before it."""
+    next = request.args.get("next")
+    if g.person is None:
+        is_linked = request.headers.get("Sec-Fetch-Site") == "cross-site"
+        if is_linked and not sessions.has_cookie():
+            # Browsers send no SameSite=Strict cookie after a link from another site. A page of
+            # ours that reloads brings it.
+            return render_template("arrive.html", next=next)
+        return render_template("sign_in.html", next=next)
+    if next and (page := page_of(next)):
+        return redirect(page)
+    now, after = clock.now(), read_place(reports.Place)
+    messages = reports.awaiting(g.person, after, PAGE + 1)
+    overview = look_over(now) if g.person.role == Role.OPERATOR and not after else None
+    return render_template(
+        "waiting.html",
+        **with_results(messages, reports.by_time, now),
+        count=reports.count_awaiting(g.person, MANY),
+        many=MANY,
+        at_once=AT_ONCE,
+        overview=overview,
+        selected=request.args.get("select", "").split("."),
+    )
+
+
+@blueprint.get("/messages")
+def messages() -> str:
+    """Show an operator all messages, or those with a status or to the number of a message."""
+    operator()
+    only, like = read_filter(request.args), request.args.get("like")
+    if "number" in request.args:
+        abort(400, "A number is not searched by its address, which proxies log: use the form.")
+    if like:
+        number = number_of(like)
+        if number is None:
+            abort(404, "There is no such message here, or its number was cleared.")
+        only = only._replace(to=number)
+    return show_messages(only)
+
+
+@blueprint.post("/search")
+def search() -> Response | str | tuple[str, int]:
+    """Redirect an operator to the messages with a status or number.
+
+    The address has the id of the number's latest message in place of the number: proxies log
+    addresses.
+    """
+    operator()
+    only, (written, region) = read_filter(request.form), read_written(request.form)
+    query = {name: request.form.get(name) or None for name in FILTERS}
+    if not written:
+        return redirect(url_for(".messages", **query), 303)
+    try:
+        number = read_number(written, region)
+    except recipients.InvalidNumber as error:
+        problem = {"written": written, "region": region, "problem": str(error)}
+        return show_messages(only, **problem), 400
+    latest = reports.page(Filter(to=number), None, 1)
+    if not latest:
+        return show_messages(only._replace(to=number))
+    return redirect(url_for(".messages", **query, like=latest[0].id), 303)
+
+
+def read_filter(fields: dict) -> Filter:
+    """Return which messages a form or an address asks for, without a number; abort if none can be.
+
+    A day is one of UTC, and that on which messages were created.
+    """
+    status, key, day = (fields.get(name) or None for name in FILTERS)
+    if status and status not in [*Status]:
+        abort(400, "There is no such status.")
+    if key and not ApiKey.select().where(ApiKey.name == key).exists():
+        abort(400, "There is no such key.")
+    try:
+        since = day and datetime.combine(date.fromisoformat(day), time(), UTC)
+        until = since and since + timedelta(days=1)
+    except (ValueError, OverflowError):
+        abort(400, "A day is written as 2026-11-24.")
+    return Filter(status=status, key=key, since=since, until=until)
+
+
+def number_of(message_id: str) -> str | None:
+    """Return the number of a message; None if it has none any more, or there is no such one."""
+    try:
+        found = reports.seen_by(g.person, [uuid.UUID(message_id)])
+    except ValueError:
+        return None
+    return found[0].to if found else None
+
+
+def show_messages(
+    only: Filter,
+    written: str | None = None,
+    region: str = "",
+    problem: str | None = None,
+) -> str:
+    """Return the page of the messages asked for: none of them if there is a problem."""
+    found = [] if problem else reports.page(only, read_place(reports.Place), PAGE + 1)
+    return render_template(
+        "messages.html",
+        **with_results(found, reports.order(only), clock.now()),
+        statuses=[*Status],
+        keys=ApiKey.names_of_senders(),
+        asked={name: request.args.get(name) for name in ("like", *FILTERS)},
+        only=only,
+        written=written or only.to or "",
+        region=region,
+        problem=problem,
+    )
+
+
+@blueprint.get("/messages/<uuid:message_id>")
+def message(message_id: uuid.UUID) -> str:
+    """Show one message with its whole history."""
+    now, found = clock.now(), reports.seen_by(g.person, [message_id])
+    if not found:
+        abort(404, "There is no such message here.")
+    (entry,) = shown(found, now)
+    recent = results.recent(TEXTS, now)
+    about = [each.without(each.ids - {message_id}) for each in recent if message_id in each.ids]
+    back = page_of(request.args.get("back", "")) or url_for(".waiting")
+    return render_template(
+        "message.html",
+        entry=entry,
+        replies=replies.shown(Reply.of_message(message_id, now), now),
+        results=told(about, now),
+        back=back,
+    )
+
+
+# Buttons
+
+
+def undo_cancel(message: Message, by: str, now: datetime) -> bool:
+    """Undo a cancellation or refusal, as far as RECIPIENT_LIMIT allows."""
+    return message.undo_cancel(by, now, current_app.config["SETTINGS"].recipient_limit)
+
+
+ACTIONS = {
+    "approve": ("approved", lambda message, by, now: message.decide(True, by, now)),
+    "refuse": ("refused", lambda message, by, now: message.decide(False, by, now)),
+    "cancel": ("cancelled", lambda message, by, now: message.cancel(by, now)),
+    "retry": ("retried", lambda message, by, now: message.retry(now)),
+    "undo-approve": ("no longer approved", Message.undo_approval),
+    "undo-refuse": ("no longer refused", undo_cancel),
+    "undo-cancel": ("no longer cancelled", undo_cancel),
+}
+DECISIONS = ("approve", "refuse", "undo-approve", "undo-refuse")
+
+
+@blueprint.post("/")
+@blueprint.post("/messages")
+@blueprint.post("/messages/<uuid:message_id>")
+def change(message_id: uuid.UUID | None = None) -> Response:
+    """Apply the pressed button to one message or the selected ones; report those that missed."""
+    action = next((name for name in ACTIONS if name in request.form), None)
+    if action is None:
+        abort(400, "No button was pressed.")
+    if action not in DECISIONS:
+        operator()
+    now, settings = clock.now(), current_app.config["SETTINGS"]
+    ids = read_ids(request.form[action])
+    Message.expire(now, now - settings.expire_after, ids)  # or an approval would have no effect
+    found = sorted(reports.seen_by(g.person, ids), key=lambda message: ids.index(message.id))
+    past, transition = ACTIONS[action]
+    places = [reports.Place(message.send_at, message.id) for message in found]
+    done, missed = [], []
+    for message in found:
+        if transition(message, g.person.name, now):
+            done.append(message.id)
+            about = {"message_id": str(message.id), "key": g.person.name}
+            log.info("message %s %s by %s", message.id, past, g.person.name, extra=about)
+        else:
+            missed.append(message.id)
+    if found:
+        results.keep(TEXTS, action, places[0], done, missed, now)
+    if absent := len(ids) - len(found):
+        flash(f"{counted(absent, 'text')} not changed: there is no such message here.")
+    if not ids:
+        flash("No text was selected.")
+    return redirect(address_after(ids, "next" if found else "list"), 303)
+
+
+def read_ids(value: str) -> list[uuid.UUID]:
+    """Return the ids that a button stands for: its own or the selected ones, without repeats."""
+    values = request.form.getlist("id") if value == "selected" else value.split(".")
+    try:
+        ids = [uuid.UUID(each) for each in dict.fromkeys(values)]
+    except ValueError:
+        abort(400, "This is not the id of a message.")
+    if len(ids) > PAGE:
+        abort(400, f"No more than {PAGE} texts can be selected at once.")
+    return ids
+
+
+# Parts of pages
+
+
+def shown(found: list[Message], now: datetime) -> list[Entry]:
+    """Return messages as the templates show them."""
+    rules = current_app.extensions["rules"]
+    numbers = {message.to for message in found} - {None}
+    texted = reports.times_texted(numbers, now - timedelta(days=1))
+    return [Entry(each, now, rules.of(each.key.rules), texted.get(each.to, 0)) for each in found]
+
+
+def with_results(found: list[Message], key: Callable, now: datetime) -> dict:
+    """Return what a page of messages shows: a card for each, and results where cards were."""
+    recent = told(results.recent(TEXTS, now), now)
+    return results.page(shown(found, now), recent, key, read_place(reports.Place))
+
+
+class MessagesTold(Told):
+    """What a button did to messages."""
+
+    @property
+    def past(self) -> str:
+        """Return what became of the messages that were changed."""
+        return ACTIONS[self.action][0]
+
+    @property
+    def undo(self) -> str | None:
+        """Return the name of the button that takes this back; None if that cannot be any more."""
+        name = f"undo-{self.action}"
+        can_be = any(entry.can_be_undone(self.action) for entry in self.changed)
+        return name if name in ACTIONS and can_be else None
+
+    @property
+    def is_too_late(self) -> bool:
+        return bool(self.unchanged) and self.action.startswith("undo-")
+
+
+def told(kept: list[Result], now: datetime) -> list[Told]:
+    """Return results with their messages, unless none of these is there any more."""
+    ids = set().union(*(result.ids for result in kept))
+    cards = {entry.message.id: entry for entry in shown(reports.seen_by(g.person, ids), now)}
+    return results.told(kept, cards, MessagesTold)
