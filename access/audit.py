@@ -16,7 +16,7 @@ from uuid import UUID
 
 from peewee import BigAutoField, IntegerField, TextField, UUIDField, chunked
 
-from database import PAGE, InstantField, Table
+from database import PAGE, InstantField, Table, in_pages
 
 LONGEST_NAME = 100
 
@@ -129,7 +129,7 @@ class Audit(Table):
 
         The batches of one action are one row. `by` without a key is anybody of that name.
         """
-        rows = cls.select().order_by(cls.id.desc()).limit(PAGE)
+        rows = cls.select().order_by(cls.id.desc())
         if since:
             rows = rows.where(cls.at >= since)
         if until:
@@ -137,14 +137,7 @@ class Audit(Table):
         if by:
             rows = rows.where(cls.who == by.name)
             rows = rows.where(cls.who_key == by.key) if by.key else rows
-        return cls._whole(cls._paged(rows))
-
-    @classmethod
-    def _paged(cls, rows):
-        page = list(rows)
-        while page:
-            yield from page
-            page = list(rows.where(cls.id < page[-1].id))
+        return cls._whole(in_pages(rows, None, lambda last: cls.id < last.id))
 
     @staticmethod
     def _whole(rows):

@@ -8,7 +8,7 @@ from typing import Self
 from peewee import EXCLUDED, TextField
 
 from access.audit import Action, Audit
-from database import PAGE, InstantField, Refused, Table, db, on_postgres
+from database import InstantField, Refused, Table, db, in_pages, on_postgres
 
 # As SQL: peewee takes five times as long to write thousands of rows as a database to insert them.
 # {rows} makes rows of the texts in a JSON array
@@ -142,10 +142,8 @@ class DoNotCall(Table):
     @classmethod
     def entries(cls) -> Iterator[Self]:
         """Read the whole list by number, in pages: no query stays open between them."""
-        after = ""
-        while page := list(cls.select().where(cls.number > after).order_by(cls.number).limit(PAGE)):
-            yield from page
-            after = page[-1].number
+        rows = cls.select().order_by(cls.number)
+        return in_pages(rows, None, lambda last: cls.number > last.number)
 
 
 class DoNotCallHistory(Table):

@@ -125,11 +125,6 @@ class KeyUse(Table):
         if any(getattr(self, name) != value for name, value in changes.items()):
             KeyUse.update(changes).where(KeyUse.key_id == self.key_id).execute()
 
-    @classmethod
-    def all(cls) -> dict[int, Self]:
-        """Return the rows by key."""
-        return {row.key_id: row for row in cls.select()}
-
 
 class KeyTally:
     """What a key has used up, by the size of a window and its number since 1970.

@@ -38,6 +38,7 @@ from database import (
     Refused,
     Table,
     db,
+    in_pages,
     isoformat,
     locked,
 )
@@ -353,13 +354,10 @@ class Event(Table):
     @classmethod
     def listing(cls, key: ApiKey | None) -> Iterator[Self]:
         """Read what waits or was given up, with its key, the oldest first, in pages."""
-        events = cls.select(cls, ApiKey).join(ApiKey).order_by(cls.id).limit(PAGE)
+        events = cls.select(cls, ApiKey).join(ApiKey).order_by(cls.id)
         if key:
             events = events.where(cls.key == key)
-        after = 0
-        while page := list(events.where(cls.id > after)):
-            yield from page
-            after = page[-1].id
+        return in_pages(events, None, lambda last: cls.id > last.id)
 
     @classmethod
     def standings(cls) -> dict[int, Standing]:
@@ -386,14 +384,9 @@ class Event(Table):
         return json.loads(self.body)["type"]
 
 
-Event.add_index(
-    Event.index(
-        *(Event.key, Event.next_try_at),
-        where=SQL("next_try_at IS NOT NULL"),
-        name="event_due",
-    )
-)
-Event.add_index(Event.index(Event.reply_id, where=SQL("reply_id IS NOT NULL"), name="event_reply"))
-Event.add_index(
-    Event.index(Event.given_up_at, where=SQL("given_up_at IS NOT NULL"), name="event_given_up")
-)
+for _name, _columns, _where in (
+    ("event_due", [Event.key, Event.next_try_at], SQL("next_try_at IS NOT NULL")),
+    ("event_reply", [Event.reply_id], SQL("reply_id IS NOT NULL")),
+    ("event_given_up", [Event.given_up_at], SQL("given_up_at IS NOT NULL")),
+):
+    Event.add_index(Event.index(*_columns, where=_where, name=_name))

@@ -10,12 +10,7 @@ from peewee import SQL, fn
 from access.keys import MAY_SEND, ApiKey
 from access.limits import SECOND, KeyUse, Limit, parse
 from database import EPOCH
-from models import (
-    Message,
-    Status,
-    first_id,
-    has_status,
-)
+from models import Message, Status, first_id, has_status
 from reports.listings import chosen_keys
 from reports.queue import PARTS
 
@@ -84,7 +79,7 @@ def use_of_limits(
     keys: Collection[ApiKey], now: datetime, defaults: tuple[Limit, ...]
 ) -> dict[int, list[Use]]:
     """Return the limits of keys by id; a key that is revoked or sends nothing has none."""
-    rows, second, found = KeyUse.all(), (now - EPOCH) // SECOND, {}
+    rows, second, found = {row.key_id: row for row in KeyUse}, (now - EPOCH) // SECOND, {}
     for key in keys:
         own = parse(key.limits or "")
         limits = () if key.revoked_at or key.role not in MAY_SEND else own or defaults
