@@ -126,7 +126,7 @@ class Deliveries:
         self.renew_at = time.monotonic() + claim_timeout / 4
         self.steps = Steps(lambda: clock.now(), time.monotonic)
         self.stop_requested = False
-        self.give_up_at = None
+        self.give_up_at = math.inf
         self.thread = threading.Thread(target=self.run, daemon=True)
 
     def start(self) -> None:
@@ -149,13 +149,12 @@ class Deliveries:
 
     def end_by(self, instant: float) -> None:
         """Let the thread end by then, unless it ends sooner."""
-        self.give_up_at = min(self.give_up_at or instant, instant)
+        self.give_up_at = min(self.give_up_at, instant)
 
     @property
     def stopping(self) -> bool:
         """Whether no more tries are begun."""
-        late = self.give_up_at is not None and time.monotonic() >= self.give_up_at - GRACE
-        return self.stop_requested or late
+        return self.stop_requested or time.monotonic() >= self.give_up_at - GRACE
 
     @property
     def idle(self) -> bool:
@@ -176,25 +175,24 @@ class Deliveries:
             except Exception as error:  # its words may hold an address
                 words = "events are delivered in spite of an unexpected %s"
                 log.error(words, type(error).__name__)
-                if self.give_up_at is not None and time.monotonic() >= self.give_up_at:
+                if time.monotonic() >= self.give_up_at:
                     return
                 time.sleep(IDLE)
 
     def has_ended(self) -> bool:
         """Take a turn with the database; say whether it was the last."""
-        finishing, left = self.give_up_at is not None, 0
-        if finishing:
-            left = self.give_up_at - time.monotonic()
+        left = self.give_up_at - time.monotonic()
+        finishing = left < math.inf
         try:
             self.exchange(clock.now())
-            if finishing and (not self.in_hand or left <= 0):
+            if left <= 0 or (finishing and not self.in_hand):
                 self.let_go()
                 return True
         except database.ERRORS as error:
             database.disconnect()
             if self.in_hand or not database.is_outage(error):
                 log.error("the database failed, trying again: %s", database.reason(error))
-            return finishing and (not self.in_hand or left <= 0)
+            return left <= 0 or (finishing and not self.in_hand)
         return False
 
     def wait(self, seconds: float) -> None:
