@@ -54,9 +54,11 @@ LATEST = "SELECT id FROM message WHERE key_id = {param} ORDER BY id DESC LIMIT 1
 UNDO_WITHIN = timedelta(minutes=1)
 """How long people can undo what they decided."""
 
-
 NOTHING = dict.fromkeys(("to", "message", "answer", "request_digest"))
 """What a redacted message has of these; a digest tells who tries all numbers the right one."""
+
+UNCLAIMED = dict.fromkeys(("claimed_by", "claimed_at", "claimed_for"))
+"""What a message has of these that no sender holds."""
 
 
 class Status(StrEnum):
@@ -309,10 +311,9 @@ class Message(Table):
         if outcome.doubt:
             since = self.in_doubt_since or self.claimed_at
             since = min(since, now - (since - now))  # noted by a clock that was set back
-            changes |= {"in_doubt": self.in_doubt + 1, "in_doubt_since": since}
-            changes["in_doubt_with"] = (
-                f"{self.in_doubt_with or ''} {self.claimed_for or ''}".strip()
-            )
+            named = f"{self.in_doubt_with or ''} {self.claimed_for or ''}".strip()
+            changes |= {"in_doubt": self.in_doubt + 1, "in_doubt_with": named}
+            changes["in_doubt_since"] = since
         return self._move({Status.SENDING}, **changes)
 
     def doubts(self, first: str) -> list[str]:
@@ -437,11 +438,6 @@ class Message(Table):
             cancelled_by=None,
             receipt_at=None,  # the reference stays: it names the first text, and not the next
         )
-
-    @classmethod
-    def is_recipient(cls, number: str) -> bool:
-        """Return whether any message is for a number."""
-        return cls.select().where(cls.to == number).exists()
 
     @classmethod
     def block_number(cls, number: str, now: datetime, always_check_dnc: bool = False) -> int:
@@ -575,9 +571,8 @@ class Message(Table):
 
     def obeys_send_date(self, now: datetime) -> bool:
         """Say whether a send_date lets this message go now, whatever hours the recipient has."""
-        return (
-            self.send_date is not None and now - SEND_DATE_LASTS < self.send_date
-        )  # the year may be 9999
+        # From now back: no instant is later than the year 9999
+        return self.send_date is not None and now - SEND_DATE_LASTS < self.send_date
 
     def state(self) -> str:
         """Say where this message stands, in an operator's words."""
@@ -627,9 +622,7 @@ def _allowed(among, changes):
 
 
 def _update(changes):
-    names = ("claimed_by", "claimed_at", "claimed_for") if "status" in changes else ()
-    unclaimed = dict.fromkeys(names)
-    return Message.update(changes | unclaimed)
+    return Message.update(changes | UNCLAIMED if "status" in changes else changes)
 
 
 class Selection:
@@ -684,12 +677,6 @@ for _name, _columns, _where in (
     ("message_to", [Message.to, Message.id], None),
 ):
     Message.add_index(Message.index(*_columns, where=_where, name=_name))
-Message.add_index(
-    Message.index(
-        Message.key,
-        Message.idempotency_key,
-        unique=True,
-        where=SQL("idempotency_key IS NOT NULL"),
-        name="message_idempotency",
-    )
-)
+_columns, _where = (Message.key, Message.idempotency_key), SQL("idempotency_key IS NOT NULL")
+_name = "message_idempotency"
+Message.add_index(Message.index(*_columns, unique=True, where=_where, name=_name))

@@ -9,7 +9,7 @@ from peewee import Case, Value, ValuesList, fn
 
 from database import db, locked, on_postgres
 from database.clock import SKEW
-from models import IS_ANSWER, Message, Status, has_status
+from models import IS_ANSWER, UNCLAIMED, Message, Status, has_status
 
 # As SQL, like `receipts.sent`: for peewee to write them takes half of a sender's time between sends
 
@@ -256,10 +256,8 @@ def put_back(claimant: uuid.UUID, messages: Collection[Message]) -> int:
         id, number = id.cast("uuid"), number.cast("integer")
     mine = has_status(Status.SENDING) & (Message.claimed_by == claimant)
     mine &= (Message.id == id) & (Message.claim_number == number)
-    unclaimed = dict.fromkeys(("claimed_by", "claimed_at", "claimed_for"))
-    return (
-        Message.update({"status": Status.QUEUED} | unclaimed).from_(claimed).where(mine).execute()
-    )
+    back = Message.update(status=Status.QUEUED, **UNCLAIMED)
+    return back.from_(claimed).where(mine).execute()
 
 
 def renew(claimant: uuid.UUID, messages: Iterable[Message], now: datetime) -> set[uuid.UUID]:
@@ -299,10 +297,8 @@ def take_over(before: datetime) -> int:
     """
     dead = has_status(Status.SENDING) & (Message.claimed_at < before)
     changes = {
+        **UNCLAIMED,
         Message.status: Status.QUEUED,
-        Message.claimed_by: None,
-        Message.claimed_at: None,
-        Message.claimed_for: None,
         Message.carrier: fn.COALESCE(Message.claimed_for, Message.carrier),
         Message.lane: Case(None, [(Message.answers.is_null(), None)], Message.lane),
         Message.take_overs: Message.take_overs + 1,

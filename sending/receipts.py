@@ -38,7 +38,7 @@ from database import (
     locked,
     on_postgres,
 )
-from models import TAKEN, Message, Status, has_status
+from models import TAKEN, UNCLAIMED, Message, Status, has_status
 from sending import replies
 
 log = logging.getLogger("receipts")
@@ -138,10 +138,8 @@ def _take(references, now, late, carrier):
     is_new |= Message.carrier_reference != reference
     yes = Message.update(
         **{"carrier": carrier} if carrier else {},
+        **UNCLAIMED,
         status=Status.SENT,
-        claimed_by=None,
-        claimed_at=None,
-        claimed_for=None,
         finished_at=now,
         last_error=None,
         last_error_at=None,
@@ -257,7 +255,8 @@ def read_number(number: str, certain: bool) -> tuple[str, str | None]:
         problem = None if certain else "is not marked as international"
     except recipients.InvalidNumber:
         problem = "is not valid"
-    return number, problem if problem and not Message.is_recipient(number) else None
+    texted = Message.select().where(Message.to == number)
+    return number, problem if problem and not texted.exists() else None
 
 
 def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: str | None = None) -> int:
