@@ -245,20 +245,12 @@ class Scheduler:
 
         is_prepared = False
         while not self.stop.is_requested:
-            try:
+            with database.survived(log, sender.name):
                 if not is_prepared:
                     CarrierState.prepare(sender.name)
                     is_prepared = True
                 sender.inbox.collect()
                 self.count(sender.send_queued(meanwhile, math.inf))
-            except database.ERRORS as error:
-                database.disconnect()
-                if not database.is_outage(error):  # the pass tells of those
-                    log.error("%s: the database failed: %s", sender.name, database.reason(error))
-            except Exception as error:  # its words may hold a number
-                log.error("%s: unexpected %s", sender.name, type(error).__name__)
-            finally:
-                database.db.close()
             self.stop.sleep(min(every, IDLE))
 
     def meanwhile(self, sender: Sender) -> int:
@@ -300,18 +292,10 @@ class Scheduler:
         A pass may be asking its carrier for a minute.
         """
         while not self.stop.is_requested:
-            try:
+            with database.survived(log, "testers"):
                 self.promote(self.clock.now(), testers=True)
                 if reports.awaiting_carrier(testers=True):
                     self.send_of_testers()
-            except database.ERRORS as error:
-                database.disconnect()
-                if not database.is_outage(error):  # the pass tells of those
-                    log.error("testers: the database failed: %s", database.reason(error))
-            except Exception as error:  # its words may hold a number
-                log.error("testers: unexpected %s", type(error).__name__)
-            finally:
-                database.db.close()
             self.stop.sleep(every)
 
     def send_of_testers(self) -> None:

@@ -83,7 +83,7 @@ class Audit(Table):
     at = InstantField(index=True)
     who = TextField()
     who_key = IntegerField(null=True)  # null in the shell
-    what = TextField()  # a Action
+    what = TextField()  # an Action
     message_id = UUIDField(null=True)
     key = IntegerField(null=True)  # the id of the key that was changed
     key_name = TextField(null=True)

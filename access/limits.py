@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 
 from peewee import BigIntegerField, IntegerField, UUIDField
 
-from database import EPOCH, Table, db, on_postgres
+from database import EPOCH, Table, db, lock_texts, on_postgres
 
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}  # seconds
 SECOND = timedelta(seconds=1)
@@ -79,12 +79,7 @@ def _read(text, window, example):
 
 def lock_numbers(numbers: Collection[str]) -> None:
     """Let no other transaction count the messages to these numbers before this one ends."""
-    if numbers and on_postgres():  # SQLite's transaction is alone
-        db.execute_sql(
-            "SELECT pg_advisory_xact_lock(hashtextextended(number, 0)) "
-            "FROM unnest(%s::text[]) AS number",
-            [sorted(numbers)],  # two batches in opposite orders would be a deadlock
-        )
+    lock_texts(numbers)
 
 
 # What has been used up

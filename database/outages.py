@@ -1,9 +1,13 @@
 """Which errors are outages, and which are bugs."""
 
+import logging
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from peewee import DataError, IntegrityError, InterfaceError, OperationalError
 
+from database.connections import db, disconnect
 from database.errors import ERRORS, cause, sqlite_code, sqlstate
 from database.migrations import is_migrated
 
@@ -52,6 +56,24 @@ def reason(error: Exception) -> str:
         return type(error).__name__
     said = str(error).partition("\n")[0]
     return f"{said}; flask db upgrade makes the tables" if _tables_are_old(error) else said
+
+
+@contextmanager
+def survived(log: logging.Logger, what: str) -> Iterator[None]:
+    """Log an error that ends the block, which a thread repeats, and give its connection back.
+
+    Nothing is logged of an outage: the pass of a scheduler tells of those.
+    """
+    try:
+        yield
+    except ERRORS as error:
+        disconnect()
+        if not is_outage(error):
+            log.error("%s: the database failed: %s", what, reason(error))
+    except Exception as error:  # its words may hold a number
+        log.error("%s: unexpected %s", what, type(error).__name__)
+    finally:
+        db.close()
 
 
 def _tables_are_old(error):

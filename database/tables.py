@@ -1,7 +1,7 @@
 """What tables share: their base, instants, a carrier's words, and batches of rows."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime, timedelta
 
 from peewee import BigIntegerField, Expression, Field, Model, Select, TextField, fn
@@ -24,6 +24,15 @@ class Table(Model):
     class Meta:
         database = db
         legacy_table_names = False
+
+    @classmethod
+    def delete_where(cls, condition: Expression) -> None:
+        """Delete the rows that meet a condition, in batches, so that others do not wait long."""
+        key = cls._meta.primary_key
+        batch = cls.select(key).where(condition).limit(BATCH)
+        delete = cls.delete().where(locked(key, batch))
+        while delete.execute():
+            pass
 
 
 class InstantField(BigIntegerField):
@@ -81,3 +90,13 @@ def locked(key: Field, batch: Select) -> Expression:
         # An array, or the planner may run the query twice and lock two batches
         return key == fn.ANY(fn.ARRAY(batch.for_update("FOR UPDATE SKIP LOCKED")))
     return key.in_(batch)
+
+
+def lock_texts(texts: Collection[str]) -> None:
+    """Let no other transaction lock any of these texts, like a number, before this one ends."""
+    if texts and on_postgres():  # SQLite's transaction is alone
+        db.execute_sql(
+            "SELECT pg_advisory_xact_lock(hashtextextended(each, 0)) "
+            "FROM unnest(%s::text[]) AS each",
+            [sorted(texts)],  # two batches in opposite orders would be a deadlock
+        )

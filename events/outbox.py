@@ -1,7 +1,7 @@
 """Webhook events: the outbox that notifies the systems of keys what became of their messages.
 
 An event is written in the same transaction as the change it reports, and deleted once it is
-delivered. `deliveries.py` delivers them.
+delivered. `delivery.py` delivers them.
 """
 
 import base64
@@ -30,7 +30,6 @@ from access.audit import Action, Audit
 from access.keys import ApiKey
 from carriers import urls
 from database import (
-    BATCH,
     MILLISECOND,
     PAGE,
     CarrierTextField,
@@ -168,9 +167,8 @@ def body(message: Any, at: datetime) -> str:
         "attempts": message.attempts,
         "parts": message.parts,
     }
-    return json.dumps(
-        {"type": f"text_message.{message.status}", "timestamp": isoformat(at), "data": data}
-    )
+    said = {"type": f"text_message.{message.status}", "timestamp": isoformat(at), "data": data}
+    return json.dumps(said)
 
 
 class Standing(NamedTuple):
@@ -242,11 +240,8 @@ class Event(Table):
             cls.message_id: message_id,
             cls.at: at,
             cls.body: said,
-            cls.tries: 0,
             cls.next_try_at: at,
             cls.decided_at: at,
-            cls.last_answer: None,
-            cls.given_up_at: None,
         }
 
     # Delivery
@@ -330,11 +325,8 @@ class Event(Table):
 
     @classmethod
     def forget(cls, now: datetime) -> None:
-        """Drop what was given up long ago, in batches."""
-        old = cls.given_up_at < now - KEPT
-        drop = cls.delete().where(locked(cls.id, cls.select(cls.id).where(old).limit(BATCH)))
-        while drop.execute():
-            pass
+        """Drop what was given up long ago."""
+        cls.delete_where(cls.given_up_at < now - KEPT)
 
     # For people
 

@@ -252,18 +252,10 @@ class Notices:
 
     def look(self) -> None:
         """Tell what is new."""
-        try:
+        with database.survived(log, "no notices"):
             for telling in due(self.settings, clock.now()):
                 for queue in self._queues.values():
                     queue.put(telling)
-        except database.ERRORS as error:
-            database.disconnect()
-            if not database.is_outage(error):  # the pass tells of those
-                log.error("no notices: the database: %s", database.reason(error))
-        except Exception as error:  # its words may hold a number
-            log.error("no notices: unexpected %s", type(error).__name__)
-        finally:
-            database.db.close()
 
     def _look_again(self):
         while not self._ending.wait(LOOK_EVERY):

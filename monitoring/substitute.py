@@ -30,15 +30,9 @@ def start(settings: Settings) -> None:
 def _look_again():
     while True:
         time.sleep(LOOK_EVERY)  # first: a scheduler may be starting, too
-        try:
+        with database.survived(log, "no notices"):
             if is_needed():
                 tell()
-        except Exception as error:  # the web answers on
-            if not (isinstance(error, database.ERRORS) and database.is_outage(error)):
-                log.error("no notices: unexpected %s", type(error).__name__)
-            database.disconnect()
-        finally:
-            database.db.close()
 
 
 def is_needed() -> bool:

@@ -14,30 +14,12 @@ from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from peewee import (
-    EXCLUDED,
-    SQL,
-    BooleanField,
-    Case,
-    Select,
-    TextField,
-    UUIDField,
-    ValuesList,
-    fn,
-)
+from peewee import EXCLUDED, SQL, BooleanField, Case, Select, TextField, UUIDField, ValuesList, fn
 
 import recipients
 from access.do_not_call import DoNotCall, LastReply
 from carriers import LateAnswer, OptOut, Receipt
-from database import (
-    BATCH,
-    CarrierTextField,
-    InstantField,
-    Table,
-    db,
-    locked,
-    on_postgres,
-)
+from database import CarrierTextField, InstantField, Table, db, lock_texts, on_postgres
 from models import TAKEN, UNCLAIMED, Message, Status, has_status
 from sending import replies
 
@@ -119,7 +101,7 @@ def sent(
     said = {id: Message.carrier_reference.db_value(each) for id, each in references.items()}
     named = {each for each in said.values() if each}
     with db.atomic():
-        _lock(named | {*map(str, said)})
+        lock_texts(named | {*map(str, said)})
         numbers = _take(said, now, late, carrier)
         _settle(named, numbers, said, carrier)
     return len(numbers)
@@ -190,7 +172,7 @@ def found(
     The carrier names all texts like this; the first that is no other message's is this one.
     """
     with db.atomic():
-        _lock({*references, str(message_id)})
+        lock_texts({*references, str(message_id)})
         taken = known({*references}, carrier)
         new = [reference for reference in references if reference not in taken]
         if new:
@@ -273,7 +255,7 @@ def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: str | N
     if not words:
         return 0
     with db.atomic():
-        _lock(words.keys() | {str(id) for *_, id in words.values() if id})
+        lock_texts(words.keys() | {str(id) for *_, id in words.values() if id})
         found = _match(words, carrier)
         _keep(_without(words, found), carrier)
     return len(found)
@@ -318,28 +300,9 @@ def forget_number(number: str) -> None:
 
 
 def forget(now: datetime) -> None:
-    """Drop receipts that no message has claimed in time, in batches."""
-    IgnoredOptOut.delete().where(IgnoredOptOut.at < now - KEPT).execute()
-    old = EarlyReceipt.received_at < now - KEPT
-    batch = EarlyReceipt.select(EarlyReceipt.reference).where(old).limit(BATCH)
-    drop = EarlyReceipt.delete().where(locked(EarlyReceipt.reference, batch))
-    while drop.execute():
-        pass
-
-
-LOCK_REFERENCES = (
-    "SELECT pg_advisory_xact_lock(hashtextextended(value, 0)) FROM unnest(%s::text[]) AS value"
-)
-"""Lock references on Postgres, in their order, until the transaction ends."""
-
-
-def _lock(references):
-    """Lock these references until the transaction ends, sorted, against deadlocks.
-
-    SQLite has only one transaction at a time that writes.
-    """
-    if references and on_postgres():
-        db.execute_sql(LOCK_REFERENCES, (sorted(references),))
+    """Drop receipts that no message has claimed in time."""
+    IgnoredOptOut.delete_where(IgnoredOptOut.at < now - KEPT)
+    EarlyReceipt.delete_where(EarlyReceipt.received_at < now - KEPT)
 
 
 def _settle(references, numbers, ids, carrier):
@@ -490,10 +453,6 @@ def _keep(words, carrier):
     rows = [(_name(carrier, reference), carrier, *word) for reference, word in words.items()]
     row = EarlyReceipt
     news = ~row.delivered & EXCLUDED.delivered
-    fields = [row.reference, row.carrier, row.delivered, row.reason, row.received_at]
-    fields += [row.number, row.message_id]
-    (
-        row.insert_many(rows, fields)
-        .on_conflict(conflict_target=[row.reference], preserve=fields[1:], where=news)
-        .execute()
-    )
+    fields = row._meta.sorted_fields
+    kept = row.insert_many(rows, fields)
+    kept.on_conflict(conflict_target=fields[:1], preserve=fields[1:], where=news).execute()
