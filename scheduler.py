@@ -30,7 +30,7 @@ from monitoring import checks
 from monitoring.notices import Notices
 from sending import claims, inbound, receipts, retention
 from sending.carrier_state import CarrierState
-from sending.outcomes import MAY_HAVE_TAKEN_IT
+from sending.outcomes import UNANSWERED
 from sending.passes import Passes
 from sending.routes import Route, Routes
 from sending.runtime import THIS_MACHINE, TICK, NoThread, Runtime, Stop, in_own_thread
@@ -44,7 +44,6 @@ MOVES = (
 WAITS = ("waiting for approval", "waiting for a carrier")
 
 IDLE = 0.25  # seconds until one of several carriers that has nothing to send looks again
-UNANSWERED = f"given to the carrier without an answer; {MAY_HAVE_TAKEN_IT}"
 PROMOTE_EVERY = 5  # seconds, in a pass that lasts longer; as often dead senders are looked for
 LOOK_EVERY = 1  # seconds between two passes, for urgent texts
 SILENCE, LONGEST_LISTENING = 3, 60  # seconds that a single pass listens for; to bind takes a while

@@ -97,9 +97,9 @@ class CarrierState(Table):
         """Return the state; if the clock was set back, what it holds begins now."""
         state = cls.get_by_id(name)
         if changes := changes_if_set_back(state, now):
-            as_read = (cls.paused_at, state.paused_at), (cls.rate_used_until, state.rate_used_until)
-            unchanged = [field >> None if at is None else field == at for field, at in as_read]
-            cls.update(changes).where(cls.name == name, *unchanged).execute()
+            unchanged = cls.paused_at == state.paused_at
+            unchanged &= cls.rate_used_until == state.rate_used_until
+            cls.update(changes).where(cls.name == name, unchanged).execute()
             state = cls.get_by_id(name)
         return state
 
@@ -145,19 +145,17 @@ class CarrierState(Table):
         return Permission.PROBE
 
     @property
-    def first_key(self) -> int:
-        """Return the key with which a pass begins, or the next one if it has no messages."""
-        return (self.served_key or 0) + 1
+    def first(self) -> dict[bool, int]:
+        """The keys with which a pass begins, by whether they are urgent.
 
-    @property
-    def first_urgent(self) -> int:
-        """The id from which the urgent keys are served first."""
-        return (self.served_urgent_key or 0) + 1
+        Where a key has no messages, the next one begins.
+        """
+        return {False: (self.served_key or 0) + 1, True: (self.served_urgent_key or 0) + 1}
 
     @classmethod
-    def begin_with(cls, name: str, key: int, urgent_key: int) -> None:
+    def begin_with(cls, name: str, first: dict[bool, int]) -> None:
         """Note the keys with which the next pass begins."""
-        served = {"served_key": key - 1, "served_urgent_key": urgent_key - 1}
+        served = {"served_key": first[False] - 1, "served_urgent_key": first[True] - 1}
         cls.update(served).where(cls.name == name).execute()
 
     def used_rate_lately(self, now: datetime) -> bool:
@@ -168,11 +166,8 @@ class CarrierState(Table):
     @classmethod
     def use_rate(cls, name: str, before: int | None, after: int, now: datetime) -> bool:
         """Note up to when SEND_RATE is used; False if another scheduler has used it meanwhile."""
-        unchanged = (
-            cls.rate_used_until.is_null() if before is None else cls.rate_used_until == before
-        )
         used = cls.update(rate_used_until=after, rate_used_at=now)
-        return used.where(cls.name == name, unchanged).execute() == 1
+        return used.where(cls.name == name, cls.rate_used_until == before).execute() == 1
 
     @classmethod
     def end_probe(cls, name: str, probe: datetime) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 import carriers
 from acceptance import NewMessage
 from access.do_not_call import DoNotCall
-from access.limits import KeyUse, lock_numbers
+from access.limits import SECOND, KeyUse, lock_numbers
 from carriers import LateAnswer, OptOut, Receipt
 from carriers.alphabets import count_parts
 from database import EPOCH, db
@@ -35,7 +35,6 @@ BELONGS_WITHIN = timedelta(days=30)
 ANSWERED_FOR = timedelta(hours=24)
 """How long a number gets no second answer to the same word."""
 
-SECOND = timedelta(seconds=1)  # carriers tell the time without its fraction
 WORDS = {"STOP": Meaning.NO, "START": Meaning.START, "HELP": Meaning.HELP}
 
 # As SQL: for peewee to write it takes a third of the time of a reply
@@ -142,6 +141,7 @@ def _drafted(said, now, rules):
 
 def _message_before(number, at, carrier):
     """Return the latest message to a number that a carrier was given before an instant, or None."""
+    # Carriers tell the time without its fraction
     since, until = map(Message.finished_at.db_value, (max(EPOCH, at - BELONGS_WITHIN), at + SECOND))
     statement = MESSAGE_BEFORE.format(param=db.param)
     found = Message.raw(statement, number, carrier, carrier, since, until)

@@ -23,14 +23,12 @@ def assign(routes: Routes, first: dict[bool, int] = FROM_THE_LOWEST) -> list[str
     """
     found = claims.lanes()
     old = [lane for lane in found if routes.is_old(lane)]
-    if not old:
-        return found
     for lane in old:
         with db.atomic():
             _write(routes, claims.without_route(AT_ONCE, first, False, lane))
             testers = claims.without_route(AT_ONCE, first, True, lane)
             _set(OF_TESTERS, [message.id for message in testers])
-    return claims.lanes()
+    return claims.lanes() if old else found
 
 
 def _write(routes, messages):

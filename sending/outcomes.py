@@ -19,6 +19,7 @@ LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES com
 MOST_TAKE_OVERS = 3  # schedulers that may die with a text; one of them may be its fault
 ASK_AGAIN = 10  # seconds until a carrier is asked again where an equal text was under way
 MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
+UNANSWERED = f"given to the carrier without an answer; {MAY_HAVE_TAKEN_IT}"
 
 
 class Terms(NamedTuple):
@@ -94,9 +95,10 @@ def judge(message: Message, terms: Terms, listed: bool, now: datetime) -> Step |
 
     A doubt is settled first: a text that the carrier has taken cannot be kept back any more.
     """
-    if must_ask(message, terms):
+    doubts = message.doubts(terms.first)
+    if terms.askable and terms.carrier in doubts:
         return Step.ASK
-    if terms.others.intersection(message.doubts(terms.first)):
+    if terms.others.intersection(doubts):
         return Outcome(Status.QUEUED, elsewhere=True)
     if message.cancelled_by:
         return _kept_back(message, Status.CANCELLED)
@@ -111,9 +113,7 @@ def judge(message: Message, terms: Terms, listed: bool, now: datetime) -> Step |
         words = "given to the carrier twice without an answer"
         return Outcome(Status.FAILED, _perhaps_taken(words, True))
     if message.answers:
-        words = "given to the carrier without an answer"
-        once = Outcome(Status.FAILED, _perhaps_taken(words, True))
-        return once if message.in_doubt else Step.SEND
+        return _kept_back(message, Status.FAILED) if message.in_doubt else Step.SEND
     try:
         return _held(message, terms.key, now) or Step.SEND
     except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
@@ -130,11 +130,6 @@ def judge_again(message: Message, terms: Terms, now: datetime) -> Outcome | None
     if terms.key.hours(recipient).silence(recipient.clocks, now):
         return _held(message, terms.key, now)
     return None
-
-
-def must_ask(message: Message, terms: Terms) -> bool:
-    """Say whether the carrier is asked about a message in doubt, and not given it."""
-    return terms.askable and terms.carrier in message.doubts(terms.first)
 
 
 def is_too_late(message: Message, terms: Terms, now: datetime) -> bool:
@@ -166,8 +161,7 @@ def waits_until(
 
 def _kept_back(message, status):
     """Return the end of a message that is not sent, or not again if that is in doubt."""
-    reason = _perhaps_taken("given to the carrier without an answer", True)
-    return Outcome(status, reason if message.in_doubt else None)
+    return Outcome(status, UNANSWERED if message.in_doubt else None)
 
 
 def leaves_at(

@@ -61,10 +61,8 @@ class Standing(NamedTuple):
 def standing() -> Standing:
     """Return how passes stand."""
     last, row = CarrierState.latest(), Passes.get_or_none()
-    usual = usual_distance(json.loads(row.distances)) if row else 0
-    return Standing(
-        last and last.last_pass_at, row and row.expected_since, timedelta(seconds=usual)
-    )
+    usual = timedelta(seconds=usual_distance(json.loads(row.distances)) if row else 0)
+    return Standing(last and last.last_pass_at, row and row.expected_since, usual)
 
 
 def usual_distance(latest: list[float]) -> float:

@@ -171,6 +171,5 @@ def in_trouble(state: Any) -> bool:
     """Say whether a carrier's texts go through others: it is down, or pauses for long."""
     if state.trouble:
         return True
-    return bool(state.retry_at and state.paused_at) and (
-        state.retry_at - state.paused_at > LONGEST_WAIT
-    )
+    pauses = bool(state.retry_at and state.paused_at)
+    return pauses and state.retry_at - state.paused_at > LONGEST_WAIT

@@ -71,8 +71,7 @@ class Sender:
             are_several=routes.are_several,
         )
         self.recorder = Recorder(
-            *(self.claimant, self.terms, self.watch, self.sends, self.retry_through_outage),
-            routes,
+            *(self.claimant, self.terms, self.watch, self.sends, self.retry_through_outage), routes
         )
         self.inbox = Inbox(carrier, ReplyRules.of(settings, carrier.name), self.watch)
         self.key_names = {}  # by id, for the log
@@ -96,15 +95,14 @@ class Sender:
         # Or a pass might never end while messages arrive
         self.left = reports.awaiting_carrier(self.for_testers) if most is None else most
         if self.first is None:
-            state = CarrierState.get_by_id(self.name)
-            self.first = {False: state.first_key, True: state.first_urgent}
+            self.first = CarrierState.get_by_id(self.name).first
         before = dict(self.first)
         self.renew_at = self.clock.monotonic() + self.renew_every
         with self.sends.threads():
             while (pause := self.begin_sends(meanwhile)) is not None:
                 self.await_answers(pause)
         if self.first != before:
-            CarrierState.begin_with(self.name, self.first[False], self.first[True])
+            CarrierState.begin_with(self.name, self.first)
         return self.recorder.counts
 
     def begin_sends(self, meanwhile: Callable[[], int]) -> float | None:
@@ -193,8 +191,7 @@ class Sender:
             new = self.claim_new(room, now, lanes)
             if unknown := {message.key_id for message in new} - self.key_names.keys():
                 self.key_names |= ApiKey.names(unknown)
-            names = self.key_names
-            terms = self.terms
+            names, terms = self.key_names, self.terms
             claimed = [Send(each, names.get(each.key_id), held_until, terms, ahead) for each in new]
             ready, moves = self.judge([*again, *claimed], now)
         if renewing:
@@ -232,9 +229,8 @@ class Sender:
         if room and self.answers:
             lane = None if self.routes.is_plain else of_answers(self.name)
             claimed = claims.claim_answers(self.claimant, room, now, self.name, lane)
-        first, urgent = self.first[False], self.first[True]
         for group in lanes:
-            whose = first, self.for_testers, urgent, self.name, group
+            whose = self.first[False], self.for_testers, self.first[True], self.name, group
             if more := claims.claim(self.claimant, room - len(claimed), now, *whose):
                 return claimed + more
         return claimed
