@@ -187,6 +187,13 @@ class Carrier:
         """Add something to the warning."""
         self.warning = f"{self.warning}; {words}" if self.warning else words
 
+    def warn_of_name(self) -> None:
+        """Warn that the sender is a name, where STOP is understood otherwise."""
+        self.warn(
+            f"{self.name}://… sends from a name, which nobody can answer: its recipients have no "
+            "way to say STOP by a text"
+        )
+
     def __init__(self, url: str, *_: object):
         self.name = url.partition(":")[0].lower()
 
@@ -264,9 +271,8 @@ def connect(
         if scheme in ("console", "simulator") and url.partition(":")[2]:
             raise ValueError(f"{scheme}: takes nothing after the colon")
         kind = pkgutil.resolve_name(kind)
-        place = (
-            f"{public_url}/carriers/{name or getattr(kind, 'name', scheme)}" if public_url else None
-        )
+        called = name or getattr(kind, "name", scheme)
+        place = f"{public_url}/carriers/{called}" if public_url else None
         carrier = kind(url, concurrency, timeout, place)
     else:
         check_foreign(url)
@@ -291,14 +297,6 @@ def check_foreign(url: str) -> None:
         raise ValueError("not the URL of a carrier: console:, simulator:, twilio://… or another")
     if "{to}" not in url:
         raise ValueError("{to} is missing: it marks where the recipient's number goes in the URL")
-
-
-def cannot_be_answered(scheme: str) -> str:
-    """Return the warning about a sender that is a name, where STOP is understood otherwise."""
-    return (
-        f"{scheme}://… sends from a name, which nobody can answer: its recipients have no way to "
-        "say STOP by a text"
-    )
 
 
 def silence(*libraries: str) -> None:

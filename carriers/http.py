@@ -124,16 +124,18 @@ class HttpCarrier(Carrier):
         """Note that the server took a text from this sender."""
         self._served_until = time.monotonic() + RECENTLY
 
-    def _receipts(self, field, callbacks, secret, option):
+    def _receipts(self, field, callbacks, secret, option, sender):
         """Return the field that asks for receipts; warn if there is no `secret` to verify them.
 
         `callbacks` is the address below which the carrier may call, if there is one; `option` is
-        the URL's option for the secret.
+        the URL's option for the secret. Warn of replies that cannot come, if `sender` is a name.
         """
         if callbacks and secret:
+            if re.search("[A-Za-z]", sender):
+                self.warn_of_name()
             return {field: f"{callbacks}/status"}
         if callbacks:
-            self.warning = (
+            self.warn(
                 f"{self.name}://… has no ?{option}=, so callbacks cannot be verified: "
                 "no receipts are asked for, and replies are refused"
             )

@@ -19,7 +19,6 @@ LONGEST_PDU = 64 * 1024  # octets; far more than any peer needs
 RESPONSE = GENERIC_NACK = 0x80000000
 BIND_TRANSMITTER, BIND_TRANSCEIVER, UNBIND, ENQUIRE_LINK = 0x02, 0x09, 0x06, 0x15
 SUBMIT_SM, DELIVER_SM, ALERT_NOTIFICATION, DATA_SM = 0x04, 0x05, 0x102, 0x103
-DELIVERIES = (DELIVER_SM, DATA_SM)  # both bring receipts and incoming texts
 
 HAS_HEADER = 0x40  # esm_class (5.2.12): the text starts with a header (UDHI)
 MESSAGE_TYPE, RECEIPT = 0x3C, 0x04
@@ -112,16 +111,18 @@ ADDRESSES = (
     rb"(.).([^\0]*)\0"  # source_addr_ton, source_addr_npi, source_addr
     rb"..[^\0]*\0"  # dest_addr_ton, dest_addr_npi, destination_addr
 )
-DELIVER_SM_FIELDS = re.compile(
-    ADDRESSES + rb"(.).."  # esm_class, protocol_id, priority_flag
-    rb"[^\0]*\0[^\0]*\0"  # schedule_delivery_time, validity_period
-    rb"..(.).(.)",  # registered_delivery, replace_if_present_flag, data_coding, …, sm_length
-    re.DOTALL,
-)
-DATA_SM_FIELDS = re.compile(
-    ADDRESSES + rb"(.).(.)()",  # esm_class, registered_delivery, data_coding; no sm_length
-    re.DOTALL,
-)
+DELIVERIES = {  # both bring receipts and incoming texts, after these fields
+    DELIVER_SM: re.compile(  # 4.6.1
+        ADDRESSES + rb"(.).."  # esm_class, protocol_id, priority_flag
+        rb"[^\0]*\0[^\0]*\0"  # schedule_delivery_time, validity_period
+        rb"..(.).(.)",  # registered_delivery, replace_if_present_flag, data_coding, …, sm_length
+        re.DOTALL,
+    ),
+    DATA_SM: re.compile(  # 4.7.1
+        ADDRESSES + rb"(.).(.)()",  # esm_class, registered_delivery, data_coding; no sm_length
+        re.DOTALL,
+    ),
+}
 OPTIONAL = struct.Struct(">HH")  # parameter_tag, length
 
 
@@ -136,18 +137,9 @@ class Delivery(NamedTuple):
     optional: dict[int, bytes]  # by tag
 
 
-def deliver_sm(body: bytes) -> Delivery:
-    """Parse the body of a deliver_sm (4.6.1); raise ValueError if it is malformed."""
-    return _delivery(DELIVER_SM_FIELDS.match(body), body)
-
-
-def data_sm(body: bytes) -> Delivery:
-    """Parse the body of a data_sm (4.7.1); raise ValueError if it is malformed."""
-    return _delivery(DATA_SM_FIELDS.match(body), body)
-
-
-def _delivery(fields, body):
-    """Return the delivery in a body that begins with these fields."""
+def delivery(command: int, body: bytes) -> Delivery:
+    """Parse the body of a deliver_sm or data_sm; raise ValueError if it is malformed."""
+    fields = DELIVERIES[command].match(body)
     if not fields:
         raise ValueError("the PDU ends too soon")
     (ton,), source, (esm_class,), (coding,), length = fields.groups()
@@ -188,11 +180,8 @@ def part(header: bytes, optional: dict[int, bytes]) -> Part | None:
     while len(header) > 2:
         element, length, value = header[0], header[1], header[2:]
         if CONCATENATED.get(element) == length <= len(value):
-            reference, total, number = (
-                value[: length - 2],
-                value[length - 2 : length - 1],
-                value[length - 1 : length],
-            )
+            own = value[:length]
+            reference, total, number = own[:-2], own[-2:-1], own[-1:]
         header = value[length:]
     if not total or total[0] == 1:
         return None

@@ -14,7 +14,6 @@ from carriers import (
     Receipt,
     Reply,
     TooFast,
-    cannot_be_answered,
     opt_outs,
     pdus,
     urls,
@@ -90,7 +89,7 @@ class Smpp(Carrier):
         host, _, sender = place.partition("/")
         ton, npi, sender = _sender(sender)
         if self.listens and ton == pdus.ALPHANUMERIC:
-            self.warn(cannot_be_answered(self.name))
+            self.warn_of_name()
         ton, npi = _number(options, "source_ton", ton), _number(options, "source_npi", npi)
         self._sender = pdus.address(ton, npi, sender)
         ton = _number(options, "dest_ton", pdus.INTERNATIONAL)
@@ -225,9 +224,8 @@ class Smpp(Carrier):
         if self._closed:
             return  # without an answer the peer delivers it again
         answer = partial(session.answer, command, sequence)
-        parse = pdus.deliver_sm if command == pdus.DELIVER_SM else pdus.data_sm
         try:
-            event = read(parse(body), self._receipt_ids, self._region)
+            event = read(pdus.delivery(command, body), self._receipt_ids, self._region)
         except ValueError:
             answer(pdus.PERMANENT_ERROR)
             return

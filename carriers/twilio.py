@@ -17,7 +17,6 @@ from carriers import (
     OptOut,
     Receipt,
     Reply,
-    cannot_be_answered,
     opt_outs,
     urls,
 )
@@ -163,9 +162,8 @@ class Twilio(HttpCarrier):
             raise ValueError("twilio://SK… is an API key, which needs its account: ?account=AC…")
         self._account = f"/2010-04-01/Accounts/{quote(options['account'] or user, safe='')}"
         self._auth_token = options["auth_token"] or (None if self._is_key else password)
-        self._fields |= self._receipts("StatusCallback", callbacks, self._auth_token, "auth_token")
-        if callbacks and self._auth_token and re.search("[A-Za-z]", self._fields.get("From", "")):
-            self.warn(cannot_be_answered(self.name))
+        secret, name = self._auth_token, self._fields.get("From", "")
+        self._fields |= self._receipts("StatusCallback", callbacks, secret, "auth_token", name)
         base = urls.base(options["base_url"])
         super().__init__(base, basic(user, password), concurrency, timeout)
 
@@ -269,7 +267,8 @@ class Twilio(HttpCarrier):
             raise NotGenuine from None
         # Twilio signs a repeated field with the same value once. Other repeated fields and other
         # names could be made of a captured callback: names and values are signed in one row.
-        if len(dict(form)) < len(form) or not all(map(_is_name, dict(form))):
+        are_names = all(name.isascii() and name.isalnum() for name, _ in form)
+        if len(dict(form)) < len(form) or not are_names:
             raise NotGenuine
         signed = "".join(f"{name}{value}" for name, value in sorted(form))
         given = request.headers.get("x-twilio-signature", "").encode(errors="replace")
@@ -293,11 +292,6 @@ def _code(answer):
     """Return Twilio's error code in an answer, or None."""
     code = answer.json().get("code")
     return code if type(code) is int and 0 < code < 1_000_000 else None
-
-
-def _is_name(name):
-    """Return whether Twilio may name a field so."""
-    return name.isascii() and name.isalnum()
 
 
 def _may_be_split_anew(form):

@@ -17,7 +17,6 @@ from carriers import (
     Part,
     Receipt,
     Reply,
-    cannot_be_answered,
     opt_outs,
     urls,
 )
@@ -111,14 +110,12 @@ class Vonage(HttpCarrier):
         self._signature_secret = signing = options["signature_secret"]
         self._login = basic(key, secret)
         self._fields = {"api_key": key, "api_secret": secret, "from": sender.removeprefix("+")}
-        self._fields |= self._receipts("callback", callbacks, signing, "signature_secret")
         if callbacks and signing and not method:
-            self.warning = (
+            self.warn(
                 "vonage://… has no ?signature_method=: name the one of the account, best sha256; "
                 "callbacks signed by its old default, md5hash, are refused"
             )
-        if callbacks and signing and re.search("[A-Za-z]", sender):
-            self.warn(cannot_be_answered(self.name))
+        self._fields |= self._receipts("callback", callbacks, signing, "signature_secret", sender)
         super().__init__(urls.base(options["base_url"]), {}, concurrency, timeout)
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:

@@ -133,6 +133,6 @@ def test_close_acknowledges_what_was_returned_and_nothing_else(peer, carrier):
 
 @given(st.one_of(st.binary(max_size=300), st.binary(max_size=80).map(delivery)))
 def test_no_delivery_whatever_is_in_it_raises_more_than_a_value_error(body):
-    for parse in (pdus.deliver_sm, pdus.data_sm):
+    for command in (pdus.DELIVER_SM, pdus.DATA_SM):
         with suppress(ValueError):
-            smpp.read(parse(body), "dec", "US")
+            smpp.read(pdus.delivery(command, body), "dec", "US")
