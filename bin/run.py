@@ -110,15 +110,14 @@ def prepare() -> environment.Settings:
     environment.load_or_exit()
     if not HOURS & os.environ.keys():  # .env has been loaded into it
         os.environ["BUSINESS_HOURS"] = "00:00-24:00"
-    if "SECRET_KEY" in os.environ:
-        return environment.load_or_exit()
-    try:
-        env.chmod(0o600)
-        with env.open("a") as file:
-            file.write("\n# Made by `make run`; signs the desk's sessions\n")
-            file.write(f"SECRET_KEY={secrets.token_hex(32)}\n")
-    except OSError as error:
-        sys.exit(f".env: cannot be written ({error.strerror})")
+    if "SECRET_KEY" not in os.environ:
+        try:
+            env.chmod(0o600)
+            with env.open("a") as file:
+                file.write("\n# Made by `make run`; signs the desk's sessions\n")
+                file.write(f"SECRET_KEY={secrets.token_hex(32)}\n")
+        except OSError as error:
+            sys.exit(f".env: cannot be written ({error.strerror})")
     return environment.load_or_exit()
 
 

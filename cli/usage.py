@@ -63,7 +63,8 @@ def usage(
         writer.writerow(header)
         writer.writerows(map(harmless_row, rows))
     elif rows:
-        base.table(header, ([_shown(value) for value in row.values()] for row in rows))
+        shown = (["-" if each is None else str(each) for each in row.values()] for row in rows)
+        base.table(header, shown)
     else:
         base.say(f"no texts to count in {first:%Y-%m}")
 
@@ -77,7 +78,3 @@ def harmless_row(row: dict) -> list:
 def harmless(cell: str) -> str:
     """Return a cell's text with an apostrophe before what a spreadsheet would run as a formula."""
     return FORMULA.sub(r"\1'\2", cell)
-
-
-def _shown(value):
-    return "-" if value is None else str(value)

@@ -217,11 +217,8 @@ def _clocks_by_country():
 def _clocks_by_area_code(country):
     """Yield the clocks of every area code of a country with states, and of every area in it."""
     for prefix in _table().prefixes:
-        if (
-            prefix[0] == "1"
-            and (states := quiet.states_of(prefix[1:4]))
-            and states[0][:2] == country
-        ):
+        states = quiet.states_of(prefix[1:4]) if prefix[0] == "1" else ()
+        if states and states[0][:2] == country:
             yield states, _area_clocks(country, prefix)
 
 
@@ -274,7 +271,8 @@ def never_open(
 
 def _kinds(places):
     """Yield a place, the clocks and the quiet hours of every kind of numbers."""
-    for country in sorted({*REGIONS, NO_COUNTRY} - _several_zones()):
+    several = {country for country, zones in _table().zones.items() if len(zones) > 1}
+    for country in sorted({*REGIONS, NO_COUNTRY} - several):
         clock = Clocks(country, (ZoneInfo("UTC"),))  # one clock is like any other
         yield country, clock, places.of(country)
     for country, clocks in _clocks_by_country():
@@ -285,10 +283,6 @@ def _kinds(places):
         for states, clocks in _clocks_by_area_code(country):
             place = next((state for state in states if state in places.lines), country)
             yield place, clocks, places.of(country, states)
-
-
-def _several_zones():
-    return {country for country, zones in _table().zones.items() if len(zones) > 1}
 
 
 def _stay_closed(clocks, hours, instants):

@@ -95,11 +95,6 @@ def states_of(area_code: str) -> tuple[str, ...]:
     return _states()[0].get(area_code, ())
 
 
-def area_codes(state: str) -> list[str]:
-    """Return the area codes of a state."""
-    return [code for code, states in _states()[0].items() if state in states]
-
-
 def state_names() -> dict[str, str]:
     """Return the English names of the states, by their ISO 3166-2 codes."""
     return _states()[1]

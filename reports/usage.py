@@ -1,6 +1,6 @@
 """What keys have used: texts and parts by the month, and their limits."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection
 from datetime import datetime
 from typing import NamedTuple
@@ -47,20 +47,15 @@ def count_usage(
     sums = Message.select(*columns, fn.COUNT(SQL("*")), fn.SUM(PARTS)).group_by(*columns)
     sums = sums.where(accepted, has_status(*USED))
     names = dict(ApiKey.select(ApiKey.id, ApiKey.name).tuples())
-    of_status, of_parts = {}, Counter()
+    of_status, of_parts, usages = defaultdict(Counter), Counter(), []
     for key_id, country, status, *carrier, texts, parts in sums.tuples():
         used = names[key_id], country, *carrier
-        of_status.setdefault(used, Counter())[status] += texts
+        of_status[used][status] += texts
         of_parts[used] += parts
-    return [
-        Usage(
-            *used[:2],
-            *(counts.total(), of_parts[used], *(counts[status] for status in USED)),
-            *used[2:],
-        )
-        for used in sorted(of_parts, key=lambda used: [each or "" for each in used])
-        for counts in [of_status[used]]
-    ]
+    for used in sorted(of_parts, key=lambda used: [each or "" for each in used]):
+        counts = [of_status[used][status] for status in USED]
+        usages.append(Usage(*used[:2], sum(counts), of_parts[used], *counts, *used[2:]))
+    return usages
 
 
 class Use(NamedTuple):
