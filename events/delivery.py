@@ -338,8 +338,7 @@ class Deliveries:
 
     def begin_one(self, lane: Lane) -> None:
         """Begin the next try of a lane."""
-        event, address = lane.waiting[0]
-        arguments = lane.receiver, event, address
+        arguments = lane.receiver, *lane.waiting[0]
         threading.Thread(target=self.deliver, args=arguments, daemon=True).start()
         lane.waiting.popleft()  # not before: there may be no more threads
         lane.served_at = time.monotonic()
