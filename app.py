@@ -11,7 +11,7 @@ import logs
 import settings as environment
 from access.keys import RecentKeys
 from access.rules import Rules
-from carriers import Carrier, ways
+from carriers import ways
 from monitoring import checks
 
 
@@ -21,7 +21,8 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     if from_environment:
         settings = environment.load_or_exit()
     checks.start(settings)
-    connected = connect_carriers(settings)
+    with environment.exit_if_invalid("CARRIER_URL"):  # of carriers that verify callbacks
+        connected = ways.connect_all(settings.ways, public_url=settings.public_url, sending=False)
     handler = logs.start(settings.log_level, settings.log_format)
     if from_environment:
         environment.warn_of_misspelt()
@@ -63,11 +64,3 @@ def serve(app: Flask, handler: logging.Handler) -> None:
     pages.register(app)
     desk.register(app)
     errors.register(app, desk.error_page)
-
-
-def connect_carriers(settings: environment.Settings) -> list[Carrier]:
-    """Return the carriers, which verify callbacks; end the process if CARRIER_URL is invalid."""
-    try:
-        return ways.connect_all(settings.ways, public_url=settings.public_url, sending=False)
-    except ValueError as problems:
-        environment.exit_with_each("CARRIER_URL", problems)

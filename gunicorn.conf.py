@@ -98,9 +98,8 @@ def report(connected: Iterable[Carrier]) -> None:
             log.error("the %s: %s", name, problem)
             break
     database.disconnect()  # no worker may share the connection
-    for carrier in connected:
-        for warning in checks.warnings(settings, carrier):
-            log.warning(warning)
+    for warning in checks.warnings(settings, connected):
+        log.warning(warning)
 
 
 def is_this_machine(host: str) -> bool:

@@ -15,7 +15,7 @@ from concurrent.futures import wait
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import carriers
 import database
@@ -85,11 +85,6 @@ class Scheduler:
         self.look_at = 0  # when a long pass promotes again, by the monotonic clock
         self.looking = threading.Lock()
 
-    @property
-    def are_several(self) -> bool:
-        """Whether each carrier has a thread of its own."""
-        return len(self.senders) > 1
-
     def run(self, every: float | None, show: Callable[[str], None]) -> int:
         """Make one pass, or one every so often until a stop; return the exit status."""
         shown = None
@@ -139,9 +134,9 @@ class Scheduler:
         Event.give_up(now)
         Event.forget(now)
         self.serve_testers()
-        if self.senders and not (repeated and self.are_several):
+        if self.senders and not (repeated and self.routes.are_several):
             self.collect()
-            if self.are_several:
+            if self.routes.are_several:
                 self.send_side_by_side()
             else:
                 (sender,) = self.senders
@@ -202,7 +197,7 @@ class Scheduler:
         if self.routes.is_plain:
             return
         given_up = [Route((), in_doubt=True)]  # that nobody may send, or be asked about
-        if self.are_several:
+        if self.routes.are_several:
             trouble = CarrierState.in_trouble(self.routes.names)
             given_up += [Route((name,), is_asked=True) for name in trouble]
         lanes = [*map(self.routes.lane, given_up)]
@@ -226,7 +221,7 @@ class Scheduler:
 
     def keep_all_sending(self, every: float) -> None:
         """Have each of several carriers send in a thread of its own, if it does not yet."""
-        for sender in self.senders if self.are_several else ():
+        for sender in self.senders if self.routes.are_several else ():
             thread = self.sending.get(sender.name)
             if not thread or thread.done():
                 try:
@@ -375,11 +370,14 @@ def main() -> int:
         log.info("Text Message Sending Service %s", environment.VERSION)
     environment.warn_of_misspelt()
     checks.start(settings)
-    connected = valid("CARRIER_URL", connect, settings)
-    notices = valid("NOTIFY_URL", Notices, settings)
+    limits = settings.send_concurrency, settings.carrier_timeout
+    with environment.exit_if_invalid("CARRIER_URL"):
+        connected = ways.connect_all(settings.ways, *limits, settings.public_url)
+    with environment.exit_if_invalid("NOTIFY_URL"):
+        notices = Notices(settings)
     if options.every or options.verbose:
         introduce(connected)
-        for warning in [each for c in connected or [None] for each in checks.warnings(settings, c)]:
+        for warning in checks.warnings(settings, connected):
             log.warning(warning)
     database.connect(settings.database_url)
     first, *others = connected or [None]
@@ -421,20 +419,6 @@ def seconds(text: str) -> float:
     if not 0 < value <= 86_400:
         raise argparse.ArgumentTypeError("must be more than 0 and at most 86400")
     return value
-
-
-def connect(settings: environment.Settings) -> list[Carrier]:
-    """Return the carriers that CARRIER_URL names, in the order of preference."""
-    limits = settings.send_concurrency, settings.carrier_timeout
-    return ways.connect_all(settings.ways, *limits, settings.public_url)
-
-
-def valid(name: str, make: Callable, settings: environment.Settings) -> Any:
-    """Return `make(settings)`; end the process if it finds the variable `name` invalid."""
-    try:
-        return make(settings)
-    except ValueError as problems:
-        environment.exit_with_each(name, problems)
 
 
 def introduce(connected: Sequence[Carrier]) -> None:

@@ -6,7 +6,8 @@ import re
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from pathlib import Path
@@ -108,23 +109,21 @@ def _reader():
     """Return a reader of the environment that knows how to parse each kind of setting."""
     env = Env(eager=False)
     for parse in (
-        *(_database_url, _hours, _days, _quiet_hours, _quiet_places, _whole, _whole_or_none),
-        *(_one_of, _duration, _kept, _countries, _limits, _public_url, _secret, _rate, _answer),
-        _carriers,
+        *(_database_url, _days, _quiet_hours, _quiet_places, _whole, _whole_or_none, _one_of),
+        *(_kept, _countries, _public_url, _secret, _rate, _answer, _carriers, _parsed),
     ):
         env.add_parser(parse.__name__.strip("_"), parse)
     return env
 
 
-def _default_database():
-    return "" if any(host in os.environ for host in EPHEMERAL_HOSTS) else DEFAULT_DATABASE
-
-
 def _read(env):
     """Read all settings; the reader remembers what is wrong with them."""
+    is_ephemeral = any(host in os.environ for host in EPHEMERAL_HOSTS)
     return Settings(
-        database_url=env.database_url("DATABASE_URL", _default_database()),
-        business_hours=(hours := env.hours("BUSINESS_HOURS", "09:00-17:00")),
+        database_url=env.database_url("DATABASE_URL", "" if is_ephemeral else DEFAULT_DATABASE),
+        business_hours=(
+            hours := env.parsed("BUSINESS_HOURS", "09:00-17:00", parse=weeks.business_hours)
+        ),
         business_days=env.days("BUSINESS_DAYS", "mon-sun", hours=hours),
         skip_holidays=env.one_of("SKIP_HOLIDAYS", "false", choices=("true", "false")) == "true",
         quiet_hours=env.quiet_hours("QUIET_HOURS", "", hours=hours),
@@ -137,15 +136,15 @@ def _read(env):
         send_rate=env.rate("SEND_RATE", ""),
         carrier_timeout=env.whole("CARRIER_TIMEOUT", "60", least=1, most=600),
         shutdown_timeout=env.whole("SHUTDOWN_TIMEOUT", "25", least=1, most=600),
-        expire_after=env.duration("EXPIRE_AFTER", "72h"),
+        expire_after=env.parsed("EXPIRE_AFTER", "72h", parse=rules.duration),
         keep_texts=env.kept("KEEP_TEXTS", ""),
         keep_messages=env.kept("KEEP_MESSAGES", ""),
         check_dnc=env.one_of("CHECK_DNC", "asked", choices=("asked", "always")) == "always",
         allowed_countries=env.countries("ALLOWED_COUNTRIES", ""),
         allow_premium_rate=env.one_of("ALLOW_PREMIUM_RATE", "false", choices=("true", "false"))
         == "true",
-        key_limits=env.limits("KEY_LIMITS", "", parse=limits.parse),
-        recipient_limit=env.limits("RECIPIENT_LIMIT", "", parse=limits.parse_recipient_limit),
+        key_limits=env.parsed("KEY_LIMITS", "", parse=limits.parse),
+        recipient_limit=env.parsed("RECIPIENT_LIMIT", "", parse=limits.parse_recipient_limit),
         stop_reply=env.answer("STOP_REPLY", ""),
         help_reply=env.answer("HELP_REPLY", ""),
         notify_url=env.str("NOTIFY_URL", "").strip() or None,
@@ -194,9 +193,13 @@ def exit_with(problems: str) -> NoReturn:
     sys.exit(1)
 
 
-def exit_with_each(name: str, problems: ValueError) -> NoReturn:
-    """End the process because of one variable, with a line for each of its problems."""
-    exit_with("\n".join(f"{name}: {problem}" for problem in str(problems).splitlines()))
+@contextmanager
+def exit_if_invalid(name: str) -> Iterator[None]:
+    """End the process, with a line for each problem, if the block finds a variable invalid."""
+    try:
+        yield
+    except ValueError as problems:
+        exit_with("\n".join(f"{name}: {problem}" for problem in str(problems).splitlines()))
 
 
 def check_quiet_hours(settings: Settings, now: datetime) -> None:
@@ -238,13 +241,9 @@ def _whole_or_none(text, least, most):
     return _whole(text, least, most) if text else None
 
 
-def _hours(text):
-    return _parsed(weeks.business_hours, text)
-
-
-def _parsed(parse, text):
+def _parsed(text, parse):
     try:
-        return parse(text)
+        return parse(text.strip())
     except ValueError as problem:
         raise EnvError(str(problem)) from None
 
@@ -264,7 +263,7 @@ def _quiet_hours(text, hours):
     """Return the quiet hours, if they leave a minute of the business hours open."""
     if not text.strip():
         return None
-    quiet = _parsed(weeks.quiet_hours, text)
+    quiet = _parsed(text, weeks.quiet_hours)
     if not isinstance(quiet, dict):
         begins, ends = quiet
         length = (ends - begins) % 1440 or 1440
@@ -325,10 +324,6 @@ def _one_of(text, choices):
     raise EnvError(f"must be one of {', '.join(choices)}")
 
 
-def _duration(text):
-    return _parsed(rules.duration, text.strip())
-
-
 def _kept(text):
     """Return how long something is kept; None for no text."""
     match = re.fullmatch(r"([1-9]\d{0,2})([dy])|([1-9]\d{3,4})(d)", text.strip(), re.ASCII)
@@ -342,18 +337,12 @@ def _kept(text):
 
 def _rate(text):
     """Return so many a second; None for no text."""
-    try:
-        return ways.rate(text) if text.strip() else None
-    except ValueError as problem:
-        raise EnvError(str(problem)) from None
+    return _parsed(text, ways.rate) if text.strip() else None
 
 
 def _carriers(text):
     """Return a CARRIER_URL of which each part can be read."""
-    try:
-        return text.strip() if ways.parse(text) else None
-    except ValueError as problems:
-        raise EnvError(str(problems)) from None
+    return text.strip() if _parsed(text, ways.parse) else None
 
 
 def _countries(text):
@@ -362,13 +351,6 @@ def _countries(text):
     if only_commas or not all(re.fullmatch("[A-Z]{2}|001", code) for code in codes):
         raise EnvError("must be a list of ISO 3166 codes, like US,CA,GB")
     return codes or None
-
-
-def _limits(text, parse):
-    try:
-        return parse(text)
-    except ValueError as problem:
-        raise EnvError(str(problem)) from None
 
 
 def _public_url(text):

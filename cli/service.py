@@ -12,12 +12,11 @@ import models
 import reports
 from access.do_not_call import DoNotCall
 from carriers import Carrier, CarrierError
-from carriers.ways import connect_all
 from cli import base
 from database import Refused, clock
 from events.outbox import Event
 from models import Status
-from monitoring import health
+from monitoring import checks, health
 from sending import receipts
 
 TEST_TEXT = "A test of the text message service."
@@ -54,12 +53,7 @@ def check(ctx: click.Context, name: str | None, to: str | None) -> None:
         raise Refused("--to sends a text through one carrier: name it with --carrier")
     if to and DoNotCall.lists(to):
         raise Refused("this number is on the Do Not Call list")
-    limits = 1, settings.carrier_timeout, settings.public_url
-    try:
-        connected = connect_all(ways, *limits)
-    except ValueError as problem:  # found by Apprise, which the settings' checks do not load
-        raise Refused(f"CARRIER_URL: {problem}") from None
-    answers = [ask(carrier, to) for carrier in connected]
+    answers = [ask(carrier, to) for carrier in checks.connected(settings, ways)]
     noes = [str(answer) for answer in answers if isinstance(answer, Refused)]
     for no in noes[1:]:
         base.say(f"Error: {no}", err=True)
@@ -115,7 +109,7 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
     ended = {"last_hour": reports.ended_since(hour_ago), "last_day": reports.ended_since(day_ago)}
     awaiting, errors = reports.awaiting_approval(), reports.errors_by_key(hour_ago)
     held = health.held_by_rate(current_app.config["SETTINGS"].send_rate, now)
-    events = events_by_key()
+    events = {name: standing._asdict() for name, standing in Event.by_name().items()}
     not_understood = {
         "receipts_unmatched": receipts.unmatched(day_ago, now),
         "opt_outs_ignored": receipts.ignored_opt_outs(day_ago),
@@ -210,11 +204,6 @@ def show_errors(errors: list[tuple[str, str, int]]) -> None:
         if len(errors) > MOST_ERRORS:
             base.say(f"and {len(errors) - MOST_ERRORS} more")
         base.say()
-
-
-def events_by_key() -> dict[str, dict]:
-    """Return how the events of keys stand, by the name of the key."""
-    return {name: standing._asdict() for name, standing in Event.by_name().items()}
 
 
 def _ago(instant, now):

@@ -1,7 +1,7 @@
 """Is the service set up as it has to be? For the start of every process, and `flask check`."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 import database
@@ -17,19 +17,13 @@ ANSWERS_WITHIN = 5  # seconds, at the public address
 
 def start(settings: Settings) -> None:
     """End the process, with a line for each problem, if settings do not fit the world."""
-    if problems := [*countries(settings)]:
-        environment.exit_with("\n".join(problems))
-    environment.check_quiet_hours(settings, clock.now())
-
-
-def countries(settings: Settings) -> Iterator[str]:
-    """Return what is wrong if ALLOWED_COUNTRIES has an unknown code, such as UK for GB."""
     known = {*recipients.REGIONS, recipients.NO_COUNTRY}
     if unknown := sorted((settings.allowed_countries or frozenset()) - known):
-        yield (
-            f"ALLOWED_COUNTRIES: no country with telephone numbers has the ISO 3166 code "
+        environment.exit_with(
+            "ALLOWED_COUNTRIES: no country with telephone numbers has the ISO 3166 code "
             f"{', '.join(map(_with_likely, unknown))}"
         )
+    environment.check_quiet_hours(settings, clock.now())
 
 
 def _with_likely(code):
@@ -37,13 +31,14 @@ def _with_likely(code):
     return f"{code} (did you mean {likely}?)" if likely else code
 
 
-def warnings(settings: Settings, carrier: Carrier | None) -> Iterator[str]:
+def warnings(settings: Settings, carriers: Iterable[Carrier]) -> Iterator[str]:
     """Return what keeps a part of the service from working, though texts can be sent."""
-    if carrier and not settings.public_url and type(carrier).callback is not Carrier.callback:
-        yield (
-            f"PUBLIC_URL is not set, so {carrier.name} cannot call back: there are no receipts, "
-            "and nobody who replies STOP joins the Do Not Call list"
-        )
+    for carrier in carriers:
+        if not settings.public_url and type(carrier).callback is not Carrier.callback:
+            yield (
+                f"PUBLIC_URL is not set, so {carrier.name} cannot call back: there are no "
+                "receipts, and nobody who replies STOP joins the Do Not Call list"
+            )
 
 
 # What `flask check` looks at besides: each returns what it found, or raises Refused for a problem
@@ -79,17 +74,20 @@ def compare_clocks(settings: Settings) -> str:
     return "agrees with the database's"
 
 
+def connected(settings: Settings, some: Sequence[ways.Way]) -> list[Carrier]:
+    """Return some carriers of CARRIER_URL to be asked; raise Refused if one cannot be used."""
+    try:
+        return ways.connect_all(some, 1, settings.carrier_timeout, settings.public_url)
+    except ValueError as problem:  # found by Apprise, which the start of the web does not load
+        raise Refused(f"CARRIER_URL: {problem}") from None
+
+
 def ask_carrier(settings: Settings) -> str:
     """Ask the carrier whether it would take texts."""
     if not settings.carrier_url:
         return "warning: CARRIER_URL is not set, so texts wait"
-    try:
-        limits = 1, settings.carrier_timeout, settings.public_url
-        connected = ways.connect_all(settings.ways, *limits)
-    except ValueError as problem:  # found by Apprise, which the start of the web does not load
-        raise Refused(f"CARRIER_URL: {problem}") from None
     said, noes = [], []
-    for carrier in connected:
+    for carrier in connected(settings, settings.ways):
         try:
             said.append(_asked(carrier))
         except Refused as no:
@@ -115,9 +113,9 @@ def _asked(carrier):
 def ask_public_address(settings: Settings) -> str:
     """Ask for the health of the service at PUBLIC_URL."""
     if not settings.public_url:
-        connected = ways.connect_all(settings.ways, sending=False)
-        missed = [line for carrier in connected for line in warnings(settings, carrier)]
-        return "\n".join(f"warning: {line}" for line in missed) or "PUBLIC_URL is not set"
+        carriers = ways.connect_all(settings.ways, sending=False)
+        missed = [f"warning: {line}" for line in warnings(settings, carriers)]
+        return "\n".join(missed) or "PUBLIC_URL is not set"
     import urllib.request  # here, as each process imports this module
     from http.client import HTTPException
 

@@ -10,10 +10,10 @@ import logs
 from access.audit import Audit
 from access.keys import ApiKey
 from carriers import Carrier, CarrierError
-from cli import service
 from database import clock
 from events.outbox import Event, EventAddress
 from models import Status
+from monitoring import checks
 from samples import NEW_YORK
 from stored_messages import held, key_named, store
 
@@ -105,7 +105,7 @@ def test_carriers_check_shows_them_in_one_line(settings, monkeypatch, answer, wo
     from app import create_app
 
     app = create_app(settings._replace(carrier_url="simulator:"))
-    monkeypatch.setattr(service, "connect_all", lambda *_: [Rude(answer)])
+    monkeypatch.setattr(checks, "connected", lambda *_: [Rude(answer)])
     result = app.test_cli_runner().invoke(args=["carriers", "check", *words])
     assert harmless(result.output)
     assert ESCAPED in result.stderr
