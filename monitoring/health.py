@@ -25,9 +25,15 @@ DEAD_AFTER = HOUR
 """How long a receiver may take no event before somebody is told."""
 
 MOST_NAMES = 10
-"""Keys that a sentence names."""
+"""Keys that a sentence names, here and in notices."""
 
 NO_PASS = "no scheduler makes a pass"
+
+
+def listed(keys: list[str]) -> str:
+    """Return keys in a sentence: the first MOST_NAMES, and how many more there are."""
+    more = [f"{len(keys) - MOST_NAMES} more keys"] if len(keys) > MOST_NAMES else []
+    return ", ".join([*keys[:MOST_NAMES], *more])
 
 
 class CarrierHealth(NamedTuple):
@@ -41,15 +47,10 @@ class CarrierHealth(NamedTuple):
 
     def problem(self, for_strangers: bool) -> str:
         """Return a sentence about its trouble; strangers do not read who it is."""
-        since = isoformat(self.trouble_since)
-        words = "has been down" if self.is_down else "has refused the account"
-        who, why = ("a carrier", "") if for_strangers else (self.carrier, f": {self.trouble}")
-        if self.trouble == PAUSES:
-            words, why = "has asked for a long pause", ""
         instead = "no other takes its place"
         if self.stand_in:
             instead = f"{'another' if for_strangers else self.stand_in} takes its place"
-        return f"{who} {words} since {since}{why}; {instead}"
+        return f"{_trouble(self, 'a carrier', for_strangers)}; {instead}"
 
 
 class Health(NamedTuple):
@@ -88,17 +89,10 @@ class Health(NamedTuple):
         """
         problems = [each.problem(for_strangers) for each in self.carriers if each.trouble]
         if self.without_carrier:
-            texts = (
-                "1 text waits"
-                if self.without_carrier == 1
-                else (f"{self.without_carrier} texts wait")
-            )
-            problems.append(f"{texts} for which {NOT_FOR_IT}")
+            wait = "text waits" if self.without_carrier == 1 else "texts wait"
+            problems.append(f"{self.without_carrier} {wait} for which {NOT_FOR_IT}")
         if self.trouble and not self.carriers:
-            since = isoformat(self.trouble_since)
-            words = "has been down" if self.is_down else "has refused the account"
-            who, why = ("the carrier", "") if for_strangers else (self.carrier, f": {self.trouble}")
-            problems.append(f"{who} {words} since {since}{why}")
+            problems.append(_trouble(self, "the carrier", for_strangers))
         if self.bad_end:
             why = "" if for_strangers else f": {self.bad_end.reason}"
             problems.append(f"{self.bad_end.summary} for one reason{why}")
@@ -135,9 +129,8 @@ class Health(NamedTuple):
         if self.bytes_left is not None:
             left = self.bytes_left // 1_000_000
             problems.append(f"the disk of the database is full: {left} MB are left")
-        if keys := [*self.dead_receivers]:
-            more = [f"{len(keys) - MOST_NAMES} more keys"] if len(keys) > MOST_NAMES else []
-            whose = "" if for_strangers else f" of {', '.join([*keys[:MOST_NAMES], *more])}"
+        if self.dead_receivers:
+            whose = "" if for_strangers else f" of {listed([*self.dead_receivers])}"
             problems.append(f"events{whose} have not been taken by their receiver for an hour")
         return problems
 
@@ -147,6 +140,15 @@ class Health(NamedTuple):
             return None
         words, messages = self.commonest_error
         return {"error": None if for_strangers else words, "messages": messages}
+
+
+def _trouble(state, stranger, for_strangers):
+    """Return what a Health or a CarrierHealth says of its carrier, without what comes instead."""
+    words = "has been down" if state.is_down else "has refused the account"
+    who, why = (stranger, "") if for_strangers else (state.carrier, f": {state.trouble}")
+    if state.trouble == PAUSES:
+        words, why = "has asked for a long pause", ""
+    return f"{who} {words} since {isoformat(state.trouble_since)}{why}"
 
 
 def read(now: datetime) -> Health:
@@ -164,7 +166,7 @@ def read(now: datetime) -> Health:
         trouble=carrier and carrier.trouble,
         is_down=bool(carrier and carrier.is_down),
         trouble_since=carrier and carrier.trouble_since,
-        commonest_error=reports.commonest_error(now - timedelta(hours=1)),
+        commonest_error=reports.commonest_error(now - HOUR),
         bad_end=reports.bad_end(now),
         oldest_event=reports.oldest_event(now),
         dead_receivers=reports.dead_receivers(now - DEAD_AFTER),

@@ -30,10 +30,7 @@ GAUGES = {  # the help, and the label if there is one
     "text_messages_last_pass_timestamp_seconds": ("When a scheduler last began a pass.",),
     "text_messages_commonest_error": ("Messages with the last hour's commonest error.", "error"),
     "text_messages_events_waiting": ("Events that wait to be delivered, by key.", "key"),
-    "text_messages_events_oldest_seconds": (
-        "How long the oldest event has waited, by key.",
-        "key",
-    ),
+    "text_messages_events_oldest_seconds": ("How long the oldest event has waited, by key.", "key"),
     "text_messages_events_given_up": ("Events that were given up, by key.", "key"),
     "text_messages_carrier_trouble": (
         "1 if the carrier refuses the account or is down.",

@@ -23,11 +23,10 @@ from sending.replies import Reply
 from settings import Settings
 
 TITLE = "Text messages"  # with what each is about
-APPROVALS_EVERY = REPLIES_EVERY = timedelta(minutes=15)
+WAITING_EVERY = timedelta(minutes=15)  # of texts for approval, and of replies
 FAILURES_EVERY = timedelta(hours=1)
 LOOK_EVERY = 5  # seconds
 PATIENCE = 15  # seconds that an end of a scheduler, or a test, waits for addresses
-MOST_NAMES = 10  # of keys in a notice
 DAY = timedelta(days=1)
 AFTER_MIDNIGHT = timedelta(minutes=15)  # how long the day before is still looked at
 
@@ -55,9 +54,8 @@ class Notice(Table):
     def change(self, **changes: Any) -> bool:
         """Change the row; False if another scheduler has done so since it was read."""
         cls = Notice
-        told_at = cls.told_at.is_null() if self.told_at is None else cls.told_at == self.told_at
-        unchanged = (cls.subject == self.subject) & (cls.level == self.level) & told_at
-        return cls.update(changes).where(unchanged).execute() == 1
+        unchanged = (cls.level == self.level) & (cls.told_at == self.told_at)
+        return cls.update(changes).where(cls.subject == self.subject, unchanged).execute() == 1
 
     def is_older_than(self, age: timedelta, now: datetime) -> bool:
         """Say whether it was told longer ago than that, or never."""
@@ -107,38 +105,32 @@ def _problem(now):
 
 def _approvals(settings, now):
     """Tell of texts that wait, if any is new: a newer one, or one more than there were."""
-    waiting, told = reports.approvals(), Notice.about("approvals")
-    if not _is_news(waiting.messages, waiting.newest, told, APPROVALS_EVERY, now):
-        return
-    if told.change(level=waiting.messages, newest=waiting.newest, told_at=now):
-        keys = reports.approvals_by_key()
-        names = [f"{name} ({messages})" for name, messages in keys[:MOST_NAMES]]
-        names += [f"{len(keys) - MOST_NAMES} more keys"] if len(keys) > MOST_NAMES else []
+    waiting = reports.approvals()
+    if _has_news("approvals", waiting.messages, waiting.newest, now):
+        names = [f"{name} ({messages})" for name, messages in reports.approvals_by_key()]
         wait = "text waits" if waiting.messages == 1 else "texts wait"
-        text = f"{waiting.messages} {wait} for approval, from {', '.join(names)}. "
-        text += f"The first would leave at {waiting.first_at:%Y-%m-%d %H:%M} UTC."
         title = f"{waiting.messages} {wait} for approval"
+        text = f"{title}, from {health.listed(names)}. "
+        text += f"The first would leave at {waiting.first_at:%Y-%m-%d %H:%M} UTC."
         yield Telling(title, text + _link(settings), Kind.WARNING)
 
 
 def _replies(settings, now):
     """Tell of replies that wait to be read, as of texts for approval."""
-    waiting, told = Reply.waiting(now), Notice.about("replies")
-    if not _is_news(waiting.replies, waiting.newest, told, REPLIES_EVERY, now):
-        return
-    if told.change(level=waiting.replies, newest=waiting.newest, told_at=now):
+    waiting = Reply.waiting(now)
+    if _has_news("replies", waiting.replies, waiting.newest, now):
         wait = "reply waits" if waiting.replies == 1 else "replies wait"
-        text = f"{waiting.replies} {wait} to be read"
-        text += f"; {waiting.may_be_no} of them may be a no." if waiting.may_be_no else "."
         title = f"{waiting.replies} {wait} to be read"
-        yield Telling(title, text + _link(settings, "replies"), Kind.WARNING)
+        more = f"; {waiting.may_be_no} of them may be a no." if waiting.may_be_no else "."
+        yield Telling(title, title + more + _link(settings, "replies"), Kind.WARNING)
 
 
-def _is_news(count, newest, told, every, now):
-    """Say whether to tell of what waits: of a newer one, or of one more than there were."""
+def _has_news(subject, count, newest, now):
+    """Say whether to tell of what waits, a newer one or one more than there were, and note that."""
+    told = Notice.about(subject)
     is_new = count > told.level or (newest or "") > (told.newest or "")
-    if count and is_new and told.is_older_than(every, now):
-        return True
+    if count and is_new and told.is_older_than(WAITING_EVERY, now):
+        return told.change(level=count, newest=newest, told_at=now)
     if count < told.level:
         told.change(level=count)
     return False

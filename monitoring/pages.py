@@ -8,16 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import flask_swagger_ui
-from flask import (
-    Blueprint,
-    Flask,
-    Response,
-    abort,
-    current_app,
-    g,
-    request,
-    url_for,
-)
+from flask import Blueprint, Flask, Response, abort, current_app, g, request, url_for
 from werkzeug.exceptions import Unauthorized
 
 import reports
