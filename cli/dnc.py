@@ -2,14 +2,12 @@
 
 import csv
 import sys
-from collections.abc import Iterable
 from functools import partial
 from itertools import chain, islice
 from typing import BinaryIO, TextIO
 
 import click
 
-import recipients
 from access.audit import Action, Audit
 from access.do_not_call import DoNotCall, DoNotCallHistory
 from cli import base, number_files
@@ -29,7 +27,7 @@ region_option = click.option("--region", type=base.region, help=base.REGION)
 @region_option
 def add(numbers: tuple[str, ...], region: str | None) -> None:
     """Add numbers to the list."""
-    numbers = read_all(numbers, region)
+    numbers = {base.number(text, region) for text in numbers}
     new = put_on_list(numbers, clock.now(), "operator", base.SHELL)
     base.say(f"{new} added, {len(numbers) - new} listed before")
 
@@ -39,7 +37,7 @@ def add(numbers: tuple[str, ...], region: str | None) -> None:
 @region_option
 def remove(numbers: tuple[str, ...], region: str | None) -> None:
     """Remove numbers from the list."""
-    numbers = read_all(numbers, region)
+    numbers = {base.number(text, region) for text in numbers}
     gone = DoNotCall.remove(numbers, clock.now(), "operator", base.SHELL)
     base.say(f"{gone} removed, {len(numbers) - gone} not listed")
 
@@ -116,10 +114,7 @@ def export(file: TextIO) -> None:
     multiple=True,
     help="The column with the numbers: its name, or its position from 1. May be repeated.",
 )
-@click.pass_context
-def import_numbers(
-    ctx: click.Context, file: BinaryIO, region: str | None, names: tuple[str, ...]
-) -> None:
+def import_numbers(file: BinaryIO, region: str | None, names: tuple[str, ...]) -> None:
     """Add the numbers in a file to the list: one number per line, or a column of a CSV.
 
     It takes the column named as one of phone numbers, otherwise the one whose cells are numbers. If
@@ -154,18 +149,3 @@ def import_numbers(
     if len(skipped) > len(found):
         hint = "is --region right?" if region else "try --region, which accepts national numbers"
         raise click.ClickException(f"most lines were skipped: {hint}")
-
-
-# Reading numbers
-
-
-def read_all(texts: Iterable[str], region: str | None) -> set[str]:
-    """Return the E.164 forms of numbers; raise BadParameter if one is wrong."""
-    numbers = set()
-    for text in texts:
-        try:
-            numbers.add(recipients.national(text, region))
-        except InvalidNumber as error:
-            hint = "" if region or text.startswith("+") else "; --region accepts national numbers"
-            raise click.BadParameter(f"{text!r}: {error}{hint}", param_hint="NUMBERS") from None
-    return numbers

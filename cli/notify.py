@@ -14,15 +14,21 @@ TEST = Telling("a test", "This is a test of the notices about text messages.", K
 notify = base.Commands("notify", help="Notices for people, sent to NOTIFY_URL.")
 
 
+def _made(make):
+    """Make something of NOTIFY_URL; raise Refused if that is not set, or cannot be used."""
+    settings = current_app.config["SETTINGS"]
+    if not settings.notify_url:
+        raise Refused("NOTIFY_URL is not set, so nobody is notified")
+    try:
+        return make(settings)
+    except ValueError as problem:
+        raise Refused(f"NOTIFY_URL: {problem}") from None
+
+
 @notify.command()
 def look() -> None:
     """Send the notices that are due now; schedulers do that every five seconds."""
-    if not current_app.config["SETTINGS"].notify_url:
-        raise Refused("NOTIFY_URL is not set, so nobody is notified")
-    try:
-        looking = notices.Notices(current_app.config["SETTINGS"])
-    except ValueError as problem:
-        raise Refused(f"NOTIFY_URL: {problem}") from None
+    looking = _made(notices.Notices)
     looking.start()
     looking.finish(look=True)
 
@@ -30,12 +36,7 @@ def look() -> None:
 @notify.command()
 def test() -> None:
     """Send a test notice to each address in NOTIFY_URL; exit status 1 if one fails."""
-    try:
-        addresses = notices.connect(current_app.config["SETTINGS"].notify_url or "")
-    except ValueError as problem:
-        raise Refused(f"NOTIFY_URL: {problem}") from None
-    if not addresses:
-        raise Refused("NOTIFY_URL is not set, so nobody is notified")
+    addresses = _made(lambda settings: notices.connect(settings.notify_url))
     took = set()
 
     def tell(address):
