@@ -378,9 +378,7 @@ class Message(Table):
         mine = (Message.approved_by == by) & (Message.approved_at > now - UNDO_WITHIN)
         before = {"approved": False, "approved_by": None, "approved_at": None, "due_since": None}
         approved = (Message.approved, Message.in_doubt == 0, mine)
-        return self._act(
-            Action.UNDONE, now, {*WAITING}, *approved, undone=Action.APPROVED, **before
-        )
+        return self._undo(Action.APPROVED, now, {*WAITING}, *approved, **before)
 
     def undo_cancel(self, by: str, now: datetime, limit: Limit | None = None) -> bool:
         """Have this message, which was cancelled or refused, wait again; False if it is too late.
@@ -397,14 +395,10 @@ class Message(Table):
         with db.transaction():
             if limit and self._use_of(limit) >= limit.number:
                 return False
-            if self._act(
-                Action.UNDONE, now, {Status.CANCELLED}, mine, last, undone=undone, **waits
-            ):
+            if self._undo(undone, now, {Status.CANCELLED}, mine, last, **waits):
                 return True
         withdrawn = mine & (Message.in_doubt > 0) & (Message.send_at > since)
-        return self._act(
-            Action.UNDONE, now, {*WAITING}, withdrawn, undone=undone, cancelled_by=None
-        )
+        return self._undo(undone, now, {*WAITING}, withdrawn, cancelled_by=None)
 
     def _use_of(self, limit):
         """Return how many others to this number have counted since a window before this one."""
@@ -584,15 +578,7 @@ class Message(Table):
             return WITHDRAWN
         return self.status if self.approved else f"{self.status}, awaiting approval"
 
-    def _act(
-        self,
-        action: Action,
-        now: datetime,
-        among: set[Status],
-        *conditions: Any,
-        undone: str | None = None,
-        **changes: Any,
-    ) -> bool:
+    def _act(self, action, now, among, *conditions, undone=None, **changes):
         """Make a transition of a person, and note it in the audit; return whether it happened.
 
         `undone` is the action that it takes back.
@@ -603,7 +589,11 @@ class Message(Table):
                 Audit.note(action, now, message_id=self.id, details=undone)
         return done
 
-    def _move(self, among: set[Status], *conditions: Any, **changes: Any) -> bool:
+    def _undo(self, action, now, among, *conditions, **changes):
+        """Take back an action, as `_act` does one."""
+        return self._act(Action.UNDONE, now, among, *conditions, undone=action, **changes)
+
+    def _move(self, among, *conditions, **changes):
         """Change this message if its status is among these, atomically; return whether it did.
 
         Only the sender that claimed it may move it out of `sending`. A redacted one is not sent.
