@@ -136,11 +136,7 @@ SELECT * FROM (
 
 
 def claim_answers(
-    claimant: uuid.UUID,
-    limit: int,
-    now: datetime,
-    carrier: str | None = None,
-    lane: str | None = None,
+    claimant: uuid.UUID, limit: int, now: datetime, carrier: str, lane: str | None
 ) -> list[Message]:
     """Take up to `limit` messages that answer replies, which may not wait for their key's turn.
 

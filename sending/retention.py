@@ -7,7 +7,7 @@ scheduler at a time does it.
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import NamedTuple, Self
+from typing import Self
 
 from peewee import IntegerField
 
@@ -37,18 +37,14 @@ class Retention(Table):
         return cls.get() if cls.update(next_at=now + EVERY).where(due).execute() else None
 
 
-class Forgotten(NamedTuple):
-    """How many messages were redacted and purged."""
+def forget(settings: Settings, now: datetime, is_over: Callable[[], bool]) -> tuple[int, int]:
+    """Redact and purge what is too old, in batches, for TURN seconds or until it is over.
 
-    redacted: int = 0
-    purged: int = 0
-
-
-def forget(settings: Settings, now: datetime, is_over: Callable[[], bool]) -> Forgotten:
-    """Redact and purge what is too old, in batches, for TURN seconds or until it is over."""
+    Return how many messages were redacted, and how many purged.
+    """
     kept = [*filter(None, (settings.keep_texts, settings.keep_messages))]
     if not kept or not (row := Retention.claim(now)):
-        return Forgotten()
+        return 0, 0
     redacted, purged, end = 0, 0, time.monotonic() + TURN
     until = row.redacted_until
     while not is_over():
@@ -64,4 +60,4 @@ def forget(settings: Settings, now: datetime, is_over: Callable[[], bool]) -> Fo
             Retention.update(next_at=now).execute()
             break
     Retention.update(redacted_until=until).execute()
-    return Forgotten(redacted, purged)
+    return redacted, purged

@@ -48,7 +48,7 @@ ACTIONS = {
     "a part": lambda: (
         lambda: inbound.record([Said(NEW_YORK, "HELP", part=Part("7", 2, 1))], TUESDAY_NOON, RULES)
     ),
-    "answers": lambda: lambda: claims.claim_answers(SENDER, 8, TUESDAY_NOON),
+    "answers": lambda: lambda: claims.claim_answers(SENDER, 8, TUESDAY_NOON, "eu", None),
 }
 
 
