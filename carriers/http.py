@@ -155,8 +155,8 @@ class HttpCarrier(Carrier):
         elif reference(message_id) and status in self.failed:
             words = f"{self.undelivered.get(code, status)} (error {code})" if code else status
             receipts = [Receipt(message_id, False, f"{self.title}: {words}", message_id=given)]
-        stop = True if code == self.opted_out else None
-        return receipts + opt_outs.events(recipient, stop, "carrier", at, ids)
+        opted_out = opt_outs.reported(recipient, at, ids) if code == self.opted_out else []
+        return receipts + opted_out
 
     def close(self) -> None:
         if self._pool is not None:

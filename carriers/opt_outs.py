@@ -31,18 +31,11 @@ def read(text: str) -> bool | None:
     return True if word in STOP else False if word in START else None
 
 
-def events(
-    number: str,
-    stop: bool | None,
-    source: str = "reply",
-    at: datetime | None = None,
-    message_ids: tuple[str, ...] = (),
-) -> list[OptOut]:
-    """Return the OptOut of a number in a list, which is empty if `stop` is None."""
+def reported(number: str, at: datetime | None, message_ids: tuple[str, ...]) -> list[OptOut]:
+    """Return the STOP that a carrier reports of a number, in a list; none if it is no number."""
     return [
-        OptOut(plus, stop, source, at, certain, message_ids)
+        OptOut(plus, True, "carrier", at, certain, message_ids)
         for plus, certain in _with_plus(number)
-        if stop is not None
     ]
 
 
