@@ -35,7 +35,7 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     app.extensions["carriers"] = {carrier.name: carrier for carrier in connected}
     app.json.sort_keys = False
     app.url_map.merge_slashes = False  # a redirect would be HTML
-    cli.register(app)
+    app.cli = cli.Commands(app.name)
     if not looks_for_a_command():
         serve(app, handler)
     return app

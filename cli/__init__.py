@@ -3,7 +3,6 @@
 import pkgutil
 
 import click
-from flask import Flask
 from flask.cli import AppGroup
 
 COMMANDS = {
@@ -22,8 +21,3 @@ class Commands(AppGroup):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         return pkgutil.resolve_name(f"{COMMANDS[name]}:{name}") if name in COMMANDS else None
-
-
-def register(app: Flask) -> None:
-    """Add the commands to `flask`."""
-    app.cli = Commands(app.name)
