@@ -133,7 +133,7 @@ def test_the_index_serves_what_finds_whose_turn_it_is(limit, database_url):
 def test_a_repeated_pass_begins_early_for_an_urgent_text(settings, carrier, monkeypatch):
     """Between two passes a minute apart, a second is all that it waits."""
     monkeypatch.setattr(carrier_state, "SETTLING", 0)
-    every = Scheduler(settings, carrier)
+    every = Scheduler(settings._replace(business_hours=(0, 1440)), carrier)  # of today's clock
     key_of("u", urgent=True), key_of("a")
     waits = {}
 
