@@ -1,4 +1,4 @@
-"""Which carriers may be used for a message, and in which order.
+"""Which carriers may be used for a message, in which order, and why.
 
 Pure: no database, no clock. A message that waits has its route written in its lane, so that an
 index finds the messages that a carrier may be given now, however many wait for others.
@@ -23,6 +23,9 @@ ANSWERS = "answers"
 """What the lanes of texts that answer replies begin with; they go through the replies' carriers."""
 
 NOT_FOR_IT = "no carrier may be used for its country and key"
+ALL_IN_TROUBLE = "every carrier that may be used is in trouble"
+IS_ASKED = "this carrier may have taken it, and is asked"
+IN_ORDER = "the first that may be used and is not in trouble"
 
 
 class Route(NamedTuple):
@@ -32,14 +35,14 @@ class Route(NamedTuple):
     is_asked: bool = False  # the only one is asked about a doubt
     in_doubt: bool = False  # a carrier that cannot be asked may have it
 
-    def usable(self, trouble: Collection[str]) -> tuple[str, ...]:
-        """Return the carriers that may be used now, in their order.
-
-        One that is asked need not be well.
-        """
+    def usable(self, trouble: Collection[str]) -> tuple[tuple[str, ...], str]:
+        """Return the carriers that may be used now, in their order, and why; pure."""
         if self.is_asked:
-            return self.carriers
-        return tuple(name for name in self.carriers if name not in trouble)
+            return self.carriers, IS_ASKED
+        if not self.carriers:
+            return (), NOT_FOR_IT
+        well = tuple(name for name in self.carriers if name not in trouble)
+        return well, IN_ORDER if well else ALL_IN_TROUBLE
 
     def after_no(self, name: str, refuses_way: bool) -> "Route":
         """Return the route of the next try, after a carrier refused the way, or the text for now.
@@ -128,11 +131,11 @@ class Routes:
         others, preferred, rest = {*trouble} - {name}, [], []
         for lane in lanes:
             route = self.read(lane)
-            if route is None or route.usable(others)[:1] != (name,):
+            if route is None or route.usable(others)[0][:1] != (name,):
                 continue
             if not (is_risky and route.in_doubt):
                 preferred.append(lane)
-            elif not route.usable(trouble):
+            elif not route.usable(trouble)[0]:
                 rest.append(lane)
         return [group for group in (preferred, rest) if group]
 

@@ -1,9 +1,17 @@
-"""sending/routes.py: which carriers may be used for a message, and in which order."""
+"""sending/routes.py: which carriers may be used for a message, in which order, and why."""
 
 import pytest
 
 from carriers.ways import parse
-from sending.routes import Route, Routes, is_for_none
+from sending.routes import (
+    ALL_IN_TROUBLE,
+    IN_ORDER,
+    IS_ASKED,
+    NOT_FOR_IT,
+    Route,
+    Routes,
+    is_for_none,
+)
 
 WAYS = parse(
     "console:#name=us&countries=US,CA console:#name=shop&keys=shop,till console:#name=world "
@@ -13,39 +21,40 @@ ALL = ("us", "shop", "world")
 
 
 @pytest.mark.parametrize(
-    ("country", "key", "doubts", "trouble", "usable", "is_asked"),
+    ("country", "key", "doubts", "trouble", "usable", "why"),
     [
-        ("US", "shop", (), (), ALL, False),
-        ("US", "app", (), (), ("us", "world"), False),
-        ("GB", "till", (), (), ("shop", "world"), False),
-        ("GB", "app", (), (), ("world",), False),
-        (None, "app", (), (), ("world",), False),
-        ("001", "app", (), (), ("world",), False),
-        ("US", "shop", (), ("us",), ("shop", "world"), False),
-        ("US", "shop", (), ("shop",), ("us", "world"), False),
-        ("US", "shop", (), ("us", "world"), ("shop",), False),
-        ("US", "shop", (), ALL, (), False),
-        ("GB", "app", (), ("world",), (), False),
+        ("US", "shop", (), (), ALL, IN_ORDER),
+        ("US", "app", (), (), ("us", "world"), IN_ORDER),
+        ("GB", "till", (), (), ("shop", "world"), IN_ORDER),
+        ("GB", "app", (), (), ("world",), IN_ORDER),
+        (None, "app", (), (), ("world",), IN_ORDER),
+        ("001", "app", (), (), ("world",), IN_ORDER),
+        ("US", "shop", (), ("us",), ("shop", "world"), IN_ORDER),
+        ("US", "shop", (), ("shop",), ("us", "world"), IN_ORDER),
+        ("US", "shop", (), ("us", "world"), ("shop",), IN_ORDER),
+        ("US", "shop", (), ALL, (), ALL_IN_TROUBLE),
+        ("GB", "app", (), ("world",), (), ALL_IN_TROUBLE),
         # A doubt stays with a carrier that can be asked, well or not
-        ("US", "shop", ("us",), (), ("us",), True),
-        ("US", "shop", ("us",), ("us",), ("us",), True),
-        ("GB", "app", ("us",), (), ("us",), True),
-        ("US", "shop", ("shop", "us"), (), ("us",), True),
+        ("US", "shop", ("us",), (), ("us",), IS_ASKED),
+        ("US", "shop", ("us",), ("us",), ("us",), IS_ASKED),
+        ("GB", "app", ("us",), (), ("us",), IS_ASKED),
+        ("US", "shop", ("shop", "us"), (), ("us",), IS_ASKED),
         # Others cannot be asked, or are gone: one more copy through the first
-        ("US", "shop", ("shop",), (), ALL, False),
-        ("US", "shop", ("shop",), ("us",), ("shop", "world"), False),
-        ("US", "shop", ("gone",), (), ALL, False),
+        ("US", "shop", ("shop",), (), ALL, IN_ORDER),
+        ("US", "shop", ("shop",), ("us",), ("shop", "world"), IN_ORDER),
+        ("US", "shop", ("gone",), (), ALL, IN_ORDER),
     ],
 )
-def test_which_carriers_may_be_used_in_which_order(country, key, doubts, trouble, usable, is_asked):
-    route = ROUTES.route(country, key, doubts)
-    assert (route.usable(trouble), route.is_asked) == (usable, is_asked)
+def test_which_carriers_may_be_used_in_which_order_and_why(
+    country, key, doubts, trouble, usable, why
+):
+    assert ROUTES.route(country, key, doubts).usable(trouble) == (usable, why)
 
 
-def test_where_none_may_be_used_the_lane_says_so():
+def test_where_none_may_be_used_that_is_why():
     routes = Routes(WAYS[:2])
     route = routes.route("GB", "app")
-    assert route.usable(()) == ()
+    assert route.usable(()) == ((), NOT_FOR_IT)
     assert is_for_none(routes.lane(route))
     assert not is_for_none(routes.lane(routes.route("US", "app")))
 
