@@ -32,8 +32,6 @@ from samples import TUESDAY_NOON
 from settings import VERSION
 from stored_messages import key_named, store
 
-pytest_plugins = ["carrier_servers"]
-
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text()
     for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md"))

@@ -20,8 +20,6 @@ from running import wait_until
 from samples import TUESDAY_NOON
 from stored_messages import key_named, store
 
-pytest_plugins = ["receivers"]
-
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 
 

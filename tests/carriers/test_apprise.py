@@ -13,8 +13,6 @@ from carrier_errors import NUMBER, meaning, refused, send
 from carrier_servers import Answer
 from carriers import CarrierError
 
-pytest_plugins = ["carrier_servers"]
-
 connect = partial(carriers.connect, timeout=30)
 
 

@@ -56,8 +56,6 @@ from carriers.http import STATUSES
 from carriers.tls import reason_of
 from running import ROOT
 
-pytest_plugins = ["carrier_servers"]
-
 connect = partial(carriers.connect, timeout=30)
 impatient = partial(carriers.connect, timeout=1)
 

@@ -18,8 +18,6 @@ from carrier_servers import HANG, HANG_UP, Answer, refusal
 from carriers import Callback, CarrierError, NotGenuine, OptOut, Receipt, Reply, twilio
 from carriers.http import LONGEST_PAUSE
 
-pytest_plugins = ["carrier_servers"]
-
 connect = partial(carriers.connect, timeout=30)
 impatient = partial(carriers.connect, timeout=1)
 

@@ -19,8 +19,6 @@ from carrier_errors import MESSAGE_ID, NUMBER, meaning, refused, send
 from carrier_servers import Answer, verdict
 from carriers import Callback, CarrierError, NotGenuine, OptOut, Part, Receipt, Reply, vonage
 
-pytest_plugins = ["carrier_servers"]
-
 connect = partial(carriers.connect, timeout=30)
 
 PUBLIC_URL = "https://sms.example.com/staging"

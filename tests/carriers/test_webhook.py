@@ -11,8 +11,6 @@ import carriers
 from carrier_errors import MESSAGE_ID, NUMBER, TEXT, meaning, refused, send
 from carrier_servers import Answer
 
-pytest_plugins = ["carrier_servers"]
-
 connect = partial(carriers.connect, timeout=30)
 
 

@@ -20,13 +20,10 @@ from running import wait_until
 from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import look, statuses, store, store_many
 
+pytestmark = pytest.mark.usefixtures("database_url")
+
 HOUR = timedelta(hours=1)
 MANY = 60_000
-
-
-@pytest.fixture(autouse=True)
-def database(database_url):
-    """Every test is about the database."""
 
 
 # Many

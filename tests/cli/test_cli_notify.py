@@ -10,8 +10,6 @@ from carrier_servers import Answer
 from databases import on_sqlite
 from running import ROOT
 
-pytest_plugins = ["carrier_servers", "people"]
-
 
 @pytest.fixture
 def notify(settings):

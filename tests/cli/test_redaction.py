@@ -21,14 +21,11 @@ from sending import receipts
 from sending.receipts import EarlyReceipt
 from stored_messages import again, connection_of, store, store_many
 
+pytestmark = pytest.mark.usefixtures("database_url")
+
 DAY = timedelta(days=1)
 TEXT = "A secret: xyzzy"
 WAYS = [("--to", NEW_YORK), ("--older-than", "30")]
-
-
-@pytest.fixture(autouse=True)
-def database_(database_url):
-    """Every test is about the database."""
 
 
 @pytest.fixture

@@ -13,14 +13,9 @@ from monitoring import health
 from samples import TUESDAY_NOON
 from stored_messages import key_named, store
 
-pytest_plugins = ["receivers"]
+pytestmark = pytest.mark.usefixtures("database_url")
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
-
-
-@pytest.fixture(autouse=True)
-def database(database_url):
-    """Every test is about the database."""
 
 
 @pytest.fixture

@@ -22,14 +22,9 @@ from running import free_port, wait_until
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 from stored_messages import again, key_named, store, store_many
 
-pytest_plugins = ["receivers"]
+pytestmark = pytest.mark.usefixtures("database_url")
 
 SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
-
-
-@pytest.fixture(autouse=True)
-def database(database_url):
-    """Every test is about the database."""
 
 
 @pytest.fixture

@@ -17,14 +17,11 @@ from sending import claims, receipts
 from sending.outcomes import Outcome
 from stored_messages import SENDER, again, held, key_named, store, store_many
 
+pytestmark = pytest.mark.usefixtures("database_url")
+
 SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
 LATER = TUESDAY_NOON + DAY
 URL = "http://127.0.0.1:9/events"
-
-
-@pytest.fixture(autouse=True)
-def database(database_url):
-    """Every test is about the database."""
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from events.outbox import EventAddress
 from running import ROOT
 from stored_messages import key_named
 
+pytestmark = pytest.mark.usefixtures("database_url")
+
 SHOWN = {
     "https://shop.example.com/events": "https://shop.example.com/events",
     "https://T0KEN@shop.example.com": "https://***@shop.example.com",
@@ -26,11 +28,6 @@ SHOWN = {
     "https://shop.example.com/a?a=&T0KEN&": "https://shop.example.com/a?a=***&***&",
     "http://T0KEN@localhost?key=T0KEN": "http://***@localhost?key=***",
 }
-
-
-@pytest.fixture(autouse=True)
-def database(database_url):
-    """Every test is about the database."""
 
 
 @pytest.mark.parametrize(("address", "shown"), SHOWN.items())

@@ -17,12 +17,7 @@ from running import wait_until
 from samples import TUESDAY_NOON
 from stored_messages import key_named, store_many
 
-pytest_plugins = ["receivers"]
-
-
-@pytest.fixture(autouse=True)
-def database(database_url):
-    """Every test is about the database."""
+pytestmark = pytest.mark.usefixtures("database_url")
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """People who take notices of Apprise's json:// plugin, over HTTP on loopback.
 
-Load the fixture with `pytest_plugins = ["carrier_servers", "people"]`. PYTEST_DONT_REWRITE lets
-tests import the class.
+PYTEST_DONT_REWRITE lets tests import the class.
 """
 
 import json

@@ -24,8 +24,6 @@ from sending import inbound, replies
 from sending.carrier_state import CarrierState
 from stored_messages import held, key_named, store
 
-pytest_plugins = ["carrier_servers", "people"]
-
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 LATER = TUESDAY_NOON + 15 * MINUTE
 

@@ -9,17 +9,12 @@ from samples import TUESDAY_NOON
 from stored_messages import key_named, store
 from test_notices import MINUTE, look, used  # noqa: F401  a fixture
 
-pytest_plugins = ["carrier_servers", "people"]
+pytestmark = pytest.mark.usefixtures("database_url")
 
 MIDNIGHT = TUESDAY_NOON.replace(hour=0) + timedelta(days=1)
 SECOND = timedelta(seconds=1)
 ALL = "The key shop has used up all of its limit of 10/d"
 NEARLY = "The key shop has used up 80 % of its limit of 10/d"
-
-
-@pytest.fixture(autouse=True)
-def database(database_url):
-    """Every test is about the database."""
 
 
 def sent(key, at):

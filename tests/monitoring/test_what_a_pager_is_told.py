@@ -14,8 +14,6 @@ from samples import NEW_YORK, TUESDAY_NOON
 from sending.carrier_state import CarrierState
 from stored_messages import key_named, store
 
-pytest_plugins = ["carrier_servers", "people"]
-
 
 @pytest.fixture
 def look(settings, people, at):

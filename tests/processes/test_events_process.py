@@ -24,8 +24,6 @@ from samples import NEW_YORK
 from signed_callbacks import of_twilio
 from stored_messages import key_named, store, store_many
 
-pytest_plugins = ["receivers"]
-
 DAY = timedelta(days=1)
 PUBLIC_URL = "https://sms.example.com"
 QUICK = {"CLAIM_TIMEOUT": "2"}

@@ -9,8 +9,6 @@ from models import Message, Status
 from running import ALWAYS, ask, health, post, wait_until
 from stored_messages import statuses
 
-pytest_plugins = ["carrier_servers"]
-
 
 @pytest.fixture
 def night(shared_web, start, twilio):

@@ -14,8 +14,6 @@ from running import wait_until
 from sending.carrier_state import CarrierState
 from stored_messages import again, create, key_named, store
 
-pytest_plugins = ["carrier_servers", "people"]
-
 
 def awaiting():
     now = clock.now()

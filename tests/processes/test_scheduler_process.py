@@ -27,8 +27,6 @@ from sending.carrier_state import CarrierState
 from settings import VERSION
 from stored_messages import again, statuses, store, store_many
 
-pytest_plugins = ["carrier_servers"]
-
 NOTHING = "0 promoted, 0 sent, 0 retrying, 0 failed, 0 blocked, 0 expired, 0 rescheduled, "
 SECRETS = (TwilioServer.sid, "a token", "a%20token", "s3cret", "1212555", "attack", "tms_")
 

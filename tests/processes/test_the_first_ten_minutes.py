@@ -18,8 +18,6 @@ import pytest
 from desk_visitor import Page
 from running import PYTHON, ROOT, TOOLS, Process, free_port, wait_until
 
-pytest_plugins = ["receivers"]
-
 PHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Mobile/15E148 Safari/604.1"
 
 

@@ -15,6 +15,8 @@ from sending import inbound
 from sending.inbound import ReplyRules
 from stored_messages import held, key_named, store_many
 
+pytestmark = pytest.mark.usefixtures("database_url")
+
 SECOND, HOUR, DAY = (timedelta(seconds=n) for n in (1, 3600, 86_400))
 NIGHT = TUESDAY_NOON + 14 * HOUR  # two in the morning in New York
 RULES = ReplyRules("fake", True, "You get no more texts.", "Ask us.")
@@ -22,11 +24,6 @@ ANSWERING = {"stop_reply": RULES.stop_reply, "help_reply": RULES.help_reply, "ch
 UNREACHED = CarrierError("unreached", unreached=True)
 REFUSED = CarrierError("wrong password", account=True)
 IN_DOUBT = CarrierError("no answer", in_doubt=True, silent=True)
-
-
-@pytest.fixture(autouse=True)
-def database_(database_url):
-    """Every test is about the database."""
 
 
 def hear(text="STOP", now=NIGHT, **fields):

@@ -22,14 +22,11 @@ from sending import claims, outcomes, receipts
 from sending.receipts import EarlyReceipt
 from stored_messages import SENDER, again, held, statuses, store, store_many
 
+pytestmark = pytest.mark.usefixtures("database_url")
+
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 LATER = TUESDAY_NOON + 90 * DAY
 DELIVERED, UNDELIVERED = ("SM1", True, None), ("SM1", False, "no such number")
-
-
-@pytest.fixture(autouse=True)
-def database(database_url):
-    """Every test is about the database."""
 
 
 def sent(reference="SM1", **columns):

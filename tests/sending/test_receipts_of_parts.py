@@ -15,14 +15,11 @@ from sending.receipts import EarlyReceipt
 from signed_callbacks import of_vonage
 from stored_messages import again, held, store
 
+pytestmark = pytest.mark.usefixtures("database_url")
+
 MINUTE = timedelta(minutes=1)
 SECRET = "s1gnature secret"
 VONAGE = f"vonage://key:s3cret@ACME?signature_secret={SECRET}"
-
-
-@pytest.fixture(autouse=True)
-def database(database_url):
-    """Every test is about the database."""
 
 
 def unmatched():

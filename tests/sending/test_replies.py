@@ -20,15 +20,12 @@ from sending.inbound import ReplyRules
 from sending.replies import Filter, Reply
 from stored_messages import SENDER, again, held, key_named, store
 
+pytestmark = pytest.mark.usefixtures("database_url")
+
 SECOND, MINUTE, HOUR, DAY = (timedelta(seconds=n) for n in (1, 60, 3600, 86_400))
 RULES = ReplyRules("fake", False, None, None)
 ANSWERING = RULES._replace(stop_reply="You get no more texts.", help_reply="Ask +1 212 555 0100.")
 LATER = TUESDAY_NOON + MINUTE
-
-
-@pytest.fixture(autouse=True)
-def database_(database_url):
-    """Every test is about the database."""
 
 
 def hear(text, now=LATER, rules=RULES, number=NEW_YORK, **fields):

@@ -1,7 +1,6 @@
 """Carriers for tests: real HTTP servers on loopback with answers that a test sets.
 
-Load the fixtures with `pytest_plugins = ["carrier_servers"]`. There are no assertions to rewrite:
-PYTEST_DONT_REWRITE lets tests import the classes as well.
+There are no assertions to rewrite: PYTEST_DONT_REWRITE lets tests import the classes as well.
 """
 
 import base64
