@@ -6,7 +6,7 @@ import settings as environment
 from access import keys
 from app import create_app
 from database import clock
-from samples import NEW_YORK
+from samples import NEW_YORK, TUESDAY_NOON
 
 pytest_plugins = [
     "browser",
@@ -19,6 +19,7 @@ pytest_plugins = [
     "people",
     "receivers",
     "running",
+    "smpp_peer",
 ]
 STARTED = {"start", "lasting_web", "postgres", "stoppable_postgres", "foreign_peer", "npm_package"}
 """Fixtures that start processes."""
@@ -119,6 +120,13 @@ def key(database_url):
 
 
 @pytest.fixture
+def tester(database_url):
+    """A key whose texts go to the simulator."""
+    keys.ApiKey.issue("tester", None, TUESDAY_NOON, role=keys.Role.TESTER)
+    return keys.ApiKey.named("tester")
+
+
+@pytest.fixture
 def post(client, key):
     """Send a request, valid but for these fields: `post(to=LONDON)`; `...` leaves one out."""
 
@@ -161,3 +169,15 @@ def at(monkeypatch):
         monkeypatch.setattr(clock, "now", lambda: instant)
 
     return stop
+
+
+@pytest.fixture
+def problems(client, at):
+    """What is wrong at an instant, as `/healthz?strict` tells."""
+
+    def ask(now, query="?strict"):
+        at(now)
+        answer = client.get(f"/healthz{query}")
+        return answer.json["details"]["problems"] if answer.status_code == 503 else []
+
+    return ask

@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 
 from acceptance.inserts import Inserts
-from app import create_app
 from database import clock
 from databases import on_sqlite
 from events import delivery
@@ -50,30 +49,12 @@ def fail(times, action, monkeypatch, owner, name):
 # Deliveries of events
 
 
-@pytest.fixture
-def key(database_url, receiver):
-    """The key of stored messages, whose address is the receiver's."""
-    EventAddress.set(key_named("app"), receiver.url, clock.now())
-    return key_named("app")
-
-
 def end_a_message():
     store(clock.now(), status=Status.SCHEDULED).cancel("shell", clock.now())
 
 
-@pytest.fixture
-def delivering(key):
-    """A scheduler's deliveries, until the end of the test."""
-    lasting = Deliveries(300, Message.note_notified)
-    lasting.start()
-    yield lasting
-    lasting.stop(0)
-    lasting.finish()
-    assert not lasting.thread.is_alive()
-
-
 def test_events_are_delivered_although_no_thread_could_be_started_for_a_while(
-    delivering, receiver, caplog, monkeypatch
+    app_key, delivering, receiver, caplog, monkeypatch
 ):
     monkeypatch.setattr(FewThreads, "failures", 2)
     monkeypatch.setattr(delivery.threading, "Thread", FewThreads)
@@ -85,14 +66,16 @@ def test_events_are_delivered_although_no_thread_could_be_started_for_a_while(
     assert sorted(receiver.ids) == sorted({*receiver.ids})
 
 
-def test_events_are_delivered_after_an_error_of_our_own(delivering, receiver, caplog, monkeypatch):
+def test_events_are_delivered_after_an_error_of_our_own(
+    app_key, delivering, receiver, caplog, monkeypatch
+):
     fail(2, delivering.exchange, monkeypatch, delivering, "exchange")
     end_a_message()
     wait_until(lambda: receiver.events, 20)
     assert caplog.text.count("unexpected RuntimeError") == 2
 
 
-def test_a_secret_that_cannot_be_read_holds_up_no_other_key(delivering, receiver):
+def test_a_secret_that_cannot_be_read_holds_up_no_other_key(app_key, delivering, receiver):
     other = key_named("other")
     EventAddress.set(other, receiver.url + "&other", clock.now())
     EventAddress.update(secret="whsec_%%%").where(EventAddress.key == other).execute()
@@ -104,7 +87,7 @@ def test_a_secret_that_cannot_be_read_holds_up_no_other_key(delivering, receiver
     assert Event.select(Event.last_answer).distinct().scalar().startswith("unexpected")
 
 
-def test_a_scheduler_ends_although_its_deliveries_fail_again_and_again(key, monkeypatch):
+def test_a_scheduler_ends_although_its_deliveries_fail_again_and_again(app_key, monkeypatch):
     monkeypatch.setattr(delivery, "TIMEOUT", 0)
     failing = Deliveries(300, Message.note_notified)
     fail(10**6, failing.exchange, monkeypatch, failing, "exchange")
@@ -116,28 +99,15 @@ def test_a_scheduler_ends_although_its_deliveries_fail_again_and_again(key, monk
 # Its health
 
 
-@pytest.fixture
-def problems(settings, at):
-    """What is wrong at an instant, as `/healthz?strict` tells."""
-    client = create_app(settings).test_client()
-
-    def ask(now, query="?strict"):
-        at(now)
-        answer = client.get(f"/healthz{query}")
-        return answer.json["details"]["problems"] if answer.status_code == 503 else []
-
-    return ask
-
-
 def event(key, next_try_at, **columns):
     usual = {"webhook_id": "evt_1", "message_id": store().id, "at": TUESDAY_NOON, "body": "{}"}
     Message.delete().execute()
     return Event.create(key=key, next_try_at=next_try_at, **usual | columns)
 
 
-def test_an_event_that_nobody_tries_for_two_minutes_is_a_problem(key, problems):
-    event(key, TUESDAY_NOON)
-    event(key, TUESDAY_NOON + MINUTE)
+def test_an_event_that_nobody_tries_for_two_minutes_is_a_problem(app_key, problems):
+    event(app_key, TUESDAY_NOON)
+    event(app_key, TUESDAY_NOON + MINUTE)
     assert problems(TUESDAY_NOON + 2 * MINUTE) == []
     assert problems(TUESDAY_NOON + 2 * MINUTE + SECOND) == [
         "events have been due since 2026-03-03T17:00:00.000Z: no scheduler delivers them"
@@ -148,11 +118,11 @@ def test_an_event_that_nobody_tries_for_two_minutes_is_a_problem(key, problems):
 
 
 def test_events_that_wait_for_others_to_their_address_are_no_problem_and_those_of_a_third_are(
-    key, problems
+    app_key, problems
 ):
     """One of them is claimed or waits for its next try: its receiver is slow, or is down."""
-    event(key, TUESDAY_NOON - HOUR)
-    event(key, TUESDAY_NOON + 5 * MINUTE, tries=1, last_answer="HTTP 500")
+    event(app_key, TUESDAY_NOON - HOUR)
+    event(app_key, TUESDAY_NOON + 5 * MINUTE, tries=1, last_answer="HTTP 500")
     assert problems(TUESDAY_NOON) == []
     other = key_named("other")
     EventAddress.set(other, "http://127.0.0.1:9/", TUESDAY_NOON)
@@ -161,17 +131,17 @@ def test_events_that_wait_for_others_to_their_address_are_no_problem_and_those_o
     assert problem.startswith("events have been due since 2026-03-03T16:57:00.000Z")
 
 
-def test_what_is_tried_tomorrow_hides_nothing_that_is_due(key, problems):
-    event(key, TUESDAY_NOON - HOUR)
-    event(key, TUESDAY_NOON + 24 * HOUR, tries=9)
+def test_what_is_tried_tomorrow_hides_nothing_that_is_due(app_key, problems):
+    event(app_key, TUESDAY_NOON - HOUR)
+    event(app_key, TUESDAY_NOON + 24 * HOUR, tries=9)
     assert len(problems(TUESDAY_NOON)) == 1
 
 
-def test_events_that_were_given_up_or_are_not_due_are_no_problem(key, problems):
-    event(key, None, given_up_at=TUESDAY_NOON - HOUR)
-    event(key, TUESDAY_NOON + 2 * HOUR)
+def test_events_that_were_given_up_or_are_not_due_are_no_problem(app_key, problems):
+    event(app_key, None, given_up_at=TUESDAY_NOON - HOUR)
+    event(app_key, TUESDAY_NOON + 2 * HOUR)
     assert problems(TUESDAY_NOON) == []
-    event(key, TUESDAY_NOON - HOUR)
+    event(app_key, TUESDAY_NOON - HOUR)
     EventAddress.update(off="by hand").execute()
     assert problems(TUESDAY_NOON) == []
 

@@ -3,7 +3,6 @@
 import contextlib
 
 import pytest
-from smpp_peer import SmppPeer
 
 import carriers
 import carriers.smpp as smpp
@@ -11,12 +10,6 @@ from carriers import CarrierError, TooFast
 
 QUEUE_FULL, THROTTLED = 0x14, 0x58
 LONG = "x" * 400  # three parts
-
-
-@pytest.fixture
-def peer():
-    with contextlib.closing(SmppPeer()) as server:
-        yield server
 
 
 @pytest.fixture

@@ -7,6 +7,11 @@ import pytest
 from standardwebhooks import Webhook
 
 from carrier_servers import Answer, CarrierServer
+from database import clock
+from events.delivery import Deliveries
+from events.outbox import EventAddress
+from models import Message
+from stored_messages import key_named
 
 
 class ReceiverServer(CarrierServer):
@@ -70,3 +75,35 @@ def receivers():
 @pytest.fixture
 def receiver(receivers):
     return receivers()
+
+
+@pytest.fixture
+def app_key(database_url, receiver):
+    """The key of stored messages, whose address is the receiver's."""
+    key = key_named("app")
+    EventAddress.set(key, receiver.url, clock.now())
+    receiver.secret = EventAddress.of(key).secret
+    return key
+
+
+@pytest.fixture
+def deliver(database_url):
+    """Deliver what is due, each event once, as a single pass does."""
+
+    def once():
+        single = Deliveries(300, Message.note_notified, once=True)
+        single.start()
+        single.finish()
+
+    return once
+
+
+@pytest.fixture
+def delivering(database_url):
+    """A thread that delivers until the end of the test."""
+    lasting = Deliveries(300, Message.note_notified)
+    lasting.start()
+    yield lasting
+    lasting.stop()
+    lasting.finish()
+    assert not lasting.thread.is_alive()

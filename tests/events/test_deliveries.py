@@ -28,37 +28,6 @@ SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
 
 
 @pytest.fixture
-def app_key(receiver):
-    """The key of stored messages, whose address is the receiver's."""
-    key = key_named("app")
-    EventAddress.set(key, receiver.url, clock.now())
-    receiver.secret = EventAddress.of(key).secret
-    return key
-
-
-@pytest.fixture
-def deliver():
-    """Deliver what is due, each event once, as a single pass does."""
-
-    def once():
-        single = Deliveries(300, Message.note_notified, once=True)
-        single.start()
-        single.finish()
-
-    return once
-
-
-@pytest.fixture
-def delivering():
-    """A thread that delivers until the end of the test."""
-    lasting = Deliveries(300, Message.note_notified)
-    lasting.start()
-    yield lasting
-    lasting.stop()
-    lasting.finish()
-
-
-@pytest.fixture
 def quickly(monkeypatch):
     """Wait for an answer no longer than a second."""
     monkeypatch.setattr(delivery, "TIMEOUT", 1)

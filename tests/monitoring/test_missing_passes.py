@@ -6,7 +6,6 @@ from datetime import timedelta
 import pytest
 
 import database
-from app import create_app
 from database import clock
 from monitoring import notices, substitute
 from monitoring.notices import Notice
@@ -19,19 +18,6 @@ from stored_messages import store
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 NO_PASS = "no scheduler makes a pass"
-
-
-@pytest.fixture
-def problems(settings, database_url, at):
-    """What is wrong at an instant, as `/healthz?strict` tells."""
-    client = create_app(settings).test_client()
-
-    def ask(now, query="?strict"):
-        at(now)
-        answer = client.get(f"/healthz{query}")
-        return answer.json["details"]["problems"] if answer.status_code == 503 else []
-
-    return ask
 
 
 @pytest.fixture

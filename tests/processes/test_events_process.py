@@ -30,15 +30,6 @@ QUICK = {"CLAIM_TIMEOUT": "2"}
 
 
 @pytest.fixture
-def app_key(database_url, receiver):
-    """The key of stored messages, whose address is the receiver's."""
-    key = key_named("app")
-    EventAddress.set(key, receiver.url, clock.now())
-    receiver.secret = EventAddress.of(key).secret
-    return key
-
-
-@pytest.fixture
 def npm_receiver(npm_package, database_url, tmp_path):
     """The receiver that docs/events.md prints for Node.js, as the address of the key `npm`."""
     modules = npm_package("standardwebhooks", "1.1.1")

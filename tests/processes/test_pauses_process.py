@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from carrier_servers import Answer, WebhookServer
+from carrier_servers import Answer, WebhookServer, playing
 from database import clock
 from databases import on_postgres
 from models import Status
@@ -33,9 +33,7 @@ class Pausing(WebhookServer):
 
 @pytest.fixture
 def pausing():
-    server = Pausing()
-    yield server
-    server.close()
+    yield from playing(Pausing)
 
 
 @on_postgres

@@ -15,7 +15,7 @@ from smpp_peer import DELIVER_SM, RESPONSE, SILENCE, SmppPeer, delivery
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from app import create_app
-from carrier_servers import TwilioServer
+from carrier_servers import TwilioServer, playing
 from database import clock
 from databases import on_sqlite
 from models import Message, Status
@@ -261,9 +261,7 @@ class TalkativePeer(SmppPeer):
 
 @pytest.fixture
 def peer():
-    server = TalkativePeer()
-    yield server
-    server.close()
+    yield from playing(TalkativePeer)
 
 
 LAST_WORDS = {Status.DELIVERED: 20, Status.UNDELIVERED: 20, Status.SENT: 20}

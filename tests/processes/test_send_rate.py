@@ -16,6 +16,7 @@ from carrier_servers import (
     TwilioServer,
     VonageServer,
     WebhookServer,
+    playing,
     refusal,
     verdict,
 )
@@ -45,9 +46,7 @@ class Counting(WebhookServer):
 
 @pytest.fixture
 def counting():
-    server = Counting()
-    yield server
-    server.close()
+    yield from playing(Counting)
 
 
 def most_within(seconds, arrivals):
@@ -164,9 +163,7 @@ LIMITED = {
 
 @pytest.fixture
 def limited_carrier(request):
-    server = LIMITED[request.param]()
-    yield server
-    server.close()
+    yield from playing(LIMITED[request.param])
 
 
 EVERY, CRON = ["--every", "5"], []

@@ -1,19 +1,11 @@
 """python scheduler.py with an SMPP peer: one bind for all texts, and an end that is not held up."""
 
-import pytest
-from smpp_peer import DELIVER_SM, RESPONSE, SILENCE, SmppPeer, delivery
+from smpp_peer import DELIVER_SM, RESPONSE, SILENCE, delivery
 
 from databases import on_sqlite
 from models import Message, Status
 from running import wait_until
 from stored_messages import statuses, store_many
-
-
-@pytest.fixture
-def peer():
-    server = SmppPeer()
-    yield server
-    server.close()
 
 
 def test_forty_texts_go_over_one_bind_and_sigterm_ends_it(schedule, peer):

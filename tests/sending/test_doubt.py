@@ -33,36 +33,6 @@ ACCOUNT = CarrierError("the token is wrong", account=True)
 MAY_HAVE = "the carrier may have taken it"
 
 
-class AskableCarrier(FakeCarrier):
-    """A carrier that lists what it has taken, like Twilio: `taken` holds (number, text) pairs."""
-
-    can_be_asked = True
-
-    def __init__(self):
-        super().__init__()
-        self.taken, self.asked, self.listing = [], [], None
-        self.finding = lambda: None  # what happens meanwhile
-
-    def find(self, to, text, since):
-        self.asked.append((to, text, since))
-        self.finding()
-        if isinstance(self.listing, Exception):
-            raise self.listing
-        return [f"SM{n}" for n, each in enumerate(self.taken) if each == (to, text)]
-
-    def take(self, to, text, answer=None):
-        """Have taken a text; raise or return what is answered."""
-        self.taken.append((to, text))
-        if isinstance(answer, Exception):
-            raise answer
-        return answer or f"SM{len(self.taken) - 1}"
-
-
-@pytest.fixture
-def askable():
-    return AskableCarrier()
-
-
 def later(run_pass, minutes, **changes):
     """Run a pass so many minutes later; what it did beside promoting."""
     counts = run_pass(TUESDAY_NOON + minutes * MINUTE, **changes)

@@ -8,7 +8,6 @@ from datetime import timedelta
 import pytest
 
 import scheduler
-from access.keys import ApiKey, Role
 from carriers import CarrierError
 from database import clock, db
 from models import Message, Status
@@ -30,12 +29,6 @@ ALWAYS_OPEN = {"business_hours": (0, 1440)}
 def impatient(settings):
     """Settings by which a sender is dead after a second."""
     return settings._replace(claim_timeout=1, **ALWAYS_OPEN)
-
-
-@pytest.fixture
-def tester(database_url):
-    ApiKey.issue("tester", None, TUESDAY_NOON, role=Role.TESTER)
-    return ApiKey.named("tester")
 
 
 def until(condition, seconds=20):

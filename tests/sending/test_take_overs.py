@@ -8,7 +8,6 @@ import pytest
 
 from access.do_not_call import DoNotCall
 from carriers import CarrierError
-from fake_carrier import FakeCarrier
 from models import Status
 from samples import NEW_YORK, TUESDAY_NOON
 from sending.outcomes import MAY_HAVE_TAKEN_IT, MOST_TAKE_OVERS
@@ -16,25 +15,6 @@ from sending.runtime import Runtime
 from stored_messages import again, held, store
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
-
-
-class AskableCarrier(FakeCarrier):
-    """Say, asked, that it has no text."""
-
-    can_be_asked = True
-
-    def __init__(self):
-        super().__init__()
-        self.asked = []
-
-    def find(self, to, text, since):
-        self.asked.append(to)
-        return []
-
-
-@pytest.fixture
-def askable():
-    return AskableCarrier()
 
 
 class DyingPool(ThreadPoolExecutor):

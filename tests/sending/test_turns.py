@@ -223,12 +223,6 @@ def test_after_too_fast_the_first_text_keeps_to_the_rate_too(run_pass, carrier):
 # Testers
 
 
-@pytest.fixture
-def tester(database_url):
-    ApiKey.issue("tester", None, TUESDAY_NOON, role=Role.TESTER)
-    return ApiKey.named("tester")
-
-
 @pytest.mark.parametrize("with_carrier", [True, False])
 def test_a_testers_texts_go_to_the_simulator_and_to_no_carrier(
     run_pass, carrier, tester, with_carrier

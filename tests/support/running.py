@@ -27,7 +27,7 @@ import database
 import settings
 from access import keys
 from answers import PATH
-from carrier_servers import TwilioServer
+from carrier_servers import TwilioServer, playing
 from carriers.alphabets import count_parts
 from database import clock
 from databases import deletions
@@ -212,9 +212,7 @@ class PatientTwilio(TwilioServer):
 
 @pytest.fixture
 def twilio():
-    server = PatientTwilio()
-    yield server
-    server.close()
+    yield from playing(PatientTwilio)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """An SMPP peer, and carriers connected to it."""
 
 import pytest
-from smpp_peer import SmppPeer
 
 import carriers
 from carriers import smpp, smpp_session
@@ -11,13 +10,6 @@ from carriers import smpp, smpp_session
 def short_pauses(monkeypatch):
     monkeypatch.setattr(smpp_session, "FIRST_PAUSE", 0.05)
     monkeypatch.setattr(smpp, "PAUSE", 0.05)
-
-
-@pytest.fixture
-def peer():
-    server = SmppPeer()
-    yield server
-    server.close()
 
 
 @pytest.fixture

@@ -10,6 +10,10 @@ import threading
 from collections import namedtuple
 from contextlib import suppress
 
+import pytest
+
+from carrier_servers import playing
+
 BIND_TRANSMITTER, BIND_TRANSCEIVER, SUBMIT_SM, DELIVER_SM = 2, 9, 4, 5
 UNBIND, ENQUIRE_LINK, GENERIC_NACK, RESPONSE = 6, 0x15, 0x80000000, 0x80000000
 SILENCE = "no answer"
@@ -191,3 +195,8 @@ class Handler(socketserver.BaseRequestHandler):
         elif status != SILENCE:
             body = b"" if status else peer.message_id(count).encode() + b"\0"
             self.write(pdu(SUBMIT_SM | RESPONSE, status, sequence, body))
+
+
+@pytest.fixture
+def peer():
+    yield from playing(SmppPeer)
