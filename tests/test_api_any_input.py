@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from answers import PATH, accepted, error_in, problems
 from models import Message
-from samples import LONDON, NEW_YORK
-
-VALID = {"to": NEW_YORK, "message": "Hello"}
+from samples import LONDON, NEW_YORK, VALID
 
 often = hypothesis_settings(
     deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -2,7 +2,6 @@
 
 import json
 import urllib.request
-from datetime import timedelta
 
 import pytest
 
@@ -11,10 +10,9 @@ from access.keys import ApiKey
 from answers import PATH, accepted, problems, refusal
 from database import clock
 from models import Message
-from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 
 BODY = '{"to": "+12125550123", "message": "Hello é", "check_dnc": true}'
-HOUR = timedelta(hours=1)
 
 
 @pytest.fixture

@@ -12,11 +12,8 @@ from answers import PATH, accepted, refusal
 from database import Refused, clock, db
 from databases import on_sqlite
 from models import Message
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import HOUR, TUESDAY_NOON, VALID
 from stored_messages import look
-
-VALID = {"to": NEW_YORK, "message": "Hello"}
-HOUR = timedelta(hours=1)
 
 
 @pytest.fixture

@@ -1,15 +1,14 @@
 """When a message is sent: at once, at the next opening, or at its send_date."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
 from answers import accepted, problems
 from app import create_app
 from models import Message
-from samples import NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
+from samples import HOUR, MILLISECOND, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
 
-MILLISECOND, HOUR = timedelta(milliseconds=1), timedelta(hours=1)
 OPENING = datetime(2026, 3, 3, 14, 0, tzinfo=UTC)  # 9 AM in New York, a Tuesday
 CLOSING = datetime(2026, 3, 3, 22, 0, tzinfo=UTC)  # 5 PM there
 FRIDAY_EVENING = datetime(2026, 3, 6, 23, 0, tzinfo=UTC)  # 6 PM there

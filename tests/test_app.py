@@ -20,12 +20,11 @@ from database import clock, pool
 from databases import END_OTHER_CONNECTIONS, on_postgres, on_sqlite
 from models import Message
 from recipients.hours import BusinessHours
-from samples import NEW_YORK
+from samples import NEW_YORK, VALID
 from stored_messages import connection_of
 from web.requests import add_request_id
 
 SECRET = "secret-2125550123"
-VALID = {"to": NEW_YORK, "message": "Hello"}
 
 
 @on_sqlite

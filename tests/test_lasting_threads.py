@@ -2,7 +2,6 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 
 import pytest
 
@@ -16,10 +15,8 @@ from models import Message, Status
 from monitoring import notices
 from monitoring.notices import Notices
 from running import wait_until
-from samples import TUESDAY_NOON
+from samples import HOUR, MINUTE, SECOND, TUESDAY_NOON
 from stored_messages import key_named, store
-
-SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 
 
 class FewThreads(threading.Thread):

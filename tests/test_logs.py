@@ -9,10 +9,9 @@ import pytest
 import logs
 from databases import on_sqlite
 from running import ALWAYS, post
-from samples import NEW_YORK
+from samples import VALID
 from settings import VERSION
 
-HELLO = {"to": NEW_YORK, "message": "Hello"}
 INSTANT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 
@@ -100,9 +99,9 @@ def test_lines_about_a_message_have_its_id_and_the_key_as_fields_in_json(
     serve, schedule, database_url, key
 ):
     web = serve(database_url, LOG_FORMAT="json", **ALWAYS)
-    response = post(web, key, HELLO)
+    response = post(web, key, VALID)
     message_id = json.loads(response.text)["message_id"]
-    assert post(web, key, HELLO | {"to": "nobody"}).status == 400
+    assert post(web, key, VALID | {"to": "nobody"}).status == 400
     scheduler = schedule(CARRIER_URL="simulator:", LOG_FORMAT="json")
     assert scheduler.wait() == 0
     assert web.terminate() == 0

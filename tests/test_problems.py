@@ -9,9 +9,8 @@ import pytest
 import schemas
 from answers import accepted, problems
 from databases import on_sqlite
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import TUESDAY_NOON, VALID
 
-VALID = {"to": NEW_YORK, "message": "Hello"}
 UNKNOWN = "is not a field of this request"
 
 

@@ -23,18 +23,13 @@ from databases import END_OTHER_CONNECTIONS
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST
 from models import TAKEN, Message, Status
 from recipients.hours import Clocks
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import DAY, HOUR, MILLISECOND, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, THIRD, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import claims, receipts
 from sending.outcomes import Outcome
 from sending.runtime import Clock, Runtime
 from stored_messages import SENDER, again, connection_of, held, look, statuses, store, store_many
 
-NEIGHBOUR, THIRD = "+12125550188", "+12125550199"
-MILLISECOND = timedelta(milliseconds=1)
-SECOND, MINUTE, HOUR, DAY = (
-    timedelta(**{unit: 1}) for unit in ("seconds", "minutes", "hours", "days")
-)
 TUESDAY_EVENING = datetime(2026, 3, 3, 22, 0, tzinfo=UTC)  # 5 PM in New York: just closed
 TUESDAY_NIGHT = datetime(2026, 3, 4, 4, 0, tzinfo=UTC)  # 11 PM in New York
 WEDNESDAY_OPENING = datetime(2026, 3, 4, 14, 0, tzinfo=UTC)

@@ -10,9 +10,8 @@ import schemas
 from answers import PATH, problems, refusal
 from databases import on_sqlite
 from models import Message
-from samples import LONDON, NEW_YORK
+from samples import LONDON, NEW_YORK, VALID
 
-VALID = {"to": NEW_YORK, "message": "Hello"}
 TYPES = {
     "null": None,
     "a boolean": True,

@@ -3,7 +3,6 @@
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import timedelta
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -18,10 +17,9 @@ from acceptance.decisions import Request
 from access.keys import ApiKey, Role
 from access.limits import KeyUse, LimitReached, parse, parse_recipient_limit
 from models import Message, Status, first_id
-from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from samples import DAY, LONDON, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import create, key_named, new_message
 
-SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
 MIDNIGHT = TUESDAY_NOON.replace(hour=0)
 KEYS = {"free": "", "other": "", "tight": "2/s,4/d", "wide": "3/min,6/h", "gone": "9/d"}
 NO_KEY = 10**6  # refused by the database: it refers to no key

@@ -1,7 +1,6 @@
 """The audit: who did what and when, kept and never changed."""
 
 import json
-from datetime import timedelta
 
 import pytest
 from peewee import DatabaseError
@@ -17,10 +16,9 @@ from databases import on_sqlite
 from desk_visitor import Visitor
 from events.outbox import EventAddress
 from models import Message, Status
-from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 from stored_messages import store
 
-HOUR = timedelta(hours=1)
 SECRET = "not so secret, but long enough"
 
 

@@ -7,9 +7,7 @@ import pytest
 
 from access.keys import ApiKey
 from query_plans import plans
-from samples import TUESDAY_NOON
-
-HOUR = timedelta(hours=1)
+from samples import HOUR, TUESDAY_NOON
 
 
 @pytest.fixture

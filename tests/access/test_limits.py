@@ -4,7 +4,6 @@ import io
 import json
 import random
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 
 import pytest
 
@@ -18,11 +17,9 @@ from database import clock
 from databases import on_sqlite
 from models import Message, Status
 from query_plans import reads_whole
-from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import create, key_named, store_many
 
-MILLISECOND, SECOND = timedelta(milliseconds=1), timedelta(seconds=1)
-MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 MIDNIGHT = TUESDAY_NOON.replace(hour=0)
 
 

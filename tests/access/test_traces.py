@@ -10,8 +10,7 @@ from access.sign_ins import SignIn
 from app import create_app
 from databases import on_sqlite
 from desk_visitor import Visitor, ask, copy_of, is_out
-from samples import LONDON, NEW_YORK, TUESDAY_NOON
-from stored_messages import HOUR
+from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 
 SECRET = "a secret of tests, of 32 characters"
 

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-from datetime import timedelta
 from itertools import product
 
 import pytest
@@ -17,12 +16,11 @@ from databases import on_sqlite
 from events.outbox import Event, EventAddress
 from models import Message, Selection, Status
 from running import wait_until
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import HOUR, NEW_YORK, TUESDAY_NOON
 from stored_messages import look, statuses, store, store_many
 
 pytestmark = pytest.mark.usefixtures("database_url")
 
-HOUR = timedelta(hours=1)
 MANY = 60_000
 
 

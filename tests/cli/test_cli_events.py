@@ -1,19 +1,17 @@
 """`flask keys events` and `flask events`: where a key's events go, and how they stand."""
 
 import json
-from datetime import timedelta
 
 import pytest
 
 from access.keys import ApiKey
 from database import clock
 from events.outbox import Event, EventAddress
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import HOUR, NEW_YORK, TUESDAY_NOON
 from stored_messages import store
 
 URL = "https://shop.example.com:8443/events?of=app"
 SHOWN = "https://shop.example.com:8443/events?of=***"
-HOUR = timedelta(hours=1)
 
 
 @pytest.fixture

@@ -6,9 +6,7 @@ import pytest
 
 from access.keys import ApiKey
 from database import clock
-from samples import TUESDAY_NOON
-
-DAY = timedelta(days=1)
+from samples import DAY, TUESDAY_NOON
 
 
 @pytest.mark.parametrize(

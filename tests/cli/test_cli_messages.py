@@ -3,7 +3,7 @@
 import json
 import re
 import uuid
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,13 +14,12 @@ from access.keys import ApiKey
 from carriers import Carrier
 from databases import on_postgres, on_sqlite
 from models import FINISHED, Message, Status, new_id
-from samples import LONDON, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
+from samples import DAY, HOUR, LONDON, NEW_YORK, SECOND, SUNDAY_NIGHT, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import claims
 from sending.outcomes import Outcome
 from stored_messages import SENDER, again, held, key_named, store, store_many
 
-SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
 MONDAY_OPENING = datetime(2026, 3, 2, 14, tzinfo=UTC)  # 9 AM in New York
 OLD = TUESDAY_NOON - 31 * DAY
 UNKNOWN = str(new_id(TUESDAY_NOON))

@@ -1,7 +1,6 @@
 """`flask replies`, and what other commands do about replies."""
 
 import json
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,12 @@ from carriers import Reply as Said
 from database import clock
 from databases import on_sqlite
 from models import Status
-from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from samples import DAY, HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 from sending import inbound
 from sending.inbound import ReplyRules
 from sending.replies import Reply
 from stored_messages import held
 
-HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 RULES = ReplyRules("twilio", False, None, None)
 
 

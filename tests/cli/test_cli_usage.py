@@ -5,7 +5,7 @@ import io
 import json
 import random
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
@@ -13,12 +13,11 @@ from access.keys import ApiKey
 from carriers.alphabets import count_parts
 from databases import on_sqlite
 from models import Message, Status
-from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from samples import LONDON, MILLISECOND, NEW_YORK, TUESDAY_NOON
 from stored_messages import key_named, store
 
 COUNTED = (Status.SENT, Status.DELIVERED, Status.UNDELIVERED, Status.FAILED)
 MARCH, APRIL = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC)
-MILLISECOND, HOUR = timedelta(milliseconds=1), timedelta(hours=1)
 LONG = "x" * 161
 
 

@@ -10,10 +10,8 @@ from access.keys import ApiKey
 from database import clock
 from databases import on_sqlite
 from models import Message, Status
-from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 from stored_messages import key_named, store, store_many
-
-HOUR = timedelta(hours=1)
 
 
 def test_a_list_shows_the_last_error_and_show_the_whole(run):

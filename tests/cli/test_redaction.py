@@ -5,7 +5,6 @@ import json
 import random
 import threading
 import uuid
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -16,14 +15,13 @@ from carriers import Receipt
 from database import clock, sqlite
 from databases import on_sqlite
 from models import Message, Status
-from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from samples import DAY, LONDON, NEW_YORK, TUESDAY_NOON
 from sending import receipts
 from sending.receipts import EarlyReceipt
 from stored_messages import again, connection_of, store, store_many
 
 pytestmark = pytest.mark.usefixtures("database_url")
 
-DAY = timedelta(days=1)
 TEXT = "A secret: xyzzy"
 WAYS = [("--to", NEW_YORK), ("--older-than", "30")]
 

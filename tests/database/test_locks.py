@@ -16,7 +16,7 @@ from databases import on_postgres
 from events.outbox import Event, EventAddress
 from models import Message, Status
 from running import wait_until
-from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 from sending import claims, receipts
 from stored_messages import (
     SENDER,
@@ -31,7 +31,6 @@ from stored_messages import (
 
 pytestmark = on_postgres
 
-HOUR = timedelta(hours=1)
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 FIRST, SECOND = sorted([LONDON, NEW_YORK])
 

@@ -10,12 +10,10 @@ from events.delivery import Deliveries
 from events.outbox import Event, EventAddress
 from models import Message
 from monitoring import health
-from samples import TUESDAY_NOON
+from samples import HOUR, MINUTE, TUESDAY_NOON
 from stored_messages import key_named, store
 
 pytestmark = pytest.mark.usefixtures("database_url")
-
-MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 
 
 @pytest.fixture

@@ -19,12 +19,10 @@ from events.outbox import Event, EventAddress
 from models import Message, Status
 from query_plans import plans
 from running import free_port, wait_until
-from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from samples import DAY, HOUR, LONDON, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import again, key_named, store, store_many
 
 pytestmark = pytest.mark.usefixtures("database_url")
-
-SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import json
 import uuid
 from collections import Counter
-from datetime import timedelta
 
 import pytest
 
@@ -12,14 +11,13 @@ from database import db
 from events import outbox
 from events.outbox import Event, EventAddress
 from models import FINISHED, Message, Status
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import DAY, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import claims, receipts
 from sending.outcomes import Outcome
 from stored_messages import SENDER, again, held, key_named, store, store_many
 
 pytestmark = pytest.mark.usefixtures("database_url")
 
-SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
 LATER = TUESDAY_NOON + DAY
 URL = "http://127.0.0.1:9/events"
 

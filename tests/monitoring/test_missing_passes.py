@@ -1,7 +1,6 @@
 """No scheduler makes a pass: told at once, whether something is due or not, and not too soon."""
 
 import json
-from datetime import timedelta
 
 import pytest
 
@@ -9,14 +8,13 @@ import database
 from database import clock
 from monitoring import notices, substitute
 from monitoring.notices import Notice
-from samples import TUESDAY_NOON
+from samples import HOUR, MINUTE, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import passes
 from sending.carrier_state import CarrierState
 from sending.passes import Passes
 from stored_messages import store
 
-SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 NO_PASS = "no scheduler makes a pass"
 
 

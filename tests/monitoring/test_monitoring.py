@@ -7,7 +7,6 @@ import subprocess
 import sys
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from types import SimpleNamespace
 
 import peewee
@@ -26,14 +25,12 @@ from models import Status
 from monitoring import health
 from monitoring.abuse import Abuse
 from running import ROOT
-from samples import NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
+from samples import HOUR, MINUTE, NEW_YORK, SECOND, SUNDAY_NIGHT, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import sender
 from sending.carrier_state import CarrierState
 from settings import VERSION
 from stored_messages import again, held, key_named, store, store_history
-
-SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 
 
 def refused(response):

@@ -1,7 +1,6 @@
 """What /healthz tells somebody without a token: which part is unwell, in no word of the carrier."""
 
 import json
-from datetime import timedelta
 
 import pytest
 
@@ -9,10 +8,9 @@ from app import create_app
 from carriers import CarrierError
 from databases import on_sqlite
 from models import Status
-from samples import TUESDAY_NOON
+from samples import MINUTE, SECOND, TUESDAY_NOON
 from stored_messages import store
 
-MINUTE, SECOND = timedelta(minutes=1), timedelta(seconds=1)
 TOKEN = "a token of the tests"
 WORDS = "account AC123 of Ann's is suspended"
 BRINGS_IT = {"Authorization": f"Bearer {TOKEN}"}

@@ -1,17 +1,14 @@
 """A carrier that hangs when it is asked whether it serves holds up nothing but its own texts."""
 
-from datetime import timedelta
-
 import pytest
 
 from carrier_servers import HANG, TwilioServer
 from database import clock, db
 from models import Message, Status
 from running import wait_until
+from samples import HOUR, SECOND
 from sending.carrier_state import CarrierState
 from stored_messages import again, held, store
-
-SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import re
 import shutil
 import time
 from collections import Counter
-from datetime import timedelta
 
 import pytest
 
@@ -20,11 +19,10 @@ from desk_visitor import Visitor
 from events.outbox import Event, EventAddress
 from models import FINISHED, Message, Status
 from running import ALWAYS, ROOT, Process, free_port, wait_until
-from samples import NEW_YORK
+from samples import DAY, NEW_YORK
 from signed_callbacks import of_twilio
 from stored_messages import key_named, store, store_many
 
-DAY = timedelta(days=1)
 PUBLIC_URL = "https://sms.example.com"
 QUICK = {"CLAIM_TIMEOUT": "2"}
 

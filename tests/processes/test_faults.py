@@ -39,11 +39,9 @@ from running import (
     send,
     wait_until,
 )
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import TUESDAY_NOON, VALID
 from sending.carrier_state import CarrierState
 from stored_messages import again, connection_of, look, statuses, store, store_many
-
-HELLO = {"to": NEW_YORK, "message": "Hello"}
 
 
 def assert_is_an_error(answered, status):
@@ -194,7 +192,7 @@ def test_web_and_scheduler_survive_a_postgres_that_is_stopped_and_started(
 
     def create():
         text = f"text {len(texts)}"
-        status, _ = send(web, secret, HELLO | {"message": text})
+        status, _ = send(web, secret, VALID | {"message": text})
         assert status == 201, web.output
         texts.add(text)
 
@@ -204,7 +202,7 @@ def test_web_and_scheduler_survive_a_postgres_that_is_stopped_and_started(
         database.disconnect()
         (stoppable_postgres.kill if round_ % 2 else stoppable_postgres.stop)()
         for _ in range(4):  # both workers
-            assert_is_an_error(send(web, secret, HELLO), 503)
+            assert_is_an_error(send(web, secret, VALID), 503)
             # A worker reads the health once a second
             assert_is_an_error(wait_until(lambda: health_of(web, 503)), 503)
         stoppable_postgres.start()
@@ -248,7 +246,7 @@ def test_a_request_waits_its_turn_while_another_writes(serve, database_url, key,
     began = time.monotonic()
     with ThreadPoolExecutor(8) as pool:
         with lock():
-            answers = [pool.submit(send, web, key, HELLO) for _ in range(8)]
+            answers = [pool.submit(send, web, key, VALID) for _ in range(8)]
             time.sleep(2)
             early = [answer.done() for answer in answers]
         answered = [answer.result()[0] for answer in answers]
@@ -273,12 +271,12 @@ def test_others_are_answered_while_requests_wait_for_the_database(serve, databas
             return response.status, json.load(response)
 
     for client in clients:
-        request(client, HELLO)
+        request(client, VALID)
         assert answer(client)[0] == 201
     with lock():
         began = time.monotonic()
         worker.suspend()
-        for client, body in zip(clients, (HELLO, {}), strict=True):
+        for client, body in zip(clients, (VALID, {}), strict=True):
             request(client, body)
         worker.resume()
         for _ in range(5):
@@ -295,13 +293,13 @@ def test_others_are_answered_while_requests_wait_for_the_database(serve, databas
 def test_no_request_waits_for_ever_while_another_writes(serve, database_url, key, lock):
     """Not even a crowd of them, each of which could wait for all before it."""
     web = serve(database_url, workers=1)
-    assert send(web, key, HELLO)[0] == 201
+    assert send(web, key, VALID)[0] == 201
     with lock(), ThreadPoolExecutor(30) as pool:
         began = time.monotonic()
-        for answer in [pool.submit(send, web, key, HELLO) for _ in range(30)]:
+        for answer in [pool.submit(send, web, key, VALID) for _ in range(30)]:
             assert_is_an_error(answer.result(), 503)
         assert time.monotonic() - began < 60, "they waited for one another"
-    assert send(web, key, HELLO)[0] == 201
+    assert send(web, key, VALID)[0] == 201
     assert Message.select().count() == 2
 
 
@@ -359,19 +357,19 @@ def test_a_full_disk_is_503_and_a_problem_until_there_is_room_again(
 ):
     url = f"sqlite:///{small_disk}/messages.db"
     web = serve(url, workers=2)
-    assert send(web, disk_key, HELLO)[0] == 201
+    assert send(web, disk_key, VALID)[0] == 201
     stored, filler = 1, small_disk / "filler"
     with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
         while True:
             file.write(b"x" * 4096)
     status = 201
     while status == 201:  # what SQLite has allocated already can still be used
-        status, body = send(web, disk_key, HELLO | {"message": "x" * 1600})
+        status, body = send(web, disk_key, VALID | {"message": "x" * 1600})
         stored += status == 201
         assert stored < 5000
     assert_is_an_error((status, body), 503)
     for _ in range(6):
-        stored += send(web, disk_key, HELLO | {"message": "x" * 1600})[0] == 201
+        stored += send(web, disk_key, VALID | {"message": "x" * 1600})[0] == 201
     wait_until(lambda: "could not store" in ask(web, "GET", "/healthz?strict").text)
     told = start("flask", "stats", DATABASE_URL=url)
     assert told.wait() == 1
@@ -381,7 +379,7 @@ def test_a_full_disk_is_503_and_a_problem_until_there_is_room_again(
     assert told.wait() == 0
     assert "PROBLEM" not in told.output
     for _ in range(6):
-        assert send(web, disk_key, HELLO)[0] == 201
+        assert send(web, disk_key, VALID)[0] == 201
         stored += 1
     assert health(web)[0] == 200
     assert Message.select().count() == stored
@@ -457,7 +455,7 @@ def test_a_disk_that_cannot_be_written_to_is_503_or_a_clear_line(
     url = f"sqlite:///{small_disk}/messages.db"
     database.disconnect()
     web = serve(url, workers=1)
-    assert send(web, disk_key, HELLO)[0] == 201
+    assert send(web, disk_key, VALID)[0] == 201
 
     def remount(how):
         mount = ["mount", "-o", f"remount,{how}", small_disk]
@@ -466,14 +464,14 @@ def test_a_disk_that_cannot_be_written_to_is_503_or_a_clear_line(
     web.kill()
     wait_until(lambda: remount("ro"))  # when nobody has a file open for writing any more
     web = serve_unhealthy(start, url)
-    assert_is_an_error(send(web, disk_key, HELLO), 503)
+    assert_is_an_error(send(web, disk_key, VALID), 503)
     for words in (("scheduler.py",), ("flask", "keys", "create", "new")):
         failed = start(*words, DATABASE_URL=url)
         assert failed.wait() != 0
         assert len(failed.output.splitlines()) == 1
         assert "database" in failed.output
     assert remount("rw")
-    wait_until(lambda: send(web, disk_key, HELLO)[0] == 201)  # SQLite may keep an old file open
+    wait_until(lambda: send(web, disk_key, VALID)[0] == 201)  # SQLite may keep an old file open
     assert health(web)[0] == 200
 
 
@@ -559,7 +557,7 @@ def test_more_clients_than_a_worker_may_have_open_files_hold_nobody_up(
     wait_until(lambda: worker not in master.children() and health(web)[0] == 200)
     (worker,) = master.children()
     clients = crowd(web, 1000, lambda n: HEAD[: n * 7 % len(HEAD)])
-    assert [send(web, key, HELLO)[0] for _ in range(20)] == [201] * 20
+    assert [send(web, key, VALID)[0] for _ in range(20)] == [201] * 20
     assert clients[0].recv(1) == b"", "the first was closed"
     assert worker.is_running()
     assert "Traceback" not in web.output
@@ -635,7 +633,7 @@ def keep_posting(web, secret, until, times, answered):
     """Post over one kept connection until told to stop, noting each answer's status and time."""
     connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=60)
     headers = {"X-Api-Key": secret, "Content-Type": "application/json"}
-    body = json.dumps(HELLO | {"message": "x" * 100})
+    body = json.dumps(VALID | {"message": "x" * 100})
     with contextlib.closing(connection):
         while not until():
             began = time.monotonic()

@@ -10,10 +10,9 @@ from databases import on_postgres
 from models import Message, Status
 from proxy import Proxy
 from running import ALWAYS, send, wait_until
-from samples import NEW_YORK
+from samples import VALID
 from stored_messages import again, store
 
-HELLO = {"to": NEW_YORK, "message": "Hello"}
 BACK_AFTER = 30  # seconds
 
 
@@ -35,12 +34,12 @@ def test_the_web_serves_again_half_a_minute_after_its_connections_fell_silent(
     database_url, key, serve, proxy
 ):
     web = serve(proxy.url, workers=1)
-    assert send(web, key, HELLO)[0] == 201
+    assert send(web, key, VALID)[0] == 201
     proxy.silence()
     began = time.monotonic()
     statuses = []
     while 201 not in statuses:
-        statuses.append(send(web, key, HELLO)[0])
+        statuses.append(send(web, key, VALID)[0])
         assert time.monotonic() - began < BACK_AFTER
     assert set(statuses) <= {503, 201}
     assert Message.select().count() == 2

@@ -20,9 +20,8 @@ from answers import PATH
 from database import pool
 from databases import on_sqlite
 from running import assert_holds_nobody_up, read_all, send, wait_until
-from samples import NEW_YORK
+from samples import VALID
 
-HELLO = {"to": NEW_YORK, "message": "Hello"}
 LINES = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n".encode()
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
 BIG_ANSWER = b"GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -139,7 +138,7 @@ def test_the_system_holds_little_of_the_answers_that_nobody_reads(shared_web, cr
     web, key = shared_web
     for client in crowd(web, 50):
         client.sendall(BIG_ANSWER)
-    assert send(web, key, HELLO)[0] == 201  # it came after them
+    assert send(web, key, VALID)[0] == 201  # it came after them
 
     def held():
         """Bytes that wait to be sent, over all connections to the web."""
@@ -196,7 +195,7 @@ def test_among_1500_clients_of_all_kinds_a_text_is_taken_within_a_second(shared_
     times, end = [], time.monotonic() + 60
     while time.monotonic() < end:
         began = time.monotonic()
-        assert send(web, key, HELLO)[0] == 201
+        assert send(web, key, VALID)[0] == 201
         times.append(time.monotonic() - began)
         time.sleep(0.1)
     memory = worker_of(web).memory_info().rss
@@ -239,7 +238,7 @@ def test_a_new_connection_waits_for_few_requests_of_a_crowd(serve, database_url,
         client.sendall(request * 200)
     for worker in workers:
         worker.resume()
-    assert send(web, key, HELLO)[0] == 201
+    assert send(web, key, VALID)[0] == 201
     answered = 0
     for client in clients:
         client.setblocking(False)
@@ -268,7 +267,7 @@ def test_a_body_of_one_byte_chunks_is_refused_at_its_limit_and_costs_no_more_tha
         endless = itertools.repeat(b"1\r\n \r\n" * 5_000, 2_000)
         with pytest.raises(OSError, match=r"reset|Broken pipe"):
             any(map(client.sendall, endless))
-    assert send(web, key, HELLO)[0] == 201
+    assert send(web, key, VALID)[0] == 201
     assert worker.memory_info().rss < MOST_MEMORY
 
 
@@ -296,7 +295,7 @@ def test_an_answer_after_which_the_connection_closes_says_so_and_arrives(shared_
 
 def test_a_chunked_body_that_was_read_keeps_its_connection(shared_web):
     web, key = shared_web
-    body = json.dumps(HELLO).encode()
+    body = json.dumps(VALID).encode()
     request = LINES + key_line(key) + CHUNKED + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
     with connect(web) as client:
         for _ in range(3):
@@ -314,11 +313,11 @@ def test_a_body_that_is_under_way_at_a_reload_or_at_the_end_is_answered(
     serve, database_url, key, number
 ):
     web = serve(database_url, workers=1)
-    worker, body = worker_of(web), json.dumps(HELLO).encode()
+    worker, body = worker_of(web), json.dumps(VALID).encode()
     head = LINES + key_line(key) + b"Content-Length: %d\r\n\r\n" % len(body)
     with connect(web) as client:
         client.sendall(head + body[:5])
-        assert send(web, key, HELLO)[0] == 201  # the worker has read the head before
+        assert send(web, key, VALID)[0] == 201  # the worker has read the head before
         web.popen.send_signal(number)
         for byte in body[5:15]:
             time.sleep(0.2)
@@ -361,5 +360,5 @@ def test_slow_bodies_hold_no_connection_of_the_database(serve, database_url, key
 def test_javas_client_that_expects_100_continue_gets_its_201(shared_web, tmp_path):
     web, key = shared_web
     (tmp_path / "Once.java").write_text(JAVA)
-    words = ["java", tmp_path / "Once.java", web.url + PATH, key, json.dumps(HELLO)]
+    words = ["java", tmp_path / "Once.java", web.url + PATH, key, json.dumps(VALID)]
     assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "201"

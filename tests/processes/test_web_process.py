@@ -17,8 +17,8 @@ from database import clock
 from databases import on_sqlite
 from models import Message
 from running import ALWAYS, ROOT, TOOLS, Clients, ask, assert_as_asked, post, read_all, wait_until
-from samples import NEW_YORK
-from stored_messages import HOUR, look, store, store_history
+from samples import HOUR, NEW_YORK
+from stored_messages import look, store, store_history
 
 TEXT = "the-text-of-a-message"
 VALID = {"to": NEW_YORK, "message": TEXT}

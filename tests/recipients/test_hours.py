@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 from numbering_plans import iana
 from recipients.hours import BusinessHours, Clocks, NeverOpens
 from recipients.quiet import QuietHours
-from samples import WEEK, daily
-
-MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+from samples import DAY, HOUR, MINUTE, WEEK, daily
 
 OFFICE = daily(9 * 60, 17 * 60, range(5))
 DAILY = daily(9 * 60, 17 * 60)

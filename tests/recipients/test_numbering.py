@@ -6,7 +6,7 @@ import gzip
 import random
 import re
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache
 from zoneinfo import ZoneInfo
 
@@ -18,12 +18,11 @@ import recipients
 from numbering_plans import REGIONS, iana, numbers
 from recipients.numbering import make_zones
 from running import ROOT
-from samples import daily
+from samples import HOUR, daily
 
 NUMBERING = ROOT / "recipients/numbering"
 SEASONS = [datetime(2026, month, 15, 12, tzinfo=UTC) for month in (1, 4, 7, 10)]
 ALWAYS = daily(0, 1440)
-HOUR = timedelta(hours=1)
 
 
 @cache

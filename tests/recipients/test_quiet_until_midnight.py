@@ -1,6 +1,6 @@
 """Quiet hours that end at 24:00 end at local midnight, in settings, answers and passes."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
@@ -11,11 +11,10 @@ from app import create_app
 from databases import on_sqlite
 from models import Message, Status
 from recipients.hours import BusinessHours
-from samples import NEW_YORK
+from samples import MINUTE, NEW_YORK
 
 EVENING = datetime(2026, 3, 4, 2, 30, tzinfo=UTC)  # Tuesday, 21:30 in New York
 MIDNIGHT = datetime(2026, 3, 4, 5, 0, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture(params=["21:00-24:00", "21:00-00:00"])

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 import recipients
 from numbering_plans import REGIONS, e164, iana, numbers
 from recipients import InvalidNumber
-from samples import daily
+from samples import HOUR, daily
 
 JANUARY = datetime(2026, 1, 15, 12, tzinfo=UTC)  # a Thursday
-HOUR = timedelta(hours=1)
 JULY = datetime(2026, 7, 15, 12, tzinfo=UTC)  # a Wednesday
 
 OFFICE = daily(9 * 60, 17 * 60, range(5))

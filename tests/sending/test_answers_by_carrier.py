@@ -1,21 +1,17 @@
 """What answers a reply goes through the carrier that the reply came from, and no other."""
 
-from datetime import timedelta
-
 import pytest
 
 from access.do_not_call import DoNotCall
 from carriers import Reply
 from models import Message, Status
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import inbound
 from sending.carrier_state import CarrierState
 from sending.inbound import ReplyRules
 from sending.replies import Reply as Kept
 from several_carriers import UNREACHED
 from stored_messages import store
-
-SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """The texts that answer a STOP or HELP: one try, soon or not at all, beside list and hours."""
 
-from datetime import timedelta
-
 import pytest
 
 from access.do_not_call import DoNotCall
@@ -9,7 +7,7 @@ from carriers import CarrierError
 from carriers import Reply as Said
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST, FakeCarrier
 from models import Message, Status
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import DAY, HOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import inbound
 from sending.inbound import ReplyRules
@@ -17,7 +15,6 @@ from stored_messages import held, key_named, store_many
 
 pytestmark = pytest.mark.usefixtures("database_url")
 
-SECOND, HOUR, DAY = (timedelta(seconds=n) for n in (1, 3600, 86_400))
 NIGHT = TUESDAY_NOON + 14 * HOUR  # two in the morning in New York
 RULES = ReplyRules("fake", True, "You get no more texts.", "Ask us.")
 ANSWERING = {"stop_reply": RULES.stop_reply, "help_reply": RULES.help_reply, "check_dnc": True}

@@ -1,13 +1,10 @@
 """The state of a carrier: how long it pauses, and what a pause changes."""
 
-from datetime import timedelta
-
 import pytest
 
-from samples import TUESDAY_NOON
+from samples import SECOND, TUESDAY_NOON
 from sending.carrier_state import CarrierState, changes_for_pause
 
-SECOND = timedelta(seconds=1)
 BEFORE = TUESDAY_NOON - SECOND
 
 

@@ -12,14 +12,12 @@ from database.clock import SKEW
 from events.delivery import Deliveries
 from events.outbox import Event, EventAddress
 from models import Status
-from samples import TUESDAY_NOON
+from samples import HOUR, MILLISECOND, MINUTE, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import carrier_state
 from sending.carrier_state import CarrierState
 from stored_messages import again, held, key_named, store, store_many
 
-SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
-MILLISECOND = timedelta(milliseconds=1)
 BACK = TUESDAY_NOON - 10 * MINUTE
 SLOWLY = CarrierError("slow down", too_fast=True, retry_after=30)
 CLAIM_TIMEOUT = 300 * SECOND

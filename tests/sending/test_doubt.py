@@ -6,7 +6,6 @@ import time
 import uuid
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 
 import pytest
 
@@ -17,15 +16,13 @@ from carriers import CarrierError, LateAnswer, OptOut, Receipt
 from fake_carrier import FOR_GOOD, FOR_NOW, FakeCarrier
 from models import Message, Status
 from running import wait_until
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import DAY, HOUR, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import claims, receipts
 from sending.carrier_state import CarrierState
 from sending.runtime import Runtime
-from stored_messages import DAY, HOUR, SENDER, again, held, statuses, store, store_many
+from stored_messages import SENDER, again, held, statuses, store, store_many
 
-NEIGHBOUR = "+12125550188"
-MINUTE, SECOND = timedelta(minutes=1), timedelta(seconds=1)
 CLOSING = TUESDAY_NOON + 5 * HOUR
 OPENING = CLOSING + 16 * HOUR
 IN_DOUBT = CarrierError("no answer", in_doubt=True)

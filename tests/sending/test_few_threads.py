@@ -2,7 +2,6 @@
 
 import threading
 import time
-from datetime import timedelta
 
 import pytest
 
@@ -11,13 +10,12 @@ from database import clock
 from fake_carrier import FakeCarrier
 from models import Message, Status
 from running import wait_until
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import HOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import runtime
 from sending.carrier_state import CarrierState
 from stored_messages import again, statuses, store, store_many
 
-SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
 NO_THREAD = RuntimeError("can't start new thread")
 ONE_OF_THREE = [True, False, False] * 100
 

@@ -3,7 +3,6 @@
 import threading
 import time
 from contextlib import contextmanager
-from datetime import timedelta
 
 import pytest
 
@@ -13,16 +12,12 @@ from database import clock, db
 from models import Message, Status
 from monitoring.health import STALLED_AFTER
 from running import wait_until
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import ALWAYS_OPEN, HOUR, NEIGHBOUR, NEW_YORK, SECOND, THIRD, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import claims
 from sending.carrier_state import CarrierState
 from sending.runtime import Clock, Runtime
 from stored_messages import SENDER, again, held, store, store_many
-
-NEIGHBOUR, THIRD = "+12125550188", "+12125550199"
-SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
-ALWAYS_OPEN = {"business_hours": (0, 1440)}
 
 
 @pytest.fixture

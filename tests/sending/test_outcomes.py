@@ -11,11 +11,10 @@ from carriers import CarrierError
 from models import Message, Status, new_id
 from recipients.quiet import QuietHours, QuietPlaces
 from running import ROOT
-from samples import NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON, daily
+from samples import DAY, HOUR, MINUTE, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON, daily
 from sending import outcomes
 from sending.outcomes import MAY_HAVE_TAKEN_IT, Outcome, Step, Terms, judge
 
-MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 HOURS = daily(540, 1020)
 ASKABLE = Terms(True, 60, Rules(HOURS, QuietPlaces(), False, 3 * DAY))
 UNASKABLE = ASKABLE._replace(askable=False)

@@ -10,20 +10,17 @@ from database import db
 from fake_carrier import FOR_GOOD, TOO_FAST, FakeCarrier
 from models import Message, Status
 from monitoring import health
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import MILLISECOND, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending.carrier_state import CarrierState
 from sending.sends import Answer, Send
 from sending.watch import CarrierWatch
 from stored_messages import again, statuses, store, store_many
 
-SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
-MILLISECOND = timedelta(milliseconds=1)
 SLOWLY = CarrierError("slow down", too_fast=True, retry_after=30)
 ACCOUNT = CarrierError("the token is wrong", account=True)
 DOWN = CarrierError("no connection", unreached=True)
 SILENCE = CarrierError("a gateway's page", silent=True)
-NEIGHBOUR = "+12125550188"
 
 
 @pytest.fixture

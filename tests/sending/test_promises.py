@@ -41,7 +41,7 @@ from databases import on_sqlite
 from models import FINISHED, TAKEN, Message, Status, first_id
 from recipients.hours import BusinessHours
 from recipients.quiet import QuietPlaces
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import DAY, HOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import carrier_state, claims, outcomes, receipts
 from sending.carrier_state import SETTLING, CarrierState, Permission
@@ -54,7 +54,6 @@ from sending.watch import CarrierWatch
 from stored_messages import create
 
 NUMBERS = (NEW_YORK, "+12125550188")
-SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
 CLAIM_TIMEOUT, EXPIRE_AFTER = 60, 3 * DAY
 PAUSE = 30  # seconds that the carrier asks for with its "too fast"
 LATER = (0, 0, 0, 10, 20, 70, 70, 70, 400, 3600, 13 * 3600, 16 * 3600, 80 * 3600)  # seconds

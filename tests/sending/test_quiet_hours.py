@@ -15,17 +15,13 @@ from database import clock
 from databases import on_sqlite
 from fake_carrier import FOR_NOW, TOO_FAST, FakeCarrier
 from models import WAITING, Message, Status
-from samples import LONDON, NEW_YORK
+from samples import ALWAYS_OPEN, DAY, HOUR, LONDON, MINUTE, NEW_YORK, SECOND
 from scheduler import Scheduler
 from sending import carrier_state, sender
 from sending.runtime import Runtime
 from stored_messages import again, store
 
-SECOND, MINUTE, HOUR, DAY = (
-    timedelta(**{unit: 1}) for unit in ("seconds", "minutes", "hours", "days")
-)
 NIGHT = {"quiet_hours": (21 * 60, 8 * 60)}
-ALL_DAY = {"business_hours": (0, 1440)}
 NINE_PM = datetime(2026, 3, 4, 2, tzinfo=UTC)  # a Tuesday in New York
 EIGHT_AM = datetime(2026, 3, 4, 13, tzinfo=UTC)
 NINE_AM = datetime(2026, 3, 4, 14, tzinfo=UTC)
@@ -37,9 +33,9 @@ NINE_AM = datetime(2026, 3, 4, 14, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("send_date", "hours", "leaves_at"),
     [
-        (None, ALL_DAY, EIGHT_AM),
+        (None, ALWAYS_OPEN, EIGHT_AM),
         (None, {}, NINE_AM),
-        (NINE_PM, ALL_DAY, EIGHT_AM),
+        (NINE_PM, ALWAYS_OPEN, EIGHT_AM),
         (NINE_PM, {}, NINE_AM),  # eleven hours later it keeps to business hours
         (EIGHT_AM - MINUTE, {}, EIGHT_AM),
     ],
@@ -88,7 +84,7 @@ def test_quiet_hours_that_begin_after_the_claim_hold_a_text_back(send_date, sett
             return super().submit(*call)
 
     runtime = Runtime(make_pool=Late)
-    quiet = Scheduler(settings._replace(**NIGHT, **ALL_DAY), carrier, runtime)
+    quiet = Scheduler(settings._replace(**NIGHT, **ALWAYS_OPEN), carrier, runtime)
     assert +quiet.run_pass() == Counter({"rescheduled": 1})
     assert carrier.texts == []
     held = again(message)

@@ -17,14 +17,13 @@ from access.do_not_call import DoNotCall, DoNotCallHistory
 from carriers import LateAnswer, OptOut, Receipt
 from database import BATCH, clock, db
 from models import TAKEN, Message, Status
-from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from samples import DAY, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending import claims, outcomes, receipts
 from sending.receipts import EarlyReceipt
 from stored_messages import SENDER, again, held, statuses, store, store_many
 
 pytestmark = pytest.mark.usefixtures("database_url")
 
-MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 LATER = TUESDAY_NOON + 90 * DAY
 DELIVERED, UNDELIVERED = ("SM1", True, None), ("SM1", False, "no such number")
 

@@ -3,7 +3,7 @@
 import itertools
 import json
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
@@ -14,7 +14,7 @@ from carriers import Reply as Said
 from database import clock, db
 from events.outbox import Event, EventAddress
 from models import Message, Status
-from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from samples import DAY, HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import inbound, replies
 from sending.inbound import ReplyRules
 from sending.replies import Filter, Reply
@@ -22,7 +22,6 @@ from stored_messages import SENDER, again, held, key_named, store
 
 pytestmark = pytest.mark.usefixtures("database_url")
 
-SECOND, MINUTE, HOUR, DAY = (timedelta(seconds=n) for n in (1, 60, 3600, 86_400))
 RULES = ReplyRules("fake", False, None, None)
 ANSWERING = RULES._replace(stop_reply="You get no more texts.", help_reply="Ask +1 212 555 0100.")
 LATER = TUESDAY_NOON + MINUTE

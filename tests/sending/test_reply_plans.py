@@ -1,7 +1,5 @@
 """Among millions of replies, each question about them is answered by an index."""
 
-from datetime import timedelta
-
 import pytest
 
 from access.keys import ApiKey, Identity, Role
@@ -9,13 +7,12 @@ from carriers import Part
 from carriers import Reply as Said
 from database import clock, db
 from query_plans import plans
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import DAY, NEW_YORK, TUESDAY_NOON
 from sending import claims, inbound
 from sending.inbound import ReplyRules
 from sending.replies import Filter, Place, Reply
 from stored_messages import SENDER, key_named, store
 
-DAY = timedelta(days=1)
 RULES = ReplyRules("twilio", False, "Bye.", "Ask us.")
 OPERATOR = Identity(1, "Olga", None, Role.OPERATOR)
 

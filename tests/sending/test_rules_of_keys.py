@@ -17,15 +17,12 @@ from database import clock, isoformat
 from desk_visitor import Visitor, issue
 from models import Message, Status
 from places import QUIET_PLACES, SILENCES
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import receipts
 from sending.runtime import Runtime
 from stored_messages import again, key_named, store
 
-SECOND, MINUTE, HOUR, DAY = (
-    timedelta(**{unit: 1}) for unit in ("seconds", "minutes", "hours", "days")
-)
 PLACES = {
     "business_hours": (0, 1440),
     "quiet_hours": (22 * 60, 6 * 60),

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from datetime import timedelta
 
 import pytest
 
@@ -11,7 +10,7 @@ from carriers.ways import Way
 from database import isoformat
 from models import Message, Status
 from running import wait_until
-from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from samples import ALWAYS_OPEN, DAY, HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import claims, receipts
 from sending.carrier_state import CarrierState
 from sending.outcomes import MAY_HAVE_TAKEN_IT
@@ -25,9 +24,6 @@ from several_carriers import (
     NamedCarrier,
 )
 from stored_messages import again, key_named, statuses, store, store_many
-
-SECOND, MINUTE, HOUR, DAY = (timedelta(seconds=n) for n in (1, 60, 3600, 86400))
-OPEN = {"business_hours": (0, 1440)}
 
 
 def once_there_are(number, texts):
@@ -126,7 +122,7 @@ def test_retries_go_through_the_carriers_in_a_circle(run_both, us, eu):
     us.answer = eu.answer = FOR_NOW
     store(max_retries=3)
     for hours in range(0, 40, 10):
-        run_both(TUESDAY_NOON + hours * HOUR, **OPEN)
+        run_both(TUESDAY_NOON + hours * HOUR, **ALWAYS_OPEN)
     assert (len(us.texts), len(eu.texts)) == (2, 2)
     message = Message.get()
     assert (message.status, message.attempts, message.carrier) == (Status.FAILED, 4, "eu")
@@ -169,7 +165,7 @@ def test_texts_go_through_the_carriers_of_their_country_and_key(run_both, us, eu
     for country, key in texts:
         to = NEW_YORK if country == "US" else LONDON
         store(country=country, to=to, key=key_named(key), message=f"{country} {key}")
-    run_both(TUESDAY_NOON, ways, **OPEN)
+    run_both(TUESDAY_NOON, ways, **ALWAYS_OPEN)
     found = {(m.country, m.key.name): m.carrier for m in Message.select()}
     assert found == texts
     assert statuses() == {Status.SENT: 3, Status.QUEUED: 1}
@@ -198,11 +194,11 @@ def test_a_carrier_that_can_be_asked_keeps_its_doubt_however_long_it_is_down(run
     us.answer = UNREACHED
     store(to="+12125559999")
     for hours in range(1, 70, 5):
-        run_both(TUESDAY_NOON + hours * HOUR, carriers=both, **OPEN)
+        run_both(TUESDAY_NOON + hours * HOUR, carriers=both, **ALWAYS_OPEN)
     assert eu.numbers == ["+12125559999"]
     us.health = None
     us.has[NEW_YORK] = ["SM1"]
-    run_both(TUESDAY_NOON + 71 * HOUR, carriers=both, **OPEN)
+    run_both(TUESDAY_NOON + 71 * HOUR, carriers=both, **ALWAYS_OPEN)
     message = Message.get(Message.to == NEW_YORK)
     assert (message.status, message.carrier, message.carrier_reference) == ("sent", "us", "SM1")
     assert eu.numbers == ["+12125559999"]
@@ -213,7 +209,7 @@ def test_a_doubt_that_was_not_answered_in_time_expires_and_may_be_sent_all_the_s
     us.answer, us.health = SILENT, UNREACHED
     store(first_send_at=TUESDAY_NOON)
     for hours in (0, 1, 80, 81):
-        run_both(TUESDAY_NOON + hours * HOUR, carriers=both, **OPEN)
+        run_both(TUESDAY_NOON + hours * HOUR, carriers=both, **ALWAYS_OPEN)
     message = Message.get()
     assert message.status == Status.EXPIRED
     assert MAY_HAVE_TAKEN_IT in message.last_error
@@ -234,7 +230,7 @@ def test_what_an_asked_carrier_has_not_is_no_copy(run_both):
     store(max_retries=9)
     copies = []
     for hours in range(0, 200, 10):
-        run_both(TUESDAY_NOON + hours * HOUR, carriers=both, expire_after=DAY * 30, **OPEN)
+        run_both(TUESDAY_NOON + hours * HOUR, carriers=both, expire_after=DAY * 30, **ALWAYS_OPEN)
         copies.append((len(us.texts), len(eu.texts)))
     message = Message.get()
     assert message.status == Status.FAILED
@@ -248,7 +244,7 @@ def test_two_carriers_that_cannot_be_asked_never_get_more_than_two_copies_togeth
     us.answer = eu.answer = SILENT
     store(max_retries=9)
     for hours in range(0, 100, 10):
-        run_both(TUESDAY_NOON + hours * HOUR, expire_after=DAY * 30, **OPEN)
+        run_both(TUESDAY_NOON + hours * HOUR, expire_after=DAY * 30, **ALWAYS_OPEN)
     assert len(us.texts) + len(eu.texts) == 2
     message = Message.get()
     assert (message.status, message.in_doubt) == (Status.FAILED, 2)
@@ -260,7 +256,7 @@ def test_the_second_copy_goes_through_the_first_carrier_and_not_the_next(run_bot
     store(max_retries=3)
     run_both(TUESDAY_NOON)
     us.answer = None
-    run_both(TUESDAY_NOON + HOUR, **OPEN)
+    run_both(TUESDAY_NOON + HOUR, **ALWAYS_OPEN)
     assert (len(us.texts), len(eu.texts)) == (2, 0)
 
 
@@ -269,7 +265,7 @@ def test_the_doubts_of_a_carrier_that_is_gone_are_those_of_one_that_cannot_be_as
     us.answer = SILENT
     store()
     run_both(TUESDAY_NOON, carriers=both)
-    run_both(TUESDAY_NOON + HOUR, carriers=[eu], **OPEN)
+    run_both(TUESDAY_NOON + HOUR, carriers=[eu], **ALWAYS_OPEN)
     message = Message.get()
     assert (message.status, message.carrier) == (Status.SENT, "eu")
     assert us.asked == []
@@ -397,7 +393,7 @@ def test_a_doubt_that_is_settled_leaves_those_with_other_carriers(run_both):
     for hours in range(0, 100, 5):
         at = TUESDAY_NOON + hours * HOUR
         store(to="+12125559999", send_at=at)  # it goes first through us after a pause
-        run_both(at, carriers=both, expire_after=DAY * 30, **OPEN)
+        run_both(at, carriers=both, expire_after=DAY * 30, **ALWAYS_OPEN)
     message = Message.get(Message.to == NEW_YORK)
     assert NEW_YORK in eu.asked
     assert len(copies) == 2

@@ -2,19 +2,16 @@
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 
 import pytest
 
 from access.do_not_call import DoNotCall
 from carriers import CarrierError
 from models import Status
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import DAY, HOUR, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending.outcomes import MAY_HAVE_TAKEN_IT, MOST_TAKE_OVERS
 from sending.runtime import Runtime
 from stored_messages import again, held, store
-
-MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 
 
 class DyingPool(ThreadPoolExecutor):

@@ -18,16 +18,14 @@ from events.delivery import Deliveries
 from fake_carrier import TOO_FAST
 from models import Message, Status
 from monitoring import health
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import ALWAYS_OPEN, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import claims
 from sending.carrier_state import CarrierState
 from sending.sender import TESTERS
 from stored_messages import SENDER, again, key_named, statuses, store, store_many
 
-SECOND = timedelta(seconds=1)
 PERMANENT, TEMPORARY, TOO_BUSY = "+12125550101", "+12125550102", "+12125550103"
-OPEN = {"business_hours": (0, 1440)}
 
 
 def claim(limit, first_key=0):
@@ -155,7 +153,7 @@ def test_what_does_not_fit_into_the_rate_keeps_its_place_unchanged(run_pass, car
 def test_a_pass_waits_for_the_rate(settings, carrier):
     store_many(30)
     began = time.monotonic()
-    counts = Scheduler(settings._replace(send_rate=20.0, **OPEN), carrier).run_pass()
+    counts = Scheduler(settings._replace(send_rate=20.0, **ALWAYS_OPEN), carrier).run_pass()
     assert +counts == Counter({"sent": 30})
     assert 0.7 <= time.monotonic() - began < 5
 
@@ -166,7 +164,7 @@ def test_a_signal_ends_the_wait_and_nothing_stays_claimed(settings, carrier, use
     store_many(3, message=TWO_PARTS)
     used_until = round((clock.now().timestamp() + used_for) * 1_000_000)
     CarrierState.create(name="fake", rate_used_until=used_until)
-    waiting = Scheduler(settings._replace(send_rate=0.6, **OPEN), carrier)
+    waiting = Scheduler(settings._replace(send_rate=0.6, **ALWAYS_OPEN), carrier)
     threading.Timer(0.5, waiting.stop.request).start()
     began = time.monotonic()
     waiting.run_pass()
@@ -301,7 +299,7 @@ def test_a_carrier_that_is_slow_does_not_hold_up_testers(settings, carrier, test
 
     store_many(2, clock.now())
     carrier.answers["+12125550000"] = wait
-    counts = Scheduler(settings._replace(send_concurrency=1, **OPEN), carrier).run_pass()
+    counts = Scheduler(settings._replace(send_concurrency=1, **ALWAYS_OPEN), carrier).run_pass()
     assert counts["sent"] == 3
     assert again(text).finished_at < Message.get(Message.to == "+12125550000").finished_at
 

@@ -3,19 +3,16 @@
 import threading
 import time
 from collections import Counter
-from datetime import timedelta
 
 import pytest
 
 from access.keys import ApiKey, Role
 from database import clock, db
 from query_plans import plans, reads_whole
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import carrier_state, claims
 from stored_messages import SENDER, key_named, store, store_many
-
-SECOND = timedelta(seconds=1)
 
 
 def key_of(name, urgent=False, role=Role.SENDER):

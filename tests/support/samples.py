@@ -1,13 +1,18 @@
-"""Numbers, instants and business hours that many tests use."""
+"""Numbers, instants, spans of time and business hours that many tests use."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from recipients.hours import BusinessHours
 
 NEW_YORK = "+12125550123"
 LONDON = "+442083661177"
+NEIGHBOUR, THIRD = "+12125550188", "+12125550199"
+VALID = {"to": NEW_YORK, "message": "Hello"}
+ALWAYS_OPEN = {"business_hours": (0, 1440)}
 TUESDAY_NOON = datetime(2026, 3, 3, 17, 0, tzinfo=UTC)  # noon in New York
 SUNDAY_NIGHT = datetime(2026, 3, 2, 4, 30, tzinfo=UTC)  # 11:30 PM in New York
+MILLISECOND = timedelta(milliseconds=1)
+SECOND, MINUTE, HOUR, DAY = (timedelta(seconds=n) for n in (1, 60, 3_600, 86_400))
 WEEK = frozenset(range(7))
 
 
