@@ -3,10 +3,8 @@
 import contextlib
 import sqlite3
 import uuid
-from datetime import timedelta
 
 import psycopg
-from peewee import chunked
 
 import acceptance
 import reports
@@ -15,9 +13,8 @@ from access.keys import ApiKey
 from carriers.alphabets import count_parts
 from database import clock, db
 from models import Message, Status, new_id
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import DAY, HOUR, NEW_YORK, TUESDAY_NOON
 
-HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 SENDER = uuid.UUID(int=1)
 """The scheduler that has claimed the messages that are being sent."""
 
@@ -76,11 +73,17 @@ def held(status, **columns):
 def store_many(count, now=TUESDAY_NOON, **columns):
     """Store messages to as many numbers, and return these numbers in the order of the ids."""
     numbers = [f"+1212555{n:04}" for n in range(count)]
-    row, ids = _row(now, columns), sorted(new_id(now) for _ in numbers)
-    rows = [row | {"id": id, "to": number} for id, number in zip(ids, numbers, strict=True)]
-    with db.atomic():
-        for some in chunked(rows, 500):  # SQLite takes no more values in a statement
-            Message.insert_many(some).execute()
+    usual, fields = Message(**_row(now, columns)).__data__, Message._meta.fields
+    row = {fields[name]: fields[name].db_value(value) for name, value in usual.items()}
+    ids = sorted(new_id(now) for _ in numbers)
+    rows = [
+        [*(row | {Message.id: Message.id.db_value(id), Message.to: number}).values()]
+        for id, number in zip(ids, numbers, strict=True)
+    ]
+    names = ", ".join(f'"{field.column_name}"' for field in row)
+    marks = ", ".join([db.param] * len(row))
+    with db.atomic():  # insert_many() takes five times as long
+        db.cursor().executemany(f"INSERT INTO message ({names}) VALUES ({marks})", rows)
     return numbers
 
 
