@@ -5,9 +5,10 @@ country as one row of minutes, open or not. `make test` compares the weeks in wh
 `make soak` a whole year.
 """
 
+import functools
 import random
 from collections import Counter
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -20,8 +21,8 @@ import settings as environment
 from numbering_plans import iana
 from recipients.hours import BusinessHours
 from running import ROOT
+from samples import DAY, MINUTE
 
-MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 MARGIN = 3  # days, more than any offset
 SHARE = 1_000  # of 100,000 people
 NUMBERS = {
@@ -104,6 +105,12 @@ def people(country):
     return counts or dict.fromkeys(iana()[country], 100_000)
 
 
+@functools.cache
+def minutes_of(window):
+    """Say of each minute of a day whether it is in a window."""
+    return bytearray(minute in window for minute in range(1440))
+
+
 class Model:
     """The minutes of some days, by number: `is_open`, `is_quiet`, and when that ends."""
 
@@ -112,12 +119,13 @@ class Model:
         self.length = 1440 * days
         self.paint(country, setting, first, days)
         zones = people(country)
+        clocks = [ZoneInfo(zone) for zone in zones]  # it keeps eight, and reads others again
         known, counting = {}, {}
         self.is_open, self.is_quiet = bytearray(self.length), bytearray(self.length)
         for minute in range(self.length):
             if minute % 15 == 0:  # clocks change on the quarter of an hour
                 at = self.start + minute * MINUTE
-                offsets = tuple(at.astimezone(ZoneInfo(z)).utcoffset() // MINUTE for z in zones)
+                offsets = tuple(at.astimezone(clock).utcoffset() // MINUTE for clock in clocks)
                 likely = known.get(offsets) or self.likely(offsets, zones)
                 known[offsets] = likely
             reach = self.reach[(minute + likely[0]) // 1440 + MARGIN]
@@ -133,14 +141,15 @@ class Model:
         self.painted, self.reach, reach = bytearray(), [], None
         festive = closed_days(country, first.year)
         closed = festive if setting.is_local else ()
+        free = weekend(country, setting)
         self.silence(setting, festive, first, days)
         for n in range(days + MARGIN + 60, -MARGIN - 1, -1):
             day = first + n * DAY
-            is_open = day not in closed and day.weekday() not in weekend(country, setting)
+            is_open = day not in closed and day.weekday() not in free
             window = setting.week[day.weekday()] if is_open else CLOSED
             reach = len(window) / 2 if window else reach
             self.reach.insert(0, reach)
-            self.painted = bytearray(m in window for m in range(1440)) + self.painted
+            self.painted = minutes_of(window) + self.painted
         self.painted = bytearray(
             is_open and not is_silent
             for is_open, is_silent in zip(self.painted, self.silent, strict=False)
