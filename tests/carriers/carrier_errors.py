@@ -1,9 +1,13 @@
 """Texts for carriers, the meanings of their errors, and the secrets that must not appear."""
 
+from functools import partial
+from urllib.parse import parse_qsl
+
 import pytest
 
-from carrier_servers import TwilioServer
-from carriers import Carrier, CarrierError
+import carriers
+from carrier_servers import Request, TwilioServer
+from carriers import Callback, Carrier, CarrierError, OptOut, Reply
 
 NUMBER = "+12125550123"
 TEXT = "attack at dawn, 🚀 héllo"
@@ -22,6 +26,20 @@ AWKWARD = [
 """Texts that a library or a carrier might change."""
 SECRETS = ("2125550123", "attack", TwilioServer.sid, "a token", "a%20token", "s3cret", "path-token")
 WORDS = ("permanent", "account", "too_fast", "in_doubt")
+
+connect = partial(carriers.connect, timeout=30)
+impatient = partial(carriers.connect, timeout=1)
+
+
+def form(request: Request) -> dict[str, str]:
+    """Return the fields of a request's form."""
+    return dict(parse_qsl(request.body.decode(), keep_blank_values=True, strict_parsing=True))
+
+
+def unidentified(carrier: Carrier, callback: Callback) -> list:
+    """Return what a callback says, without what identifies it."""
+    events = carrier.callback(callback)
+    return [e._replace(message_ids=()) if isinstance(e, OptOut | Reply) else e for e in events]
 
 
 def send(carrier: Carrier, to: str = NUMBER, text: str = TEXT, valid_for: int = 3600) -> str | None:

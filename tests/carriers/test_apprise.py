@@ -3,17 +3,14 @@
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import apprise
 import pytest
 
 import carriers
-from carrier_errors import NUMBER, meaning, refused, send
+from carrier_errors import NUMBER, connect, meaning, refused, send
 from carrier_servers import Answer
 from carriers import CarrierError
-
-connect = partial(carriers.connect, timeout=30)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import pytest
 import smpp_peer
@@ -24,6 +23,8 @@ from carrier_errors import (
     NUMBER,
     TEXT,
     assert_tells_no_secret,
+    connect,
+    impatient,
     meaning,
     refused,
     send,
@@ -55,9 +56,6 @@ from carriers import (
 from carriers.http import STATUSES
 from carriers.tls import reason_of
 from running import ROOT
-
-connect = partial(carriers.connect, timeout=30)
-impatient = partial(carriers.connect, timeout=1)
 
 KINDS = {
     "twilio_server": TwilioServer,
@@ -142,21 +140,25 @@ def test_an_interim_answer_is_not_the_last_word(our_server):
     assert our_server.connections == 1
 
 
+def tells(error):
+    """Return what an error tells of the carrier itself."""
+    assert error.silent or not error.unreached
+    return "unreached" if error.unreached else "silent" if error.silent else "its own answer"
+
+
 # No answer
 
 
 @pytest.mark.parametrize("answer", [HANG, HANG_UP], ids=repr)
-def test_a_text_without_an_answer_is_in_doubt_and_not_sent_again(server, answer):
+def test_a_carrier_without_an_answer_is_silent_and_its_text_in_doubt_and_not_sent_again(
+    server, answer
+):
     server.answer = answer
-    assert meaning(refused(impatient(server.url))) == "in doubt"
-    assert len(server.requests) == 1
-
-
-def test_a_carrier_that_hangs_is_given_up(server):
-    server.answer = HANG
     started = time.monotonic()
-    refused(impatient(server.url))
+    error = refused(impatient(server.url))
     assert time.monotonic() - started < 20
+    assert (meaning(error), tells(error)) == ("in doubt", "silent")
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("pause", [0.05, 0.3])
@@ -214,16 +216,17 @@ def test_an_endless_answer_is_not_read_to_its_end(our_server):
 
 
 @pytest.mark.parametrize("kind", KINDS.values())
-def test_a_carrier_that_is_down_is_for_now_until_it_is_back(kind):
+def test_a_carrier_that_is_down_is_unreached_and_its_text_for_now_until_it_is_back(kind):
     server = kind()
     carrier = connect(server.url)
     server.close()
-    assert meaning(refused(carrier)) == "for now"
+    error = refused(carrier)
+    assert (meaning(error), tells(error)) == ("for now", "unreached")
 
 
-def test_a_carrier_that_has_no_address_is_for_now(server):
-    carrier = connect(server.url.replace(server.address, "carrier.invalid"))
-    assert meaning(refused(carrier)) == "for now"
+def test_a_carrier_that_has_no_address_is_unreached_and_its_text_for_now(server):
+    error = refused(connect(server.url.replace(server.address, "carrier.invalid")))
+    assert (meaning(error), tells(error)) == ("for now", "unreached")
 
 
 def test_a_redirect_is_not_followed(server):
@@ -324,30 +327,6 @@ def test_a_reason_is_found_among_several_addresses():
 
 PAGE = b"<html>502 Bad Gateway</html>"
 UNHELPFUL = {"message": "Service Unavailable"}  # a gateway's JSON
-
-
-def tells(error):
-    """Return what an error tells of the carrier itself."""
-    assert error.silent or not error.unreached
-    return "unreached" if error.unreached else "silent" if error.silent else "its own answer"
-
-
-@pytest.mark.parametrize("answer", [HANG, HANG_UP], ids=repr)
-def test_a_carrier_without_an_answer_is_silent(server, answer):
-    server.answer = answer
-    assert tells(refused(impatient(server.url))) == "silent"
-
-
-@pytest.mark.parametrize("kind", KINDS.values())
-def test_a_carrier_where_nobody_listens_is_unreached(kind):
-    server = kind()
-    server.close()
-    assert tells(refused(connect(server.url))) == "unreached"
-
-
-def test_a_carrier_without_an_address_is_unreached(server):
-    carrier = connect(server.url.replace(server.address, "carrier.invalid"))
-    assert tells(refused(carrier)) == "unreached"
 
 
 @pytest.mark.parametrize("status", [200, 202, 302, 400, 404, 500, 502, 503, 504])

@@ -4,8 +4,7 @@ import re
 import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime, formatdate
-from functools import partial
-from urllib.parse import parse_qs, parse_qsl, urlencode
+from urllib.parse import parse_qs, urlencode
 
 import pytest
 from hypothesis import given
@@ -13,13 +12,20 @@ from hypothesis import strategies as st
 from twilio.request_validator import RequestValidator
 
 import carriers
-from carrier_errors import NUMBER, TEXT, meaning, refused, send
+from carrier_errors import (
+    NUMBER,
+    TEXT,
+    connect,
+    form,
+    impatient,
+    meaning,
+    refused,
+    send,
+    unidentified,
+)
 from carrier_servers import HANG, HANG_UP, Answer, refusal
 from carriers import Callback, CarrierError, NotGenuine, OptOut, Receipt, Reply, twilio
 from carriers.http import LONGEST_PAUSE
-
-connect = partial(carriers.connect, timeout=30)
-impatient = partial(carriers.connect, timeout=1)
 
 PUBLIC_URL = "https://sms.example.com/staging"
 SID = "SM" + "1" * 32
@@ -36,10 +42,6 @@ DOCUMENTED = {
     "StatusCallback": r"https?://[^_\s]+",
     "SmartEncoded": r"true|false",
 }
-
-
-def form(request):
-    return dict(parse_qsl(request.body.decode(), keep_blank_values=True, strict_parsing=True))
 
 
 # The request
@@ -524,12 +526,6 @@ def signed(fields, token=TOKEN, kind="status", url=None, method="POST", signed_u
     signature = RequestValidator(token).compute_signature(signed_url or url, fields)
     headers = {"x-twilio-signature": signature} | more
     return Callback(kind, method, url, headers, urlencode(fields).encode())
-
-
-def unidentified(carrier, callback):
-    """What a callback says, without what identifies it."""
-    events = carrier.callback(callback)
-    return [e._replace(message_ids=()) if isinstance(e, OptOut) else e for e in events]
 
 
 @pytest.fixture

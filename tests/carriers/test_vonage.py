@@ -6,7 +6,6 @@ import json
 import re
 import time
 from datetime import UTC, datetime
-from functools import partial
 from urllib.parse import parse_qsl, urlencode
 
 import pytest
@@ -15,11 +14,9 @@ from hypothesis import strategies as st
 from vonage_http_client.auth import Auth
 
 import carriers
-from carrier_errors import MESSAGE_ID, NUMBER, meaning, refused, send
+from carrier_errors import MESSAGE_ID, NUMBER, connect, form, meaning, refused, send, unidentified
 from carrier_servers import Answer, verdict
 from carriers import Callback, CarrierError, NotGenuine, OptOut, Part, Receipt, Reply, vonage
-
-connect = partial(carriers.connect, timeout=30)
 
 PUBLIC_URL = "https://sms.example.com/staging"
 SECRET = "signature-s3cret"
@@ -38,10 +35,6 @@ DOCUMENTED = {
     "client-ref": r".{1,40}",
     "callback": r"https://\S+",
 }
-
-
-def form(request):
-    return dict(parse_qsl(request.body.decode(), keep_blank_values=True, strict_parsing=True))
 
 
 # The request
@@ -241,12 +234,6 @@ def carrier_of(method=None):
     return carriers.connect(CARRIER + method, public_url=PUBLIC_URL, sending=False)
 
 
-def unidentified(carrier, callback):
-    """What a callback says, without what identifies it."""
-    events = carrier.callback(callback)
-    return [e._replace(message_ids=()) if isinstance(e, OptOut | Reply) else e for e in events]
-
-
 @pytest.fixture
 def carrier():
     return carrier_of()
@@ -366,6 +353,41 @@ def test_a_stop_has_the_time_that_vonage_signed(carrier, timestamp, at):
         assert event == Reply(NUMBER, text, at)
     refused = STATUS | said | {"status": "rejected", "err-code": "9"}
     assert unidentified(carrier, signed(refused))[1] == OptOut(NUMBER, True, "carrier", at=at)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "at"),
+    [
+        ("2020-01-01 12:00:00 +0000", datetime(2020, 1, 1, 12, tzinfo=UTC)),  # as Vonage writes it
+        ("2020-01-01 12:00:00 +0530", datetime(2020, 1, 1, 6, 30, tzinfo=UTC)),
+        ("2020-01-01 12:00:00 -0100", datetime(2020, 1, 1, 13, tzinfo=UTC)),
+        ("2020-01-01 12:00:00 0000", None),
+        ("2020-01-01 12:00:00 +9900", None),
+        ("2020-01-01 12:00:00 +00:00", None),
+        ("0001-01-01 00:00:00 +0100", None),
+    ],
+)
+@pytest.mark.parametrize("how", ["query", "form", "json"])
+def test_a_stop_has_the_time_that_vonage_tells_with_its_offset(carrier, timestamp, at, how):
+    said = {"msisdn": NUMBER[1:], "message-timestamp": timestamp, "text": "STOP"}
+    (event,) = carrier.callback(signed(said, how=how, kind="inbound"))
+    assert event == Reply(NUMBER, "STOP", at)
+    if at:
+        assert event.at.tzinfo is UTC
+
+
+@pytest.mark.parametrize("concat", ["false", "False", "0", ""])
+@pytest.mark.parametrize("how", ["query", "form", "json"])
+def test_a_reply_of_which_vonage_says_that_it_is_no_part_is_whole(carrier, concat, how):
+    fields = {"msisdn": NUMBER[1:], "text": "STOP", "concat": concat}
+    (event,) = carrier.callback(signed(fields, how=how, kind="inbound"))
+    assert event == Reply(NUMBER, "STOP")
+
+
+def test_a_receipt_repeats_the_id_that_the_text_was_sent_with(carrier):
+    status = STATUS | {"status": "delivered", "client-ref": "019cb4b5-0000-7000-8000-000000000000"}
+    (receipt,) = carrier.callback(signed(status))
+    assert receipt.message_id == status["client-ref"]
 
 
 @pytest.mark.parametrize("how", ["query", "form", "json"])

@@ -2,16 +2,12 @@
 
 import base64
 import json
-from functools import partial
 
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-import carriers
-from carrier_errors import MESSAGE_ID, NUMBER, TEXT, meaning, refused, send
+from carrier_errors import MESSAGE_ID, NUMBER, TEXT, connect, meaning, refused, send
 from carrier_servers import Answer
-
-connect = partial(carriers.connect, timeout=30)
 
 
 def test_the_body_is_the_documented_object(webhook_server):
