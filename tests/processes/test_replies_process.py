@@ -18,13 +18,10 @@ from models import Message, Status
 from running import wait_until
 from samples import LONDON, NEW_YORK
 from sending.replies import Filter, Reply
-from signed_callbacks import of_twilio, of_vonage
+from signed_callbacks import SECRET, TOKEN, TWILIO, VONAGE, of_twilio, of_vonage
 from stored_messages import statuses, store
 
 PUBLIC_URL = "https://sms.example.com"
-TOKEN, SECRET = "auth-t0ken", "s1gnature secret"
-TWILIO = f"twilio://AC1:{TOKEN}@+15005550006"
-VONAGE = f"vonage://key:s3cret@ACME?signature_secret={SECRET}&signature_method=sha256"
 
 
 def kept():
@@ -75,7 +72,11 @@ def vonages(number):
 
 CARRIERS = {
     "twilio": (TWILIO, twilios, [f"reply {n} 🎉" for n in range(30)]),
-    "vonage": (VONAGE, vonages, [f"{n}: reply {n} 🎉" for n in range(15)]),
+    "vonage": (
+        f"{VONAGE}&signature_method=sha256",
+        vonages,
+        [f"{n}: reply {n} 🎉" for n in range(15)],
+    ),
 }
 
 

@@ -1,7 +1,6 @@
 """Receipts of a text that its carrier counts as several: none is one that matches no message."""
 
 import threading
-from datetime import timedelta
 
 import pytest
 
@@ -12,14 +11,10 @@ from models import Message, Status
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 from sending import receipts
 from sending.receipts import EarlyReceipt
-from signed_callbacks import of_vonage
+from signed_callbacks import SECRET, VONAGE, of_vonage
 from stored_messages import again, held, store
 
 pytestmark = pytest.mark.usefixtures("database_url")
-
-MINUTE = timedelta(minutes=1)
-SECRET = "s1gnature secret"
-VONAGE = f"vonage://key:s3cret@ACME?signature_secret={SECRET}"
 
 
 def unmatched():

@@ -8,6 +8,9 @@ from twilio.request_validator import RequestValidator
 from vonage_http_client.auth import Auth
 
 FORM = "application/x-www-form-urlencoded"
+TOKEN, SECRET = "auth-t0ken", "s1gnature secret"
+TWILIO = f"twilio://AC1:{TOKEN}@+15005550006"
+VONAGE = f"vonage://key:s3cret@ACME?signature_secret={SECRET}"
 
 
 def of_twilio(url, fields, token):

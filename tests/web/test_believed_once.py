@@ -16,12 +16,9 @@ from app import create_app
 from database import clock, db
 from samples import LONDON, NEW_YORK
 from sending.receipts import OptOutMessage
-from signed_callbacks import FORM, of_twilio, of_vonage
+from signed_callbacks import FORM, SECRET, TOKEN, TWILIO, VONAGE, of_twilio, of_vonage
 
 PUBLIC_URL = "https://sms.example.com"
-TOKEN, SECRET = "auth-t0ken", "s1gnature secret"
-TWILIO = f"twilio://AC1:{TOKEN}@+15005550006"
-VONAGE = f"vonage://key:s3cret@ACME?signature_secret={SECRET}"
 INBOUND, STATUS = f"{PUBLIC_URL}/carriers/twilio/inbound", f"{PUBLIC_URL}/carriers/twilio/status"
 SENDERS = {"FromCity": "NEW YORK", "FromCountry": "US", "FromState": "NY", "FromZip": "10001"}
 REST = {"NumMedia": "0", "NumSegments": "1", "ToCountry": "US"}

@@ -16,13 +16,10 @@ from models import Message, Status
 from samples import NEW_YORK, TUESDAY_NOON
 from sending import receipts
 from sending.receipts import EarlyReceipt
-from signed_callbacks import FORM, of_twilio, of_vonage
+from signed_callbacks import FORM, SECRET, TOKEN, TWILIO, VONAGE, of_twilio, of_vonage
 from stored_messages import again, held, store, store_many
 
 PUBLIC_URL = "https://sms.example.com/staging"
-TOKEN, SECRET = "auth-t0ken", "s1gnature secret"
-TWILIO = f"twilio://AC1:{TOKEN}@+15005550006"
-VONAGE = f"vonage://key:s3cret@ACME?signature_secret={SECRET}"
 SID, MESSAGE_ID = "SM" + "1" * 32, "0A0000000123ABCD1"
 TWILIOS = ["/carriers/twilio/status", "/carriers/twilio/inbound"]
 VONAGES = ["/carriers/vonage/status", "/carriers/vonage/inbound"]
