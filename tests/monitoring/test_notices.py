@@ -19,12 +19,11 @@ from models import Status
 from monitoring import notices
 from monitoring.notices import Notice, Notices
 from people import People
-from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from samples import DAY, HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import inbound, replies
 from sending.carrier_state import CarrierState
 from stored_messages import held, key_named, store
 
-MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 LATER = TUESDAY_NOON + 15 * MINUTE
 
 
@@ -357,3 +356,49 @@ def test_no_notice_of_a_reply_holds_a_number_or_text(look, caplog):
         hear("xyzzy stop", TUESDAY_NOON)
         (told,) = look(TUESDAY_NOON)
     assert not any(secret in told for secret in ("xyzzy", "2125550123"))
+
+
+# A day's limit that is used up in the day's last minute
+
+MIDNIGHT = TUESDAY_NOON.replace(hour=0) + DAY
+ALL = "The key shop has used up all of its limit of 10/d"
+NEARLY = "The key shop has used up 80 % of its limit of 10/d"
+
+
+def sent(key, at):
+    store(now=at, key=key, status=Status.SENT, finished_at=at)
+
+
+@pytest.mark.parametrize("late", [timedelta(0), 4 * SECOND, 10 * MINUTE])
+def test_what_was_used_up_just_before_midnight_is_told_once(look, late):
+    key = key_named("shop")
+    used(key, 8, "10/d", now=MIDNIGHT - MINUTE)
+    assert look(MIDNIGHT - MINUTE) == [f"{NEARLY}."]
+    used(key, 10, now=MIDNIGHT - SECOND)
+    assert look(MIDNIGHT + late) == [f"{ALL} on 2026-03-03."]
+    assert look(MIDNIGHT + late + SECOND) == []
+
+
+def test_it_is_told_though_the_key_has_been_used_since(look):
+    key = key_named("shop")
+    for _ in range(10):
+        sent(key, MIDNIGHT - SECOND)
+    sent(key, MIDNIGHT + SECOND)
+    used(key, 1, "10/d", now=MIDNIGHT + SECOND)
+    assert look(MIDNIGHT + 2 * SECOND) == [f"{ALL} on 2026-03-03."]
+    for _ in range(7):
+        sent(key, MIDNIGHT + MINUTE)
+    used(key, 8, now=MIDNIGHT + MINUTE)
+    assert look(MIDNIGHT + MINUTE) == [f"{NEARLY}."]
+    assert look(MIDNIGHT + 2 * MINUTE) == []
+
+
+def test_what_was_told_before_midnight_is_not_told_again(look):
+    used(key_named("shop"), 10, "10/d", now=MIDNIGHT - SECOND)
+    assert look(MIDNIGHT - SECOND) == [f"{ALL}."]
+    assert look(MIDNIGHT) == []
+
+
+def test_what_was_used_up_yesterday_is_no_news_in_the_morning(look):
+    used(key_named("shop"), 10, "10/d", now=MIDNIGHT - SECOND)
+    assert look(MIDNIGHT + timedelta(hours=8)) == []

@@ -1,5 +1,6 @@
 """`make run` with all packages installed: it prints a curl line that works, again and again."""
 
+import json
 import os
 import re
 import shlex
@@ -11,13 +12,14 @@ import subprocess
 import sys
 import urllib.request
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil
 import pytest
 
-from running import PYTHON, ROOT, Process, free_port, wait_until
+from databases import on_sqlite
+from running import PYTHON, ROOT, SECRET_KEY, Process, free_port, wait_until
 from settings import DAYS
 
 NOT_COPIED = shutil.ignore_patterns(".*", "*.db*", "tests", "benchmarks")
@@ -272,9 +274,10 @@ def test_a_folder_that_was_moved_is_reported(installed, tmp_path):
     assert Path(sys.prefix).exists()
 
 
-def test_a_port_in_use_is_reported_in_one_line(run):
+@pytest.mark.parametrize("address", ["", "127.0.0.1"])
+def test_a_port_in_use_is_reported_in_one_line(run, address):
     with socket.socket() as taken:
-        taken.bind(("", 0))
+        taken.bind((address, 0))
         taken.listen()
         process = run(PORT=str(taken.getsockname()[1]))
         assert process.wait() == 1
@@ -323,3 +326,66 @@ def test_a_file_named_env_that_cannot_be_read_is_reported_in_one_line(run, proje
     assert process.wait() == 1
     assert len(process.output.splitlines()) == 1
     assert process.output.startswith(".env: cannot be read")
+
+
+# For this machine, unless HOST says otherwise; its keys end by themselves
+
+LINE = "PUBLIC_URL is not set"
+
+
+def listening(process):
+    """The addresses at which a process or its children listen."""
+    children = process.children(recursive=True)
+    found = [each for child in children for each in child.net_connections("inet")]
+    return {each.laddr.ip for each in found if each.status == psutil.CONN_LISTEN}
+
+
+@pytest.mark.parametrize(
+    ("environ", "address", "words"),
+    [
+        ({}, "127.0.0.1", "on this machine only: HOST=0.0.0.0 make run"),
+        ({"HOST": "0.0.0.0"}, "0.0.0.0", "everybody in this network reaches it"),
+        ({"HOST": "some-shells-machine"}, "127.0.0.1", "on this machine only"),
+    ],
+)
+def test_it_listens_on_this_machine_unless_host_says_otherwise(run, environ, address, words):
+    process = run(PORT=str(free_port()), **environ)
+    assert send(curl_line(process)) == 201
+    assert listening(psutil.Process(process.popen.pid)) == {address}
+    assert words in process.output
+    assert (LINE in process.output) is (address == "0.0.0.0")
+
+
+def test_its_keys_end_after_thirty_days_and_are_told_in_the_list(run, project):
+    process = run(PORT=str(free_port()))
+    curl_line(process)
+    words = ("-m", "flask", "keys", "list", "--json")
+    environ = {"PATH": "", "DATABASE_URL": f"sqlite:///{project}/wrong.db", "FLASK_APP": "app"}
+    told = subprocess.run(
+        [sys.executable, *words], cwd=project, env=environ, capture_output=True, text=True
+    )
+    keys = json.loads(told.stdout)
+    assert sorted(key["name"].partition("-20")[0] for key in keys) == [
+        "make-run-first",
+        "make-run-operator",
+    ]
+    for key in keys:
+        created, ends = (datetime.fromisoformat(key[name]) for name in ("created_at", "expires_at"))
+        assert ends - created == timedelta(days=30)
+
+
+@pytest.mark.parametrize(
+    ("environ", "is_told"),
+    [
+        ({"SECRET_KEY": SECRET_KEY}, True),
+        ({"SECRET_KEY": SECRET_KEY, "PUBLIC_URL": "https://texts.example.com"}, False),
+        ({"SECRET_KEY": SECRET_KEY, "PUBLIC_URL": "http://texts.example.com"}, False),
+        ({}, False),
+    ],
+)
+@on_sqlite
+def test_where_https_cannot_be_told_the_start_says_what_to_set(
+    database_url, serve, environ, is_told
+):
+    web = serve(database_url, **environ)
+    assert web.output.count(LINE) == int(is_told)

@@ -1,5 +1,6 @@
 """What a carrier's session says is recorded before it is forgotten, whatever the database does."""
 
+import functools
 import itertools
 
 import pytest
@@ -7,17 +8,17 @@ from peewee import OperationalError
 
 import database
 from access.do_not_call import DoNotCall
-from carriers import OptOut, Receipt
+from carriers import OptOut, Part, Receipt
+from carriers import Reply as Said
 from fake_carrier import FakeCarrier
 from models import Message, Status
-from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from samples import LONDON, NEIGHBOUR, NEW_YORK, THIRD, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import recorder
 from sending.recorder import Inbox
+from sending.replies import Reply
 from sending.sender import Sender
 from stored_messages import again, store
-
-NUMBERS = ["+12125550188", "+12125550199"]
 
 
 class TalkingCarrier(FakeCarrier):
@@ -66,18 +67,23 @@ def begin_anew():
     ]
 
 
-def test_whichever_statement_fails_every_receipt_and_every_stop_is_recorded(
-    settings, fail_at, monkeypatch
-):
-    """In two transactions: the first one's words are not recorded twice, and none is lost."""
+@pytest.fixture
+def collect(settings, fail_at, monkeypatch):
+    """Have batches collected until all is recorded, each time with another statement that fails.
+
+    `for failing in collect(batch, batch)` comes after each time with the number of that statement.
+    The batches have receipts of SM0, SM1 and SM2.
+    """
     monkeypatch.setattr(recorder, "RECORDED_AT_ONCE", 3)
+    return functools.partial(each_statement_fails, settings, fail_at)
+
+
+def each_statement_fails(settings, fail_at, *batches, **changes):
     for failing in itertools.count(1):
         fail_at(0)
         messages = begin_anew()
-        words = [Receipt(f"SM{n}", delivered=True) for n in range(3)]
-        words += [OptOut(number, stop=True, source="reply") for number in (NEW_YORK, LONDON)]
-        later = [OptOut(number, stop=True, source="reply") for number in NUMBERS]
-        inbox = Scheduler(settings, TalkingCarrier(words, later)).senders[0].inbox
+        carrier = TalkingCarrier(*([*batch] for batch in batches))
+        inbox = Scheduler(settings._replace(**changes), carrier).senders[0].inbox
         state = fail_at(failing)
         refused = 0
         while inbox.carrier.batches or inbox.unrecorded:
@@ -88,12 +94,37 @@ def test_whichever_statement_fails_every_receipt_and_every_stop_is_recorded(
         ended = state["seen"] < failing
         fail_at(0)
         assert {again(message).status for message in messages} == {Status.DELIVERED}, failing
-        numbers = {entry.number for entry in DoNotCall.select()}
-        assert numbers == {NEW_YORK, LONDON, *NUMBERS}, failing
+        yield failing
         if ended:
             break
         assert refused == 1
+
+
+def test_whichever_statement_fails_every_receipt_and_every_stop_is_recorded(collect):
+    """In two transactions: the first one's words are not recorded twice, and none is lost."""
+    words = [Receipt(f"SM{n}", delivered=True) for n in range(3)]
+    words += [OptOut(number, stop=True, source="reply") for number in (NEW_YORK, LONDON)]
+    later = [OptOut(number, stop=True, source="reply") for number in (NEIGHBOUR, THIRD)]
+    for failing in collect(words, later):
+        numbers = {entry.number for entry in DoNotCall.select()}
+        assert numbers == {NEW_YORK, LONDON, NEIGHBOUR, THIRD}, failing
     assert failing > 10
+
+
+def test_whichever_statement_fails_each_reply_among_receipts_is_recorded_once(collect, at):
+    """SMPP has no id for a text: what was recorded must not be handed over again."""
+    at(TUESDAY_NOON)
+    receipts = [Receipt(f"SM{n}", delivered=True) for n in range(3)]
+    words = [receipts[0], Said(NEW_YORK, "Yes"), receipts[1], Said(NEW_YORK, "Yes")]
+    words += [Said(NEW_YORK, "STOP"), Said(LONDON, "a", part=Part("1", 2, 1)), receipts[2]]
+    later = [Said(LONDON, "b", part=Part("1", 2, 2)), Said(NEIGHBOUR, "stop"), Said(THIRD, "stop")]
+    for failing in collect(words, later, stop_reply="Bye.", help_reply="Ask us."):
+        texts = sorted(each.text for each in Reply.select())
+        assert texts == ["STOP", "Yes", "Yes", "ab", "stop", "stop"], failing
+        numbers = {each.number for each in DoNotCall.select()}
+        assert numbers == {NEW_YORK, NEIGHBOUR, THIRD}, failing
+        assert Message.select().where(Message.answers == "STOP").count() == 1, failing
+    assert failing > 20
 
 
 def test_a_database_that_fails_in_a_pass_loses_no_stop(settings, at, fail_at, monkeypatch):
