@@ -107,9 +107,16 @@ def test_connections_are_kept(app_key, receiver, deliver):
 # What is no yes
 
 
-@pytest.mark.parametrize("status", [200, 201, 204, 299])
-def test_any_2xx_is_understood(app_key, receiver, deliver, status):
-    receiver.answer = Answer(status)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *map(Answer, (200, 201, 204, 299)),
+        pytest.param(Answer(200, b"x" * 100, pause=0.1), id="its body comes slowly"),
+        pytest.param(Answer(200, b"x" * 5_000_000), id="no more than 64 KiB of it are read"),
+    ],
+)
+def test_any_2xx_is_understood(app_key, receiver, deliver, quickly, answer):
+    receiver.answer = answer
     cancelled()
     deliver()
     assert Event.select().count() == 0
@@ -148,20 +155,6 @@ def test_nobody_listening_is_tried_again(deliver):
     assert Event.get().last_answer == (
         "the receiver cannot be reached: nobody listens there (connection refused)"
     )
-
-
-def test_a_yes_counts_however_slowly_its_body_comes(app_key, receiver, deliver, quickly):
-    receiver.answer = Answer(200, b"x" * 100, pause=0.1)
-    cancelled()
-    deliver()
-    assert Event.select().count() == 0
-
-
-def test_no_more_than_64_kib_of_an_answer_are_read(app_key, receiver, deliver):
-    receiver.answer = Answer(200, b"x" * 5_000_000)
-    cancelled()
-    deliver()
-    assert Event.select().count() == 0
 
 
 def test_the_delays_grow_to_a_day_and_the_tenth_try_is_the_last(app_key, receiver, deliver, at):

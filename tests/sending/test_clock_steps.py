@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from carriers import CarrierError
 from database import clock
 from database.clock import SKEW
 from events.delivery import Deliveries
 from events.outbox import Event, EventAddress
+from fake_carrier import SLOWLY
 from models import Status
 from samples import HOUR, MILLISECOND, MINUTE, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
@@ -19,7 +19,6 @@ from sending.carrier_state import CarrierState
 from stored_messages import again, held, key_named, store, store_many
 
 BACK = TUESDAY_NOON - 10 * MINUTE
-SLOWLY = CarrierError("slow down", too_fast=True, retry_after=30)
 CLAIM_TIMEOUT = 300 * SECOND
 
 

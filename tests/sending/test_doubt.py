@@ -13,7 +13,7 @@ import recipients
 import reports
 from access.do_not_call import DoNotCall
 from carriers import CarrierError, LateAnswer, OptOut, Receipt
-from fake_carrier import FOR_GOOD, FOR_NOW, FakeCarrier
+from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, FakeCarrier
 from models import Message, Status
 from running import wait_until
 from samples import DAY, HOUR, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
@@ -26,7 +26,6 @@ from stored_messages import SENDER, again, held, statuses, store, store_many
 CLOSING = TUESDAY_NOON + 5 * HOUR
 OPENING = CLOSING + 16 * HOUR
 IN_DOUBT = CarrierError("no answer", in_doubt=True)
-ACCOUNT = CarrierError("the token is wrong", account=True)
 MAY_HAVE = "the carrier may have taken it"
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from carriers import CarrierError, TooFast
 from database import db
-from fake_carrier import FOR_GOOD, TOO_FAST, FakeCarrier
+from fake_carrier import ACCOUNT, FOR_GOOD, SLOWLY, TOO_FAST, FakeCarrier
 from models import Message, Status
 from monitoring import health
 from samples import MILLISECOND, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
@@ -17,8 +17,6 @@ from sending.sends import Answer, Send
 from sending.watch import CarrierWatch
 from stored_messages import again, statuses, store, store_many
 
-SLOWLY = CarrierError("slow down", too_fast=True, retry_after=30)
-ACCOUNT = CarrierError("the token is wrong", account=True)
 DOWN = CarrierError("no connection", unreached=True)
 SILENCE = CarrierError("a gateway's page", silent=True)
 

@@ -8,21 +8,14 @@ import pytest
 from carriers import CarrierError
 from carriers.ways import Way
 from database import isoformat
+from fake_carrier import FOR_GOOD, FOR_NOW
 from models import Message, Status
 from running import wait_until
 from samples import ALWAYS_OPEN, DAY, HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import claims, receipts
 from sending.carrier_state import CarrierState
 from sending.outcomes import MAY_HAVE_TAKEN_IT
-from several_carriers import (
-    ACCOUNT,
-    FOR_GOOD,
-    FOR_NOW,
-    SILENT,
-    UNREACHED,
-    WAY,
-    NamedCarrier,
-)
+from several_carriers import ACCOUNT, SILENT, UNREACHED, WAY, NamedCarrier
 from stored_messages import again, key_named, statuses, store, store_many
 
 

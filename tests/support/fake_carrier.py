@@ -9,6 +9,8 @@ from sending.runtime import THIS_MACHINE
 
 FOR_NOW, FOR_GOOD = CarrierError("out of order"), CarrierError("no such number", permanent=True)
 TOO_FAST = CarrierError("slow down", too_fast=True)
+SLOWLY = CarrierError("slow down", too_fast=True, retry_after=30)
+ACCOUNT = CarrierError("the token is wrong", account=True)
 
 
 class FakeCarrier(Carrier):

@@ -13,8 +13,6 @@ UNREACHED = CarrierError("there is no connection", unreached=True)
 SILENT = CarrierError("it gave no answer", in_doubt=True, silent=True)
 ACCOUNT = CarrierError("it refuses the account", account=True)
 WAY = CarrierError("its sender does not reach this country", account=True, way=True)
-FOR_NOW = CarrierError("out of order")
-FOR_GOOD = CarrierError("no such number", permanent=True)
 
 
 class NamedCarrier(FakeCarrier):
