@@ -160,14 +160,14 @@ class Browser:
         return self.run(f"return {page}.scrollWidth - {page}.clientWidth")
 
     def requested(self):
-        """The addresses requested by pages since the last call."""
+        """The addresses requested by pages, but for the browser's own, since the last call."""
         events = [json.loads(line["message"])["message"] for line in self._log("performance")]
         urls = [
             event["params"]["request"]["url"]
             for event in events
             if event["method"] == "Network.requestWillBeSent"
         ]
-        return [url for url in urls if not url.startswith(("data:", "chrome:"))]
+        return [url for url in urls if not url.startswith(("data:", "chrome"))]
 
     def complaints(self):
         """The browser's errors since the last call, such as a blocked file."""
