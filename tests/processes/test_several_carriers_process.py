@@ -192,7 +192,8 @@ def test_an_smsc_that_fails_in_every_way_and_a_webhook_never_make_three(schedule
             if message.status == Status.SENT:
                 assert copies[message.carrier][message.message], about
             else:
-                assert sum(each) == 2, about
+                # A session that ended may have lost either
+                assert message.in_doubt == 2, about
                 assert MAY_HAVE_TAKEN_IT in message.last_error, about
         assert texts, "it took over, now and then"
         assert (smsc.taken() + texts).total() > count, "some were in doubt"
