@@ -102,13 +102,16 @@ def region(value: str) -> str:
     return value.upper()
 
 
-def number(value: str, region: str | None = None) -> str:
-    """Read a phone number with a plus sign, or as people in a region write it."""
+def number(value: str, region: str | None = None, argument: str | None = None) -> str:
+    """Read a phone number with a plus sign, or as people in a region write it.
+
+    The error names the argument; that of a callback is named by itself.
+    """
     try:
         return recipients.national(value, region)
     except recipients.InvalidNumber as error:
         hint = "" if region or value.startswith("+") else "; --region accepts national numbers"
-        raise click.BadParameter(f"{value!r}: {error}{hint}") from None
+        raise click.BadParameter(f"{value!r}: {error}{hint}", param_hint=argument) from None
 
 
 REGION = "Also accept national numbers of this country, such as US."

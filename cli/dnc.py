@@ -27,7 +27,7 @@ region_option = click.option("--region", type=base.region, help=base.REGION)
 @region_option
 def add(numbers: tuple[str, ...], region: str | None) -> None:
     """Add numbers to the list."""
-    numbers = {base.number(text, region) for text in numbers}
+    numbers = {base.number(text, region, "NUMBERS") for text in numbers}
     new = put_on_list(numbers, clock.now(), "operator", base.SHELL)
     base.say(f"{new} added, {len(numbers) - new} listed before")
 
@@ -37,7 +37,7 @@ def add(numbers: tuple[str, ...], region: str | None) -> None:
 @region_option
 def remove(numbers: tuple[str, ...], region: str | None) -> None:
     """Remove numbers from the list."""
-    numbers = {base.number(text, region) for text in numbers}
+    numbers = {base.number(text, region, "NUMBERS") for text in numbers}
     gone = DoNotCall.remove(numbers, clock.now(), "operator", base.SHELL)
     base.say(f"{gone} removed, {len(numbers) - gone} not listed")
 

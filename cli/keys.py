@@ -33,13 +33,21 @@ def lifetime(value: str) -> timedelta | None:
     return length
 
 
-def together(ctx: click.Context, parameter: click.Parameter, values: tuple) -> tuple[Limit, ...]:
-    """Return the limits of a key that were given one by one, or several in a text."""
-    text = ",".join(values)
+def limit(value: str) -> str:
+    """Accept limits of a key: 5/s, or several."""
     try:
-        return limit_texts.parse(text)
+        limit_texts.parse(value)
     except ValueError as problem:
-        raise click.BadParameter(f"{text!r}: {problem}") from None
+        raise click.BadParameter(f"{value!r}: {problem}") from None
+    return value
+
+
+def together(ctx: click.Context, parameter: click.Parameter, values: tuple) -> tuple[Limit, ...]:
+    """Return the limits that were given one by one."""
+    try:
+        return limit_texts.parse(",".join(values))
+    except ValueError as problem:
+        raise click.BadParameter(str(problem)) from None
 
 
 def rule_options(command: Callable) -> Callable:
@@ -123,7 +131,7 @@ any_address_option = click.option(
 @click.option(
     "--limit",
     "limits",
-    metavar="LIMIT",
+    type=limit,
     multiple=True,
     callback=together,
     help="Limit its texts, as in 5/s, 100/min, 500/h or 1000/d (UTC). May be repeated.",
@@ -187,7 +195,7 @@ def extend(name: str, expires: timedelta | None) -> None:
 
 @keys.command("limit", context_settings={"ignore_unknown_options": True})
 @click.argument("name", type=base.name)
-@click.argument("limits", nargs=-1, callback=together)
+@click.argument("limits", type=limit, nargs=-1, callback=together)
 def set_limits(name: str, limits: tuple[Limit, ...]) -> None:
     """Replace the limits of a key, as in 5/s 1000/d; without any, KEY_LIMITS applies again.
 
