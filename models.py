@@ -312,8 +312,8 @@ class Message(Table):
             since = self.in_doubt_since or self.claimed_at
             since = min(since, now - (since - now))  # noted by a clock that was set back
             named = f"{self.in_doubt_with or ''} {self.claimed_for or ''}".strip()
-            changes |= {"in_doubt": self.in_doubt + 1, "in_doubt_with": named}
-            changes["in_doubt_since"] = since
+            changes |= {"in_doubt": self.in_doubt + 1, "in_doubt_since": since}
+            changes["in_doubt_with"] = named
         return self._move({Status.SENDING}, **changes)
 
     def doubts(self, first: str) -> list[str]:
@@ -667,6 +667,12 @@ for _name, _columns, _where in (
     ("message_to", [Message.to, Message.id], None),
 ):
     Message.add_index(Message.index(*_columns, where=_where, name=_name))
-_columns, _where = (Message.key, Message.idempotency_key), SQL("idempotency_key IS NOT NULL")
-_name = "message_idempotency"
-Message.add_index(Message.index(*_columns, unique=True, where=_where, name=_name))
+Message.add_index(
+    Message.index(
+        Message.key,
+        Message.idempotency_key,
+        unique=True,
+        where=SQL("idempotency_key IS NOT NULL"),
+        name="message_idempotency",
+    )
+)

@@ -57,7 +57,7 @@ def change_do_not_call() -> Response | tuple[str, int]:
     if "check" in request.form:
         flash(check_list(number))
     else:
-        has_changed, words = change_list("add" in request.form, number, person)
+        has_changed, words = change_list("add" in request.form, number, person, clock.now())
         show_change(number, "undo") if has_changed else flash(words)
     return redirect(url_for(".do_not_call", region=region or None, _anchor="next"), 303)
 
@@ -71,10 +71,10 @@ def check_list(number: str) -> str:
     return f"{written} is not on the list."
 
 
-def change_list(is_added: bool, number: str, person: Identity) -> tuple[bool, str]:
+def change_list(is_added: bool, number: str, person: Identity, now: datetime) -> tuple[bool, str]:
     """Add or remove a number; return whether that changed the list, and the result in words."""
     change, past = (put_on_list, "added to") if is_added else (DoNotCall.remove, "removed from")
-    has_changed = change([number], clock.now(), "operator", person.name)
+    has_changed = change([number], now, "operator", person.name)
     about = {"key": person.name}
     log.info("a number was %s the Do Not Call list by %s", past, person.name, extra=about)
     words = NOW_LISTED[is_added, has_changed > 0]

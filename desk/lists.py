@@ -1,6 +1,7 @@
 """Lists: where pages begin and cards are, as addresses, buttons and the cookie have it."""
 
 import uuid
+from collections.abc import Iterable
 from urllib.parse import urlencode
 
 from flask import abort, request
@@ -47,6 +48,14 @@ def read_place(kind: type[Place]) -> Place | None:
         return read(kind, text) if text else None
     except ValueError:
         abort(404, "There is no such page.")
+
+
+def pressed(actions: Iterable[str]) -> str:
+    """Return the name of the button that was pressed; abort if it is none of these."""
+    action = next((name for name in actions if name in request.form), None)
+    if action is None:
+        abort(400, "No button was pressed.")
+    return action
 
 
 def address_after(ids: list[uuid.UUID], fragment: str) -> str:

@@ -24,7 +24,7 @@ from database import clock
 from desk import replies, results, sessions
 from desk.door import blueprint, operator, page_of
 from desk.entries import Entry, counted
-from desk.lists import MANY, PAGE, address_after, read_place
+from desk.lists import MANY, PAGE, address_after, pressed, read_place
 from desk.numbers import read_number, read_written
 from desk.overview import look_over
 from desk.results import TEXTS, Result, Told
@@ -195,9 +195,7 @@ DECISIONS = ("approve", "refuse", "undo-approve", "undo-refuse")
 @blueprint.post("/messages/<uuid:message_id>")
 def change(message_id: uuid.UUID | None = None) -> Response:
     """Apply the pressed button to one message or the selected ones; report those that missed."""
-    action = next((name for name in ACTIONS if name in request.form), None)
-    if action is None:
-        abort(400, "No button was pressed.")
+    action = pressed(ACTIONS)
     if action not in DECISIONS:
         operator()
     now, settings = clock.now(), current_app.config["SETTINGS"]

@@ -13,7 +13,7 @@ from desk import lists, results
 from desk.do_not_call import change_list, take_back
 from desk.door import blueprint, operator
 from desk.entries import ReplyEntry
-from desk.lists import MANY, PAGE, address_after, read_place
+from desk.lists import MANY, PAGE, address_after, pressed, read_place
 from desk.results import REPLIES, Result, Told
 from sending.replies import Place, Reply, order
 
@@ -39,9 +39,7 @@ def replies() -> str:
 @blueprint.post("/messages/<uuid:message_id>/replies")
 def change_replies(message_id: uuid.UUID | None = None) -> Response:
     """Apply the pressed button to a reply; a text's own page says at its top what that did."""
-    action = next((name for name in ACTIONS if name in request.form), None)
-    if action is None:
-        abort(400, "No button was pressed.")
+    action = pressed(ACTIONS)
     person = g.person if action == "read" else operator()
     now, place = clock.now(), read_button(request.form[action])
     found = Reply.seen_by(person, [place.id])
@@ -77,7 +75,7 @@ def mark_read(reply: Reply, person: Identity, now: datetime) -> bool:
 def list_number(reply: Reply, person: Identity, now: datetime) -> bool:
     """Put the number of a reply on the Do Not Call list, and read it; return whether it is new."""
     with db.atomic():
-        has_changed, _ = change_list(True, reply.number, person)
+        has_changed, _ = change_list(True, reply.number, person, now)
         mark_read(reply, person, now)
     return has_changed
 

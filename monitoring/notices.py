@@ -106,7 +106,7 @@ def _problem(now):
 def _approvals(settings, now):
     """Tell of texts that wait, if any is new: a newer one, or one more than there were."""
     waiting = reports.approvals()
-    if _has_news("approvals", waiting.messages, waiting.newest, now):
+    if _note_news("approvals", waiting.messages, waiting.newest, now):
         names = [f"{name} ({messages})" for name, messages in reports.approvals_by_key()]
         wait = "text waits" if waiting.messages == 1 else "texts wait"
         title = f"{waiting.messages} {wait} for approval"
@@ -118,15 +118,15 @@ def _approvals(settings, now):
 def _replies(settings, now):
     """Tell of replies that wait to be read, as of texts for approval."""
     waiting = Reply.waiting(now)
-    if _has_news("replies", waiting.replies, waiting.newest, now):
+    if _note_news("replies", waiting.replies, waiting.newest, now):
         wait = "reply waits" if waiting.replies == 1 else "replies wait"
         title = f"{waiting.replies} {wait} to be read"
         more = f"; {waiting.may_be_no} of them may be a no." if waiting.may_be_no else "."
         yield Telling(title, title + more + _link(settings, "replies"), Kind.WARNING)
 
 
-def _has_news(subject, count, newest, now):
-    """Say whether to tell of what waits, a newer one or one more than there were, and note that."""
+def _note_news(subject, count, newest, now):
+    """Note that news of what waits is told: a newer one, or one more than there were; say if so."""
     told = Notice.about(subject)
     is_new = count > told.level or (newest or "") > (told.newest or "")
     if count and is_new and told.is_older_than(WAITING_EVERY, now):

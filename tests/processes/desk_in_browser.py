@@ -79,6 +79,22 @@ def sign_in(browser, desk, role, group=None):
     assert browser.text("h1").startswith("Waiting for approval")
 
 
+def assert_goes_on(browser, top, card, height):
+    """The result stands where the card stood, the next card has the focus and is in sight."""
+    browser.wait_for("return !sessionStorage.top")
+    assert browser.run(TOP, ".result:has(#result)") == pytest.approx(top, abs=2)
+    assert browser.run(FOCUS) == card
+    assert browser.run(TOP, "#next") < height
+
+
+def press_without_script(browser, button, card):
+    """Press the button of a card: the result and the next card are in sight, with the focus."""
+    browser.click(button)
+    browser.wait_for("return location.hash == '#next' && !!document.querySelector('#result')")
+    browser.wait_for(f"{FOCUS} == '{card}'")
+    assert 0 <= browser.run(TOP, "#result") < browser.run(TOP, "#next") < PHONE[1]
+
+
 def press(browser, button):
     """Press the button of a card, a selector; return where the card stood in the window."""
     top = browser.run(PLACE, button)

@@ -7,7 +7,17 @@ import pytest
 from access.keys import Role
 from browser import ENTER
 from database import clock
-from desk_in_browser import FOCUS, PHONE, TAB, TOP, WIDE, ask, press, sign_in
+from desk_in_browser import (
+    FOCUS,
+    PHONE,
+    TAB,
+    WIDE,
+    ask,
+    assert_goes_on,
+    press,
+    press_without_script,
+    sign_in,
+)
 from models import Message, Status
 from stored_messages import again
 
@@ -34,10 +44,7 @@ def test_the_page_keeps_its_place_and_the_focus_goes_on(browser, desk, asked, lo
     sign_in(browser, desk, Role.OPERATOR)
     for n, words in ((9, "approve"), (10, "refuse"), (4, "approve")):
         top = press(browser, button(words, asked[n]))
-        browser.wait_for("return !sessionStorage.top")
-        assert browser.run(TOP, ".result:has(#result)") == pytest.approx(top, abs=2)
-        assert browser.run(FOCUS) == f"to-{asked[n + 1].id}"
-        assert browser.run(TOP, "#next") < look[1]
+        assert_goes_on(browser, top, f"to-{asked[n + 1].id}", look[1])
     assert browser.complaints() == []
 
 
@@ -46,10 +53,7 @@ def test_without_the_script_the_result_and_the_next_card_are_in_sight(browser, d
     try:
         browser.look_like(*PHONE)
         sign_in(browser, desk, Role.APPROVER, "front")
-        browser.click(button("approve", asked[9]))
-        browser.wait_for("return location.hash == '#next' && !!document.querySelector('#result')")
-        browser.wait_for(f"{FOCUS} == 'to-{asked[10].id}'")
-        assert 0 <= browser.run(TOP, "#result") < browser.run(TOP, "#next") < PHONE[1]
+        press_without_script(browser, button("approve", asked[9]), f"to-{asked[10].id}")
     finally:
         browser._devtools("Emulation.setScriptExecutionDisabled", value=False)
 

@@ -10,7 +10,17 @@ from access.keys import Role
 from browser import ENTER
 from carriers import Reply as Said
 from database import clock
-from desk_in_browser import FOCUS, PHONE, TAB, TOP, TORN, WIDE, press, sign_in
+from desk_in_browser import (
+    FOCUS,
+    PHONE,
+    TAB,
+    TORN,
+    WIDE,
+    assert_goes_on,
+    press,
+    press_without_script,
+    sign_in,
+)
 from models import Status
 from sending import inbound
 from sending.inbound import ReplyRules
@@ -90,10 +100,7 @@ def test_the_page_keeps_its_place_and_the_focus_goes_on(browser, desk, look):
     browser.open(f"{desk}replies")
     for n, words in ((9, "read"), (10, "list"), (4, "list")):
         top = press(browser, button(words, heard[n]))
-        browser.wait_for("return !sessionStorage.top")
-        assert browser.run(TOP, ".result:has(#result)") == pytest.approx(top, abs=2)
-        assert browser.run(FOCUS) == f"from-{heard[n + 1].id}"
-        assert browser.run(TOP, "#next") < look[1]
+        assert_goes_on(browser, top, f"from-{heard[n + 1].id}", look[1])
     for step in ("location.reload()", "history.back()", "history.forward()"):
         with browser.leaving():
             browser.run(step)
@@ -115,10 +122,7 @@ def test_without_the_script_the_result_and_the_next_card_are_in_sight(browser, d
         browser.look_like(*PHONE)
         sign_in(browser, desk, Role.APPROVER, "front")
         browser.open(f"{desk}replies")
-        browser.click(button("read", heard[9]))
-        browser.wait_for("return location.hash == '#next' && !!document.querySelector('#result')")
-        browser.wait_for(f"{FOCUS} == 'from-{heard[10].id}'")
-        assert 0 <= browser.run(TOP, "#result") < browser.run(TOP, "#next") < PHONE[1]
+        press_without_script(browser, button("read", heard[9]), f"from-{heard[10].id}")
     finally:
         browser._devtools("Emulation.setScriptExecutionDisabled", value=False)
 
