@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from dotenv import dotenv_values, load_dotenv
-from environs import Env, EnvError, EnvValidationError
 
 import logs
 import recipients
@@ -92,70 +91,65 @@ def load() -> Settings:
         load_dotenv(Path.cwd() / ".env")
     except (OSError, ValueError) as error:
         raise SettingsError(f".env: cannot be read ({type(error).__name__})") from None
-    env = _reader()
+    env = _Environment()
     settings = _read(env)
-    try:
-        env.seal()
-    except EnvValidationError as error:
-        problems = error.error_messages.items()
-        lines = [f"{name}: {line}" for name, [problem] in problems for line in problem.splitlines()]
-        raise SettingsError("\n".join(lines)) from None
-    if problems := _forgotten_too_soon(settings):
+    if problems := env.problems or _forgotten_too_soon(settings):
         raise SettingsError("\n".join(problems))
     return settings
 
 
-def _reader():
-    """Return a reader of the environment that knows how to parse each kind of setting."""
-    env = Env(eager=False)
-    for parse in (
-        *(_database_url, _days, _quiet_hours, _quiet_places, _whole, _whole_or_none, _one_of),
-        *(_kept, _countries, _public_url, _secret, _rate, _answer, _carriers, _parsed),
-    ):
-        env.add_parser(parse.__name__.strip("_"), parse)
-    return env
+class _Environment:
+    """Read variables by their parsers, and remember what is wrong with each."""
+
+    def __init__(self):
+        self.problems = []
+
+    def read(self, parse, name, default, **bounds):
+        """Return what a variable says, or None if its parser raises a ValueError of lines."""
+        try:
+            return parse(os.environ.get(name, default), **bounds)
+        except ValueError as error:
+            self.problems += [f"{name}: {line}" for line in str(error).splitlines()]
 
 
 def _read(env):
-    """Read all settings; the reader remembers what is wrong with them."""
+    """Read all settings; what is wrong with them is in `env.problems`."""
+    read, flag = env.read, ("true", "false")
     is_ephemeral = any(host in os.environ for host in EPHEMERAL_HOSTS)
     return Settings(
-        database_url=env.database_url("DATABASE_URL", "" if is_ephemeral else DEFAULT_DATABASE),
-        business_hours=(
-            hours := env.parsed("BUSINESS_HOURS", "09:00-17:00", parse=weeks.business_hours)
-        ),
-        business_days=env.days("BUSINESS_DAYS", "mon-sun", hours=hours),
-        skip_holidays=env.one_of("SKIP_HOLIDAYS", "false", choices=("true", "false")) == "true",
-        quiet_hours=env.quiet_hours("QUIET_HOURS", "", hours=hours),
-        quiet_hours_file=env.quiet_places("QUIET_HOURS_FILE", ""),
-        max_message_length=env.whole("MAX_MESSAGE_LENGTH", "1600", least=1, most=65_536),
-        max_retries=env.whole("MAX_RETRIES", "3", least=0, most=100),
-        retry_delay=env.whole("RETRY_DELAY", "60", least=0, most=86_400),
-        claim_timeout=env.whole("CLAIM_TIMEOUT", "300", least=1, most=86_400),
-        send_concurrency=env.whole("SEND_CONCURRENCY", "8", least=1, most=256),
-        send_rate=env.rate("SEND_RATE", ""),
-        carrier_timeout=env.whole("CARRIER_TIMEOUT", "60", least=1, most=600),
-        shutdown_timeout=env.whole("SHUTDOWN_TIMEOUT", "25", least=1, most=600),
-        expire_after=env.parsed("EXPIRE_AFTER", "72h", parse=rules.duration),
-        keep_texts=env.kept("KEEP_TEXTS", ""),
-        keep_messages=env.kept("KEEP_MESSAGES", ""),
-        check_dnc=env.one_of("CHECK_DNC", "asked", choices=("asked", "always")) == "always",
-        allowed_countries=env.countries("ALLOWED_COUNTRIES", ""),
-        allow_premium_rate=env.one_of("ALLOW_PREMIUM_RATE", "false", choices=("true", "false"))
-        == "true",
-        key_limits=env.parsed("KEY_LIMITS", "", parse=limits.parse),
-        recipient_limit=env.parsed("RECIPIENT_LIMIT", "", parse=limits.parse_recipient_limit),
-        stop_reply=env.answer("STOP_REPLY", ""),
-        help_reply=env.answer("HELP_REPLY", ""),
-        notify_url=env.str("NOTIFY_URL", "").strip() or None,
-        public_url=env.public_url("PUBLIC_URL", ""),
-        secret_key=env.secret("SECRET_KEY", "", least=32),
-        carrier_url=env.carriers("CARRIER_URL", ""),
-        log_level=env.one_of("LOG_LEVEL", "INFO", choices=LEVELS),
-        log_format=env.one_of("LOG_FORMAT", "TEXT", choices=("TEXT", "JSON")),
-        metrics_token=env.secret("METRICS_TOKEN", "", least=16),
-        port=env.whole_or_none("PORT", "", least=1, most=65_535),
-        web_concurrency=env.whole_or_none("WEB_CONCURRENCY", "", least=1, most=1_000) or 1,
+        database_url=read(_database_url, "DATABASE_URL", "" if is_ephemeral else DEFAULT_DATABASE),
+        business_hours=(hours := read(weeks.business_hours, "BUSINESS_HOURS", "09:00-17:00")),
+        business_days=read(_days, "BUSINESS_DAYS", "mon-sun", hours=hours),
+        skip_holidays=read(_one_of, "SKIP_HOLIDAYS", "false", choices=flag) == "true",
+        quiet_hours=read(_quiet_hours, "QUIET_HOURS", "", hours=hours),
+        quiet_hours_file=read(_quiet_places, "QUIET_HOURS_FILE", ""),
+        max_message_length=read(_whole, "MAX_MESSAGE_LENGTH", "1600", least=1, most=65_536),
+        max_retries=read(_whole, "MAX_RETRIES", "3", least=0, most=100),
+        retry_delay=read(_whole, "RETRY_DELAY", "60", least=0, most=86_400),
+        claim_timeout=read(_whole, "CLAIM_TIMEOUT", "300", least=1, most=86_400),
+        send_concurrency=read(_whole, "SEND_CONCURRENCY", "8", least=1, most=256),
+        send_rate=read(_rate, "SEND_RATE", ""),
+        carrier_timeout=read(_whole, "CARRIER_TIMEOUT", "60", least=1, most=600),
+        shutdown_timeout=read(_whole, "SHUTDOWN_TIMEOUT", "25", least=1, most=600),
+        expire_after=read(rules.duration, "EXPIRE_AFTER", "72h"),
+        keep_texts=read(_kept, "KEEP_TEXTS", ""),
+        keep_messages=read(_kept, "KEEP_MESSAGES", ""),
+        check_dnc=read(_one_of, "CHECK_DNC", "asked", choices=("asked", "always")) == "always",
+        allowed_countries=read(_countries, "ALLOWED_COUNTRIES", ""),
+        allow_premium_rate=read(_one_of, "ALLOW_PREMIUM_RATE", "false", choices=flag) == "true",
+        key_limits=read(limits.parse, "KEY_LIMITS", ""),
+        recipient_limit=read(limits.parse_recipient_limit, "RECIPIENT_LIMIT", ""),
+        stop_reply=read(_answer, "STOP_REPLY", ""),
+        help_reply=read(_answer, "HELP_REPLY", ""),
+        notify_url=read(str, "NOTIFY_URL", "").strip() or None,
+        public_url=read(_public_url, "PUBLIC_URL", ""),
+        secret_key=read(_secret, "SECRET_KEY", "", least=32),
+        carrier_url=read(_carriers, "CARRIER_URL", ""),
+        log_level=read(_one_of, "LOG_LEVEL", "INFO", choices=LEVELS),
+        log_format=read(_one_of, "LOG_FORMAT", "TEXT", choices=("TEXT", "JSON")),
+        metrics_token=read(_secret, "METRICS_TOKEN", "", least=16),
+        port=read(_whole_or_none, "PORT", "", least=1, most=65_535),
+        web_concurrency=read(_whole_or_none, "WEB_CONCURRENCY", "", least=1, most=1_000) or 1,
     )
 
 
@@ -233,7 +227,7 @@ def warn_of_misspelt() -> None:
 
 def _whole(text, least, most):
     if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or not least <= int(text) <= most:
-        raise EnvError(f"must be a whole number from {least} to {most}")
+        raise ValueError(f"must be a whole number from {least} to {most}")
     return int(text)
 
 
@@ -241,21 +235,14 @@ def _whole_or_none(text, least, most):
     return _whole(text, least, most) if text else None
 
 
-def _parsed(text, parse):
-    try:
-        return parse(text.strip())
-    except ValueError as problem:
-        raise EnvError(str(problem)) from None
-
-
 def _days(text, hours):
     if isinstance(hours, dict) and "BUSINESS_DAYS" in os.environ:
-        raise EnvError("must not be set, because BUSINESS_HOURS names the days")
+        raise ValueError("must not be set, because BUSINESS_HOURS names the days")
     if text.strip().lower() == "local":
         return None
     ranges = [*map(weeks.days, text.split(","))]
     if not all(ranges):
-        raise EnvError(f"must be local, or a range or a list of {', '.join(DAYS)}, like mon-fri")
+        raise ValueError(f"must be local, or a range or a list of {', '.join(DAYS)}, like mon-fri")
     return frozenset().union(*ranges)
 
 
@@ -263,14 +250,14 @@ def _quiet_hours(text, hours):
     """Return the quiet hours, if they leave a minute of the business hours open."""
     if not text.strip():
         return None
-    quiet = _parsed(text, weeks.quiet_hours)
+    quiet = weeks.quiet_hours(text)
     if not isinstance(quiet, dict):
         begins, ends = quiet
         length = (ends - begins) % 1440 or 1440
         windows = hours.values() if isinstance(hours, dict) else [hours or (0, 1440)]
         minutes = {minute for window in windows for minute in range(*window)}
         if all((minute - begins) % 1440 < length for minute in minutes):
-            raise EnvError("must not cover all of BUSINESS_HOURS")
+            raise ValueError("must not cover all of BUSINESS_HOURS")
     return quiet
 
 
@@ -293,7 +280,7 @@ def _quiet_places(text):
             name = place if re.fullmatch(r"[\w-]+", place, re.ASCII) else ascii(place)
             problems.append(f"{name}: {problem}")
     if problems:
-        raise EnvError("\n".join(problems))
+        raise ValueError("\n".join(problems))
     return places
 
 
@@ -302,33 +289,33 @@ def _read_toml(path):
     try:
         text = Path(path).read_text("utf-8")
     except OSError as error:
-        raise EnvError(f"cannot be read ({error.strerror})") from None
+        raise ValueError(f"cannot be read ({error.strerror})") from None
     except ValueError as error:  # not UTF-8, or no path
-        raise EnvError(f"cannot be read ({type(error).__name__})") from None
+        raise ValueError(f"cannot be read ({type(error).__name__})") from None
     names = Counter(re.findall(r'^\s*"?([\w-]+)"?\s*=', text, re.MULTILINE))
     if twice := [name for name, times in names.items() if times > 1]:
-        raise EnvError("\n".join(f"{name}: is named twice" for name in twice))
+        raise ValueError("\n".join(f"{name}: is named twice" for name in twice))
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         where = re.search(r" \(at ([\w ,]+)\)$", str(error))
-        raise EnvError(f"is not TOML{', at ' + where[1] if where else ''}") from None
+        raise ValueError(f"is not TOML{', at ' + where[1] if where else ''}") from None
     except RecursionError:
-        raise EnvError("is nested too deeply") from None
+        raise ValueError("is nested too deeply") from None
 
 
 def _one_of(text, choices):
     for choice in choices:
         if text.upper() == choice.upper():
             return choice
-    raise EnvError(f"must be one of {', '.join(choices)}")
+    raise ValueError(f"must be one of {', '.join(choices)}")
 
 
 def _kept(text):
     """Return how long something is kept; None for no text."""
     match = re.fullmatch(r"([1-9]\d{0,2})([dy])|([1-9]\d{3,4})(d)", text.strip(), re.ASCII)
     if text.strip() and not match:
-        raise EnvError("must be days or years, like 90d or 2y")
+        raise ValueError("must be days or years, like 90d or 2y")
     if not match:
         return None
     number, unit = filter(None, match.groups())
@@ -337,19 +324,19 @@ def _kept(text):
 
 def _rate(text):
     """Return so many a second; None for no text."""
-    return _parsed(text, ways.rate) if text.strip() else None
+    return ways.rate(text) if text.strip() else None
 
 
 def _carriers(text):
     """Return a CARRIER_URL of which each part can be read."""
-    return text.strip() if _parsed(text, ways.parse) else None
+    return text.strip() if ways.parse(text) else None
 
 
 def _countries(text):
     codes = frozenset(code.strip().upper() for code in text.split(",")) - {""}
     only_commas = not codes and text.strip()  # a mistake, which must not allow all countries
     if only_commas or not all(re.fullmatch("[A-Z]{2}|001", code) for code in codes):
-        raise EnvError("must be a list of ISO 3166 codes, like US,CA,GB")
+        raise ValueError("must be a list of ISO 3166 codes, like US,CA,GB")
     return codes or None
 
 
@@ -357,30 +344,32 @@ def _public_url(text):
     text = text.strip()
     written = re.fullmatch(r"https?://[\w.:\[\]-]+(/[^\s?#]*)?", text, re.ASCII)
     if text and not (written and urls.split(text)):
-        raise EnvError("must be the public address of the service, like https://texts.example.com")
+        raise ValueError(
+            "must be the public address of the service, like https://texts.example.com"
+        )
     return text.rstrip("/") or None
 
 
 def _secret(text, least):
     text = text.strip()
     if text and len(text) < least:
-        raise EnvError(f"must have at least {least} characters, chosen at random")
+        raise ValueError(f"must have at least {least} characters, chosen at random")
     return text or None
 
 
 def _answer(text):
     if len(text) > LONGEST_ANSWER or re.search("[\0\ud800-\udfff]", text):
-        raise EnvError(f"must be a text of up to {LONGEST_ANSWER} characters")
+        raise ValueError(f"must be a text of up to {LONGEST_ANSWER} characters")
     return text if text.strip() else None
 
 
 def _database_url(text):
     if not text:
-        raise EnvError(
+        raise ValueError(
             "must be set: this host loses its files at each deployment, so attach a Postgres"
         )
     if not re.fullmatch("sqlite:///(?!:memory:)[^?]+", text) and not _names_postgres(text):
-        raise EnvError(
+        raise ValueError(
             "must be sqlite:///relative/path, sqlite:////absolute/path or "
             "postgresql://user:password@host:port/name"
         )

@@ -63,7 +63,7 @@ def read(name: str, text: str) -> str:
 
 def duration(text: str) -> timedelta:
     """Return a length of time above zero; raise ValueError if the text is none."""
-    match = re.fullmatch(r"(\d{1,5})([mhd])", text, re.ASCII)
+    match = re.fullmatch(r"(\d{1,5})([mhd])", text.strip(), re.ASCII)
     if not match or not int(match[1]):
         raise ValueError("must be minutes, hours or days, like 30m, 72h or 10d")
     return timedelta(**{UNITS[match[2]]: int(match[1])})

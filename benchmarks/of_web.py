@@ -175,13 +175,18 @@ def replies(server):
                 wrk(ours, file, key, 5)
                 database.connect(url)
                 rounds = []
-                for number in range(2 * ROUNDS):
-                    client = Replies(ours, outside, number) if number % 2 else None
-                    rounds.append(created_and_sent(ours, file, key))
-                    if client:
-                        client.end()
-                assert pass_.poll() is None, "it has texts until the end"
-                pass_.terminate()
+                try:
+                    for number in range(2 * ROUNDS):
+                        clients = [
+                            Replies(ours, outside, f"{number}{of:02}")
+                            for of in range(REPLYING if number % 2 else 0)
+                        ]
+                        rounds.append(created_and_sent(ours, file, key))
+                        for client in clients:
+                            client.end()
+                    assert pass_.poll() is None, "it has texts until the end"
+                finally:
+                    pass_.terminate()
                 database.disconnect()
             pairs = [*zip(rounds[::2], rounds[1::2], strict=True)]
             for at, what in enumerate(("creates", "sends")):
@@ -205,8 +210,11 @@ def sent():
     return models.Message.select().where(models.Message.status == models.Status.SENT).count()
 
 
+REPLYING = 4  # connections
+
+
 class Replies(threading.Thread):
-    """Replies signed by Twilio's library, 2,000 a minute over one connection, until its end."""
+    """Replies signed by Twilio's library over one connection of them, until its end."""
 
     def __init__(self, address, outside, series):
         super().__init__()
@@ -218,9 +226,10 @@ class Replies(threading.Thread):
         began, self.number = time.monotonic(), 0
         client = http.client.HTTPConnection(self.address)
         validator, path = RequestValidator("token"), "/carriers/twilio/inbound"
-        while not self.stopped.wait(max(0, began + self.number * 0.03 - time.monotonic())):
+        between = REPLYING * 60 / 2000
+        while not self.stopped.wait(max(0, began + self.number * between - time.monotonic())):
             self.number = number = self.number + 1
-            sid = f"SM{self.series * 1_000_000 + number:032x}"
+            sid = f"SM{self.series}{number:0{32 - len(self.series)}}"
             caller = f"+1212{5550000 + number % 9999}"
             fields = {"MessageSid": sid, "From": caller, "To": "+15005550006"}
             fields |= {"Body": f"Yes, I will come at {number}", "AccountSid": "AC1"}
@@ -235,4 +244,4 @@ class Replies(threading.Thread):
     def end(self):
         self.stopped.set()
         self.join()
-        assert self.rate > 30, "as many as it is to send"
+        assert self.rate > 0.9 * 2000 / 60 / REPLYING, "as many as it is to send"

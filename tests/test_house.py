@@ -45,7 +45,6 @@ OWNERS = {  # of packages
     "babel": {"recipients"},
     "holidays": {"recipients"},
     "regex": {"carriers", "desk", "sending"},
-    "environs": {"settings"},
     "apprise": {"carriers", "monitoring"},
     "urllib3": {"carriers"},
 }
