@@ -20,7 +20,7 @@ run: .venv/run ## install everything and start web and scheduler, with a curl li
 check: .venv/test ## before each commit: lint, and the tests that need no process and no PostgreSQL
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pytest -n 4 --dist worksteal -m "not (process or postgres or slow or soak)"
+	$(BIN)/pytest -n 4 --dist worksteal -m "not (process or postgres or slow or timed or soak)"
 	@echo "left out: tests of processes, on PostgreSQL, and slow ones; make test runs them"
 
 # Without bytecode, every process that a test starts would compile all modules again.
@@ -28,7 +28,8 @@ unexport PYTHONDONTWRITEBYTECODE
 test: .venv/test ## install everything, lint, run the whole suite on SQLite and on PostgreSQL
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pytest -n 6 --dist worksteal  # they wait more than they work
+	$(BIN)/pytest -n 6 --dist worksteal -m "not (timed or soak)"  # they wait more than they work
+	$(BIN)/pytest -m "timed and not soak"
 
 test-upgrade: .venv/test ## run the tests of the version before the newest migration on migrated tables
 	@bin/test-upgrade $(FROM)

@@ -53,6 +53,7 @@ def test_ten_interim_answers_may_come_before_the_final_one(serve, status):
     assert receiver.post_signed("1", "{}", ()).status == 204
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("status", [100, 102, 103, 199])
 @pytest.mark.parametrize("how_many", [11, None])
 def test_an_eleventh_ends_the_try(serve, status, how_many):
@@ -64,6 +65,7 @@ def test_an_eleventh_ends_the_try(serve, status, how_many):
     assert error.value.in_doubt
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("status", [100, 103])
 def test_an_event_whose_receiver_streams_is_tried_again_later(database_url, serve, status):
     key, began = key_named("app"), time.monotonic()

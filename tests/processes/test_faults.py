@@ -256,6 +256,7 @@ def test_a_request_waits_its_turn_while_another_writes(serve, database_url, key,
     assert Message.select().count() == answered.count(201)
 
 
+@pytest.mark.timed
 def test_others_are_answered_while_requests_wait_for_the_database(serve, database_url, key, lock):
     """Also on a connection whose last request came together with one that waits."""
     web = serve(database_url, workers=1)

@@ -65,6 +65,7 @@ def holds(database_url, seconds, serve):
     assert len(created) >= 0.9 * allowed(began_at, ended_at)
 
 
+@pytest.mark.timed
 @on_postgres
 def test_two_gunicorns_accept_never_one_more_and_nearly_as_many_as_allowed(database_url, serve):
     holds(database_url, 3, serve)

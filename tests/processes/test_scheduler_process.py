@@ -149,6 +149,7 @@ def test_a_signal_lets_sends_end_and_none_begin(schedule, twilio, words, name):
 STOPPED = "the scheduler was stopped before the carrier answered"
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("words", [["--every=0.1"], []])
 def test_a_scheduler_that_is_stopped_leaves_what_the_carrier_does_not_answer_in_doubt(
     schedule, twilio, words

@@ -57,6 +57,7 @@ def most_within(seconds, arrivals):
     )
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("seconds", [8, pytest.param(30, marks=pytest.mark.soak)])
 def test_three_schedulers_keep_to_the_rate_and_use_it_though_one_is_killed(
     schedule, counting, seconds
@@ -83,6 +84,7 @@ def test_three_schedulers_keep_to_the_rate_and_use_it_though_one_is_killed(
     assert statuses().get(Status.SENDING, 0) <= 8, "only the killed one has claimed any"
 
 
+@pytest.mark.timed
 def test_a_single_pass_waits_for_the_rate_and_testers_need_not(schedule, counting):
     ApiKey.issue("tester", None, clock.now(), role=Role.TESTER)
     store_many(100, clock.now(), key=ApiKey.named("tester"))
@@ -170,6 +172,7 @@ EVERY, CRON = ["--every", "5"], []
 WORKDAYS = [("Twilio", EVERY), ("Vonage", CRON), ("SMPP, throttled", EVERY)]  # others take minutes
 
 
+@pytest.mark.timed
 @on_sqlite
 @pytest.mark.parametrize(
     ("limited_carrier", "words"),

@@ -57,6 +57,7 @@ def both(us, eu, more=""):
     return f"{us.url}#name=us{more} {eu.url}#name=eu"
 
 
+@pytest.mark.timed
 def test_a_queue_goes_through_another_within_two_seconds_of_the_fifth_silence(schedule, two):
     us, eu = two
     us.silent_after = 100
@@ -100,6 +101,7 @@ def test_a_single_pass_sends_through_both_and_ends(schedule, two):
     assert "eu takes its place" in process.output
 
 
+@pytest.mark.timed
 def test_texts_that_nobody_may_take_hold_up_no_others(schedule, two):
     us, eu = two
     us.close()

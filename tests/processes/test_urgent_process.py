@@ -23,6 +23,7 @@ def night():
     return {"QUIET_HOURS": quiet}, isoformat(ends.astimezone(UTC))
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=pytest.mark.soak)])
 def test_a_code_goes_at_once_while_a_newsletter_waits(
     count, night, serve, schedule, start, twilio, database_url
@@ -57,6 +58,7 @@ def test_a_code_goes_at_once_while_a_newsletter_waits(
     assert process.terminate() == 0
 
 
+@pytest.mark.timed
 def test_between_two_passes_a_code_waits_for_no_more_than_two_seconds(
     night, serve, schedule, start, twilio, database_url
 ):

@@ -330,6 +330,7 @@ def test_of_20_requests_at_once_one_is_taken_and_repeated_also_after_a_restart(
     assert look(database_url, count) == [(6,)]
 
 
+@pytest.mark.timed
 def test_a_request_behind_one_in_chunks_is_answered_at_once(shared_web):
     web, key = shared_web
     first = request_of(key, CHUNKED, body=chunks(BODY), Connection=None)

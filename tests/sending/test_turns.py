@@ -150,6 +150,7 @@ def test_what_does_not_fit_into_the_rate_keeps_its_place_unchanged(run_pass, car
     assert sorted(carrier.numbers) == numbers[:6]
 
 
+@pytest.mark.timed
 def test_a_pass_waits_for_the_rate(settings, carrier):
     store_many(30)
     began = time.monotonic()

@@ -127,6 +127,7 @@ def test_the_index_serves_what_finds_whose_turn_it_is(limit, database_url):
     assert any("message_sendable_key" in line for plan in asked for line in plan)
 
 
+@pytest.mark.timed
 def test_a_repeated_pass_begins_early_for_an_urgent_text(settings, carrier, monkeypatch):
     """Between two passes a minute apart, a second is all that it waits."""
     monkeypatch.setattr(carrier_state, "SETTLING", 0)
