@@ -1,6 +1,7 @@
 """People at the desk."""
 
 import pytest
+from jinja2 import FileSystemBytecodeCache
 
 from access.keys import Role
 from app import create_app
@@ -15,9 +16,17 @@ def desk_settings(settings):
     return settings._replace(secret_key=SECRET)
 
 
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory):
+    """Where templates are kept compiled: each test has an application of its own."""
+    return FileSystemBytecodeCache(tmp_path_factory.mktemp("templates"))
+
+
 @pytest.fixture
-def app(desk_settings):
-    return create_app(desk_settings)
+def app(desk_settings, compiled):
+    app = create_app(desk_settings)
+    app.jinja_env.bytecode_cache = compiled
+    return app
 
 
 @pytest.fixture(autouse=True)
