@@ -15,6 +15,10 @@ MISSING = " and ".join(name for name, path in PROGRAMS.items() if not path)
 HOST = "texts.test"  # resolves to this machine; no other name resolves
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # W3C WebDriver, 12.1
 ENTER = "\ue007"
+IS_THERE = (
+    "return document.readyState == 'complete' && "
+    "[...document.querySelectorAll('link[rel=stylesheet]')].every(link => link.sheet)"
+)
 
 
 @contextlib.contextmanager
@@ -80,7 +84,9 @@ class Browser:
         self.url += f"/{opened['sessionId']}"
 
     def open(self, url):
+        """Open a page, and wait until it is there with its style sheets."""
         self._call("/url", {"url": url})
+        self.wait_for(IS_THERE)
 
     def click(self, selector):
         self._click(self._find(selector))
@@ -113,7 +119,7 @@ class Browser:
         """Wait for the page that the body of the `with` statement leads to."""
         self.run("window.isLeft = true")
         yield
-        self.wait_for("return !window.isLeft && document.readyState == 'complete'")
+        self.wait_for(f"{IS_THERE} && !window.isLeft")
 
     def wait_for(self, script):
         """Wait until a script returns something true, even while pages change."""

@@ -115,7 +115,6 @@ def test_a_long_text_is_folded_and_unfolds_by_a_key(browser, desk):
     for look in (PHONE, WIDE, DESKTOP):
         browser.look_like(*look)
         browser.open(desk)
-        browser.wait_for(f"{line} > 0")  # the style sheet is there
         six = 6 * browser.run(line)
         assert browser.run(height, str(long.id)) == pytest.approx(six, abs=1)
         toggles = browser.run(
