@@ -21,7 +21,7 @@ check: .venv/test ## before each commit: lint, and the tests that need no proces
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pytest -n 4 --dist worksteal -m "not (process or postgres or slow or timed or soak)"
-	@echo "left out: tests of processes, on PostgreSQL, and slow ones; make test runs them"
+	@echo "left out: tests of processes, on PostgreSQL, slow and timed ones; make test runs them"
 
 # Without bytecode, every process that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE

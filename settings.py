@@ -25,6 +25,7 @@ from recipients.weeks import DAYS, Window
 VERSION = "1.0.0"
 """The version of the service, for `flask version`, `/healthz` and the log."""
 
+FLAG = ("true", "false")
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 DEFAULT_DATABASE = "sqlite:///messages.db"
 LONGEST_ANSWER = 1600  # characters of STOP_REPLY and HELP_REPLY
@@ -92,7 +93,7 @@ def load() -> Settings:
     except (OSError, ValueError) as error:
         raise SettingsError(f".env: cannot be read ({type(error).__name__})") from None
     env = _Environment()
-    settings = _read(env)
+    settings = _read(env.read)
     if problems := env.problems or _forgotten_too_soon(settings):
         raise SettingsError("\n".join(problems))
     return settings
@@ -112,15 +113,14 @@ class _Environment:
             self.problems += [f"{name}: {line}" for line in str(error).splitlines()]
 
 
-def _read(env):
-    """Read all settings; what is wrong with them is in `env.problems`."""
-    read, flag = env.read, ("true", "false")
+def _read(read):
+    """Read all settings with `_Environment.read`, which remembers what is wrong with them."""
     is_ephemeral = any(host in os.environ for host in EPHEMERAL_HOSTS)
     return Settings(
         database_url=read(_database_url, "DATABASE_URL", "" if is_ephemeral else DEFAULT_DATABASE),
         business_hours=(hours := read(weeks.business_hours, "BUSINESS_HOURS", "09:00-17:00")),
         business_days=read(_days, "BUSINESS_DAYS", "mon-sun", hours=hours),
-        skip_holidays=read(_one_of, "SKIP_HOLIDAYS", "false", choices=flag) == "true",
+        skip_holidays=read(_one_of, "SKIP_HOLIDAYS", "false", choices=FLAG) == "true",
         quiet_hours=read(_quiet_hours, "QUIET_HOURS", "", hours=hours),
         quiet_hours_file=read(_quiet_places, "QUIET_HOURS_FILE", ""),
         max_message_length=read(_whole, "MAX_MESSAGE_LENGTH", "1600", least=1, most=65_536),
@@ -136,7 +136,7 @@ def _read(env):
         keep_messages=read(_kept, "KEEP_MESSAGES", ""),
         check_dnc=read(_one_of, "CHECK_DNC", "asked", choices=("asked", "always")) == "always",
         allowed_countries=read(_countries, "ALLOWED_COUNTRIES", ""),
-        allow_premium_rate=read(_one_of, "ALLOW_PREMIUM_RATE", "false", choices=flag) == "true",
+        allow_premium_rate=read(_one_of, "ALLOW_PREMIUM_RATE", "false", choices=FLAG) == "true",
         key_limits=read(limits.parse, "KEY_LIMITS", ""),
         recipient_limit=read(limits.parse_recipient_limit, "RECIPIENT_LIMIT", ""),
         stop_reply=read(_answer, "STOP_REPLY", ""),

@@ -174,21 +174,16 @@ def replies(server):
             with web(url=url, **settings) as (ours, _), start_scheduler(url, **settings) as pass_:
                 wrk(ours, file, key, 5)
                 database.connect(url)
-                rounds = []
+                pairs = []
                 try:
-                    for number in range(2 * ROUNDS):
-                        clients = [
-                            Replies(ours, outside, f"{number}{of:02}")
-                            for of in range(REPLYING if number % 2 else 0)
-                        ]
-                        rounds.append(created_and_sent(ours, file, key))
-                        for client in clients:
-                            client.end()
+                    for number in range(ROUNDS):
+                        alone = created_and_sent(ours, file, key)
+                        with replying(ours, outside, number):
+                            pairs.append((alone, created_and_sent(ours, file, key)))
                     assert pass_.poll() is None, "it has texts until the end"
                 finally:
                     pass_.terminate()
                 database.disconnect()
-            pairs = [*zip(rounds[::2], rounds[1::2], strict=True)]
             for at, what in enumerate(("creates", "sends")):
                 shares = [beside[at] / alone[at] for alone, beside in pairs]
                 alone = statistics.median(each[at] for each, _ in pairs)
@@ -211,10 +206,25 @@ def sent():
 
 
 REPLYING = 4  # connections
+PAUSE = REPLYING * 60 / 2000  # seconds between the replies of one
+
+
+@contextlib.contextmanager
+def replying(address, outside, number):
+    """Have 2,000 replies a minute come until the end."""
+    clients = [Replies(address, outside, f"{number:02}{one}") for one in range(REPLYING)]
+    try:
+        yield
+    finally:
+        for client in clients:
+            client.stopped.set()
+    for client in clients:
+        client.join()
+        assert client.rate > 0.9 / PAUSE, "as many as it is to send"
 
 
 class Replies(threading.Thread):
-    """Replies signed by Twilio's library over one connection of them, until its end."""
+    """Replies signed by Twilio's library over one connection, until it is stopped."""
 
     def __init__(self, address, outside, series):
         super().__init__()
@@ -226,10 +236,9 @@ class Replies(threading.Thread):
         began, self.number = time.monotonic(), 0
         client = http.client.HTTPConnection(self.address)
         validator, path = RequestValidator("token"), "/carriers/twilio/inbound"
-        between = REPLYING * 60 / 2000
-        while not self.stopped.wait(max(0, began + self.number * between - time.monotonic())):
+        while not self.stopped.wait(max(0, began + self.number * PAUSE - time.monotonic())):
             self.number = number = self.number + 1
-            sid = f"SM{self.series}{number:0{32 - len(self.series)}}"
+            sid = f"SM{self.series}{number:029}"
             caller = f"+1212{5550000 + number % 9999}"
             fields = {"MessageSid": sid, "From": caller, "To": "+15005550006"}
             fields |= {"Body": f"Yes, I will come at {number}", "AccountSid": "AC1"}
@@ -240,8 +249,3 @@ class Replies(threading.Thread):
             answer.read()
             assert answer.status < 300, answer.status
         self.rate = self.number / (time.monotonic() - began)
-
-    def end(self):
-        self.stopped.set()
-        self.join()
-        assert self.rate > 0.9 * 2000 / 60 / REPLYING, "as many as it is to send"
