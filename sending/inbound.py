@@ -171,7 +171,7 @@ def _grown(draft, said, now):
             return reply
     draft.part_reference, draft.parts, draft.due_at = reference, total, now + PARTS_WITHIN
     _put_together(draft, {number: said.text})
-    draft.save(force_insert=True)
+    draft.add()
     return draft
 
 
@@ -199,7 +199,10 @@ def _act(reply, means, said, now, rules):
         receipts.record_opt_out(stop, now, rules.always_check_dnc)
         reply.opted_out = not was_listed and DoNotCall.lists(reply.number)
     reply.may_be_no = _may_be_no(reply, means)
-    reply.save(force_insert=not said.part)
+    if said.part:
+        reply.save()
+    else:
+        reply.add()
     _tell(reply, now)
     if reply.message_id and not said.word:
         if reply.opted_out and rules.stop_reply:

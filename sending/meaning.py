@@ -4,7 +4,6 @@ Pure. Nothing is decided by a guess: a text that says anything beside its no is 
 """
 
 import unicodedata
-from collections.abc import Iterator
 from enum import Enum
 
 import regex
@@ -75,7 +74,7 @@ def read(text: str) -> Meaning:
     """Return what a reply says."""
     if (stop := opt_outs.read(text)) is not None:
         return Meaning.NO if stop else Meaning.START
-    readings = [*_readings(_before_signature(text))]
+    readings = _readings(_before_signature(text))
     if any(map(PLAIN_NO.fullmatch, readings)):
         return Meaning.NO
     if any(map(PLAIN_HELP.fullmatch, readings)):
@@ -98,15 +97,16 @@ def _before_signature(text):
     return SIGNATURE.split(lines.lstrip(), maxsplit=1)[0]
 
 
-def _readings(text) -> Iterator[str]:
-    """Yield the words of a text twice: punctuation may part words (stop,please) or not (s.t.o.p).
+def _readings(text) -> set[str]:
+    """Return the words of a text: punctuation may part words (stop,please) or not (s.t.o.p).
 
     They are without case, accents and emoji, and each i is dotted: Turkish has one without.
     """
     plain = unicodedata.normalize("NFKD", EMOJI.sub(" ", text).casefold())
     plain = HIDDEN.sub("", plain).replace("ı", "i")
-    yield "".join(f"{word} " for word in WORD.findall(plain))
-    yield "".join(f"{''.join(WORD.findall(each))} " for each in plain.split() if WORD.search(each))
+    parted = "".join(f"{word} " for word in WORD.findall(plain))
+    pieces = ("".join(WORD.findall(each)) for each in plain.split())
+    return {parted, "".join(f"{word} " for word in pieces if word)}
 
 
 def _corrected(word):
@@ -115,6 +115,8 @@ def _corrected(word):
 
 
 def _are_alike(one, other):
+    if abs(len(one) - len(other)) > 1:
+        return False
     start = 0
     while one[start : start + 1] == other[start : start + 1] != "":
         start += 1

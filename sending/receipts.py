@@ -40,6 +40,14 @@ _MAY_BECOME = {  # delivered is the last word
 }
 
 
+# As SQL: for peewee to write it takes a ninth of the time of a reply
+
+NOTE = """\
+INSERT INTO opt_out_message (id, at) VALUES {rows} ON CONFLICT DO NOTHING RETURNING id
+"""
+"""Note what identifies a message, unless that was noted before; return what was not."""
+
+
 class EarlyReceipt(Table):
     """A receipt for which no message is known: its yes is recorded later, or it is not ours."""
 
@@ -71,11 +79,12 @@ class OptOutMessage(Table):
 
         On Postgres this waits for another transaction that notes the same.
         """
-        rows = [{"id": cls.id.db_value(id), "at": now} for id in sorted(ids)]
-        if not rows:
+        if not ids:
             return True
-        noted = cls.insert_many(rows).on_conflict_ignore().returning(cls.id)
-        return len(list(noted.execute())) == len(rows)
+        rows = ", ".join([f"({db.param}, {db.param})"] * len(ids))
+        at = cls.at.db_value(now)
+        values = [value for id in sorted(ids) for value in (cls.id.db_value(id), at)]
+        return len(db.execute_sql(NOTE.format(rows=rows), values).fetchall()) == len(ids)
 
 
 # The yes
@@ -237,8 +246,9 @@ def read_number(number: str, certain: bool) -> tuple[str, str | None]:
         problem = None if certain else "is not marked as international"
     except recipients.InvalidNumber:
         problem = "is not valid"
-    texted = Message.select().where(Message.to == number)
-    return number, problem if problem and not texted.exists() else None
+    if problem and Message.select().where(Message.to == number).exists():
+        problem = None
+    return number, problem
 
 
 def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: str | None = None) -> int:

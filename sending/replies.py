@@ -88,6 +88,11 @@ class Reply(Table):
     pieces = TextField(null=True)  # a JSON object: the texts of the parts by their numbers
     due_at = InstantField(null=True)  # when it is shown as it is, while parts are missing
 
+    def add(self) -> None:
+        """Store a new reply."""
+        values = [field.db_value(getattr(self, field.name)) for field in FIELDS]
+        db.execute_sql(INSERT.format(marks=", ".join([db.param] * len(FIELDS))), values)
+
     # Listings
 
     @classmethod
@@ -233,6 +238,15 @@ class Reply(Table):
     def by_number(self) -> dict[str, str]:
         """The texts of the parts that have come, by their numbers."""
         return json.loads(self.pieces or "{}")
+
+
+FIELDS = Reply._meta.sorted_fields
+COLUMNS = ", ".join(f'"{field.column_name}"' for field in FIELDS)
+
+# As SQL: for peewee to write it takes a ninth of the time of a reply
+
+INSERT = f"INSERT INTO reply ({COLUMNS}) VALUES ({{marks}})"
+"""Insert a reply, of which each value is a parameter."""
 
 
 def _keys_of(group):

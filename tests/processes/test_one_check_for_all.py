@@ -66,7 +66,6 @@ def test_the_scheduler_says_so_too(start):
     scheduler = start("scheduler.py", "--every", "5", CARRIER_URL=url)
     wait_until(lambda: "texts go to twilio" in scheduler.output)
     wait_until(lambda: "PUBLIC_URL is not set, so twilio cannot call back" in scheduler.output)
-    assert scheduler.terminate() == 0
 
 
 def test_with_a_public_url_nothing_is_said(start):
