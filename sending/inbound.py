@@ -100,7 +100,8 @@ def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None
     reply = _drafted(said._replace(number=number), now, rules)
     means = None if said.part else _read(said)
     with db.atomic():
-        lock_numbers([number])
+        if means is not Meaning.OTHER:  # which depends on nothing else that its number wrote
+            lock_numbers([number])
         if not OptOutMessage.note(said.message_ids, now):
             return
         if said.part:
@@ -130,22 +131,20 @@ def _drafted(said, now, rules):
     """Return a reply, not stored yet, with the message that it belongs to."""
     is_told = said.at and EPOCH <= said.at <= now + SKEW
     at = said.at if is_told else now
-    message = _message_before(said.number, at, rules.carrier)
     reply = Reply(id=new_id(now), carrier=rules.carrier, number=said.number, at=at, received_at=now)
     reply.text = Reply.text.db_value(said.text)
-    if message:
-        reply.message_id, reply.key = message.id, message.key_id
-        reply.available_to_group = message.available_to_group
+    if found := _message_before(said.number, at, rules.carrier):
+        id, reply.key, reply.available_to_group = found
+        reply.message_id = Message.id.python_value(id)
     return reply
 
 
 def _message_before(number, at, carrier):
-    """Return the latest message to a number that a carrier was given before an instant, or None."""
+    """Return the row of the latest message to a number before an instant, or None."""
     # Carriers tell the time without its fraction
     since, until = map(Message.finished_at.db_value, (max(EPOCH, at - BELONGS_WITHIN), at + SECOND))
     statement = MESSAGE_BEFORE.format(param=db.param)
-    found = Message.raw(statement, number, carrier, carrier, since, until)
-    return next(iter(found), None)
+    return db.execute_sql(statement, (number, carrier, carrier, since, until)).fetchone()
 
 
 # Parts
