@@ -4,7 +4,6 @@ import logging
 import os
 import re
 import sys
-import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -286,6 +285,8 @@ def _quiet_places(text):
 
 def _read_toml(path):
     """Return what a TOML file holds; the error repeats none of it."""
+    import tomllib  # here, as most services have no such file
+
     try:
         text = Path(path).read_text("utf-8")
     except OSError as error:

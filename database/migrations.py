@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from playhouse.migrations import Runner
-
 from database.connections import db, disconnect, on_postgres
 from database.errors import ERRORS, Refused
 from database.postgres import patience
@@ -23,7 +21,7 @@ def upgrade() -> list[str]:
                 check_encoding()
                 db.execute_sql("SET LOCAL lock_timeout = 0")
                 db.execute_sql("SELECT pg_advisory_xact_lock(hashtext('text-messages upgrade'))")
-            return Runner(db.obj, str(MIGRATIONS)).up()
+            return _runner().up()
     finally:
         disconnect()
 
@@ -38,9 +36,15 @@ def check_encoding() -> None:
 def is_migrated() -> bool:
     """Say whether the tables are up to date with this version."""
     try:
-        migrations = Runner(db.obj, str(MIGRATIONS)).status()
+        migrations = _runner().status()
         applied = all(each.applied for each in migrations if each.path)
         needed = {table._meta.table_name for table in Table.__subclasses__()}
         return applied and needed <= {*db.get_tables()}
     except ERRORS:
         return False
+
+
+def _runner():
+    from playhouse.migrations import Runner  # here, as few commands need it
+
+    return Runner(db.obj, str(MIGRATIONS))

@@ -664,6 +664,7 @@ def hours_pass(run_pass):
     run_pass.runtime = Runtime(Hurried())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hours_pass")
 @pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("after", [False, True], ids=["undone", "done"])

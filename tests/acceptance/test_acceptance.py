@@ -139,6 +139,7 @@ slowly = hypothesis_settings(
 )
 
 
+@pytest.mark.slow
 @slowly
 @given(before=st.lists(SHAPES, max_size=4), shapes=st.lists(SHAPES, min_size=2, max_size=12))
 def test_all_at_once_equals_one_after_the_other(keys, before, shapes):

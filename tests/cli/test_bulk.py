@@ -27,6 +27,7 @@ MANY = 60_000
 # Many
 
 
+@pytest.mark.slow
 def test_any_number_of_pages_is_listed_and_decided_on(run, monkeypatch):
     monkeypatch.setattr(tables, "PAGE", 10)
     store_many(2_500)

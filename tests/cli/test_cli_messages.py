@@ -652,6 +652,7 @@ def test_redact_needs_a_number_or_an_age(messages, words):
     assert messages("redact", *words).exit_code == 2
 
 
+@pytest.mark.slow
 @on_sqlite
 def test_what_was_redacted_is_nowhere_in_the_files_of_sqlite(messages, database_url):
     for _ in range(300):

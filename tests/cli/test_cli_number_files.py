@@ -326,6 +326,7 @@ def test_a_cell_of_20000_characters_takes_no_time(cell):
     assert time.process_time() - began < 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["+12125550123\n", '"a"\n', '"\n', "a;b\n", ",\n"])
 def test_a_large_file_takes_time_in_proportion_to_its_lines(line):
     began = time.process_time()

@@ -85,6 +85,7 @@ def test_under_load_nothing_is_left_in_the_files(redact, database_url, words):
         assert traces(database_url) == []
 
 
+@pytest.mark.slow
 @on_sqlite
 @pytest.mark.parametrize("words", WAYS)
 def test_copies_that_split_pages_keep_are_gone_too(redact, database_url, words):

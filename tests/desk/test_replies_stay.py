@@ -253,6 +253,7 @@ def test_a_texts_own_page_leads_back_after_a_button(approver, heard):
     assert f"The reply of {written(5)} was marked as read." in approver.page.text
 
 
+@pytest.mark.slow
 @on_sqlite
 def test_the_cookie_has_room_for_the_results_of_both_lists(operator):
     stored = store_many(50)

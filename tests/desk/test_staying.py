@@ -253,6 +253,7 @@ def test_another_person_in_the_same_browser_sees_no_results(approver):
     assert "refused" not in approver.page.text.replace("refused the", "")
 
 
+@pytest.mark.slow
 @on_sqlite
 def test_the_cookie_has_room_for_many_decisions(approver):
     asked = ask_many(120)

@@ -67,6 +67,7 @@ def shares(server):
     return Counter(request.path.partition("&key=")[2] for request in server.requests)
 
 
+@pytest.mark.slow
 def test_sixteen_that_hang_hold_up_nobody_who_comes_later(hanging, receivers, delivering):
     server, good = hanging(16), receivers()
     delivering()
@@ -76,6 +77,7 @@ def test_sixteen_that_hang_hold_up_nobody_who_comes_later(hanging, receivers, de
     wait_until(lambda: len(good.events) == 30, 8)
 
 
+@pytest.mark.slow
 def test_they_leave_room_for_who_does_not_understand_either(hanging, receivers, delivering):
     server, bad = hanging(16), receivers()
     bad.answer = Answer(500)
@@ -87,6 +89,7 @@ def test_they_leave_room_for_who_does_not_understand_either(hanging, receivers, 
     wait_until(lambda: len(bad.requests) >= 5, 8)
 
 
+@pytest.mark.slow
 @on_sqlite
 def test_a_first_try_waits_for_none_of_sixty_four_that_hang(hanging, receivers, delivering):
     server, good = hanging(64, events=3), receivers()
@@ -96,6 +99,7 @@ def test_a_first_try_waits_for_none_of_sixty_four_that_hang(hanging, receivers, 
     wait_until(lambda: good.events, 8)
 
 
+@pytest.mark.slow
 @on_sqlite
 def test_more_that_hang_than_there_is_room_for_have_equal_shares(
     hanging, receivers, delivering, monkeypatch

@@ -402,6 +402,7 @@ def rule(country, names, at, hours):
     return True
 
 
+@pytest.mark.slow
 @given(situations())
 @settings(max_examples=75, deadline=None)
 def test_the_next_opening_is_the_first_minute_at_which_the_rule_holds(situation):

@@ -147,6 +147,7 @@ def test_every_correction_shows_at_four_instants_a_year():
     assert len(unused) < len(corrections) / 5
 
 
+@pytest.mark.slow
 def test_no_correction_is_for_nothing():
     _, corrections = stated()
     for prefix, zones in corrections.items():
@@ -229,6 +230,7 @@ def test_an_area_code_without_summer_time_has_none(code, july):
     assert shown(recipients.find(f"+1{code}5550123"), SEASONS[2]) == july
 
 
+@pytest.mark.slow
 def test_a_numbers_place_is_the_one_that_libphonenumber_names_without_codes_of_states():
     from phonenumbers import geocoder
 

@@ -208,6 +208,7 @@ DOWN = CarrierError("a gateway's page", silent=True)
 UNREACHED = CarrierError("nobody listens", unreached=True)
 
 
+@pytest.mark.slow
 def test_from_the_fifth_silence_in_a_row_a_carrier_is_down_and_nobody_else_loses_a_retry(
     run_pass, carrier
 ):

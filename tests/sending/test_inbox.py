@@ -100,6 +100,7 @@ def each_statement_fails(settings, fail_at, *batches, **changes):
         assert refused == 1
 
 
+@pytest.mark.slow
 def test_whichever_statement_fails_every_receipt_and_every_stop_is_recorded(collect):
     """In two transactions: the first one's words are not recorded twice, and none is lost."""
     words = [Receipt(f"SM{n}", delivered=True) for n in range(3)]
@@ -111,6 +112,7 @@ def test_whichever_statement_fails_every_receipt_and_every_stop_is_recorded(coll
     assert failing > 10
 
 
+@pytest.mark.slow
 def test_whichever_statement_fails_each_reply_among_receipts_is_recorded_once(collect, at):
     """SMPP has no id for a text: what was recorded must not be handed over again."""
     at(TUESDAY_NOON)

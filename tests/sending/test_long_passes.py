@@ -68,6 +68,7 @@ def test_what_becomes_too_old_expires_before_a_pass_ends(impatient, carrier):
     assert (counts["expired"], counts["sent"]) == (1, 1)
 
 
+@pytest.mark.slow
 def test_a_living_senders_own_claims_are_not_taken_over_in_its_long_pass(impatient, carrier):
     message = store(clock.now())
     end = time.monotonic() + 4

@@ -762,6 +762,7 @@ def hold_promises(settings, monkeypatch):
     return hold
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("askable", [True, False])
 def test_the_promises_hold_whatever_happens(hold_promises, askable):
     hold_promises(askable, often)
@@ -771,6 +772,7 @@ BOTH = [(True, True), (True, False), (False, True), (False, False)]
 """Whether the first of two carriers can be asked, and the other."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("askable", "other"), [(True, False), (False, True)])
 def test_the_promises_hold_with_two_carriers(hold_promises, askable, other):
     hold_promises(askable, hypothesis_settings(often, max_examples=2), other)

@@ -195,6 +195,7 @@ def assert_silent(first, days, *simulated):
         assert counts[happened] > days / 100, happened
 
 
+@pytest.mark.slow
 @on_sqlite
 def test_in_twenty_days_no_text_leaves_in_quiet_hours(settings, key, monkeypatch):
     assert_silent(0, 20, settings, key, monkeypatch)

@@ -222,6 +222,7 @@ def assert_silent(first, days, *simulated):
     assert counts["changed"] > days / 20
 
 
+@pytest.mark.slow
 @on_sqlite
 @pytest.mark.parametrize("first", [0, 140])
 def test_in_twenty_days_no_text_leaves_in_quiet_hours(first, settings, monkeypatch):

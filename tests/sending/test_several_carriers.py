@@ -179,6 +179,7 @@ def asked_both(can_be_asked=("us",)):
     return [NamedCarrier(name, name in can_be_asked) for name in ("us", "eu")]
 
 
+@pytest.mark.slow
 def test_a_carrier_that_can_be_asked_keeps_its_doubt_however_long_it_is_down(run_both):
     us, eu = both = asked_both()
     us.answer, us.health = SILENT, UNREACHED
@@ -217,6 +218,7 @@ def test_a_doubt_that_was_not_answered_in_time_expires_and_may_be_sent_all_the_s
     assert again(message).status == Status.DELIVERED
 
 
+@pytest.mark.slow
 def test_what_an_asked_carrier_has_not_is_no_copy(run_both):
     us, eu = both = asked_both(("eu",))
     us.answer, eu.answer = SILENT, SILENT  # us cannot be asked, eu can
@@ -231,6 +233,7 @@ def test_what_an_asked_carrier_has_not_is_no_copy(run_both):
     assert len(us.texts) == 2, f"never more than two copies: {copies}"
 
 
+@pytest.mark.slow
 def test_two_carriers_that_cannot_be_asked_never_get_more_than_two_copies_together(
     run_both, us, eu
 ):
@@ -371,6 +374,7 @@ def test_texts_whose_lanes_another_is_writing_are_not_left_behind(run_both, us, 
     assert sorted(eu.numbers) == numbers[5:]
 
 
+@pytest.mark.slow
 def test_a_doubt_that_is_settled_leaves_those_with_other_carriers(run_both):
     """One copy may be with us; eu, asked, has none: only one more may go, wherever."""
     us, eu = both = asked_both(("eu",))
