@@ -66,6 +66,8 @@ def test_the_scheduler_says_so_too(start):
     scheduler = start("scheduler.py", "--every", "5", CARRIER_URL=url)
     wait_until(lambda: "texts go to twilio" in scheduler.output)
     wait_until(lambda: "PUBLIC_URL is not set, so twilio cannot call back" in scheduler.output)
+    wait_until(lambda: "the pass failed" in scheduler.output)  # now a signal ends it in order
+    assert scheduler.terminate() == 0
 
 
 def test_with_a_public_url_nothing_is_said(start):
