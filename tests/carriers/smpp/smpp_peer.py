@@ -72,7 +72,7 @@ class SmppPeer(socketserver.ThreadingTCPServer):
         self.lock = threading.Lock()
         self.sessions = []
         self._enquiry = threading.Timer(0, self.enquire)
-        self._thread = threading.Thread(target=self.serve_forever, args=(0.02,))
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.005,))
         self._thread.start()
 
     def answer(self, part):
