@@ -50,6 +50,7 @@ def end_a_message():
     store(clock.now(), status=Status.SCHEDULED).cancel("shell", clock.now())
 
 
+@pytest.mark.slow
 def test_events_are_delivered_although_no_thread_could_be_started_for_a_while(
     app_key, delivering, receiver, caplog, monkeypatch
 ):
@@ -63,6 +64,7 @@ def test_events_are_delivered_although_no_thread_could_be_started_for_a_while(
     assert sorted(receiver.ids) == sorted({*receiver.ids})
 
 
+@pytest.mark.slow
 def test_events_are_delivered_after_an_error_of_our_own(
     app_key, delivering, receiver, caplog, monkeypatch
 ):
@@ -72,6 +74,7 @@ def test_events_are_delivered_after_an_error_of_our_own(
     assert caplog.text.count("unexpected RuntimeError") == 2
 
 
+@pytest.mark.slow
 def test_a_secret_that_cannot_be_read_holds_up_no_other_key(app_key, delivering, receiver):
     other = key_named("other")
     EventAddress.set(other, receiver.url + "&other", clock.now())
@@ -84,6 +87,7 @@ def test_a_secret_that_cannot_be_read_holds_up_no_other_key(app_key, delivering,
     assert Event.select(Event.last_answer).distinct().scalar().startswith("unexpected")
 
 
+@pytest.mark.slow
 def test_a_scheduler_ends_although_its_deliveries_fail_again_and_again(app_key, monkeypatch):
     monkeypatch.setattr(delivery, "TIMEOUT", 0)
     failing = Deliveries(300, Message.note_notified)

@@ -595,6 +595,7 @@ def test_what_is_taken_over_passes_all_gates_again(run_pass, carrier):
     assert carrier.texts == []
 
 
+@pytest.mark.slow
 def test_a_sender_that_is_only_slow_renews_its_claim(settings, carrier, database_url):
     message, renewals = store(), set()
 
@@ -754,6 +755,7 @@ def break_database(database_url):
     connection.close()
 
 
+@pytest.mark.slow
 def test_a_database_that_breaks_while_texts_are_under_way_doubles_none(
     run_pass, carrier, break_database, monkeypatch
 ):

@@ -149,6 +149,7 @@ def tells(error):
 # No answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", [HANG, HANG_UP], ids=repr)
 def test_a_carrier_without_an_answer_is_silent_and_its_text_in_doubt_and_not_sent_again(
     server, answer
@@ -161,6 +162,7 @@ def test_a_carrier_without_an_answer_is_silent_and_its_text_in_doubt_and_not_sen
     assert len(server.requests) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pause", [0.05, 0.3])
 def test_a_carrier_that_drips_its_answer_is_given_up_all_the_same(our_server, pause):
     our_server.answer = Answer(500, b"x" * 1000, pause=pause)
@@ -169,6 +171,7 @@ def test_a_carrier_that_drips_its_answer_is_given_up_all_the_same(our_server, pa
     assert time.monotonic() - started < 20
 
 
+@pytest.mark.slow
 def test_a_carrier_that_drips_its_headers_is_given_up_and_in_doubt(our_server):
     our_server.answer = DRIP
     started = time.monotonic()
@@ -287,6 +290,7 @@ def why(url):
     return str(error).partition(" cannot be reached: ")[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("certified", "trusted", "reason"),
     [
@@ -303,6 +307,7 @@ def test_a_certificate_that_is_refused_says_why(tmp_path, monkeypatch, certified
         assert [why(url) for url in urls] == [reason] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "place", ["twilio://AC1:s3cret@+15005550006?base_url=https://{}", "smpps://u:s3cret@{}/1234"]
 )
@@ -382,6 +387,7 @@ def test_a_status_is_an_answer_unless_it_is_a_gateways(request, kind, status, to
     assert error.in_doubt == (kind == "apprise_server" and status in (502, 504))
 
 
+@pytest.mark.slow
 def test_an_smpp_peer_tells_as_much():
     peer = SmppPeer()
     carrier = impatient(peer.url)
@@ -408,6 +414,7 @@ def test_the_simulators_refusals_are_its_own(number):
 # Concurrency
 
 
+@pytest.mark.slow
 def test_32_threads_send_each_text_once(server):
     server.delay = 0.02
     carrier = connect(server.url, 32)

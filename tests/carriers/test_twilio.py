@@ -161,6 +161,7 @@ UNREADABLE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", UNREADABLE, ids=lambda answer: repr(answer)[:60])
 def test_a_201_that_cannot_be_read_means_sent(twilio_server, answer):
     twilio_server.answer = answer
@@ -208,6 +209,7 @@ def test_twilios_codes_say_what_to_do(twilio_server, code, status, means):
     assert f"HTTP {status}" in str(error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "means"),
     [
@@ -336,6 +338,7 @@ def test_an_account_that_is_not_active_is_what_the_check_says(twilio_server, sta
     assert meaning(caught.value) == "the account"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "means"),
     [(refusal(20003, 401), "the account"), (Answer(500), "for now"), (HANG, "for now")],
@@ -446,6 +449,7 @@ def test_no_page_is_asked_for_that_is_older_than_the_text(find, twilio_server):
     assert len(twilio_server.asked) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "answer",
     [

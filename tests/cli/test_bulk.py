@@ -65,6 +65,7 @@ def test_statements_grow_with_batches_and_not_with_messages(run, monkeypatch):
     assert len(executed) < 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [1, PAGE - 1, PAGE, PAGE + 1, 2 * PAGE, 2 * PAGE + 1])
 def test_a_limit_takes_the_newest_and_no_more(run, limit):
     store_many(2 * PAGE + 10)
@@ -112,6 +113,7 @@ def everything():
     return messages, noted, events
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRANSITIONS)
 def test_many_at_once_are_as_one_after_the_other(name):
     transition = TRANSITIONS[name]
@@ -231,6 +233,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize(("call", "batches"), [("audit", 1), ("commit", 2)])

@@ -79,6 +79,7 @@ def test_a_rule_is_kept_as_it_is_meant(app_key, rules):
     assert printed["quiet-hours"] == "none"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["rules"], ["create"]])
 @pytest.mark.parametrize(
     ("option", "text", "problem"),

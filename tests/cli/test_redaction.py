@@ -101,6 +101,7 @@ def test_copies_that_split_pages_keep_are_gone_too(redact, database_url, words):
     assert traces(database_url) == []
 
 
+@pytest.mark.slow
 @on_sqlite
 @pytest.mark.parametrize("words", WAYS)
 def test_what_a_reader_keeps_in_the_log_is_said_and_gone_when_it_is_run_again(
@@ -120,6 +121,7 @@ def test_what_a_reader_keeps_in_the_log_is_said_and_gone_when_it_is_run_again(
     assert traces(database_url) == []
 
 
+@pytest.mark.slow
 @on_sqlite
 def test_a_writer_that_does_not_end_is_said_too(redact, database_url, monkeypatch):
     monkeypatch.setattr(sqlite, "SCRUB_TRIES", 2)

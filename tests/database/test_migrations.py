@@ -115,6 +115,7 @@ def test_the_tables_hold_what_they_promise(migrated):
         ).execute()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", range(len(MIGRATIONS)))
 def test_a_database_of_any_age_can_be_upgraded(count, empty_database_url, tmp_path):
     for name in MIGRATIONS[:count]:

@@ -141,6 +141,7 @@ MEANWHILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", MEANWHILE)
 @pytest.mark.parametrize("button", ["Approve", "Refuse", "Approve selected"])
 def test_what_changed_meanwhile_is_reported_and_stays(approver, words, button):
@@ -212,6 +213,7 @@ def test_the_same_id_twice_counts_once(approver):
     assert "1 text approved" in approver.page.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "words"),
     [

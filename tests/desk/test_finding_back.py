@@ -77,6 +77,7 @@ ELSEWHERE = (
 )
 
 
+@pytest.mark.slow
 @on_sqlite
 @pytest.mark.parametrize("next", ELSEWHERE)
 def test_nothing_else_is_a_place_to_go_after_it(app, next):

@@ -65,6 +65,7 @@ FROM_HERE = [
 ]
 
 
+@pytest.mark.slow
 @on_sqlite
 @pytest.mark.parametrize("headers", [*ELSEWHERE, *FROM_HERE], ids=str)
 def test_a_form_of_another_site_is_refused_even_with_a_token(desk_settings, headers):

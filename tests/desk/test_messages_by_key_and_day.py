@@ -21,6 +21,7 @@ def found(operator, path):
     return sorted(text for page in walk(operator, f"/desk/messages{path}") for text in page)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [None, *Status])
 def test_messages_are_found_by_key_day_and_status_in_every_mix(operator, status):
     ended = None if status in (None, *list(Status)[:3]) else TUESDAY_NOON

@@ -20,6 +20,7 @@ def test_an_operator_approves_for_every_group(operator):
     assert again(message).approved_by == "Olga"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [*Status])
 def test_an_operator_finds_messages_by_status(operator, status):
     ended = TUESDAY_NOON if status in models.FINISHED else None
@@ -101,6 +102,7 @@ def test_what_is_no_number_is_reported(operator):
     assert "country code" in operator.page.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [None, Status.SCHEDULED, Status.SENT, Status.SENDING])
 def test_an_operators_pages_skip_nothing(operator, status):
     ended = TUESDAY_NOON if status == Status.SENT else None

@@ -122,6 +122,7 @@ def test_any_2xx_is_understood(app_key, receiver, deliver, quickly, answer):
     assert Event.select().count() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
@@ -240,6 +241,7 @@ def test_messages_of_a_revoked_key_are_still_told_of(app_key, receiver, deliver)
 # Beside others
 
 
+@pytest.mark.slow
 def test_no_more_than_four_requests_to_an_address_at_once(app_key, receiver, deliver):
     receiver.delay = 0.05
     many(40)
@@ -248,6 +250,7 @@ def test_no_more_than_four_requests_to_an_address_at_once(app_key, receiver, del
     assert receiver.most == delivery.AT_ONCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", [HANG, DRIP, Answer(500), "refuses"])
 def test_a_bad_receiver_costs_only_itself(receivers, delivering, answer, monkeypatch):
     monkeypatch.setattr(delivery, "TIMEOUT", 3)  # the end of the test waits for it
@@ -284,12 +287,14 @@ def test_a_single_pass_tries_each_event_once(app_key, receiver, deliver, monkeyp
     assert len(receiver.ids) == len({*receiver.ids}) == 3
 
 
+@pytest.mark.slow
 def test_an_event_is_delivered_soon_while_schedulers_run(app_key, receiver, delivering):
     cancelled()
     wait_until(lambda: receiver.events, 5)
     wait_until(lambda: not Event.select().count(), 5)
 
 
+@pytest.mark.slow
 def test_of_two_schedulers_each_event_goes_once(app_key, receiver, delivering):
     other = Deliveries(300, Message.note_notified)
     other.start()
@@ -300,6 +305,7 @@ def test_of_two_schedulers_each_event_goes_once(app_key, receiver, delivering):
     assert len(receiver.ids) == len({*receiver.ids}) == 200
 
 
+@pytest.mark.slow
 def test_a_dead_schedulers_events_are_taken_over(app_key, receiver, deliver):
     cancelled()
     now = clock.now()
@@ -323,6 +329,7 @@ def test_a_living_scheduler_keeps_what_takes_longer_than_a_lease(app_key, receiv
     assert len(receiver.ids) == 1
 
 
+@pytest.mark.slow
 def test_switching_off_stops_what_is_in_hand(app_key, receiver, delivering):
     receiver.delay = 0.2
     many(100)
@@ -335,6 +342,7 @@ def test_switching_off_stops_what_is_in_hand(app_key, receiver, delivering):
     assert Event.standings()[app_key.id].waiting == 0
 
 
+@pytest.mark.slow
 def test_stopping_begins_no_more_and_puts_back_what_waits(app_key, receiver):
     receiver.delay = 0.3
     lasting = Deliveries(300, Message.note_notified)
@@ -350,6 +358,7 @@ def test_stopping_begins_no_more_and_puts_back_what_waits(app_key, receiver):
     assert Event.select().where(Event.next_try_at <= clock.now()).count() == 60 - seen
 
 
+@pytest.mark.slow
 def test_stopping_waits_for_a_silent_receiver_only_as_long_as_there_is_time(app_key, receiver):
     receiver.answer = HANG
     lasting = Deliveries(300, Message.note_notified)
@@ -363,6 +372,7 @@ def test_stopping_waits_for_a_silent_receiver_only_as_long_as_there_is_time(app_
     assert Event.get().next_try_at <= clock.now(), "the next scheduler has it at once"
 
 
+@pytest.mark.slow
 def test_a_database_that_is_away_loses_nothing(app_key, receiver, delivering, monkeypatch):
     import database
 

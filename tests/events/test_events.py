@@ -87,6 +87,7 @@ TRANSITIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRANSITIONS)
 def test_a_change_into_a_final_state_is_one_event_and_nothing_else_is(app_key, name):
     expected = []

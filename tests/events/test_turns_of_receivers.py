@@ -125,6 +125,7 @@ def test_keys_that_share_an_address_take_turns(receiver, delivering):
     assert len(receiver.events) < 750
 
 
+@pytest.mark.slow
 def test_an_address_is_given_no_more_than_four_at_once_whatever_the_turn(
     hanging, receiver, delivering
 ):

@@ -37,6 +37,7 @@ def last(now):
     return f"{NO_PASS}: the last one was at {now:%Y-%m-%dT%H:%M:%S}.000Z"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [None, 5])
 @pytest.mark.parametrize("has_carrier", [True, False])
 def test_after_two_minutes_without_a_pass_nothing_need_be_due(
@@ -64,6 +65,7 @@ def minutes(*numbers):
     return [TUESDAY_NOON + number * MINUTE for number in numbers]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("begun", "allowed"),
     [
@@ -88,6 +90,7 @@ def test_passes_of_cron_may_be_three_times_as_far_apart_as_usual(
     assert problems(end + allowed * MINUTE + SECOND)[0].startswith(NO_PASS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("every", "allowed"), [(5, 2 * MINUTE), (60, 3 * MINUTE), (600, 30 * MINUTE)]
 )
@@ -99,6 +102,7 @@ def test_a_scheduler_says_itself_how_far_its_passes_are_apart(
     assert problems(TUESDAY_NOON + allowed + SECOND) == [last(TUESDAY_NOON)]
 
 
+@pytest.mark.slow
 def test_a_pass_by_hand_after_an_outage_is_not_taken_for_the_usual_distance(problems, make_passes):
     make_passes(*[TUESDAY_NOON + n * 5 * SECOND for n in range(5)], every=5)
     make_passes(TUESDAY_NOON + 12 * HOUR)

@@ -242,6 +242,7 @@ def test_no_notice_has_a_number_or_a_text(look, people):
     assert "dawn" not in sent
 
 
+@pytest.mark.slow
 def test_every_address_is_told_also_beside_one_that_is_gone_and_one_that_drips(
     look, people, caplog, monkeypatch
 ):

@@ -134,6 +134,7 @@ def test_the_offset_of_a_number_in_several_zones_is_described_as_a_list():
     assert several == {"type": "array", "items": {"type": "number"}, "minItems": 2}
 
 
+@pytest.mark.slow
 def test_the_description_and_the_service_agree_on_white_space():
     pattern = REQUEST["properties"]["message"]["pattern"]
     blank = {char for char in map(chr, range(sys.maxunicode + 1)) if not re.search(pattern, char)}

@@ -248,6 +248,7 @@ CHANGES = {  # of the clocks in 2026; any day where there are none
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("country", NUMBERS)
 def test_hours_are_those_of_the_model_when_clocks_change(country, setting, read):

@@ -29,6 +29,7 @@ def replied(database_url, at):
     return reply
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("carrier", ["us", "eu"])
 def test_it_goes_through_the_carrier_of_the_reply(replied, run_both, us, eu, carrier):
     replied(carrier)
@@ -39,6 +40,7 @@ def test_it_goes_through_the_carrier_of_the_reply(replied, run_both, us, eu, car
     assert [len(each.texts) for each in (us, eu)] == [carrier == "us", carrier == "eu"]
 
 
+@pytest.mark.slow
 def test_no_other_takes_the_place_of_that_carrier(replied, run_both, us, eu):
     replied("us")
     us.answer = UNREACHED

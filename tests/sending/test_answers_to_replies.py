@@ -70,6 +70,7 @@ def test_the_carrier_is_told_until_when_it_may_be_delivered(run_pass):
     assert carrier.valid_for == 70
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [FOR_NOW, FOR_GOOD, TOO_FAST, UNREACHED, REFUSED, IN_DOUBT])
 def test_it_has_one_try_whatever_comes_of_it(run_pass, carrier, error):
     hear()
@@ -104,6 +105,7 @@ class Asked(FakeCarrier):
         return ["SM1"] if self.has_it else []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_it", [True, False])
 def test_a_carrier_that_can_be_asked_settles_the_doubt_and_gets_no_second_copy(run_pass, has_it):
     hear()
@@ -115,6 +117,7 @@ def test_a_carrier_that_can_be_asked_settles_the_doubt_and_gets_no_second_copy(r
     assert the_answer().status == (Status.SENT if has_it else Status.FAILED)
 
 
+@pytest.mark.slow
 def test_it_goes_before_all_that_waits(settings, run_pass, carrier):
     store_many(60, check_dnc=False)
     store_many(60, check_dnc=False, key=key_named("another"))

@@ -41,6 +41,7 @@ def test_clocks_that_differ_by_a_few_seconds_shorten_no_pause(run_pass, carrier)
     assert len(carrier.texts) == 1
 
 
+@pytest.mark.slow
 def test_the_rate_is_waited_for_no_longer_than_it_is_used(run_pass, carrier):
     store_many(3)
     rate = {"send_rate": 1 / 20}
@@ -91,6 +92,7 @@ def test_a_doubt_from_the_future_began_before_the_clock_was_set_back(run_pass, c
     assert max(asked) <= BACK - 8 * MINUTE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [10 * MINUTE, HOUR, -10 * MINUTE])
 def test_a_living_sender_is_not_taken_over_by_another_after_a_step(
     settings, carrier, monkeypatch, step, database_url

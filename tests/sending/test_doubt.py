@@ -59,6 +59,7 @@ def test_what_is_answered_the_second_time_is_sent(run_pass, carrier):
     assert again(message).attempts == 2
 
 
+@pytest.mark.slow
 def test_a_sender_that_stood_still_leaves_what_it_claimed_to_others(
     run_pass, carrier, settings, at
 ):

@@ -73,6 +73,7 @@ def test_without_any_thread_texts_wait_unharmed_and_go_in_the_next_pass(
     assert len(carrier.texts) == len({*carrier.texts}) == 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", [[True], [True, True, False, True, False], ONE_OF_THREE])
 def test_with_few_threads_each_text_goes_once_in_the_same_pass(
     run_pass, slow, may_start, caplog, which

@@ -47,6 +47,7 @@ def has_ended(message, status):
 # Of dead senders
 
 
+@pytest.mark.slow
 def test_what_a_dead_sender_held_is_sent_before_the_others_pass_ends(impatient, carrier):
     dead = held(Status.SENDING, to=NEIGHBOUR, claimed_at=clock.now())
     lasting = store(clock.now())
@@ -57,6 +58,7 @@ def test_what_a_dead_sender_held_is_sent_before_the_others_pass_ends(impatient, 
     assert again(dead).finished_at < again(lasting).finished_at
 
 
+@pytest.mark.slow
 def test_what_becomes_too_old_expires_before_a_pass_ends(impatient, carrier):
     ends_at = clock.now() + SECOND
     old = store(
@@ -113,6 +115,7 @@ def test_a_scheduler_that_is_told_to_stop_while_it_settles_takes_over_nothing(
     assert (again(living).status, again(living).claim_number) == (Status.SENDING, 0)
 
 
+@pytest.mark.slow
 def test_the_desk_sees_that_a_long_pass_lives(impatient, carrier):
     store(clock.now())
     began_at = clock.now()
@@ -160,6 +163,7 @@ def running(settings, carrier):
     assert not thread.is_alive()
 
 
+@pytest.mark.slow
 def test_a_testers_backlog_holds_up_neither_passes_nor_senders(impatient, carrier, tester):
     with running(impatient, carrier) as one:
         simulate = one.testers.sends.carrier.send
@@ -177,6 +181,7 @@ def test_a_testers_backlog_holds_up_neither_passes_nor_senders(impatient, carrie
         wait_until(lambda: sum(int(each.split(" sent")[0].split()[-1]) for each in one.lines) == 23)
 
 
+@pytest.mark.slow
 def test_a_carrier_that_hangs_when_it_is_asked_holds_up_no_tester(impatient, carrier, tester):
     CarrierState.prepare("fake")
     now = clock.now()
@@ -230,6 +235,7 @@ def simulated(monkeypatch):
     return begin
 
 
+@pytest.mark.slow
 def test_a_single_pass_leaves_a_backlog_of_testers_to_the_next(
     impatient, carrier, tester, simulated
 ):
@@ -252,6 +258,7 @@ def test_a_single_pass_leaves_a_backlog_of_testers_to_the_next(
     assert gone.count() > before
 
 
+@pytest.mark.slow
 def test_a_simulator_that_hangs_holds_up_no_single_pass(impatient, carrier, tester, simulated):
     one, go_on, lines = Scheduler(impatient._replace(shutdown_timeout=1), carrier), [], []
     end = time.monotonic() + 30

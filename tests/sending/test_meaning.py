@@ -50,6 +50,7 @@ def test_any_text_at_all_can_be_read(text):
     assert meaning.read_part(text) in Meaning
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece", ["opt me ", "no ", "stop ", "\n", "a\u0301", "🛑", "-\n", "stpo "]
 )

@@ -202,6 +202,7 @@ def test_an_outage_ends_while_nothing_waits_as_soon_as_the_carrier_answers(run_p
     assert len(checks) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("no", [DOWN, SILENCE, CarrierError("busy"), ACCOUNT], ids=str)
 def test_a_carrier_that_is_down_is_asked_after_pauses_that_grow(run_pass, carrier, no):
     message, checks = store(), []

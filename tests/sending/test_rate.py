@@ -35,6 +35,7 @@ def most_within(seconds, sent):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("longest", [1, 2, 3, 10])
 @pytest.mark.parametrize("per_second", [0.5, 1, 1.5, 2, 5, 20, 100])
 @pytest.mark.parametrize("seed", range(3))

@@ -184,6 +184,7 @@ def test_an_unknown_receipt_costs_a_few_statements_whatever_is_stored():
 # At the same moment
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["the yes", "the receipt"])
 def test_a_receipt_finds_the_yes_that_another_is_recording(first):
     """Also where one of them is recorded in a transaction of its caller's."""
@@ -572,6 +573,7 @@ def test_the_history_keeps_the_carriers_time_of_a_reply():
     assert rows == [(TUESDAY_NOON, "joined", said_at), (TUESDAY_NOON, "left", None)]
 
 
+@pytest.mark.slow
 def test_an_operators_add_beside_many_starts_and_stops_is_never_lost():
     stopping = threading.Event()
 

@@ -49,6 +49,7 @@ ACTIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("action", ACTIONS)
 def test_an_index_answers(action, database_url):
     store(status="sent", finished_at=clock.now())

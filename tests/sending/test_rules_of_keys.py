@@ -75,6 +75,7 @@ def test_a_send_date_in_quiet_hours_is_refused_with_their_rule(place, ask, at):
     assert accepted(ask(to=to, send_date=isoformat(end)))["scheduled_send_date"] == isoformat(end)
 
 
+@pytest.mark.slow
 @places
 @pytest.mark.parametrize("approved", [True, False])
 def test_the_desk_and_show_tell_when_it_would_leave_and_by_which_rule(
@@ -98,6 +99,7 @@ def test_the_desk_and_show_tell_when_it_would_leave_and_by_which_rule(
     assert "quiet hours" not in visitor.page.text
 
 
+@pytest.mark.slow
 @places
 @pytest.mark.parametrize("dated", [True, False])
 def test_a_text_that_was_held_up_leaves_when_the_quiet_hours_end(

@@ -36,6 +36,7 @@ def test_the_first_carrier_sends_while_it_is_well(run_both, us, eu):
     assert {message.carrier for message in Message.select()} == {"us"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", [UNREACHED, ACCOUNT], ids=str)
 def test_another_takes_over_at_once_and_no_text_loses_a_retry(run_both, us, eu, answer):
     us.answer = answer
@@ -47,6 +48,7 @@ def test_another_takes_over_at_once_and_no_text_loses_a_retry(run_both, us, eu, 
     assert CarrierState.get_by_id("us").trouble == str(answer)
 
 
+@pytest.mark.slow
 def test_a_pause_over_a_minute_is_not_waited_for_and_a_shorter_one_is(run_both, us, eu):
     us.answer = CarrierError("slow down", too_fast=True, retry_after=30)
     store()
@@ -59,6 +61,7 @@ def test_a_pause_over_a_minute_is_not_waited_for_and_a_shorter_one_is(run_both, 
     assert (message.attempts, message.carrier) == (1, "eu")
 
 
+@pytest.mark.slow
 def test_five_silences_leave_doubts_and_the_rest_goes_elsewhere(run_both, us, eu):
     us.answer = SILENT
     numbers = store_many(30)
@@ -70,6 +73,7 @@ def test_five_silences_leave_doubts_and_the_rest_goes_elsewhere(run_both, us, eu
     assert {(m.in_doubt_with, m.attempts) for m in doubtful} == {("us", 1)}
 
 
+@pytest.mark.slow
 def test_one_that_can_be_asked_is_well_once_it_says_so_whether_a_text_waits_or_not(
     run_both, us, eu
 ):
@@ -90,6 +94,7 @@ def test_one_that_can_be_asked_is_well_once_it_says_so_whether_a_text_waits_or_n
     assert len(us.texts) == 2
 
 
+@pytest.mark.slow
 def test_one_that_cannot_be_asked_is_tried_with_one_text_that_is_not_in_doubt(run_both, us, eu):
     us.answer = UNREACHED
     store()
@@ -111,6 +116,7 @@ def test_one_that_cannot_be_asked_is_tried_with_one_text_that_is_not_in_doubt(ru
     assert statuses() == {Status.SENT: 42}
 
 
+@pytest.mark.slow
 def test_retries_go_through_the_carriers_in_a_circle(run_both, us, eu):
     us.answer = eu.answer = FOR_NOW
     store(max_retries=3)
@@ -198,6 +204,7 @@ def test_a_carrier_that_can_be_asked_keeps_its_doubt_however_long_it_is_down(run
     assert eu.numbers == ["+12125559999"]
 
 
+@pytest.mark.slow
 def test_a_doubt_that_was_not_answered_in_time_expires_and_may_be_sent_all_the_same(run_both):
     us, eu = both = asked_both()
     us.answer, us.health = SILENT, UNREACHED
@@ -340,6 +347,7 @@ def test_a_copy_that_another_carrier_has_under_a_reference_does_not_hide_ones_ow
 # A single pass
 
 
+@pytest.mark.slow
 def test_a_pass_ends_only_when_no_carrier_has_anything_left(run_both, us, eu, monkeypatch):
     """One that begins late takes what another could not give: nothing of it is left behind."""
     us.answer, prepare = UNREACHED, CarrierState.prepare
@@ -355,6 +363,7 @@ def test_a_pass_ends_only_when_no_carrier_has_anything_left(run_both, us, eu, mo
     assert len(eu.texts) == 20
 
 
+@pytest.mark.slow
 def test_texts_whose_lanes_another_is_writing_are_not_left_behind(run_both, us, eu, monkeypatch):
     us.answer, read = SILENT, claims.without_route
     guard = threading.Lock()
@@ -398,6 +407,7 @@ def test_a_doubt_that_is_settled_leaves_those_with_other_carriers(run_both):
     assert (message.status, message.doubts("us")) == (Status.FAILED, ["us", "us"])
 
 
+@pytest.mark.slow
 def test_a_message_that_is_retried_may_go_through_all_carriers_again(run_both, us, eu):
     us.answer, eu.answer = WAY, FOR_GOOD
     message = store()

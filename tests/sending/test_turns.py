@@ -71,6 +71,7 @@ def test_each_key_has_its_own_longest_due_first_and_equal_instants_by_id(databas
         assert len(own) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concurrency", [1, 4])
 def test_a_hundred_of_one_key_do_not_hold_up_the_one_of_another(run_pass, carrier, concurrency):
     numbers, sent_before = store_many(100, key=key_named("loop")), []
@@ -159,6 +160,7 @@ def test_a_pass_waits_for_the_rate(settings, carrier):
     assert 0.7 <= time.monotonic() - began < 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("used_for", [20, -0.4])
 def test_a_signal_ends_the_wait_and_nothing_stays_claimed(settings, carrier, used_for):
     """The rate is used up for some seconds, or a long text has its place and may not go yet."""
@@ -325,6 +327,7 @@ def test_the_state_of_the_testers_simulator_is_not_the_services(run_pass, carrie
     assert CarrierState.latest().name == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["sends", "events"])
 def test_a_wait_that_a_signal_makes_longer_ends(what, settings, carrier):
     """Python 3.11 has its SimpleQueue wait for ever; so do a small timeout and a busy core."""

@@ -59,6 +59,7 @@ def test_a_yes_with_optional_parameters_or_without_an_id_is_a_yes(peer, carrier)
     assert send(carrier) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [0x05, BIND_FAILED, 0x0E, 0x0F, 0x53, SYSTEM_ERROR, 0x400])
 def test_a_bind_that_is_refused_is_the_accounts_until_it_is_mended(peer, carrier, status):
     peer.bind_status = status
@@ -84,6 +85,7 @@ def test_a_peer_that_allows_no_further_bind_refuses_the_account(peer, connect):
     assert send(second)
 
 
+@pytest.mark.slow
 def test_tries_to_bind_have_pauses_between_them_that_grow(peer, connect, monkeypatch):
     monkeypatch.setattr(smpp_session, "FIRST_PAUSE", 0.2)
     peer.bind_status, carrier = BIND_FAILED, connect(peer.url)
@@ -100,6 +102,7 @@ def test_a_peer_that_is_not_there_is_for_now(connect):
     assert kind(refused(connect("smpp://user:s3cret@127.0.0.1:9/15005550006"))) == "for now"
 
 
+@pytest.mark.slow
 def test_a_peer_that_does_not_answer_the_bind_is_for_now(peer, impatient):
     peer.bind_status = SILENCE
     assert kind(refused(impatient)) == "for now"
@@ -114,6 +117,7 @@ def test_what_is_refused_with_the_first_part_is_refused_before_more_is_sent(peer
     assert len(peer.parts) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "meaning"),
     [
@@ -140,6 +144,7 @@ def test_too_fast_between_parts_is_waited_for(peer, carrier):
     assert [part.octets[5] for part in peer.parts] == [1, 2, 2, 2, 3]
 
 
+@pytest.mark.slow
 def test_too_fast_between_parts_is_not_waited_for_for_ever(peer, impatient):
     peer.answer = lambda part: THROTTLED if part.octets[5] == 2 else 0
     assert kind(refused(impatient, "x" * 400)) == "in doubt"

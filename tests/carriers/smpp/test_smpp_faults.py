@@ -15,6 +15,7 @@ from carriers import CarrierError, LateAnswer, smpp_session
 from running import wait_until
 
 
+@pytest.mark.slow
 def test_a_peer_that_enquires_and_never_answers_does_not_hold_a_send_up(peer, impatient):
     send(impatient)
     peer.answer = lambda part: SILENCE
@@ -35,6 +36,7 @@ def test_an_answer_after_six_seconds_is_a_yes_to_one_copy(peer, carrier):
     assert len(peer.parts) == 1
 
 
+@pytest.mark.slow
 def test_an_answer_that_comes_too_late_is_not_taken_for_another_texts(peer, impatient):
     peer.delay = 3
     assert kind(refused(impatient)) == "in doubt"
@@ -43,6 +45,7 @@ def test_an_answer_that_comes_too_late_is_not_taken_for_another_texts(peer, impa
     assert send(impatient) == "id-2"
 
 
+@pytest.mark.slow
 def test_a_yes_that_comes_after_the_timeout_is_handed_over_with_its_message(peer, impatient):
     peer.delay = 3
     peer.enquire()
@@ -51,6 +54,7 @@ def test_a_yes_that_comes_after_the_timeout_is_handed_over_with_its_message(peer
     assert impatient.received() == []
 
 
+@pytest.mark.slow
 def test_a_transmitter_hands_late_answers_over_too(peer, connect):
     peer.delay = 2
     peer.enquire()
@@ -59,6 +63,7 @@ def test_a_transmitter_hands_late_answers_over_too(peer, connect):
     assert received(carrier, 1) == [LateAnswer("a message", "id-1")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "status"), [(TEXT, INVALID_NUMBER), (TEXT, SYSTEM_ERROR), ("x" * 161, 0)]
 )
@@ -74,6 +79,7 @@ def test_a_late_no_or_a_late_yes_to_a_first_part_says_nothing_of_the_text(
     assert carrier.received() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sequence", [0, 999_999, 0xFFFFFFFF])
 def test_an_answer_with_a_wrong_sequence_number_is_none(peer, impatient, sequence):
     def answer(part):
@@ -89,6 +95,7 @@ def test_an_answer_with_a_wrong_sequence_number_is_none(peer, impatient, sequenc
 SUBMITTED = smpp_peer.SUBMIT_SM | smpp_peer.RESPONSE
 
 
+@pytest.mark.slow
 def test_another_commands_answer_with_the_same_number_is_none(peer, impatient):
     def answer(part):
         sequence = next(p[2] for p in peer.pdus if p[0] == smpp_peer.SUBMIT_SM)
@@ -180,6 +187,7 @@ def test_a_peer_that_unbinds_is_answered_and_bound_to_again(peer, carrier):
     assert len(peer.logins) == 2
 
 
+@pytest.mark.slow
 def test_a_peer_that_unbinds_may_answer_what_is_under_way(peer, carrier):
     peer.delay = 0.3
     with ThreadPoolExecutor(1) as pool:
@@ -204,6 +212,7 @@ def test_a_peer_that_unbinds_and_answers_nothing_is_not_waited_for(peer, carrier
     assert send(carrier)
 
 
+@pytest.mark.slow
 def test_a_half_open_connection_is_given_up(peer, impatient):
     """The peer's machine is gone: the connection neither answers nor ends."""
     send(impatient)
@@ -214,6 +223,7 @@ def test_a_half_open_connection_is_given_up(peer, impatient):
     assert len(peer.logins) == 2
 
 
+@pytest.mark.slow
 def test_an_idle_connection_is_probed_and_given_up_without_an_answer(peer, impatient, monkeypatch):
     monkeypatch.setattr(smpp_session, "IDLE", 0.05)
     send(impatient)
@@ -225,6 +235,7 @@ def test_an_idle_connection_is_probed_and_given_up_without_an_answer(peer, impat
     assert send(impatient)
 
 
+@pytest.mark.slow
 def test_check_asks_over_the_bind(peer, impatient):
     impatient.check()
     impatient.check()

@@ -49,6 +49,7 @@ def test_a_receipt_is_read_from_its_parameters_or_its_text(peer, carrier, text, 
     assert received(carrier, 1) == [receipt]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("word", "reason"),
     [
@@ -146,6 +147,7 @@ def test_the_first_look_for_receipts_binds_and_does_not_wait(peer, connect):
     assert received(carrier, 1) == [Receipt("1", True, None, NUMBER)]
 
 
+@pytest.mark.slow
 def test_to_listen_at_a_peer_that_refuses_the_bind_is_not_tried_without_end(peer, connect):
     peer.bind_status = 0x0E
     carrier = connect(peer.url)
@@ -185,6 +187,7 @@ def test_after_close_the_rest_is_handed_over(peer, carrier):
     assert carrier.received() == []
 
 
+@pytest.mark.slow
 def test_ten_thousand_receipts_are_returned_once_each(peer, carrier):
     carrier.check()
     for number in range(10_000):

@@ -132,6 +132,7 @@ def test_answers_in_another_order_find_their_texts(peer, connect):
         assert peer.parts[int(reference.removeprefix("id-")) - 1].octets == b"text %d" % number
 
 
+@pytest.mark.slow
 def test_several_binds_share_the_texts(peer, connect):
     peer.delay = 0.5
     carrier = connect(peer.url, binds=3)

@@ -2,6 +2,7 @@
 
 from contextlib import contextmanager
 
+import pytest
 from smpp_peer import SmppPeer
 from smpp_texts import kind, outcomes, refused
 
@@ -20,6 +21,7 @@ def tls_peer(folder):
         server.close()
 
 
+@pytest.mark.slow
 def test_smpps_trusts_only_what_is_vouched_for(tmp_path, monkeypatch, connect):
     with tls_peer(tmp_path) as (server, certificate):
         error = refused(connect(server.url))
@@ -36,6 +38,7 @@ def test_smpps_trusts_only_what_is_vouched_for(tmp_path, monkeypatch, connect):
         assert len(server.logins) == server.unbinds == 1
 
 
+@pytest.mark.slow
 def test_smpps_to_a_peer_without_tls_is_for_now_and_sends_no_password(peer, connect, monkeypatch):
     monkeypatch.setattr(smpp_session, "CONNECT_TIMEOUT", 1)
     assert kind(refused(connect(peer.url.replace("smpp:", "smpps:")))) == "for now"
