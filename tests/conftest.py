@@ -1,5 +1,7 @@
 """Fixtures for all tests: settings, applications, clients, commands, keys, clocks."""
 
+import signal
+
 import pytest
 
 import settings as environment
@@ -23,6 +25,11 @@ pytest_plugins = [
 ]
 STARTED = {"start", "lasting_web", "postgres", "stoppable_postgres", "foreign_peer", "npm_package"}
 """Fixtures that start processes."""
+
+
+def pytest_configure():
+    """Have Ctrl-C work in a background shell too: it has its processes ignore the signal."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
