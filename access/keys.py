@@ -196,6 +196,12 @@ class ApiKey(Table):
         return keys.select(keys.id).where(keys.role == Role.TESTER)
 
     @classmethod
+    def in_group(cls, group: str | None) -> ModelSelect:
+        """Select the keys of a group; none without a group."""
+        # As a Value, so that None becomes "= NULL", which is never true
+        return cls.select(cls.id).where(cls.group == Value(group))
+
+    @classmethod
     def names_of_senders(cls) -> list[str]:
         """Return the names of the keys that send texts, revoked ones too."""
         return [key.name for key in cls.select().where(cls.role.in_(MAY_SEND)).order_by(cls.name)]

@@ -72,7 +72,7 @@ def _chosen(only):
     if only.visible_to:
         key = ApiKey.named(only.visible_to)
         seen = (Message.key == key) | Message.available_to_group
-        messages = messages.where(Message.key.in_([key, *_keys_of(key.group)]), seen)
+        messages = messages.where(Message.key.in_([key, *ApiKey.in_group(key.group)]), seen)
     return messages
 
 
@@ -97,12 +97,6 @@ def chosen_keys(name, group):
     return list(keys)
 
 
-def _keys_of(group):
-    """Select the keys of a group; none without a group."""
-    # As a Value, so that None becomes "= NULL", which is never true
-    return ApiKey.select(ApiKey.id).where(ApiKey.group == Value(group))
-
-
 def _with_keys():
     return Message.select(Message, ApiKey).join(ApiKey)
 
@@ -120,7 +114,7 @@ def seen_by(person: Identity, ids: Collection[uuid.UUID]) -> list[Message]:
         return []
     messages = _with_keys().where(Message.id.in_(list(ids)))
     if person.role != Role.OPERATOR:
-        group = Message.key.in_(_keys_of(person.group))
+        group = Message.key.in_(ApiKey.in_group(person.group))
         messages = messages.where(Message.available_to_group, group)
     return list(messages)
 
@@ -139,7 +133,7 @@ def _awaiting(person):
     """Return conditions that an index serves: one for each status, or for each key of a group."""
     if person.role == Role.OPERATOR:
         return [AWAITS_APPROVAL & has_status(status) for status in WAITING]
-    return [(Message.key == key) & AWAITS_GROUP for key in _keys_of(person.group)]
+    return [(Message.key == key) & AWAITS_GROUP for key in ApiKey.in_group(person.group)]
 
 
 def by_time(place: Place) -> tuple:

@@ -142,7 +142,7 @@ class Reply(Table):
         """Return those of some replies that a person at the desk may see."""
         found = list(cls.select().where(cls.id.in_([*ids]))) if ids else []
         if person.role != Role.OPERATOR:
-            keys = {key.id for key in _keys_of(person.group)}
+            keys = {key.id for key in ApiKey.in_group(person.group)}
             found = [each for each in found if each.available_to_group and each.key in keys]
         return found
 
@@ -169,7 +169,7 @@ class Reply(Table):
         if person.role == Role.OPERATOR:
             return [SQL("true")]
         of_group = SQL("available_to_group")
-        return [(cls.key == key.id) & of_group for key in _keys_of(person.group)]
+        return [(cls.key == key.id) & of_group for key in ApiKey.in_group(person.group)]
 
     @classmethod
     def _is_before(cls, at, id):
@@ -247,10 +247,6 @@ COLUMNS = ", ".join(f'"{field.column_name}"' for field in FIELDS)
 
 INSERT = f"INSERT INTO reply ({COLUMNS}) VALUES ({{marks}})"
 """Insert a reply, of which each value is a parameter."""
-
-
-def _keys_of(group):
-    return ApiKey.select(ApiKey.id).where(ApiKey.group == Value(group))  # none without a group
 
 
 def put_on_list(
