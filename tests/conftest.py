@@ -2,6 +2,7 @@
 
 import signal
 
+import hypothesis
 import pytest
 
 import settings as environment
@@ -23,6 +24,16 @@ pytest_plugins = [
     "running",
     "smpp_peer",
 ]
+# No test is about its own speed, and its fixtures last for all examples
+hypothesis.settings.register_profile(
+    "patient",
+    deadline=None,
+    suppress_health_check=[
+        hypothesis.HealthCheck.too_slow,
+        hypothesis.HealthCheck.function_scoped_fixture,
+    ],
+)
+hypothesis.settings.load_profile("patient")
 STARTED = {"start", "lasting_web", "postgres", "stoppable_postgres", "foreign_peer", "npm_package"}
 """Fixtures that start processes."""
 

@@ -4,17 +4,13 @@ import json
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from answers import PATH, accepted, error_in, problems
 from models import Message
 from samples import LONDON, NEW_YORK, VALID
-
-often = hypothesis_settings(
-    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -70,19 +66,17 @@ def holds(response, created):
         assert ": " in problem
 
 
-@often
 @given(body=requests | likely)
 def test_any_json_is_created_or_refused(body, post_bytes, created):
     holds(post_bytes(json.dumps(body)), created)
 
 
-@often
 @given(body=st.binary(max_size=200) | st.text().map(str.encode) | json_values.map(json.dumps))
 def test_any_bytes_are_created_or_refused(body, post_bytes, created):
     holds(post_bytes(body), created)
 
 
-@hypothesis_settings(often, max_examples=20)
+@hypothesis_settings(max_examples=20)
 @given(
     headers=st.dictionaries(
         st.sampled_from(
@@ -103,7 +97,6 @@ def test_any_header_is_answered(headers, content_type, client):
             error_in(status, response.headers["Content-Type"], response.text)
 
 
-@often
 @given(value=header_values)
 def test_any_idempotency_key_is_taken_or_refused(value, client, key, created):
     environ = {"HTTP_X_API_KEY": key, "HTTP_IDEMPOTENCY_KEY": value}
@@ -114,7 +107,6 @@ def test_any_idempotency_key_is_taken_or_refused(value, client, key, created):
     )
 
 
-@often
 @given(path=st.text(st.characters(max_codepoint=255), max_size=40))
 def test_any_path_has_the_one_error_body(path, client):
     response = client.get("/", environ_overrides={"PATH_INFO": f"/v1/{path}"})

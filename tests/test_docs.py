@@ -20,7 +20,7 @@ from flask import Flask, request
 import carriers
 import database
 import settings as environment
-from database import clock
+from database import clock, isoformat
 from database.postgres import Adapter
 from databases import on_postgres, on_sqlite
 from events.delivery import Deliveries
@@ -162,14 +162,17 @@ def test_the_printed_receivers_verify_events(request, database_url, language):
     try:
         wait_until(lambda: listens(int(port)))
         message = store()
-        message.cancel("shell", clock.now())
         said = {"reply_id": str(message.id), "text": "Yes", "opted_out": False, "may_be_no": False}
+        Event.write_reply(key.id, message.id, said, clock.now())
+        unknown = {"type": "text_message.read", "data": {"message_id": str(message.id)}}
+        Event.update(body=json.dumps(unknown | {"timestamp": isoformat(clock.now())})).execute()
+        message.cancel("shell", clock.now())
         Event.write_reply(key.id, message.id, said, clock.now())
         EventAddress.rotate(key, clock.now())
         single = Deliveries(300, Message.note_notified, once=True)
         single.start()
         single.finish()
-        assert Event.select().count() == 0, "the old secret signs, too"
+        assert Event.select().count() == 0, "the old secret signs, too; no type is an error"
         for what in ("cancelled", "replied"):
             wait_until(lambda what=what: f"{message.id} {what}" in process.output)
         forged = urllib.request.Request(url, b"{}", {"webhook-id": "evt_1"}, method="POST")

@@ -131,7 +131,6 @@ def described(outcome):
 
 
 slowly = hypothesis_settings(
-    deadline=None,
     database=None,
     derandomize=True,
     max_examples=40,

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import smpp_peer
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from smpp_peer import SmppPeer
 
@@ -68,11 +68,6 @@ OURS = [name for name in KINDS if name != "apprise_server"]  # speak HTTP by car
 # Unicode without U+0000 and lone surrogates, which the API refuses.
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
 numbers = st.sampled_from(["+12125550123", "+447700900123", "+4915123456789", "+376312345"])
-real_server = settings(
-    max_examples=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
 
 
 @pytest.fixture(params=KINDS)
@@ -94,7 +89,7 @@ def test_a_text_arrives_as_it_is_and_alone(server, text):
     assert server.texts == [(NUMBER, text)]
 
 
-@real_server
+@settings(max_examples=30)
 @given(to=numbers, text=texts)
 def test_any_text_arrives_as_it_is(server, to, text):
     server.texts.clear()
@@ -102,7 +97,7 @@ def test_any_text_arrives_as_it_is(server, to, text):
     assert server.texts == [(to, text)]
 
 
-@real_server
+@settings(max_examples=30)
 @given(size=st.integers(1, 1600), character=texts)
 def test_a_text_of_any_length_arrives_whole(server, size, character):
     server.texts.clear()

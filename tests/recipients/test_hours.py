@@ -404,7 +404,7 @@ def rule(country, names, at, hours):
 
 @pytest.mark.slow
 @given(situations())
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=75)
 def test_the_next_opening_is_the_first_minute_at_which_the_rule_holds(situation):
     country, names, now, hours = situation
     assert within(hours, country, names, now) is rule(country, names, now, hours)

@@ -99,7 +99,7 @@ def test_a_text_that_is_no_number_is_refused_without_a_suggestion(to):
     st.text(st.characters(exclude_categories=()), max_size=60)
     | st.text("+0123456789 -()", max_size=20).map("+".__add__)
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_any_text_is_either_a_valid_number_in_e164_form_or_refused(to):
     try:
         recipient = recipients.find(to)
@@ -136,7 +136,7 @@ def test_a_national_text_that_is_no_number_is_refused(text):
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=40))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_national_text_is_read_or_refused(text):
     try:
         number = recipients.national(text, "US")

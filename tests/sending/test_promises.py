@@ -726,7 +726,6 @@ class Promises(RuleBasedStateMachine):
 
 
 often = hypothesis_settings(
-    deadline=None,
     database=None,
     derandomize=True,
     phases=[Phase.generate],

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import timedelta
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import models
@@ -312,9 +312,7 @@ events = st.lists(
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=50)
 @given(events)
 def test_whatever_happens_in_whatever_order_the_last_word_counts(events):
     EarlyReceipt.delete().execute()

@@ -4,8 +4,7 @@ import json
 from datetime import timedelta
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from access.do_not_call import DoNotCall
@@ -369,16 +368,12 @@ def test_a_body_shorter_than_announced_is_400(open_client):
     refusal(open_client(TWILIO).open(TWILIOS[0], **signed), 400)
 
 
-often = hypothesis_settings(
-    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
 TEXTS = st.text() | st.sampled_from(["STOP", "delivered", "failed", "9", "21610", SID, NEW_YORK])
 NAMES = ["MessageSid", "MessageStatus", "ErrorCode", "To", "From", "Body", "OptOutType", "SmsSid"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite"])
-@often
 @given(
     fields=st.dictionaries(st.sampled_from(NAMES), TEXTS),
     path=st.sampled_from(TWILIOS),
@@ -392,7 +387,6 @@ VONAGE_NAMES = ["messageId", "status", "err-code", "msisdn", "to", "text", "type
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite"])
-@often
 @given(
     fields=st.dictionaries(st.sampled_from(VONAGE_NAMES), TEXTS),
     path=st.sampled_from(VONAGES),
@@ -403,7 +397,6 @@ def test_whatever_vonage_signs_is_understood(open_client, fields, path, how):
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])
-@often
 @given(
     path=st.sampled_from([*TWILIOS, *VONAGES]),
     body=st.binary(),
