@@ -25,7 +25,7 @@ from database.postgres import Adapter
 from databases import on_postgres, on_sqlite
 from events.delivery import Deliveries
 from events.outbox import Event, EventAddress
-from models import Message, Status
+from models import FINISHED, Message, Status
 from postgres_server import installed
 from running import ROOT, Process, free_port, wait_until
 from samples import TUESDAY_NOON
@@ -329,6 +329,8 @@ def test_the_latest_release_in_the_changelog_is_this_version():
 
 def test_every_status_of_a_message_is_explained():
     assert rows("docs/api.md", "What becomes of it") == [*map(str, Status)]
+    (final,) = re.findall(r"\[(.*)\]\(api\.md#what-becomes-of-it\)", PAGES["docs/events.md"])
+    assert final == ", ".join(f"`{status}`" for status in FINISHED)
 
 
 def test_every_field_and_every_status_of_an_answer_is_explained():

@@ -1,5 +1,6 @@
 """What operators do: find, cancel and retry messages, keep the Do Not Call list."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -33,6 +34,15 @@ def test_an_operator_finds_messages_by_status(operator, status):
     operator.open("/desk/messages")
     assert "this one" in operator.page.text
     assert "another" in operator.page.text
+
+
+@on_sqlite
+@pytest.mark.parametrize("status", Status)
+def test_the_page_of_a_message_says_how_it_stands(operator, status):
+    ended = TUESDAY_NOON if status in models.FINISHED else None
+    message = held(status, finished_at=ended)
+    assert operator.open(f"/desk/messages/{message.id}").status_code == 200
+    assert re.search(r"\bThis text (is|was|waits|expired|could)\b.*\.", operator.page.text)
 
 
 def test_queued_messages_are_found_approved_or_not(operator):
