@@ -29,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 test: .venv/test ## install everything, lint, run the whole suite on SQLite and on PostgreSQL
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pytest -n 4 --dist worksteal -m "not (timed or soak)"  # they wait more than they work
+	$(BIN)/pytest -n 6 --dist worksteal -m "not (timed or soak)"  # they wait more than they work
 	$(BIN)/pytest -m "timed and not soak"
 
 test-upgrade: .venv/test ## run the tests of the version before the newest migration on migrated tables
