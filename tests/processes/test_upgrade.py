@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -18,10 +17,10 @@ LIGHT = {"PYTEST_XDIST_AUTO_NUM_WORKERS": "1", "PYTEST_ADDOPTS": "-p no:schemath
 def project(tmp_path):
     """A project of two commits: the second adds a migration and breaks the tests."""
     project = tmp_path / "project"
-    for folder in ("bin", "migrations", "tests", ".venv"):
+    for folder in ("bin", "migrations", "tests"):
         (project / folder).mkdir(parents=True)
-    (project / ".venv" / "bin").symlink_to(Path(sys.prefix) / "bin")
-    (project / ".gitignore").write_text(".venv/\n")
+    (project / ".venv").symlink_to(sys.prefix)
+    (project / ".gitignore").write_text(".venv\n")
     shutil.copy(ROOT / "bin" / "test-upgrade", project / "bin")
     for name in ("api", "scheduler"):
         (project / "tests" / f"test_{name}.py").write_text(
@@ -31,6 +30,7 @@ def project(tmp_path):
             "    assert Path('migrations/0002_second.py').read_text() == 'new'\n"
         )
     (project / "migrations" / "0001_first.py").write_text("old")
+    (project / "requirements-dev.txt").touch()
     commit(project)
     (project / "migrations" / "0001_first.py").write_text("changed")
     (project / "migrations" / "0002_second.py").write_text("new")
@@ -72,6 +72,19 @@ def test_the_version_before_is_tested_with_the_new_migrations(project, run):
     assert ran.returncode == 0, ran.stdout
     assert "on tables with 0002_second" in ran.stdout
     assert "2 passed" in ran.stdout
+
+
+def test_the_version_before_is_tested_with_its_own_packages(project, run):
+    """The package is nowhere: to install what a version needs takes a minute."""
+    git(project, "checkout", "--quiet", "-b", "older", "HEAD^")
+    package = f"no-such-package==1 --hash=sha256:{64 * '0'}"
+    (project / "requirements-dev.txt").write_text(f"--no-index\n{package}\n")
+    commit(project)
+    git(project, "checkout", "--quiet", "-")
+    ran = run(project, "older")
+    assert ran.returncode == 1
+    assert ran.stdout.splitlines()[-1] == "installing its packages ..."
+    assert "No matching distribution found for no-such-package==1" in ran.stderr
 
 
 def test_a_migration_that_is_not_committed_is_tested_too(project, run):
