@@ -362,12 +362,7 @@ def main() -> int:
     """Run one pass, or one every so often until SIGTERM or SIGINT; return the exit status."""
     options = read_options()
     settings = environment.load_or_exit()
-    level = "DEBUG" if options.verbose else settings.log_level
-    if options.quiet and level in ("DEBUG", "INFO"):
-        level = "WARNING"
-    logs.start(level, settings.log_format)
-    if options.every or options.verbose:  # a single pass prints no more than its counts
-        log.info("Text Message Sending Service %s", environment.VERSION)
+    start_log(options, settings)
     environment.warn_of_misspelt()
     checks.start(settings)
     limits = settings.send_concurrency, settings.carrier_timeout
@@ -411,6 +406,16 @@ def read_options() -> argparse.Namespace:
     lines.add_argument("--quiet", action="store_true", help="only warnings and errors, for cron")
     lines.add_argument("--verbose", action="store_true", help="log like LOG_LEVEL=DEBUG")
     return parser.parse_args()
+
+
+def start_log(options: argparse.Namespace, settings: environment.Settings) -> None:
+    """Set up the log as options and settings say, and begin it with the version."""
+    level = "DEBUG" if options.verbose else settings.log_level
+    if options.quiet and level in ("DEBUG", "INFO"):
+        level = "WARNING"
+    logs.start(level, settings.log_format)
+    if options.every or options.verbose:  # a single pass prints no more than its counts
+        log.info("Text Message Sending Service %s", environment.VERSION)
 
 
 def seconds(text: str) -> float:
