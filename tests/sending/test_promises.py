@@ -622,9 +622,10 @@ class Promises(RuleBasedStateMachine):
         """Receipts of a copy whose answer is known or is not, the first time or again."""
         copy = self.copies[-1 - which % len(self.copies)]
         reference = copy.reference
+        carrier = copy.carrier if copy.carrier in self.carriers else TESTERS
         for delivered in words:
             said = [Receipt(reference, delivered)]
-            receipts.record(said, self.now, False, copy.carrier if self.others else None)
+            receipts.record(said, self.now, False, carrier if self.others else None)
             before, _ = self.said.get(reference, (None, None))
             if reference not in self.said or (delivered and not before):  # not a repeat
                 self.said[reference] = delivered, self.now
