@@ -122,6 +122,7 @@ class FakeCarrier(Carrier):
         if no is not None:
             raise CarrierError(fate, **no | {"in_doubt": False})
         own = [copy for copy in self.machine.copies if copy.carrier == self.name]
+        own.sort(key=lambda copy: copy.at)  # the oldest first, by a clock that may be set back
         return [copy.reference for copy in own if copy.alike == (to, text) and copy.at >= since]
 
 
