@@ -548,7 +548,7 @@ def ages(database_url, at):
 
 def test_purge_deletes_what_ended_long_ago_and_nothing_else(ages, flask):
     result = flask("messages", "purge", "--older-than", "30")
-    assert (result.exit_code, result.stdout) == (0, f"{len(FINISHED)} deleted\n")
+    assert (result.exit_code, result.stdout) == (0, "7 deleted\n")
     kept = {message.id for message in Message.select()}
     gone = {message.id for (status, ended), message in ages.items() if message.id not in kept}
     assert gone == {ages[status, OLD].id for status in FINISHED}
@@ -557,7 +557,7 @@ def test_purge_deletes_what_ended_long_ago_and_nothing_else(ages, flask):
 
 def test_redact_clears_number_and_text_of_what_ended_long_ago_and_keeps_the_record(ages, flask):
     result = flask("messages", "redact", "--older-than", "30")
-    assert (result.exit_code, result.stdout) == (0, f"{len(FINISHED)} redacted\n")
+    assert (result.exit_code, result.stdout) == (0, "7 redacted\n")
     for (status, ended), before in ages.items():
         after = again(before)
         if status in FINISHED and ended == OLD:
@@ -606,8 +606,7 @@ def test_to_purge_everything_has_to_be_meant(ages, flask):
     assert refused.exit_code == 1
     assert "Purge every message that has ended?" in refused.stderr
     assert Message.select().count() == len(ages)
-    deleted = flask("messages", "purge", "--older-than", "0", "--yes").stdout
-    assert deleted == f"{2 * len(FINISHED)} deleted\n"
+    assert flask("messages", "purge", "--older-than", "0", "--yes").stdout == "14 deleted\n"
 
 
 # redact --to

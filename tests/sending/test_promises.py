@@ -387,8 +387,8 @@ class Promises(RuleBasedStateMachine):
     @precondition(lambda self: self.now > TUESDAY_NOON + 3 * DAY)
     @rule(change=st.sampled_from([Message.purge, Message.redact]))
     def grow_old(self, change):
-        if any(scheduler.calls for scheduler in self.senders):
-            return  # one that stood still for days may yet find a purged text's copy for its own
+        if change == Message.purge and self.is_asking:
+            return  # who stood still for days may yet take a purged text's copy for its own
         before = self.now - 3 * DAY
         old = (Message.finished_at < before) & Message.status.in_(FINISHED)
         may_go = {message.id for message in Message.select(Message.id).where(old)}
@@ -397,6 +397,12 @@ class Promises(RuleBasedStateMachine):
         assert gone <= may_go
         for id in gone:
             del self.orders[id]
+
+    @property
+    def is_asking(self):
+        """Whether a scheduler has a question to a carrier under way."""
+        senders = [each for one in self.senders for each in (*one.senders, one.testers)]
+        return any(send.asking for each in senders for send in each.sends.under_way.values())
 
     # Schedulers and the clock
 
