@@ -43,12 +43,7 @@ def register(app: Flask) -> None:
     app.extensions["abuse"] = Abuse(metrics.count_refusal if measured else None)
     if measured:
         app.add_url_rule("/metrics", view_func=show_metrics)
-        app.before_request(start_timer)
         app.after_request(observe)
-
-
-def start_timer() -> None:
-    g.began_at = time.perf_counter()
 
 
 def observe(response: Response) -> Response:

@@ -9,7 +9,7 @@ import settings as environment
 from access import keys
 from app import create_app
 from database import clock
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import ALL_OPTIONS, NEW_YORK, TUESDAY_NOON
 
 pytest_plugins = [
     "browser",
@@ -76,12 +76,26 @@ def _encodable(value):
     return value
 
 
+def pytest_generate_tests(metafunc):
+    """Run a test marked `options` with all optional settings on, as well as off."""
+    if metafunc.definition.get_closest_marker("options") and "options" in metafunc.fixturenames:
+        metafunc.parametrize("options", [{}, ALL_OPTIONS], ids=["options off", "options on"])
+
+
 @pytest.fixture
-def settings(database_url, monkeypatch, tmp_path):
+def options():
+    """The settings without a default that are set, as the environment has them."""
+    return {}
+
+
+@pytest.fixture
+def settings(database_url, options, monkeypatch, tmp_path):
     """The default settings, whatever this machine's environment sets."""
     for name in (*environment.Settings._fields, "script_name"):
         monkeypatch.delenv(name.upper(), raising=False)
     monkeypatch.chdir(tmp_path)
+    for name, value in options.items():
+        monkeypatch.setenv(name, value)
     return environment.load()._replace(database_url=database_url)
 
 

@@ -15,6 +15,7 @@ import database
 import settings as environment
 from app import create_app
 from running import ROOT
+from samples import ALL_OPTIONS
 from settings import SettingsError
 
 DEFAULTS = environment.Settings(
@@ -106,6 +107,13 @@ def load(monkeypatch, tmp_path):
 
 def test_these_are_the_defaults(load):
     assert load() == DEFAULTS
+
+
+def test_tests_with_all_options_on_set_each_setting_without_a_default(load):
+    without_default = {name.upper() for name, value in DEFAULTS._asdict().items() if not value}
+    switches = {"SKIP_HOLIDAYS", "CHECK_DNC", "ALLOW_PREMIUM_RATE"}
+    assert {*ALL_OPTIONS} == without_default - switches - {"PORT", "QUIET_HOURS_FILE"}
+    assert all(getattr(load(**ALL_OPTIONS), name.lower()) for name in ALL_OPTIONS)
 
 
 def test_the_example_shows_the_defaults(load):

@@ -2,12 +2,12 @@
 
 import logging
 import random
+import time
 from collections.abc import Callable
 from urllib.parse import quote
 
 from flask import Flask, Response, abort, current_app, g, has_request_context, request
 from werkzeug.datastructures import WWWAuthenticate
-from werkzeug.exceptions import BadHost
 from werkzeug.wsgi import get_host
 
 import database
@@ -15,7 +15,7 @@ from schemas import BadRequest
 
 MAX_BODY = 64 * 1024  # bytes
 BEARER = WWWAuthenticate("bearer")
-BAD_HOST = "text_messages.bad_host"  # in the environ of a request
+REFUSED = "text_messages.refused"  # in the environ: the error of a request that cannot be served
 
 
 def bearer_token() -> str:
@@ -73,7 +73,8 @@ def with_parsable_address(serve: Callable) -> Callable:
         try:
             get_host(environ).partition(":")[0].encode("idna")
         except UnicodeError:
-            environ |= {"HTTP_HOST": "invalid", BAD_HOST: True}  # RFC 6761: nobody's name
+            problem = BadRequest("Host: must be the name of a host")
+            environ |= {"HTTP_HOST": "invalid", REFUSED: problem}  # RFC 6761: nobody's name
         if not environ.get("QUERY_STRING", "").isascii():
             query = environ["QUERY_STRING"].encode("latin-1")
             environ["QUERY_STRING"] = quote(query, safe=bytes(range(128)))
@@ -83,10 +84,10 @@ def with_parsable_address(serve: Callable) -> Callable:
 
 
 def begin_request() -> None:
-    """Give the request an id; refuse one for a host that is no name."""
-    g.request_id = f"{random.getrandbits(64):016x}"
-    if BAD_HOST in request.environ:
-        raise BadHost
+    """Give the request an id and note when it began; raise the error of one in the environ."""
+    g.request_id, g.began_at = f"{random.getrandbits(64):016x}", time.perf_counter()
+    if problem := request.environ.get(REFUSED):
+        raise problem
 
 
 def add_headers(response: Response) -> Response:

@@ -13,6 +13,8 @@ from desk_visitor import Visitor, ask, guarded, is_out, issue
 from samples import NEW_YORK
 from stored_messages import again
 
+pytestmark = pytest.mark.options
+
 
 @pytest.mark.parametrize("forged", ["", "forged", "of another session", "of before the sign-in"])
 def test_a_form_without_its_sessions_token_changes_nothing(app, forged):

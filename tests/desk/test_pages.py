@@ -21,6 +21,7 @@ from models import Message, Status
 from samples import TUESDAY_NOON
 from stored_messages import HOUR, store
 
+pytestmark = pytest.mark.options
 SCRIPT = "/desk/static/desk.js"
 
 

@@ -14,11 +14,13 @@ from desk_visitor import PAGES, Visitor, ask, copy_of, is_out, issue
 from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import DAY, again
 
+pytestmark = pytest.mark.options
+
 
 @on_sqlite
 @pytest.mark.parametrize("path", ["/desk", "/desk/", "/desk/messages", "/desk/static/desk.css"])
 def test_without_a_secret_key_there_is_no_desk(settings, path):
-    response = create_app(settings).test_client().get(path)
+    response = create_app(settings._replace(secret_key=None)).test_client().get(path)
     assert response.status_code == 404
     assert response.json["statusCode"] == 404
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.options
+
 
 @pytest.mark.parametrize(
     "query", ["\xff=\xfe", "strict=\xff", "a=\xc3\xa9", "%ff=%fe", "\xff" * 5000]

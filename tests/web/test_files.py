@@ -6,6 +6,7 @@ import pytest
 
 from app import create_app
 
+pytestmark = pytest.mark.options
 PATH = "/docs/swagger-ui-bundle.js"
 
 

@@ -5,6 +5,7 @@ import pytest
 from answers import PATH, refusal
 from app import create_app
 
+pytestmark = pytest.mark.options
 HOSTS = ["a..b", "x" * 64 + ".example", ".", ".a", "a..b:8000"]
 
 
