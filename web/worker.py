@@ -4,6 +4,7 @@ import contextlib
 import logging
 import math
 import socket
+import ssl
 import time
 from functools import partial
 from types import SimpleNamespace
@@ -14,16 +15,37 @@ from gevent.pool import Pool
 from gevent.server import StreamServer
 from gunicorn.config import Config
 from gunicorn.glogging import Logger
+from gunicorn.http import errors
 from gunicorn.workers.ggevent import GeventWorker
+from werkzeug import exceptions
+from werkzeug.test import create_environ, run_wsgi_app
 
 import logs
 import settings as environment
-from web.requests import MAX_BODY
+from schemas import BadRequest
+from web.requests import MAX_BODY, REFUSED
 
 BODY_TIMEOUT = 10  # seconds for a body to arrive
 SEND_TIMEOUT = 30  # seconds for a client to take an answer
 UNSENT = 64 * 1024  # bytes of an answer that the system holds for a client
 LINGER = 2  # seconds for a client to read an answer before its connection closes
+
+REFUSALS = {
+    errors.LimitRequestLine: (exceptions.RequestURITooLarge, "The address is too long."),
+    errors.LimitRequestHeaders: (
+        exceptions.RequestHeaderFieldsTooLarge,
+        "The headers are too large, or too many.",
+    ),
+    errors.ExpectationFailed: (
+        exceptions.ExpectationFailed,
+        "No expectation but 100-continue can be met.",
+    ),
+    errors.UnsupportedTransferCoding: (
+        exceptions.NotImplemented,
+        "No transfer coding but chunked is understood.",
+    ),
+}
+"""What the application answers to gunicorn's errors; to all others of a client, 400."""
 
 
 class Deadline:
@@ -99,9 +121,29 @@ class Worker(GeventWorker):
             raise
 
     def handle_error(self, req: Any, client: socket.socket, addr: Any, exc: BaseException) -> None:
-        super().handle_error(req, client, addr, exc)
+        """Have the application answer in place of gunicorn, whose errors are HTML."""
+        environ = create_environ() | {REFUSED: error_of(exc)}
+        body, status, headers = run_wsgi_app(self.wsgi, environ)
+        headers["Connection"] = "close"
+        answer = f"HTTP/1.1 {status}\r\n{headers}".encode("latin-1") + b"".join(body)
+        client.settimeout(SEND_TIMEOUT)
+        with contextlib.suppress(OSError):
+            client.sendall(answer)
         exc.__traceback__ = None  # its frames hold the head: 200 KB while the client lingers
         linger(client)
+
+
+def error_of(exc: BaseException) -> Exception:
+    """Return what the application raises for an error that gunicorn found.
+
+    gunicorn's own words repeat what the client sent.
+    """
+    if type(exc) in REFUSALS:
+        kind, words = REFUSALS[type(exc)]
+        return kind(words)
+    if isinstance(exc, (errors.ParseException, ssl.SSLError)):
+        return BadRequest("request: is not HTTP as RFC 9112 defines it")
+    return exc if isinstance(exc, Exception) else exceptions.InternalServerError()
 
 
 def linger(sock: socket.socket) -> None:
@@ -117,14 +159,14 @@ def linger(sock: socket.socket) -> None:
 
 
 class NoRequestText(logging.Filter):
-    """Keep what a client sent out of the log: a malformed header may hold a key."""
+    """Keep what a client sent out of the log: half a head may hold a key."""
 
-    TELLING = ("Invalid request from", "Ignored premature client disconnection")
+    TELLING = "Ignored premature client disconnection"
     FAILED = "Error handling request"  # with the address, its query, and a traceback
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.msg, str) and record.msg.startswith(self.TELLING):
-            record.msg, record.args = record.msg.partition(": ")[0].removesuffix(". %s"), ()
+            record.msg, record.args = self.TELLING, ()
         elif isinstance(record.msg, str) and record.msg.startswith(self.FAILED):
             kind = record.exc_info[0].__name__ if record.exc_info else "an error"
             record.msg, record.args, record.exc_info = f"{self.FAILED}: {kind}", (), None
