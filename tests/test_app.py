@@ -8,6 +8,7 @@ from pathlib import Path
 import peewee
 import psycopg
 import pytest
+from werkzeug.exceptions import default_exceptions
 
 import database
 import settings as environment
@@ -24,7 +25,10 @@ from samples import NEW_YORK, VALID
 from stored_messages import connection_of
 from web.requests import add_request_id
 
+pytestmark = pytest.mark.options
 SECRET = "secret-2125550123"
+WERKZEUGS = {kind.description for kind in default_exceptions.values()}
+"""Words for people with a browser, of servers and URLs."""
 
 
 @on_sqlite
@@ -43,6 +47,7 @@ SECRET = "secret-2125550123"
 def test_an_unknown_path_is_404(path, method, client):
     response = client.open(path, method=method, json=VALID)
     refusal(response, 404)
+    assert response.json["message"] not in WERKZEUGS
     assert "<" not in response.text
     assert "Location" not in response.headers
 
@@ -63,6 +68,7 @@ def test_a_wrong_method_is_405_and_says_which_are_right(method, client, key):
     environ = {"REQUEST_METHOD": method, "HTTP_X_API_KEY": key}
     response = client.open(PATH, environ_overrides=environ)
     refusal(response, 405)
+    assert response.json["message"] not in WERKZEUGS
     assert response.allow == {"OPTIONS", "POST"}
 
 

@@ -5,13 +5,19 @@ import traceback
 from collections.abc import Callable
 
 from flask import Flask, Response, current_app, g, request
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
 import database
 import schemas
 from database import clock
 
 log = logging.getLogger("web")
+
+OWN_WORDS = {
+    NotFound.description: "There is nothing at this address.",
+    MethodNotAllowed.description: "This address does not take this method: see the Allow header.",
+}
+"""Ours in place of Werkzeug's."""
 
 NOT_HERE = (
     "Messages cannot be read here. What became of a text is told by events to your own address, on "
@@ -49,7 +55,8 @@ def render_error(
     response = response or Response(status=status)
     if page := current_app.extensions["error_page"](status, message, response):
         return page
-    response.set_data(schemas.dump_error(status, message, details or {}, clock.now()))
+    words = OWN_WORDS.get(message, message)
+    response.set_data(schemas.dump_error(status, words, details or {}, clock.now()))
     response.content_type = "application/json"
     return response
 
