@@ -8,7 +8,18 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import flask_swagger_ui
-from flask import Blueprint, Flask, Response, abort, current_app, g, request, url_for
+from flask import (
+    Blueprint,
+    Flask,
+    Response,
+    abort,
+    current_app,
+    g,
+    jsonify,
+    render_template,
+    request,
+    url_for,
+)
 from werkzeug.exceptions import Unauthorized
 
 import reports
@@ -32,7 +43,7 @@ DOCS = {  # the files of the page at /docs; nothing else in these folders is ser
     "favicon-32x32.png": SWAGGER_UI,
 }
 
-blueprint = Blueprint("monitoring", __name__)
+blueprint = Blueprint("monitoring", __name__, template_folder="templates")
 
 
 def register(app: Flask) -> None:
@@ -53,8 +64,8 @@ def observe(response: Response) -> Response:
 
 
 @blueprint.get("/", strict_slashes=False)  # otherwise Flask redirects "//", in HTML
-def show_addresses() -> dict:
-    """Return the addresses of the service; the desk's only if there is one."""
+def show_addresses() -> Response:
+    """Show the addresses of the service, as a page to browsers; the desk's only if there is one."""
     views = {
         "text_messages": "api.create_text_message",
         "docs": "monitoring.show_docs",
@@ -63,7 +74,19 @@ def show_addresses() -> dict:
         "desk": "desk.waiting",
     }
     there = current_app.view_functions
-    return {name: url_for(view) for name, view in views.items() if view in there}
+    addresses = {name: url_for(view) for name, view in views.items() if view in there}
+    kinds = ["application/json", "text/html"]
+    if request.accept_mimetypes.best_match(kinds) == "text/html":
+        response = Response(render_template("addresses.html", addresses=addresses))
+        response.headers["Content-Security-Policy"] = (
+            "default-src 'none'; style-src 'self'; img-src 'self'; "
+            "base-uri 'none'; frame-ancestors 'none'"
+        )
+        response.headers["Cache-Control"] = "no-store"
+    else:
+        response = jsonify(addresses)
+    response.headers["Vary"] = "Accept"
+    return response
 
 
 @blueprint.get("/healthz")

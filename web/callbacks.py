@@ -11,6 +11,8 @@ from web.requests import read_body
 USUAL = {"twilio": ("POST",), "vonage": ("GET", "POST")}
 """The names under which carriers call back that have none of their own, and how."""
 
+REFUSAL = "This is signed by no carrier that is set up here with this address below PUBLIC_URL."
+
 
 def register(app: Flask) -> None:
     """Add the addresses that carriers call: the usual ones, and those of CARRIER_URL's names."""
@@ -24,24 +26,28 @@ def register(app: Flask) -> None:
 
 
 def callback(name: str, kind: str) -> Response:
-    """Record the events of a genuine callback, however often it comes; refuse any other."""
+    """Record the events of a genuine callback, however often it comes; refuse any other.
+
+    Strangers are answered alike, whichever carriers are set up.
+    """
     if request.method == "HEAD":  # which must change nothing
         return _understood()
+    body = read_body()
     settings, carrier = current_app.config["SETTINGS"], current_app.extensions["carriers"].get(name)
     if not (settings.public_url and carrier):
-        abort(403, "Texts do not go out by this carrier, or there is no PUBLIC_URL.")
+        abort(403, REFUSAL)
     query = request.query_string.decode("latin-1")
     callback = Callback(
         kind,
         request.method,
         f"{settings.public_url}/carriers/{name}/{kind}{query and '?'}{query}",
         {header.lower(): value for header, value in request.headers},
-        read_body(),
+        body,
     )
     try:
         events = carrier.callback(callback)
     except NotGenuine:
-        abort(403, "The signature is not the carrier's for this address below PUBLIC_URL.")
+        abort(403, REFUSAL)
     inbound.record(events, clock.now(), ReplyRules.of(settings, carrier.name))
     return _understood()
 

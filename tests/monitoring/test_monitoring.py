@@ -20,6 +20,7 @@ from answers import problems, refusal
 from app import create_app
 from carriers import Carrier, CarrierError
 from database import clock
+from databases import on_sqlite
 from events.outbox import EventAddress
 from models import Status
 from monitoring import health
@@ -53,6 +54,47 @@ def test_the_root_lists_the_addresses(settings):
         "health": "/staging/healthz",
         "desk": "/staging/desk/",
     }
+
+
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;q=0.8"
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("accept", "mimetype"),
+    [
+        *((None, "application/json"), ("", "application/json"), ("*/*", "application/json")),
+        *(("application/json", "application/json"), ("nonsense", "application/json")),
+        ("application/json, text/plain, */*", "application/json"),
+        ("application/json, text/html;q=0.9", "application/json"),
+        *((BROWSER, "text/html"), ("text/html", "text/html"), ("TEXT/HTML", "text/html")),
+        ("text/html, application/json;q=0.9", "text/html"),
+    ],
+)
+def test_the_root_is_a_page_for_a_browser_alone(client, accept, mimetype):
+    answer = client.get("/", headers={} if accept is None else {"Accept": accept})
+    assert (answer.status_code, answer.mimetype) == (200, mimetype)
+    assert answer.headers["Vary"] == "Accept"
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+@on_sqlite
+@pytest.mark.options
+@pytest.mark.parametrize("prefix", ["", "/staging"])
+def test_the_page_at_the_root_leads_to_all_that_the_body_names(client, options, prefix):
+    below = {"base_url": f"http://localhost{prefix}"}
+    page = client.get("/", headers={"Accept": BROWSER}, **below)
+    named = client.get("/", **below).json
+    links = re.findall(r'<a href="([^"]+)"', page.text)
+    assert {*links} == {*named.values()} - {f"{prefix}/v1/text-messages"}
+    assert f"POST {prefix}/v1/text-messages" in page.text
+    assert any(link.endswith("/desk/") for link in links) == ("SECRET_KEY" in options)
+    for link in [*links, *re.findall(r'<link [^>]*href="([^"]+)"', page.text)]:
+        assert client.get(link.removeprefix(prefix), **below).status_code == 200
+    assert "//" not in page.text
+    policy = page.headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; style-src 'self'; img-src 'self'; ")
+    assert "frame-ancestors 'none'" in policy
 
 
 def test_without_a_desk_the_root_does_not_list_it(client):

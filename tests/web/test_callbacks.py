@@ -305,6 +305,31 @@ def test_another_carriers_callback_is_403(open_client):
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])
+@pytest.mark.parametrize("path", [*TWILIOS, *VONAGES])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"data": b""},
+        {"data": b"Body=STOP", "content_type": FORM},
+        {"data": b"{", "content_type": "application/json"},
+        {"data": b"a" * (64 * 1024 + 1)},
+        {"data": b"a", "environ_overrides": {"CONTENT_LENGTH": "1000"}},
+        {"data": b"a", "headers": {"X-Twilio-Signature": "forged"}},
+        {"data": b"sig=forged", "content_type": FORM},
+    ],
+    ids=lambda asked: str(asked)[:40],
+)
+def test_strangers_cannot_tell_which_carrier_is_set_up(open_client, path, asked):
+    set_ups = [
+        *((TWILIO, PUBLIC_URL), (VONAGE, PUBLIC_URL), (f"{TWILIO} {VONAGE}", PUBLIC_URL)),
+        *((TWILIO, None), (VONAGE, None), (None, None), ("console:", PUBLIC_URL)),
+        ("vonage://key:s3cret@ACME", PUBLIC_URL),
+    ]
+    told = [open_client(*set_up).post(path, **asked) for set_up in set_ups]
+    assert len({(each.status_code, each.json["message"]) for each in told}) == 1
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
 def test_a_carrier_url_that_cannot_be_used_stops_the_start_in_one_line(open_client):
     with pytest.raises(SystemExit) as stopped:
         open_client("twilio://AC1:s3cret@")
