@@ -7,12 +7,13 @@ here logs, and the libraries are silenced: they would log numbers, texts and cre
 
 import logging
 import pkgutil
-import re
 from collections.abc import Collection
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from typing import NamedTuple
+
+from carriers import urls
 
 CONNECT_TIMEOUT = 10  # seconds
 
@@ -266,7 +267,7 @@ def connect(
     and Apprise is not loaded: a scheme that Apprise lacks is accepted. Raise ValueError, in one
     line without credentials, for a URL that no carrier takes.
     """
-    scheme = url.partition(":")[0].lower()
+    scheme = urls.scheme(url).lower()
     if kind := OWN.get(scheme):
         if scheme in ("console", "simulator") and url.partition(":")[2]:
             raise ValueError(f"{scheme}: takes nothing after the colon")
@@ -288,13 +289,13 @@ def connect(
 
 def check_foreign(url: str) -> None:
     """Raise ValueError if a URL of none of OWN cannot be one of Apprise's either."""
-    given = url.partition(":")[0]
+    given = urls.scheme(url)
     scheme = given.lower()
     near = ["webhook+https"] if scheme == "webhook" else get_close_matches(scheme, OWN, 1, CLOSE)
     if near:
         raise ValueError(f"{given} is not a carrier; did you mean {near[0]}?")
-    if not re.match("[a-z0-9]+://", url, re.IGNORECASE):
-        raise ValueError("not the URL of a carrier: console:, simulator:, twilio://… or another")
+    if "+" in scheme:
+        raise ValueError(urls.NO_URL)
     if "{to}" not in url:
         raise ValueError("{to} is missing: it marks where the recipient's number goes in the URL")
 

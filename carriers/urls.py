@@ -1,11 +1,28 @@
 """Read the URLs of carriers."""
 
 import ipaddress
+import re
 import socket
 import unicodedata
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 SENDER = r"\d{3,8}|(?=.*[A-Za-z])[\w &+-]{1,11}"  # a short code or a name
+
+NO_URL = (
+    "not the URL of a carrier: console:, simulator:, twilio://… or another, "
+    "in which a space is written %20"
+)
+
+
+def scheme(url: str) -> str:
+    """Return what stands before the first colon of a carrier's URL.
+
+    Raise ValueError, without any of it, for what is no URL.
+    """
+    match = re.fullmatch("([a-z0-9][a-z0-9+]*):(//.*)?", url, re.IGNORECASE | re.DOTALL)
+    if not match:
+        raise ValueError(NO_URL)
+    return match[1]
 
 
 def account(url: str, **options: str | None) -> tuple[str, str, str, dict[str, str | None]]:
@@ -14,9 +31,9 @@ def account(url: str, **options: str | None) -> tuple[str, str, str, dict[str, s
     Each may be percent-encoded. A `/{to}` after the sender is ignored. `options` are all possible
     options and their defaults. Raise ValueError if a part is missing or an option is unknown.
     """
-    scheme, _, rest = url.partition("://")
+    scheme, _, rest = url.partition(":")
     scheme = scheme.lower()
-    parts, _, query = rest.partition("?")
+    parts, _, query = rest.removeprefix("//").partition("?")
     credentials, _, sender = parts.rpartition("@")
     user, password = map(unquote, credentials.partition(":")[::2])
     if not (user and password):
@@ -45,11 +62,14 @@ def is_address(text: str) -> bool:
 
 
 def masked(address: str) -> str:
-    """Return an address as it may be shown: without user, password and the values of its query."""
+    """Return an address as it may be shown: without user, password and the values of its query.
+
+    A slash in a password may not be encoded, so what stands before an @ of the path is left out.
+    """
     parts = urlsplit(address)
-    _, login, host = parts.netloc.rpartition("@")
+    _, login, place = (parts.netloc + parts.path).rpartition("@")
     query = "&".join(map(_masked, parts.query.split("&")))
-    return parts._replace(netloc=f"{login and '***@'}{host}", query=query).geturl()
+    return parts._replace(netloc=f"{login and '***@'}{place}", path="", query=query).geturl()
 
 
 def _masked(option):

@@ -10,10 +10,9 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from carriers import Carrier, connect
+from carriers import Carrier, connect, urls
 from carriers.opt_outs import REGIONS
 
-BETWEEN = re.compile(r"\s+(?=[A-Za-z][A-Za-z0-9+]*:)")  # a lone URL may have a space in a name
 OPTIONS = ("name", "countries", "keys", "rate")
 COUNTRIES = {*REGIONS, "001"}
 
@@ -45,10 +44,14 @@ def parse(text: str) -> tuple[Way, ...]:
     Raise ValueError with one line for each problem; none repeats a value, which may be a password.
     """
     ways, problems = [], []
-    words = [word for word in BETWEEN.split(text.strip()) if word]
+    words = text.split()
     for number, word in enumerate(words, 1):
         place = f"carrier {number}: " if len(words) > 1 else ""
-        way, found = _read(word)
+        try:
+            way, found = _read(word)
+        except ValueError as problem:
+            problems.append(f"{place}{problem}")
+            continue
         ways.append(way)
         problems += [f"{place}{problem}" for problem in found]
     for name, times in Counter(way.name for way in ways).items():
@@ -60,7 +63,10 @@ def parse(text: str) -> tuple[Way, ...]:
 
 
 def _read(word):
-    """Return the carrier of one URL, and the problems of what follows its `#`."""
+    """Return the carrier of one URL, and the problems of what follows its `#`.
+
+    Raise ValueError for a word that is no URL.
+    """
     url, mark, rest = word.partition("#")
     pairs = [option.partition("=")[::2] for option in rest.split("&")] if mark else []
     if any(name not in OPTIONS for name, _ in pairs):
@@ -79,7 +85,7 @@ def _read(word):
 
 def default_name(url: str) -> str:
     """Return what a carrier without a name of its own is called: its scheme."""
-    scheme = url.partition(":")[0].lower()
+    scheme = urls.scheme(url).lower()
     return {"nexmo": "vonage"}.get(scheme, scheme.partition("+")[0])
 
 

@@ -497,6 +497,18 @@ def test_a_misspelt_carrier_is_refused_with_the_one_it_resembles(start):
     assert process.output == "CARRIER_URL: Twillio is not a carrier; did you mean twilio?\n"
 
 
+@pytest.mark.parametrize("words", [["scheduler.py"], ["flask", "check"]], ids=" ".join)
+def test_a_mistyped_carrier_stops_the_start_and_is_not_repeated(words, start):
+    mistyped = r"Twilio:/AC5:s3cret@+15005550006?base_url=http://127.0.0.1 smpp:\\u:s3cret@h/FROM"
+    hidden = "webhook+https://127.0.0.1/?secret=s3cret nonsense#name=other"
+    process = start(*words, CARRIER_URL=f"{mistyped} {hidden}")
+    assert process.wait() == 1
+    lines = process.output.splitlines()
+    told = [f"CARRIER_URL: carrier {number}: not the URL of a carrier" for number in (1, 2, 4)]
+    assert [line.partition(": console:")[0] for line in lines] == told
+    assert not any(word in process.output for word in ("s3cret", "AC5", "ac5", "nonsense"))
+
+
 def test_a_process_reads_the_file_beside_it(start, tmp_path):
     (tmp_path / "cwd").mkdir()
     (tmp_path / "cwd" / ".env").write_text("DATABASE_URL=sqlite:///here.db\n")

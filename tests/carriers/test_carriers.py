@@ -476,6 +476,12 @@ NO_ADDRESS = [
         "://s3cret",
         "console:s3cret",
         "simulator://s3cret",
+        "s3cret:",
+        *(
+            f"{scheme}{rest}"
+            for scheme in ("twilio:/", "vonage:", "smpp:\\\\", "webhook+https:/", "twilio//")
+            for rest in ("AC1:s3cret@+15005550006", "path-token?base_url=http://a:b@127.0.0.1")
+        ),
         "twilio:",
         "twilio://",
         "twilio://AC1:s3cret",

@@ -38,16 +38,42 @@ def test_white_space_separates_carriers_in_their_order():
     )
 
 
-def test_a_lone_url_may_have_a_space_in_a_name():
-    assert [way.url for way in parse("twilio://AC1:s3cret@My Shop")] == [
-        "twilio://AC1:s3cret@My Shop"
-    ]
+NO_URLS = [
+    *("s3cret", "//s3cret", "://s3cret", ":s3cret", "AC1:s3cret@+15005550006", "webhook+https"),
+    *(
+        "twilio//AC1:s3cret@+15005550006",
+        "twilio/AC1:s3cret",
+        "twilio;//AC1:s3cret@a",
+        "a b s3cret",
+    ),
+    *(
+        f"{scheme}{slashes}{rest}"
+        for scheme in ("twilio:", "Vonage:", "smpps:", "webhook+https:", "json:", "console:")
+        for slashes in ("", "/", "\\\\", "/\\")
+        for rest in ("AC1:s3cret@+15005550006", "s3cret?base_url=http://a:b@host/{to}")
+    ),
+]
+
+
+@pytest.mark.parametrize("word", NO_URLS)
+def test_a_word_that_is_no_url_is_refused_and_not_repeated(word):
+    after = f"{WEBHOOK} {word}#name=other"  # no part of that one's secret
+    for text in (word, f"{word} {word}", f"{word} console:", f"{TWILIO}\n{word}", after):
+        with pytest.raises(ValueError, match="not the URL of a carrier") as problems:
+            parse(text)
+        words = str(problems.value)
+        assert not any(secret in words.lower() for secret in ("s3cret", "ac1", "+1500", "called"))
+
+
+def test_a_space_within_a_url_is_not_read_as_a_part_of_it():
+    with pytest.raises(ValueError, match=r"carrier 2: not the URL .*%20"):
+        parse("twilio://AC1:s3cret@My Shop")
 
 
 @pytest.mark.parametrize(
     "after",
     [
-        *("", "name=", "name=a_b", "name=a b", "name=ä", "name=a/b", "colour=red", "name"),
+        *("", "name=", "name=a_b", "name=a%20b", "name=ä", "name=a/b", "colour=red", "name"),
         *("countries=", "countries=us", "countries=UK", "countries=US,,CA", "countries=XX,US"),
         *("keys=", "keys=a,", "keys=%20", "rate=", "rate=0/s", "rate=10", "rate=ten/s"),
         *("name=a&name=b", "countries=US&countries=CA", "s3cret", "Name=a", "&", "name=a&"),

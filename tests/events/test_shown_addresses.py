@@ -28,9 +28,15 @@ SHOWN = {
     "https://shop.example.com/a?a=&T0KEN&": "https://shop.example.com/a?a=***&***&",
     "http://T0KEN@localhost?key=T0KEN": "http://***@localhost?key=***",
 }
+# A slash that is not encoded ends the user and the password too soon
+UNENCODED = {
+    "https://me:53/T0KEN@shop.example.com/a": "https://***@shop.example.com/a",
+    "https://T0KEN/T0KEN@shop.example.com": "https://***@shop.example.com",
+    "https://me@53/T0KEN@shop.example.com/?key=T0KEN@a": "https://***@shop.example.com/?key=***",
+}
 
 
-@pytest.mark.parametrize(("address", "shown"), SHOWN.items())
+@pytest.mark.parametrize(("address", "shown"), [*SHOWN.items(), *UNENCODED.items()])
 def test_neither_user_nor_password_nor_the_values_of_a_query_are_shown(run, address, shown):
     run("keys", "create", "shop", "--events", address)
     key_named("app")
