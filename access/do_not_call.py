@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Self
 
-from peewee import EXCLUDED, TextField
+from peewee import EXCLUDED, TextField, fn
 
 from access.audit import Action, Audit
 from database import InstantField, Refused, Table, db, in_pages, on_postgres
@@ -197,3 +197,12 @@ class LastReply(Table):
             conflict_target=[cls.number], preserve=[cls.said_at], where=in_order
         )
         return bool(list(noted.returning(cls.number).execute()))
+
+    @classmethod
+    def forget(cls, number: str) -> None:
+        """Forget what a number replied, unless the list's history keeps the number anyway.
+
+        There, an older word that comes late must change nothing.
+        """
+        kept = DoNotCallHistory.select().where(DoNotCallHistory.number == number)
+        cls.delete().where(cls.number == number, ~fn.EXISTS(kept)).execute()

@@ -14,6 +14,7 @@ from flask import current_app
 import database
 import recipients
 import reports
+from access.do_not_call import LastReply
 from cli import base
 from database import PAGE, clock
 from models import RETRYABLE, WAITING, WITHDRAWN, Message, Selection, Status
@@ -291,6 +292,7 @@ def redact(to: str | None, days: int | None, yes: bool) -> None:
         total = in_batches("redact", lambda: Message.redact_number(to, now))
         replies = in_batches("redact", lambda: Reply.forget_number(to, now))
         receipts.forget_number(to)
+        LastReply.forget(to)
     base.say(f"{total} redacted")
     say_replies(replies)
     if to:

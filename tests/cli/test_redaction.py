@@ -8,17 +8,20 @@ import uuid
 from pathlib import Path
 
 import pytest
+from peewee import TextField
 
 import database
 import schemas
-from carriers import Receipt
+from access.do_not_call import DoNotCall, LastReply
+from carriers import OptOut, Part, Receipt, Reply
 from database import clock, sqlite
 from databases import on_sqlite
+from events.outbox import Event, EventAddress
 from models import Message, Status
-from samples import DAY, LONDON, NEW_YORK, TUESDAY_NOON
-from sending import receipts
+from samples import DAY, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
+from sending import inbound, receipts
 from sending.receipts import EarlyReceipt
-from stored_messages import again, connection_of, store, store_many
+from stored_messages import again, connection_of, key_named, store, store_many
 
 pytestmark = pytest.mark.usefixtures("database_url")
 
@@ -38,9 +41,14 @@ def ended(**columns):
 
 def traces(database_url):
     """Which of the secrets the files of SQLite hold."""
+    return found_in_files(database_url, ["xyzzy", NEW_YORK])
+
+
+def found_in_files(database_url, values):
+    """Which of some values the files of SQLite hold."""
     path = Path(database_url.removeprefix("sqlite:///"))
     files = b"".join(file.read_bytes() for file in path.parent.glob(f"{path.name}*"))
-    return [each for each in ("xyzzy", NEW_YORK) if each.encode() in files]
+    return [each for each in values if each.encode() in files]
 
 
 @contextlib.contextmanager
@@ -83,6 +91,96 @@ def test_under_load_nothing_is_left_in_the_files(redact, database_url, words):
         result = redact(*words)
         assert (result.exit_code, result.stdout) == (0, "100 redacted\n")
         assert traces(database_url) == []
+
+
+# Every column of text: what it may hold of a person, and what becomes of that
+
+FORGOTTEN = {
+    "message": {"to", "message", "request_digest", "answer"},
+    "reply": {"number", "text", "pieces"},
+    "event": {"body"},  # what was replied
+    "early_receipt": {"number"},
+    "last_reply": {"number"},
+}
+KEPT_ON_PURPOSE = {
+    "do_not_call": {"number"},
+    "do_not_call_history": {"number"},
+    "audit": {"number"},  # of the list
+    "message": {"idempotency_key"},  # the caller's own word
+}
+NO_NUMBER_AND_NO_TEXT = {
+    "api_key": {"name", "group", "role", "digest", "old_digest", "limits", "hours"}
+    | {"quiet_hours", "check_dnc", "expire_after"},
+    "audit": {"who", "what", "key_name", "details"},
+    "carrier_state": {"name", "trouble", "stand_ins"},
+    "do_not_call": {"source"},
+    "do_not_call_history": {"what", "why", "who"},
+    "early_receipt": {"reference", "carrier", "reason"},
+    "event": {"webhook_id", "last_answer"},
+    "event_address": {"url", "secret", "old_secret", "off"},
+    "message": {"status", "approved_by", "cancelled_by", "claimed_for", "in_doubt_with"}
+    | {"last_error", "carrier", "carrier_reference", "lane", "country", "answers"},
+    "notice": {"subject", "newest"},
+    "opt_out_message": {"id"},
+    "passes": {"distances"},
+    "reply": {"carrier", "read_by", "part_reference"},
+    "sign_in": {"id", "digest"},
+}
+
+
+def test_every_column_of_text_is_forgotten_or_kept_on_purpose_or_holds_nothing_of_a_person():
+    decided = (FORGOTTEN, KEPT_ON_PURPOSE, NO_NUMBER_AND_NO_TEXT)
+    for table in (each._meta for each in database.Table.__subclasses__()):
+        texts = {name for name, column in table.columns.items() if isinstance(column, TextField)}
+        known = [each.get(table.table_name, set()) for each in decided]
+        assert texts == set().union(*known), table.table_name
+
+
+def written_to(number):
+    """Write a number or a text into every column that forgets it; return these values."""
+    guess = schemas.digest({"to": number, "message": TEXT})
+    answer = json.dumps({"to_phone_normalized": number, "message": "an answer"})
+    ended(to=number, request_digest=guess, answer=answer, idempotency_key="1")
+    EventAddress.set(key_named("app"), "http://127.0.0.1:9/", TUESDAY_NOON)
+    store(to=number, status=Status.SENT, finished_at=TUESDAY_NOON)
+    receipts.record_receipts([Receipt("R1", True, None, number)], TUESDAY_NOON)
+    rules = inbound.ReplyRules("twilio", False, None, None)
+    said = [Reply(number, "START", None), Reply(number, "a whole reply", None)]
+    parts = [("a first part, ", 1), ("a second part", 2)]
+    said += [Reply(number, text, None, part=Part("ref", 2, n)) for text, n in parts]
+    said.append(Reply(number, "a part alone", None, part=Part("another", 2, 1)))
+    inbound.record(said, TUESDAY_NOON + SECOND, rules)
+    assert [each.number for each in LastReply.select()] == [number]
+    assert Event.select().count() == 3
+    return [number, TEXT, guess, "an answer", "a whole reply", "a first part", "a part alone"]
+
+
+@on_sqlite
+def test_what_a_number_left_in_any_column_is_gone_from_the_files(redact, database_url):
+    values = written_to(NEW_YORK)
+    assert found_in_files(database_url, values) == values
+    assert redact("--to", NEW_YORK).exit_code == 0
+    assert found_in_files(database_url, [*values, "second part"]) == []
+
+
+def test_the_last_word_of_a_number_is_kept_as_long_as_the_list_keeps_its_history(redact):
+    """Or a START from before the STOP, which comes late, would undo it."""
+    for at, stop, number in ((2, True, NEW_YORK), (1, False, LONDON)):
+        said = OptOut(number, stop, "reply", TUESDAY_NOON + at * MINUTE)
+        receipts.record_opt_out(said, TUESDAY_NOON + at * MINUTE)
+    for number in (NEW_YORK, LONDON):
+        assert redact("--to", number).exit_code == 0
+    assert [each.number for each in LastReply.select()] == [NEW_YORK]
+    late = OptOut(NEW_YORK, False, "reply", TUESDAY_NOON + MINUTE)
+    receipts.record_opt_out(late, TUESDAY_NOON + 3 * MINUTE)
+    assert DoNotCall.lists(NEW_YORK)
+
+
+def test_one_number_is_forgotten_and_no_other(redact):
+    for number in (NEW_YORK, LONDON):
+        receipts.record_opt_out(OptOut(number, False, "reply"), TUESDAY_NOON)
+    assert redact("--to", NEW_YORK).exit_code == 0
+    assert [each.number for each in LastReply.select()] == [LONDON]
 
 
 @pytest.mark.slow
