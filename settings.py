@@ -4,7 +4,6 @@ import logging
 import os
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -293,9 +292,6 @@ def _read_toml(path):
         raise ValueError(f"cannot be read ({error.strerror})") from None
     except ValueError as error:  # not UTF-8, or no path
         raise ValueError(f"cannot be read ({type(error).__name__})") from None
-    names = Counter(re.findall(r'^\s*"?([\w-]+)"?\s*=', text, re.MULTILINE))
-    if twice := [name for name, times in names.items() if times > 1]:
-        raise ValueError("\n".join(f"{name}: is named twice" for name in twice))
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

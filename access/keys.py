@@ -203,8 +203,9 @@ class ApiKey(Table):
 
     @classmethod
     def names_of_senders(cls) -> list[str]:
-        """Return the names of the keys that send texts, revoked ones too."""
-        return [key.name for key in cls.select().where(cls.role.in_(MAY_SEND)).order_by(cls.name)]
+        """Return the names of the keys that send texts, revoked ones too, each name once."""
+        names = cls.select(cls.name).where(cls.role.in_(MAY_SEND)).distinct().order_by(cls.name)
+        return [name for (name,) in names.tuples()]
 
     @staticmethod
     def _new_secret():

@@ -1,5 +1,7 @@
 """An operator finds messages by key and by the day on which they were created."""
 
+import re
+
 import pytest
 
 from databases import on_sqlite
@@ -60,6 +62,17 @@ def test_the_form_asks_for_all_of_them_and_keeps_what_was_asked(operator):
     assert ("day", "2026-03-03") in operator.page.forms[1]["inputs"]
     operator.press("Show", number="", key="", day="", status="")
     assert operator.at == "/desk/messages"
+
+
+@on_sqlite
+def test_a_name_that_was_revoked_and_created_again_can_be_chosen_once(operator, run):
+    for _ in range(3):
+        run("keys", "create", "shop")
+        run("keys", "revoke", "shop")
+    run("keys", "create", "another")
+    page = operator.open("/desk/messages").text
+    offered = re.findall("<option>([^<]*)</option>", page[page.index('<select id="key"') :])
+    assert offered == ["another", "shop"]
 
 
 @on_sqlite
