@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import database
@@ -16,6 +17,7 @@ from sending import passes
 from settings import Settings
 
 LOOK_EVERY = 15  # seconds
+TRY_EVERY = timedelta(minutes=1)  # a process that was killed has told nobody
 APP = Path(__file__).parents[1] / "app.py"
 
 log = logging.getLogger("notices")
@@ -31,7 +33,7 @@ def _look_again():
     while True:
         time.sleep(LOOK_EVERY)  # first: a scheduler may be starting, too
         with database.survived(log, "no notices"):
-            if is_needed():
+            if is_needed() and is_first(clock.now()):
                 tell()
 
 
@@ -39,6 +41,13 @@ def is_needed() -> bool:
     """Return whether no scheduler makes a pass, and nobody was told of a problem."""
     missing = passes.standing().is_missing(clock.now(), health.STALLED_AFTER)
     return missing and not Notice.about("problem").level
+
+
+def is_first(now: datetime) -> bool:
+    """Return whether no other worker, on any machine, has begun to tell within TRY_EVERY."""
+    begun = Notice.about("a look of the web")
+    is_ahead = begun.told_at and begun.told_at > now + TRY_EVERY  # the clock was set back
+    return bool(begun.is_older_than(TRY_EVERY, now) or is_ahead) and begun.change(told_at=now)
 
 
 def tell() -> None:

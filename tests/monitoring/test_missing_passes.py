@@ -1,6 +1,7 @@
 """No scheduler makes a pass: told at once, whether something is due or not, and not too soon."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -189,6 +190,32 @@ def test_the_web_tells_where_no_scheduler_does(make_passes, at, minutes_later, l
     Notice.about("problem").change(level=level)
     at(TUESDAY_NOON + minutes_later * MINUTE)
     assert substitute.is_needed() is needed
+
+
+def test_of_all_workers_one_a_minute_begins_to_tell(database_url):
+    assert substitute.is_first(TUESDAY_NOON)
+    assert not substitute.is_first(TUESDAY_NOON)
+    assert not substitute.is_first(TUESDAY_NOON - 2 * SECOND)  # a machine's clock is behind
+    assert not substitute.is_first(TUESDAY_NOON + MINUTE - SECOND)
+    assert substitute.is_first(TUESDAY_NOON + MINUTE)
+    assert not substitute.is_first(TUESDAY_NOON + MINUTE)
+
+
+def test_a_clock_that_is_set_back_lets_the_web_tell(database_url):
+    assert substitute.is_first(TUESDAY_NOON + HOUR)
+    assert substitute.is_first(TUESDAY_NOON)
+    assert not substitute.is_first(TUESDAY_NOON)
+
+
+def test_of_workers_that_look_at_once_one_begins_to_tell(database_url):
+    def look(_):
+        try:
+            return substitute.is_first(TUESDAY_NOON)
+        finally:
+            database.db.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(look, range(8))) == 1
 
 
 def test_schedulers_that_are_back_tell_that_it_is_well(settings, make_passes, at):

@@ -1,8 +1,10 @@
 """Notices of real schedulers."""
 
+import contextlib
 import time
 from datetime import timedelta
 
+import psutil
 import pytest
 
 from carrier_servers import HANG, Answer
@@ -71,17 +73,36 @@ def test_a_bad_address_stops_the_scheduler_in_one_line_without_it(schedule):
     assert one.output == "NOTIFY_URL: Apprise takes no address like number 2\n"
 
 
+def looking(web):
+    """The processes by which a web's workers tell what no scheduler does."""
+    found = []
+    for process in psutil.Process(web.popen.pid).children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it has ended
+            if process.cmdline()[-2:] == ["notify", "look"]:
+                found.append(process.pid)
+    return found
+
+
 @pytest.mark.slow
 def test_the_web_tells_once_that_no_scheduler_makes_a_pass(serve, schedule, people, database_url):
+    """Of four workers, as if on two machines, one starts one process: Apprise takes much memory."""
     CarrierState.passed("", clock.now() - timedelta(hours=1), 300)
-    web = serve(database_url, NOTIFY_URL=people.url)
-    wait_until(lambda: people.told)
-    time.sleep(substitute.LOOK_EVERY + 3)  # each worker has looked again
+    web, other = (serve(database_url, NOTIFY_URL=people.url) for _ in range(2))
+    began = set()
+
+    def has_told():
+        began.update(looking(web) + looking(other))
+        return people.told
+
+    wait_until(has_told)
+    end = time.monotonic() + substitute.LOOK_EVERY + 3  # each worker has looked again
+    wait_until(lambda: has_told() and time.monotonic() > end)
+    assert len(began) == 1
     (told,) = people.told
     assert told.startswith("The service has a problem: no scheduler makes a pass: the last one")
     schedule("--every", "0.2", NOTIFY_URL=people.url)
     wait_until(lambda: len(people.told) == 2)
     assert people.told[1] == "The service is well again."
-    assert web.terminate() == 0
+    assert [web.terminate(), other.terminate()] == [0, 0]
     assert "Traceback" not in web.output
     assert " ERROR " not in web.output
