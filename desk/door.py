@@ -20,7 +20,7 @@ from werkzeug.exceptions import HTTPException
 from access import audit
 from access.keys import Identity, Role
 from access.sign_ins import SignIn
-from database import Refused, clock, db
+from database import Refused, clock
 from desk import entries, sessions
 
 MAX_FORM = 64 * 1024  # bytes
@@ -46,12 +46,13 @@ def admit() -> Response | tuple[str, int] | None:
     request.max_content_length = MAX_FORM
     if request.endpoint == "desk.static":
         return None
+    is_form = request.method not in ("GET", "HEAD", "OPTIONS")
+    if is_form:
+        sessions.check_origin(current_app.config["SETTINGS"].public_url)
+        read_form()  # slowly, maybe: before the database is asked, and who is signed in
     find_person()
     audit.signed_in.set(g.person and audit.Actor(g.person.name, g.person.id))
-    if request.method not in ("GET", "HEAD", "OPTIONS"):
-        sessions.check_origin(current_app.config["SETTINGS"].public_url)
-        db.close()  # or slow forms would hold all connections
-        refuse_many_fields()
+    if is_form:
         if g.person is None and request.endpoint != "desk.sign_in":
             return refuse_stranger(
                 "You are no longer signed in, so nothing was changed. Please sign in again."
@@ -77,12 +78,13 @@ def forget_person(error: BaseException | None) -> None:
     audit.signed_in.set(None)
 
 
-def refuse_many_fields() -> None:
-    """Abort if a form has very many fields, before it is parsed."""
+def read_form() -> None:
+    """Read the form of the request; abort if it has very many fields, before it is parsed."""
     request.max_form_parts = MAX_FIELDS  # which Werkzeug applies to multipart alone
     is_multipart = request.mimetype == "multipart/form-data"
     if not is_multipart and request.get_data().count(b"&") >= MAX_FIELDS:
         abort(413, f"The form has more than {MAX_FIELDS} fields.")
+    request.form  # noqa: B018  reads the body
 
 
 @blueprint.after_request
