@@ -96,13 +96,13 @@ class Known(NamedTuple):
             reached += self.of_numbers[message.to, limit].reached(limit, message.created_at)
         return max(reached, key=lambda each: each.free_at, default=None)
 
-    def count(self, request: Request, number: int = 1) -> None:
-        """Count a message that is accepted, or take that back with -1."""
+    def count(self, request: Request) -> None:
+        """Count a message that is accepted."""
         message = request.message
         if message.name:
             self.taken.add(message.name)
         if self.key_limits(request):
-            self.of_keys[message.key].add(message.second, message.id, number)
+            self.of_keys[message.key].add(message.second, message.id)
         key = self.keys.get(message.key)
         if not (key and key.role == Role.TESTER):
             for (to, _), tally in self.of_numbers.items():

@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 
 from acceptance import decisions
-from acceptance.decisions import AlreadyAnswered, NewMessage, Outcome, Request
+from acceptance.decisions import NewMessage, Outcome, Request
 from acceptance.inserts import Inserts
 from access.keys import ApiKey, Identity
 from access.limits import KeyUse, Limit, NumberTally, lock_numbers
@@ -24,7 +24,7 @@ UNLESS_TAKEN = (
     " ON CONFLICT (key_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
     " RETURNING id"
 )
-"""Leave out the rows whose idempotency key is taken; return the ids of the others."""
+"""Leave out the rows whose idempotency key is taken; return a row for each of the others."""
 
 FIELDS = [
     Message._meta.fields[name]
@@ -63,16 +63,18 @@ def store(
 
 
 def insert_all(requests: Sequence[Request]) -> list[Outcome]:
-    """Decide on messages in their order, and insert what may be stored; return their outcomes."""
-    with db.atomic():
-        known, uses = _read(requests)
-        outcomes = decisions.decide(requests, known)
-        accepted = [r for r, outcome in zip(requests, outcomes, strict=True) if outcome is None]
-        stored = _insert([request.message for request in accepted])
-        for at, request in enumerate(requests):
-            if outcomes[at] is None and request.message.id not in stored:
-                outcomes[at] = AlreadyAnswered()
-                known.count(request, -1)
+    """Decide on messages in their order, and insert what may be stored; return their outcomes.
+
+    Do so anew if another process stores one of their idempotency keys meanwhile.
+    """
+    with db.atomic() as transaction:
+        while True:
+            known, uses = _read(requests)
+            outcomes = decisions.decide(requests, known)
+            accepted = [r for r, outcome in zip(requests, outcomes, strict=True) if outcome is None]
+            if _insert([request.message for request in accepted]) == len(accepted):
+                break
+            transaction.rollback()
         for use in uses:
             use.put(known.of_keys[use.key_id])
     return outcomes
@@ -127,13 +129,13 @@ def _taken(names):
 
 
 def _insert(messages):
-    """Insert messages in one statement; return the ids of those that are stored.
+    """Insert messages in one statement; return how many are stored.
 
     In the order of their idempotency keys: two batches that insert the same ones in another order
     would be a deadlock on Postgres.
     """
     if not messages:
-        return set()
+        return 0
     whole = [message.row() for message in sorted(messages, key=lambda each: each.name or ())]
     rows = [{f.column_name: f.db_value(row[f.name]) for f in FIELDS} for row in whole]
     if on_postgres():
@@ -142,7 +144,7 @@ def _insert(messages):
         marks = f"({', '.join('?' * len(FIELDS))})"
         sql = INSERT.format(rows=", ".join([marks] * len(rows)))
         values = [value for row in rows for value in row.values()]
-    return {Message.id.python_value(id) for (id,) in db.execute_sql(sql, values).fetchall()}
+    return len(db.execute_sql(sql, values).fetchall())
 
 
 queue = Inserts(insert_all)

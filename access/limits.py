@@ -169,10 +169,10 @@ class KeyTally:
             if self.used(limit.seconds, second) >= limit.number
         ]
 
-    def add(self, second: int, id: uuid.UUID, number: int = 1) -> None:
-        """Count messages of a second."""
+    def add(self, second: int, id: uuid.UUID) -> None:
+        """Count a message of a second."""
         for size in UNITS.values():
-            self._counts[size, second // size] += number
+            self._counts[size, second // size] += 1
         self.second = max(self.second, second)
         self.last_id = max(filter(None, (id, self.last_id)))
 

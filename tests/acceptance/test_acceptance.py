@@ -2,8 +2,9 @@
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
@@ -16,7 +17,9 @@ from acceptance import AlreadyAnswered, KeyChanged, NewMessage, storage
 from acceptance.decisions import Request
 from access.keys import ApiKey, Role
 from access.limits import KeyUse, LimitReached, parse, parse_recipient_limit
+from databases import on_postgres
 from models import Message, Status, first_id
+from running import wait_until
 from samples import DAY, LONDON, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import create, key_named, new_message
 
@@ -335,6 +338,54 @@ def test_messages_of_every_shape_at_once_keep_each_of_their_fields(database_url)
     rows = {row["id"]: row for row in Message.select().dicts()}
     for message in wanted:
         assert {n: rows[message.id][n] for n in message._fields} == message._asdict()
+
+
+@on_postgres
+@pytest.mark.parametrize(
+    ("limits", "accepted"),
+    [
+        (("", "1/24h"), [0]),
+        (("", "2/24h"), [0, 1]),
+        (("1/d", ""), []),  # what another process has stored counts
+        (("3/d", ""), [0, 1]),
+        (("3/d", "1/24h"), [0]),
+    ],
+)
+def test_what_is_not_stored_after_all_uses_nothing_up(database_url, limits, accepted):
+    """Another process stores a message to another number with the same idempotency key."""
+    key, of_key, of_number = key_named("app").id, parse(limits[0]), limits[1]
+    named = new_message("taken", key=key, idempotency_key="1", answer="{}")
+    batch = [Request(named, of_key, parse_recipient_limit(of_number))]
+    for n in range(3):
+        batch.append(batch[0]._replace(message=new_message(f"text {n}", key=key)))
+    with closing(psycopg.connect(database_url)) as other, ThreadPoolExecutor(1) as pool:
+        other.execute(
+            'INSERT INTO message (id, key_id, "to", send_at, status, manual_mode, '
+            "available_to_group, check_dnc, approved, attempts, max_retries, created_at, "
+            "idempotency_key) VALUES (%s, %s, %s, 0, 'queued', false, false, false, true, 0, 0, "
+            "0, '1')",
+            [new_message(key=key).id, key, LONDON],
+        )
+        waiting = pool.submit(in_thread, batch)
+        wait_until(lambda: is_waiting(database_url))
+        other.commit()
+        outcomes = waiting.result()
+    assert type(outcomes[0]) is AlreadyAnswered
+    assert [n for n, outcome in enumerate(outcomes[1:]) if outcome is None] == accepted
+    assert Message.select().where(Message.to == NEW_YORK).count() == len(accepted)
+
+
+def in_thread(batch):
+    try:
+        return storage.insert_all(batch)
+    finally:
+        database.disconnect()
+
+
+def is_waiting(url):
+    query = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = %s"
+    with closing(psycopg.connect(url, autocommit=True)) as connection:
+        return connection.execute(query, [connection.info.dbname]).fetchall()
 
 
 def test_a_key_that_was_revoked_under_way_stores_nothing(database_url):
