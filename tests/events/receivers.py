@@ -19,13 +19,15 @@ class ReceiverServer(CarrierServer):
 
     `events` lists what was understood and `ids` every `webhook-id`, in the order of arrival. With
     a `secret`, the signature of each is verified; `forged` lists what is wrong with them. `most` is
-    how many requests were under way at once.
+    how many requests were under way at once. While `open` is cleared, answers wait.
     """
 
     def __init__(self):
         super().__init__()
         self.secret, self.events, self.ids, self.forged = None, [], [], []
         self.under_way = self.most = 0
+        self.open = threading.Event()
+        self.open.set()
         self._guard = threading.Lock()
 
     @property
@@ -46,12 +48,17 @@ class ReceiverServer(CarrierServer):
             except Exception as error:
                 self.forged.append(error)
         self.closing.wait(self.delay)
+        self.open.wait(60)
         answer = self.answers.get(event["data"]["status"]) or self.answer or Answer(204)
         if isinstance(answer, Answer) and 200 <= answer.status < 300:
             self.events.append(event)
         with self._guard:
             self.under_way -= 1
         return answer
+
+    def close(self):
+        self.open.set()
+        super().close()
 
     @property
     def types(self):

@@ -4,6 +4,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import time
 from collections import Counter
 
@@ -160,6 +161,44 @@ def test_killed_between_the_receivers_yes_and_the_record_it_is_told_again(
     assert len(receiver.ids) == 2
     assert len({*receiver.ids}) == 1
     assert receiver.forged == []
+
+
+@pytest.mark.parametrize(
+    ("late", "ours", "left"),
+    [
+        (500, Answer(503, headers={"Retry-After": "3600"}), (1, 0)),
+        (500, Answer(410), (0, 1)),
+        (500, Answer(204), (0, 0)),
+        (204, Answer(500), (0, 0)),
+        (204, Answer(410), (0, 0)),
+    ],
+)
+def test_who_stood_still_for_longer_than_its_lease_decides_only_that_it_was_understood(
+    schedule, app_key, receiver, late, ours, left
+):
+    receiver.open.clear()
+    stopped = schedule("--every", "60")
+    assert store(clock.now()).cancel("shell", clock.now())
+    wait_until(lambda: receiver.under_way)
+    time.sleep(0.5)  # it should hold no lock of the database
+    os.kill(stopped.popen.pid, signal.SIGSTOP)
+    receiver.answer = Answer(late)
+    receiver.open.set()
+    wait_until(lambda: not receiver.under_way)
+    receiver.answer = ours
+    Event.update(next_try_at=clock.now()).execute()  # the end of the lease
+    assert schedule().wait() == 0
+    decided = [event.__data__ for event in Event.select()]
+    os.kill(stopped.popen.pid, signal.SIGCONT)
+    if late == 500:
+        wait_until(lambda: "was not delivered, HTTP 500" in stopped.output)
+        assert [event.__data__ for event in Event.select()] == decided
+    else:
+        wait_until(lambda: not Event.select().count())
+    assert Event.standings().get(app_key.id, (0, 0))[:2] == left
+    assert stopped.terminate() == 0
+    assert len(receiver.ids) == 2
+    assert len({*receiver.ids}) == 1
 
 
 def test_schedulers_that_are_killed_all_the_time_lose_no_event(schedule, twilio, app_key, receiver):

@@ -1,0 +1,205 @@
+"""What changes while an event is under way: the address, --off, a retry; and second rounds."""
+
+from contextlib import contextmanager
+from datetime import timedelta
+
+import pytest
+
+from carrier_servers import Answer
+from database import clock
+from events.delivery import DELAYS, Deliveries
+from events.outbox import Event, EventAddress
+from models import Message
+from monitoring import health
+from running import wait_until
+from samples import DAY, HOUR, MINUTE, SECOND, TUESDAY_NOON
+from stored_messages import key_named, store, store_many
+
+pytestmark = pytest.mark.usefixtures("database_url")
+
+GONE = "the receiver answered 410 (Gone)"
+
+
+def cancelled(key="app"):
+    assert store(key=key_named(key)).cancel("shell", clock.now())
+
+
+@contextmanager
+def under_way(receiver):
+    """A try whose receiver has it, and answers at the end of the block; the pass ends then."""
+    receiver.open.clear()
+    single = Deliveries(300, Message.note_notified, once=True)
+    single.start()
+    wait_until(lambda: receiver.under_way)
+    yield
+    receiver.open.set()
+    single.finish()
+
+
+# Another address
+
+
+@pytest.mark.parametrize(("status", "tells_the_new_one"), [(410, True), (500, True), (204, False)])
+def test_the_answer_of_an_old_address_says_nothing_of_the_new_one(
+    app_key, receiver, receivers, run, deliver, at, status, tells_the_new_one
+):
+    other = receivers()
+    receiver.answer = Answer(status)
+    at(TUESDAY_NOON)
+    cancelled()
+    with under_way(receiver):
+        run("keys", "events", "app", other.url)
+    assert EventAddress.get().off is None
+    assert Event.standings().get(app_key.id, (0, 0))[:2] == (int(tells_the_new_one), 0)
+    problems = health.read(TUESDAY_NOON + 2 * HOUR).problems()
+    assert not any("taken by their receiver" in problem for problem in problems)
+    at(TUESDAY_NOON + MINUTE)
+    deliver()
+    assert other.types == ["cancelled"] * tells_the_new_one
+    assert Event.select().count() == 0
+    cancelled()
+    deliver()
+    assert len(other.events) == 1 + tells_the_new_one
+    assert len(receiver.requests) == 1
+
+
+def test_a_410_of_one_key_leaves_another_key_at_the_same_address_on(app_key, receiver, deliver):
+    EventAddress.set(key_named("shop"), receiver.url, clock.now())
+    receiver.secret, receiver.answer = None, Answer(410)
+    cancelled()
+    deliver()
+    off = {address.key.name: address.off for address in EventAddress.select()}
+    assert off == {"app": GONE, "shop": None}
+
+
+@pytest.mark.slow
+def test_what_is_in_hand_for_an_old_address_goes_to_the_new_one(
+    app_key, receiver, receivers, run, delivering
+):
+    other = receivers()
+    store_many(30, key=app_key, first_send_at=TUESDAY_NOON - DAY)
+    receiver.open.clear()
+    Message.expire(clock.now(), clock.now() - HOUR)
+    wait_until(lambda: receiver.under_way == 4)
+    run("keys", "events", "app", other.url)
+    wait_until(lambda: len(other.events) >= 26)
+    receiver.open.set()
+    wait_until(lambda: not Event.select().count())
+    assert len(receiver.events) + len(other.events) == 30
+    assert len(receiver.requests) <= 4
+
+
+# Switched off
+
+
+@pytest.mark.parametrize(("status", "left"), [(500, 1), (410, 1), (204, 0)])
+def test_what_is_under_way_while_the_address_is_switched_off_is_given_up_unless_it_is_understood(
+    app_key, receiver, run, deliver, at, status, left
+):
+    receiver.answer = Answer(status)
+    at(TUESDAY_NOON)
+    cancelled()
+    with under_way(receiver):
+        run("keys", "events", "app", "--off")
+    assert Event.standings().get(app_key.id, (0, 0))[:2] == (0, left)
+    assert "off" in run("keys", "events", "app")
+    receiver.answer = Answer(204)
+    run("keys", "events", "app", receiver.url)
+    at(TUESDAY_NOON + DAY)
+    deliver()
+    assert len(receiver.requests) == 1, "a new address brings nothing back"
+    assert run("events", "retry", "--key", "app").startswith(f"{left} event")
+    deliver()
+    assert len(receiver.requests) == 1 + left
+    assert len({*receiver.ids}) == 1
+    assert Event.select().count() == 0
+
+
+def test_off_on_and_410_twice(app_key, receiver, run, deliver):
+    for times in (1, 2):
+        receiver.answer = Answer(410)
+        cancelled()
+        deliver()
+        assert EventAddress.get().off == GONE
+        assert Event.standings()[app_key.id][:2] == (0, times)
+        receiver.answer = Answer(204)
+        run("keys", "events", "app", receiver.url)
+        cancelled()
+        deliver()
+        assert len(receiver.events) == times
+        run("keys", "events", "app", "--off")
+        cancelled()
+        deliver()
+        assert len(receiver.requests) == 2 * times, "nothing is told while it is off"
+        run("keys", "events", "app", receiver.url)
+    assert run("events", "retry") == "2 events to be sent again\n"
+    deliver()
+    assert len(receiver.events) == 4
+
+
+# A second round
+
+
+def test_what_was_given_up_begins_its_ten_tries_anew(app_key, receiver, run, deliver, at):
+    receiver.answer = Answer(500)
+    now = TUESDAY_NOON
+    at(now)
+    cancelled()
+    for times in (1, 2):
+        for number, delay in enumerate((*DELAYS, None), start=1):
+            deliver()
+            event = Event.get()
+            assert (event.tries, len(receiver.requests)) == (number, 10 * (times - 1) + number)
+            if delay:
+                assert delay <= (event.next_try_at - now).total_seconds() <= 1.2 * delay + 0.001
+                now = event.next_try_at
+                at(now)
+        assert (event.next_try_at, event.given_up_at) == (None, now)
+        now += 29 * DAY
+        at(now)
+        assert run("events", "retry") == "1 event to be sent again\n"
+    assert len({*receiver.ids}) == 1
+    receiver.answer = Answer(204)
+    deliver()
+    assert receiver.types == ["cancelled"]
+
+
+def test_what_was_given_up_again_is_kept_thirty_days_from_then(app_key, receiver, run, deliver, at):
+    receiver.answer = Answer(410)
+    at(TUESDAY_NOON)
+    cancelled()
+    deliver()
+    for days in (29, 58):
+        at(TUESDAY_NOON + timedelta(days=days))
+        run("keys", "events", "app", receiver.url)
+        assert run("events", "retry") == "1 event to be sent again\n"
+        deliver()
+    given_up_at = TUESDAY_NOON + 58 * DAY
+    assert Event.get().given_up_at == given_up_at
+    Event.forget(given_up_at + 30 * DAY)
+    assert Event.select().count() == 1
+    Event.forget(given_up_at + 30 * DAY + SECOND)
+    assert Event.select().count() == 0
+
+
+def test_a_retry_of_everything_leaves_what_is_switched_off_and_is_one_word_of_the_audit(
+    app_key, receiver, run, deliver
+):
+    EventAddress.set(key_named("shop"), receiver.url, clock.now())
+    receiver.secret, receiver.answer = None, Answer(410)
+    for name in ("app", "shop"):
+        cancelled(name)
+    deliver()
+    run("keys", "events", "shop", receiver.url)
+    assert run("events", "retry") == "1 event to be sent again\n"
+    assert run("events", "retry") == "0 events to be sent again\n"
+    assert run("audit").count("events retried") == 1
+
+
+def test_a_retry_while_the_last_try_is_under_way_changes_nothing(app_key, receiver, run, deliver):
+    """It was not given up."""
+    receiver.answer = Answer(500)
+    cancelled()
+    with under_way(receiver):
+        assert run("events", "retry") == "0 events to be sent again\n"
+    assert Event.get().tries == 1
