@@ -26,7 +26,7 @@ def read(text: str) -> bool | None:
 
     Ignore case, accents, white space and punctuation. A text with further words says neither.
     """
-    letters = unicodedata.normalize("NFKD", text.casefold())
+    letters = unicodedata.normalize("NFKD", text).casefold()  # 𝐒 has no small letter of its own
     word = "".join(character for character in letters if character.isalnum())
     return True if word in STOP else False if word in START else None
 

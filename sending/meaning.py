@@ -30,10 +30,19 @@ POLITE = (
 HELP = ("help", "info", "aide")
 SHORTEST_MISSPELT = 4  # letters
 
-SIGNATURE = regex.compile(r"^[^\S\n]*[\p{Pd}\u2212]*[^\S\n]*$", regex.MULTILINE)
+# Anybody can send 255 parts of any characters: a text is cut, and each pattern takes a time that
+# grows with the length alone
+
+LONGEST = 2_000  # characters that are judged
+LONGEST_PLAIN = 3 * LONGEST  # NFKD makes up to 3 letters of one of Korean, and 18 of a ligature
+CUT = " etc"  # in place of the rest, which says something beside a no
+MARKS = regex.compile(r"(?<=[\p{M}\p{Cf}]{4})[\p{M}\p{Cf}]++")
+"""What a run of marks is cut by: NFKD sorts a run, in a time that grows with its square."""
+
+SIGNATURE = regex.compile(r"^[^\S\n]*+[\p{Pd}\u2212]*+[^\S\n]*+$", regex.MULTILINE)
 """A blank line, or one of dashes."""
 
-EMOJI = regex.compile(r"[0-9#*]\uFE0F?\u20E3|\p{Extended_Pictographic}")
+EMOJI = regex.compile(r"[0-9#*]\uFE0F?\u20E3|(?!Ⓜ)\p{Extended_Pictographic}")
 HIDDEN = regex.compile(r"[\p{M}\p{Cf}]+")  # accents, and what has no width
 WORD = regex.compile(r"[^\W_]+")
 
@@ -72,6 +81,7 @@ CORRECT = [
 
 def read(text: str) -> Meaning:
     """Return what a reply says."""
+    text = _judged(text)
     if (stop := opt_outs.read(text)) is not None:
         return Meaning.NO if stop else Meaning.START
     readings = _readings(_before_signature(text))
@@ -79,11 +89,21 @@ def read(text: str) -> Meaning:
         return Meaning.NO
     if any(map(PLAIN_HELP.fullmatch, readings)):
         return Meaning.HELP
-    return read_part(text)
+    return _suspected(text)
 
 
 def read_part(text: str) -> Meaning:
     """Return what a text says of which something may be missing: at most that it may be a no."""
+    return _suspected(_judged(text))
+
+
+def _judged(text):
+    """Return what is judged of a text: the beginning of a long one, without long runs of marks."""
+    text = MARKS.sub("", text).strip()
+    return text if len(text) <= LONGEST else text[:LONGEST] + CUT
+
+
+def _suspected(text):
     for words in _readings(text):
         meant = "".join(f"{_corrected(word)} " for word in words.split())
         if HAS_NO.search(meant) or DENIAL.search(meant):
@@ -102,8 +122,8 @@ def _readings(text) -> set[str]:
 
     They are without case, accents and emoji, and each i is dotted: Turkish has one without.
     """
-    plain = unicodedata.normalize("NFKD", EMOJI.sub(" ", text).casefold())
-    plain = HIDDEN.sub("", plain).replace("ı", "i")
+    plain = unicodedata.normalize("NFKD", EMOJI.sub(" ", text)).casefold()
+    plain = HIDDEN.sub("", plain).replace("ı", "i")[:LONGEST_PLAIN]
     parted = "".join(f"{word} " for word in WORD.findall(plain))
     pieces = ("".join(WORD.findall(each)) for each in plain.split())
     return {parted, "".join(f"{word} " for word in pieces if word)}

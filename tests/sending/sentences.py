@@ -60,6 +60,7 @@ PLAIN_NOES = [
     ),
     *("remove me 👨‍👩‍👧", "1️⃣ stop", "stop🛑please", "S.T.O.P", "s t o p", "S.T.O.P. texting"),
     # The carriers' own words
+    *("𝐒𝐓𝐎𝐏", "🅂🅃🄾🄿", "ⓈⓉⓄⓅ", "🄢🄣🄞🄟", "𝕊𝕋𝕆ℙ 𝒯ℰ𝒳𝒯ℐ𝒩𝒢 𝓜𝓔", "ⓇⒺⓂⓄⓋⒺ ⓂⒺ", "𝗧𝗔𝗞𝗘 𝗠𝗘 𝗢𝗙𝗙", "𝐀𝐑𝐑𝐄̂𝐓"),
     *("ARRÊT", "arrêt", "arre\u0302t", "ARRET", "Arrête", "ARRETT"),
     # With a signature
     *("STOP\n\nSent from my iPhone", "Stop\n--\nJane Doe\n+1 212 555 0123"),
@@ -83,6 +84,7 @@ MAYBE_NOES = [
         "stoop",
         "stp",
         "Stopp",
+        "𝐒𝐓𝐏𝐎",
         "cancle",
         "unsuscribe",
         "unsubscibe pls",
@@ -152,9 +154,10 @@ ASKING_FOR_HELP = [
         "I want help",
         "help help",
         "ＨＥＬＰ",
+        "𝐇𝐄𝐋𝐏",
         "ınfo",
         "aide\n--\nJ",
     ),
 ]
 
-STARTING = ["START", "start", "Start!", "UNSTOP", "unstop."]
+STARTING = ["START", "𝐒𝐓𝐀𝐑𝐓", "🅂🅃🄰🅁🅃", "start", "Start!", "UNSTOP", "unstop."]

@@ -1,5 +1,7 @@
 """meaning.py: which replies are a plain no, and which are for people."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,9 +52,49 @@ def test_any_text_at_all_can_be_read(text):
     assert meaning.read_part(text) in Meaning
 
 
-@pytest.mark.slow
+FILLED = "stop" + " please" * 285  # and one character: 2,000, as many as are judged
+
+
 @pytest.mark.parametrize(
-    "piece", ["opt me ", "no ", "stop ", "\n", "a\u0301", "🛑", "-\n", "stpo "]
+    ("text", "means"),
+    [
+        (FILLED + "!", Meaning.NO),
+        (FILLED + "!!", Meaning.MAYBE_NO),
+        ("STOP" + " " * 40_000, Meaning.NO),
+        ("\n" * 40_000 + "STOP", Meaning.NO),
+        ("STOP\n\n" + "x" * 40_000, Meaning.NO),
+        ("STOP\n--\n" + "x" * 40_000, Meaning.NO),
+        ("STOP" + " " * 40_000 + "by tomorrow", Meaning.MAYBE_NO),
+        ("STOP\n" + " " * 40_000 + "by tomorrow", Meaning.MAYBE_NO),
+        ("STOP\n" + "-" * 40_000 + "by tomorrow", Meaning.MAYBE_NO),
+        ("START" + " " * 40_000 + "x", Meaning.OTHER),
+        ("HELP" + " " * 40_000 + "x", Meaning.OTHER),
+        ("S" + "\u0301" * 17_000 + "TOP", Meaning.NO),
+        ("S" + "\u0301\u0323" * 9_000 + "TART", Meaning.START),
+        ("S" + "\u200b" * 17_000 + "TOP", Meaning.NO),
+        ("x" * 40_000 + " stop", Meaning.OTHER),
+    ],
+    ids=lambda value: repr(value)[:12],
 )
-def test_long_texts_are_read_in_no_time(piece):
-    assert meaning.read(piece * 20_000 + "x") in Meaning
+def test_of_a_long_text_the_beginning_is_judged_and_the_rest_is_no_no(text, means):
+    assert meaning.read(text) is means
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(each * 20_000 + "x" for each in ("opt me ", "no ", "stop ", "\n", "🛑", "-\n", "stpo ")),
+        *(
+            each * 20_000
+            for each in ("e\u0301", "\u0301", "\u0301\u0323", "\ufdfa", "\uff9e\u0316")
+        ),
+        *("x\n" + blank * 39_000 + "x" for blank in (" ", "\t", "\u00a0", "-", "\u2003-", "\r")),
+        *("not " + "a" * 40_000, "not " * 10_000, "STOP" + "\u0301\u0323" * 20_000),
+    ],
+    ids=lambda text: repr(text)[:12],
+)
+@pytest.mark.parametrize("read", [meaning.read, meaning.read_part])
+def test_no_text_takes_long_to_read(read, text):
+    start = time.thread_time()
+    read(text)
+    assert time.thread_time() - start < 0.5
