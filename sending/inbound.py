@@ -97,18 +97,24 @@ def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None
             receipts.record_opt_out(stop, now, rules.always_check_dnc)
         return
     # Other writers wait for the transaction, so what can be read and understood is so before it
-    reply = _drafted(said._replace(number=number), now, rules)
-    means = None if said.part else _read(said)
+    draft = _drafted(said._replace(number=number), now, rules)
+    reply = _grown(draft, said, now)
+    text, means = reply and reply.text, _understood(reply, said)
     with db.atomic():
-        if means is not Meaning.OTHER:  # which depends on nothing else that its number wrote
+        # What depends on nothing else that its number wrote needs no lock
+        if said.part or means is not Meaning.OTHER:
             lock_numbers([number])
         if not OptOutMessage.note(said.message_ids, now):
             return
-        if said.part:
-            reply = _grown(reply, said, now)
-            if reply is None or reply.due_at:
-                return
-            means = meaning.read(reply.text)
+        reply = _grown(draft, said, now)
+        if reply is None:
+            return
+        if reply.text != text:  # another part has come at the same moment
+            means = _understood(reply, said)
+        if reply.due_at:
+            reply.may_be_no = reply.may_be_no or _may_be_no(reply, means)
+            reply.store()
+            return
         _act(reply, means, said, now, rules)
     log.info("reply %s to message %s", reply.id, reply.message_id or "-")
 
@@ -116,15 +122,29 @@ def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None
 def settle(now: datetime) -> None:
     """Tell of replies that have waited for their other parts long enough."""
     for reply in Reply.select().where(Reply.due_at <= now):
+        means = meaning.read_part(reply.text)
         with db.atomic():
             lock_numbers([reply.number])
             due = Reply.update(due_at=None).where(Reply.id == reply.id, Reply.due_at <= now)
             if due.execute():
-                _tell(Reply.get_by_id(reply.id), now)
+                reply = Reply.get_by_id(reply.id)
+                if not reply.read_at and _may_be_no(reply, means):
+                    reply.may_be_no = True
+                    reply.save(only=[Reply.may_be_no])
+                _tell(reply, now)
 
 
 def _read(said):
     return WORDS[said.word] if said.word else meaning.read(said.text)
+
+
+def _understood(reply, said):
+    """Return what a reply says; of one that is to grow, what the part that has come says."""
+    if reply is None:
+        return Meaning.OTHER
+    if not said.part:
+        return _read(said)
+    return meaning.read_part(said.text) if reply.due_at else meaning.read(reply.text)
 
 
 def _drafted(said, now, rules):
@@ -151,10 +171,12 @@ def _message_before(number, at, carrier):
 
 
 def _grown(draft, said, now):
-    """Store a part with the others of its text; return that reply, or None if it had the part.
+    """Return a reply, not stored yet: with a part, that of its text; None if it had the part.
 
     Once it is whole, it is due no more.
     """
+    if not said.part:
+        return draft
     reference, total, number = said.part
     reference, number = Reply.part_reference.db_value(reference), str(number)
     same = (Reply.number == draft.number) & (Reply.carrier == draft.carrier)
@@ -166,11 +188,9 @@ def _grown(draft, said, now):
             return None
         if number not in pieces and reply.due_at:
             _put_together(reply, pieces | {number: said.text})
-            reply.save()
             return reply
     draft.part_reference, draft.parts, draft.due_at = reference, total, now + PARTS_WITHIN
     _put_together(draft, {number: said.text})
-    draft.add()
     return draft
 
 
@@ -181,7 +201,6 @@ def _put_together(reply, pieces):
     octets = whole.encode("utf-16-le", "surrogatepass")
     reply.text = Reply.text.db_value(octets.decode("utf-16-le", "replace"))
     reply.pieces = json.dumps(pieces)
-    reply.may_be_no = _may_be_no(reply, meaning.read_part(reply.text))
     if len(pieces) == reply.parts:
         reply.due_at = None
 
@@ -192,16 +211,11 @@ def _put_together(reply, pieces):
 def _act(reply, means, said, now, rules):
     """Do what a whole reply says, store it, tell of it, and answer it."""
     if means in (Meaning.NO, Meaning.START):
-        was_listed = DoNotCall.lists(reply.number)
         at = said.at and reply.at
         stop = OptOut(reply.number, means is Meaning.NO, "reply", at)
-        receipts.record_opt_out(stop, now, rules.always_check_dnc)
-        reply.opted_out = not was_listed and DoNotCall.lists(reply.number)
+        reply.opted_out = receipts.obey(stop, now, rules.always_check_dnc).has_joined
     reply.may_be_no = _may_be_no(reply, means)
-    if said.part:
-        reply.save()
-    else:
-        reply.add()
+    reply.store()
     _tell(reply, now)
     if reply.message_id and not said.word:
         if reply.opted_out and rules.stop_reply:

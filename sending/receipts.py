@@ -12,6 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 from peewee import EXCLUDED, SQL, BooleanField, Case, Select, TextField, UUIDField, ValuesList, fn
@@ -209,13 +210,18 @@ def record(
             record_opt_out(event, now, always_check_dnc)
 
 
+class Obeyed(NamedTuple):
+    """What a STOP or START led to."""
+
+    has_joined: bool  # the number, the Do Not Call list
+    blocked: int  # messages
+
+
 def record_opt_out(said: OptOut, now: datetime, always_check_dnc: bool = False) -> int:
-    """Do as a recipient said: STOP lists the number, START takes it off if a reply put it there.
+    """Do as a recipient said, as `obey` does; return how many messages a STOP blocks.
 
     A number that may not be international, or is not valid, counts only if there is a message to
-    it. A reply that is older than the last one from this number changes nothing, and neither does
-    one that came before. A STOP blocks the messages that wait for the number and look at the list;
-    return how many those are.
+    it.
     """
     number, problem = read_number(said.number, said.certain)
     said = said._replace(number=number)
@@ -224,16 +230,25 @@ def record_opt_out(said: OptOut, now: datetime, always_check_dnc: bool = False) 
         log.warning("a %s is ignored: its number %s, and no message went to it", word, problem)
         IgnoredOptOut.insert(at=now).execute()
         return 0
+    return obey(said, now, always_check_dnc).blocked
+
+
+def obey(said: OptOut, now: datetime, always_check_dnc: bool) -> Obeyed:
+    """Do as a recipient said: STOP lists the number, START takes it off if a reply put it there.
+
+    A reply that is older than the last one from this number changes nothing, and neither does one
+    that came before. A STOP blocks the messages that wait for the number and look at the list.
+    """
     with db.atomic():
         if not OptOutMessage.note(said.message_ids, now):
-            return 0
+            return Obeyed(False, 0)
         if said.source == "reply" and not LastReply.note(said.number, said.at, now):
-            return 0
+            return Obeyed(False, 0)
         if not said.stop:
             DoNotCall.remove([said.number], now, "reply", said_at=said.at)
-            return 0
-        replies.put_on_list([said.number], now, said.source, said_at=said.at)
-    return Message.block_number(said.number, now, always_check_dnc)
+            return Obeyed(False, 0)
+        new = replies.put_on_list([said.number], now, said.source, said_at=said.at)
+    return Obeyed(new > 0, Message.block_number(said.number, now, always_check_dnc))
 
 
 def read_number(number: str, certain: bool) -> tuple[str, str | None]:

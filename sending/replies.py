@@ -88,6 +88,13 @@ class Reply(Table):
     pieces = TextField(null=True)  # a JSON object: the texts of the parts by their numbers
     due_at = InstantField(null=True)  # when it is shown as it is, while parts are missing
 
+    def store(self) -> None:
+        """Store a new reply, or one that a part was added to."""
+        if len(self.by_number) > 1:
+            self.save()
+        else:
+            self.add()
+
     def add(self) -> None:
         """Store a new reply."""
         values = [field.db_value(getattr(self, field.name)) for field in FIELDS]

@@ -4,21 +4,24 @@ import itertools
 import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
-from access.do_not_call import DoNotCall, DoNotCallHistory
+from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply
 from access.keys import ApiKey, Role
 from carriers import OptOut, Part
 from carriers import Reply as Said
 from database import clock, db
+from databases import on_postgres
 from events.outbox import Event, EventAddress
 from models import Message, Status
+from running import wait_until
 from samples import DAY, HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
-from sending import inbound, replies
+from sending import inbound, meaning, replies
 from sending.inbound import ReplyRules
 from sending.replies import Filter, Reply
-from stored_messages import SENDER, again, held, key_named, store
+from stored_messages import SENDER, again, held, key_named, look, store
 
 pytestmark = pytest.mark.usefixtures("database_url")
 
@@ -287,6 +290,46 @@ def test_what_is_missing_after_five_minutes_is_not_waited_for(at):
     assert len(stored(due + 5 * MINUTE)) == 2
 
 
+@pytest.mark.parametrize("texts", [("please st", "op this"), ("take me", " off at noon")])
+def test_a_no_that_two_parts_share_is_seen_though_a_third_is_missing(texts):
+    sent()
+    address()
+    for number, text in enumerate(texts, 1):
+        hear(text, part=part(number, 3))
+    inbound.settle(LATER + 5 * MINUTE)
+    (reply,) = stored(LATER + 5 * MINUTE)
+    assert (reply.may_be_no, told()["may_be_no"]) == (True, True)
+
+
+def test_what_was_read_before_it_was_told_is_decided():
+    sent()
+    address()
+    (reply,) = hear("please stop by", LATER + 5 * MINUTE, part=part(1)) or Reply.select()
+    Reply.mark_read([reply.id], "Olga", LATER + 10 * MINUTE)
+    inbound.settle(LATER + 10 * MINUTE)
+    assert (Reply.get().may_be_no, told()["may_be_no"]) == (False, False)
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_long_text_is_judged_once_while_no_other_writer_waits(monkeypatch, missing):
+    judged = []
+
+    def judge(read, text):
+        assert not db.in_transaction()
+        judged.append(text)
+        return read(text)
+
+    for read in (meaning.read, meaning.read_part):
+        monkeypatch.setattr(meaning, read.__name__, partial(judge, read))
+    texts = [f"{n} don't stop, " for n in range(1, 10 - missing)]
+    for number, text in enumerate(texts, 1):
+        hear(text, part=part(number, 9))
+    inbound.settle(LATER + 5 * MINUTE)
+    (reply,) = stored(LATER + 5 * MINUTE)
+    assert (reply.text, reply.may_be_no) == ("".join(texts), True)
+    assert judged == [*texts[:8], reply.text]  # each part that the text is not whole with
+
+
 def test_a_lone_part_that_looks_like_a_no_is_for_people():
     hear("STOP", part=part(2))
     (reply,) = stored(LATER + 5 * MINUTE)
@@ -326,6 +369,34 @@ def test_who_was_on_the_list_before_did_not_join_by_the_reply(source):
     (reply,) = hear("STOP", rules=ANSWERING)
     assert not reply.opted_out
     assert not Message.select().count()
+
+
+@on_postgres
+@pytest.mark.parametrize("source", ["operator", "import", "carrier"])
+@pytest.mark.parametrize("text", ["START", "STOP", "please stop texting me"])
+def test_who_is_listed_at_the_same_moment_did_not_join_by_the_reply(text, source, database_url):
+    sent()
+    address()
+    db.close()
+
+    def deliver():
+        try:
+            hear(text, rules=ANSWERING)
+        finally:
+            db.close()
+
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    with ThreadPoolExecutor(1) as pool:
+        with db.atomic():
+            LastReply.note(NEW_YORK, None, TUESDAY_NOON)  # which the reply waits for
+            replies.put_on_list([NEW_YORK], TUESDAY_NOON, source, "Olga")
+            delivery = pool.submit(deliver)
+            wait_until(lambda: look(database_url, waiting)[0][0], 10)
+        delivery.result(20)
+    (reply,) = stored()
+    assert (reply.opted_out, told()["opted_out"]) == (False, False)
+    assert not answers()
+    assert DoNotCall.entry(NEW_YORK).source == source
 
 
 def test_an_older_no_that_comes_late_undoes_no_newer_start():
