@@ -32,7 +32,7 @@ _EMOJI = regex.compile(
 )
 FOLDED = 6  # lines that are shown of a longer text
 WIDE, NARROW = 62, 38  # characters in a line, on a desktop and on a phone
-MOST_NAMED = 20  # invisible characters in a row; each one's markup takes 80 characters
+MOST_NAMED = 20  # invisible characters in a text; each one's markup takes 80 characters
 # Runs of characters that cannot be seen. Joiners (U+200C, U+200D) and presentation selectors
 # (U+FE0E, U+FE0F) are needed in emoji, and joiners in words of some scripts: Arabic to Arabic
 # Extended-A, Devanagari to Myanmar, Khmer, Mongolian, further Indic ones, Arabic's presentation
@@ -86,6 +86,7 @@ class ReplyEntry(Instants):
     now: datetime
     listed: bool  # on the Do Not Call list
     by_operator: bool  # who looks at it
+    longest = 1_000  # characters that are shown of it, and beside it of the text that it answers
 
     @property
     def number(self) -> str:
@@ -332,17 +333,34 @@ def number(count: int, or_more: bool = False) -> str:
     return f"{count:,}{'+' if or_more else ''}"
 
 
-def visible(text: str) -> Markup:
-    """Escape a text; replace characters that are invisible or change its direction by names."""
-    return Markup(_HIDDEN.sub(_named, str(escape(text.replace("\r\n", "\n")))))
+def visible(text: str, longest: int | None = None) -> Markup:
+    """Escape a text; replace characters that are invisible or change its direction by names.
+
+    So many of these are named, and so many characters shown at all; at the end stands how many
+    more there are.
+    """
+    text = text.replace("\r\n", "\n")
+    shown, count = text[:longest], 0
+
+    def named(match):
+        nonlocal count
+        some = match[0][: max(0, MOST_NAMED - count)]
+        count += len(match[0])
+        return "".join(map(_named, some))
+
+    markup = _HIDDEN.sub(named, str(escape(shown)))
+    if count > MOST_NAMED:
+        markup += _control(f"and {count - MOST_NAMED:,} more that cannot be seen")
+    if rest := len(text) - len(shown):
+        markup += _control(f"and {counted(rest, 'more character')}")
+    return Markup(markup)
 
 
-def _named(match):
-    """Return the markup in place of a run of characters that cannot be seen."""
-    spans = []
-    for character in match[0][:MOST_NAMED]:
-        name = unicodedata.name(character, "control character")
-        spans.append(f'<span class="control" title="{name}">U+{ord(character):04X}</span>')
-    if (more := len(match[0]) - MOST_NAMED) > 0:
-        spans.append(f'<span class="control">and {more:,} more that cannot be seen</span>')
-    return "".join(spans)
+def _named(character):
+    """Return the markup in place of a character that cannot be seen."""
+    name = unicodedata.name(character, "control character")
+    return f'<span class="control" title="{name}">U+{ord(character):04X}</span>'
+
+
+def _control(words):
+    return f' <span class="control">{words}</span>'

@@ -161,10 +161,12 @@ def message(message_id: uuid.UUID) -> str:
     recent = results.recent(TEXTS, now)
     about = [each.without(each.ids - {message_id}) for each in recent if message_id in each.ids]
     back = page_of(request.args.get("back", "")) or url_for(".waiting")
+    latest = Reply.of_message(message_id, now, PAGE + 1)
     return render_template(
         "message.html",
         entry=entry,
-        replies=replies.shown(Reply.of_message(message_id, now), now),
+        replies=replies.shown(latest[-PAGE:], now),
+        has_earlier=len(latest) > PAGE,
         results=told(about, now),
         back=back,
     )

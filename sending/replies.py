@@ -139,10 +139,10 @@ class Reply(Table):
         return found[:limit]
 
     @classmethod
-    def of_message(cls, message_id: uuid.UUID, now: datetime) -> list[Self]:
+    def of_message(cls, message_id: uuid.UUID, now: datetime, limit: int = PAGE) -> list[Self]:
         """Return the latest replies to a message, the first of them first."""
         replies = cls.shown(now).where(cls.message_id == message_id)
-        return list(replies.order_by(cls.at.desc(), cls.id.desc()).limit(PAGE))[::-1]
+        return list(replies.order_by(cls.at.desc(), cls.id.desc()).limit(limit))[::-1]
 
     @classmethod
     def seen_by(cls, person: Identity, ids: Collection[uuid.UUID]) -> list[Self]:

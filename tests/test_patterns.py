@@ -11,10 +11,10 @@ import time
 
 import pytest
 import regex
+from test_house import SOURCES
 
 from running import ROOT
 from schemas import FutureInstant
-from test_house import SOURCES
 
 LENGTH = 10_000  # characters
 LONGEST = (
@@ -81,7 +81,8 @@ def found():
             pattern, flags = pattern_of(call, names)
             applied = {call.func.attr} & {*METHODS}
             if not applied:
-                applied = {*re.findall(rf"\b{target}\.({'|'.join(METHODS)})\b", everything)}
+                use = rf"\b{target}(?:\[\w+\])?\.({'|'.join(METHODS)})\b"
+                applied = {*re.findall(use, everything)}
             compiled = MODULES[call.func.value.id].compile(pattern, flags)
             yield pytest.param(
                 compiled, applied or {"fullmatch", "finditer"}, id=f"{name}:{call.lineno}"
@@ -93,7 +94,7 @@ def calls(tree):
     names = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            names[node.value] = node.targets[0].id
+            names |= dict.fromkeys(ast.walk(node.value), node.targets[0].id)
     for node in ast.walk(tree):
         function = getattr(node, "func", None)
         of = getattr(getattr(function, "value", None), "id", None)
