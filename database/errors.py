@@ -5,10 +5,11 @@ import sqlite3
 from peewee import DatabaseError, InterfaceError
 from playhouse.pool import MaxConnectionsExceeded
 
-ERRORS = (DatabaseError, InterfaceError, MaxConnectionsExceeded, sqlite3.Error)
+ERRORS = (DatabaseError, InterfaceError, MaxConnectionsExceeded, sqlite3.Error, MemoryError)
 """Errors of the database, and of its pool: outages and our own bugs; see `is_outage`.
 
 SQLite's own come while rows are fetched: it commits an `UPDATE … RETURNING` with the last one.
+Python has no other word for a SQLite without memory than its own.
 """
 
 

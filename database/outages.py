@@ -16,7 +16,6 @@ _SQLITE_OUTAGES = {
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_NOMEM,
     sqlite3.SQLITE_READONLY,
     sqlite3.SQLITE_INTERRUPT,
     sqlite3.SQLITE_IOERR,
@@ -28,8 +27,11 @@ _SQLITE_OUTAGES = {
 }
 # https://www.postgresql.org/docs/current/errcodes-appendix.html: no connection, no such database,
 # no permission to connect, rolled back for another's sake, no resources, not in this state,
-# stopped by an operator, a system error, damaged
-_POSTGRES_OUTAGES = ("08", "28", "3D", "40", "53", "55", "57", "58", "XX", "25006")
+# stopped by an operator, a system error, damaged; read-only, a transaction that took too long
+_POSTGRES_OUTAGES = (
+    *("08", "28", "3D", "40", "53", "55", "57", "58", "XX"),
+    *("25006", "25P03", "25P04"),
+)
 
 
 def is_outage(error: Exception) -> bool:
@@ -42,7 +44,7 @@ def is_outage(error: Exception) -> bool:
         return False
     if isinstance(cause(error), sqlite3.Error):
         return sqlite_code(error) in _SQLITE_OUTAGES or _tables_are_old(error)
-    if not hasattr(error, "orig"):  # raised by peewee or its pool, not by a driver
+    if not hasattr(error, "orig"):  # not raised by a driver, but by us, peewee, its pool or Python
         return True
     state = sqlstate(error)
     if state is None:  # libpq's own: the connection was refused or is lost
@@ -54,7 +56,7 @@ def reason(error: Exception) -> str:
     """Return what the database said, in one line, unless that could repeat a value."""
     if isinstance(error, DataError | IntegrityError | sqlite3.DataError | sqlite3.IntegrityError):
         return type(error).__name__
-    said = str(error).partition("\n")[0]
+    said = str(error).partition("\n")[0] or "out of memory"
     return f"{said}; flask db upgrade makes the tables" if _tables_are_old(error) else said
 
 
