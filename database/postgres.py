@@ -7,10 +7,12 @@ from contextvars import ContextVar
 from typing import Any
 
 import psycopg
-from peewee import Psycopg3Adapter
+from peewee import OperationalError, Psycopg3Adapter
 from playhouse.pool import PooledPostgresqlDatabase
+from psycopg.pq import TransactionStatus
 
 from database import pool
+from database.transactions import ENDED, Transactions
 
 ANSWER_TIMEOUT = 15  # seconds until a silent Postgres is given up
 
@@ -83,8 +85,17 @@ class Adapter(Psycopg3Adapter):
         return conn.closed
 
 
-class Postgres(PooledPostgresqlDatabase):
+class Postgres(Transactions, PooledPostgresqlDatabase):
     psycopg3_adapter = Adapter
+
+    def has_ended(self) -> bool:
+        return self.connection().closed
+
+    def commit(self) -> None:
+        """Commit, unless a statement has failed: Postgres would roll back, and say nothing."""
+        if self.connection().info.transaction_status is TransactionStatus.INERROR:
+            raise OperationalError(ENDED)
+        super().commit()
 
 
 def open_postgres(url: str) -> Postgres:

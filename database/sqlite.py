@@ -13,6 +13,7 @@ from playhouse.pool import PooledSqliteDatabase
 
 from database import pool
 from database.errors import sqlite_code
+from database.transactions import Transactions
 
 SCRUB_TRIES, SCRUB_WAIT, SCRUB_PAUSE = 20, 1, 0.2  # seconds; so writers wait in short spells
 FULL = 16_000_000  # bytes; of a small disk, a fiftieth: its log may take some megabytes
@@ -26,7 +27,7 @@ class PrivateSqlite(SqliteDatabase):
         return super()._connect()
 
 
-class Sqlite(PooledSqliteDatabase, PrivateSqlite):
+class Sqlite(Transactions, PooledSqliteDatabase, PrivateSqlite):
     """A SQLite that waits for other writers in short naps.
 
     While SQLite itself waits, no other request of a web worker would be answered.
@@ -36,6 +37,8 @@ class Sqlite(PooledSqliteDatabase, PrivateSqlite):
         self._retry_while_locked(super().begin, lock_type)
 
     def execute_sql(self, sql: str, params: Any = None) -> Any:
+        if self.in_transaction():  # it holds the lock, or has ended
+            return super().execute_sql(sql, params)
         return self._retry_while_locked(super().execute_sql, sql, params)
 
     def _retry_while_locked(self, action, *arguments):
@@ -77,10 +80,8 @@ class Sqlite(PooledSqliteDatabase, PrivateSqlite):
             return None
         return disk.free if disk.free < min(FULL, disk.total // 50) else None
 
-    def rollback(self) -> None:
-        """Roll back, unless SQLite has done so already because the disk was full."""
-        if self.connection().in_transaction:
-            super().rollback()
+    def has_ended(self) -> bool:
+        return not self.connection().in_transaction
 
 
 def make_private(path: str | Path) -> None:
