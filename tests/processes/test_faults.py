@@ -10,6 +10,7 @@ import socket
 import sqlite3
 import statistics
 import subprocess
+import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -19,8 +20,10 @@ import psutil
 import psycopg
 import pytest
 from playhouse.migrations import Runner
+from smpp_peer import SILENCE, delivery
 
 import database
+from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from answers import PATH
 from database import clock, db, pool
@@ -39,8 +42,9 @@ from running import (
     send,
     wait_until,
 )
-from samples import TUESDAY_NOON, VALID
+from samples import NEIGHBOUR, NEW_YORK, TUESDAY_NOON, VALID
 from sending.carrier_state import CarrierState
+from signed_callbacks import TOKEN, TWILIO, of_twilio
 from stored_messages import again, connection_of, look, statuses, store, store_many
 
 
@@ -407,6 +411,8 @@ def test_what_was_sent_while_the_disk_was_full_is_recorded_and_not_sent_again(
     assert scheduler.terminate() == 0
 
 
+NUMBERS = [NEW_YORK, NEIGHBOUR]
+PAGE = 4096  # bytes
 ROOM = 80_000  # bytes: enough for a pass to begin, too few for what it promotes
 
 
@@ -423,6 +429,74 @@ def fill(small_disk):
         while True:
             connection.execute(row)
     return filler
+
+
+@pytest.fixture
+def small_cache(small_disk, disk_key):
+    """A database whose changes leave memory before they are committed.
+
+    So the disk is full in the midst of a transaction, and SQLite rolls back by itself.
+    """
+    db.execute_sql("PRAGMA default_cache_size = 1")  # SQLite keeps it in the file
+    database.disconnect()
+    return f"sqlite:///{small_disk}/messages.db"
+
+
+def test_a_reply_that_comes_to_a_full_disk_is_503_until_there_is_room(
+    serve, small_disk, small_cache
+):
+    public, path = "https://sms.example.com", "/carriers/twilio/inbound"
+    web = serve(small_cache, workers=1, CARRIER_URL=TWILIO, PUBLIC_URL=public)
+    for number in NUMBERS:  # the same twice
+        said = {"From": number, "Body": "STOP", "MessageSid": f"SM{number}"}
+        signed = of_twilio(public + path, said, TOKEN)
+
+        def call(signed=signed):
+            answered = ask(web, "POST", path, signed["data"], signed["headers"])
+            return answered.status, answered.text and json.loads(answered.text)
+
+        filler = fill(small_disk)
+        while (answered := call()) != (204, ""):  # a page more lets it come further
+            assert_is_an_error(answered, 503)
+            assert not DoNotCall.lists(number)
+            os.truncate(filler, filler.stat().st_size - PAGE)
+        filler.unlink()
+        assert DoNotCall.lists(number)
+        database.disconnect()
+    assert "database or disk is full" in web.output
+    assert "savepoint" not in web.output
+    assert "Traceback" not in web.output
+
+
+@pytest.mark.parametrize("claim_timeout", ["300", "1"])
+def test_a_stop_that_comes_to_a_full_disk_costs_no_text_in_hand_its_yes(
+    start, small_disk, small_cache, peer, claim_timeout
+):
+    """The disk may be full for longer than a claim lasts, and once more."""
+    go_on = threading.Event()
+    peer.answer = lambda part: 0 if go_on.wait(60) else SILENCE
+    environ = ALWAYS | {"DATABASE_URL": small_cache, "CLAIM_TIMEOUT": claim_timeout}
+    scheduler = start("scheduler.py", "--every", "0.1", CARRIER_URL=peer.url, **environ)
+    for turn, number in enumerate(NUMBERS, start=1):
+        told = scheduler.output.count("database or disk is full")
+        given = len(peer.parts)
+        store_many(8)
+        database.disconnect()
+        wait_until(lambda given=given: len(peer.parts) > given)
+        filler = fill(small_disk)
+        peer.bound[0].deliver(delivery(b"STOP", number[1:]), turn)
+        wait_until(lambda told=told: scheduler.output.count("disk is full") > told)
+        go_on.set()
+        time.sleep(2)  # longer than the shorter claim
+        filler.unlink()
+        wait_until(lambda turn=turn: statuses() == {Status.SENT: 8 * turn})
+        wait_until(lambda number=number: DoNotCall.lists(number))
+        go_on.clear()
+    assert {*Counter(part.to for part in peer.parts).values()} == {2}
+    assert Message.select().where(Message.in_doubt > 0).count() == 0
+    assert scheduler.terminate() == 0
+    assert "savepoint" not in scheduler.output
+    assert "Traceback" not in scheduler.output
 
 
 def test_a_scheduler_that_starts_on_a_full_disk_waits_for_room_and_says_so(
