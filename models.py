@@ -95,6 +95,9 @@ AWAITS_GROUP = AWAITS_APPROVAL & SQL("available_to_group")
 IS_RETRYING = has_status(*WAITING) & SQL("due_since IS NOT NULL")
 HAS_ERROR = has_status(*WAITING) & SQL("last_error_at IS NOT NULL")
 HAS_ENDED = SQL("finished_at IS NOT NULL")
+HAS_REFERENCE = SQL("carrier_reference IS NOT NULL")
+REFERENCE_FORM = SQL("ltrim(lower(carrier_reference), '0')")
+IS_IN_DOUBT = SQL("in_doubt > 0")
 
 
 def new_id(now: datetime) -> uuid.UUID:
@@ -661,7 +664,9 @@ for _name, _columns, _where in (
     ("message_retrying", [Message.due_since], IS_RETRYING),
     ("message_last_error", [Message.last_error_at], HAS_ERROR),
     ("message_finished", [Message.status, Message.finished_at], HAS_ENDED),
-    ("message_reference", [Message.carrier_reference], SQL("carrier_reference IS NOT NULL")),
+    ("message_reference", [Message.carrier_reference], HAS_REFERENCE),
+    ("message_reference_form", [Message.to, REFERENCE_FORM], HAS_REFERENCE),
+    ("message_in_doubt", [Message.to], IS_IN_DOUBT),
     ("message_ended", [Message.status, Message.id], HAS_ENDED),
     ("message_key", [Message.key, Message.id], None),
     ("message_to", [Message.to, Message.id], None),

@@ -141,6 +141,9 @@ class Reply(NamedTuple):
     # STOP, START or HELP if the carrier itself took it for that; then it has answered it, too
     word: str | None = None
     part: Part | None = None
+    # What it says if a carrier has written it: a receipt without the mark of the protocol, which
+    # counts only for a message to this number
+    receipt: Receipt | None = None
 
 
 class OptOut(NamedTuple):

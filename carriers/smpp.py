@@ -37,7 +37,8 @@ NAMED = {state: state for state in STATES.values()} | {
     "FAILED": "UNDELIV",
     "REJECTED": "REJECTD",
 }
-RECEIPT_TEXT = re.compile(r"\s*id:\s*\S+\s.*\bstat:\s*[A-Z]", re.IGNORECASE | re.DOTALL)
+NOT_FINAL = ("ENROUTE", "ACCEPTD", "UNKNOWN")
+RECEIPT_TEXT = re.compile(r"\s*id:\s*\S+\s.*?\bstat:\s*([A-Z]+)", re.IGNORECASE | re.DOTALL)
 
 # The digits of message ids by `receipt_ids`: a pattern, the base, how format() writes them. The
 # answers have the other ones.
@@ -231,7 +232,7 @@ class Smpp(Carrier):
             return
         if event and len(self._arrived) >= MOST_HELD:
             answer(pdus.TEMPORARY_ERROR)
-        elif isinstance(event, Reply):
+        elif isinstance(event, Reply) and not event.receipt:
             self._arrived.append((event, answer))
         else:
             if event:
@@ -256,14 +257,17 @@ def read(
     message_type = delivery.esm_class & pdus.MESSAGE_TYPE
     # Without its NULs UCS-2 reads like any other alphabet: what counts is ASCII
     plain = delivery.message.replace(b"\0", b"").decode("latin-1")
-    is_receipt = message_type == pdus.RECEIPT or pdus.RECEIPTED_MESSAGE_ID in delivery.optional
-    if is_receipt or (not message_type and RECEIPT_TEXT.match(plain)):
-        return _receipt(plain, delivery.optional, receipt_ids, number)
-    if message_type:
+    receipt = _receipt(plain, delivery.optional, receipt_ids, number)
+    if message_type == pdus.RECEIPT or pdus.RECEIPTED_MESSAGE_ID in delivery.optional:
+        return receipt
+    looks_like_one = RECEIPT_TEXT.match(plain)
+    if message_type or (looks_like_one and looks_like_one[1].upper() in NOT_FINAL):
         return None
     header, text = pdus.header_and_text(delivery)
     part, words = pdus.part(header, delivery.optional), decode(text, delivery.coding)
-    return next(iter(opt_outs.replies(number, words or None, part=part)), None)
+    receipt = receipt if looks_like_one and not part else None
+    said = opt_outs.replies(number, words or None, part=part)
+    return next((each._replace(receipt=receipt) for each in said), None)
 
 
 def _receipt(text, optional, receipt_ids, number):

@@ -88,7 +88,10 @@ def record(
 
 
 def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None:
-    """Keep a reply, once, and do what it plainly says; of a long one, keep this part."""
+    """Keep a reply, once, and do what it plainly says; of a long one, keep this part.
+
+    If it may be a receipt of a message to its number, it is no reply.
+    """
     number, problem = receipts.read_number(said.number, said.certain)
     if problem:
         means = Meaning.OTHER if said.part else _read(said)
@@ -96,8 +99,13 @@ def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None
             stop = OptOut(said.number, means is Meaning.NO, "reply", certain=said.certain)
             receipts.record_opt_out(stop, now, rules.always_check_dnc)
         return
+    said = said._replace(number=number)
+    if said.receipt:
+        receipt = said.receipt._replace(number=number)
+        if receipts.record_unmarked(receipt, now, rules.carrier):
+            return
     # Other writers wait for the transaction, so what can be read and understood is so before it
-    draft = _drafted(said._replace(number=number), now, rules)
+    draft = _drafted(said, now, rules)
     reply = _grown(draft, said, now)
     text, means = reply and reply.text, _understood(reply, said)
     with db.atomic():

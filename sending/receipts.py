@@ -7,11 +7,13 @@ References belong to a carrier: two may use the same. A `carrier` of None stands
 message of which none was noted may be any carrier's.
 """
 
+import functools
 import logging
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
@@ -21,7 +23,16 @@ import recipients
 from access.do_not_call import DoNotCall, LastReply
 from carriers import LateAnswer, OptOut, Receipt
 from database import CarrierTextField, InstantField, Table, db, lock_texts, on_postgres
-from models import TAKEN, UNCLAIMED, Message, Status, has_status
+from models import (
+    HAS_REFERENCE,
+    IS_IN_DOUBT,
+    REFERENCE_FORM,
+    TAKEN,
+    UNCLAIMED,
+    Message,
+    Status,
+    has_status,
+)
 from sending import replies
 
 log = logging.getLogger("receipts")
@@ -34,6 +45,12 @@ A repeat does not make it wait longer.
 
 LATE = timedelta(minutes=5)
 """How long a receipt may wait for its yes until it counts as one that matches nothing."""
+
+MOST_LATELY = 20
+"""How many texts to a number are looked at to tell whether a receipt can be of another."""
+
+MOST_KEPT = 100
+"""How many receipts that are kept for numbers are looked at when a text to these is recorded."""
 
 _MAY_BECOME = {  # delivered is the last word
     Status.DELIVERED: has_status(Status.SENT, Status.UNDELIVERED),
@@ -52,7 +69,8 @@ INSERT INTO opt_out_message (id, at) VALUES {rows} ON CONFLICT DO NOTHING RETURN
 class EarlyReceipt(Table):
     """A receipt for which no message is known: its yes is recorded later, or it is not ours."""
 
-    # As a version before migration 0029 stored it, or after the carrier's name and a space
+    # As a version before migration 0029 stored it, or after the carrier's name and a space; where
+    # it is `unmarked`, after these, its number and a space
     reference = CarrierTextField(primary_key=True)
     carrier = TextField(null=True)
     delivered = BooleanField()
@@ -60,6 +78,8 @@ class EarlyReceipt(Table):
     received_at = InstantField(index=True)
     number = TextField(null=True, index=True)  # the recipient, if the carrier names it
     message_id = UUIDField(null=True, index=True)  # if the carrier repeats it
+    # Anybody may have written it: it counts only for a message to its number
+    unmarked = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
 
 
 class IgnoredOptOut(Table):
@@ -286,6 +306,32 @@ def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: str | N
     return len(found)
 
 
+def record_unmarked(receipt: Receipt, now: datetime, carrier: str) -> bool:
+    """Record a receipt without its protocol's mark, if it is of a message to its number.
+
+    Return False if it cannot be: then its number has written it. It is kept if the yes to such a
+    message is yet to be recorded.
+    """
+    reference = Message.carrier_reference.db_value(receipt.reference)
+    words = {reference: (receipt.delivered, receipt.reason, now, receipt.number, None)}
+    with db.atomic():
+        lock_texts({reference})
+        if _apply_by_number(words, carrier):
+            return True
+        waits = _awaits_yes(receipt.number, now, carrier)
+        if waits:
+            _keep(words, carrier, unmarked=True)
+        return waits
+
+
+def _awaits_yes(number, now, carrier):
+    """Say whether the yes of a carrier to a text to a number may yet be recorded."""
+    recent = Message.finished_at.is_null() | (Message.finished_at > now - KEPT)
+    given = has_status(Status.SENDING) | (IS_IN_DOUBT & recent & Message.status.not_in(TAKEN))
+    texts = Message.select().where(Message.to == number, given).limit(MOST_LATELY)
+    return any(_may_have(carrier, text) for text in texts)
+
+
 def _id(text):
     """Return the id of a message that a carrier repeats; None for what is no id."""
     try:
@@ -299,9 +345,8 @@ def look_again(number: str) -> set[UUID]:
 
     Return the ids of the messages that they belong to.
     """
-    kept = EarlyReceipt.select().where(EarlyReceipt.number == number)
     with db.atomic():
-        return _apply_kept(kept)
+        return _apply_kept(_kept_lately({number}))
 
 
 def unmatched(since: datetime, now: datetime) -> int:
@@ -320,8 +365,10 @@ def ignored_opt_outs(since: datetime) -> int:
 
 def forget_number(number: str) -> None:
     """Forget a number in the receipts that are kept for it, unless a message to it is left."""
-    kept = EarlyReceipt.update(number=None).where(EarlyReceipt.number == number)
-    kept.where(~fn.EXISTS(Message.select().where(Message.to == number))).execute()
+    kept = EarlyReceipt.number == number
+    kept &= ~fn.EXISTS(Message.select().where(Message.to == number))
+    EarlyReceipt.delete().where(kept, EarlyReceipt.unmarked).execute()
+    EarlyReceipt.update(number=None).where(kept).execute()
 
 
 def forget(now: datetime) -> None:
@@ -334,24 +381,33 @@ def _settle(references, numbers, ids, carrier):
     """Apply a carrier's receipts that came before these references, or for numbers or messages."""
     names = {*references, *(_name(carrier, each) for each in references)}
     meant = EarlyReceipt.reference.in_(names) | EarlyReceipt.message_id.in_([*ids])
+    own = _of(carrier, EarlyReceipt)
+    _apply_kept(EarlyReceipt.select().where(meant, *own))
     if numbers := {*numbers} - {None}:
-        meant |= EarlyReceipt.number.in_(numbers)
-    _apply_kept(EarlyReceipt.select().where(meant, *_of(carrier, EarlyReceipt)))
+        _apply_kept(_kept_lately(numbers).where(*own))
 
 
-def _name(carrier, reference):
-    """Return what an early receipt of a carrier is found by."""
-    return f"{carrier} {reference}" if carrier else reference
+def _kept_lately(numbers):
+    """Select the latest receipts that are kept for these numbers; one of ours is hardly older."""
+    kept = EarlyReceipt.select().where(EarlyReceipt.number.in_(numbers))
+    return kept.order_by(EarlyReceipt.received_at.desc()).limit(MOST_KEPT)
+
+
+def _name(carrier, reference, number=None):
+    """Return what an early receipt of a carrier is found by, of a number's if it is unmarked."""
+    return "".join(f"{each} " for each in (carrier, number) if each) + reference
 
 
 def _apply_kept(early):
     """Apply kept receipts as far as they belong to messages; return the ids of these."""
     words, ids = defaultdict(dict), set()
-    for name, carrier, *word in early.tuples():
-        words[carrier][name.removeprefix(_name(carrier, ""))] = tuple(word)
-    for carrier, said in words.items():
-        found = _match(said, carrier)
-        names = [_name(carrier, reference) for reference in found]
+    for name, carrier, *word, unmarked in early.tuples():
+        number = word[3] if unmarked else None
+        reference = name.removeprefix(_name(carrier, "", number))
+        words[carrier, number][reference] = tuple(word)
+    for (carrier, number), said in words.items():
+        found = _apply_by_number(said, carrier) if number else _match(said, carrier)
+        names = [_name(carrier, reference, number) for reference in found]
         EarlyReceipt.delete().where(EarlyReceipt.reference.in_(names)).execute()
         ids |= {*found.values()}
     return ids
@@ -383,16 +439,22 @@ def _without(words, found):
 
 def _apply(words, carrier):
     """Move the messages of these references as their receipts say; return the ids of those."""
-    latest, alike = _messages(words, carrier), defaultdict(list)
-    for reference in latest:
-        alike[words[reference][:3]].append(reference)
-    for (delivered, reason, at), references in alike.items():
-        status = Status.DELIVERED if delivered else Status.UNDELIVERED
-        same = Message.id.in_([latest[reference] for reference in references])
-        same &= Message.carrier_reference.in_(references)  # or it was retried just now
-        changes = {"status": status, "last_error": reason, "receipt_at": at}
-        Message.change(Message.update(changes).where(same, _MAY_BECOME[status]))
+    latest = _messages(words, carrier)
+    _move({reference: (id, reference) for reference, id in latest.items()}, words)
     return latest
+
+
+def _move(owners, words):
+    """Move messages, ids and references by those of their receipts, as these say."""
+    alike = defaultdict(list)
+    for reference, owner in owners.items():
+        alike[words[reference][:3]].append(owner)
+    for (delivered, reason, at), same in alike.items():
+        status = Status.DELIVERED if delivered else Status.UNDELIVERED
+        ids, own = zip(*same, strict=True)
+        those = Message.id.in_(ids) & Message.carrier_reference.in_(own)  # or retried just now
+        changes = {"status": status, "last_error": reason, "receipt_at": at}
+        Message.change(Message.update(changes).where(those, _MAY_BECOME[status]))
 
 
 def _apply_by_number(words, carrier):
@@ -401,41 +463,53 @@ def _apply_by_number(words, carrier):
     Return the ids of the messages that they belong to, by these references.
     """
     found = {}
+    doubt_of = functools.cache(partial(_only_doubt, carrier))
     for reference in sorted(words, key=lambda each: not words[each][0]):  # `delivered` first
-        if owner := _owner(reference, *words[reference][:4], carrier):
-            id, recorded = owner
-            if recorded is None:  # the receipt is the yes as well
-                _take({id: reference}, words[reference][2], True, carrier)
-            _apply({recorded or reference: words[reference]}, carrier)
-            found[reference] = id
+        delivered, _, at, number, _ = words[reference]
+        same = _same_ids(reference, number, carrier) if number else []
+        doubt = doubt_of(number, at) if number and not same else None
+        # If the carrier was given it twice, another word may be that of either copy
+        if doubt and (delivered or doubt.in_doubt + (doubt.status == Status.SENDING) == 1):
+            _take({doubt.id: reference}, at, True, carrier)  # the receipt is the yes as well
+            doubt_of.cache_clear()
+            same = [(doubt.id, reference)]
+        if len(same) == 1:
+            _move({reference: same[0]}, words)
+            found[reference] = same[0][0]
     return found
 
 
-def _owner(reference, delivered, reason, at, number, carrier):
-    """Return the id and the reference of the message that a receipt must belong to, or None.
+def _same_ids(reference, number, carrier):
+    """Return id and reference of two messages at most to a number, if theirs is the same id.
 
-    Either it is the only one to this number whose reference is the same id in other digits. Or it
-    is in doubt, and the only one to this number that the carrier can have. If the carrier was given
-    it twice, only `delivered` settles it: the receipt may be that of either copy.
+    It may be in other digits. Of those with just this reference, the latest is meant.
     """
-    if number is None:
+    is_same = (Message.to == number) & HAS_REFERENCE & REFERENCE_FORM.in_(_forms(reference))
+    same = Message.select(Message.id, Message.carrier_reference).where(is_same, *_of(carrier))
+    is_exact = Message.carrier_reference == reference
+    same = [*same.order_by(is_exact.desc(), Message.finished_at.desc()).limit(2).tuples()]
+    return same[:1] if same and same[0][1] == reference else same
+
+
+def _only_doubt(carrier, number, at):
+    """Return the text in doubt to a number if its carrier can have no other of late, or None."""
+    to_number = Message.to == number
+    if not Message.select().where(to_number, IS_IN_DOUBT, Message.status.not_in(TAKEN)).exists():
         return None
-    known = Message.carrier_reference.is_null(False)
-    given = known | (Message.in_doubt > 0) | has_status(Status.SENDING)
-    texts = [*Message.select().where(Message.to == number, given)]
-    texts = [text for text in texts if carrier is None or _may_have(carrier, text)]
-    own = (text for text in texts if carrier is None or text.carrier in (None, carrier))
-    same = [text for text in own if _is_same_id(text.carrier_reference, reference)]
-    if same:
-        return (same[0].id, same[0].carrier_reference) if len(same) == 1 else None
-    recent = [text for text in texts if not text.finished_at or text.finished_at > at - KEPT]
-    if len(recent) != 1:
+    given = HAS_REFERENCE | IS_IN_DOUBT | has_status(Status.SENDING)
+    recent = Message.finished_at.is_null() | (Message.finished_at > at - KEPT)
+    lately = Message.select().where(to_number, given, recent)
+    if carrier:
+        through = fn.COALESCE(Message.carrier, Message.claimed_for, carrier) == carrier
+        lately = lately.where(through | (Message.claimed_for == carrier) | IS_IN_DOUBT)
+    found = [*lately.limit(MOST_LATELY)]
+    texts = [text for text in found if carrier is None or _may_have(carrier, text)]
+    if len(texts) != 1 or len(found) == MOST_LATELY:
         return None
-    (text,) = recent
-    copies = text.in_doubt + (text.status == Status.SENDING)
+    (text,) = texts
     doubtful = text.in_doubt and text.in_doubt_since <= at and text.status not in TAKEN
     doubtful = doubtful and (carrier is None or carrier in text.doubts(carrier))
-    return (text.id, None) if doubtful and (delivered or copies == 1) else None
+    return text if doubtful else None
 
 
 def _may_have(carrier, text):
@@ -444,15 +518,15 @@ def _may_have(carrier, text):
     return not named or carrier in named or carrier in text.doubts(carrier)
 
 
-def _is_same_id(one, other):
-    """Say whether two references are one id, in hexadecimal or decimal digits, however written."""
-    one, other = ((each or "").lower().lstrip("0") for each in (one, other))
-    forms = {other}
-    if re.fullmatch("[0-9a-f]{1,20}", other):
-        forms.add(str(int(other, 16)))
-    if re.fullmatch("[0-9]{1,20}", other):
-        forms.add(format(int(other), "x"))
-    return bool(one) and one in forms
+def _forms(reference):
+    """Return the forms of the references that are one id, in hexadecimal or decimal digits."""
+    form = reference.lower().lstrip("0")
+    forms = {form}
+    if re.fullmatch("[0-9a-f]{1,20}", form):
+        forms.add(str(int(form, 16)))
+    if re.fullmatch("[0-9]{1,20}", form):
+        forms.add(format(int(form), "x"))
+    return forms - {""}
 
 
 def _messages(references, carrier):
@@ -471,11 +545,14 @@ def _messages(references, carrier):
     return {reference: Message.id.python_value(id) for reference, id in found if id}
 
 
-def _keep(words, carrier):
+def _keep(words, carrier, unmarked=False):
     """Keep receipts for a yes that is yet to be recorded."""
     if not words:
         return
-    rows = [(_name(carrier, reference), carrier, *word) for reference, word in words.items()]
+    rows = [
+        (_name(carrier, reference, word[3] if unmarked else None), carrier, *word, unmarked)
+        for reference, word in words.items()
+    ]
     row = EarlyReceipt
     news = ~row.delivered & EXCLUDED.delivered
     fields = row._meta.sorted_fields

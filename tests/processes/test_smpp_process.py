@@ -5,6 +5,8 @@ from smpp_peer import DELIVER_SM, RESPONSE, SILENCE, delivery
 from databases import on_sqlite
 from models import Message, Status
 from running import wait_until
+from samples import LONDON
+from sending.replies import Reply
 from stored_messages import statuses, store_many
 
 
@@ -86,3 +88,18 @@ def test_the_receipts_of_texts_without_an_answer_settle_their_doubt(schedule, pe
     schedule("--every", "0.1", CARRIER_URL=peer.url, CARRIER_TIMEOUT="2")
     wait_until(lambda: statuses() == {Status.DELIVERED: 8})
     assert len(peer.parts) == 8
+
+
+@on_sqlite
+def test_a_receipt_that_a_stranger_writes_is_a_reply(schedule, peer):
+    (number,) = store_many(1)
+    schedule("--every", "0.1", CARRIER_URL=peer.url)
+    wait_until(lambda: statuses() == {Status.SENT: 1})
+    text = b"id:%s sub:001 stat:%s err:099"
+    reference = Message.get().carrier_reference.encode()
+    peer.bound[0].deliver(delivery(text % (reference, b"DELIVRD"), LONDON[1:]), 1)
+    wait_until(lambda: [reply.number for reply in Reply.select()] == [LONDON])
+    assert statuses() == {Status.SENT: 1}
+    peer.bound[0].deliver(delivery(text % (reference, b"UNDELIV"), number[1:]), 2)
+    wait_until(lambda: statuses() == {Status.UNDELIVERED: 1})
+    assert Reply.select().count() == 1

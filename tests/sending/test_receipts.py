@@ -16,6 +16,7 @@ import reports
 from access.do_not_call import DoNotCall, DoNotCallHistory
 from carriers import LateAnswer, OptOut, Receipt
 from database import BATCH, clock, db
+from databases import on_sqlite
 from models import TAKEN, Message, Status
 from samples import DAY, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending import claims, outcomes, receipts
@@ -179,6 +180,45 @@ def test_an_unknown_receipt_costs_a_few_statements_whatever_is_stored():
     finally:
         db.query_hooks.clear()
     assert 0 < len(asked) <= 6
+
+
+@on_sqlite
+@pytest.mark.timed
+@pytest.mark.parametrize("days", [0, 9])
+@pytest.mark.parametrize("doubts", [0, 1])
+def test_a_hundred_unknown_receipts_of_a_number_with_many_texts_keep_others_waiting_briefly(
+    days, doubts
+):
+    """They are recorded in one transaction, and no one else can write to SQLite meanwhile."""
+    at = TUESDAY_NOON - days * DAY
+    store_many(2000, status=Status.SENT, carrier="smpp", finished_at=at)
+    Message.update(to=NEW_YORK, carrier_reference=Message.id.cast("text")).execute()
+    for _ in range(doubts):
+        doubtful()
+    said = [Receipt(f"x{n}", False, "why", NEW_YORK) for n in range(100)]
+    began = time.monotonic()
+    receipts.record_receipts(said, TUESDAY_NOON + MINUTE, "smpp")
+    assert time.monotonic() - began < 1
+
+
+@on_sqlite
+@pytest.mark.timed
+@pytest.mark.parametrize("say", ["yes", "no answer"])
+def test_thousands_of_receipts_that_are_kept_for_a_number_keep_others_waiting_briefly(say):
+    """Those of another system that uses the account."""
+    message = held(Status.SENDING)
+    said = [Receipt(f"x{n}", False, "why", NEW_YORK) for n in range(2000)]
+    for start in range(0, len(said), 500):
+        receipts.record_receipts(said[start : start + 500], TUESDAY_NOON, "smpp")
+    receipts.record_receipts([Receipt("6699", True, None, NEW_YORK)], LATER, "smpp")
+    began = time.monotonic()
+    if say == "yes":
+        receipts.sent({message.id: "1a2b"}, TUESDAY_NOON, carrier="smpp")
+    else:
+        Message.update(status=Status.QUEUED, in_doubt=1, in_doubt_since=TUESDAY_NOON).execute()
+        receipts.look_again(NEW_YORK)
+    assert time.monotonic() - began < 1
+    assert again(message).status == Status.DELIVERED
 
 
 # At the same moment

@@ -8,7 +8,7 @@ import smpp_peer
 from smpp_peer import delivery, pdu
 from smpp_texts import NUMBER, answers_to, received, send
 
-from carriers import Receipt, Reply, smpp
+from carriers import Part, Receipt, Reply, smpp
 from running import wait_until
 
 RECEIPT = (
@@ -72,7 +72,52 @@ def test_a_receipt_is_read_in_the_forms_of_real_peers(
     text = text.decode().encode("utf-16-be")[:254] if coding == 8 else text
     carrier.check()
     peer.sessions[0].deliver(delivery(text, esm_class=esm_class, coding=coding))
-    assert received(carrier, 1) == [Receipt("7a", reason is None, reason, NUMBER)]
+    (event,) = received(carrier, 1)
+    receipt = event if esm_class else event.receipt
+    assert receipt == Receipt("7a", reason is None, reason, NUMBER)
+
+
+FORGED = "id:7a stat:UNDELIV err:099"
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "event"),
+    [
+        (
+            FORGED,
+            {},
+            Reply(NUMBER, FORGED, receipt=Receipt("7a", False, "SMPP: UNDELIV, error 099", NUMBER)),
+        ),
+        ("id: 7a is mine, stat: open?", {}, Reply(NUMBER, "id: 7a is mine, stat: open?")),
+        (
+            f"\5\0\3\7\2\1{FORGED}",
+            {"esm_class": 0x40},
+            Reply(NUMBER, FORGED, part=Part("07", 2, 1)),
+        ),
+    ],
+)
+def test_without_the_mark_of_a_receipt_it_is_what_its_number_wrote(
+    peer, carrier, text, options, event
+):
+    carrier.check()
+    peer.sessions[0].deliver(delivery(text.encode(), **options), 5)
+    assert received(carrier, 1) == [event]
+    wait_until(lambda: carrier.received() == [] and answers_to(peer, 5) == [0])
+
+
+def test_without_the_mark_of_a_receipt_it_is_acknowledged_at_once(peer, carrier):
+    """Or a peer that marks none would deliver as many as it leaves unanswered each time."""
+    carrier.check()
+    peer.sessions[0].deliver(delivery(FORGED.encode()), 5)
+    wait_until(lambda: answers_to(peer, 5) == [0])
+    assert len(carrier.received()) == 1
+
+
+def test_without_the_mark_of_a_receipt_what_no_number_wrote_is_nothing(peer, carrier):
+    carrier.check()
+    peer.sessions[0].deliver(delivery(FORGED.encode(), "12345"), 5)
+    wait_until(lambda: answers_to(peer, 5) == [0])
+    assert carrier.received() == []
 
 
 @pytest.mark.parametrize(
