@@ -106,7 +106,7 @@ def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None
             return
     # Other writers wait for the transaction, so what can be read and understood is so before it
     draft = _drafted(said, now, rules)
-    reply = _grown(draft, said, now)
+    reply, _ = _grown(draft, said, now)
     text, means = reply and reply.text, _understood(reply, said)
     with db.atomic():
         # What depends on nothing else that its number wrote needs no lock
@@ -114,16 +114,22 @@ def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None
             lock_numbers([number])
         if not OptOutMessage.note(said.message_ids, now):
             return
-        reply = _grown(draft, said, now)
+        reply, others = _grown(draft, said, now)
+        for each in others:
+            each.save(only=[Reply.pieces])
         if reply is None:
             return
         if reply.text != text:  # another part has come at the same moment
             means = _understood(reply, said)
+        if not reply.due_at:
+            reply.opted_out = _obey(reply, means, said, now, rules)
+        may_be_no = _may_be_no(reply, means)
+        reply.may_be_no = may_be_no or (reply.may_be_no and reply.due_at is not None)
+        (reply.add if reply is draft else reply.save)()
         if reply.due_at:
-            reply.may_be_no = reply.may_be_no or _may_be_no(reply, means)
-            reply.store()
             return
-        _act(reply, means, said, now, rules)
+        _tell(reply, now)
+        _answer_if_asked(reply, means, said, now, rules)
     log.info("reply %s to message %s", reply.id, reply.message_id or "-")
 
 
@@ -181,25 +187,32 @@ def _message_before(number, at, carrier):
 def _grown(draft, said, now):
     """Return a reply, not stored yet: with a part, that of its text; None if it had the part.
 
-    Once it is whole, it is due no more.
+    Once it is whole, it is due no more. A part of a whole text that comes again may be the first of
+    another, whose next part tells. Return the replies to be changed besides, too.
     """
     if not said.part:
-        return draft
+        return draft, []
     reference, total, number = said.part
     reference, number = Reply.part_reference.db_value(reference), str(number)
     same = (Reply.number == draft.number) & (Reply.carrier == draft.carrier)
     same &= (Reply.part_reference == reference) & (Reply.parts == total)
     recent = Reply.select().where(same, Reply.received_at > now - PARTS_WITHIN)
-    for reply in recent.order_by(Reply.received_at, Reply.id):
-        pieces = reply.by_number
-        if pieces.get(number) == said.text:
-            return None
-        if number not in pieces and reply.due_at:
-            _put_together(reply, pieces | {number: said.text})
-            return reply
+    recent = [*recent.order_by(Reply.received_at, Reply.id)]
+    had = [each for each in recent if each.by_number.get(number) == said.text]
+    had = [] if said.message_ids else had  # by which it would have been known
+    if any(each.due_at for each in had):
+        return None, []
+    for reply in recent:
+        if reply.due_at and number not in reply.by_number:
+            _put_together(reply, reply.by_number | {number: said.text})
+            return reply, []
+    if had:
+        had[-1].note_again(number)
+        return None, had[-1:]
     draft.part_reference, draft.parts, draft.due_at = reference, total, now + PARTS_WITHIN
-    _put_together(draft, {number: said.text})
-    return draft
+    pieces = {number: text for each in recent for number, text in each.take_again().items()}
+    _put_together(draft, pieces | {number: said.text})
+    return draft, recent
 
 
 def _put_together(reply, pieces):
@@ -216,15 +229,16 @@ def _put_together(reply, pieces):
 # What it leads to
 
 
-def _act(reply, means, said, now, rules):
-    """Do what a whole reply says, store it, tell of it, and answer it."""
-    if means in (Meaning.NO, Meaning.START):
-        at = said.at and reply.at
-        stop = OptOut(reply.number, means is Meaning.NO, "reply", at)
-        reply.opted_out = receipts.obey(stop, now, rules.always_check_dnc).has_joined
-    reply.may_be_no = _may_be_no(reply, means)
-    reply.store()
-    _tell(reply, now)
+def _obey(reply, means, said, now, rules):
+    """Do what a whole reply says; return whether its number has joined the Do Not Call list."""
+    if means not in (Meaning.NO, Meaning.START):
+        return False
+    stop = OptOut(reply.number, means is Meaning.NO, "reply", said.at and reply.at)
+    return receipts.obey(stop, now, rules.always_check_dnc).has_joined
+
+
+def _answer_if_asked(reply, means, said, now, rules):
+    """Answer a STOP or a HELP to a message, unless the carrier has done so."""
     if reply.message_id and not said.word:
         if reply.opted_out and rules.stop_reply:
             _answer(reply, "STOP", rules.stop_reply, now)

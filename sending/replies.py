@@ -36,6 +36,10 @@ RANKS = (WAITS & MAY_BE_NO, WAITS & MAY_NOT, SQL("(read_at IS NOT NULL OR opted_
 """What people at the desk see first, and what later."""
 
 
+AGAIN = "again"
+"""The name in `pieces` of the numbers of the parts that came again."""
+
+
 class Filter(NamedTuple):
     """Which replies a listing has; each field is an option of `flask replies list`."""
 
@@ -85,15 +89,9 @@ class Reply(Table):
     read_by = TextField(null=True)
     part_reference = CarrierTextField(null=True)  # by which the carrier knows parts of a text
     parts = IntegerField(null=True)
-    pieces = TextField(null=True)  # a JSON object: the texts of the parts by their numbers
+    # A JSON object: the texts of the parts by their numbers, and which came again once it was whole
+    pieces = TextField(null=True)
     due_at = InstantField(null=True)  # when it is shown as it is, while parts are missing
-
-    def store(self) -> None:
-        """Store a new reply, or one that a part was added to."""
-        if len(self.by_number) > 1:
-            self.save()
-        else:
-            self.add()
 
     def add(self) -> None:
         """Store a new reply."""
@@ -244,6 +242,23 @@ class Reply(Table):
     @property
     def by_number(self) -> dict[str, str]:
         """The texts of the parts that have come, by their numbers."""
+        return {number: text for number, text in self._pieces.items() if number != AGAIN}
+
+    def note_again(self, number: str) -> None:
+        """Note that a part has come again."""
+        again = {*self._pieces.get(AGAIN, ()), number}
+        self.pieces = json.dumps(self._pieces | {AGAIN: sorted(again)})
+
+    def take_again(self) -> dict[str, str]:
+        """Return the parts that have come again, and note them no more."""
+        pieces = self.by_number
+        again = {number: pieces[number] for number in self._pieces.get(AGAIN, ())}
+        if again:
+            self.pieces = json.dumps(pieces)
+        return again
+
+    @property
+    def _pieces(self):
         return json.loads(self.pieces or "{}")
 
 
