@@ -10,6 +10,7 @@ import pytest
 
 from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply
 from access.keys import ApiKey, Role
+from access.limits import lock_numbers
 from carriers import OptOut, Part
 from carriers import Reply as Said
 from database import clock, db
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.usefixtures("database_url")
 RULES = ReplyRules("fake", False, None, None)
 ANSWERING = RULES._replace(stop_reply="You get no more texts.", help_reply="Ask +1 212 555 0100.")
 LATER = TUESDAY_NOON + MINUTE
+LOCKED = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 
 
 def hear(text, now=LATER, rules=RULES, number=NEW_YORK, **fields):
@@ -253,6 +255,27 @@ def test_parts_that_come_at_once_are_put_together(database_url):
     assert [each.text for each in stored(LATER + HOUR)] == ["123456"]
 
 
+@on_postgres
+def test_a_no_whose_two_parts_come_at_the_same_moment_is_one(database_url):
+    db.close()
+
+    def deliver(number):
+        try:
+            hear({1: "take me ", 2: "off"}[number], part=part(number))
+        finally:
+            db.close()
+
+    with ThreadPoolExecutor(2) as pool:
+        with db.atomic():
+            lock_numbers([NEW_YORK])
+            deliveries = [pool.submit(deliver, number) for number in (1, 2)]
+            wait_until(lambda: look(database_url, LOCKED)[0][0] == 2, 10)
+        for each in deliveries:
+            each.result(20)
+    (reply,) = stored()
+    assert (reply.text, reply.opted_out) == ("take me off", True)
+
+
 def test_a_part_that_comes_after_five_minutes_changes_nothing_that_is_shown():
     hear("me, or stop", part=part(2))
     hear("Call ", LATER + 5 * MINUTE, part=part(1))
@@ -346,6 +369,14 @@ def test_a_no_that_two_parts_share_is_seen_though_a_third_is_missing(texts):
     assert (reply.may_be_no, told()["may_be_no"]) == (True, True)
 
 
+@pytest.mark.parametrize("texts", [("don't stop", " there"), ("hello, ", "don't stop")])
+def test_a_no_in_any_part_is_for_people_as_soon_as_it_is_shown(texts):
+    for number, text in enumerate(texts, 1):
+        hear(text, part=part(number, 3))
+    (reply,) = stored(LATER + 5 * MINUTE)
+    assert reply.may_be_no
+
+
 def test_what_was_read_before_it_was_told_is_decided():
     sent()
     address()
@@ -430,13 +461,12 @@ def test_who_is_listed_at_the_same_moment_did_not_join_by_the_reply(text, source
         finally:
             db.close()
 
-    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
     with ThreadPoolExecutor(1) as pool:
         with db.atomic():
             LastReply.note(NEW_YORK, None, TUESDAY_NOON)  # which the reply waits for
             replies.put_on_list([NEW_YORK], TUESDAY_NOON, source, "Olga")
             delivery = pool.submit(deliver)
-            wait_until(lambda: look(database_url, waiting)[0][0], 10)
+            wait_until(lambda: look(database_url, LOCKED)[0][0], 10)
         delivery.result(20)
     (reply,) = stored()
     assert (reply.opted_out, told()["opted_out"]) == (False, False)
