@@ -34,7 +34,7 @@ log = logging.getLogger("web")
 def create_text_message() -> Response:
     """Queue or schedule one text message."""
     recent = current_app.extensions["keys"]
-    key = sender(recent.recall)
+    sender(recent.recall)
     db.close()  # or slow bodies would hold all connections
     try:
         value = read_json()
@@ -42,6 +42,7 @@ def create_text_message() -> Response:
     except (BadRequest, HTTPException):
         sender(recent.authenticate)
         raise
+    key = sender(recent.recall)  # it may have expired while the body arrived
     while True:
         try:
             return create(value, key, idempotency_key, digest)

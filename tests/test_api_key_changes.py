@@ -2,14 +2,14 @@
 
 import io
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey, RecentKeys
 from models import Message
-from samples import LONDON, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
+from samples import HOUR, LONDON, MILLISECOND, NEW_YORK, SECOND, SUNDAY_NIGHT, TUESDAY_NOON
 
 NIGHT = "2026-03-04T08:00:00.000Z"  # three in the morning in New York
 
@@ -28,13 +28,11 @@ class SlowBody(io.BytesIO):
 
 @pytest.fixture
 def post_slowly(client, key):
-    """Post a text, with an idempotency key or without, while the row of its key is changed."""
+    """Post a text, with an idempotency key or without, while its key or something else changes."""
 
-    def send(idempotency_key=None, changes=None, **fields):
-        body = SlowBody(
-            {"to": NEW_YORK, "message": "Hello"} | fields,
-            lambda: changes and ApiKey.update(changes).execute(),
-        )
+    def send(idempotency_key=None, changes=None, meanwhile=None, **fields):
+        change = meanwhile or (lambda: changes and ApiKey.update(changes).execute())
+        body = SlowBody({"to": NEW_YORK, "message": "Hello"} | fields, change)
         headers = {"X-Api-Key": key, "Content-Type": "application/json"}
         headers["Content-Length"] = str(len(body.getvalue()))
         if idempotency_key:
@@ -88,6 +86,66 @@ def test_a_repeat_gets_its_answer_whatever_rules_hold_by_now(post_slowly, at):
     assert first["status"] == "scheduled"
     assert post_slowly("once", {"hours": "mon-sun 00:00-24:00"}).json == first
     assert Message.select().count() == 1
+
+
+def moved(at, instant):
+    """A change of the clock, while a body arrives."""
+    return lambda: at(instant)
+
+
+@pytest.mark.parametrize("expires_at", ["expires_at", "old_expires_at"])
+@pytest.mark.parametrize(("seconds", "status"), [(0, 201), (4.999, 201), (5, 401)])
+def test_a_secret_that_expires_while_a_body_arrives_is_refused(
+    key, post_slowly, at, expires_at, seconds, status
+):
+    at(TUESDAY_NOON)
+    ApiKey.update({expires_at: TUESDAY_NOON + timedelta(seconds=5)}).execute()
+    if expires_at == "old_expires_at":  # it was rotated
+        ApiKey.update(old_digest=ApiKey.digest, digest="of another secret").execute()
+    arrives = moved(at, TUESDAY_NOON + timedelta(seconds=seconds))
+    assert post_slowly(meanwhile=arrives).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("begins", "arrives", "status"),
+    [
+        ("16:59:59", "16:59:59.999", "queued"),
+        ("16:59:59", "17:00:00", "scheduled"),
+        ("08:59:59", "09:00:00", "queued"),
+        ("08:59:58", "08:59:59.999", "scheduled"),
+    ],
+)
+def test_business_hours_are_those_of_when_the_body_has_arrived(
+    post_slowly, at, begins, arrives, status
+):
+    begins, arrives = (
+        datetime.fromisoformat(f"2026-03-03T{each}-05:00").astimezone(UTC)
+        for each in (begins, arrives)
+    )
+    at(begins)
+    answer = post_slowly(meanwhile=moved(at, arrives)).json
+    assert answer["status"] == status
+    assert answer["can_send_now"] is (status == "queued")
+    if status == "queued":
+        assert datetime.fromisoformat(answer["scheduled_send_date"]) == arrives
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(9.999, 201), (10, 400), (11, 400)])
+def test_a_send_date_that_passes_while_a_body_arrives_is_past(post_slowly, at, seconds, status):
+    at(TUESDAY_NOON)
+    send_date = (TUESDAY_NOON + timedelta(seconds=10)).isoformat()
+    arrives = moved(at, TUESDAY_NOON + timedelta(seconds=seconds))
+    assert post_slowly(meanwhile=arrives, send_date=send_date).status_code == status
+
+
+def test_a_limit_counts_a_text_when_its_body_has_arrived(key, post_slowly, at):
+    midnight = TUESDAY_NOON.replace(hour=0) + timedelta(days=1)
+    ApiKey.update(limits="1/d", hours="mon-sun 00:00-24:00").execute()
+    at(midnight - SECOND)
+    assert post_slowly().status_code == 201
+    assert post_slowly(meanwhile=moved(at, midnight - MILLISECOND)).status_code == 429
+    assert post_slowly(meanwhile=moved(at, midnight)).status_code == 201
+    assert post_slowly(meanwhile=moved(at, midnight + HOUR)).status_code == 429
 
 
 WRONG = {

@@ -1,6 +1,7 @@
 """After a decision the page stays where it was: the result, the boxes, and what comes next."""
 
 import itertools
+import re
 from datetime import timedelta
 
 import pytest
@@ -86,6 +87,61 @@ def test_each_of_several_decisions_stands_at_its_place_and_is_undone_by_itself(a
     assert there[1:3] == ["text 1", "text 2"]
     assert "1 text approved" in there[3]
     assert following(approver) == str(first.id)
+
+
+PAST = {"Approve": "approved", "Refuse": "refused", "Cancel": "cancelled"}
+MOVES = (
+    *("Approve Undo", "Refuse Undo", "Approve Cancel", "Approve Cancel Undo"),
+    *("Approve Undo Refuse", "Refuse Undo Refuse Undo"),
+)
+"""Buttons of one text, one after the other."""
+
+
+@on_sqlite
+@pytest.mark.parametrize("buttons", MOVES)
+@pytest.mark.parametrize("page", ["/desk/messages", "its own"])
+@pytest.mark.parametrize("seconds", [0, 5])
+def test_a_new_answer_stands_in_place_of_the_old_one(operator, at, buttons, page, seconds):
+    """Only the latest result about a text is shown, in lists and on its own page."""
+    others, text = ask_many(3), ask("text 9", send_at=TUESDAY_NOON + HOUR)
+    operator.open("/desk/messages")
+    operator.press("Refuse", others[1])
+    own, past = f"/desk/messages/{text.id}", None
+    for n, button in enumerate(buttons.split()):
+        at(TUESDAY_NOON + n * timedelta(seconds=seconds))
+        operator.open(own if page == "its own" else page)
+        operator.press(button, text)
+        past = PAST.get(button) or f"no longer {past}"
+        operator.open("/desk/messages")
+        told = re.findall(r"1 text ([a-z ]+ed):", operator.page.text)
+        assert sorted(told) == sorted(["refused", past])
+        operator.open(own)
+        assert re.findall(r"1 text ([a-z ]+ed):", operator.page.text) == [past]
+
+
+@on_sqlite
+@pytest.mark.parametrize("first", ["done", "missed"])
+def test_of_several_that_were_answered_anew_one_leaves_the_old_result(approver, first):
+    """What was done, and what was not, with it."""
+    asked = ask_many(3)
+    approver.open()
+    if first == "missed":
+        asked[1].approve("Bob", TUESDAY_NOON)
+    approver.press("Refuse selected", selected=asked)
+    old = rows(approver)[0]
+    assert old.startswith("3 texts refused" if first == "done" else "2 texts refused")
+    assert ("1 text not changed" in old) is (first == "missed")
+    approver.open(f"/desk/messages/{asked[1].id}")
+    approver.post(f"/desk/messages/{asked[1].id}", [
+        ("csrf_token", approver.token),
+        ("undo-refuse" if first == "done" else "refuse", asked[1].id.hex),
+    ])  # fmt: skip
+    approver.open()
+    old = next(row for row in rows(approver) if row.startswith("2 texts refused"))
+    assert "not changed" not in old
+    new = [row for row in rows(approver) if row.startswith("1 text")]
+    assert len(new) == 1
+    assert ("no longer refused" if first == "done" else "1 text not changed") in new[0]
 
 
 def test_several_have_one_result_where_the_first_was(approver):
