@@ -198,6 +198,12 @@ def test_the_printed_units_begin_again_for_ever_and_keep_their_files_private(uni
     # systemd gives up after five starts within ten seconds
     assert (service["Restart"], int(service["RestartSec"])) == ("always", 5)
     assert service["UMask"] == "0077"
+    assert (service["NoNewPrivileges"], service["ProtectSystem"]) == ("yes", "strict")
+    assert service["PrivateTmp"] == "yes"  # there are gunicorn's and the metrics' files
+    (steps,) = (b for b in blocks("docs/deploying.md", "text") if "useradd" in b)
+    # The one place that its user can write
+    assert f"DATABASE_URL=sqlite:////var/lib/{service['StateDirectory']}/" in steps
+    assert "chown -R root:root ." in steps
     assert parsed["Unit"]["Wants"] == "network-online.target"
     assert "network-online.target" in parsed["Unit"]["After"].split()
 
