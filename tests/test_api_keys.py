@@ -189,6 +189,29 @@ def test_both_secrets_of_a_rotated_key_are_valid_during_the_overlap(create, flas
     refusal(knock(X_API_KEY=new), 401)
 
 
+@pytest.mark.parametrize(("overlap", "lasts"), [("2h", 2 * HOUR), ("10m", HOUR / 6), ("0m", None)])
+def test_a_key_rotated_twice_has_no_more_than_two_secrets(create, flask, knock, at, overlap, lasts):
+    def good():
+        secrets = {"first": first, "second": second, "third": third}
+        return [name for name, each in secrets.items() if knock(X_API_KEY=each).status_code == 201]
+
+    at(TUESDAY_NOON)
+    first = create("app")
+    second = flask("keys", "rotate", "app", "--overlap", "1h").stdout.strip()
+    third = "no secret yet"
+    assert good() == ["first", "second"]
+    at(TUESDAY_NOON + HOUR / 2)
+    third = flask("keys", "rotate", "app", "--overlap", overlap).stdout.strip()
+    assert good() == ["second", "third"] if lasts else ["third"]
+    if lasts:
+        at(TUESDAY_NOON + HOUR / 2 + lasts - timedelta(milliseconds=1))
+        assert good() == ["second", "third"]
+        at(TUESDAY_NOON + HOUR / 2 + lasts)
+    assert good() == ["third"]
+    flask("keys", "revoke", "app")
+    assert good() == []
+
+
 def test_a_key_rotated_without_overlap_is_refused_at_once(create, flask, knock):
     old = create("app")
     accepted(knock(X_API_KEY=old))

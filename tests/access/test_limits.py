@@ -254,6 +254,30 @@ def test_new_limits_count_what_was_accepted_before_in_the_current_windows(limite
     accepted(send())
 
 
+def test_a_limit_that_is_set_again_and_again_in_one_window_counts_all_of_it(limited, run, at):
+    at(TUESDAY_NOON)
+    send = limited("2/d")
+    accepted(send())
+    accepted(send())
+    refusal(send(), 429)
+    for n, limits in enumerate((["3/d"], ["4/d", "4/h"], [], ["6/d"]), start=1):
+        at(TUESDAY_NOON + n * SECOND)
+        run("keys", "limit", "shop", *limits)
+        accepted(send())
+    refusal(send(), 429)
+    for limits in (["5/d"], ["6/h"], ["7/h", "6/d"]):
+        run("keys", "limit", "shop", *limits)
+        refusal(send(), 429)
+    (listed,) = json.loads(run("keys", "list", "--json"))
+    assert [(each["limit"], each["used"]) for each in listed["limits"]] == [("7/h", 6), ("6/d", 6)]
+    run("keys", "limit", "shop", "7/h", "7/d")
+    accepted(send())
+    refusal(send(), 429)
+    at(TUESDAY_NOON + HOUR)
+    assert retry_after(send()) == 6 * 3600
+    assert Message.select().count() == 7
+
+
 def test_a_rotated_key_keeps_its_limits_and_its_use(limited, run, client, at):
     at(TUESDAY_NOON)
     old = limited("2/d")

@@ -4,7 +4,7 @@ import json
 import logging
 import re
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
@@ -70,6 +70,37 @@ def test_after_a_rotation_both_secrets_verify(app_key, receiver, deliver):
     assert len(headers["webhook-signature"].split(" ")) == 2
     for secret in (old, EventAddress.of(app_key).secret):
         assert Webhook(secret).verify(request.body, headers)
+
+
+def test_after_a_second_rotation_the_first_secret_signs_no_more(
+    app_key, receiver, run, deliver, at
+):
+    at(TUESDAY_NOON)
+    first = receiver.secret
+    run("keys", "events", "app", "--rotate")
+    second = run("keys", "events", "app", "--secret").strip()
+    at(TUESDAY_NOON + HOUR)
+    run("keys", "events", "app", "--rotate")
+    third = run("keys", "events", "app", "--secret").strip()
+    receiver.secret = None
+    for hours, good in ((0, {second, third}), (23, {second, third}), (24, {third})):
+        at(TUESDAY_NOON + HOUR + hours * HOUR)
+        cancelled()
+        deliver()
+        request = receiver.requests[-1]
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        assert verified(request.body, headers, (first, second, third)) == good
+
+
+def verified(body, headers, secrets):
+    """The secrets of which one signature is."""
+    wanted = headers["webhook-signature"].split(" ")
+    at = datetime.fromtimestamp(int(headers["webhook-timestamp"]), UTC)
+    return {
+        secret
+        for secret in secrets
+        if Webhook(secret).sign(headers["webhook-id"], at, body.decode()) in wanted
+    }
 
 
 def test_credentials_in_the_address_are_sent_and_never_logged(receiver, deliver, caplog):
