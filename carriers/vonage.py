@@ -151,16 +151,29 @@ class Vonage(HttpCarrier):
 
     def callback(self, request: Callback) -> list[Receipt | OptOut | Reply]:
         fields = self._genuine(request)
+        if not self._is_for(fields, request.kind):
+            return []
         recipient = opt_outs.international(fields.get("msisdn", ""))  # as Vonage documents it
         at = _instant(fields.get("message-timestamp", ""))
         message_id = fields.get("messageId") or fields.get("message-id")
-        ids = (f"{self.name} {message_id}",) if message_id else ()
+        # By the account: its other carriers get the same callbacks, if somebody hands them on
+        account = fields.get("api-key") or self._fields["api_key"]
+        ids = (f"vonage {account} {message_id}",) if message_id else ()
         if request.kind == "inbound":
             text, part = fields.get("text"), _part(fields)
             return opt_outs.replies(recipient, text, at, ids, part=part)
         code = fields.get("err-code", "")
         given = fields.get("client-ref")
         return self._report(message_id, fields.get("status"), code, recipient, at, given, ids)
+
+    def _is_for(self, fields, kind):
+        """Say whether a callback is about this sender: carriers may share a signature secret.
+
+        Nobody can reply to a name: replies come to another number then.
+        """
+        sender, given = self._fields["from"], fields.get("to", "").removeprefix("+")
+        is_name = re.search("[A-Za-z]", sender)
+        return not given or (is_name and kind == "inbound") or given.lower() == sender.lower()
 
     def _genuine(self, request):
         """Return the fields of a callback, or raise NotGenuine.

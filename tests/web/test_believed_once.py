@@ -14,9 +14,11 @@ import carriers
 from access.do_not_call import DoNotCall
 from app import create_app
 from database import clock, db
+from models import Status
 from samples import LONDON, NEW_YORK
 from sending.receipts import OptOutMessage
 from signed_callbacks import FORM, SECRET, TOKEN, TWILIO, VONAGE, of_twilio, of_vonage
+from stored_messages import again, store
 
 PUBLIC_URL = "https://sms.example.com"
 INBOUND, STATUS = f"{PUBLIC_URL}/carriers/twilio/inbound", f"{PUBLIC_URL}/carriers/twilio/status"
@@ -257,3 +259,78 @@ def test_a_line_at_the_start_asks_for_the_method():
     assert SECRET not in line
     named = carriers.connect(f"{VONAGE}&signature_method=sha256", public_url=PUBLIC_URL)
     assert "signature_method" not in named.warning
+
+
+US, EU = "15005550006", "447700900000"
+
+
+def both(settings, us, eu, keys=("key", "key")):
+    """A client of two Vonage carriers with one signature secret, which send from these."""
+    urls = [
+        f"vonage://{key}:s3cret@{sender}?signature_secret={SECRET}#name={name}"
+        for key, sender, name in zip(keys, (us, eu), ("us", "eu"), strict=True)
+    ]
+    changed = settings._replace(carrier_url=" ".join(urls), public_url=PUBLIC_URL)
+    return create_app(changed).test_client()
+
+
+@pytest.mark.parametrize("how", ["form", "json", "query"])
+def test_a_callback_of_vonage_for_one_sender_counts_at_no_other(settings, how):
+    client = both(settings, US, f"%2B{EU}")
+    stop = of_vonage(vonage_reply("STOP", "A"), SECRET, how)
+    start = of_vonage(vonage_reply("START", "B", to=EU), SECRET, how)
+    for callback, name, listed in (
+        (stop, "eu", False),
+        (stop, "us", True),
+        (start, "us", True),
+        (start, "eu", False),
+    ):
+        assert say(client, callback, f"/carriers/{name}/inbound") == 204
+        assert DoNotCall.lists(NEW_YORK) == listed
+
+
+@pytest.mark.parametrize(("sender", "other"), [(US, EU), (US, "ACME"), ("ACME", "Example")])
+def test_a_receipt_of_vonage_for_one_sender_counts_at_no_other(settings, sender, other):
+    client = both(settings, sender, other)
+    columns = {"status": Status.SENT, "carrier_reference": "A", "finished_at": clock.now()}
+    of_us, of_eu = (store(carrier=name, **columns) for name in ("us", "eu"))
+    fields = {"messageId": "A", "msisdn": NEW_YORK[1:], "status": "delivered", "err-code": "0"}
+    callback = of_vonage(fields | {"to": sender}, SECRET)
+    for name in ("us", "eu"):
+        assert say(client, callback, f"/carriers/{name}/status") == 204
+    assert (again(of_us).status, again(of_eu).status) == (Status.DELIVERED, Status.SENT)
+
+
+@pytest.mark.parametrize("senders", [(US, US), ("ACME", "ACME"), ("ACME", "Example")])
+@pytest.mark.parametrize("named", [{}, {"api-key": "key"}])
+def test_a_captured_callback_of_vonage_counts_once_over_an_accounts_carriers(
+    settings, senders, named
+):
+    client = both(settings, *senders)
+    start = of_vonage(vonage_reply("START", "B", **named), SECRET)
+    say(client, of_vonage(vonage_reply("STOP", "A", **named), SECRET), "/carriers/us/inbound")
+    say(client, start, "/carriers/us/inbound")
+    assert not DoNotCall.lists(NEW_YORK)
+    say(client, of_vonage(vonage_reply("STOP", "C", **named), SECRET), "/carriers/us/inbound")
+    say(client, start, "/carriers/eu/inbound")
+    assert DoNotCall.lists(NEW_YORK)
+
+
+def test_a_callback_of_vonage_that_names_its_account_counts_once_over_all_accounts(settings):
+    client = both(settings, "ACME", "ACME", ("key", "other"))
+    for text, id, path in (("STOP", "A", "us"), ("START", "B", "us"), ("STOP", "C", "us")):
+        fields = vonage_reply(text, id, **{"api-key": "key"})
+        say(client, of_vonage(fields, SECRET), f"/carriers/{path}/inbound")
+    say(
+        client,
+        of_vonage(vonage_reply("START", "B", **{"api-key": "key"}), SECRET),
+        "/carriers/eu/inbound",
+    )
+    assert DoNotCall.lists(NEW_YORK)
+
+
+def test_two_accounts_of_vonage_may_use_the_same_id(settings):
+    client = both(settings, US, EU, ("key", "other"))
+    say(client, of_vonage(vonage_reply("STOP", "A"), SECRET), "/carriers/us/inbound")
+    say(client, of_vonage(vonage_reply("START", "A", to=EU), SECRET), "/carriers/eu/inbound")
+    assert not DoNotCall.lists(NEW_YORK)
