@@ -40,6 +40,7 @@ from database import (
     locked,
     on_postgres,
 )
+from database.clock import is_within
 from events.outbox import Event, EventAddress
 
 SEND_DATE_LASTS = timedelta(hours=1)
@@ -50,6 +51,9 @@ ANSWER_WITHIN = timedelta(minutes=2)
 
 LATEST = "SELECT id FROM message WHERE key_id = {param} ORDER BY id DESC LIMIT 1"
 """Return the id of a key's latest message."""
+
+LONGEST_WAIT = timedelta(days=60)
+"""How far ahead a retry or an opening can be, but not a send_date."""
 
 UNDO_WITHIN = timedelta(minutes=1)
 """How long people can undo what they decided."""
@@ -184,8 +188,14 @@ class Message(Table):
 
         Those that a person kept back count no more, and those of testers never did.
         """
-        counts = (cls.to == number) & (cls.id >= first_id(since)) & cls.key.not_in(ApiKey.testers())
-        return cls.select().where(counts, cls.status != Status.CANCELLED).order_by(cls.id.desc())
+        counts = (cls.to == number) & (cls.id >= first_id(since)) & (cls.created_at >= since)
+        counts &= cls.key.not_in(ApiKey.testers()) & (cls.status != Status.CANCELLED)
+        return cls.select().where(counts).order_by(cls.created_at.desc(), cls.id.desc())
+
+    @classmethod
+    def correct_to(cls, number: str, now: datetime) -> None:
+        """Let messages to a number that a clock ahead has accepted be accepted now."""
+        cls.count_as_now(cls.created_at, now, cls.to == number, cls.id > first_id(now))
 
     @classmethod
     def answered(cls, key: int, idempotency_key: str) -> Self | None:
@@ -209,6 +219,14 @@ class Message(Table):
         return [(each.status, each.to) for each in changed]
 
     # Transitions by the scheduler
+
+    @classmethod
+    def correct(cls, now: datetime) -> None:
+        """Let what was noted by a clock that has been set back since be of now."""
+        cls.count_as_now(cls.finished_at, now, has_status(*FINISHED), HAS_ENDED)
+        decided = cls.send_date.is_null() | cls.due_since.is_null(False)
+        scheduled = has_status(Status.SCHEDULED)
+        cls.count_as_now(cls.send_at, now, scheduled, decided, longest=LONGEST_WAIT)
 
     @classmethod
     def promote(
@@ -378,7 +396,7 @@ class Message(Table):
 
         Only who approved it may, and only within UNDO_WITHIN.
         """
-        mine = (Message.approved_by == by) & (Message.approved_at > now - UNDO_WITHIN)
+        mine = (Message.approved_by == by) & is_within(Message.approved_at, UNDO_WITHIN, now)
         before = {"approved": False, "approved_by": None, "approved_at": None, "due_since": None}
         approved = (Message.approved, Message.in_doubt == 0, mine)
         return self._undo(Action.APPROVED, now, {*WAITING}, *approved, **before)
@@ -391,22 +409,24 @@ class Message(Table):
         joined the Do Not Call list.
         """
         mine, since = Message.cancelled_by == by, now - UNDO_WITHIN
-        last = Message.finished_at > since
+        last = is_within(Message.finished_at, UNDO_WITHIN, now)
         waits = {"status": Status.SCHEDULED, "cancelled_by": None, "finished_at": None}
         refused = Audit.latest(self.id, (Action.CANCELLED, Action.REFUSED), since)
         undone = refused or Action.CANCELLED
         with db.transaction():
-            if limit and self._use_of(limit) >= limit.number:
+            if limit and self._use_of(limit, now) >= limit.number:
                 return False
             if self._undo(undone, now, {Status.CANCELLED}, mine, last, **waits):
                 return True
-        withdrawn = mine & (Message.in_doubt > 0) & (Message.send_at > since)
+        withdrawn = mine & (Message.in_doubt > 0) & is_within(Message.send_at, UNDO_WITHIN, now)
         return self._undo(undone, now, {*WAITING}, withdrawn, cancelled_by=None)
 
-    def _use_of(self, limit):
+    def _use_of(self, limit, now):
         """Return how many others to this number have counted since a window before this one."""
         lock_numbers([self.to])
-        others = Message.accepted_to(self.to, self.created_at - limit.window + MILLISECOND)
+        Message.correct_to(self.to, now)
+        created_at = min(self.created_at, now)
+        others = Message.accepted_to(self.to, created_at - limit.window + MILLISECOND)
         return others.where(Message.id != self.id).limit(limit.number).count()
 
     def retry(self, now: datetime) -> bool:

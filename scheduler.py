@@ -32,6 +32,7 @@ from sending import claims, inbound, receipts, retention
 from sending.carrier_state import CarrierState
 from sending.outcomes import UNANSWERED
 from sending.passes import Passes
+from sending.replies import Reply
 from sending.routes import Route, Routes
 from sending.runtime import THIS_MACHINE, TICK, NoThread, Runtime, Stop, in_own_thread
 from sending.sender import TESTERS, Sender
@@ -165,7 +166,7 @@ class Scheduler:
         if a stop is requested meanwhile.
         """
         now, timeout = self.clock.now(), self.settings.claim_timeout
-        claims.correct(now)
+        self.correct(now)
         stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
         state = CarrierState.passed(self.routes.first, now, timeout, stand_ins)
         dead = now - timedelta(seconds=timeout)
@@ -181,6 +182,11 @@ class Scheduler:
         taken_over = claims.take_over(dead)
         self.count({"taken over": taken_over})
         return taken_over
+
+    def correct(self, now: datetime) -> None:
+        """Let what was noted by a clock that has been set back since be of now."""
+        for kept in (claims, Message, Reply, receipts):
+            kept.correct(now)
 
     def promote(self, now: datetime, testers: bool = False) -> int:
         """Queue the messages that are due, or those of testers alone; return how many."""

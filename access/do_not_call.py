@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Self
 
-from peewee import EXCLUDED, TextField, fn
+from peewee import TextField, fn
 
 from access.audit import Action, Audit
 from database import InstantField, Refused, Table, db, in_pages, on_postgres
+from database.clock import is_ahead
 
 # As SQL: peewee takes five times as long to write thousands of rows as a database to insert them.
 # {rows} makes rows of the texts in a JSON array
@@ -125,7 +126,7 @@ class DoNotCall(Table):
             done = DoNotCallHistory.get_or_none(DoNotCallHistory.id == change)
             *earlier, last = DoNotCallHistory.of(done.number) if done else [None]
             theirs = last and (last.id, last.why, last.who) == (change, "operator", who)
-            if not theirs or last.at <= since:
+            if not theirs or last.at <= since or is_ahead(last.at, now):
                 raise Refused("Undo works for one minute, and only until something else happens.")
             if last.what == "left":
                 cls.add([last.number], now, "operator", who)
@@ -189,10 +190,14 @@ class LastReply(Table):
     def note(cls, number: str, said_at: datetime | None, now: datetime) -> bool:
         """Note a reply; return False if a newer one came before, so that this one is void.
 
-        On Postgres this locks the number, so its replies take effect one after the other.
+        Carriers tell the time without its fraction, so those of one second count as they come. On
+        Postgres this locks the number, so its replies take effect one after the other.
         """
         reply = cls.insert(number=number, said_at=said_at or now)
-        in_order = said_at is None or cls.said_at <= EXCLUDED.said_at
+        in_order = said_at is None
+        if said_at:
+            ends = said_at.replace(microsecond=0) + timedelta(seconds=1)
+            in_order = (cls.said_at < ends) | is_ahead(cls.said_at, now)
         noted = reply.on_conflict(
             conflict_target=[cls.number], preserve=[cls.said_at], where=in_order
         )

@@ -23,6 +23,7 @@ from access.audit import Action, Audit
 from access.limits import KeyUse, Limit
 from access.rules import NO_RULES, OWN, KeyRules, duration
 from database import InstantField, Refused, Table, db, isoformat, on_postgres
+from database.clock import is_within
 
 HOUR = timedelta(hours=1)
 
@@ -180,7 +181,7 @@ class ApiKey(Table):
     @classmethod
     def note_use(cls, id: int, last_used_at: datetime | None, now: datetime) -> None:
         """Store the hour in which a key is used, unless that was its last hour already."""
-        if last_used_at is None or now - last_used_at >= HOUR:
+        if last_used_at is None or not is_within(last_used_at, HOUR, now):
             cls.update(last_used_at=_hour(now)).where(cls.id == id).execute()
 
     @classmethod

@@ -14,6 +14,7 @@ from typing import NamedTuple, Self
 from peewee import BigIntegerField, IntegerField, UUIDField
 
 from database import EPOCH, Table, db, lock_texts, on_postgres
+from database.clock import is_ahead
 
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}  # seconds
 SECOND = timedelta(seconds=1)
@@ -145,6 +146,8 @@ class KeyTally:
         """
         last_id = row.last_id if row else None
         is_known = row is not None and (latest is None or (last_id and latest <= last_id))
+        if is_known and is_ahead(_instant(row.second), _instant(max(seconds))):
+            is_known = False
         last = row.second if is_known else max(seconds)
         counts = {}
         for unit, size in UNITS.items():
@@ -175,6 +178,10 @@ class KeyTally:
             self._counts[size, second // size] += 1
         self.second = max(self.second, second)
         self.last_id = max(filter(None, (id, self.last_id)))
+
+
+def _instant(second):
+    return EPOCH + second * SECOND
 
 
 class NumberTally:

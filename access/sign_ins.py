@@ -46,6 +46,7 @@ class SignIn(Table):
     @classmethod
     def find(cls, id: str, now: datetime) -> Identity | None:
         """Return the identity of a session, or None if it has ended."""
+        cls.count_as_now(cls.began_at, now)
         valid = (cls.digest == ApiKey.digest) & (cls.began_at > now - cls.LASTS)
         signed_in = ApiKey.live(now).join(cls, on=(cls.key == ApiKey.id))
         key = signed_in.where(cls.id == id, valid).first()

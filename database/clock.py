@@ -2,16 +2,29 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 SKEW = timedelta(seconds=5)
-"""The most that machines' clocks may differ: what was noted later than that was noted before the
-clock was set back."""
+"""The most that machines' clocks may differ."""
 
 
 def now() -> datetime:
     """Return now, in UTC, cut to the milliseconds that are stored and answered."""
     instant = datetime.now(UTC)
     return instant.replace(microsecond=instant.microsecond // 1000 * 1000)
+
+
+def is_ahead(at: Any, now: datetime, longest: timedelta = timedelta(0)) -> Any:
+    """Return whether an instant, or a column, is further ahead than the longest of its kind.
+
+    Then it was noted by a clock that has been set back since, and counts as now.
+    """
+    return at > now + longest + SKEW
+
+
+def is_within(at: Any, length: timedelta, now: datetime) -> Any:
+    """Return whether an instant, or a column, is less than a length of time ago."""
+    return (at > now - length) & (at <= now + SKEW)
 
 
 class Steps:

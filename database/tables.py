@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from peewee import BigIntegerField, Expression, Field, Model, Select, TextField, fn
 
+from database.clock import is_ahead
 from database.connections import db, on_postgres
 
 BATCH = 5_000
@@ -33,6 +34,26 @@ class Table(Model):
         delete = cls.delete().where(locked(key, batch))
         while delete.execute():
             pass
+
+    @classmethod
+    def count_as_now(
+        cls,
+        field: Field,
+        now: datetime,
+        *conditions: Expression,
+        longest: timedelta = timedelta(0),
+    ) -> None:
+        """Move instants to now that are further ahead than the longest of their kind, in batches.
+
+        The clock was set back since they were noted. There are none but then, so others wait for
+        no lock.
+        """
+        key, ahead = cls._meta.primary_key, is_ahead(field, now, longest)
+        batch = cls.select(key).where(ahead, *conditions).limit(BATCH)
+        if batch.exists():
+            move = cls.update({field: now}).where(locked(key, batch), ahead)
+            while move.execute():
+                pass
 
 
 class InstantField(BigIntegerField):

@@ -17,6 +17,7 @@ MOST_KEYS = 10  # that are named at their limit
 
 def look_over(now: datetime) -> dict:
     """Return the operator's overview: texts going out, recent outcomes, and trouble."""
+    passes.correct(now)
     carrier, passed = CarrierState.latest(), passes.standing()
     several = health.of_several(CarrierState.of_latest_pass())
     this_hour = now.replace(minute=0, second=0, microsecond=0)

@@ -14,6 +14,7 @@ from flask import session
 
 import reports
 from database import EPOCH, MILLISECOND
+from database.clock import is_ahead
 from desk import lists
 from desk.lists import PAGE, Place
 from models import UNDO_WITHIN
@@ -66,7 +67,8 @@ class Told(Result):
 
 def seconds_left(at: datetime, now: datetime) -> int:
     """Return for how many seconds what was done at an instant can still be undone."""
-    return max(0, (at + UNDO_WITHIN - now) // timedelta(seconds=1))
+    left = (at + UNDO_WITHIN - now) // timedelta(seconds=1)
+    return 0 if is_ahead(at, now) else max(0, left)
 
 
 def keep(

@@ -29,6 +29,9 @@ YIELD = 1  # seconds between claims for an address that does not understand, whi
 DELAYS = (5, 5 * 60, 30 * 60, *(hours * 3600 for hours in (2, 5, 10, 14, 20, 24)))
 """Seconds until each further try; up to a fifth more."""
 
+LONGEST = timedelta(seconds=1.2 * DELAYS[-1])
+"""How far ahead the next try of an event can be."""
+
 BUSY, IDLE = 0.1, 0.5  # seconds between looks into the database
 GRACE = 1  # seconds at the end for answers to tries that began late
 UNUSED = 60  # seconds until the connections to an address are closed
@@ -123,7 +126,7 @@ class Deliveries:
         self.ended = Queue()  # tries; None ends a wait; no SimpleQueue, see sending.runtime.Ended
         self.unrecorded = []
         self.under_way = 0
-        self.renew_at = time.monotonic() + claim_timeout / 4
+        self.renew_at = -math.inf
         self.steps = Steps(lambda: clock.now(), time.monotonic)
         self.stop_requested = False
         self.give_up_at = math.inf
@@ -215,14 +218,13 @@ class Deliveries:
 
     def exchange(self, now: datetime) -> None:
         """Record the tries that have ended, renew claims, and claim what is due."""
-        lease = now + timedelta(seconds=self.claim_timeout)
+        lasts = timedelta(seconds=self.claim_timeout)
+        lease = now + lasts
         self.record(now)
-        stepped = self.steps.noticed()
-        if stepped or time.monotonic() >= self.renew_at:
+        if self.steps.noticed() or time.monotonic() >= self.renew_at:
             self.renew_at = time.monotonic() + self.claim_timeout / 4
-            Event.renew(self.in_hand.values(), lease, now)
-        if stepped:
-            Event.correct(now)
+            Event.renew(self.in_hand.values(), lease)
+            Event.correct(now, lasts, LONGEST)
         if self.stopping:
             self.release(now, ())
             return

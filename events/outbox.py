@@ -21,7 +21,6 @@ from peewee import (
     ModelSelect,
     TextField,
     UUIDField,
-    Value,
     chunked,
     fn,
 )
@@ -41,7 +40,6 @@ from database import (
     isoformat,
     locked,
 )
-from database.clock import SKEW
 
 OVERLAP = timedelta(hours=24)
 """How long events are signed by the old secret as well, after a rotation."""
@@ -193,7 +191,7 @@ class Event(Table):
     body = TextField()
     tries = IntegerField(default=0)
     next_try_at = InstantField(null=True)  # null once given up
-    decided_at = InstantField(null=True)  # when that was
+    decided_at = InstantField(null=True)  # unused since 1.1; dropped in the release after
     last_answer = CarrierTextField(null=True)
     given_up_at = InstantField(null=True)
     reply_id = UUIDField(null=True)  # of the reply that it reports
@@ -241,7 +239,6 @@ class Event(Table):
             cls.at: at,
             cls.body: said,
             cls.next_try_at: at,
-            cls.decided_at: at,
         }
 
     # Delivery
@@ -267,7 +264,7 @@ class Event(Table):
         """
         due = cls.select(cls.id).where(cls.key == key, cls._due(now, began_at))
         due = due.order_by(cls.next_try_at).limit(limit)
-        claim = cls.update(next_try_at=until, decided_at=now).where(locked(cls.id, due))
+        claim = cls.update(next_try_at=until).where(locked(cls.id, due))
         claimed = claim.returning(cls).execute()
         return sorted(claimed, key=lambda event: event.id)
 
@@ -277,23 +274,29 @@ class Event(Table):
         return due & ((cls.tries == 0) | (cls.next_try_at <= began_at)) if began_at else due
 
     @classmethod
-    def renew(cls, claimed: Collection[Self], until: datetime, now: datetime | None = None) -> None:
-        """Move the end of these events' leases; without `now` it is now, which releases them."""
+    def renew(cls, claimed: Collection[Self], until: datetime) -> None:
+        """Move the end of these events' leases; to now, which releases them."""
         if not claimed:
             return
         held = cls.id.in_([event.id for event in claimed])
         held &= cls.next_try_at.in_({event.next_try_at for event in claimed})
-        cls.update(next_try_at=until, decided_at=now or until).where(held).execute()
+        cls.update(next_try_at=until).where(held).execute()
         for event in claimed:
             event.next_try_at = until
 
     @classmethod
-    def correct(cls, now: datetime) -> None:
-        """Let no event wait longer than it would have by a clock that has been set back since."""
-        ahead = cls.next_try_at.is_null(False) & (cls.decided_at > now + SKEW)
-        next_try_at = Value(cls.at.db_value(now), converter=False) + cls.next_try_at
-        changes = {"next_try_at": next_try_at - cls.decided_at, "decided_at": now}
-        cls.update(changes).where(locked(cls.id, cls.select(cls.id).where(ahead))).execute()
+    def correct(cls, now: datetime, lease: timedelta, longest: timedelta) -> None:
+        """Let what was noted by a clock that has been set back since be of now.
+
+        A first try is no further ahead than the end of a lease, and no other than `longest`.
+        """
+        theirs = cls.key.in_(EventAddress.select(EventAddress.key))  # so an index serves each key
+        cls.count_as_now(cls.next_try_at, now, theirs, cls.tries == 0, longest=lease)
+        cls.count_as_now(cls.next_try_at, now, theirs, longest=longest)
+        cls.count_as_now(cls.given_up_at, now)
+        address = EventAddress
+        address.count_as_now(address.failing_since, now)
+        address.count_as_now(address.old_secret_until, now, longest=OVERLAP)
 
     @classmethod
     def delivered(cls, claimed: Iterable[Self]) -> None:
@@ -307,7 +310,7 @@ class Event(Table):
         If another scheduler has taken it over, it decides.
         """
         changes = {"tries": self.tries + 1, "last_answer": answer, "next_try_at": next_try_at}
-        changes |= {"decided_at": now, "given_up_at": None if next_try_at else now}
+        changes["given_up_at"] = None if next_try_at else now
         held = (Event.id == self.id) & (Event.next_try_at == self.next_try_at)
         Event.update(changes).where(held).execute()
 
@@ -337,7 +340,7 @@ class Event(Table):
         again = cls.given_up_at.is_null(False) & cls.key.in_(on)
         if key:
             again &= cls.key == key
-        changes = {"tries": 0, "next_try_at": now, "decided_at": now, "given_up_at": None}
+        changes = {"tries": 0, "next_try_at": now, "given_up_at": None}
         with db.transaction():
             if count := cls.update(changes).where(again).execute():
                 _audit(Action.RETRIED_EVENTS, now, key, count=count)

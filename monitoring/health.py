@@ -9,6 +9,7 @@ from typing import NamedTuple
 import database
 import reports
 from database import clock, isoformat
+from database.clock import is_ahead
 from sending import claims, passes
 from sending.carrier_state import CarrierState
 from sending.passes import Standing
@@ -153,6 +154,7 @@ def _trouble(state, stranger, for_strangers):
 
 def read(now: datetime) -> Health:
     """Read the health of the service; an index serves each query, however many messages."""
+    passes.correct(now)
     carrier, several = CarrierState.latest(), CarrierState.of_latest_pass()
     if len(several) > 1:  # the first that is in trouble stands for all
         carrier = next((state for state in several if state.trouble), carrier)
@@ -236,7 +238,7 @@ class Reader:
         In memory, because a database that stores no message does not store this either.
         """
         at = self.not_stored_at
-        if at is None or now - at > STALLED_AFTER:
+        if at is None or now - at > STALLED_AFTER or is_ahead(at, now):
             return []
         return [f"the web could not store a message at {isoformat(at)}; its log has the reason"]
 

@@ -84,6 +84,7 @@ class Telling(NamedTuple):
 
 def due(settings: Settings, now: datetime) -> Iterator[Telling]:
     """Return what this scheduler is to tell now; each is noted as told."""
+    Notice.count_as_now(Notice.told_at, now)
     yield from _problem(now)
     yield from _approvals(settings, now)
     yield from _replies(settings, now)

@@ -39,7 +39,9 @@ def _look_again():
 
 def is_needed() -> bool:
     """Return whether no scheduler makes a pass, and nobody was told of a problem."""
-    missing = passes.standing().is_missing(clock.now(), health.STALLED_AFTER)
+    now = clock.now()
+    passes.correct(now)
+    missing = passes.standing().is_missing(now, health.STALLED_AFTER)
     return missing and not Notice.about("problem").level
 
 

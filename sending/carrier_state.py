@@ -13,8 +13,8 @@ from typing import Self
 
 from peewee import SQL, BigIntegerField, BooleanField, FloatField, IntegerField, TextField, fn
 
-from database import CarrierTextField, InstantField, Table, db
-from database.clock import SKEW
+from database import EPOCH, CarrierTextField, InstantField, Table, db
+from database.clock import is_ahead, is_within
 from sending import routes
 from sending.rate import SECOND
 
@@ -25,6 +25,8 @@ MOST_SILENCES = 5
 
 SETTLING = 10
 """Seconds for a living sender to renew its claims with a database that is back."""
+
+HOUR = timedelta(hours=1)
 
 
 class Permission(Enum):
@@ -44,7 +46,7 @@ class CarrierState(Table):
     # The trouble is an outage, and not about the account
     is_down = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
     trouble_since = InstantField(null=True)
-    paused_at = InstantField(null=True)  # when the end of the present pause was decided
+    paused_at = InstantField(null=True)  # when the present pause began
     retry_at = InstantField(null=True)  # when it ends; null where all may send
     pause = FloatField(default=0)  # seconds
     # When the probe was claimed, the one text after the pause: its scheduler knows it by this
@@ -52,7 +54,7 @@ class CarrierState(Table):
     silences = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     unmatched_told_at = InstantField(null=True)  # when a log said last that receipts match nothing
     rate_used_until = BigIntegerField(null=True)  # see Rate
-    rate_used_at = InstantField(null=True)  # when that was noted
+    rate_used_at = InstantField(null=True)  # unused since 1.1; dropped in the release after
     served_key = IntegerField(null=True)  # the next pass begins with the key of the next id
     served_urgent_key = IntegerField(null=True)  # the same among urgent keys
     place = IntegerField(null=True)  # in the order of preference, as of the last pass
@@ -75,10 +77,11 @@ class CarrierState(Table):
         nobody could renew a claim meanwhile, so all senders look dead until they have had the time
         to do so.
         """
-        settled_at = now + timedelta(seconds=min(SETTLING, claim_timeout))
+        settling = timedelta(seconds=min(SETTLING, claim_timeout))
+        settled_at = now + settling
         gap = now - timedelta(seconds=claim_timeout / 2)
         since = cls.last_pass_at.is_null() | (cls.last_pass_at < gap)
-        since |= cls.settled_at > settled_at + SKEW  # the clock was set back
+        since |= is_ahead(cls.settled_at, now, settling)
         with db.atomic():
             for place, (each, others) in enumerate((stand_ins or {name: ()}).items()):
                 cls.prepare(each)
@@ -93,10 +96,13 @@ class CarrierState(Table):
         cls.insert(name=name).on_conflict_ignore().execute()
 
     @classmethod
-    def current(cls, name: str, now: datetime) -> Self:
-        """Return the state; if the clock was set back, what it holds begins now."""
+    def current(cls, name: str, now: datetime, longest_use: timedelta = timedelta(0)) -> Self:
+        """Return the state, without instants that are further ahead than they can be.
+
+        SEND_RATE can be used up for `longest_use`.
+        """
         state = cls.get_by_id(name)
-        if changes := changes_if_set_back(state, now):
+        if changes := changes_if_set_back(state, now, longest_use):
             unchanged = cls.paused_at == state.paused_at
             unchanged &= cls.rate_used_until == state.rate_used_until
             cls.update(changes).where(cls.name == name, unchanged).execute()
@@ -137,7 +143,7 @@ class CarrierState(Table):
         if now < self.retry_at:
             return Permission.NONE
         cls, dead = CarrierState, now - timedelta(seconds=claim_timeout)
-        free = cls.tried_at.is_null() | (cls.tried_at < dead) | (cls.tried_at > now + SKEW)
+        free = cls.tried_at.is_null() | (cls.tried_at < dead) | is_ahead(cls.tried_at, now)
         mine = (cls.name == self.name) & (cls.retry_at <= now) & free
         if not cls.update(tried_at=now).where(mine).execute():
             return Permission.NONE
@@ -164,9 +170,9 @@ class CarrierState(Table):
         return used_until is not None and used_until / SECOND > now.timestamp() - 1
 
     @classmethod
-    def use_rate(cls, name: str, before: int | None, after: int, now: datetime) -> bool:
+    def use_rate(cls, name: str, before: int | None, after: int) -> bool:
         """Note up to when SEND_RATE is used; False if another scheduler has used it meanwhile."""
-        used = cls.update(rate_used_until=after, rate_used_at=now)
+        used = cls.update(rate_used_until=after)
         return used.where(cls.name == name, cls.rate_used_until == before).execute() == 1
 
     @classmethod
@@ -204,7 +210,7 @@ class CarrierState(Table):
     def may_report_unmatched(cls, name: str, now: datetime) -> bool:
         """Return True once an hour over all schedulers: receipts that match nothing are news."""
         reported = cls.unmatched_told_at
-        due = reported.is_null() | (reported <= now - timedelta(hours=1))
+        due = reported.is_null() | ~is_within(reported, HOUR, now)
         return cls.update(unmatched_told_at=now).where(cls.name == name, due).execute() == 1
 
     @classmethod
@@ -260,15 +266,11 @@ def changes_for_pause(
     return changes
 
 
-def changes_if_set_back(state: CarrierState, now: datetime) -> dict:
-    """Return what changes if the clock was set back since a state was noted; pure.
-
-    Nothing is waited for longer than it would have been from its beginning on.
-    """
-    changes, latest = {}, now + SKEW
-    if state.retry_at and state.paused_at and state.paused_at > latest:
+def changes_if_set_back(state: CarrierState, now: datetime, longest_use: timedelta) -> dict:
+    """Return what changes if the clock was set back since a state was noted; pure."""
+    changes, used_until = {}, state.rate_used_until
+    if state.retry_at and state.paused_at and is_ahead(state.paused_at, now):
         changes |= {"paused_at": now, "retry_at": now + (state.retry_at - state.paused_at)}
-    if state.rate_used_at and state.rate_used_at > latest:
-        ahead = (state.rate_used_at - now) // MICROSECOND
-        changes |= {"rate_used_at": now, "rate_used_until": state.rate_used_until - ahead}
+    if used_until and is_ahead(EPOCH + used_until * MICROSECOND, now, longest_use):
+        changes["rate_used_until"] = (now - EPOCH) // MICROSECOND
     return changes

@@ -8,7 +8,7 @@ from datetime import datetime
 from peewee import Case, Value, ValuesList, fn
 
 from database import db, locked, on_postgres
-from database.clock import SKEW
+from database.clock import is_ahead
 from models import IS_ANSWER, UNCLAIMED, Message, Status, has_status
 
 # As SQL, like `receipts.sent`: for peewee to write them takes half of a sender's time between sends
@@ -280,7 +280,7 @@ def correct(now: datetime) -> None:
     """
     this = Value(Message.claimed_at.db_value(now), converter=False)
     since = fn.COALESCE(Message.in_doubt_since, this + this - Message.claimed_at)
-    ahead = has_status(Status.SENDING) & (Message.claimed_at > now + SKEW)
+    ahead = has_status(Status.SENDING) & is_ahead(Message.claimed_at, now)
     move = Message.update(claimed_at=now, in_doubt_since=since)
     move.where(locked(Message.id, Message.select(Message.id).where(ahead)), ahead).execute()
 

@@ -17,17 +17,14 @@ from access.limits import SECOND, KeyUse, lock_numbers
 from carriers import LateAnswer, OptOut, Receipt
 from carriers.alphabets import count_parts
 from database import EPOCH, db
-from database.clock import SKEW
+from database.clock import is_ahead
 from events.outbox import Event
 from models import ANSWER_WITHIN, TAKEN, Message, Status, has_status, new_id
 from sending import meaning, receipts
 from sending.meaning import Meaning
 from sending.receipts import OptOutMessage
-from sending.replies import Reply
+from sending.replies import PARTS_WITHIN, Reply
 from sending.routes import of_answers
-
-PARTS_WITHIN = timedelta(minutes=5)
-"""How long the parts of a text are waited for, from the first on."""
 
 BELONGS_WITHIN = timedelta(days=30)
 """How long after a message a reply still belongs to it."""
@@ -135,11 +132,11 @@ def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None
 
 def settle(now: datetime) -> None:
     """Tell of replies that have waited for their other parts long enough."""
-    for reply in Reply.select().where(Reply.due_at <= now):
+    for reply in Reply.select().where(Reply.is_due(now)):
         means = meaning.read_part(reply.text)
         with db.atomic():
             lock_numbers([reply.number])
-            due = Reply.update(due_at=None).where(Reply.id == reply.id, Reply.due_at <= now)
+            due = Reply.update(due_at=None).where(Reply.id == reply.id, Reply.is_due(now))
             if due.execute():
                 reply = Reply.get_by_id(reply.id)
                 if not reply.read_at and _may_be_no(reply, means):
@@ -163,7 +160,7 @@ def _understood(reply, said):
 
 def _drafted(said, now, rules):
     """Return a reply, not stored yet, with the message that it belongs to."""
-    is_told = said.at and EPOCH <= said.at <= now + SKEW
+    is_told = said.at and said.at >= EPOCH and not is_ahead(said.at, now)
     at = said.at if is_told else now
     reply = Reply(id=new_id(now), carrier=rules.carrier, number=said.number, at=at, received_at=now)
     reply.text = Reply.text.db_value(said.text)
@@ -196,6 +193,7 @@ def _grown(draft, said, now):
     reference, number = Reply.part_reference.db_value(reference), str(number)
     same = (Reply.number == draft.number) & (Reply.carrier == draft.carrier)
     same &= (Reply.part_reference == reference) & (Reply.parts == total)
+    Reply.count_as_now(Reply.received_at, now, same)
     recent = Reply.select().where(same, Reply.received_at > now - PARTS_WITHIN)
     recent = [*recent.order_by(Reply.received_at, Reply.id)]
     had = [each for each in recent if each.by_number.get(number) == said.text]
@@ -294,6 +292,7 @@ def _answer(reply, word, text, now):
 
 def _was_answered(number, word, now):
     """Say whether a number was given an answer to this word lately, or may yet be."""
+    Message.correct_to(number, now)
     answers = Message.select().where(Message.to == number, Message.answers == word)
     tried = (Message.attempts > 0) | (Message.in_doubt > 0)
     tried |= has_status(Status.QUEUED, Status.SCHEDULED, Status.SENDING, *TAKEN)

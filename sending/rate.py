@@ -1,7 +1,7 @@
 """SEND_RATE as a pure matter: which texts may go now, and when the next ones may."""
 
 import math
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 SECOND = 1_000_000
@@ -31,8 +31,14 @@ class Rate(NamedTuple):
     """
 
     per_second: float
+    longest_text: int = 255  # in parts
 
     BURST, KEPT = 0.4, 0.7  # seconds
+
+    @property
+    def longest(self) -> timedelta:
+        """Return the longest time for which one text can use the rate up in advance."""
+        return timedelta(seconds=self.longest_text / self.per_second + 2)
 
     def wait(self, used_until: int | None, now: datetime) -> float:
         """Return the seconds until a text may go."""

@@ -371,6 +371,12 @@ def forget_number(number: str) -> None:
     EarlyReceipt.update(number=None).where(kept).execute()
 
 
+def correct(now: datetime) -> None:
+    """Let receipts that came by a clock that has been set back since be of now."""
+    EarlyReceipt.count_as_now(EarlyReceipt.received_at, now)
+    IgnoredOptOut.count_as_now(IgnoredOptOut.at, now)
+
+
 def forget(now: datetime) -> None:
     """Drop receipts that no message has claimed in time."""
     IgnoredOptOut.delete_where(IgnoredOptOut.at < now - KEPT)

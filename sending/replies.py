@@ -6,7 +6,7 @@
 import json
 import uuid
 from collections.abc import Collection, Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple, Self
 
 from peewee import (
@@ -26,6 +26,7 @@ from access.audit import Action, Audit
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey, Identity, Role
 from database import EPOCH, PAGE, CarrierTextField, InstantField, Table, db, in_pages, isoformat
+from database.clock import is_ahead
 from events.outbox import Event
 
 WAITS = SQL("read_at IS NULL AND NOT opted_out")
@@ -38,6 +39,9 @@ RANKS = (WAITS & MAY_BE_NO, WAITS & MAY_NOT, SQL("(read_at IS NOT NULL OR opted_
 
 AGAIN = "again"
 """The name in `pieces` of the numbers of the parts that came again."""
+
+PARTS_WITHIN = timedelta(minutes=5)
+"""How long the parts of a text are waited for, from the first on."""
 
 
 class Filter(NamedTuple):
@@ -103,7 +107,12 @@ class Reply(Table):
     @classmethod
     def shown(cls, now: datetime) -> ModelSelect:
         """Select the replies that are whole, or have waited long enough for their parts."""
-        return cls.select().where(cls.due_at.is_null() | (cls.due_at <= now))
+        return cls.select().where(cls.due_at.is_null() | cls.is_due(now))
+
+    @classmethod
+    def is_due(cls, now: datetime) -> Expression:
+        """Return the condition that a reply has waited long enough for its parts."""
+        return (cls.due_at <= now) | is_ahead(cls.due_at, now, PARTS_WITHIN)
 
     @classmethod
     def listing(cls, only: Filter, limit: int | None, now: datetime) -> Iterator[Self]:
@@ -202,6 +211,11 @@ class Reply(Table):
         cls._note_read(MAY_BE_NO & cls.number.in_(DoNotCall.select(DoNotCall.number)), by, now)
 
     # Growing old
+
+    @classmethod
+    def correct(cls, now: datetime) -> None:
+        """Let replies that came by a clock that has been set back since be of now."""
+        cls.count_as_now(cls.at, now)
 
     @classmethod
     def purge(cls, before: datetime, now: datetime) -> int:

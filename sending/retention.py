@@ -12,7 +12,7 @@ from typing import Self
 from peewee import IntegerField
 
 from database import InstantField, Table
-from database.clock import SKEW
+from database.clock import is_ahead
 from models import Message
 from sending.replies import Reply
 from settings import Settings
@@ -32,8 +32,7 @@ class Retention(Table):
     def claim(cls, now: datetime) -> Self | None:
         """Return the row if it is time to look, and nobody else does."""
         cls.insert(id=1).on_conflict_ignore().execute()
-        due = cls.next_at.is_null() | (cls.next_at <= now)
-        due |= cls.next_at > now + EVERY + SKEW  # the clock was set back
+        due = cls.next_at.is_null() | (cls.next_at <= now) | is_ahead(cls.next_at, now, EVERY)
         return cls.get() if cls.update(next_at=now + EVERY).where(due).execute() else None
 
 

@@ -64,7 +64,8 @@ class Sender:
         self.longest_wait = 0 if for_testers else LONGEST_WAIT  # the pass waits for testers
         self.claimant = uuid.uuid4()
         per_second = None if for_testers else routes.rate(self.name) or settings.send_rate
-        rate = Rate(per_second) if per_second else None
+        # A part holds sixteen characters at least, however much each consists of
+        rate = Rate(per_second, settings.max_message_length // 16 + 1) if per_second else None
         self.sends = Sends(carrier, settings.send_concurrency, stop, runtime)
         self.watch = CarrierWatch(
             *(self.name, carrier, rate, settings.claim_timeout, stop, self.clock),

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 from concurrent.futures import wait
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from carriers import Carrier, CarrierError
@@ -47,7 +47,8 @@ class CarrierWatch:
         answer; `meanwhile` is called again and again.
         """
         now, self.probe, self.serves = self.clock.now(), None, False
-        self.state = state = CarrierState.current(self.name, now)
+        longest_use = self.rate.longest if self.rate else timedelta(0)
+        self.state = state = CarrierState.current(self.name, now, longest_use)
         if self.is_heard and state.silences:
             CarrierState.heard(self.name)
         self.is_heard = False
@@ -123,7 +124,7 @@ class CarrierWatch:
         used_until = self.state.rate_used_until
         now = self.clock.now()
         share = self.rate.take(used_until, parts, now)
-        if share.texts and not CarrierState.use_rate(self.name, used_until, share.used_until, now):
+        if share.texts and not CarrierState.use_rate(self.name, used_until, share.used_until):
             return Share(0, used_until, 0)
         return share
 

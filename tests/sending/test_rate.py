@@ -71,6 +71,6 @@ def test_after_a_pause_the_first_text_goes_at_once():
 @pytest.mark.parametrize("used_until", [None, 5])
 def test_of_two_schedulers_one_uses_the_rate(database_url, used_until):
     CarrierState.create(name="x", rate_used_until=used_until)
-    assert CarrierState.use_rate("x", used_until, 10, TUESDAY_NOON)
-    assert not CarrierState.use_rate("x", used_until, 11, TUESDAY_NOON)
+    assert CarrierState.use_rate("x", used_until, 10)
+    assert not CarrierState.use_rate("x", used_until, 11)
     assert CarrierState.get_by_id("x").rate_used_until == 10
