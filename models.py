@@ -148,6 +148,7 @@ class Message(Table):
     in_doubt_with = TextField(null=True)
     # How many senders died with it
     take_overs = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
+    refused_at = InstantField(null=True)  # by a carrier that said "the account"; the first time
     finished_at = InstantField(null=True)
     last_error = CarrierTextField(null=True)
     last_error_at = InstantField(null=True)
@@ -452,6 +453,7 @@ class Message(Table):
             in_doubt_with=None,
             lane=None,
             take_overs=0,
+            refused_at=None,
             cancelled_by=None,
             receipt_at=None,  # the reference stays: it names the first text, and not the next
         )
@@ -580,6 +582,11 @@ class Message(Table):
     def ready_at(self) -> datetime:
         """Return when this message could have been sent first, as far as the clock decides it."""
         return max(self.send_at, self.approved_at or EPOCH)
+
+    @property
+    def goes_before_others(self) -> bool:
+        """Return whether this message is claimed before those of keys that are not urgent."""
+        return self.key.urgent or self.answers is not None
 
     @property
     def is_withdrawn(self) -> bool:

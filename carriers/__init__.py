@@ -69,6 +69,10 @@ class CarrierError(Exception):
         """Return what this tells if another carrier may take the text: nothing of the rest."""
         return CarrierError(self.reason, way=True)
 
+    def for_now(self) -> "CarrierError":
+        """Return what this tells if it is about this text alone, for now."""
+        return CarrierError(self.reason)
+
 
 class Codes(NamedTuple):
     """A carrier's codes for a refusal, grouped by what to do about them.

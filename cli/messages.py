@@ -27,6 +27,7 @@ UNSHOWN = (
     "claim_number",
     "claimed_for",
     "lane",
+    "refused_at",
     "id",
     "key",
     "due_since",

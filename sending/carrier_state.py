@@ -10,8 +10,18 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Self
+from uuid import UUID
 
-from peewee import SQL, BigIntegerField, BooleanField, FloatField, IntegerField, TextField, fn
+from peewee import (
+    SQL,
+    BigIntegerField,
+    BooleanField,
+    FloatField,
+    IntegerField,
+    TextField,
+    UUIDField,
+    fn,
+)
 
 from database import EPOCH, CarrierTextField, InstantField, Table, db
 from database.clock import is_ahead, is_within
@@ -22,6 +32,10 @@ MICROSECOND = timedelta(microseconds=1)
 
 MOST_SILENCES = 5
 """Texts in a row without an answer of the carrier's own, after which it is down."""
+
+NO_TROUBLE = {"trouble": None, "trouble_since": None, "is_down": False}
+NO_TROUBLE |= {"by_texts": False, "serves": False}
+"""What the state of a carrier has of these that is in no trouble."""
 
 SETTLING = 10
 """Seconds for a living sender to renew its claims with a database that is back."""
@@ -46,11 +60,17 @@ class CarrierState(Table):
     # The trouble is an outage, and not about the account
     is_down = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
     trouble_since = InstantField(null=True)
+    # It began because texts were refused: only a text ends it
+    by_texts = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
+    # Asked after such a pause, the carrier said that it serves: a text has to show the rest
+    serves = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
     paused_at = InstantField(null=True)  # when the present pause began
     retry_at = InstantField(null=True)  # when it ends; null where all may send
     pause = FloatField(default=0)  # seconds
     # When the probe was claimed, the one text after the pause: its scheduler knows it by this
     tried_at = InstantField(null=True)
+    probed = UUIDField(null=True)  # the message that was the last probe
+    taken_at = InstantField(null=True)  # when the carrier took a probe last
     silences = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     unmatched_told_at = InstantField(null=True)  # when a log said last that receipts match nothing
     rate_used_until = BigIntegerField(null=True)  # see Rate
@@ -181,21 +201,41 @@ class CarrierState(Table):
         cls.update(tried_at=None).where(cls.name == name, cls.tried_at == probe).execute()
 
     @classmethod
+    def note_probe(cls, name: str, message_id: UUID) -> None:
+        """Note which message goes first after a pause."""
+        cls.update(probed=message_id).where(cls.name == name).execute()
+
+    @classmethod
+    def note_serves(cls, name: str, probe: datetime) -> None:
+        """Note that the carrier, asked before there was a text for this probe, serves."""
+        mine = (cls.name == name) & (cls.tried_at == probe)
+        cls.update(serves=True).where(mine).execute()
+
+    @classmethod
     def heard(cls, name: str) -> None:
         """Note an answer of the carrier's own: silences are counted anew."""
         cls.update(silences=0).where(cls.name == name, cls.silences > 0).execute()
 
     @classmethod
-    def end_pause(cls, name: str, probe: datetime, only_outage: bool = False) -> bool:
+    def end_pause(
+        cls,
+        name: str,
+        probe: datetime,
+        only_outage: bool = False,
+        taken_at: datetime | None = None,
+    ) -> bool:
         """End the pause after which this probe went; return whether that ended a trouble.
 
-        Change nothing if there has been another pause, or the present one was lengthened.
+        Change nothing if there has been another pause, or the present one was lengthened. An outage
+        that texts began is not `only_outage`. `taken_at` is when the carrier took the text.
         """
         nothing = {"retry_at": None, "pause": 0, "tried_at": None, "paused_at": None}
-        nothing |= {"trouble": None, "trouble_since": None, "is_down": False, "silences": 0}
+        nothing |= {"silences": 0} | NO_TROUBLE
+        if taken_at:
+            nothing["taken_at"] = taken_at
         mine = (cls.name == name) & (cls.tried_at == probe)
         if only_outage:
-            mine &= cls.is_down
+            mine &= cls.is_down & ~cls.by_texts
         with db.atomic():
             had_trouble = cls.select().where(mine, cls.trouble.is_null(False)).exists()
             return bool(cls.update(nothing).where(mine).execute()) and had_trouble
@@ -223,8 +263,9 @@ class CarrierState(Table):
         trouble: str | None = None,
         is_down: bool = False,
         asked_for: float | None = None,
+        by_text: bool = False,
     ) -> bool:
-        """Send nothing for a while, because of the answer to a text, which may be a probe.
+        """Send nothing for a while, because of the answer to a text or question, perhaps a probe.
 
         Return whether that is news. The carrier may have asked for so many seconds.
         """
@@ -232,7 +273,7 @@ class CarrierState(Table):
             rows = cls.select().where(cls.name == name)
             state = (rows.for_update() if db.obj.for_update else rows).get()
             by_probe = probe is not None and probe == state.tried_at
-            changes = changes_for_pause(state, by_probe, now, trouble, is_down, asked_for)
+            changes = changes_for_pause(state, by_probe, now, trouble, is_down, asked_for, by_text)
             cls.update(changes).where(cls.name == name).execute()
         trouble = changes.get("trouble", state.trouble)
         return state.retry_at is None or bool(trouble) != bool(state.trouble)
@@ -245,24 +286,27 @@ def changes_for_pause(
     trouble: str | None,
     is_down: bool,
     asked_for: float | None,
+    by_text: bool,
 ) -> dict:
     """Return what changes in a state when a pause begins or is lengthened; pure.
 
     Unless the carrier asked for a time, a pause that a probe begins is twice the one before, up to
-    a minute. A carrier that says "too fast" to a probe is not down any more.
+    a minute. A carrier that says "too fast" to a probe is not down any more, unless that is a
+    question, and texts began the outage.
     """
-    is_back = by_probe and state.is_down and not trouble
+    is_back = by_probe and state.is_down and not trouble and (by_text or not state.by_texts)
     before = 0 if is_back else state.pause * (1 + by_probe)
     pause = max(min(before, state.LONGEST_PAUSE), state.FIRST_PAUSE if trouble else 1)
     until = now + timedelta(seconds=asked_for or pause)
     # A probe that is under way may not end a pause that is lengthened meanwhile
-    changes = {"pause": pause, "paused_at": now, "tried_at": None}
+    changes = {"pause": pause, "paused_at": now, "tried_at": None, "serves": False}
     changes["retry_at"] = max(until, state.retry_at or until)
     if trouble:
         since = state.trouble_since or now
         changes |= {"trouble": trouble, "trouble_since": since, "is_down": is_down}
+        changes["by_texts"] = by_text or state.by_texts
     elif is_back:
-        changes |= {"trouble": None, "trouble_since": None, "is_down": False}
+        changes |= NO_TROUBLE
     return changes
 
 

@@ -136,13 +136,21 @@ SELECT * FROM (
 
 
 def claim_answers(
-    claimant: uuid.UUID, limit: int, now: datetime, carrier: str, lane: str | None
+    claimant: uuid.UUID,
+    limit: int,
+    now: datetime,
+    carrier: str,
+    lane: str | None,
+    but_of: Collection[int] = (),
 ) -> list[Message]:
     """Take up to `limit` messages that answer replies, which may not wait for their key's turn.
 
-    They are claimed for a `carrier`; with a `lane`, only those in it.
+    They are claimed for a `carrier`; with a `lane`, only those in it. `but_of` are keys that are
+    left out.
     """
     those = IS_ANSWER if lane is None else IS_ANSWER & (Message.lane == lane)
+    if but_of:
+        those &= Message.key.not_in([*but_of])
     first = Message.select(Message.id).where(those).order_by(Message.send_at, Message.id)
     claim = {"claimed_by": claimant, "claimed_at": now, "claimed_for": carrier}
     claim |= {"claim_number": Message.claim_number + 1}
@@ -159,6 +167,8 @@ def claim(
     first_urgent: int = 0,
     carrier: str | None = None,
     lanes: list[str] | None = None,
+    but_of: Collection[int] = (),
+    others_first: bool = False,
 ) -> list[Message]:
     """Take up to `limit` messages that may be sent, an equal share of each key.
 
@@ -166,12 +176,13 @@ def claim(
     of their ids, from `first_key` on and then from the lowest. Each has its own longest due first;
     a share that it cannot use goes to the others. `testers` serves only testers' keys; without it,
     they are left out. Nobody else gets the messages until they are finished, put back or taken
-    over. They are claimed for a `carrier`; with `lanes`, only those in one of these.
+    over. They are claimed for a `carrier`; with `lanes`, only those in one of these. `but_of` are
+    keys that are left out; with `others_first`, urgent keys are served after all others.
     """
     claim = Message.claimed_by.db_value(claimant), Message.claimed_at.db_value(now), carrier
-    claimed, passed_over, first = [], set(), {True: first_urgent, False: first_key}
+    claimed, passed_over, first = [], {*but_of}, {True: first_urgent, False: first_key}
     while room := limit - len(claimed):
-        is_urgent, keys = _keys_in_turn(room, first, testers, passed_over, lanes)
+        is_urgent, keys = _keys_in_turn(room, first, testers, passed_over, lanes, others_first)
         if not keys:
             break
         more = list(_of_keys(CLAIM, keys, room // len(keys), claim, lanes))
@@ -195,10 +206,11 @@ def without_route(
     return list(_of_keys(READ, keys, limit // len(keys), (), lanes)) if keys else []
 
 
-def _keys_in_turn(limit, first, testers, passed_over, lanes=None):
+def _keys_in_turn(limit, first, testers, passed_over, lanes=None, others_first=False):
     """Return up to `limit` keys that have messages to be sent, in the order of their service.
 
-    They are urgent ones, as long as there are some, or others; say which.
+    They are urgent ones, as long as there are some, or others; say which. With `others_first` it is
+    the other way round.
     """
     has_text, named = HAS_TEXT.format(and_more=lanes if lanes == WITHOUT_LANE else ""), []
     if lanes is not None and lanes != WITHOUT_LANE:
@@ -209,7 +221,7 @@ def _keys_in_turn(limit, first, testers, passed_over, lanes=None):
     bounds = [(first[is_urgent], few) * 2 for is_urgent in (True, False)]
     found = db.execute_sql(statement, (testers, *named, *bounds[0], *bounds[1])).fetchall()
     ready = [(key, bool(urgent)) for key, urgent in found if key not in passed_over]
-    is_urgent = any(urgent for _, urgent in ready)
+    is_urgent = (all if others_first else any)(urgent for _, urgent in ready)
     keys, begin = [key for key, urgent in ready if urgent == is_urgent], first[is_urgent]
     return is_urgent, sorted(keys, key=lambda key: (key < begin, key))[:limit]
 

@@ -56,7 +56,7 @@ class Recorder:
         Each step waits by itself for a database that is away: none happens twice.
         """
         now, again = self.sends.clock.now(), []
-        self.unrecorded = [self.as_it_counts(answer) for answer in self.unrecorded]
+        self.unrecorded = [self.as_it_counts(answer, now) for answer in self.unrecorded]
         taken = (each for each in self.unrecorded if not (each.error or each.send.asking))
         said = {each.send.message.id: each.said for each in taken}
         self.retry(receipts.sent, said, now, False, self.terms.carrier)
@@ -73,11 +73,21 @@ class Recorder:
             self.retry(again.pop().message.apply, Outcome(Status.QUEUED, send_at=now), now)
         return again
 
-    def as_it_counts(self, answer: Answer) -> Answer:
-        """Return an answer; a no about the way alone tells nothing else if another way is left."""
-        error = answer.error
-        if isinstance(error, CarrierError) and error.way and self.others(answer.send):
+    def as_it_counts(self, answer: Answer, now: datetime) -> Answer:
+        """Return an answer as it is to be understood.
+
+        A no about the way alone tells nothing else if another way is left. One about the account is
+        one for now if the text had it before, and the carrier has taken another since.
+        """
+        send, error = answer.send, answer.error
+        if not isinstance(error, CarrierError):
+            return answer
+        if error.way and self.others(send):
             return answer._replace(error=error.of_way_alone())
+        refused_at, taken_at = send.message.refused_at, self.watch.state.taken_at
+        others_taken = refused_at and taken_at and refused_at < taken_at <= now
+        if error.account and others_taken and not send.is_probe:
+            return answer._replace(error=error.for_now())
         return answer
 
     def others(self, send: Send) -> list[str]:
@@ -114,15 +124,17 @@ class Recorder:
         if outcome is None:
             claims.put_back(self.claimant, [message])
             return
-        more = {} if isinstance(error, NotSent) else self.changes(send, error, outcome)
+        more = {} if isinstance(error, NotSent) else self.changes(send, error, outcome, now)
         if message.apply(outcome, now, **more) and outcome.status != Status.QUEUED:
             self.note(send, outcome.move, outcome.why)
         if outcome.doubt:
             receipts.look_again(message.to)
 
-    def changes(self, send: Send, error: CarrierError, outcome: Outcome) -> dict:
+    def changes(self, send: Send, error: CarrierError, outcome: Outcome, now: datetime) -> dict:
         """Return what else is noted with a no: the carrier, and through which the next try goes."""
         noted = {"carrier": self.terms.carrier}
+        if error.account:
+            noted["refused_at"] = min(send.message.refused_at or now, now)
         if self.others(send) and not (outcome.doubt or send.asking):
             route = self.routes.read(send.message.lane)
             if error.way or (outcome.counted and outcome.status == Status.SCHEDULED):

@@ -8,7 +8,7 @@ messages in doubt than it had sends under way.
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -122,8 +122,8 @@ class Sender:
         ready = self.within_rate(ready)
         for send in ready:
             self.sends.begin(send, self.watch.probe)
-        if self.watch.probe and not ready:
-            retry(self.watch.end_unused_probe)
+        if self.watch.probe:
+            retry(self.watch.use_probe, ready[0].message if ready else None)
         wait_until = self.recorder.progress_at + self.longest_wait
         waits = self.left and pause and self.clock.monotonic() + pause <= wait_until
         return pause if self.sends.under_way or claimed or waits else None
@@ -224,14 +224,46 @@ class Sender:
     def claim_new(self, room: int, now: datetime, lanes: list[list[str] | None]) -> list[Message]:
         """Claim messages, answers to replies before all others.
 
-        The others are of the first group of lanes in which there are any.
+        After a pause it is one, and not of the key of the last one if another key has any; nor is
+        it the same one if there is another. What is not urgent goes after what was.
+        """
+        last = self.last_probe() if room and self.watch.probe else None
+        if last is None:
+            return self.claim_by_turn(room, now, lanes)
+        for others_first in (True, False) if last.goes_before_others else (False,):
+            turn = {"but_of": {last.key_id}, "others_first": others_first}
+            if claimed := self.claim_by_turn(1, now, lanes, **turn):
+                return claimed
+        two = self.claim_by_turn(2, now, lanes)
+        going = ([each for each in two if each.id != last.id] or two)[:1]
+        claims.put_back(self.claimant, [each for each in two if each not in going])
+        return going
+
+    def last_probe(self) -> Message | None:
+        """Return the message that went first after a pause last, with its key."""
+        this = Message.id == self.watch.state.probed
+        return Message.select(Message, ApiKey).join(ApiKey).where(this).first()
+
+    def claim_by_turn(
+        self,
+        room: int,
+        now: datetime,
+        lanes: list[list[str] | None],
+        but_of: Collection[int] = (),
+        others_first: bool = False,
+    ) -> list[Message]:
+        """Claim messages, answers to replies before all others, but none of some keys.
+
+        The others are of the first group of lanes in which there are any; with `others_first`, it
+        is them alone, those of urgent keys last.
         """
         claimed = []
-        if room and self.answers:
+        if room and self.answers and not others_first:
             lane = None if self.routes.is_plain else of_answers(self.name)
-            claimed = claims.claim_answers(self.claimant, room, now, self.name, lane)
+            claimed = claims.claim_answers(self.claimant, room, now, self.name, lane, but_of)
         for group in lanes:
             whose = self.first[False], self.for_testers, self.first[True], self.name, group
+            whose += but_of, others_first
             if more := claims.claim(self.claimant, room - len(claimed), now, *whose):
                 return claimed + more
         return claimed

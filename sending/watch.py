@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from carriers import Carrier, CarrierError
+from models import Message
 from sending.carrier_state import CarrierState, Permission
 from sending.rate import Rate, Share
 from sending.routes import in_trouble
@@ -81,8 +82,12 @@ class CarrierWatch:
     def may_serve(self, meanwhile: Callable[[], Any]) -> bool:
         """Ask the carrier, without sending, whether it takes texts again; True if it cannot say.
 
-        After a no it is asked again at the end of a longer pause.
+        After a no it is asked again at the end of a longer pause. If only a text can show more, it
+        is asked once after each pause.
         """
+        if self.state.serves:
+            self.serves = True
+            return True
         try:
             asked = in_own_thread(self.carrier.check)
             while not (wait([asked], TICK).done or self.stop.is_requested):
@@ -99,24 +104,29 @@ class CarrierWatch:
         except NotImplementedError:
             return True
         except CarrierError as error:
-            if not self.note_error(error, self.probe):
+            if not self.note_error(error, self.probe, by_text=False):
                 cause = {"trouble": self.state.trouble, "is_down": self.state.is_down}
                 CarrierState.begin_pause(self.name, self.clock.now(), self.probe, **cause)
         return False
 
-    def end_unused_probe(self) -> None:
-        """Let another text go first, as we have none.
+    def use_probe(self, message: Message | None) -> None:
+        """Note which message goes first; let another sender's go if we have none.
 
         If the carrier, asked, serves, its trouble ends: nobody else could end it before a text is
-        to be sent.
+        to be sent. One that texts began waits for that text.
         """
-        if self.serves:
+        if message:
+            CarrierState.note_probe(self.name, message.id)
+            return
+        if self.serves and self.state.by_texts:
+            CarrierState.note_serves(self.name, self.probe)
+        elif self.serves:
             self.end_pause(self.probe)
         CarrierState.end_probe(self.name, self.probe)
 
-    def end_pause(self, probe: datetime, only_outage: bool = False) -> None:
+    def end_pause(self, probe: datetime, **how: Any) -> None:
         """End the pause after which a probe went, or only that of an outage."""
-        if CarrierState.end_pause(self.name, probe, only_outage):
+        if CarrierState.end_pause(self.name, probe, **how):
             log.info("carrier %s takes texts again", self.name)
 
     def take_rate(self, parts: list[int]) -> Share:
@@ -140,27 +150,28 @@ class CarrierWatch:
         """Note what one answer tells of the carrier.
 
         Only a text can show that it went neither too fast nor to a refused account: a question
-        about a doubt that is answered ends no more than an outage.
+        about a doubt that is answered ends no more than an outage, and none that texts began.
         """
         if error:
             if error.silent and self.is_heard:
                 CarrierState.heard(self.name)
                 self.is_heard = False
-            self.note_error(error, send.probe)
+            self.note_error(error, send.probe, by_text=not send.asking)
         if error and (error.silent or error.in_doubt) and not error.too_fast:
             return
         self.is_heard = True
         if send.is_probe and not (error and (error.too_fast or error.account)):
-            self.end_pause(send.probe, only_outage=send.asking)
+            taken_at = None if error or send.asking else self.clock.now()
+            self.end_pause(send.probe, only_outage=send.asking, taken_at=taken_at)
 
     def note_too_fast(self) -> None:
         """Begin a pause: the carrier said "too fast" to a part of a text, which waits by itself."""
-        self.note_error(CarrierError("too fast", too_fast=True), None)
+        self.note_error(CarrierError("too fast", too_fast=True), None, by_text=True)
 
-    def note_error(self, error: CarrierError, probe: datetime | None) -> bool:
+    def note_error(self, error: CarrierError, probe: datetime | None, by_text: bool) -> bool:
         """Begin a pause if an error is about the account, the speed or the carrier itself.
 
-        Return whether it did.
+        Return whether it did. It is the answer to a text, or to a question.
         """
         name = self.name
         if error.account:
@@ -171,6 +182,7 @@ class CarrierWatch:
             cause = {"trouble": str(error), "is_down": True}
         else:
             return False
+        cause["by_text"] = by_text and not error.unreached
         if not CarrierState.begin_pause(name, self.clock.now(), probe, **cause):
             return True
         instead = CarrierState.stand_in(name) if self.are_several else None
