@@ -1,5 +1,6 @@
 """Fixtures for all tests: settings, applications, clients, commands, keys, clocks."""
 
+import json
 import signal
 
 import hypothesis
@@ -211,5 +212,16 @@ def problems(client, at):
         at(now)
         answer = client.get(f"/healthz{query}")
         return answer.json["details"]["problems"] if answer.status_code == 503 else []
+
+    return ask
+
+
+@pytest.fixture
+def known_problems(flask, at):
+    """What is wrong at an instant, with names and words, as `flask stats` tells operators."""
+
+    def ask(now):
+        at(now)
+        return json.loads(flask("stats", "--json").stdout)["problems"]
 
     return ask

@@ -7,20 +7,12 @@ import pytest
 
 from access.do_not_call import DoNotCall
 from carriers import CarrierError
+from fake_carrier import DyingPool
 from models import Status
 from samples import DAY, HOUR, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending.outcomes import MAY_HAVE_TAKEN_IT, MOST_TAKE_OVERS
 from sending.runtime import Runtime
 from stored_messages import again, held, store
-
-
-class DyingPool(ThreadPoolExecutor):
-    """A pool of a scheduler that dies as soon as it gives the carrier a text."""
-
-    def submit(self, action, *arguments):
-        if action.__name__ == "find":
-            return super().submit(action, *arguments)
-        raise SystemExit
 
 
 @pytest.fixture

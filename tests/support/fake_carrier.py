@@ -1,5 +1,7 @@
 """A fake carrier for the one seam where a fake is good enough: scheduler and carriers."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from carriers import Carrier, CarrierError
@@ -60,6 +62,15 @@ class AskableCarrier(FakeCarrier):
         if isinstance(answer, Exception):
             raise answer
         return answer or f"SM{len(self.taken) - 1}"
+
+
+class DyingPool(ThreadPoolExecutor):
+    """A pool of a scheduler that dies as soon as it gives the carrier a text."""
+
+    def submit(self, action, *arguments):
+        if action.__name__ == "find":
+            return super().submit(action, *arguments)
+        raise SystemExit
 
 
 @pytest.fixture

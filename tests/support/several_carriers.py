@@ -62,7 +62,10 @@ def eu():
 
 @pytest.fixture
 def run_both(settings, us, eu, at, monkeypatch):
-    """Run one pass with two carriers at an instant: `run_both(NOON, ways=[Way("us"), …])`."""
+    """Run one pass with two carriers at an instant: `run_both(NOON, ways=[Way("us"), …])`.
+
+    `run_both.runtime` is what it runs on.
+    """
     monkeypatch.setattr(carrier_state, "SETTLING", 0)
     monkeypatch.setattr(sender, "LONGEST_WAIT", 0)  # the clock stands still
 
@@ -72,8 +75,9 @@ def run_both(settings, us, eu, at, monkeypatch):
             carrier_url=" ".join(map(written, ways or [])) or None, **changes
         )
         first, *others = carriers or (us, eu)
-        return Scheduler(changed, first, THIS_MACHINE, others).run_pass()
+        return Scheduler(changed, first, run.runtime, others).run_pass()
 
+    run.runtime = THIS_MACHINE
     return run
 
 

@@ -1,0 +1,299 @@
+"""Time that passes within a step: while a text waits for its turn, is claimed, or is under way."""
+
+import itertools
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from access.do_not_call import DoNotCall
+from carriers import CarrierError, OptOut
+from database import clock, db
+from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, TOO_FAST, DyingPool, FakeCarrier
+from models import Status
+from running import wait_until
+from samples import (
+    ALWAYS_OPEN,
+    DAY,
+    HOUR,
+    MILLISECOND,
+    MINUTE,
+    NEIGHBOUR,
+    NEW_YORK,
+    SECOND,
+    TUESDAY_NOON,
+)
+from scheduler import Scheduler
+from sending import sender
+from sending.runtime import THIS_MACHINE, Clock, Runtime
+from stored_messages import again, held, store, store_many
+
+CLAIM_TIMEOUT = 300 * SECOND
+LATE = TUESDAY_NOON + CLAIM_TIMEOUT + MINUTE
+CLOSING = TUESDAY_NOON + 5 * HOUR
+
+
+class Leaping(Clock):
+    """A clock of which either hand, or both, leap ahead when `leap` is called."""
+
+    def __init__(self, at, wall, monotonic):
+        self.at, self.wall, self.apart = at, wall, monotonic
+        self.ahead = 0
+
+    def leap(self, to):
+        if self.apart:
+            self.ahead += (to - clock.now()).total_seconds()
+        if self.wall:
+            self.at(to)
+
+    def monotonic(self):
+        return time.monotonic() + self.ahead
+
+
+def in_own_thread(action):
+    """Do something in a thread of its own, as another process would, and wait for it."""
+    thread = threading.Thread(target=lambda: [action(), db.close()])
+    thread.start()
+    thread.join(60)
+
+
+# A lease that is over
+
+
+@pytest.mark.parametrize(
+    ("wall", "monotonic"),
+    [(True, False), (True, True)],
+    ids=["the machine slept", "the process stood still"],
+)
+def test_what_another_has_taken_over_between_claim_and_send_is_not_given_again(
+    settings, run_pass, carrier, at, wall, monotonic
+):
+    message, other, hands = store(), FakeCarrier(), Leaping(at, wall, monotonic)
+
+    class StandingStill(ThreadPoolExecutor):
+        def submit(self, *call):
+            if not other.texts:
+                hands.leap(LATE)
+                in_own_thread(lambda: Scheduler(settings, other).run_pass())
+            return super().submit(*call)
+
+    run_pass.runtime = Runtime(hands, StandingStill)
+    run_pass(TUESDAY_NOON)
+    assert len(other.texts) == 1
+    assert carrier.texts == []
+    assert again(message).status == Status.SENT
+
+
+@pytest.mark.slow
+def test_whichever_statement_of_a_pass_lasts_too_long_each_text_goes_once(
+    settings, run_pass, carrier, at
+):
+    """While a text is under way, another scheduler looks for what dead ones hold."""
+    other, hands = FakeCarrier(), Leaping(at, True, True)
+    run_pass.runtime = Runtime(hands)
+    carrier.answers[NEW_YORK] = lambda: in_own_thread(Scheduler(settings, other).run_pass)
+    for statement in itertools.count():
+        now, left = TUESDAY_NOON + statement * HOUR, [statement]
+        message = store(now, first_send_at=now)
+
+        def count(event, now=now, left=left):
+            if threading.current_thread() is threading.main_thread():
+                left[0] -= 1
+                if left[0] == -1:
+                    hands.leap(now + CLAIM_TIMEOUT + SECOND)
+
+        db.query_hooks.append(count)
+        run_pass(now, **ALWAYS_OPEN)
+        db.query_hooks.remove(count)
+        run_pass(now + HOUR / 2, **ALWAYS_OPEN)
+        assert again(message).status == Status.SENT
+        assert len(carrier.texts) + len(other.texts) == statement + 1, "each once"
+        if left[0] >= 0:
+            break
+    assert statement > 10
+
+
+@pytest.mark.parametrize(
+    "cause", [TOO_FAST, ACCOUNT, CarrierError("down", unreached=True)], ids=str
+)
+def test_a_dead_scheduler_that_was_to_go_first_is_waited_for_until_its_claim_ends_each_time(
+    run_pass, carrier, cause
+):
+    numbers = store_many(5)
+    carrier.answers = dict.fromkeys(numbers, cause)
+    run_pass(TUESDAY_NOON, send_concurrency=1)
+    carrier.answers, first_at = {}, TUESDAY_NOON + 5 * SECOND
+    for _ in range(2):
+        run_pass.runtime = Runtime(make_pool=DyingPool)
+        with pytest.raises(SystemExit):
+            run_pass(first_at, send_concurrency=1)
+        run_pass.runtime = THIS_MACHINE
+        run_pass(first_at + CLAIM_TIMEOUT)
+        assert len(carrier.texts) == 1
+        first_at += CLAIM_TIMEOUT + MILLISECOND
+    assert run_pass(first_at)["sent"] >= 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("late", [None, FOR_GOOD, FOR_NOW, TOO_FAST], ids=str)
+def test_a_late_answer_to_the_text_that_went_first_leaves_the_next_one_alone(
+    settings, run_pass, carrier, at, late
+):
+    """Its scheduler stood still, so another text went first, which is still under way."""
+    numbers = store_many(6)
+    carrier.answers = dict.fromkeys(numbers, TOO_FAST)
+    run_pass(TUESDAY_NOON, send_concurrency=1)
+    second, ends = FakeCarrier(), threading.Event()
+    second.answers = dict.fromkeys(numbers, lambda: ends.wait(60) and None)
+    others = Scheduler(settings._replace(send_concurrency=1), second)
+    thread = threading.Thread(target=lambda: [others.run_pass(), db.close()])
+
+    def stand_still():
+        at(LATE)
+        thread.start()
+        wait_until(lambda: second.texts)
+        return late
+
+    carrier.answers = dict.fromkeys(numbers, stand_still)
+    counts = run_pass(TUESDAY_NOON + SECOND, send_concurrency=1)
+    assert (len(carrier.texts), len(second.texts)) == (2, 1), counts
+    if late is TOO_FAST:
+        at(LATE + SECOND)
+    third = FakeCarrier()
+    Scheduler(settings._replace(send_concurrency=1), third).run_pass()
+    assert len(third.texts) == (5 if late is TOO_FAST else 0)
+    ends.set()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+# A text that waits for its turn within SEND_RATE
+
+
+class Napping(Clock):
+    """A clock on which it is late after a nap."""
+
+    def __init__(self, nap):
+        self.nap = nap
+
+    def sleep(self, seconds):
+        super().sleep(seconds)
+        self.nap()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("until", "becomes", "changes"),
+    [
+        (CLOSING, Status.SENT, {}),
+        (CLOSING, Status.SCHEDULED, {"quiet_hours": (17 * 60, 9 * 60)}),
+        (TUESDAY_NOON + 2 * SECOND, Status.EXPIRED, {"expire_after": SECOND}),
+    ],
+    ids=["it was open when it was judged", "quiet hours have begun", "it is too old"],
+)
+def test_a_text_that_has_waited_for_the_rate_keeps_to_what_holds_then(
+    run_pass, carrier, at, until, becomes, changes
+):
+    at(TUESDAY_NOON)
+    store(send_at=TUESDAY_NOON - MINUTE)
+    long = store(message="x" * 300, to=NEIGHBOUR)
+    rate = {"send_rate": 1.5, "claim_timeout": 86_400}
+    run_pass.runtime = Runtime(Napping(lambda: at(until)))
+    run_pass(TUESDAY_NOON, **rate | changes)
+    run_pass(TUESDAY_NOON + SECOND / 2, **rate | changes)
+    assert again(long).status == becomes
+    assert len(carrier.texts) == 1 + (becomes == Status.SENT)
+
+
+def test_the_carrier_is_told_what_is_left_of_the_time_when_it_is_given_the_text(run_pass, at):
+    """Not when it was claimed."""
+
+    class Noting(FakeCarrier):
+        def send(self, to, text, valid_for, **_):
+            self.valid_for = valid_for
+
+    class Slow(ThreadPoolExecutor):
+        def submit(self, *call):
+            at(TUESDAY_NOON + 100 * SECOND)
+            return super().submit(*call)
+
+    at(TUESDAY_NOON)
+    store()
+    noting, run_pass.runtime = Noting(), Runtime(make_pool=Slow)
+    run_pass(TUESDAY_NOON, noting, expire_after=HOUR)
+    assert noting.valid_for == 3500
+
+
+@pytest.mark.slow
+def test_a_pass_lasts_as_long_as_texts_go_however_long_it_may_wait_without(
+    run_pass, carrier, monkeypatch, settings
+):
+    monkeypatch.setattr(sender, "LONGEST_WAIT", 1.2)
+    store_many(5, clock.now())
+    counts = Scheduler(settings._replace(send_rate=2, **ALWAYS_OPEN), carrier).run_pass()
+    assert counts["sent"] == 5
+
+
+# What does not wait
+
+
+def until(condition, answer=None):
+    """Return what waits until a condition is true, or fails for now after half a minute."""
+
+    def wait():
+        try:
+            wait_until(condition, 30)
+        finally:
+            db.close()
+        return answer
+
+    return wait
+
+
+MEANWHILE = {
+    "what is due is queued": (
+        lambda now: store(now + SECOND, status=Status.SCHEDULED),
+        lambda message: again(message).status == Status.QUEUED,
+    ),
+    "what a dead sender held is taken over": (
+        lambda now: held(Status.SENDING, claimed_at=now),
+        lambda message: again(message).status == Status.QUEUED,
+    ),
+    "what is too old expires": (
+        lambda now: store(
+            now + SECOND - DAY, first_send_at=now + SECOND - DAY, manual_mode=True, approved=False
+        ),
+        lambda message: again(message).status == Status.EXPIRED,
+    ),
+    "a STOP is recorded": (
+        lambda now: None,
+        lambda _: DoNotCall.lists(NEIGHBOUR),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", MEANWHILE)
+def test_while_a_carrier_is_asked_whether_it_serves_the_rest_goes_on(
+    settings, carrier, what, database_url
+):
+    make, is_done = MEANWHILE[what]
+    store(clock.now(), to=NEIGHBOUR)
+    changed = settings._replace(claim_timeout=1, expire_after=DAY, **ALWAYS_OPEN)
+    carrier.answers[NEIGHBOUR] = CarrierError("down", unreached=True)
+    Scheduler(changed, carrier).run_pass()
+    message, asked = make(clock.now()), []
+
+    def check():
+        stops = [OptOut(NEIGHBOUR, True, "reply", certain=True)]
+        carrier.received = lambda: [stops.pop()] if stops else []
+        until(lambda: is_done(message))()
+        asked.append(True)
+        raise CarrierError("still down", unreached=True)
+
+    carrier.check = check
+    time.sleep(5.2)
+    Scheduler(changed, carrier).run_pass()
+    assert asked
+    assert is_done(message)
