@@ -275,8 +275,9 @@ class CarrierState(Table):
             by_probe = probe is not None and probe == state.tried_at
             changes = changes_for_pause(state, by_probe, now, trouble, is_down, asked_for, by_text)
             cls.update(changes).where(cls.name == name).execute()
-        trouble = changes.get("trouble", state.trouble)
-        return state.retry_at is None or bool(trouble) != bool(state.trouble)
+        before, after = state.__data__, state.__data__ | changes
+        is_another = any(bool(before[each]) != bool(after[each]) for each in ("trouble", "is_down"))
+        return state.retry_at is None or is_another
 
 
 def changes_for_pause(
