@@ -6,10 +6,12 @@ import pytest
 
 from access.keys import Role
 from access.limits import parse
+from carriers.ways import Way
 from desk_visitor import ask, issue
 from models import Status
 from samples import NEW_YORK, TUESDAY_NOON
 from sending.carrier_state import CarrierState
+from several_carriers import STAND_INS, UNREACHED
 from stored_messages import HOUR, held, store
 
 
@@ -107,3 +109,15 @@ def test_a_carrier_that_takes_texts_is_not_reported(operator):
     operator.open()
     assert "refused the account" not in operator.page.text
     assert "Nothing is being sent" not in operator.page.text
+
+
+@pytest.mark.parametrize(("of_us", "of_eu", "stand_in"), STAND_INS)
+def test_an_operator_sees_who_takes_a_carriers_place(
+    operator, run_both, us, of_us, of_eu, stand_in
+):
+    us.answer = UNREACHED
+    store()
+    run_both(TUESDAY_NOON, [Way("us", **of_us), Way("eu", **of_eu)])
+    operator.open()
+    assert "The carrier us has been down for" in operator.page.text
+    assert f"{stand_in or 'No other'} takes its place." in operator.page.text

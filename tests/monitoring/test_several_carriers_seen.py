@@ -10,10 +10,22 @@ from carrier_servers import TwilioServer
 from carriers.ways import Way
 from database import clock
 from models import Message, Status
-from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from monitoring.notices import Notices
+from running import wait_until
+from samples import LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending.carrier_state import CarrierState
+from several_carriers import (
+    ACCOUNT,
+    LONG_PAUSE,
+    OF_APP,
+    OF_GB,
+    OF_SHOP,
+    OF_US,
+    STAND_INS,
+    UNREACHED,
+)
 from signed_callbacks import of_twilio
-from stored_messages import again, store
+from stored_messages import again, store, store_many
 
 PUBLIC_URL = "https://sms.example.com"
 BOTH = (
@@ -55,6 +67,55 @@ def test_strangers_read_that_a_carrier_is_in_trouble_and_not_which(app, us_is_do
     )
 
 
+@pytest.mark.parametrize(("of_us", "of_eu", "stand_in"), STAND_INS)
+def test_who_takes_a_place_may_serve_some_of_the_same_texts(
+    app, settings, run_both, us, people, caplog, of_us, of_eu, stand_in
+):
+    us.answer = UNREACHED
+    store()
+    run_both(TUESDAY_NOON, [Way("us", **of_us), Way("eu", **of_eu)])
+    end = f"; {stand_in or 'no other'} takes its place"
+    (problem,) = [each for each in problems(app, TOKEN) if each.startswith("us has been down")]
+    assert problem.endswith(end)
+    found = json.loads(app.test_cli_runner().invoke(args=["stats", "--json"]).stdout)
+    assert [each["stand_in"] for each in found["carriers"]] == [stand_in, None]
+    assert ("eu takes its place" in caplog.text) == bool(stand_in)
+    notices = Notices(settings._replace(notify_url=people.url))
+    notices.start()
+    notices.finish(look=True)
+    assert f"{problem}." in people.told[0] or f"{problem}; " in people.told[0]
+
+
+TROUBLES = [
+    (UNREACHED, "has been down", ": there is no connection"),
+    (ACCOUNT, "has refused the account", ": it refuses the account"),
+    (LONG_PAUSE, "has asked for a long pause", ""),
+]
+
+
+@pytest.mark.parametrize(("answer", "words", "why"), TROUBLES)
+def test_whatever_its_trouble_is_it_is_told_everywhere_alike_until_it_is_over(
+    app, at, run_both, us, eu, answer, words, why
+):
+    us.answer = answer
+    store()
+    assert run_both(TUESDAY_NOON)["sent"] == 1
+    since = "since 2026-03-03T17:00:00.000Z"
+    assert problems(app, TOKEN) == [f"us {words} {since}{why}; eu takes its place"]
+    assert problems(app) == [f"a carrier {words} {since}; another takes its place"]
+    assert 'carrier_trouble{carrier="us"} 1.0' in metrics(app)
+    us.answer = None
+    store_many(20)
+    eu.answer = lambda: wait_until(lambda: len(us.texts) > 1) and None
+    assert run_both(TUESDAY_NOON + 2 * MINUTE)["sent"] == 20
+    assert problems(app, TOKEN) == []
+    assert 'carrier_trouble{carrier="us"} 0.0' in metrics(app)
+
+
+def metrics(app):
+    return app.test_client().get("/metrics", headers=TOKEN).text
+
+
 def test_where_both_are_in_trouble_nobody_takes_a_place(app, us_is_down):
     CarrierState.begin_pause("eu", clock.now(), trouble="the token is wrong")
     first, second = problems(app, TOKEN)
@@ -83,12 +144,22 @@ def test_metrics_and_stats_say_it_of_each_carrier(app, us_is_down):
     assert "PROBLEM: us has been down" in app.test_cli_runner().invoke(args=["stats"]).stdout
 
 
-def test_how_many_texts_no_carrier_may_be_used_for_is_told(app, at, run_both):
-    store(country="FR")
-    store(country="FR")
-    run_both(TUESDAY_NOON, [Way("us", countries={"US"}), Way("eu", countries={"GB"})])
-    words = "2 texts wait for which no carrier may be used for its country and key"
-    assert words in problems(app, TOKEN)
+IN_DOUBT = {"in_doubt": 1, "in_doubt_since": TUESDAY_NOON, "in_doubt_with": "gone"}
+
+
+@pytest.mark.parametrize("doubt", [{}, IN_DOUBT], ids=["", "in doubt"])
+@pytest.mark.parametrize(
+    ("of_us", "of_eu"), [(OF_GB, OF_GB), (OF_SHOP, OF_SHOP), (OF_APP | OF_GB, OF_SHOP | OF_US)]
+)
+def test_how_many_texts_no_carrier_may_be_used_for_is_told(app, at, run_both, doubt, of_us, of_eu):
+    store(**doubt)
+    ways = [Way("us", **of_us), Way("eu", **of_eu)]
+    run_both(TUESDAY_NOON, ways)
+    why = "for which no carrier may be used for its country and key"
+    assert problems(app, TOKEN) == [f"1 text waits {why}"]
+    store(**doubt)
+    run_both(TUESDAY_NOON, ways)
+    assert problems(app, TOKEN) == [f"2 texts wait {why}"]
     assert statuses_of() == {Status.QUEUED}
 
 
@@ -111,6 +182,27 @@ def test_a_text_that_no_carrier_may_be_used_for_is_refused(app, key, at, to, sta
     if status == 403:
         assert "no carrier for this country" in answer.json["message"]
         assert not Message.select().exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        ("keys=app", 201),
+        ("keys=shop", 403),
+        ("keys=shop,app&countries=US", 201),
+        ("keys=shop&countries=US", 403),
+        ("keys=app&countries=GB", 403),
+    ],
+)
+def test_a_text_that_no_carrier_may_be_used_for_is_refused_by_its_key_too(
+    settings, key, at, options, status
+):
+    at(TUESDAY_NOON)
+    app = create_app(settings._replace(carrier_url=f"console:#{options}"))
+    body = {"to": NEW_YORK, "message": "Hello"}
+    answer = app.test_client().post("/v1/text-messages", json=body, headers={"X-Api-Key": key})
+    assert answer.status_code == status
+    assert Message.select().count() == (status == 201)
 
 
 def test_a_testers_text_goes_to_the_simulator_whatever_its_country(app, at):

@@ -5,10 +5,8 @@ import pytest
 from carriers.ways import Way
 from models import Message
 from samples import ALWAYS_OPEN, LONDON, NEW_YORK, TUESDAY_NOON
+from several_carriers import OF_APP, OF_GB, OF_SHOP, OF_US
 from stored_messages import key_named, store
-
-FOR_APP, FOR_SHOP = {"keys": frozenset({"app"})}, {"keys": frozenset({"shop"})}
-FOR_US, FOR_GB = {"countries": frozenset({"US"})}, {"countries": frozenset({"GB"})}
 
 
 def store_each():
@@ -24,9 +22,9 @@ def given(carrier):
 
 
 ALONE = [
-    (FOR_US, {"app to US", "shop to US"}),
-    (FOR_APP, {"app to US", "app to GB"}),
-    (FOR_US | FOR_APP, {"app to US"}),
+    (OF_US, {"app to US", "shop to US"}),
+    (OF_APP, {"app to US", "app to GB"}),
+    (OF_US | OF_APP, {"app to US"}),
 ]
 
 
@@ -44,12 +42,12 @@ def test_a_single_pass_gives_a_lone_carrier_all_that_it_may_be_given(
 @pytest.mark.parametrize(
     ("before", "after", "then"),
     [
-        (FOR_GB, FOR_US, {"app to US", "shop to US"}),
-        (FOR_SHOP, FOR_APP, {"app to US", "app to GB"}),
-        (FOR_SHOP | FOR_GB, FOR_SHOP | FOR_US, {"shop to US"}),
-        (FOR_SHOP | FOR_GB, FOR_APP | FOR_GB, {"app to GB"}),
-        (FOR_SHOP, {}, {"app to US", "app to GB"}),
-        (FOR_GB, {}, {"app to US", "shop to US"}),
+        (OF_GB, OF_US, {"app to US", "shop to US"}),
+        (OF_SHOP, OF_APP, {"app to US", "app to GB"}),
+        (OF_SHOP | OF_GB, OF_SHOP | OF_US, {"shop to US"}),
+        (OF_SHOP | OF_GB, OF_APP | OF_GB, {"app to GB"}),
+        (OF_SHOP, {}, {"app to US", "app to GB"}),
+        (OF_GB, {}, {"app to US", "shop to US"}),
     ],
 )
 def test_what_waits_when_the_options_change_goes_by_the_new_ones(

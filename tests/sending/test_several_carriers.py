@@ -61,6 +61,19 @@ def test_a_pause_over_a_minute_is_not_waited_for_and_a_shorter_one_is(run_both, 
     assert (message.attempts, message.carrier) == (1, "eu")
 
 
+@pytest.mark.parametrize(
+    ("seconds", "is_waited_for"), [(59, True), (60, True), (60.001, False), (61, False)]
+)
+def test_up_to_a_minute_a_pause_is_waited_for_and_is_no_trouble(
+    run_both, us, eu, known_problems, seconds, is_waited_for
+):
+    us.answer = CarrierError("slow down", too_fast=True, retry_after=seconds)
+    store()
+    run_both(TUESDAY_NOON)
+    assert [len(us.texts), len(eu.texts)] == [1, int(not is_waited_for)]
+    assert (known_problems(TUESDAY_NOON) == []) == is_waited_for
+
+
 @pytest.mark.slow
 def test_five_silences_leave_doubts_and_the_rest_goes_elsewhere(run_both, us, eu):
     us.answer = SILENT
@@ -170,6 +183,19 @@ def test_texts_go_through_the_carriers_of_their_country_and_key(run_both, us, eu
     assert statuses() == {Status.SENT: 3, Status.QUEUED: 1}
 
 
+@pytest.mark.parametrize(
+    ("of_us", "of_all", "given"),
+    [(1, None, (1, 20)), (10, None, (7, 20)), (None, 1, (1, 1)), (1, 10, (1, 7)), (10, 1, (7, 1))],
+)
+def test_a_rate_of_its_own_stands_in_place_of_the_setting(run_both, us, eu, of_us, of_all, given):
+    """Within one instant no more goes than is free after a pause."""
+    ways = [Way("us", countries={"US"}, rate=of_us), Way("eu", countries={"GB"})]
+    for country in ("US", "GB"):
+        store_many(20, country=country)
+    run_both(TUESDAY_NOON, ways, send_rate=of_all)
+    assert (len(us.texts), len(eu.texts)) == given
+
+
 def test_what_waits_when_the_carriers_change_goes_by_the_new_ones(run_both, us, eu):
     store(country="GB")
     run_both(TUESDAY_NOON, [Way("us", countries={"US"}), Way("eu", countries={"US"})])
@@ -202,6 +228,30 @@ def test_a_carrier_that_can_be_asked_keeps_its_doubt_however_long_it_is_down(run
     message = Message.get(Message.to == NEW_YORK)
     assert (message.status, message.carrier, message.carrier_reference) == ("sent", "us", "SM1")
     assert eu.numbers == ["+12125559999"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_there", [True, False], ids=["is down", "is gone"])
+@pytest.mark.parametrize("status", [Status.CANCELLED, Status.EXPIRED])
+def test_what_cannot_be_asked_about_ends_in_time_as_people_wanted_it(run_both, is_there, status):
+    """Its carrier is down, or gone; the other is not for its country."""
+    us, eu = both = asked_both()
+    us.answer = us.health = SILENT
+    message = store(first_send_at=TUESDAY_NOON)
+    ways = [Way("us"), Way("eu", countries={"GB"})]
+    run_both(TUESDAY_NOON, ways, carriers=both)
+    if status == Status.CANCELLED:
+        again(message).cancel("shell", TUESDAY_NOON)
+    us.answer = us.health = UNREACHED
+    left = both if is_there else [eu]
+    for hours in (1, 71.9):
+        run_both(TUESDAY_NOON + hours * HOUR, ways, carriers=left, **ALWAYS_OPEN)
+        assert again(message).status in (Status.SCHEDULED, Status.QUEUED)
+    for hours in (73, 74):
+        run_both(TUESDAY_NOON + hours * HOUR, ways, carriers=left, **ALWAYS_OPEN)
+    assert again(message).status == status
+    assert MAY_HAVE_TAKEN_IT in again(message).last_error
+    assert eu.texts == []
 
 
 @pytest.mark.slow

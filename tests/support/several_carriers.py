@@ -12,7 +12,22 @@ from sending.runtime import THIS_MACHINE
 UNREACHED = CarrierError("there is no connection", unreached=True)
 SILENT = CarrierError("it gave no answer", in_doubt=True, silent=True)
 ACCOUNT = CarrierError("it refuses the account", account=True)
+LONG_PAUSE = CarrierError("slow down", too_fast=True, retry_after=90)
 WAY = CarrierError("its sender does not reach this country", account=True, way=True)
+
+OF_US, OF_GB = {"countries": frozenset({"US"})}, {"countries": frozenset({"GB"})}
+OF_APP, OF_SHOP = {"keys": frozenset({"app"})}, {"keys": frozenset({"shop"})}
+STAND_INS = [
+    ({}, {}, "eu"),
+    (OF_US, OF_US, "eu"),
+    (OF_US, OF_GB, None),
+    (OF_APP, OF_APP, "eu"),
+    (OF_APP, OF_SHOP, None),
+    (OF_APP, OF_GB, "eu"),
+    (OF_APP | OF_US, OF_APP | OF_GB, None),
+    (OF_APP | OF_US, OF_SHOP | OF_US, None),
+]
+"""For what two carriers, us and eu, may be used, and who takes the place of us for some of it."""
 
 
 class NamedCarrier(FakeCarrier):
@@ -84,5 +99,5 @@ def run_both(settings, us, eu, at, monkeypatch):
 def written(way: Way) -> str:
     """Write a Way as part of CARRIER_URL; its URL is not used."""
     options = {"name": way.name, "countries": ",".join(way.countries or ())}
-    options |= {"keys": ",".join(way.keys or ())}
+    options |= {"keys": ",".join(way.keys or ()), "rate": way.rate and f"{way.rate * 60:.0f}/min"}
     return "console:#" + "&".join(f"{name}={value}" for name, value in options.items() if value)
