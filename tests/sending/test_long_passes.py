@@ -7,17 +7,20 @@ from contextlib import contextmanager
 import pytest
 
 import scheduler
-from carriers import CarrierError
+from access.keys import ApiKey, Role
+from carriers import CarrierError, Part, Reply
 from database import clock, db
+from events.outbox import Event, EventAddress
 from models import Message, Status
 from monitoring.health import STALLED_AFTER
 from running import wait_until
-from samples import ALWAYS_OPEN, HOUR, NEIGHBOUR, NEW_YORK, SECOND, THIRD, TUESDAY_NOON
+from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, THIRD, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import claims
+from sending import claims, inbound
 from sending.carrier_state import CarrierState
+from sending.inbound import ReplyRules
 from sending.runtime import Clock, Runtime
-from stored_messages import SENDER, again, held, store, store_many
+from stored_messages import SENDER, again, held, key_named, store, store_many
 
 
 @pytest.fixture
@@ -68,6 +71,46 @@ def test_what_becomes_too_old_expires_before_a_pass_ends(impatient, carrier):
     carrier.answers[NEW_YORK] = until(lambda: has_ended(old, Status.EXPIRED))
     counts = Scheduler(impatient._replace(expire_after=HOUR), carrier).run_pass()
     assert (counts["expired"], counts["sent"]) == (1, 1)
+
+
+def piece_of_a_reply():
+    """A part of a reply whose other parts do not come; its key is to be told of it."""
+    key = key_named("app")
+    EventAddress.set(key, "http://127.0.0.1:9/", TUESDAY_NOON)
+    held(Status.SENT, to=NEIGHBOUR, carrier="fake", finished_at=TUESDAY_NOON - SECOND)
+    part = Reply(NEIGHBOUR, "I think", part=Part("1", 2, 1))
+    inbound.record([part], TUESDAY_NOON, ReplyRules("fake", False, None, None))
+
+
+def of_tester():
+    ApiKey.issue("tester", None, TUESDAY_NOON, role=Role.TESTER)
+    due = TUESDAY_NOON + SECOND
+    return store(due, status=Status.SCHEDULED, to=THIRD, key=ApiKey.named("tester"))
+
+
+LASTS_SIX_MINUTES = {
+    "a part of a reply is told": (piece_of_a_reply, lambda _: Event.select().exists()),
+    "a text of a tester is sent": (of_tester, lambda text: has_ended(text, Status.SENT)),
+    "what is too old is forgotten": (
+        lambda: held(Status.SENT, finished_at=TUESDAY_NOON + SECOND - DAY),
+        lambda text: again(text).message is None,
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", LASTS_SIX_MINUTES)
+def test_in_a_pass_of_six_minutes(impatient, carrier, at, what):
+    make, is_done = LASTS_SIX_MINUTES[what]
+    at(TUESDAY_NOON)
+    made = make()
+    store(to=NEW_YORK)
+    answer = until(lambda: is_done(made))
+    carrier.answers[NEW_YORK] = lambda: [at(TUESDAY_NOON + 6 * MINUTE), answer()][1]
+    lasting = Scheduler(impatient._replace(keep_texts=DAY, claim_timeout=4), carrier)
+    assert lasting.run_pass()["sent"] >= 1
+    assert carrier.numbers == [NEW_YORK], "it was not tried again"
+    assert is_done(made)
 
 
 @pytest.mark.slow

@@ -91,8 +91,8 @@ def test_whichever_statement_of_a_pass_lasts_too_long_each_text_goes_once(
 ):
     """While a text is under way, another scheduler looks for what dead ones hold."""
     other, hands = FakeCarrier(), Leaping(at, True, True)
-    run_pass.runtime = Runtime(hands)
-    carrier.answers[NEW_YORK] = lambda: in_own_thread(Scheduler(settings, other).run_pass)
+    run_pass.runtime, always = Runtime(hands), settings._replace(**ALWAYS_OPEN)
+    carrier.answers[NEW_YORK] = lambda: in_own_thread(Scheduler(always, other).run_pass)
     for statement in itertools.count():
         now, left = TUESDAY_NOON + statement * HOUR, [statement]
         message = store(now, first_send_at=now)
