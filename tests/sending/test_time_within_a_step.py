@@ -238,19 +238,6 @@ def test_a_pass_lasts_as_long_as_texts_go_however_long_it_may_wait_without(
 # What does not wait
 
 
-def until(condition, answer=None):
-    """Return what waits until a condition is true, or fails for now after half a minute."""
-
-    def wait():
-        try:
-            wait_until(condition, 30)
-        finally:
-            db.close()
-        return answer
-
-    return wait
-
-
 MEANWHILE = {
     "what is due is queued": (
         lambda now: store(now + SECOND, status=Status.SCHEDULED),
@@ -280,20 +267,21 @@ def test_while_a_carrier_is_asked_whether_it_serves_the_rest_goes_on(
 ):
     make, is_done = MEANWHILE[what]
     store(clock.now(), to=NEIGHBOUR)
-    changed = settings._replace(claim_timeout=1, expire_after=DAY, **ALWAYS_OPEN)
+    changed = settings._replace(claim_timeout=4, expire_after=DAY, **ALWAYS_OPEN)
     carrier.answers[NEIGHBOUR] = CarrierError("down", unreached=True)
     Scheduler(changed, carrier).run_pass()
-    message, asked = make(clock.now()), []
+    done = []
 
     def check():
         stops = [OptOut(NEIGHBOUR, True, "reply", certain=True)]
         carrier.received = lambda: [stops.pop()] if stops else []
-        until(lambda: is_done(message))()
-        asked.append(True)
+        message = make(clock.now())
+        wait_until(lambda: is_done(message), 30)
+        db.close()  # of this thread
+        done.append(what)
         raise CarrierError("still down", unreached=True)
 
     carrier.check = check
-    time.sleep(5.2)
+    time.sleep(5.2)  # until its pause is over
     Scheduler(changed, carrier).run_pass()
-    assert asked
-    assert is_done(message)
+    assert done
