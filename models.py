@@ -194,11 +194,6 @@ class Message(Table):
         return cls.select().where(counts).order_by(cls.created_at.desc(), cls.id.desc())
 
     @classmethod
-    def correct_to(cls, number: str, now: datetime) -> None:
-        """Let messages to a number that a clock ahead has accepted be accepted now."""
-        cls.count_as_now(cls.created_at, now, cls.to == number, cls.id > first_id(now))
-
-    @classmethod
     def answered(cls, key: int, idempotency_key: str) -> Self | None:
         """Return the message that this key's request with this idempotency key created."""
         return cls.get_or_none(cls.key == key, cls.idempotency_key == idempotency_key)
@@ -224,6 +219,7 @@ class Message(Table):
     @classmethod
     def correct(cls, now: datetime) -> None:
         """Let what was noted by a clock that has been set back since be of now."""
+        cls.count_as_now(cls.created_at, now, cls.id > first_id(now))
         cls.count_as_now(cls.finished_at, now, has_status(*FINISHED), HAS_ENDED)
         decided = cls.send_date.is_null() | cls.due_since.is_null(False)
         scheduled = has_status(Status.SCHEDULED)
@@ -415,19 +411,17 @@ class Message(Table):
         refused = Audit.latest(self.id, (Action.CANCELLED, Action.REFUSED), since)
         undone = refused or Action.CANCELLED
         with db.transaction():
-            if limit and self._use_of(limit, now) >= limit.number:
+            if limit and self._use_of(limit) >= limit.number:
                 return False
             if self._undo(undone, now, {Status.CANCELLED}, mine, last, **waits):
                 return True
         withdrawn = mine & (Message.in_doubt > 0) & is_within(Message.send_at, UNDO_WITHIN, now)
         return self._undo(undone, now, {*WAITING}, withdrawn, cancelled_by=None)
 
-    def _use_of(self, limit, now):
+    def _use_of(self, limit):
         """Return how many others to this number have counted since a window before this one."""
         lock_numbers([self.to])
-        Message.correct_to(self.to, now)
-        created_at = min(self.created_at, now)
-        others = Message.accepted_to(self.to, created_at - limit.window + MILLISECOND)
+        others = Message.accepted_to(self.to, self.created_at - limit.window + MILLISECOND)
         return others.where(Message.id != self.id).limit(limit.number).count()
 
     def retry(self, now: datetime) -> bool:

@@ -146,8 +146,6 @@ class KeyTally:
         """
         last_id = row.last_id if row else None
         is_known = row is not None and (latest is None or (last_id and latest <= last_id))
-        if is_known and is_ahead(_instant(row.second), _instant(max(seconds))):
-            is_known = False
         last = row.second if is_known else max(seconds)
         counts = {}
         for unit, size in UNITS.items():
@@ -180,10 +178,6 @@ class KeyTally:
         self.last_id = max(filter(None, (id, self.last_id)))
 
 
-def _instant(second):
-    return EPOCH + second * SECOND
-
-
 class NumberTally:
     """When the messages to one number were accepted, the latest first, but for `skipped` ones."""
 
@@ -194,7 +188,7 @@ class NumberTally:
         """Return a refusal if the window that ends at an instant has as many as allowed."""
         oldest = self._accepted_at[limit.number - 1 - self._skipped :][:1]
         return [
-            LimitReached("recipient", limit, each + limit.window)
+            LimitReached("recipient", limit, (at if is_ahead(each, at) else each) + limit.window)
             for each in oldest
             if each > at - limit.window
         ]

@@ -292,7 +292,6 @@ def _answer(reply, word, text, now):
 
 def _was_answered(number, word, now):
     """Say whether a number was given an answer to this word lately, or may yet be."""
-    Message.correct_to(number, now)
     answers = Message.select().where(Message.to == number, Message.answers == word)
     tried = (Message.attempts > 0) | (Message.in_doubt > 0)
     tried |= has_status(Status.QUEUED, Status.SCHEDULED, Status.SENDING, *TAKEN)
