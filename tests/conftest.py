@@ -79,23 +79,24 @@ def _encodable(value):
 
 def pytest_generate_tests(metafunc):
     """Run a test marked `options` with all optional settings on, as well as off."""
-    if metafunc.definition.get_closest_marker("options") and "options" in metafunc.fixturenames:
-        metafunc.parametrize("options", [{}, ALL_OPTIONS], ids=["options off", "options on"])
+    name = "optional_settings"
+    if metafunc.definition.get_closest_marker("options") and name in metafunc.fixturenames:
+        metafunc.parametrize(name, [{}, ALL_OPTIONS], ids=["options off", "options on"])
 
 
 @pytest.fixture
-def options():
+def optional_settings():
     """The settings without a default that are set, as the environment has them."""
     return {}
 
 
 @pytest.fixture
-def settings(database_url, options, monkeypatch, tmp_path):
+def settings(database_url, optional_settings, monkeypatch, tmp_path):
     """The default settings, whatever this machine's environment sets."""
     for name in (*environment.Settings._fields, "script_name"):
         monkeypatch.delenv(name.upper(), raising=False)
     monkeypatch.chdir(tmp_path)
-    for name, value in options.items():
+    for name, value in optional_settings.items():
         monkeypatch.setenv(name, value)
     return environment.load()._replace(database_url=database_url)
 

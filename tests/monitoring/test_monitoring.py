@@ -81,14 +81,14 @@ def test_the_root_is_a_page_for_a_browser_alone(client, accept, mimetype):
 @on_sqlite
 @pytest.mark.options
 @pytest.mark.parametrize("prefix", ["", "/staging"])
-def test_the_page_at_the_root_leads_to_all_that_the_body_names(client, options, prefix):
+def test_the_page_at_the_root_leads_to_all_that_the_body_names(client, optional_settings, prefix):
     below = {"base_url": f"http://localhost{prefix}"}
     page = client.get("/", headers={"Accept": BROWSER}, **below)
     named = client.get("/", **below).json
     links = re.findall(r'<a href="([^"]+)"', page.text)
     assert {*links} == {*named.values()} - {f"{prefix}/v1/text-messages"}
     assert f"POST {prefix}/v1/text-messages" in page.text
-    assert any(link.endswith("/desk/") for link in links) == ("SECRET_KEY" in options)
+    assert any(link.endswith("/desk/") for link in links) == ("SECRET_KEY" in optional_settings)
     for link in [*links, *re.findall(r'<link [^>]*href="([^"]+)"', page.text)]:
         assert client.get(link.removeprefix(prefix), **below).status_code == 200
     assert "//" not in page.text

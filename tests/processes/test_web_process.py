@@ -27,8 +27,8 @@ CHUNKED = b"Transfer-Encoding: chunked"
 
 
 @pytest.fixture
-def web(serve, database_url, options):
-    return serve(database_url, workers=2, LOG_LEVEL="DEBUG", **options)
+def web(serve, database_url, optional_settings):
+    return serve(database_url, workers=2, LOG_LEVEL="DEBUG", **optional_settings)
 
 
 def exchange(port, request, half_close=False):

@@ -3,14 +3,14 @@
 import functools
 import json
 import time
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from twilio.request_validator import RequestValidator
 
 FORM = "application/x-www-form-urlencoded"
 TOKEN, SECRET = "auth-t0ken", "s1gnature secret"
 TWILIO = f"twilio://AC1:{TOKEN}@+15005550006"
-VONAGE = f"vonage://key:s3cret@ACME?signature_secret={SECRET}"
+VONAGE = f"vonage://key:s3cret@ACME?signature_secret={quote(SECRET)}"
 
 
 @functools.cache

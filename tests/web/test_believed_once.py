@@ -6,7 +6,7 @@ import hmac
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 import pytest
 
@@ -267,7 +267,7 @@ US, EU = "15005550006", "447700900000"
 def both(settings, us, eu, keys=("key", "key")):
     """A client of two Vonage carriers with one signature secret, which send from these."""
     urls = [
-        f"vonage://{key}:s3cret@{sender}?signature_secret={SECRET}#name={name}"
+        f"vonage://{key}:s3cret@{sender}?signature_secret={quote(SECRET)}#name={name}"
         for key, sender, name in zip(keys, (us, eu), ("us", "eu"), strict=True)
     ]
     changed = settings._replace(carrier_url=" ".join(urls), public_url=PUBLIC_URL)
