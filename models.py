@@ -1,9 +1,10 @@
 """Messages: their table, and every change of their state up to a carrier's yes."""
 
+import logging
 import secrets
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
@@ -36,9 +37,11 @@ from database import (
     Refused,
     Table,
     db,
+    is_outage,
     isoformat,
     locked,
     on_postgres,
+    passed_over,
 )
 from database.clock import is_within
 from events.outbox import Event, EventAddress
@@ -55,6 +58,9 @@ LATEST = "SELECT id FROM message WHERE key_id = {param} ORDER BY id DESC LIMIT 1
 LONGEST_WAIT = timedelta(days=60)
 """How far ahead a retry or an opening can be, but not a send_date."""
 
+SET_ASIDE = timedelta(minutes=10)
+"""How long a message is left alone that breaks what the scheduler does with all that are due."""
+
 UNDO_WITHIN = timedelta(minutes=1)
 """How long people can undo what they decided."""
 
@@ -63,6 +69,8 @@ NOTHING = dict.fromkeys(("to", "message", "answer", "request_digest"))
 
 UNCLAIMED = dict.fromkeys(("claimed_by", "claimed_at", "claimed_for"))
 """What a message has of these that no sender holds."""
+
+log = logging.getLogger("scheduler")
 
 
 class Status(StrEnum):
@@ -214,6 +222,53 @@ class Message(Table):
             Event.write([each for each in changed if each.receiver and each.status in FINISHED])
         return [(each.status, each.to) for each in changed]
 
+    @classmethod
+    def _change_due(
+        cls, update: ModelUpdate, due: ModelSelect, still: SQL, now: datetime
+    ) -> Iterator[list]:
+        """Change all messages that are due, as `change` does; yield what each batch has changed.
+
+        In batches: writers wait for one only. `due` selects the ids; each is changed while it is
+        `still` so. Those that break this are set aside.
+        """
+        aside = []
+        while True:
+            batch = (due.where(cls.id.not_in(aside)) if aside else due).limit(BATCH)
+            before = len(aside)
+            try:
+                changed = cls.change(update.where(locked(cls.id, batch), still))
+            except Exception as error:
+                if is_outage(error):
+                    raise
+                ids = [message.id for message in batch]
+                changed = cls._change_but_broken(update, ids, still, now, aside)
+            yield changed
+            if not changed and len(aside) == before:
+                return
+
+    @classmethod
+    def _change_but_broken(cls, update, ids, still, now, aside):
+        """Change these messages but those that break it, which are added to `aside`; log their ids.
+
+        They are halved until such a message is alone.
+        """
+        try:
+            these = locked(cls.id, cls.select(cls.id).where(cls.id.in_(ids)))
+            return cls.change(update.where(these, still))
+        except Exception as error:
+            if is_outage(error):
+                raise
+            kind = type(error).__name__  # its words may hold the number
+        if len(ids) > 1:
+            half = len(ids) // 2
+            changed = cls._change_but_broken(update, ids[:half], still, now, aside)
+            return changed + cls._change_but_broken(update, ids[half:], still, now, aside)
+        aside += ids
+        log.error("message %s is set aside: %s", *ids, kind)
+        with passed_over(log, f"message {ids[0]} stays due"):
+            cls.update(send_at=now + SET_ASIDE).where(cls.id.in_(ids), still).execute()
+        return []
+
     # Transitions by the scheduler
 
     @classmethod
@@ -237,8 +292,7 @@ class Message(Table):
 
         With `testers`, only those of testers. A message has expired if it was scheduled first
         before `scheduled_before`; that and `always_check_dnc` are for keys without a rule of their
-        own. A text in doubt is left to the sender, which asks the carrier first. In batches:
-        writers wait for one only.
+        own. A text in doubt is left to the sender, which asks the carrier first.
         """
         due = has_status(Status.SCHEDULED) & (cls.send_at <= now)
         if testers:
@@ -249,15 +303,12 @@ class Message(Table):
         expired = (cls.in_doubt == 0) & too_old
         became = Case(None, [(blocked, Status.BLOCKED), (expired, Status.EXPIRED)], Status.QUEUED)
         finished = Case(None, [(blocked | expired, cls.finished_at.db_value(now))], None)
-        batch = cls.select(cls.id).where(due).order_by(cls.send_at).limit(BATCH)
+        move = cls.update(status=became, finished_at=finished)
+        due = cls.select(cls.id).where(due).order_by(cls.send_at)
         counts = Counter()
-        while True:
-            move = cls.update(status=became, finished_at=finished)
-            move = move.where(locked(cls.id, batch), has_status(Status.SCHEDULED))
-            moved = cls.change(move)
+        for moved in cls._change_due(move, due, has_status(Status.SCHEDULED), now):
             counts.update(status for status, _ in moved)
-            if len(moved) < BATCH:
-                return counts
+        return counts
 
     @classmethod
     def expire(
@@ -265,8 +316,7 @@ class Message(Table):
     ) -> int:
         """Expire messages that wait for approval or a carrier since before an instant; count them.
 
-        `among` are the ids to choose from, if not all. In batches, as in `promote`. Keys with a
-        rule of their own go by that.
+        `among` are the ids to choose from, if not all. Keys with a rule of their own go by that.
         """
         before = ApiKey.scheduled_before(cls.key, now, scheduled_before)
         old = (cls.send_at < before) & (cls.first_send_at < before) & (cls.in_doubt == 0)
@@ -280,9 +330,8 @@ class Message(Table):
             theirs, latest = cls.key.in_(sooner), max(ends[id] for id in sooner)
             some += [(AWAITS_APPROVAL & theirs, latest), (IS_SENDABLE & theirs, latest)]
         for which, bound in some:  # an index needs one bound for all rows
-            batch = cls.select(cls.id).where(which, cls.send_at < bound, old).limit(BATCH)
-            while expired := cls.change(give_up.where(locked(cls.id, batch), which)):
-                total += len(expired)
+            due = cls.select(cls.id).where(which, cls.send_at < bound, old)
+            total += sum(map(len, cls._change_due(give_up, due, which, now)))
         return total
 
     @classmethod
@@ -296,18 +345,15 @@ class Message(Table):
     ) -> int:
         """Give up messages in doubt whose carriers, to be asked about them, do not answer.
 
-        They have expired, or are cancelled if somebody has done so; return how many. In batches, as
-        in `promote`.
+        They have expired, or are cancelled if somebody has done so; return how many.
         """
         before = ApiKey.scheduled_before(cls.key, now, scheduled_before)
         old = IS_SENDABLE & cls.lane.in_(lanes) & (cls.first_send_at < before)
         withdrawn = cls.cancelled_by.is_null(False), Status.CANCELLED
-        status, total = Case(None, [withdrawn], Status.EXPIRED), 0
+        status = Case(None, [withdrawn], Status.EXPIRED)
         told = {"finished_at": now, "last_error": reason, "last_error_at": now}
-        batch = locked(cls.id, cls.select(cls.id).where(old).limit(BATCH))
-        while given_up := cls.change(cls.update(status=status, **told).where(batch, old)):
-            total += len(given_up)
-        return total
+        give_up, due = cls.update(status=status, **told), cls.select(cls.id).where(old)
+        return sum(map(len, cls._change_due(give_up, due, old, now)))
 
     def apply(self, outcome: Any, now: datetime, **more: Any) -> bool:
         """Move this claimed message as an Outcome says; False if the claim is another's by now.

@@ -6,7 +6,7 @@ Everything that is stored is a Table of `db`, which is SQLite or Postgres by its
 from database.connections import bytes_left, connect, db, disconnect, on_postgres, scrub
 from database.errors import ERRORS, Refused
 from database.migrations import is_migrated, upgrade
-from database.outages import is_outage, reason, survived
+from database.outages import is_outage, passed_over, reason, survived
 from database.postgres import patience
 from database.sqlite import make_private
 from database.tables import (

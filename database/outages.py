@@ -78,6 +78,17 @@ def survived(log: logging.Logger, what: str) -> Iterator[None]:
         db.close()
 
 
+@contextmanager
+def passed_over(log: logging.Logger, what: str) -> Iterator[None]:
+    """Log an error that ends the block, by its kind alone; raise it if it is an outage."""
+    try:
+        yield
+    except Exception as error:  # its words may hold a number
+        if is_outage(error):
+            raise
+        log.error("%s: %s", what, type(error).__name__)
+
+
 def _tables_are_old(error):
     """Say whether a statement failed because the tables are not up to date."""
     wrong = sqlite_code(error) == sqlite3.SQLITE_ERROR or (sqlstate(error) or "").startswith("42")

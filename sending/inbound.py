@@ -16,7 +16,7 @@ from access.do_not_call import DoNotCall
 from access.limits import SECOND, KeyUse, lock_numbers
 from carriers import LateAnswer, OptOut, Receipt
 from carriers.alphabets import count_parts
-from database import EPOCH, db
+from database import EPOCH, db, passed_over
 from database.clock import is_ahead
 from events.outbox import Event
 from models import ANSWER_WITHIN, TAKEN, Message, Status, has_status, new_id
@@ -131,18 +131,30 @@ def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None
 
 
 def settle(now: datetime) -> None:
-    """Tell of replies that have waited for their other parts long enough."""
-    for reply in Reply.select().where(Reply.is_due(now)):
-        means = meaning.read_part(reply.text)
-        with db.atomic():
-            lock_numbers([reply.number])
-            due = Reply.update(due_at=None).where(Reply.id == reply.id, Reply.is_due(now))
-            if due.execute():
-                reply = Reply.get_by_id(reply.id)
-                if not reply.read_at and _may_be_no(reply, means):
-                    reply.may_be_no = True
-                    reply.save(only=[Reply.may_be_no])
-                _tell(reply, now)
+    """Tell of replies that have waited for their other parts long enough.
+
+    One that breaks this is shown to people, and not told to a system.
+    """
+    for id in [reply.id for reply in Reply.select(Reply.id).where(Reply.is_due(now))]:
+        with passed_over(log, f"reply {id} is not told of"):
+            _settle(id, now)
+            continue
+        with passed_over(log, f"reply {id} stays due"):
+            Reply.update(due_at=None).where(Reply.id == id).execute()
+
+
+def _settle(id, now):
+    reply = Reply.get_by_id(id)
+    means = meaning.read_part(reply.text)
+    with db.atomic():
+        lock_numbers([reply.number])
+        due = Reply.update(due_at=None).where(Reply.id == id, Reply.is_due(now))
+        if due.execute():
+            reply = Reply.get_by_id(id)
+            if not reply.read_at and _may_be_no(reply, means):
+                reply.may_be_no = True
+                reply.save(only=[Reply.may_be_no])
+            _tell(reply, now)
 
 
 def _read(said):
