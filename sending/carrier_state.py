@@ -287,7 +287,7 @@ def changes_for_pause(
     trouble: str | None,
     is_down: bool,
     asked_for: float | None,
-    by_text: bool,
+    by_text: bool = False,
 ) -> dict:
     """Return what changes in a state when a pause begins or is lengthened; pure.
 

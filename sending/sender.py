@@ -122,8 +122,10 @@ class Sender:
         ready = self.within_rate(ready)
         for send in ready:
             self.sends.begin(send, self.watch.probe)
-        if self.watch.probe:
-            retry(self.watch.use_probe, ready[0].message if ready else None)
+        if self.watch.probe and ready:
+            retry(CarrierState.note_probe, self.name, ready[0].message.id)
+        elif self.watch.probe:
+            retry(self.watch.end_unused_probe)
         wait_until = self.recorder.progress_at + self.longest_wait
         waits = self.left and pause and self.clock.monotonic() + pause <= wait_until
         return pause if self.sends.under_way or claimed or waits else None

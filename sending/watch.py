@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from carriers import Carrier, CarrierError
-from models import Message
 from sending.carrier_state import CarrierState, Permission
 from sending.rate import Rate, Share
 from sending.routes import in_trouble
@@ -109,15 +108,12 @@ class CarrierWatch:
                 CarrierState.begin_pause(self.name, self.clock.now(), self.probe, **cause)
         return False
 
-    def use_probe(self, message: Message | None) -> None:
-        """Note which message goes first; let another sender's go if we have none.
+    def end_unused_probe(self) -> None:
+        """Let another text go first, as we have none.
 
         If the carrier, asked, serves, its trouble ends: nobody else could end it before a text is
         to be sent. One that texts began waits for that text.
         """
-        if message:
-            CarrierState.note_probe(self.name, message.id)
-            return
         if self.serves and self.state.by_texts:
             CarrierState.note_serves(self.name, self.probe)
         elif self.serves:

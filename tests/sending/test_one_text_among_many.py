@@ -9,10 +9,10 @@ from access.keys import ApiKey
 from carriers import CarrierError
 from carriers.ways import Way
 from databases import on_sqlite
-from fake_carrier import ACCOUNT, TOO_FAST, AskableCarrier
+from fake_carrier import ACCOUNT, FOR_GOOD, TOO_FAST, AskableCarrier
 from models import Message, Status
 from monitoring import health
-from samples import MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
+from samples import DAY, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from stored_messages import again, key_named, statuses, store, store_many
 
@@ -170,6 +170,25 @@ def test_a_text_that_is_refused_again_while_no_other_is_taken_loses_no_retry(run
     carrier.answers = {}
     run_for(200, 262, 60)
     assert statuses() == {Status.SENT: 2}
+
+
+@on_sqlite
+@pytest.mark.parametrize("is_set_back", [False, True], ids=["", "the clock was a day ahead"])
+def test_that_others_are_refused_for_good_does_not_say_that_they_are_taken(
+    run_for, run_pass, carrier, is_set_back
+):
+    if is_set_back:
+        store(TUESDAY_NOON + DAY)
+        carrier.answers = {NEW_YORK: ACCOUNT}
+        run_pass(TUESDAY_NOON + DAY)
+        carrier.answers = {}
+        assert run_pass(TUESDAY_NOON + DAY + MINUTE)["sent"] == 1
+    message = store(to=POISON, key=key_of("u"), max_retries=0)
+    store(to=NEIGHBOUR, key=key_of("a"))
+    carrier.answers = {POISON: ACCOUNT, NEIGHBOUR: FOR_GOOD}
+    run_for(0, 20, 5, send_concurrency=1)
+    assert carrier.numbers[-4:] == [POISON, POISON, NEIGHBOUR, POISON]
+    assert (again(message).status, again(message).attempts) == (Status.QUEUED, 0)
 
 
 @on_sqlite

@@ -840,13 +840,13 @@ def end_any_pause(watch, send, error):
         CarrierState.update(retry_at=None, tried_at=None, pause=0).execute()
 
 
-def end_pause_by_a_question(name, probe, only_outage=False):
-    return end_pause(name, probe)
+def end_pause_by_a_question(name, probe, only_outage=False, **more):
+    return end_pause(name, probe, **more)
 
 
-def end_pause_by_any_probe(name, probe, only_outage=False):
+def end_pause_by_any_probe(name, probe, **more):
     CarrierState.update(tried_at=probe).execute()
-    return end_pause(name, probe, only_outage)
+    return end_pause(name, probe, **more)
 
 
 def leave_probe(state, by_probe, *rest):
@@ -854,8 +854,8 @@ def leave_probe(state, by_probe, *rest):
     return changes if by_probe else changes | {"tried_at": state.tried_at}
 
 
-def leave_outage(state, by_probe, now, trouble, is_down, asked_for):
-    changes = changes_for_pause(state, by_probe, now, trouble, is_down, asked_for)
+def leave_outage(state, by_probe, now, trouble, *rest):
+    changes = changes_for_pause(state, by_probe, now, trouble, *rest)
     return changes if trouble else changes | {"trouble": state.trouble, "is_down": state.is_down}
 
 
