@@ -156,7 +156,7 @@ class Message(Table):
     in_doubt_with = TextField(null=True)
     # How many senders died with it
     take_overs = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
-    refused_at = InstantField(null=True)  # by a carrier that said "the account"; the first time
+    refused_at = InstantField(null=True)  # by a carrier that said "the account"; the last time
     finished_at = InstantField(null=True)
     last_error = CarrierTextField(null=True)
     last_error_at = InstantField(null=True)
@@ -231,24 +231,20 @@ class Message(Table):
         In batches: writers wait for one only. `due` selects the ids; each is changed while it is
         `still` so. Those that break this are set aside.
         """
-        aside = []
-        while True:
-            batch = (due.where(cls.id.not_in(aside)) if aside else due).limit(BATCH)
-            before = len(aside)
+        changed, batch = True, due.limit(BATCH)
+        while changed:
             try:
                 changed = cls.change(update.where(locked(cls.id, batch), still))
             except Exception as error:
                 if is_outage(error):
                     raise
                 ids = [message.id for message in batch]
-                changed = cls._change_but_broken(update, ids, still, now, aside)
+                changed = cls._change_but_broken(update, ids, still, now)
             yield changed
-            if not changed and len(aside) == before:
-                return
 
     @classmethod
-    def _change_but_broken(cls, update, ids, still, now, aside):
-        """Change these messages but those that break it, which are added to `aside`; log their ids.
+    def _change_but_broken(cls, update, ids, still, now):
+        """Change these messages; set those that break it aside, and log their ids.
 
         They are halved until such a message is alone.
         """
@@ -261,9 +257,8 @@ class Message(Table):
             kind = type(error).__name__  # its words may hold the number
         if len(ids) > 1:
             half = len(ids) // 2
-            changed = cls._change_but_broken(update, ids[:half], still, now, aside)
-            return changed + cls._change_but_broken(update, ids[half:], still, now, aside)
-        aside += ids
+            changed = cls._change_but_broken(update, ids[:half], still, now)
+            return changed + cls._change_but_broken(update, ids[half:], still, now)
         log.error("message %s is set aside: %s", *ids, kind)
         with passed_over(log, f"message {ids[0]} stays due"):
             cls.update(send_at=now + SET_ASIDE).where(cls.id.in_(ids), still).execute()

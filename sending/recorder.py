@@ -134,7 +134,7 @@ class Recorder:
         """Return what else is noted with a no: the carrier, and through which the next try goes."""
         noted = {"carrier": self.terms.carrier}
         if error.account:
-            noted["refused_at"] = min(send.message.refused_at or now, now)
+            noted["refused_at"] = now
         if self.others(send) and not (outcome.doubt or send.asking):
             route = self.routes.read(send.message.lane)
             if error.way or (outcome.counted and outcome.status == Status.SCHEDULED):

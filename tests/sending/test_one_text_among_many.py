@@ -121,6 +121,20 @@ def test_its_further_tries_are_no_trouble_of_the_carrier(refused, run_for, carri
 
 
 @on_sqlite
+def test_as_the_text_that_goes_first_after_a_pause_it_does_not_end_that(refused, run_pass, carrier):
+    """The account is refused in earnest meanwhile; it costs this text nothing more, either."""
+    other = store(TUESDAY_NOON + 50 * SECOND, key=key_of("a"))
+    carrier.answers[NEW_YORK] = ACCOUNT
+    run_pass(TUESDAY_NOON + 50 * SECOND)
+    assert other.cancel("shell", TUESDAY_NOON + 50 * SECOND)
+    run_pass(TUESDAY_NOON + 2 * MINUTE)
+    assert carrier.numbers[-2:] == [NEW_YORK, POISON]
+    waits = again(refused)
+    assert (waits.status, waits.attempts) == (Status.QUEUED, 1)
+    assert health.read(TUESDAY_NOON + 2 * MINUTE).problems()
+
+
+@on_sqlite
 @pytest.mark.slow
 def test_its_tries_come_to_an_end_with_the_carriers_words(refused, run_pass):
     for minutes in (2, 10, 60, 120):
@@ -287,6 +301,20 @@ def test_a_text_that_answers_a_reply_counts_as_one_of_its_key(run_pass, settings
     turns = names_in_turn(carrier)[1:]
     assert len(turns) == 4
     assert all(one != next for one, next in itertools.pairwise(turns)), turns
+
+
+def test_an_answer_waits_for_another_key_after_a_text_of_its_own_key(run_pass, carrier):
+    words = {"stop_reply": "You get no more texts.", "help_reply": "Write STOP."}
+    store(key=key_of("a"), message="a")
+    carrier.answers = {NEW_YORK: ACCOUNT}
+    for second in (0, 5):
+        run_pass(TUESDAY_NOON + second * SECOND, **words)
+    store(to=NEIGHBOUR, key=key_of("a"), message="a", answers="HELP")
+    store(to=POISON, key=key_of("b"), message="b")
+    carrier.answers[POISON] = ACCOUNT
+    run_pass(TUESDAY_NOON + 15 * SECOND, **words)
+    run_pass(TUESDAY_NOON + 35 * SECOND, **words)
+    assert carrier.numbers == [NEW_YORK, NEW_YORK, POISON, NEIGHBOUR]
 
 
 @pytest.mark.parametrize("no", [ACCOUNT, TOO_FAST, PAGE], ids=["account", "too fast", "pages"])
