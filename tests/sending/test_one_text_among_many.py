@@ -311,7 +311,7 @@ def test_an_answer_waits_for_another_key_after_a_text_of_its_own_key(run_pass, c
         run_pass(TUESDAY_NOON + second * SECOND, **words)
     store(to=NEIGHBOUR, key=key_of("a"), message="a", answers="HELP")
     store(to=POISON, key=key_of("b"), message="b")
-    carrier.answers[POISON] = ACCOUNT
+    carrier.answers |= {NEIGHBOUR: ACCOUNT, POISON: ACCOUNT}
     run_pass(TUESDAY_NOON + 15 * SECOND, **words)
     run_pass(TUESDAY_NOON + 35 * SECOND, **words)
     assert carrier.numbers == [NEW_YORK, NEW_YORK, POISON, NEIGHBOUR]
