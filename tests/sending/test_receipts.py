@@ -514,6 +514,52 @@ def test_a_receipt_that_may_be_another_texts_settles_no_doubt(other):
     assert kept() == {"SM1": True}
 
 
+def test_of_two_receipts_at_once_one_settles_the_doubt_and_the_other_waits():
+    message = doubtful()
+    said = [(reference, True, None, NEW_YORK) for reference in ("SM1", "SM2")]
+    assert receipts.record_receipts(said, TUESDAY_NOON + MINUTE) == 1
+    assert again(message).carrier_reference == "SM1"
+    assert kept() == {"SM2": True}
+
+
+@pytest.mark.parametrize("others", [1, 19, 20, 21, 40])
+def test_a_receipt_that_may_be_one_of_many_texts_settles_no_doubt(others):
+    """Whichever of them the database finds first."""
+    doubtful()
+    store_many(others, status=Status.SENT, finished_at=TUESDAY_NOON, carrier="us")
+    Message.update(to=NEW_YORK, carrier_reference=Message.id.cast("text")).where(
+        Message.status == Status.SENT
+    ).execute()
+    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, "us")
+    assert kept() == {"us SM1": True}
+
+
+def test_one_of_many_texts_that_another_carrier_may_have_hides_none_of_its_own():
+    doubtful(in_doubt_with="us")
+    for _ in range(30):
+        doubtful(in_doubt_with="eu", carrier="eu")
+    sent("SM8", carrier="us")
+    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, "us")
+    assert kept() == {"us SM1": True}
+
+
+def test_a_doubt_outlasts_that_another_carrier_refused_the_text():
+    message = doubtful(in_doubt_with="us", carrier="eu")
+    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, "us")
+    assert again(message).status == Status.DELIVERED
+
+
+@pytest.mark.parametrize("others", [19, 40])
+def test_texts_that_another_carrier_has_leave_no_doubt_about_one(others):
+    message = doubtful(in_doubt_with="us")
+    store_many(others, status=Status.SENT, finished_at=TUESDAY_NOON, carrier="eu")
+    Message.update(to=NEW_YORK, carrier_reference=Message.id.cast("text")).where(
+        Message.status == Status.SENT
+    ).execute()
+    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, "us")
+    assert again(message).status == Status.DELIVERED
+
+
 @pytest.mark.parametrize(
     "columns", [{"in_doubt_since": TUESDAY_NOON + 2 * MINUTE}, {"in_doubt": 0}, {"to": LONDON}]
 )
