@@ -535,10 +535,10 @@ def test_a_receipt_that_may_be_one_of_many_texts_settles_no_doubt(others):
 
 
 def test_one_of_many_texts_that_another_carrier_may_have_hides_none_of_its_own():
-    doubtful(in_doubt_with="us")
+    doubtful(in_doubt_with="us", id=models.new_id(TUESDAY_NOON - DAY))
     for _ in range(30):
         doubtful(in_doubt_with="eu", carrier="eu")
-    sent("SM8", carrier="us")
+    sent("SM8", carrier="us", id=models.new_id(LATER))
     receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, "us")
     assert kept() == {"us SM1": True}
 
