@@ -40,7 +40,6 @@ from database import (
     is_outage,
     isoformat,
     locked,
-    on_postgres,
     passed_over,
 )
 from database.clock import is_within
@@ -708,7 +707,7 @@ class Selection:
         """Change those that it is possible for; lock them first, sorted, against deadlocks."""
         some = Message.id.in_([*self.left]) & _allowed(among, changes)
         able = Message.select(Message.id).where(some, *conditions).order_by(Message.id)
-        moved = [each.id for each in (able.for_update() if on_postgres() else able)]
+        moved = [each.id for each in db.lock_rows(able)]
         if moved:
             Message.change(_update(changes).where(Message.id.in_(moved)))
         self.left.difference_update(moved)

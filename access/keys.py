@@ -22,7 +22,7 @@ from peewee import (
 from access.audit import Action, Audit
 from access.limits import KeyUse, Limit
 from access.rules import NO_RULES, OWN, KeyRules, duration
-from database import InstantField, Refused, Table, db, isoformat, on_postgres
+from database import InstantField, Refused, Table, db, isoformat
 from database.clock import is_within
 
 HOUR = timedelta(hours=1)
@@ -87,7 +87,7 @@ SELECT {IDENTITY}, last_used_at FROM api_key WHERE digest = {{param}} OR old_dig
 As SQL: for peewee to write it and to make a model of it would be half the cost of a request.
 """
 
-HELD = f"SELECT {IDENTITY} FROM api_key WHERE id IN ({{ids}}){{lock}}"
+HELD = f"SELECT {IDENTITY} FROM api_key WHERE id IN ({{ids}}) ORDER BY id {{lock}}"
 """Return what decides about a message of some keys when it is stored."""
 
 RULES = f"SELECT id, {', '.join(OWN)} FROM api_key WHERE id IN ({{ids}})"
@@ -164,8 +164,8 @@ class ApiKey(Table):
         A change of one of them waits until the transaction ends.
         """
         marks = ", ".join([db.param] * len(ids))
-        lock = " ORDER BY id FOR SHARE" if on_postgres() else ""  # SQLite's transaction is alone
-        rows = db.execute_sql(HELD.format(ids=marks, lock=lock), [*ids]).fetchall()
+        sql = HELD.format(ids=marks, lock=db.row_lock("FOR SHARE"))
+        rows = db.execute_sql(sql, [*ids]).fetchall()
         return {key.id: key for key in map(Identity.of, rows)}
 
     def identity(self) -> Identity:
@@ -300,7 +300,7 @@ class ApiKey(Table):
         """
         with db.transaction():
             this = ApiKey.select().where(ApiKey.id == self.id)
-            before = (this.for_update() if on_postgres() else this).get().rules
+            before = db.lock_rows(this).get().rules
             after = before._replace(**changes)
             check(after)
             details = after.differences(before)

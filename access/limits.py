@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 
 from peewee import BigIntegerField, IntegerField, UUIDField
 
-from database import EPOCH, Table, db, lock_texts, on_postgres
+from database import EPOCH, Table, db, lock_texts
 from database.clock import is_ahead
 
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}  # seconds
@@ -85,7 +85,7 @@ def lock_numbers(numbers: Collection[str]) -> None:
 
 # What has been used up
 
-LOCK = "SELECT * FROM key_use WHERE key_id = {param}{lock}"
+LOCK = "SELECT * FROM key_use WHERE key_id = {param} {lock}"
 """Return what a key has used, locked until the transaction ends."""
 
 
@@ -107,7 +107,7 @@ class KeyUse(Table):
     @classmethod
     def lock(cls, key: int) -> Self:
         """Return the row of a key, locked until the transaction ends."""
-        sql = LOCK.format(param=db.param, lock=" FOR UPDATE" if on_postgres() else "")
+        sql = LOCK.format(param=db.param, lock=db.row_lock("FOR UPDATE"))
         while not (found := list(cls.raw(sql, key))):
             nothing = {"second": 0} | {f"used_{unit}": 0 for unit in UNITS}
             cls.insert(key_id=key, **nothing).on_conflict_ignore().execute()

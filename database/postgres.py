@@ -12,6 +12,7 @@ from playhouse.pool import PooledPostgresqlDatabase
 from psycopg.pq import TransactionStatus
 
 from database import pool
+from database.dialects import PostgresDialect
 from database.transactions import ENDED, Transactions
 
 ANSWER_TIMEOUT = 15  # seconds until a silent Postgres is given up
@@ -85,7 +86,7 @@ class Adapter(Psycopg3Adapter):
         return conn.closed
 
 
-class Postgres(Transactions, PooledPostgresqlDatabase):
+class Postgres(Transactions, PostgresDialect, PooledPostgresqlDatabase):
     psycopg3_adapter = Adapter
 
     def has_ended(self) -> bool:

@@ -12,6 +12,7 @@ from peewee import OperationalError, SqliteDatabase
 from playhouse.pool import PooledSqliteDatabase
 
 from database import pool
+from database.dialects import SqliteDialect
 from database.errors import sqlite_code
 from database.transactions import Transactions
 
@@ -27,7 +28,7 @@ class PrivateSqlite(SqliteDatabase):
         return super()._connect()
 
 
-class Sqlite(Transactions, PooledSqliteDatabase, PrivateSqlite):
+class Sqlite(Transactions, SqliteDialect, PooledSqliteDatabase, PrivateSqlite):
     """A SQLite that waits for other writers in short naps.
 
     While SQLite itself waits, no other request of a web worker would be answered.

@@ -270,8 +270,7 @@ class CarrierState(Table):
         Return whether that is news. The carrier may have asked for so many seconds.
         """
         with db.atomic():
-            rows = cls.select().where(cls.name == name)
-            state = (rows.for_update() if db.obj.for_update else rows).get()
+            state = db.lock_rows(cls.select().where(cls.name == name)).get()
             by_probe = probe is not None and probe == state.tried_at
             changes = changes_for_pause(state, by_probe, now, trouble, is_down, asked_for, by_text)
             cls.update(changes).where(cls.name == name).execute()
