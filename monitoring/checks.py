@@ -51,7 +51,7 @@ def reach_database(settings: Settings) -> str:
     except ERRORS as error:
         database.disconnect()
         raise Refused(f"cannot be reached: {database.reason(error)}") from None
-    return "Postgres" if database.on_postgres() else "SQLite"
+    return database.db.product
 
 
 def find_tables(settings: Settings) -> str:
@@ -63,10 +63,9 @@ def find_tables(settings: Settings) -> str:
 
 def compare_clocks(settings: Settings) -> str:
     """Compare this machine's clock with the database's, if that is another."""
-    if not database.on_postgres():
+    theirs = database.db.read_clock()
+    if theirs is None:
         return f"{clock.now():%Y-%m-%d %H:%M:%S} UTC"
-    asked = "SELECT extract(epoch FROM clock_timestamp())::float"
-    ((theirs,),) = database.db.execute_sql(asked).fetchall()
     ahead = clock.now().timestamp() - theirs
     if abs(ahead) > SKEW.total_seconds():
         direction = "ahead of" if ahead > 0 else "behind"

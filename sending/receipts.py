@@ -22,7 +22,7 @@ from peewee import EXCLUDED, SQL, BooleanField, Case, Select, TextField, UUIDFie
 import recipients
 from access.do_not_call import DoNotCall, LastReply
 from carriers import LateAnswer, OptOut, Receipt
-from database import CarrierTextField, InstantField, Table, db, lock_texts, on_postgres
+from database import CarrierTextField, InstantField, Table, db, lock_texts
 from models import (
     HAS_REFERENCE,
     IS_IN_DOUBT,
@@ -141,9 +141,7 @@ def _take(references, now, late, carrier):
     """Record the carrier's yes to messages; return their numbers, None for a redacted one."""
     pairs = [(Message.id.db_value(id), reference) for id, reference in references.items()]
     taken = ValuesList(pairs, alias="taken")
-    id, reference = taken.c.column1, taken.c.column2  # as both databases name them
-    if on_postgres():  # which would guess their types
-        id, reference = id.cast("uuid"), reference.cast("text")
+    id, reference = db.typed(taken, "uuid", "text")
     repeat = Message.in_doubt.between(1, Message.attempts)
     counted = Case(None, [(repeat, 0)], 1) if late else 1
     is_new = Message.carrier_reference.is_null() | reference.is_null()
