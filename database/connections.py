@@ -45,24 +45,18 @@ def disconnect() -> None:
 
 
 def bytes_left() -> int | None:
-    """Return how many bytes are left for SQLite's file if they are too few, otherwise None.
-
-    Of Postgres' disk, only Postgres knows.
-    """
-    return None if on_postgres() else db.obj.bytes_left()
+    """Return how many bytes are left for SQLite's file if they are too few, otherwise None."""
+    return db.bytes_left()
 
 
 def scrub() -> None:
     """Rewrite SQLite's files without any trace of redacted values; writers wait meanwhile.
 
     Raise Refused if traces may be left. `secure_delete` overwrites deleted values, but neither the
-    copies that pages keep when they are split nor those in the log. Postgres' own vacuum removes
-    them in the background.
+    copies that pages keep when they are split nor those in the log.
     """
-    if on_postgres():
-        return
     try:
-        is_clean = db.obj.scrub()
+        is_clean = db.scrub()
         why = "other connections are using the log"
     except OperationalError as error:
         is_clean, why = False, str(error)

@@ -1,17 +1,18 @@
 """What the two databases say in different words: each has its own form of the same methods.
 
-So nobody else asks which database it is. SQLite's transaction that writes is alone, so it locks
-nothing besides.
+So nobody else asks which database it is.
 """
 
 import json
 from collections.abc import Collection
 from typing import Any
 
-from peewee import Column, Select, ValuesList
+from peewee import Column, Expression, Field, Select, ValuesList, fn
 
 
 class SqliteDialect:
+    """SQLite locks no rows and no texts: a transaction that writes is alone."""
+
     product = "SQLite"
 
     def read_clock(self) -> float | None:
@@ -26,6 +27,16 @@ class SqliteDialect:
         """Return the clause, like FOR SHARE, that makes a query in SQL lock the rows it finds."""
         return ""
 
+    def in_batch(self, key: Field, batch: Select) -> Expression:
+        """Return the condition that a key is in a batch, whose rows are locked.
+
+        Those that others have locked are left out.
+        """
+        return key.in_(batch)
+
+    def lock_texts(self, texts: list[str]) -> None:
+        """Let no other transaction lock any of these texts before this one ends."""
+
     def array(self, values: Collection[Any]) -> Any:
         """Return several values as one parameter, for `rows_of_array`."""
         return json.dumps([*values])
@@ -33,6 +44,28 @@ class SqliteDialect:
     def rows_of_array(self, name: str, type: str) -> str:
         """Return the SQL of a table of the values of an `array`, in its column `value`."""
         return f"(SELECT value FROM json_each({self.param})) AS {name}"
+
+    def few_of_each(self, rows: str, table: str, columns: str, first: str) -> str:
+        """Return the SQL of some rows, each beside the `few` of a table that belong to it.
+
+        `first` is what follows FROM in the query that finds these by their id.
+        """
+        return f"{rows} CROSS JOIN {table} AS few ON few.id IN (SELECT id FROM {first})"
+
+    def any_of_each(self, rows: str, table: str, where: str, index: str, order: str) -> str:
+        """Return the SQL of some rows, each beside any that a table has for it, if it has one.
+
+        They are looked up by an index, which has this order.
+        """
+        return f"{rows} CROSS JOIN {table} {self.by_index(index)} WHERE {where}"
+
+    def among(self, query: str) -> str:
+        """Return the SQL that says of a value that a query, which runs only once, returns it."""
+        return f"IN ({query})"
+
+    def by_index(self, name: str) -> str:
+        """Return the clause that has rows of a table looked up by an index."""
+        return f"INDEXED BY {name}"
 
     def typed(self, rows: ValuesList, *types: str) -> list[Column]:
         """Return the columns of rows of parameters, which are of these types."""
@@ -47,6 +80,8 @@ class SqliteDialect:
 
 
 class PostgresDialect:
+    """Each method does what SQLite's of the same name says."""
+
     product = "Postgres"
 
     def read_clock(self) -> float | None:
@@ -59,18 +94,42 @@ class PostgresDialect:
     def row_lock(self, clause: str) -> str:
         return clause
 
+    def in_batch(self, key: Field, batch: Select) -> Expression:
+        """Use an array, or the planner may run the query twice and lock two batches."""
+        return key == fn.ANY(fn.ARRAY(batch.for_update("FOR UPDATE SKIP LOCKED")))
+
+    def lock_texts(self, texts: list[str]) -> None:
+        each = self.rows_of_array("each", "text")
+        lock = f"SELECT pg_advisory_xact_lock(hashtextextended(value, 0)) FROM {each}"
+        self.execute_sql(lock, [texts])
+
     def array(self, values: Collection[Any]) -> Any:
         return [*values]
 
     def rows_of_array(self, name: str, type: str) -> str:
         return f"unnest(CAST({self.param} AS {type}[])) AS {name}(value)"
 
+    def few_of_each(self, rows: str, table: str, columns: str, first: str) -> str:
+        return f"{rows} CROSS JOIN LATERAL (SELECT {columns} FROM {first}) AS few"
+
+    def any_of_each(self, rows: str, table: str, where: str, index: str, order: str) -> str:
+        """Ask for the order: only by that, a Postgres without statistics finds the index."""
+        one = f"SELECT 1 FROM {table} WHERE {where} ORDER BY {order} LIMIT 1"
+        return f"{rows} CROSS JOIN LATERAL ({one}) AS any_of_it"
+
+    def among(self, query: str) -> str:
+        """Use an array, for the same reason."""
+        return f"= ANY(ARRAY({query}))"
+
+    def by_index(self, name: str) -> str:
+        return ""  # it finds the index itself
+
     def typed(self, rows: ValuesList, *types: str) -> list[Column]:
-        """Do so: Postgres would guess them."""
+        """Name the types, which Postgres would guess."""
         return [getattr(rows.c, f"column{n}").cast(type) for n, type in enumerate(types, 1)]
 
     def insert_rows(self, table: str, rows: list[dict[str, Any]], and_more: str) -> list[tuple]:
-        """Do so with one JSON parameter.
+        """Give the rows as one JSON parameter.
 
         So the text is always the same, and psycopg reads and prepares it once: half the cost of a
         row.

@@ -98,6 +98,13 @@ class Postgres(Transactions, PostgresDialect, PooledPostgresqlDatabase):
             raise OperationalError(ENDED)
         super().commit()
 
+    def bytes_left(self) -> int | None:
+        """Return None: of its disk, only Postgres knows."""
+
+    def scrub(self) -> bool:
+        """Return True: Postgres' own vacuum removes what was redacted in the background."""
+        return True
+
 
 def open_postgres(url: str) -> Postgres:
     """Return the database of a URL; what its query says of time-outs counts."""

@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime, timedelta
 
-from peewee import BigIntegerField, Expression, Field, Model, Select, TextField, fn
+from peewee import BigIntegerField, Expression, Field, Model, Select, TextField
 
 from database.clock import is_ahead
-from database.connections import db, on_postgres
+from database.connections import db
 
 BATCH = 5_000
 """Rows that a bulk change moves in one transaction; other writers wait for no more."""
@@ -107,17 +107,10 @@ def locked(key: Field, batch: Select) -> Expression:
 
     On Postgres, rows that others have locked are left out.
     """
-    if on_postgres():
-        # An array, or the planner may run the query twice and lock two batches
-        return key == fn.ANY(fn.ARRAY(batch.for_update("FOR UPDATE SKIP LOCKED")))
-    return key.in_(batch)
+    return db.in_batch(key, batch)
 
 
 def lock_texts(texts: Collection[str]) -> None:
     """Let no other transaction lock any of these texts, like a number, before this one ends."""
-    if texts and on_postgres():  # SQLite's transaction is alone
-        db.execute_sql(
-            "SELECT pg_advisory_xact_lock(hashtextextended(each, 0)) "
-            "FROM unnest(%s::text[]) AS each",
-            [sorted(texts)],  # two batches in opposite orders would be a deadlock
-        )
+    if texts:
+        db.lock_texts(sorted(texts))  # two batches in opposite orders would be a deadlock
