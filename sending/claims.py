@@ -1,13 +1,12 @@
 """Claims: which sender holds which messages, so that no two send the same one."""
 
-import json
 import uuid
 from collections.abc import Collection, Iterable
 from datetime import datetime
 
 from peewee import Case, Value, ValuesList, fn
 
-from database import db, locked, on_postgres
+from database import db, locked
 from database.clock import is_ahead
 from models import IS_ANSWER, UNCLAIMED, Message, Status, has_status
 
@@ -20,20 +19,10 @@ HAS_TEXT = """
 """
 """Return nothing if a key has no message to be sent."""
 
-HAS_TEXT_IN_LANES_ON_POSTGRES = """
-    SELECT 1 FROM unnest(CAST(? AS text[])) AS lane(name) CROSS JOIN LATERAL (
-        SELECT 1 FROM message
-        WHERE lane = lane.name AND key_id = api_key.id AND status IN ('queued') AND approved
-        ORDER BY send_at, id LIMIT 1
-    ) AS any_of_it LIMIT 1
-"""
-"""Return nothing if a key has no message to be sent in these lanes."""
+OF_LANE = "lane = named.value AND key_id = {key} AND status IN ('queued') AND approved"
+"""Say that a message of a key is to be sent, and in a lane."""
 
-HAS_TEXT_IN_LANES_ON_SQLITE = """
-    SELECT 1 FROM json_each(?) AS named CROSS JOIN message INDEXED BY message_lane
-    WHERE lane = named.value AND key_id = api_key.id AND status IN ('queued') AND approved
-    LIMIT 1
-"""
+HAS_TEXT_IN_LANES = "SELECT 1 FROM {any_of_each_lane} LIMIT 1"
 """Return nothing if a key has no message to be sent in these lanes."""
 
 KEYS_IN_TURN = """
@@ -55,59 +44,30 @@ Urgent keys and the others are found apart.
 """
 
 THE_FIRST = """
-        SELECT id FROM message
-        WHERE key_id = served.{key} AND status IN ('queued') AND approved {and_more}
-        ORDER BY send_at, id LIMIT ?
+    message
+    WHERE key_id = served.value AND status IN ('queued') AND approved {and_more}
+    ORDER BY send_at, id LIMIT ? {lock}
 """
 """Find so many messages of a key, the longest due first."""
 
-THE_FIRST_IN_LANES_ON_POSTGRES = """
-        SELECT few_in_each.id FROM unnest(CAST(? AS text[])) AS lane(name) CROSS JOIN LATERAL (
-            SELECT id, send_at FROM message
-            WHERE lane = lane.name AND key_id = served.key AND status IN ('queued') AND approved
-            ORDER BY send_at, id LIMIT ?
-            FOR UPDATE SKIP LOCKED
-        ) AS few_in_each
-        ORDER BY send_at, id LIMIT ?
+THE_FIRST_OF_LANE = """
+    message {by_lane} WHERE {of_lane} ORDER BY send_at, id LIMIT ? {lock}
 """
+"""Find so many messages of a key in a lane, the longest due first."""
+
+THE_FIRST_IN_LANES = "{few_of_each_lane} ORDER BY send_at, id LIMIT ?"
 """Find so many messages of a key in these lanes, the longest due first."""
-
-THE_FIRST_IN_LANES_ON_SQLITE = """
-        SELECT each_of_it.id FROM json_each(?) AS named CROSS JOIN message AS each_of_it
-        WHERE each_of_it.id IN (
-            SELECT id FROM message INDEXED BY message_lane
-            WHERE lane = named.value AND key_id = served.value
-                AND status IN ('queued') AND approved
-            ORDER BY send_at, id LIMIT ?
-        )
-        ORDER BY each_of_it.send_at, each_of_it.id LIMIT ?
-"""
-"""Find so many messages of a key in these lanes, the longest due first."""
-
-OF_KEYS_ON_POSTGRES = """
-id = ANY(ARRAY(
-    SELECT few.id FROM unnest(CAST(? AS integer[])) AS served(key) CROSS JOIN LATERAL ({few}) AS few
-))
-"""
-"""Say whether a message is among the first of one of these keys; locked ones are passed over."""
-
-OF_KEYS_ON_SQLITE = """
-id IN (
-    SELECT few.id FROM json_each(?) AS served CROSS JOIN message AS few ON few.id IN ({few})
-)
-"""
-"""Say whether a message is among the first of one of these keys."""
 
 CLAIM = """
 UPDATE message
 SET status = 'sending', claimed_by = ?, claimed_at = ?, claim_number = claim_number + 1,
     claimed_for = ?
-WHERE {of_keys}
+WHERE id {are_first}
 RETURNING *
 """
 """Claim so many messages of each of these keys, its longest due first."""
 
-READ = "SELECT * FROM message WHERE {of_keys}"
+READ = "SELECT * FROM message WHERE id {are_first}"
 """Read so many messages of each of these keys, its longest due first."""
 
 WITHOUT_LANE = "AND lane IS NULL"
@@ -214,8 +174,7 @@ def _keys_in_turn(limit, first, testers, passed_over, lanes=None, others_first=F
     """
     has_text, named = HAS_TEXT.format(and_more=lanes if lanes == WITHOUT_LANE else ""), []
     if lanes is not None and lanes != WITHOUT_LANE:
-        has_text = HAS_TEXT_IN_LANES_ON_POSTGRES if on_postgres() else HAS_TEXT_IN_LANES_ON_SQLITE
-        named = [_array(lanes)]
+        has_text, named = _has_text_in_lanes(), [db.array(lanes)]
     statement = KEYS_IN_TURN.format(has_text=has_text).replace("?", db.param)
     few = limit + len(passed_over)
     bounds = [(first[is_urgent], few) * 2 for is_urgent in (True, False)]
@@ -228,21 +187,35 @@ def _keys_in_turn(limit, first, testers, passed_over, lanes=None, others_first=F
 
 def _of_keys(statement, keys, share, parameters, lanes):
     """Return up to `share` messages of each of these keys, the longest due first."""
+    lock = db.row_lock("FOR UPDATE SKIP LOCKED")
     if lanes is None or lanes == WITHOUT_LANE:
-        few = THE_FIRST.format(key="key" if on_postgres() else "value", and_more=lanes or "")
-        few += "FOR UPDATE SKIP LOCKED" if on_postgres() else ""
-        limits = (share,)
+        first, limits = THE_FIRST.format(and_more=lanes or "", lock=lock), (share,)
     else:
-        few = THE_FIRST_IN_LANES_ON_POSTGRES if on_postgres() else THE_FIRST_IN_LANES_ON_SQLITE
-        limits = (_array(lanes), share, share)
-    of_keys = OF_KEYS_ON_POSTGRES if on_postgres() else OF_KEYS_ON_SQLITE
-    sql = statement.format(of_keys=of_keys.format(few=few)).replace("?", db.param)
-    return Message.raw(sql, *parameters, _array(keys), *limits)
+        first, limits = _first_in_lanes(lock), (db.array(lanes), share, share)
+    few = _few_of_each(db.rows_of_array("served", "integer"), first)
+    sql = statement.format(are_first=db.among(f"SELECT id FROM {few}")).replace("?", db.param)
+    return Message.raw(sql, *parameters, db.array(keys), *limits)
 
 
-def _array(values):
-    """Return a parameter that is several values."""
-    return [*values] if on_postgres() else json.dumps([*values])
+# The SQL of lanes, which are the rows `named`, and of keys, the rows `served`: parameters both
+
+
+def _has_text_in_lanes():
+    named, of_lane = db.rows_of_array("named", "text"), OF_LANE.format(key="api_key.id")
+    found = db.any_of_each(named, "message", of_lane, "message_lane", "send_at, id")
+    return HAS_TEXT_IN_LANES.format(any_of_each_lane=found)
+
+
+def _first_in_lanes(lock):
+    named, of_lane = db.rows_of_array("named", "text"), OF_LANE.format(key="served.value")
+    by_lane = db.by_index("message_lane")
+    of_one = THE_FIRST_OF_LANE.format(by_lane=by_lane, of_lane=of_lane, lock=lock)
+    return THE_FIRST_IN_LANES.format(few_of_each_lane=_few_of_each(named, of_one))
+
+
+def _few_of_each(rows, first):
+    """Return rows, each beside the `few` messages that are found first for it."""
+    return db.few_of_each(rows, "message", "id, send_at", first)
 
 
 def lanes() -> list[str | None]:
@@ -259,9 +232,7 @@ def put_back(claimant: uuid.UUID, messages: Collection[Message]) -> int:
         return 0
     pairs = [(Message.id.db_value(each.id), each.claim_number) for each in messages]
     claimed = ValuesList(pairs, alias="claimed")
-    id, number = claimed.c.column1, claimed.c.column2  # as both databases name them
-    if on_postgres():  # which would guess their types
-        id, number = id.cast("uuid"), number.cast("integer")
+    id, number = db.typed(claimed, "uuid", "integer")
     mine = has_status(Status.SENDING) & (Message.claimed_by == claimant)
     mine &= (Message.id == id) & (Message.claim_number == number)
     back = Message.update(status=Status.QUEUED, **UNCLAIMED)

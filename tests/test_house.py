@@ -106,6 +106,12 @@ def test_nobody_imports_a_name_with_an_underscore():
             assert not re.search(r"(^|[ ,(])_", names), path
 
 
+@pytest.mark.parametrize("word", ["on_postgres", ".for_update", "json_each", "unnest(", "LATERAL"])
+def test_only_the_database_asks_which_it_is(word):
+    asking = {room_of(path) for path in SOURCES if word in path.read_text()}
+    assert asking <= {"database"}
+
+
 def test_migrations_import_nothing_of_ours():
     for path in ROOT.glob("migrations/*.py"):
         assert not ROOMS & imported(path)

@@ -48,6 +48,19 @@ def test_another_takes_over_at_once_and_no_text_loses_a_retry(run_both, us, eu, 
     assert CarrierState.get_by_id("us").trouble == str(answer)
 
 
+def test_the_longest_due_goes_first_whoever_else_could_take_it(run_both, us, eu):
+    """A stand-in's own texts and those of the other are one queue."""
+    ways = [Way("us", countries=frozenset({"US"})), Way("eu")]
+    us.answer = UNREACHED
+    store()
+    run_both(TUESDAY_NOON, ways)
+    for seconds, (number, country) in enumerate([(NEW_YORK, "US"), (LONDON, "GB")] * 3):
+        due = TUESDAY_NOON - seconds * SECOND
+        store(to=number, country=country, send_at=due, message=str(seconds))
+    run_both(TUESDAY_NOON + SECOND, ways, send_concurrency=1, **ALWAYS_OPEN)
+    assert [text for _, text in eu.texts[1:]] == [*"543210"]
+
+
 @pytest.mark.slow
 def test_a_pause_over_a_minute_is_not_waited_for_and_a_shorter_one_is(run_both, us, eu):
     us.answer = CarrierError("slow down", too_fast=True, retry_after=30)

@@ -1,0 +1,54 @@
+"""What each database says in its own words: both do the same."""
+
+import pytest
+from peewee import Select, ValuesList
+
+from access.keys import ApiKey
+from database import clock, db
+from samples import TUESDAY_NOON
+
+pytestmark = pytest.mark.usefixtures("database_url")
+ODD = ["", " ", "NULL", "a,b", '"', "'", "{}", "[1]", "\\", "%s", "?", "ü\n🙂", "a", "a"]
+
+
+@pytest.mark.parametrize(
+    ("type", "values"), [("text", []), ("text", ODD), ("integer", [3, -1, 3, 0])]
+)
+def test_an_array_has_a_row_for_each_value_as_it_is(type, values):
+    found = db.execute_sql(
+        f"SELECT value FROM {db.rows_of_array('each', type)}", (db.array(values),)
+    )
+    assert [value for (value,) in found.fetchall()] == values
+
+
+def test_rows_of_parameters_have_their_types_also_without_a_value():
+    rows = ValuesList([("a", None)], alias="rows")
+    text, number = db.typed(rows, "text", "integer")
+    assert list(Select([rows], [text, number + 1]).tuples().execute(db)) == [("a", None)]
+
+
+def test_rows_are_inserted_in_one_statement_that_returns_theirs():
+    rows = [
+        {"name": name, "digest": name, "created_at": 1, "role": "app", "urgent": name == "a"}
+        for name in ("a", "b'\"\\%s?")
+    ]
+    assert len(db.insert_rows("api_key", rows, "RETURNING id")) == 2
+    assert db.insert_rows("api_key", rows[:1], "ON CONFLICT DO NOTHING RETURNING id") == []
+    keys = {key.name: key.urgent for key in ApiKey.select()}
+    assert keys == {"a": True, "b'\"\\%s?": False}
+
+
+@pytest.mark.parametrize("strength", ["FOR SHARE", "FOR UPDATE", "FOR UPDATE SKIP LOCKED"])
+def test_a_query_that_locks_rows_finds_them(strength):
+    ApiKey.create(name="a", digest="-", created_at=TUESDAY_NOON)
+    with db.atomic():
+        sql = f"SELECT name FROM api_key {db.row_lock(strength)}"
+        assert db.execute_sql(sql).fetchall() == [("a",)]
+        assert db.lock_rows(ApiKey.select()).get().name == "a"
+
+
+def test_the_database_knows_its_name_and_its_time(kind):
+    theirs = db.read_clock()
+    assert db.product.lower() == kind
+    assert (theirs is None) == (kind == "sqlite")
+    assert theirs is None or abs(theirs - clock.now().timestamp()) < 5
