@@ -20,6 +20,7 @@ from database import PAGE, clock
 from models import RETRYABLE, WAITING, WITHDRAWN, Message, Selection, Status
 from reports import Filter
 from sending import outcomes, receipts
+from sending.attempts import Attempt
 from sending.replies import Reply
 
 UNSHOWN = (
@@ -111,6 +112,7 @@ def as_object(message: Message) -> dict:
     rules = current_app.extensions["rules"].of(message.key.rules)
     waits_for = outcomes.waits_for(message, rules, clock.now())
     told = {"claim_ends_at": ends_at, "waits_for": waits_for}
+    told["history"] = [attempt.as_object() for attempt in Attempt.of_message(message.id)]
     return {"message_id": message.id} | of_key | shown | told
 
 

@@ -17,6 +17,7 @@ from models import RETRYABLE, WAITING, Message, Status
 from recipients.hours import written
 from reports import Place
 from sending import outcomes
+from sending.attempts import Attempt, Result
 from sending.replies import Place as ReplyPlace
 from sending.replies import Reply
 
@@ -58,6 +59,13 @@ WORDS = {
     Status.FAILED: "could not be sent",
     Status.BLOCKED: "was not sent: the number is on the Do Not Call list",
     Status.EXPIRED: "expired: it was not approved or sent in time",
+}
+CAME_OF_IT = {  # of an attempt
+    None: "has not answered yet",
+    Result.TAKEN: "took it",
+    Result.REFUSED: "refused it",
+    Result.UNCLEAR: "may have taken it",
+    Result.NOT_TAKEN: "had not taken it, when asked",
 }
 
 
@@ -268,6 +276,16 @@ class Entry(Instants):
         if self.message.answers:
             return f"queued by itself, to answer a {self.message.answers}"
         return f"requested by {self.message.key.name}"
+
+    @property
+    def attempts(self) -> list[tuple[datetime, str]]:
+        """When the message was given to a carrier, and what came of it."""
+        told = []
+        for attempt in Attempt.of_message(self.message.id):
+            words = f": {attempt.words}" if attempt.words else ""
+            carrier = attempt.carrier or "the carrier"
+            told.append((attempt.begun_at, f"{carrier} {CAME_OF_IT[attempt.result]}{words}"))
+        return told
 
     @property
     def history(self) -> list[tuple[datetime, str]]:

@@ -9,6 +9,7 @@ from peewee import Case, Value, ValuesList, fn
 from database import db, locked
 from database.clock import is_ahead
 from models import IS_ANSWER, UNCLAIMED, Message, Status, has_status
+from sending.attempts import Attempt
 
 # As SQL, like `receipts.sent`: for peewee to write them takes half of a sender's time between sends
 
@@ -286,7 +287,11 @@ def take_over(before: datetime) -> int:
         Message.in_doubt_since: fn.COALESCE(Message.in_doubt_since, Message.claimed_at),
     }
     these = locked(Message.id, Message.select(Message.id).where(dead))
-    return Message.update(changes).where(these, dead).execute()
+    with db.atomic():
+        lost = Message.update(changes).where(these, dead).returning(Message.id)
+        ids = [each.id for each in lost.execute()]
+        Attempt.lose(ids)
+    return len(ids)
 
 
 def _doubts_with(carrier):

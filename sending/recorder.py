@@ -7,8 +7,10 @@ from datetime import datetime
 from uuid import UUID
 
 from carriers import Carrier, CarrierError, OptOut, Reply, TooFast
-from models import Status
+from database import db
+from models import Message, Status
 from sending import claims, inbound, outcomes, receipts
+from sending.attempts import Attempt, Result
 from sending.inbound import ReplyRules
 from sending.outcomes import Outcome, Terms
 from sending.routes import Routes
@@ -57,9 +59,8 @@ class Recorder:
         """
         now, again = self.sends.clock.now(), []
         self.unrecorded = [self.as_it_counts(answer, now) for answer in self.unrecorded]
-        taken = (each for each in self.unrecorded if not (each.error or each.send.asking))
-        said = {each.send.message.id: each.said for each in taken}
-        self.retry(receipts.sent, said, now, False, self.terms.carrier)
+        taken = [each for each in self.unrecorded if not (each.error or each.send.asking)]
+        self.retry(self.record_yes, taken, now)
         for send, error, said in self.unrecorded:
             if error:
                 self.retry(self.record_no, send, error, now)
@@ -72,6 +73,18 @@ class Recorder:
         while self.sends.stop.is_requested and again:  # the next sender asks the carrier once more
             self.retry(again.pop().message.apply, Outcome(Status.QUEUED, send_at=now), now)
         return again
+
+    def record_yes(self, taken: list[Answer], now: datetime) -> None:
+        """Record the carrier's yes to texts."""
+        said = {each.send.message.id: each.said for each in taken}
+        numbers = {each.send.message.id: each.send.message.claim_number for each in taken}
+        receipts.sent(said, now, False, self.terms.carrier, numbers)
+
+    def take_back(self, messages: list[Message]) -> None:
+        """Give up the claims of messages that were given to nobody."""
+        with db.atomic():
+            claims.put_back(self.claimant, messages)
+            Attempt.take_back(messages)
 
     def as_it_counts(self, answer: Answer, now: datetime) -> Answer:
         """Return an answer as it is to be understood.
@@ -103,17 +116,24 @@ class Recorder:
         message, left = send.message, self.terms.doubts_elsewhere(send.message)
         others = [each.send.message for each in self.unrecorded]
         others += [each.message for each in self.sends.under_way.values() if each.asking]
-        if references and claims.has_twin(message, others):
+        has_twin = references and claims.has_twin(message, others)
+        if has_twin:
             outcome = outcomes.equal_text_under_way(now)
         elif receipts.found(message.id, references, now, self.terms.carrier):
             self.note(send, "sent")
             return False
         elif not (outcome := outcomes.not_taken(message, bool(left))):
-            settled = message.settle_doubt(left)
+            with db.atomic():
+                settled = message.settle_doubt(left)
+                Attempt.rule_out(message, self.terms.carrier, now)
             if not settled or not self.routes.are_several:
                 return settled
             outcome = Outcome(Status.QUEUED, elsewhere=True)  # another may be the first for it
-        if message.apply(outcome, now) and outcome.status != Status.QUEUED:
+        with db.atomic():
+            is_moved = message.apply(outcome, now)
+            if not has_twin:
+                Attempt.rule_out(message, self.terms.carrier, now)
+        if is_moved and outcome.status != Status.QUEUED:
             self.note(send, outcome.move, outcome.why)
         return False
 
@@ -122,13 +142,24 @@ class Recorder:
         message = send.message
         outcome = error.outcome if isinstance(error, NotSent) else self.after_no(send, error, now)
         if outcome is None:
-            claims.put_back(self.claimant, [message])
+            self.take_back([message])
             return
         more = {} if isinstance(error, NotSent) else self.changes(send, error, outcome, now)
-        if message.apply(outcome, now, **more) and outcome.status != Status.QUEUED:
+        with db.atomic():
+            is_moved = message.apply(outcome, now, **more)
+            self.end_attempt(send, error, now)
+        if is_moved and outcome.status != Status.QUEUED:
             self.note(send, outcome.move, outcome.why)
         if outcome.doubt:
             receipts.look_again(message.to)
+
+    def end_attempt(self, send: Send, error: CarrierError | NotSent, now: datetime) -> None:
+        """Note with the attempt that the carrier did not say yes; a question is none."""
+        if isinstance(error, NotSent):
+            Attempt.take_back([send.message])
+        elif not send.asking:
+            result = Result.UNCLEAR if error.in_doubt else Result.REFUSED
+            Attempt.end(send.message, now, result, words=str(error))
 
     def changes(self, send: Send, error: CarrierError, outcome: Outcome, now: datetime) -> dict:
         """Return what else is noted with a no: the carrier, and through which the next try goes."""

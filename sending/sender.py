@@ -23,6 +23,7 @@ from carriers.ways import Way
 from database.clock import Steps
 from models import Message, Status
 from sending import claims, outcomes, receipts
+from sending.attempts import Attempt
 from sending.carrier_state import CarrierState, Permission
 from sending.inbound import ReplyRules
 from sending.lanes import assign
@@ -197,6 +198,8 @@ class Sender:
             names, terms = self.key_names, self.terms
             claimed = [Send(each, names.get(each.key_id), held_until, terms, ahead) for each in new]
             ready, moves = self.judge([*again, *claimed], now)
+            going = [send.message for send in ready if not send.asking]
+            Attempt.begin(going, self.name, self.claimant, now)
         if renewing:
             self.renew_at = monotonic + self.renew_every
         for send in held:
@@ -323,7 +326,7 @@ class Sender:
         """Give up the claims of messages that may not go now; their key is the next in turn."""
         if waiting:
             messages = [send.message for send in waiting]
-            self.retry_through_outage(claims.put_back, self.claimant, messages)
+            self.retry_through_outage(self.recorder.take_back, messages)
             self.left += len(waiting)
             for send in reversed(waiting):
                 self.first[send.terms.key.urgent] = send.message.key_id

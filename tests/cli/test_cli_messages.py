@@ -255,6 +255,7 @@ def test_show_prints_one_object_with_all_there_is_to_know(messages):
         "claimed_by": None,
         "claim_ends_at": None,
         "waits_for": None,
+        "history": [],
     }
 
 

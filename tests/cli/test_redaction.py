@@ -111,6 +111,7 @@ KEPT_ON_PURPOSE = {
 NO_NUMBER_AND_NO_TEXT = {
     "api_key": {"name", "group", "role", "digest", "old_digest", "limits", "hours"}
     | {"quiet_hours", "check_dnc", "expire_after"},
+    "attempt": {"carrier", "result", "reference", "words", "receipt"},
     "audit": {"who", "what", "key_name", "details"},
     "carrier_state": {"name", "trouble", "stand_ins"},
     "do_not_call": {"source"},

@@ -44,6 +44,7 @@ from recipients.quiet import QuietPlaces
 from samples import DAY, HOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import carrier_state, claims, outcomes, receipts
+from sending.attempts import Attempt
 from sending.carrier_state import SETTLING, CarrierState, Permission
 from sending.outcomes import MAY_HAVE_TAKEN_IT
 from sending.receipts import KEPT
@@ -650,6 +651,7 @@ class Promises(RuleBasedStateMachine):
             if message.carrier_reference:
                 self.note_reference(id, message.carrier_reference)
             self.check(message, self.orders[id])
+        self.check_attempts(messages)
         if not self.is_any_asked:
             return
         open = Counter(
@@ -663,6 +665,20 @@ class Promises(RuleBasedStateMachine):
         unknown = Counter(copy.alike for copy in found if copy.reference not in self.named)
         assert copies <= self.budget, "it never gets two copies"
         assert unknown <= open, "what it has taken is sent"
+
+    def check_attempts(self, messages):
+        """What a text went through agrees with where it stands, and tells who may have a copy."""
+        attempts = [*Attempt.select()]
+        by_result = Counter((each.message_id, each.result) for each in attempts)
+        for id, message in messages.items():
+            assert by_result[id, None] <= (message.status == Status.SENDING)
+        taken = {(each.message_id, each.reference) for each in attempts if each.result == "taken"}
+        references = {(id, each.carrier_reference) for id, each in messages.items()}
+        assert {each for each in references if each[1]} <= taken
+        if not self.is_any_asked:
+            may_have = (each for each in attempts if each.result in (None, "unclear", "taken"))
+            copies = Counter(copy.id for copy in self.copies if copy.id in messages)
+            assert copies <= Counter(each.message_id for each in may_have)
 
     def can_be_asked(self, name):
         carrier = self.carriers.get(name)  # none is the simulator, which is like the first

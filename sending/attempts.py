@@ -1,0 +1,133 @@
+"""What a text went through: each time that it was given to a carrier, and what came of it.
+
+An attempt is written in the transaction that claims its message, and ended in the one that records
+the answer; who changes attempts has changed their messages before, in this transaction.
+"""
+
+import uuid
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from peewee import CompositeKey, ForeignKeyField, IntegerField, TextField, UUIDField, fn
+
+from database import CarrierTextField, InstantField, Table
+from models import Message
+
+DIED = "its scheduler died before the carrier's answer was recorded"
+
+
+class Result(StrEnum):
+    TAKEN = "taken"
+    REFUSED = "refused"
+    UNCLEAR = "unclear"  # the carrier may have taken it
+    NOT_TAKEN = "not taken"  # the carrier said so when it was asked
+
+
+class Attempt(Table):
+    """One time that a text was given to a carrier; it goes with its message."""
+
+    message = ForeignKeyField(Message, on_delete="CASCADE", index=False)
+    number = IntegerField()  # of the claim by which it was given
+    carrier = TextField(null=True)
+    sender = UUIDField(null=True)
+    begun_at = InstantField()
+    ended_at = InstantField(null=True)
+    result = TextField(null=True)  # null while it is under way
+    reference = CarrierTextField(null=True)
+    words = CarrierTextField(null=True)  # the carrier's, or why it is unclear
+    receipt = TextField(null=True)  # delivered or undelivered
+    receipt_at = InstantField(null=True)
+
+    class Meta:
+        primary_key = CompositeKey("message", "number")
+
+    @classmethod
+    def begin(
+        cls, messages: Collection[Message], carrier: str, sender: uuid.UUID, now: datetime
+    ) -> None:
+        """Note that claimed messages are given to a carrier."""
+        fields = (cls.message, cls.number, cls.carrier, cls.sender, cls.begun_at)
+        rows = [(each.id, each.claim_number, carrier, sender, now) for each in messages]
+        if rows:
+            cls.insert_many(rows, fields).execute()
+
+    @classmethod
+    def take_back(cls, messages: Collection[Message]) -> None:
+        """Forget that messages were to be given to a carrier: they were not."""
+        for each in messages:
+            cls.delete().where(cls._is_of(each), cls.result.is_null()).execute()
+
+    @classmethod
+    def end(cls, message: Message, now: datetime, result: Result, **told: Any) -> None:
+        """Note what came of giving a claimed message to its carrier, unless that is known."""
+        ended = cls.update(result=result, ended_at=now, **told)
+        ended.where(cls._is_of(message), cls._is_open()).execute()
+
+    @classmethod
+    def take(
+        cls,
+        references: Mapping[uuid.UUID, str | None],
+        carrier: str | None,
+        now: datetime,
+        numbers: Mapping[uuid.UUID, int],
+    ) -> None:
+        """Note the yes of a carrier to messages: to the claims of these numbers, if they are known.
+
+        If not, it is that of the first copy of which nothing else is known.
+        """
+        for id, reference in references.items():
+            own = (cls.message == id) & cls._is_open()
+            own &= (
+                cls.number == numbers[id]
+                if id in numbers
+                else cls.number.in_(cls.select(fn.MIN(cls.number)).where(own, *cls._by(carrier)))
+            )
+            taken = cls.update(result=Result.TAKEN, ended_at=now, reference=reference, words=None)
+            taken.where(own).execute()
+
+    @classmethod
+    def lose(cls, ids: Collection[uuid.UUID]) -> None:
+        """Note that the senders of messages died; nobody knows when, or what came of them."""
+        if ids:
+            lost = cls.update(result=Result.UNCLEAR, words=DIED)
+            lost.where(cls.message.in_([*ids]), cls.result.is_null()).execute()
+
+    @classmethod
+    def rule_out(cls, message: Message, carrier: str, now: datetime) -> None:
+        """Note that a carrier, asked, has none of the copies of a message that were unclear."""
+        unclear = (cls.message == message.id) & (cls.result == Result.UNCLEAR)
+        ruled_out = cls.update(result=Result.NOT_TAKEN, ended_at=now)
+        ruled_out.where(unclear, cls.carrier == carrier).execute()
+
+    @classmethod
+    def note_receipt(
+        cls, ids: Collection[uuid.UUID], references: Collection[str], receipt: str, at: datetime
+    ) -> None:
+        """Note what a carrier reports of copies; `delivered` is the last word."""
+        own = cls.message.in_([*ids]) & cls.reference.in_([*references])
+        is_news = cls.receipt.is_null() | (cls.receipt != "delivered")
+        cls.update(receipt=receipt, receipt_at=at).where(own, is_news).execute()
+
+    @classmethod
+    def of_message(cls, message_id: uuid.UUID) -> list["Attempt"]:
+        """Return the attempts of a message, the oldest first."""
+        return list(cls.select().where(cls.message == message_id).order_by(cls.number))
+
+    def as_object(self) -> dict:
+        """Return what operators read of it."""
+        told = {"at": self.begun_at, "carrier": self.carrier, "ended_at": self.ended_at}
+        return told | {"result": self.result, "reference": self.reference, "words": self.words}
+
+    @classmethod
+    def _by(cls, carrier):
+        return [cls.carrier == carrier] if carrier else []
+
+    @classmethod
+    def _is_of(cls, message):
+        return (cls.message == message.id) & (cls.number == message.claim_number)
+
+    @classmethod
+    def _is_open(cls):
+        return cls.result.is_null() | (cls.result == Result.UNCLEAR)
