@@ -96,6 +96,16 @@ def test_a_late_word_is_that_of_the_first_copy_in_doubt(run_pass, carrier, histo
     assert attempt.receipt == ("delivered" if others else None)
 
 
+def test_of_two_copies_in_doubt_a_late_yes_is_that_of_the_first(run_pass, carrier, history):
+    message = store()
+    carrier.answers[NEW_YORK] = SILENCE
+    for hours in (0, 1):
+        run_pass(TUESDAY_NOON + hours * HOUR)
+    late = LateAnswer(str(message.id), "SM7")
+    receipts.record([late], TUESDAY_NOON + 2 * HOUR, False, "fake")
+    assert history(message) == [("taken", "SM7"), ("unclear", str(SILENCE))]
+
+
 @pytest.mark.parametrize(
     ("words", "receipt"),
     [([True], "delivered"), ([False], "undelivered"), ([False, True], "delivered"),
@@ -105,12 +115,12 @@ def test_a_late_word_is_that_of_the_first_copy_in_doubt(run_pass, carrier, histo
 def test_a_receipt_is_kept_with_its_copy(run_pass, carrier, words, receipt, early):
     message = store()
     carrier.answers[NEW_YORK] = "SM1"
-    said = [Receipt("SM1", delivered) for delivered in words]
-    if early:
-        receipts.record(said, TUESDAY_NOON, False, "fake")
-    run_pass(TUESDAY_NOON)
     if not early:
-        receipts.record(said, TUESDAY_NOON + MINUTE, False, "fake")
+        run_pass(TUESDAY_NOON)
+    for delivered in words:
+        receipts.record([Receipt("SM1", delivered)], TUESDAY_NOON, False, "fake")
+    if early:
+        run_pass(TUESDAY_NOON)
     (attempt,) = Attempt.of_message(message.id)
     assert (attempt.result, attempt.receipt) == ("taken", receipt)
 
@@ -126,10 +136,10 @@ def test_what_is_given_to_nobody_was_never_tried(run_pass, run, columns):
 
 
 def test_a_text_that_waits_for_the_rate_was_not_tried(run_pass, carrier, history):
-    messages = [store() for _ in range(9)]
-    run_pass(TUESDAY_NOON, send_rate=1)
-    assert sorted(map(len, map(history, messages))) == [0] * 8 + [1]
-    assert len(carrier.texts) == 1
+    messages = [store(parts=2) for _ in range(9)]
+    run_pass(TUESDAY_NOON, send_rate=10)
+    assert sorted(map(len, map(history, messages))) == [0] * 6 + [1] * 3
+    assert len(carrier.texts) == 3
 
 
 def test_a_retry_by_a_person_forgets_none(run_pass, carrier, history, run):
@@ -142,7 +152,7 @@ def test_a_retry_by_a_person_forgets_none(run_pass, carrier, history, run):
     assert history(message) == [("refused", "no such number"), ("taken", "SM1")]
 
 
-def test_a_no_that_comes_after_the_take_over_is_noted_with_its_copy(carrier):
+def test_a_no_that_comes_after_the_take_over_is_noted_with_its_copy(database_url):
     message = held(Status.SENDING, claim_number=1)
     Attempt.begin([message], "fake", message.claimed_by, TUESDAY_NOON)
     claims.take_over(TUESDAY_NOON + HOUR)
