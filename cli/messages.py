@@ -2,7 +2,7 @@
 
 import textwrap
 import uuid
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import timedelta
 from functools import partial
 from itertools import chain, islice
@@ -90,7 +90,7 @@ def list_messages(limit: int | None, as_json: bool, only_count: bool, **chosen: 
     most = base.newest(limit, as_json)
     found = reports.listing(Filter(**chosen), most)
     if as_json:
-        base.print_array(map(as_object, found))
+        base.print_array(as_objects(found))
         return
     rows = ((*row(message), last_error(message)) for message in found)
     base.table_of_newest((*HEADER, "last error"), rows, most, "No messages")
@@ -100,11 +100,21 @@ def list_messages(limit: int | None, as_json: bool, only_count: bool, **chosen: 
 @click.argument("message_id", type=click.UUID)
 def show(message_id: uuid.UUID) -> None:
     """Print one message as a JSON object."""
-    base.print_json(as_object(Message.find(message_id)))
+    base.print_json(*as_objects([Message.find(message_id)]))
+
+
+def as_objects(messages: Iterable[Message]) -> Iterator[dict]:
+    """Return messages as the JSON objects that `show` prints, reading attempts page by page."""
+    messages = iter(messages)
+    while page := list(islice(messages, PAGE)):
+        attempts = Attempt.of_messages([message.id for message in page])
+        for message in page:
+            history = [attempt.as_object() for attempt in attempts[message.id]]
+            yield as_object(message) | {"history": history}
 
 
 def as_object(message: Message) -> dict:
-    """Return a message as the JSON object that `show` prints."""
+    """Return a message as a JSON object, without its history."""
     shown = {name: value for name, value in message.__data__.items() if name not in UNSHOWN}
     lasts = timedelta(seconds=current_app.config["SETTINGS"].claim_timeout)
     ends_at = message.claimed_at and message.claimed_at + lasts
@@ -112,7 +122,6 @@ def as_object(message: Message) -> dict:
     rules = current_app.extensions["rules"].of(message.key.rules)
     waits_for = outcomes.waits_for(message, rules, clock.now())
     told = {"claim_ends_at": ends_at, "waits_for": waits_for}
-    told["history"] = [attempt.as_object() for attempt in Attempt.of_message(message.id)]
     return {"message_id": message.id} | of_key | shown | told
 
 

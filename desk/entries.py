@@ -281,7 +281,7 @@ class Entry(Instants):
     def attempts(self) -> list[tuple[datetime, str]]:
         """When the message was given to a carrier, and what came of it."""
         told = []
-        for attempt in Attempt.of_message(self.message.id):
+        for attempt in Attempt.of_messages([self.message.id])[self.message.id]:
             words = f": {attempt.words}" if attempt.words else ""
             carrier = attempt.carrier or "the carrier"
             told.append((attempt.begun_at, f"{carrier} {CAME_OF_IT[attempt.result]}{words}"))

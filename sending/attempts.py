@@ -5,10 +5,11 @@ the answer; who changes attempts has changed their messages before, in this tran
 """
 
 import uuid
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from peewee import CompositeKey, ForeignKeyField, IntegerField, TextField, UUIDField, fn
 
@@ -111,9 +112,12 @@ class Attempt(Table):
         cls.update(receipt=receipt, receipt_at=at).where(own, is_news).execute()
 
     @classmethod
-    def of_message(cls, message_id: uuid.UUID) -> list["Attempt"]:
-        """Return the attempts of a message, the oldest first."""
-        return list(cls.select().where(cls.message == message_id).order_by(cls.number))
+    def of_messages(cls, ids: Collection[uuid.UUID]) -> dict[uuid.UUID, list[Self]]:
+        """Return the attempts of messages by their ids, the oldest first."""
+        found = defaultdict(list)
+        for attempt in cls.select().where(cls.message.in_([*ids])).order_by(cls.number):
+            found[attempt.message_id].append(attempt)
+        return found
 
     def as_object(self) -> dict:
         """Return what operators read of it."""

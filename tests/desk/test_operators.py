@@ -11,6 +11,7 @@ from databases import on_sqlite
 from desk_visitor import ask, walk
 from models import Status
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from sending.attempts import Attempt
 from stored_messages import HOUR, again, held, store
 
 
@@ -149,6 +150,18 @@ def test_what_is_redacted_cannot_be_tried_again(operator):
     assert not operator.page.buttons("Retry")
     operator.post("/desk/messages", [("csrf_token", operator.token), ("retry", str(message.id))])
     assert again(message).status == Status.FAILED
+
+
+def test_a_message_is_shown_with_its_attempts_in_the_carriers_words(operator):
+    message = store(status=Status.SENT, finished_at=TUESDAY_NOON, claim_number=2)
+    Attempt.create(
+        message=message, number=1, carrier="us", begun_at=TUESDAY_NOON - HOUR,
+        ended_at=TUESDAY_NOON - HOUR, result="refused", words="<busy>",
+    )  # fmt: skip
+    Attempt.create(message=message, number=2, carrier="eu", begun_at=TUESDAY_NOON, result=None)
+    operator.open(f"/desk/messages/{message.id}")
+    attempts = operator.page.text.partition("Attempts")[2].partition("Details")[0]
+    assert attempts.index("us refused it: <busy>") < attempts.index("eu has not answered yet")
 
 
 def test_a_message_is_shown_with_its_history(operator):

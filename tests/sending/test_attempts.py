@@ -17,6 +17,10 @@ from stored_messages import again, held, store
 SILENCE = CarrierError("no answer within 60 s", in_doubt=True, silent=True)
 
 
+def attempts_of(message):
+    return Attempt.of_messages([message.id])[message.id]
+
+
 @pytest.fixture
 def history(run):
     """What `flask messages show` prints of it: results with the carrier's words or reference."""
@@ -92,7 +96,7 @@ def test_a_late_word_is_that_of_the_first_copy_in_doubt(run_pass, carrier, histo
     said = Receipt("SM7", True, **others) if others else LateAnswer(str(message.id), "SM7")
     receipts.record([said], now, False, "fake")
     assert history(message) == [("taken", "SM7")]
-    (attempt,) = Attempt.of_message(message.id)
+    (attempt,) = attempts_of(message)
     assert attempt.receipt == ("delivered" if others else None)
 
 
@@ -121,7 +125,7 @@ def test_a_receipt_is_kept_with_its_copy(run_pass, carrier, words, receipt, earl
         receipts.record([Receipt("SM1", delivered)], TUESDAY_NOON, False, "fake")
     if early:
         run_pass(TUESDAY_NOON)
-    (attempt,) = Attempt.of_message(message.id)
+    (attempt,) = attempts_of(message)
     assert (attempt.result, attempt.receipt) == ("taken", receipt)
 
 
@@ -132,7 +136,7 @@ def test_what_is_given_to_nobody_was_never_tried(run_pass, run, columns):
     run("dnc", "add", NEW_YORK)
     message = store(**columns)
     run_pass(TUESDAY_NOON)
-    assert Attempt.of_message(message.id) == []
+    assert attempts_of(message) == []
 
 
 def test_a_text_that_waits_for_the_rate_was_not_tried(run_pass, carrier, history):
@@ -157,16 +161,16 @@ def test_a_no_that_comes_after_the_take_over_is_noted_with_its_copy(database_url
     Attempt.begin([message], "fake", message.claimed_by, TUESDAY_NOON)
     claims.take_over(TUESDAY_NOON + HOUR)
     Attempt.end(message, TUESDAY_NOON + 2 * HOUR, "refused", words="no")
-    (attempt,) = Attempt.of_message(message.id)
+    (attempt,) = attempts_of(message)
     assert (attempt.result, attempt.words) == ("refused", "no")
     Attempt.end(message, TUESDAY_NOON + 3 * HOUR, "unclear")  # it is known by now
-    assert Attempt.of_message(message.id)[0].result == "refused"
+    assert attempts_of(message)[0].result == "refused"
 
 
 @on_sqlite
 def test_attempts_go_with_their_message(run_pass, run):
     message = store()
     run_pass(TUESDAY_NOON)
-    assert Attempt.of_message(message.id)
+    assert attempts_of(message)
     Message.purge(TUESDAY_NOON + DAY, TUESDAY_NOON + DAY)
     assert not Attempt.select().exists()
