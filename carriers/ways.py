@@ -1,11 +1,12 @@
 """Read CARRIER_URL: one or more carriers in the order of preference, and what each is for.
 
-What follows the `#` of a URL is for this service: `#name=us&countries=US,CA&keys=shop&rate=10/s`.
+What follows the `#` of a URL is for this service:
+`#name=us&was=twilio&countries=US,CA&keys=shop&rate=10/s`.
 """
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -13,7 +14,6 @@ from urllib.parse import unquote
 from carriers import Carrier, connect, urls
 from carriers.opt_outs import REGIONS
 
-OPTIONS = ("name", "countries", "keys", "rate")
 COUNTRIES = {*REGIONS, "001"}
 
 
@@ -25,6 +25,12 @@ class Way(NamedTuple):
     countries: frozenset[str] | None = None  # None: all
     keys: frozenset[str] | None = None  # names of keys; None: all
     rate: float | None = None  # parts a second; None: SEND_RATE
+    was: tuple[str, ...] = ()  # the names that it had before
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names under which what is its own is kept."""
+        return self.name, *self.was
 
     def may_serve(self, country: str | None, key: str) -> bool:
         """Say whether it may be used for texts of a key to a country."""
@@ -54,12 +60,28 @@ def parse(text: str) -> tuple[Way, ...]:
             continue
         ways.append(way)
         problems += [f"{place}{problem}" for problem in found]
-    for name, times in Counter(way.name for way in ways).items():
-        if times > 1:
-            problems.append(f"{times} carriers are called {name}: #name= tells them apart")
+    problems += _of_names(ways)
     if problems:
         raise ValueError("\n".join(problems))
     return tuple(ways)
+
+
+def by_name(ways: Iterable[Way]) -> dict[str, Way]:
+    """Return carriers by their names, and by those that they had before."""
+    return {name: way for way in ways for name in way.names}
+
+
+def _of_names(ways):
+    """Return the problems of names that do not tell carriers apart."""
+    called = Counter(way.name for way in ways)
+    given = Counter(name for way in ways for name in way.names)
+    return [
+        f"{called[name]} carriers are called {name}: #name= tells them apart"
+        if called[name] > 1
+        else f"was after # must not repeat a name, nor have one that another carrier has: {name}"
+        for name, times in given.items()
+        if times > 1
+    ]
 
 
 def _read(word):
@@ -69,12 +91,13 @@ def _read(word):
     """
     url, mark, rest = word.partition("#")
     pairs = [option.partition("=")[::2] for option in rest.split("&")] if mark else []
-    if any(name not in OPTIONS for name, _ in pairs):
-        return Way(default_name(url), url), [f"after # it takes only {', '.join(OPTIONS)}"]
+    readers = {"name": _name, "was": _names, "countries": _countries, "keys": _list, "rate": rate}
+    if any(name not in readers for name, _ in pairs):
+        return Way(default_name(url), url), [f"after # it takes only {', '.join(readers)}"]
     options, problems, found = dict(pairs), [], {}
     if len(options) < len(pairs):
         problems.append("an option after # is repeated")
-    for name, read in (("name", _name), ("countries", _countries), ("keys", _list), ("rate", rate)):
+    for name, read in readers.items():
         if name in options:
             try:
                 found[name] = read(options[name])
@@ -93,6 +116,10 @@ def _name(text):
     if not re.fullmatch("[A-Za-z0-9-]{1,64}", text):
         raise ValueError("must be letters, digits and hyphens")
     return text
+
+
+def _names(text):
+    return tuple(map(_name, text.split(",")))
 
 
 def _list(text):

@@ -76,6 +76,7 @@ def test_a_space_within_a_url_is_not_read_as_a_part_of_it():
         *("", "name=", "name=a_b", "name=a%20b", "name=ä", "name=a/b", "colour=red", "name"),
         *("countries=", "countries=us", "countries=UK", "countries=US,,CA", "countries=XX,US"),
         *("keys=", "keys=a,", "keys=%20", "rate=", "rate=0/s", "rate=10", "rate=ten/s"),
+        *("was=", "was=a_b", "was=a,", "was=,a", "was=a,,b", "was=a%2Cb", "was=a&was=b"),
         *("name=a&name=b", "countries=US&countries=CA", "s3cret", "Name=a", "&", "name=a&"),
     ],
 )
@@ -101,6 +102,43 @@ def test_all_problems_of_all_carriers_are_told_a_line_each():
 def test_two_of_one_name_are_a_problem(second):
     with pytest.raises(ValueError, match="are called twilio"):
         parse(f"{TWILIO} {second}")
+
+
+@pytest.mark.parametrize(
+    ("after", "names"),
+    [
+        ("name=us", ("us",)),
+        ("name=us&was=twilio", ("us", "twilio")),
+        ("was=us,US-1", ("twilio", "us", "US-1")),
+    ],
+)
+def test_what_a_carrier_was_called_before_is_its_own(after, names):
+    (way,) = parse(f"{TWILIO}#{after}")
+    assert way.names == names
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{TWILIO}#name=us&was=old,older,old",
+        f"{TWILIO}#name=us&was=us",
+        f"{TWILIO}#was=old,twilio",
+        f"{TWILIO}#name=us&was=old {VONAGE}#was=older,old",
+        f"{TWILIO}#name=us&was=vonage {VONAGE}",
+        f"{VONAGE} {TWILIO}#name=us&was=vonage",
+    ],
+)
+def test_a_name_before_that_is_repeated_or_another_has_is_a_problem(text):
+    with pytest.raises(ValueError, match="was after # must not repeat a name") as problem:
+        parse(text)
+    words = str(problem.value)
+    assert "\n" not in words
+    assert "s3cret" not in words
+
+
+def test_a_name_that_is_free_again_may_be_given_to_another():
+    ways = parse(f"{TWILIO}#name=us&was=twilio {VONAGE}#name=eu&was=vonage")
+    assert [way.name for way in ways] == ["us", "eu"]
 
 
 def test_those_that_cannot_be_used_are_told_together_with_their_places():
