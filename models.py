@@ -4,10 +4,11 @@ import logging
 import secrets
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Self
 
 from peewee import (
@@ -374,13 +375,15 @@ class Message(Table):
             changes["in_doubt_with"] = named
         return self._move({Status.SENDING}, **changes)
 
-    def doubts(self, first: str) -> list[str]:
+    def doubts(self, first: str, called: Mapping[str, str] = MappingProxyType({})) -> list[str]:
         """Return the carriers that may have taken this message, one for each time.
 
-        Those that were not noted belong to the `first` carrier.
+        Those that were not noted belong to the `first` carrier. `called` says what carriers are
+        called now, by the names that were noted.
         """
         named = (self.in_doubt_with or "").split()
         named = named[max(0, len(named) - self.in_doubt) :]
+        named = [called.get(name, name) for name in named]
         return [first] * (self.in_doubt - len(named)) + named
 
     def settle_doubt(self, left: Collection[str] = ()) -> bool:

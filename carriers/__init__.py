@@ -172,6 +172,7 @@ class Callback(NamedTuple):
     url: str  # as the carrier knows it: PUBLIC_URL, path and query
     headers: dict[str, str]  # names in lower case
     body: bytes
+    called: str | None = None  # the carrier's name in the path, which may be one that it had before
 
 
 class Carrier:

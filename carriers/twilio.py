@@ -213,7 +213,8 @@ class Twilio(HttpCarrier):
 
     def callback(self, request: Callback) -> list[Receipt | OptOut | Reply]:
         form = self._genuine(request)
-        ids = _message_ids(self.name, form, request.headers["x-twilio-signature"])
+        # By the signed name: a carrier that was renamed knows what was captured before
+        ids = _message_ids(request.called or self.name, form, request.headers["x-twilio-signature"])
         if request.kind == "inbound":
             if _may_be_split_anew(form):
                 raise NotGenuine

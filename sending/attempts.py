@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from peewee import CompositeKey, ForeignKeyField, IntegerField, TextField, UUIDField, fn
 
+from carriers.ways import Way
 from database import CarrierTextField, InstantField, Table
 from models import Message
 
@@ -70,7 +71,7 @@ class Attempt(Table):
     def take(
         cls,
         references: Mapping[uuid.UUID, str | None],
-        carrier: str | None,
+        carrier: Way | None,
         now: datetime,
         numbers: Mapping[uuid.UUID, int],
     ) -> None:
@@ -96,11 +97,11 @@ class Attempt(Table):
             lost.where(cls.message.in_([*ids]), cls.result.is_null()).execute()
 
     @classmethod
-    def rule_out(cls, message: Message, carrier: str, now: datetime) -> None:
+    def rule_out(cls, message: Message, carrier: Way, now: datetime) -> None:
         """Note that a carrier, asked, has none of the copies of a message that were unclear."""
         unclear = (cls.message == message.id) & (cls.result == Result.UNCLEAR)
         ruled_out = cls.update(result=Result.NOT_TAKEN, ended_at=now)
-        ruled_out.where(unclear, cls.carrier == carrier).execute()
+        ruled_out.where(unclear, *cls._by(carrier)).execute()
 
     @classmethod
     def note_receipt(
@@ -126,7 +127,7 @@ class Attempt(Table):
 
     @classmethod
     def _by(cls, carrier):
-        return [cls.carrier == carrier] if carrier else []
+        return [cls.carrier.in_(carrier.names)] if carrier else []
 
     @classmethod
     def _is_of(cls, message):

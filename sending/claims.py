@@ -101,15 +101,15 @@ def claim_answers(
     limit: int,
     now: datetime,
     carrier: str,
-    lane: str | None,
+    lanes: list[str] | None,
     but_of: Collection[int] = (),
 ) -> list[Message]:
     """Take up to `limit` messages that answer replies, which may not wait for their key's turn.
 
-    They are claimed for a `carrier`; with a `lane`, only those in it. `but_of` are keys that are
-    left out.
+    They are claimed for a `carrier`; with `lanes`, only those in one of these. `but_of` are keys
+    that are left out.
     """
-    those = IS_ANSWER if lane is None else IS_ANSWER & (Message.lane == lane)
+    those = IS_ANSWER if lanes is None else IS_ANSWER & Message.lane.in_(lanes)
     if but_of:
         those &= Message.key.not_in([*but_of])
     first = Message.select(Message.id).where(those).order_by(Message.send_at, Message.id)

@@ -16,6 +16,7 @@ from access.do_not_call import DoNotCall
 from access.limits import SECOND, KeyUse, lock_numbers
 from carriers import LateAnswer, OptOut, Receipt
 from carriers.alphabets import count_parts
+from carriers.ways import Way
 from database import EPOCH, db, passed_over
 from database.clock import is_ahead
 from events.outbox import Event
@@ -45,7 +46,7 @@ SELECT id, key_id, available_to_group FROM (
     FROM message
     WHERE "to" = {{param}} AND ({IS_TAKEN} OR status = 'sending' OR in_doubt > 0)
         AND key_id NOT IN (SELECT id FROM api_key WHERE role = 'tester')
-        AND COALESCE(claimed_for, carrier, {{param}}) = {{param}}
+        AND COALESCE(claimed_for, carrier, {{param}}) IN ({{names}})
 ) AS given
 WHERE given_at >= {{param}} AND given_at < {{param}}
 ORDER BY given_at DESC, id DESC LIMIT 1
@@ -61,13 +62,13 @@ log = logging.getLogger("replies")
 class ReplyRules(NamedTuple):
     """By which carrier replies come, and the settings that say what they lead to."""
 
-    carrier: str
+    carrier: Way
     always_check_dnc: bool
     stop_reply: str | None
     help_reply: str | None
 
     @classmethod
-    def of(cls, settings: Any, carrier: str) -> Self:
+    def of(cls, settings: Any, carrier: Way) -> Self:
         return cls(carrier, settings.check_dnc, settings.stop_reply, settings.help_reply)
 
 
@@ -103,7 +104,7 @@ def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None
             return
     # Other writers wait for the transaction, so what can be read and understood is so before it
     draft = _drafted(said, now, rules)
-    reply, _ = _grown(draft, said, now)
+    reply, _ = _grown(draft, said, now, rules.carrier)
     text, means = reply and reply.text, _understood(reply, said)
     with db.atomic():
         # What depends on nothing else that its number wrote needs no lock
@@ -111,7 +112,7 @@ def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None
             lock_numbers([number])
         if not OptOutMessage.note(said.message_ids, now):
             return
-        reply, others = _grown(draft, said, now)
+        reply, others = _grown(draft, said, now, rules.carrier)
         for each in others:
             each.save(only=[Reply.pieces])
         if reply is None:
@@ -174,7 +175,8 @@ def _drafted(said, now, rules):
     """Return a reply, not stored yet, with the message that it belongs to."""
     is_told = said.at and said.at >= EPOCH and not is_ahead(said.at, now)
     at = said.at if is_told else now
-    reply = Reply(id=new_id(now), carrier=rules.carrier, number=said.number, at=at, received_at=now)
+    by = rules.carrier.name
+    reply = Reply(id=new_id(now), carrier=by, number=said.number, at=at, received_at=now)
     reply.text = Reply.text.db_value(said.text)
     if found := _message_before(said.number, at, rules.carrier):
         id, reply.key, reply.available_to_group = found
@@ -186,14 +188,16 @@ def _message_before(number, at, carrier):
     """Return the row of the latest message to a number before an instant, or None."""
     # Carriers tell the time without its fraction
     since, until = map(Message.finished_at.db_value, (max(EPOCH, at - BELONGS_WITHIN), at + SECOND))
-    statement = MESSAGE_BEFORE.format(param=db.param)
-    return db.execute_sql(statement, (number, carrier, carrier, since, until)).fetchone()
+    names = ", ".join(db.param for _ in carrier.names)
+    statement = MESSAGE_BEFORE.format(param=db.param, names=names)
+    parameters = number, carrier.name, *carrier.names, since, until
+    return db.execute_sql(statement, parameters).fetchone()
 
 
 # Parts
 
 
-def _grown(draft, said, now):
+def _grown(draft, said, now, carrier):
     """Return a reply, not stored yet: with a part, that of its text; None if it had the part.
 
     Once it is whole, it is due no more. A part of a whole text that comes again may be the first of
@@ -203,7 +207,7 @@ def _grown(draft, said, now):
         return draft, []
     reference, total, number = said.part
     reference, number = Reply.part_reference.db_value(reference), str(number)
-    same = (Reply.number == draft.number) & (Reply.carrier == draft.carrier)
+    same = (Reply.number == draft.number) & Reply.carrier.in_(carrier.names)
     same &= (Reply.part_reference == reference) & (Reply.parts == total)
     Reply.count_as_now(Reply.received_at, now, same)
     recent = Reply.select().where(same, Reply.received_at > now - PARTS_WITHIN)

@@ -35,7 +35,7 @@ def _write(routes, messages):
     """Write the lanes of these messages."""
     names, by_lane = ApiKey.names({message.key_id for message in messages}), defaultdict(list)
     for message in messages:
-        doubts = message.doubts(routes.first)
+        doubts = message.doubts(routes.first, routes.called)
         route = routes.route(_country(message), names.get(message.key_id, ""), doubts)
         by_lane[routes.lane(route)].append(message.id)
     for lane, ids in by_lane.items():

@@ -4,8 +4,10 @@ Pure: no database, no clock, no log. docs/carriers.md has the same rules as a ta
 """
 
 import random
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import recipients
@@ -26,7 +28,7 @@ class Terms(NamedTuple):
     """The rules of a message's key, and whether the carrier can be asked what became of a text.
 
     `carrier` is its name, `first` that of the first one, and `others` are those of other carriers
-    that can be asked.
+    that can be asked. `called` says what carriers are called now, by all their names.
     """
 
     askable: bool
@@ -36,6 +38,7 @@ class Terms(NamedTuple):
     first: str = ""
     others: frozenset[str] = frozenset()
     are_several: bool = False
+    called: Mapping[str, str] = MappingProxyType({})
 
     @classmethod
     def of(cls, settings: Any, askable: bool, **carriers: Any) -> Self:
@@ -46,9 +49,13 @@ class Terms(NamedTuple):
         """Return the terms of a key with rules of its own."""
         return self._replace(key=self.key.of(own))
 
+    def doubts(self, message: Message) -> list[str]:
+        """Return the carriers that may have taken a message, one for each time."""
+        return message.doubts(self.first, self.called)
+
     def doubts_elsewhere(self, message: Message) -> list[str]:
         """Return the other carriers that may have taken a message, one for each time."""
-        return [name for name in message.doubts(self.first) if name != self.carrier]
+        return [name for name in self.doubts(message) if name != self.carrier]
 
 
 class Step(Enum):
@@ -95,7 +102,7 @@ def judge(message: Message, terms: Terms, listed: bool, now: datetime) -> Step |
 
     A doubt is settled first: a text that the carrier has taken cannot be kept back any more.
     """
-    doubts = message.doubts(terms.first)
+    doubts = terms.doubts(message)
     if terms.askable and terms.carrier in doubts:
         return Step.ASK
     if terms.others.intersection(doubts):

@@ -22,6 +22,7 @@ from peewee import EXCLUDED, SQL, BooleanField, Case, Select, TextField, UUIDFie
 import recipients
 from access.do_not_call import DoNotCall, LastReply
 from carriers import LateAnswer, OptOut, Receipt
+from carriers.ways import Way, by_name
 from database import CarrierTextField, InstantField, Table, db, lock_texts
 from models import (
     HAS_REFERENCE,
@@ -116,7 +117,7 @@ def sent(
     references: dict[UUID, str | None],
     now: datetime,
     late: bool = False,
-    carrier: str | None = None,
+    carrier: Way | None = None,
     numbers: Mapping[UUID, int] | None = None,
 ) -> int:
     """Record a carrier's yes to messages, its references by their ids; return how many.
@@ -150,7 +151,7 @@ def _take(references, now, late, carrier, claims):
     is_new = Message.carrier_reference.is_null() | reference.is_null()
     is_new |= Message.carrier_reference != reference
     yes = Message.update(
-        **{"carrier": carrier} if carrier else {},
+        **{"carrier": carrier.name} if carrier else {},
         **UNCLAIMED,
         status=Status.SENT,
         finished_at=now,
@@ -172,7 +173,7 @@ def _take(references, now, late, carrier, claims):
 
 def _of(carrier, table=Message):
     """Return the condition that something is of a carrier, in a list; none if that is any."""
-    return [(table.carrier == carrier) | table.carrier.is_null()] if carrier else []
+    return [table.carrier.in_(carrier.names) | table.carrier.is_null()] if carrier else []
 
 
 def _is_of_twin(reference, carrier):
@@ -188,7 +189,7 @@ def _is_of_twin(reference, carrier):
     return fn.EXISTS(given)
 
 
-def known(references: set[str], carrier: str | None = None) -> set[str]:
+def known(references: set[str], carrier: Way | None = None) -> set[str]:
     """Return the references of a carrier that belong to messages already."""
     those = Message.select(Message.carrier_reference).where(
         Message.carrier_reference.in_(references), *_of(carrier)
@@ -198,7 +199,7 @@ def known(references: set[str], carrier: str | None = None) -> set[str]:
 
 
 def found(
-    message_id: UUID, references: Collection[str], now: datetime, carrier: str | None = None
+    message_id: UUID, references: Collection[str], now: datetime, carrier: Way | None = None
 ) -> bool:
     """Record that a carrier, asked, has taken a text in doubt; say whether it has.
 
@@ -220,7 +221,7 @@ def record(
     events: Collection[Receipt | OptOut | LateAnswer],
     now: datetime,
     always_check_dnc: bool,
-    carrier: str | None = None,
+    carrier: Way | None = None,
 ) -> None:
     """Record what a carrier says."""
     late = [event for event in events if isinstance(event, LateAnswer)]
@@ -289,7 +290,7 @@ def read_number(number: str, certain: bool) -> tuple[str, str | None]:
     return number, problem
 
 
-def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: str | None = None) -> int:
+def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: Way | None = None) -> int:
     """Record receipts, in any order and any number of times; return how many belong to messages.
 
     `delivered` is the last word; without it, the first word counts.
@@ -309,7 +310,7 @@ def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: str | N
     return len(found)
 
 
-def record_unmarked(receipt: Receipt, now: datetime, carrier: str) -> bool:
+def record_unmarked(receipt: Receipt, now: datetime, carrier: Way) -> bool:
     """Record a receipt without its protocol's mark, if it is of a message to its number.
 
     Return False if it cannot be: then its number has written it. It is kept if the yes to such a
@@ -343,13 +344,14 @@ def _id(text):
         return None
 
 
-def look_again(number: str) -> set[UUID]:
+def look_again(number: str, ways: Iterable[Way] = ()) -> set[UUID]:
     """Apply the receipts that were kept for a number, because a text to it is now in doubt.
 
-    Return the ids of the messages that they belong to.
+    They may be of any carrier, of which `ways` have names before. Return the ids of the messages
+    that they belong to.
     """
     with db.atomic():
-        return _apply_kept(_kept_lately({number}))
+        return _apply_kept(_kept_lately({number}), ways)
 
 
 def unmatched(since: datetime, now: datetime) -> int:
@@ -388,12 +390,13 @@ def forget(now: datetime) -> None:
 
 def _settle(references, numbers, ids, carrier):
     """Apply a carrier's receipts that came before these references, or for numbers or messages."""
-    names = {*references, *(_name(carrier, each) for each in references)}
+    ways = [carrier] if carrier else []
+    names = {_name(called, each) for called in (None, *by_name(ways)) for each in references}
     meant = EarlyReceipt.reference.in_(names) | EarlyReceipt.message_id.in_([*ids])
     own = _of(carrier, EarlyReceipt)
-    _apply_kept(EarlyReceipt.select().where(meant, *own))
+    _apply_kept(EarlyReceipt.select().where(meant, *own), ways)
     if numbers := {*numbers} - {None}:
-        _apply_kept(_kept_lately(numbers).where(*own))
+        _apply_kept(_kept_lately(numbers).where(*own), ways)
 
 
 def _kept_lately(numbers):
@@ -402,21 +405,25 @@ def _kept_lately(numbers):
     return kept.order_by(EarlyReceipt.received_at.desc()).limit(MOST_KEPT)
 
 
-def _name(carrier, reference, number=None):
-    """Return what an early receipt of a carrier is found by, of a number's if it is unmarked."""
-    return "".join(f"{each} " for each in (carrier, number) if each) + reference
+def _name(called, reference, number=None):
+    """Return what an early receipt is found by, of a number's if it is unmarked.
+
+    It is kept under the name that its carrier was called by.
+    """
+    return "".join(f"{each} " for each in (called, number) if each) + reference
 
 
-def _apply_kept(early):
+def _apply_kept(early, ways):
     """Apply kept receipts as far as they belong to messages; return the ids of these."""
-    words, ids = defaultdict(dict), set()
-    for name, carrier, *word, unmarked in early.tuples():
+    words, ids, ways = defaultdict(dict), set(), by_name(ways)
+    for name, called, *word, unmarked in early.tuples():
         number = word[3] if unmarked else None
-        reference = name.removeprefix(_name(carrier, "", number))
-        words[carrier, number][reference] = tuple(word)
-    for (carrier, number), said in words.items():
+        reference = name.removeprefix(_name(called, "", number))
+        words[called, number][reference] = tuple(word)
+    for (called, number), said in words.items():
+        carrier = called and (ways.get(called) or Way(called))
         found = _apply_by_number(said, carrier) if number else _match(said, carrier)
-        names = [_name(carrier, reference, number) for reference in found]
+        names = [_name(called, reference, number) for reference in found]
         EarlyReceipt.delete().where(EarlyReceipt.reference.in_(names)).execute()
         ids |= {*found.values()}
     return ids
@@ -510,22 +517,26 @@ def _only_doubt(carrier, number, at):
     recent = Message.finished_at.is_null() | (Message.finished_at > at - KEPT)
     lately = Message.select().where(to_number, given, recent)
     if carrier:
-        through = fn.COALESCE(Message.carrier, Message.claimed_for, carrier) == carrier
-        lately = lately.where(through | (Message.claimed_for == carrier) | IS_IN_DOUBT)
+        through = fn.COALESCE(Message.carrier, Message.claimed_for, carrier.name)
+        claimed = Message.claimed_for.in_(carrier.names)
+        lately = lately.where(through.in_(carrier.names) | claimed | IS_IN_DOUBT)
     found = [*lately.limit(MOST_LATELY)]
     texts = [text for text in found if carrier is None or _may_have(carrier, text)]
     if len(texts) != 1 or len(found) == MOST_LATELY:
         return None
     (text,) = texts
     doubtful = text.in_doubt and text.in_doubt_since <= at and text.status not in TAKEN
-    doubtful = doubtful and (carrier is None or carrier in text.doubts(carrier))
-    return text if doubtful else None
+    return text if doubtful and (carrier is None or _is_doubt_of(carrier, text)) else None
 
 
 def _may_have(carrier, text):
     """Say whether a carrier may have a text: it was given it, is just now, or there is a doubt."""
     named = {text.carrier, text.claimed_for} - {None}
-    return not named or carrier in named or carrier in text.doubts(carrier)
+    return not named or bool(named & {*carrier.names}) or _is_doubt_of(carrier, text)
+
+
+def _is_doubt_of(carrier, text):
+    return not {*carrier.names}.isdisjoint(text.doubts(carrier.name))
 
 
 def _forms(reference):
@@ -559,8 +570,9 @@ def _keep(words, carrier, unmarked=False):
     """Keep receipts for a yes that is yet to be recorded."""
     if not words:
         return
+    called = carrier.name if carrier else None
     rows = [
-        (_name(carrier, reference, word[3] if unmarked else None), carrier, *word, unmarked)
+        (_name(called, reference, word[3] if unmarked else None), called, *word, unmarked)
         for reference, word in words.items()
     ]
     row = EarlyReceipt

@@ -39,6 +39,7 @@ class Recorder:
     ):
         self.claimant, self.terms, self.watch, self.sends = claimant, terms, watch, sends
         self.retry, self.routes = retry, routes
+        self.way = routes.way(terms.carrier)
         self.counts = Counter()  # of the present pass
         self.progress_at = 0  # when it began or sent a text last, by the monotonic clock
         self.unrecorded = []  # answers
@@ -78,7 +79,7 @@ class Recorder:
         """Record the carrier's yes to texts."""
         said = {each.send.message.id: each.said for each in taken}
         numbers = {each.send.message.id: each.send.message.claim_number for each in taken}
-        receipts.sent(said, now, False, self.terms.carrier, numbers)
+        receipts.sent(said, now, False, self.way, numbers)
 
     def take_back(self, messages: list[Message]) -> None:
         """Give up the claims of messages that were given to nobody."""
@@ -119,20 +120,20 @@ class Recorder:
         has_twin = references and claims.has_twin(message, others)
         if has_twin:
             outcome = outcomes.equal_text_under_way(now)
-        elif receipts.found(message.id, references, now, self.terms.carrier):
+        elif receipts.found(message.id, references, now, self.way):
             self.note(send, "sent")
             return False
         elif not (outcome := outcomes.not_taken(message, bool(left))):
             with db.atomic():
                 settled = message.settle_doubt(left)
-                Attempt.rule_out(message, self.terms.carrier, now)
+                Attempt.rule_out(message, self.way, now)
             if not settled or not self.routes.are_several:
                 return settled
             outcome = Outcome(Status.QUEUED, elsewhere=True)  # another may be the first for it
         with db.atomic():
             is_moved = message.apply(outcome, now)
             if not has_twin:
-                Attempt.rule_out(message, self.terms.carrier, now)
+                Attempt.rule_out(message, self.way, now)
         if is_moved and outcome.status != Status.QUEUED:
             self.note(send, outcome.move, outcome.why)
         return False
@@ -151,7 +152,7 @@ class Recorder:
         if is_moved and outcome.status != Status.QUEUED:
             self.note(send, outcome.move, outcome.why)
         if outcome.doubt:
-            receipts.look_again(message.to)
+            receipts.look_again(message.to, self.routes.ways)
 
     def end_attempt(self, send: Send, error: CarrierError | NotSent, now: datetime) -> None:
         """Note with the attempt that the carrier did not say yes; a question is none."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from access.keys import Identity, Role
 from carriers import Carrier
-from carriers.ways import Way
+from carriers.ways import Way, by_name
 
 LONGEST_WAIT = timedelta(minutes=1)
 """A longer pause that a carrier asks for is not waited for, if another carrier may be used."""
@@ -62,6 +62,7 @@ class Routes:
     def __init__(self, ways: Sequence[Way], can_be_asked: Collection[str] = ()):
         self.ways, self.can_be_asked = tuple(ways), frozenset(can_be_asked)
         self.names = tuple(way.name for way in ways)
+        self.called = {name: way.name for name, way in by_name(ways).items()}
         self.are_several = len(ways) > 1
         # With one carrier for all, lanes are not looked at
         self.is_plain = not self.are_several and all(
@@ -87,17 +88,21 @@ class Routes:
         may = tuple(way.name for way in self.ways if way.may_serve(country, key))
         return Route(may, in_doubt=bool(doubts))
 
+    def way(self, name: str) -> Way:
+        """Return the carrier of a name; testers' simulator has none in CARRIER_URL."""
+        return next((way for way in self.ways if way.name == name), Way(name))
+
     def asks(self, name: str) -> bool:
         """Say whether a carrier, still in CARRIER_URL, can be asked about a text in doubt."""
         return name in self.names and name in self.can_be_asked
 
     def rate(self, name: str) -> float | None:
         """Return the rate of a carrier, in parts a second, if it has one of its own."""
-        return next((way.rate for way in self.ways if way.name == name), None)
+        return self.way(name).rate
 
     def stand_ins(self, name: str) -> list[str]:
         """Return the carriers that may take the place of one, at least for some of its texts."""
-        (mine,) = (way for way in self.ways if way.name == name)
+        mine = self.way(name)
         return [each.name for each in self.ways if each != mine and each.shares_with(mine)]
 
     # Lanes
@@ -141,7 +146,10 @@ class Routes:
 
     def _digest(self):
         told = [
-            (way.name, sorted(way.countries or "*"), sorted(way.keys or "*"), self.asks(way.name))
+            (
+                *(way.name, sorted(way.countries or "*"), sorted(way.keys or "*")),
+                *(self.asks(way.name), *way.was),
+            )
             for way in self.ways
         ]
         return hashlib.sha256(repr(told).encode()).hexdigest()[:8]

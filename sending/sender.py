@@ -75,7 +75,7 @@ class Sender:
         self.recorder = Recorder(
             *(self.claimant, self.terms, self.watch, self.sends, self.retry_through_outage), routes
         )
-        self.inbox = Inbox(carrier, ReplyRules.of(settings, carrier.name), self.watch)
+        self.inbox = Inbox(carrier, ReplyRules.of(settings, routes.way(carrier.name)), self.watch)
         self.key_names = {}  # by id, for the log
         self.first = None  # the keys that have the next shares: by whether they are urgent
         self.left = 0  # messages that the present pass may still claim
@@ -264,8 +264,9 @@ class Sender:
         """
         claimed = []
         if room and self.answers and not others_first:
-            lane = None if self.routes.is_plain else of_answers(self.name)
-            claimed = claims.claim_answers(self.claimant, room, now, self.name, lane, but_of)
+            own = [of_answers(name) for name in self.routes.way(self.name).names]
+            whose = self.name, None if self.routes.is_plain else own, but_of
+            claimed = claims.claim_answers(self.claimant, room, now, *whose)
         for group in lanes:
             whose = self.first[False], self.for_testers, self.first[True], self.name, group
             whose += but_of, others_first
@@ -287,7 +288,7 @@ class Sender:
         listed = DoNotCall.listed(checked)
         for send in sends:
             message = send.message
-            if message.in_doubt and message.id in receipts.look_again(message.to):
+            if message.in_doubt and message.id in receipts.look_again(message.to, self.routes.ways):
                 moves.append((send, Outcome(Status.SENT)))
                 continue
             step = self.next_step(send, rules[message.key_id], message.to in listed, now)
@@ -341,4 +342,5 @@ def _terms(settings, carrier, name, routes):
         first=routes.first,
         others=routes.can_be_asked - {name},
         are_several=routes.are_several,
+        called=routes.called,
     )

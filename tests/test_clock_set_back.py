@@ -13,6 +13,7 @@ from access.do_not_call import DoNotCall
 from access.keys import ApiKey, Role
 from access.limits import parse, parse_recipient_limit
 from app import create_app
+from carriers.ways import Way
 from databases import POSTGRES, SQLITE, on_sqlite
 from desk_visitor import Visitor
 from events.delivery import Deliveries
@@ -164,7 +165,7 @@ def part_is_told_of_later(service):
 def hear_without_id(service, number):
     """Hear a part as over SMPP, which tells equal ones not apart."""
     said = carriers.Reply(NEW_YORK, f"part {number}", part=carriers.Part("7", 2, number))
-    inbound.record([said], service.now, ReplyRules.of(service.settings, "vonage"))
+    inbound.record([said], service.now, ReplyRules.of(service.settings, Way("vonage")))
 
 
 def both_parts(service):
@@ -394,7 +395,7 @@ def event_is_kept(service):
 
 
 def early_receipt(service):
-    receipts.record_receipts([("X1", True, None, NEW_YORK, None)], service.now, "vonage")
+    receipts.record_receipts([("X1", True, None, NEW_YORK, None)], service.now, Way("vonage"))
 
 
 def receipt_is_kept(service):

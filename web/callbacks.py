@@ -3,6 +3,7 @@
 from flask import Blueprint, Flask, Response, abort, current_app, request
 
 from carriers import Callback, NotGenuine
+from carriers.ways import by_name
 from database import clock
 from sending import inbound
 from sending.inbound import ReplyRules
@@ -17,7 +18,10 @@ REFUSAL = "This is signed by no carrier that is set up here with this address be
 def register(app: Flask) -> None:
     """Add the addresses that carriers call: the usual ones, and those of CARRIER_URL's names."""
     blueprint = Blueprint("callbacks", __name__, url_prefix="/carriers")
-    own = {name: each.callback_methods for name, each in app.extensions["carriers"].items()}
+    own = {
+        name: app.extensions["carriers"][way.name].callback_methods
+        for name, way in by_name(app.config["SETTINGS"].ways).items()
+    }
     for name, methods in (USUAL | own).items():
         if methods:
             rule, default = f"/{name}/<any(status, inbound):kind>", {"name": name}
@@ -33,8 +37,9 @@ def callback(name: str, kind: str) -> Response:
     if request.method == "HEAD":  # which must change nothing
         return _understood()
     body = read_body()
-    settings, carrier = current_app.config["SETTINGS"], current_app.extensions["carriers"].get(name)
-    if not (settings.public_url and carrier):
+    settings = current_app.config["SETTINGS"]
+    way = by_name(settings.ways).get(name)
+    if not (settings.public_url and way):
         abort(403, REFUSAL)
     query = request.query_string.decode("latin-1")
     callback = Callback(
@@ -43,12 +48,13 @@ def callback(name: str, kind: str) -> Response:
         f"{settings.public_url}/carriers/{name}/{kind}{query and '?'}{query}",
         {header.lower(): value for header, value in request.headers},
         body,
+        name,
     )
     try:
-        events = carrier.callback(callback)
+        events = current_app.extensions["carriers"][way.name].callback(callback)
     except NotGenuine:
         abort(403, REFUSAL)
-    inbound.record(events, clock.now(), ReplyRules.of(settings, carrier.name))
+    inbound.record(events, clock.now(), ReplyRules.of(settings, way))
     return _understood()
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from access.do_not_call import DoNotCall
 from carriers import Reply as Said
+from carriers.ways import Way
 from database import clock
 from databases import on_sqlite
 from models import Status
@@ -16,7 +17,7 @@ from sending.inbound import ReplyRules
 from sending.replies import Reply
 from stored_messages import held
 
-RULES = ReplyRules("twilio", False, None, None)
+RULES = ReplyRules(Way("twilio"), False, None, None)
 
 
 @pytest.fixture(autouse=True)

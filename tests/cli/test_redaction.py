@@ -14,6 +14,7 @@ import database
 import schemas
 from access.do_not_call import DoNotCall, LastReply
 from carriers import OptOut, Part, Receipt, Reply
+from carriers.ways import Way
 from database import clock, sqlite
 from databases import on_sqlite
 from events.outbox import Event, EventAddress
@@ -145,7 +146,7 @@ def written_to(number):
     EventAddress.set(key_named("app"), "http://127.0.0.1:9/", TUESDAY_NOON)
     store(to=number, status=Status.SENT, finished_at=TUESDAY_NOON)
     receipts.record_receipts([Receipt("R1", True, None, number)], TUESDAY_NOON)
-    rules = inbound.ReplyRules("twilio", False, None, None)
+    rules = inbound.ReplyRules(Way("twilio"), False, None, None)
     said = [Reply(number, "START", None), Reply(number, "a whole reply", None)]
     parts = [("a first part, ", 1), ("a second part", 2)]
     said += [Reply(number, text, None, part=Part("ref", 2, n)) for text, n in parts]

@@ -7,6 +7,7 @@ import pytest
 
 from access.do_not_call import DoNotCall
 from carriers import Reply as Said
+from carriers.ways import Way
 from desk import lists
 from desk_visitor import Visitor, issue, next_page, rows
 from models import Message, Status
@@ -17,7 +18,7 @@ from sending.replies import Reply
 from stored_messages import held, key_named
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
-RULES = ReplyRules("twilio", False, None, None)
+RULES = ReplyRules(Way("twilio"), False, None, None)
 
 
 def sent(text="Your appointment is on Friday.", key="shop", group="front", shared=True, **columns):

@@ -8,6 +8,7 @@ import pytest
 from access.do_not_call import DoNotCall, LastReply
 from access.keys import Identity, Role
 from carriers import Reply as Said
+from carriers.ways import Way
 from databases import on_sqlite
 from desk import lists
 from desk_visitor import PAGES, Visitor, ask, following, issue, next_page, rows
@@ -20,7 +21,7 @@ from stored_messages import HOUR, held, key_named
 
 MINUTE = timedelta(minutes=1)
 PAGE = "/desk/replies"
-RULES = ReplyRules("twilio", False, None, None)
+RULES = ReplyRules(Way("twilio"), False, None, None)
 ORDER = ["reply a", "reply b", "reply c", "reply d", "reply e", "reply f"]
 """Two that may be a no, two that wait, and two that were read."""
 

@@ -3,6 +3,7 @@
 import pytest
 
 from carriers import Reply as Said
+from carriers.ways import Way
 from databases import on_sqlite
 from desk_visitor import ask
 from models import Status
@@ -13,7 +14,7 @@ from sending.replies import Reply
 from stored_messages import held
 
 MOST = 1_000_000  # bytes
-RULES = ReplyRules("twilio", False, None, None)
+RULES = ReplyRules(Way("twilio"), False, None, None)
 ODD = {
     "seen and not": "\u202ea",
     "not seen": "\u200b",

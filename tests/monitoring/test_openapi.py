@@ -17,6 +17,7 @@ from access.limits import parse
 from app import create_app
 from browser import HOST
 from carriers import Reply
+from carriers.ways import Way
 from databases import on_sqlite
 from events import outbox
 from events.outbox import EventAddress
@@ -194,7 +195,7 @@ def test_every_event_has_the_described_fields_in_their_order(status, parts):
 def test_the_event_of_a_reply_has_the_described_fields_in_their_order(database_url):
     store(status="sent", finished_at=TUESDAY_NOON)
     EventAddress.set(ApiKey.named("app"), "http://127.0.0.1/", TUESDAY_NOON)
-    inbound.record([Reply(NEW_YORK, "Yes")], TUESDAY_NOON, ReplyRules("x", False, None, None))
+    inbound.record([Reply(NEW_YORK, "Yes")], TUESDAY_NOON, ReplyRules(Way("x"), False, None, None))
     event = json.loads(outbox.Event.get().body)
     check(event, "ReplyEvent")
     described = SCHEMAS["ReplyEvent"]["properties"]

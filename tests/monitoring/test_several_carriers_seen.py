@@ -253,6 +253,7 @@ REFUSED = "twilio://AC1:t@+15005550006?base_url=http://127.0.0.1:9"
     [
         ("TWILIO#name=a TWILIO#name=b", (), 0, 2),
         ("TWILIO#name=a TWILIO#name=b", ("--carrier", "b"), 0, 1),
+        ("TWILIO#name=a&was=c TWILIO#name=b", ("--carrier", "c"), 0, 1),
         (f"TWILIO {NOWHERE}", (), 0, 2),
         (f"{NOWHERE} TWILIO", ("--carrier", "webhook"), 2, 1),
         (f"{NOWHERE}#name=a {NOWHERE}#name=b", (), 2, 2),

@@ -9,6 +9,7 @@ from access.do_not_call import DoNotCall
 from access.keys import Role
 from browser import ENTER
 from carriers import Reply as Said
+from carriers.ways import Way
 from database import clock
 from desk_in_browser import (
     FOCUS,
@@ -27,7 +28,7 @@ from sending.inbound import ReplyRules
 from sending.replies import Reply
 from stored_messages import held, key_named
 
-RULES = ReplyRules("twilio", False, None, None)
+RULES = ReplyRules(Way("twilio"), False, None, None)
 TEXTS = ("Yes, I'll come 🎉", "stpo", "Please don't text me any more", "Can I come at 5?", "No")
 
 

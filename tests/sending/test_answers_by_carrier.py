@@ -4,6 +4,7 @@ import pytest
 
 from access.do_not_call import DoNotCall
 from carriers import Reply
+from carriers.ways import Way
 from models import Message, Status
 from samples import MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import inbound
@@ -24,7 +25,7 @@ def replied(database_url, at):
             finished_at = TUESDAY_NOON - number * MINUTE
             store(status=Status.SENT, carrier=name, finished_at=finished_at)
         said = Reply(NEW_YORK, "STOP")
-        inbound.record([said], TUESDAY_NOON, ReplyRules(carrier, False, "You are off.", None))
+        inbound.record([said], TUESDAY_NOON, ReplyRules(Way(carrier), False, "You are off.", None))
 
     return reply
 
@@ -48,3 +49,13 @@ def test_no_other_takes_the_place_of_that_carrier(replied, run_both, us, eu):
         run_both(TUESDAY_NOON + seconds * SECOND, stop_reply="You are off.")
     assert CarrierState.get_by_id("us").is_down
     assert eu.texts == []
+
+
+@pytest.mark.slow
+def test_it_goes_through_the_carrier_of_the_reply_that_has_another_name_since(
+    replied, run_both, us, eu
+):
+    replied("us")
+    us.name, ways = "new", [Way("eu"), Way("new", was=("us",))]
+    assert run_both(TUESDAY_NOON + SECOND, ways, [eu, us], stop_reply="You are off.")["sent"] == 1
+    assert (len(us.texts), len(eu.texts)) == (1, 0)

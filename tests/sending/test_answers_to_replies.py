@@ -5,6 +5,7 @@ import pytest
 from access.do_not_call import DoNotCall
 from carriers import CarrierError
 from carriers import Reply as Said
+from carriers.ways import Way
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST, FakeCarrier
 from models import Message, Status
 from samples import DAY, HOUR, NEW_YORK, SECOND, TUESDAY_NOON
@@ -16,7 +17,7 @@ from stored_messages import held, key_named, store_many
 pytestmark = pytest.mark.usefixtures("database_url")
 
 NIGHT = TUESDAY_NOON + 14 * HOUR  # two in the morning in New York
-RULES = ReplyRules("fake", True, "You get no more texts.", "Ask us.")
+RULES = ReplyRules(Way("fake"), True, "You get no more texts.", "Ask us.")
 ANSWERING = {"stop_reply": RULES.stop_reply, "help_reply": RULES.help_reply, "check_dnc": True}
 UNREACHED = CarrierError("unreached", unreached=True)
 REFUSED = CarrierError("wrong password", account=True)

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from carriers import CarrierError, LateAnswer, Receipt
+from carriers.ways import Way
 from databases import on_sqlite
 from fake_carrier import FOR_GOOD, FOR_NOW, DyingPool
 from models import Message, Status
@@ -94,7 +95,7 @@ def test_a_late_word_is_that_of_the_first_copy_in_doubt(run_pass, carrier, histo
     run_pass(TUESDAY_NOON)
     now = TUESDAY_NOON + 10 * SECOND
     said = Receipt("SM7", True, **others) if others else LateAnswer(str(message.id), "SM7")
-    receipts.record([said], now, False, "fake")
+    receipts.record([said], now, False, Way("fake"))
     assert history(message) == [("taken", "SM7")]
     (attempt,) = attempts_of(message)
     assert attempt.receipt == ("delivered" if others else None)
@@ -106,7 +107,7 @@ def test_of_two_copies_in_doubt_a_late_yes_is_that_of_the_first(run_pass, carrie
     for hours in (0, 1):
         run_pass(TUESDAY_NOON + hours * HOUR)
     late = LateAnswer(str(message.id), "SM7")
-    receipts.record([late], TUESDAY_NOON + 2 * HOUR, False, "fake")
+    receipts.record([late], TUESDAY_NOON + 2 * HOUR, False, Way("fake"))
     assert history(message) == [("taken", "SM7"), ("unclear", str(SILENCE))]
 
 
@@ -122,7 +123,7 @@ def test_a_receipt_is_kept_with_its_copy(run_pass, carrier, words, receipt, earl
     if not early:
         run_pass(TUESDAY_NOON)
     for delivered in words:
-        receipts.record([Receipt("SM1", delivered)], TUESDAY_NOON, False, "fake")
+        receipts.record([Receipt("SM1", delivered)], TUESDAY_NOON, False, Way("fake"))
     if early:
         run_pass(TUESDAY_NOON)
     (attempt,) = attempts_of(message)

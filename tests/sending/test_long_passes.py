@@ -9,6 +9,7 @@ import pytest
 import scheduler
 from access.keys import ApiKey, Role
 from carriers import CarrierError, Part, Reply
+from carriers.ways import Way
 from database import clock, db
 from events.outbox import Event, EventAddress
 from models import Message, Status
@@ -79,7 +80,7 @@ def piece_of_a_reply():
     EventAddress.set(key, "http://127.0.0.1:9/", TUESDAY_NOON)
     held(Status.SENT, to=NEIGHBOUR, carrier="fake", finished_at=TUESDAY_NOON - SECOND)
     part = Reply(NEIGHBOUR, "I think", part=Part("1", 2, 1))
-    inbound.record([part], TUESDAY_NOON, ReplyRules("fake", False, None, None))
+    inbound.record([part], TUESDAY_NOON, ReplyRules(Way("fake"), False, None, None))
 
 
 def of_tester():

@@ -37,6 +37,7 @@ import reports
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey, Role
 from carriers import Carrier, CarrierError, OptOut, Receipt
+from carriers.ways import Way
 from databases import on_sqlite
 from models import FINISHED, TAKEN, Message, Status, first_id
 from recipients.hours import BusinessHours
@@ -636,7 +637,7 @@ class Promises(RuleBasedStateMachine):
         carrier = copy.carrier if copy.carrier in self.carriers else TESTERS
         for delivered in words:
             said = [Receipt(reference, delivered)]
-            receipts.record(said, self.now, False, carrier if self.others else None)
+            receipts.record(said, self.now, False, Way(carrier) if self.others else None)
             before, _ = self.said.get(reference, (None, None))
             if reference not in self.said or (delivered and not before):  # not a repeat
                 self.said[reference] = delivered, self.now

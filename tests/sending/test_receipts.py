@@ -15,6 +15,7 @@ import models
 import reports
 from access.do_not_call import DoNotCall, DoNotCallHistory
 from carriers import LateAnswer, OptOut, Receipt
+from carriers.ways import Way
 from database import BATCH, clock, db
 from databases import on_sqlite
 from models import TAKEN, Message, Status
@@ -197,7 +198,7 @@ def test_a_hundred_unknown_receipts_of_a_number_with_many_texts_keep_others_wait
         doubtful()
     said = [Receipt(f"x{n}", False, "why", NEW_YORK) for n in range(100)]
     began = time.monotonic()
-    receipts.record_receipts(said, TUESDAY_NOON + MINUTE, "smpp")
+    receipts.record_receipts(said, TUESDAY_NOON + MINUTE, Way("smpp"))
     assert time.monotonic() - began < 1
 
 
@@ -209,11 +210,11 @@ def test_thousands_of_receipts_that_are_kept_for_a_number_keep_others_waiting_br
     message = held(Status.SENDING)
     said = [Receipt(f"x{n}", False, "why", NEW_YORK) for n in range(2000)]
     for start in range(0, len(said), 500):
-        receipts.record_receipts(said[start : start + 500], TUESDAY_NOON, "smpp")
-    receipts.record_receipts([Receipt("6699", True, None, NEW_YORK)], LATER, "smpp")
+        receipts.record_receipts(said[start : start + 500], TUESDAY_NOON, Way("smpp"))
+    receipts.record_receipts([Receipt("6699", True, None, NEW_YORK)], LATER, Way("smpp"))
     began = time.monotonic()
     if say == "yes":
-        receipts.sent({message.id: "1a2b"}, TUESDAY_NOON, carrier="smpp")
+        receipts.sent({message.id: "1a2b"}, TUESDAY_NOON, carrier=Way("smpp"))
     else:
         Message.update(status=Status.QUEUED, in_doubt=1, in_doubt_since=TUESDAY_NOON).execute()
         receipts.look_again(NEW_YORK)
@@ -530,7 +531,7 @@ def test_a_receipt_that_may_be_one_of_many_texts_settles_no_doubt(others):
     Message.update(to=NEW_YORK, carrier_reference=Message.id.cast("text")).where(
         Message.status == Status.SENT
     ).execute()
-    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, "us")
+    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, Way("us"))
     assert kept() == {"us SM1": True}
 
 
@@ -539,14 +540,44 @@ def test_one_of_many_texts_that_another_carrier_may_have_hides_none_of_its_own()
     for _ in range(30):
         doubtful(in_doubt_with="eu", carrier="eu")
     sent("SM8", carrier="us", id=models.new_id(LATER))
-    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, "us")
+    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, Way("us"))
     assert kept() == {"us SM1": True}
 
 
 def test_a_doubt_outlasts_that_another_carrier_refused_the_text():
     message = doubtful(in_doubt_with="us", carrier="eu")
-    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, "us")
+    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, Way("us"))
     assert again(message).status == Status.DELIVERED
+
+
+RENAMED = Way("us", was=("older", "twilio"))
+
+
+@pytest.mark.parametrize("noted", [*RENAMED.names, "eu"])
+def test_a_doubt_under_a_name_before_is_its_carriers(noted):
+    message = doubtful(in_doubt_with=noted, carrier=noted)
+    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, RENAMED)
+    assert (again(message).status == Status.DELIVERED) == (noted != "eu")
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"status": Status.SENT, "carrier": "twilio", "carrier_reference": "SM8"},
+        {"status": Status.SENDING, "claimed_for": "twilio"},
+        {"status": Status.SENDING, "carrier": "eu", "claimed_for": "twilio"},
+        {"status": Status.QUEUED, "in_doubt": 1, "in_doubt_with": "twilio", "carrier": "eu"},
+    ],
+    ids=str,
+)
+def test_a_text_that_a_carrier_was_given_under_a_name_before_may_be_the_one_meant(columns):
+    doubtful(in_doubt_with="us")
+    when = "finished_at" if columns["status"] == Status.SENT else "claimed_at"
+    if columns["status"] == Status.QUEUED:
+        when = "in_doubt_since"
+    store(**columns | {when: TUESDAY_NOON})
+    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, RENAMED)
+    assert kept() == {"us SM1": True}
 
 
 @pytest.mark.parametrize("others", [19, 40])
@@ -556,7 +587,7 @@ def test_texts_that_another_carrier_has_leave_no_doubt_about_one(others):
     Message.update(to=NEW_YORK, carrier_reference=Message.id.cast("text")).where(
         Message.status == Status.SENT
     ).execute()
-    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, "us")
+    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, Way("us"))
     assert again(message).status == Status.DELIVERED
 
 

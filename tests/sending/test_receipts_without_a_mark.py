@@ -7,6 +7,7 @@ import pytest
 
 from carriers import Receipt
 from carriers import Reply as Said
+from carriers.ways import Way
 from databases import on_sqlite
 from models import Message, Status
 from samples import DAY, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
@@ -25,16 +26,16 @@ def hear(number, reference="7a", delivered=False, now=LATER, carrier="smpp"):
     """Record what looks like a receipt and has no mark."""
     text = f"id:{reference} stat:{'DELIVRD' if delivered else 'UNDELIV'} err:099"
     receipt = Receipt(reference, delivered, None if delivered else "SMPP: UNDELIV", number)
-    rules = ReplyRules(carrier, False, None, None)
+    rules = ReplyRules(Way(carrier), False, None, None)
     inbound.record([Said(number, text, receipt=receipt)], now, rules)
 
 
 def hear_marked(reference="7a", delivered=False):
-    receipts.record_receipts([Receipt(reference, delivered, "marked")], LATER, "smpp")
+    receipts.record_receipts([Receipt(reference, delivered, "marked")], LATER, Way("smpp"))
 
 
 def say_yes(message, reference="7a"):
-    receipts.sent({message.id: reference}, TUESDAY_NOON, carrier="smpp")
+    receipts.sent({message.id: reference}, TUESDAY_NOON, carrier=Way("smpp"))
     return again(message).status
 
 

@@ -13,6 +13,7 @@ from access.keys import ApiKey, Role
 from access.limits import lock_numbers
 from carriers import OptOut, Part
 from carriers import Reply as Said
+from carriers.ways import Way
 from database import clock, db
 from databases import on_postgres
 from events.outbox import Event, EventAddress
@@ -26,7 +27,7 @@ from stored_messages import SENDER, again, held, key_named, look, store
 
 pytestmark = pytest.mark.usefixtures("database_url")
 
-RULES = ReplyRules("fake", False, None, None)
+RULES = ReplyRules(Way("fake"), False, None, None)
 ANSWERING = RULES._replace(stop_reply="You get no more texts.", help_reply="Ask +1 212 555 0100.")
 LATER = TUESDAY_NOON + MINUTE
 LOCKED = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
@@ -222,14 +223,14 @@ def test_parts_of_others_are_not_mixed_up():
         hear(f"a{number}", part=part(number))
         hear(f"b{number}", part=part(number, reference="8"))
         hear(f"c{number}", part=part(number), **other)
-        hear(f"d{number}", part=part(number), rules=RULES._replace(carrier="other"))
+        hear(f"d{number}", part=part(number), rules=RULES._replace(carrier=Way("other")))
     assert {each.text for each in stored()} == {"a1a2", "b1b2", "c1c2", "d1d2"}
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        {"rules": RULES._replace(carrier="other")},
+        {"rules": RULES._replace(carrier=Way("other"))},
         {"number": LONDON},
         {"part": Part("8", 2, 2)},
         {"part": Part("7", 3, 2)},

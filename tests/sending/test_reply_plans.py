@@ -5,6 +5,7 @@ import pytest
 from access.keys import ApiKey, Identity, Role
 from carriers import Part
 from carriers import Reply as Said
+from carriers.ways import Way
 from database import clock, db
 from query_plans import plans
 from samples import DAY, NEW_YORK, TUESDAY_NOON
@@ -13,7 +14,7 @@ from sending.inbound import ReplyRules
 from sending.replies import Filter, Place, Reply
 from stored_messages import SENDER, key_named, store
 
-RULES = ReplyRules("twilio", False, "Bye.", "Ask us.")
+RULES = ReplyRules(Way("twilio"), False, "Bye.", "Ask us.")
 OPERATOR = Identity(1, "Olga", None, Role.OPERATOR)
 
 

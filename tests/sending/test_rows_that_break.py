@@ -7,6 +7,7 @@ import pytest
 from peewee import OperationalError
 
 from carriers import Reply as Said
+from carriers.ways import Way
 from database import db, on_postgres
 from events.outbox import Event, EventAddress
 from fake_carrier import FakeCarrier
@@ -156,7 +157,7 @@ def address(key):
 def unfinished(database_url):
     """Replies to messages of a key that is told of them; of each, a part is missing."""
     address(key_named("app"))
-    rules = ReplyRules("fake", False, None, None)
+    rules = ReplyRules(Way("fake"), False, None, None)
 
     def write(number):
         store(to=number, status=Status.SENT, finished_at=TUESDAY_NOON - HOUR, carrier="fake")

@@ -279,11 +279,11 @@ def test_a_doubt_that_was_not_answered_in_time_expires_and_may_be_sent_all_the_s
     assert MAY_HAVE_TAKEN_IT in message.last_error
     assert eu.texts == []
     receipts.record_receipts(
-        [("SM1", True, None, NEW_YORK)], TUESDAY_NOON + 82 * HOUR, carrier="eu"
+        [("SM1", True, None, NEW_YORK)], TUESDAY_NOON + 82 * HOUR, carrier=Way("eu")
     )
     assert again(message).status == Status.EXPIRED, "another carrier says nothing of it"
     receipts.record_receipts(
-        [("SM1", True, None, NEW_YORK)], TUESDAY_NOON + 82 * HOUR, carrier="us"
+        [("SM1", True, None, NEW_YORK)], TUESDAY_NOON + 82 * HOUR, carrier=Way("us")
     )
     assert again(message).status == Status.DELIVERED
 
@@ -337,6 +337,117 @@ def test_the_doubts_of_a_carrier_that_is_gone_are_those_of_one_that_cannot_be_as
     assert us.asked == []
 
 
+BEFORE = {"us": ("older", "twilio"), "eu": ("vonage",)}
+"""What the two carriers were called before."""
+
+
+def renamed(*names):
+    return [Way(name, was=BEFORE[name]) for name in names]
+
+
+@pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "with another"])
+@pytest.mark.parametrize("has_it", [True, False])
+@pytest.mark.parametrize("name", ["older", "us"])
+def test_the_carrier_is_asked_about_its_doubts_of_names_before(run_both, is_alone, has_it, name):
+    """The other one is the first, so the text would go through that."""
+    us, eu = asked_both(("us", "eu"))
+    us.has[NEW_YORK] = ["SM1"] if has_it else []
+    store(in_doubt=1, in_doubt_with=name, in_doubt_since=TUESDAY_NOON, carrier=name, attempts=1)
+    names, carriers = (("us",), [us]) if is_alone else (("eu", "us"), [eu, us])
+    for seconds in range(3):
+        run_both(TUESDAY_NOON + seconds * SECOND, renamed(*names), carriers)
+    message = Message.get()
+    assert (us.asked, eu.asked) == ([NEW_YORK], [])
+    assert message.status == Status.SENT
+    if has_it:
+        assert (us.texts, eu.texts) == ([], [])
+        assert (message.carrier, message.carrier_reference) == ("us", "SM1")
+    else:
+        assert len(us.texts + eu.texts) == 1
+        assert message.in_doubt == 0
+
+
+def test_each_carrier_is_asked_about_its_own_doubt_by_whichever_name(run_both):
+    us, eu = both = asked_both(("us", "eu"))
+    store(in_doubt=2, in_doubt_with="vonage twilio", in_doubt_since=TUESDAY_NOON, attempts=1)
+    eu.has[NEW_YORK] = ["SM1"]
+    for seconds in range(3):
+        run_both(TUESDAY_NOON + seconds * SECOND, renamed("us", "eu"), both)
+    message = Message.get()
+    assert (message.carrier, message.carrier_reference) == ("eu", "SM1")
+    assert (us.texts, eu.texts) == ([], [])
+
+
+def test_a_doubt_waits_for_the_carrier_of_its_old_name_while_that_is_down(run_both):
+    us, eu = both = asked_both(("us", "eu"))
+    us.answer = us.health = UNREACHED
+    store(in_doubt=1, in_doubt_with="twilio", in_doubt_since=TUESDAY_NOON, attempts=1)
+    for hours in (0, 1, 2):
+        run_both(TUESDAY_NOON + hours * HOUR, renamed("eu", "us"), both, **ALWAYS_OPEN)
+    assert (us.texts, eu.texts) == ([], [])
+    assert Message.get().in_doubt == 1
+
+
+def test_a_name_before_that_is_added_counts_for_texts_that_wait_already(run_both):
+    us, eu = asked_both(("us", "eu"))
+    eu.answer, us.health = UNREACHED, UNREACHED
+    us.has[NEW_YORK] = ["SM1"]
+    store(in_doubt=1, in_doubt_with="twilio", in_doubt_since=TUESDAY_NOON, attempts=1)
+    run_both(TUESDAY_NOON, [Way("eu"), Way("us", countries={"GB"})], [eu, us])
+    eu.answer = us.health = None
+    ways = [Way("eu"), Way("us", countries={"GB"}, was=("twilio",))]
+    run_both(TUESDAY_NOON + HOUR, ways, [eu, us], **ALWAYS_OPEN)
+    assert Message.get().carrier_reference == "SM1"
+    assert (len(us.texts), len(eu.texts)) == (0, 1), "but for the try that did not reach it"
+
+
+def test_a_dead_senders_text_of_the_old_name_is_asked_about(run_both):
+    us, eu = asked_both(("us", "eu"))
+    us.has[NEW_YORK] = ["SM1"]
+    store(
+        status=Status.SENDING,
+        claimed_by="0" * 32,
+        claimed_at=TUESDAY_NOON - HOUR,
+        claimed_for="twilio",
+        claim_number=1,
+    )
+    run_both(TUESDAY_NOON, renamed("eu", "us"), [eu, us])
+    message = Message.get()
+    assert (message.carrier, message.carrier_reference) == ("us", "SM1")
+    assert us.texts == eu.texts == eu.asked == []
+
+
+@pytest.mark.parametrize("kept_as", ["twilio", "us"])
+def test_a_receipt_that_was_kept_for_a_number_settles_a_doubt_of_a_name_before(run_both, kept_as):
+    us, eu = asked_both(("us", "eu"))
+    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON, carrier=Way(kept_as))
+    store(in_doubt=1, in_doubt_with="twilio", in_doubt_since=TUESDAY_NOON, carrier="twilio")
+    run_both(TUESDAY_NOON + SECOND, renamed("us", "eu"), [us, eu])
+    message = Message.get()
+    assert (message.status, message.carrier) == (Status.DELIVERED, "us")
+    assert us.texts == us.asked == eu.texts == []
+
+
+def test_a_reference_that_its_text_has_under_the_old_name_is_no_others(run_both):
+    """The carrier, asked about the second of two equal texts, tells of the first, too."""
+    us, _ = both = asked_both(("us",))
+    sent = {"carrier": "twilio", "carrier_reference": "SM1", "finished_at": TUESDAY_NOON}
+    store(status=Status.SENT, **sent)
+    store(in_doubt=1, in_doubt_with="twilio", in_doubt_since=TUESDAY_NOON, attempts=1)
+    us.has[NEW_YORK] = ["SM1"]
+    for seconds in range(2):
+        run_both(TUESDAY_NOON + seconds * SECOND, renamed("us", "eu"), both)
+    assert len(us.texts) == 1, "the carrier has not taken it"
+
+
+def test_the_trouble_of_the_old_name_is_no_trouble_of_the_new_one(run_both, us, eu):
+    CarrierState.prepare("twilio")
+    CarrierState.begin_pause("twilio", TUESDAY_NOON, trouble="down", is_down=True)
+    store()
+    assert run_both(TUESDAY_NOON, renamed("us", "eu"))["sent"] == 1
+    assert len(us.texts) == 1
+
+
 def test_texts_in_doubt_at_the_upgrade_belong_to_the_first_carrier(run_both):
     us, eu = both = asked_both()
     us.has[NEW_YORK] = ["SM1"]
@@ -368,19 +479,19 @@ def test_the_carrier_of_a_dead_sender_is_asked(run_both):
 def test_two_carriers_may_use_the_same_reference(database_url):
     of_us = store(status=Status.SENT, carrier="us", carrier_reference="7", finished_at=TUESDAY_NOON)
     of_eu = store(status=Status.SENT, carrier="eu", carrier_reference="7", finished_at=TUESDAY_NOON)
-    receipts.record_receipts([("7", True, None)], TUESDAY_NOON, carrier="us")
+    receipts.record_receipts([("7", True, None)], TUESDAY_NOON, carrier=Way("us"))
     assert (again(of_us).status, again(of_eu).status) == ("delivered", "sent")
-    receipts.record_receipts([("7", False, "off")], TUESDAY_NOON, carrier="eu")
+    receipts.record_receipts([("7", False, "off")], TUESDAY_NOON, carrier=Way("eu"))
     assert (again(of_us).status, again(of_eu).status) == ("delivered", "undelivered")
 
 
 def test_an_early_receipt_waits_for_a_yes_of_its_own_carrier(database_url):
     of_us, of_eu = store(status=Status.SENDING), store(status=Status.SENDING)
-    receipts.record_receipts([("7", True, None)], TUESDAY_NOON, carrier="us")
-    receipts.record_receipts([("7", False, "off")], TUESDAY_NOON, carrier="eu")
-    receipts.sent({of_eu.id: "7"}, TUESDAY_NOON, carrier="eu")
+    receipts.record_receipts([("7", True, None)], TUESDAY_NOON, carrier=Way("us"))
+    receipts.record_receipts([("7", False, "off")], TUESDAY_NOON, carrier=Way("eu"))
+    receipts.sent({of_eu.id: "7"}, TUESDAY_NOON, carrier=Way("eu"))
     assert (again(of_us).status, again(of_eu).status) == ("sending", "undelivered")
-    receipts.sent({of_us.id: "7"}, TUESDAY_NOON, carrier="us")
+    receipts.sent({of_us.id: "7"}, TUESDAY_NOON, carrier=Way("us"))
     assert (again(of_us).status, again(of_eu).status) == ("delivered", "undelivered")
     assert not receipts.EarlyReceipt.select().exists()
 
@@ -388,7 +499,7 @@ def test_an_early_receipt_waits_for_a_yes_of_its_own_carrier(database_url):
 def test_an_early_receipt_of_a_version_before_counts_for_any_carrier(database_url):
     message = store(status=Status.SENDING)
     receipts.record_receipts([("7", True, None)], TUESDAY_NOON)
-    receipts.sent({message.id: "7"}, TUESDAY_NOON, carrier="us")
+    receipts.sent({message.id: "7"}, TUESDAY_NOON, carrier=Way("us"))
     assert again(message).status == Status.DELIVERED
 
 
@@ -396,14 +507,14 @@ def test_a_late_answer_of_one_changes_nothing_of_a_text_that_another_has(databas
     message = store(
         status=Status.SENT, carrier="eu", carrier_reference="1", finished_at=TUESDAY_NOON
     )
-    assert receipts.sent({message.id: "9"}, TUESDAY_NOON, late=True, carrier="us") == 0
+    assert receipts.sent({message.id: "9"}, TUESDAY_NOON, late=True, carrier=Way("us")) == 0
     assert (again(message).carrier, again(message).carrier_reference) == ("eu", "1")
 
 
 def test_a_copy_that_another_carrier_has_under_a_reference_does_not_hide_ones_own(database_url):
     store(status=Status.SENT, carrier="eu", carrier_reference="7", finished_at=TUESDAY_NOON)
     doubtful = store(status=Status.SENDING, in_doubt=1, in_doubt_with="us")
-    assert receipts.found(doubtful.id, ["7"], TUESDAY_NOON, "us")
+    assert receipts.found(doubtful.id, ["7"], TUESDAY_NOON, Way("us"))
     assert isoformat(again(doubtful).finished_at)
 
 

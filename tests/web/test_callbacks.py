@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from access.do_not_call import DoNotCall
 from answers import refusal
 from app import create_app
+from carriers.ways import Way
 from database import clock
 from models import Message, Status
 from samples import NEW_YORK, TUESDAY_NOON
@@ -120,7 +121,7 @@ def test_a_receipt_that_comes_before_the_yes_waits_for_it(open_client):
     message = held(Status.SENDING)
     understood(status(open_client(TWILIO), MessageStatus="delivered"))
     assert again(message).status == Status.SENDING
-    receipts.sent({message.id: SID}, TUESDAY_NOON, carrier="twilio")
+    receipts.sent({message.id: SID}, TUESDAY_NOON, carrier=Way("twilio"))
     assert again(message).status == Status.DELIVERED
 
 
