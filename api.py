@@ -16,6 +16,7 @@ from acceptance import AlreadyAnswered, KeyChanged, NewMessage
 from access.do_not_call import DoNotCall
 from access.keys import MAY_SEND, Identity
 from access.limits import SECOND, LimitReached
+from access.rules import end
 from carriers.alphabets import count_parts
 from database import clock, db
 from models import Message, Status, new_id
@@ -67,9 +68,11 @@ def create(value: Any, key: Identity, idempotency_key: str | None, digest: str |
     recipient = order["to"]
     hours = rules.hours(recipient)
     facts = hours.facts(recipient.clocks, now)
+    times = decide(order, facts, hours, now)
     message = NewMessage(
         **order | {"to": recipient.e164, "country": recipient.country},
-        **decide(order, facts, hours, now),
+        **times,
+        expires_at=end(times["send_at"], rules.expire_after),
         id=new_id(now),
         key=key.id,
         parts=count_parts(order["message"]),

@@ -21,6 +21,7 @@ from peewee import (
     ModelUpdate,
     TextField,
     UUIDField,
+    Value,
     fn,
 )
 
@@ -28,6 +29,7 @@ from access.audit import Action, Audit
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from access.limits import SECOND, KeyTally, KeyUse, Limit, lock_numbers
+from access.rules import LAST, KeyRules
 from database import (
     BATCH,
     EPOCH,
@@ -92,6 +94,22 @@ TAKEN = (Status.SENT, Status.DELIVERED, Status.UNDELIVERED)
 WITHDRAWN = "cancelled, unless the carrier has it already"
 RETRYABLE = (Status.FAILED, Status.BLOCKED, Status.UNDELIVERED, Status.EXPIRED)
 FINISHED = tuple(status for status in Status if status not in (*WAITING, Status.SENDING))
+ANEW = {
+    "status": Status.SCHEDULED,
+    "expires_at": None,
+    "due_since": None,
+    "finished_at": None,
+    "attempts": 0,
+    "in_doubt": 0,
+    "in_doubt_since": None,
+    "in_doubt_with": None,
+    "lane": None,
+    "take_overs": 0,
+    "refused_at": None,
+    "cancelled_by": None,
+    "receipt_at": None,  # the reference stays: it names the first text, and not the next
+}
+"""What a message has of these that a person sends again."""
 
 
 def has_status(*statuses: Status) -> SQL:
@@ -100,6 +118,7 @@ def has_status(*statuses: Status) -> SQL:
 
 
 # The indexes below serve these only because their conditions are spelt the same
+IS_WAITING = has_status(*WAITING)
 IS_SENDABLE = has_status(Status.QUEUED) & SQL("approved")
 IS_ANSWER = IS_SENDABLE & SQL("answers IS NOT NULL")
 AWAITS_APPROVAL = has_status(*WAITING) & SQL("NOT approved")
@@ -131,8 +150,11 @@ class Message(Table):
     to = TextField(null=True)  # E.164; null once redacted, like the message
     message = TextField(null=True)
     send_date = InstantField(null=True)  # asked for
-    first_send_at = InstantField(null=True)  # decided first, never null; expiry is counted from it
+    first_send_at = InstantField(null=True)  # decided first, never null
     send_at = InstantField()  # decided; moves with every retry
+    # Too late; decided with first_send_at. Null until the next pass if a version before migration
+    # 0035 stored it
+    expires_at = InstantField(null=True)
     due_since = InstantField(null=True)  # when it should have gone, while sends of it fail
     status = TextField()
     manual_mode = BooleanField()
@@ -279,23 +301,21 @@ class Message(Table):
     def promote(
         cls,
         now: datetime,
-        scheduled_before: datetime,
+        *,
         always_check_dnc: bool = False,
         testers: bool = False,
     ) -> Counter:
         """Queue, expire or block all messages that are due; count them by their new status.
 
-        With `testers`, only those of testers. A message has expired if it was scheduled first
-        before `scheduled_before`; that and `always_check_dnc` are for keys without a rule of their
-        own. A text in doubt is left to the sender, which asks the carrier first.
+        With `testers`, only those of testers. `always_check_dnc` is for keys without a rule of
+        their own. A text in doubt is left to the sender, which asks the carrier first.
         """
         due = has_status(Status.SCHEDULED) & (cls.send_at <= now)
         if testers:
             due &= cls.key.in_(ApiKey.testers())
         listed = (cls.in_doubt == 0) & cls.to.in_(DoNotCall.select(DoNotCall.number))
         blocked = listed & cls._checks(always_check_dnc)
-        too_old = cls.first_send_at < ApiKey.scheduled_before(cls.key, now, scheduled_before)
-        expired = (cls.in_doubt == 0) & too_old
+        expired = (cls.in_doubt == 0) & (cls.expires_at <= now)
         became = Case(None, [(blocked, Status.BLOCKED), (expired, Status.EXPIRED)], Status.QUEUED)
         finished = Case(None, [(blocked | expired, cls.finished_at.db_value(now))], None)
         move = cls.update(status=became, finished_at=finished)
@@ -306,28 +326,44 @@ class Message(Table):
         return counts
 
     @classmethod
-    def expire(
-        cls, now: datetime, scheduled_before: datetime, among: Collection[uuid.UUID] | None = None
-    ) -> int:
-        """Expire messages that wait for approval or a carrier since before an instant; count them.
+    def decide_expiry(cls, setting: timedelta, among: Collection[uuid.UUID] | None = None) -> None:
+        """Decide when it is too late to send messages that wait, where that is not decided yet.
 
-        `among` are the ids to choose from, if not all. Keys with a rule of their own go by that.
+        By the rules that their keys have now; `setting` is for keys without one. `among` are the
+        ids to choose from, if not all.
         """
-        before = ApiKey.scheduled_before(cls.key, now, scheduled_before)
-        old = (cls.send_at < before) & (cls.first_send_at < before) & (cls.in_doubt == 0)
+        undecided = IS_WAITING & cls.expires_at.is_null()
         if among is not None:
-            old &= cls.id.in_([*among])
-        give_up, total = cls.update(status=Status.EXPIRED, finished_at=now), 0
-        of_any_key = cls.key.in_(ApiKey.select(ApiKey.id))  # names the first column of the index
-        some = [(AWAITS_APPROVAL, scheduled_before), (IS_SENDABLE & of_any_key, scheduled_before)]
-        ends = {id: now - lasts for id, lasts in ApiKey.with_expiry().items()}
-        if sooner := [id for id, end in ends.items() if end > scheduled_before]:
-            theirs, latest = cls.key.in_(sooner), max(ends[id] for id in sooner)
-            some += [(AWAITS_APPROVAL & theirs, latest), (IS_SENDABLE & theirs, latest)]
-        for which, bound in some:  # an index needs one bound for all rows
-            due = cls.select(cls.id).where(which, cls.send_at < bound, old)
-            total += sum(map(len, cls._change_due(give_up, due, which, now)))
-        return total
+            undecided &= cls.id.in_([*among])
+        kinds = list(cls.select(cls.key, cls.answers).where(undecided).distinct())
+        own = ApiKey.rules_of({each.key_id for each in kinds})
+        for each in kinds:
+            alike = cls.answers == each.answers if each.answers else cls.answers.is_null()
+            these = cls.select(cls.id).where(undecided, cls.key == each.key_id, alike)
+            decide = cls._expire_after(each.lasts(own[each.key_id], setting))
+            decide = decide.where(locked(cls.id, these.limit(BATCH)))
+            while decide.execute():  # in batches, so that others do not wait long
+                pass
+
+    @classmethod
+    def _expire_after(cls, lasts):
+        """Return the UPDATE to messages that last so long from their first scheduled time on."""
+        never = cls.first_send_at > LAST - lasts
+        ends = cls.first_send_at + Value(lasts // MILLISECOND, converter=False)
+        return cls.update(expires_at=Case(None, [(never, cls.expires_at.db_value(LAST))], ends))
+
+    @classmethod
+    def expire(cls, now: datetime, among: Collection[uuid.UUID] | None = None) -> int:
+        """Expire messages that wait though it is too late to send them; count them.
+
+        `among` are the ids to choose from, if not all. What waits for a later time keeps it.
+        """
+        late = IS_WAITING & (cls.expires_at <= now) & (cls.send_at <= now) & (cls.in_doubt == 0)
+        if among is not None:
+            late &= cls.id.in_([*among])
+        give_up = cls.update(status=Status.EXPIRED, finished_at=now)
+        due = cls.select(cls.id).where(late)
+        return sum(map(len, cls._change_due(give_up, due, IS_WAITING, now)))
 
     @classmethod
     def _checks(cls, always):
@@ -335,15 +371,12 @@ class Message(Table):
         return cls.check_dnc | cls.key.in_(ApiKey.checking(always))
 
     @classmethod
-    def expire_in_doubt(
-        cls, lanes: Collection[str], reason: str, now: datetime, scheduled_before: datetime
-    ) -> int:
+    def expire_in_doubt(cls, lanes: Collection[str], reason: str, now: datetime) -> int:
         """Give up messages in doubt whose carriers, to be asked about them, do not answer.
 
         They have expired, or are cancelled if somebody has done so; return how many.
         """
-        before = ApiKey.scheduled_before(cls.key, now, scheduled_before)
-        old = IS_SENDABLE & cls.lane.in_(lanes) & (cls.first_send_at < before)
+        old = IS_SENDABLE & cls.lane.in_(lanes) & (cls.expires_at <= now)
         withdrawn = cls.cancelled_by.is_null(False), Status.CANCELLED
         status = Case(None, [withdrawn], Status.EXPIRED)
         told = {"finished_at": now, "last_error": reason, "last_error_at": now}
@@ -467,33 +500,27 @@ class Message(Table):
         others = Message.accepted_to(self.to, self.created_at - limit.window + MILLISECOND)
         return others.where(Message.id != self.id).limit(limit.number).count()
 
-    def retry(self, now: datetime) -> bool:
+    def retry(self, now: datetime, expire_after: timedelta) -> bool:
         """Send this message, which did not reach its recipient, again with all its retries.
 
-        It goes at once, or at a send_date that is still to come. What answers a reply has one try.
+        It goes at once, or at a send_date that is still to come, and expires as if it were new:
+        `expire_after` is for a key without a rule of its own. What answers a reply has one try.
         """
         later = (Message.send_date > now, Message.send_date)
         send_at = Case(None, [later], Message.send_at.db_value(now))
-        return self._act(
-            Action.RETRIED,
-            now,
-            {*RETRYABLE},
-            Message.answers.is_null(),
-            status=Status.SCHEDULED,
-            first_send_at=send_at,
-            send_at=send_at,
-            due_since=None,
-            finished_at=None,
-            attempts=0,
-            in_doubt=0,
-            in_doubt_since=None,
-            in_doubt_with=None,
-            lane=None,
-            take_overs=0,
-            refused_at=None,
-            cancelled_by=None,
-            receipt_at=None,  # the reference stays: it names the first text, and not the next
-        )
+        ids = [*self.ids]
+        with db.transaction():
+            done = self._act(
+                Action.RETRIED,
+                now,
+                {*RETRYABLE},
+                Message.answers.is_null(),
+                first_send_at=send_at,
+                send_at=send_at,
+                **ANEW,
+            )
+            Message.decide_expiry(expire_after, ids)
+        return done
 
     @classmethod
     def block_number(cls, number: str, now: datetime, always_check_dnc: bool = False) -> int:
@@ -616,6 +643,19 @@ class Message(Table):
         return message
 
     @property
+    def ids(self) -> list[uuid.UUID]:
+        """Return what a Selection has of several messages."""
+        return [self.id]
+
+    def lasts(self, own: KeyRules, setting: timedelta) -> timedelta:
+        """Return how long after its first scheduled time this message may still be sent."""
+        return ANSWER_WITHIN if self.answers else own.lasts(setting)
+
+    def is_too_late(self, now: datetime) -> bool:
+        """Say whether it is too late to send this message."""
+        return self.expires_at is not None and self.expires_at <= now
+
+    @property
     def ready_at(self) -> datetime:
         """Return when this message could have been sent first, as far as the clock decides it."""
         return max(self.send_at, self.approved_at or EPOCH)
@@ -695,6 +735,11 @@ class Selection:
     def __init__(self, ids: Collection[uuid.UUID]):
         self.left = {*ids}
 
+    @property
+    def ids(self) -> set[uuid.UUID]:
+        """Return the messages that may yet make a transition."""
+        return self.left
+
     def make(self, transition: Callable[[Self], Any]) -> None:
         """Have all messages make a transition that can, each by the first way open to it."""
         with db.transaction():
@@ -724,6 +769,7 @@ for _name, _columns, _where in (
     ("message_answers", [Message.send_at, Message.id], IS_ANSWER),
     ("message_awaiting", [Message.status, Message.send_at, Message.id], AWAITS_APPROVAL),
     ("message_awaiting_key", [Message.key, Message.send_at, Message.id], AWAITS_GROUP),
+    ("message_expires", [Message.expires_at], IS_WAITING),
     ("message_claimed", [Message.claimed_at], has_status(Status.SENDING)),
     ("message_retrying", [Message.due_since], IS_RETRYING),
     ("message_last_error", [Message.last_error_at], HAS_ERROR),

@@ -127,6 +127,7 @@ class Scheduler:
         """
         self.take_over(wait_until_settled=True)
         now = self.clock.now()
+        Message.decide_expiry(self.settings.expire_after)
         self.promote(now)
         self.expire(now)
         self.forget(now)
@@ -190,16 +191,15 @@ class Scheduler:
 
     def promote(self, now: datetime, testers: bool = False) -> int:
         """Queue the messages that are due, or those of testers alone; return how many."""
-        before = now - self.settings.expire_after
-        promoted = Message.promote(now, before, self.settings.check_dnc, testers)
+        always = self.settings.check_dnc
+        promoted = Message.promote(now, always_check_dnc=always, testers=testers)
         moves = {Status.QUEUED: "promoted", Status.BLOCKED: "blocked", Status.EXPIRED: "expired"}
         self.count({moves[Status(status)]: number for status, number in promoted.items()})
         return promoted[Status.QUEUED]
 
     def expire(self, now: datetime) -> None:
         """Expire what has waited too long for approval or a carrier."""
-        before = now - self.settings.expire_after
-        self.count({"expired": Message.expire(now, before)})
+        self.count({"expired": Message.expire(now)})
         if self.routes.is_plain:
             return
         given_up = [Route((), in_doubt=True)]  # that nobody may send, or be asked about
@@ -207,7 +207,7 @@ class Scheduler:
             trouble = CarrierState.in_trouble(self.routes.names)
             given_up += [Route((name,), is_asked=True) for name in trouble]
         lanes = [*map(self.routes.lane, given_up)]
-        self.count({"expired": Message.expire_in_doubt(lanes, UNANSWERED, now, before)})
+        self.count({"expired": Message.expire_in_doubt(lanes, UNANSWERED, now)})
 
     def forget(self, now: datetime) -> None:
         """Redact and purge what has become too old."""

@@ -30,6 +30,7 @@ class NewMessage(NamedTuple):
     parts: int
     send_date: datetime | None
     send_at: datetime
+    expires_at: datetime
     status: Status
     manual_mode: bool
     available_to_group: bool

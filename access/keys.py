@@ -10,8 +10,6 @@ from typing import Any, NamedTuple, Self
 from peewee import (
     SQL,
     BooleanField,
-    Expression,
-    Field,
     IntegrityError,
     ModelSelect,
     TextField,
@@ -21,20 +19,11 @@ from peewee import (
 
 from access.audit import Action, Audit
 from access.limits import KeyUse, Limit
-from access.rules import NO_RULES, OWN, KeyRules, duration
+from access.rules import NO_RULES, OWN, KeyRules
 from database import InstantField, Refused, Table, db, isoformat
 from database.clock import is_within
 
 HOUR = timedelta(hours=1)
-
-
-LASTS = """
-CAST(SUBSTR(api_key.expire_after, 1, LENGTH(api_key.expire_after) - 1) AS BIGINT)
-* CASE SUBSTR(api_key.expire_after, LENGTH(api_key.expire_after))
-    WHEN 'm' THEN 60000 WHEN 'h' THEN 3600000 ELSE 86400000
-END
-"""
-"""The milliseconds that a key's messages last by its own rule; null without one."""
 
 
 class Role(StrEnum):
@@ -276,22 +265,6 @@ class ApiKey(Table):
         keys = cls.alias("api_key")
         checks = fn.COALESCE(keys.check_dnc, "always" if always else "asked")
         return keys.select(keys.id).where(checks == "always")
-
-    @classmethod
-    def scheduled_before(cls, key: Field, now: datetime, default: datetime) -> Expression:
-        """Return the instant before which a key's messages had to be due, to expire now.
-
-        `default` is that of keys that leave it to the setting.
-        """
-        keys = cls.alias("api_key")
-        own = keys.select(Value(cls.created_at.db_value(now)) - SQL(LASTS)).where(keys.id == key)
-        return fn.COALESCE(own, cls.created_at.db_value(default))
-
-    @classmethod
-    def with_expiry(cls) -> dict[int, timedelta]:
-        """Return how long messages of a key last, for those keys that have a rule of their own."""
-        own = cls.select(cls.id, cls.expire_after).where(cls.expire_after.is_null(False))
-        return {id: duration(text) for id, text in own.tuples()}
 
     def rule(self, changes: dict, now: datetime, check: Callable[[KeyRules], None]) -> None:
         """Set some rules of this key; raise Refused if it is revoked, or as `check` of them does.

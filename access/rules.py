@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple, Self
 
@@ -14,6 +14,8 @@ from recipients.quiet import QuietHours, QuietPlaces
 NONE = "none"
 CHECKS = ("always", "asked")
 UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+LAST = datetime.max.replace(microsecond=999_000, tzinfo=UTC)
+"""The last instant that there is."""
 
 
 class KeyRules(NamedTuple):
@@ -28,6 +30,10 @@ class KeyRules(NamedTuple):
     def checks(self, setting: bool) -> bool:
         """Return whether every number is looked up in the Do Not Call list."""
         return self.check_dnc == "always" if self.check_dnc else setting
+
+    def lasts(self, setting: timedelta) -> timedelta:
+        """Return how long after its first scheduled time a message may still be sent."""
+        return duration(self.expire_after) if self.expire_after else setting
 
     def written(self) -> dict[str, str]:
         """Return each rule under the name of its option, "default" where the setting holds."""
@@ -67,6 +73,11 @@ def duration(text: str) -> timedelta:
     if not match or not int(match[1]):
         raise ValueError("must be minutes, hours or days, like 30m, 72h or 10d")
     return timedelta(**{UNITS[match[2]]: int(match[1])})
+
+
+def end(since: datetime, lasts: timedelta) -> datetime:
+    """Return the end of a length of time; it is no later than the last instant."""
+    return since + min(lasts, LAST - since)
 
 
 class Rules(NamedTuple):

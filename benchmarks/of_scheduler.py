@@ -203,7 +203,7 @@ def promote(server):
             fresh()
             fill.fill(100_000, models.Status.SCHEDULED)
             started = time.monotonic()
-            promoted = models.Message.promote(clock.now(), database.EPOCH)
+            promoted = models.Message.promote(clock.now())
             assert promoted == {models.Status.QUEUED: 100_000}
             times.append(time.monotonic() - started)
             database.disconnect()

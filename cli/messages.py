@@ -248,7 +248,7 @@ command_for_each(
 command_for_each(
     "retry",
     "queued again",
-    lambda message: message.retry(clock.now()),
+    lambda message: message.retry(clock.now(), current_app.config["SETTINGS"].expire_after),
     "Send failed, blocked, undelivered or expired messages again. Give ids, or options.",
     statuses=RETRYABLE,
 )

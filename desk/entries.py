@@ -150,7 +150,7 @@ class Entry(Instants):
 
     @property
     def is_late(self) -> bool:
-        return self.message.first_send_at <= self.now - self.rules.expire_after
+        return self.message.is_too_late(self.now)
 
     @cached_property
     def recipient(self) -> recipients.Recipient | None:

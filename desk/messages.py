@@ -180,11 +180,16 @@ def undo_cancel(message: Message, by: str, now: datetime) -> bool:
     return message.undo_cancel(by, now, current_app.config["SETTINGS"].recipient_limit)
 
 
+def retry(message: Message, by: str, now: datetime) -> bool:
+    """Send a message again; without a rule of its key, it expires by EXPIRE_AFTER."""
+    return message.retry(now, current_app.config["SETTINGS"].expire_after)
+
+
 ACTIONS = {
     "approve": ("approved", lambda message, by, now: message.decide(True, by, now)),
     "refuse": ("refused", lambda message, by, now: message.decide(False, by, now)),
     "cancel": ("cancelled", lambda message, by, now: message.cancel(by, now)),
-    "retry": ("retried", lambda message, by, now: message.retry(now)),
+    "retry": ("retried", retry),
     "undo-approve": ("no longer approved", Message.undo_approval),
     "undo-refuse": ("no longer refused", undo_cancel),
     "undo-cancel": ("no longer cancelled", undo_cancel),
@@ -200,9 +205,9 @@ def change(message_id: uuid.UUID | None = None) -> Response:
     action = pressed(ACTIONS)
     if action not in DECISIONS:
         operator()
-    now, settings = clock.now(), current_app.config["SETTINGS"]
+    now = clock.now()
     ids = read_ids(request.form[action])
-    Message.expire(now, now - settings.expire_after, ids)  # or an approval would have no effect
+    Message.expire(now, ids)  # or an approval would have no effect
     found = sorted(reports.seen_by(g.person, ids), key=lambda message: ids.index(message.id))
     past, transition = ACTIONS[action]
     places = [reports.Place(message.send_at, message.id) for message in found]

@@ -287,6 +287,7 @@ def _answer(reply, word, text, now):
         parts=count_parts(text),
         send_date=None,
         send_at=now,
+        expires_at=said_at + ANSWER_WITHIN,
         status=Status.QUEUED,
         manual_mode=False,
         available_to_group=reply.available_to_group,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 import recipients
 from access.rules import KeyRules, Rules
 from carriers import CarrierError
-from models import ANSWER_WITHIN, WAITING, Message, Status
+from models import WAITING, Message, Status
 from recipients import Recipient
 from recipients.hours import BusinessHours, NeverOpens
 
@@ -111,7 +111,7 @@ def judge(message: Message, terms: Terms, listed: bool, now: datetime) -> Step |
         return _kept_back(message, Status.CANCELLED)
     if listed and (message.check_dnc or terms.key.check_dnc) and not message.answers:
         return _kept_back(message, Status.BLOCKED)
-    if is_too_late(message, terms, now):
+    if message.is_too_late(now):
         return _kept_back(message, Status.EXPIRED)
     if message.take_overs > MOST_TAKE_OVERS:
         words = f"{message.take_overs} schedulers died with it"
@@ -129,7 +129,7 @@ def judge(message: Message, terms: Terms, listed: bool, now: datetime) -> Step |
 
 def judge_again(message: Message, terms: Terms, now: datetime) -> Outcome | None:
     """Return what becomes of a message that was judged a while ago; None if it still may go."""
-    if is_too_late(message, terms, now):
+    if message.is_too_late(now):
         return _kept_back(message, Status.EXPIRED)
     if terms.key.quiet.are_none or message.answers:
         return None
@@ -137,17 +137,6 @@ def judge_again(message: Message, terms: Terms, now: datetime) -> Outcome | None
     if terms.key.hours(recipient).silence(recipient.clocks, now):
         return _held(message, terms.key, now)
     return None
-
-
-def is_too_late(message: Message, terms: Terms, now: datetime) -> bool:
-    """Say whether a message has waited longer than EXPIRE_AFTER, or than an answer may."""
-    return expires_at(message, terms) <= now
-
-
-def expires_at(message: Message, terms: Terms) -> datetime:
-    """Return when it is too late to send a message."""
-    lasts = ANSWER_WITHIN if message.answers else terms.key.expire_after
-    return message.first_send_at + lasts
 
 
 def waits_until(
@@ -261,7 +250,7 @@ def after_asking_in_vain(
     It stays in doubt, however long that takes: it may have been taken. Among several carriers that
     ends when it expires.
     """
-    if terms.are_several and is_too_late(message, terms, now):
+    if terms.are_several and message.is_too_late(now):
         return _kept_back(message, Status.CANCELLED if message.cancelled_by else Status.EXPIRED)
     if error.account:
         return Outcome(Status.QUEUED, send_at=now)

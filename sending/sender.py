@@ -17,7 +17,7 @@ import database
 import reports
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
-from access.rules import KeyRules
+from access.rules import KeyRules, end
 from carriers import Carrier
 from carriers.ways import Way
 from database.clock import Steps
@@ -301,14 +301,18 @@ class Sender:
 
     def next_step(self, send: Send, own: KeyRules, listed: bool, now: datetime) -> Step | Outcome:
         """Judge a message; one that cannot be judged is set aside, and holds up no neighbour."""
+        message = send.message
         try:
             send.terms = self.terms.of_key(own)
-            return outcomes.judge(send.message, send.terms, listed, now)
+            if message.expires_at is None:  # stored just now by a version before migration 0035
+                lasts = message.lasts(own, self.settings.expire_after)
+                message.expires_at = end(message.first_send_at, lasts)
+            return outcomes.judge(message, send.terms, listed, now)
         except Exception as error:
             kind = type(error).__name__  # its words may hold the number
             words = "message %s cannot be judged: %s"
-            log.error(words, send.message.id, kind, extra=send.log_fields)
-            return outcomes.cannot_be_judged(send.message, error, self.terms, now)
+            log.error(words, message.id, kind, extra=send.log_fields)
+            return outcomes.cannot_be_judged(message, error, self.terms, now)
 
     def within_rate(self, ready: list[Send]) -> list[Send]:
         """Return the messages that SEND_RATE lets go now; put the rest back into their places."""

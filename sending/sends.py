@@ -131,7 +131,7 @@ class Sends:
             raise NotSent(Outcome(Status.QUEUED, send_at=now))
         if outcome := outcomes.judge_again(message, send.terms, now):
             raise NotSent(outcome)
-        left = outcomes.expires_at(message, send.terms) - now
+        left = message.expires_at - now
         return self.carrier.send(
             message.to,
             message.message,

@@ -15,8 +15,8 @@ from stored_messages import store, store_many
 OLD = TUESDAY_NOON - timedelta(days=31)
 DONE_OFTEN = {
     "take over": lambda: claims.take_over(TUESDAY_NOON),
-    "promote": lambda: Message.promote(TUESDAY_NOON, OLD),
-    "expire": lambda: Message.expire(TUESDAY_NOON, OLD),
+    "promote": lambda: Message.promote(TUESDAY_NOON),
+    "expire": lambda: Message.expire(TUESDAY_NOON),
     "block a number": lambda: Message.block_number(NEW_YORK, TUESDAY_NOON),
     "a receipt": lambda: receipts.record_receipts([("SM1", True, None), ("SM2", False, "")], OLD),
     "a yes": lambda: receipts.sent({models.new_id(OLD): "SM3"}, OLD),

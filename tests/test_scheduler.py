@@ -130,7 +130,7 @@ RETRIED = {Status.FAILED, Status.BLOCKED, Status.UNDELIVERED, Status.EXPIRED}
 MOVES = {
     "approve": (lambda m: m.approve("shell", TUESDAY_NOON), {Status.SCHEDULED, Status.QUEUED}),
     "cancel": (lambda m: m.cancel("shell", TUESDAY_NOON), {Status.SCHEDULED, Status.QUEUED}),
-    "retry": (lambda m: m.retry(TUESDAY_NOON), RETRIED),
+    "retry": (lambda m: m.retry(TUESDAY_NOON, 3 * DAY), RETRIED),
     "sent": (lambda m: receipts.sent({m.id: "SM1"}, TUESDAY_NOON) == 1, set(Status) - {*TAKEN}),
     **{
         f"apply {status}": (
@@ -196,7 +196,7 @@ def test_only_what_is_queued_and_approved_can_be_claimed(database_url):
 def test_only_what_is_scheduled_and_due_is_promoted(database_url):
     for status, late in itertools.product(Status, (0, 1)):
         held(status, send_at=TUESDAY_NOON + late * MILLISECOND, finished_at=TUESDAY_NOON)
-    assert Message.promote(TUESDAY_NOON, TUESDAY_NOON - DAY) == {Status.QUEUED: 1}
+    assert Message.promote(TUESDAY_NOON) == {Status.QUEUED: 1}
     assert statuses() == dict.fromkeys(Status, 2) | {Status.SCHEDULED: 1, Status.QUEUED: 3}
 
 

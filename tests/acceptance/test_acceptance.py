@@ -76,6 +76,7 @@ def request(serial, keys, shape):
         parts=serial + 1,
         send_date=send_date,
         send_at=send_date or now,
+        expires_at=(send_date or now) + DAY,
         status=Status.SCHEDULED if send_date else Status.QUEUED,
         manual_mode=shape["manual_mode"],
         available_to_group=shape["available_to_group"],
@@ -305,7 +306,7 @@ def test_a_message_that_the_database_refuses_fails_alone_of_its_batch(database_u
 def test_a_message_that_breaks_our_own_code_fails_alone_of_its_batch(database_url):
     """An error of ours is not an outage of the database: its neighbours are stored."""
     key = key_named("app").id
-    bad = {"key": key, "send_at": "soon"}
+    bad = {"key": key, "expires_at": "soon"}
     messages = [new_message(str(n), **bad if n % 10 == 0 else {"key": key}) for n in range(60)]
     outcomes = insert_at_once([(message,) for message in messages])
     assert [n for n, outcome in enumerate(outcomes) if outcome] == [*range(0, 60, 10)]

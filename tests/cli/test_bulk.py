@@ -16,7 +16,7 @@ from databases import on_sqlite
 from events.outbox import Event, EventAddress
 from models import Message, Selection, Status
 from running import wait_until
-from samples import HOUR, NEW_YORK, TUESDAY_NOON
+from samples import DAY, HOUR, NEW_YORK, TUESDAY_NOON
 from stored_messages import look, statuses, store, store_many
 
 pytestmark = pytest.mark.usefixtures("database_url")
@@ -80,7 +80,7 @@ TRANSITIONS = {
     "approve": lambda message: message.approve("shell", TUESDAY_NOON),
     "refuse": lambda message: message.decide(False, "shell", TUESDAY_NOON),
     "cancel": lambda message: message.cancel("shell", TUESDAY_NOON),
-    "retry": lambda message: message.retry(TUESDAY_NOON),
+    "retry": lambda message: message.retry(TUESDAY_NOON, 3 * DAY),
 }
 
 

@@ -244,6 +244,7 @@ def test_show_prints_one_object_with_all_there_is_to_know(messages):
         "send_date": "2026-03-03T17:00:00.000Z",
         "first_send_at": "2026-03-03T17:00:00.000Z",
         "send_at": "2026-03-03T17:00:00.000Z",
+        "expires_at": "2026-03-06T17:00:00.000Z",
         "created_at": "2026-03-03T17:00:00.000Z",
         "approved_at": None,
         "in_doubt_since": None,

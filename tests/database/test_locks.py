@@ -16,7 +16,7 @@ from databases import on_postgres
 from events.outbox import Event, EventAddress
 from models import Message, Status
 from running import wait_until
-from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
+from samples import DAY, HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 from sending import claims, receipts
 from stored_messages import (
     SENDER,
@@ -158,8 +158,8 @@ def locked_row(database_url):
 
 
 PASS_OVER = {
-    "promote": lambda: Message.promote(TUESDAY_NOON, TUESDAY_NOON - HOUR),
-    "expire": lambda: Message.expire(TUESDAY_NOON, TUESDAY_NOON + HOUR),
+    "promote": lambda: Message.promote(TUESDAY_NOON),
+    "expire": lambda: Message.expire(TUESDAY_NOON + 3 * DAY),
     "claim": lambda: claims.claim(SENDER, 10, TUESDAY_NOON),
     "note": lambda: Message.note_notified([each.id for each in Message.select()], TUESDAY_NOON),
 }

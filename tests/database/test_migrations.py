@@ -151,7 +151,8 @@ def test_what_a_version_stored_without_its_first_time_was_to_be_sent_at_its_last
     """Only messages that a version before migration 0003 had ended are without."""
     late = clock.now()
     for number, first_send_at in enumerate((None, late)):
-        store(id=uuid.UUID(int=number), send_at=late - HOUR, first_send_at=first_send_at)
+        times = {"send_at": late - HOUR, "first_send_at": first_send_at, "expires_at": None}
+        store(id=uuid.UUID(int=number), **times)
     runpy.run_path(ROOT / "migrations" / "0017_first_send_at.py")["up"](None, db)
     first = models.Message.select(models.Message.first_send_at).order_by(models.Message.id)
     assert [message.first_send_at for message in first] == [late - HOUR, late]

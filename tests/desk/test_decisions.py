@@ -137,7 +137,7 @@ MEANWHILE = {
     "is being sent right now": lambda m: Message.update(
         approved=True, status=Status.SENDING
     ).execute(),
-    "expired": lambda m: Message.expire(TUESDAY_NOON, TUESDAY_NOON + 100 * DAY),
+    "expired": lambda m: Message.expire(TUESDAY_NOON + 100 * DAY),
 }
 
 

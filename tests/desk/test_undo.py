@@ -115,7 +115,7 @@ def test_a_text_that_was_withdrawn_or_is_listed_by_now_is_undone_as_it_may(datab
         assert not message.undo_cancel("Olga", TUESDAY_NOON + MINUTE)
         assert message.undo_cancel("Olga", TUESDAY_NOON)
         assert not message.undo_cancel("Olga", TUESDAY_NOON)
-    Message.promote(TUESDAY_NOON, TUESDAY_NOON - DAY)
+    Message.promote(TUESDAY_NOON)
     assert not again(withdrawn).is_withdrawn
     assert [again(each).status for each in (withdrawn, listed)] == [Status.QUEUED, Status.BLOCKED]
 

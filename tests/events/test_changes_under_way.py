@@ -77,9 +77,9 @@ def test_what_is_in_hand_for_an_old_address_goes_to_the_new_one(
     app_key, receiver, receivers, run, delivering
 ):
     other = receivers()
-    store_many(30, key=app_key, first_send_at=TUESDAY_NOON - DAY)
+    store_many(30, key=app_key, expires_at=TUESDAY_NOON)
     receiver.open.clear()
-    Message.expire(clock.now(), clock.now() - HOUR)
+    Message.expire(clock.now())
     wait_until(lambda: receiver.under_way == 4)
     run("keys", "events", "app", other.url)
     wait_until(lambda: len(other.events) >= 26)

@@ -19,7 +19,7 @@ from events.outbox import Event, EventAddress
 from models import Message, Status
 from query_plans import plans
 from running import free_port, wait_until
-from samples import DAY, HOUR, LONDON, NEW_YORK, SECOND, TUESDAY_NOON
+from samples import HOUR, LONDON, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import again, key_named, store, store_many
 
 pytestmark = pytest.mark.usefixtures("database_url")
@@ -40,8 +40,8 @@ def cancelled(key="app", **columns):
 
 def many(count, key="app"):
     """As many events, in one statement."""
-    store_many(count, key=key_named(key), first_send_at=TUESDAY_NOON - DAY)
-    Message.expire(clock.now(), clock.now() - HOUR)
+    store_many(count, key=key_named(key), expires_at=TUESDAY_NOON)
+    Message.expire(clock.now())
 
 
 # What the receiver gets

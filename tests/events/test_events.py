@@ -44,11 +44,11 @@ def told():
 
 
 def promote(message):
-    Message.promote(LATER, TUESDAY_NOON)
+    Message.promote(LATER)
 
 
 def expire(message):
-    Message.expire(LATER + 30 * DAY, LATER + 29 * DAY)
+    Message.expire(LATER + 30 * DAY)
 
 
 def block(message):
@@ -72,7 +72,7 @@ TRANSITIONS = {
     "approve": lambda m: m.approve("shell", LATER),
     "refuse": lambda m: m.decide(False, "desk", LATER),
     "cancel": lambda m: m.cancel("shell", LATER),
-    "retry": lambda m: m.retry(LATER),
+    "retry": lambda m: m.retry(LATER, 3 * DAY),
     "settle": lambda m: m.settle_doubt(),
     "put back": lambda m: claims.put_back(SENDER, [m]),
     "sent": lambda m: receipts.sent({m.id: "SM1"}, LATER),
@@ -136,7 +136,7 @@ def test_ten_thousand_that_expire_are_as_many_events_in_a_few_statements(monkeyp
         EventAddress.set(key_named("app"), URL, TUESDAY_NOON)
     store_many(10_000, first_send_at=TUESDAY_NOON)
     seen = statements(monkeypatch)
-    assert Message.expire(LATER + 30 * DAY, LATER + 29 * DAY) == 10_000
+    assert Message.expire(LATER + 30 * DAY) == 10_000
     assert Event.select().count() == 10_000 * has_address
     changes = [each for each in seen if each.startswith(("UPDATE", "INSERT"))]
     assert len(changes) <= (24 if has_address else 4)
@@ -229,8 +229,8 @@ def test_a_receipt_is_told_of_when_it_was_recorded(app_key):
 def test_a_message_tried_again_reaches_a_state_again_and_that_is_another_event(app_key):
     message = held(Status.SENDING)
     message.apply(Outcome(Status.FAILED, "busy", counted=True), TUESDAY_NOON)
-    assert message.retry(TUESDAY_NOON)
-    Message.promote(LATER, TUESDAY_NOON)
+    assert message.retry(TUESDAY_NOON, 3 * DAY)
+    Message.promote(LATER)
     (message,) = claims.claim(SENDER, 1, LATER)
     message.apply(Outcome(Status.FAILED, "busy", counted=True), LATER)
     assert [status for _, status in told()] == ["failed", "failed"]

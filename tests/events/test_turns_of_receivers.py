@@ -2,7 +2,6 @@
 
 import time
 from collections import Counter
-from datetime import timedelta
 
 import pytest
 
@@ -52,8 +51,8 @@ def hanging(receivers):
 
 def with_events(key, count):
     """Let as many messages of a key end."""
-    store_many(count, key=key_named(key), first_send_at=TUESDAY_NOON - timedelta(days=1))
-    Message.expire(clock.now(), clock.now() - timedelta(hours=1))
+    store_many(count, key=key_named(key), expires_at=TUESDAY_NOON)
+    Message.expire(clock.now())
 
 
 def told(key, receiver, count=1):

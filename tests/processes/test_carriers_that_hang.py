@@ -32,10 +32,10 @@ def test_while_it_hangs_texts_are_promoted_taken_over_and_expire(schedule, hangi
     store(now, check_dnc=True)
     due = store(now + 4 * SECOND, status=Status.SCHEDULED)
     dead = held(Status.SENDING, claimed_at=now + 4 * SECOND)
-    old = now + 4 * SECOND - HOUR
-    unapproved = store(old, first_send_at=old, manual_mode=True, approved=False)
+    late = {"expires_at": now + 4 * SECOND}
+    unapproved = store(now - HOUR, **late, manual_mode=True, approved=False)
     db.close()
-    environ = {"CARRIER_TIMEOUT": "60", "CLAIM_TIMEOUT": "3", "EXPIRE_AFTER": "1h"}
+    environ = {"CARRIER_TIMEOUT": "60", "CLAIM_TIMEOUT": "3"}
     running = schedule(*words, CARRIER_URL=hanging.url, **environ)
     wait_until(lambda: hanging.asked)
 

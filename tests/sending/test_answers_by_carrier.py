@@ -59,3 +59,34 @@ def test_it_goes_through_the_carrier_of_the_reply_that_has_another_name_since(
     us.name, ways = "new", [Way("eu"), Way("new", was=("us",))]
     assert run_both(TUESDAY_NOON + SECOND, ways, [eu, us], stop_reply="You are off.")["sent"] == 1
     assert (len(us.texts), len(eu.texts)) == (1, 0)
+
+
+GONE = {"ways": [Way("eu", countries={"US"})], "help_reply": "Ask us."}
+
+
+def ask_for_help(carrier, at, now):
+    at(now)
+    inbound.record([Reply(NEW_YORK, "HELP")], now, ReplyRules(Way(carrier), False, None, "Ask us."))
+
+
+def the_answers():
+    answers = Message.select().where(Message.answers == "HELP").order_by(Message.id)
+    return [message.status for message in answers]
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(119, Status.QUEUED), (120, Status.EXPIRED)])
+def test_if_its_carrier_is_gone_it_expires_as_any_does(replied, run_both, at, eu, seconds, status):
+    replied("us")
+    ask_for_help("us", at, TUESDAY_NOON)
+    run_both(TUESDAY_NOON + seconds * SECOND, carriers=[eu], **GONE)
+    assert the_answers() == [status]
+
+
+def test_what_expired_so_does_not_keep_the_next_one_from_being_sent(replied, run_both, at, eu):
+    replied("us")
+    ask_for_help("us", at, TUESDAY_NOON)
+    run_both(TUESDAY_NOON + 2 * MINUTE, carriers=[eu], **GONE)
+    ask_for_help("eu", at, TUESDAY_NOON + 3 * MINUTE)
+    run_both(TUESDAY_NOON + 3 * MINUTE + SECOND, carriers=[eu], **GONE)
+    assert eu.texts == [(NEW_YORK, "Ask us.")]
+    assert the_answers() == [Status.EXPIRED, Status.SENT]

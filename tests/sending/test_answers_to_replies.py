@@ -80,7 +80,7 @@ def test_it_has_one_try_whatever_comes_of_it(run_pass, carrier, error):
         run_pass(NIGHT + n * 10 * SECOND, **ANSWERING)
     assert len(carrier.texts) == 1
     assert (the_answer().status, the_answer().attempts) == (Status.FAILED, 1)
-    assert not the_answer().retry(NIGHT + HOUR)
+    assert not the_answer().retry(NIGHT + HOUR, 3 * DAY)
 
 
 def test_a_text_whose_sender_died_is_not_sent_again(run_pass, carrier):

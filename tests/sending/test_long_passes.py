@@ -65,12 +65,10 @@ def test_what_a_dead_sender_held_is_sent_before_the_others_pass_ends(impatient, 
 @pytest.mark.slow
 def test_what_becomes_too_old_expires_before_a_pass_ends(impatient, carrier):
     ends_at = clock.now() + SECOND
-    old = store(
-        ends_at - HOUR, first_send_at=ends_at - HOUR, to=NEIGHBOUR, manual_mode=True, approved=False
-    )
+    old = store(ends_at - HOUR, expires_at=ends_at, to=NEIGHBOUR, manual_mode=True, approved=False)
     store(clock.now())
     carrier.answers[NEW_YORK] = until(lambda: has_ended(old, Status.EXPIRED))
-    counts = Scheduler(impatient._replace(expire_after=HOUR), carrier).run_pass()
+    counts = Scheduler(impatient, carrier).run_pass()
     assert (counts["expired"], counts["sent"]) == (1, 1)
 
 

@@ -149,7 +149,7 @@ def test_a_person_who_retries_it_gives_it_its_first_chance_again(refused, run_pa
     for minutes in (2, 10, 60):
         run_pass(TUESDAY_NOON + minutes * MINUTE)
     assert again(refused).status == Status.FAILED
-    again(refused).retry(TUESDAY_NOON + 61 * MINUTE)
+    again(refused).retry(TUESDAY_NOON + 61 * MINUTE, 3 * DAY)
     run_pass(TUESDAY_NOON + 61 * MINUTE)
     waits = again(refused)
     assert (waits.status, waits.attempts) == (Status.QUEUED, 0)

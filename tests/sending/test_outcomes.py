@@ -35,7 +35,8 @@ ANSWERS = {
 def message(**fields):
     """Return a message to New York as a sender holds it, in memory alone."""
     usual = {"id": new_id(TUESDAY_NOON), "to": NEW_YORK, "message": "Hello", "attempts": 0}
-    usual |= {"send_at": TUESDAY_NOON, "first_send_at": TUESDAY_NOON, "max_retries": 3}
+    usual |= {"send_at": TUESDAY_NOON, "max_retries": 3}
+    usual |= {"first_send_at": TUESDAY_NOON, "expires_at": TUESDAY_NOON + 3 * DAY}
     usual |= {"in_doubt": 0, "take_overs": 0, "check_dnc": False, "status": Status.SENDING}
     return Message(**usual | fields)
 
@@ -95,7 +96,7 @@ def test_what_the_carrier_does_not_have_goes_again_unless_its_retries_are_used_u
         ({"check_dnc": True}, False, Step.SEND),
         ({"check_dnc": True}, True, Outcome(Status.BLOCKED)),
         ({"cancelled_by": "Ann"}, False, Outcome(Status.CANCELLED)),
-        ({"first_send_at": TUESDAY_NOON - 3 * DAY}, False, Outcome(Status.EXPIRED)),
+        ({"expires_at": TUESDAY_NOON}, False, Outcome(Status.EXPIRED)),
         ({"in_doubt": 1}, False, Step.SEND),
         (
             {"in_doubt": 2},
@@ -120,7 +121,7 @@ def test_a_message_is_kept_back_by_the_first_rule_that_says_so(fields, listed, w
     [
         {"check_dnc": True},
         {"cancelled_by": "Ann"},
-        {"first_send_at": TUESDAY_NOON - 9 * DAY},
+        {"expires_at": TUESDAY_NOON - 6 * DAY},
         {"take_overs": 9},
     ],
 )

@@ -363,7 +363,7 @@ class Promises(RuleBasedStateMachine):
         id = [*self.orders][-1 - which % len(self.orders)]
         message, order = Message.get_by_id(id), self.orders[id]
         if move == "retry":
-            if message.retry(self.now):
+            if message.retry(self.now, 3 * DAY):
                 order.cancelled, order.sends, order.copies = False, 0, 0
                 order.not_before = max(self.now, message.send_date or self.now)
                 self.budget[order.to, order.text] += message.status == Status.UNDELIVERED

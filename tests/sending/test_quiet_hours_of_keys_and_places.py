@@ -201,7 +201,7 @@ def happen(sky, counts):
             counts["approved"] += message.approve("Ann", sky.now)
     for message in Message.select().where(Message.status.in_([Status.FAILED, Status.EXPIRED])):
         if chance.random() < 0.2:
-            counts["retried"] += message.retry(sky.now)
+            counts["retried"] += message.retry(sky.now, 3 * DAY)
     if chance.random() < 0.2:
         dead = {"status": Status.SENDING, "claimed_at": sky.now - HOUR}
         due = Message.approved & (Message.send_at <= sky.now)  # it may have queued them itself

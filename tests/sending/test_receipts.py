@@ -116,7 +116,7 @@ def test_what_was_delivered_or_not_is_finished(status):
 def test_an_operator_may_retry_what_did_not_arrive_and_the_old_receipts_count_no_more():
     message = sent()
     receipts.record_receipts([UNDELIVERED], LATER)
-    assert again(message).retry(LATER)
+    assert again(message).retry(LATER, 3 * DAY)
     assert receipts.known({"SM1"}), "or it would be taken for the next text"
     receipts.record_receipts([DELIVERED], LATER)
     assert again(message).status == Status.SCHEDULED
@@ -128,7 +128,7 @@ def test_an_operator_may_retry_what_did_not_arrive_and_the_old_receipts_count_no
 
 @pytest.mark.parametrize("status", [Status.SENT, Status.DELIVERED])
 def test_what_may_have_arrived_is_not_sent_again(status):
-    assert not sent(status=status).retry(LATER)
+    assert not sent(status=status).retry(LATER, 3 * DAY)
 
 
 def test_of_two_senders_yeses_the_first_counts_and_its_receipt():
@@ -376,7 +376,7 @@ def test_whatever_happens_in_whatever_order_the_last_word_counts(events):
                 receipts.forget(LATER + 4 * DAY)
                 model.forget()
             case "retry":
-                message.retry(LATER)
+                message.retry(LATER, 3 * DAY)
                 model.retry()
             case _:
                 getattr(Message, event)(LATER, LATER)

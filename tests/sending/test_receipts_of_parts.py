@@ -8,7 +8,7 @@ from app import create_app
 from carriers import Receipt
 from databases import on_postgres
 from models import Message, Status
-from samples import LONDON, NEW_YORK, TUESDAY_NOON
+from samples import DAY, LONDON, NEW_YORK, TUESDAY_NOON
 from sending import receipts
 from sending.receipts import EarlyReceipt
 from signed_callbacks import SECRET, VONAGE, of_vonage
@@ -65,7 +65,7 @@ def test_the_receipt_of_another_part_is_not_the_messages(database_url):
 
 def test_the_receipt_of_a_text_that_was_tried_again_waits_for_its_yes():
     message = held(Status.UNDELIVERED, carrier_reference="P1", finished_at=TUESDAY_NOON)
-    assert message.retry(TUESDAY_NOON)
+    assert message.retry(TUESDAY_NOON, 3 * DAY)
     Message.update(status=Status.SENDING).execute()
     record(receipt("P2", message))  # the yes to which is still under way
     receipts.sent({message.id: "P2"}, TUESDAY_NOON)

@@ -26,7 +26,6 @@ def rule(name, **changes):
     [
         ({"quiet_hours": "21:00-08:00"}, Status.SCHEDULED),
         ({"hours": "09:00-17:00"}, Status.SCHEDULED),
-        ({"expire_after": "1m"}, Status.EXPIRED),
         ({"check_dnc": "always"}, Status.BLOCKED),
     ],
 )
@@ -42,6 +41,16 @@ def test_after_a_change_the_next_text_of_the_same_pass_keeps_to_it(
     Scheduler(settings._replace(send_concurrency=1), carrier).run_pass()
     assert carrier.numbers == numbers[:1]
     assert statuses() == {Status.SENT: 1, becomes: 4}
+
+
+def test_how_long_a_text_lasts_was_fixed_when_it_was_accepted(settings, carrier, at):
+    at(THREE_AM)
+    key_named("app").rule({"hours": "00:00-24:00"}, THREE_AM, lambda own: None)
+    hour_ago = THREE_AM.replace(hour=7)
+    numbers = store_many(5, THREE_AM, first_send_at=hour_ago, send_at=hour_ago)
+    carrier.answers[numbers[0]] = lambda: rule("app", expire_after="1m")
+    Scheduler(settings._replace(send_concurrency=1), carrier).run_pass()
+    assert statuses() == {Status.SENT: 5}
 
 
 def test_between_two_passes_of_one_scheduler_rules_change_either_way(settings, carrier, at):

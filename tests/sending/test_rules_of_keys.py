@@ -13,7 +13,7 @@ from access.keys import ApiKey, Role
 from answers import accepted, problems, refusal
 from app import create_app
 from carriers import OptOut
-from database import clock, isoformat
+from database import clock, db, isoformat
 from desk_visitor import Visitor, issue
 from models import Message, Status
 from places import QUIET_PLACES, SILENCES
@@ -274,7 +274,7 @@ def test_the_list_is_looked_at_by_the_rule_of_the_key_at_each_step(
 
     due = {"send_at": TUESDAY_NOON, "status": Status.SCHEDULED, "check_dnc": asked}
     message = store(to="+12125550101", **due)
-    Message.promote(TUESDAY_NOON, TUESDAY_NOON - DAY, setting)
+    Message.promote(TUESDAY_NOON, always_check_dnc=setting)
     assert again(message).status == (Status.BLOCKED if checks else Status.QUEUED)
 
     message = store(to="+12125550102", **due)
@@ -315,16 +315,15 @@ def test_a_text_expires_by_the_rule_of_its_key_at_each_step(own, lasts, run_pass
         rule("ours", expire_after=own)
 
     def kept(now, **columns):
-        """The statuses of a text of ours that is as old as it may be, and of one a moment older."""
-        instants = (now - lasts + SECOND, now - lasts - SECOND)
+        """The statuses of a text of ours that is as old as it may be, and of one a second older."""
+        instants = (now - lasts + SECOND, now - lasts)
         ages = [columns | {"first_send_at": at, "send_at": at, "key": ours} for at in instants]
         ages += [
             columns | {"first_send_at": at, "send_at": at, "key": other}
-            for at in (now - 72 * HOUR + SECOND, now - 72 * HOUR - SECOND)
+            for at in (now - 72 * HOUR + SECOND, now - 72 * HOUR)
         ]
         return [store(now=now, **each) for each in ages]
 
-    default = TUESDAY_NOON - 72 * HOUR
     for columns in (
         {"manual_mode": True},
         {"manual_mode": True, "available_to_group": True},
@@ -332,18 +331,18 @@ def test_a_text_expires_by_the_rule_of_its_key_at_each_step(own, lasts, run_pass
         {"status": Status.SCHEDULED, "manual_mode": True},
     ):
         found = kept(TUESDAY_NOON, **columns)
-        Message.expire(TUESDAY_NOON, default)
+        Message.expire(TUESDAY_NOON)
         is_expired = [again(each).status == Status.EXPIRED for each in found]
         assert is_expired == [False, True] * 2, columns
         Message.delete().execute()
 
     found = kept(TUESDAY_NOON)
-    assert Message.expire(TUESDAY_NOON, default, [found[1].id]) == 1
+    assert Message.expire(TUESDAY_NOON, [found[1].id]) == 1
     assert again(found[3]).status == Status.QUEUED
     Message.delete().execute()
 
     found = kept(TUESDAY_NOON, status=Status.SCHEDULED)
-    Message.promote(TUESDAY_NOON, default)
+    Message.promote(TUESDAY_NOON)
     assert [again(each).status for each in found] == [Status.QUEUED, Status.EXPIRED] * 2
     Message.delete().execute()
 
@@ -358,13 +357,113 @@ def test_keys_with_different_rules_expire_side_by_side(columns, database_url, at
     lasts["setting"] = 72 * HOUR
     expired = []
     for name, length in lasts.items():
-        for age in (length - SECOND, length + SECOND):
+        for age in (length - SECOND, length):
             instant = TUESDAY_NOON - age
             old = {"first_send_at": instant, "send_at": instant, "key": key_named(name)}
-            expired.append((store(**old | columns), age > length))
-    assert Message.expire(TUESDAY_NOON, TUESDAY_NOON - 72 * HOUR) == len(lasts)
+            expired.append((store(**old | columns), age >= length))
+    assert Message.expire(TUESDAY_NOON) == len(lasts)
     for message, is_expired in expired:
         assert (again(message).status == Status.EXPIRED) is is_expired
+
+
+FIXED = [
+    (None, "10m", 72 * HOUR),
+    ("10m", None, 10 * MINUTE),
+    ("10m", "9d", 10 * MINUTE),
+    ("9d", "10m", 9 * DAY),
+]
+"""A rule, what it is changed to, and how long a text lasts by the first of them."""
+
+
+@pytest.mark.parametrize("send_date", [None, TUESDAY_NOON + DAY])
+@pytest.mark.parametrize(("own", "changed", "lasts"), FIXED)
+def test_how_long_a_text_lasts_is_fixed_when_it_is_accepted(
+    own, changed, lasts, send_date, client, key, run_pass, carrier, at
+):
+    at(TUESDAY_NOON)
+    rule("app", expire_after=own)
+    body = {"to": NEW_YORK, "message": "Hello", "manual_mode": True}
+    body |= {"send_date": isoformat(send_date)} if send_date else {}
+    for _ in range(2):
+        accepted(client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key}))
+    rule("app", expire_after=changed)
+    first, second = Message.select().order_by(Message.id)
+    end = (send_date or TUESDAY_NOON) + lasts
+    run_pass(end - SECOND, **PLACES)
+    assert first.approve("shell", end - SECOND)
+    assert run_pass(end - SECOND, **PLACES)["sent"] == 1
+    assert run_pass(end, **PLACES)["expired"] == 1
+    assert again(second).status == Status.EXPIRED
+
+
+@pytest.mark.parametrize("send_date", [None, TUESDAY_NOON + DAY])
+@pytest.mark.parametrize("way", ["one", "several"])
+@pytest.mark.parametrize(("own", "changed", "lasts"), FIXED)
+def test_what_a_person_sends_again_lasts_by_the_rule_of_then(
+    own, changed, lasts, way, send_date, run, run_pass, carrier, at
+):
+    """Whatever it was accepted by, beside one of a key that leaves it to the setting."""
+    at(TUESDAY_NOON)
+    ended = {"finished_at": TUESDAY_NOON, "status": Status.FAILED, "expires_at": TUESDAY_NOON}
+    ours = store(key=key_named("ours"), send_date=send_date, manual_mode=True, **ended)
+    other = store(key=key_named("other"), send_date=send_date, manual_mode=True, **ended)
+    rule("ours", expire_after=own)
+    for ids in [[ours.id, other.id]] if way == "several" else [[ours.id], [other.id]]:
+        run("messages", "retry", *map(str, ids))
+    rule("ours", expire_after=changed)
+    ends = {ours: (send_date or TUESDAY_NOON) + lasts}
+    ends[other] = (send_date or TUESDAY_NOON) + 72 * HOUR
+    for now in sorted({end - before for end in ends.values() for before in (SECOND, 0 * SECOND)}):
+        run_pass(now, **PLACES)
+        for message, end in ends.items():
+            assert (again(message).status == Status.EXPIRED) == (end <= now)
+
+
+@pytest.mark.parametrize("columns", [{}, {"manual_mode": True}, {"status": Status.SCHEDULED}])
+@pytest.mark.parametrize(("own", "lasts"), [(None, 72 * HOUR), ("10m", 10 * MINUTE)])
+def test_what_a_version_before_stored_lasts_by_the_rule_of_the_next_pass(
+    own, lasts, columns, run_pass, carrier, at
+):
+    """As that version had it: counted from its first time, without an end in its row."""
+    at(TUESDAY_NOON)
+    rule("app", expire_after=own)
+    old = TUESDAY_NOON - lasts
+    late, good = (
+        store(first_send_at=instant, send_at=instant, expires_at=None, **columns)
+        for instant in (old, old + SECOND)
+    )
+    assert run_pass(TUESDAY_NOON)["expired"] == 1
+    assert again(late).status == Status.EXPIRED
+    assert again(good).status == (Status.QUEUED if "manual_mode" in columns else Status.SENT)
+
+
+def test_what_a_version_before_stores_while_a_pass_sends_is_sent(run_pass, carrier, at):
+    at(TUESDAY_NOON)
+    told = {}
+
+    def send(to, text, message_id, valid_for):
+        told[text] = valid_for
+        if text == "first":
+            store(message="second", first_send_at=TUESDAY_NOON - HOUR, expires_at=None)
+            store(message="late", first_send_at=TUESDAY_NOON - 72 * HOUR, expires_at=None)
+            db.close()  # of this thread
+
+    carrier.send = send
+    store(message="first", status=Status.SCHEDULED, first_send_at=TUESDAY_NOON)
+    counts = run_pass(TUESDAY_NOON)
+    counts += run_pass(TUESDAY_NOON)
+    assert told == {"first": 72 * 3600, "second": 71 * 3600}
+    assert (counts["sent"], counts["expired"]) == (2, 1)
+
+
+def test_a_text_for_the_end_of_time_is_accepted_and_can_be_sent_again(client, key, run, at):
+    at(TUESDAY_NOON)
+    body = {"to": NEW_YORK, "message": "Hello", "send_date": "9999-12-31T20:00:00Z"}
+    accepted(client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key}))
+    Message.update(status=Status.FAILED, finished_at=TUESDAY_NOON).execute()
+    (message,) = Message.select()
+    run("messages", "retry", str(message.id))
+    assert Message.get().expires_at.year == 9999
 
 
 def test_the_carrier_is_told_how_long_a_text_is_good_for_by_its_keys_rule(run_pass, carrier, at):

@@ -292,10 +292,10 @@ def test_a_doubt_that_was_not_answered_in_time_expires_and_may_be_sent_all_the_s
 def test_what_an_asked_carrier_has_not_is_no_copy(run_both):
     us, eu = both = asked_both(("eu",))
     us.answer, eu.answer = SILENT, SILENT  # us cannot be asked, eu can
-    store(max_retries=9)
+    store(max_retries=9, expires_at=TUESDAY_NOON + 30 * DAY)
     copies = []
     for hours in range(0, 200, 10):
-        run_both(TUESDAY_NOON + hours * HOUR, carriers=both, expire_after=DAY * 30, **ALWAYS_OPEN)
+        run_both(TUESDAY_NOON + hours * HOUR, carriers=both, **ALWAYS_OPEN)
         copies.append((len(us.texts), len(eu.texts)))
     message = Message.get()
     assert message.status == Status.FAILED
@@ -308,9 +308,9 @@ def test_two_carriers_that_cannot_be_asked_never_get_more_than_two_copies_togeth
     run_both, us, eu
 ):
     us.answer = eu.answer = SILENT
-    store(max_retries=9)
+    store(max_retries=9, expires_at=TUESDAY_NOON + 30 * DAY)
     for hours in range(0, 100, 10):
-        run_both(TUESDAY_NOON + hours * HOUR, expire_after=DAY * 30, **ALWAYS_OPEN)
+        run_both(TUESDAY_NOON + hours * HOUR, **ALWAYS_OPEN)
     assert len(us.texts) + len(eu.texts) == 2
     message = Message.get()
     assert (message.status, message.in_doubt) == (Status.FAILED, 2)
@@ -569,12 +569,12 @@ def test_a_doubt_that_is_settled_leaves_those_with_other_carriers(run_both):
         return said
 
     us.answers[NEW_YORK], eu.answers[NEW_YORK] = answer, SILENT
-    store(max_retries=9)
+    store(max_retries=9, expires_at=TUESDAY_NOON + 30 * DAY)
     for hours in range(0, 100, 5):
         at = TUESDAY_NOON + hours * HOUR
         store_many(10, send_at=at)  # one of these goes first through us after a pause
         eu.answer = once_there_are(len(us.texts) + 1, us.texts)
-        run_both(at, carriers=both, expire_after=DAY * 30, **ALWAYS_OPEN)
+        run_both(at, carriers=both, **ALWAYS_OPEN)
     message = Message.get(Message.to == NEW_YORK)
     assert NEW_YORK in eu.asked
     assert len(copies) == 2
@@ -587,6 +587,6 @@ def test_a_message_that_is_retried_may_go_through_all_carriers_again(run_both, u
     message = store()
     assert run_both(TUESDAY_NOON)["failed"] == 1
     us.answer = None
-    assert again(message).retry(TUESDAY_NOON)
+    assert again(message).retry(TUESDAY_NOON, 3 * DAY)
     assert run_both(TUESDAY_NOON)["sent"] == 1
     assert again(message).carrier == "us"

@@ -60,7 +60,7 @@ def test_a_text_with_which_every_scheduler_dies_is_given_up_in_the_end(
 def test_a_text_that_an_operator_retries_may_see_as_many_deaths_again(deaths, run_pass, askable):
     message = store(max_retries=0)
     deaths(message, askable)
-    assert again(message).retry(TUESDAY_NOON + DAY)
+    assert again(message).retry(TUESDAY_NOON + DAY, 3 * DAY)
     assert deaths(message, askable, TUESDAY_NOON + DAY, most=MOST_TAKE_OVERS) == MOST_TAKE_OVERS
     assert again(message).finished_at is None
     assert run_pass(TUESDAY_NOON + DAY + HOUR, askable)["sent"] == 1

@@ -15,7 +15,6 @@ from models import Status
 from running import wait_until
 from samples import (
     ALWAYS_OPEN,
-    DAY,
     HOUR,
     MILLISECOND,
     MINUTE,
@@ -188,7 +187,7 @@ class Napping(Clock):
     [
         (CLOSING, Status.SENT, {}),
         (CLOSING, Status.SCHEDULED, {"quiet_hours": (17 * 60, 9 * 60)}),
-        (TUESDAY_NOON + 2 * SECOND, Status.EXPIRED, {"expire_after": SECOND}),
+        (CLOSING + SECOND, Status.EXPIRED, {}),
     ],
     ids=["it was open when it was judged", "quiet hours have begun", "it is too old"],
 )
@@ -197,7 +196,7 @@ def test_a_text_that_has_waited_for_the_rate_keeps_to_what_holds_then(
 ):
     at(TUESDAY_NOON)
     store(send_at=TUESDAY_NOON - MINUTE)
-    long = store(message="x" * 300, to=NEIGHBOUR)
+    long = store(message="x" * 300, to=NEIGHBOUR, expires_at=CLOSING + SECOND)
     rate = {"send_rate": 1.5, "claim_timeout": 86_400}
     run_pass.runtime = Runtime(Napping(lambda: at(until)))
     run_pass(TUESDAY_NOON, **rate | changes)
@@ -219,9 +218,9 @@ def test_the_carrier_is_told_what_is_left_of_the_time_when_it_is_given_the_text(
             return super().submit(*call)
 
     at(TUESDAY_NOON)
-    store()
+    store(expires_at=TUESDAY_NOON + HOUR)
     noting, run_pass.runtime = Noting(), Runtime(make_pool=Slow)
-    run_pass(TUESDAY_NOON, noting, expire_after=HOUR)
+    run_pass(TUESDAY_NOON, noting)
     assert noting.valid_for == 3500
 
 
@@ -248,9 +247,7 @@ MEANWHILE = {
         lambda message: again(message).status == Status.QUEUED,
     ),
     "what is too old expires": (
-        lambda now: store(
-            now + SECOND - DAY, first_send_at=now + SECOND - DAY, manual_mode=True, approved=False
-        ),
+        lambda now: store(now - HOUR, expires_at=now + SECOND, manual_mode=True, approved=False),
         lambda message: again(message).status == Status.EXPIRED,
     ),
     "a STOP is recorded": (
@@ -267,7 +264,7 @@ def test_while_a_carrier_is_asked_whether_it_serves_the_rest_goes_on(
 ):
     make, is_done = MEANWHILE[what]
     store(clock.now(), to=NEIGHBOUR)
-    changed = settings._replace(claim_timeout=4, expire_after=DAY, **ALWAYS_OPEN)
+    changed = settings._replace(claim_timeout=4, **ALWAYS_OPEN)
     carrier.answers[NEIGHBOUR] = CarrierError("down", unreached=True)
     Scheduler(changed, carrier).run_pass()
     done = []

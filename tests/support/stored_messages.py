@@ -10,6 +10,7 @@ import acceptance
 import reports
 from acceptance import NewMessage
 from access.keys import ApiKey
+from access.rules import end
 from carriers.alphabets import count_parts
 from database import clock, db
 from models import Message, Status, new_id
@@ -33,6 +34,7 @@ def new_message(text="Hello", **fields):
     usual |= {"status": Status.QUEUED, "max_retries": 3, "id": new_id(now), "created_at": now}
     usual |= dict.fromkeys(("manual_mode", "available_to_group", "check_dnc"), False)
     usual |= dict.fromkeys(("idempotency_key", "request_digest", "answer"))
+    usual["expires_at"] = fields.get("send_at", now) + 3 * DAY
     return NewMessage(message=text, **usual | fields)
 
 
@@ -57,11 +59,20 @@ def _row(now, columns):
     } | columns
     first_send_at = max(row["send_at"], clock.now())  # or it would have expired
     parts = row["message"] and count_parts(row["message"])
-    return {
+    row = {
         "approved": not row["manual_mode"],
         "first_send_at": first_send_at,
         "parts": parts,
     } | row
+    if "expires_at" not in row:
+        row["expires_at"] = _expires_at(Message(**row))
+    return row
+
+
+def _expires_at(message):
+    """When it is too late to send a message, by its key's rule or the default of EXPIRE_AFTER."""
+    own = ApiKey.rules_of({message.key_id})[message.key_id]
+    return end(message.first_send_at, message.lasts(own, 3 * DAY))
 
 
 def held(status, **columns):
