@@ -376,7 +376,7 @@ class Message(Table):
 
         They have expired, or are cancelled if somebody has done so; return how many.
         """
-        old = IS_SENDABLE & cls.lane.in_(lanes) & (cls.expires_at <= now)
+        old = IS_SENDABLE & cls.lane.in_(lanes) & (cls.in_doubt > 0) & (cls.expires_at <= now)
         withdrawn = cls.cancelled_by.is_null(False), Status.CANCELLED
         status = Case(None, [withdrawn], Status.EXPIRED)
         told = {"finished_at": now, "last_error": reason, "last_error_at": now}

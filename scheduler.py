@@ -33,7 +33,7 @@ from sending.carrier_state import CarrierState
 from sending.outcomes import UNANSWERED
 from sending.passes import Passes
 from sending.replies import Reply
-from sending.routes import Route, Routes
+from sending.routes import Route, Routes, of_answers
 from sending.runtime import THIS_MACHINE, TICK, NoThread, Runtime, Stop, in_own_thread
 from sending.sender import TESTERS, Sender
 from sending.together import Together
@@ -202,11 +202,12 @@ class Scheduler:
         self.count({"expired": Message.expire(now)})
         if self.routes.is_plain:
             return
+        names = self.routes.names
+        trouble = CarrierState.in_trouble(names) if self.routes.are_several else ()
         given_up = [Route((), in_doubt=True)]  # that nobody may send, or be asked about
-        if self.routes.are_several:
-            trouble = CarrierState.in_trouble(self.routes.names)
-            given_up += [Route((name,), is_asked=True) for name in trouble]
-        lanes = [*map(self.routes.lane, given_up)]
+        given_up += [Route((name,), is_asked=True) for name in trouble]
+        served = {of_answers(name) for name in names if name not in trouble}
+        lanes = {*map(self.routes.lane, given_up), *(claims.lanes_of_answers() - served)}
         self.count({"expired": Message.expire_in_doubt(lanes, UNANSWERED, now)})
 
     def forget(self, now: datetime) -> None:

@@ -224,6 +224,11 @@ def lanes() -> list[str | None]:
     return [lane for (lane,) in db.execute_sql(LANES).fetchall()]
 
 
+def lanes_of_answers() -> set[str]:
+    """Return the lanes that texts to be sent are in which answer replies."""
+    return {each.lane for each in Message.select(Message.lane).where(IS_ANSWER).distinct()}
+
+
 def put_back(claimant: uuid.UUID, messages: Collection[Message]) -> int:
     """Give up the claims of messages that could not go yet; they keep their places.
 

@@ -10,8 +10,9 @@ from samples import MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import inbound
 from sending.carrier_state import CarrierState
 from sending.inbound import ReplyRules
+from sending.outcomes import MAY_HAVE_TAKEN_IT
 from sending.replies import Reply as Kept
-from several_carriers import UNREACHED
+from several_carriers import SILENT, UNREACHED, NamedCarrier
 from stored_messages import store
 
 
@@ -90,3 +91,29 @@ def test_what_expired_so_does_not_keep_the_next_one_from_being_sent(replied, run
     run_both(TUESDAY_NOON + 3 * MINUTE + SECOND, carriers=[eu], **GONE)
     assert eu.texts == [(NEW_YORK, "Ask us.")]
     assert the_answers() == [Status.EXPIRED, Status.SENT]
+
+
+def asked(name):
+    return NamedCarrier(name, can_be_asked=True)
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["is down", "is gone"])
+def test_one_in_doubt_whose_carrier_does_not_say_ends_in_time(replied, run_both, at, eu, is_there):
+    us = asked("us")
+    us.answer = us.health = SILENT
+    replied("us")
+    ask_for_help("us", at, TUESDAY_NOON)
+    two = {"ways": [Way("us"), Way("eu", countries={"US"})], "help_reply": "Ask us."}
+    run_both(TUESDAY_NOON, carriers=[us, eu], **two)
+    us.answer = us.health = UNREACHED
+    for seconds in (60, 90, 119):
+        left = {"carriers": [us, eu], **two} if is_there else {"carriers": [eu], **GONE}
+        run_both(TUESDAY_NOON + seconds * SECOND, **left)
+        assert the_answers()[0] in (Status.SCHEDULED, Status.QUEUED)
+    for minutes in (3, 4, 5):
+        run_both(TUESDAY_NOON + minutes * MINUTE, **left)
+    message = Message.get(Message.answers == "HELP")
+    assert message.status == Status.EXPIRED
+    assert MAY_HAVE_TAKEN_IT in message.last_error
+    assert us.texts.count((NEW_YORK, "Ask us.")) == 1
+    assert eu.texts == []
