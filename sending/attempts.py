@@ -11,7 +11,16 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Self
 
-from peewee import CompositeKey, ForeignKeyField, IntegerField, TextField, UUIDField, fn
+from peewee import (
+    SQL,
+    CompositeKey,
+    Expression,
+    ForeignKeyField,
+    IntegerField,
+    TextField,
+    UUIDField,
+    fn,
+)
 
 from carriers.ways import Way
 from database import CarrierTextField, InstantField, Table
@@ -102,6 +111,13 @@ class Attempt(Table):
         unclear = (cls.message == message.id) & (cls.result == Result.UNCLEAR)
         ruled_out = cls.update(result=Result.NOT_TAKEN, ended_at=now)
         ruled_out.where(unclear, *cls._by(carrier)).execute()
+
+    @classmethod
+    def may_be_at(cls, carrier: Way) -> Expression:
+        """Return the condition that a carrier may have a copy of a message, or has one."""
+        given = (cls.message == Message.id) & cls.carrier.in_(carrier.names)
+        copies = given & (cls._is_open() | (cls.result == Result.TAKEN))
+        return fn.EXISTS(cls.select(SQL("1")).where(copies))
 
     @classmethod
     def note_receipt(

@@ -17,7 +17,18 @@ from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
-from peewee import EXCLUDED, SQL, BooleanField, Case, Select, TextField, UUIDField, ValuesList, fn
+from peewee import (
+    EXCLUDED,
+    SQL,
+    BooleanField,
+    Case,
+    Select,
+    TextField,
+    UUIDField,
+    Value,
+    ValuesList,
+    fn,
+)
 
 import recipients
 from access.do_not_call import DoNotCall, LastReply
@@ -515,13 +526,15 @@ def _only_doubt(carrier, number, at):
         return None
     given = HAS_REFERENCE | IS_IN_DOUBT | has_status(Status.SENDING)
     recent = Message.finished_at.is_null() | (Message.finished_at > at - KEPT)
-    lately = Message.select().where(to_number, given, recent)
+    has_copy = Attempt.may_be_at(carrier) if carrier else Value(False)
+    lately = Message.select(Message, has_copy.alias("has_copy"))
+    lately = lately.where(to_number, given | has_copy, recent)
     if carrier:
         through = fn.COALESCE(Message.carrier, Message.claimed_for, carrier.name)
         claimed = Message.claimed_for.in_(carrier.names)
-        lately = lately.where(through.in_(carrier.names) | claimed | IS_IN_DOUBT)
+        lately = lately.where(through.in_(carrier.names) | claimed | IS_IN_DOUBT | has_copy)
     found = [*lately.limit(MOST_LATELY)]
-    texts = [text for text in found if carrier is None or _may_have(carrier, text)]
+    texts = [text for text in found if carrier is None or text.has_copy or _may_have(carrier, text)]
     if len(texts) != 1 or len(found) == MOST_LATELY:
         return None
     (text,) = texts
