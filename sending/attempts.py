@@ -26,6 +26,12 @@ from carriers.ways import Way
 from database import CarrierTextField, InstantField, Table
 from models import Message
 
+COPIES = """\
+FROM attempt WHERE message_id = message.id AND carrier IN ({names})
+    AND (result IS NULL OR result IN ('taken', 'unclear'))
+"""
+"""Find the copies of a message that a carrier has, or may have; as `Attempt.may_be_at`, in SQL."""
+
 DIED = "its scheduler died before the carrier's answer was recorded"
 
 

@@ -22,6 +22,7 @@ from database.clock import is_ahead
 from events.outbox import Event
 from models import ANSWER_WITHIN, TAKEN, Message, Status, has_status, new_id
 from sending import meaning, receipts
+from sending.attempts import COPIES
 from sending.meaning import Meaning
 from sending.receipts import OptOutMessage
 from sending.replies import PARTS_WITHIN, Reply
@@ -38,12 +39,6 @@ WORDS = {"STOP": Meaning.NO, "START": Meaning.START, "HELP": Meaning.HELP}
 # As SQL: for peewee to write it takes a third of the time of a reply
 
 IS_TAKEN = has_status(*TAKEN).sql
-COPIES = """\
-FROM attempt WHERE message_id = message.id AND carrier IN ({names})
-    AND (result IS NULL OR result IN ('taken', 'unclear'))
-"""
-"""Find the copies of a message that a carrier has, or may have."""
-
 MESSAGE_BEFORE = f"""\
 SELECT id, key_id, available_to_group FROM (
     SELECT id, key_id, available_to_group, CASE

@@ -7,13 +7,12 @@ References belong to a carrier: two may use the same. A `carrier` of None stands
 message of which none was noted may be any carrier's.
 """
 
-import functools
 import logging
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 from uuid import UUID
 
@@ -491,7 +490,7 @@ def _apply_by_number(words, carrier):
     Return the ids of the messages that they belong to, by these references.
     """
     found = {}
-    doubt_of = functools.cache(partial(_only_doubt, carrier))
+    doubt_of = cache(partial(_only_doubt, carrier))
     for reference in sorted(words, key=lambda each: not words[each][0]):  # `delivered` first
         delivered, _, at, number, _ = words[reference]
         same = _same_ids(reference, number, carrier) if number else []
