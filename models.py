@@ -171,6 +171,8 @@ class Message(Table):
     # Tells claims apart: the answer to an earlier one changes nothing
     claim_number = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     claimed_for = TextField(null=True)  # the carrier of the claim
+    # Its claims until it was retried by a person last
+    tries_before = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     # How often the carrier may have taken it without an answer
     in_doubt = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     in_doubt_since = InstantField(null=True)

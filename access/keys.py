@@ -348,3 +348,4 @@ def _until(instant):
 
 _live = SQL("revoked_at IS NULL")
 ApiKey.add_index(ApiKey.index(ApiKey.name, unique=True, where=_live, name="api_key_live_name"))
+ApiKey.add_index(ApiKey.index(ApiKey.id, where=SQL("urgent"), name="api_key_urgent"))

@@ -35,6 +35,10 @@ FROM attempt WHERE message_id = message.id AND carrier IN ({names})
 DIED = "its scheduler died before the carrier's answer was recorded"
 
 
+REFERENCE_FORM = SQL("ltrim(lower(reference), '0')")
+"""What references of one id in the same digits have in common."""
+
+
 class Result(StrEnum):
     TAKEN = "taken"
     REFUSED = "refused"
@@ -56,6 +60,7 @@ class Attempt(Table):
     words = CarrierTextField(null=True)  # the carrier's, or why it is unclear
     receipt = TextField(null=True)  # delivered or undelivered
     receipt_at = InstantField(null=True)
+    ask_at = InstantField(null=True)  # when its carrier is asked whether it has it, while unclear
 
     class Meta:
         primary_key = CompositeKey("message", "number")
@@ -158,3 +163,12 @@ class Attempt(Table):
     @classmethod
     def _is_open(cls):
         return cls.result.is_null() | (cls.result == Result.UNCLEAR)
+
+
+for _name, _columns, _where in (
+    ("attempt_reference", [Attempt.reference], SQL("reference IS NOT NULL")),
+    ("attempt_reference_form", [REFERENCE_FORM], SQL("reference IS NOT NULL")),
+    ("attempt_ask", [Attempt.carrier, Attempt.ask_at], SQL("ask_at IS NOT NULL")),
+    ("attempt_sender", [Attempt.sender], SQL("result IS NULL")),
+):
+    Attempt.add_index(Attempt.index(*_columns, where=_where, name=_name))

@@ -25,6 +25,7 @@ from models import Message, Status
 from sending import claims, outcomes, receipts
 from sending.attempts import Attempt
 from sending.carrier_state import CarrierState, Permission
+from sending.heartbeats import Heartbeat  # noqa: F401
 from sending.inbound import ReplyRules
 from sending.lanes import assign
 from sending.outcomes import Outcome, Step, Terms
