@@ -4,11 +4,10 @@ import logging
 import secrets
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Self
 
 from peewee import (
@@ -30,6 +29,8 @@ from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from access.limits import SECOND, KeyTally, KeyUse, Limit, lock_numbers
 from access.rules import LAST, KeyRules
+from carriers.lanes import Lane
+from carriers.ways import Way
 from database import (
     BATCH,
     EPOCH,
@@ -69,9 +70,6 @@ UNDO_WITHIN = timedelta(minutes=1)
 NOTHING = dict.fromkeys(("to", "message", "answer", "request_digest"))
 """What a redacted message has of these; a digest tells who tries all numbers the right one."""
 
-UNCLAIMED = dict.fromkeys(("claimed_by", "claimed_at", "claimed_for"))
-"""What a message has of these that no sender holds."""
-
 log = logging.getLogger("scheduler")
 
 
@@ -101,10 +99,6 @@ ANEW = {
     "finished_at": None,
     "attempts": 0,
     "in_doubt": 0,
-    "in_doubt_since": None,
-    "in_doubt_with": None,
-    "lane": None,
-    "take_overs": 0,
     "refused_at": None,
     "cancelled_by": None,
     "receipt_at": None,  # the reference stays: it names the first text, and not the next
@@ -166,27 +160,19 @@ class Message(Table):
     cancelled_by = TextField(null=True)
     attempts = IntegerField(default=0)
     max_retries = IntegerField()
-    claimed_by = UUIDField(null=True)
-    claimed_at = InstantField(null=True)
-    # Tells claims apart: the answer to an earlier one changes nothing
-    claim_number = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
-    claimed_for = TextField(null=True)  # the carrier of the claim
+    claim_number = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])  # times claimed, ever
     # Its claims until it was retried by a person last
     tries_before = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
-    # How often the carrier may have taken it without an answer
+    # Attempts since then that are unclear
     in_doubt = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
-    in_doubt_since = InstantField(null=True)
-    # The carriers that may have taken it, a name for each time; those left out are the first one
-    in_doubt_with = TextField(null=True)
-    # How many senders died with it
-    take_overs = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     refused_at = InstantField(null=True)  # by a carrier that said "the account"; the last time
     finished_at = InstantField(null=True)
     last_error = CarrierTextField(null=True)
     last_error_at = InstantField(null=True)
     carrier = TextField(null=True)  # the name of the one that it was given to last
     carrier_reference = CarrierTextField(null=True)
-    # Which carriers may be used for it, in which order; see sending/routes.py
+    # What is true of it for carriers; null until the next pass if a version before migration 0037
+    # stored it
     lane = TextField(null=True)
     receipt_at = InstantField(null=True)
     told_at = InstantField(null=True)  # when an event of it was delivered last
@@ -199,6 +185,13 @@ class Message(Table):
     country = TextField(null=True)  # ISO 3166, or 001
     # STOP or HELP, if it answers such a reply: sent at once and once, whatever list and hours say
     answers = TextField(null=True)
+    # Unused since migration 0037; a version before it, which may run beside, reads them
+    claimed_by = UUIDField(null=True)
+    claimed_at = InstantField(null=True)
+    claimed_for = TextField(null=True)
+    in_doubt_since = InstantField(null=True)
+    in_doubt_with = TextField(null=True)
+    take_overs = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
 
     # Requests
 
@@ -305,16 +298,13 @@ class Message(Table):
         now: datetime,
         *,
         always_check_dnc: bool = False,
-        testers: bool = False,
     ) -> Counter:
         """Queue, expire or block all messages that are due; count them by their new status.
 
-        With `testers`, only those of testers. `always_check_dnc` is for keys without a rule of
-        their own. A text in doubt is left to the sender, which asks the carrier first.
+        `always_check_dnc` is for keys without a rule of their own. A text in doubt is left to the
+        sender, which asks the carrier first.
         """
         due = has_status(Status.SCHEDULED) & (cls.send_at <= now)
-        if testers:
-            due &= cls.key.in_(ApiKey.testers())
         listed = (cls.in_doubt == 0) & cls.to.in_(DoNotCall.select(DoNotCall.number))
         blocked = listed & cls._checks(always_check_dnc)
         expired = (cls.in_doubt == 0) & (cls.expires_at <= now)
@@ -400,36 +390,65 @@ class Message(Table):
             changes |= {"last_error": outcome.reason, "last_error_at": now}
         if outcome.send_at:
             changes["send_at"] = outcome.send_at
-        if (outcome.elsewhere or outcome.doubt) and not self.answers:
-            changes.setdefault("lane", None)  # or anew
         if outcome.doubt:
-            since = self.in_doubt_since or self.claimed_at
-            since = min(since, now - (since - now))  # noted by a clock that was set back
-            named = f"{self.in_doubt_with or ''} {self.claimed_for or ''}".strip()
-            changes |= {"in_doubt": self.in_doubt + 1, "in_doubt_since": since}
-            changes["in_doubt_with"] = named
+            changes["in_doubt"] = self.in_doubt + 1
         return self._move({Status.SENDING}, **changes)
 
-    def doubts(self, first: str, called: Mapping[str, str] = MappingProxyType({})) -> list[str]:
-        """Return the carriers that may have taken this message, one for each time.
+    @classmethod
+    def put_back(cls, messages: Collection[Self]) -> None:
+        """Give up the claims of messages that could not go yet; they keep their places.
 
-        Those that were not noted belong to the `first` carrier. `called` says what carriers are
-        called now, by the names that were noted.
+        Claims that are another's by now stay.
         """
-        named = (self.in_doubt_with or "").split()
-        named = named[max(0, len(named) - self.in_doubt) :]
-        named = [called.get(name, name) for name in named]
-        return [first] * (self.in_doubt - len(named)) + named
+        for each in messages:
+            each._move({Status.SENDING}, status=Status.QUEUED)
 
-    def settle_doubt(self, left: Collection[str] = ()) -> bool:
-        """Note that the carrier, asked about this claimed message, has not taken it.
+    def lose(self, carrier: str, number: int) -> bool:
+        """Queue this message, of which a sender has died that had claimed it for a carrier.
 
-        `left` are the other carriers that may have, one for each time.
+        It is in doubt: the sender may have died after the carrier's yes. `number` is the claim's.
         """
-        self.in_doubt, self.in_doubt_with = len(left), " ".join(left) or None
-        self.in_doubt_since = self.in_doubt_since if left else None
-        names = ("in_doubt", "in_doubt_with", "in_doubt_since")
-        return self._move({Status.SENDING}, **{name: getattr(self, name) for name in names})
+        dead = Message.update(
+            status=Status.QUEUED,
+            carrier=carrier,
+            lane=str(Lane.read(self.lane).in_doubt(carrier)),
+            in_doubt=Message.in_doubt + 1,
+        )
+        held = has_status(Status.SENDING) & (Message.claim_number == number)
+        return dead.where(Message.id == self.id, held).execute() == 1
+
+    def settle(self, outcome: Any, now: datetime) -> bool:
+        """End this message, which waits in doubt, as an Outcome says; say whether that happened."""
+        ended = {"status": outcome.status, "finished_at": now}
+        if outcome.reason:
+            ended |= {"last_error": outcome.reason, "last_error_at": now}
+        return self._move({*WAITING}, **ended)
+
+    def settle_doubts(self, carrier: Way, settled: int, once: bool = False) -> Self | None:
+        """Note that copies of this message are unclear no more, and return it as it is now.
+
+        `settled` of them were given to the carrier since a person retried it. All that the carrier
+        may have had are settled, or `once` one. Return None if the message is gone.
+        """
+        with db.transaction():
+            this = Message.select().where(Message.id == self.id)
+            message = db.lock_rows(this).first()
+            if message:
+                message.in_doubt = max(0, message.in_doubt - settled)
+                message.lane = str(Lane.read(message.lane).settled(carrier.names, once))
+                message.save(only=[Message.in_doubt, Message.lane])
+        return message
+
+    def note_error(self, error: str, now: datetime) -> None:
+        """Keep what a carrier said of this message, which waits on as it does."""
+        waits = (Message.id == self.id) & has_status(*WAITING)
+        Message.update(last_error=error, last_error_at=now).where(waits).execute()
+
+    def has_twin_under_way(self) -> bool:
+        """Say whether an equal text is being sent for another message."""
+        alike = (Message.to == self.to) & (Message.message == self.message)
+        being_sent = alike & has_status(Status.SENDING) & (Message.id != self.id)
+        return Message.select().where(being_sent).exists()
 
     # Transitions by people
 
@@ -519,6 +538,8 @@ class Message(Table):
                 Message.answers.is_null(),
                 first_send_at=send_at,
                 send_at=send_at,
+                tries_before=Message.claim_number,
+                lane=_lane_anew(ids),
                 **ANEW,
             )
             Message.decide_expiry(expire_after, ids)
@@ -710,7 +731,7 @@ class Message(Table):
         allowed = (Message.id == self.id) & _allowed(among, changes)
         if among == {Status.SENDING}:
             allowed &= Message.claim_number == self.claim_number
-        move = _update(changes).where(allowed, *conditions)
+        move = Message.update(changes).where(allowed, *conditions)
         return len(self.change(move)) == 1
 
 
@@ -720,8 +741,11 @@ def _allowed(among, changes):
     return allowed & Message.to.is_null(False) if changes.get("status") in WAITING else allowed
 
 
-def _update(changes):
-    return Message.update(changes | UNCLAIMED if "status" in changes else changes)
+def _lane_anew(ids):
+    """Return the lanes that messages have when they are sent again, by those that they have."""
+    lanes = Message.select(Message.lane).where(Message.id.in_(ids), Message.lane.is_null(False))
+    anew = [(each.lane, str(Lane.read(each.lane).anew())) for each in lanes.distinct()]
+    return Case(Message.lane, anew, None) if anew else None
 
 
 class Selection:
@@ -759,7 +783,7 @@ class Selection:
         able = Message.select(Message.id).where(some, *conditions).order_by(Message.id)
         moved = [each.id for each in db.lock_rows(able)]
         if moved:
-            Message.change(_update(changes).where(Message.id.in_(moved)))
+            Message.change(Message.update(changes).where(Message.id.in_(moved)))
         self.left.difference_update(moved)
         return moved
 

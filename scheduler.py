@@ -8,14 +8,11 @@ import logging
 import math
 import os
 import signal
-import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import wait
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from functools import partial
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import carriers
 import database
@@ -23,6 +20,7 @@ import logs
 import reports
 import settings as environment
 from carriers import Carrier, ways
+from carriers.lanes import TESTERS, Lane, Routes
 from events.delivery import Deliveries
 from events.outbox import Event
 from models import Message, Status
@@ -30,13 +28,12 @@ from monitoring import checks
 from monitoring.notices import Notices
 from sending import claims, inbound, receipts, retention
 from sending.carrier_state import CarrierState
+from sending.heartbeats import Pulse, take_over
 from sending.outcomes import UNANSWERED
 from sending.passes import Passes
 from sending.replies import Reply
-from sending.routes import Route, Routes, of_answers
-from sending.runtime import THIS_MACHINE, TICK, NoThread, Runtime, Stop, in_own_thread
-from sending.sender import TESTERS, Sender
-from sending.together import Together
+from sending.runtime import THIS_MACHINE, TICK, Runtime, Stop
+from sending.sender import Sender
 
 MOVES = (
     *("promoted", "sent", "retrying", "failed", "blocked", "expired"),
@@ -44,21 +41,18 @@ MOVES = (
 )
 WAITS = ("waiting for approval", "waiting for a carrier")
 
-IDLE = 0.25  # seconds until one of several carriers that has nothing to send looks again
-PROMOTE_EVERY = 5  # seconds, in a pass that lasts longer; as often dead senders are looked for
-LOOK_EVERY = 1  # seconds between two passes, for urgent texts
+TEND_EVERY = 5  # seconds between two rounds of promotion and its like
+LOOK_EVERY = 1  # seconds until a sender that has nothing to do looks again
 SILENCE, LONGEST_LISTENING = 3, 60  # seconds that a single pass listens for; to bind takes a while
-TESTERS_PATIENCE = 15  # seconds that a single pass, which is done, waits for testers' texts
 
 log = logging.getLogger("scheduler")
 
 
 class Scheduler:
-    """Make passes until a stop is requested.
+    """Step through all that is to be done until a stop is requested.
 
-    Testers' texts go to a simulator, in a thread of their own. Repeated passes and that thread do
-    not wait for each other; a single pass waits for it in the end, but not for long. Each of
-    several carriers, the first and its `others`, has a thread of its own, too.
+    One thread uses the database: it tends what waits and lets each carrier's sender do a step. None
+    waits for a carrier; the threads of their pools do, and their answers come in one queue.
     """
 
     def __init__(
@@ -72,143 +66,193 @@ class Scheduler:
         self.stop = Stop(settings.shutdown_timeout, runtime.clock)
         connected = [carrier, *others] if carrier else []
         self.routes = Routes.of(settings.ways, connected)
+        self.pulse, self.ended = Pulse(runtime.clock), runtime.make_queue()
+        simulator = carriers.connect("simulator:", name=TESTERS)
         self.senders = [
-            Sender(settings, each, self.stop, runtime=runtime, routes=self.routes)
-            for each in connected
+            Sender(settings, each, self.stop, self.pulse, self.retry, self.routes, runtime)
+            for each in (*connected, simulator)
         ]
-        self.sending = {}  # the futures of what they do, by name
-        simulator = carriers.connect("simulator:")
-        stop = Stop(settings.shutdown_timeout, runtime.clock, self.stop)
-        self.testers = Sender(settings, simulator, stop, for_testers=True, runtime=runtime)
-        self.testing = None  # the future of what the testers' sender does
+        self.due = dict.fromkeys(self.senders, 0)  # when each does a step, by the monotonic clock
+        self.progress = 0  # how often any of them did something
+        self.tend_at = 0  # by the monotonic clock, too
+        self.left = 0  # messages that the present pass may still claim
         self.counts = Counter()  # since the end of the last pass
-        self.counting = threading.Lock()
-        self.look_at = 0  # when a long pass promotes again, by the monotonic clock
-        self.looking = threading.Lock()
+        self.watches = False  # whether another scheduler may be dead
 
     def run(self, every: float | None, show: Callable[[str], None]) -> int:
         """Make one pass, or one every so often until a stop; return the exit status."""
         shown = None
-        if every:
-            with suppress(NoThread):  # then each pass tries
-                self.testing = in_own_thread(lambda: self.keep_serving_testers(every))
         while True:
-            status = 0
-            if every:
-                self.keep_all_sending(every)
+            status, end = 0, self.clock.monotonic() + (every or 0)
             try:
                 Passes.begin(self.clock.now(), every)
-                counts = line(self.run_pass(repeated=every is not None))
+                counts = line(self.run_pass(end if every else None))
                 if counts != shown:
                     show(counts)
                     shown = counts
-                self.listen(every)
+                self.listen(end if every else None)
             except database.ERRORS as error:
                 database.disconnect()
                 log.error("the pass failed: the database: %s", database.reason(error))
                 status = 1
-                self.stop.sleep(every or 0)
+                self.stop.sleep(end - self.clock.monotonic())
             if every is None or self.stop.is_requested:
                 break
-        if threads := [*self.sending.values(), *filter(None, [self.testing])]:
-            self.testers.stop.request()
-            wait(threads, self.testers.stop.seconds_left)
         try:
+            self.finish()
             self.close()
         except database.ERRORS as error:
             log.error("receipts are lost: the database: %s", database.reason(error))
             status = 1
         return status if every is None else 0
 
-    def run_pass(self, repeated: bool = False) -> Counter:
+    def run_pass(self, until: float | None = None) -> Counter:
         """Do all that can be done now; count what happened, and what waits.
 
-        Do not wait for testers at all if the pass will be repeated.
+        A single pass ends once nothing more can be done. One that will be repeated ends then, too,
+        or at an instant of the monotonic clock: it leaves open what is under way.
         """
-        self.take_over(wait_until_settled=True)
-        now = self.clock.now()
+        stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
+        CarrierState.passed(self.clock.now(), stand_ins)
+        for sender in self.senders:
+            sender.begin_pass()
+        self.tend_at = 0
+        self.tend()
+        # Or a pass might never end while messages arrive
+        self.left = math.inf if until else reports.awaiting_carrier() * len(self.senders)
+        while self.round() and (until is None or self.clock.monotonic() < until):
+            self.await_answers()
+        if until is None:
+            self.end_threads()
+        if self.routes.names:
+            self.report_unmatched(self.clock.now())
+        counts, self.counts = self.counts, Counter()
+        counts["waiting for approval"] = reports.awaiting_approval()
+        counts["waiting for a carrier"] = reports.awaiting_carrier()
+        database.db.close()
+        return counts
+
+    def round(self) -> bool:
+        """Tend what is due, and let senders do a step; return whether there is more to do soon.
+
+        What one carrier does not take may be another's, so all is done once each sender has found
+        nothing to do since any of them did something.
+        """
+        self.retry(self.tend)
+        lanes = None
+        for sender in self.senders:
+            if not self.is_due(sender):
+                continue
+            if lanes is None:
+                lanes = self.retry(claims.lanes) if self.left else []
+            self.left += sum(answer.may_go_soon for answer in sender.recorder.unrecorded)
+            sender.seen = self.progress
+            step = sender.step(lanes, self.left, self.ended)
+            self.left -= step.claimed
+            self.progress += step.did
+            self.counts.update(sender.recorder.take_counts())
+            now = self.clock.monotonic()
+            if step.did:
+                self.due = {each: min(due, now + TICK) for each, due in self.due.items()}
+            self.due[sender] = now + min(step.pause or LOOK_EVERY, LOOK_EVERY)
+        if self.stop.is_requested or self.is_busy:
+            return self.is_busy
+        waits = self.left and any(sender.waits for sender in self.senders)
+        return bool(waits or self.watches) or any(map(self.has_news, self.senders))
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether answers of carriers are awaited, or to be recorded."""
+        return any(sender.is_busy for sender in self.senders)
+
+    def is_due(self, sender: Sender) -> bool:
+        """Say whether a sender should do a step."""
+        return self.has_news(sender) or self.due[sender] <= self.clock.monotonic()
+
+    def has_news(self, sender: Sender) -> bool:
+        """Say whether something has happened since a sender's last step."""
+        idle = not self.is_busy
+        return bool(sender.recorder.unrecorded) or (idle and sender.seen != self.progress)
+
+    def await_answers(self, until: float = math.inf) -> None:
+        """Wait for an answer, but no longer than until there is something else to do."""
+        now = self.clock.monotonic()
+        due = 0 if any(map(self.is_due, self.senders)) else min(self.due.values()) - now
+        ended = self.ended.gather(max(0, min(due, TICK, self.stop.seconds_left, until - now)))
+        for sender in self.senders:
+            sender.recorder.unrecorded += sender.sends.answers(ended)
+            if not self.stop.seconds_left:
+                sender.recorder.unrecorded += sender.sends.abandon()
+        self.retry(self.collect)
+
+    def retry(self, action: Callable, *arguments: Any) -> Any:
+        """Call something that needs the database; while it is away, again; return the result.
+
+        With messages in hand we wait for the database, because giving up would send them twice. We
+        wait no longer than SHUTDOWN_TIMEOUT once a stop is requested.
+        """
+        while True:
+            try:
+                return action(*arguments)
+            except database.ERRORS as error:
+                if not database.is_outage(error):
+                    raise
+                database.disconnect()
+                in_hand = any(sender.is_busy for sender in self.senders)
+                if not in_hand or not self.stop.seconds_left:
+                    raise
+                log.error("the database failed, trying again: %s", database.reason(error))
+                self.clock.sleep(1)
+
+    # What waits
+
+    def tend(self) -> None:
+        """Beat; every few seconds take over, promote, expire and forget, each in batches."""
+        if self.pulse.is_due:
+            self.pulse.beat()
+        now, monotonic = self.clock.now(), self.clock.monotonic()
+        if self.stop.is_requested or monotonic < self.tend_at:
+            return
+        for kept in (Message, Reply, receipts):  # a clock may have been set back
+            kept.correct(now)
+        self.left += self.take_over()
         Message.decide_expiry(self.settings.expire_after)
-        self.promote(now)
+        self.left += self.promote(now)
+        claims.adopt()
         self.expire(now)
         self.forget(now)
         receipts.forget(now)
         inbound.settle(now)
         Event.give_up(now)
         Event.forget(now)
-        self.serve_testers()
-        if self.senders and not (repeated and self.routes.are_several):
-            self.collect()
-            if self.routes.are_several:
-                self.send_side_by_side()
-            else:
-                (sender,) = self.senders
-                self.count(sender.send_queued(partial(self.meanwhile, sender)))
-            self.collect()
-        if self.senders:
-            self.report_unmatched(now)
-        if not repeated:
-            self.await_testers()
-        with self.counting:
-            counts, self.counts = self.counts, Counter()
-        counts["waiting for approval"] = reports.awaiting_approval()
-        counts["waiting for a carrier"] = reports.awaiting_carrier()
-        database.db.close()
-        return counts
+        self.tend_at = self.clock.monotonic() + TEND_EVERY
+        self.due = dict.fromkeys(self.senders, 0)
 
-    def count(self, moves: Mapping[str, int]) -> None:
-        """Add to the counts of the present pass; any thread may."""
-        with self.counting:
-            self.counts.update(moves)
-
-    def take_over(self, wait_until_settled: bool = False) -> int:
-        """Queue the messages of dead senders; return how many.
-
-        Take over nothing before the living have had the time to renew their claims, and nothing
-        if a stop is requested meanwhile.
-        """
-        now, timeout = self.clock.now(), self.settings.claim_timeout
-        self.correct(now)
-        stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
-        state = CarrierState.passed(self.routes.first, now, timeout, stand_ins)
-        dead = now - timedelta(seconds=timeout)
-        if not reports.claimed_before(dead):
-            return 0
-        if state.settled_at and state.settled_at > now:
-            if not wait_until_settled:
-                return 0
-            database.db.close()
-            self.stop.sleep((state.settled_at - now).total_seconds())
-        if self.stop.is_requested:
-            return 0
-        taken_over = claims.take_over(dead)
-        self.count({"taken over": taken_over})
+    def take_over(self) -> int:
+        """Take over the messages of dead schedulers; return how many."""
+        dead, self.watches = self.pulse.watch(self.settings.claim_timeout)
+        taken_over = sum(take_over(each, self.clock.now()) for each in dead)
+        self.counts["taken over"] += taken_over
         return taken_over
 
-    def correct(self, now: datetime) -> None:
-        """Let what was noted by a clock that has been set back since be of now."""
-        for kept in (claims, Message, Reply, receipts):
-            kept.correct(now)
-
-    def promote(self, now: datetime, testers: bool = False) -> int:
-        """Queue the messages that are due, or those of testers alone; return how many."""
-        always = self.settings.check_dnc
-        promoted = Message.promote(now, always_check_dnc=always, testers=testers)
+    def promote(self, now: datetime) -> int:
+        """Queue the messages that are due; return how many."""
+        promoted = Message.promote(now, always_check_dnc=self.settings.check_dnc)
         moves = {Status.QUEUED: "promoted", Status.BLOCKED: "blocked", Status.EXPIRED: "expired"}
-        self.count({moves[Status(status)]: number for status, number in promoted.items()})
+        self.counts.update({moves[Status(status)]: n for status, n in promoted.items()})
         return promoted[Status.QUEUED]
 
     def expire(self, now: datetime) -> None:
-        """Expire what has waited too long for approval or a carrier."""
-        self.count({"expired": Message.expire(now)})
-        if self.routes.is_plain:
-            return
-        names = self.routes.names
-        trouble = CarrierState.in_trouble(names) if self.routes.are_several else ()
-        given_up = [Route((), in_doubt=True)]  # that nobody may send, or be asked about
-        given_up += [Route((name,), is_asked=True) for name in trouble]
-        served = {of_answers(name) for name in names if name not in trouble}
-        lanes = {*map(self.routes.lane, given_up), *(claims.lanes_of_answers() - served)}
-        self.count({"expired": Message.expire_in_doubt(lanes, UNANSWERED, now)})
+        """Expire what has waited too long for approval, a carrier, or a carrier's answer."""
+        self.counts["expired"] += Message.expire(now)
+        trouble = CarrierState.in_trouble(self.routes.names) if self.routes.are_several else ()
+        lanes = [each for each in claims.lanes() if self.is_given_up(Lane.read(each), trouble)]
+        self.counts["expired"] += Message.expire_in_doubt(lanes, UNANSWERED, now)
+
+    def is_given_up(self, lane: Lane, trouble: set[str]) -> bool:
+        """Say whether nobody can say, or will soon, whether a text of a lane was taken."""
+        asked = self.routes.asked(lane)
+        return bool(lane.doubts) and (asked in trouble if asked else not self.routes.order(lane))
 
     def forget(self, now: datetime) -> None:
         """Redact and purge what has become too old."""
@@ -216,147 +260,56 @@ class Scheduler:
         if redacted or purged:
             log.info("too old: %d redacted, %d purged", redacted, purged)
 
-    def collect(self) -> bool:
-        """Record what sessions of carriers delivered; return whether there was anything."""
-        return sum(sender.inbox.collect() for sender in self.senders) > 0
-
-    def send_side_by_side(self) -> None:
-        """Send what is queued, each carrier in a thread of its own, until all are done."""
-        most = reports.awaiting_carrier(False) * len(self.senders)
-        together = Together(self.senders, self.stop, self.meanwhile, most)
-        self.count(together.send())
-
-    def keep_all_sending(self, every: float) -> None:
-        """Have each of several carriers send in a thread of its own, if it does not yet."""
-        for sender in self.senders if self.routes.are_several else ():
-            thread = self.sending.get(sender.name)
-            if not thread or thread.done():
-                try:
-                    action = partial(self.keep_sending, sender, every)
-                    self.sending[sender.name] = in_own_thread(action)
-                except NoThread as error:
-                    log.error("texts of carrier %s wait: %s", sender.name, error)
-
-    def keep_sending(self, sender: Sender, every: float) -> None:
-        """Send through one of several carriers until a stop is requested."""
-
-        def meanwhile() -> int:
-            self.count(sender.recorder.take_counts())
-            return 0
-
-        is_prepared = False
-        while not self.stop.is_requested:
-            with database.survived(log, sender.name):
-                if not is_prepared:
-                    CarrierState.prepare(sender.name)
-                    is_prepared = True
-                sender.inbox.collect()
-                self.count(sender.send_queued(meanwhile, math.inf))
-            self.stop.sleep(min(every, IDLE))
-
-    def meanwhile(self, sender: Sender) -> int:
-        """Take over, promote, expire, forget and serve testers every few seconds of a long pass.
-
-        Return how many messages that has queued. It happens often enough for `passed` to see that
-        claims are being renewed.
-        """
-        if self.stop.is_requested or self.clock.monotonic() < self.look_at:
-            return 0
-        if not self.looking.acquire(blocking=False):  # another carrier's thread does it
-            return 0
-        try:
-            now, retry = self.clock.now(), sender.retry_through_outage
-            queued = retry(self.take_over) + retry(self.promote, now)
-            retry(self.expire, now)
-            retry(self.forget, now)
-            retry(inbound.settle, now)
-            retry(self.serve_testers)
-            look_every = min(PROMOTE_EVERY, self.settings.claim_timeout / 4)
-            self.look_at = self.clock.monotonic() + look_every
-        finally:
-            self.looking.release()
-        return queued
-
-    def serve_testers(self) -> None:
-        """Begin to send the queued messages of testers, unless that is under way."""
-        if self.testing and self.testing.done():
-            self.await_testers()
-        if not self.testing and reports.awaiting_carrier(testers=True):
-            try:
-                self.testing = in_own_thread(self.send_of_testers)
-            except NoThread as error:
-                log.error("testers' texts wait: %s", error)
-
-    def keep_serving_testers(self, every: float) -> None:
-        """Promote and send the messages of testers every so often until a stop is requested.
-
-        A pass may be asking its carrier for a minute.
-        """
-        while not self.stop.is_requested:
-            with database.survived(log, "testers"):
-                self.promote(self.clock.now(), testers=True)
-                if reports.awaiting_carrier(testers=True):
-                    self.send_of_testers()
-            self.stop.sleep(every)
-
-    def send_of_testers(self) -> None:
-        """Send the queued messages of testers."""
-        try:
-            CarrierState.prepare(TESTERS)
-            self.count(self.testers.send_queued())
-        finally:
-            database.db.close()
-
-    def await_testers(self) -> None:
-        """Wait until the messages of testers are sent, or as many as TESTERS_PATIENCE allows."""
-        if self.testing:
-            testing, self.testing = self.testing, None
-            if not wait([testing], TESTERS_PATIENCE).done:
-                self.testers.stop.request()
-            testing.result()
-
     def report_unmatched(self, now: datetime) -> None:
         """Warn, once an hour over all schedulers, of receipts that match no message."""
         unmatched = receipts.unmatched(now - timedelta(hours=1), now)
         if unmatched and CarrierState.may_report_unmatched(self.routes.first, now):
             log.warning("receipts of the last hour that match no message: %s", unmatched)
 
-    def listen(self, seconds: float | None) -> None:
-        """Collect receipts for so many seconds, or until an urgent text is to be sent.
+    def collect(self) -> bool:
+        """Record what sessions of carriers delivered; return whether there was anything."""
+        return sum(sender.inbox.collect() for sender in self.senders) > 0
 
-        Without any, until the carrier is silent. Several carriers do so in their threads.
-        """
-        if self.sending:
-            self.stop.sleep(seconds or 0)
+    def listen(self, until: float | None) -> None:
+        """Go on until the next pass, or in a single one until sessions of carriers are silent."""
+        if until:
+            while self.clock.monotonic() < until and not self.stop.is_requested:
+                self.await_answers(until)
+                if not self.round():
+                    database.db.close()
             return
-        listens = any(sender.sends.carrier.listens for sender in self.senders)
-        if not (listens or seconds):
+        if not any(sender.carrier.listens for sender in self.senders):
             return
-        longest, silence = (seconds, seconds) if seconds else (LONGEST_LISTENING, SILENCE)
         now = self.clock.monotonic()
-        end, quiet_at, look_at = now + longest, now + silence, now + LOOK_EVERY
+        end, quiet_at = now + LONGEST_LISTENING, now + SILENCE
         while not self.stop.is_requested and (now := self.clock.monotonic()) < min(end, quiet_at):
-            if listens and self.collect():
+            if self.collect():
                 database.db.close()
-                quiet_at = self.clock.monotonic() + silence
-            if seconds and self.senders and now >= look_at:
-                look_at = now + LOOK_EVERY
-                is_urgent = reports.awaits_urgently()
-                database.db.close()
-                if is_urgent:
-                    return
-            self.clock.sleep(min(TICK, silence, end - now))
+                quiet_at = self.clock.monotonic() + SILENCE
+            self.clock.sleep(min(TICK, SILENCE, end - now))
+
+    def finish(self) -> None:
+        """After a stop, wait for the answers to what is under way."""
+        while self.is_busy and self.round():
+            self.await_answers()
+
+    def end_threads(self) -> None:
+        """End the threads that talk to carriers, and be taken for alive no more."""
+        for sender in self.senders:
+            sender.sends.close()
+        self.pulse.end()
 
     def close(self) -> None:
-        """Close the carrier; record what it said before and meanwhile.
+        """Close the carriers; record what they said before and meanwhile.
 
-        If the database fails, it stays open: receipts that were not acknowledged come again. It is
-        left as it is, too, if it still owes answers when time is up.
+        If the database fails, they stay open: receipts that were not acknowledged come again. They
+        are left as they are, too, if they still owe answers when time is up.
         """
         self.collect()
+        self.end_threads()
         if self.stop.seconds_left:
             for sender in self.senders:
-                sender.sends.carrier.close()
+                sender.carrier.close()
             self.collect()
 
 

@@ -40,6 +40,7 @@ class NewMessage(NamedTuple):
     idempotency_key: str | None
     request_digest: str | None
     answer: str | None
+    lane: str
 
     @property
     def second(self) -> int:

@@ -286,6 +286,11 @@ class ApiKey(Table):
         return dict(cls.select(cls.id, cls.name).where(cls.id.in_([*ids])).tuples())
 
     @classmethod
+    def ids_of(cls, names: Collection[str]) -> dict[int, str]:
+        """Return the names of all keys that have one of these, by their ids, revoked ones too."""
+        return dict(cls.select(cls.id, cls.name).where(cls.name.in_([*names])).tuples())
+
+    @classmethod
     def names_used_again(cls) -> set[str]:
         """Return the names that more than one key has had."""
         again = cls.select(cls.name).group_by(cls.name).having(fn.COUNT(cls.id) > 1)

@@ -26,8 +26,14 @@ from sending.replies import Reply
 UNSHOWN = (
     "answers",
     "claim_number",
+    "claimed_at",
+    "claimed_by",
     "claimed_for",
+    "in_doubt_since",
+    "in_doubt_with",
     "lane",
+    "take_overs",
+    "tries_before",
     "refused_at",
     "id",
     "key",
@@ -116,12 +122,10 @@ def as_objects(messages: Iterable[Message]) -> Iterator[dict]:
 def as_object(message: Message) -> dict:
     """Return a message as a JSON object, without its history."""
     shown = {name: value for name, value in message.__data__.items() if name not in UNSHOWN}
-    lasts = timedelta(seconds=current_app.config["SETTINGS"].claim_timeout)
-    ends_at = message.claimed_at and message.claimed_at + lasts
     of_key = {"key": message.key.name, "group": message.key.group}
     rules = current_app.extensions["rules"].of(message.key.rules)
     waits_for = outcomes.waits_for(message, rules, clock.now())
-    told = {"claim_ends_at": ends_at, "waits_for": waits_for}
+    told = {"waits_for": waits_for}
     return {"message_id": message.id} | of_key | shown | told
 
 

@@ -102,7 +102,7 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
     """
     now = clock.now()
     hour_ago, day_ago = now - health.HOUR, now - timedelta(days=1)
-    state = health.read(now)
+    state = health.read(now, current_app.config["SETTINGS"].ways)
     began = time.perf_counter()
     totals = reports.by_status() if everything else reports.waiting()
     seconds = round(time.perf_counter() - began, 1)

@@ -45,19 +45,21 @@ class SqliteDialect:
         """Return the SQL of a table of the values of an `array`, in its column `value`."""
         return f"(SELECT value FROM json_each({self.param})) AS {name}"
 
+    def pairs(self, pairs: Collection[tuple[str, int]]) -> str:
+        """Return pairs of a lane and a key as one parameter, for `rows_of_pairs`."""
+        return json.dumps([*pairs])
+
+    def rows_of_pairs(self, name: str) -> str:
+        """Return the SQL of a table of `pairs`, in its columns `lane` and `key_id`."""
+        columns = "json_extract(value, '$[0]') AS lane, json_extract(value, '$[1]') AS key_id"
+        return f"(SELECT {columns} FROM json_each({self.param})) AS {name}"
+
     def few_of_each(self, rows: str, table: str, columns: str, first: str) -> str:
         """Return the SQL of some rows, each beside the `few` of a table that belong to it.
 
         `first` is what follows FROM in the query that finds these by their id.
         """
         return f"{rows} CROSS JOIN {table} AS few ON few.id IN (SELECT id FROM {first})"
-
-    def any_of_each(self, rows: str, table: str, where: str, index: str, order: str) -> str:
-        """Return the SQL of some rows, each beside any that a table has for it, if it has one.
-
-        They are looked up by an index, which has this order.
-        """
-        return f"{rows} CROSS JOIN {table} {self.by_index(index)} WHERE {where}"
 
     def among(self, query: str) -> str:
         """Return the SQL that says of a value that a query, which runs only once, returns it."""
@@ -106,16 +108,19 @@ class PostgresDialect:
     def array(self, values: Collection[Any]) -> Any:
         return [*values]
 
+    def pairs(self, pairs: Collection[tuple[str, int]]) -> str:
+        return json.dumps([*pairs])
+
+    def rows_of_pairs(self, name: str) -> str:
+        columns = "value->>0 AS lane, CAST(value->>1 AS integer) AS key_id"
+        each = f"json_array_elements(CAST({self.param} AS json)) AS each(value)"
+        return f"(SELECT {columns} FROM {each}) AS {name}"
+
     def rows_of_array(self, name: str, type: str) -> str:
         return f"unnest(CAST({self.param} AS {type}[])) AS {name}(value)"
 
     def few_of_each(self, rows: str, table: str, columns: str, first: str) -> str:
         return f"{rows} CROSS JOIN LATERAL (SELECT {columns} FROM {first}) AS few"
-
-    def any_of_each(self, rows: str, table: str, where: str, index: str, order: str) -> str:
-        """Ask for the order: only by that, a Postgres without statistics finds the index."""
-        one = f"SELECT 1 FROM {table} WHERE {where} ORDER BY {order} LIMIT 1"
-        return f"{rows} CROSS JOIN LATERAL ({one}) AS any_of_it"
 
     def among(self, query: str) -> str:
         """Use an array, for the same reason."""

@@ -298,7 +298,6 @@ class Entry(Instants):
             (message.created_at, self._origin),
             (message.approved_at, f"approved by {message.approved_by}"),
             (message.last_error_at, f"could not be sent, {attempts} so far{reason}"),
-            (message.claimed_at, "claimed by a scheduler"),
             (message.finished_at, ended),
             (message.receipt_at, f"{arrived}, according to the carrier{reason}"),
             (message.told_at, f"{message.key.name} was told of it"),

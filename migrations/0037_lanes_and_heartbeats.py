@@ -65,4 +65,4 @@ def up(migrator, db):
     for id, carrier, lane in db.execute_sql(IN_DOUBT).fetchall():
         lanes[id] = lanes.get(id, lane) + f"?{carrier or ''}"
     for id, lane in lanes.items():
-        db.execute_sql("UPDATE message SET lane = {0} WHERE id = {0}".format(db.param), (lane, id))
+        db.execute_sql(f"UPDATE message SET lane = {db.param} WHERE id = {db.param}", (lane, id))

@@ -2,18 +2,20 @@
 
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import database
 import reports
+from access.keys import ApiKey
+from carriers.lanes import Lane, Routes
+from carriers.ways import Way
 from database import clock, isoformat
 from database.clock import is_ahead
 from sending import claims, passes
-from sending.carrier_state import CarrierState
+from sending.carrier_state import CarrierState, in_trouble
 from sending.passes import Standing
-from sending.routes import NOT_FOR_IT, in_trouble, is_for_none
 
 STALLED_AFTER = timedelta(minutes=2)
 """Longest stall before we report a problem: a pass of cron and a first retry fit in."""
@@ -27,6 +29,8 @@ DEAD_AFTER = HOUR
 
 MOST_NAMES = 10
 """Keys that a sentence names, here and in notices."""
+
+NOT_FOR_IT = "no carrier may be used for its country and key"
 
 NO_PASS = "no scheduler makes a pass"
 
@@ -152,8 +156,8 @@ def _trouble(state, stranger, for_strangers):
     return f"{who} {words} since {isoformat(state.trouble_since)}{why}"
 
 
-def read(now: datetime) -> Health:
-    """Read the health of the service; an index serves each query, however many messages."""
+def read(now: datetime, ways: Sequence[Way] = ()) -> Health:
+    """Read the health of the service with these carriers; an index serves each query."""
     passes.correct(now)
     carrier, several = CarrierState.latest(), CarrierState.of_latest_pass()
     if len(several) > 1:  # the first that is in trouble stands for all
@@ -174,8 +178,19 @@ def read(now: datetime) -> Health:
         dead_receivers=reports.dead_receivers(now - DEAD_AFTER),
         bytes_left=database.bytes_left(),
         carriers=of_several(several),
-        without_carrier=sum(map(reports.in_lane, filter(is_for_none, claims.lanes()))),
+        without_carrier=without_carrier(Routes(ways)) if ways else 0,
     )
+
+
+def without_carrier(routes: Routes) -> int:
+    """Count the texts to be sent for which no carrier may be used."""
+    keys, texts = ApiKey.ids_of(routes.keys), 0
+    for text in claims.lanes():
+        lane = Lane.read(text)
+        if lane.only is None and not routes.order(lane):
+            able = [id for id, name in keys.items() if routes.order(lane, name)]
+            texts += reports.in_lane(text, able)
+    return texts
 
 
 def of_several(states: list[CarrierState]) -> tuple[CarrierHealth, ...]:
@@ -227,8 +242,8 @@ class Reader:
     # When this process failed to store a message, if it has stored none since
     not_stored_at: datetime | None = None
 
-    def __init__(self, lasts: float = 0):
-        self.lasts = lasts
+    def __init__(self, ways: Sequence[Way] = (), lasts: float = 0):
+        self.ways, self.lasts = ways, lasts
         self._lock, self._read_at = threading.Lock(), None
         self._health = self._error = None
 
@@ -250,7 +265,7 @@ class Reader:
                     raise self._error.with_traceback(None)
                 return self._health
             try:
-                self._health, self._error = read(clock.now()), None
+                self._health, self._error = read(clock.now(), self.ways), None
             except Exception as error:
                 self._error = error
                 raise

@@ -85,14 +85,14 @@ class Telling(NamedTuple):
 def due(settings: Settings, now: datetime) -> Iterator[Telling]:
     """Return what this scheduler is to tell now; each is noted as told."""
     Notice.count_as_now(Notice.told_at, now)
-    yield from _problem(now)
+    yield from _problem(settings, now)
     yield from _approvals(settings, now)
     yield from _replies(settings, now)
     yield from _limits(settings, now)
 
 
-def _problem(now):
-    problems, told = health.read(now).problems(), Notice.about("problem")
+def _problem(settings, now):
+    problems, told = health.read(now, settings.ways).problems(), Notice.about("problem")
     if bool(problems) == bool(told.level):
         return
     if told.change(level=int(bool(problems)), told_at=now):

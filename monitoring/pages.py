@@ -49,7 +49,7 @@ blueprint = Blueprint("monitoring", __name__, template_folder="templates")
 def register(app: Flask) -> None:
     """Add these pages to the application; `/metrics` only if METRICS_TOKEN is set."""
     app.register_blueprint(blueprint)
-    app.extensions["health"] = health.Reader()
+    app.extensions["health"] = health.Reader(app.config["SETTINGS"].ways)
     measured = app.config["SETTINGS"].metrics_token
     app.extensions["abuse"] = Abuse(metrics.count_refusal if measured else None)
     if measured:

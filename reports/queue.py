@@ -1,6 +1,7 @@
 """The health of the queue: counts and instants."""
 
 from collections import Counter
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import NamedTuple
@@ -82,28 +83,15 @@ def awaiting_carrier(testers: bool | None = None) -> int:
     return count_up_to(IS_SENDABLE & theirs)
 
 
-def in_lane(lane: str) -> int:
-    """Count the messages that may be sent now and are in a lane."""
-    return count_up_to(IS_SENDABLE & (Message.lane == lane))
-
-
-def awaits_urgently() -> bool:
-    """Say whether a message of an urgent key may be sent now, if its key is no tester's."""
-    urgent = ApiKey.urgent & (ApiKey.role != Role.TESTER)
-    theirs = Message.key.in_(ApiKey.select(ApiKey.id).where(urgent))
-    return Message.select().where(IS_SENDABLE, theirs).exists()
+def in_lane(lane: str, but_of: Collection[int]) -> int:
+    """Count the messages that may be sent now and are in a lane, but for those of some keys."""
+    return count_up_to(IS_SENDABLE & (Message.lane == lane) & Message.key.not_in([*but_of]))
 
 
 def next_parts(limit: int) -> list[int]:
     """Return the parts of some messages of senders that may be sent now, one number for each."""
     found = Message.select(PARTS).where(IS_SENDABLE, of_senders()).limit(limit)
     return [parts for (parts,) in found.tuples()]
-
-
-def claimed_before(instant: datetime) -> bool:
-    """Say whether a claim has not been renewed since an instant."""
-    held = has_status(Status.SENDING) & (Message.claimed_at < instant)
-    return Message.select().where(held).exists()
 
 
 def oldest_due(now: datetime) -> datetime | None:

@@ -17,6 +17,7 @@ from peewee import (
     Expression,
     ForeignKeyField,
     IntegerField,
+    ModelSelect,
     TextField,
     UUIDField,
     fn,
@@ -82,10 +83,15 @@ class Attempt(Table):
             cls.delete().where(cls._is_of(each), cls.result.is_null()).execute()
 
     @classmethod
-    def end(cls, message: Message, now: datetime, result: Result, **told: Any) -> None:
-        """Note what came of giving a claimed message to its carrier, unless that is known."""
-        ended = cls.update(result=result, ended_at=now, **told)
-        ended.where(cls._is_of(message), cls._is_open()).execute()
+    def end(cls, message: Message, now: datetime, result: Result, **told: Any) -> bool:
+        """Note what came of giving a claimed message to its carrier, unless that is known.
+
+        Return whether it was unclear before: its scheduler was taken for dead.
+        """
+        end, own = cls.update(result=result, ended_at=now, **told), cls._is_of(message)
+        if end.where(own, cls.result.is_null()).execute():
+            return False
+        return end.where(own, cls.result == Result.UNCLEAR).execute() == 1
 
     @classmethod
     def take(
@@ -110,18 +116,57 @@ class Attempt(Table):
             taken.where(own).execute()
 
     @classmethod
-    def lose(cls, ids: Collection[uuid.UUID]) -> None:
-        """Note that the senders of messages died; nobody knows when, or what came of them."""
-        if ids:
-            lost = cls.update(result=Result.UNCLEAR, words=DIED)
-            lost.where(cls.message.in_([*ids]), cls.result.is_null()).execute()
+    def in_hand(cls, sender: uuid.UUID) -> ModelSelect:
+        """Select what a sender has given to carriers, and knows no answer to."""
+        return cls.select().where(cls.sender == sender, cls.result.is_null())
 
     @classmethod
-    def rule_out(cls, message: Message, carrier: Way, now: datetime) -> None:
-        """Note that a carrier, asked, has none of the copies of a message that were unclear."""
-        unclear = (cls.message == message.id) & (cls.result == Result.UNCLEAR)
-        ruled_out = cls.update(result=Result.NOT_TAKEN, ended_at=now)
-        ruled_out.where(unclear, *cls._by(carrier)).execute()
+    def lose(cls, sender: uuid.UUID, now: datetime) -> None:
+        """Note that a sender died: nobody knows when, or what came of what it had in hand."""
+        lost = cls.update(result=Result.UNCLEAR, words=DIED, ask_at=now)
+        lost.where(cls.sender == sender, cls.result.is_null()).execute()
+
+    @classmethod
+    def to_ask(cls, carrier: Way, now: datetime, limit: int) -> list[Self]:
+        """Return some attempts about which a carrier is to be asked now, the longest due first."""
+        due = cls._is_unclear_at(carrier) & (cls.ask_at <= now)
+        return [*cls.select().where(due).order_by(cls.ask_at).limit(limit)]
+
+    @classmethod
+    def ask_at_last(
+        cls, message_id: uuid.UUID, carrier: Way, at: datetime | None, now: datetime | None = None
+    ) -> bool:
+        """Decide when a carrier is asked about a message; None for never.
+
+        With `now`, only if it is due: False if another scheduler has done so.
+        """
+        own = cls._is_unclear_at(carrier) & (cls.message == message_id)
+        if now:
+            own &= cls.ask_at <= now
+        return cls.update(ask_at=at).where(own).execute() > 0
+
+    @classmethod
+    def unclear_at(cls, carrier: Way, message_id: uuid.UUID) -> list[Self]:
+        """Return the copies of a message that a carrier may have, the first one first."""
+        own = cls._is_unclear_at(carrier) & (cls.message == message_id)
+        return [*cls.select().where(own).order_by(cls.number)]
+
+    @classmethod
+    def rule_out(cls, message: Message, carrier: Way, now: datetime) -> int:
+        """Note that a carrier, asked, has none of the copies of a message that were unclear.
+
+        Return how many of them were given to it since a person retried the message.
+        """
+        own = cls._is_unclear_at(carrier) & (cls.message == message.id)
+        ruled_out = cls.update(result=Result.NOT_TAKEN, ended_at=now, ask_at=None).where(own)
+        numbers = [each.number for each in ruled_out.returning(cls.number).execute()]
+        return sum(number > message.tries_before for number in numbers)
+
+    @classmethod
+    def deaths(cls, message: Message) -> int:
+        """Count the schedulers that died with a message since a person retried it."""
+        since = (cls.message == message.id) & (cls.number > message.tries_before)
+        return cls.select().where(since, cls.words == DIED).count()
 
     @classmethod
     def may_be_at(cls, carrier: Way) -> Expression:
@@ -151,6 +196,11 @@ class Attempt(Table):
         """Return what operators read of it."""
         told = {"at": self.begun_at, "carrier": self.carrier, "ended_at": self.ended_at}
         return told | {"result": self.result, "reference": self.reference, "words": self.words}
+
+    @classmethod
+    def _is_unclear_at(cls, carrier):
+        own = cls.carrier.in_(carrier.names) | cls.carrier.is_null()
+        return own & (cls.result == Result.UNCLEAR)
 
     @classmethod
     def _by(cls, carrier):

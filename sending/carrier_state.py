@@ -25,7 +25,6 @@ from peewee import (
 
 from database import EPOCH, CarrierTextField, InstantField, Table, db
 from database.clock import is_ahead, is_within
-from sending import routes
 from sending.rate import SECOND
 
 MICROSECOND = timedelta(microseconds=1)
@@ -37,8 +36,8 @@ NO_TROUBLE = {"trouble": None, "trouble_since": None, "is_down": False}
 NO_TROUBLE |= {"by_texts": False, "serves": False}
 """What the state of a carrier has of these that is in no trouble."""
 
-SETTLING = 10
-"""Seconds for a living sender to renew its claims with a database that is back."""
+LONGEST_WAIT = timedelta(minutes=1)
+"""A longer pause that a carrier asks for is not waited for, if another carrier may be used."""
 
 HOUR = timedelta(hours=1)
 
@@ -54,8 +53,7 @@ class Permission(Enum):
 class CarrierState(Table):
     name = TextField(primary_key=True)  # "" where there is no carrier
     last_pass_at = InstantField(null=True)
-    # Since when passes have followed one another closely enough for claims to be renewed
-    settled_at = InstantField(null=True)
+    settled_at = InstantField(null=True)  # unused since migration 0037
     trouble = CarrierTextField(null=True)  # why nothing is sent; null where it only says "too fast"
     # The trouble is an outage, and not about the account
     is_down = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
@@ -83,32 +81,16 @@ class CarrierState(Table):
     FIRST_PAUSE, LONGEST_PAUSE = 5, 60  # seconds
 
     @classmethod
-    def passed(
-        cls,
-        name: str,
-        now: datetime,
-        claim_timeout: int,
-        stand_ins: Mapping[str, Sequence[str]] | None = None,
-    ) -> Self:
-        """Note that a pass begins, and return the state of its first carrier, `name`.
+    def passed(cls, now: datetime, stand_ins: Mapping[str, Sequence[str]]) -> None:
+        """Note that a pass begins.
 
         `stand_ins` are all carriers in the order of preference, with those that may take the place
-        of each. A pass long after the one before may be the first since the database was away:
-        nobody could renew a claim meanwhile, so all senders look dead until they have had the time
-        to do so.
+        of each.
         """
-        settling = timedelta(seconds=min(SETTLING, claim_timeout))
-        settled_at = now + settling
-        gap = now - timedelta(seconds=claim_timeout / 2)
-        since = cls.last_pass_at.is_null() | (cls.last_pass_at < gap)
-        since |= is_ahead(cls.settled_at, now, settling)
-        with db.atomic():
-            for place, (each, others) in enumerate((stand_ins or {name: ()}).items()):
-                cls.prepare(each)
-                cls.update(settled_at=settled_at).where(cls.name == each, since).execute()
-                noted = {"last_pass_at": now, "place": place, "stand_ins": " ".join(others)}
-                cls.update(noted).where(cls.name == each).execute()
-            return cls.get_by_id(name)
+        for place, (name, others) in enumerate((stand_ins or {"": ()}).items()):
+            cls.prepare(name)
+            noted = {"last_pass_at": now, "place": place, "stand_ins": " ".join(others)}
+            cls.update(noted).where(cls.name == name).execute()
 
     @classmethod
     def prepare(cls, name: str) -> None:
@@ -144,7 +126,7 @@ class CarrierState(Table):
     def in_trouble(cls, names: Collection[str]) -> set[str]:
         """Return those of these carriers whose texts go through others now."""
         paused = cls.select().where(cls.name.in_(names), cls.retry_at.is_null(False))
-        return {state.name for state in paused if routes.in_trouble(state)}
+        return {state.name for state in paused if in_trouble(state)}
 
     @classmethod
     def stand_in(cls, name: str) -> str | None:
@@ -277,6 +259,14 @@ class CarrierState(Table):
         before, after = state.__data__, state.__data__ | changes
         is_another = any(bool(before[each]) != bool(after[each]) for each in ("trouble", "is_down"))
         return state.retry_at is None or is_another
+
+
+def in_trouble(state: CarrierState) -> bool:
+    """Say whether a carrier's texts go through others: it is down, or pauses for long."""
+    if state.trouble:
+        return True
+    pauses = bool(state.retry_at and state.paused_at)
+    return pauses and state.retry_at - state.paused_at > LONGEST_WAIT
 
 
 def changes_for_pause(

@@ -1,13 +1,122 @@
-"""Which schedulers are alive: each has a row and adds to it, every few seconds."""
+"""Which schedulers are alive: each beats every few seconds, and watches the others.
+
+No wall clock is in the safety of this. A scheduler gives a text to a carrier only within FRESH
+seconds of its own monotonic clock since before its last beat that is known to be kept; and it is
+dead to another only where that one has seen it not beat for longer, by its own monotonic clock.
+"""
+
+import math
+import uuid
+from datetime import datetime, timedelta
 
 from peewee import IntegerField, UUIDField
 
-from database import InstantField, Table
+from database import InstantField, Table, db
+from models import Message
+from sending.attempts import Attempt
+from sending.runtime import Clock
+
+BEAT_EVERY = 3  # seconds
+FRESH = 10  # seconds after a beat in which texts may be given to carriers
+WATCHED = 20  # seconds for which another has to be seen not to beat: longer than FRESH
+GAP = 10  # seconds without a look, after which all are watched anew
 
 
 class Heartbeat(Table):
-    """A scheduler that sends: the others watch whether its beats go on."""
+    """A scheduler that is alive, or has died with texts in hand."""
 
     sender = UUIDField(primary_key=True)
     beats = IntegerField(default=0)
     beat_at = InstantField()
+
+    @classmethod
+    def beat(cls, sender: uuid.UUID, now: datetime) -> bool:
+        """Beat once; return False if the sender was declared dead meanwhile.
+
+        Within a transaction, nobody declares it dead before that ends.
+        """
+        beat = cls.update(beats=cls.beats + 1, beat_at=now).where(cls.sender == sender)
+        return beat.execute() == 1
+
+    @classmethod
+    def end(cls, sender: uuid.UUID, beats: int | None = None) -> bool:
+        """Forget a sender that ends, or one that is dead if it has not beaten again."""
+        this = cls.sender == sender
+        if beats is not None:
+            this &= cls.beats == beats
+        return cls.delete().where(this).execute() == 1
+
+
+class Pulse:
+    """The beats of this scheduler, and what it has seen of those of others."""
+
+    def __init__(self, clock: Clock):
+        self.clock = clock
+        self.sender = None  # until the first beat
+        self.beaten_at = -math.inf  # before the last beat that is kept, by the monotonic clock
+        self.seen = {}  # how often others had beaten, and since when they have not, by the same
+        self.looked_at = -math.inf
+
+    def is_fresh(self, sender: uuid.UUID) -> bool:
+        """Say whether what was claimed as this sender may still be given to a carrier."""
+        return sender == self.sender and self.clock.monotonic() - self.beaten_at <= FRESH
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to beat again."""
+        return self.clock.monotonic() - self.beaten_at >= BEAT_EVERY
+
+    def beat(self) -> None:
+        """Beat; as a new sender, if this one was declared dead: others have what it had in hand."""
+        before, now = self.clock.monotonic(), self.clock.now()
+        if not (self.sender and Heartbeat.beat(self.sender, now)):
+            self.sender = None
+            sender = uuid.uuid4()
+            Heartbeat.insert(sender=sender, beat_at=now).execute()
+            self.sender = sender
+        self.beaten_at = before
+
+    def is_lost(self) -> None:
+        """Have the next beat come at once: this sender was declared dead."""
+        self.beaten_at = -math.inf
+
+    def end(self) -> None:
+        """Be forgotten: nothing is in hand any more."""
+        if self.sender:
+            Heartbeat.end(self.sender)
+            self.sender = None
+
+    def watch(self, timeout: float) -> tuple[list[Heartbeat], bool]:
+        """Return the senders that are dead, and whether there are others that may be.
+
+        Their last beat is older than `timeout` seconds by the wall clock, and they have not beaten
+        while they were watched, for long enough.
+        """
+        now, monotonic = self.clock.now(), self.clock.monotonic()
+        Heartbeat.count_as_now(Heartbeat.beat_at, now)
+        silent = Heartbeat.beat_at < now - timedelta(seconds=timeout)
+        before = self.seen if monotonic - self.looked_at <= GAP else {}
+        self.seen, self.looked_at = {}, monotonic
+        dead = []
+        for each in Heartbeat.select().where(silent, Heartbeat.sender != self.sender):
+            beats, since = before.get(each.sender, (None, monotonic))
+            self.seen[each.sender] = each.beats, since if beats == each.beats else monotonic
+            if monotonic - self.seen[each.sender][1] >= WATCHED:
+                dead.append(each)
+        return dead, len(self.seen) > len(dead)
+
+
+def take_over(dead: Heartbeat, now: datetime) -> int:
+    """Queue the messages that a dead scheduler had in hand; return how many.
+
+    They are in doubt: it may have died after the carrier's yes. Nothing happens if it has beaten
+    again. Locks are taken in the order of all: messages, then the sender, then attempts.
+    """
+    with db.atomic():
+        held = {each.message_id: each for each in Attempt.in_hand(dead.sender)}
+        rows = Message.select().where(Message.id.in_([*held])).order_by(Message.id)
+        messages = [*db.lock_rows(rows)]
+        if not Heartbeat.end(dead.sender, dead.beats):
+            return 0
+        Attempt.lose(dead.sender, now)
+        return sum(each.lose(held[each.id].carrier, held[each.id].number) for each in messages)

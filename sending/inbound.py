@@ -16,6 +16,7 @@ from access.do_not_call import DoNotCall
 from access.limits import SECOND, KeyUse, lock_numbers
 from carriers import LateAnswer, OptOut, Receipt
 from carriers.alphabets import count_parts
+from carriers.lanes import of_answers
 from carriers.ways import Way
 from database import EPOCH, db, passed_over
 from database.clock import is_ahead
@@ -26,7 +27,6 @@ from sending.attempts import COPIES
 from sending.meaning import Meaning
 from sending.receipts import OptOutMessage
 from sending.replies import PARTS_WITHIN, Reply
-from sending.routes import of_answers
 
 BELONGS_WITHIN = timedelta(days=30)
 """How long after a message a reply still belongs to it."""
@@ -303,10 +303,11 @@ def _answer(reply, word, text, now):
         idempotency_key=None,
         request_digest=None,
         answer=None,
+        lane=of_answers(reply.carrier),
     )
     use = KeyUse.lock(message.key)
     tally = Message.tally_of(message.key, use, [message.second])
-    more = {"first_send_at": said_at, "answers": word, "lane": of_answers(reply.carrier)}
+    more = {"first_send_at": said_at, "answers": word}
     Message.insert(message.row() | more).execute()
     tally.add(message.second, message.id)
     use.put(tally)

@@ -4,10 +4,7 @@ Pure: no database, no clock, no log. docs/carriers.md has the same rules as a ta
 """
 
 import random
-from collections.abc import Mapping
 from datetime import datetime, timedelta
-from enum import Enum
-from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import recipients
@@ -18,51 +15,28 @@ from recipients import Recipient
 from recipients.hours import BusinessHours, NeverOpens
 
 LONGEST_DELAY = 30 * 86_400  # seconds, whatever RETRY_DELAY and MAX_RETRIES come to
-MOST_TAKE_OVERS = 3  # schedulers that may die with a text; one of them may be its fault
+MOST_DEATHS = 3  # of schedulers with a text in hand
 ASK_AGAIN = 10  # seconds until a carrier is asked again where an equal text was under way
 MAY_HAVE_TAKEN_IT = "the carrier may have taken it"
 UNANSWERED = f"given to the carrier without an answer; {MAY_HAVE_TAKEN_IT}"
 
 
 class Terms(NamedTuple):
-    """The rules of a message's key, and whether the carrier can be asked what became of a text.
+    """The rules of a message's key, and what its carrier can do."""
 
-    `carrier` is its name, `first` that of the first one, and `others` are those of other carriers
-    that can be asked. `called` says what carriers are called now, by all their names.
-    """
-
-    askable: bool
+    askable: bool  # whether it took a text in doubt
+    are_several: bool  # so another may take its place
     retry_delay: int  # seconds
     key: Rules
-    carrier: str = ""
-    first: str = ""
-    others: frozenset[str] = frozenset()
-    are_several: bool = False
-    called: Mapping[str, str] = MappingProxyType({})
 
     @classmethod
-    def of(cls, settings: Any, askable: bool, **carriers: Any) -> Self:
+    def of(cls, settings: Any, askable: bool, are_several: bool = False) -> Self:
         """Return the terms of keys without rules of their own."""
-        return cls(askable, settings.retry_delay, Rules.from_settings(settings), **carriers)
+        return cls(askable, are_several, settings.retry_delay, Rules.from_settings(settings))
 
     def of_key(self, own: KeyRules) -> Self:
         """Return the terms of a key with rules of its own."""
         return self._replace(key=self.key.of(own))
-
-    def doubts(self, message: Message) -> list[str]:
-        """Return the carriers that may have taken a message, one for each time."""
-        return message.doubts(self.first, self.called)
-
-    def doubts_elsewhere(self, message: Message) -> list[str]:
-        """Return the other carriers that may have taken a message, one for each time."""
-        return [name for name in self.doubts(message) if name != self.carrier]
-
-
-class Step(Enum):
-    """What a sender does next with a message that it has claimed."""
-
-    ASK = "ask the carrier whether it has taken it"
-    SEND = "give it to the carrier"
 
 
 class Outcome(NamedTuple):
@@ -70,7 +44,7 @@ class Outcome(NamedTuple):
 
     `reason` is kept as the message's last error. `counted` uses up a retry. `doubt` says that the
     carrier may have taken it this time. Without `send_at` it keeps its place. `held_by` says what
-    it waits for. `elsewhere` says that another carrier may be given it, or asked.
+    it waits for.
     """
 
     status: Status
@@ -79,7 +53,6 @@ class Outcome(NamedTuple):
     counted: bool = False
     doubt: bool = False
     held_by: str | None = None
-    elsewhere: bool = False
 
     @property
     def why(self) -> str | None:
@@ -97,32 +70,24 @@ class Outcome(NamedTuple):
 # Before it is sent
 
 
-def judge(message: Message, terms: Terms, listed: bool, now: datetime) -> Step | Outcome:
-    """Say what to do with a claimed message; `listed` if its number is on the Do Not Call list.
+def judge(message: Message, terms: Terms, listed: bool, now: datetime) -> Outcome | None:
+    """Return what becomes of a claimed message; None if it may be given to its carrier.
 
-    A doubt is settled first: a text that the carrier has taken cannot be kept back any more.
+    `listed` says whether its number is on the Do Not Call list.
     """
-    doubts = terms.doubts(message)
-    if terms.askable and terms.carrier in doubts:
-        return Step.ASK
-    if terms.others.intersection(doubts):
-        return Outcome(Status.QUEUED, elsewhere=True)
     if message.cancelled_by:
         return _kept_back(message, Status.CANCELLED)
     if listed and (message.check_dnc or terms.key.check_dnc) and not message.answers:
         return _kept_back(message, Status.BLOCKED)
     if message.is_too_late(now):
         return _kept_back(message, Status.EXPIRED)
-    if message.take_overs > MOST_TAKE_OVERS:
-        words = f"{message.take_overs} schedulers died with it"
-        return Outcome(Status.FAILED, _perhaps_taken(words, message.in_doubt))
     if message.in_doubt > 1:
         words = "given to the carrier twice without an answer"
         return Outcome(Status.FAILED, _perhaps_taken(words, True))
     if message.answers:
-        return _kept_back(message, Status.FAILED) if message.in_doubt else Step.SEND
+        return _kept_back(message, Status.FAILED) if message.in_doubt else None
     try:
-        return _held(message, terms.key, now) or Step.SEND
+        return _held(message, terms.key, now)
     except recipients.InvalidNumber as error:  # libphonenumber knew less when it came in
         return Outcome(Status.FAILED, _perhaps_taken(f"the number {error}", message.in_doubt))
 
@@ -224,7 +189,7 @@ def after_no(
     carrier for it, which need not be well. What answers a reply has one try.
     """
     if has_other and error.way:
-        return Outcome(Status.QUEUED, str(error), elsewhere=True)
+        return Outcome(Status.QUEUED, str(error))
     moves_on = (has_other and error.account) or (terms.are_several and error.unreached)
     if (error.too_fast or moves_on) and not message.answers:
         return Outcome(Status.QUEUED, str(error))
@@ -242,36 +207,38 @@ def after_no(
     return Outcome(Status.SCHEDULED, str(error), at, counted, error.in_doubt)
 
 
-def after_asking_in_vain(
-    message: Message, error: CarrierError, terms: Terms, now: datetime
-) -> Outcome:
-    """Return what becomes of a text in doubt about which the carrier gave no answer.
+def after_asking_in_vain(message: Message, terms: Terms, now: datetime) -> Outcome | None:
+    """Return what becomes of a waiting text in doubt about which the carrier gave no answer.
 
     It stays in doubt, however long that takes: it may have been taken. Among several carriers that
     ends when it expires.
     """
     if terms.are_several and message.is_too_late(now):
         return _kept_back(message, Status.CANCELLED if message.cancelled_by else Status.EXPIRED)
-    if error.account:
-        return Outcome(Status.QUEUED, send_at=now)
-    at = now + retry_delay(min(message.attempts, message.max_retries), terms.retry_delay)
-    return Outcome(Status.SCHEDULED, str(error), at)
-
-
-def not_taken(message: Message, elsewhere: bool = False) -> Outcome | None:
-    """Return what becomes of a text that the carrier, asked, does not have; None if it may go.
-
-    Another carrier may have taken it: `elsewhere`.
-    """
-    if message.attempts > message.max_retries:
-        words = "the carrier gave no answer, and has not taken it"
-        return Outcome(Status.FAILED, _perhaps_taken(words, elsewhere))
     return None
 
 
-def equal_text_under_way(now: datetime) -> Outcome:
-    """Return what becomes of a text in doubt whose copy in the carrier's list may be another's."""
-    return Outcome(Status.SCHEDULED, "an equal text is under way", now + retry_delay(0, ASK_AGAIN))
+def asked_again_after(message: Message, error: CarrierError, terms: Terms) -> timedelta:
+    """Return how long after a question without an answer the carrier is asked again."""
+    if error.account:  # its pause says when
+        return timedelta(0)
+    return retry_delay(min(message.attempts, message.max_retries), terms.retry_delay)
+
+
+def not_taken(message: Message, deaths: int) -> Outcome | None:
+    """Return what becomes of a waiting text that the carrier, asked, does not have.
+
+    None if it may go. Schedulers that died with it count: it may be its fault.
+    """
+    if message.cancelled_by:
+        return _kept_back(message, Status.CANCELLED)
+    if message.attempts > message.max_retries:
+        words = "the carrier gave no answer, and has not taken it"
+        return Outcome(Status.FAILED, _perhaps_taken(words, message.in_doubt))
+    if deaths >= MOST_DEATHS:
+        words = f"{deaths} schedulers died with it"
+        return Outcome(Status.FAILED, _perhaps_taken(words, message.in_doubt))
+    return None
 
 
 def cannot_be_judged(message: Message, error: Exception, terms: Terms, now: datetime) -> Outcome:

@@ -39,7 +39,6 @@ from models import (
     IS_IN_DOUBT,
     REFERENCE_FORM,
     TAKEN,
-    UNCLAIMED,
     Message,
     Status,
     has_status,
@@ -162,7 +161,6 @@ def _take(references, now, late, carrier, claims):
     is_new |= Message.carrier_reference != reference
     yes = Message.update(
         **{"carrier": carrier.name} if carrier else {},
-        **UNCLAIMED,
         status=Status.SENT,
         finished_at=now,
         last_error=None,
@@ -209,13 +207,14 @@ def known(references: set[str], carrier: Way | None = None) -> set[str]:
 
 
 def found(
-    message_id: UUID, references: Collection[str], now: datetime, carrier: Way | None = None
+    attempt: Attempt, references: Collection[str], now: datetime, carrier: Way | None = None
 ) -> bool:
     """Record that a carrier, asked, has taken a text in doubt; say whether it has.
 
     The carrier names all texts like this; the first that is no other message's is this one.
     """
     with db.atomic():
+        message_id = attempt.message_id
         lock_texts({*references, str(message_id)})
         taken = known({*references}, carrier)
         new = [reference for reference in references if reference not in taken]
@@ -537,7 +536,11 @@ def _only_doubt(carrier, number, at):
     if len(texts) != 1 or len(found) == MOST_LATELY:
         return None
     (text,) = texts
-    doubtful = text.in_doubt and text.in_doubt_since <= at and text.status not in TAKEN
+    since = min(
+        (a.begun_at for a in Attempt.of_messages([text.id])[text.id] if a.result == "unclear"),
+        default=at,
+    )
+    doubtful = text.in_doubt and since <= at and text.status not in TAKEN
     return text if doubtful and (carrier is None or _is_doubt_of(carrier, text)) else None
 
 
@@ -548,7 +551,7 @@ def _may_have(carrier, text):
 
 
 def _is_doubt_of(carrier, text):
-    return not {*carrier.names}.isdisjoint(text.doubts(carrier.name))
+    return bool(Attempt.unclear_at(carrier, text.id))
 
 
 def _forms(reference):

@@ -1,19 +1,18 @@
-"""Record what carriers say: the answers to texts, and what they report of their own accord."""
+"""Record what carriers say: the answers to texts and questions, and what comes of itself."""
 
 import logging
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
-from uuid import UUID
 
 from carriers import Carrier, CarrierError, OptOut, Reply, TooFast
+from carriers.lanes import Lane, Routes
 from database import db
-from models import Message, Status
-from sending import claims, inbound, outcomes, receipts
+from models import WAITING, Message, Status
+from sending import inbound, outcomes, receipts
 from sending.attempts import Attempt, Result
 from sending.inbound import ReplyRules
 from sending.outcomes import Outcome, Terms
-from sending.routes import Routes
 from sending.sends import Answer, NotSent, Send, Sends
 from sending.watch import CarrierWatch
 
@@ -23,69 +22,47 @@ log = logging.getLogger("scheduler")
 
 
 class Recorder:
-    """Record the answers to sends, and count what happens to messages in a pass.
+    """Record the answers of one carrier, and count what happens to messages.
 
     `retry(action, *arguments)` calls what needs the database until it is back.
     """
 
     def __init__(
-        self,
-        claimant: UUID,
-        terms: Terms,
-        watch: CarrierWatch,
-        sends: Sends,
-        retry: Callable,
+        self, name: str, terms: Terms, watch: CarrierWatch, sends: Sends, retry: Callable,
         routes: Routes,
-    ):
-        self.claimant, self.terms, self.watch, self.sends = claimant, terms, watch, sends
-        self.retry, self.routes = retry, routes
-        self.way = routes.way(terms.carrier)
-        self.counts = Counter()  # of the present pass
-        self.progress_at = 0  # when it began or sent a text last, by the monotonic clock
+    ):  # fmt: skip
+        self.terms, self.watch, self.sends = terms, watch, sends
+        self.retry, self.routes, self.way = retry, routes, routes.way(name)
+        self.counts = Counter()
+        self.progress_at = 0  # when a text was sent last, by the monotonic clock
         self.unrecorded = []  # answers
 
-    def begin_pass(self) -> None:
-        self.counts = Counter()
-        self.progress_at = self.sends.clock.monotonic()
-
     def take_counts(self) -> Counter:
-        """Return what has happened since the pass began, or since it was asked last."""
+        """Return what has happened since this was asked last."""
         counts, self.counts = self.counts, Counter()
         return counts
 
-    def record(self) -> list[Send]:
-        """Write down the answers; return the messages that a carrier, asked, does not have.
+    def record(self) -> bool:
+        """Write down the answers that have come; return whether there were any.
 
         Each step waits by itself for a database that is away: none happens twice.
         """
-        now, again = self.sends.clock.now(), []
+        if not self.unrecorded:
+            return False
+        now = self.sends.clock.now()
         self.unrecorded = [self.as_it_counts(answer, now) for answer in self.unrecorded]
         taken = [each for each in self.unrecorded if not (each.error or each.send.asking)]
         self.retry(self.record_yes, taken, now)
         for send, error, said in self.unrecorded:
-            if error:
+            if send.asking:
+                self.retry(self.record_settled, send, error, said, now)
+            elif error:
                 self.retry(self.record_no, send, error, now)
-            elif not send.asking:
+            else:
                 self.note(send, "sent")
-            elif self.retry(self.record_found, send, said, now):
-                again.append(send)
         self.retry(self.watch.note, self.unrecorded)
         self.unrecorded = []
-        while self.sends.stop.is_requested and again:  # the next sender asks the carrier once more
-            self.retry(again.pop().message.apply, Outcome(Status.QUEUED, send_at=now), now)
-        return again
-
-    def record_yes(self, taken: list[Answer], now: datetime) -> None:
-        """Record the carrier's yes to texts."""
-        said = {each.send.message.id: each.said for each in taken}
-        numbers = {each.send.message.id: each.send.message.claim_number for each in taken}
-        receipts.sent(said, now, False, self.way, numbers)
-
-    def take_back(self, messages: list[Message]) -> None:
-        """Give up the claims of messages that were given to nobody."""
-        with db.atomic():
-            claims.put_back(self.claimant, messages)
-            Attempt.take_back(messages)
+        return True
 
     def as_it_counts(self, answer: Answer, now: datetime) -> Answer:
         """Return an answer as it is to be understood.
@@ -106,83 +83,120 @@ class Recorder:
 
     def others(self, send: Send) -> list[str]:
         """Return the other carriers that may be used for a message, well or not."""
-        route = self.routes.read(send.message.lane) if self.routes.are_several else None
-        return [name for name in route.carriers if name != self.terms.carrier] if route else []
+        order = self.routes.order(Lane.read(send.message.lane), send.key_name or "")
+        return [name for name in order if name != self.way.name]
 
-    def record_found(self, send: Send, references: list[str], now: datetime) -> bool:
-        """Record what the carrier said of a text in doubt; say whether to judge it again.
+    # Answers to texts
 
-        If an equal text is being sent, a reference may be that one's: the carrier is asked later.
-        """
-        message, left = send.message, self.terms.doubts_elsewhere(send.message)
-        others = [each.send.message for each in self.unrecorded]
-        others += [each.message for each in self.sends.under_way.values() if each.asking]
-        has_twin = references and claims.has_twin(message, others)
-        if has_twin:
-            outcome = outcomes.equal_text_under_way(now)
-        elif receipts.found(message.id, references, now, self.way):
-            self.note(send, "sent")
-            return False
-        elif not (outcome := outcomes.not_taken(message, bool(left))):
-            with db.atomic():
-                settled = message.settle_doubt(left)
-                Attempt.rule_out(message, self.way, now)
-            if not settled or not self.routes.are_several:
-                return settled
-            outcome = Outcome(Status.QUEUED, elsewhere=True)  # another may be the first for it
-        with db.atomic():
-            is_moved = message.apply(outcome, now)
-            if not has_twin:
-                Attempt.rule_out(message, self.way, now)
-        if is_moved and outcome.status != Status.QUEUED:
-            self.note(send, outcome.move, outcome.why)
-        return False
+    def record_yes(self, taken: list[Answer], now: datetime) -> None:
+        """Record the carrier's yes to texts."""
+        said = {each.send.message.id: each.said for each in taken}
+        numbers = {each.send.message.id: each.send.message.claim_number for each in taken}
+        receipts.sent(said, now, False, self.way, numbers)
 
     def record_no(self, send: Send, error: CarrierError | NotSent, now: datetime) -> None:
         """Record what becomes of a text that the carrier did not say yes to."""
         message = send.message
-        outcome = error.outcome if isinstance(error, NotSent) else self.after_no(send, error, now)
+        given = not isinstance(error, NotSent)
+        outcome = self.after_no(send, error, now) if given else error.outcome
         if outcome is None:
-            self.take_back([message])
+            take_back([message])
             return
-        more = {} if isinstance(error, NotSent) else self.changes(send, error, outcome, now)
+        more = self.changes(send, error, outcome, now) if given else {}
         with db.atomic():
             is_moved = message.apply(outcome, now, **more)
-            self.end_attempt(send, error, now)
+            if given:
+                self.end_attempt(send, error, outcome, now)
+            else:
+                Attempt.take_back([message])
         if is_moved and outcome.status != Status.QUEUED:
             self.note(send, outcome.move, outcome.why)
         if outcome.doubt:
             receipts.look_again(message.to, self.routes.ways)
-
-    def end_attempt(self, send: Send, error: CarrierError | NotSent, now: datetime) -> None:
-        """Note with the attempt that the carrier did not say yes; a question is none."""
-        if isinstance(error, NotSent):
-            Attempt.take_back([send.message])
-        elif not send.asking:
-            result = Result.UNCLEAR if error.in_doubt else Result.REFUSED
-            Attempt.end(send.message, now, result, words=str(error))
-
-    def changes(self, send: Send, error: CarrierError, outcome: Outcome, now: datetime) -> dict:
-        """Return what else is noted with a no: the carrier, and through which the next try goes."""
-        noted = {"carrier": self.terms.carrier}
-        if error.account:
-            noted["refused_at"] = now
-        if self.others(send) and not (outcome.doubt or send.asking):
-            route = self.routes.read(send.message.lane)
-            if error.way or (outcome.counted and outcome.status == Status.SCHEDULED):
-                route = route.after_no(self.terms.carrier, error.way)
-            noted["lane"] = self.routes.lane(route)
-        return noted
 
     def after_no(self, send: Send, error: CarrierError, now: datetime) -> Outcome:
         """Record what an error tells of the recipient; return what becomes of the text."""
         if error.opted_out:
             said = OptOut(send.message.to, stop=True, source="carrier")
             self.counts["blocked"] += receipts.record_opt_out(said, now, self.terms.key.check_dnc)
-        if send.asking:
-            return outcomes.after_asking_in_vain(send.message, error, send.terms, now)
         others = bool(self.others(send))
         return outcomes.after_no(send.message, error, send.terms, send.is_probe, now, others)
+
+    def changes(self, send: Send, error: CarrierError, outcome: Outcome, now: datetime) -> dict:
+        """Return what else is noted with a no: the carrier, and what is true of the text now."""
+        noted, lane = {"carrier": self.way.name}, Lane.read(send.message.lane)
+        if error.account:
+            noted["refused_at"] = now
+        if outcome.doubt:
+            lane = lane.in_doubt(self.way.name)
+        elif self.others(send) and (
+            error.way or (outcome.counted and outcome.status == Status.SCHEDULED)
+        ):
+            lane = lane.after_no(self.way.name, error.way)
+        return noted | {"lane": str(lane)}
+
+    def end_attempt(self, send: Send, error: CarrierError, outcome: Outcome, now: datetime) -> None:
+        """Note with the attempt that the carrier did not say yes.
+
+        If its scheduler was taken for dead meanwhile, a no settles what was unclear.
+        """
+        told = {"words": str(error)}
+        if error.in_doubt:
+            at = outcome.send_at or now
+            Attempt.end(send.message, now, Result.UNCLEAR, **told, ask_at=at)
+        elif Attempt.end(send.message, now, Result.REFUSED, **told, ask_at=None):
+            since_retry = send.message.claim_number > send.message.tries_before
+            send.message.settle_doubts(self.way, int(since_retry), once=True)
+
+    # Answers to questions
+
+    def record_settled(
+        self, send: Send, error: CarrierError | NotSent | None, said: list[str], now: datetime
+    ) -> None:
+        """Record what the carrier, asked about a text in doubt, said."""
+        if isinstance(error, NotSent):
+            Attempt.ask_at_last(send.message.id, self.way, now)
+        elif error:
+            self.record_no_answer(send, error, now)
+        else:
+            self.record_found(send, said, now)
+
+    def record_no_answer(self, send: Send, error: CarrierError, now: datetime) -> None:
+        """Record that the carrier could not be asked about a text: it is asked again."""
+        message = send.message
+        at = now + outcomes.asked_again_after(message, error, send.terms)
+        with db.atomic():
+            outcome = outcomes.after_asking_in_vain(message, send.terms, now)
+            is_moved = outcome and message.settle(outcome, now)
+            if not is_moved and not error.account:
+                message.note_error(str(error), now)
+            Attempt.ask_at_last(message.id, self.way, at)
+        if is_moved:
+            self.note(send, outcome.move, outcome.why)
+
+    def record_found(self, send: Send, references: list[str], now: datetime) -> None:
+        """Record whether the carrier has a text in doubt.
+
+        If an equal text is being sent, a reference may be that one's: the carrier is asked later.
+        """
+        message = send.message
+        if references and message.has_twin_under_way():
+            later = now + outcomes.retry_delay(0, outcomes.ASK_AGAIN)
+            Attempt.ask_at_last(message.id, self.way, later)
+            return
+        copies = Attempt.unclear_at(self.way, message.id)
+        found = [each for each in copies if receipts.found(each, references, now, self.way)]
+        with db.atomic():
+            ruled_out = Attempt.rule_out(message, self.way, now)
+            message = message.settle_doubts(self.way, ruled_out)
+            if found or message is None or message.status not in WAITING:
+                outcome = None
+            elif outcome := outcomes.not_taken(message, Attempt.deaths(message)):
+                message.settle(outcome, now)
+        if found:
+            self.note(send, "sent")
+        elif outcome:
+            self.note(send, outcome.move, outcome.why)
 
     def note(self, send: Send, move: str, reason: str | None = None) -> None:
         """Count what happened to a message, and leave a line in the log."""
@@ -192,6 +206,13 @@ class Recorder:
         level = logging.WARNING if move in ("retrying", "failed", "expired") else logging.INFO
         why = f": {reason}" if reason else ""
         log.log(level, "message %s %s%s", send.message.id, move, why, extra=send.log_fields)
+
+
+def take_back(messages: list[Message]) -> None:
+    """Give up the claims of messages that were given to nobody; they keep their places."""
+    with db.atomic():
+        Message.put_back(messages)
+        Attempt.take_back(messages)
 
 
 class Inbox:

@@ -1,174 +1,132 @@
-"""Sending through one carrier: claim, judge, send, record.
+"""Sending through one carrier: ask about what is in doubt, claim, judge, begin.
 
-The threads of a pool talk to the carrier and do nothing else. The thread that calls `send_queued`
-uses the database. It records answers before it claims more: a scheduler that dies leaves no more
-messages in doubt than it had sends under way.
+The threads of a pool talk to the carrier and do nothing else; whoever calls `step` uses the
+database. Answers are recorded before more is claimed: a scheduler that dies leaves no more messages
+in doubt than it had sends under way.
 """
 
 import logging
-import uuid
-from collections import Counter
 from collections.abc import Callable, Collection
-from datetime import datetime
-from functools import partial
-from typing import Any
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
-import database
-import reports
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from access.rules import KeyRules, end
 from carriers import Carrier
-from carriers.ways import Way
-from database.clock import Steps
-from models import Message, Status
-from sending import claims, outcomes, receipts
+from carriers.lanes import TESTERS, Routes
+from database import db
+from models import TAKEN, Message
+from sending import outcomes, receipts
 from sending.attempts import Attempt
 from sending.carrier_state import CarrierState, Permission
-from sending.heartbeats import Heartbeat  # noqa: F401
+from sending.claims import Claims, Turn
+from sending.heartbeats import Heartbeat, Pulse
 from sending.inbound import ReplyRules
-from sending.lanes import assign
-from sending.outcomes import Outcome, Step, Terms
+from sending.outcomes import Outcome, Terms
 from sending.rate import Rate
 from sending.recorder import Inbox, Recorder
-from sending.routes import Routes, of_answers
-from sending.runtime import THIS_MACHINE, TICK, Runtime, Stop
+from sending.runtime import THIS_MACHINE, Ended, Runtime, Stop
 from sending.sends import Send, Sends
 from sending.watch import CarrierWatch
 from settings import Settings
 
-LONGEST_WAIT = 60  # seconds that a pass waits for the carrier's pauses and sends nothing
-TESTERS = "(testers)"  # the name under which the state of their simulator is kept
-COLLECT_EVERY = 1  # seconds until a STOP is recorded while sends are under way
+LONGEST_WAIT = 60  # seconds that a single pass waits for a carrier's pauses and sends nothing
+QUESTION_LASTS = timedelta(minutes=5)  # then another scheduler asks
 
 log = logging.getLogger("scheduler")
 
 
+class Step(NamedTuple):
+    """What a step of a sender came to."""
+
+    claimed: int = 0
+    did: bool = False  # anything that may let others, or itself, do more
+    pause: float = 0  # seconds until more may go; 0 if nobody knows
+
+
 class Sender:
-    """Send queued messages through a carrier, or those of testers through their simulator."""
+    """Send queued messages through a carrier, step by step.
+
+    `retry` calls what needs the database until it is back.
+    """
 
     def __init__(
         self,
         settings: Settings,
         carrier: Carrier,
         stop: Stop,
-        for_testers: bool = False,
+        pulse: Pulse,
+        retry: Callable,
+        routes: Routes,
         runtime: Runtime = THIS_MACHINE,
-        routes: Routes | None = None,
     ):
-        self.settings, self.stop, self.clock = settings, stop, runtime.clock
-        self.for_testers = for_testers
-        self.answers = not for_testers and bool(settings.stop_reply or settings.help_reply)
-        self.name = TESTERS if for_testers else carrier.name
-        self.routes = routes = routes or Routes([Way(self.name)])
-        self.terms = _terms(settings, carrier, self.name, routes)
-        self.renew_every = settings.claim_timeout / 4  # seconds
-        self.longest_wait = 0 if for_testers else LONGEST_WAIT  # the pass waits for testers
-        self.claimant = uuid.uuid4()
-        per_second = None if for_testers else routes.rate(self.name) or settings.send_rate
+        self.settings, self.carrier, self.name = settings, carrier, carrier.name
+        self.clock, self.pulse, self.retry, self.routes = runtime.clock, pulse, retry, routes
+        is_testers = self.name == TESTERS
+        self.terms = Terms.of(settings, carrier.can_be_asked, routes.are_several)
+        self.longest_wait = 0 if is_testers else LONGEST_WAIT
+        self.way = routes.way(self.name)
+        per_second = None if is_testers else self.way.rate or settings.send_rate
         # A part holds sixteen characters at least, however much each consists of
         rate = Rate(per_second, settings.max_message_length // 16 + 1) if per_second else None
-        self.sends = Sends(carrier, settings.send_concurrency, stop, runtime)
-        self.watch = CarrierWatch(
-            *(self.name, carrier, rate, settings.claim_timeout, stop, self.clock),
-            are_several=routes.are_several,
-        )
-        self.recorder = Recorder(
-            *(self.claimant, self.terms, self.watch, self.sends, self.retry_through_outage), routes
-        )
-        self.inbox = Inbox(carrier, ReplyRules.of(settings, routes.way(carrier.name)), self.watch)
-        self.key_names = {}  # by id, for the log
+        self.sends = Sends(carrier, settings.send_concurrency, stop, pulse, runtime)
+        several = routes.are_several and not is_testers
+        self.watch = CarrierWatch(self.name, self.sends, rate, settings.claim_timeout, several)
+        self.recorder = Recorder(self.name, self.terms, self.watch, self.sends, self.retry, routes)
+        self.inbox = Inbox(carrier, ReplyRules.of(settings, self.way), self.watch)
+        self.key_names = {}  # by id
         self.first = None  # the keys that have the next shares: by whether they are urgent
-        self.left = 0  # messages that the present pass may still claim
-        self.moves = 0  # how many messages it has claimed, ever
-        self.waits_for_lanes = False  # others are writing those of messages just now
-        self.renew_at = 0  # by the monotonic clock
-        self.steps = Steps(self.clock.now, self.clock.monotonic)
+        self.resumes_at = None  # when a pause ends, by the monotonic clock
+        self.seen = -1  # the progress of all senders before its last step
 
-    def send_queued(self, meanwhile: Callable[[], int] = int, most: float | None = None) -> Counter:
-        """Send until nothing may be sent, the carrier pauses for long, or a stop is requested.
+    def begin_pass(self) -> None:
+        """Begin to wait anew for the carrier's pauses, and for threads."""
+        self.recorder.progress_at = self.clock.monotonic()
+        self.sends.most = self.sends.size
 
-        Claim no more than `most` messages, by default as many as wait. Return how often each thing
-        happened. Each round: 1. record answers, 2. call `meanwhile`, which returns how many
-        messages it has queued, 3. renew claims, 4. claim as many as may be sent, and judge them,
-        5. put back those for which SEND_RATE is used up, 6. begin to send, 7. wait for an answer.
+    @property
+    def is_busy(self) -> bool:
+        """Whether answers of the carrier are awaited, or to be recorded."""
+        return bool(self.sends.under_way or self.recorder.unrecorded or self.watch.asked)
+
+    def step(self, lanes: Collection[str], left: float, ended: Ended) -> Step:
+        """Do what can be done now; claim no more than `left` of the messages in these lanes.
+
+        1. Record answers. 2. See who may send. 3. Ask about texts in doubt. 4. Claim as many texts
+        as may be sent, judge them, and take SEND_RATE. 5. Begin to send.
         """
-        self.recorder.begin_pass()
-        self.waits_for_lanes = False
-        # Or a pass might never end while messages arrive
-        self.left = reports.awaiting_carrier(self.for_testers) if most is None else most
         if self.first is None:
+            CarrierState.prepare(self.name)
             self.first = CarrierState.get_by_id(self.name).first
         before = dict(self.first)
-        self.renew_at = self.clock.monotonic() + self.renew_every
-        with self.sends.threads():
-            while (pause := self.begin_sends(meanwhile)) is not None:
-                self.await_answers(pause)
+        did = self.recorder.record()
+        permission, pause = self.retry(self.watch.permission, bool(self.sends.under_way))
+        room, questions = self.room(permission), []
+        if room and permission is Permission.ALL:
+            questions = self.retry(self.ask, room)
+        claimed, ready = 0, []
+        if room := min(left, room - len(questions)):
+            claimed, ready = self.retry(self.claim, room, lanes)
+        if permission is Permission.PROBE and not ready:
+            questions = self.retry(self.ask, 1)
+        for send in (*questions, *ready):
+            self.sends.begin(send, self.watch.probe, ended)
+        if self.watch.probe and not self.watch.asked:
+            if ready:
+                self.retry(CarrierState.note_probe, self.name, ready[0].message.id)
+            elif not questions:
+                self.retry(self.watch.end_unused_probe)
         if self.first != before:
-            CarrierState.begin_with(self.name, self.first)
-        return self.recorder.counts
+            self.retry(CarrierState.begin_with, self.name, self.first)
+        self.resumes_at = self.clock.monotonic() + pause if pause else None
+        return Step(claimed, bool(did or claimed or questions), pause)
 
-    def begin_sends(self, meanwhile: Callable[[], int]) -> float | None:
-        """Begin what may be sent now; return the seconds until more may go, None at the end."""
-        retry = self.retry_through_outage
-        self.left += sum(answer.may_go_soon for answer in self.recorder.unrecorded)
-        again = self.recorder.record()
-        self.left += meanwhile()
-        while_asked = partial(self.while_asked, meanwhile)
-        permission, pause = retry(self.watch.permission, bool(self.sends.under_way), while_asked)
-        room = self.room(permission)
-        self.put_back(again[room:])
-        again = again[:room]
-        room = min(self.left, room - len(again))
-        claimed, ready = retry(self.claim, room, again)
-        ready = self.within_rate(ready)
-        for send in ready:
-            self.sends.begin(send, self.watch.probe)
-        if self.watch.probe and ready:
-            retry(CarrierState.note_probe, self.name, ready[0].message.id)
-        elif self.watch.probe:
-            retry(self.watch.end_unused_probe)
-        wait_until = self.recorder.progress_at + self.longest_wait
-        waits = self.left and pause and self.clock.monotonic() + pause <= wait_until
-        return pause if self.sends.under_way or claimed or waits else None
-
-    def while_asked(self, meanwhile: Callable[[], int]) -> None:
-        """Do what does not wait for the carrier, while it is asked whether it serves."""
-        self.left += meanwhile()
-        self.inbox.collect()
-
-    def await_answers(self, pause: float) -> None:
-        """Wait for an answer, but no longer than until there is something else to do."""
-        soon = min(self.renew_every, COLLECT_EVERY, self.stop.seconds_left)
-        if not self.sends.under_way:
-            soon = min(soon, TICK, pause)
-        elif self.watch.rate and self.left and pause:
-            soon = min(soon, pause)
-        self.recorder.unrecorded = self.sends.gather(soon)
-        if not self.stop.seconds_left:
-            self.recorder.unrecorded += self.sends.abandon()
-        self.retry_through_outage(self.inbox.collect)
-
-    def retry_through_outage(self, action: Callable, *arguments: Any) -> Any:
-        """Call something that needs the database; while it is away, again; return the result.
-
-        With messages in hand we wait for the database, because giving up would send them twice. We
-        wait no longer than SHUTDOWN_TIMEOUT once a stop is requested.
-        """
-        while True:
-            try:
-                return action(*arguments)
-            except database.ERRORS as error:
-                if not database.is_outage(error):
-                    raise
-                database.disconnect()
-                in_hand = self.sends.under_way or self.recorder.unrecorded
-                if not in_hand or not self.stop.seconds_left:
-                    raise
-                log.error("the database failed, trying again: %s", database.reason(error))
-                self.clock.sleep(1)
-
-    # Which may go
+    @property
+    def waits(self) -> bool:
+        """Whether a single pass waits for the end of the carrier's pause."""
+        longest = self.recorder.progress_at + self.longest_wait
+        return self.resumes_at is not None and self.resumes_at <= longest
 
     def room(self, permission: Permission) -> int:
         """Return how many more texts may be begun."""
@@ -177,103 +135,113 @@ class Sender:
             return min(room, int(permission is Permission.PROBE))
         return min(room, self.watch.rate.most()) if self.watch.rate else room
 
-    def claim(self, room: int, again: list[Send]) -> tuple[int, list[Send]]:
-        """Renew our claims and claim more messages; return how many, and all that may go now.
+    # Questions
 
-        The messages in `again` are judged once more: they may be sent, too.
+    def ask(self, room: int) -> list[Send]:
+        """Return some messages in doubt about which the carrier is to be asked now.
+
+        Those of which a receipt that was kept shows that it has them need no question.
         """
-        now, monotonic = self.clock.now(), self.clock.monotonic()
-        held_until = monotonic + self.settings.claim_timeout / 2
-        ahead = now.timestamp() - monotonic
-        # After a step of the wall clock they may look as if their sender were dead
-        renewing = self.steps.noticed() or monotonic >= self.renew_at
-        held = [*self.sends.under_way.values()] if renewing else []
-        lanes = self.lanes() if room else []
-        if not (lanes or held or again or self.answers) and not self.routes.is_plain:
+        if not self.carrier.can_be_asked:
+            return []
+        now, questions = self.clock.now(), []
+        due = {attempt.message_id for attempt in Attempt.to_ask(self.way, now, room)}
+        for message in Message.select().where(Message.id.in_([*due])) if due else ():
+            is_needed = message.to is not None and message.status not in TAKEN
+            at = now + QUESTION_LASTS if is_needed else None
+            if not Attempt.ask_at_last(message.id, self.way, at, now) or not is_needed:
+                continue
+            send = Send(message, self.name_of(message), self.pulse.sender, self.terms)
+            if message.id in receipts.look_again(message.to, self.routes.ways):
+                self.recorder.note(send, "sent")
+            elif copies := Attempt.unclear_at(self.way, message.id):
+                send.since = copies[0].begun_at
+                questions.append(send)
+        return questions
+
+    def name_of(self, message: Message) -> str | None:
+        """Return the name of a message's key."""
+        if message.key_id not in self.key_names:
+            self.key_names |= ApiKey.names({message.key_id})
+        return self.key_names.get(message.key_id)
+
+    # Claims
+
+    def claim(self, room: int, lanes: Collection[str]) -> tuple[int, list[Send]]:
+        """Claim messages, and judge them; return how many, and those that may go now.
+
+        What SEND_RATE does not let go keeps its place, and its key is the next in turn.
+        """
+        groups = [each for each in self.claims(lanes) if each.lanes]
+        if not groups:
             return 0, []
-        with database.db.atomic():
-            renewed = claims.renew(self.claimant, [send.message for send in held], now)
-            new = self.claim_new(room, now, lanes)
-            if unknown := {message.key_id for message in new} - self.key_names.keys():
-                self.key_names |= ApiKey.names(unknown)
-            names, terms = self.key_names, self.terms
-            claimed = [Send(each, names.get(each.key_id), held_until, terms, ahead) for each in new]
-            ready, moves = self.judge([*again, *claimed], now)
-            going = [send.message for send in ready if not send.asking]
-            Attempt.begin(going, self.name, self.claimant, now)
-        if renewing:
-            self.renew_at = monotonic + self.renew_every
-        for send in held:
-            if send.message.id in renewed:
-                send.held_until, send.ahead = held_until, ahead
-        self.left -= len(new)
-        self.moves += len(new)
-        for send in claimed:  # in the order of service
+        now, before = self.clock.now(), self.clock.monotonic()
+        with db.atomic():
+            if not Heartbeat.beat(self.pulse.sender, now):
+                self.pulse.is_lost()
+                return 0, []
+            messages = next(filter(None, (self.claim_new(each, room) for each in groups)), [])
+            sends = [
+                Send(each, self.name_of(each), self.pulse.sender, self.terms) for each in messages
+            ]
+            ready, moves = self.judge(sends, now)
+            going = self.within_rate(ready)
+            waiting = ready[len(going) :]
+            Message.put_back([send.message for send in waiting])
+            Attempt.begin([send.message for send in going], self.name, self.pulse.sender, now)
+        self.pulse.beaten_at = before
+        for send in sends:  # in the order of service
             self.first[send.terms.key.urgent] = send.message.key_id + 1
+        for send in reversed(waiting):
+            self.first[send.terms.key.urgent] = send.message.key_id
         for send, outcome in moves:
             self.recorder.note(send, outcome.move, outcome.why)
-        return len(new), ready
+        return len(messages) - len(waiting), going
 
-    def lanes(self) -> list[list[str] | None]:
-        """Return the lanes whose messages may go through this carrier now, in groups.
+    def claims(self, lanes: Collection[str]) -> list[Claims]:
+        """Return what this carrier may be given of some lanes, in groups by preference.
 
-        None stands for all: of testers, or where one carrier is for all.
+        A text that goes first at a risk should not be in doubt already, but where no other carrier
+        may be used for it.
         """
-        routes = self.routes
-        if routes.is_plain:
-            return [None]
-        trouble = CarrierState.in_trouble(routes.names)
-        lanes = assign(routes, self.first)
-        self.waits_for_lanes = any(map(routes.is_old, lanes))
-        return routes.lanes_of(self.name, lanes, trouble, self.watch.is_risky)
+        routes, trouble = self.routes, ()
+        if routes.are_several:
+            trouble = CarrierState.in_trouble(routes.names)
 
-    def claim_new(self, room: int, now: datetime, lanes: list[list[str] | None]) -> list[Message]:
-        """Claim messages, answers to replies before all others.
+        def may_take(lane, key):
+            return routes.may_take(self.name, lane, key, trouble)
 
-        After a pause it is one, and not of the key of the last one if another key has any; nor is
-        it the same one if there is another. What is not urgent goes after what was.
+        def is_sure(lane, key):
+            return may_take(lane, key) and not lane.doubts
+
+        def has_no_other(lane, key):
+            return may_take(lane, key) and {*trouble}.issuperset(routes.order(lane, key))
+
+        which = (is_sure, has_no_other) if self.watch.is_risky else (may_take,)
+        return [Claims(lanes, routes, each) for each in which]
+
+    def claim_new(self, claims: Claims, room: int) -> list[Message]:
+        """Claim messages; after a pause one, and not of the key of the last one if another has any.
+
+        Nor is it the same one if there is another. What is not urgent goes after what was.
         """
-        last = self.last_probe() if room and self.watch.probe else None
+        turn = Turn(self.first)
+        last = self.last_probe() if self.watch.probe else None
         if last is None:
-            return self.claim_by_turn(room, now, lanes)
+            return claims.claim(room, turn)
         for others_first in (True, False) if last.goes_before_others else (False,):
-            turn = {"but_of": {last.key_id}, "others_first": others_first}
-            if claimed := self.claim_by_turn(1, now, lanes, **turn):
+            others = turn._replace(but_of=frozenset({last.key_id}), others_first=others_first)
+            if claimed := claims.claim(1, others):
                 return claimed
-        two = self.claim_by_turn(2, now, lanes)
+        two = claims.claim(2, turn)
         going = ([each for each in two if each.id != last.id] or two)[:1]
-        claims.put_back(self.claimant, [each for each in two if each not in going])
+        Message.put_back([each for each in two if each not in going])
         return going
 
     def last_probe(self) -> Message | None:
         """Return the message that went first after a pause last, with its key."""
         this = Message.id == self.watch.state.probed
         return Message.select(Message, ApiKey).join(ApiKey).where(this).first()
-
-    def claim_by_turn(
-        self,
-        room: int,
-        now: datetime,
-        lanes: list[list[str] | None],
-        but_of: Collection[int] = (),
-        others_first: bool = False,
-    ) -> list[Message]:
-        """Claim messages, answers to replies before all others, but none of some keys.
-
-        The others are of the first group of lanes in which there are any; with `others_first`, it
-        is them alone, those of urgent keys last.
-        """
-        claimed = []
-        if room and self.answers and not others_first:
-            own = [of_answers(name) for name in self.routes.way(self.name).names]
-            whose = self.name, None if self.routes.is_plain else own, but_of
-            claimed = claims.claim_answers(self.claimant, room, now, *whose)
-        for group in lanes:
-            whose = self.first[False], self.for_testers, self.first[True], self.name, group
-            whose += but_of, others_first
-            if more := claims.claim(self.claimant, room - len(claimed), now, *whose):
-                return claimed + more
-        return claimed
 
     def judge(
         self, sends: list[Send], now: datetime
@@ -289,18 +257,14 @@ class Sender:
         listed = DoNotCall.listed(checked)
         for send in sends:
             message = send.message
-            if message.in_doubt and message.id in receipts.look_again(message.to, self.routes.ways):
-                moves.append((send, Outcome(Status.SENT)))
-                continue
-            step = self.next_step(send, rules[message.key_id], message.to in listed, now)
-            if isinstance(step, Step):
-                send.asking = step is Step.ASK
+            outcome = self.judge_one(send, rules[message.key_id], message.to in listed, now)
+            if outcome is None:
                 ready.append(send)
-            elif message.apply(step, now):
-                moves.append((send, step))
+            elif message.apply(outcome, now):
+                moves.append((send, outcome))
         return ready, moves
 
-    def next_step(self, send: Send, own: KeyRules, listed: bool, now: datetime) -> Step | Outcome:
+    def judge_one(self, send: Send, own: KeyRules, listed: bool, now: datetime) -> Outcome | None:
         """Judge a message; one that cannot be judged is set aside, and holds up no neighbour."""
         message = send.message
         try:
@@ -316,36 +280,10 @@ class Sender:
             return outcomes.cannot_be_judged(message, error, self.terms, now)
 
     def within_rate(self, ready: list[Send]) -> list[Send]:
-        """Return the messages that SEND_RATE lets go now; put the rest back into their places."""
-        texts = [send for send in ready if not send.asking]
-        if not (self.watch.rate and texts):
+        """Return the first of these messages, which SEND_RATE lets go now."""
+        if not (self.watch.rate and ready):
             return ready
-        parts = [send.message.parts or 1 for send in texts]
-        share = self.retry_through_outage(self.watch.take_rate, parts)
-        going, waiting = texts[: share.texts], texts[share.texts :]
-        self.put_back(waiting)
-        if share.delay:
-            going[0].not_before = self.clock.monotonic() + share.delay
-        return [send for send in ready if send not in waiting]
-
-    def put_back(self, waiting: list[Send]) -> None:
-        """Give up the claims of messages that may not go now; their key is the next in turn."""
-        if waiting:
-            messages = [send.message for send in waiting]
-            self.retry_through_outage(self.recorder.take_back, messages)
-            self.left += len(waiting)
-            for send in reversed(waiting):
-                self.first[send.terms.key.urgent] = send.message.key_id
-
-
-def _terms(settings, carrier, name, routes):
-    """Return the terms of texts whose keys have no rules of their own."""
-    return Terms.of(
-        settings,
-        carrier.can_be_asked,
-        carrier=name,
-        first=routes.first,
-        others=routes.can_be_asked - {name},
-        are_several=routes.are_several,
-        called=routes.called,
-    )
+        share = self.watch.take_rate([send.message.parts or 1 for send in ready])
+        if share.texts and share.delay:
+            ready[0].not_before = self.clock.monotonic() + share.delay
+        return ready[: share.texts]

@@ -1,18 +1,19 @@
-"""The sends under way: threads of a pool that talk to the carrier and do nothing else."""
+"""What is under way with a carrier: threads of a pool talk to it, and do nothing else."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from carriers import Carrier, CarrierError
 from models import Message, Status
 from sending import outcomes
+from sending.heartbeats import Pulse
 from sending.outcomes import Outcome, Terms
-from sending.runtime import NoThread, Runtime, Stop
+from sending.runtime import Ended, NoThread, Runtime, Stop
 
 STOPPED = "the scheduler was stopped before the carrier answered"
 
@@ -28,19 +29,19 @@ class NotSent(Exception):
 
 @dataclass(eq=False)
 class Send:
-    """A claimed message that the carrier is given, or asked about.
-
-    Its deadlines go by the monotonic clock.
-    """
+    """A claimed message that the carrier is given, or one in doubt that it is asked about."""
 
     message: Message
     key_name: str | None  # for the log
-    held_until: float  # then another sender may have the message
+    sender: UUID  # as which it was claimed
     terms: Terms  # that held when it was judged
-    ahead: float = 0  # the wall clock of the monotonic one, in seconds, when it was claimed
-    not_before: float = 0  # SEND_RATE lets the text go then
-    asking: bool = False
-    probe: datetime | None = None  # when it was claimed to go first after a pause
+    not_before: float = 0  # SEND_RATE lets the text go then, by the monotonic clock
+    since: datetime | None = None  # of a question: when the carrier was first given the text
+    probe: datetime | None = None  # when it was chosen to go first after a pause
+
+    @property
+    def asking(self) -> bool:
+        return self.since is not None
 
     @property
     def is_probe(self) -> bool:
@@ -70,50 +71,51 @@ class Answer(NamedTuple):
 class Sends:
     """Begin sends through a carrier, and return their answers."""
 
-    def __init__(self, carrier: Carrier, size: int, stop: Stop, runtime: Runtime):
-        self.carrier, self.size, self.stop = carrier, size, stop
-        self.most = size  # sends at once in the present pass
+    def __init__(self, carrier: Carrier, size: int, stop: Stop, pulse: Pulse, runtime: Runtime):
+        self.carrier, self.size, self.stop, self.pulse = carrier, size, stop, pulse
+        self.most = size  # at once, with the threads that there are
         self.clock, self.make_pool = runtime.clock, runtime.make_pool
-        self.pool = None  # of the present pass
+        self.pool = None
         self.under_way = {}  # each Send by the future of its thread
-        self.ended = runtime.make_queue()  # the futures of those whose thread has ended
 
-    @contextmanager
-    def threads(self) -> Iterator[None]:
-        """Have a pool of threads, and wait for them in the end unless time is up."""
-        self.pool, self.most = self.make_pool(self.size), self.size
-        try:
-            yield
-        finally:
+    def close(self) -> None:
+        """End the threads, and wait for them unless time is up."""
+        if self.pool:
             self.pool.shutdown(wait=self.stop.seconds_left > 0)
+        self.pool, self.most = None, self.size
 
     @property
     def room(self) -> int:
         """Return how many more sends may be begun."""
         return max(0, self.most - len(self.under_way))
 
-    def begin(self, send: Send, probe: datetime | None) -> None:
-        """Have a thread ask the carrier about a message in doubt, or give it the text.
+    def submit(self, action: Callable, *arguments: Any) -> Future:
+        """Have a thread call something; raise NoThread if there is none."""
+        if self.pool is None:
+            self.pool = self.make_pool(self.size)
+        return self.pool.submit(action, *arguments)
 
-        If no thread can be started, the message keeps its place, and the present pass goes on with
-        the threads that there are.
+    def begin(self, send: Send, probe: datetime | None, ended: Ended) -> None:
+        """Have a thread give the carrier a text, or ask about one; its future comes in `ended`.
+
+        If no thread can be started, the message keeps its place.
         """
         message = send.message
         send.probe = probe
         action, arguments = self.give, (send,)
         if send.asking:
-            now, since = self.clock.now(), message.in_doubt_since
-            since = min(since, now - (since - now))  # a clock that was ahead has been set back
+            now = self.clock.now()
+            since = min(send.since, now - (send.since - now))  # a clock that has been set back
             action, arguments = self.carrier.find, (message.to, message.message, since)
         try:
-            future = self.pool.submit(action, *arguments)
+            future = self.submit(action, *arguments)
         except NoThread as error:
             log.error("message %s waits: %s", message.id, error, extra=send.log_fields)
             self.most = min(self.most, len(self.under_way))
             future = Future()
             future.set_exception(NotSent())
         self.under_way[future] = send
-        future.add_done_callback(self.ended.put)
+        future.add_done_callback(ended.put)
 
     def give(self, send: Send) -> str | None:
         """Give the carrier a text and return its reference; raise NotSent if it may not go.
@@ -125,10 +127,9 @@ class Sends:
             self.stop.sleep(early)
             if self.stop.is_requested:
                 raise NotSent
+        if not self.pulse.is_fresh(send.sender):  # others may take it for dead
+            raise NotSent
         now = self.clock.now()
-        # Others go by the wall clock, which may have jumped ahead
-        if max(self.clock.monotonic(), now.timestamp() - send.ahead) > send.held_until:
-            raise NotSent(Outcome(Status.QUEUED, send_at=now))
         if outcome := outcomes.judge_again(message, send.terms, now):
             raise NotSent(outcome)
         left = message.expires_at - now
@@ -139,10 +140,10 @@ class Sends:
             valid_for=max(1, round(left.total_seconds())),
         )
 
-    def gather(self, seconds: float) -> list[Answer]:
-        """Return the answers that have come; wait so many seconds if none has."""
-        ended = self.ended.gather(seconds)
-        return [self._answer(self.under_way.pop(future), future) for future in ended]
+    def answers(self, ended: Collection[Future]) -> list[Answer]:
+        """Return the answers of those sends that have ended."""
+        own = [future for future in ended if future in self.under_way]
+        return [self._answer(self.under_way.pop(future), future) for future in own]
 
     def _answer(self, send, ended):
         """Return how a send has ended; an error of ours leaves the text in doubt."""

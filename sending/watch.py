@@ -1,17 +1,14 @@
 """What a carrier can take now: its pauses and probes, and SEND_RATE, over all schedulers."""
 
 import logging
-from collections.abc import Callable
-from concurrent.futures import wait
 from datetime import datetime, timedelta
 from typing import Any
 
-from carriers import Carrier, CarrierError
-from sending.carrier_state import CarrierState, Permission
+from carriers import CarrierError
+from sending.carrier_state import CarrierState, Permission, in_trouble
 from sending.rate import Rate, Share
-from sending.routes import in_trouble
-from sending.runtime import TICK, Clock, NoThread, Stop, in_own_thread
-from sending.sends import Answer, NotSent, Send
+from sending.runtime import TICK, NoThread
+from sending.sends import Answer, NotSent, Send, Sends
 
 log = logging.getLogger("scheduler")
 
@@ -22,30 +19,29 @@ class CarrierWatch:
     def __init__(
         self,
         name: str,
-        carrier: Carrier,
+        sends: Sends,
         rate: Rate | None,
         claim_timeout: int,
-        stop: Stop,
-        clock: Clock,
         are_several: bool = False,
     ):
-        self.name, self.carrier, self.rate = name, carrier, rate
+        self.name, self.sends, self.rate = name, sends, rate
+        self.stop, self.clock = sends.stop, sends.clock
         self.are_several = are_several
-        self.claim_timeout, self.stop, self.clock = claim_timeout, stop, clock
+        self.claim_timeout = claim_timeout
         self.state = None  # as read last
         self.probe = None  # when we claimed to send the one text that goes first after a pause
-        self.serves = False  # the carrier, asked before that, said so
+        self.asked = None  # the future of the question, before that, whether the carrier serves
+        self.serves = False  # it said so
         self.is_heard = False  # it has given an answer of its own since the last silence
 
-    def permission(
-        self, under_way: bool, meanwhile: Callable[[], Any] = int
-    ) -> tuple[Permission, float]:
+    def permission(self, under_way: bool) -> tuple[Permission, float]:
         """Return who may send now, and the seconds until that may change.
 
         After an outage the carrier is asked first whether it serves, without a text that could be
-        left in doubt; so is one whose texts go through another meanwhile. It may take a minute to
-        answer; `meanwhile` is called again and again.
+        left in doubt; so is one whose texts go through another meanwhile. That may take a minute.
         """
+        if self.asked:
+            return self.answered()
         now, self.probe, self.serves = self.clock.now(), None, False
         longest_use = self.rate.longest if self.rate else timedelta(0)
         self.state = state = CarrierState.current(self.name, now, longest_use)
@@ -62,8 +58,8 @@ class CarrierWatch:
             permission = state.permission(now, self.claim_timeout)
         if permission is Permission.PROBE:
             self.probe = state.tried_at
-            if (state.trouble or self.is_replaced) and not self.may_serve(meanwhile):
-                permission, self.probe = Permission.NONE, None
+            if (state.trouble or self.is_replaced) and not self.ask():
+                return Permission.NONE, TICK
         left = (state.retry_at - now).total_seconds() if state.retry_at else 0
         # Another's probe: its answer may come at any time
         return permission, 0 if state.trouble or permission is Permission.ALL else max(left, TICK)
@@ -78,35 +74,45 @@ class CarrierWatch:
         """Whether a text goes first through a carrier that cannot be asked if it serves."""
         return self.probe is not None and self.is_replaced and not self.serves
 
-    def may_serve(self, meanwhile: Callable[[], Any]) -> bool:
-        """Ask the carrier, without sending, whether it takes texts again; True if it cannot say.
+    def ask(self) -> bool:
+        """Ask the carrier, without sending, whether it takes texts again.
 
-        After a no it is asked again at the end of a longer pause. If only a text can show more, it
-        is asked once after each pause.
+        Return True if a text may go first by now: if only that can show more, the carrier is asked
+        once after each pause.
         """
-        if self.state.serves:
-            self.serves = True
+        self.serves = self.state.serves
+        if self.serves:
             return True
         try:
-            asked = in_own_thread(self.carrier.check)
-            while not (wait([asked], TICK).done or self.stop.is_requested):
-                meanwhile()
-            if self.stop.is_requested:
-                CarrierState.end_probe(self.name, self.probe)
-                return False
-            asked.result()
-            self.serves = True
-            return True
+            self.asked = self.sends.submit(self.sends.carrier.check)
         except NoThread as error:
             log.error("carrier %s cannot be asked: %s", self.name, error)
             CarrierState.end_probe(self.name, self.probe)
-        except NotImplementedError:
-            return True
-        except CarrierError as error:
-            if not self.note_error(error, self.probe, by_text=False):
-                cause = {"trouble": self.state.trouble, "is_down": self.state.is_down}
-                CarrierState.begin_pause(self.name, self.clock.now(), self.probe, **cause)
         return False
+
+    def answered(self) -> tuple[Permission, float]:
+        """Return who may send, by what the carrier said that was asked whether it serves.
+
+        After a no it is asked again at the end of a longer pause.
+        """
+        if not self.asked.done():
+            if self.stop.is_requested:
+                CarrierState.end_probe(self.name, self.probe)
+            return Permission.NONE, TICK
+        error, self.asked = self.asked.exception(), None
+        if self.stop.is_requested:
+            CarrierState.end_probe(self.name, self.probe)
+        elif error is None:
+            self.serves = True
+            return Permission.PROBE, 0
+        elif isinstance(error, NotImplementedError):
+            return Permission.PROBE, 0
+        elif not isinstance(error, CarrierError):
+            raise error
+        elif not self.note_error(error, self.probe, by_text=False):
+            cause = {"trouble": self.state.trouble, "is_down": self.state.is_down}
+            CarrierState.begin_pause(self.name, self.clock.now(), self.probe, **cause)
+        return Permission.NONE, 0
 
     def end_unused_probe(self) -> None:
         """Let another text go first, as we have none.

@@ -6,7 +6,7 @@ import pytest
 
 from carriers import Carrier, CarrierError
 from scheduler import Scheduler
-from sending import carrier_state, sender
+from sending import heartbeats, sender
 from sending.runtime import THIS_MACHINE
 
 FOR_NOW, FOR_GOOD = CarrierError("out of order"), CarrierError("no such number", permanent=True)
@@ -90,7 +90,7 @@ def run_pass(settings, carrier, at, monkeypatch):
     `run_pass.runtime` is what it runs on.
     """
 
-    monkeypatch.setattr(carrier_state, "SETTLING", 0)
+    monkeypatch.setattr(heartbeats, "WATCHED", 0)
     monkeypatch.setattr(sender, "LONGEST_WAIT", 0)  # the clock stands still
 
     def run(instant, carrier=carrier, **changes):

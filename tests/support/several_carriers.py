@@ -6,7 +6,7 @@ from carriers import CarrierError
 from carriers.ways import Way
 from fake_carrier import FakeCarrier
 from scheduler import Scheduler
-from sending import carrier_state, sender
+from sending import heartbeats, sender
 from sending.runtime import THIS_MACHINE
 
 UNREACHED = CarrierError("there is no connection", unreached=True)
@@ -81,7 +81,7 @@ def run_both(settings, us, eu, at, monkeypatch):
 
     `run_both.runtime` is what it runs on.
     """
-    monkeypatch.setattr(carrier_state, "SETTLING", 0)
+    monkeypatch.setattr(heartbeats, "WATCHED", 0)
     monkeypatch.setattr(sender, "LONGEST_WAIT", 0)  # the clock stands still
 
     def run(instant, ways=None, carriers=None, **changes):

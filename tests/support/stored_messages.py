@@ -9,9 +9,10 @@ import psycopg
 import acceptance
 import reports
 from acceptance import NewMessage
-from access.keys import ApiKey
+from access.keys import ApiKey, Role
 from access.rules import end
 from carriers.alphabets import count_parts
+from carriers.lanes import new_lane
 from database import clock, db
 from models import Message, Status, new_id
 from samples import DAY, HOUR, NEW_YORK, TUESDAY_NOON
@@ -34,6 +35,8 @@ def new_message(text="Hello", **fields):
     usual |= {"status": Status.QUEUED, "max_retries": 3, "id": new_id(now), "created_at": now}
     usual |= dict.fromkeys(("manual_mode", "available_to_group", "check_dnc"), False)
     usual |= dict.fromkeys(("idempotency_key", "request_digest", "answer"))
+    is_testers = ApiKey.get_by_id(fields["key"]).role == Role.TESTER
+    usual["lane"] = new_lane(fields.get("country", "US"), is_testers)
     usual["expires_at"] = fields.get("send_at", now) + 3 * DAY
     return NewMessage(message=text, **usual | fields)
 
@@ -56,6 +59,7 @@ def _row(now, columns):
         "check_dnc": False,
         "max_retries": 3,
         "created_at": now,
+        "country": "US",
     } | columns
     first_send_at = max(row["send_at"], clock.now())  # or it would have expired
     parts = row["message"] and count_parts(row["message"])
@@ -64,6 +68,8 @@ def _row(now, columns):
         "first_send_at": first_send_at,
         "parts": parts,
     } | row
+    key = row["key"] if isinstance(row["key"], ApiKey) else ApiKey.get_by_id(row["key"])
+    row.setdefault("lane", new_lane(row["country"], key.role == Role.TESTER))
     if "expires_at" not in row:
         row["expires_at"] = _expires_at(Message(**row))
     return row

@@ -1,0 +1,156 @@
+"""Which carriers may be used for a text, in which order.
+
+A text's lane says what is true of it, and not where it goes: it is written when the text is stored,
+and changes where an attempt ends, a doubt is settled, or a person retries. Together with
+CARRIER_URL it tells who may be given the text, so nothing is rewritten when that changes. Pure: no
+database, no clock.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple, Self
+
+from carriers import Carrier
+from carriers.ways import Way, by_name
+
+TESTERS = "(testers)"
+"""The name of the simulator to which testers' texts go."""
+
+FIRST = ""
+"""Stands for the first carrier, where the name of one was not noted."""
+
+
+class Lane(NamedTuple):
+    """What is true of a text.
+
+        US          it goes to the United States
+        US!us       the carrier us refused the way there
+        US>us       us said no for now, and was the last to do so
+        US?us       us may have it: once for each time
+        =us         us may be used, and nobody else
+
+    Names of carriers are those that they had then.
+    """
+
+    country: str = ""  # ISO 3166, or 001; empty if a version before migration 0014 stored it
+    refused: tuple[str, ...] = ()
+    last_no: str | None = None
+    doubts: tuple[str, ...] = ()
+    only: str | None = None
+
+    @classmethod
+    @lru_cache(4096)
+    def read(cls, text: str | None) -> Self:
+        """Read a lane as it is stored."""
+        only, country, facts = re.fullmatch("(=?)([^!>?]*)(.*)", text or "").groups()
+        facts = re.findall("([!>?])([^!>?]*)", facts)
+        named = {mark: [name for other, name in facts if other == mark] for mark in "!>?"}
+        last_no = named[">"][-1] if named[">"] else None
+        more = tuple(named["!"]), last_no, tuple(named["?"])
+        return cls("", *more, only=country) if only else cls(country, *more)
+
+    def __str__(self) -> str:
+        begin = self.country if self.only is None else f"={self.only}"
+        last_no = [] if self.last_no is None else [self.last_no]
+        facts = ("!", self.refused), (">", last_no), ("?", self.doubts)
+        return begin + "".join(f"{mark}{name}" for mark, names in facts for name in names)
+
+    def after_no(self, name: str, refuses_way: bool) -> Self:
+        """Return the lane after a carrier refused the way, or the text for now."""
+        if refuses_way:
+            return self._replace(refused=(*self.refused, name))
+        return self._replace(last_no=name)
+
+    def in_doubt(self, name: str) -> Self:
+        """Return the lane of a text that a carrier may have, this time."""
+        return self._replace(doubts=(*self.doubts, name), last_no=None)
+
+    def settled(self, names: Collection[str], once: bool = False) -> Self:
+        """Return the lane without the doubts of a carrier, or without one of them."""
+        doubts = [*self.doubts]
+        for name in self.doubts:
+            if name in (*names, FIRST):
+                doubts.remove(name)
+                if once:
+                    break
+        return self._replace(doubts=tuple(doubts))
+
+    def anew(self) -> Self:
+        """Return the lane of a text that a person sends again: doubts are not forgotten."""
+        return self._replace(refused=(), last_no=None)
+
+
+class Routes:
+    """The carriers of CARRIER_URL and the simulator of testers, and what each may be used for."""
+
+    def __init__(self, ways: Iterable[Way], can_be_asked: Collection[str] = ()):
+        self.ways, self.can_be_asked = tuple(ways), frozenset(can_be_asked)
+        self.names = tuple(way.name for way in self.ways)
+        self.first = self.names[0] if self.names else ""
+        self.called = {name: way.name for name, way in by_name(self.ways).items()}
+        self.called |= {FIRST: self.first, TESTERS: TESTERS}
+        self.keys = frozenset(key for way in self.ways for key in way.keys or ())
+        self.are_several = len(self.ways) > 1
+
+    @classmethod
+    def of(cls, ways: Iterable[Way], carriers: Sequence[Carrier]) -> Self:
+        """Return the routes for connected carriers, by what CARRIER_URL says of them."""
+        known = {way.name: way for way in ways}
+        asked = [carrier.name for carrier in carriers if carrier.can_be_asked]
+        return cls([known.get(each.name) or Way(each.name) for each in carriers], asked)
+
+    def order(self, lane: Lane, key: str = "") -> tuple[str, ...]:
+        """Return the carriers that may be used for a text of a key, the first choice first.
+
+        After a no for now the next one in a circle is the first choice. If each has refused the
+        way, which only another CARRIER_URL can lead to, they may be used again.
+        """
+        if lane.only is not None:
+            only = self.called.get(lane.only)
+            return (only,) if only else ()
+        may = [way.name for way in self.ways if way.may_serve(lane.country, key)]
+        refused = {self.called.get(name) for name in lane.refused}
+        left = [name for name in may if name not in refused] or may
+        last = lane.last_no and self.called.get(lane.last_no)
+        at = left.index(last) + 1 if last in left else 0
+        return tuple(left[at:] + left[:at])
+
+    def asked(self, lane: Lane) -> str | None:
+        """Return the carrier that has to be asked about a text before it goes anywhere, or None."""
+        doubts = (self.called.get(name) for name in lane.doubts)
+        return next((name for name in doubts if name in self.can_be_asked), None)
+
+    def may_take(self, name: str, lane: Lane, key: str, trouble: Collection[str]) -> bool:
+        """Say whether a carrier is the one that is given a text now.
+
+        One in trouble itself is well enough for the text that goes first after a pause.
+        """
+        if self.asked(lane):
+            return False
+        well = (each for each in self.order(lane, key) if each == name or each not in trouble)
+        return next(well, None) == name
+
+    def way(self, name: str) -> Way:
+        """Return the carrier of a name; the simulator has none in CARRIER_URL."""
+        return next((way for way in self.ways if way.name == name), Way(name))
+
+    def stand_ins(self, name: str) -> list[str]:
+        """Return the carriers that may take the place of one, at least for some of its texts."""
+        mine = self.way(name)
+        return [each.name for each in self.ways if each != mine and each.shares_with(mine)]
+
+
+def new_lane(country: str | None, is_testers: bool) -> str:
+    """Return the lane of a new text."""
+    return str(Lane(only=TESTERS) if is_testers else Lane(country or ""))
+
+
+def of_answers(carrier: str) -> str:
+    """Return the lane of a text that answers a reply which came from a carrier."""
+    return str(Lane(only=carrier))
+
+
+def is_of_answers(lane: Lane) -> bool:
+    """Say whether a lane is for texts that answer replies, which go before all others."""
+    return lane.only not in (None, TESTERS)
