@@ -29,7 +29,7 @@ from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from access.limits import SECOND, KeyTally, KeyUse, Limit, lock_numbers
 from access.rules import LAST, KeyRules
-from carriers.lanes import Lane
+from carriers.lanes import FIRST, Lane
 from carriers.ways import Way
 from database import (
     BATCH,
@@ -403,7 +403,7 @@ class Message(Table):
         for each in messages:
             each._move({Status.SENDING}, status=Status.QUEUED)
 
-    def lose(self, carrier: str, number: int) -> bool:
+    def lose(self, carrier: str | None, number: int) -> bool:
         """Queue this message, of which a sender has died that had claimed it for a carrier.
 
         It is in doubt: the sender may have died after the carrier's yes. `number` is the claim's.
@@ -411,7 +411,7 @@ class Message(Table):
         dead = Message.update(
             status=Status.QUEUED,
             carrier=carrier,
-            lane=str(Lane.read(self.lane).in_doubt(carrier)),
+            lane=str(Lane.read(self.lane).in_doubt(carrier or FIRST)),
             in_doubt=Message.in_doubt + 1,
         )
         held = has_status(Status.SENDING) & (Message.claim_number == number)

@@ -118,6 +118,7 @@ class Scheduler:
             sender.begin_pass()
         self.tend_at = 0
         self.tend()
+        self.collect()
         # Or a pass might never end while messages arrive
         self.left = math.inf if until else reports.awaiting_carrier() * len(self.senders)
         while self.round() and (until is None or self.clock.monotonic() < until):
@@ -153,6 +154,7 @@ class Scheduler:
             self.counts.update(sender.recorder.take_counts())
             now = self.clock.monotonic()
             if step.did:
+                lanes = None
                 self.due = {each: min(due, now + TICK) for each, due in self.due.items()}
             self.due[sender] = now + min(step.pause or LOOK_EVERY, LOOK_EVERY)
         if self.stop.is_requested or self.is_busy:

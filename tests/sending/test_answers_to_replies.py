@@ -6,12 +6,13 @@ from access.do_not_call import DoNotCall
 from carriers import CarrierError
 from carriers import Reply as Said
 from carriers.ways import Way
-from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST, FakeCarrier
+from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST, DyingPool, FakeCarrier
 from models import Message, Status
 from samples import DAY, HOUR, NEW_YORK, SECOND, TUESDAY_NOON
-from scheduler import Scheduler
 from sending import inbound
+from sending.heartbeats import Heartbeat
 from sending.inbound import ReplyRules
+from sending.runtime import Runtime
 from stored_messages import held, key_named, store_many
 
 pytestmark = pytest.mark.usefixtures("database_url")
@@ -84,9 +85,12 @@ def test_it_has_one_try_whatever_comes_of_it(run_pass, carrier, error):
 
 
 def test_a_text_whose_sender_died_is_not_sent_again(run_pass, carrier):
-    id = hear().id
-    claim = {"status": Status.SENDING, "claimed_at": NIGHT - DAY, "claimed_by": id}
-    Message.update(claim).where(Message.id == id).execute()
+    hear()
+    run_pass.runtime, living = Runtime(make_pool=DyingPool), run_pass.runtime
+    with pytest.raises(SystemExit):
+        run_pass(NIGHT, **ANSWERING)
+    run_pass.runtime = living
+    Heartbeat.update(beat_at=NIGHT - DAY).execute()
     run_pass(NIGHT + SECOND, **ANSWERING)
     assert not carrier.texts
     assert the_answer().status == Status.FAILED
@@ -141,11 +145,3 @@ def test_what_joins_while_a_long_pass_sends_goes_next(settings, carrier, run_pas
     carrier.answers[numbers[3]] = hear_now
     run_pass(TUESDAY_NOON + SECOND, send_concurrency=1, **ANSWERING)
     assert "+12125559999" in carrier.numbers[4:8]
-
-
-def test_one_pass_puts_a_scheduler_that_answers_nothing_to_no_cost(settings):
-    sender = Scheduler(settings, FakeCarrier()).senders[0]
-    assert not sender.answers
-    settings = settings._replace(help_reply="x")
-    assert Scheduler(settings, FakeCarrier()).senders[0].answers
-    assert not Scheduler(settings, FakeCarrier()).testers.answers

@@ -3,7 +3,6 @@ cannot be judged, or is too old."""
 
 import threading
 import time
-import uuid
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,15 +12,17 @@ import recipients
 import reports
 from access.do_not_call import DoNotCall
 from carriers import CarrierError, LateAnswer, OptOut, Receipt
-from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, FakeCarrier
+from carriers.ways import Way
+from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, DyingPool, FakeCarrier
 from models import Message, Status
 from running import wait_until
 from samples import DAY, HOUR, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import claims, receipts
+from sending import heartbeats, receipts
+from sending.attempts import Attempt
 from sending.carrier_state import CarrierState
 from sending.runtime import Runtime
-from stored_messages import SENDER, again, held, statuses, store, store_many
+from stored_messages import again, held, statuses, store, store_many
 
 CLOSING = TUESDAY_NOON + 5 * HOUR
 OPENING = CLOSING + 16 * HOUR
@@ -61,15 +62,16 @@ def test_what_is_answered_the_second_time_is_sent(run_pass, carrier):
 
 @pytest.mark.slow
 def test_a_sender_that_stood_still_leaves_what_it_claimed_to_others(
-    run_pass, carrier, settings, at
+    run_pass, carrier, settings, at, monkeypatch
 ):
     """As one that is stopped by SIGSTOP between its claim and the send."""
+    monkeypatch.setattr(heartbeats, "FRESH", 0.5)
     message = store()
     at(TUESDAY_NOON)
 
     class StandingStill(ThreadPoolExecutor):
         def submit(self, *call):
-            time.sleep(0.6)  # more than half of CLAIM_TIMEOUT, without renewal
+            time.sleep(0.6)  # without a beat
             slow.stop.request()
             return super().submit(*call)
 
@@ -80,17 +82,6 @@ def test_a_sender_that_stood_still_leaves_what_it_claimed_to_others(
     assert (again(message).status, again(message).in_doubt) == (Status.QUEUED, 0)
     run_pass(TUESDAY_NOON)
     assert len(carrier.texts) == 1
-
-
-def test_a_claim_that_is_renewed_leaves_the_start_of_the_doubt_where_it_was(database_url):
-    message = store()
-    (claimed,) = claims.claim(SENDER, 1, TUESDAY_NOON)
-    late = TUESDAY_NOON + HOUR
-    assert claims.renew(SENDER, [claimed], late) == {message.id}
-    assert claims.renew(uuid.UUID(int=2), [claimed], late) == set()
-    assert claims.take_over(late) == 0
-    assert claims.take_over(late + SECOND) == 1
-    assert again(message).in_doubt_since == TUESDAY_NOON
 
 
 def test_a_carrier_that_can_be_asked_is_asked_and_what_it_has_is_sent(run_pass, askable):
@@ -155,7 +146,7 @@ def test_a_carrier_that_does_not_answer_when_asked_is_sent_nothing(run_pass, ask
     askable.listing = FOR_NOW
     for minutes in (2, 10, 60, 240, 6000):  # also when it has expired
         later(run_pass, minutes, carrier=askable)
-        assert (again(message).status, again(message).in_doubt) == (Status.SCHEDULED, 1)
+        assert (again(message).status, again(message).in_doubt) == (Status.QUEUED, 1)
     assert len(askable.texts) == 1
     askable.listing = None
     assert later(run_pass, 6100, carrier=askable) == Counter({"sent": 1})
@@ -310,7 +301,7 @@ def test_a_text_in_doubt_does_not_take_the_reference_of_one_under_way(run_pass, 
 
     askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello") and answer_late()
     askable.finding = lambda: wait_until(lambda: askable.taken) and asked.set()
-    assert later(run_pass, 0, carrier=askable) == Counter({"sent": 1, "retrying": 1})
+    assert later(run_pass, 0, carrier=askable) == Counter({"sent": 1})
     askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello")
     assert later(run_pass, 1, carrier=askable) == Counter({"sent": 1})
     assert again(fresh).carrier_reference == "SM0"
@@ -322,7 +313,8 @@ def test_a_yes_that_comes_late_does_not_give_two_equal_texts_one_reference(run_p
     doubtful = held(Status.SENDING, in_doubt=1, in_doubt_since=TUESDAY_NOON)
     fresh = store(in_doubt=1, in_doubt_since=TUESDAY_NOON, take_overs=1)
     askable.taken.append((NEW_YORK, "Hello"))  # of the fresh one
-    assert receipts.found(doubtful.id, ["SM0"], TUESDAY_NOON)
+    (copy,) = Attempt.unclear_at(Way("fake"), doubtful.id)
+    assert receipts.found(copy, ["SM0"], TUESDAY_NOON)
     receipts.sent({fresh.id: "SM0"}, TUESDAY_NOON)
     askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello")
     later(run_pass, 0, carrier=askable)
@@ -386,10 +378,17 @@ def test_what_two_dead_senders_held_is_not_sent_a_third_time(run_pass, carrier):
 
 
 def test_what_kills_every_scheduler_that_takes_it_is_given_up(run_pass, askable):
-    message = held(Status.SENDING, claimed_at=TUESDAY_NOON - HOUR, take_overs=3)
+    message = store()
+    living, run_pass.runtime = run_pass.runtime, Runtime(make_pool=DyingPool)
+    for hours in range(3):
+        with pytest.raises(SystemExit):
+            later(run_pass, hours * 60, carrier=askable)
     store(to=NEIGHBOUR)
-    assert later(run_pass, 0, carrier=askable) == Counter({"taken over": 1, "failed": 1, "sent": 1})
-    assert again(message).last_error.startswith("4 schedulers died with it")
+    run_pass.runtime = living
+    moved = {"taken over": 1, "failed": 1, "sent": 1}
+    assert later(run_pass, 180, carrier=askable) == Counter(moved)
+    assert again(message).last_error.startswith("3 schedulers died with it")
+    assert askable.numbers == [NEIGHBOUR]
 
 
 # The account

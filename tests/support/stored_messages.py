@@ -3,6 +3,7 @@
 import contextlib
 import sqlite3
 import uuid
+from functools import partial
 
 import psycopg
 
@@ -12,11 +13,12 @@ from acceptance import NewMessage
 from access.keys import ApiKey, Role
 from access.rules import end
 from carriers.alphabets import count_parts
-from carriers.lanes import Lane, new_lane
+from carriers.lanes import Lane, Routes, new_lane
+from carriers.ways import Way
 from database import clock, db
 from models import TAKEN, Message, Status, new_id
 from samples import DAY, HOUR, NEW_YORK, TUESDAY_NOON
-from sending import heartbeats
+from sending import claims, heartbeats
 from sending.attempts import Attempt, Result
 from sending.heartbeats import Heartbeat
 
@@ -67,6 +69,18 @@ def _tries(row):
             "receipt": receipt,
             "receipt_at": row.get("receipt_at"),
         }
+
+
+def claim(limit, first_key=0, first_urgent=0):
+    """Claim messages as SENDER does, for a carrier that may be used for all."""
+    routes = Routes([Way("fake")], [])
+    may_take = partial(routes.may_take, "fake", trouble=())
+    turn = claims.Turn({True: first_urgent, False: first_key})
+    with db.atomic():
+        claimed = claims.Claims(claims.lanes(), routes, may_take).claim(limit, turn)
+        Heartbeat.insert(sender=SENDER, beat_at=clock.now()).on_conflict_ignore().execute()
+        Attempt.begin(claimed, "fake", SENDER, clock.now())
+    return claimed
 
 
 def take_over(now):
@@ -141,7 +155,10 @@ def held(status, **columns):
 def store_many(count, now=TUESDAY_NOON, **columns):
     """Store messages to as many numbers, and return these numbers in the order of the ids."""
     numbers = [f"+1212555{n:04}" for n in range(count)]
-    usual, fields = Message(**_row(now, columns)).__data__, Message._meta.fields
+    whole = _row(now, columns)
+    tries = [*_tries(whole)]
+    whole["claim_number"] = max(whole.get("claim_number", 0), len(tries))
+    usual, fields = Message(**whole).__data__, Message._meta.fields
     row = {fields[name]: fields[name].db_value(value) for name, value in usual.items()}
     ids = sorted(new_id(now) for _ in numbers)
     rows = [
@@ -152,6 +169,13 @@ def store_many(count, now=TUESDAY_NOON, **columns):
     marks = ", ".join([db.param] * len(row))
     with db.atomic():  # insert_many() takes five times as long
         db.cursor().executemany(f"INSERT INTO message ({names}) VALUES ({marks})", rows)
+        given = [
+            {"message": id, "number": number} | each
+            for id in ids
+            for number, each in enumerate(tries, 1)
+        ]
+        if given:
+            Attempt.insert_many(given).execute()
     return numbers
 
 
