@@ -120,7 +120,8 @@ class Scheduler:
         self.tend()
         self.collect()
         # Or a pass might never end while messages arrive
-        self.left = math.inf if until else reports.awaiting_carrier() * len(self.senders)
+        most = reports.awaiting_carrier() * max(1, len(self.routes.names))
+        self.left = math.inf if until else most
         while self.round() and (until is None or self.clock.monotonic() < until):
             self.await_answers()
         if until is None:
