@@ -6,7 +6,7 @@ the answer; who changes attempts has changed their messages before, in this tran
 
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Self
@@ -26,12 +26,6 @@ from peewee import (
 from carriers.ways import Way
 from database import CarrierTextField, InstantField, Table
 from models import Message
-
-COPIES = """\
-FROM attempt WHERE message_id = message.id AND carrier IN ({names})
-    AND (result IS NULL OR result IN ('taken', 'unclear'))
-"""
-"""Find the copies of a message that a carrier has, or may have; as `Attempt.may_be_at`, in SQL."""
 
 DIED = "its scheduler died before the carrier's answer was recorded"
 
@@ -96,24 +90,62 @@ class Attempt(Table):
     @classmethod
     def take(
         cls,
-        references: Mapping[uuid.UUID, str | None],
+        message_id: uuid.UUID,
+        reference: str | None,
+        number: int | None,
         carrier: Way | None,
         now: datetime,
-        numbers: Mapping[uuid.UUID, int],
-    ) -> None:
-        """Note the yes of a carrier to messages: to the claims of these numbers, if they are known.
+    ) -> Self | None:
+        """Note the yes of a carrier to a copy; return that if it was unclear.
 
-        If not, it is that of the first copy of which nothing else is known.
+        Without its `number` it is the first copy of which nothing else is known.
         """
-        for id, reference in references.items():
-            own = (cls.message == id) & cls._is_open()
-            own &= (
-                cls.number == numbers[id]
-                if id in numbers
-                else cls.number.in_(cls.select(fn.MIN(cls.number)).where(own, *cls._by(carrier)))
+        open = (cls.message == message_id) & cls._is_open()
+        if number is None:
+            first = cls.select(cls.number).where(open, *cls.by(carrier)).order_by(cls.number)
+            number = first.limit(1).scalar()
+        own = open & (cls.number == number)
+        taken = cls.update(result=Result.TAKEN, ended_at=now, reference=reference, words=None)
+        if taken.where(own, cls.result.is_null()).execute():
+            return None
+        was_unclear = taken.where(own).returning(cls.number, cls.carrier).execute()
+        return next(iter(was_unclear), None)
+
+    @classmethod
+    def has_reference(cls, reference: Any) -> Expression:
+        """Return the condition that a reference is that of a copy of a message."""
+        same = cls.select(SQL("1")).where(cls.message == Message.id, cls.reference == reference)
+        return fn.EXISTS(same)
+
+    @classmethod
+    def is_of_twin(cls, reference: Any, carrier: Way | None) -> Expression:
+        """Return the condition that a reference was found to be that of an equal text in doubt.
+
+        That happened since the message was given to a carrier first.
+        """
+        own, twin = cls.alias(), Message.alias()
+        since = own.select(fn.MIN(own.begun_at)).where(own.message == Message.id)
+        alike = (twin.to == Message.to) & (twin.message == Message.message)
+        given = cls.select(SQL("1")).join(twin, on=cls.message == twin.id)
+        given = given.where(cls.reference == reference, alike, twin.id != Message.id)
+        given = given.where(cls.ask_at.is_null(False), cls.ended_at >= since, *cls.by(carrier))
+        return fn.EXISTS(given)
+
+    @classmethod
+    def counts_now(cls, references: Collection[str], latest: bool) -> Expression:
+        """Return the condition that these name a copy of a message since a person retried it.
+
+        With `latest`, the last one that a carrier took.
+        """
+        own = (cls.message == Message.id) & cls.reference.in_([*references])
+        own &= cls.number > Message.tries_before
+        if latest:
+            other = cls.alias()
+            last = other.select(fn.MAX(other.number)).where(
+                other.message == Message.id, other.result == Result.TAKEN
             )
-            taken = cls.update(result=Result.TAKEN, ended_at=now, reference=reference, words=None)
-            taken.where(own).execute()
+            own &= cls.number == last
+        return fn.EXISTS(cls.select(SQL("1")).where(own))
 
     @classmethod
     def in_hand(cls, sender: uuid.UUID) -> ModelSelect:
@@ -169,13 +201,6 @@ class Attempt(Table):
         return cls.select().where(since, cls.words == DIED).count()
 
     @classmethod
-    def may_be_at(cls, carrier: Way) -> Expression:
-        """Return the condition that a carrier may have a copy of a message, or has one."""
-        given = (cls.message == Message.id) & cls.carrier.in_(carrier.names)
-        copies = given & (cls._is_open() | (cls.result == Result.TAKEN))
-        return fn.EXISTS(cls.select(SQL("1")).where(copies))
-
-    @classmethod
     def note_receipt(
         cls, ids: Collection[uuid.UUID], references: Collection[str], receipt: str, at: datetime
     ) -> None:
@@ -203,8 +228,12 @@ class Attempt(Table):
         return own & (cls.result == Result.UNCLEAR)
 
     @classmethod
-    def _by(cls, carrier):
-        return [cls.carrier.in_(carrier.names)] if carrier else []
+    def by(cls, carrier: Way | None) -> list[Expression]:
+        """Return the condition that a copy is a carrier's, in a list; none if that is any.
+
+        One of which none was noted may be any carrier's.
+        """
+        return [cls.carrier.in_(carrier.names) | cls.carrier.is_null()] if carrier else []
 
     @classmethod
     def _is_of(cls, message):

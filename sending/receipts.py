@@ -24,7 +24,6 @@ from peewee import (
     Select,
     TextField,
     UUIDField,
-    Value,
     ValuesList,
     fn,
 )
@@ -32,19 +31,12 @@ from peewee import (
 import recipients
 from access.do_not_call import DoNotCall, LastReply
 from carriers import LateAnswer, OptOut, Receipt
+from carriers.lanes import FIRST
 from carriers.ways import Way, by_name
 from database import CarrierTextField, InstantField, Table, db, lock_texts
-from models import (
-    HAS_REFERENCE,
-    IS_IN_DOUBT,
-    REFERENCE_FORM,
-    TAKEN,
-    Message,
-    Status,
-    has_status,
-)
+from models import TAKEN, Message, Status, has_status
 from sending import replies
-from sending.attempts import Attempt
+from sending.attempts import REFERENCE_FORM, Attempt, Result
 
 log = logging.getLogger("receipts")
 
@@ -58,7 +50,7 @@ LATE = timedelta(minutes=5)
 """How long a receipt may wait for its yes until it counts as one that matches nothing."""
 
 MOST_LATELY = 20
-"""How many texts to a number are looked at to tell whether a receipt can be of another."""
+"""How many copies of texts to a number are looked at to tell whose a receipt can be."""
 
 MOST_KEPT = 100
 """How many receipts that are kept for numbers are looked at when a text to these is recorded."""
@@ -131,11 +123,10 @@ def sent(
 ) -> int:
     """Record a carrier's yes to messages, its references by their ids; return how many.
 
-    The yes counts even if the claim is lost. A reference already given to an equal text in doubt is
-    not reassigned: the carrier took one copy, and will be asked about this one. A yes that was
-    recorded before an operator retried the message changes nothing either.
-    With `late`, an attempt that was counted when its answer was lost is not counted again.
-    `numbers` are those of the claims, where they are known.
+    The yes counts even if the claim is lost. It changes nothing if its reference is known: from
+    before a person retried the message, or as that of an equal text in doubt, of which the carrier
+    took one copy. With `late`, a try that was counted when its answer was lost is not counted
+    again. `numbers` are those of the claims, where they are known.
 
     One statement for all: with one for each, a scheduler sends 316 instead of 441 texts a second.
     """
@@ -150,15 +141,13 @@ def sent(
     return len(recipients)
 
 
-def _take(references, now, late, carrier, claims):
+def _take(references, now, late, carrier, numbers):
     """Record the carrier's yes to messages; return their numbers, None for a redacted one."""
     pairs = [(Message.id.db_value(id), reference) for id, reference in references.items()]
     taken = ValuesList(pairs, alias="taken")
     id, reference = db.typed(taken, "uuid", "text")
     repeat = Message.in_doubt.between(1, Message.attempts)
     counted = Case(None, [(repeat, 0)], 1) if late else 1
-    is_new = Message.carrier_reference.is_null() | reference.is_null()
-    is_new |= Message.carrier_reference != reference
     yes = Message.update(
         **{"carrier": carrier.name} if carrier else {},
         status=Status.SENT,
@@ -171,55 +160,62 @@ def _take(references, now, late, carrier, claims):
     yes = yes.from_(taken).where(
         Message.id == id,
         Message.status.not_in(TAKEN),
-        (Message.status == Status.SENDING) | is_new,
-        ~_is_of_twin(reference, carrier),
+        has_status(Status.SENDING) | ~Attempt.has_reference(reference),
+        ~Attempt.is_of_twin(reference, carrier),
     )
+    known = [each.id for each in _known(references, carrier)]
     changed = Message.change(yes)
-    Attempt.take(references, carrier, now, claims)
+    for id, reference in references.items():
+        if id not in known:
+            _take_copy(id, reference, numbers.get(id), carrier, now)
     return [number for _, number in changed]
 
 
-def _of(carrier, table=Message):
-    """Return the condition that something is of a carrier, in a list; none if that is any."""
-    return [table.carrier.in_(carrier.names) | table.carrier.is_null()] if carrier else []
+def _known(references, carrier):
+    """Select the messages whose yes is known already, or is that of an equal text."""
+    pairs = [(Message.id.db_value(id), each) for id, each in references.items() if each]
+    named = ValuesList(pairs, alias="named")
+    if not pairs:
+        return ()
+    id, reference = db.typed(named, "uuid", "text")
+    known = Attempt.has_reference(reference) & ~has_status(Status.SENDING)
+    known |= Attempt.is_of_twin(reference, carrier)
+    return Message.select(Message.id).join(named, on=Message.id == id).where(known)
 
 
-def _is_of_twin(reference, carrier):
-    """Return the condition that an equal text in doubt was given a reference meanwhile."""
-    twin = Message.alias()
-    since = fn.COALESCE(Message.in_doubt_since, Message.claimed_at, Message.created_at)
-    alike = (twin.to == Message.to) & (twin.message == Message.message) & (twin.id != Message.id)
-    given = twin.select(SQL("1")).where(
-        *(alike, twin.carrier_reference == reference, twin.in_doubt > 0),
-        twin.finished_at >= since,
-        *_of(carrier, twin),
-    )
-    return fn.EXISTS(given)
+def _take_copy(id, reference, number, carrier, now):
+    """Note with the copy of a message that the carrier took it; it is in doubt no more."""
+    was_unclear = Attempt.take(id, reference, number, carrier, now)
+    if was_unclear:
+        message = Message.get_by_id(id)
+        way = Way(was_unclear.carrier or FIRST)
+        message.settle_doubts(way, int(was_unclear.number > message.tries_before), once=True)
 
 
 def known(references: set[str], carrier: Way | None = None) -> set[str]:
-    """Return the references of a carrier that belong to messages already."""
-    those = Message.select(Message.carrier_reference).where(
-        Message.carrier_reference.in_(references), *_of(carrier)
-    )
-    found = those if references else ()
-    return {message.carrier_reference for message in found}
+    """Return the references of a carrier that belong to copies already."""
+    if not references:
+        return set()
+    those = Attempt.reference.in_(references)
+    found = Attempt.select(Attempt.reference).where(those, *Attempt.by(carrier))
+    return {attempt.reference for attempt in found}
 
 
 def found(
     attempt: Attempt, references: Collection[str], now: datetime, carrier: Way | None = None
 ) -> bool:
-    """Record that a carrier, asked, has taken a text in doubt; say whether it has.
+    """Record that a carrier, asked, has taken a copy in doubt; say whether it has.
 
-    The carrier names all texts like this; the first that is no other message's is this one.
+    The carrier names all texts like this; the first that is no other copy's is this one.
     """
+    id = attempt.message_id
     with db.atomic():
-        message_id = attempt.message_id
-        lock_texts({*references, str(message_id)})
+        lock_texts({*references, str(id)})
         taken = known({*references}, carrier)
         new = [reference for reference in references if reference not in taken]
         if new:
-            sent({message_id: new[0]}, now, late=True, carrier=carrier)
+            numbers = {id: attempt.number}
+            sent({id: new[0]}, now, late=True, carrier=carrier, numbers=numbers)
         return bool(new)
 
 
@@ -339,10 +335,7 @@ def record_unmarked(receipt: Receipt, now: datetime, carrier: Way) -> bool:
 
 def _awaits_yes(number, now, carrier):
     """Say whether the yes of a carrier to a text to a number may yet be recorded."""
-    recent = Message.finished_at.is_null() | (Message.finished_at > now - KEPT)
-    given = has_status(Status.SENDING) | (IS_IN_DOUBT & recent & Message.status.not_in(TAKEN))
-    texts = Message.select().where(Message.to == number, given).limit(MOST_LATELY)
-    return any(_may_have(carrier, text) for text in texts)
+    return any(copy.result != Result.TAKEN for copy in _copies(carrier, number, now))
 
 
 def _id(text):
@@ -402,7 +395,9 @@ def _settle(references, numbers, ids, carrier):
     ways = [carrier] if carrier else []
     names = {_name(called, each) for called in (None, *by_name(ways)) for each in references}
     meant = EarlyReceipt.reference.in_(names) | EarlyReceipt.message_id.in_([*ids])
-    own = _of(carrier, EarlyReceipt)
+    own = []
+    if carrier:
+        own = [EarlyReceipt.carrier.in_(carrier.names) | EarlyReceipt.carrier.is_null()]
     _apply_kept(EarlyReceipt.select().where(meant, *own), ways)
     if numbers := {*numbers} - {None}:
         _apply_kept(_kept_lately(numbers).where(*own), ways)
@@ -448,13 +443,13 @@ def _match(words, carrier):
 def _of_other_parts(words, carrier):
     """Return the ids of the messages of which these receipts are about another part, or copy.
 
-    The receipt of a message is that of its reference, so these change nothing. Only once the
-    carrier's yes is recorded is it known which reference that is.
+    The receipt of a copy is that of its reference, so these change nothing. Only once the carrier's
+    yes is recorded is it known which reference that is.
     """
     named = {reference: id for reference, (*_, id) in words.items() if id}
-    taken = Message.select(Message.id).where(Message.id.in_({*named.values()}))
-    taken = taken.where(has_status(*TAKEN), *_of(carrier))
-    taken = {each.id for each in taken} if named else ()
+    taken = Attempt.message.in_({*named.values()}) & (Attempt.result == Result.TAKEN)
+    taken = Attempt.select(Attempt.message).where(taken, *Attempt.by(carrier)) if named else ()
+    taken = {each.message_id for each in taken}
     return {reference: id for reference, id in named.items() if id in taken}
 
 
@@ -470,16 +465,20 @@ def _apply(words, carrier):
 
 
 def _move(owners, words):
-    """Move messages, ids and references by those of their receipts, as these say."""
+    """Move messages, ids and references by those of their receipts, as these say.
+
+    A copy of before a person retried the message says nothing of the present one, and an older copy
+    that did not arrive nothing of a later one.
+    """
     alike = defaultdict(list)
     for reference, owner in owners.items():
         alike[words[reference][:3]].append(owner)
     for (delivered, reason, at), same in alike.items():
         status = Status.DELIVERED if delivered else Status.UNDELIVERED
         ids, own = zip(*same, strict=True)
-        those = Message.id.in_(ids) & Message.carrier_reference.in_(own)  # or retried just now
+        counts = Message.id.in_(ids) & Attempt.counts_now(own, latest=not delivered)
         changes = {"status": status, "last_error": reason, "receipt_at": at}
-        Message.change(Message.update(changes).where(those, _MAY_BECOME[status]))
+        Message.change(Message.update(changes).where(counts, _MAY_BECOME[status]))
         Attempt.note_receipt(ids, own, status, at)
 
 
@@ -493,12 +492,12 @@ def _apply_by_number(words, carrier):
     for reference in sorted(words, key=lambda each: not words[each][0]):  # `delivered` first
         delivered, _, at, number, _ = words[reference]
         same = _same_ids(reference, number, carrier) if number else []
-        doubt = doubt_of(number, at) if number and not same else None
+        id, copies = doubt_of(number, at) if number and not same else (None, 0)
         # If the carrier was given it twice, another word may be that of either copy
-        if doubt and (delivered or doubt.in_doubt + (doubt.status == Status.SENDING) == 1):
-            _take({doubt.id: reference}, at, True, carrier, {})  # the receipt is the yes as well
+        if id and (delivered or copies == 1):
+            _take({id: reference}, at, True, carrier, {})  # the receipt is the yes as well
             doubt_of.cache_clear()
-            same = [(doubt.id, reference)]
+            same = [(id, reference)]
         if len(same) == 1:
             _move({reference: same[0]}, words)
             found[reference] = same[0][0]
@@ -506,52 +505,39 @@ def _apply_by_number(words, carrier):
 
 
 def _same_ids(reference, number, carrier):
-    """Return id and reference of two messages at most to a number, if theirs is the same id.
+    """Return id and reference of two copies at most to a number, if theirs is the same id.
 
     It may be in other digits. Of those with just this reference, the latest is meant.
     """
-    is_same = (Message.to == number) & HAS_REFERENCE & REFERENCE_FORM.in_(_forms(reference))
-    same = Message.select(Message.id, Message.carrier_reference).where(is_same, *_of(carrier))
-    is_exact = Message.carrier_reference == reference
-    same = [*same.order_by(is_exact.desc(), Message.finished_at.desc()).limit(2).tuples()]
+    forms = sorted(_forms(reference))
+    is_same = REFERENCE_FORM.in_(forms) & Attempt.reference.is_null(False)
+    same = Attempt.select(Attempt.message, Attempt.reference).join(Message)
+    same = same.where(is_same, Message.to == number, *Attempt.by(carrier))
+    is_exact = Attempt.reference == reference
+    same = [*same.order_by(is_exact.desc(), Attempt.ended_at.desc()).limit(2).tuples()]
     return same[:1] if same and same[0][1] == reference else same
 
 
 def _only_doubt(carrier, number, at):
-    """Return the text in doubt to a number if its carrier can have no other of late, or None."""
-    to_number = Message.to == number
-    if not Message.select().where(to_number, IS_IN_DOUBT, Message.status.not_in(TAKEN)).exists():
-        return None
-    given = HAS_REFERENCE | IS_IN_DOUBT | has_status(Status.SENDING)
+    """Return the message in doubt to a number, and how many open copies of it there are.
+
+    Return None and 0 if the carrier can have a copy of another one of late.
+    """
+    copies = _copies(carrier, number, at)
+    open = [copy for copy in copies if copy.result != Result.TAKEN]
+    unclear = [each for each in open if each.result == Result.UNCLEAR and each.begun_at <= at]
+    if len({copy.message_id for copy in copies}) != 1 or len(copies) == MOST_LATELY or not unclear:
+        return None, 0
+    return unclear[0].message_id, len(open)
+
+
+def _copies(carrier, number, at):
+    """Return the latest copies of texts to a number that a carrier has, or may have."""
+    given = Attempt.result.is_null() | Attempt.result.in_([Result.TAKEN, Result.UNCLEAR])
+    given &= Attempt.ended_at.is_null() | (Attempt.ended_at > at - KEPT)
     recent = Message.finished_at.is_null() | (Message.finished_at > at - KEPT)
-    has_copy = Attempt.may_be_at(carrier) if carrier else Value(False)
-    lately = Message.select(Message, has_copy.alias("has_copy"))
-    lately = lately.where(to_number, given | has_copy, recent)
-    if carrier:
-        through = fn.COALESCE(Message.carrier, Message.claimed_for, carrier.name)
-        claimed = Message.claimed_for.in_(carrier.names)
-        lately = lately.where(through.in_(carrier.names) | claimed | IS_IN_DOUBT | has_copy)
-    found = [*lately.limit(MOST_LATELY)]
-    texts = [text for text in found if carrier is None or text.has_copy or _may_have(carrier, text)]
-    if len(texts) != 1 or len(found) == MOST_LATELY:
-        return None
-    (text,) = texts
-    since = min(
-        (a.begun_at for a in Attempt.of_messages([text.id])[text.id] if a.result == "unclear"),
-        default=at,
-    )
-    doubtful = text.in_doubt and since <= at and text.status not in TAKEN
-    return text if doubtful and (carrier is None or _is_doubt_of(carrier, text)) else None
-
-
-def _may_have(carrier, text):
-    """Say whether a carrier may have a text: it was given it, is just now, or there is a doubt."""
-    named = {text.carrier, text.claimed_for} - {None}
-    return not named or bool(named & {*carrier.names}) or _is_doubt_of(carrier, text)
-
-
-def _is_doubt_of(carrier, text):
-    return bool(Attempt.unclear_at(carrier, text.id))
+    copies = Attempt.select().join(Message).where(Message.to == number, recent, given)
+    return [*copies.where(*Attempt.by(carrier)).limit(MOST_LATELY)]
 
 
 def _forms(reference):
@@ -566,17 +552,17 @@ def _forms(reference):
 
 
 def _messages(references, carrier):
-    """Return the ids of messages by their references.
+    """Return the ids of the messages of these references.
 
     If a carrier has used a reference again, the latest is meant. One index lookup per reference:
     IN makes a Postgres without statistics of the table read all of it.
     """
     named = ValuesList([(reference,) for reference in references], alias="named")
     reference = named.c.column1
-    messages = Message.select(Message.id).where(
-        Message.carrier_reference == reference, *_of(carrier)
+    copies = Attempt.select(Attempt.message).where(
+        Attempt.reference == reference, *Attempt.by(carrier)
     )
-    latest = messages.order_by(Message.finished_at.desc()).limit(1)
+    latest = copies.order_by(Attempt.ended_at.desc()).limit(1)
     found = Select([named], [reference, latest]).tuples().execute(db)
     return {reference: Message.id.python_value(id) for reference, id in found if id}
 

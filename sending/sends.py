@@ -79,9 +79,9 @@ class Sends:
         self.under_way = {}  # each Send by the future of its thread
 
     def close(self) -> None:
-        """End the threads, and wait for them unless time is up."""
+        """End the threads; one that still asks the carrier something is not waited for."""
         if self.pool:
-            self.pool.shutdown(wait=self.stop.seconds_left > 0)
+            self.pool.shutdown(wait=False)
         self.pool, self.most = None, self.size
 
     @property

@@ -95,21 +95,21 @@ class CarrierWatch:
 
         After a no it is asked again at the end of a longer pause.
         """
+        if self.stop.is_requested:
+            self.asked = None
+            CarrierState.end_probe(self.name, self.probe)
+            return Permission.NONE, 0
         if not self.asked.done():
-            if self.stop.is_requested:
-                CarrierState.end_probe(self.name, self.probe)
             return Permission.NONE, TICK
         error, self.asked = self.asked.exception(), None
-        if self.stop.is_requested:
-            CarrierState.end_probe(self.name, self.probe)
-        elif error is None:
+        if error is None:
             self.serves = True
             return Permission.PROBE, 0
-        elif isinstance(error, NotImplementedError):
+        if isinstance(error, NotImplementedError):
             return Permission.PROBE, 0
-        elif not isinstance(error, CarrierError):
+        if not isinstance(error, CarrierError):
             raise error
-        elif not self.note_error(error, self.probe, by_text=False):
+        if not self.note_error(error, self.probe, by_text=False):
             cause = {"trouble": self.state.trouble, "is_down": self.state.is_down}
             CarrierState.begin_pause(self.name, self.clock.now(), self.probe, **cause)
         return Permission.NONE, 0

@@ -44,8 +44,8 @@ def test_while_it_hangs_texts_are_promoted_taken_over_and_expire(schedule, hangi
         expired = again(unapproved).status == Status.EXPIRED
         return expired and {again(due).status, again(dead).status} == {Status.QUEUED}
 
-    wait_until(all_is_done, 30)  # the carrier has not answered yet, nor given up on
-    assert again(dead).take_overs == 1
+    wait_until(all_is_done, 50)  # the carrier has not answered yet, nor given up on
+    assert again(dead).in_doubt == 1
     assert running.popen.poll() is None
     assert (len(hanging.asked), hanging.texts) == (1, [])
     assert Message.select().where(Message.status == Status.SENDING).count() == 0
