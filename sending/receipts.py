@@ -447,9 +447,12 @@ def _of_other_parts(words, carrier):
     yes is recorded is it known which reference that is.
     """
     named = {reference: id for reference, (*_, id) in words.items() if id}
-    taken = Attempt.message.in_({*named.values()}) & (Attempt.result == Result.TAKEN)
-    taken = Attempt.select(Attempt.message).where(taken, *Attempt.by(carrier)) if named else ()
-    taken = {each.message_id for each in taken}
+    copies = Attempt.select().where(Attempt.message.in_({*named.values()}), *Attempt.by(carrier))
+    results = defaultdict(set)
+    for copy in copies if named else ():
+        results[copy.message_id].add(copy.result)
+    open = {None, Result.UNCLEAR}
+    taken = {id for id, each in results.items() if Result.TAKEN in each and not each & open}
     return {reference: id for reference, id in named.items() if id in taken}
 
 

@@ -10,10 +10,10 @@ from databases import on_sqlite
 from fake_carrier import FOR_GOOD, FOR_NOW, DyingPool
 from models import Message, Status
 from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
-from sending import claims, receipts
+from sending import receipts
 from sending.attempts import Attempt
 from sending.runtime import Runtime
-from stored_messages import again, held, store
+from stored_messages import again, held, store, take_over
 
 SILENCE = CarrierError("no answer within 60 s", in_doubt=True, silent=True)
 
@@ -159,8 +159,7 @@ def test_a_retry_by_a_person_forgets_none(run_pass, carrier, history, run):
 
 def test_a_no_that_comes_after_the_take_over_is_noted_with_its_copy(database_url):
     message = held(Status.SENDING, claim_number=1)
-    Attempt.begin([message], "fake", message.claimed_by, TUESDAY_NOON)
-    claims.take_over(TUESDAY_NOON + HOUR)
+    take_over(TUESDAY_NOON + HOUR)
     Attempt.end(message, TUESDAY_NOON + 2 * HOUR, "refused", words="no")
     (attempt,) = attempts_of(message)
     assert (attempt.result, attempt.words) == ("refused", "no")

@@ -20,9 +20,10 @@ from database import BATCH, clock, db
 from databases import on_sqlite
 from models import TAKEN, Message, Status
 from samples import DAY, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
-from sending import claims, outcomes, receipts
+from sending import outcomes, receipts
+from sending.attempts import Attempt
 from sending.receipts import EarlyReceipt
-from stored_messages import SENDER, again, held, statuses, store, store_many
+from stored_messages import SENDER, again, claim, held, statuses, store, store_many, take_over
 
 pytestmark = pytest.mark.usefixtures("database_url")
 
@@ -120,6 +121,8 @@ def test_an_operator_may_retry_what_did_not_arrive_and_the_old_receipts_count_no
     assert receipts.known({"SM1"}), "or it would be taken for the next text"
     receipts.record_receipts([DELIVERED], LATER)
     assert again(message).status == Status.SCHEDULED
+    Message.promote(LATER)
+    claim(1)
     receipts.sent({message.id: "SM2"}, LATER)
     assert again(message).status == Status.SENT
     receipts.record_receipts([("SM2", True, None)], LATER)
@@ -216,7 +219,7 @@ def test_thousands_of_receipts_that_are_kept_for_a_number_keep_others_waiting_br
     if say == "yes":
         receipts.sent({message.id: "1a2b"}, TUESDAY_NOON, carrier=Way("smpp"))
     else:
-        Message.update(status=Status.QUEUED, in_doubt=1, in_doubt_since=TUESDAY_NOON).execute()
+        take_over(LATER)
         receipts.look_again(NEW_YORK)
     assert time.monotonic() - began < 1
     assert again(message).status == Status.DELIVERED
@@ -292,8 +295,10 @@ def _in_fours(things):
 
 def test_a_copy_that_an_equal_text_was_given_stays_its_own_though_the_other_was_cancelled():
     doubtful = store(in_doubt=1, in_doubt_since=TUESDAY_NOON)
-    cancelled = store(TUESDAY_NOON, status=Status.CANCELLED, finished_at=TUESDAY_NOON + 2 * MINUTE)
-    assert receipts.found(doubtful.id, ["SM1"], TUESDAY_NOON + MINUTE)
+    ended = {"status": Status.CANCELLED, "finished_at": TUESDAY_NOON + 2 * MINUTE}
+    cancelled = store(TUESDAY_NOON, **ended, in_doubt=1, in_doubt_since=TUESDAY_NOON)
+    (copy,) = Attempt.unclear_at(Way("fake"), doubtful.id)
+    assert receipts.found(copy, ["SM1"], TUESDAY_NOON + MINUTE)
     assert receipts.sent({cancelled.id: "SM1"}, LATER) == 0
     assert again(doubtful).carrier_reference == "SM1"
     assert again(cancelled).status == Status.CANCELLED
@@ -370,7 +375,7 @@ def test_whatever_happens_in_whatever_order_the_last_word_counts(events):
                 for pair in pairs:
                     model.receipt(*pair)
             case "take_over":
-                claims.take_over(LATER)
+                take_over(LATER)
                 model.take_over()
             case "forget":
                 receipts.forget(LATER + 4 * DAY)
@@ -469,7 +474,6 @@ def test_a_receipt_that_leaves_another_reading_is_kept(references, receipt):
 @pytest.mark.parametrize("delivered", [True, False])
 @pytest.mark.parametrize("early", [True, False])
 def test_a_receipt_settles_the_doubt_of_the_only_text_to_its_number(delivered, early):
-    doubt = {"in_doubt": 1, "in_doubt_since": TUESDAY_NOON}
     message = store(status=Status.SENDING) if early else doubtful()
     sent("SM9", to=LONDON)
     sent("SM8", finished_at=TUESDAY_NOON - 4 * DAY)
@@ -477,9 +481,9 @@ def test_a_receipt_settles_the_doubt_of_the_only_text_to_its_number(delivered, e
     receipts.record_receipts([("SM1", delivered, None, NEW_YORK)], TUESDAY_NOON + MINUTE)
     if early:
         assert kept() == {"SM1": delivered}
-        Message.update(status=Status.FAILED, finished_at=TUESDAY_NOON, **doubt).where(
-            Message.id == message.id
-        ).execute()
+        take_over(TUESDAY_NOON)
+        ended = Message.update(status=Status.FAILED, finished_at=TUESDAY_NOON)
+        ended.where(Message.id == message.id).execute()
         assert receipts.look_again(NEW_YORK) == {message.id}
     moved = again(message)
     assert moved.status == (Status.DELIVERED if delivered else Status.UNDELIVERED)

@@ -12,7 +12,7 @@ from samples import DAY, LONDON, NEW_YORK, TUESDAY_NOON
 from sending import receipts
 from sending.receipts import EarlyReceipt
 from signed_callbacks import SECRET, VONAGE, of_vonage
-from stored_messages import again, held, store
+from stored_messages import again, claim, held, store
 
 pytestmark = pytest.mark.usefixtures("database_url")
 
@@ -66,7 +66,8 @@ def test_the_receipt_of_another_part_is_not_the_messages(database_url):
 def test_the_receipt_of_a_text_that_was_tried_again_waits_for_its_yes():
     message = held(Status.UNDELIVERED, carrier_reference="P1", finished_at=TUESDAY_NOON)
     assert message.retry(TUESDAY_NOON, 3 * DAY)
-    Message.update(status=Status.SENDING).execute()
+    Message.promote(TUESDAY_NOON)
+    claim(1)
     record(receipt("P2", message))  # the yes to which is still under way
     receipts.sent({message.id: "P2"}, TUESDAY_NOON)
     assert again(message).status == Status.DELIVERED

@@ -15,7 +15,7 @@ from sending import inbound, receipts
 from sending.inbound import ReplyRules
 from sending.receipts import EarlyReceipt
 from sending.replies import Reply
-from stored_messages import again, held, store
+from stored_messages import again, held, store, take_over
 
 pytestmark = pytest.mark.usefixtures("database_url")
 
@@ -132,8 +132,7 @@ def test_it_settles_the_doubt_about_the_only_message_to_its_number(early):
     message = held(Status.SENDING) if early else doubtful()
     hear(NEW_YORK, delivered=True)
     if early:
-        doubt = {"in_doubt": 1, "in_doubt_since": TUESDAY_NOON, "in_doubt_with": "smpp"}
-        Message.update(status=Status.QUEUED, **doubt).execute()
+        take_over(TUESDAY_NOON)
         assert receipts.look_again(NEW_YORK) == {message.id}
     assert again(message).status == Status.DELIVERED
     assert replies() == []
@@ -146,7 +145,6 @@ def test_it_settles_the_doubt_about_the_only_message_to_its_number(early):
         {"status": Status.FAILED, "in_doubt": 0, "finished_at": TUESDAY_NOON},
         {"status": Status.FAILED, "in_doubt": 1, "finished_at": TUESDAY_NOON - 4 * DAY},
         {"status": Status.SENDING, "claimed_for": "eu"},
-        {"status": Status.SENT, "in_doubt": 1, "carrier_reference": "8", "carrier": "smpp"},
     ],
 )
 def test_where_no_yes_to_its_number_is_awaited_it_is_a_reply_at_once(columns):

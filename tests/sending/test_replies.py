@@ -21,6 +21,7 @@ from models import Message, Status
 from running import wait_until
 from samples import DAY, HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import inbound, meaning, replies
+from sending.attempts import Attempt
 from sending.inbound import ReplyRules
 from sending.replies import Filter, Reply
 from stored_messages import SENDER, again, held, key_named, look, store
@@ -676,7 +677,7 @@ def test_of_several_at_once_one_is_answered(database_url, text):
         finally:
             db.close()
 
-    Message.update(finished_at=clock.now() - HOUR).execute()
+    Attempt.update(ended_at=clock.now() - HOUR).execute()
     db.close()
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(deliver, range(6)))
