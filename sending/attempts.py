@@ -25,7 +25,8 @@ from peewee import (
 
 from carriers.ways import Way
 from database import CarrierTextField, InstantField, Table
-from models import Message
+from database.clock import is_ahead
+from models import LONGEST_WAIT, Message
 
 DIED = "its scheduler died before the carrier's answer was recorded"
 
@@ -161,7 +162,7 @@ class Attempt(Table):
     @classmethod
     def to_ask(cls, carrier: Way, now: datetime, limit: int) -> list[Self]:
         """Return some attempts about which a carrier is to be asked now, the longest due first."""
-        due = cls._is_unclear_at(carrier) & (cls.ask_at <= now)
+        due = cls._is_unclear_at(carrier) & cls._is_to_ask(now)
         return [*cls.select().where(due).order_by(cls.ask_at).limit(limit)]
 
     @classmethod
@@ -174,7 +175,7 @@ class Attempt(Table):
         """
         own = cls._is_unclear_at(carrier) & (cls.message == message_id)
         if now:
-            own &= cls.ask_at <= now
+            own &= cls._is_to_ask(now)
         return cls.update(ask_at=at).where(own).execute() > 0
 
     @classmethod
@@ -221,6 +222,10 @@ class Attempt(Table):
         """Return what operators read of it."""
         told = {"at": self.begun_at, "carrier": self.carrier, "ended_at": self.ended_at}
         return told | {"result": self.result, "reference": self.reference, "words": self.words}
+
+    @classmethod
+    def _is_to_ask(cls, now):
+        return (cls.ask_at <= now) | is_ahead(cls.ask_at, now, LONGEST_WAIT)
 
     @classmethod
     def _is_unclear_at(cls, carrier):

@@ -19,7 +19,7 @@ from carriers.alphabets import count_parts
 from carriers.lanes import of_answers
 from carriers.ways import Way
 from database import EPOCH, db, passed_over
-from database.clock import is_ahead
+from database.clock import SKEW, is_ahead
 from events.outbox import Event
 from models import ANSWER_WITHIN, TAKEN, Message, Status, has_status, new_id
 from sending import meaning, receipts
@@ -46,12 +46,13 @@ SELECT id, key_id, available_to_group FROM (
         AND (attempt.carrier IN ({names}) OR attempt.carrier IS NULL)
         AND (result IS NULL OR result IN ('taken', 'unclear'))
 ) AS given
-WHERE given_at >= {param} AND given_at < {param}
+WHERE given_at >= {param} AND given_at < {param} OR given_at > {param}
 ORDER BY given_at DESC, id DESC LIMIT 1
 """
 """Find the latest message to a number that a carrier was given within a time.
 
-Its yes may not be recorded yet. Testers' texts went to no carrier.
+Its yes may not be recorded yet. Testers' texts went to no carrier. What went by a clock that has
+been set back since counts as now.
 """
 
 log = logging.getLogger("replies")
@@ -176,19 +177,20 @@ def _drafted(said, now, rules):
     by = rules.carrier.name
     reply = Reply(id=new_id(now), carrier=by, number=said.number, at=at, received_at=now)
     reply.text = Reply.text.db_value(said.text)
-    if found := _message_before(said.number, at, rules.carrier):
+    if found := _message_before(said.number, at, now, rules.carrier):
         id, reply.key, reply.available_to_group = found
         reply.message_id = Message.id.python_value(id)
     return reply
 
 
-def _message_before(number, at, carrier):
+def _message_before(number, at, now, carrier):
     """Return the row of the latest message to a number before an instant, or None."""
     # Carriers tell the time without its fraction
     since, until = map(Message.finished_at.db_value, (max(EPOCH, at - BELONGS_WITHIN), at + SECOND))
     names = ", ".join(db.param for _ in carrier.names)
     statement = MESSAGE_BEFORE.format(param=db.param, names=names)
-    parameters = number, *carrier.names, since, until
+    ahead = Message.finished_at.db_value(now + SKEW)
+    parameters = number, *carrier.names, since, until, ahead
     return db.execute_sql(statement, parameters).fetchone()
 
 

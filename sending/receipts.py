@@ -34,6 +34,7 @@ from carriers import LateAnswer, OptOut, Receipt
 from carriers.lanes import FIRST
 from carriers.ways import Way, by_name
 from database import CarrierTextField, InstantField, Table, db, lock_texts
+from database.clock import is_ahead
 from models import TAKEN, Message, Status, has_status
 from sending import replies
 from sending.attempts import REFERENCE_FORM, Attempt, Result
@@ -528,10 +529,14 @@ def _only_doubt(carrier, number, at):
     """
     copies = _copies(carrier, number, at)
     open = [copy for copy in copies if copy.result != Result.TAKEN]
-    unclear = [each for each in open if each.result == Result.UNCLEAR and each.begun_at <= at]
+    unclear = [each for each in open if each.result == Result.UNCLEAR and _began_by(each, at)]
     if len({copy.message_id for copy in copies}) != 1 or len(copies) == MOST_LATELY or not unclear:
         return None, 0
     return unclear[0].message_id, len(open)
+
+
+def _began_by(copy, at):
+    return copy.begun_at <= at or is_ahead(copy.begun_at, at)
 
 
 def _copies(carrier, number, at):

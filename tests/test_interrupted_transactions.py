@@ -25,6 +25,7 @@ from events.outbox import Event, EventAddress
 from models import Message, Status
 from samples import DAY, HOUR, LONDON, MINUTE, NEIGHBOUR, NEW_YORK, TUESDAY_NOON
 from sending import inbound, receipts
+from sending.attempts import Attempt
 from sending.inbound import ReplyRules
 from signed_callbacks import TOKEN, TWILIO, of_twilio
 from stored_messages import again, held, key_named, store
@@ -150,7 +151,8 @@ def a_yes_that_was_asked_for():
     writes_events()
     message = held(Status.SENDING, in_doubt=1)
     receipts.record_receipts([Receipt("R1", True, None)], TUESDAY_NOON, Way("fake"))
-    return lambda: receipts.found(message.id, ["R1"], TUESDAY_NOON, Way("fake"))
+    (copy,) = Attempt.unclear_at(Way("fake"), message.id)
+    return lambda: receipts.found(copy, ["R1"], TUESDAY_NOON, Way("fake"))
 
 
 def a_receipt():

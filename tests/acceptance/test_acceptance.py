@@ -86,6 +86,7 @@ def request(serial, keys, shape):
         idempotency_key=named,
         request_digest=named and f"digest {serial}",
         answer=named and f"answer {serial}",
+        lane="GB" if shape["to"] == LONDON else "US",
     )
     recipient_limit = parse_recipient_limit(shape["recipient_limit"])
     return Request(message, parse(shape["default_limits"]), recipient_limit)

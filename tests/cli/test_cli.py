@@ -143,7 +143,7 @@ def test_stats_are_drawn_as_a_table_with_bars(flask, at):
 )
 def test_stats_say_how_long_ago_in_words(flask, at, length, words):
     at(TUESDAY_NOON)
-    CarrierState.passed("", TUESDAY_NOON - timedelta(**length), claim_timeout=300)
+    CarrierState.passed(TUESDAY_NOON - timedelta(**length), {"": []})
     lines = flask("stats").stdout.splitlines()
     (line,) = (line for line in lines if line.startswith("last scheduler pass"))
     assert line.endswith(f"Z ({words} ago)")

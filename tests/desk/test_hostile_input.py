@@ -92,7 +92,7 @@ def test_the_last_hour_of_the_calendar_is_an_hour_like_any_other(operator):
 def test_hostile_names_and_errors_are_escaped(operator):
     bad = "<b>\u202e"
     message = ask(key=bad, group=bad, approved=True, status=Status.FAILED, last_error=bad)
-    CarrierState.passed("x", TUESDAY_NOON, 300)
+    CarrierState.passed(TUESDAY_NOON, {"x": []})
     CarrierState.begin_pause("x", TUESDAY_NOON, TUESDAY_NOON, trouble=bad)
     for path in ("/desk/", "/desk/messages", f"/desk/messages/{message.id}"):
         assert "<b>" not in operator.open(path).text

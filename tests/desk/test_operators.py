@@ -153,7 +153,7 @@ def test_what_is_redacted_cannot_be_tried_again(operator):
 
 
 def test_a_message_is_shown_with_its_attempts_in_the_carriers_words(operator):
-    message = store(status=Status.SENT, finished_at=TUESDAY_NOON, claim_number=2)
+    message = store(status=Status.FAILED, finished_at=TUESDAY_NOON)
     Attempt.create(
         message=message, number=1, carrier="us", begun_at=TUESDAY_NOON - HOUR,
         ended_at=TUESDAY_NOON - HOUR, result="refused", words="<busy>",

@@ -57,7 +57,7 @@ def test_an_approver_sees_no_figures_of_others(approver):
 )
 def test_an_operator_sees_the_carriers_trouble(operator, name, trouble, passed, words):
     if name is not None:
-        CarrierState.passed(name, passed, 300)
+        CarrierState.passed(passed, {name: []})
     if trouble:
         CarrierState.begin_pause(name, TUESDAY_NOON - HOUR, TUESDAY_NOON - HOUR, trouble=trouble)
     operator.open()
@@ -105,7 +105,7 @@ def test_of_many_keys_at_a_limit_ten_are_named(operator, monkeypatch):
 
 
 def test_a_carrier_that_takes_texts_is_not_reported(operator):
-    CarrierState.passed("twilio", TUESDAY_NOON, 300)
+    CarrierState.passed(TUESDAY_NOON, {"twilio": []})
     operator.open()
     assert "refused the account" not in operator.page.text
     assert "Nothing is being sent" not in operator.page.text

@@ -12,9 +12,9 @@ from events import outbox
 from events.outbox import Event, EventAddress
 from models import FINISHED, Message, Status
 from samples import DAY, NEW_YORK, SECOND, TUESDAY_NOON
-from sending import claims, receipts
+from sending import receipts
 from sending.outcomes import Outcome
-from stored_messages import SENDER, again, held, key_named, store, store_many
+from stored_messages import again, claim, held, key_named, store, store_many, take_over
 
 pytestmark = pytest.mark.usefixtures("database_url")
 
@@ -67,14 +67,14 @@ TRANSITIONS = {
     "promote": promote,
     "expire": expire,
     "block": block,
-    "take over": lambda m: claims.take_over(LATER),
-    "claim": lambda m: claims.claim(SENDER, 10, LATER),
+    "take over": lambda m: take_over(LATER),
+    "claim": lambda m: claim(10),
     "approve": lambda m: m.approve("shell", LATER),
     "refuse": lambda m: m.decide(False, "desk", LATER),
     "cancel": lambda m: m.cancel("shell", LATER),
     "retry": lambda m: m.retry(LATER, 3 * DAY),
     "settle": lambda m: m.settle_doubt(),
-    "put back": lambda m: claims.put_back(SENDER, [m]),
+    "put back": lambda m: Message.put_back([m]),
     "sent": lambda m: receipts.sent({m.id: "SM1"}, LATER),
     "found": lambda m: receipts.found(m.id, ["SM1"], LATER),
     "delivered": receipt(True),
@@ -231,7 +231,7 @@ def test_a_message_tried_again_reaches_a_state_again_and_that_is_another_event(a
     message.apply(Outcome(Status.FAILED, "busy", counted=True), TUESDAY_NOON)
     assert message.retry(TUESDAY_NOON, 3 * DAY)
     Message.promote(LATER)
-    (message,) = claims.claim(SENDER, 1, LATER)
+    (message,) = claim(1)
     message.apply(Outcome(Status.FAILED, "busy", counted=True), LATER)
     assert [status for _, status in told()] == ["failed", "failed"]
     assert [body["data"]["attempts"] for body in bodies()] == [1, 1]

@@ -501,9 +501,9 @@ def test_a_missing_table_is_503_at_healthz(client):
 
 
 def test_a_carrier_that_is_no_longer_used_is_not_reported(healthz):
-    CarrierState.passed("old", SUNDAY_NIGHT, 300)
+    CarrierState.passed(SUNDAY_NIGHT, {"old": []})
     CarrierState.begin_pause("old", SUNDAY_NIGHT, SUNDAY_NIGHT, trouble="wrong token")
-    CarrierState.passed("new", TUESDAY_NOON, 300)
+    CarrierState.passed(TUESDAY_NOON, {"new": []})
     assert healthz(TUESDAY_NOON).json["problems"] == []
 
 
@@ -514,7 +514,7 @@ def test_the_health_is_read_once_a_second_whoever_asks(settings, monkeypatch):
     app = create_app(settings._replace(metrics_token="token"))
     app.extensions["health"].lasts = 1
     reads, read, seconds = [], health.read, [100.0]
-    monkeypatch.setattr(health, "read", lambda now: reads.append(now) or read(now))
+    monkeypatch.setattr(health, "read", lambda now, _: reads.append(now) or read(now))
     monkeypatch.setattr(health, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
 
     def ask_all():
@@ -539,7 +539,7 @@ def test_a_failure_is_kept_as_long_and_no_longer(app, client, monkeypatch):
     monkeypatch.setattr(health, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     with monkeypatch.context() as outage:
 
-        def fail(now):
+        def fail(now, _):
             reads.append(now)
             clock[0] += 5  # it has waited in vain
             raise peewee.OperationalError("no connection")

@@ -131,7 +131,7 @@ def test_a_text_that_was_stored_late_is_new(look):
 
 
 def trouble(words="no credit"):
-    CarrierState.passed("twilio", TUESDAY_NOON, 300)
+    CarrierState.passed(TUESDAY_NOON, {"twilio": []})
     CarrierState.begin_pause("twilio", TUESDAY_NOON, trouble=words)
 
 
@@ -151,7 +151,7 @@ def test_a_problem_is_told_when_it_begins_and_when_it_is_over(look):
     assert look(TUESDAY_NOON + MINUTE) == []
     well()
     assert look(TUESDAY_NOON + 2 * MINUTE) == ["The service is well again."]
-    CarrierState.passed("twilio", TUESDAY_NOON + 3 * MINUTE, 300)
+    CarrierState.passed(TUESDAY_NOON + 3 * MINUTE, {"twilio": []})
     assert look(TUESDAY_NOON + 3 * MINUTE) == []
     trouble()
     assert len(look(TUESDAY_NOON + 4 * MINUTE)) == 1

@@ -45,7 +45,7 @@ def app(settings):
 @pytest.fixture
 def us_is_down(app, at):
     at(TUESDAY_NOON)
-    CarrierState.passed("us", TUESDAY_NOON, 300, {"us": ["eu"], "eu": ["us"]})
+    CarrierState.passed(TUESDAY_NOON, {"us": ["eu"], "eu": ["us"]})
     CarrierState.begin_pause("us", clock.now(), trouble="no connection", is_down=True)
 
 
@@ -125,7 +125,7 @@ def test_where_both_are_in_trouble_nobody_takes_a_place(app, us_is_down):
 
 def test_a_long_pause_is_told_and_a_short_one_is_not(app, at):
     at(TUESDAY_NOON)
-    CarrierState.passed("us", TUESDAY_NOON, 300, {"us": ["eu"], "eu": ["us"]})
+    CarrierState.passed(TUESDAY_NOON, {"us": ["eu"], "eu": ["us"]})
     CarrierState.begin_pause("us", TUESDAY_NOON, asked_for=30)
     assert problems(app, TOKEN) == []
 
@@ -153,7 +153,7 @@ IN_DOUBT = {"in_doubt": 1, "in_doubt_since": TUESDAY_NOON, "in_doubt_with": "gon
 )
 def test_how_many_texts_no_carrier_may_be_used_for_is_told(app, at, run_both, doubt, of_us, of_eu):
     store(**doubt)
-    ways = [Way("us", **of_us), Way("eu", **of_eu)]
+    app.extensions["health"].ways = ways = [Way("us", **of_us), Way("eu", **of_eu)]
     run_both(TUESDAY_NOON, ways)
     why = "for which no carrier may be used for its country and key"
     assert problems(app, TOKEN) == [f"1 text waits {why}"]

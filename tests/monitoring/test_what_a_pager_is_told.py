@@ -33,7 +33,7 @@ def look(settings, people, at):
 
 @on_sqlite
 def test_a_problem_is_a_failure_named_in_the_title_and_its_end_a_success(look):
-    CarrierState.passed("twilio", TUESDAY_NOON, 300)
+    CarrierState.passed(TUESDAY_NOON, {"twilio": []})
     CarrierState.update(trouble="no credit", trouble_since=TUESDAY_NOON).execute()
     ((title, kind),) = look()
     assert kind == "failure"
@@ -44,7 +44,7 @@ def test_a_problem_is_a_failure_named_in_the_title_and_its_end_a_success(look):
 
 @on_sqlite
 def test_of_several_problems_the_title_names_the_first_and_counts_the_others(look):
-    CarrierState.passed("twilio", TUESDAY_NOON, 300)
+    CarrierState.passed(TUESDAY_NOON, {"twilio": []})
     CarrierState.update(trouble="no credit", trouble_since=TUESDAY_NOON).execute()
     store(send_at=TUESDAY_NOON - timedelta(hours=2))
     ((title, kind),) = look()

@@ -86,7 +86,7 @@ def looking(web):
 @pytest.mark.slow
 def test_the_web_tells_once_that_no_scheduler_makes_a_pass(serve, schedule, people, database_url):
     """Of four workers, as if on two machines, one starts one process: Apprise takes much memory."""
-    CarrierState.passed("", clock.now() - timedelta(hours=1), 300)
+    CarrierState.passed(clock.now() - timedelta(hours=1), {"": []})
     web, other = (serve(database_url, NOTIFY_URL=people.url) for _ in range(2))
     began = set()
 

@@ -53,7 +53,7 @@ def test_nobody_waits_longer_than_usual_for_the_living_to_renew_their_claims(set
     store()
     CarrierState.create(name="fake", last_pass_at=TUESDAY_NOON, settled_at=TUESDAY_NOON + SECOND)
     at(BACK)
-    state = CarrierState.passed("fake", BACK, 300)
+    state = CarrierState.passed(BACK, {"fake": []})
     assert state.settled_at == BACK + carrier_state.SETTLING * SECOND
 
 
