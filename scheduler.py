@@ -27,6 +27,7 @@ from models import Message, Status
 from monitoring import checks
 from monitoring.notices import Notices
 from sending import claims, inbound, receipts, retention
+from sending.attempts import Attempt
 from sending.carrier_state import CarrierState
 from sending.heartbeats import Pulse, take_over
 from sending.outcomes import UNANSWERED
@@ -112,8 +113,6 @@ class Scheduler:
         A single pass ends once nothing more can be done. One that will be repeated ends then, too,
         or at an instant of the monotonic clock: it leaves open what is under way.
         """
-        stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
-        CarrierState.passed(self.clock.now(), stand_ins)
         for sender in self.senders:
             sender.begin_pass()
         self.tend_at = 0
@@ -216,8 +215,10 @@ class Scheduler:
         now, monotonic = self.clock.now(), self.clock.monotonic()
         if self.stop.is_requested or monotonic < self.tend_at:
             return
-        for kept in (Message, Reply, receipts):  # a clock may have been set back
+        for kept in (Message, Attempt, Reply, receipts):  # a clock may have been set back
             kept.correct(now)
+        stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
+        CarrierState.passed(now, stand_ins)
         self.left += self.take_over()
         Message.decide_expiry(self.settings.expire_after)
         self.left += self.promote(now)

@@ -20,6 +20,7 @@ from peewee import (
     ModelSelect,
     TextField,
     UUIDField,
+    Value,
     fn,
 )
 
@@ -147,6 +148,17 @@ class Attempt(Table):
             )
             own &= cls.number == last
         return fn.EXISTS(cls.select(SQL("1")).where(own))
+
+    @classmethod
+    def correct(cls, now: datetime) -> None:
+        """Let open attempts of a clock that has been set back since have begun before that.
+
+        How far it was ahead is not known, so they began as long ago as they seem to be ahead.
+        """
+        mirrored = Value(2 * cls.begun_at.db_value(now), converter=False) - cls.begun_at
+        for is_open in (cls.result.is_null(), cls.ask_at.is_null(False)):  # an index serves each
+            ahead = is_open & is_ahead(cls.begun_at, now)
+            cls.update(begun_at=mirrored).where(ahead).execute()
 
     @classmethod
     def in_hand(cls, sender: uuid.UUID) -> ModelSelect:

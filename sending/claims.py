@@ -88,7 +88,7 @@ class Turn(NamedTuple):
 
     first: dict[bool, int]  # by whether they are urgent; where a key has no texts, the next one
     but_of: frozenset[int] = frozenset()
-    others_first: bool = False  # and urgent keys last
+    others_only: bool = False  # and no urgent keys
 
 
 def lanes() -> list[str]:
@@ -131,11 +131,11 @@ class Claims:
         """
         kinds = [(self._of_answers, 0), (self._urgent, turn.first[True])]
         kinds.append((self._others, turn.first[False]))
-        if turn.others_first:
-            kinds = [kinds[2], kinds[1]]
-        claimed = []
+        if turn.others_only:
+            kinds = [kinds[2]]
+        claimed, but_of = [], {*turn.but_of}
         for find, begin in kinds if self.lanes else ():
-            passed_over = {*turn.but_of}
+            passed_over = but_of | (_urgent() if turn.others_only else set())
             while room := limit - len(claimed):
                 pairs = [each for each in find(begin, room, passed_over) if self._is_mine(*each)]
                 keys = {key for _, key in pairs} - passed_over
@@ -162,8 +162,7 @@ class Claims:
 
     def _urgent(self, begin, limit, passed_over):
         """Look at a few urgent keys after another, in the order of their turns."""
-        urgent = [id for (id,) in ApiKey.select(ApiKey.id).where(SQL("urgent")).tuples()]
-        urgent.sort(key=lambda key: (key < begin, key))
+        urgent = sorted(_urgent(), key=lambda key: (key < begin, key))
         pairs, few = [], max(1, AT_ONCE // len(self.lanes))
         while urgent and len({key for _, key in pairs} - passed_over) < limit:
             pairs += _with_texts(product(self.lanes, urgent[:few]))
@@ -175,6 +174,10 @@ class Claims:
         of_all = {lane for lane in self.lanes if self.may_take(Lane.read(lane), "")}
         pairs = _walk_around([*of_all], begin, limit + len(passed_over) + len(self.named))
         return pairs + _with_texts(product({*self.lanes} - of_all, self.named))
+
+
+def _urgent():
+    return {id for (id,) in ApiKey.select(ApiKey.id).where(SQL("urgent")).tuples()}
 
 
 def _count(messages, key):

@@ -64,7 +64,7 @@ class Pulse:
     @property
     def is_due(self) -> bool:
         """Whether it is time to beat again."""
-        return self.clock.monotonic() - self.beaten_at >= BEAT_EVERY
+        return self.sender is None or self.clock.monotonic() - self.beaten_at >= BEAT_EVERY
 
     def beat(self) -> None:
         """Beat; as a new sender, if this one was declared dead: others have what it had in hand."""

@@ -229,8 +229,8 @@ class Sender:
         last = self.last_probe() if self.watch.probe else None
         if last is None:
             return claims.claim(room, turn)
-        for others_first in (True, False) if last.goes_before_others else (False,):
-            others = turn._replace(but_of=frozenset({last.key_id}), others_first=others_first)
+        for others_only in (True, False) if last.goes_before_others else (False,):
+            others = turn._replace(but_of=frozenset({last.key_id}), others_only=others_only)
             if claimed := claims.claim(1, others):
                 return claimed
         two = claims.claim(2, turn)

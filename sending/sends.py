@@ -104,9 +104,7 @@ class Sends:
         send.probe = probe
         action, arguments = self.give, (send,)
         if send.asking:
-            now = self.clock.now()
-            since = min(send.since, now - (send.since - now))  # a clock that has been set back
-            action, arguments = self.carrier.find, (message.to, message.message, since)
+            action, arguments = self.carrier.find, (message.to, message.message, send.since)
         try:
             future = self.submit(action, *arguments)
         except NoThread as error:

@@ -13,7 +13,7 @@ from fake_carrier import SLOWLY
 from models import Status
 from samples import HOUR, MILLISECOND, MINUTE, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import carrier_state
+from sending import heartbeats
 from sending.carrier_state import CarrierState
 from stored_messages import again, held, key_named, store, store_many
 
@@ -48,15 +48,6 @@ def test_a_probe_that_was_claimed_by_a_clock_ahead_is_not_waited_for(run_pass, c
     assert run_pass(BACK)["sent"] == 1
 
 
-def test_nobody_waits_longer_than_usual_for_the_living_to_renew_their_claims(settings, carrier, at):
-    """Settling lasts ten seconds, however far ahead it was noted."""
-    store()
-    CarrierState.create(name="fake", last_pass_at=TUESDAY_NOON, settled_at=TUESDAY_NOON + SECOND)
-    at(BACK)
-    state = CarrierState.passed(BACK, {"fake": []})
-    assert state.settled_at == BACK + carrier_state.SETTLING * SECOND
-
-
 def test_what_a_dead_sender_held_is_taken_over_after_claim_timeout(run_pass, carrier):
     message = held(Status.SENDING, claimed_at=TUESDAY_NOON)
     run_pass(BACK)
@@ -74,7 +65,7 @@ def test_a_doubt_from_the_future_began_before_the_clock_was_set_back(run_pass, c
     run_pass(BACK)
     run_pass(BACK + CLAIM_TIMEOUT + MILLISECOND)
     assert again(message).status == Status.SENT
-    store(in_doubt=1, in_doubt_since=TUESDAY_NOON)
+    store(BACK, in_doubt=1, in_doubt_since=TUESDAY_NOON)
     run_pass(BACK + MINUTE)
     assert len(asked) == 2
     assert max(asked) <= BACK - 8 * MINUTE
@@ -88,7 +79,8 @@ def test_a_living_sender_is_not_taken_over_by_another_after_a_step(
     """Both run on a machine whose clock is set while a text is under way."""
     ahead, now = [timedelta(0)], clock.now
     monkeypatch.setattr(clock, "now", lambda: now() + ahead[0])
-    monkeypatch.setattr(carrier_state, "SETTLING", 3)
+    monkeypatch.setattr(heartbeats, "WATCHED", 4)
+    monkeypatch.setattr(heartbeats, "BEAT_EVERY", 0.5)
     patient = settings._replace(business_hours=(0, 1440))
     stepped, done = threading.Event(), threading.Event()
     message = store(clock.now())
@@ -101,6 +93,7 @@ def test_a_living_sender_is_not_taken_over_by_another_after_a_step(
 
     carrier.answers[message.to] = answer
     other = Scheduler(patient, carrier)
+    other.pulse.beat()
     other.take_over()  # as every few seconds
     living = threading.Thread(target=Scheduler(patient, carrier).run_pass)
     living.start()
@@ -112,7 +105,7 @@ def test_a_living_sender_is_not_taken_over_by_another_after_a_step(
     living.join()
     assert counts["taken over"] == 0
     assert again(message).status == Status.SENT
-    assert again(message).take_overs == 0
+    assert again(message).in_doubt == 0
     assert len(carrier.texts) == 1
 
 

@@ -17,16 +17,19 @@ from monitoring.health import STALLED_AFTER
 from running import wait_until
 from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, THIRD, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import claims, inbound
+from sending import heartbeats, inbound
 from sending.carrier_state import CarrierState
+from sending.heartbeats import Heartbeat
 from sending.inbound import ReplyRules
-from sending.runtime import Clock, Runtime
-from stored_messages import SENDER, again, held, key_named, store, store_many
+from stored_messages import SENDER, again, claim, held, key_named, store, store_many, take_over
 
 
 @pytest.fixture
-def impatient(settings):
-    """Settings by which a sender is dead after a second."""
+def impatient(settings, monkeypatch):
+    """Settings by which a sender is dead after some seconds."""
+    monkeypatch.setattr(heartbeats, "WATCHED", 2)
+    monkeypatch.setattr(heartbeats, "BEAT_EVERY", 0.2)
+    monkeypatch.setattr(scheduler, "TEND_EVERY", 0.5)
     return settings._replace(claim_timeout=1, **ALWAYS_OPEN)
 
 
@@ -118,43 +121,36 @@ def test_a_living_senders_own_claims_are_not_taken_over_in_its_long_pass(impatie
     end = time.monotonic() + 4
     carrier.answers[NEW_YORK] = until(lambda: time.monotonic() > end)
     counts = Scheduler(impatient, carrier).run_pass()
-    assert (counts["taken over"], again(message).take_overs, counts["sent"]) == (0, 0, 1)
+    assert (counts["taken over"], again(message).in_doubt, counts["sent"]) == (0, 0, 1)
 
 
-def test_after_an_outage_the_living_have_the_time_to_renew_before_they_are_taken_over(
+def test_after_an_outage_the_living_have_the_time_to_beat_before_they_are_taken_over(
     settings, carrier, at
 ):
     """The database was away for an hour in the middle of a pass."""
     at(TUESDAY_NOON)
     living = held(Status.SENDING, to=NEIGHBOUR, claimed_at=TUESDAY_NOON)
     one = Scheduler(settings, carrier)
-    one.take_over()
+    one.pulse.beat()
     at(TUESDAY_NOON + HOUR)
     assert one.take_over() == 0
-    at(TUESDAY_NOON + HOUR + 9 * SECOND)
+    assert one.watches, "it may be dead"
+    assert Heartbeat.beat(SENDER, TUESDAY_NOON + HOUR)
     assert one.take_over() == 0
-    Message.update(claimed_at=TUESDAY_NOON + HOUR).where(Message.id == living.id).execute()
-    at(TUESDAY_NOON + HOUR + 11 * SECOND)
-    assert one.take_over() == 0
+    assert not one.watches
     assert has_ended(living, Status.SENDING)
 
 
-def test_a_scheduler_that_is_told_to_stop_while_it_settles_takes_over_nothing(
+def test_a_scheduler_that_is_told_to_stop_while_it_watches_takes_over_nothing(
     settings, carrier, at
 ):
     at(TUESDAY_NOON)
     living = held(Status.SENDING, claimed_at=TUESDAY_NOON - HOUR)
-
-    class Signalled(Clock):
-        """A clock on which the request to stop comes in the first nap."""
-
-        def sleep(self, seconds):
-            stopped.stop.request()
-
-    stopped = Scheduler(settings, carrier, Runtime(Signalled()))
+    stopped = Scheduler(settings, carrier)
+    threading.Timer(0.5, stopped.stop.request).start()
     assert stopped.run_pass()["taken over"] == 0
     assert stopped.stop.is_requested
-    assert (again(living).status, again(living).claim_number) == (Status.SENDING, 0)
+    assert (again(living).status, again(living).claim_number) == (Status.SENDING, 1)
 
 
 @pytest.mark.slow
@@ -167,22 +163,19 @@ def test_the_desk_sees_that_a_long_pass_lives(impatient, carrier):
 
     carrier.answers[NEW_YORK] = until(is_noted)
     assert Scheduler(impatient, carrier).run_pass()["sent"] == 1
-    assert scheduler.PROMOTE_EVERY * SECOND < STALLED_AFTER / 10
+    assert 5 * SECOND < STALLED_AFTER / 10
 
 
 def test_a_claim_is_put_back_by_its_number_though_the_same_sender_has_a_later_one(database_url):
     for number in (NEW_YORK, NEIGHBOUR):
         store(to=number)
-    lost, kept = claims.claim(SENDER, 2, TUESDAY_NOON)
-    claims.take_over(TUESDAY_NOON + HOUR)
-    taken_again = claims.claim(SENDER, 2, TUESDAY_NOON + HOUR)
-    (later,) = (each for each in taken_again if each.id == kept.id)
-    assert claims.put_back(SENDER, [lost, kept]) == 0
+    lost, kept = claim(2)
+    take_over(TUESDAY_NOON + HOUR)
+    (later,) = (each for each in claim(2) if each.id == kept.id)
+    Message.put_back([lost, kept])
     assert again(lost).status == again(kept).status == Status.SENDING
-    assert claims.put_back(SENDER, [lost, later]) == 1
+    Message.put_back([lost, later])
     assert (again(lost).status, again(kept).status) == (Status.SENDING, Status.QUEUED)
-    assert again(kept).claimed_at is None
-    assert claims.put_back(SENDER, []) == 0
 
 
 # Testers
@@ -208,8 +201,9 @@ def running(settings, carrier):
 @pytest.mark.slow
 def test_a_testers_backlog_holds_up_neither_passes_nor_senders(impatient, carrier, tester):
     with running(impatient, carrier) as one:
-        simulate = one.testers.sends.carrier.send
-        one.testers.sends.carrier.send = lambda *a, **k: one.go_on.wait(60) and simulate(*a, **k)
+        simulator = one.senders[-1].carrier
+        simulate = simulator.send
+        simulator.send = lambda *a, **k: one.go_on.wait(60) and simulate(*a, **k)
         store_many(20, clock.now(), key=tester)
         wait_until(lambda: Message.select().where(Message.status == Status.SENDING).count() == 8)
         text = store(clock.now())
@@ -239,88 +233,8 @@ def test_a_carrier_that_hangs_when_it_is_asked_holds_up_no_tester(impatient, car
         assert carrier.texts == []
 
 
-def test_what_testers_texts_break_is_logged_and_the_next_ones_go(
-    impatient, carrier, tester, caplog, monkeypatch
-):
-    with running(impatient, carrier) as one:
-        send = one.testers.send_queued
-        broken = iter([RuntimeError("can't start new thread"), RuntimeError("again")])
-
-        def fail_twice():
-            for error in broken:
-                raise error
-            return send()
-
-        monkeypatch.setattr(one.testers, "send_queued", fail_twice)
-        text = store(clock.now(), key=tester)
-        wait_until(lambda: has_ended(text, Status.SENT), 10)
-    assert caplog.text.count("testers: unexpected RuntimeError") == 2
-
-
 def test_a_single_pass_ends_when_the_texts_of_testers_are_sent(impatient, carrier, tester):
     store_many(20, clock.now(), key=tester)
     lines = []
     assert Scheduler(impatient, carrier).run(None, lines.append) == 0
     assert "20 sent" in lines[0]
-
-
-@pytest.fixture
-def simulated(monkeypatch):
-    """Have each text of a tester take until `simulated(one, wait)` returns from `wait()`."""
-    monkeypatch.setattr(scheduler, "TESTERS_PATIENCE", 0.5)
-
-    def begin(one, wait):
-        simulator = one.testers.sends.carrier
-        send = simulator.send
-        monkeypatch.setattr(simulator, "send", lambda *a, **k: [send(*a, **k), wait()][0])
-
-    return begin
-
-
-@pytest.mark.slow
-def test_a_single_pass_leaves_a_backlog_of_testers_to_the_next(
-    impatient, carrier, tester, simulated
-):
-    one, lines = Scheduler(impatient, carrier), []
-    simulated(one, lambda: time.sleep(0.1))
-    store_many(400, clock.now(), key=tester)
-    text = store(clock.now())
-    dead = held(Status.SENDING, to=NEIGHBOUR, claimed_at=clock.now() - HOUR)
-    due = store(clock.now(), to=THIRD, status=Status.SCHEDULED)
-    assert one.run(None, lines.append) == 0
-    assert all(has_ended(each, Status.SENT) for each in (text, dead, due))
-    of_testers = Message.select().where(Message.key == tester)
-    gone, left = (of_testers.where(Message.status == which) for which in ("sent", "queued"))
-    assert 8 <= gone.count() <= 200
-    assert gone.count() + left.count() == 400
-    assert f"{gone.count() + 3} sent" in lines[0]
-    assert not left.where((Message.attempts > 0) | (Message.in_doubt > 0)).exists()
-    before = gone.count()
-    assert Scheduler(impatient, carrier).run(None, lines.append) == 0
-    assert gone.count() > before
-
-
-@pytest.mark.slow
-def test_a_simulator_that_hangs_holds_up_no_single_pass(impatient, carrier, tester, simulated):
-    one, go_on, lines = Scheduler(impatient._replace(shutdown_timeout=1), carrier), [], []
-    end = time.monotonic() + 30
-    simulated(one, lambda: until(lambda: go_on or time.monotonic() > end, 60)())
-    store_many(20, clock.now(), key=tester)
-    text = store(clock.now())
-    assert one.run(None, lines.append) == 0
-    go_on.append(True)
-    assert time.monotonic() < end
-    assert has_ended(text, Status.SENT)
-    of_testers = Message.select().where(Message.key == tester)
-    assert of_testers.where(Message.status == Status.QUEUED, Message.in_doubt == 0).count() == 12
-    assert of_testers.where(Message.status == Status.SCHEDULED, Message.in_doubt > 0).count() == 8
-
-
-def test_a_stop_ends_a_single_pass_that_waits_for_testers(impatient, carrier, tester, simulated):
-    one, lines = Scheduler(impatient, carrier), []
-    simulated(one, one.stop.request)
-    store_many(20, clock.now(), key=tester)
-    assert one.run(None, lines.append) == 0
-    of_testers = Message.select().where(Message.key == tester)
-    assert 1 <= of_testers.where(Message.status == Status.SENT).count() <= 8
-    assert of_testers.where(Message.status == Status.QUEUED).count() >= 12

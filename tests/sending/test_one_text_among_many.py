@@ -240,7 +240,7 @@ def test_a_question_that_is_refused_as_the_account_holds_up_no_others(run_for, s
     )
     store_many(30, key=key_of("a"))
     run_for(0, 40, 5, carrier=asked)
-    assert statuses() == {Status.SENT: 30, Status.SCHEDULED: 1}
+    assert statuses() == {Status.SENT: 30, Status.QUEUED: 1}
     waits = again(doubtful)
     assert (waits.in_doubt, waits.attempts) == (1, 0)
     assert POISON not in asked.numbers
