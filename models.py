@@ -424,6 +424,12 @@ class Message(Table):
             ended |= {"last_error": outcome.reason, "last_error_at": now}
         return self._move({*WAITING}, **ended)
 
+    def read_doubts(self) -> None:
+        """Lock this message, and read its doubts: some may be settled since it was claimed."""
+        this = Message.select(Message.in_doubt, Message.lane).where(Message.id == self.id)
+        if found := db.lock_rows(this).first():
+            self.in_doubt, self.lane = found.in_doubt, found.lane
+
     def settle_doubts(self, carrier: Way, settled: int, once: bool = False) -> Self | None:
         """Note that copies of this message are unclear no more, and return it as it is now.
 

@@ -98,12 +98,16 @@ class Recorder:
         """Record what becomes of a text that the carrier did not say yes to."""
         message = send.message
         given = not isinstance(error, NotSent)
-        outcome = self.after_no(send, error, now) if given else error.outcome
-        if outcome is None:
-            take_back([message])
-            return
-        more = self.changes(send, error, outcome, now) if given else {}
+        if given and error.opted_out:
+            said = OptOut(message.to, stop=True, source="carrier")
+            self.counts["blocked"] += receipts.record_opt_out(said, now, self.terms.key.check_dnc)
         with db.atomic():
+            message.read_doubts()
+            outcome = self.after_no(send, error, now) if given else error.outcome
+            if outcome is None:
+                take_back([message])
+                return
+            more = self.changes(send, error, outcome, now) if given else {}
             is_moved = message.apply(outcome, now, **more)
             if given:
                 self.end_attempt(send, error, outcome, now)
@@ -115,10 +119,7 @@ class Recorder:
             receipts.look_again(message.to, self.routes.ways)
 
     def after_no(self, send: Send, error: CarrierError, now: datetime) -> Outcome:
-        """Record what an error tells of the recipient; return what becomes of the text."""
-        if error.opted_out:
-            said = OptOut(send.message.to, stop=True, source="carrier")
-            self.counts["blocked"] += receipts.record_opt_out(said, now, self.terms.key.check_dnc)
+        """Return what becomes of a text to which the carrier has said no."""
         others = bool(self.others(send))
         return outcomes.after_no(send.message, error, send.terms, send.is_probe, now, others)
 
