@@ -37,20 +37,21 @@ import recipients
 import scheduler as scheduling
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey, Role
-from carriers import Carrier, CarrierError, OptOut, Receipt
+from carriers import Carrier, CarrierError, Receipt
 from carriers.lanes import TESTERS, Lane, Routes
 from carriers.ways import Way
 from databases import on_sqlite
-from models import FINISHED, TAKEN, Message, Status, first_id
+from models import ANSWER_WITHIN, FINISHED, TAKEN, Message, Status, first_id
 from recipients.hours import BusinessHours
 from recipients.quiet import QuietPlaces
 from samples import DAY, HOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import carrier_state, heartbeats, outcomes, receipts
+from sending import carrier_state, heartbeats, inbound, outcomes, receipts
 from sending.attempts import Attempt
 from sending.carrier_state import CarrierState, Permission
 from sending.claims import Claims
 from sending.heartbeats import WATCHED, Heartbeat, Pulse
+from sending.inbound import ReplyRules
 from sending.outcomes import MAY_HAVE_TAKEN_IT
 from sending.receipts import KEPT
 from sending.runtime import Clock, Ended, Runtime
@@ -93,6 +94,7 @@ class Order:
     not_before: object
     approved: bool
     is_testers: bool = False
+    answers_by: Carrier | None = None  # the only one that may be given it
     cancelled: bool = False
     sends: int = 0  # that cost a retry
     copies: int = 0  # that carriers took
@@ -296,7 +298,8 @@ ORDERS = {
 
 SCENES = (
     *("nothing_yet", "pause_is_lengthened", "doubt_is_settled_in_pause", "doubt_goes_first"),
-    *("outage", "jump_beside_living", "death_beside_long_pass", "doubts_are_retried"),
+    *("outage", "jump_beside_living", "death_beside_long_pass", "doubts_are_retried", "help"),
+    *("doubt_beside_twin", "life_after_death", "late_no"),
 )
 
 
@@ -354,6 +357,8 @@ class Promises(RuleBasedStateMachine):
         return next(each for each in self.carriers if name in each.way.names)
 
     def carriers_for(self, order):
+        if order.answers_by:
+            return [order.answers_by]
         return [self.simulator] if order.is_testers else self.carriers
 
     # Clients, operators, recipients
@@ -414,12 +419,26 @@ class Promises(RuleBasedStateMachine):
             order.approved |= move == "approve"
             order.cancelled |= move == "refuse"
 
-    @rule(number=st.sampled_from(NUMBERS), stop=st.booleans())
-    def reply(self, number, stop):
-        entry = DoNotCall.entry(number)
+    @rule(
+        which=which,
+        number=st.sampled_from(NUMBERS),
+        word=st.sampled_from(["STOP", "START", "HELP"]),
+    )
+    def reply(self, which, number, word):
+        """A recipient replies, and is answered if a text came from this carrier."""
+        entry, was_listed = DoNotCall.entry(number), DoNotCall.lists(number)
         by_people = entry is not None and entry.source in ("operator", "import")
-        receipts.record_opt_out(OptOut(number, stop, "reply"), self.now)
-        assert DoNotCall.lists(number) == (stop or by_people)
+        carrier = self.carriers[which % len(self.carriers)]
+        rules = ReplyRules.of(self.settings, carrier.way)
+        inbound.record([carriers.Reply(number, word)], self.now, rules)
+        is_listed = {"STOP": True, "START": by_people, "HELP": was_listed}
+        assert DoNotCall.lists(number) == is_listed[word]
+        for answer in Message.select().where(Message.id.not_in([*self.orders])):
+            self.orders[answer.id] = Order(
+                number, answer.message, 0, self.now, True, answers_by=carrier
+            )
+            self.budget[number, answer.message] += 1
+            self.tries[number, answer.message] += 1
 
     @rule(number=st.sampled_from(NUMBERS), add=st.booleans())
     def change_list(self, number, add):
@@ -604,6 +623,39 @@ class Promises(RuleBasedStateMachine):
         self.move(0, "retry")
         self.make_pass(0, 0, [fate])
 
+    def doubt_beside_twin(self, fate):
+        """A carrier is asked about a text while an equal one is being sent."""
+        self.ask_for(1)
+        self.make_pass(1, 0, ["no answer"])
+        self.ask_for(1)
+        self.make_pass(0, 0, [LOST if fate == LOST else YES], GIVEN)
+        self.go_on(1, YES, 70)
+        self.go_on(1)
+
+    def life_after_death(self, fate):
+        """A scheduler stands still, and goes on after it was declared dead; then it dies."""
+        self.ask_for(1)
+        self.make_pass(1, 0, [fate], GIVEN)
+        self.make_pass(0, 400, [YES])
+        self.ask_for(3)
+        self.make_pass(1, 0, [YES], GIVEN)
+        self.make_pass(1, 0, [YES], GIVEN)
+        self.die(1, False)
+
+    def late_no(self, fate):
+        """A no is heard after the text was taken over, and given once more."""
+        self.ask_for(1)
+        self.make_pass(1, 0, ["for now"], GIVEN)
+        self.make_pass(0, 400, [fate], GIVEN)
+        self.make_pass(1, 0, [YES])
+
+    def help(self, fate):
+        """A recipient asks for help."""
+        self.ask_for(1)
+        self.make_pass(0, 0, [YES])
+        self.reply(0, NUMBERS[0], "HELP")
+        self.make_pass(0, 0, [fate], GIVEN)
+
     # The carrier
 
     def watch(self, scheduler, action, arguments):
@@ -679,6 +731,8 @@ class Promises(RuleBasedStateMachine):
         assert order.approved
         assert order.not_before <= self.now
         assert not order.cancelled
+        if order.answers_by:
+            return
         assert not (message.check_dnc and DoNotCall.lists(order.to))
         if not (message.send_date and self.now < message.send_date + HOUR):
             assert not self.next_opening(order.to)
@@ -701,7 +755,8 @@ class Promises(RuleBasedStateMachine):
         assert not any(each.can_be_asked for each in unclear), "a doubt stays with its carrier"
         assert (order.to, order.text) == (to, text)
         assert message.status == Status.SENDING
-        assert self.now + (valid_for - 1) * SECOND < message.first_send_at + EXPIRE_AFTER
+        lasts = ANSWER_WITHIN if order.answers_by else EXPIRE_AFTER
+        assert self.now + (valid_for - 1) * SECOND < message.first_send_at + lasts
         order.sends += fate not in FREE
         assert order.sends <= order.max_retries + 1 + order.deaths
         taken, no = FATES[fate]
@@ -710,6 +765,7 @@ class Promises(RuleBasedStateMachine):
             assert message.in_doubt or settled or not order.copies, (
                 "a second copy only after a doubt"
             )
+            assert not (order.answers_by and order.copies), "an answer goes once"
             order.copies += 1
             reference = f"SM{len(self.copies)}"
             copy = Copy(message.id, (to, text), reference, self.now, carrier)
@@ -803,7 +859,7 @@ class Promises(RuleBasedStateMachine):
             assert self.at(message.carrier) is copy.carrier
             self.check_receipt(message)
         may_have = MAY_HAVE_TAKEN_IT in (message.last_error or "")
-        if message.status == Status.FAILED:
+        if message.status == Status.FAILED and not order.answers_by:
             if self.are_all_asked(order):
                 assert not may_have
             elif not self.is_any_asked(order):
@@ -873,6 +929,8 @@ def hold_promises(settings, monkeypatch):
         expire_after=EXPIRE_AFTER,
         send_concurrency=2,
         quiet_hours=(21 * 60, 8 * 60),
+        stop_reply="You are off the list.",
+        help_reply="Ask us.",
     )
 
     def hold(askable, how, *others):
