@@ -37,7 +37,7 @@ WHERE status = 'sending' AND NOT EXISTS (
 INDEXES = (
     "attempt_reference ON attempt (reference) WHERE reference IS NOT NULL",
     "attempt_reference_form ON attempt (ltrim(lower(reference), '0')) WHERE reference IS NOT NULL",
-    "attempt_ask ON attempt (carrier, ask_at) WHERE ask_at IS NOT NULL",
+    "attempt_ask ON attempt (carrier, ask_at) WHERE result = 'unclear' AND ask_at IS NOT NULL",
     "attempt_sender ON attempt (sender) WHERE result IS NULL",
     "api_key_urgent ON api_key (id) WHERE urgent",
 )

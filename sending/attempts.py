@@ -18,14 +18,16 @@ from peewee import (
     ForeignKeyField,
     IntegerField,
     ModelSelect,
+    Select,
     TextField,
     UUIDField,
     Value,
+    ValuesList,
     fn,
 )
 
 from carriers.ways import Way
-from database import CarrierTextField, InstantField, Table
+from database import CarrierTextField, InstantField, Table, db
 from database.clock import is_ahead
 from models import LONGEST_WAIT, Message
 
@@ -34,6 +36,11 @@ DIED = "its scheduler died before the carrier's answer was recorded"
 
 REFERENCE_FORM = SQL("ltrim(lower(reference), '0')")
 """What references of one id in the same digits have in common."""
+
+
+# The indexes below serve these only because their conditions are spelt the same
+IS_UNCLEAR = SQL("result = 'unclear'")
+IS_ASKED_ABOUT = IS_UNCLEAR & SQL("ask_at IS NOT NULL")
 
 
 class Result(StrEnum):
@@ -114,10 +121,10 @@ class Attempt(Table):
         return next(iter(was_unclear), None)
 
     @classmethod
-    def has_reference(cls, reference: Any) -> Expression:
-        """Return the condition that a reference is that of a copy of a message."""
-        same = cls.select(SQL("1")).where(cls.message == Message.id, cls.reference == reference)
-        return fn.EXISTS(same)
+    def has_reference(cls, reference: Any, carrier: Way | None) -> Expression:
+        """Return the condition that a reference is a carrier's for a copy of a message."""
+        same = (cls.message == Message.id) & (cls.reference == reference)
+        return fn.EXISTS(cls.select(SQL("1")).where(same, *cls.by(carrier)))
 
     @classmethod
     def is_of_twin(cls, reference: Any, carrier: Way | None) -> Expression:
@@ -134,12 +141,12 @@ class Attempt(Table):
         return fn.EXISTS(given)
 
     @classmethod
-    def counts_now(cls, references: Collection[str], latest: bool) -> Expression:
-        """Return the condition that these name a copy of a message since a person retried it.
+    def counts_now(cls, copies: Collection[tuple[uuid.UUID, int]], latest: bool) -> Expression:
+        """Return the condition that one of these copies is a message's since a person retried it.
 
-        With `latest`, the last one that a carrier took.
+        They are given by message and number. With `latest`, it is the last one that was taken.
         """
-        own = (cls.message == Message.id) & cls.reference.in_([*references])
+        own = (cls.message == Message.id) & cls._is_one_of(copies)
         own &= cls.number > Message.tries_before
         if latest:
             other = cls.alias()
@@ -156,7 +163,7 @@ class Attempt(Table):
         How far it was ahead is not known, so they began as long ago as they seem to be ahead.
         """
         mirrored = Value(2 * cls.begun_at.db_value(now), converter=False) - cls.begun_at
-        for is_open in (cls.result.is_null(), cls.ask_at.is_null(False)):  # an index serves each
+        for is_open in (cls.result.is_null(), IS_ASKED_ABOUT):  # an index serves each
             ahead = is_open & is_ahead(cls.begun_at, now)
             cls.update(begun_at=mirrored).where(ahead).execute()
 
@@ -215,10 +222,10 @@ class Attempt(Table):
 
     @classmethod
     def note_receipt(
-        cls, ids: Collection[uuid.UUID], references: Collection[str], receipt: str, at: datetime
+        cls, copies: Collection[tuple[uuid.UUID, int]], receipt: str, at: datetime
     ) -> None:
         """Note what a carrier reports of copies; `delivered` is the last word."""
-        own = cls.message.in_([*ids]) & cls.reference.in_([*references])
+        own = cls.message.in_([id for id, _ in copies]) & cls._is_one_of(copies)
         is_news = cls.receipt.is_null() | (cls.receipt != "delivered")
         cls.update(receipt=receipt, receipt_at=at).where(own, is_news).execute()
 
@@ -236,13 +243,21 @@ class Attempt(Table):
         return told | {"result": self.result, "reference": self.reference, "words": self.words}
 
     @classmethod
+    def _is_one_of(cls, copies):
+        pairs = [(Message.id.db_value(id), number) for id, number in copies]
+        named = ValuesList(pairs, alias="copies")
+        id, number = db.typed(named, "uuid", "integer")
+        same = (id == cls.message) & (number == cls.number)
+        return fn.EXISTS(Select([named], [SQL("1")]).where(same))
+
+    @classmethod
     def _is_to_ask(cls, now):
         return (cls.ask_at <= now) | is_ahead(cls.ask_at, now, LONGEST_WAIT)
 
     @classmethod
     def _is_unclear_at(cls, carrier):
         own = cls.carrier.in_(carrier.names) | cls.carrier.is_null()
-        return own & (cls.result == Result.UNCLEAR)
+        return own & IS_UNCLEAR
 
     @classmethod
     def by(cls, carrier: Way | None) -> list[Expression]:
@@ -264,7 +279,7 @@ class Attempt(Table):
 for _name, _columns, _where in (
     ("attempt_reference", [Attempt.reference], SQL("reference IS NOT NULL")),
     ("attempt_reference_form", [REFERENCE_FORM], SQL("reference IS NOT NULL")),
-    ("attempt_ask", [Attempt.carrier, Attempt.ask_at], SQL("ask_at IS NOT NULL")),
+    ("attempt_ask", [Attempt.carrier, Attempt.ask_at], IS_ASKED_ABOUT),
     ("attempt_sender", [Attempt.sender], SQL("result IS NULL")),
 ):
     Attempt.add_index(Attempt.index(*_columns, where=_where, name=_name))

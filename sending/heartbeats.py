@@ -1,8 +1,9 @@
 """Which schedulers are alive: each beats every few seconds, and watches the others.
 
-No wall clock is in the safety of this. A scheduler gives a text to a carrier only within FRESH
-seconds of its own monotonic clock since before its last beat that is known to be kept; and it is
-dead to another only where that one has seen it not beat for longer, by its own monotonic clock.
+No clock has to be right for this to be safe. A scheduler gives a text to a carrier only within
+FRESH seconds since before its last beat that is known to be kept, and it is dead to another only
+where that one has seen it not beat for longer, both by their own monotonic clocks. A machine that
+sleeps may stop that clock, so a leap of the wall clock counts as time that has passed, too.
 """
 
 import math
@@ -54,12 +55,24 @@ class Pulse:
         self.clock = clock
         self.sender = None  # until the first beat
         self.beaten_at = -math.inf  # before the last beat that is kept, by the monotonic clock
+        self.ahead = 0  # of the monotonic clock, the wall clock was then
         self.seen = {}  # how often others had beaten, and since when they have not, by the same
         self.looked_at = -math.inf
 
     def is_fresh(self, sender: uuid.UUID) -> bool:
         """Say whether what was claimed as this sender may still be given to a carrier."""
-        return sender == self.sender and self.clock.monotonic() - self.beaten_at <= FRESH
+        monotonic, ahead = self.moment()
+        passed = monotonic - self.beaten_at + max(0, ahead - self.ahead)
+        return sender == self.sender and passed <= FRESH
+
+    def moment(self) -> tuple[float, float]:
+        """Return the monotonic clock, and by how many seconds the wall clock is ahead of it."""
+        monotonic = self.clock.monotonic()
+        return monotonic, self.clock.now().timestamp() - monotonic
+
+    def note_beat(self, before: tuple[float, float]) -> None:
+        """Note that a beat is kept; `before` is the moment before it."""
+        self.beaten_at, self.ahead = before
 
     @property
     def is_due(self) -> bool:
@@ -68,13 +81,13 @@ class Pulse:
 
     def beat(self) -> None:
         """Beat; as a new sender, if this one was declared dead: others have what it had in hand."""
-        before, now = self.clock.monotonic(), self.clock.now()
+        before, now = self.moment(), self.clock.now()
         if not (self.sender and Heartbeat.beat(self.sender, now)):
             self.sender = None
             sender = uuid.uuid4()
             Heartbeat.insert(sender=sender, beat_at=now).execute()
             self.sender = sender
-        self.beaten_at = before
+        self.note_beat(before)
 
     def is_lost(self) -> None:
         """Have the next beat come at once: this sender was declared dead."""

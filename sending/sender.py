@@ -175,7 +175,7 @@ class Sender:
         groups = [each for each in self.claims(lanes) if each.lanes]
         if not groups:
             return 0, []
-        now, before = self.clock.now(), self.clock.monotonic()
+        now, before = self.clock.now(), self.pulse.moment()
         with db.atomic():
             if not Heartbeat.beat(self.pulse.sender, now):
                 self.pulse.is_lost()
@@ -189,7 +189,7 @@ class Sender:
             waiting = ready[len(going) :]
             Message.put_back([send.message for send in waiting])
             Attempt.begin([send.message for send in going], self.name, self.pulse.sender, now)
-        self.pulse.beaten_at = before
+        self.pulse.note_beat(before)
         for send in sends:  # in the order of service
             self.first[send.terms.key.urgent] = send.message.key_id + 1
         for send in reversed(waiting):

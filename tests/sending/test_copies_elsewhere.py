@@ -5,13 +5,14 @@ import pytest
 import carriers
 from carriers import Receipt
 from carriers.ways import Way
-from models import Status
-from samples import DAY, HOUR, MINUTE, NEW_YORK, TUESDAY_NOON
+from models import Message, Status
+from samples import DAY, HOUR, MINUTE, NEIGHBOUR, NEW_YORK, TUESDAY_NOON
 from sending import inbound, receipts
+from sending.attempts import Attempt
 from sending.inbound import ReplyRules
 from sending.replies import Reply
 from several_carriers import SILENT, UNREACHED
-from stored_messages import again, store
+from stored_messages import again, claim, store
 
 US = Way("us")
 
@@ -76,3 +77,20 @@ def test_a_late_receipt_of_a_copy_from_before_a_retry_is_no_other_texts(
     late = Receipt("SM1", True, number=NEW_YORK)
     receipts.record([late], TUESDAY_NOON + 5 * HOUR, False, US)
     assert again(second).status == Status.SCHEDULED, "which of the two is not known"
+
+
+def test_of_several_receipts_at_once_each_is_of_its_own_copy(database_url):
+    """Two carriers have used one reference, for two messages."""
+    us, gb = Way("us"), Way("gb")
+    one = store(to=NEW_YORK, send_at=TUESDAY_NOON - MINUTE)
+    two = store(to=NEIGHBOUR)
+    for message, carrier, reference in ((one, us, "1"), (two, us, "2"), (two, gb, "1")):
+        Message.update(status=Status.QUEUED).where(Message.id == message.id).execute()
+        claim(1)
+        Attempt.update(carrier=carrier.name).where(Attempt.result.is_null()).execute()
+        receipts.sent({message.id: reference}, TUESDAY_NOON, carrier=carrier)
+    said = [Receipt("1", False, "off"), Receipt("2", False, "off")]
+    receipts.record(said, TUESDAY_NOON, False, us)
+    assert (again(one).status, again(two).status) == (Status.UNDELIVERED, Status.SENT)
+    told = {(each.carrier, each.reference): each.receipt for each in Attempt.select()}
+    assert told == {("us", "1"): "undelivered", ("us", "2"): "undelivered", ("gb", "1"): None}

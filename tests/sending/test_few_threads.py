@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from access.keys import ApiKey, Role
 from database import clock
 from fake_carrier import FakeCarrier
 from models import Message, Status
@@ -14,7 +13,7 @@ from samples import HOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import runtime
 from sending.carrier_state import CarrierState
-from stored_messages import again, statuses, store, store_many
+from stored_messages import again, store, store_many
 
 NO_THREAD = RuntimeError("can't start new thread")
 ONE_OF_THREE = [True, False, False] * 100
@@ -143,26 +142,6 @@ def test_a_carrier_that_could_not_be_asked_whether_it_serves_is_asked_in_the_nex
     assert "carrier fake cannot be asked: can't start new thread" in caplog.text
     assert run_pass(TUESDAY_NOON)["sent"] == 1
     assert asked == [True]
-
-
-@pytest.mark.parametrize("every", [None, 0.1])
-def test_testers_texts_hold_up_no_others_where_they_get_no_thread(
-    settings, carrier, may_start, every, caplog
-):
-    ApiKey.issue("tester", None, TUESDAY_NOON, role=Role.TESTER)
-    text, of_tester = store(clock.now()), store(clock.now(), key=ApiKey.named("tester"))
-    one, lines = Scheduler(settings._replace(business_hours=(0, 1440)), carrier), []
-    may_start([False, False] if every else [False])
-    thread = threading.Thread(target=lambda: one.run(every, lines.append), name="a scheduler")
-    thread.start()
-    wait_until(lambda: again(text).status == Status.SENT)
-    if every:
-        wait_until(lambda: again(of_tester).status == Status.SENT)
-    one.stop.request()
-    thread.join(30)
-    assert not thread.is_alive()
-    assert "testers' texts wait: can't start new thread" in caplog.text
-    assert statuses() == {Status.SENT: 2} if every else {Status.SENT: 1, Status.QUEUED: 1}
 
 
 def test_a_scheduler_goes_on_while_no_thread_can_be_started(settings, carrier, may_start):

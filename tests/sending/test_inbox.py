@@ -17,7 +17,6 @@ from scheduler import Scheduler
 from sending import recorder
 from sending.recorder import Inbox
 from sending.replies import Reply
-from sending.sender import Sender
 from stored_messages import again, store
 
 
@@ -142,7 +141,6 @@ def test_a_database_that_fails_in_a_pass_loses_no_stop(settings, at, fail_at, mo
         return collect(inbox)
 
     monkeypatch.setattr(Inbox, "collect", break_down)
-    monkeypatch.setattr(Sender, "send_queued", lambda *_: {})
     with pytest.raises(database.ERRORS):
         scheduler.run_pass()
     assert not DoNotCall.lists(NEW_YORK)

@@ -24,7 +24,7 @@ from samples import (
     TUESDAY_NOON,
 )
 from scheduler import Scheduler
-from sending import sender
+from sending import heartbeats, sender
 from sending.runtime import THIS_MACHINE, Clock, Runtime
 from stored_messages import again, held, store, store_many
 
@@ -192,9 +192,10 @@ class Napping(Clock):
     ids=["it was open when it was judged", "quiet hours have begun", "it is too old"],
 )
 def test_a_text_that_has_waited_for_the_rate_keeps_to_what_holds_then(
-    run_pass, carrier, at, until, becomes, changes
+    run_pass, carrier, at, until, becomes, changes, monkeypatch
 ):
     at(TUESDAY_NOON)
+    monkeypatch.setattr(heartbeats, "FRESH", 86_400)
     store(send_at=TUESDAY_NOON - MINUTE)
     long = store(message="x" * 300, to=NEIGHBOUR, expires_at=CLOSING + SECOND)
     rate = {"send_rate": 1.5, "claim_timeout": 86_400}

@@ -46,6 +46,6 @@ def _plan(sql, parameters):
 def _is_whole(line):
     # No tables, but constants and subqueries, and the small table of keys
     ours = "CONSTANT|[0-9]|_wrapped|few|named|span|taken|api_key|json_each"
-    ours += "|lanes|lowest|walk|placed|pair|.subquery"  # of a claim
+    ours += "|lanes|lowest|walk|placed|pair|copies|.subquery"  # of a claim
     scan = f"SCAN (?!{ours})(?!.*(INDEX|SUBQUERY))"
     return "Seq Scan on message" in line or re.match(scan, line)
