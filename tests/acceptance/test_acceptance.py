@@ -257,7 +257,7 @@ def test_what_is_not_decided_of_a_new_message_is_as_in_a_model_of_it(database_ur
     (row,) = Message.select().dicts()
     fields = Message._meta.fields.items()
     undecided = {name: field.default for name, field in fields if name not in new_message().row()}
-    assert undecided.keys() > {"claimed_by", "take_overs", "in_doubt"}
+    assert undecided.keys() > {"last_error", "carrier", "in_doubt"}
     assert {name: row[name] for name in undecided} == undecided
     assert row["attempts"] == 0
 

@@ -97,7 +97,6 @@ def store_any_mix():
             in_doubt_since=TUESDAY_NOON - HOUR if doubt else None,
             send_date=send_date,
             attempts=2,
-            take_overs=1,
             finished_at=TUESDAY_NOON - HOUR if ended else None,
             claim_number=3,
         )

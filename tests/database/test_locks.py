@@ -17,10 +17,11 @@ from events.outbox import Event, EventAddress
 from models import Message, Status
 from running import wait_until
 from samples import DAY, HOUR, LONDON, NEW_YORK, TUESDAY_NOON
-from sending import claims, receipts
+from sending import receipts
 from stored_messages import (
     SENDER,
     again,
+    claim,
     connection_of,
     held,
     key_named,
@@ -160,7 +161,7 @@ def locked_row(database_url):
 PASS_OVER = {
     "promote": lambda: Message.promote(TUESDAY_NOON),
     "expire": lambda: Message.expire(TUESDAY_NOON + 3 * DAY),
-    "claim": lambda: claims.claim(SENDER, 10, TUESDAY_NOON),
+    "claim": lambda: claim(10),
     "note": lambda: Message.note_notified([each.id for each in Message.select()], TUESDAY_NOON),
 }
 
@@ -204,11 +205,3 @@ def test_events_that_another_has_locked_are_passed_over(locked_row, name):
         Event.forget(now)
         assert [each.id for each in Event.select()] == [taken]
     assert clock.now() - began < timedelta(seconds=2)
-
-
-def test_a_take_over_does_not_wait_for_a_message_that_is_being_recorded(locked_row):
-    """Its sender lives, and is about to write down what the carrier said."""
-    one, other = (held(Status.SENDING, claimed_at=TUESDAY_NOON - HOUR) for _ in range(2))
-    locked_row("message", one.id)
-    assert claims.take_over(TUESDAY_NOON) == 1
-    assert again(other).status == Status.QUEUED
