@@ -26,9 +26,10 @@ from models import Message, Status
 from samples import DAY, HOUR, LONDON, MINUTE, NEIGHBOUR, NEW_YORK, TUESDAY_NOON
 from sending import inbound, receipts
 from sending.attempts import Attempt
+from sending.heartbeats import Heartbeat
 from sending.inbound import ReplyRules
 from signed_callbacks import TOKEN, TWILIO, of_twilio
-from stored_messages import again, held, key_named, store
+from stored_messages import SENDER, again, claim, held, key_named, store, take_over
 
 pytestmark = [on_sqlite, pytest.mark.usefixtures("database_url", "noon")]
 
@@ -81,12 +82,14 @@ def stored():
     columns = (Message.id, Message.status, Message.approved, Message.carrier_reference, Message.to)
     events = Event.select(Event.id, Event.tries).order_by(Event.id)
     address = EventAddress.select(EventAddress.url, EventAddress.off)
+    attempts = Attempt.select(Attempt.message, Attempt.number, Attempt.result, Attempt.ask_at)
     return [
         counts,
         [*Message.select(*columns).order_by(Message.id).tuples()],
         [*DoNotCall.select(DoNotCall.number, DoNotCall.source).tuples()],
         [*events.tuples()],
         [*address.tuples()],
+        [*attempts.order_by(Attempt.message, Attempt.number).tuples()],
     ]
 
 
@@ -169,6 +172,20 @@ def a_receipt_by_number():
     return lambda: receipts.look_again(NEW_YORK)
 
 
+def a_death():
+    """A scheduler died with two texts in hand."""
+    held(Status.SENDING)
+    held(Status.SENDING)
+    return lambda: take_over(TUESDAY_NOON)
+
+
+def a_claim():
+    store()
+    store(to=NEIGHBOUR)
+    Heartbeat.insert(sender=SENDER, beat_at=TUESDAY_NOON).execute()
+    return lambda: claim(5)
+
+
 def an_event_in_vain():
     """Its receiver wants no more of them, so the address is switched off."""
     writes_events()
@@ -195,6 +212,8 @@ def an_event_in_vain():
         a_yes_that_was_asked_for,
         a_receipt,
         a_receipt_by_number,
+        a_death,
+        a_claim,
         an_event_in_vain,
     ],
 )
