@@ -6,14 +6,13 @@ from collections import Counter
 
 import pytest
 
+import stored_messages
 from access.keys import ApiKey, Role
+from carriers.lanes import TESTERS
 from database import clock, db
-from models import Status
-from query_plans import plans, reads_whole
 from samples import NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import carrier_state, claims
-from stored_messages import SENDER, key_named, store, store_many
+from stored_messages import key_named, store, store_many
 
 
 def key_of(name, urgent=False, role=Role.SENDER):
@@ -25,7 +24,7 @@ def key_of(name, urgent=False, role=Role.SENDER):
 def claim(limit, **options):
     """Claim messages; return the names of their keys."""
     names = dict(ApiKey.select(ApiKey.id, ApiKey.name).tuples())
-    claimed = claims.claim(SENDER, limit, TUESDAY_NOON, **options)
+    claimed = stored_messages.claim(limit, **options)
     return [names[message.key_id] for message in claimed]
 
 
@@ -66,7 +65,7 @@ def test_an_urgent_tester_comes_before_testers_and_not_before_senders(database_u
     store(key=key_of("t", role=Role.TESTER))
     store(key=key_of("u", urgent=True, role=Role.TESTER))
     assert claim(5) == ["a"]
-    assert claim(5, testers=True) == ["u", "t"]
+    assert claim(5, carrier=TESTERS) == ["u", "t"]
 
 
 @pytest.fixture
@@ -118,22 +117,9 @@ def test_what_the_rate_holds_back_is_the_next_in_turn(names, settings, carrier, 
     assert "".join(text for _, text in carrier.texts) == 2 * urgent + 2 * others
 
 
-@pytest.mark.parametrize("limit", [1, 8])
-def test_the_index_serves_what_finds_whose_turn_it_is(limit, database_url):
-    store_many(2000, key=key_of("a"), status=Status.SENT, finished_at=TUESDAY_NOON)
-    store_many(50, key=key_of("a"))
-    store(key=key_of("u", urgent=True))
-    claim(1)
-    db.execute_sql("ANALYZE")  # or Postgres chooses by whether its own has been here
-    assert not reads_whole(lambda: claim(limit))
-    asked = plans(lambda: claim(limit))
-    assert any("message_sendable_key" in line for plan in asked for line in plan)
-
-
 @pytest.mark.timed
-def test_a_repeated_pass_begins_early_for_an_urgent_text(settings, carrier, monkeypatch):
+def test_a_repeated_pass_begins_early_for_an_urgent_text(settings, carrier):
     """Between two passes a minute apart, a second is all that it waits."""
-    monkeypatch.setattr(carrier_state, "SETTLING", 0)
     every = Scheduler(settings._replace(business_hours=(0, 1440)), carrier)  # of today's clock
     key_of("u", urgent=True), key_of("a")
     waits = {}

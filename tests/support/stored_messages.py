@@ -71,10 +71,10 @@ def _tries(row):
         }
 
 
-def claim(limit, first_key=0, first_urgent=0):
+def claim(limit, first_key=0, first_urgent=0, carrier="fake"):
     """Claim messages as SENDER does, for a carrier that may be used for all."""
     routes = Routes([Way("fake")], [])
-    may_take = partial(routes.may_take, "fake", trouble=())
+    may_take = partial(routes.may_take, carrier, trouble=())
     turn = claims.Turn({True: first_urgent, False: first_key})
     with db.atomic():
         claimed = claims.Claims(claims.lanes(), routes, may_take).claim(limit, turn)
