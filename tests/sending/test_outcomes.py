@@ -11,12 +11,12 @@ from carriers import CarrierError
 from models import Message, Status, new_id
 from recipients.quiet import QuietHours, QuietPlaces
 from running import ROOT
-from samples import DAY, HOUR, MINUTE, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON, daily
+from samples import DAY, HOUR, MILLISECOND, MINUTE, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON, daily
 from sending import outcomes
-from sending.outcomes import MAY_HAVE_TAKEN_IT, Outcome, Step, Terms, judge
+from sending.outcomes import MAY_HAVE_TAKEN_IT, Outcome, Terms, judge
 
 HOURS = daily(540, 1020)
-ASKABLE = Terms(True, 60, Rules(HOURS, QuietPlaces(), False, 3 * DAY))
+ASKABLE = Terms(True, False, 60, Rules(HOURS, QuietPlaces(), False, 3 * DAY))
 UNASKABLE = ASKABLE._replace(askable=False)
 OPENING = SUNDAY_NIGHT.replace(day=2, hour=14, minute=0, second=0)
 OPENS = "business hours from 9:00 AM, Monday, Mar 2"
@@ -74,30 +74,43 @@ def test_a_no_has_one_outcome_by_what_it_is_about(answer, askable, doubts, last_
         assert outcome.reason == ("no" + f"; {MAY_HAVE_TAKEN_IT}" * bool(in_doubt))
 
 
-@pytest.mark.parametrize("answer", ANSWERS)
-@pytest.mark.parametrize("attempts", [0, 3, 9])
-def test_a_text_stays_in_doubt_while_the_carrier_that_is_asked_does_not_say(answer, attempts):
-    held = message(in_doubt=1, attempts=attempts)
-    outcome = outcomes.after_asking_in_vain(held, ANSWERS[answer], ASKABLE, TUESDAY_NOON)
-    assert outcome.status in (Status.SCHEDULED, Status.QUEUED)
-    assert (outcome.counted, outcome.doubt) == (False, False)
+@pytest.mark.parametrize("several", [True, False])
+@pytest.mark.parametrize(
+    ("fields", "status"), [({}, Status.EXPIRED), ({"cancelled_by": "Ann"}, Status.CANCELLED)]
+)
+def test_a_text_stays_in_doubt_until_it_expires_among_several_carriers(several, fields, status):
+    terms = ASKABLE._replace(are_several=several)
+    held = message(in_doubt=1, **fields)
+    assert outcomes.after_asking_in_vain(held, terms, held.expires_at - MILLISECOND) is None
+    outcome = outcomes.after_asking_in_vain(held, terms, held.expires_at)
+    assert (outcome and outcome.status) == (status if several else None)
 
 
-def test_what_the_carrier_does_not_have_goes_again_unless_its_retries_are_used_up():
-    assert outcomes.not_taken(message(attempts=3)) is None
-    assert outcomes.not_taken(message(attempts=4)).status == Status.FAILED
+@pytest.mark.parametrize(
+    ("fields", "deaths", "status"),
+    [
+        ({"attempts": 3}, 0, None),
+        ({"attempts": 4}, 0, Status.FAILED),
+        ({}, 2, None),
+        ({}, 3, Status.FAILED),
+        ({"cancelled_by": "Ann"}, 0, Status.CANCELLED),
+    ],
+)
+def test_what_the_carrier_does_not_have_goes_again_unless_that_is_enough(fields, deaths, status):
+    outcome = outcomes.not_taken(message(**fields), deaths)
+    assert (outcome and outcome.status) == status
 
 
 @pytest.mark.parametrize(
     ("fields", "listed", "wanted"),
     [
-        ({}, False, Step.SEND),
-        ({}, True, Step.SEND),
-        ({"check_dnc": True}, False, Step.SEND),
+        ({}, False, None),
+        ({}, True, None),
+        ({"check_dnc": True}, False, None),
         ({"check_dnc": True}, True, Outcome(Status.BLOCKED)),
         ({"cancelled_by": "Ann"}, False, Outcome(Status.CANCELLED)),
         ({"expires_at": TUESDAY_NOON}, False, Outcome(Status.EXPIRED)),
-        ({"in_doubt": 1}, False, Step.SEND),
+        ({"in_doubt": 1}, False, None),
         (
             {"in_doubt": 2},
             False,
@@ -106,34 +119,17 @@ def test_what_the_carrier_does_not_have_goes_again_unless_its_retries_are_used_u
                 f"given to the carrier twice without an answer; {MAY_HAVE_TAKEN_IT}",
             ),
         ),
-        ({"take_overs": 4}, False, Outcome(Status.FAILED, "4 schedulers died with it")),
     ],
 )
 def test_a_message_is_kept_back_by_the_first_rule_that_says_so(fields, listed, wanted):
     assert judge(message(**fields), UNASKABLE, listed, TUESDAY_NOON) == wanted
-    if "in_doubt" in fields:
-        wanted = Step.ASK
-    assert judge(message(**fields), ASKABLE, listed, TUESDAY_NOON) == wanted
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"check_dnc": True},
-        {"cancelled_by": "Ann"},
-        {"expires_at": TUESDAY_NOON - 6 * DAY},
-        {"take_overs": 9},
-    ],
-)
-def test_a_doubt_is_settled_before_anything_else_is_looked_at(fields):
-    assert judge(message(in_doubt=1, **fields), ASKABLE, True, SUNDAY_NIGHT) == Step.ASK
 
 
 @pytest.mark.parametrize(
     ("send_date", "wanted"),
     [
         (None, Outcome(Status.SCHEDULED, send_at=OPENING, held_by=OPENS)),
-        (SUNDAY_NIGHT, Step.SEND),
+        (SUNDAY_NIGHT, None),
         (SUNDAY_NIGHT - HOUR, Outcome(Status.SCHEDULED, send_at=OPENING, held_by=OPENS)),
     ],
 )
