@@ -5,7 +5,6 @@ import itertools
 import re
 import threading
 import time
-import uuid
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -23,12 +22,35 @@ from databases import END_OTHER_CONNECTIONS
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST
 from models import TAKEN, Message, Status
 from recipients.hours import Clocks
-from samples import DAY, HOUR, MILLISECOND, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, THIRD, TUESDAY_NOON
+from samples import (
+    ALWAYS_OPEN,
+    DAY,
+    HOUR,
+    MILLISECOND,
+    MINUTE,
+    NEIGHBOUR,
+    NEW_YORK,
+    SECOND,
+    THIRD,
+    TUESDAY_NOON,
+)
 from scheduler import Scheduler
-from sending import claims, receipts
+from sending import heartbeats, receipts
+from sending.attempts import Attempt
+from sending.heartbeats import Heartbeat
 from sending.outcomes import Outcome
 from sending.runtime import Clock, Runtime
-from stored_messages import SENDER, again, connection_of, held, look, statuses, store, store_many
+from stored_messages import (
+    again,
+    claim,
+    connection_of,
+    held,
+    look,
+    statuses,
+    store,
+    store_many,
+    take_over,
+)
 
 TUESDAY_EVENING = datetime(2026, 3, 3, 22, 0, tzinfo=UTC)  # 5 PM in New York: just closed
 TUESDAY_NIGHT = datetime(2026, 3, 4, 4, 0, tzinfo=UTC)  # 11 PM in New York
@@ -154,41 +176,40 @@ def test_a_transition_happens_from_its_states_alone_and_says_whether_it_did(data
             assert again(message).__data__ == before, status
         elif move != "approve":
             assert again(message).status != status
-            assert (again(message).claimed_by, again(message).claimed_at) == (None, None)
 
 
-def test_what_is_taken_over_has_no_claim_any_more(database_url):
+def test_what_is_taken_over_is_queued_and_in_doubt(database_url):
     message = held(Status.SENDING)
-    assert claims.take_over(TUESDAY_NOON + MINUTE) == 1
-    taken = again(message)
-    assert (taken.status, taken.claimed_by, taken.claimed_at) == (Status.QUEUED, None, None)
-    assert taken.in_doubt_since == TUESDAY_NOON
+    assert take_over(TUESDAY_NOON + MINUTE) == 1
+    assert (again(message).status, again(message).in_doubt) == (Status.QUEUED, 1)
+    (copy,) = Attempt.of_messages([message.id])[message.id]
+    assert (copy.result, copy.begun_at) == ("unclear", TUESDAY_NOON)
 
 
 def test_a_sender_that_lost_its_claim_changes_nothing(database_url):
     message = held(Status.SENDING)
-    claims.take_over(TUESDAY_NOON + MINUTE)
-    (anew,) = claims.claim(SENDER, 1, TUESDAY_NOON)  # by the same process
+    take_over(TUESDAY_NOON + MINUTE)
+    (anew,) = claim(1)  # by the same process
     before = again(message).__data__
     for status in (Status.QUEUED, Status.SCHEDULED, Status.FAILED, Status.BLOCKED):
         assert not message.apply(Outcome(status, "no"), TUESDAY_NOON)
         assert again(message).__data__ == before
-    assert not message.settle_doubt()
-    assert claims.renew(SENDER, [message], TUESDAY_NOON) == set()
+    Message.put_back([message])
+    assert again(message).__data__ == before
     assert anew.apply(Outcome(Status.FAILED, "no"), TUESDAY_NOON)
 
 
 def test_a_late_yes_counts_although_the_claim_is_lost(database_url):
     message = held(Status.SENDING)
-    Message.update(claimed_by=uuid.UUID(int=2)).execute()
-    assert receipts.sent({message.id: "SM1"}, TUESDAY_NOON) == 1
-    assert again(message).status == Status.SENT
+    take_over(TUESDAY_NOON + MINUTE)
+    assert receipts.sent({message.id: "SM1"}, TUESDAY_NOON, numbers={message.id: 1}) == 1
+    assert (again(message).status, again(message).in_doubt) == (Status.SENT, 0)
 
 
 def test_only_what_is_queued_and_approved_can_be_claimed(database_url):
     for status, approved in itertools.product(Status, (True, False)):
         held(status, approved=approved)
-    (claimed,) = claims.claim(uuid.UUID(int=2), 100, TUESDAY_NOON)
+    (claimed,) = claim(100)
     assert (claimed.status, claimed.approved) == (Status.SENDING, True)
     assert again(claimed).status == Status.SENDING
 
@@ -202,9 +223,7 @@ def test_only_what_is_scheduled_and_due_is_promoted(database_url):
 
 def test_no_more_is_claimed_than_asked_for(database_url):
     store_many(5)
-    assert len(claims.claim(SENDER, 3, TUESDAY_NOON)) == 3
-    assert len(claims.claim(SENDER, 3, TUESDAY_NOON)) == 2
-    assert claims.claim(SENDER, 3, TUESDAY_NOON) == []
+    assert [len(claim(3)) for _ in range(3)] == [3, 2, 0]
 
 
 def test_a_cancelled_message_is_never_sent(run_pass, carrier):
@@ -596,20 +615,21 @@ def test_what_is_taken_over_passes_all_gates_again(run_pass, carrier):
 
 
 @pytest.mark.slow
-def test_a_sender_that_is_only_slow_renews_its_claim(settings, carrier, database_url):
-    message, renewals = store(), set()
+def test_a_sender_that_is_only_slow_beats_on(settings, carrier, monkeypatch):
+    message, beats = store(), set()
+    monkeypatch.setattr(heartbeats, "BEAT_EVERY", 0.3)
 
     def slow():
         end = time.monotonic() + 2.5
         while time.monotonic() < end:
-            renewals.update(look(database_url, "SELECT claimed_at FROM message"))
+            beats.update(look(settings.database_url, "SELECT beats FROM heartbeat"))
             time.sleep(0.05)
 
     carrier.answers[NEW_YORK] = slow
-    impatient = settings._replace(claim_timeout=1, business_hours=(0, 1440))
-    assert Scheduler(impatient, carrier).run_pass()["sent"] == 1
-    assert len(renewals) > 3  # every quarter of a second, but for a busy machine
+    assert Scheduler(settings._replace(**ALWAYS_OPEN), carrier).run_pass()["sent"] == 1
+    assert len(beats) > 3, "but for a busy machine, three a second"
     assert again(message).status == Status.SENT
+    assert not Heartbeat.select().exists(), "it has nothing in hand"
 
 
 # A database that fails
