@@ -51,18 +51,24 @@ SELECT lane, key_id FROM walk WHERE key_id IS NOT NULL
 """
 """Find some keys that have messages to be sent in these lanes, from one on: a lookup for each."""
 
+IS_OF_PAIR = """(lane, key_id) >= (pair.lane, pair.key_id)
+    AND (lane, key_id) <= (pair.lane, pair.key_id)"""
+"""Say that a message is of a key in a lane.
+
+With plain equations, Postgres may look by another index through all that the key has elsewhere.
+"""
+
 WITH_TEXTS = f"""
 SELECT lane, key_id FROM {{pairs}} WHERE (
     SELECT 1 FROM message {{by_lane}}
-    WHERE lane = pair.lane AND key_id = pair.key_id AND {SENDABLE}
-    ORDER BY send_at, id LIMIT 1
+    WHERE {IS_OF_PAIR} AND {SENDABLE} ORDER BY lane, key_id, send_at, id LIMIT 1
 ) IS NOT NULL
 """
 """Find those of these lanes and keys that have messages to be sent."""
 
 THE_FIRST = f"""
-    message {{by_lane}} WHERE lane = pair.lane AND key_id = pair.key_id AND {SENDABLE}
-    ORDER BY send_at, id LIMIT ? {{lock}}
+    message {{by_lane}} WHERE {IS_OF_PAIR} AND {SENDABLE}
+    ORDER BY lane, key_id, send_at, id LIMIT ? {{lock}}
 """
 """Find so many messages of a key in a lane, the longest due first."""
 
