@@ -22,7 +22,8 @@ from monitoring import health
 from samples import ALWAYS_OPEN, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending.carrier_state import CarrierState
-from stored_messages import again, key_named, statuses, store, store_many
+from sending.heartbeats import Heartbeat
+from stored_messages import SENDER, again, key_named, statuses, store, store_many
 
 PERMANENT, TEMPORARY, TOO_BUSY = "+12125550101", "+12125550102", "+12125550103"
 
@@ -104,6 +105,7 @@ def test_what_others_are_claiming_just_now_is_passed_over(database_url, kind):
         pytest.skip("SQLite has one writer at a time")
     store(key=key_named("a"))
     store(key=key_named("b"))
+    Heartbeat.create(sender=SENDER, beat_at=TUESDAY_NOON)
     locked, done = threading.Event(), threading.Event()
 
     def hold():
