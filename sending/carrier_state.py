@@ -152,13 +152,15 @@ class CarrierState(Table):
         self.tried_at = now
         return Permission.PROBE
 
-    @property
-    def first(self) -> dict[bool, int]:
-        """The keys with which a pass begins, by whether they are urgent.
+    @classmethod
+    def first_of(cls, name: str) -> dict[bool, int]:
+        """Return the keys with which a carrier begins, by whether they are urgent.
 
         Where a key has no messages, the next one begins.
         """
-        return {False: (self.served_key or 0) + 1, True: (self.served_urgent_key or 0) + 1}
+        cls.prepare(name)
+        state = cls.get_by_id(name)
+        return {False: (state.served_key or 0) + 1, True: (state.served_urgent_key or 0) + 1}
 
     @classmethod
     def begin_with(cls, name: str, first: dict[bool, int]) -> None:

@@ -97,8 +97,7 @@ class Sender:
         as may be sent, judge them, and take SEND_RATE. 5. Begin to send.
         """
         if self.first is None:
-            CarrierState.prepare(self.name)
-            self.first = CarrierState.get_by_id(self.name).first
+            self.first = self.retry(CarrierState.first_of, self.name)
         before = dict(self.first)
         did = self.recorder.record()
         permission, pause = self.retry(self.watch.permission, bool(self.sends.under_way))
