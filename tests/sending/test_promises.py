@@ -299,7 +299,7 @@ ORDERS = {
 SCENES = (
     *("nothing_yet", "pause_is_lengthened", "doubt_is_settled_in_pause", "doubt_goes_first"),
     *("outage", "jump_beside_living", "death_beside_long_pass", "doubts_are_retried", "help"),
-    *("doubt_beside_twin", "life_after_death", "late_no"),
+    *("doubt_beside_twin", "life_after_death", "late_no", "late_thread"),
 )
 
 
@@ -639,7 +639,6 @@ class Promises(RuleBasedStateMachine):
         self.make_pass(0, 400, [YES])
         self.ask_for(3)
         self.make_pass(1, 0, [YES], GIVEN)
-        self.make_pass(1, 0, [YES], GIVEN)
         self.die(1, False)
 
     def late_no(self, fate):
@@ -648,6 +647,13 @@ class Promises(RuleBasedStateMachine):
         self.make_pass(1, 0, ["for now"], GIVEN)
         self.make_pass(0, 400, [fate], GIVEN)
         self.make_pass(1, 0, [YES])
+
+    def late_thread(self, fate):
+        """A scheduler stands still with a text that its thread has not given yet, and is dead."""
+        self.ask_for(1)
+        self.make_pass(1, 0, [fate], BEGUN)
+        self.make_pass(0, 400, [fate], GIVEN)
+        self.go_on_talking(1, 0, fate)
 
     def help(self, fate):
         """A recipient asks for help."""
