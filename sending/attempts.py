@@ -29,7 +29,7 @@ from peewee import (
 from carriers.ways import Way
 from database import CarrierTextField, InstantField, Table, db
 from database.clock import is_ahead
-from models import LONGEST_WAIT, Message
+from models import LONGEST_WAIT, WAITING, Message, has_status
 
 DIED = "its scheduler died before the carrier's answer was recorded"
 
@@ -180,15 +180,20 @@ class Attempt(Table):
 
     @classmethod
     def to_ask(cls, carrier: Way, now: datetime, limit: int) -> list[Self]:
-        """Return some attempts about which a carrier is to be asked now, the longest due first."""
+        """Return some attempts about which a carrier is to be asked now, the longest due first.
+
+        They are of messages that wait: who asks about others may find the copy of an equal text
+        that is purged.
+        """
         due = cls._is_unclear_at(carrier) & cls._is_to_ask(now)
-        return [*cls.select().where(due).order_by(cls.ask_at).limit(limit)]
+        waiting = cls.select().join(Message).where(due, has_status(*WAITING))
+        return [*waiting.order_by(cls.ask_at).limit(limit)]
 
     @classmethod
-    def ask_at_last(
-        cls, message_id: uuid.UUID, carrier: Way, at: datetime | None, now: datetime | None = None
+    def ask_again_at(
+        cls, message_id: uuid.UUID, carrier: Way, at: datetime, now: datetime | None = None
     ) -> bool:
-        """Decide when a carrier is asked about a message; None for never.
+        """Decide when a carrier is asked about a message.
 
         With `now`, only if it is due: False if another scheduler has done so.
         """

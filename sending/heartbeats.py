@@ -94,10 +94,10 @@ class Pulse:
         self.beaten_at = -math.inf
 
     def end(self) -> None:
-        """Be forgotten: nothing is in hand any more."""
-        if self.sender:
+        """Be forgotten, but if something may still be in hand: then others take that over."""
+        if self.sender and not Attempt.in_hand(self.sender).exists():
             Heartbeat.end(self.sender)
-            self.sender = None
+        self.sender = None
 
     def watch(self, timeout: float) -> tuple[list[Heartbeat], bool]:
         """Return the senders that are dead, and whether there are others that may be.

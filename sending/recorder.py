@@ -156,7 +156,7 @@ class Recorder:
     ) -> None:
         """Record what the carrier, asked about a text in doubt, said."""
         if isinstance(error, NotSent):
-            Attempt.ask_at_last(send.message.id, self.way, now)
+            Attempt.ask_again_at(send.message.id, self.way, now)
         elif error:
             self.record_no_answer(send, error, now)
         else:
@@ -171,7 +171,7 @@ class Recorder:
             is_moved = outcome and message.settle(outcome, now)
             if not is_moved and not error.account:
                 message.note_error(str(error), now)
-            Attempt.ask_at_last(message.id, self.way, at)
+            Attempt.ask_again_at(message.id, self.way, at)
         if is_moved:
             self.note(send, outcome.move, outcome.why)
 
@@ -183,7 +183,7 @@ class Recorder:
         message = send.message
         if references and message.has_twin_under_way():
             later = now + outcomes.retry_delay(0, outcomes.ASK_AGAIN)
-            Attempt.ask_at_last(message.id, self.way, later)
+            Attempt.ask_again_at(message.id, self.way, later)
             return
         copies = Attempt.unclear_at(self.way, message.id)
         found = [each for each in copies if receipts.found(each, references, now, self.way)]

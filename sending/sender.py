@@ -16,7 +16,7 @@ from access.rules import KeyRules, end
 from carriers import Carrier
 from carriers.lanes import TESTERS, Routes
 from database import db
-from models import TAKEN, Message, Status
+from models import Message, Status
 from sending import outcomes, receipts
 from sending.attempts import Attempt
 from sending.carrier_state import CarrierState, Permission
@@ -25,8 +25,8 @@ from sending.heartbeats import Heartbeat, Pulse
 from sending.inbound import ReplyRules
 from sending.outcomes import Outcome, Terms
 from sending.rate import Rate
-from sending.recorder import Inbox, Recorder
-from sending.runtime import THIS_MACHINE, Ended, Runtime, Stop
+from sending.recorder import Inbox, Recorder, take_back
+from sending.runtime import THIS_MACHINE, TICK, Ended, Runtime, Stop
 from sending.sends import Send, Sends
 from sending.watch import CarrierWatch
 from settings import Settings
@@ -78,6 +78,7 @@ class Sender:
         self.key_names = {}  # by id
         self.first = None  # the keys that have the next shares: by whether they are urgent
         self.resumes_at = None  # when a pause ends, by the monotonic clock
+        self.is_unsure = False  # whether the last claim was committed
         self.seen = -1  # the progress of all senders before its last step
 
     def begin_pass(self) -> None:
@@ -99,6 +100,7 @@ class Sender:
         if self.first is None:
             self.first = self.retry(CarrierState.first_of, self.name)
         before = dict(self.first)
+        back = self.retry(self.take_back_unknown) if self.is_unsure else 0
         did = self.recorder.record()
         permission, pause = self.retry(self.watch.permission, bool(self.sends.under_way))
         room, questions = self.room(permission), []
@@ -118,8 +120,10 @@ class Sender:
                 self.retry(self.watch.end_unused_probe)
         if self.first != before:
             self.retry(CarrierState.begin_with, self.name, self.first)
+        if ready and self.watch.rate:  # more may go before these are answered
+            pause = TICK
         self.resumes_at = self.clock.monotonic() + pause if pause else None
-        return Step(claimed, bool(did or claimed or questions), pause)
+        return Step(claimed - back, bool(did or back or claimed or questions), pause)
 
     @property
     def waits(self) -> bool:
@@ -146,9 +150,7 @@ class Sender:
         now, questions = self.clock.now(), []
         due = {attempt.message_id for attempt in Attempt.to_ask(self.way, now, room)}
         for message in Message.select().where(Message.id.in_([*due])) if due else ():
-            is_needed = message.to is not None and message.status not in TAKEN
-            at = now + QUESTION_LASTS if is_needed else None
-            if not Attempt.ask_at_last(message.id, self.way, at, now) or not is_needed:
+            if not Attempt.ask_again_at(message.id, self.way, now + QUESTION_LASTS, now):
                 continue
             send = Send(message, self.name_of(message), self.pulse.sender, self.terms)
             if message.id in receipts.look_again(message.to, self.routes.ways):
@@ -174,9 +176,11 @@ class Sender:
         groups = [each for each in self.claims(lanes) if each.lanes]
         if not groups:
             return 0, []
+        self.is_unsure = True
         now, before = self.clock.now(), self.pulse.moment()
         with db.atomic():
             if not Heartbeat.beat(self.pulse.sender, now):
+                self.is_unsure = False
                 self.pulse.is_lost()
                 return 0, []
             messages = next(filter(None, (self.claim_new(each, room) for each in groups)), [])
@@ -188,6 +192,7 @@ class Sender:
             waiting = ready[len(going) :]
             Message.put_back([send.message for send in waiting])
             Attempt.begin([send.message for send in going], self.name, self.pulse.sender, now)
+        self.is_unsure = False
         self.pulse.note_beat(before)
         for send in sends:  # in the order of service
             self.first[send.terms.key.urgent] = send.message.key_id + 1
@@ -196,6 +201,16 @@ class Sender:
         for send, outcome in moves:
             self.recorder.note(send, outcome.move, outcome.why)
         return len(messages) - len(waiting), going
+
+    def take_back_unknown(self) -> int:
+        """Take back what a claim has committed though the database failed before it said so."""
+        held = (*self.sends.under_way.values(), *(each.send for each in self.recorder.unrecorded))
+        known = {send.message.id for send in held}
+        own = Attempt.in_hand(self.pulse.sender).where(Attempt.carrier == self.name)
+        unknown = [each.message_id for each in own if each.message_id not in known]
+        take_back([*Message.select().where(Message.id.in_(unknown))])
+        self.is_unsure = False
+        return len(unknown)
 
     def claims(self, lanes: Collection[str]) -> list[Claims]:
         """Return what this carrier may be given of some lanes, in groups by preference.

@@ -449,7 +449,7 @@ class Promises(RuleBasedStateMachine):
     @precondition(lambda self: self.now > TUESDAY_NOON + 3 * DAY)
     @rule(change=st.sampled_from([Message.purge, Message.redact]))
     def grow_old(self, change):
-        if change == Message.purge and (self.is_asking or self.may_ask):
+        if change == Message.purge and self.is_asking:
             return  # who asks after days may yet take a purged text's copy for its own
         before = self.now - 3 * DAY
         old = (Message.finished_at < before) & Message.status.in_(FINISHED)
@@ -467,13 +467,6 @@ class Promises(RuleBasedStateMachine):
         under_way = chain.from_iterable(each.sends.under_way.values() for each in senders)
         answered = chain.from_iterable(each.recorder.unrecorded for each in senders)
         return any(send.asking for send in (*under_way, *(each.send for each in answered)))
-
-    @property
-    def may_ask(self):
-        """Whether a carrier will be asked about a text that has ended."""
-        unclear = Attempt.select(Attempt, Message).join(Message).where(Attempt.result == "unclear")
-        ended = unclear.where(Message.status.in_(FINISHED) & Message.status.not_in(TAKEN))
-        return any(self.at(each.carrier).can_be_asked for each in ended)
 
     # Schedulers and the clock
 

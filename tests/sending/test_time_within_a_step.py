@@ -4,9 +4,12 @@ import itertools
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import pytest
+from peewee import OperationalError
 
+import database
 from access.do_not_call import DoNotCall
 from carriers import CarrierError, OptOut
 from database import clock, db
@@ -283,3 +286,20 @@ def test_while_a_carrier_is_asked_whether_it_serves_the_rest_goes_on(
     time.sleep(5.2)  # until its pause is over
     Scheduler(changed, carrier).run_pass()
     assert done
+
+
+def test_what_was_claimed_as_the_database_failed_is_given_by_the_same_scheduler(
+    settings, carrier, at, monkeypatch
+):
+    """The claim was committed, and the scheduler did not hear so; it lives on, and beats."""
+    at(TUESDAY_NOON)
+    message, one = store(), Scheduler(settings, carrier)
+    one.pulse.beat()
+    with monkeypatch.context() as broken:
+        lost = OperationalError("the server closed the connection")
+        broken.setattr(one.pulse, "note_beat", Mock(side_effect=lost))
+        with pytest.raises(database.ERRORS):
+            one.run_pass()
+    assert again(message).status == Status.SENDING
+    assert one.run_pass()["sent"] == 1
+    assert (again(message).status, len(carrier.texts)) == (Status.SENT, 1)
