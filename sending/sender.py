@@ -192,8 +192,8 @@ class Sender:
             waiting = ready[len(going) :]
             Message.put_back([send.message for send in waiting])
             Attempt.begin([send.message for send in going], self.name, self.pulse.sender, now)
-        self.is_unsure = False
         self.pulse.note_beat(before)
+        self.is_unsure = False
         for send in sends:  # in the order of service
             self.first[send.terms.key.urgent] = send.message.key_id + 1
         for send in reversed(waiting):
