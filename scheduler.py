@@ -118,9 +118,9 @@ class Scheduler:
         self.tend_at = 0
         self.tend()
         self.collect()
-        # Or a pass might never end while messages arrive
-        most = reports.awaiting_carrier() * max(1, len(self.routes.names))
-        self.left = math.inf if until else most
+        self.left = math.inf
+        if until is None:  # or the pass might never end while messages arrive
+            self.left = reports.awaiting_carrier() * max(1, len(self.routes.names))
         while self.round() and (until is None or self.clock.monotonic() < until):
             self.await_answers()
         if until is None:
