@@ -114,7 +114,10 @@ class Attempt(Table):
             first = cls.select(cls.number).where(open, *cls.by(carrier)).order_by(cls.number)
             number = first.limit(1).scalar()
         own = open & (cls.number == number)
-        taken = cls.update(result=Result.TAKEN, ended_at=now, reference=reference, words=None)
+        told = {"result": Result.TAKEN, "ended_at": now, "reference": reference, "words": None}
+        if carrier:
+            told["carrier"] = fn.COALESCE(cls.carrier, carrier.name)
+        taken = cls.update(told)
         if taken.where(own, cls.result.is_null()).execute():
             return None
         was_unclear = taken.where(own).returning(cls.number, cls.carrier).execute()

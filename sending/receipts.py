@@ -537,7 +537,7 @@ def _only_doubt(carrier, number, at):
 def _copies(carrier, number, at, *conditions):
     """Return some copies of texts to a number that a carrier has of late, or may have."""
     given = Attempt.result.is_null() | Attempt.result.in_([Result.TAKEN, Result.UNCLEAR])
-    given &= Attempt.ended_at.is_null() | (Attempt.ended_at > at - KEPT)
+    given &= Attempt.result.is_null() | IS_UNCLEAR | (Attempt.ended_at > at - KEPT)
     recent = Message.finished_at.is_null() | (Message.finished_at > at - KEPT)
     copies = Attempt.select().join(Message).where(Message.to == number, recent, given)
     return [*copies.where(*Attempt.by(carrier), *conditions).limit(MOST_LATELY)]

@@ -16,9 +16,8 @@ from databases import on_postgres, on_sqlite
 from models import FINISHED, Message, Status, new_id
 from samples import DAY, HOUR, LONDON, NEW_YORK, SECOND, SUNDAY_NIGHT, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import claims
 from sending.outcomes import Outcome
-from stored_messages import SENDER, again, held, key_named, store, store_many
+from stored_messages import again, claim, held, key_named, store, store_many
 
 MONDAY_OPENING = datetime(2026, 3, 2, 14, tzinfo=UTC)  # 9 AM in New York
 OLD = TUESDAY_NOON - 31 * DAY
@@ -645,7 +644,7 @@ def test_redact_needs_a_number_or_an_age(messages, words):
 def test_what_was_redacted_is_nowhere_in_the_files_of_sqlite(messages, database_url):
     for _ in range(300):
         store(message="A secret: xyzzy")
-    for claimed in iter(lambda: claims.claim(SENDER, 50, TUESDAY_NOON), []):
+    for claimed in iter(lambda: claim(50), []):
         for message in claimed:  # the rows grow, and their pages are split
             message.apply(Outcome(Status.FAILED, "no such number", counted=True), TUESDAY_NOON)
     assert b"xyzzy" in files_of(database_url)

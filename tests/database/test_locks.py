@@ -18,6 +18,7 @@ from models import Message, Status
 from running import wait_until
 from samples import DAY, HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 from sending import receipts
+from sending.attempts import Attempt
 from stored_messages import (
     SENDER,
     again,
@@ -128,6 +129,7 @@ def test_the_same_idempotency_keys_in_opposite_orders_are_no_deadlock(in_order):
 def test_references_in_opposite_orders_are_no_deadlock(in_order, what):
     one, two = held(Status.SENDING), held(Status.SENDING, to=LONDON)
     both = {two.id: "SM2", one.id: "SM1"}
+    (copy,) = Attempt.of_messages([one.id])[one.id]
     actions = {
         "receipts": (
             receipts.record_receipts,
@@ -135,7 +137,7 @@ def test_references_in_opposite_orders_are_no_deadlock(in_order, what):
             TUESDAY_NOON,
         ),
         "yes": (receipts.sent, both, TUESDAY_NOON),
-        "found": (receipts.found, one.id, ["SM2", "SM1"], TUESDAY_NOON),
+        "found": (receipts.found, copy, ["SM2", "SM1"], TUESDAY_NOON),
     }
     record, *arguments = actions[what]
 

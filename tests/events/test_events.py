@@ -13,6 +13,7 @@ from events.outbox import Event, EventAddress
 from models import FINISHED, Message, Status
 from samples import DAY, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import receipts
+from sending.attempts import Attempt
 from sending.outcomes import Outcome
 from stored_messages import again, claim, held, key_named, store, store_many, take_over
 
@@ -57,10 +58,15 @@ def block(message):
 
 def receipt(delivered):
     def record(message):
-        Message.update(carrier_reference="SM1").where(Message.id == message.id).execute()
+        Attempt.update(reference="SM1").where(Attempt.message == message.id).execute()
         receipts.record_receipts([("SM1", delivered, None if delivered else "no phone")], LATER)
 
     return record
+
+
+def found(message):
+    for copy in Attempt.select().where(Attempt.message == message.id, Attempt.result.is_null()):
+        receipts.found(copy, ["SM1"], LATER)
 
 
 TRANSITIONS = {
@@ -73,10 +79,10 @@ TRANSITIONS = {
     "refuse": lambda m: m.decide(False, "desk", LATER),
     "cancel": lambda m: m.cancel("shell", LATER),
     "retry": lambda m: m.retry(LATER, 3 * DAY),
-    "settle": lambda m: m.settle_doubt(),
+    "settle": lambda m: m.settle(Outcome(Status.FAILED, "busy"), LATER),
     "put back": lambda m: Message.put_back([m]),
     "sent": lambda m: receipts.sent({m.id: "SM1"}, LATER),
-    "found": lambda m: receipts.found(m.id, ["SM1"], LATER),
+    "found": found,
     "delivered": receipt(True),
     "undelivered": receipt(False),
     **{

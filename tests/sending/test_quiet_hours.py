@@ -17,7 +17,7 @@ from fake_carrier import FOR_NOW, TOO_FAST, FakeCarrier
 from models import WAITING, Message, Status
 from samples import ALWAYS_OPEN, DAY, HOUR, LONDON, MINUTE, NEW_YORK, SECOND
 from scheduler import Scheduler
-from sending import carrier_state, sender
+from sending import heartbeats, sender
 from sending.runtime import Runtime
 from stored_messages import again, store
 
@@ -137,7 +137,7 @@ def simulate(first, days, settings, key, monkeypatch):
     chance = random.Random(first)
     sky = Sky(chance, datetime(2026, 2, 1, tzinfo=UTC) + first * DAY)
     monkeypatch.setattr(clock, "now", sky.clock)
-    monkeypatch.setattr(carrier_state, "SETTLING", 0)
+    monkeypatch.setattr(heartbeats, "WATCHED", 0)
     monkeypatch.setattr(sender, "LONGEST_WAIT", 0)
     settings = settings._replace(**NIGHT, send_concurrency=1, retry_delay=1800)
     client, counts = create_app(settings).test_client(), Counter()

@@ -21,7 +21,7 @@ from models import WAITING, Message, Status
 from places import QUIET_PLACES
 from samples import LONDON
 from scheduler import Scheduler
-from sending import carrier_state, sender
+from sending import heartbeats, sender
 
 SECOND, MINUTE, HOUR, DAY = (
     timedelta(**{unit: 1}) for unit in ("seconds", "minutes", "hours", "days")
@@ -152,7 +152,7 @@ def simulate(first, days, settings, monkeypatch):
     chance = random.Random(f"keys {first}")
     sky = Sky(chance, datetime(2026, 2, 1, tzinfo=UTC) + first * DAY)
     monkeypatch.setattr(clock, "now", sky.clock)
-    monkeypatch.setattr(carrier_state, "SETTLING", 0)
+    monkeypatch.setattr(heartbeats, "WATCHED", 0)
     monkeypatch.setattr(sender, "LONGEST_WAIT", 0)
     settings = settings._replace(
         quiet_hours=(22 * 60, 6 * 60),

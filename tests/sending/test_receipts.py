@@ -381,7 +381,10 @@ def test_whatever_happens_in_whatever_order_the_last_word_counts(events):
                 receipts.forget(LATER + 4 * DAY)
                 model.forget()
             case "retry":
-                message.retry(LATER, 3 * DAY)
+                if message.retry(LATER, 3 * DAY):  # and it is given to its carrier again
+                    number = again(message).claim_number + 1
+                    Message.update(claim_number=number).execute()
+                    Attempt.create(message=message, number=number, begun_at=LATER)
                 model.retry()
             case _:
                 getattr(Message, event)(LATER, LATER)

@@ -9,10 +9,10 @@ from carriers.ways import Way
 from database import clock, db
 from query_plans import plans
 from samples import DAY, NEW_YORK, TUESDAY_NOON
-from sending import claims, inbound
+from sending import inbound
 from sending.inbound import ReplyRules
 from sending.replies import Filter, Place, Reply
-from stored_messages import SENDER, key_named, store
+from stored_messages import key_named, store
 
 RULES = ReplyRules(Way("twilio"), False, "Bye.", "Ask us.")
 OPERATOR = Identity(1, "Olga", None, Role.OPERATOR)
@@ -46,7 +46,6 @@ ACTIONS = {
     "a part": lambda: (
         lambda: inbound.record([Said(NEW_YORK, "HELP", part=Part("7", 2, 1))], TUESDAY_NOON, RULES)
     ),
-    "answers": lambda: lambda: claims.claim_answers(SENDER, 8, TUESDAY_NOON, "eu", None),
 }
 
 
