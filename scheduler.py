@@ -84,10 +84,13 @@ class Scheduler:
         """Make one pass, or one every so often until a stop; return the exit status."""
         shown = None
         while True:
-            status, end = 0, self.clock.monotonic() + (every or 0)
+            status, now = 0, self.clock.monotonic()
+            end = now + (every or 0)
             try:
                 Passes.begin(self.clock.now(), every)
-                counts = line(self.run_pass(end if every else None))
+                # While texts go, passes are not so short that to begin them takes all the time
+                longest = now + max(every or 0, TEND_EVERY)
+                counts = line(self.run_pass(longest if every else None))
                 if counts != shown:
                     show(counts)
                     shown = counts
