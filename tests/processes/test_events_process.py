@@ -209,7 +209,7 @@ def test_schedulers_that_are_killed_all_the_time_lose_no_event(schedule, twilio,
         schedulers.pop(0).kill()
         schedulers.append(schedule("--every", "0.1", CARRIER_URL=twilio.url, **QUICK))
     ended = Message.status.in_([Status.SENT, Status.FAILED])
-    wait_until(lambda: Message.select().where(ended).count() == 100, 120, 180)
+    wait_until(lambda: Message.select().where(ended).count() == 100, 240)
     wait_until(lambda: not Event.select().count(), 120)
     became = {str(message.id): message.status for message in Message.select()}
     told = {event["data"]["message_id"]: event["data"]["status"] for event in receiver.events}
