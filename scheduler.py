@@ -203,8 +203,7 @@ class Scheduler:
                 if not database.is_outage(error):
                     raise
                 database.disconnect()
-                in_hand = any(sender.is_busy for sender in self.senders)
-                if not in_hand or not self.stop.seconds_left:
+                if not self.is_busy or not self.stop.seconds_left:
                     raise
                 log.error("the database failed, trying again: %s", database.reason(error))
                 self.clock.sleep(1)

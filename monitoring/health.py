@@ -227,7 +227,7 @@ def held_by_rate(per_second: float | None, now: datetime) -> HeldByRate | None:
     some = reports.next_parts(reports.SAMPLE)
     if not some:
         return None
-    texts = reports.awaiting_carrier(testers=False)
+    texts = reports.awaiting_carrier(testers_too=False)
     parts = round(texts * sum(some) / len(some))
     left = timedelta(seconds=round(parts / per_second))
     return HeldByRate(texts, parts, now + left)

@@ -74,13 +74,9 @@ def approvals_by_key() -> list[tuple[str, int]]:
     return list(counts.group_by(ApiKey.name).order_by(messages.desc(), ApiKey.name).tuples())
 
 
-def awaiting_carrier(testers: bool | None = None) -> int:
-    """Count the messages that may be sent now: all, those of testers, or those of the others."""
-    if testers is None:
-        return count_up_to(IS_SENDABLE)
-    # In one statement: between two, a claim of testers' texts would hide as many of the others
-    theirs = Message.key.in_(ApiKey.testers()) if testers else of_senders()
-    return count_up_to(IS_SENDABLE & theirs)
+def awaiting_carrier(testers_too: bool = True) -> int:
+    """Count the messages that may be sent now, with those of testers or without."""
+    return count_up_to(IS_SENDABLE if testers_too else IS_SENDABLE & of_senders())
 
 
 def in_lane(lane: str, but_of: Collection[int]) -> int:

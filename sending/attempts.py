@@ -94,7 +94,7 @@ class Attempt(Table):
         end, own = cls.update(result=result, ended_at=now, **told), cls._is_of(message)
         if end.where(own, cls.result.is_null()).execute():
             return False
-        return end.where(own, cls.result == Result.UNCLEAR).execute() == 1
+        return end.where(own, IS_UNCLEAR).execute() == 1
 
     @classmethod
     def take(
@@ -109,7 +109,7 @@ class Attempt(Table):
 
         Without its `number` it is the first copy of which nothing else is known.
         """
-        open = (cls.message == message_id) & cls._is_open()
+        open = (cls.message == message_id) & cls.is_open()
         if number is None:
             first = cls.select(cls.number).where(open, *cls.by(carrier)).order_by(cls.number)
             number = first.limit(1).scalar()
@@ -264,7 +264,7 @@ class Attempt(Table):
 
     @classmethod
     def _is_unclear_at(cls, carrier):
-        own = cls.carrier.in_(carrier.names) | cls.carrier.is_null()
+        (own,) = cls.by(carrier)
         return own & IS_UNCLEAR
 
     @classmethod
@@ -280,8 +280,9 @@ class Attempt(Table):
         return (cls.message == message.id) & (cls.number == message.claim_number)
 
     @classmethod
-    def _is_open(cls):
-        return cls.result.is_null() | (cls.result == Result.UNCLEAR)
+    def is_open(cls) -> Expression:
+        """Return the condition that it is not known what came of a copy."""
+        return cls.result.is_null() | IS_UNCLEAR
 
 
 for _name, _columns, _where in (

@@ -86,8 +86,6 @@ SELECT id FROM (
 """
 """Find so many messages of each key, its longest due first, of those in any of its lanes."""
 
-Pair = tuple[str, int]  # a lane and a key
-
 
 class Turn(NamedTuple):
     """The keys that have the next shares, and those that have none this time."""

@@ -36,7 +36,7 @@ from carriers.ways import Way, by_name
 from database import CarrierTextField, InstantField, Table, db, lock_texts
 from models import TAKEN, Message, Status, has_status
 from sending import replies
-from sending.attempts import IS_UNCLEAR, REFERENCE_FORM, Attempt, Result
+from sending.attempts import REFERENCE_FORM, Attempt, Result
 
 log = logging.getLogger("receipts")
 
@@ -333,8 +333,7 @@ def record_unmarked(receipt: Receipt, now: datetime, carrier: Way) -> bool:
 
 def _awaits_yes(number, now, carrier):
     """Say whether the yes of a carrier to a text to a number may yet be recorded."""
-    is_open = Attempt.result.is_null() | IS_UNCLEAR
-    return bool(_copies(carrier, number, now, is_open))
+    return bool(_copies(carrier, number, now, Attempt.is_open()))
 
 
 def _id(text):
@@ -536,8 +535,8 @@ def _only_doubt(carrier, number, at):
 
 def _copies(carrier, number, at, *conditions):
     """Return some copies of texts to a number that a carrier has of late, or may have."""
-    given = Attempt.result.is_null() | Attempt.result.in_([Result.TAKEN, Result.UNCLEAR])
-    given &= Attempt.result.is_null() | IS_UNCLEAR | (Attempt.ended_at > at - KEPT)
+    taken_lately = (Attempt.result == Result.TAKEN) & (Attempt.ended_at > at - KEPT)
+    given = Attempt.is_open() | taken_lately
     recent = Message.finished_at.is_null() | (Message.finished_at > at - KEPT)
     copies = Attempt.select().join(Message).where(Message.to == number, recent, given)
     return [*copies.where(*Attempt.by(carrier), *conditions).limit(MOST_LATELY)]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from datetime import datetime
 from queue import Empty, Queue
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from database import clock
 
@@ -90,11 +90,11 @@ THIS_MACHINE = Runtime()
 class Stop:
     """The request to stop: no send begins after it, and those under way get `timeout` seconds.
 
-    The host would kill a process that waits longer. The stop of a whole is one of its parts, too.
+    The host would kill a process that waits longer.
     """
 
-    def __init__(self, timeout: float, clock: Clock, whole: Self | None = None):
-        self.timeout, self.clock, self.whole = timeout, clock, whole
+    def __init__(self, timeout: float, clock: Clock):
+        self.timeout, self.clock = timeout, clock
         self.by = math.inf  # when to end at last, by the monotonic clock
 
     def request(self) -> None:
@@ -102,28 +102,15 @@ class Stop:
         self.by = min(self.by, self.clock.monotonic() + self.timeout)
 
     @property
-    def ends_at(self) -> float:
-        """Return when to end at last, as a part or with the whole."""
-        return min(self.by, self.whole.ends_at) if self.whole else self.by
-
-    @property
     def is_requested(self) -> bool:
-        return self.ends_at < math.inf
+        return self.by < math.inf
 
     @property
     def seconds_left(self) -> float:
-        return max(0, self.ends_at - self.clock.monotonic())
+        return max(0, self.by - self.clock.monotonic())
 
     def sleep(self, seconds: float) -> None:
         """Do nothing for so many seconds, or until a stop is requested."""
         wake_at = self.clock.monotonic() + seconds
         while not self.is_requested and (left := wake_at - self.clock.monotonic()) > 0:
             self.clock.sleep(min(TICK, left))
-
-
-def in_own_thread(action: Callable[[], Any]) -> Future:
-    """Call something in a thread of its own; raise NoThread if there is none."""
-    pool = Threads(1)
-    future = pool.submit(action)
-    pool.shutdown(wait=False)
-    return future
