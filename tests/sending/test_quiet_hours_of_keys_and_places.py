@@ -17,11 +17,12 @@ from carriers import CarrierError
 from database import clock
 from databases import on_sqlite
 from fake_carrier import FOR_NOW, TOO_FAST, FakeCarrier
-from models import WAITING, Message, Status
+from models import Message, Status
 from places import QUIET_PLACES
 from samples import LONDON
 from scheduler import Scheduler
 from sending import heartbeats, sender
+from stored_messages import die_with_one
 
 SECOND, MINUTE, HOUR, DAY = (
     timedelta(**{unit: 1}) for unit in ("seconds", "minutes", "hours", "days")
@@ -203,10 +204,7 @@ def happen(sky, counts):
         if chance.random() < 0.2:
             counts["retried"] += message.retry(sky.now, 3 * DAY)
     if chance.random() < 0.2:
-        dead = {"status": Status.SENDING, "claimed_at": sky.now - HOUR}
-        due = Message.approved & (Message.send_at <= sky.now)  # it may have queued them itself
-        waiting = Message.select(Message.id).where(Message.status.in_(WAITING), due).limit(1)
-        counts["died"] += Message.update(dead).where(Message.id.in_(waiting)).execute()
+        counts["died"] += die_with_one(sky.now)
     if chance.random() < 0.1:
         key, changes = chance.choice([*ApiKey.select()]), {"urgent": chance.random() < 0.5}
         changes |= {"quiet_hours": chance.choice(QUIET), "hours": chance.choice(HOURS)}
@@ -219,7 +217,15 @@ def assert_silent(first, days, *simulated):
     sky, counts = simulate(first, days, *simulated)
     assert sky.broken == []
     assert sky.left.total() > days / 2
-    for happened in ("refused", "approved", "retried", "died", "rescheduled", "retrying"):
+    for happened in (
+        "refused",
+        "approved",
+        "retried",
+        "died",
+        "taken over",
+        "rescheduled",
+        "retrying",
+    ):
         assert counts[happened] > days / 100, happened
     assert counts["changed"] > days / 20
 

@@ -83,6 +83,17 @@ def claim(limit, first_key=0, first_urgent=0, carrier="fake"):
     return claimed
 
 
+def die_with_one(now):
+    """Have a scheduler claim a message that is due, if any is, and die; return how many that was.
+
+    It beat an hour ago.
+    """
+    Message.promote(now)
+    claimed = claim(1)
+    Heartbeat.update(beat_at=now - HOUR).where(Heartbeat.sender == SENDER).execute()
+    return len(claimed)
+
+
 def take_over(now):
     """Take over what dead schedulers had in hand, whenever they beat last; count it."""
     return sum(heartbeats.take_over(each, now) for each in Heartbeat.select())
