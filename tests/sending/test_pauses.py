@@ -12,6 +12,7 @@ from models import Message, Status
 from monitoring import health
 from samples import MILLISECOND, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
+from sending.attempts import Attempt
 from sending.carrier_state import CarrierState
 from sending.sends import Answer, Send
 from sending.watch import CarrierWatch
@@ -162,7 +163,7 @@ def test_what_the_carrier_asked_does_not_have_waits_for_the_end_of_a_pause(run_p
     run_pass(TUESDAY_NOON, carrier=listing)
     assert listing.texts == []
     assert statuses() == {Status.QUEUED: 4}
-    assert {m.claimed_by for m in Message.select()} == {None}
+    assert {each.result for each in Attempt.select()} == {"not taken"}
     listing.finding = lambda: None
     run_pass(TUESDAY_NOON + 30 * SECOND - MILLISECOND, carrier=listing)
     assert listing.texts == []
