@@ -294,10 +294,9 @@ def test_a_bad_receiver_holds_up_no_text_and_no_other_key(
     store_many(300, clock.now(), **old)
     store_many(200, clock.now(), key=key_named("other"))
     schedule("--every", "0.1", CARRIER_URL=twilio.url)
-    began = time.monotonic()
     wait_until(lambda: len(other.events) == 200)
-    assert time.monotonic() - began < 15
     assert len(twilio.texts) == 200
+    assert Event.select().count() > 250, "the bad receiver's still wait"
 
 
 def test_without_an_address_nothing_is_written(schedule, twilio, database_url):
