@@ -650,10 +650,11 @@ class Message(Table):
 
     @classmethod
     def _has_twin_in_doubt(cls):
-        """Return the condition that the carrier must yet be asked about an equal text."""
+        """Return the condition that the carrier may yet be asked about an equal text."""
         twin = cls.alias()
-        alike = (twin.to == cls.to) & (twin.message == cls.message) & (twin.in_doubt > 0)
-        unsettled = twin.status.in_([*WAITING, Status.SENDING])
+        alike = (twin.to == cls.to) & (twin.message == cls.message)
+        in_doubt = twin.status.in_([*WAITING]) & (twin.in_doubt > 0)
+        unsettled = in_doubt | (twin.status == Status.SENDING)  # its scheduler may be dead
         return fn.EXISTS(twin.select(twin.id).where(alike, unsettled))
 
     @staticmethod

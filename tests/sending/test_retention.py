@@ -157,13 +157,14 @@ def test_a_clock_that_was_set_back_keeps_nobody_from_looking(run_pass):
     assert texts() == 0
 
 
-def test_what_an_equal_text_in_doubt_needs_is_forgotten_once_that_is_settled(run_pass):
+@pytest.mark.parametrize("in_doubt", [0, 1], ids=["may be yet", "is"])
+def test_what_an_equal_text_in_doubt_needs_is_forgotten_once_that_is_settled(run_pass, in_doubt):
     needed = ended(100 * DAY, to=LONDON)
     ended(99 * DAY)
     doubt = store(
         to=LONDON,
         status=Status.SENDING,
-        in_doubt=1,
+        in_doubt=in_doubt,
         claimed_at=TUESDAY_NOON,
         in_doubt_since=TUESDAY_NOON,
     )
