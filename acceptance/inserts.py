@@ -17,7 +17,7 @@ from database import db, is_outage
 log = logging.getLogger("inserts")
 
 MOST = 32  # rows in a statement: other writers wait for it
-TURNS = 3  # of the event loop, in which requests under way bring their rows
+YIELDS = 3  # times that other greenlets run, so that their requests can join the batch
 
 
 class Inserts:
@@ -75,7 +75,7 @@ class Inserts:
 
     def _fill(self, batch):
         """Add the rows that requests under way bring."""
-        for _ in range(TURNS):
+        for _ in range(YIELDS):
             time.sleep(0)
         while len(batch) < MOST and not self._rows.empty():
             batch.append(self._rows.get())

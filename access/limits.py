@@ -21,7 +21,7 @@ SECOND = timedelta(seconds=1)
 
 
 class Limit(NamedTuple):
-    """So many messages in a window."""
+    """A maximum number of messages per window."""
 
     text: str  # "5/s"
     number: int
@@ -85,15 +85,12 @@ def lock_numbers(numbers: Collection[str]) -> None:
 
 # What has been used up
 
-LOCK = "SELECT * FROM key_use WHERE key_id = {param} {lock}"
-"""Return what a key has used, locked until the transaction ends."""
-
 
 class KeyUse(Table):
     """How many messages of a key were accepted in the windows around a second.
 
-    All four are counted, whichever are limited. Whoever changes a row has locked it. A row is out
-    of date if the key has a newer message than `last_id`, accepted while it had no limits.
+    All four are counted, whichever are limited. A row is changed only under its lock. It is stale
+    if the key has a newer message than `last_id`, accepted while it had no limits.
     """
 
     key_id = IntegerField(primary_key=True)
@@ -107,11 +104,10 @@ class KeyUse(Table):
     @classmethod
     def lock(cls, key: int) -> Self:
         """Return the row of a key, locked until the transaction ends."""
-        sql = LOCK.format(param=db.param, lock=db.row_lock("FOR UPDATE"))
-        while not (found := list(cls.raw(sql, key))):
+        while not (row := db.lock_rows(cls.select().where(cls.key_id == key)).first()):
             nothing = {"second": 0} | {f"used_{unit}": 0 for unit in UNITS}
             cls.insert(key_id=key, **nothing).on_conflict_ignore().execute()
-        return found[0]
+        return row
 
     def put(self, tally: "KeyTally") -> None:
         """Store what is used up by now, if that has changed."""

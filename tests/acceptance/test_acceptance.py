@@ -13,7 +13,7 @@ from peewee import IntegrityError
 
 import acceptance
 import database
-from acceptance import AlreadyAnswered, KeyChanged, NewMessage, storage
+from acceptance import AlreadyAnswered, NewMessage, storage
 from acceptance.decisions import Request
 from access.keys import ApiKey, Role
 from access.limits import KeyUse, LimitReached, parse, parse_recipient_limit
@@ -24,17 +24,16 @@ from samples import DAY, LONDON, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import create, key_named, new_message
 
 MIDNIGHT = TUESDAY_NOON.replace(hour=0)
-KEYS = {"free": "", "other": "", "tight": "2/s,4/d", "wide": "3/min,6/h", "gone": "9/d"}
+KEYS = {"free": "", "other": "", "tight": "2/s,4/d", "wide": "3/min,6/h"}
 NO_KEY = 10**6  # refused by the database: it refers to no key
 
 
 @pytest.fixture
 def keys(database_url):
-    """Keys with and without limits, one revoked, one a tester's, by name."""
+    """Keys with and without limits, one a tester's, by name."""
     made = {name: ApiKey.create(name=name, digest=name, created_at=TUESDAY_NOON) for name in KEYS}
     for name, text in KEYS.items():
         ApiKey.update(limits=text or None).where(ApiKey.id == made[name].id).execute()
-    ApiKey.update(revoked_at=TUESDAY_NOON).where(ApiKey.name == "gone").execute()
     tester = ApiKey.create(
         name="tester", digest="tester", created_at=TUESDAY_NOON, role=Role.TESTER, limits="5/d"
     )
@@ -205,12 +204,11 @@ def test_no_limit_is_passed_and_what_is_stored_is_what_was_asked_for(keys, shape
 
 def check_outcomes(keys, requests, outcomes, kept):
     """Check by counting what came before: nobody is refused without a reason."""
-    names = Counter(each.message.name for each in kept if each.message.name)
+    names = Counter(each.message.unique_key for each in kept if each.message.unique_key)
     assert set(names.values()) <= {1}
     for each, outcome in zip(requests, outcomes, strict=True):
-        assert (type(outcome) is KeyChanged) == (each.message.key == keys["gone"])
         if type(outcome) is AlreadyAnswered:
-            assert each.message.name in names
+            assert each.message.unique_key in names
         if isinstance(outcome, IntegrityError):
             ids = [r.message.id for r in kept]
             assert each.message.key == NO_KEY or each.message.id in ids
@@ -388,11 +386,3 @@ def is_waiting(url):
     query = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = %s"
     with closing(psycopg.connect(url, autocommit=True)) as connection:
         return connection.execute(query, [connection.info.dbname]).fetchall()
-
-
-def test_a_key_that_was_revoked_under_way_stores_nothing(database_url):
-    key = key_named("app")
-    key.revoke(TUESDAY_NOON)
-    with pytest.raises(KeyChanged):
-        create("Hello", key=key.id)
-    assert Message.select().count() == 0
