@@ -87,17 +87,11 @@ def _number_tallies(requests):
     limited = [request for request in requests if request.recipient_limit]
     lock_numbers({request.message.to for request in limited})
     since = min((request.message.created_at for request in limited), default=None)
-    pairs = {(request.message.to, request.recipient_limit) for request in limited}
-    return {
-        (to, limit): _number_tally(to, limit, since, len(requests)) for to, limit in sorted(pairs)
-    }
-
-
-def _number_tally(to, limit, since, count):
-    """Read the messages to a number that decide whether it may have up to `count` more."""
-    skipped = max(0, limit.number - count)
-    latest = Message.accepted_to(to, since - limit.window).limit(count).offset(skipped)
-    return NumberTally([message.created_at for message in latest], skipped)
+    tallies = {}
+    for to, limit in {(request.message.to, request.recipient_limit) for request in limited}:
+        latest = Message.accepted_to(to, since - limit.window).limit(limit.number)
+        tallies[to, limit] = NumberTally([message.created_at for message in latest])
+    return tallies
 
 
 def _taken(unique_keys):

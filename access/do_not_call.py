@@ -48,9 +48,7 @@ class DoNotCall(Table):
     @classmethod
     def listed(cls, numbers: Iterable[str]) -> set[str]:
         """Return the numbers that are on the list."""
-        numbers = list(numbers)
-        found = cls.select().where(cls.number.in_(numbers)) if numbers else ()
-        return {row.number for row in found}
+        return {row.number for row in cls.select().where(cls.number.in_([*numbers]))}
 
     @classmethod
     def entry(cls, number: str) -> Self | None:

@@ -55,7 +55,7 @@ def parse(text: str) -> tuple[Limit, ...]:
     """Return the limits of a key, the shortest window first; raise ValueError with the problem."""
     limits = {}
     for part in text.split(",") if text.strip() else ():
-        limit = _read(part, f"/({'|'.join(UNITS)})", "5/s,1000/d, per s, min, h or d")
+        limit = _read(part, "()(s|min|h|d)", "5/s,1000/d, per s, min, h or d")
         if limits.setdefault(limit.seconds, limit) is not limit:
             raise ValueError("must be a list with no unit twice: one limit per s, min, h or d")
     return tuple(limits[size] for size in sorted(limits))
@@ -63,19 +63,18 @@ def parse(text: str) -> tuple[Limit, ...]:
 
 def parse_recipient_limit(text: str) -> Limit | None:
     """Return the limit of a recipient, like 3/24h, or None; raise ValueError with the problem."""
-    every = r"/([1-9][0-9]{0,3})(min|h|d)"
+    every = "([1-9][0-9]{0,3})(min|h|d)"
     return _read(text, every, "3/24h, per a number of min, h or d") if text.strip() else None
 
 
 def _read(text, window, example):
-    text = text.strip()
-    if not re.fullmatch(rf"[^/]*{window}", text):
+    parts = re.fullmatch(rf"([^/]*)/{window}", text.strip())
+    if not parts:
         raise ValueError(f"must be a number and a window, like {example}")
-    number, _, every = text.partition("/")
+    number, times, unit = parts.groups()
     if not re.fullmatch("[1-9][0-9]{0,8}", number):
         raise ValueError(f"must be a whole number from 1 to 999999999, like {example}")
-    times, unit = re.fullmatch("([0-9]*)([a-z]+)", every).groups()
-    return Limit(text, int(number), int(times or 1) * UNITS[unit])
+    return Limit(text.strip(), int(number), int(times or 1) * UNITS[unit])
 
 
 def lock_numbers(numbers: Collection[str]) -> None:
@@ -175,17 +174,16 @@ class KeyTally:
 
 
 class NumberTally:
-    """When the messages to one number were accepted, the latest first, but for `skipped` ones."""
+    """When the messages to one number were accepted, the latest first."""
 
-    def __init__(self, accepted_at: list[datetime], skipped: int = 0):
-        self._accepted_at, self._skipped = accepted_at, skipped
+    def __init__(self, accepted_at: list[datetime]):
+        self._accepted_at = accepted_at
 
     def reached(self, limit: Limit, at: datetime) -> list[LimitReached]:
         """Return a refusal if the window that ends at an instant has as many as allowed."""
-        oldest = self._accepted_at[limit.number - 1 - self._skipped :][:1]
         return [
             LimitReached("recipient", limit, (at if is_ahead(each, at) else each) + limit.window)
-            for each in oldest
+            for each in self._accepted_at[limit.number - 1 : limit.number]
             if each > at - limit.window
         ]
 
