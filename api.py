@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,15 +12,15 @@ from werkzeug.exceptions import HTTPException, TooManyRequests, Unauthorized
 import acceptance
 import recipients
 import schemas
-from acceptance import AlreadyAnswered, KeyChanged, NewMessage
+from acceptance import AlreadyAnswered, NewMessage
 from access.do_not_call import DoNotCall
-from access.keys import MAY_SEND, Identity, Role
+from access.keys import MAY_SEND, ApiKey, Role
 from access.limits import SECOND, LimitReached
 from access.rules import end
 from carriers.alphabets import count_parts
 from carriers.lanes import new_lane
 from carriers.ways import Way
-from database import clock, db
+from database import clock, db, isoformat
 from models import Message, Status, new_id
 from recipients import Recipient
 from recipients.hours import BusinessHours, Facts, NeverOpens
@@ -35,36 +35,29 @@ log = logging.getLogger("web")
 @blueprint.post("/text-messages")
 def create_text_message() -> Response:
     """Queue or schedule one text message."""
-    recent = current_app.extensions["keys"]
-    sender(recent.recall)
+    sender()
     db.close()  # or slow bodies would hold all connections
+    value = read_json()
+    key = sender()  # it may have changed while the body arrived
+    idempotency_key, digest = idempotency(value)
     try:
-        value = read_json()
-        idempotency_key, digest = idempotency(value)
-    except (BadRequest, HTTPException):
-        sender(recent.authenticate)
-        raise
-    key = sender(recent.recall)  # it may have expired while the body arrived
-    while True:
-        try:
-            return create(value, key, idempotency_key, digest)
-        except (KeyChanged, AlreadyAnswered, BadRequest, HTTPException) as refusal:
-            known, key = key, sender(recent.authenticate)
-            # What is refused now may have been accepted before
-            if idempotency_key and (earlier := Message.answered(key.id, idempotency_key)):
-                return repeat(earlier, digest)
-            if key == known and isinstance(refusal, (BadRequest, HTTPException)):
-                raise
+        answer = create(value, key, idempotency_key, digest)
+    except (AlreadyAnswered, BadRequest, HTTPException):  # what is refused now was accepted before
+        earlier = idempotency_key and Message.answered(key.id, idempotency_key)
+        if not earlier:
+            raise
+        answer = repeat(earlier, digest)
+    return Response(answer, 201, content_type="application/json")
 
 
-def create(value: Any, key: Identity, idempotency_key: str | None, digest: str | None) -> Response:
+def create(value: Any, key: ApiKey, idempotency_key: str | None, digest: str | None) -> str:
     """Store a message as a request describes it, and answer; raise what is wrong with it."""
     now = clock.now()  # after a slow client has sent the last byte
     settings = current_app.config["SETTINGS"]
     rules = current_app.extensions["rules"].of(key.rules)
     order = schemas.load(value, now, settings.max_message_length, rules.hours)
     order["check_dnc"] |= rules.check_dnc
-    refuse(order, settings)
+    refuse(order, key, settings)
 
     recipient = order["to"]
     hours = rules.hours(recipient)
@@ -87,24 +80,24 @@ def create(value: Any, key: Identity, idempotency_key: str | None, digest: str |
     answer = schemas.dump(describe(message, recipient, facts))
     if idempotency_key:
         message = message._replace(answer=answer)
-    keep(message, key, settings)
+    store(message, settings)
     about = {"message_id": str(message.id), "key": key.name}
     log.info("message %s %s", message.id, message.status, extra=about)
-    return respond(answer)
+    return answer
 
 
-def refuse(order: dict, settings: Settings) -> None:
+def refuse(order: dict, key: ApiKey, settings: Settings) -> None:
     """Refuse a valid request whose recipient may get no texts, or not this one."""
     recipient, allowed = order["to"], settings.allowed_countries
     if allowed and recipient.country not in allowed:
         country = recipients.country_name(recipient.country)
-        abort(403, f"The recipient's country is not one that texts may go to: {country}.")
-    if not has_carrier(settings.ways, recipient.country, g.key):
+        abort(403, f"Texts to this country are not allowed: {country}.")
+    if not has_carrier(settings.ways, recipient.country, key):
         country = recipients.country_name(recipient.country)
         abort(403, f"There is no carrier for this country, or not for this key: {country}.")
     if recipient.is_premium_rate and not settings.allow_premium_rate:
         g.abuse = "premium_rate"
-        abort(403, "The recipient's number is premium-rate, which texts may not go to.")
+        abort(403, "A premium-rate number cannot be texted.")
     if order["check_dnc"] and DoNotCall.lists(recipient.e164):
         abort(403, "The recipient is on the Do Not Call list.")
 
@@ -118,17 +111,16 @@ def decide(order: dict, facts: Facts, hours: BusinessHours, now: datetime) -> di
     try:
         opening = hours.next_opening(order["to"].clocks, now)
     except NeverOpens:  # settings were changed after the rules of the key
-        abort(403, "The rules of this key leave no minute for the recipient's country.")
+        abort(403, "This key's hours never open in the recipient's country.")
     return {"status": Status.SCHEDULED, "send_at": opening}
 
 
 def describe(message: NewMessage, recipient: Recipient, facts: Facts) -> dict:
-    """Return the fields of the answer to a new message."""
-    queued, send_at = message.status == Status.QUEUED, schemas.isoformat(message.send_at)
+    """Return the fields of the answer to a new message, in the order of the interface."""
+    queued, send_at = message.status == Status.QUEUED, isoformat(message.send_at)
     when = "queued for immediate sending" if queued else f"scheduled for {send_at}"
-    approval = "; it awaits manual approval and is not sent before"
     return {
-        "message_id": message.id,
+        "message_id": str(message.id),
         "status": message.status,
         "to_phone_number": recipient.international,
         "to_phone_normalized": recipient.e164,
@@ -138,7 +130,7 @@ def describe(message: NewMessage, recipient: Recipient, facts: Facts) -> dict:
         "recipient_local_time": facts.local_time,
         "timezone_offset": facts.timezone_offset,
         "is_dst": facts.is_dst,
-        "scheduled_send_date": message.send_at,
+        "scheduled_send_date": send_at,
         "within_business_hours": facts.within_business_hours,
         "can_send_now": queued,
         "manual_mode": message.manual_mode,
@@ -147,11 +139,11 @@ def describe(message: NewMessage, recipient: Recipient, facts: Facts) -> dict:
         "business_hours": facts.business_hours,
         "message_length": len(message.message),
         "max_retries": message.max_retries,
-        "message": f"Text message {when}{approval if message.manual_mode else ''}.",
+        "message": f"Text message {when}{' once it is approved' if message.manual_mode else ''}.",
     }
 
 
-def has_carrier(ways: Sequence[Way], country: str, key: Identity) -> bool:
+def has_carrier(ways: Sequence[Way], country: str, key: ApiKey) -> bool:
     """Say whether a key's text to a country can be given to anybody, by CARRIER_URL.
 
     Testers' texts go to the simulator, and without a carrier all wait for one.
@@ -161,10 +153,10 @@ def has_carrier(ways: Sequence[Way], country: str, key: Identity) -> bool:
     return any(way.may_serve(country, key.name) for way in ways)
 
 
-def keep(message: NewMessage, key: Identity, settings: Settings) -> None:
+def store(message: NewMessage, settings: Settings) -> None:
     """Store a message; refuse the request if a limit does not allow it."""
     try:
-        acceptance.store(message, settings.key_limits, settings.recipient_limit, key)
+        acceptance.store(message, settings.key_limits, settings.recipient_limit)
     except LimitReached as refusal:
         g.abuse = f"{refusal.whose}_limit"
         wait = max(1, -((message.created_at - refusal.free_at) // SECOND))  # rounded up
@@ -175,24 +167,19 @@ def keep(message: NewMessage, key: Identity, settings: Settings) -> None:
 # The key
 
 
-def sender(identify: Callable[[str, datetime], Identity | None]) -> Identity:
+def sender() -> ApiKey:
     """Return the key of the request; refuse the request if the key may not send."""
     secret = request.headers.get("X-Api-Key")
     if secret is None:
         secret = bearer_token()
-    key = identify(secret, clock.now()) if secret else None
+    key = ApiKey.recall(secret, clock.now()) if secret else None
     if key is None:
-        raise unauthorized()
+        words = "The API key is missing or invalid: send it as X-Api-Key or Authorization: Bearer."
+        raise Unauthorized(words, www_authenticate=BEARER)
     g.key = key
     if key.role not in MAY_SEND:
-        abort(403, f"A key of role {key.role} signs in to the desk and sends nothing.")
+        abort(403, f"Keys with role {key.role} cannot send texts.")
     return key
-
-
-def unauthorized() -> Unauthorized:
-    """Return the error of a request without a valid key."""
-    words = "The API key is missing or invalid: send it as X-Api-Key or Authorization: Bearer."
-    return Unauthorized(words, www_authenticate=BEARER)
 
 
 # The body
@@ -221,15 +208,10 @@ def idempotency(value: Any) -> tuple[str | None, str | None]:
     return key, schemas.digest(value)
 
 
-def repeat(message: Message, digest: str) -> Response:
-    """Repeat the answer to the first request with this idempotency key."""
+def repeat(message: Message, digest: str) -> str:
+    """Return the answer to the first request with this idempotency key."""
     if message.answer is None:  # redacted, with the digest
         raise BadRequest("Idempotency-Key: was used before; the answer is no longer kept")
     if message.request_digest != digest:
         raise BadRequest("Idempotency-Key: was used before, with another request body")
-    return respond(message.answer)
-
-
-def respond(text: str) -> Response:
-    """Return the answer with status 201."""
-    return Response(text, 201, content_type="application/json")
+    return message.answer

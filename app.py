@@ -9,7 +9,6 @@ import cli
 import database
 import logs
 import settings as environment
-from access.keys import RecentKeys
 from access.rules import Rules
 from carriers import ways
 from monitoring import checks
@@ -31,7 +30,6 @@ def create_app(settings: environment.Settings | None = None) -> Flask:
     app.config["SETTINGS"] = settings
     app.config["VERSION"] = environment.VERSION
     app.extensions["rules"] = Rules.from_settings(settings)
-    app.extensions["keys"] = RecentKeys()
     app.extensions["carriers"] = {carrier.name: carrier for carrier in connected}
     app.json.sort_keys = False
     app.url_map.merge_slashes = False  # a redirect would be HTML

@@ -1,7 +1,7 @@
-"""A new message's way into the table: decided by limits and repeats, stored with others.
+"""Store new messages, subject to limits and idempotency.
 
 `store` keeps one message for good, or raises why it may not.
 """
 
-from acceptance.decisions import AlreadyAnswered, KeyChanged, NewMessage
+from acceptance.decisions import AlreadyAnswered, NewMessage
 from acceptance.storage import store

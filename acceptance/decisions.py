@@ -1,11 +1,11 @@
-"""Decide on new messages, in their order: pure, over what a transaction has read."""
+"""Decide on new messages, in their order: pure, from what a transaction has read."""
 
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from access.keys import Identity, Role
+from access.keys import ApiKey, Role
 from access.limits import SECOND, KeyTally, Limit, NumberTally, parse
 from database import EPOCH
 from models import Status
@@ -13,10 +13,6 @@ from models import Status
 
 class AlreadyAnswered(Exception):
     """Another request with the same idempotency key was stored first."""
-
-
-class KeyChanged(Exception):
-    """The key was changed, or is another, since its request was judged by it."""
 
 
 class NewMessage(NamedTuple):
@@ -48,8 +44,8 @@ class NewMessage(NamedTuple):
         return (self.created_at - EPOCH) // SECOND
 
     @property
-    def name(self) -> tuple[int, str] | None:
-        """What no two messages share: the key and idempotency key, if there is one."""
+    def unique_key(self) -> tuple[int, str] | None:
+        """The pair of key and idempotency key, if there is one."""
         return (self.key, self.idempotency_key) if self.idempotency_key else None
 
     def row(self) -> dict[str, Any]:
@@ -59,12 +55,11 @@ class NewMessage(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A message to be stored, the limits that the settings set, and the key as it was judged by."""
+    """A message to be stored, and the limits that the settings set."""
 
     message: NewMessage
     default_limits: tuple[Limit, ...] = ()  # for a key that has none of its own
     recipient_limit: Limit | None = None
-    judged_by: Identity | None = None  # None: by nothing that a key may have
 
 
 Outcome = Exception | None
@@ -72,25 +67,22 @@ Outcome = Exception | None
 
 
 class Known(NamedTuple):
-    """What decides on messages; true as long as the transaction that has read it lasts."""
+    """A snapshot of keys, limits and used idempotency keys, valid within its transaction."""
 
-    keys: dict[int, Identity]
-    taken: set[tuple[int, str]]  # names of messages
+    keys: dict[int, ApiKey]
+    taken: set[tuple[int, str]]  # unique keys of messages
     of_keys: dict[int, KeyTally]
     of_numbers: dict[tuple[str, Limit], NumberTally]
 
     def key_limits(self, request: Request) -> tuple[Limit, ...]:
         """Return the limits that hold for the key of a message."""
         key = self.keys.get(request.message.key)
-        return parse(key.limits or "") if key and key.limits else request.default_limits
+        return parse(key.limits) if key and key.limits else request.default_limits
 
     def refusal(self, request: Request) -> Outcome:
         """Return why a message may not be stored; of several limits, the longest wait."""
         message, reached = request.message, []
-        key = self.keys.get(message.key)
-        if request.judged_by not in (None, key) or (key and key.revoked_at):
-            return KeyChanged()
-        if message.name in self.taken:  # limits do not apply to repeats
+        if message.unique_key in self.taken:  # limits do not apply to repeats
             return AlreadyAnswered()
         if limits := self.key_limits(request):
             reached += self.of_keys[message.key].reached(limits, message.second)
@@ -101,8 +93,8 @@ class Known(NamedTuple):
     def count(self, request: Request) -> None:
         """Count a message that is accepted."""
         message = request.message
-        if message.name:
-            self.taken.add(message.name)
+        if message.unique_key:
+            self.taken.add(message.unique_key)
         if self.key_limits(request):
             self.of_keys[message.key].add(message.second, message.id)
         key = self.keys.get(message.key)

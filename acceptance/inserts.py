@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any
 
@@ -17,7 +18,7 @@ from database import db, is_outage
 log = logging.getLogger("inserts")
 
 MOST = 32  # rows in a statement: other writers wait for it
-TURNS = 3  # of the event loop, in which requests under way bring their rows
+YIELDS = 3  # times that other greenlets run, so that their requests can join the batch
 
 
 class Inserts:
@@ -43,15 +44,9 @@ class Inserts:
         db.close()  # others use the connection meanwhile
         if self._process != os.getpid():  # a thread does not survive the fork of a web worker
             self._start()
-        answer = SimpleQueue()
-        self._rows.put((row, answer))
-        outcome, error = answer.get()
-        try:
-            if error:
-                raise error
-            return outcome
-        finally:
-            del error  # in a cycle with its frames it would keep its connection open
+        outcome = Future()
+        self._rows.put((row, outcome))
+        return outcome.result()
 
     def _start(self):
         with self._starting:
@@ -75,7 +70,7 @@ class Inserts:
 
     def _fill(self, batch):
         """Add the rows that requests under way bring."""
-        for _ in range(TURNS):
+        for _ in range(YIELDS):
             time.sleep(0)
         while len(batch) < MOST and not self._rows.empty():
             batch.append(self._rows.get())
@@ -87,19 +82,19 @@ class Inserts:
                 outcomes = self.insert_all([row for row, _ in batch])
             finally:
                 db.close()
-            answered = [*zip(batch, outcomes, strict=True)]
         except Exception as error:
-            if len(batch) > 1 and not is_outage(error):
-                for each in batch:
-                    self._insert([each])
+            if len(batch) == 1 or is_outage(error):
+                _refuse(batch, error)
                 return
-            _refuse(batch, error)
+            for each in batch:
+                self._insert([each])
         else:
-            for (_, answer), outcome in answered:
-                answer.put((outcome, None))
+            for (_, future), outcome in zip(batch, outcomes, strict=True):
+                future.set_result(outcome)
 
 
 def _refuse(batch, error):
-    """Have the callers of rows raise an error."""
-    while batch:
-        batch.pop()[1].put((None, error))
+    """Have the callers of rows that have no outcome yet raise an error."""
+    for _, future in batch:
+        if not future.done():
+            future.set_exception(error)

@@ -5,19 +5,16 @@ own outcome, the same as if it had been stored alone.
 """
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 
 from acceptance import decisions
 from acceptance.decisions import NewMessage, Outcome, Request
 from acceptance.inserts import Inserts
-from access.keys import ApiKey, Identity
+from access.keys import ApiKey
 from access.limits import KeyUse, Limit, NumberTally, lock_numbers
 from database import db
 from models import Message
-
-TAKEN = (
-    "SELECT key_id, idempotency_key FROM message WHERE idempotency_key IS NOT NULL AND ({pairs})"
-)
-"""Return those of some pairs of key and idempotency key that a message has."""
 
 UNLESS_TAKEN = (
     "ON CONFLICT (key_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
@@ -35,15 +32,13 @@ def store(
     message: NewMessage,
     default_limits: tuple[Limit, ...] = (),
     recipient_limit: Limit | None = None,
-    judged_by: Identity | None = None,
 ) -> None:
     """Keep a new message for good.
 
-    Raise AlreadyAnswered if its idempotency key is taken, KeyChanged if its key is revoked or not
-    any more what the message was judged by, LimitReached if its key or its recipient may have no
-    more, or the database's error.
+    Raise AlreadyAnswered if its idempotency key is taken, LimitReached if its key or its recipient
+    may have no more, or the database's error.
     """
-    outcome = queue.insert(Request(message, default_limits, recipient_limit, judged_by))
+    outcome = queue.insert(Request(message, default_limits, recipient_limit))
     if outcome:
         raise outcome
 
@@ -70,19 +65,20 @@ def insert_all(requests: Sequence[Request]) -> list[Outcome]:
 
 
 def _read(requests):
-    """Lock what decides on messages, always in the same order; return it, and the rows of KeyUse.
+    """Return what decides on messages, and the rows of KeyUse.
 
-    Other orders could be a deadlock.
+    Lock numbers, then keys, each in order, to avoid deadlocks.
     """
     messages = [request.message for request in requests]
-    known = decisions.Known(ApiKey.hold({message.key for message in messages}), set(), {}, {})
-    known.of_numbers.update(_number_tallies(requests))
+    columns = (ApiKey.id, ApiKey.role, ApiKey.limits)
+    keys = ApiKey.select(*columns).where(ApiKey.id.in_({message.key for message in messages}))
+    known = decisions.Known({key.id: key for key in keys}, set(), {}, _number_tallies(requests))
     limited = {request.message.key for request in requests if known.key_limits(request)}
     uses = [KeyUse.lock(key) for key in sorted(limited)]
     for use in uses:
         seconds = {message.second for message in messages if message.key == use.key_id}
         known.of_keys[use.key_id] = Message.tally_of(use.key_id, use, seconds)
-    known.taken.update(_taken({message.name for message in messages if message.name}))
+    known.taken.update(_taken({message.unique_key for message in messages} - {None}))
     return known, uses
 
 
@@ -91,27 +87,20 @@ def _number_tallies(requests):
     limited = [request for request in requests if request.recipient_limit]
     lock_numbers({request.message.to for request in limited})
     since = min((request.message.created_at for request in limited), default=None)
-    pairs = {(request.message.to, request.recipient_limit) for request in limited}
-    return {
-        (to, limit): _number_tally(to, limit, since, len(requests)) for to, limit in sorted(pairs)
-    }
+    tallies = {}
+    for to, limit in {(request.message.to, request.recipient_limit) for request in limited}:
+        latest = Message.accepted_to(to, since - limit.window).limit(limit.number)
+        tallies[to, limit] = NumberTally([message.created_at for message in latest])
+    return tallies
 
 
-def _number_tally(to, limit, since, count):
-    """Read the messages to a number that decide whether it may have up to `count` more."""
-    skipped = max(0, limit.number - count)
-    latest = Message.accepted_to(to, since - limit.window).limit(count).offset(skipped)
-    return NumberTally([message.created_at for message in latest], skipped)
-
-
-def _taken(names):
-    """Return those of these names that a message has."""
-    if not names:
+def _taken(unique_keys):
+    """Return those of these pairs of key and idempotency key that a message has."""
+    if not unique_keys:
         return set()
-    pairs = " OR ".join([f"key_id = {db.param} AND idempotency_key = {db.param}"] * len(names))
-    values = [part for name in names for part in name]
-    found = db.execute_sql(TAKEN.format(pairs=pairs), values).fetchall()
-    return {tuple(name) for name in found}
+    pairs = ((Message.key == key) & (Message.idempotency_key == name) for key, name in unique_keys)
+    found = Message.select(Message.key, Message.idempotency_key).where(reduce(or_, pairs))
+    return set(found.tuples())
 
 
 def _insert(messages):
@@ -122,7 +111,7 @@ def _insert(messages):
     """
     if not messages:
         return 0
-    whole = [message.row() for message in sorted(messages, key=lambda each: each.name or ())]
+    whole = [message.row() for message in sorted(messages, key=lambda each: each.unique_key or ())]
     rows = [{f.column_name: f.db_value(row[f.name]) for f in FIELDS} for row in whole]
     return len(db.insert_rows("message", rows, UNLESS_TAKEN))
 

@@ -2,10 +2,12 @@
 
 import hashlib
 import secrets
-from collections.abc import Callable, Collection, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Collection
+from datetime import datetime
 from enum import StrEnum
-from typing import Any, NamedTuple, Self
+from functools import lru_cache
+from time import monotonic
+from typing import Self
 
 from peewee import (
     SQL,
@@ -21,9 +23,6 @@ from access.audit import Action, Audit
 from access.limits import KeyUse, Limit
 from access.rules import NO_RULES, OWN, KeyRules
 from database import InstantField, Refused, Table, db, isoformat
-from database.clock import is_within
-
-HOUR = timedelta(hours=1)
 
 
 class Role(StrEnum):
@@ -34,53 +33,6 @@ class Role(StrEnum):
 
 
 MAY_SEND = (Role.SENDER, Role.TESTER)
-
-
-class Identity(NamedTuple):
-    """What a request may know of the key that it was sent with; equal until the key is changed."""
-
-    id: int
-    name: str
-    group: str | None
-    role: str
-    limits: str | None = None
-    digest: str | None = None
-    old_digest: str | None = None
-    # Milliseconds, as they are stored
-    old_expires_at: int | None = None
-    expires_at: int | None = None
-    revoked_at: int | None = None
-    rules: KeyRules = NO_RULES
-
-    @classmethod
-    def of(cls, row: Sequence[Any]) -> Self:
-        """Return the identity of a row of COLUMNS, as they are stored."""
-        own, rules = row[: -len(OWN)], row[-len(OWN) :]
-        return cls(*own, KeyRules(*rules[:-1], bool(rules[-1])))
-
-    def admits(self, digest: str, at: int) -> bool:
-        """Return whether a secret of this digest is valid at an instant, in milliseconds."""
-        if self.revoked_at or (self.expires_at is not None and self.expires_at <= at):
-            return False
-        return digest == self.digest or (digest == self.old_digest and self.old_expires_at > at)
-
-
-COLUMNS = (*Identity._fields[:-1], *OWN)
-IDENTITY = ", ".join(f'"{name}"' for name in COLUMNS)
-
-FIND = f"""\
-SELECT {IDENTITY}, last_used_at FROM api_key WHERE digest = {{param}} OR old_digest = {{param}}
-"""
-"""Select the key of a digest, or of one that was its own before a rotation.
-
-As SQL: for peewee to write it and to make a model of it would be half the cost of a request.
-"""
-
-HELD = f"SELECT {IDENTITY} FROM api_key WHERE id IN ({{ids}}) ORDER BY id {{lock}}"
-"""Return what decides about a message of some keys when it is stored."""
-
-RULES = f"SELECT id, {', '.join(OWN)} FROM api_key WHERE id IN ({{ids}})"
-"""Return the rules of some keys. As SQL, since the sender asks between any two sends."""
 
 
 class ApiKey(Table):
@@ -133,45 +85,43 @@ class ApiKey(Table):
         return secret
 
     @classmethod
-    def authenticate(cls, secret: str, now: datetime) -> Identity | None:
-        """Return the identity of a secret, or None if it is unknown, expired or revoked."""
+    def authenticate(cls, secret: str, now: datetime) -> Self | None:
+        """Return the key of a secret, or None if it is unknown, expired or revoked."""
         digest = cls.digest_of(secret)
-        found = db.execute_sql(FIND.format(param=db.param), (digest, digest)).fetchone()
-        if not found:
-            return None
-        *row, used_at = found
-        key = Identity.of(row)
-        if not key.admits(digest, cls.expires_at.db_value(now)):
-            return None
-        cls.note_use(key.id, cls.last_used_at.python_value(used_at), now)
-        return key
+        return cls._admit(cls._find(digest), digest, now)
+
+    @classmethod
+    def recall(cls, secret: str, now: datetime) -> Self | None:
+        """Do the same as `authenticate`, with a key that was read at most a second ago."""
+        digest = cls.digest_of(secret)
+        return cls._admit(_find_once_in(int(monotonic()), digest), digest, now)
+
+    @classmethod
+    def _find(cls, digest):
+        """Return the key with a digest, or with one that was its own before a rotation."""
+        return cls.get_or_none((cls.digest == digest) | (cls.old_digest == digest))
 
     @staticmethod
-    def hold(ids: Collection[int]) -> dict[int, Identity]:
-        """Return those of these keys that there are, by id.
+    def _admit(key, digest, now):
+        """Return a key if a secret with this digest is valid, and note its use."""
+        if key is None or key.revoked_at or (key.expires_at and key.expires_at <= now):
+            return None
+        if digest != key.digest and key.old_expires_at <= now:
+            return None
+        key.note_use(now)
+        return key
 
-        A change of one of them waits until the transaction ends.
-        """
-        marks = ", ".join([db.param] * len(ids))
-        sql = HELD.format(ids=marks, lock=db.row_lock("FOR SHARE"))
-        rows = db.execute_sql(sql, [*ids]).fetchall()
-        return {key.id: key for key in map(Identity.of, rows)}
-
-    def identity(self) -> Identity:
-        """Return what a request may know of this key."""
-        fields = ApiKey._meta.fields
-        return Identity.of([fields[name].db_value(getattr(self, name)) for name in COLUMNS])
+    def note_use(self, now: datetime) -> None:
+        """Store the hour in which this key is used."""
+        hour = now.replace(minute=0, second=0, microsecond=0)
+        if self.last_used_at != hour:
+            ApiKey.update(last_used_at=hour).where(ApiKey.id == self.id).execute()
+            self.last_used_at = hour
 
     @property
     def rules(self) -> KeyRules:
         """The rules that this key has of its own."""
         return KeyRules(*(getattr(self, name) for name in OWN))
-
-    @classmethod
-    def note_use(cls, id: int, last_used_at: datetime | None, now: datetime) -> None:
-        """Store the hour in which a key is used, unless that was its last hour already."""
-        if last_used_at is None or not is_within(last_used_at, HOUR, now):
-            cls.update(last_used_at=_hour(now)).where(cls.id == id).execute()
 
     @classmethod
     def live(cls, now: datetime) -> ModelSelect:
@@ -239,10 +189,7 @@ class ApiKey(Table):
         return done
 
     def limit(self, limits: tuple[Limit, ...], now: datetime) -> None:
-        """Set the limits of this key; raise Refused if it is revoked.
-
-        Requests under way go by them as well when this returns: see `hold`.
-        """
+        """Set the limits of this key, for the next message on; raise Refused if it is revoked."""
         written = _written(limits)
         if not self._change(Action.LIMITED_KEY, now, written or "KEY_LIMITS", limits=written):
             raise Refused(f"the key {self.name!r} is revoked")
@@ -252,9 +199,9 @@ class ApiKey(Table):
         """Return the rules of keys, by their ids, as they are now."""
         if not ids:
             return {}
-        sql = RULES.format(ids=", ".join([db.param] * len(ids)))
-        found = db.execute_sql(sql, [*ids]).fetchall()
-        return {id: KeyRules(*own[:-1], bool(own[-1])) for id, *own in found}
+        columns = (getattr(cls, name) for name in OWN)
+        found = cls.select(cls.id, *columns).where(cls.id.in_([*ids])).tuples()
+        return {id: KeyRules(*own) for id, *own in found}
 
     @classmethod
     def checking(cls, always: bool) -> ModelSelect:
@@ -309,38 +256,10 @@ class ApiKey(Table):
         Audit.note(action, now, key=self.id, key_name=self.name, details=details)
 
 
-class RecentKeys:
-    """The keys that requests of this process have sent texts with, so that few are read again.
-
-    They may have changed since. So whoever stores a message by one compares it with `hold`, and
-    whoever refuses a request authenticates it first.
-    """
-
-    MOST = 1000
-
-    def __init__(self):
-        self._identities = {}  # by digest, each with the hour in which its use was noted
-
-    def authenticate(self, secret: str, now: datetime) -> Identity | None:
-        """Return the identity of a secret as it is now, or None if there is no valid one."""
-        key = ApiKey.authenticate(secret, now)
-        if key and key.role in MAY_SEND:
-            if len(self._identities) >= self.MOST:
-                self._identities.clear()
-            self._identities[ApiKey.digest_of(secret)] = key, _hour(now)
-        return key
-
-    def recall(self, secret: str, now: datetime) -> Identity | None:
-        """Return the identity of a secret as it was lately; authenticate one that is not known."""
-        digest = ApiKey.digest_of(secret)
-        key, hour = self._identities.get(digest, (None, None))
-        if hour == _hour(now) and key.admits(digest, ApiKey.expires_at.db_value(now)):
-            return key
-        return self.authenticate(secret, now)
-
-
-def _hour(at):
-    return at.replace(minute=0, second=0, microsecond=0)
+@lru_cache(1000)
+def _find_once_in(second, digest):
+    """Find a key once in each second of the monotonic clock, since others may change it."""
+    return ApiKey._find(digest)
 
 
 def _written(limits):

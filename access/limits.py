@@ -21,7 +21,7 @@ SECOND = timedelta(seconds=1)
 
 
 class Limit(NamedTuple):
-    """So many messages in a window."""
+    """A maximum number of messages per window."""
 
     text: str  # "5/s"
     number: int
@@ -55,7 +55,7 @@ def parse(text: str) -> tuple[Limit, ...]:
     """Return the limits of a key, the shortest window first; raise ValueError with the problem."""
     limits = {}
     for part in text.split(",") if text.strip() else ():
-        limit = _read(part, f"/({'|'.join(UNITS)})", "5/s,1000/d, per s, min, h or d")
+        limit = _read(part, "()(s|min|h|d)", "5/s,1000/d, per s, min, h or d")
         if limits.setdefault(limit.seconds, limit) is not limit:
             raise ValueError("must be a list with no unit twice: one limit per s, min, h or d")
     return tuple(limits[size] for size in sorted(limits))
@@ -63,19 +63,18 @@ def parse(text: str) -> tuple[Limit, ...]:
 
 def parse_recipient_limit(text: str) -> Limit | None:
     """Return the limit of a recipient, like 3/24h, or None; raise ValueError with the problem."""
-    every = r"/([1-9][0-9]{0,3})(min|h|d)"
+    every = "([1-9][0-9]{0,3})(min|h|d)"
     return _read(text, every, "3/24h, per a number of min, h or d") if text.strip() else None
 
 
 def _read(text, window, example):
-    text = text.strip()
-    if not re.fullmatch(rf"[^/]*{window}", text):
+    parts = re.fullmatch(rf"([^/]*)/{window}", text.strip())
+    if not parts:
         raise ValueError(f"must be a number and a window, like {example}")
-    number, _, every = text.partition("/")
+    number, times, unit = parts.groups()
     if not re.fullmatch("[1-9][0-9]{0,8}", number):
         raise ValueError(f"must be a whole number from 1 to 999999999, like {example}")
-    times, unit = re.fullmatch("([0-9]*)([a-z]+)", every).groups()
-    return Limit(text, int(number), int(times or 1) * UNITS[unit])
+    return Limit(text.strip(), int(number), int(times or 1) * UNITS[unit])
 
 
 def lock_numbers(numbers: Collection[str]) -> None:
@@ -85,15 +84,12 @@ def lock_numbers(numbers: Collection[str]) -> None:
 
 # What has been used up
 
-LOCK = "SELECT * FROM key_use WHERE key_id = {param} {lock}"
-"""Return what a key has used, locked until the transaction ends."""
-
 
 class KeyUse(Table):
     """How many messages of a key were accepted in the windows around a second.
 
-    All four are counted, whichever are limited. Whoever changes a row has locked it. A row is out
-    of date if the key has a newer message than `last_id`, accepted while it had no limits.
+    All four are counted, whichever are limited. A row is changed only under its lock. It is stale
+    if the key has a newer message than `last_id`, accepted while it had no limits.
     """
 
     key_id = IntegerField(primary_key=True)
@@ -107,11 +103,10 @@ class KeyUse(Table):
     @classmethod
     def lock(cls, key: int) -> Self:
         """Return the row of a key, locked until the transaction ends."""
-        sql = LOCK.format(param=db.param, lock=db.row_lock("FOR UPDATE"))
-        while not (found := list(cls.raw(sql, key))):
+        while not (row := db.lock_rows(cls.select().where(cls.key_id == key)).first()):
             nothing = {"second": 0} | {f"used_{unit}": 0 for unit in UNITS}
             cls.insert(key_id=key, **nothing).on_conflict_ignore().execute()
-        return found[0]
+        return row
 
     def put(self, tally: "KeyTally") -> None:
         """Store what is used up by now, if that has changed."""
@@ -179,17 +174,16 @@ class KeyTally:
 
 
 class NumberTally:
-    """When the messages to one number were accepted, the latest first, but for `skipped` ones."""
+    """When the messages to one number were accepted, the latest first."""
 
-    def __init__(self, accepted_at: list[datetime], skipped: int = 0):
-        self._accepted_at, self._skipped = accepted_at, skipped
+    def __init__(self, accepted_at: list[datetime]):
+        self._accepted_at = accepted_at
 
     def reached(self, limit: Limit, at: datetime) -> list[LimitReached]:
         """Return a refusal if the window that ends at an instant has as many as allowed."""
-        oldest = self._accepted_at[limit.number - 1 - self._skipped :][:1]
         return [
             LimitReached("recipient", limit, (at if is_ahead(each, at) else each) + limit.window)
-            for each in oldest
+            for each in self._accepted_at[limit.number - 1 : limit.number]
             if each > at - limit.window
         ]
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from peewee import ForeignKeyField, TextField
 
 from access.audit import Action, Actor, Audit
-from access.keys import MAY_SEND, ApiKey, Identity
+from access.keys import MAY_SEND, ApiKey
 from database import InstantField, Refused, Table, db
 
 
@@ -32,10 +32,8 @@ class SignIn(Table):
         if key is None:
             return None
         if key.role in MAY_SEND:
-            raise Refused(
-                f"This is a {key.role}'s key: it sends texts, and does not open the desk."
-            )
-        ApiKey.note_use(key.id, key.last_used_at, now)
+            raise Refused(f"This is a {key.role}'s key: it can send texts but not sign in.")
+        key.note_use(now)
         cls.delete().where(cls.began_at <= now - cls.LASTS).execute()
         with db.transaction():
             if before:
@@ -44,13 +42,12 @@ class SignIn(Table):
             return cls.create(id=secrets.token_urlsafe(), key=key, digest=digest, began_at=now).id
 
     @classmethod
-    def find(cls, id: str, now: datetime) -> Identity | None:
-        """Return the identity of a session, or None if it has ended."""
+    def find(cls, id: str, now: datetime) -> ApiKey | None:
+        """Return the key of a session, or None if it has ended."""
         cls.count_as_now(cls.began_at, now)
         valid = (cls.digest == ApiKey.digest) & (cls.began_at > now - cls.LASTS)
         signed_in = ApiKey.live(now).join(cls, on=(cls.key == ApiKey.id))
-        key = signed_in.where(cls.id == id, valid).first()
-        return key and key.identity()
+        return signed_in.where(cls.id == id, valid).first()
 
     @classmethod
     def end(cls, id: str, now: datetime) -> None:

@@ -7,7 +7,7 @@ from flask import Response, abort, flash, redirect, render_template, request, se
 
 import recipients
 from access.do_not_call import DoNotCall, DoNotCallHistory
-from access.keys import Identity
+from access.keys import ApiKey
 from database import Refused, clock
 from desk import results
 from desk.door import blueprint, operator
@@ -71,7 +71,7 @@ def check_list(number: str) -> str:
     return f"{written} is not on the list."
 
 
-def change_list(is_added: bool, number: str, person: Identity, now: datetime) -> tuple[bool, str]:
+def change_list(is_added: bool, number: str, person: ApiKey, now: datetime) -> tuple[bool, str]:
     """Add or remove a number; return whether that changed the list, and the result in words."""
     change, past = (put_on_list, "added to") if is_added else (DoNotCall.remove, "removed from")
     has_changed = change([number], now, "operator", person.name)
@@ -81,7 +81,7 @@ def change_list(is_added: bool, number: str, person: Identity, now: datetime) ->
     return has_changed > 0, f"{recipients.find(number).international} {words}."
 
 
-def undo_change(change: str, person: Identity) -> None:
+def undo_change(change: str, person: ApiKey) -> None:
     """Undo a change of the Do Not Call list, named by its id; flash why not if it cannot be."""
     now = clock.now()
     session.pop("listing", None)
@@ -95,7 +95,7 @@ def undo_change(change: str, person: Identity) -> None:
         show_change(number, None)
 
 
-def take_back(change: int, person: Identity, now: datetime) -> str:
+def take_back(change: int, person: ApiKey, now: datetime) -> str:
     """Undo a change of the list that this person has just made, and log it; return the number.
 
     Raise Refused if it cannot be undone any more.

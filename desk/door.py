@@ -18,7 +18,7 @@ from flask import (
 from werkzeug.exceptions import HTTPException
 
 from access import audit
-from access.keys import Identity, Role
+from access.keys import ApiKey, Role
 from access.sign_ins import SignIn
 from database import Refused, clock
 from desk import entries, sessions
@@ -132,7 +132,7 @@ def way_back() -> str | None:
     return asked_page()
 
 
-def operator() -> Identity:
+def operator() -> ApiKey:
     """Return the person who is signed in; abort unless that is an operator."""
     if g.person.role != Role.OPERATOR:
         abort(403, "Only an operator's key opens this page.")

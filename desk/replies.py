@@ -7,7 +7,7 @@ from flask import Response, abort, flash, g, redirect, render_template, request,
 
 import reports
 from access.do_not_call import DoNotCall, DoNotCallHistory
-from access.keys import Identity, Role
+from access.keys import ApiKey, Role
 from database import Refused, clock, db
 from desk import lists, results
 from desk.do_not_call import change_list, take_back
@@ -67,12 +67,12 @@ def read_button(value: str) -> Place:
         abort(400, "This is not the place of a reply.")
 
 
-def mark_read(reply: Reply, person: Identity, now: datetime) -> bool:
+def mark_read(reply: Reply, person: ApiKey, now: datetime) -> bool:
     """Mark a reply as read; return whether nobody had."""
     return bool(Reply.mark_read([reply.id], person.name, now))
 
 
-def list_number(reply: Reply, person: Identity, now: datetime) -> bool:
+def list_number(reply: Reply, person: ApiKey, now: datetime) -> bool:
     """Put the number of a reply on the Do Not Call list, and read it; return whether it is new."""
     with db.atomic():
         has_changed, _ = change_list(True, reply.number, person, now)
@@ -80,7 +80,7 @@ def list_number(reply: Reply, person: Identity, now: datetime) -> bool:
     return has_changed
 
 
-def undo_listing(reply: Reply, person: Identity, now: datetime) -> bool:
+def undo_listing(reply: Reply, person: ApiKey, now: datetime) -> bool:
     """Take the number of a reply off the list, if this person has just put it there."""
     change = DoNotCallHistory.latest(reply.number)
     if not change or change.what != "joined":

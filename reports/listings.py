@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from peewee import SQL, Tuple, Value, fn
 
-from access.keys import ApiKey, Identity, Role
+from access.keys import ApiKey, Role
 from database import Refused, in_pages
 from models import (
     AWAITS_APPROVAL,
@@ -108,7 +108,7 @@ class Place(NamedTuple):
     id: uuid.UUID
 
 
-def seen_by(person: Identity, ids: Collection[uuid.UUID]) -> list[Message]:
+def seen_by(person: ApiKey, ids: Collection[uuid.UUID]) -> list[Message]:
     """Return those of some messages that a person at the desk may see, with their keys."""
     if not ids:
         return []
@@ -119,12 +119,12 @@ def seen_by(person: Identity, ids: Collection[uuid.UUID]) -> list[Message]:
     return list(messages)
 
 
-def awaiting(person: Identity, after: Place | None, limit: int) -> list[Message]:
+def awaiting(person: ApiKey, after: Place | None, limit: int) -> list[Message]:
     """Return some messages that wait for this person's approval, the next to be sent first."""
     return _soonest(_awaiting(person), after, limit)
 
 
-def count_awaiting(person: Identity, most: int) -> int:
+def count_awaiting(person: ApiKey, most: int) -> int:
     """Count the messages that wait for this person's approval, up to `most`."""
     return min(most, sum(count_up_to(which, most, Message.send_at) for which in _awaiting(person)))
 

@@ -24,7 +24,7 @@ from peewee import (
 
 from access.audit import Action, Audit
 from access.do_not_call import DoNotCall
-from access.keys import ApiKey, Identity, Role
+from access.keys import ApiKey, Role
 from database import EPOCH, PAGE, CarrierTextField, InstantField, Table, db, in_pages, isoformat
 from database.clock import is_ahead
 from events.outbox import Event
@@ -129,7 +129,7 @@ class Reply(Table):
         yield from in_pages(chosen, limit, lambda last: cls._is_before(last.at, last.id))
 
     @classmethod
-    def page(cls, person: Identity, after: Place | None, limit: int, now: datetime) -> list[Self]:
+    def page(cls, person: ApiKey, after: Place | None, limit: int, now: datetime) -> list[Self]:
         """Return some replies: those that may be a no first, those that were read last."""
         found = []
         for rank in range(after.rank if after else 0, len(RANKS)):
@@ -152,7 +152,7 @@ class Reply(Table):
         return list(replies.order_by(cls.at.desc(), cls.id.desc()).limit(limit))[::-1]
 
     @classmethod
-    def seen_by(cls, person: Identity, ids: Collection[uuid.UUID]) -> list[Self]:
+    def seen_by(cls, person: ApiKey, ids: Collection[uuid.UUID]) -> list[Self]:
         """Return those of some replies that a person at the desk may see."""
         found = list(cls.select().where(cls.id.in_([*ids]))) if ids else []
         if person.role != Role.OPERATOR:
@@ -161,7 +161,7 @@ class Reply(Table):
         return found
 
     @classmethod
-    def count_waiting(cls, person: Identity, most: int, now: datetime) -> int:
+    def count_waiting(cls, person: ApiKey, most: int, now: datetime) -> int:
         """Count the replies that this person has yet to read, up to `most`."""
         counts = (
             cls.shown(now).where(WAITS, visible).limit(most).count()

@@ -2,6 +2,7 @@
 
 import json
 import signal
+from itertools import count
 
 import hypothesis
 import pytest
@@ -88,6 +89,12 @@ def pytest_generate_tests(metafunc):
 def optional_settings():
     """The settings without a default that are set, as the environment has them."""
     return {}
+
+
+@pytest.fixture(autouse=True)
+def seconds(monkeypatch):
+    """Have a second pass before each request, and while its body arrives: keys are read anew."""
+    monkeypatch.setattr(keys, "monotonic", count().__next__)
 
 
 @pytest.fixture

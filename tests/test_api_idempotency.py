@@ -1,7 +1,6 @@
 """Idempotency-Key: a repeated request gets the first answer and creates no second message."""
 
 import json
-import urllib.request
 
 import pytest
 
@@ -118,12 +117,6 @@ def test_the_answer_is_repeated_even_if_the_message_has_changed(once, flask):
     refusal(once(name="order-2"), 403)
 
 
-def test_a_revoked_key_gets_no_answer_repeated(once, flask):
-    once()
-    flask("keys", "revoke", "app")
-    refusal(once(), 401)
-
-
 def test_a_redacted_message_is_not_made_again(once, flask, at):
     at(TUESDAY_NOON)
     flask("messages", "cancel", once().json["message_id"])
@@ -131,15 +124,3 @@ def test_a_redacted_message_is_not_made_again(once, flask, at):
     assert flask("messages", "redact", "--older-than", "0").exit_code == 0
     assert problems(once()) == ["Idempotency-Key: was used before; the answer is no longer kept"]
     assert Message.select().count() == 1
-
-
-def send(url, key, name, body=BODY):
-    """Send a real request; return the status and the text of its answer."""
-    headers = {"X-Api-Key": key, "Content-Type": "application/json", "Idempotency-Key": name}
-    request = urllib.request.Request(url + PATH, body.encode(), headers)
-    try:
-        with urllib.request.urlopen(request, timeout=30) as response:
-            return response.status, response.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()

@@ -6,10 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from access.do_not_call import DoNotCall
-from access.keys import ApiKey, RecentKeys
+from access.keys import ApiKey
 from models import Message
-from samples import HOUR, LONDON, MILLISECOND, NEW_YORK, SECOND, SUNDAY_NIGHT, TUESDAY_NOON
+from samples import HOUR, MILLISECOND, NEW_YORK, SECOND, SUNDAY_NIGHT, TUESDAY_NOON
 
 NIGHT = "2026-03-04T08:00:00.000Z"  # three in the morning in New York
 
@@ -148,18 +147,34 @@ def test_a_limit_counts_a_text_when_its_body_has_arrived(key, post_slowly, at):
     assert post_slowly(meanwhile=moved(at, midnight + HOUR)).status_code == 429
 
 
-WRONG = {
-    "a good request": {},
-    "a field": {"json": {"to": NEW_YORK}},
-    "no JSON": {"data": b"{", "content_type": "application/json"},
-    "another type": {"data": b"{}", "content_type": "text/plain"},
-    "too large": {"data": b" " * 100_000, "content_type": "application/json"},
-    "an idempotency key": {"headers": {"Idempotency-Key": "a key"}},
-    "a number of the list": {"json": {"to": LONDON, "message": "Hello", "check_dnc": True}},
-}
+# Within a second
 
 
-@pytest.mark.parametrize("request_", WRONG.values(), ids=WRONG)
+@pytest.fixture
+def second(monkeypatch):
+    """Stop the clock that tells how long a key is remembered, at a second: `second(1)`."""
+
+    def stop(second):
+        monkeypatch.setattr("access.keys.monotonic", lambda: 100.9 + second)
+
+    stop(0)
+    return stop
+
+
+@pytest.fixture
+def status_of(client, at):
+    """Post a text with a secret; return the status of the answer."""
+    at(TUESDAY_NOON)
+
+    def send(secret, **fields):
+        body = {"to": NEW_YORK, "message": "Hello"} | fields
+        answer = client.post("/v1/text-messages", json=body, headers={"X-Api-Key": secret})
+        return answer.status_code
+
+    return send
+
+
+@pytest.mark.parametrize("fields", [{}, {"message": ""}], ids=["good", "wrong"])
 @pytest.mark.parametrize(
     ("change", "status"),
     [
@@ -167,54 +182,53 @@ WRONG = {
         ({"expires_at": TUESDAY_NOON}, 401),
         ({"digest": "of another secret"}, 401),
         ({"role": "approver"}, 403),
+        ({"quiet_hours": "00:00-10:00"}, 400),
     ],
     ids=str,
 )
-def test_whatever_is_asked_with_a_key_that_was_good_before_it_is_refused_for_the_key(
-    client, key, at, change, status, request_
-):
-    at(TUESDAY_NOON)
-    DoNotCall.add([LONDON], TUESDAY_NOON, "cli")
-    asked = {"json": {"to": NEW_YORK, "message": "Hello"}} | request_
-    asked["headers"] = {"X-Api-Key": key} | asked.get("headers", {})
-    if "data" in asked:
-        del asked["json"]
-    for _ in range(2):
-        assert client.post("/v1/text-messages", **asked).status_code not in (401, 500)
+def test_a_change_of_a_key_holds_a_second_later(key, status_of, second, change, status, fields):
+    fields |= {"send_date": NIGHT}
+    assert status_of(key, **fields) == (400 if "message" in fields else 201)
     ApiKey.update(change).execute()
-    stored = Message.select().count()
-    answer = client.post("/v1/text-messages", **asked)
-    assert answer.status_code == status
-    assert status == 401 or "signs in to the desk" in answer.json["message"]
-    assert Message.select().count() == stored
+    second(1)
+    assert status_of(key, **fields) == status
 
 
-def test_of_many_keys_in_turns_each_is_its_own(client, monkeypatch, at):
-    monkeypatch.setattr(RecentKeys, "MOST", 5)  # not a thousand
-    at(TUESDAY_NOON)
-    secrets = [ApiKey.issue(f"app {n}", None, TUESDAY_NOON) for n in range(12)]
-    for n, secret in [*enumerate(secrets)] * 3:
-        body = {"to": NEW_YORK, "message": str(n)}
-        sent = client.post("/v1/text-messages", json=body, headers={"X-Api-Key": secret})
-        assert sent.status_code == 201
-    keys = {m.message: m.key.name for m in Message.select()}
-    assert keys == {str(n): f"app {n}" for n in range(12)}
+def test_a_limit_holds_for_the_next_text(key, run, status_of, second):
+    assert status_of(key) == 201
+    run("keys", "limit", "app", "2/d")
+    assert [status_of(key) for _ in range(2)] == [201, 429]
+    run("keys", "limit", "app", "3/d")
+    assert [status_of(key) for _ in range(2)] == [201, 429]
 
 
-def test_the_use_of_a_key_is_noted_in_each_hour(client, key, at):
+@pytest.mark.parametrize("words", [("extend", "app", "--expires", "1h"), ("rotate", "app")])
+def test_a_secret_ends_at_its_instant(key, run, status_of, second, at, words):
+    run("keys", *words, *(["--overlap", "1h"] if "rotate" in words else []))
+    at(TUESDAY_NOON + HOUR - MILLISECOND)
+    assert status_of(key) == 201
+    at(TUESDAY_NOON + HOUR)
+    assert status_of(key) == 401
+
+
+def test_a_new_secret_is_good_at_once_and_each_is_of_its_own_key(status_of, run, second):
+    secrets = {name: run("keys", "create", name).strip() for name in ("one", "two", "three")}
+    for name, secret in [*secrets.items()] * 2:
+        assert status_of(secret, message=name) == 201
+    assert status_of(run("keys", "rotate", "one").strip(), message="one") == 201
+    assert all(text.message == text.key.name for text in Message.select())
+
+
+def test_the_use_of_a_key_is_noted_in_each_hour(key, status_of, second, at):
     for minutes in (1, 30, 61, 200):
         at(TUESDAY_NOON + timedelta(minutes=minutes))
-        body = {"to": NEW_YORK, "message": "Hello"}
-        client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key})
+        status_of(key)
         noted = TUESDAY_NOON + timedelta(hours=minutes // 60)
         assert ApiKey.get().last_used_at == noted
 
 
-def test_a_desks_key_that_is_revoked_is_no_key(client, at):
-    at(TUESDAY_NOON)
+def test_a_key_of_the_desk_cannot_send(status_of):
     secret = ApiKey.issue("Ann", None, TUESDAY_NOON, role="approver")
-    for status in (403, 403, 401):
-        if status == 401:
-            ApiKey.get().revoke(TUESDAY_NOON)
-        asked = client.post("/v1/text-messages", json={}, headers={"X-Api-Key": secret})
-        assert asked.status_code == status
+    assert status_of(secret) == 403
+    ApiKey.get().revoke(TUESDAY_NOON)
+    assert status_of(secret) == 401

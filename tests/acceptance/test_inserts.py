@@ -9,7 +9,7 @@ from peewee import IntegrityError, OperationalError
 from acceptance.inserts import MOST, Inserts
 from database import db
 from models import Message
-from stored_messages import create, key_named
+from stored_messages import create
 
 
 class Doubling:
@@ -75,32 +75,9 @@ def test_an_outage_reaches_all_of_a_batch_without_a_statement_for_each(double):
     assert len(double.batches) == 2
 
 
-def test_the_queue_goes_on_after_an_error(double):
-    inserts = Inserts(double)
-    with pytest.raises(IntegrityError):
-        inserts.insert(1)
-    assert inserts.insert(2) == 4
-
-
 def test_a_row_of_a_transaction_is_inserted_in_it_and_alone(database_url):
     with db.atomic() as transaction:
         create("undone")
         transaction.rollback()
     create("kept")
     assert [message.message for message in Message.select()] == ["kept"]
-
-
-def test_a_message_that_the_database_refuses_fails_alone_of_its_batch(database_url):
-    """One of each ten refers to a key that there is not."""
-    key = key_named("app").id
-
-    def insert(number):
-        try:
-            create(str(number), key=10**6 if number % 10 == 0 else key)
-        except IntegrityError:
-            return "refused"
-
-    with ThreadPoolExecutor(20) as pool:
-        outcomes = [*pool.map(insert, range(60))]
-    assert [number for number, outcome in enumerate(outcomes) if outcome] == [*range(0, 60, 10)]
-    assert Message.select().count() == 54

@@ -47,14 +47,6 @@ def test_a_wrong_key_is_a_line_of_the_log_at_the_desk_as_at_the_api(app, key, ca
 
 
 @on_sqlite
-def test_a_right_key_is_no_such_line(app, olga, caplog):
-    caplog.set_level(logging.INFO, "web")
-    visitor = Visitor(app)
-    assert visitor.sign_in(olga).status_code == 303
-    assert "refused" not in caplog.text
-
-
-@on_sqlite
 def test_a_form_without_a_session_is_such_a_line(app, olga, caplog):
     caplog.set_level(logging.INFO, "web")
     visitor = Visitor(app)

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from access.do_not_call import DoNotCall, LastReply
-from access.keys import Identity, Role
+from access.keys import ApiKey, Role
 from carriers import Reply as Said
 from carriers.ways import Way
 from databases import on_sqlite
@@ -65,7 +65,7 @@ def test_places_are_in_the_order_of_the_page(heard):
     Reply.update(at=TUESDAY_NOON).where(Reply.number != number(0)).execute()
     store_many(5)
     Reply.update(at=TUESDAY_NOON - MINUTE).where(Reply.at < TUESDAY_NOON - MINUTE).execute()
-    person = Identity(1, "Olga", None, Role.OPERATOR)
+    person = ApiKey(id=1, name="Olga", role=Role.OPERATOR)
     places = [each.place for each in Reply.page(person, None, 50, TUESDAY_NOON)]
     assert len({place.at for place in places}) < len(places) == 11
     assert places == sorted(places, key=order)

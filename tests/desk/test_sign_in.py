@@ -36,7 +36,7 @@ def test_an_approver_and_an_operator_sign_in(app, role):
 
 @pytest.mark.parametrize("role", [Role.SENDER, Role.TESTER])
 def test_a_programs_key_is_told_what_it_is_but_a_wrong_one_is_not(app, role):
-    secret, words = issue("shop", role=role), f"This is a {role}'s key: it sends texts"
+    secret, words = issue("shop", role=role), f"This is a {role}'s key: it can send texts"
     for tried, told in ((secret, True), (secret[:-1], False)):
         visitor = Visitor(app)
         assert visitor.sign_in(tried).status_code == 403

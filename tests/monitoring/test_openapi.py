@@ -6,7 +6,7 @@ import sys
 from uuid import UUID
 
 import pytest
-from marshmallow import RAISE, fields, missing
+from marshmallow import RAISE, missing
 
 import database
 import models
@@ -70,41 +70,27 @@ TYPES = {
     # OpenAPI's date-time is RFC 3339: it needs an offset and has no basic format
     schemas.FutureInstant: ("string", "iso-date-time"),
     schemas.Flag: ("boolean", None),
-    fields.UUID: ("string", "uuid"),
-    schemas.Instant: ("string", "date-time"),
-    fields.String: ("string", None),
-    fields.Boolean: ("boolean", None),
-    fields.Integer: ("integer", None),
-    fields.Raw: (None, None),
 }
-RULES = ("type", "format", "enum", "default")
+RULES = ("type", "format", "default")
 
 
 def rules(field):
     """Return what the description must say about a field of a schema."""
     kind, form = TYPES[type(field)]
-    told = {"type": kind, "format": form, "enum": None, "default": field.load_default}
-    for validator in field.validators:
-        told["enum"] = list(validator.choices)
+    told = {"type": kind, "format": form, "default": field.load_default}
     return {name: rule for name, rule in told.items() if rule not in (None, missing)}
 
 
-@pytest.mark.parametrize(
-    ("described", "schema"),
-    [
-        (REQUEST, schemas.TextMessageRequest()),
-        (SCHEMAS["TextMessageResponse"], schemas.TextMessageResponse()),
-    ],
-    ids=["request", "response"],
-)
-def test_the_description_has_the_fields_of_the_schema_in_its_order(described, schema):
+def test_the_description_has_the_fields_of_the_schema_in_its_order():
     told = [
         (name, {rule: field[rule] for rule in RULES if rule in field})
-        for name, field in described["properties"].items()
+        for name, field in REQUEST["properties"].items()
     ]
-    assert told == [(name, rules(field)) for name, field in schema.fields.items()]
-    assert described["additionalProperties"] is False
-    assert schema.unknown == RAISE
+    assert told == [
+        (name, rules(field)) for name, field in schemas.TextMessageRequest().fields.items()
+    ]
+    assert REQUEST["additionalProperties"] is False
+    assert schemas.TextMessageRequest().unknown == RAISE
 
 
 def test_the_required_fields_are_those_of_the_schema():
@@ -112,9 +98,12 @@ def test_the_required_fields_are_those_of_the_schema():
     assert REQUEST["required"] == wanted
 
 
-def test_an_answer_has_all_described_fields_in_their_order(post):
-    described = SCHEMAS["TextMessageResponse"]
-    assert described["required"] == list(described["properties"]) == list(json.loads(post().text))
+@pytest.mark.parametrize("to", [NEW_YORK, "+18005550199"])
+def test_an_answer_has_all_described_fields_in_their_order(post, to):
+    described, answer = SCHEMAS["TextMessageResponse"], post(to=to).json
+    check(answer, "TextMessageResponse")
+    assert described["required"] == list(described["properties"]) == list(answer)
+    assert described["additionalProperties"] is False
 
 
 def test_an_error_has_the_described_fields_in_their_order(post):

@@ -95,6 +95,7 @@ def test_a_new_limit_holds_in_every_process_when_the_command_returns(database_ur
         busy = pool.submit(flood, webs, secret, 3)
         time.sleep(1)
         run("keys", "limit", "shop", "1/d")
+        time.sleep(0.2)  # for what is being stored
         created = Message.select().count()
         statuses, _, _ = busy.result()
     assert created > 1

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 import reports
-from access.keys import Identity, Role
+from access.keys import ApiKey, Role
 from database import PAGE
 from databases import on_sqlite
 from models import FINISHED, Status
@@ -16,7 +16,7 @@ from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import key_named, store, store_many
 
 OLD = TUESDAY_NOON - timedelta(days=31)
-OPERATOR = Identity(0, "Olga", None, Role.OPERATOR)
+OPERATOR = ApiKey(id=0, name="Olga", role=Role.OPERATOR)
 ASKED_OFTEN = {
     "retrying": reports.retrying,
     "last sent": reports.last_sent_at,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from access.keys import ApiKey, Identity, Role
+from access.keys import ApiKey, Role
 from carriers import Part
 from carriers import Reply as Said
 from carriers.ways import Way
@@ -15,7 +15,7 @@ from sending.replies import Filter, Place, Reply
 from stored_messages import key_named, store
 
 RULES = ReplyRules(Way("twilio"), False, "Bye.", "Ask us.")
-OPERATOR = Identity(1, "Olga", None, Role.OPERATOR)
+OPERATOR = ApiKey(id=1, name="Olga", role=Role.OPERATOR)
 
 
 def page(person, rank=0):
@@ -25,7 +25,7 @@ def page(person, rank=0):
 
 def approver():
     key = key_named("shop", "front")
-    return Identity(ApiKey.get_by_id(key.id).id, "Ann", "front", Role.APPROVER)
+    return ApiKey(id=key.id, name="Ann", group="front", role=Role.APPROVER)
 
 
 ACTIONS = {

@@ -12,12 +12,12 @@ def reads_whole(action):
     return [lines for lines in found if any(map(_is_whole, lines))]
 
 
-def plans(action):
-    """The plans of the statements that an action sends, except queries of the small key table."""
+def plans(action, of_keys=False):
+    """The plans of the statements that an action sends, on demand also of the small key table."""
     return [
         _plan(sql, parameters)
         for sql, parameters in _asked_by(action)
-        if 'FROM "api_key"' not in sql or '"message"' in sql
+        if of_keys or 'FROM "api_key"' not in sql or '"message"' in sql
     ]
 
 
