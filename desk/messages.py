@@ -2,7 +2,7 @@
 
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, date, datetime, time, timedelta
 
 from flask import (
@@ -24,12 +24,12 @@ from database import clock
 from desk import replies, results, sessions
 from desk.door import blueprint, operator, page_of
 from desk.entries import Entry, counted
-from desk.lists import MANY, PAGE, address_after, pressed, read_place
+from desk.lists import MANY, PAGE, address_after, page_start, pressed
 from desk.numbers import read_number, read_written
 from desk.overview import look_over
-from desk.results import TEXTS, Result, Told
+from desk.results import Result
 from models import Message, Status
-from reports import Filter
+from reports import Cursor, Filter
 from sending.replies import Reply
 
 FILTERS = ("status", "key", "day")  # of messages
@@ -51,12 +51,12 @@ def waiting() -> str | Response:
         return render_template("sign_in.html", next=next)
     if next and (page := page_of(next)):
         return redirect(page)
-    now, after = clock.now(), read_place(reports.Place)
+    now, after = clock.now(), page_start()
     messages = reports.awaiting(g.person, after, PAGE + 1)
     overview = look_over(now) if g.person.role == Role.OPERATOR and not after else None
     return render_template(
         "waiting.html",
-        **with_results(messages, reports.by_time, now),
+        **with_strip(messages, reports.by_time, now),
         count=reports.count_awaiting(g.person, MANY),
         many=MANY,
         at_once=AT_ONCE,
@@ -137,10 +137,10 @@ def show_messages(
     problem: str | None = None,
 ) -> str:
     """Return the page of the messages asked for: none of them if there is a problem."""
-    found = [] if problem else reports.page(only, read_place(reports.Place), PAGE + 1)
+    found = [] if problem else reports.page(only, page_start(), PAGE + 1)
     return render_template(
         "messages.html",
-        **with_results(found, reports.order(only), clock.now()),
+        **with_strip(found, reports.order(only), clock.now()),
         statuses=[*Status],
         keys=ApiKey.names_of_senders(),
         asked={name: request.args.get(name) for name in ("like", *FILTERS)},
@@ -158,8 +158,6 @@ def message(message_id: uuid.UUID) -> str:
     if not found:
         abort(404, "There is no such message here.")
     (entry,) = shown(found, now)
-    recent = results.recent(TEXTS, now)
-    about = [each.without(each.ids - {message_id}) for each in recent if message_id in each.ids]
     back = page_of(request.args.get("back", "")) or url_for(".waiting")
     latest = Reply.of_message(message_id, now, PAGE + 1)
     return render_template(
@@ -167,7 +165,7 @@ def message(message_id: uuid.UUID) -> str:
         entry=entry,
         replies=replies.shown(latest[-PAGE:], now),
         has_earlier=len(latest) > PAGE,
-        results=told(about, now),
+        strip=results.strip(TextsResult, lambda _: {message_id: entry}, now),
         back=back,
     )
 
@@ -210,8 +208,8 @@ def change(message_id: uuid.UUID | None = None) -> Response:
     Message.expire(now, ids)  # or an approval would have no effect
     found = sorted(reports.seen_by(g.person, ids), key=lambda message: ids.index(message.id))
     past, transition = ACTIONS[action]
-    places = [reports.Place(message.send_at, message.id) for message in found]
     done, missed = [], []
+    cursors = [Cursor(0, message.send_at, message.id) for message in found]
     for message in found:
         if transition(message, g.person.name, now):
             done.append(message.id)
@@ -220,7 +218,7 @@ def change(message_id: uuid.UUID | None = None) -> Response:
         else:
             missed.append(message.id)
     if found:
-        results.keep(TEXTS, action, places[0], done, missed, now)
+        results.keep(TextsResult, action, cursors[0], done, missed, now)
     if absent := len(ids) - len(found):
         flash(f"{counted(absent, 'text')} not changed: there is no such message here.")
     if not ids:
@@ -251,34 +249,37 @@ def shown(found: list[Message], now: datetime) -> list[Entry]:
     return [Entry(each, now, rules.of(each.key.rules), texted.get(each.to, 0)) for each in found]
 
 
-def with_results(found: list[Message], key: Callable, now: datetime) -> dict:
-    """Return what a page of messages shows: a card for each, and results where cards were."""
-    recent = told(results.recent(TEXTS, now), now)
-    return results.page(shown(found, now), recent, key, read_place(reports.Place))
+def with_strip(found: list[Message], order: Callable, now: datetime) -> dict:
+    """Return what a page of messages shows: a card for each, and the strip of results."""
+
+    def cards(ids: Collection[uuid.UUID]) -> dict[uuid.UUID, Entry]:
+        return {entry.message.id: entry for entry in shown(reports.seen_by(g.person, ids), now)}
+
+    return results.page(shown(found, now), results.strip(TextsResult, cards, now), order)
 
 
-class MessagesTold(Told):
-    """What a button did to messages."""
+class TextsResult(Result):
+    """What a button did to texts."""
+
+    of = "texts"
 
     @property
     def past(self) -> str:
-        """Return what became of the messages that were changed."""
+        """What became of the texts that were changed."""
         return ACTIONS[self.action][0]
 
     @property
     def undo(self) -> str | None:
-        """Return the name of the button that takes this back; None if that cannot be any more."""
+        """The name of the button that takes this back; None if that is no longer possible."""
         name = f"undo-{self.action}"
-        can_be = any(entry.can_be_undone(self.action) for entry in self.changed)
-        return name if name in ACTIONS and can_be else None
+        is_possible = any(entry.can_be_undone(self.action) for entry in self.changed)
+        return name if name in ACTIONS and is_possible else None
+
+    @property
+    def value(self) -> str:
+        """The value of that button: the ids of the texts."""
+        return ".".join(entry.message.id.hex for entry in self.changed)
 
     @property
     def is_too_late(self) -> bool:
         return bool(self.unchanged) and self.action.startswith("undo-")
-
-
-def told(kept: list[Result], now: datetime) -> list[Told]:
-    """Return results with their messages, unless none of these is there any more."""
-    ids = set().union(*(result.ids for result in kept))
-    cards = {entry.message.id: entry for entry in shown(reports.seen_by(g.person, ids), now)}
-    return results.told(kept, cards, MessagesTold)

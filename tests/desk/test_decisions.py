@@ -45,7 +45,7 @@ def test_what_is_due_in_quiet_hours_goes_after_them(database_url):
     rules = Rules(daily(0, 1440), quiet, False, DAY)
     for send_date in (None, night):
         message = ask(send_at=night, send_date=send_date)
-        assert entries.Entry(message, night, rules).leaves_at == eight
+        assert entries.Entry(message, night, rules).forecast[0] == eight
 
 
 def test_the_year_is_shown_where_it_is_another(approver):

@@ -227,7 +227,7 @@ def test_the_history_says_when_the_key_was_told(operator):
     told_at = TUESDAY_NOON + timedelta(minutes=1)
     message = store(status=Status.SENT, finished_at=TUESDAY_NOON, told_at=told_at)
     operator.open(f"/desk/messages/{message.id}")
-    assert "app was told of it" in operator.page.text
+    assert "webhook delivered to app" in operator.page.text
     untold = store(status=Status.SENT, finished_at=TUESDAY_NOON)
     operator.open(f"/desk/messages/{untold.id}")
-    assert "was told" not in operator.page.text
+    assert "webhook delivered" not in operator.page.text

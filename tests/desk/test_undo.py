@@ -14,7 +14,6 @@ from databases import on_sqlite
 from desk_visitor import (
     Visitor,
     ask,
-    ask_many,
     issue,
 )
 from events.outbox import Event, EventAddress
@@ -50,18 +49,6 @@ def test_a_decision_names_its_text_and_is_undone(operator, at, button, where):
     operator.press(button, message)
     events = [json.loads(event.body)["data"]["status"] for event in Event.select()]
     assert events == ([] if button == "Approve" else ["cancelled"] * 2)
-
-
-@on_sqlite
-def test_many_decisions_are_undone_together(approver):
-    asked = ask_many(12)
-    approver.open()
-    approver.press("Refuse selected", selected=asked)
-    named = " , ".join(["+1 212-555-0123"] * 10)
-    assert f"12 texts refused: {named} and 2 more Undo for 60 seconds" in approver.page.text
-    approver.press("Undo")
-    assert "12 texts no longer refused" in approver.page.text
-    assert "Waiting for approval 12" in approver.page.text
 
 
 GONE = {
