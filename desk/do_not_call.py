@@ -3,17 +3,7 @@
 import logging
 from datetime import datetime
 
-from flask import (
-    Response,
-    abort,
-    flash,
-    get_flashed_messages,
-    redirect,
-    render_template,
-    request,
-    session,
-    url_for,
-)
+from flask import Response, abort, flash, redirect, render_template, request, session, url_for
 
 import recipients
 from access.do_not_call import DoNotCall, DoNotCallHistory
@@ -47,8 +37,8 @@ def do_not_call() -> str:
     """Show an operator the form of the Do Not Call list, and what it did last."""
     operator()
     _, region = read_written(request.args)
-    strip = [*last_change(clock.now()), *({"said": each} for each in get_flashed_messages())]
-    return render_template("do_not_call.html", written="", region=region, strip=strip)
+    change = last_change(clock.now())
+    return render_template("do_not_call.html", written="", region=region, change=change)
 
 
 @blueprint.post("/do-not-call")
@@ -118,7 +108,7 @@ def take_back(change: int, person: Identity, now: datetime) -> str:
 
 
 def last_change(now: datetime) -> list[dict]:
-    """Return this person's last change of the list, with its Undo, for a minute."""
+    """Return this person's last change of the list, if it can be undone, as a strip has it."""
     change = DoNotCallHistory.get_or_none(DoNotCallHistory.id == session.get("listing"))
     left = results.seconds_left(change.at, now) if change else 0
     if not left:

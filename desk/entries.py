@@ -92,7 +92,6 @@ class ReplyEntry(Instants):
     message: Message | None  # that it belongs to, if it is still there
     now: datetime
     listed: bool  # on the Do Not Call list
-    by_operator: bool  # who looks at it
     longest = 1_000  # characters that are shown of it, and beside it of the text that it answers
 
     @property
@@ -107,18 +106,6 @@ class ReplyEntry(Instants):
     def value(self) -> str:
         """The value of its buttons: where it is, which a button changes."""
         return lists.write(self.cursor)
-
-    @property
-    def is_unread(self) -> bool:
-        return self.can_be_read and not self.reply.opted_out
-
-    @property
-    def can_be_read(self) -> bool:
-        return self.reply.read_at is None
-
-    @property
-    def can_be_listed(self) -> bool:
-        return self.by_operator and not self.listed
 
     @property
     def badges(self) -> list[str]:
@@ -153,11 +140,6 @@ class Entry(Instants):
     @property
     def location(self) -> str:
         return recipients.location(self.recipient) if self.recipient else ""
-
-    @property
-    def local_time(self) -> str:
-        """The time of the day where the recipient is."""
-        return self.local(self.now).partition(",")[0]
 
     @property
     def parts(self) -> str:

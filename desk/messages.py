@@ -69,14 +69,14 @@ def waiting() -> str | Response:
 def messages() -> str:
     """Show an operator all messages, or those with a status or to the number of a message."""
     operator()
-    only, like = read_filter(request.args), request.args.get("like")
+    only = read_filter(request.args)
     if "number" in request.args:
         abort(400, "A number is not searched by its address, which proxies log: use the form.")
-    if like:
-        number = number_of(like)
-        if number is None:
+    if "like" in request.args:
+        found = reports.seen_by(g.person, [request.args.get("like", type=uuid.UUID)])
+        if not (found and found[0].to):
             abort(404, "There is no such message here, or its number was cleared.")
-        only = only._replace(to=number)
+        only = only._replace(to=found[0].to)
     return show_messages(only)
 
 
@@ -90,17 +90,16 @@ def search() -> Response | str | tuple[str, int]:
     operator()
     only, (written, region) = read_filter(request.form), read_written(request.form)
     query = {name: request.form.get(name) or None for name in FILTERS}
-    if not written:
-        return redirect(url_for(".messages", **query), 303)
-    try:
-        number = read_number(written, region)
-    except recipients.InvalidNumber as error:
-        problem = {"written": written, "region": region, "problem": str(error)}
-        return show_messages(only, **problem), 400
-    latest = reports.page(Filter(to=number), None, 1)
-    if not latest:
-        return show_messages(only._replace(to=number))
-    return redirect(url_for(".messages", **query, like=latest[0].id), 303)
+    if written:
+        try:
+            number = read_number(written, region)
+        except recipients.InvalidNumber as error:
+            return show_messages(only, written, region, problem=str(error)), 400
+        latest = reports.page(Filter(to=number), None, 1)
+        if not latest:
+            return show_messages(only._replace(to=number))
+        query["like"] = latest[0].id
+    return redirect(url_for(".messages", **query), 303)
 
 
 def read_filter(fields: dict) -> Filter:
@@ -119,15 +118,6 @@ def read_filter(fields: dict) -> Filter:
     except (ValueError, OverflowError):
         abort(400, "A day is written as 2026-11-24.")
     return Filter(status=status, key=key, since=since, until=until)
-
-
-def number_of(message_id: str) -> str | None:
-    """Return the number of a message; None if it has none any more, or there is no such one."""
-    try:
-        found = reports.seen_by(g.person, [uuid.UUID(message_id)])
-    except ValueError:
-        return None
-    return found[0].to if found else None
 
 
 def show_messages(

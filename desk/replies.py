@@ -8,7 +8,7 @@ from flask import Response, abort, flash, g, redirect, render_template, request,
 
 import reports
 from access.do_not_call import DoNotCall, DoNotCallHistory
-from access.keys import Identity, Role
+from access.keys import Identity
 from database import Refused, clock, db
 from desk import lists, results
 from desk.do_not_call import change_list, take_back
@@ -116,10 +116,8 @@ def shown(found: list[Reply], now: datetime) -> list[ReplyEntry]:
     ids = {reply.message_id for reply in found} - {None}
     texts = {message.id: message for message in reports.seen_by(g.person, ids)}
     listed = DoNotCall.listed({reply.number for reply in found})
-    by_operator = g.person.role == Role.OPERATOR
     return [
-        ReplyEntry(each, texts.get(each.message_id), now, each.number in listed, by_operator)
-        for each in found
+        ReplyEntry(each, texts.get(each.message_id), now, each.number in listed) for each in found
     ]
 
 
