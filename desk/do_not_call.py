@@ -11,6 +11,7 @@ from access.keys import ApiKey
 from database import Refused, clock
 from desk import results
 from desk.door import blueprint, operator
+from desk.entries import international
 from desk.numbers import read_number, read_written
 from models import UNDO_WITHIN
 from sending.replies import put_on_list
@@ -33,7 +34,7 @@ SOURCES = {
 
 @blueprint.get("/do-not-call")
 def do_not_call() -> str:
-    """Show an operator the form of the Do Not Call list."""
+    """Show an operator the form of the Do Not Call list, and what it did last."""
     operator()
     _, region = read_written(request.args)
     change = last_change(clock.now())
@@ -46,7 +47,8 @@ def change_do_not_call() -> Response | tuple[str, int]:
     person = operator()
     written, region = read_written(request.form)
     if "undo" in request.form:
-        undo_change(request.form["undo"], person)
+        session.pop("listing", None)
+        flash(undo_change(request.form["undo"], person))
         return redirect(url_for(".do_not_call", region=region or None, _anchor="next"), 303)
     try:
         number = read_number(written, region)
@@ -57,42 +59,41 @@ def change_do_not_call() -> Response | tuple[str, int]:
     if "check" in request.form:
         flash(check_list(number))
     else:
-        has_changed, words = change_list("add" in request.form, number, person, clock.now())
-        show_change(number, "undo") if has_changed else flash(words)
+        is_added = "add" in request.form
+        if change_list(is_added, number, person, clock.now()):
+            session["listing"] = DoNotCallHistory.latest(number).id
+        else:
+            flash(f"{international(number)} {NOW_LISTED[is_added, False]}.")
     return redirect(url_for(".do_not_call", region=region or None, _anchor="next"), 303)
 
 
 def check_list(number: str) -> str:
     """Return in words whether a number is on the list."""
-    written = recipients.find(number).international
+    written = international(number)
     if listed := DoNotCall.entry(number):
         why = SOURCES.get(listed.source, "")
         return f"{written} has been on the list since {listed.added_at:%Y-%m-%d}{why}."
     return f"{written} is not on the list."
 
 
-def change_list(is_added: bool, number: str, person: ApiKey, now: datetime) -> tuple[bool, str]:
-    """Add or remove a number; return whether that changed the list, and the result in words."""
+def change_list(is_added: bool, number: str, person: ApiKey, now: datetime) -> bool:
+    """Add or remove a number; return whether that changed the list."""
     change, past = (put_on_list, "added to") if is_added else (DoNotCall.remove, "removed from")
     has_changed = change([number], now, "operator", person.name)
     about = {"key": person.name}
     log.info("a number was %s the Do Not Call list by %s", past, person.name, extra=about)
-    words = NOW_LISTED[is_added, has_changed > 0]
-    return has_changed > 0, f"{recipients.find(number).international} {words}."
+    return has_changed > 0
 
 
-def undo_change(change: str, person: ApiKey) -> None:
-    """Undo a change of the Do Not Call list, named by its id; flash why not if it cannot be."""
-    now = clock.now()
-    session.pop("listing", None)
+def undo_change(change: str, person: ApiKey) -> str:
+    """Undo a change of the Do Not Call list, named by its id; return in words what came of it."""
     try:
-        number = take_back(int(change), person, now)
+        number = take_back(int(change), person, clock.now())
     except (ValueError, OverflowError):
         abort(400, "This is not a change of the list.")
     except Refused as why:
-        flash(str(why))
-    else:
-        show_change(number, None)
+        return str(why)
+    return in_words(DoNotCallHistory.latest(number))
 
 
 def take_back(change: int, person: ApiKey, now: datetime) -> str:
@@ -106,18 +107,15 @@ def take_back(change: int, person: ApiKey, now: datetime) -> str:
     return number
 
 
-def show_change(number: str, undo: str | None) -> None:
-    """Have the page show what happened to a number last, and the button that undoes it."""
-    session["listing"] = [DoNotCallHistory.latest(number).id, undo]
-
-
-def last_change(now: datetime) -> dict | None:
-    """Return this person's last change of the list as the page shows it, for a minute."""
-    id, undo = session.get("listing", (None, None))
-    change = id and DoNotCallHistory.get_or_none(DoNotCallHistory.id == id)
+def last_change(now: datetime) -> list[dict]:
+    """Return this person's last change of the list, if it can be undone, as a strip has it."""
+    change = DoNotCallHistory.get_or_none(DoNotCallHistory.id == session.get("listing"))
     left = results.seconds_left(change.at, now) if change else 0
     if not left:
-        return None
-    words = NOW_LISTED[change.what == "joined", True]
-    written = recipients.find(change.number).international
-    return {"said": f"{written} {words}.", "undo": undo, "id": id, "left": left}
+        return []
+    return [{"said": in_words(change), "undo": "undo", "value": change.id, "left": left}]
+
+
+def in_words(change: DoNotCallHistory) -> str:
+    """Return what a change of the list did, as a sentence."""
+    return f"{international(change.number)} {NOW_LISTED[change.what == 'joined', True]}."

@@ -31,7 +31,7 @@ log = logging.getLogger("web")
 blueprint = Blueprint(
     "desk", __name__, template_folder="templates", static_folder="static", static_url_path="/static"
 )
-for each in (entries.visible, entries.span, entries.counted, entries.number):
+for each in (entries.visible, entries.fold, entries.span, entries.counted, entries.number):
     blueprint.add_app_template_filter(each)
 
 

@@ -15,10 +15,9 @@ from carriers.alphabets import costly
 from desk import lists
 from models import RETRYABLE, WAITING, Message, Status
 from recipients.hours import written
-from reports import Place
+from reports import Cursor
 from sending import outcomes
 from sending.attempts import Attempt, Result
-from sending.replies import Place as ReplyPlace
 from sending.replies import Reply
 
 MOST_COSTLY = 5  # characters that are named where they make more parts
@@ -93,42 +92,20 @@ class ReplyEntry(Instants):
     message: Message | None  # that it belongs to, if it is still there
     now: datetime
     listed: bool  # on the Do Not Call list
-    by_operator: bool  # who looks at it
     longest = 1_000  # characters that are shown of it, and beside it of the text that it answers
 
     @property
     def number(self) -> str:
-        """The number as people write it."""
-        try:
-            return recipients.find(self.reply.number).international
-        except recipients.InvalidNumber:
-            return self.reply.number
+        return international(self.reply.number)
 
     @property
-    def place(self) -> ReplyPlace:
-        return self.reply.place
+    def cursor(self) -> Cursor:
+        return self.reply.cursor
 
     @property
     def value(self) -> str:
-        """The value of its buttons: its place, which a button changes."""
-        return lists.write(self.place)
-
-    @property
-    def is_unread(self) -> bool:
-        return self.can_be_read and not self.reply.opted_out
-
-    @property
-    def can_be_read(self) -> bool:
-        return self.reply.read_at is None
-
-    @property
-    def can_be_listed(self) -> bool:
-        return self.by_operator and not self.listed
-
-    @property
-    def fold(self) -> str:
-        """The class of a text that a screen folds, by its width; nothing if none does."""
-        return fold(self.reply.text or "")
+        """The value of its buttons: where it is, which a button changes."""
+        return lists.write(self.cursor)
 
     @property
     def badges(self) -> list[str]:
@@ -148,10 +125,6 @@ class Entry(Instants):
     rules: Rules  # of its key
     texted: int = 0  # how often, in the last day
 
-    @property
-    def is_late(self) -> bool:
-        return self.message.is_too_late(self.now)
-
     @cached_property
     def recipient(self) -> recipients.Recipient | None:
         """The recipient; None if the number was cleared or libphonenumber rejects it by now."""
@@ -162,26 +135,15 @@ class Entry(Instants):
 
     @property
     def number(self) -> str:
-        """The number as people write it."""
-        return self.recipient.international if self.recipient else self.message.to or "cleared"
+        return international(self.message.to) if self.message.to else "cleared"
 
     @property
     def location(self) -> str:
         return recipients.location(self.recipient) if self.recipient else ""
 
     @property
-    def local_time(self) -> str:
-        """The time of the day where the recipient is."""
-        return self.local(self.now).partition(",")[0]
-
-    @property
-    def place_name(self) -> str:
-        """The recipient's place without its country."""
-        return self.location.partition(",")[0]
-
-    @property
     def parts(self) -> str:
-        """How many parts the text has; nothing if a version before that was counted stored it."""
+        """How many parts the text has; nothing if an older version stored it, without counting."""
         return counted(self.message.parts, "part") if self.message.parts else ""
 
     @cached_property
@@ -200,13 +162,8 @@ class Entry(Instants):
         return f"{listed} {verb} this {parts} parts instead of {fewer}"
 
     @property
-    def fold(self) -> str:
-        """The class of a text that a screen folds, by its width; nothing if none does."""
-        return fold(self.message.message or "")
-
-    @property
-    def place(self) -> Place:
-        return Place(self.message.send_at, self.message.id)
+    def cursor(self) -> Cursor:
+        return Cursor(0, self.message.send_at, self.message.id)
 
     @property
     def awaits_approval(self) -> bool:
@@ -229,25 +186,12 @@ class Entry(Instants):
             return message.approved and message.status in WAITING and not message.in_doubt
         return message.status == Status.CANCELLED or message.is_withdrawn
 
-    @cached_property
+    @property
     def forecast(self) -> tuple[datetime, str | None]:
-        """When it is sent, if approved, and what keeps it till then, if that is an hour."""
+        """When it is sent, once approved, and the hours it waits for until then, in words."""
         if not self.recipient:
             return max(self.message.send_at, self.now), None
         return outcomes.leaves_at(self.message, self.recipient, self.rules, self.now)
-
-    @property
-    def leaves_at(self) -> datetime:
-        return self.forecast[0]
-
-    @property
-    def held_by(self) -> str | None:
-        """The rule that it waits for, in words."""
-        return self.forecast[1]
-
-    @property
-    def leaves_at_once(self) -> bool:
-        return self.leaves_at <= self.now
 
     def local(self, at: datetime) -> str:
         """Write an instant in the recipient's local time; nothing if that is unknown."""
@@ -274,7 +218,7 @@ class Entry(Instants):
     @property
     def _origin(self):
         if self.message.answers:
-            return f"queued by itself, to answer a {self.message.answers}"
+            return f"automatic reply to {self.message.answers}"
         return f"requested by {self.message.key.name}"
 
     @property
@@ -300,9 +244,17 @@ class Entry(Instants):
             (message.last_error_at, f"could not be sent, {attempts} so far{reason}"),
             (message.finished_at, ended),
             (message.receipt_at, f"{arrived}, according to the carrier{reason}"),
-            (message.told_at, f"{message.key.name} was told of it"),
+            (message.told_at, f"webhook delivered to {message.key.name}"),
         ]
         return sorted((event for event in events if event[0]), key=itemgetter(0))
+
+
+def international(number: str) -> str:
+    """Return a number as people write it, or as it is if libphonenumber rejects it by now."""
+    try:
+        return recipients.find(number).international
+    except recipients.InvalidNumber:
+        return number
 
 
 def named_characters(characters: list[str]) -> list[str]:
@@ -317,9 +269,9 @@ def named_characters(characters: list[str]) -> list[str]:
 
 
 def fold(text: str) -> str:
-    """Return "long" for a text of more than six lines, "long on-phones" if only there, or "".
+    """Return the class of a text that is folded: "long", "long on-phones" if only there, or "".
 
-    Lines are estimated: a text that is not folded may have a few more.
+    It has more than six lines. They are estimated: a text that is not folded may have a few more.
     """
     lines = text.split("\n")
     wide, narrow = (sum(-(-len(line) // width) or 1 for line in lines) for width in (WIDE, NARROW))

@@ -1,4 +1,4 @@
-"""Lists: where pages begin and cards are, as addresses, buttons and the cookie have it."""
+"""Lists: where their pages begin, which button was pressed, and the way back to the page."""
 
 import uuid
 from collections.abc import Iterable
@@ -6,46 +6,32 @@ from urllib.parse import urlencode
 
 from flask import abort, request
 
-import reports
 from database import EPOCH, MILLISECOND
-from sending import replies
+from reports import Cursor
 
 PAGE = 50  # cards
 MANY = 1_000  # messages; waiting ones, and those of an hour, are counted up to here
 
-Place = reports.Place | replies.Place
+
+def write(cursor: Cursor) -> str:
+    """Write a cursor as addresses, buttons and the cookie have it."""
+    return f"{cursor.rank}-{(cursor.at - EPOCH) // MILLISECOND}-{cursor.id.hex}"
 
 
-def fields(place: Place) -> list[int | str]:
-    """Return the fields of a place as JSON has them; those of a reply begin with its rank."""
-    *rank, at, id = place
-    return [*rank, (at - EPOCH) // MILLISECOND, id.hex]
-
-
-def place_of(kind: type[Place], fields: list[int | str]) -> Place:
-    """Return the place with some fields; raise ValueError if there is none."""
-    *rank, at, id = fields
+def read(text: str) -> Cursor:
+    """Return the cursor that `write` wrote; raise ValueError for any other text."""
+    rank, at, id = text.split("-")
     try:
-        return kind(*map(int, rank), EPOCH + int(at) * MILLISECOND, uuid.UUID(id))
-    except (TypeError, OverflowError):
-        raise ValueError("a place of this kind has other fields") from None
+        return Cursor(int(rank), EPOCH + int(at) * MILLISECOND, uuid.UUID(id))
+    except OverflowError as error:
+        raise ValueError("no instant is that late") from error
 
 
-def write(place: Place) -> str:
-    """Write a place as addresses have it: its fields with hyphens between them."""
-    return "-".join(str(field) for field in fields(place))
-
-
-def read(kind: type[Place], text: str) -> Place:
-    """Return the place that `write` wrote; raise ValueError for any other text."""
-    return place_of(kind, text.split("-"))
-
-
-def read_place(kind: type[Place]) -> Place | None:
-    """Return the place after which this page begins; None for the first page."""
+def page_start() -> Cursor | None:
+    """Return the cursor after which this page begins; None for the first page."""
     text = request.args.get("after")
     try:
-        return read(kind, text) if text else None
+        return read(text) if text else None
     except ValueError:
         abort(404, "There is no such page.")
 

@@ -2,7 +2,7 @@
 
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, date, datetime, time, timedelta
 
 from flask import (
@@ -24,12 +24,12 @@ from database import clock
 from desk import replies, results, sessions
 from desk.door import blueprint, operator, page_of
 from desk.entries import Entry, counted
-from desk.lists import MANY, PAGE, address_after, pressed, read_place
+from desk.lists import MANY, PAGE, address_after, page_start, pressed
 from desk.numbers import read_number, read_written
 from desk.overview import look_over
-from desk.results import TEXTS, Result, Told
+from desk.results import Result
 from models import Message, Status
-from reports import Filter
+from reports import Cursor, Filter
 from sending.replies import Reply
 
 FILTERS = ("status", "key", "day")  # of messages
@@ -51,12 +51,12 @@ def waiting() -> str | Response:
         return render_template("sign_in.html", next=next)
     if next and (page := page_of(next)):
         return redirect(page)
-    now, after = clock.now(), read_place(reports.Place)
+    now, after = clock.now(), page_start()
     messages = reports.awaiting(g.person, after, PAGE + 1)
     overview = look_over(now) if g.person.role == Role.OPERATOR and not after else None
     return render_template(
         "waiting.html",
-        **with_results(messages, reports.by_time, now),
+        **with_strip(messages, reports.by_time, now),
         count=reports.count_awaiting(g.person, MANY),
         many=MANY,
         at_once=AT_ONCE,
@@ -69,14 +69,14 @@ def waiting() -> str | Response:
 def messages() -> str:
     """Show an operator all messages, or those with a status or to the number of a message."""
     operator()
-    only, like = read_filter(request.args), request.args.get("like")
+    only = read_filter(request.args)
     if "number" in request.args:
         abort(400, "A number is not searched by its address, which proxies log: use the form.")
-    if like:
-        number = number_of(like)
-        if number is None:
+    if "like" in request.args:
+        found = reports.seen_by(g.person, [request.args.get("like", type=uuid.UUID)])
+        if not (found and found[0].to):
             abort(404, "There is no such message here, or its number was cleared.")
-        only = only._replace(to=number)
+        only = only._replace(to=found[0].to)
     return show_messages(only)
 
 
@@ -90,17 +90,16 @@ def search() -> Response | str | tuple[str, int]:
     operator()
     only, (written, region) = read_filter(request.form), read_written(request.form)
     query = {name: request.form.get(name) or None for name in FILTERS}
-    if not written:
-        return redirect(url_for(".messages", **query), 303)
-    try:
-        number = read_number(written, region)
-    except recipients.InvalidNumber as error:
-        problem = {"written": written, "region": region, "problem": str(error)}
-        return show_messages(only, **problem), 400
-    latest = reports.page(Filter(to=number), None, 1)
-    if not latest:
-        return show_messages(only._replace(to=number))
-    return redirect(url_for(".messages", **query, like=latest[0].id), 303)
+    if written:
+        try:
+            number = read_number(written, region)
+        except recipients.InvalidNumber as error:
+            return show_messages(only, written, region, problem=str(error)), 400
+        latest = reports.page(Filter(to=number), None, 1)
+        if not latest:
+            return show_messages(only._replace(to=number))
+        query["like"] = latest[0].id
+    return redirect(url_for(".messages", **query), 303)
 
 
 def read_filter(fields: dict) -> Filter:
@@ -121,15 +120,6 @@ def read_filter(fields: dict) -> Filter:
     return Filter(status=status, key=key, since=since, until=until)
 
 
-def number_of(message_id: str) -> str | None:
-    """Return the number of a message; None if it has none any more, or there is no such one."""
-    try:
-        found = reports.seen_by(g.person, [uuid.UUID(message_id)])
-    except ValueError:
-        return None
-    return found[0].to if found else None
-
-
 def show_messages(
     only: Filter,
     written: str | None = None,
@@ -137,10 +127,10 @@ def show_messages(
     problem: str | None = None,
 ) -> str:
     """Return the page of the messages asked for: none of them if there is a problem."""
-    found = [] if problem else reports.page(only, read_place(reports.Place), PAGE + 1)
+    found = [] if problem else reports.page(only, page_start(), PAGE + 1)
     return render_template(
         "messages.html",
-        **with_results(found, reports.order(only), clock.now()),
+        **with_strip(found, reports.order(only), clock.now()),
         statuses=[*Status],
         keys=ApiKey.names_of_senders(),
         asked={name: request.args.get(name) for name in ("like", *FILTERS)},
@@ -158,8 +148,6 @@ def message(message_id: uuid.UUID) -> str:
     if not found:
         abort(404, "There is no such message here.")
     (entry,) = shown(found, now)
-    recent = results.recent(TEXTS, now)
-    about = [each.without(each.ids - {message_id}) for each in recent if message_id in each.ids]
     back = page_of(request.args.get("back", "")) or url_for(".waiting")
     latest = Reply.of_message(message_id, now, PAGE + 1)
     return render_template(
@@ -167,7 +155,7 @@ def message(message_id: uuid.UUID) -> str:
         entry=entry,
         replies=replies.shown(latest[-PAGE:], now),
         has_earlier=len(latest) > PAGE,
-        results=told(about, now),
+        strip=results.strip(TextsResult, lambda _: {message_id: entry}, now),
         back=back,
     )
 
@@ -210,8 +198,8 @@ def change(message_id: uuid.UUID | None = None) -> Response:
     Message.expire(now, ids)  # or an approval would have no effect
     found = sorted(reports.seen_by(g.person, ids), key=lambda message: ids.index(message.id))
     past, transition = ACTIONS[action]
-    places = [reports.Place(message.send_at, message.id) for message in found]
     done, missed = [], []
+    cursors = [Cursor(0, message.send_at, message.id) for message in found]
     for message in found:
         if transition(message, g.person.name, now):
             done.append(message.id)
@@ -220,7 +208,7 @@ def change(message_id: uuid.UUID | None = None) -> Response:
         else:
             missed.append(message.id)
     if found:
-        results.keep(TEXTS, action, places[0], done, missed, now)
+        results.keep(TextsResult, action, cursors[0], done, missed, now)
     if absent := len(ids) - len(found):
         flash(f"{counted(absent, 'text')} not changed: there is no such message here.")
     if not ids:
@@ -251,34 +239,37 @@ def shown(found: list[Message], now: datetime) -> list[Entry]:
     return [Entry(each, now, rules.of(each.key.rules), texted.get(each.to, 0)) for each in found]
 
 
-def with_results(found: list[Message], key: Callable, now: datetime) -> dict:
-    """Return what a page of messages shows: a card for each, and results where cards were."""
-    recent = told(results.recent(TEXTS, now), now)
-    return results.page(shown(found, now), recent, key, read_place(reports.Place))
+def with_strip(found: list[Message], order: Callable, now: datetime) -> dict:
+    """Return what a page of messages shows: a card for each, and the strip of results."""
+
+    def cards(ids: Collection[uuid.UUID]) -> dict[uuid.UUID, Entry]:
+        return {entry.message.id: entry for entry in shown(reports.seen_by(g.person, ids), now)}
+
+    return results.page(shown(found, now), results.strip(TextsResult, cards, now), order)
 
 
-class MessagesTold(Told):
-    """What a button did to messages."""
+class TextsResult(Result):
+    """What a button did to texts."""
+
+    of = "texts"
 
     @property
     def past(self) -> str:
-        """Return what became of the messages that were changed."""
+        """What became of the texts that were changed."""
         return ACTIONS[self.action][0]
 
     @property
     def undo(self) -> str | None:
-        """Return the name of the button that takes this back; None if that cannot be any more."""
+        """The name of the button that takes this back; None if that is no longer possible."""
         name = f"undo-{self.action}"
-        can_be = any(entry.can_be_undone(self.action) for entry in self.changed)
-        return name if name in ACTIONS and can_be else None
+        is_possible = any(entry.can_be_undone(self.action) for entry in self.changed)
+        return name if name in ACTIONS and is_possible else None
+
+    @property
+    def value(self) -> str:
+        """The value of that button: the ids of the texts."""
+        return ".".join(entry.message.id.hex for entry in self.changed)
 
     @property
     def is_too_late(self) -> bool:
         return bool(self.unchanged) and self.action.startswith("undo-")
-
-
-def told(kept: list[Result], now: datetime) -> list[Told]:
-    """Return results with their messages, unless none of these is there any more."""
-    ids = set().union(*(result.ids for result in kept))
-    cards = {entry.message.id: entry for entry in shown(reports.seen_by(g.person, ids), now)}
-    return results.told(kept, cards, MessagesTold)

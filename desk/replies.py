@@ -1,32 +1,36 @@
 """The page "Replies", and the buttons of replies there and on a text's own page."""
 
 import uuid
+from collections.abc import Collection
 from datetime import datetime
 
 from flask import Response, abort, flash, g, redirect, render_template, request, url_for
 
 import reports
 from access.do_not_call import DoNotCall, DoNotCallHistory
-from access.keys import ApiKey, Role
+from access.keys import ApiKey
 from database import Refused, clock, db
 from desk import lists, results
 from desk.do_not_call import change_list, take_back
 from desk.door import blueprint, operator
-from desk.entries import ReplyEntry
-from desk.lists import MANY, PAGE, address_after, pressed, read_place
-from desk.results import REPLIES, Result, Told
-from sending.replies import Place, Reply, order
+from desk.entries import ReplyEntry, international
+from desk.lists import MANY, PAGE, address_after, page_start, pressed
+from desk.results import Result
+from sending.replies import Reply, order
 
 
 @blueprint.get("/replies")
 def replies() -> str:
     """Show what recipients wrote back: first what may be a no, then what nobody has read."""
-    now, after = clock.now(), read_place(Place)
-    found = Reply.page(g.person, after, PAGE + 1, now)
-    recent = told(results.recent(REPLIES, now), now)
+    now = clock.now()
+    found = Reply.page(g.person, page_start(), PAGE + 1, now)
+
+    def cards(ids: Collection[uuid.UUID]) -> dict[uuid.UUID, ReplyEntry]:
+        return {entry.reply.id: entry for entry in shown(Reply.seen_by(g.person, ids), now)}
+
     return render_template(
         "replies.html",
-        **results.page(shown(found, now), recent, order, after),
+        **results.page(shown(found, now), results.strip(ReplyResult, cards, now), order),
         count=Reply.count_waiting(g.person, MANY, now),
         many=MANY,
     )
@@ -41,15 +45,18 @@ def change_replies(message_id: uuid.UUID | None = None) -> Response:
     """Apply the pressed button to a reply; a text's own page says at its top what that did."""
     action = pressed(ACTIONS)
     person = g.person if action == "read" else operator()
-    now, place = clock.now(), read_button(request.form[action])
-    found = Reply.seen_by(person, [place.id])
+    try:
+        cursor = lists.read(request.form[action])
+    except ValueError:
+        abort(400, "This is not the place of a reply.")
+    now, found = clock.now(), Reply.seen_by(person, [cursor.id])
     for reply in found:
         has_changed = ACTIONS[action](reply, person, now)
         if message_id:
-            flash(in_words(action, has_changed, *shown([reply], now)))
+            flash(in_words(action, has_changed, reply.number))
         else:
             done, missed = ([reply.id], []) if has_changed else ([], [reply.id])
-            results.keep(REPLIES, action, place, done, missed, now)
+            results.keep(ReplyResult, action, cursor, done, missed, now)
     if not found:
         flash("Nothing was changed: there is no such reply here.")
     if message_id:
@@ -57,14 +64,6 @@ def change_replies(message_id: uuid.UUID | None = None) -> Response:
         address = url_for(".message", message_id=message_id, back=back, _anchor="replies")
         return redirect(address, 303)
     return redirect(address_after([], "next" if found else "list"), 303)
-
-
-def read_button(value: str) -> Place:
-    """Return the place of the reply whose button was pressed: its card is gone from there."""
-    try:
-        return lists.read(Place, value)
-    except ValueError:
-        abort(400, "This is not the place of a reply.")
 
 
 def mark_read(reply: Reply, person: ApiKey, now: datetime) -> bool:
@@ -75,7 +74,7 @@ def mark_read(reply: Reply, person: ApiKey, now: datetime) -> bool:
 def list_number(reply: Reply, person: ApiKey, now: datetime) -> bool:
     """Put the number of a reply on the Do Not Call list, and read it; return whether it is new."""
     with db.atomic():
-        has_changed, _ = change_list(True, reply.number, person, now)
+        has_changed = change_list(True, reply.number, person, now)
         mark_read(reply, person, now)
     return has_changed
 
@@ -104,9 +103,9 @@ WORDS = {  # by a button, and whether it changed something
 }
 
 
-def in_words(action: str, has_changed: bool, entry: ReplyEntry) -> str:
-    """Return what a button did to a reply, as a sentence."""
-    return WORDS[action, has_changed].format(entry.number)
+def in_words(action: str, has_changed: bool, number: str) -> str:
+    """Return what a button did to the reply of a number, as a sentence."""
+    return WORDS[action, has_changed].format(international(number))
 
 
 # Parts of pages
@@ -117,36 +116,29 @@ def shown(found: list[Reply], now: datetime) -> list[ReplyEntry]:
     ids = {reply.message_id for reply in found} - {None}
     texts = {message.id: message for message in reports.seen_by(g.person, ids)}
     listed = DoNotCall.listed({reply.number for reply in found})
-    by_operator = g.person.role == Role.OPERATOR
     return [
-        ReplyEntry(each, texts.get(each.message_id), now, each.number in listed, by_operator)
-        for each in found
+        ReplyEntry(each, texts.get(each.message_id), now, each.number in listed) for each in found
     ]
 
 
-class ReplyTold(Told):
+class ReplyResult(Result):
     """What a button did to a reply."""
+
+    of = "replies"
 
     @property
     def said(self) -> str:
-        """Return what happened, as a sentence."""
+        """What happened, as a sentence."""
         (entry,) = self.changed or self.unchanged
-        return in_words(self.action, bool(self.changed), entry)
+        return in_words(self.action, bool(self.changed), entry.reply.number)
 
     @property
     def undo(self) -> str | None:
-        """Return the name of the button that takes this back; None if that cannot be any more."""
+        """The name of the button that takes this back; None if that is no longer possible."""
         is_listed = self.action == "list" and any(entry.listed for entry in self.changed)
         return "undo-list" if is_listed else None
 
     @property
     def value(self) -> str:
-        """Return where the reply was, as the value of a button that undoes this."""
-        return lists.write(self.place)
-
-
-def told(kept: list[Result], now: datetime) -> list[Told]:
-    """Return results with their replies, unless these are not there any more."""
-    ids = set().union(*(result.ids for result in kept))
-    cards = {entry.reply.id: entry for entry in shown(Reply.seen_by(g.person, ids), now)}
-    return results.told(kept, cards, ReplyTold)
+        """The value of that button: where the reply was."""
+        return lists.write(self.cursor)

@@ -1,68 +1,37 @@
-"""What buttons did within the last minute, shown where the cards were.
+"""The strip: what a person's buttons did within the last minute, where the last card was.
 
-The session's cookie keeps the ids, so results outlast a reload and the browser's Back. Each list of
-the desk keeps its own.
+The session's cookie keeps the ids, so the strip outlasts a reload and the browser's Back. Texts
+and replies have a strip each.
 """
 
 import uuid
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import Any, ClassVar
 
 from flask import session
 
-import reports
 from database import EPOCH, MILLISECOND
 from database.clock import is_ahead
 from desk import lists
-from desk.lists import PAGE, Place
+from desk.lists import PAGE
 from models import UNDO_WITHIN
-from sending import replies
+from reports import Cursor
 
-TEXTS, REPLIES = "texts", "replies"  # lists
-PLACES = {TEXTS: reports.Place, REPLIES: replies.Place}
-MOST = 75  # ids of all lists: a cookie holds 4 KB
+MOST = 75  # ids of all results: a cookie holds 4 KB
 
 
 @dataclass
 class Result:
-    """What one button did."""
+    """What one button did, with the cards as they are now."""
 
     action: str
-    at: datetime
-    place: Place  # of the first card
-    done: list[uuid.UUID]
-    missed: list[uuid.UUID]
-    now: datetime
-    is_result = True  # unlike the cards beside it
-
-    @property
-    def left(self) -> int:
-        """Return for how many seconds this can still be undone."""
-        return seconds_left(self.at, self.now)
-
-    @property
-    def ids(self) -> set[uuid.UUID]:
-        return {*self.done, *self.missed}
-
-    @property
-    def value(self) -> str:
-        """Return the ids of what was done, as the value of a button that undoes it."""
-        return ".".join(id.hex for id in self.done)
-
-    def without(self, ids: Collection[uuid.UUID]) -> Self:
-        """Return what remains of this result if some ids are left out."""
-        done, missed = ([id for id in each if id not in ids] for each in (self.done, self.missed))
-        return Result(self.action, self.at, self.place, done, missed, self.now)
-
-
-@dataclass
-class Told(Result):
-    """A result with its cards as they are now."""
-
+    left: int  # seconds in which it can be undone
+    cursor: Cursor  # where the first card was
     changed: list[Any]
     unchanged: list[Any]
+    of: ClassVar[str]  # whose strip it is in
 
 
 def seconds_left(at: datetime, now: datetime) -> int:
@@ -72,91 +41,57 @@ def seconds_left(at: datetime, now: datetime) -> int:
 
 
 def keep(
-    which: str,
+    kind: type[Result],
     action: str,
-    place: Place,
+    cursor: Cursor,
     done: Collection[uuid.UUID],
     missed: Collection[uuid.UUID],
     now: datetime,
 ) -> None:
-    """Keep a result for the list `which`, in place of earlier ones about the same ids."""
-    new = Result(action, now, place, [*done], [*missed], now)
-    others = [(each, result.without(new.ids)) for each in PLACES for result in recent(each, now)]
-    oldest_first = [*sorted(others, key=lambda other: other[1].at), (which, new)]
-    kept, room = {each: [] for each in PLACES}, MOST
-    for each, result in reversed(oldest_first):
-        room -= len(result.ids)
-        if room >= 0 and result.ids:
-            kept[each].insert(0, _packed(result))
-    session.update(kept)
+    """Keep what a button did, in place of earlier results about the same ids."""
+    at, new = (now - EPOCH) // MILLISECOND, {*done, *missed}
+    kept, room = [[kind.of, action, at, lists.write(cursor), [*done], [*missed]]], MOST - len(new)
+    for *result, done, missed in session.get("results", ()):
+        done, missed = ([id for id in ids if id not in new] for ids in (done, missed))
+        room -= len(done) + len(missed)
+        if room >= 0 and (done or missed):
+            kept.append([*result, done, missed])
+    session["results"] = kept
 
 
-def recent(which: str, now: datetime) -> list[Result]:
-    """Return the results of a list that are younger than a minute, the oldest first."""
-    results = [_unpacked(packed, PLACES[which], now) for packed in session.get(which, ())]
-    return [result for result in results if result.left]
+def strip(
+    kind: type[Result], cards: Callable[[set[uuid.UUID]], dict[uuid.UUID, Any]], now: datetime
+) -> list[Result]:
+    """Return the results of the last minute about cards that are still there, the latest first.
 
-
-def _packed(result):
-    at = (result.at - EPOCH) // MILLISECOND
-    done, missed = ([id.hex for id in ids] for ids in (result.done, result.missed))
-    return [result.action, at, *lists.fields(result.place), done, missed]
-
-
-def _unpacked(packed, kind, now):
-    action, at, *place, done, missed = packed
-    done, missed = ([uuid.UUID(each) for each in ids] for ids in (done, missed))
-    place = lists.place_of(kind, place)
-    return Result(action, EPOCH + at * MILLISECOND, place, done, missed, now)
-
-
-def told(kept: list[Result], cards: dict[uuid.UUID, Any], kind: type[Told]) -> list[Told]:
-    """Return results with their cards, unless none of these is there any more."""
-    filled = []
+    `cards` reads cards by their ids.
+    """
+    kept = [
+        kind(action, seconds_left(EPOCH + at * MILLISECOND, now), lists.read(cursor), done, missed)
+        for of, action, at, cursor, done, missed in session.get("results", ())
+        if of == kind.of
+    ]
+    kept = [result for result in kept if result.left]
+    found = cards({id for result in kept for id in (*result.changed, *result.unchanged)})
     for result in kept:
-        changed, unchanged = (
-            [cards[id] for id in ids if id in cards] for ids in (result.done, result.missed)
-        )
-        filled.append(kind(**vars(result), changed=changed, unchanged=unchanged))
-    return [result for result in filled if result.changed or result.unchanged]
+        result.changed = [found[id] for id in result.changed if id in found]
+        result.unchanged = [found[id] for id in result.unchanged if id in found]
+    return [result for result in kept if result.changed or result.unchanged]
 
 
-def page(
-    cards: list[Any], results: list[Told], key: Callable[[Place], Any], after: Place | None
-) -> dict[str, Any]:
-    """Return what a page of a list shows: cards, results where cards were, and what follows.
+def page(cards: list[Any], strip: list[Result], order: Callable[[Cursor], Any]) -> dict[str, Any]:
+    """Return what a page of a list shows: cards, with the strip where the last decided card was.
 
-    Of the cards there is one more than the page shows, unless it is the last page.
+    Of the cards there is one more than the page shows, unless it is the last page. The focus goes
+    on to `next`: the card below the strip, or the strip if that is the last.
     """
     cards, is_last = cards[:PAGE], len(cards) <= PAGE
-    rows, latest, next = among(cards, results, key, after, is_last)
-    more = None if is_last else lists.write(cards[-1].place)
-    return {"rows": rows, "cards": len(cards), "latest": latest, "next": next, "more": more}
-
-
-def among(
-    cards: list[Any],
-    results: list[Result],
-    key: Callable[[Place], Any],
-    after: Place | None,
-    is_last: bool,
-) -> tuple[list[Any], Result | None, Any]:
-    """Return a page's cards with each result before the place of its card.
-
-    Return the latest of these results, too, and the card below it, where the focus goes on to; the
-    result itself if it is the last. `results` begin with the oldest; `key` orders cards by their
-    `place`; the page begins behind `after`.
-    """
-    begins = after and key(after)
-    ends = None if is_last or not cards else key(cards[-1].place)
-    shown = [
-        result
-        for result in results
-        if (begins is None or key(result.place) > begins)
-        and (ends is None or key(result.place) <= ends)
-    ]
-    rows = sorted([*shown, *cards], key=lambda row: key(row.place))
-    latest = shown[-1] if shown else None
-    below = rows[rows.index(latest) :] if latest else []
-    following = next((row for row in below if not isinstance(row, Result)), latest)
-    return rows, latest, following
+    above = [card for card in cards if strip and order(card.cursor) < order(strip[0].cursor)]
+    below = cards[len(above) :]
+    return {
+        "rows": [*above, strip, *below] if strip else cards,
+        "cards": len(cards),
+        "strip": strip,
+        "next": below[0] if below else strip,
+        "more": None if is_last else lists.write(cards[-1].cursor),
+    }

@@ -4,8 +4,8 @@ Nothing here changes a message.
 """
 
 from reports.listings import (
+    Cursor,
     Filter,
-    Place,
     awaiting,
     by_time,
     count,

@@ -38,10 +38,21 @@ class Filter(NamedTuple):
     until: datetime | None = None
 
 
+class Cursor(NamedTuple):
+    """Where a page of a list ends and the next begins: behind this row."""
+
+    rank: int  # of a reply; 0 for a message
+    at: datetime
+    id: uuid.UUID
+
+
 def listing(
-    only: Filter, limit: int | None = None, among: Collection[str] = ()
+    only: Filter,
+    limit: int | None = None,
+    among: Collection[str] = (),
+    after: Cursor | None = None,
 ) -> Iterator[Message]:
-    """Read messages with their keys, the newest first; Refused if a key does not exist.
+    """Read messages with their keys, the newest first; raise Refused if there is no such key.
 
     `among` names the statuses to choose from, if not all. Messages are read in pages, so nothing
     stays open between them.
@@ -49,11 +60,13 @@ def listing(
     messages = _chosen(only).order_by(Message.id.desc())
     if among:
         messages = messages.where(has_status(*among))
+    if after:
+        messages = messages.where(Message.id < after.id)
     yield from in_pages(messages, limit, lambda last: Message.id < last.id)
 
 
 def count(only: Filter) -> int:
-    """Count the messages of a listing; Refused if a key does not exist."""
+    """Count the messages of a listing; raise Refused if there is no such key."""
     return _chosen(only).count()
 
 
@@ -67,7 +80,7 @@ def _chosen(only):
         messages = messages.where(AWAITS_APPROVAL)
     if only.to:
         messages = messages.where(Message.to == only.to)
-    for condition in _made(only):
+    for condition in _creation_filters(only):
         messages = messages.where(condition)
     if only.visible_to:
         key = ApiKey.named(only.visible_to)
@@ -76,8 +89,8 @@ def _chosen(only):
     return messages
 
 
-def _made(only):
-    """Return the conditions of when and by which key messages were created."""
+def _creation_filters(only):
+    """Return the conditions on when, and with which key, messages were created."""
     conditions = [Message.id >= first_id(only.since)] if only.since else []
     if only.until:
         conditions.append(Message.id < first_id(only.until))
@@ -101,15 +114,8 @@ def _with_keys():
     return Message.select(Message, ApiKey).join(ApiKey)
 
 
-class Place(NamedTuple):
-    """Where a page of messages ends and the next begins."""
-
-    send_at: datetime
-    id: uuid.UUID
-
-
 def seen_by(person: ApiKey, ids: Collection[uuid.UUID]) -> list[Message]:
-    """Return those of some messages that a person at the desk may see, with their keys."""
+    """Return the messages with these ids that a person at the desk may see, with their keys."""
     if not ids:
         return []
     messages = _with_keys().where(Message.id.in_(list(ids)))
@@ -119,8 +125,8 @@ def seen_by(person: ApiKey, ids: Collection[uuid.UUID]) -> list[Message]:
     return list(messages)
 
 
-def awaiting(person: ApiKey, after: Place | None, limit: int) -> list[Message]:
-    """Return some messages that wait for this person's approval, the next to be sent first."""
+def awaiting(person: ApiKey, after: Cursor | None, limit: int) -> list[Message]:
+    """Return a page of what waits for this person's approval, the next to be sent first."""
     return _soonest(_awaiting(person), after, limit)
 
 
@@ -136,33 +142,30 @@ def _awaiting(person):
     return [(Message.key == key) & AWAITS_GROUP for key in ApiKey.in_group(person.group)]
 
 
-def by_time(place: Place) -> tuple:
-    """Order messages by the instants of their sending."""
-    return place.send_at, place.id
+def by_time(cursor: Cursor) -> tuple:
+    """Order messages by the time at which they are sent."""
+    return cursor.at, cursor.id
 
 
-def newest_first(place: Place) -> int:
+def newest_first(cursor: Cursor) -> int:
     """Order messages by when they were created, the latest first."""
-    return -place.id.int
+    return -cursor.id.int
 
 
-def order(only: Filter) -> Callable[[Place], Any]:
+def order(only: Filter) -> Callable[[Cursor], Any]:
     """Return the order of `page`: the next to be sent first if all wait, or the newest first."""
     return by_time if only.to is None and only.status in UNFINISHED else newest_first
 
 
-def page(only: Filter, after: Place | None, limit: int) -> list[Message]:
-    """Return some messages in the order for them."""
-    if order(only) is by_time:
-        conditions = UNFINISHED[only.status]
-        if only.status == Status.QUEUED:  # its index begins with the key
-            sendable, awaiting = conditions
-            conditions = [*(sendable & (Message.key == key) for key in _with_sendable()), awaiting]
-        return _soonest(conditions, after, limit, *_made(only))
-    messages = _chosen(only).order_by(Message.id.desc())
-    if after:
-        messages = messages.where(Message.id < after.id)
-    return list(messages.limit(limit))
+def page(only: Filter, after: Cursor | None, limit: int) -> list[Message]:
+    """Return a page of messages in the order for them."""
+    if order(only) is newest_first:
+        return list(listing(only, limit, after=after))
+    conditions = UNFINISHED[only.status]
+    if only.status == Status.QUEUED:  # its index begins with the key
+        sendable, awaiting = conditions
+        conditions = [*(sendable & (Message.key == key) for key in _with_sendable()), awaiting]
+    return _soonest(conditions, after, limit, *_creation_filters(only))
 
 
 def _with_sendable():
@@ -178,7 +181,7 @@ def _soonest(conditions, after, limit, *all_meet):
     for condition in conditions:
         messages = _with_keys().where(condition, *all_meet)
         if after:
-            at, id = Message.send_at.db_value(after.send_at), Message.id.db_value(after.id)
+            at, id = Message.send_at.db_value(after.at), Message.id.db_value(after.id)
             last = Tuple(Value(at, converter=False), Value(id, converter=False))
             messages = messages.where(Tuple(Message.send_at, Message.id) > last)
         found.extend(messages.order_by(Message.send_at, Message.id).limit(limit))

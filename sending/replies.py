@@ -28,6 +28,7 @@ from access.keys import ApiKey, Role
 from database import EPOCH, PAGE, CarrierTextField, InstantField, Table, db, in_pages, isoformat
 from database.clock import is_ahead
 from events.outbox import Event
+from reports import Cursor
 
 WAITS = SQL("read_at IS NULL AND NOT opted_out")
 """Nobody has read it, and the number did not join the Do Not Call list by it."""
@@ -53,17 +54,9 @@ class Filter(NamedTuple):
     since: datetime | None = None
 
 
-class Place(NamedTuple):
-    """Where a reply is in the order of `Reply.page`."""
-
-    rank: int
-    at: datetime
-    id: uuid.UUID
-
-
-def order(place: Place) -> tuple:
+def order(cursor: Cursor) -> tuple:
     """Order replies as `Reply.page` does."""
-    return place.rank, EPOCH - place.at, -place.id.int
+    return cursor.rank, EPOCH - cursor.at, -cursor.id.int
 
 
 class Waiting(NamedTuple):
@@ -129,7 +122,7 @@ class Reply(Table):
         yield from in_pages(chosen, limit, lambda last: cls._is_before(last.at, last.id))
 
     @classmethod
-    def page(cls, person: ApiKey, after: Place | None, limit: int, now: datetime) -> list[Self]:
+    def page(cls, person: ApiKey, after: Cursor | None, limit: int, now: datetime) -> list[Self]:
         """Return some replies: those that may be a no first, those that were read last."""
         found = []
         for rank in range(after.rank if after else 0, len(RANKS)):
@@ -250,8 +243,8 @@ class Reply(Table):
         return 2 if self.read_at or self.opted_out else int(not self.may_be_no)
 
     @property
-    def place(self) -> Place:
-        return Place(self.rank, self.at, self.id)
+    def cursor(self) -> Cursor:
+        return Cursor(self.rank, self.at, self.id)
 
     @property
     def by_number(self) -> dict[str, str]:

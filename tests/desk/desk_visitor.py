@@ -1,11 +1,19 @@
 """A person at the desk, without a browser: reads pages and presses buttons by their words."""
 
 import re
+import uuid
 from html.parser import HTMLParser
 
+import pytest
+
 from access.keys import ApiKey, Role
-from samples import TUESDAY_NOON
-from stored_messages import HOUR, key_named, store
+from databases import POSTGRES, SQLITE
+from samples import MINUTE, TUESDAY_NOON
+from sending.replies import Reply
+from stored_messages import key_named, store
+
+on_both = pytest.mark.parametrize("kind", [SQLITE, POSTGRES])
+"""For tests whose SQL, order or locks matter; the others run on SQLite."""
 
 PAGES = ("/desk/", "/desk/replies", "/desk/messages", "/desk/do-not-call")
 
@@ -121,7 +129,7 @@ def rows(visitor):
     rows = []
     for item in re.split('<li class="(?=card|notice)', listed)[1:]:
         words = " ".join(re.sub("<[^>]*>", " ", f"<{item}").split())
-        named = item.startswith("card") and re.search(r"text \d+|reply \w+", words)
+        named = item.startswith("card") and re.search(r"text \d+|reply (?!to)\w+", words)
         rows.append(named[0] if named else words)
     return rows
 
@@ -170,9 +178,17 @@ def ask(text="Hello", key="shop", group="front", **columns):
 
 def ask_many(count, **columns):
     return [
-        ask(f"text {number}", send_at=TUESDAY_NOON + number * HOUR / 60, **columns)
+        ask(f"text {number}", send_at=TUESDAY_NOON + number * MINUTE, **columns)
         for number in range(count)
     ]
+
+
+def reply(n, **columns):
+    """Store an unread reply that its group may see; the larger n, the older it is."""
+    shared = {"key": key_named("shop", "front").id, "available_to_group": True}
+    at = {"at": TUESDAY_NOON - n * MINUTE, "received_at": TUESDAY_NOON}
+    about = {"id": uuid.uuid4(), "carrier": "x", "number": f"+1212555{n:04}", "text": f"reply {n}"}
+    return Reply.create(**about | at | shared | columns)
 
 
 def guarded(response):

@@ -6,13 +6,18 @@ import pytest
 
 from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply
 from access.keys import Role
-from database import MILLISECOND, Refused
-from databases import on_sqlite
-from desk_visitor import Visitor, issue
-from samples import LONDON, NEW_YORK, TUESDAY_NOON
-from stored_messages import DAY
+from database import Refused
+from desk_visitor import Visitor, issue, on_both
+from samples import DAY, LONDON, MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
 
-MINUTE = timedelta(minutes=1)
+PAGE = "/desk/do-not-call"
+
+
+@pytest.fixture
+def page(operator):
+    """The page before an operator."""
+    operator.open(PAGE)
+    return operator
 
 
 def entry():
@@ -25,60 +30,98 @@ def history():
     return [(each.what, each.why, each.who) for each in DoNotCallHistory.of(NEW_YORK)]
 
 
+def test_an_operator_keeps_the_list(page):
+    for button, words, listed in (
+        ("Check", "is not on the list", False),
+        ("Add", "is on the list now", True),
+        ("Add", "was on the list before", True),
+        ("Check", "has been on the list since 2026-03-03, added by an operator", True),
+        ("Remove", "is no longer on the list", False),
+        ("Remove", "was not on the list", False),
+    ):
+        page.press(button, number="+1 (212) 555-0123")
+        text = page.page.text
+        assert text.index("Country of a national number") < text.index(f"+1 212-555-0123 {words}")
+        (result,) = (attrs for _, attrs in page.page.elements if attrs.get("id") == "next")
+        assert "autofocus" in result
+        assert DoNotCall.lists(NEW_YORK) is listed
+
+
+def test_a_national_number_is_listed_with_its_country(page):
+    page.press("Add", number="020 8366 1177", region="gb")
+    assert "+44 20 8366 1177 is on the list now" in page.page.text
+    assert ("region", "GB") in page.page.forms[1]["inputs"]
+    assert DoNotCall.lists(LONDON)
+
+
+@pytest.mark.parametrize("button", ["Check", "Add", "Remove"])
+def test_what_is_no_number_joins_no_list(page, button):
+    for number in ("", "0", "+", "+1", "112", "\0", "<b>", "+1" * 5000):
+        assert page.press(button, number=number).status_code == 400, number
+        assert "country code" in page.page.text
+        assert "<b>" not in page.response.text
+        assert DoNotCall.select().count() == 0
+
+
+@on_both
 @pytest.mark.parametrize("source", [None, "reply", "import", "carrier", "operator"])
-def test_a_change_is_undone_to_what_was_before(operator, at, source):
+def test_a_change_is_undone_to_what_was_before(page, at, source):
     if source:
-        DoNotCall.add(
-            [NEW_YORK], TUESDAY_NOON - DAY, source, "Bob" if source == "operator" else None
-        )
+        who = "Bob" if source == "operator" else None
+        DoNotCall.add([NEW_YORK], TUESDAY_NOON - DAY, source, who)
     before, button = entry(), "Remove" if source else "Add"
-    told = "is no longer on the list" if source else "is on the list now"
-    operator.open("/desk/do-not-call")
-    operator.press(button, number=NEW_YORK)
+    listed, gone = "is on the list now", "is no longer on the list"
+    page.press(button, number=NEW_YORK)
     at(TUESDAY_NOON + MINUTE - timedelta(seconds=1))
     for _ in range(2):  # after a reload too
-        operator.open("/desk/do-not-call")
-        assert f"+1 212-555-0123 {told}. Undo for 1 second" in operator.page.text
-    operator.press("Undo")
+        page.open(PAGE)
+        told = gone if source else listed
+        assert f"+1 212-555-0123 {told}. Undo for 1 second" in page.page.text
+    page.press("Undo")
     assert entry() == before
-    undone = "is on the list now" if source else "is no longer on the list"
-    assert f"+1 212-555-0123 {undone}." in operator.page.text
-    assert not operator.page.buttons("Undo")
+    assert f"+1 212-555-0123 {listed if source else gone}." in page.page.text
+    assert not page.page.buttons("Undo")
     assert [who for _, _, who in history()[-2:]] == ["Olga", "Olga"]
 
 
-@on_sqlite
-def test_after_a_minute_it_is_not_undone(operator, at):
-    operator.open("/desk/do-not-call")
-    operator.press("Add", number=NEW_YORK)
-    form, undo = operator.page.buttons("Undo")[0]
+def test_after_a_minute_it_is_not_undone(page, at):
+    page.press("Add", number=NEW_YORK)
+    form, undo = page.page.buttons("Undo")[0]
     at(TUESDAY_NOON + MINUTE)
-    operator.open("/desk/do-not-call")
-    assert "is on the list now" not in operator.page.text
-    operator.post("/desk/do-not-call", [*form["inputs"], ("undo", undo["value"])])
-    assert "Undo works for one minute" in operator.page.text
+    page.open(PAGE)
+    assert "is on the list now" not in page.page.text
+    page.post(PAGE, [*form["inputs"], ("undo", undo["value"])])
+    assert "Undo works for one minute" in page.page.text
     assert DoNotCall.lists(NEW_YORK)
 
 
+@on_both
+def test_an_instant_before_the_minute_is_over_counts(database_url):
+    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator", "Olga")
+    change, now = DoNotCallHistory.latest(NEW_YORK).id, TUESDAY_NOON + MINUTE
+    with pytest.raises(Refused):
+        DoNotCall.undo(change, "Olga", now - MINUTE, now)
+    now -= MILLISECOND
+    assert DoNotCall.undo(change, "Olga", now - MINUTE, now) == NEW_YORK
+    assert history() == [("joined", "operator", "Olga"), ("left", "operator", "Olga")]
+
+
 @pytest.mark.parametrize("stop_at", [-30, 30])
-def test_a_stop_meanwhile_stays(operator, at, stop_at):
+def test_a_stop_meanwhile_stays(page, stop_at):
     """A number that is listed keeps no second reason; its last reply tells."""
-    operator.open("/desk/do-not-call")
-    operator.press("Add", number=NEW_YORK)
+    page.press("Add", number=NEW_YORK)
     said_at = TUESDAY_NOON + timedelta(seconds=stop_at)  # by a carrier's clock
     assert LastReply.note(NEW_YORK, said_at, said_at)
     DoNotCall.add([NEW_YORK], said_at, "reply")
     before = history()
-    operator.press("Undo")
-    assert "The recipient has replied meanwhile" in operator.page.text
+    page.press("Undo")
+    assert "The recipient has replied meanwhile" in page.page.text
     assert DoNotCall.lists(NEW_YORK)
     assert history() == before
 
 
-@on_sqlite
-def test_only_the_last_change_of_the_same_person_is_undone(app, operator):
-    operator.open("/desk/do-not-call")
-    operator.press("Add", number=NEW_YORK)
+def test_only_the_last_change_of_the_same_person_is_undone(page):
+    page.press("Add", number=NEW_YORK)
     (mine,) = DoNotCallHistory.of(NEW_YORK)
     since = TUESDAY_NOON - MINUTE
     for change, who in ((mine.id, "Bob"), (mine.id + 1, "Olga"), (10**30, "Olga"), (-1, "Olga")):
@@ -93,52 +136,26 @@ def test_only_the_last_change_of_the_same_person_is_undone(app, operator):
         DoNotCall.undo(DoNotCallHistory.latest(LONDON).id, "Olga", since, TUESDAY_NOON)
 
 
+@on_both
 @pytest.mark.parametrize("change", ["", "x", "-1", "9" * 30, "9" * 5000, "\0", "1.5", "٣"])
-def test_a_change_that_there_is_none_of_is_no_error_of_ours(operator, change):
-    operator.open("/desk/do-not-call")
-    response = operator.post(
-        "/desk/do-not-call", [("csrf_token", operator.token), ("undo", change)]
-    )
+def test_a_change_that_there_is_none_of_is_no_error_of_ours(page, change):
+    response = page.post(PAGE, [("csrf_token", page.token), ("undo", change)])
     assert response.status_code in (200, 400)
 
 
-@on_sqlite
-def test_an_approver_undoes_nothing_of_it(app, operator, approver):
-    operator.open("/desk/do-not-call")
-    operator.press("Add", number=NEW_YORK)
+def test_an_approver_changes_nothing_of_it(page, approver):
+    page.press("Add", number=NEW_YORK)
     (change,) = DoNotCallHistory.of(NEW_YORK)
     approver.open()
-    sent = [("csrf_token", approver.token), ("undo", str(change.id))]
-    assert approver.post("/desk/do-not-call", sent).status_code == 403
+    for name, value in (("undo", str(change.id)), ("remove", "")):
+        sent = [("csrf_token", approver.token), ("number", NEW_YORK), (name, value)]
+        assert approver.post(PAGE, sent).status_code == 403
     assert DoNotCall.lists(NEW_YORK)
 
 
-@on_sqlite
-def test_what_was_done_stands_below_the_form_and_has_the_focus(operator):
-    operator.open("/desk/do-not-call")
-    for button, number in (("Check", NEW_YORK), ("Add", NEW_YORK)):
-        operator.press(button, number=number)
-        text = operator.page.text
-        assert text.index("Country of a national number") < text.index("+1 212-555-0123 is")
-        (result,) = (a for _, a in operator.page.elements if a.get("id") == "next")
-        assert "autofocus" in result
-
-
-@on_sqlite
-def test_another_operators_change_is_not_shown(app, operator):
-    operator.open("/desk/do-not-call")
-    operator.press("Add", number=NEW_YORK)
+def test_another_operators_change_is_not_shown(app, page):
+    page.press("Add", number=NEW_YORK)
     other = Visitor(app)
     other.sign_in(issue("Otto", role=Role.OPERATOR))
-    other.open("/desk/do-not-call")
+    other.open(PAGE)
     assert "555" not in other.page.text.replace("+1 212 555 0123", "")
-
-
-def test_an_instant_before_the_minute_is_over_counts(database_url):
-    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator", "Olga")
-    change, now = DoNotCallHistory.latest(NEW_YORK).id, TUESDAY_NOON + MINUTE
-    with pytest.raises(Refused):
-        DoNotCall.undo(change, "Olga", now - MINUTE, now)
-    now -= MILLISECOND
-    assert DoNotCall.undo(change, "Olga", now - MINUTE, now) == NEW_YORK
-    assert history() == [("joined", "operator", "Olga"), ("left", "operator", "Olga")]

@@ -1,21 +1,28 @@
-"""A form counts only with its session's token and from the desk's own pages."""
+"""A form counts only with its session's token, from the desk's own pages, once it has arrived."""
+
+import io
+from datetime import timedelta
+from functools import partial
+from urllib.parse import urlencode
 
 import pytest
 from flask import request
+from werkzeug.test import encode_multipart
 
 from access.do_not_call import DoNotCall
-from access.keys import Role
+from access.keys import ApiKey, Role
 from access.sign_ins import SignIn
 from app import create_app
-from databases import on_sqlite
 from desk import sessions
 from desk_visitor import Visitor, ask, guarded, is_out, issue
-from samples import NEW_YORK
+from models import Status
+from samples import DAY, HOUR, NEW_YORK, TUESDAY_NOON
 from stored_messages import again
 
-pytestmark = pytest.mark.options
+# From here
 
 
+@pytest.mark.options
 @pytest.mark.parametrize("forged", ["", "forged", "of another session", "of before the sign-in"])
 def test_a_form_without_its_sessions_token_changes_nothing(app, forged):
     message, secret = ask(), issue("Ann", "front")
@@ -25,14 +32,14 @@ def test_a_form_without_its_sessions_token_changes_nothing(app, forged):
     tokens = {"of another session": stranger.token, "of before the sign-in": visitor.token}
     visitor.sign_in(secret)
     sent = [("approve", str(message.id)), ("csrf_token", tokens.get(forged, forged))]
-    for path in ("/desk/", "/desk/messages", f"/desk/messages/{message.id}"):
+    for path in ("/desk/", "/desk/messages", f"/desk/messages/{message.id}", "/desk/sign-out"):
         response = visitor.post(path, sent)
         assert (response.status_code, response.mimetype) == (400, "text/html")
-    assert visitor.post("/desk/sign-out", sent).status_code == 400
     assert not is_out(visitor)
     assert not again(message).approved
 
 
+@pytest.mark.options
 def test_the_sign_in_carries_a_token_too(app):
     visitor = Visitor(app)
     visitor.open()
@@ -67,23 +74,22 @@ FROM_HERE = [
 ]
 
 
-@pytest.mark.slow
-@on_sqlite
 @pytest.mark.parametrize("headers", [*ELSEWHERE, *FROM_HERE], ids=str)
 def test_a_form_of_another_site_is_refused_even_with_a_token(desk_settings, headers):
     app = create_app(desk_settings._replace(public_url="https://x.test/staging"))
     visitor, message = Visitor(app), ask()
+    status = 403 if headers in ELSEWHERE else 303
     visitor.open()
     form = {"key": issue("Olga", role=Role.OPERATOR), "csrf_token": visitor.token}
     signed_in = visitor.client.post("/desk/sign-in", data=form, headers=headers)
-    assert signed_in.status_code == (403 if headers in ELSEWHERE else 303)
+    assert signed_in.status_code == status
     assert SignIn.select().exists() == (headers in FROM_HERE)
     if headers in ELSEWHERE:
         visitor.sign_in(form["key"])
     visitor.open()
     form = {"approve": str(message.id), "csrf_token": visitor.token}
     response = visitor.client.post("/desk/", data=form, headers=headers)
-    assert response.status_code == (403 if headers in ELSEWHERE else 303)
+    assert response.status_code == status
     assert guarded(response) or response.status_code == 303
     assert again(message).approved == (headers in FROM_HERE)
 
@@ -98,7 +104,29 @@ def test_two_slashes_lead_to_no_desk(client, prefix, path):
     assert "Set-Cookie" not in response.headers
 
 
-@on_sqlite
+# Of any content
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [],
+        [("approve", "")],
+        [("approve", "x")],
+        [("approve", "selected"), ("id", "\0")],
+        [("approve", "selected"), *(("id", f"{n:032x}") for n in range(51))],
+        [("delete", "selected")],
+        [("approve", "x" * 100_000)],
+    ],
+)
+def test_no_form_is_an_error_of_ours(operator, sent):
+    message = ask()
+    response = operator.post("/desk/", [("csrf_token", operator.token), *sent])
+    assert response.status_code in (400, 413)
+    assert response.mimetype == "text/html"
+    assert not again(message).approved
+
+
 @pytest.mark.parametrize("form", ["application/x-www-form-urlencoded", "multipart/form-data"])
 def test_a_form_of_very_many_fields_is_refused_before_it_is_parsed(operator, monkeypatch, form):
     parsed = []
@@ -110,3 +138,72 @@ def test_a_form_of_very_many_fields_is_refused_before_it_is_parsed(operator, mon
     response = operator.client.post("/desk/", data=body, content_type=form)
     assert response.status_code == 413
     assert parsed == []
+
+
+# What changes while it arrives holds for it
+
+
+class SlowForm:
+    """A form that arrives when something has happened."""
+
+    def __init__(self, body, meanwhile):
+        self.body, self.meanwhile = io.BytesIO(body), meanwhile
+
+    def read(self, *size):
+        self.meanwhile()
+        return self.body.read(*size)
+
+
+def post_slowly(visitor, path, meanwhile, as_multipart=False, **fields):
+    """Post a form of a page; something happens before it has arrived."""
+    fields = {"csrf_token": visitor.token} | fields
+    body, kind = urlencode(fields).encode(), "application/x-www-form-urlencoded"
+    if as_multipart:
+        boundary, body = encode_multipart(fields)
+        kind = f"multipart/form-data; boundary={boundary}"
+    environ = {"wsgi.input": SlowForm(body, meanwhile), "CONTENT_LENGTH": str(len(body))}
+    return visitor.client.post(path, content_type=kind, environ_overrides=environ)
+
+
+ENDS = {
+    "revoke": lambda at: ApiKey.named("Ann").revoke(TUESDAY_NOON),
+    "rotate": lambda at: ApiKey.named("Ann").rotate(TUESDAY_NOON + DAY, TUESDAY_NOON),
+    "sign-out elsewhere": lambda at: SignIn.delete().execute(),
+    "twelve hours": lambda at: at(TUESDAY_NOON + 12 * HOUR),
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "as_multipart"), [("/desk/", False), ("/desk/", True), ("/desk/sign-out", False)]
+)
+@pytest.mark.parametrize("end", ENDS)
+def test_a_session_that_ends_while_a_form_arrives_changes_nothing(
+    approver, at, end, path, as_multipart
+):
+    message = ask()
+    approver.open()
+    ended = partial(ENDS[end], at)
+    response = post_slowly(approver, path, ended, as_multipart, approve=str(message.id))
+    assert response.status_code == 403
+    assert "nothing was changed" in response.text
+    assert is_out(approver)
+    assert not again(message).approved
+
+
+def test_a_role_that_changes_while_a_form_arrives_holds(operator):
+    message = ask()
+    operator.open()
+    demote = lambda: ApiKey.update(role=Role.APPROVER).execute()  # noqa: E731
+    response = post_slowly(operator, "/desk/", demote, cancel=str(message.id))
+    assert response.status_code == 403
+    assert again(message).status == message.status
+
+
+def test_an_undo_is_too_late_if_its_form_arrives_too_late(approver, at):
+    message = ask()
+    approver.open()
+    approver.press("Refuse", message)
+    for seconds, undone in ((60, False), (59, True)):
+        late = TUESDAY_NOON + timedelta(seconds=seconds)
+        post_slowly(approver, "/desk/", partial(at, late), **{"undo-refuse": message.id.hex})
+        assert (again(message).status != Status.CANCELLED) is undone

@@ -1,15 +1,20 @@
-"""Hostile texts, names, queries and forms are shown as they are, or refused."""
+"""Hostile texts and names are shown as they are; long ones are folded, and no page grows large."""
 
 from datetime import UTC, datetime
 
 import pytest
 
+from carriers import Reply as Said
+from carriers.ways import Way
 from desk import entries
 from desk_visitor import ask
 from models import Status
-from samples import TUESDAY_NOON
+from samples import MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
+from sending import inbound
 from sending.carrier_state import CarrierState
-from stored_messages import again
+from sending.inbound import ReplyRules
+from sending.replies import Reply
+from stored_messages import held
 
 HOSTILE = (
     "<script>alert(1)</script>\n\"'&amp; {{ 7 * 7 }} \u202etxt.exe\u200b\x07 👩\u200d🚀 "
@@ -35,15 +40,6 @@ def test_a_hostile_text_is_shown_as_it_is(approver, operator):
         assert "W" * 1500 in html
 
 
-def test_a_text_of_what_nobody_sees_does_not_fill_the_page(operator):
-    """Fifty of them would be more than a slow reader is sent."""
-    message = ask("\u202e\u200b" * 800)
-    html = operator.open(f"/desk/messages/{message.id}").text
-    # Ten in the text, and one among the characters that make more parts
-    assert html.count("U+202E") == html.count("U+200B") == 11
-    assert "and 1,580 more that cannot be seen" in html
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -65,16 +61,8 @@ def test_what_nobody_sees_is_named(text):
     [
         *("👩\u200d🚀", "👩🏽\u200d🚀", "❤\ufe0f\u200d🔥", "🏳\ufe0f\u200d🌈", "👨\u200d⚕\ufe0f"),
         *("🙂\u200d↔\ufe0f", "1\ufe0f\u20e3", "☎\ufe0e", "©\ufe0f", "⛓\ufe0f\u200d💥"),
-        *(
-            "می\u200cخواهم",
-            "क्\u200dष",
-            "ශ්\u200dරී",
-            "ക്\u200c",
-            "Zoë",
-            "e\u0301",
-            "한국어",
-            "日本\u3000",
-        ),
+        *("می\u200cخواهم", "क्\u200dष", "ශ්\u200dරී", "ക്\u200c"),
+        *("Zoë", "e\u0301", "한국어", "日本\u3000"),
     ],
     ids=ascii,
 )
@@ -98,34 +86,118 @@ def test_hostile_names_and_errors_are_escaped(operator):
         assert "<b>" not in operator.open(path).text
 
 
-@pytest.mark.parametrize("page", ["/desk/", "/desk/messages"])
-def test_no_query_is_an_error_of_ours(operator, page):
-    for query in (
-        *("after=x", "after=1-2", "after=-1-" + "0" * 32, "after=999999999999999-" + "f" * 32),
-        *("after=%00", "status=x", "number=x", "number=%00", "status=sent&after=1", "select=%ff"),
-        *("number=%2B1%20212%20555%200123&status=failed", "status=%F0%9F%92%A3", "like=%00"),
-        *("like=", "like=x", f"like={'0' * 32}", "like=%F0%9F%92%A3", "like=1&like=2"),
-    ):
-        response = operator.open(f"{page}?{query}")
-        assert response.status_code in (200, 400, 404), query
-        assert response.mimetype == "text/html"
+# Long texts
 
 
 @pytest.mark.parametrize(
-    "sent",
+    ("text", "folded"),
     [
-        [],
-        [("approve", "")],
-        [("approve", "x")],
-        [("approve", "selected"), ("id", "\0")],
-        [("approve", "selected"), *(("id", f"{n:032x}") for n in range(51))],
-        [("delete", "selected")],
-        [("approve", "x" * 100_000)],
+        ("", ""),
+        ("Hello", ""),
+        ("\n".join("123456"), ""),
+        ("\n".join("1234567"), "long"),
+        ("\n" * 6, "long"),
+        ("x" * 6 * entries.NARROW, ""),
+        ("x" * (6 * entries.NARROW + 1), "long on-phones"),
+        ("x" * 6 * entries.WIDE, "long on-phones"),
+        ("x" * (6 * entries.WIDE + 1), "long"),
+        ("\r\n".join(["x" * (entries.NARROW - 1)] * 6), ""),
     ],
 )
-def test_no_form_is_an_error_of_ours(operator, sent):
-    message = ask()
-    response = operator.post("/desk/", [("csrf_token", operator.token), *sent])
-    assert response.status_code in (400, 413)
-    assert response.mimetype == "text/html"
-    assert not again(message).approved
+def test_a_text_is_folded_after_six_lines(text, folded):
+    assert entries.fold(text) == folded
+
+
+@pytest.mark.parametrize("page", ["/desk/", "/desk/messages"])
+def test_a_long_text_says_its_parts_and_is_whole_on_its_own_page(operator, page):
+    text = "\n".join(f"line {n}" for n in range(20))
+    long, _ = ask(text * 4), ask("short")
+    ask(text, parts=None)
+    ask(None)
+    operator.open(page)
+    assert operator.page.text.count("show all") == 2
+    assert "line 19 4 parts · show all show less" in operator.page.text
+    assert "line 19 show all" in operator.page.text
+    assert "show all" not in operator.open(f"/desk/messages/{long.id}").text
+
+
+# Whatever recipients write, no page is larger than a phone loads in a moment
+
+MOST = 1_000_000  # bytes
+ODD = {
+    "seen and not": "\u202ea",
+    "not seen": "\u200b",
+    "of long names": "a\U000e01ef",
+    "escaped": "&",
+    "both": "\U000e01ef" + "&" * 49,
+    "quotes": '"',
+    "emoji": "🛑",
+    "blank lines": "\n",
+}
+
+
+def hear(text, times):
+    for n in range(times):
+        at = TUESDAY_NOON - MINUTE + n * MILLISECOND
+        said = Said(NEW_YORK, text, at, message_ids=(f"twilio {n}",))
+        inbound.record([said], TUESDAY_NOON, ReplyRules(Way("twilio"), False, None, None))
+
+
+@pytest.fixture
+def answered(database_url):
+    """A long text that was sent."""
+    return held(Status.SENT, finished_at=TUESDAY_NOON - 2 * MINUTE, message=ODD["both"] * 32)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("piece", ODD)
+def test_pages_of_texts_and_replies_stay_small(operator, answered, piece):
+    for _ in range(50):
+        ask((ODD[piece] * 1600)[:1600])
+    hear(ODD[piece] * (39_000 // len(ODD[piece])), 50)
+    for page in ("/desk/", "/desk/messages", "/desk/replies"):
+        assert len(operator.open(page).data) < MOST
+    assert len(operator.page.buttons("Mark as read")) == 50
+
+
+@pytest.mark.parametrize("replies", [50, 60])
+def test_the_page_of_a_text_stays_small_however_many_replies_it_has(operator, answered, replies):
+    hear("\u202ea" * 1_000, replies)
+    assert len(operator.open(f"/desk/messages/{answered.id}").data) < MOST
+    assert len(operator.page.buttons("Mark as read")) == 50
+    first, *_, latest = Reply.select().order_by(Reply.at)
+    assert str(latest.id) in operator.response.text
+    assert (str(first.id) in operator.response.text) is (replies == 50)
+    assert ("Earlier replies are on the page Replies" in operator.page.text) is (replies > 50)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("x" * 1_000, "x" * 1_000),
+        ("x" * 1_001, "x" * 1_000 + " and 1 more character"),
+        ("x" * 39_000, "x" * 1_000 + " and 38,000 more characters"),
+    ],
+)
+def test_a_reply_is_shown_up_to_its_thousandth_character(operator, answered, text, shown):
+    hear(text, 1)
+    for path in ("/desk/replies", f"/desk/messages/{answered.id}"):
+        operator.open(path)
+        assert f" {shown} " in operator.page.text
+
+
+@pytest.mark.parametrize(
+    ("text", "named", "more"),
+    [
+        ("a\u202e" * 20, 20, ""),
+        ("a\u202e" * 20 + "z" + "\u200b" * 40, 20, "and 40 more that cannot be seen"),
+        ("\u202e" * 1600, 20, "and 1,580 more that cannot be seen"),
+    ],
+)
+def test_characters_that_cannot_be_seen_are_named_up_to_twenty_in_a_text(text, named, more):
+    html = entries.visible(text)
+    assert html.count(">U+202E<") == named
+    assert html.count(">U+200B<") == 0
+    assert not {*html} & {"\u202e", "\u200b"}
+    assert ("that cannot be seen" in html) is bool(more)
+    assert more in html

@@ -7,17 +7,18 @@ import pytest
 from access.keys import Role
 from access.limits import parse
 from carriers.ways import Way
-from desk_visitor import ask, issue
+from desk_visitor import ask, issue, on_both
 from models import Status
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import HOUR, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending.carrier_state import CarrierState
 from several_carriers import STAND_INS, UNREACHED
-from stored_messages import HOUR, held, store
+from stored_messages import held, store
 
 
+@on_both
 def test_an_operator_sees_what_goes_out_and_what_became_of_the_last_day(operator):
     for number in range(3):
-        store(status=Status.SCHEDULED, send_at=TUESDAY_NOON + 5 * HOUR + number * HOUR / 60)
+        store(status=Status.SCHEDULED, send_at=TUESDAY_NOON + 5 * HOUR + number * MINUTE)
     store(status=Status.QUEUED, send_at=TUESDAY_NOON - HOUR)
     store(status=Status.SCHEDULED, send_at=TUESDAY_NOON - HOUR)
     ask(status=Status.SCHEDULED, send_at=TUESDAY_NOON + 5 * HOUR)
@@ -35,33 +36,36 @@ def test_an_operator_sees_what_goes_out_and_what_became_of_the_last_day(operator
     assert max(heights) == 66.0
 
 
-def test_an_approver_sees_no_figures_of_others(approver):
-    approver.open()
-    assert "24 hours" not in approver.page.text
+def test_a_queued_text_goes_out_this_hour_once_it_is_approved(operator):
+    asked = ask(status=Status.QUEUED, send_at=TUESDAY_NOON)
+    operator.open()
+    assert "Next 24 hours: 0 texts. Due once approved: 1 text." in operator.page.text
+    operator.press("Approve", asked)
+    assert "Next 24 hours: 1 text." in operator.page.text
+    assert "Due once approved" not in operator.page.text
 
 
 @pytest.mark.parametrize(
-    ("name", "trouble", "passed", "words"),
+    ("carrier", "passed_at", "trouble", "words"),
     [
-        (None, None, None, "no scheduler has run yet"),
-        ("twilio", None, TUESDAY_NOON - HOUR, "the last scheduler pass was 1 hour ago"),
-        ("twilio", None, TUESDAY_NOON - 3 * HOUR / 60, "the last scheduler pass was 3 minutes ago"),
-        ("", None, TUESDAY_NOON - 2 * HOUR / 60, "No carrier is set"),
-        (
-            "twilio",
-            "20003: wrong",
-            TUESDAY_NOON,
-            "The carrier has refused the account for 1 hour : 20003",
-        ),
+        (None, None, None, "Nothing is being sent: no scheduler has run yet"),
+        ("twilio", TUESDAY_NOON - HOUR, None, "the last scheduler pass was 1 hour ago"),
+        ("twilio", TUESDAY_NOON - 3 * MINUTE, None, "the last scheduler pass was 3 minutes ago"),
+        ("", TUESDAY_NOON - 2 * MINUTE, None, "No carrier is set"),
+        ("twilio", TUESDAY_NOON, "20003", "The carrier has refused the account for 1 hour : 20003"),
+        ("twilio", TUESDAY_NOON, None, None),
     ],
 )
-def test_an_operator_sees_the_carriers_trouble(operator, name, trouble, passed, words):
-    if name is not None:
-        CarrierState.passed(passed, {name: []})
+def test_an_operator_sees_the_carriers_trouble(operator, carrier, passed_at, trouble, words):
+    if carrier is not None:
+        CarrierState.passed(passed_at, {carrier: []})
     if trouble:
-        CarrierState.begin_pause(name, TUESDAY_NOON - HOUR, TUESDAY_NOON - HOUR, trouble=trouble)
+        since = TUESDAY_NOON - HOUR
+        CarrierState.begin_pause(carrier, since, since, trouble=trouble)
     operator.open()
-    assert words in operator.page.text
+    alerts = [attrs for _, attrs in operator.page.elements if attrs.get("role") == "alert"]
+    assert len(alerts) == bool(words)
+    assert (words or "Overview") in operator.page.text
 
 
 def test_an_operator_sees_why_most_texts_end_badly(operator):
@@ -76,7 +80,7 @@ def test_an_operator_sees_why_most_texts_end_badly(operator):
     assert "for one reason" not in operator.page.text
 
 
-def test_an_operator_sees_which_keys_are_at_a_limit_on_the_first_page(operator, app, at):
+def test_an_operator_sees_which_keys_are_at_a_limit(operator, app, at):
     secret = issue("shop <1>", role=Role.SENDER, limits=parse("1/min,9/d"))
     issue("idle", role=Role.SENDER, limits=parse("1/min"))
     client, body = app.test_client(), {"to": NEW_YORK, "message": "Hello"}
@@ -85,30 +89,22 @@ def test_an_operator_sees_which_keys_are_at_a_limit_on_the_first_page(operator, 
     client.post("/v1/text-messages", json=body, headers={"X-Api-Key": secret})
     operator.open()
     assert "Keys at their limit: shop <1> (1/min)." in operator.page.text
-    at(TUESDAY_NOON + timedelta(minutes=1))
+    at(TUESDAY_NOON + MINUTE)
     operator.open()
     assert "at their limit" not in operator.page.text
 
 
-def test_an_approver_does_not_see_which_keys_are_at_a_limit(approver, monkeypatch):
-    monkeypatch.setattr("reports.at_limit", lambda *_: [("shop", "1/d")])
-    approver.open()
-    assert "limit" not in approver.page.text
-
-
-def test_of_many_keys_at_a_limit_ten_are_named(operator, monkeypatch):
+def test_of_many_keys_at_a_limit_ten_are_named_and_an_approver_sees_none(
+    operator, approver, monkeypatch
+):
     names = [(f"key {n}", "1/d") for n in range(12)]
     monkeypatch.setattr("reports.at_limit", lambda *_: names)
     operator.open()
     assert "key 9 (1/d) and 2 more." in operator.page.text
     assert "key 10" not in operator.page.text
-
-
-def test_a_carrier_that_takes_texts_is_not_reported(operator):
-    CarrierState.passed(TUESDAY_NOON, {"twilio": []})
-    operator.open()
-    assert "refused the account" not in operator.page.text
-    assert "Nothing is being sent" not in operator.page.text
+    approver.open()
+    assert "limit" not in approver.page.text
+    assert "24 hours" not in approver.page.text
 
 
 @pytest.mark.parametrize(("of_us", "of_eu", "stand_in"), STAND_INS)
@@ -120,4 +116,5 @@ def test_an_operator_sees_who_takes_a_carriers_place(
     run_both(TUESDAY_NOON, [Way("us", **of_us), Way("eu", **of_eu)])
     operator.open()
     assert "The carrier us has been down for" in operator.page.text
-    assert f"{stand_in or 'No other'} takes its place." in operator.page.text
+    told = f"{stand_in} is used instead." if stand_in else "No fallback is available."
+    assert told in operator.page.text

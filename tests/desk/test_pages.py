@@ -1,4 +1,4 @@
-"""Around the pages: guards, static files, errors for people, and paging."""
+"""Around the pages: guards, static files, errors for people, pages that follow, the way back."""
 
 import re
 
@@ -6,7 +6,6 @@ import pytest
 
 import models
 from app import create_app
-from databases import on_sqlite
 from desk_visitor import (
     PAGES,
     Visitor,
@@ -15,17 +14,18 @@ from desk_visitor import (
     copy_of,
     guarded,
     next_page,
+    on_both,
     walk,
 )
 from models import Message, Status
-from samples import TUESDAY_NOON
-from stored_messages import HOUR, store
+from samples import HOUR, NEW_YORK, TUESDAY_NOON
+from stored_messages import store
 
-pytestmark = pytest.mark.options
 SCRIPT = "/desk/static/desk.js"
 
 
-def test_every_page_is_guarded_and_brings_nothing_of_others(operator, app):
+@pytest.mark.options
+def test_every_page_is_guarded_and_has_the_name_of_the_service_and_a_way_back(operator, app):
     message = ask()
     paths = (*PAGES, f"/desk/messages/{message.id}", "/desk/nowhere", "/desk/messages?status=x")
     for visitor in (operator, Visitor(app)):
@@ -34,6 +34,9 @@ def test_every_page_is_guarded_and_brings_nothing_of_others(operator, app):
             assert guarded(response)
             assert not re.search(r"<script>|\son\w+=|style=|//", response.text)
             assert {a["src"] for tag, a in visitor.page.elements if tag == "script"} <= {SCRIPT}
+            if response.status_code != 302:
+                assert visitor.page.text.count("Text messages") >= 2, path
+                assert "/desk/" in visitor.page.links
 
 
 def test_the_style_sheet_is_there_for_all(client):
@@ -44,17 +47,26 @@ def test_the_style_sheet_is_there_for_all(client):
     assert client.get("/desk/static/../door.py").status_code == 404
 
 
+# Errors
+
+
+@pytest.mark.options
 @pytest.mark.parametrize("path", ["/desk/nowhere", "/desk/messages/x", "/desk/static/x"])
-def test_what_is_not_there_is_a_page_for_people(operator, path):
+def test_what_is_not_there_has_the_navigation_and_our_words(operator, path):
     response = operator.open(path)
     assert (response.status_code, response.mimetype) == (404, "text/html")
     assert guarded(response)
+    assert "There is no such page at the desk." in operator.page.text
+    assert operator.page.buttons("Sign out")
+    assert {"/desk/", "/desk/messages", "/desk/do-not-call"} <= {*operator.page.links}
 
 
-def test_a_wrong_method_is_a_page_that_names_the_right_ones(client):
-    response = client.delete("/desk/messages")
+def test_a_wrong_method_is_a_page_that_names_the_right_ones(operator):
+    response = operator.client.delete("/desk/messages")
     assert (response.status_code, response.mimetype) == (405, "text/html")
     assert "POST" in response.headers["Allow"]
+    assert operator.open("/desk/search").status_code == 405
+    assert "only accepts form submissions" in operator.page.text
 
 
 def test_beside_the_desk_errors_stay_json(client):
@@ -62,13 +74,46 @@ def test_beside_the_desk_errors_stay_json(client):
         assert client.get(path).json["statusCode"] == 404
 
 
-@on_sqlite
-def test_a_database_that_is_away_is_a_page_for_people(approver, desk_settings):
+@pytest.mark.parametrize(("path", "status"), [("/desk/", 503), ("/desk/nowhere", 404)])
+def test_a_database_that_is_away_is_a_page_for_people(approver, desk_settings, path, status):
     away = create_app(desk_settings._replace(database_url="sqlite:////nowhere/messages.db"))
-    response = copy_of(approver, away).open()
-    assert (response.status_code, response.mimetype) == (503, "text/html")
+    response = copy_of(approver, away).open(path)
+    assert (response.status_code, response.mimetype) == (status, "text/html")
 
 
+@pytest.mark.parametrize("page", ["/desk/", "/desk/messages"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("after=x", "after=1-2", f"after=-1-{'0' * 32}", f"after=0-{10**30}-{'f' * 32}"),
+        *("after=%00", "status=x", "number=x", "number=%00", "status=sent&after=1", "select=%ff"),
+        *("number=%2B1%20212%20555%200123&status=failed", "status=%F0%9F%92%A3", "like=%00"),
+        *("like=", "like=x", f"like={'0' * 32}", "like=%F0%9F%92%A3", "like=1&like=2"),
+    ],
+)
+def test_no_query_is_an_error_of_ours(operator, page, query):
+    response = operator.open(f"{page}?{query}")
+    assert response.status_code in (200, 400, 404)
+    assert response.mimetype == "text/html"
+
+
+def test_numbers_and_texts_stay_out_of_the_log(operator, caplog):
+    caplog.set_level("INFO")
+    message = ask("a secret text")
+    operator.open()
+    operator.press("Approve", message)
+    operator.open("/desk/do-not-call")
+    operator.press("Add", number=NEW_YORK)
+    assert f"message {message.id} approved by Olga" in caplog.text
+    assert "a number was added to the Do Not Call list by Olga" in caplog.text
+    for hidden in ("a secret text", NEW_YORK[1:], "212-555"):
+        assert hidden not in caplog.text
+
+
+# One page after the other
+
+
+@on_both
 def test_nothing_is_skipped_or_shown_twice_while_others_arrive(approver):
     ask_many(120)
     seen = []
@@ -78,21 +123,12 @@ def test_nothing_is_skipped_or_shown_twice_while_others_arrive(approver):
     assert seen == [f"text {number}" for number in range(120)]
 
 
+@on_both
 def test_texts_of_one_instant_and_several_keys_are_paged_too(approver):
     for number in range(110):
         ask(f"text {number}", key=f"shop {number % 3}")
     seen = [text for page in walk(approver, "/desk/") for text in page]
-    assert len(seen) == 110
-    assert len({*seen}) == 110
-
-
-def test_a_decision_leads_back_to_its_page(approver):
-    asked = ask_many(60)
-    approver.open()
-    approver.open(next_page(approver))
-    approver.press("Approve", asked[55])
-    assert "text 54" in approver.page.text
-    assert "text 55" not in approver.page.text
+    assert len(seen) == len({*seen}) == 110
 
 
 def store_thousand_like(message):
@@ -103,27 +139,40 @@ def store_thousand_like(message):
         Message.insert_many(rows[start : start + 25]).execute()
 
 
+@on_both
 def test_more_than_a_thousand_are_not_counted(approver, operator):
-    store_thousand_like(ask(send_at=TUESDAY_NOON + 2 * HOUR))
-    ask(send_at=TUESDAY_NOON + HOUR, status=Status.SCHEDULED)
+    store_thousand_like(ask(status=Status.SCHEDULED, send_at=TUESDAY_NOON + HOUR))
+    store(status=Status.SCHEDULED, send_at=TUESDAY_NOON + 2 * HOUR)
     for visitor in (approver, operator):
         visitor.open()
         assert "Waiting for approval 1,000+" in visitor.page.text
-
-
-def test_more_than_a_thousand_of_an_hour_are_not_counted(operator):
-    asked = ask(status=Status.SCHEDULED, send_at=TUESDAY_NOON + HOUR)
-    store_thousand_like(asked)
-    store(status=Status.SCHEDULED, send_at=TUESDAY_NOON + 2 * HOUR)
-    operator.open()
     words = "1,001+ texts ( 1,000+ not approved). Busiest hour: 18:00 UTC, 1,000+ texts."
     assert f"Next 24 hours: {words}" in operator.page.text
 
 
-def test_a_queued_text_goes_out_this_hour_once_it_is_approved(operator):
-    asked = ask(status=Status.QUEUED, send_at=TUESDAY_NOON)
+# The way back
+
+
+def test_a_message_leads_back_to_the_place_that_led_to_it(operator):
+    asked = ask_many(60)
     operator.open()
-    assert "Next 24 hours: 0 texts. Due once approved: 1 text." in operator.page.text
-    operator.press("Approve", asked)
-    assert "Next 24 hours: 1 text." in operator.page.text
-    assert "Due once approved" not in operator.page.text
+    operator.open(next_page(operator))
+    there = operator.at
+    (link,) = (each for each in operator.page.links if str(asked[55].id) in each)
+    operator.open(link)
+    assert f"{there}#to-{asked[55].id}" in operator.page.links
+    operator.press("Approve")
+    assert f"{there}#to-{asked[55].id}" in operator.page.links
+    sent = store(status=Status.SENT, finished_at=TUESDAY_NOON)
+    operator.open("/desk/messages?status=sent&key=app")
+    operator.open(next(each for each in operator.page.links if str(sent.id) in each))
+    assert f"/desk/messages?status=sent&key=app#to-{sent.id}" in operator.page.links
+    operator.open(f"/desk/messages/{sent.id}?back=//evil.test&message_id=x&_external=1&_anchor=x")
+    assert f"/desk/#to-{sent.id}" in operator.page.links
+
+
+def test_an_approver_is_led_back_to_what_waits(approver):
+    message = ask()
+    approver.open()
+    approver.open(next(each for each in approver.page.links if str(message.id) in each))
+    assert f"/desk/#to-{message.id}" in approver.page.links

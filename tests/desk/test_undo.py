@@ -1,92 +1,73 @@
 """A decision can be undone for a minute, by the person who made it."""
 
 import json
-from datetime import timedelta
 
 import pytest
 
-import database
 from access.audit import Action, Audit
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from access.limits import parse_recipient_limit
-from databases import on_sqlite
-from desk_visitor import (
-    Visitor,
-    ask,
-    ask_many,
-    issue,
-)
+from desk_visitor import Visitor, ask, issue, on_both
 from events.outbox import Event, EventAddress
 from models import Message, Status
-from samples import LONDON, TUESDAY_NOON
+from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, TUESDAY_NOON
 from sending import receipts
-from stored_messages import DAY, HOUR, again, store
+from stored_messages import again, store
 
-MINUTE = timedelta(minutes=1)
 TOLD = {"Approve": "approved", "Refuse": "refused", "Cancel": "cancelled"}
 
 
+def columns(message):
+    return vars(again(message))["__data__"]
+
+
+@on_both
 @pytest.mark.parametrize("button", TOLD)
 @pytest.mark.parametrize("where", ["list", "message"])
 def test_a_decision_names_its_text_and_is_undone(operator, at, button, where):
     message = ask(approved=button == "Cancel", status=Status.SCHEDULED, send_at=TUESDAY_NOON + HOUR)
     EventAddress.set(ApiKey.named("shop"), "http://x.test", TUESDAY_NOON)
-    told = TOLD[button]
-    before = vars(again(message))["__data__"]
+    told, before = TOLD[button], columns(message)
     page = "/desk/messages" if where == "list" else f"/desk/messages/{message.id}"
     operator.open(page)
     operator.press(button, message)
     assert f"1 text {told}: +1 212-555-0123 Undo for 60 seconds" in operator.page.text
-    form = [(f"undo-{button.lower()}", "selected"), ("id", str(message.id))]
-    at(TUESDAY_NOON + MINUTE - database.MILLISECOND)
-    operator.post(page, [("csrf_token", operator.token), *form])
+    undo = (f"undo-{button.lower()}", str(message.id))
+    at(TUESDAY_NOON + MINUTE - MILLISECOND)
+    operator.post(page, [("csrf_token", operator.token), undo])
     assert f"1 text no longer {told}: +1 212-555-0123" in operator.page.text
     assert not operator.page.buttons("Undo")
-    assert vars(again(message))["__data__"] == before
-    operator.post(page, [("csrf_token", operator.token), *form])
+    assert columns(message) == before
+    operator.post(page, [("csrf_token", operator.token), undo])
     assert "Undo works for one minute" in operator.page.text
-    assert vars(again(message))["__data__"] == before
+    assert columns(message) == before
     operator.press(button, message)
     events = [json.loads(event.body)["data"]["status"] for event in Event.select()]
     assert events == ([] if button == "Approve" else ["cancelled"] * 2)
 
 
-@on_sqlite
-def test_many_decisions_are_undone_together(approver):
-    asked = ask_many(12)
-    approver.open()
-    approver.press("Refuse selected", selected=asked)
-    named = " , ".join(["+1 212-555-0123"] * 10)
-    assert f"12 texts refused: {named} and 2 more Undo for 60 seconds" in approver.page.text
-    approver.press("Undo")
-    assert "12 texts no longer refused" in approver.page.text
-    assert "Waiting for approval 12" in approver.page.text
-
-
 GONE = {
     "is being sent right now": lambda m: Message.update(status=Status.SENDING).execute(),
-    "and was sent": lambda m: receipts.sent({m.id: None}, TUESDAY_NOON),
-    "and waits for the carrier": lambda m: Message.update(in_doubt=1).execute(),
+    "was sent": lambda m: receipts.sent({m.id: None}, TUESDAY_NOON),
+    "waits for the carrier": lambda m: Message.update(in_doubt=1).execute(),
 }
 
 
-@on_sqlite
 @pytest.mark.parametrize("words", GONE)
 def test_an_approved_text_that_may_have_gone_is_not_taken_back(approver, words):
     message = ask()
     approver.open()
     approver.press("Approve", message)
     GONE[words](message)
-    before = vars(again(message))["__data__"]
+    before = columns(message)
     approver.press("Undo")
     assert "Undo works for one minute, and only until the text is sent" in approver.page.text
     assert "1 text not changed" in approver.page.text
-    assert words.removeprefix("and ") in approver.page.text
-    assert vars(again(message))["__data__"] == before
+    assert words in approver.page.text
+    assert columns(message) == before
 
 
-@on_sqlite
 def test_only_the_same_person_undoes_and_only_what_was_decided(app, operator):
     message = ask()
     operator.open()
@@ -104,6 +85,7 @@ def test_only_the_same_person_undoes_and_only_what_was_decided(app, operator):
     assert not again(message).undo_cancel("Olga", TUESDAY_NOON)
 
 
+@on_both
 def test_a_text_that_was_withdrawn_or_is_listed_by_now_is_undone_as_it_may(database_url):
     withdrawn = store(approved=True, in_doubt=1, in_doubt_since=TUESDAY_NOON)
     listed = store(to=LONDON, check_dnc=True)
@@ -120,6 +102,7 @@ def test_a_text_that_was_withdrawn_or_is_listed_by_now_is_undone_as_it_may(datab
     assert [again(each).status for each in (withdrawn, listed)] == [Status.QUEUED, Status.BLOCKED]
 
 
+@on_both
 def test_an_undo_keeps_to_the_limit_of_its_recipient(database_url):
     limit = parse_recipient_limit("1/24h")
     refused, other = store(), store(to=LONDON)

@@ -34,7 +34,7 @@ ASKED_OFTEN = {
     "the desk's page of a number": lambda: reports.page(Filter(to=NEW_YORK), None, 50),
 } | {
     f"the desk's page of {status}": lambda status=status: reports.page(
-        Filter(status=status), reports.Place(TUESDAY_NOON, store().id), 50
+        Filter(status=status), reports.Cursor(0, TUESDAY_NOON, store().id), 50
     )
     for status in (None, *Status)
 }

@@ -8,10 +8,11 @@ from carriers import Reply as Said
 from carriers.ways import Way
 from database import clock, db
 from query_plans import plans
+from reports import Cursor
 from samples import DAY, NEW_YORK, TUESDAY_NOON
 from sending import inbound
 from sending.inbound import ReplyRules
-from sending.replies import Filter, Place, Reply
+from sending.replies import Filter, Reply
 from stored_messages import key_named, store
 
 RULES = ReplyRules(Way("twilio"), False, "Bye.", "Ask us.")
@@ -19,7 +20,7 @@ OPERATOR = ApiKey(id=1, name="Olga", role=Role.OPERATOR)
 
 
 def page(person, rank=0):
-    after = Place(rank, TUESDAY_NOON, store().id)
+    after = Cursor(rank, TUESDAY_NOON, store().id)
     return lambda: Reply.page(person, after, 51, TUESDAY_NOON)
 
 

@@ -1,0 +1,310 @@
+"""The pages of messages: an operator finds, cancels and retries them, and reads their history.
+
+A search for a number leaves the number in no address, which proxies and browsers keep.
+"""
+
+import re
+
+import pytest
+
+from desk_visitor import Visitor, ask, issue, next_page, on_both, rows, walk
+from models import FINISHED, Message, Status, new_id
+from samples import DAY, HOUR, LONDON, MILLISECOND, NEW_YORK, TUESDAY_NOON
+from sending.attempts import Attempt
+from stored_messages import again, held, key_named, store
+
+MIDNIGHT = TUESDAY_NOON.replace(hour=0)
+CREATED = {  # by when
+    "text 1": MIDNIGHT - MILLISECOND,
+    "text 2": MIDNIGHT,
+    "text 3": MIDNIGHT + DAY - MILLISECOND,
+    "text 4": MIDNIGHT + DAY,
+}
+DIGITS = "8366"
+
+
+def found(operator, path):
+    return sorted(text for page in walk(operator, f"/desk/messages{path}") for text in page)
+
+
+# By status, key and day
+
+
+@on_both
+@pytest.mark.parametrize("status", [None, *Status])
+def test_messages_are_found_by_key_day_and_status_in_every_mix(operator, status):
+    for text, at in CREATED.items():
+        for key in ("app", "shop"):
+            held(
+                status or Status.QUEUED,
+                message=text if key == "shop" else text.replace("text ", "text 1"),
+                key=key_named(key),
+                id=new_id(at),
+                created_at=at,
+                finished_at=TUESDAY_NOON if status in FINISHED else None,
+            )
+    more = f"&status={status}" if status else ""
+    assert len(found(operator, f"?{more}")) == 8
+    assert found(operator, f"?key=shop{more}") == [*CREATED]
+    assert found(operator, f"?day=2026-03-03{more}") == ["text 12", "text 13", "text 2", "text 3"]
+    assert found(operator, f"?day=2026-03-03&key=shop{more}") == ["text 2", "text 3"]
+    other = "failed" if status != Status.FAILED else "sent"
+    assert found(operator, f"?day=2026-03-03&key=shop&status={other}") == []
+
+
+def test_queued_messages_are_found_approved_or_not(operator):
+    ask("text 1")
+    store(message="text 2")
+    assert found(operator, "?status=queued") == ["text 1", "text 2"]
+
+
+@on_both
+@pytest.mark.parametrize("status", [None, Status.SCHEDULED, Status.SENT, Status.SENDING])
+def test_pages_of_a_key_and_day_skip_nothing(operator, status):
+    ended = TUESDAY_NOON if status == Status.SENT else None
+    for n in range(110):
+        key = key_named(f"key {n % 2}")
+        held(status or Status.QUEUED, message=f"text {n}", finished_at=ended, key=key)
+    for query, count in (("", 110), ("&key=key 1&day=2026-03-03", 55)):
+        seen = found(operator, f"?status={status or ''}{query}")
+        assert len(seen) == len({*seen}) == count
+
+
+def test_the_form_asks_for_all_of_them_and_keeps_what_was_asked(operator):
+    for n, (key, to) in enumerate((("app", LONDON), ("shop", LONDON), ("shop", NEW_YORK))):
+        store(message=f"text {n}", key=key_named(key), to=to)
+    operator.open("/desk/messages")
+    operator.press("Show", number=LONDON, key="shop", day="2026-03-03", status="queued")
+    assert rows(operator) == ["text 1"]
+    query = "status=queued&key=shop&day=2026-03-03&like="
+    assert operator.at.startswith(f"/desk/messages?{query}")
+    chosen = [attrs for tag, attrs in operator.page.elements if tag == "option"]
+    assert sum("selected" in attrs for attrs in chosen) == 2
+    assert {("day", "2026-03-03"), ("number", LONDON)} <= {*operator.page.forms[1]["inputs"]}
+    operator.press("Show", number="", key="", day="", status="sent")
+    assert operator.at == "/desk/messages?status=sent"
+
+
+def test_keys_that_send_are_offered_each_name_once(operator, run):
+    for _ in range(3):
+        run("keys", "create", "shop")
+        run("keys", "revoke", "shop")
+    run("keys", "create", "another")
+    page = operator.open("/desk/messages").text
+    offered = re.findall("<option>([^<]*)</option>", page[page.index('<select id="key"') :])
+    assert offered == ["another", "shop"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "words"),
+    [
+        *((f"key={key}", 400, "no such key") for key in ("none", "%00")),
+        *((f"day={d}", 400, "2026-11-24") for d in ("x", "2026-02-30", "9999-12-31", "%00")),
+        *((f"day={day}", 200, "No messages") for day in ("0001-01-01", "1969-12-31", "9999-12-30")),
+        ("number=%2B442083661177", 400, "use the form"),
+    ],
+)
+def test_what_there_is_not_is_a_page_that_says_so(operator, asked, status, words):
+    store(message="another")
+    assert operator.open(f"/desk/messages?{asked}").status_code == status
+    assert words in operator.page.text
+    assert "another" not in operator.page.text
+
+
+# By number
+
+
+def search(visitor, number, **fields):
+    visitor.open("/desk/messages")
+    return visitor.press("Show", number=number, **fields)
+
+
+@pytest.fixture
+def asked_for(app):
+    """Every address that the desk was asked for, with the query."""
+    asked, serve = [], app.wsgi_app
+
+    def keep(environ, start_response):
+        asked.append(f"{environ['PATH_INFO']}?{environ['QUERY_STRING']}")
+        return serve(environ, start_response)
+
+    app.wsgi_app = keep
+    return asked
+
+
+@on_both
+def test_no_address_of_a_search_has_the_number(asked_for, operator):
+    for n in range(60):
+        ask(f"text {n}", to=LONDON)
+    store(message="another")
+    search(operator, "+44 20 8366 1177")
+    seen, page = [], operator.at
+    while page:
+        operator.open(page)
+        assert DIGITS not in "".join(operator.page.links)
+        assert "another" not in operator.page.text
+        seen += rows(operator)
+        page = next_page(operator)
+    assert len({*seen}) == len(seen) == 60
+    operator.press("Approve", Message.get(Message.message == seen[-1]))
+    assert rows(operator)[0] == seen[50]
+    assert "another" not in operator.page.text
+    search(operator, NEW_YORK)
+    assert "another" in operator.page.text
+    assert len(asked_for) > 8
+    assert DIGITS not in "".join(asked_for)
+
+
+@pytest.mark.parametrize(
+    ("number", "region", "words"),
+    [
+        ("+442083661177", "", None),
+        ("+44 (0)20 8366-1177", "", None),
+        ("+44.20.8366.1177", "", None),
+        ("020 8366-1177", "gb", None),
+        ("020 8366-1177", "GB", None),
+        ("020 8366-1177", "", "and its country"),
+        ("020 8366-1177", "US", "and its country"),
+        ("020 8366-1177", "XX", "two letters"),
+        ("12", "", "country code"),
+    ],
+)
+def test_a_number_is_read_as_people_write_it(operator, number, region, words):
+    store(message="this one", to=LONDON)
+    store(message="another")
+    response = search(operator, number, region=region)
+    assert response.status_code == (400 if words else 200)
+    assert (words or "this one") in operator.page.text
+    assert "another" not in operator.page.text
+
+
+def test_a_number_of_no_message_finds_none(asked_for, operator):
+    store(message="another")
+    assert search(operator, LONDON).status_code == 200
+    assert "No messages" in operator.page.text
+    assert "another" not in operator.page.text
+    assert DIGITS not in "".join(asked_for)
+
+
+def test_a_search_whose_number_was_cleared_is_gone(operator):
+    store(message="this one", to=LONDON, status=Status.SENT, finished_at=TUESDAY_NOON)
+    store(message="another", to=NEW_YORK)
+    search(operator, LONDON)
+    there = operator.at
+    Message.redact_number(LONDON, TUESDAY_NOON)
+    assert operator.open(there).status_code == 404
+    assert "another" not in operator.page.text
+
+
+def test_only_an_operator_searches_and_only_by_a_form_of_the_desk(app, operator, approver):
+    message = ask(to=LONDON)
+    approver.open()
+    sent = [("number", LONDON), ("csrf_token", approver.token)]
+    assert approver.post("/desk/search", sent).status_code == 403
+    assert approver.open(f"/desk/messages?like={message.id}").status_code == 403
+    operator.open()
+    assert operator.post("/desk/search", [("number", LONDON)]).status_code == 400
+    assert Visitor(app).post("/desk/search", sent).status_code == 403
+    sent = [("number", LONDON), ("status", "x"), ("csrf_token", operator.token)]
+    assert operator.post("/desk/search", sent).status_code == 400
+
+
+def test_below_a_prefix_the_search_stays_there(app):
+    store(message="this one", to=LONDON)
+    visitor = Visitor(app, "/stage")
+    visitor.sign_in(issue("Olga", role="operator"))
+    search(visitor, LONDON)
+    assert "this one" in visitor.page.text
+
+
+# Buttons
+
+
+def test_every_button_is_named_with_its_number(operator):
+    ask()
+    store(status=Status.SCHEDULED, to=LONDON)
+    store(status=Status.FAILED, finished_at=TUESDAY_NOON)
+    operator.open("/desk/messages")
+    named = {
+        "Refuse": "Refuse the text to +1 212-555-0123",
+        "Approve": "Approve the text to +1 212-555-0123",
+        "Cancel": "Cancel the text to +44 20 8366 1177",
+        "Retry": "Retry the text to +1 212-555-0123",
+    }
+    for words, name in named.items():
+        assert [button["aria-label"] for _, button in operator.page.buttons(words)] == [name]
+
+
+def test_an_operator_cancels(operator):
+    message = store(status=Status.SCHEDULED)
+    for path in ("/desk/messages?status=scheduled", f"/desk/messages/{message.id}"):
+        operator.open(path)
+        assert operator.page.buttons("Cancel")
+    operator.press("Cancel", message)
+    assert "1 text cancelled" in operator.page.text
+    assert (again(message).status, again(message).cancelled_by) == (Status.CANCELLED, "Olga")
+
+
+@pytest.mark.parametrize("status", [Status.FAILED, Status.BLOCKED, Status.EXPIRED])
+def test_an_operator_tries_again(operator, status):
+    message = store(status=status, finished_at=TUESDAY_NOON)
+    operator.open(f"/desk/messages?status={status}")
+    operator.press("Retry", message)
+    assert "1 text retried" in operator.page.text
+    assert again(message).status == Status.SCHEDULED
+
+
+def test_what_is_redacted_cannot_be_tried_again(operator):
+    message = store(status=Status.FAILED, finished_at=TUESDAY_NOON, to=None, message=None)
+    operator.open(f"/desk/messages/{message.id}")
+    assert "cleared" in operator.page.text
+    assert not operator.page.buttons("Retry")
+    operator.post("/desk/messages", [("csrf_token", operator.token), ("retry", str(message.id))])
+    assert again(message).status == Status.FAILED
+
+
+# The page of a message
+
+
+@pytest.mark.parametrize("status", Status)
+def test_it_says_how_the_message_stands(operator, status):
+    message = held(status, finished_at=TUESDAY_NOON if status in FINISHED else None)
+    operator.open(f"/desk/messages/{message.id}")
+    assert re.search(r"\bThis text (is|was|waits|expired|could)\b.*\.", operator.page.text)
+
+
+def test_it_has_the_attempts_in_the_carriers_words(operator):
+    message = store(status=Status.FAILED, finished_at=TUESDAY_NOON)
+    Attempt.create(
+        message=message, number=1, carrier="us", begun_at=TUESDAY_NOON - HOUR,
+        ended_at=TUESDAY_NOON - HOUR, result="refused", words="<busy>",
+    )  # fmt: skip
+    Attempt.create(message=message, number=2, carrier="eu", begun_at=TUESDAY_NOON, result=None)
+    operator.open(f"/desk/messages/{message.id}")
+    attempts = operator.page.text.partition("Attempts")[2].partition("Details")[0]
+    assert attempts.index("us refused it: <busy>") < attempts.index("eu has not answered yet")
+
+
+def test_it_has_the_history(operator):
+    message = store(
+        status=Status.DELIVERED,
+        created_at=TUESDAY_NOON - 3 * HOUR,
+        manual_mode=True,
+        approved=True,
+        approved_by="Ann",
+        approved_at=TUESDAY_NOON - 2 * HOUR,
+        finished_at=TUESDAY_NOON - HOUR,
+        receipt_at=TUESDAY_NOON - HOUR / 2,
+        told_at=TUESDAY_NOON,
+        attempts=2,
+        carrier_reference="SM1",
+    )
+    operator.open(f"/desk/messages/{message.id}")
+    history = operator.page.text.partition("History")[2].lower()
+    told = ("requested by app", "approved by ann", "was sent", "reached the phone")
+    places = [history.index(words) for words in (*told, "webhook delivered to app")]
+    assert places == sorted(places)
+    for words in ("SM1", "2 of at most 4", str(message.id), NEW_YORK):
+        assert words in operator.page.text
+    Message.update(told_at=None).execute()
+    assert "webhook delivered" not in operator.open(f"/desk/messages/{message.id}").text

@@ -1,0 +1,326 @@
+"""After a button the page stays where it was: the strip of results, the boxes, what comes next."""
+
+import re
+from datetime import timedelta
+
+import pytest
+
+from access.keys import Role
+from desk_visitor import PAGES, Visitor, ask, ask_many, following, issue, next_page, reply, rows
+from models import Message, Status
+from samples import HOUR, LONDON, TUESDAY_NOON
+from sending import receipts
+from stored_messages import again, store
+
+LISTS = ("/desk/", "/desk/messages", "/desk/messages?status=scheduled")
+
+
+class Texts:
+    page, button, told, store = "/desk/", "Refuse", "1 text refused", ask_many
+
+
+class Replies:
+    page, button, told = "/desk/replies", "Mark as read", "was marked as read"
+
+    @staticmethod
+    def store(count):
+        return [reply(n) for n in range(count)]
+
+
+of_both = pytest.mark.parametrize("of", [Texts, Replies])
+
+
+def ask_four():
+    """Texts in the order of the first page, which is not that in which they were created."""
+    asked = {
+        n: ask(f"text {n}", status=Status.SCHEDULED, send_at=TUESDAY_NOON + n * HOUR)
+        for n in (3, 1, 4, 2)
+    }
+    return [asked[n] for n in sorted(asked)]
+
+
+def ticked(visitor):
+    boxes = [box for form in visitor.page.forms for box in form["boxes"]]
+    return [value for _, value, is_ticked in boxes if is_ticked]
+
+
+# Where the strip stands
+
+
+@pytest.mark.parametrize("page", LISTS)
+@pytest.mark.parametrize(("button", "past"), [("Approve", "approved"), ("Refuse", "refused")])
+def test_the_result_stands_where_the_text_was_for_a_minute(operator, at, page, button, past):
+    ask_four()
+    operator.open(page)
+    before = rows(operator)
+    assert sorted(before) == ["text 1", "text 2", "text 3", "text 4"]
+    operator.press(button, Message.get(Message.message == before[1]))
+    stays = page == "/desk/messages" or (page != "/desk/" and button == "Approve")
+    after = [row for row in before if stays or row != before[1]]
+    for seconds, left in ((0, "60 seconds"), (0.001, "59 seconds"), (59, "1 second")):
+        at(TUESDAY_NOON + timedelta(seconds=seconds))
+        operator.open(page)
+        told = f"1 text {past}: +1 212-555-0123 Undo for {left}"
+        assert rows(operator) == [*after[:1], told, *after[1:]]
+    for seconds in (59.001, 60):
+        at(TUESDAY_NOON + timedelta(seconds=seconds))
+        operator.open(page)
+        assert rows(operator) == after
+
+
+@of_both
+def test_on_a_page_further_on_too(approver, of):
+    stored = of.store(120)
+    approver.open(of.page)
+    second = next_page(approver)
+    approver.open(second)
+    response = approver.press(of.button, stored[70], follow=False)
+    assert response.location == f"{second}#next"
+    approver.open(second)
+    there = rows(approver)
+    noun = there[0].split()[0]
+    assert of.told in there[20]
+    assert there[:20] + there[21:] == [f"{noun} {n}" for n in range(50, 101) if n != 70]
+    assert following(approver) == str(stored[71].id)
+
+
+def test_below_the_last_text_it_has_the_focus_itself(approver):
+    asked = ask_many(51)
+    approver.open()
+    approver.open(next_page(approver))
+    approver.press("Approve", asked[50])
+    assert "No more texts are waiting" in approver.page.text
+    assert following(approver) == "result"
+    assert not any("aria-describedby" in attrs for _, attrs in approver.page.elements)
+    approver.press("Undo")
+    assert rows(approver)[1:] == ["text 50"]
+
+
+@of_both
+def test_the_focus_goes_on_to_the_card_below_with_the_result_in_words(approver, of):
+    stored = of.store(4)
+    approver.open(of.page)
+    for n, below in ((1, 2), (0, 2), (2, 3)):
+        assert approver.press(of.button, stored[n], follow=False).location == f"{of.page}#next"
+        approver.open(of.page)
+        assert following(approver) == str(stored[below].id)
+        (card,) = (attrs for _, attrs in approver.page.elements if attrs.get("id") == "next")
+        assert (card["tabindex"], card["aria-describedby"]) == ("-1", "result")
+        results = [attrs for _, attrs in approver.page.elements if attrs.get("id") == "result"]
+        assert [attrs["role"] for attrs in results] == ["status"]
+        for page in (*PAGES, f"/desk/messages/{stored[n].id}"):
+            approver.open(page)
+            named = [attrs["id"] for _, attrs in approver.page.elements if "id" in attrs]
+            assert len(named) == len({*named}), page
+        approver.open(of.page)
+
+
+@of_both
+def test_below_a_prefix_the_page_stays_too(app, of):
+    stored, visitor = of.store(3), Visitor(app, "/stage")
+    visitor.sign_in(issue("Ann", "front"))
+    visitor.open(of.page)
+    answer = visitor.press(of.button, stored[0], follow=False)
+    assert answer.location == f"/stage{of.page}#next"
+
+
+def test_a_retry_is_told_where_the_text_was(operator):
+    failed = [
+        store(status=Status.FAILED, message=f"text {n}", finished_at=TUESDAY_NOON, to=LONDON)
+        for n in range(3)
+    ]
+    for page in ("/desk/messages?status=failed", f"/desk/messages?like={failed[0].id}"):
+        operator.open(page)
+        where = [row for row in rows(operator) if row.startswith("text")].index("text 1")
+        operator.press("Retry", failed[1])
+        assert "1 text retried: +44 20 8366 1177" in rows(operator)[where]
+        Message.update(status=Status.FAILED, finished_at=TUESDAY_NOON).execute()
+
+
+# What is in it
+
+
+def test_it_has_all_results_of_the_minute_each_with_its_undo(approver):
+    asked = ask_four()
+    approver.open()
+    approver.press("Approve", asked[2])
+    approver.press("Refuse", asked[0])
+    strip, *below = rows(approver)
+    assert strip.index("1 text refused") < strip.index("1 text approved")
+    assert below == ["text 2", "text 4"]
+    (form, refused), (_, approved) = approver.page.buttons("Undo")
+    assert (refused["name"], approved["name"]) == ("undo-refuse", "undo-approve")
+    approver.post("/desk/", [*form["inputs"], ("undo-refuse", refused["value"])])
+    assert (again(asked[0]).status, again(asked[2]).approved) == (Status.SCHEDULED, True)
+    strip, *below = rows(approver)
+    assert strip.startswith("1 text no longer refused: +1 212-555-0123 1 text approved")
+    assert below == ["text 1", "text 2", "text 4"]
+    assert following(approver) == str(asked[0].id)
+    assert len(approver.page.buttons("Undo")) == 1
+
+
+def test_several_have_one_result_where_the_first_was(approver):
+    _, second, _, fourth = ask_four()
+    second.approve("Bob", TUESDAY_NOON)
+    approver.open()
+    approver.press("Refuse selected", selected=[second, fourth])
+    first, strip, third = rows(approver)
+    assert (first, third) == ("text 1", "text 3")
+    told = "1 text refused: +1 212-555-0123 1 text not changed: +1 212-555-0123 was approved by Bob"
+    assert strip.startswith(told)
+    assert len(approver.page.buttons("Undo")) == 1
+    assert again(second).approved
+
+
+PAST = {"Approve": "approved", "Refuse": "refused", "Cancel": "cancelled"}
+
+
+@pytest.mark.parametrize(
+    "buttons",
+    [
+        *("Approve Undo", "Refuse Undo", "Approve Cancel", "Approve Cancel Undo"),
+        *("Approve Undo Refuse", "Refuse Undo Refuse Undo"),
+    ],
+)
+@pytest.mark.parametrize("page", ["/desk/messages", "its own"])
+def test_a_new_answer_stands_in_place_of_the_old_one(operator, buttons, page):
+    """Only the latest result about a text is shown, in lists and on its own page."""
+    others, text = ask_many(3), ask("text 9", send_at=TUESDAY_NOON + HOUR)
+    own, past = f"/desk/messages/{text.id}", None
+    operator.open("/desk/messages")
+    operator.press("Refuse", others[1])
+    for button in buttons.split():
+        operator.open(own if page == "its own" else page)
+        operator.press(button, text)
+        past = PAST.get(button) or f"no longer {past}"
+        operator.open("/desk/messages")
+        told = re.findall(r"1 text ([a-z ]+ed):", operator.page.text)
+        assert sorted(told) == sorted(["refused", past])
+        operator.open(own)
+        assert re.findall(r"1 text ([a-z ]+ed):", operator.page.text) == [past]
+
+
+@pytest.mark.parametrize("first", ["done", "missed"])
+def test_of_several_that_were_answered_anew_one_leaves_the_old_result(approver, first):
+    """What was done, and what was not, with it."""
+    asked = ask_many(3)
+    own = f"/desk/messages/{asked[1].id}"
+    approver.open()
+    if first == "missed":
+        asked[1].approve("Bob", TUESDAY_NOON)
+    approver.press("Refuse selected", selected=asked)
+    approver.open(own)
+    anew = "undo-refuse" if first == "done" else "refuse"
+    approver.post(own, [("csrf_token", approver.token), (anew, asked[1].id.hex)])
+    approver.open()
+    new = "1 text no longer refused: +1 212-555-0123"
+    if first == "missed":
+        new = "1 text not changed: +1 212-555-0123 was approved by Bob and waits for the carrier."
+    old = "2 texts refused: +1 212-555-0123 , +1 212-555-0123 Undo for 60 seconds"
+    assert f"{new} {old}" in [rows(approver)[0], rows(approver)[-1]]
+
+
+def test_one_of_several_is_undone_on_its_own_page(approver):
+    asked = ask_many(3)
+    approver.open()
+    approver.press("Refuse selected", selected=asked)
+    approver.open(f"/desk/messages/{asked[1].id}")
+    assert "1 text refused: +1 212-555-0123 Undo for 60 seconds" in approver.page.text
+    approver.press("Undo")
+    assert [again(each).status for each in asked].count(Status.CANCELLED) == 2
+    approver.open()
+    assert "2 texts refused" in approver.page.text
+
+
+def test_many_are_undone_together(approver):
+    asked = ask_many(12)
+    approver.open()
+    approver.press("Refuse selected", selected=asked)
+    named = " , ".join(["+1 212-555-0123"] * 10)
+    assert f"12 texts refused: {named} and 2 more Undo for 60 seconds" in approver.page.text
+    approver.press("Undo")
+    assert "12 texts no longer refused" in approver.page.text
+    assert "Waiting for approval 12" in approver.page.text
+
+
+def test_undo_is_offered_only_as_long_as_it_can_be(approver):
+    message = ask()
+    approver.open()
+    approver.press("Approve", message)
+    receipts.sent({message.id: None}, TUESDAY_NOON)
+    approver.open()
+    assert "1 text approved: +1 212-555-0123" in approver.page.text
+    assert not approver.page.buttons("Undo")
+
+
+@of_both
+def test_it_is_of_this_list_this_person_and_what_is_still_there(operator, of):
+    stored = of.store(2)
+    operator.open(of.page)
+    operator.press(of.button, stored[0])
+    for page in ("/desk/", "/desk/replies", "/desk/do-not-call"):
+        operator.open(page)
+        assert (of.told in operator.page.text) is (page == of.page)
+    type(stored[0]).delete().execute()
+    operator.open(of.page)
+    assert of.told not in operator.page.text
+    operator.press("Sign out")
+    of.store(1)
+    operator.sign_in(issue("Otto", role=Role.OPERATOR))
+    operator.open(of.page)
+    assert of.told not in operator.page.text
+
+
+def test_what_the_cookie_has_no_room_for_is_the_oldest(operator):
+    asked, heard = ask_many(90), Replies.store(30)
+    for start, words in ((0, "Approve selected"), (30, "Refuse selected"), (60, "Refuse selected")):
+        operator.open()
+        operator.press(words, selected=asked[start : start + 30])
+    operator.open()
+    assert "30 texts approved" not in operator.page.text
+    assert operator.page.text.count("30 texts refused") == 2
+    operator.open(Replies.page)
+    for each in heard:
+        operator.press(Replies.button, each)
+        assert len(operator.client.get_cookie("desk", path="/desk/").value) < 3900
+    assert operator.page.text.count(Replies.told) == 30
+    assert operator.open().text.count("30 texts refused") == 1
+
+
+# The boxes
+
+
+@pytest.mark.parametrize("button", ["Approve", "Undo"])
+def test_the_boxes_stay_ticked(approver, button):
+    asked = ask_many(4)
+    approver.open()
+    if button == "Undo":
+        approver.press("Refuse", asked[0])
+    message = None if button == "Undo" else asked[0]
+    approver.press(button, message, selected=[*asked[1:3], asked[0]])
+    left = asked[1:3]
+    assert ticked(approver) == [str(each.id) for each in left]
+    approver.open(approver.at)
+    assert len(ticked(approver)) == len(left)
+    approver.press("Refuse selected")
+    assert ticked(approver) == []
+    assert not approver.at.endswith("select=")
+    assert [again(each).status for each in left] == [Status.CANCELLED] * len(left)
+
+
+def test_all_but_one_stay_ticked(approver):
+    asked = ask_many(50)
+    approver.open("/desk/?select=all")
+    approver.press("Refuse", asked[7])
+    assert ticked(approver) == [str(each.id) for each in asked if each != asked[7]]
+
+
+@pytest.mark.parametrize("ids", [["x"], ["\0"], ["é" * 3000], ["a.b", "&after=1"], [""]])
+def test_boxes_of_nothing_change_nothing(approver, ids):
+    message = ask()
+    approver.open()
+    sent = [("csrf_token", approver.token), ("approve", str(message.id))]
+    response = approver.post("/desk/", [*sent, *(("id", each) for each in ids)])
+    assert response.status_code == 200
+    assert again(message).approved
+    assert ticked(approver) == []
