@@ -1,4 +1,7 @@
-"""The texts that answer a STOP or HELP: one try, soon or not at all, beside list and hours."""
+"""The texts that answer a STOP or HELP: one try, soon or not at all, beside list and hours.
+
+They go through the carrier that the reply came from, and no other.
+"""
 
 import pytest
 
@@ -8,12 +11,16 @@ from carriers import Reply as Said
 from carriers.ways import Way
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST, DyingPool, FakeCarrier
 from models import Message, Status
-from samples import DAY, HOUR, NEW_YORK, SECOND, TUESDAY_NOON
+from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import inbound
+from sending.carrier_state import CarrierState
 from sending.heartbeats import Heartbeat
 from sending.inbound import ReplyRules
+from sending.outcomes import MAY_HAVE_TAKEN_IT
+from sending.replies import Reply
 from sending.runtime import Runtime
-from stored_messages import held, key_named, store_many
+from several_carriers import SILENT, NamedCarrier
+from stored_messages import held, store, store_many
 
 pytestmark = pytest.mark.usefixtures("database_url")
 
@@ -59,17 +66,6 @@ def test_it_is_sent_within_two_minutes_of_the_reply_or_not_at_all(
     run_pass(NIGHT + (seconds - 20) * SECOND, **ANSWERING)
     assert the_answer().status == status
     assert len(carrier.texts) == (status == Status.SENT)
-
-
-def test_the_carrier_is_told_until_when_it_may_be_delivered(run_pass):
-    class Noting(FakeCarrier):
-        def send(self, to, text, valid_for, **_):
-            self.valid_for = valid_for
-
-    hear()
-    carrier = Noting()
-    run_pass(NIGHT + 50 * SECOND, carrier, **ANSWERING)
-    assert carrier.valid_for == 70
 
 
 @pytest.mark.slow
@@ -122,18 +118,6 @@ def test_a_carrier_that_can_be_asked_settles_the_doubt_and_gets_no_second_copy(r
     assert the_answer().status == (Status.SENT if has_it else Status.FAILED)
 
 
-@pytest.mark.slow
-def test_it_goes_before_all_that_waits(settings, run_pass, carrier):
-    store_many(60, check_dnc=False)
-    store_many(60, check_dnc=False, key=key_named("another"))
-    key = key_named("app")
-    held(Status.SENT, finished_at=TUESDAY_NOON, key=key, to="+12125559999")
-    inbound.record([Said("+12125559999", "HELP")], TUESDAY_NOON, RULES)
-    run_pass(TUESDAY_NOON + SECOND, send_concurrency=1, **ANSWERING)
-    assert carrier.texts[0] == ("+12125559999", "Ask us.")
-    assert len(carrier.texts) == 121
-
-
 def test_what_joins_while_a_long_pass_sends_goes_next(settings, carrier, run_pass):
     numbers = store_many(30, check_dnc=False)
     held(Status.SENT, finished_at=TUESDAY_NOON, to="+12125559999")
@@ -145,3 +129,95 @@ def test_what_joins_while_a_long_pass_sends_goes_next(settings, carrier, run_pas
     carrier.answers[numbers[3]] = hear_now
     run_pass(TUESDAY_NOON + SECOND, send_concurrency=1, **ANSWERING)
     assert "+12125559999" in carrier.numbers[4:8]
+
+
+# Through the carrier that the reply came from
+
+
+@pytest.fixture
+def replied(database_url, at):
+    """A STOP of a recipient that came by a carrier, to whom two carriers have sent a text each."""
+
+    def reply(carrier):
+        at(TUESDAY_NOON)
+        for number, name in enumerate(("us", "eu"), 1):
+            finished_at = TUESDAY_NOON - number * MINUTE
+            store(status=Status.SENT, carrier=name, finished_at=finished_at)
+        said = Said(NEW_YORK, "STOP")
+        inbound.record([said], TUESDAY_NOON, ReplyRules(Way(carrier), False, "You are off.", None))
+
+    return reply
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("carrier", ["us", "eu"])
+def test_it_goes_through_the_carrier_of_the_reply(replied, run_both, us, eu, carrier):
+    replied(carrier)
+    assert DoNotCall.lists(NEW_YORK)
+    belongs = Message.get_by_id(Reply.get().message_id)
+    assert belongs.carrier == carrier, "not to the other carrier's text, the latest or not"
+    assert run_both(TUESDAY_NOON + SECOND, stop_reply="You are off.")["sent"] == 1
+    assert [len(each.texts) for each in (us, eu)] == [carrier == "us", carrier == "eu"]
+
+
+@pytest.mark.slow
+def test_no_other_takes_the_place_of_that_carrier(replied, run_both, us, eu):
+    replied("us")
+    us.answer = UNREACHED
+    for seconds in (1, 20, 60, 200):
+        run_both(TUESDAY_NOON + seconds * SECOND, stop_reply="You are off.")
+    assert CarrierState.get_by_id("us").is_down
+    assert eu.texts == []
+
+
+@pytest.mark.slow
+def test_it_goes_through_the_carrier_of_the_reply_that_has_another_name_since(
+    replied, run_both, us, eu
+):
+    replied("us")
+    us.name, ways = "new", [Way("eu"), Way("new", was=("us",))]
+    assert run_both(TUESDAY_NOON + SECOND, ways, [eu, us], stop_reply="You are off.")["sent"] == 1
+    assert (len(us.texts), len(eu.texts)) == (1, 0)
+
+
+GONE = {"ways": [Way("eu", countries={"US"})], "help_reply": "Ask us."}
+
+
+def ask_for_help(carrier, at, now):
+    at(now)
+    inbound.record([Said(NEW_YORK, "HELP")], now, ReplyRules(Way(carrier), False, None, "Ask us."))
+
+
+def the_answers():
+    answers = Message.select().where(Message.answers == "HELP").order_by(Message.id)
+    return [message.status for message in answers]
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(119, Status.QUEUED), (120, Status.EXPIRED)])
+def test_if_its_carrier_is_gone_it_expires_as_any_does(replied, run_both, at, eu, seconds, status):
+    replied("us")
+    ask_for_help("us", at, TUESDAY_NOON)
+    run_both(TUESDAY_NOON + seconds * SECOND, carriers=[eu], **GONE)
+    assert the_answers() == [status]
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["is down", "is gone"])
+def test_one_in_doubt_whose_carrier_does_not_say_ends_in_time(replied, run_both, at, eu, is_there):
+    us = NamedCarrier("us", can_be_asked=True)
+    us.answer = us.health = SILENT
+    replied("us")
+    ask_for_help("us", at, TUESDAY_NOON)
+    two = {"ways": [Way("us"), Way("eu", countries={"US"})], "help_reply": "Ask us."}
+    run_both(TUESDAY_NOON, carriers=[us, eu], **two)
+    us.answer = us.health = UNREACHED
+    for seconds in (60, 90, 119):
+        left = {"carriers": [us, eu], **two} if is_there else {"carriers": [eu], **GONE}
+        run_both(TUESDAY_NOON + seconds * SECOND, **left)
+        assert the_answers()[0] in (Status.SCHEDULED, Status.QUEUED)
+    for minutes in (3, 4, 5):
+        run_both(TUESDAY_NOON + minutes * MINUTE, **left)
+    message = Message.get(Message.answers == "HELP")
+    assert message.status == Status.EXPIRED
+    assert MAY_HAVE_TAKEN_IT in message.last_error
+    assert us.texts.count((NEW_YORK, "Ask us.")) == 1
+    assert eu.texts == []

@@ -1,21 +1,27 @@
-"""What a text went through is kept: when it was given to a carrier, and what came of it."""
+"""One text, try by try: what its carrier says, and then its status, its attempts and the copies."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from carriers import CarrierError, LateAnswer, Receipt
+from access.do_not_call import DoNotCall
+from carriers import CarrierError, LateAnswer, OptOut, Receipt
 from carriers.ways import Way
 from databases import on_sqlite
-from fake_carrier import FOR_GOOD, FOR_NOW, DyingPool
+from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, TOO_FAST, DyingPool
 from models import Message, Status
-from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
+from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import receipts
 from sending.attempts import Attempt
-from sending.runtime import Runtime
+from sending.outcomes import MAY_HAVE_TAKEN_IT, MOST_DEATHS
+from sending.runtime import THIS_MACHINE, Runtime
 from stored_messages import again, held, store, take_over
 
 SILENCE = CarrierError("no answer within 60 s", in_doubt=True, silent=True)
+UNCLEAR = ("unclear", str(SILENCE))
+TOOK, DIES = "it takes the text and does not answer", "the scheduler dies with it"
+DIED = ("unclear", "its scheduler died before the carrier's answer was recorded")
 
 
 def attempts_of(message):
@@ -34,100 +40,275 @@ def history(run):
     return read
 
 
-@pytest.mark.parametrize(
-    ("answers", "told"),
-    [
-        (["SM1"], [("taken", "SM1")]),
-        ([None], [("taken", None)]),
-        ([FOR_GOOD], [("refused", "no such number")]),
-        ([FOR_NOW, "SM1"], [("refused", "out of order"), ("taken", "SM1")]),
-        ([FOR_NOW] * 4, [("refused", "out of order")] * 4),
-        ([SILENCE, "SM2"], [("unclear", str(SILENCE)), ("taken", "SM2")]),
-        ([SILENCE, SILENCE], [("unclear", str(SILENCE))] * 2),
-    ],
-)
-def test_each_try_is_told_with_what_came_of_it(run_pass, carrier, history, answers, told):
-    message, left = store(), iter(answers)
-    carrier.answers[NEW_YORK] = lambda: next(left)
-    for hours in range(4):
-        run_pass(TUESDAY_NOON + hours * HOUR)
-    assert history(message) == told
-    assert again(message).finished_at
+@pytest.fixture
+def give(run_pass):
+    """Let a pass an hour give a text to a carrier, which says these things, one after another."""
+
+    def hours(carrier, says, since=TUESDAY_NOON, after=1):
+        for number, said in enumerate(says):
+            run_pass.runtime = Runtime(make_pool=DyingPool) if said == DIES else THIS_MACHINE
+            lost = lambda: carrier.take(NEW_YORK, "Hello", SILENCE)  # noqa: E731
+            carrier.answers[NEW_YORK] = lost if said == TOOK else said
+            try:
+                run_pass(since + number * HOUR, carrier, retry_delay=1, **ALWAYS_OPEN)
+            except SystemExit:
+                assert said == DIES
+        run_pass.runtime = THIS_MACHINE
+        for number in range(after):
+            run_pass(since + (len(says) + number) * HOUR, carrier, retry_delay=1, **ALWAYS_OPEN)
+
+    return hours
 
 
 @pytest.mark.parametrize(
-    ("is_there", "told"),
+    ("retries", "says", "status", "attempts", "told"),
     [
-        (True, [("taken", "SM0")]),
-        (False, [("not taken", str(SILENCE)), ("taken", "SM0")]),
+        (3, ["SM1"], Status.SENT, 1, [("taken", "SM1")]),
+        (3, [None], Status.SENT, 1, [("taken", None)]),
+        (3, [FOR_GOOD], Status.FAILED, 1, [("refused", "no such number")]),
+        (0, [FOR_NOW], Status.FAILED, 1, [("refused", "out of order")]),
+        (1, [FOR_NOW, "SM1"], Status.SENT, 2, [("refused", "out of order"), ("taken", "SM1")]),
+        (3, [FOR_NOW] * 4, Status.FAILED, 4, [("refused", "out of order")] * 4),
+        (0, [TOO_FAST, "SM1"], Status.SENT, 1, [("refused", "slow down"), ("taken", "SM1")]),
+        (0, [ACCOUNT, "SM1"], Status.SENT, 1, [("refused", str(ACCOUNT)), ("taken", "SM1")]),
+        (3, [SILENCE, "SM2"], Status.SENT, 2, [UNCLEAR, ("taken", "SM2")]),
+        (3, [SILENCE, SILENCE], Status.FAILED, 2, [UNCLEAR] * 2),
+        (0, [SILENCE], Status.FAILED, 1, [UNCLEAR]),
+        (0, [DIES, "SM2"], Status.SENT, 1, [DIED, ("taken", "SM2")]),
+        (3, [DIES, DIES], Status.FAILED, 0, [DIED] * 2),
+        (3, [SILENCE, DIES], Status.FAILED, 1, [UNCLEAR, DIED]),
     ],
 )
-def test_a_question_is_no_try_and_settles_the_one_in_doubt(
-    run_pass, askable, history, is_there, told
+def test_a_carrier_that_cannot_be_asked_gets_two_copies_at_most(
+    give, carrier, history, retries, says, status, attempts, told
 ):
-    message = store()
-    lose = lambda: askable.take(NEW_YORK, "Hello", SILENCE) if is_there else SILENCE  # noqa: E731
-    askable.answers[NEW_YORK] = lose
-    run_pass(TUESDAY_NOON, askable)
-    assert history(message) == [("unclear", str(SILENCE))]
-    askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello")
-    run_pass(TUESDAY_NOON + HOUR, askable)
+    message = store(max_retries=retries)
+    give(carrier, says)
+    ended = again(message)
+    assert (ended.status, ended.attempts) == (status, attempts)
     assert history(message) == told
+    assert len(carrier.texts) == len(says) - says.count(DIES)
+    may_have_it = status == Status.FAILED and told[-1][0] == "unclear"
+    assert (MAY_HAVE_TAKEN_IT in (ended.last_error or "")) == may_have_it
+
+
+NOT_TAKEN = ("not taken", str(SILENCE))
+
+
+@pytest.mark.parametrize(
+    ("retries", "says", "status", "attempts", "told"),
+    [
+        (3, [TOOK], Status.SENT, 1, [("taken", "SM0")]),
+        (0, [TOOK], Status.SENT, 1, [("taken", "SM0")]),
+        (3, [SILENCE, TOOK], Status.SENT, 2, [NOT_TAKEN, ("taken", "SM0")]),
+        (5, [SILENCE] * 4 + [TOOK] * 3, Status.SENT, 5, [NOT_TAKEN] * 4 + [("taken", "SM0")]),
+        (0, [SILENCE], Status.FAILED, 1, [NOT_TAKEN]),
+        (0, [DIES, TOOK], Status.SENT, 1, [("not taken", DIED[1]), ("taken", "SM0")]),
+        *(
+            (retries, [DIES] * MOST_DEATHS, Status.FAILED, 0, [("not taken", DIED[1])] * 3)
+            for retries in (0, 1, 10)
+        ),
+    ],
+)
+def test_a_carrier_that_can_be_asked_never_gets_a_second_copy(
+    give, askable, history, retries, says, status, attempts, told
+):
+    """However often its answers are lost, or schedulers die."""
+    message = store(max_retries=retries)
+    give(askable, says)
+    ended = again(message)
+    assert (ended.status, ended.attempts) == (status, attempts)
+    assert history(message) == told
+    assert len(askable.taken) == (status == Status.SENT)
+    assert len(askable.texts) == len(told) - says.count(DIES)
+    if DIES in says and status == Status.FAILED:
+        assert ended.last_error == f"{MOST_DEATHS} schedulers died with it"
+
+
+def test_a_text_that_an_operator_retries_may_see_as_many_deaths_again(give, askable, run):
+    message = store(max_retries=0)
+    give(askable, [DIES] * MOST_DEATHS)
+    assert again(message).status == Status.FAILED
+    run("messages", "retry", str(message.id))
+    give(askable, [DIES] * (MOST_DEATHS - 1), TUESDAY_NOON + DAY, after=0)
+    assert again(message).finished_at is None
+    give(askable, [None], TUESDAY_NOON + 2 * DAY)
     assert again(message).status == Status.SENT
 
 
-def test_a_scheduler_that_dies_leaves_it_unclear(run_pass, carrier, history):
+def test_a_carrier_is_asked_since_the_first_death_also_after_a_second(run_pass, give, askable):
+    """Its copy of the first would not be found otherwise, and it would get another."""
+
+    class DyingAsking(ThreadPoolExecutor):
+        def submit(self, *_):
+            raise SystemExit
+
     message = store()
-    living, run_pass.runtime = run_pass.runtime, Runtime(make_pool=DyingPool)
-    with pytest.raises(SystemExit):
-        run_pass(TUESDAY_NOON)
-    assert history(message) == [(None, None)]
-    run_pass.runtime = living
-    run_pass(TUESDAY_NOON + HOUR)
-    died = "its scheduler died before the carrier's answer was recorded"
-    assert history(message) == [("unclear", died), ("taken", None)]
+    give(askable, [DIES], after=0)
+    run_pass.runtime = Runtime(make_pool=DyingAsking)
+    for hours in (1, 2):
+        with pytest.raises(SystemExit):
+            run_pass(TUESDAY_NOON + hours * HOUR, askable)
+    askable.taken.append((NEW_YORK, "Hello"))
+    give(askable, [None], TUESDAY_NOON + 3 * HOUR)
+    assert [since for *_, since in askable.asked] == [TUESDAY_NOON]
+    assert (again(message).status, askable.texts) == (Status.SENT, [])
 
 
-@pytest.mark.parametrize("others", [{}, {"number": NEW_YORK, "message_id": None}])
-def test_a_late_word_is_that_of_the_first_copy_in_doubt(run_pass, carrier, history, others):
+def test_a_carrier_that_does_not_answer_when_asked_is_sent_nothing(give, askable):
     message = store()
-    carrier.answers[NEW_YORK] = SILENCE
+    give(askable, [TOOK], after=0)
+    askable.listing = FOR_NOW
+    give(askable, [None] * 5, TUESDAY_NOON + HOUR)
+    give(askable, [None], TUESDAY_NOON + 4 * DAY)  # also when it has expired
+    assert (again(message).status, again(message).in_doubt) == (Status.QUEUED, 1)
+    askable.listing = None
+    give(askable, [None], TUESDAY_NOON + 5 * DAY)
+    assert (again(message).status, len(askable.texts)) == (Status.SENT, 1)
+
+
+# What is kept back while in doubt
+
+BAD = "+99912345678"  # which libphonenumber holds to be valid no longer
+KEPT_BACK = {
+    "stop": Status.BLOCKED,
+    "stop while it is asked": Status.BLOCKED,
+    "cancel": Status.CANCELLED,
+    "expire": Status.EXPIRED,
+    "number": Status.FAILED,
+}
+
+
+@pytest.mark.parametrize("said", ["it has it", "it has it not", "it cannot be asked"])
+@pytest.mark.parametrize("why", KEPT_BACK)
+def test_what_is_kept_back_in_doubt_is_sent_only_if_the_carrier_has_it(
+    give, run_pass, carrier, askable, why, said
+):
+    can_be_asked = said != "it cannot be asked"
+    asked = askable if can_be_asked else carrier
+    message = store(check_dnc=True, first_send_at=TUESDAY_NOON)
+    give(asked, [TOOK if said == "it has it" else SILENCE], after=0)
+    if why == "stop":
+        stop = OptOut(NEW_YORK, stop=True, source="reply")
+        receipts.record_opt_out(stop, TUESDAY_NOON + MINUTE)
+    elif why == "stop while it is asked":
+        if not can_be_asked:
+            pytest.skip("it cannot be asked")
+        askable.finding = lambda: DoNotCall.add([NEW_YORK], TUESDAY_NOON, "STOP")
+    elif why == "cancel":
+        assert again(message).cancel("shell", TUESDAY_NOON + MINUTE)
+    elif why == "number":
+        Message.update(to=BAD).execute()
+        askable.taken = [(BAD, text) for _, text in askable.taken]
+    assert again(message).status == Status.SCHEDULED, "the carrier is asked first"
+    then = TUESDAY_NOON + (5 * DAY if why == "expire" else 10 * MINUTE)
+    for seconds in (0, 10):
+        run_pass(then + seconds * SECOND, asked)
+    ended = again(message)
+    assert ended.status == (Status.SENT if said == "it has it" else KEPT_BACK[why])
+    assert (MAY_HAVE_TAKEN_IT in (ended.last_error or "")) != can_be_asked
+    assert len(asked.texts) == 1
+
+
+def test_what_expires_without_a_doubt_says_nothing_of_one(run_pass):
+    message = store(first_send_at=TUESDAY_NOON - 3 * DAY)
     run_pass(TUESDAY_NOON)
-    now = TUESDAY_NOON + 10 * SECOND
+    assert (again(message).status, again(message).last_error) == (Status.EXPIRED, None)
+
+
+def test_what_expires_in_doubt_between_claim_and_send_says_so(give, run_pass, carrier, at):
+    """The process stood still after it had judged the message."""
+    message = store(first_send_at=TUESDAY_NOON - 3 * DAY + HOUR, send_at=TUESDAY_NOON)
+    give(carrier, [SILENCE], after=0)
+
+    class LatePool(ThreadPoolExecutor):
+        def submit(self, action, *arguments):
+            at(TUESDAY_NOON + 2 * HOUR)
+            return super().submit(action, *arguments)
+
+    run_pass.runtime = Runtime(make_pool=LatePool)
+    run_pass(TUESDAY_NOON + HOUR / 2)
+    assert len(carrier.texts) == 1
+    assert again(message).status == Status.EXPIRED
+    assert MAY_HAVE_TAKEN_IT in again(message).last_error
+
+
+def test_the_approval_of_a_text_that_is_withdrawn_in_doubt_is_refused(flask):
+    message = store(in_doubt=1, in_doubt_since=TUESDAY_NOON)
+    assert message.cancel("shell", TUESDAY_NOON)
+    result = flask("messages", "approve", str(message.id))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        f"{message.id}: not approved: cancelled, unless the carrier has it already\n"
+    )
+    assert again(message).undo_cancel("shell", TUESDAY_NOON)
+    assert "approved" in flask("messages", "approve", str(message.id)).stdout
+
+
+def test_what_a_carrier_turns_out_not_to_have_waits_if_it_has_closed_meanwhile(
+    run_pass, askable, at
+):
+    closing = TUESDAY_NOON + 5 * HOUR
+    opening = closing + 16 * HOUR
+    message = store(in_doubt=1, in_doubt_since=TUESDAY_NOON, attempts=1)
+    askable.finding = lambda: at(closing)
+    assert run_pass(closing - SECOND, askable)["rescheduled"] == 1
+    assert (again(message).send_at, askable.texts) == (opening, [])
+    askable.finding = lambda: at(opening)
+    assert run_pass(opening, askable)["sent"] == 1
+
+
+# Words that come late
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+@pytest.mark.parametrize("others", [{}, {"number": NEW_YORK, "message_id": None}])
+def test_a_late_word_is_that_of_the_first_copy_in_doubt(give, carrier, history, others, copies):
+    message = store()
+    give(carrier, [SILENCE] * copies, after=0)
+    now = TUESDAY_NOON + 2 * HOUR
     said = Receipt("SM7", True, **others) if others else LateAnswer(str(message.id), "SM7")
     receipts.record([said], now, False, Way("fake"))
-    assert history(message) == [("taken", "SM7")]
-    (attempt,) = attempts_of(message)
-    assert attempt.receipt == ("delivered" if others else None)
+    assert history(message) == [("taken", "SM7"), UNCLEAR][:copies]
+    assert attempts_of(message)[0].receipt == ("delivered" if others else None)
+    give(carrier, [], now)
+    assert again(message).status == (Status.DELIVERED if others else Status.SENT)
+    assert len(carrier.texts) == copies
 
 
-def test_of_two_copies_in_doubt_a_late_yes_is_that_of_the_first(run_pass, carrier, history):
-    message = store()
-    carrier.answers[NEW_YORK] = SILENCE
-    for hours in (0, 1):
-        run_pass(TUESDAY_NOON + hours * HOUR)
-    late = LateAnswer(str(message.id), "SM7")
-    receipts.record([late], TUESDAY_NOON + 2 * HOUR, False, Way("fake"))
-    assert history(message) == [("taken", "SM7"), ("unclear", str(SILENCE))]
-
-
+@pytest.mark.parametrize("early", [True, False])
 @pytest.mark.parametrize(
     ("words", "receipt"),
-    [([True], "delivered"), ([False], "undelivered"), ([False, True], "delivered"),
-     ([True, False], "delivered")],
-)  # fmt: skip
-@pytest.mark.parametrize("early", [True, False])
-def test_a_receipt_is_kept_with_its_copy(run_pass, carrier, words, receipt, early):
+    [
+        ([True], "delivered"),
+        ([False], "undelivered"),
+        ([False, True], "delivered"),
+        ([True, False], "delivered"),
+    ],
+)
+def test_a_receipt_is_kept_with_its_copy(give, carrier, words, receipt, early):
     message = store()
-    carrier.answers[NEW_YORK] = "SM1"
     if not early:
-        run_pass(TUESDAY_NOON)
+        give(carrier, ["SM1"])
     for delivered in words:
         receipts.record([Receipt("SM1", delivered)], TUESDAY_NOON, False, Way("fake"))
     if early:
-        run_pass(TUESDAY_NOON)
+        give(carrier, ["SM1"])
     (attempt,) = attempts_of(message)
     assert (attempt.result, attempt.receipt) == ("taken", receipt)
+
+
+def test_a_no_that_comes_after_the_take_over_is_noted_with_its_copy(database_url):
+    message = held(Status.SENDING, claim_number=1)
+    take_over(TUESDAY_NOON + HOUR)
+    Attempt.end(message, TUESDAY_NOON + 2 * HOUR, "refused", words="no")
+    (attempt,) = attempts_of(message)
+    assert (attempt.result, attempt.words) == ("refused", "no")
+    Attempt.end(message, TUESDAY_NOON + 3 * HOUR, "unclear")  # it is known by now
+    assert attempts_of(message)[0].result == "refused"
+
+
+# What is no try
 
 
 @pytest.mark.parametrize(
@@ -147,30 +328,12 @@ def test_a_text_that_waits_for_the_rate_was_not_tried(run_pass, carrier, history
     assert len(carrier.texts) == 3
 
 
-def test_a_retry_by_a_person_forgets_none(run_pass, carrier, history, run):
-    message = store()
-    carrier.answers[NEW_YORK] = FOR_GOOD
-    run_pass(TUESDAY_NOON)
-    run("messages", "retry", str(message.id))
-    carrier.answers[NEW_YORK] = "SM1"
-    run_pass(TUESDAY_NOON + MINUTE)
-    assert history(message) == [("refused", "no such number"), ("taken", "SM1")]
-
-
-def test_a_no_that_comes_after_the_take_over_is_noted_with_its_copy(database_url):
-    message = held(Status.SENDING, claim_number=1)
-    take_over(TUESDAY_NOON + HOUR)
-    Attempt.end(message, TUESDAY_NOON + 2 * HOUR, "refused", words="no")
-    (attempt,) = attempts_of(message)
-    assert (attempt.result, attempt.words) == ("refused", "no")
-    Attempt.end(message, TUESDAY_NOON + 3 * HOUR, "unclear")  # it is known by now
-    assert attempts_of(message)[0].result == "refused"
-
-
 @on_sqlite
-def test_attempts_go_with_their_message(run_pass, run):
+def test_attempts_outlast_a_retry_and_go_with_their_message(give, carrier, history, run):
     message = store()
-    run_pass(TUESDAY_NOON)
-    assert attempts_of(message)
+    give(carrier, [FOR_GOOD])
+    run("messages", "retry", str(message.id))
+    give(carrier, ["SM1"], TUESDAY_NOON + MINUTE)
+    assert history(message) == [("refused", "no such number"), ("taken", "SM1")]
     Message.purge(TUESDAY_NOON + DAY, TUESDAY_NOON + DAY)
     assert not Attempt.select().exists()

@@ -1,19 +1,18 @@
 """A pass that lasts: what dead senders held, what is due and testers do not wait for its end."""
 
 import threading
-import time
 from contextlib import contextmanager
 
 import pytest
 
 import scheduler
+from access.do_not_call import DoNotCall
 from access.keys import ApiKey, Role
-from carriers import CarrierError, Part, Reply
+from carriers import OptOut, Part, Reply
 from carriers.ways import Way
 from database import clock, db
 from events.outbox import Event, EventAddress
 from models import Message, Status
-from monitoring.health import STALLED_AFTER
 from running import wait_until
 from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, THIRD, TUESDAY_NOON
 from scheduler import Scheduler
@@ -33,52 +32,16 @@ def impatient(settings, monkeypatch):
     return settings._replace(claim_timeout=1, **ALWAYS_OPEN)
 
 
-def until(condition, seconds=20):
-    """Answer yes once a condition is true; fail for now if that takes too long."""
-
-    def answer():
-        end = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() > end:
-                return CarrierError("out of patience")
-            time.sleep(0.02)
-        return None
-
-    return answer
-
-
 def has_ended(message, status):
     return again(message).status == status
 
 
-# Of dead senders
-
-
-@pytest.mark.slow
-def test_what_a_dead_sender_held_is_sent_before_the_others_pass_ends(impatient, carrier):
-    dead = held(Status.SENDING, to=NEIGHBOUR, claimed_at=clock.now())
-    lasting = store(clock.now())
-    carrier.answers[NEW_YORK] = until(lambda: has_ended(dead, Status.SENT))
-    counts = Scheduler(impatient, carrier).run_pass()
-    assert counts["taken over"] == 1
-    assert counts["sent"] == 2
-    assert again(dead).finished_at < again(lasting).finished_at
-
-
-@pytest.mark.slow
-def test_what_becomes_too_old_expires_before_a_pass_ends(impatient, carrier):
-    ends_at = clock.now() + SECOND
-    old = store(ends_at - HOUR, expires_at=ends_at, to=NEIGHBOUR, manual_mode=True, approved=False)
-    store(clock.now())
-    carrier.answers[NEW_YORK] = until(lambda: has_ended(old, Status.EXPIRED))
-    counts = Scheduler(impatient, carrier).run_pass()
-    assert (counts["expired"], counts["sent"]) == (1, 1)
+# Meanwhile
 
 
 def piece_of_a_reply():
     """A part of a reply whose other parts do not come; its key is to be told of it."""
-    key = key_named("app")
-    EventAddress.set(key, "http://127.0.0.1:9/", TUESDAY_NOON)
+    EventAddress.set(key_named("app"), "http://127.0.0.1:9/", TUESDAY_NOON)
     held(Status.SENT, to=NEIGHBOUR, carrier="fake", finished_at=TUESDAY_NOON - SECOND)
     part = Reply(NEIGHBOUR, "I think", part=Part("1", 2, 1))
     inbound.record([part], TUESDAY_NOON, ReplyRules(Way("fake"), False, None, None))
@@ -86,42 +49,72 @@ def piece_of_a_reply():
 
 def of_tester():
     ApiKey.issue("tester", None, TUESDAY_NOON, role=Role.TESTER)
-    due = TUESDAY_NOON + SECOND
-    return store(due, status=Status.SCHEDULED, to=THIRD, key=ApiKey.named("tester"))
+    return due(key=ApiKey.named("tester"))
 
 
-LASTS_SIX_MINUTES = {
-    "a part of a reply is told": (piece_of_a_reply, lambda _: Event.select().exists()),
-    "a text of a tester is sent": (of_tester, lambda text: has_ended(text, Status.SENT)),
+def due(**columns):
+    return store(TUESDAY_NOON + SECOND, status=Status.SCHEDULED, to=THIRD, **columns)
+
+
+def waits_for_approval():
+    last = TUESDAY_NOON + SECOND
+    return store(expires_at=last, to=NEIGHBOUR, manual_mode=True, approved=False)
+
+
+MEANWHILE = {
+    "what is due is queued": (due, lambda text: again(text).status != Status.SCHEDULED),
+    "what a dead sender held is taken over": (
+        lambda: held(Status.SENDING, to=NEIGHBOUR, claimed_at=TUESDAY_NOON),
+        lambda text: again(text).status != Status.SENDING,
+    ),
+    "what is too old expires": (
+        waits_for_approval,
+        lambda text: again(text).status == Status.EXPIRED,
+    ),
     "what is too old is forgotten": (
-        lambda: held(Status.SENT, finished_at=TUESDAY_NOON + SECOND - DAY),
+        lambda: held(Status.SENT, to=THIRD, finished_at=TUESDAY_NOON + SECOND - DAY),
         lambda text: again(text).message is None,
+    ),
+    "a part of a reply is told": (piece_of_a_reply, lambda _: Event.select().exists()),
+    "a STOP is recorded": (lambda: None, lambda _: DoNotCall.lists(NEIGHBOUR)),
+    "a text of a tester is sent": (of_tester, lambda text: again(text).status == Status.SENT),
+    "the desk sees that it lives": (
+        lambda: CarrierState.prepare("fake"),
+        lambda _: CarrierState.get_by_id("fake").last_pass_at > TUESDAY_NOON,
     ),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", LASTS_SIX_MINUTES)
-def test_in_a_pass_of_six_minutes(impatient, carrier, at, what):
-    make, is_done = LASTS_SIX_MINUTES[what]
+@pytest.mark.parametrize("what", MEANWHILE)
+@pytest.mark.parametrize("lasts", ["a text", "a question whether it serves"])
+def test_while_something_takes_six_minutes_the_rest_goes_on(impatient, carrier, at, lasts, what):
+    make, is_done = MEANWHILE[what]
     at(TUESDAY_NOON)
-    made = make()
+    made, done = make(), []
     store(to=NEW_YORK)
-    answer = until(lambda: is_done(made))
-    carrier.answers[NEW_YORK] = lambda: [at(TUESDAY_NOON + 6 * MINUTE), answer()][1]
+
+    def take_six_minutes():
+        at(TUESDAY_NOON + 6 * MINUTE)
+        stops = [OptOut(NEIGHBOUR, True, "reply", certain=True)] if "STOP" in what else []
+        carrier.received = lambda: [stops.pop()] if stops else []
+        wait_until(lambda: is_done(made))
+        db.close()  # of this thread
+        done.append(what)
+
+    if lasts == "a text":
+        carrier.answers[NEW_YORK] = take_six_minutes
+    else:
+        carrier.check = take_six_minutes
+        CarrierState.prepare("fake")
+        CarrierState.begin_pause("fake", TUESDAY_NOON - HOUR, trouble="no route", is_down=True)
     lasting = Scheduler(impatient._replace(keep_texts=DAY, claim_timeout=4), carrier)
     assert lasting.run_pass()["sent"] >= 1
-    assert carrier.numbers == [NEW_YORK], "it was not tried again"
-    assert is_done(made)
+    assert done == [what]
+    assert carrier.numbers.count(NEW_YORK) == 1, "it was not taken over"
 
 
-@pytest.mark.slow
-def test_a_living_senders_own_claims_are_not_taken_over_in_its_long_pass(impatient, carrier):
-    message = store(clock.now())
-    end = time.monotonic() + 4
-    carrier.answers[NEW_YORK] = until(lambda: time.monotonic() > end)
-    counts = Scheduler(impatient, carrier).run_pass()
-    assert (counts["taken over"], again(message).in_doubt, counts["sent"]) == (0, 0, 1)
+# Of dead senders
 
 
 def test_after_an_outage_the_living_have_the_time_to_beat_before_they_are_taken_over(
@@ -151,19 +144,6 @@ def test_a_scheduler_that_is_told_to_stop_while_it_watches_takes_over_nothing(
     assert stopped.run_pass()["taken over"] == 0
     assert stopped.stop.is_requested
     assert (again(living).status, again(living).claim_number) == (Status.SENDING, 1)
-
-
-@pytest.mark.slow
-def test_the_desk_sees_that_a_long_pass_lives(impatient, carrier):
-    store(clock.now())
-    began_at = clock.now()
-
-    def is_noted():
-        return CarrierState.get_by_id("fake").last_pass_at > began_at + SECOND
-
-    carrier.answers[NEW_YORK] = until(is_noted)
-    assert Scheduler(impatient, carrier).run_pass()["sent"] == 1
-    assert 5 * SECOND < STALLED_AFTER / 10
 
 
 def test_a_claim_is_put_back_by_its_number_though_the_same_sender_has_a_later_one(database_url):
@@ -207,30 +187,14 @@ def test_a_testers_backlog_holds_up_neither_passes_nor_senders(impatient, carrie
         store_many(20, clock.now(), key=tester)
         wait_until(lambda: Message.select().where(Message.status == Status.SENDING).count() == 8)
         text = store(clock.now())
-        wait_until(lambda: has_ended(text, Status.SENT), 10)
+        wait_until(lambda: has_ended(text, Status.SENT))
         due = store(clock.now() + SECOND, to=THIRD, status=Status.SCHEDULED)
         dead = held(Status.SENDING, to=NEIGHBOUR, claimed_at=clock.now())
-        wait_until(lambda: has_ended(due, Status.SENT) and has_ended(dead, Status.SENT), 10)
+        wait_until(lambda: has_ended(due, Status.SENT) and has_ended(dead, Status.SENT))
         assert Message.select().where(Message.key == tester, Message.status == "sent").count() == 0
         one.go_on.set()
         wait_until(lambda: Message.select().where(Message.status == "sent").count() == 23)
         wait_until(lambda: sum(int(each.split(" sent")[0].split()[-1]) for each in one.lines) == 23)
-
-
-@pytest.mark.slow
-def test_a_carrier_that_hangs_when_it_is_asked_holds_up_no_tester(impatient, carrier, tester):
-    CarrierState.prepare("fake")
-    now = clock.now()
-    CarrierState.begin_pause("fake", now - HOUR, now - HOUR, trouble="no route", is_down=True)
-    asked = threading.Event()
-    with running(impatient, carrier) as one:
-        carrier.check = lambda: asked.set() or one.go_on.wait(60)
-        store(clock.now())
-        assert asked.wait(10)
-        text = store(clock.now(), key=tester, to=NEIGHBOUR)
-        due = store(clock.now() + SECOND, key=tester, to=THIRD, status=Status.SCHEDULED)
-        wait_until(lambda: has_ended(text, Status.SENT) and has_ended(due, Status.SENT), 10)
-        assert carrier.texts == []
 
 
 def test_a_single_pass_ends_when_the_texts_of_testers_are_sent(impatient, carrier, tester):

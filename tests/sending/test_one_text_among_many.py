@@ -7,13 +7,11 @@ import pytest
 
 from access.keys import ApiKey
 from carriers import CarrierError
-from carriers.ways import Way
 from databases import on_sqlite
 from fake_carrier import ACCOUNT, FOR_GOOD, TOO_FAST, AskableCarrier
 from models import Message, Status
 from monitoring import health
 from samples import DAY, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
-from scheduler import Scheduler
 from stored_messages import again, key_named, statuses, store, store_many
 
 PAGE = CarrierError("a gateway's page", silent=True)
@@ -45,44 +43,23 @@ def names_in_turn(carrier, begin=0):
     return [text for _, text in carrier.texts[begin:]]
 
 
-# Of another key
+# Beside others
 
 
 @on_sqlite
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["u", "z"], ids=["urgent", "not urgent"])
-@pytest.mark.parametrize("no", [ACCOUNT, TOO_FAST], ids=["the account", "too fast"])
-def test_a_text_that_is_always_refused_holds_up_no_text_of_another_key(run_for, carrier, name, no):
+@pytest.mark.parametrize("name", ["u", "z", "a"], ids=["urgent", "not urgent", "of the same key"])
+@pytest.mark.parametrize(
+    ("first", "no"), [(ACCOUNT, ACCOUNT), (TOO_FAST, TOO_FAST), (NO_CONNECTION, PAGE)], ids=str
+)
+def test_a_text_that_is_always_refused_holds_up_no_other(run_for, carrier, name, first, no):
     store(to=POISON, key=key_of(name))
-    store_many(30, key=key_of("a"), message="a")
-    carrier.answers[POISON] = no
-    run_for(0, 40, 2)
+    numbers = store_many(30, key=key_of("a"))
+    carrier.answers = dict.fromkeys([POISON, *numbers], first)
+    run_for(0, 1, send_concurrency=4)
+    carrier.answers = {POISON: no}
+    run_for(5, 90, 5, send_concurrency=4)
     assert statuses()[Status.SENT] == 30
-
-
-@on_sqlite
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["u", "z"], ids=["urgent", "not urgent"])
-def test_a_text_that_gets_a_page_after_an_outage_holds_up_no_text_of_another_key(
-    run_for, carrier, name
-):
-    store(to=POISON, key=key_of(name))
-    numbers = store_many(30, key=key_of("a"), message="a")
-    carrier.answers = dict.fromkeys([POISON, *numbers], NO_CONNECTION)
-    run_for(0, 1)
-    carrier.answers = {POISON: PAGE}
-    run_for(5, 90, 5)
-    assert statuses()[Status.SENT] == 30
-
-
-@on_sqlite
-@pytest.mark.slow
-def test_hundreds_of_texts_go_beside_one_that_is_refused_as_the_account(run_for, carrier):
-    store(to=POISON, key=key_of("z"))
-    store_many(300, key=key_of("a"))
-    carrier.answers[POISON] = ACCOUNT
-    run_for(0, 40, 5)
-    assert statuses() == {Status.SENT: 300, Status.SCHEDULED: 1}
 
 
 # The text itself
@@ -98,12 +75,21 @@ def refused(run_for, carrier):
     return message
 
 
-def test_it_waits_like_any_that_is_refused_for_now_and_says_why(refused):
+def test_it_is_tried_again_like_any_that_is_refused_for_now_until_it_has_failed(refused, run_pass):
+    """A person who retries it then gives it its first chance again."""
     waits = again(refused)
     assert (waits.status, waits.attempts) == (Status.SCHEDULED, 1)
     assert waits.last_error == str(ACCOUNT)
     assert 0.9 * MINUTE <= waits.send_at - waits.last_error_at <= 1.1 * MINUTE
     assert statuses()[Status.SENT] == 20
+    for minutes in (2, 10, 60, 120):
+        run_pass(TUESDAY_NOON + minutes * MINUTE)
+    ended = again(refused)
+    assert (ended.status, ended.attempts) == (Status.FAILED, 4)
+    assert ended.last_error == str(ACCOUNT)
+    ended.retry(TUESDAY_NOON + 121 * MINUTE, 3 * DAY)
+    run_pass(TUESDAY_NOON + 121 * MINUTE)
+    assert (again(refused).status, again(refused).attempts) == (Status.QUEUED, 0)
 
 
 @on_sqlite
@@ -132,44 +118,6 @@ def test_as_the_text_that_goes_first_after_a_pause_it_does_not_end_that(refused,
     waits = again(refused)
     assert (waits.status, waits.attempts) == (Status.QUEUED, 1)
     assert health.read(TUESDAY_NOON + 2 * MINUTE).problems()
-
-
-@on_sqlite
-@pytest.mark.slow
-def test_its_tries_come_to_an_end_with_the_carriers_words(refused, run_pass):
-    for minutes in (2, 10, 60, 120):
-        run_pass(TUESDAY_NOON + minutes * MINUTE)
-    ended = again(refused)
-    assert (ended.status, ended.attempts) == (Status.FAILED, 4)
-    assert ended.last_error == str(ACCOUNT)
-
-
-@on_sqlite
-def test_a_person_who_retries_it_gives_it_its_first_chance_again(refused, run_pass, carrier):
-    for minutes in (2, 10, 60):
-        run_pass(TUESDAY_NOON + minutes * MINUTE)
-    assert again(refused).status == Status.FAILED
-    again(refused).retry(TUESDAY_NOON + 61 * MINUTE, 3 * DAY)
-    run_pass(TUESDAY_NOON + 61 * MINUTE)
-    waits = again(refused)
-    assert (waits.status, waits.attempts) == (Status.QUEUED, 0)
-
-
-@on_sqlite
-@pytest.mark.slow
-def test_an_account_that_is_refused_twice_costs_no_text_a_retry(run_for, run_pass, carrier):
-    """Of what was refused the first time nothing is left, and of the rest nothing was refused."""
-    numbers = store_many(40, key=key_of("a"))
-    for begin in (0, 200):
-        carrier.answers = dict.fromkeys(numbers, ACCOUNT)
-        run_for(begin, begin + 20, 5)
-        assert {m.attempts for m in Message.select().where(Message.status == Status.QUEUED)} == {0}
-        carrier.answers = {}
-        run_pass(TUESDAY_NOON + (begin + 100) * SECOND)
-        assert {m.attempts for m in Message.select()} == {1}
-        assert Message.select().where(Message.status == Status.SENT).count() == len(numbers)
-        Message.delete().execute()
-        store_many(40, TUESDAY_NOON + 2 * MINUTE, key=key_of("a"))
 
 
 @on_sqlite
@@ -274,49 +222,6 @@ def test_it_is_never_twice_in_a_row_of_the_same_key_while_another_has_one(
     assert {*turns} == {*begun}, "and each has its turn"
 
 
-def test_two_schedulers_that_take_turns_keep_to_it(settings, carrier, at, run_pass):
-    for name in "ab":
-        for each in range(3):
-            store(to=f"+1212555{ord(name)}0{each}", key=key_of(name), message=name)
-    carrier.answers = dict.fromkeys([m.to for m in Message.select()], ACCOUNT)
-    run_pass(TUESDAY_NOON, send_concurrency=1)
-    given = len(carrier.texts)
-    both = itertools.cycle([Scheduler(settings, carrier) for _ in range(2)])
-    for minutes in range(2, 12):
-        at(TUESDAY_NOON + minutes * MINUTE)
-        next(both).run_pass()
-    turns = names_in_turn(carrier, given)
-    assert len(turns) == 10
-    assert all(one != next for one, next in itertools.pairwise(turns)), turns
-
-
-def test_a_text_that_answers_a_reply_counts_as_one_of_its_key(run_pass, settings, carrier):
-    words = {"stop_reply": "You get no more texts.", "help_reply": "Write STOP."}
-    for each in range(4):
-        store(to=f"+121255510{each}0", key=key_of("a"), message="a", answers="HELP")
-        store(to=f"+121255520{each}0", key=key_of("b"), message="b")
-    carrier.answers = dict.fromkeys([m.to for m in Message.select()], ACCOUNT)
-    for second in (0, 5, 15, 35, 75):
-        run_pass(TUESDAY_NOON + second * SECOND, send_concurrency=1, **words)
-    turns = names_in_turn(carrier)[1:]
-    assert len(turns) == 4
-    assert all(one != next for one, next in itertools.pairwise(turns)), turns
-
-
-def test_an_answer_waits_for_another_key_after_a_text_of_its_own_key(run_pass, carrier):
-    words = {"stop_reply": "You get no more texts.", "help_reply": "Write STOP."}
-    store(key=key_of("a"), message="a")
-    carrier.answers = {NEW_YORK: ACCOUNT}
-    for second in (0, 5):
-        run_pass(TUESDAY_NOON + second * SECOND, **words)
-    store(to=NEIGHBOUR, key=key_of("a"), message="a", answers="HELP")
-    store(to=POISON, key=key_of("b"), message="b")
-    carrier.answers |= {NEIGHBOUR: ACCOUNT, POISON: ACCOUNT}
-    run_pass(TUESDAY_NOON + 15 * SECOND, **words)
-    run_pass(TUESDAY_NOON + 35 * SECOND, **words)
-    assert carrier.numbers == [NEW_YORK, NEW_YORK, POISON, NEIGHBOUR]
-
-
 @pytest.mark.parametrize("no", [ACCOUNT, TOO_FAST, PAGE], ids=["account", "too fast", "pages"])
 def test_an_urgent_text_goes_first_unless_its_key_had_the_last_turn(run_pass, carrier, no):
     store(key=key_of("a"), message="a")
@@ -327,37 +232,3 @@ def test_an_urgent_text_goes_first_unless_its_key_had_the_last_turn(run_pass, ca
     for minutes in range(2, 5):
         run_pass(TUESDAY_NOON + minutes * MINUTE)
     assert names_in_turn(carrier)[1:4] == ["u", "a", "u"]
-
-
-@on_sqlite
-@pytest.mark.slow
-@pytest.mark.parametrize("no", [ACCOUNT, TOO_FAST], ids=["the account", "too fast"])
-def test_of_a_single_key_another_text_goes_first_each_time(run_for, carrier, no):
-    store(to=POISON)
-    store_many(20)
-    carrier.answers[POISON] = no
-    run_for(0, 40, 2, send_concurrency=4)
-    assert statuses()[Status.SENT] == 20
-
-
-@on_sqlite
-def test_a_single_text_is_tried_after_each_pause_all_the_same(run_for, carrier):
-    store()
-    carrier.answers[NEW_YORK] = TOO_FAST
-    run_for(0, 16)
-    assert len(carrier.texts) == 5, "after 1, 2, 4 and 8 seconds"
-    carrier.answers = {}
-    run_for(31, 32)
-    assert statuses() == {Status.SENT: 1}
-
-
-@pytest.mark.slow
-def test_of_several_carriers_each_gives_the_keys_their_turns(run_both, us, eu):
-    """With lanes; only us may be used, and refuses one text of an urgent key."""
-    store(to=POISON, key=key_of("u"), country="US")
-    store_many(30, key=key_of("a"), country="US")
-    us.answers[POISON] = ACCOUNT
-    for second in range(0, 40, 5):
-        run_both(TUESDAY_NOON + second * SECOND, [Way("us"), Way("eu", countries={"GB"})])
-    assert statuses() == {Status.SENT: 30, Status.SCHEDULED: 1}
-    assert eu.texts == []

@@ -1,30 +1,170 @@
-"""Pauses of a carrier: who may end one, what goes out in one, and when an outage is over."""
+"""A carrier that says too fast, is down or refuses the account: when it is tried, and till when."""
 
+import logging
 from collections import Counter
-from datetime import timedelta
 
 import pytest
 
 from carriers import CarrierError, TooFast
-from database import db
-from fake_carrier import ACCOUNT, FOR_GOOD, SLOWLY, TOO_FAST, FakeCarrier
+from database import db, isoformat
+from databases import on_sqlite
+from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, SLOWLY, TOO_FAST, AskableCarrier, FakeCarrier
 from models import Message, Status
 from monitoring import health
-from samples import MILLISECOND, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
+from samples import HOUR, MILLISECOND, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending.attempts import Attempt
 from sending.carrier_state import CarrierState
 from sending.sends import Answer, Send
 from sending.watch import CarrierWatch
-from stored_messages import again, statuses, store, store_many
+from several_carriers import NamedCarrier
+from stored_messages import statuses, store, store_many
 
-DOWN = CarrierError("no connection", unreached=True)
-SILENCE = CarrierError("a gateway's page", silent=True)
+DOWN = CarrierError("nobody listens", unreached=True)
+PAGE = CarrierError("a gateway's page", silent=True)
+CANNOT_BE_ASKED = NotImplementedError()
+CAUSES = {
+    "too fast": (TOO_FAST, [0, 1, 3, 7, 15, 34, 74, 134, 194], None, "says too fast"),
+    "down": (DOWN, [0, 5, 15, 35, 75, 135, 195], "has been down", "is down"),
+    "account": (
+        *(ACCOUNT, [0, 5, 15, 35, 75, 135, 195]),
+        *("has refused the account", "refuses the account"),
+    ),
+}
+"""An answer, when one text is tried (in seconds), what is told of it, and its line in the log."""
+LOOKS = (*range(8), 14, 15, 16, 34, 35, 74, 75, 134, 135, 194, 195)
+
+
+class Checked(AskableCarrier):
+    """A carrier that answers the question whether it serves, and counts that."""
+
+    def __init__(self):
+        super().__init__()
+        self.checks, self.health = 0, None
+
+    def check(self):
+        self.checks += self.health is not CANNOT_BE_ASKED
+        if self.health:
+            raise self.health
 
 
 @pytest.fixture
-def after_looking(monkeypatch):
-    """Have something happen between a scheduler's look at the carrier's state and its claim."""
+def checked():
+    return Checked()
+
+
+def problems(now):
+    return health.read(now).problems()
+
+
+def errors(caplog):
+    return [each.message for each in caplog.records if each.levelno >= logging.ERROR]
+
+
+# How long a pause is
+
+
+@pytest.fixture
+def tries(run_pass, carrier):
+    """Answer all texts alike; return at which of the seconds of LOOKS one was tried."""
+
+    def count(since, answer):
+        numbers = store_many(40, since)
+        carrier.answers = dict.fromkeys(numbers, answer)
+        seconds = []
+        for second in LOOKS:
+            before = len(carrier.texts)
+            run_pass(since + second * SECOND, send_concurrency=1)
+            seconds += [second] * (len(carrier.texts) - before)
+        carrier.answers = {}
+        assert statuses()[Status.QUEUED] == 40, "no text loses a retry"
+        return seconds
+
+    return count
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("second", CAUSES)
+@pytest.mark.parametrize("first", CAUSES)
+def test_pauses_grow_to_a_minute_the_second_time_as_the_first(
+    tries, run_pass, known_problems, caplog, first, second
+):
+    answer, seconds, _, _ = CAUSES[first]
+    assert tries(TUESDAY_NOON, answer) == seconds
+    run_pass(TUESDAY_NOON + 5 * MINUTE)
+    assert known_problems(TUESDAY_NOON + 5 * MINUTE) == []
+    caplog.clear()
+    caplog.set_level("INFO", "scheduler")
+    again_at = TUESDAY_NOON + 10 * MINUTE
+    answer, seconds, told, line = CAUSES[second]
+    assert tries(again_at, answer) == seconds
+    began = [f"fake {told} since {isoformat(again_at)}: {answer}"] if told else []
+    told_of = [each for each in known_problems(again_at + 20 * SECOND) if each.startswith("fake")]
+    assert told_of == began
+    assert caplog.text.count(line) == 1
+    run_pass(again_at + 5 * MINUTE)
+    assert known_problems(again_at + 5 * MINUTE) == []
+    assert caplog.text.count("takes texts again") == len(began)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "since"),
+    [
+        ("too fast", "down", 5),
+        ("too fast", "account", 5),
+        ("down", "account", 0),
+        ("account", "down", 0),
+    ],
+)
+def test_another_trouble_within_a_pause_is_told_and_logged(
+    run_pass, carrier, known_problems, caplog, first, second, since
+):
+    carrier.answers = dict.fromkeys(store_many(3), CAUSES[first][0])
+    run_pass(TUESDAY_NOON, send_concurrency=1)
+    answer, _, told, line = CAUSES[second]
+    carrier.answers = dict.fromkeys(carrier.answers, answer)
+    for seconds in (5, 15):
+        run_pass(TUESDAY_NOON + seconds * SECOND, send_concurrency=1)
+    assert len(carrier.texts) == 3
+    (problem,) = known_problems(TUESDAY_NOON + 15 * SECOND)
+    assert problem.startswith(f"fake {told} since {isoformat(TUESDAY_NOON + since * SECOND)}")
+    assert caplog.text.count(line) == 1
+
+
+@pytest.mark.parametrize("serves", [True, False], ids=["asked, it serves", "it cannot be asked"])
+def test_too_fast_goes_on_though_nothing_waited_when_the_pause_was_over(run_pass, checked, serves):
+    message = store()
+    checked.answers[NEW_YORK] = TOO_FAST
+    checked.health = None if serves else CANNOT_BE_ASKED
+    run_pass(TUESDAY_NOON, checked)
+    assert message.cancel("shell", TUESDAY_NOON)
+    for seconds in (1, 2, 60):
+        run_pass(TUESDAY_NOON + seconds * SECOND, checked)
+    then = TUESDAY_NOON + HOUR
+    checked.answers = dict.fromkeys(store_many(20, then), TOO_FAST)
+    run_pass(then, checked)
+    assert len(checked.texts) == 2, "one goes first"
+    checked.answers = {}
+    run_pass(then + 2 * SECOND - MILLISECOND, checked)
+    assert len(checked.texts) == 2, "the next pause is twice as long"
+    assert run_pass(then + 2 * SECOND, checked)["sent"] == 20
+
+
+def test_a_probe_that_was_claimed_by_a_clock_ahead_is_not_waited_for(run_pass, carrier):
+    store()
+    long_ago = TUESDAY_NOON - HOUR
+    CarrierState.create(
+        name="fake", retry_at=long_ago, paused_at=long_ago, tried_at=TUESDAY_NOON + HOUR, pause=1
+    )
+    assert run_pass(TUESDAY_NOON)["sent"] == 1
+
+
+# Who ends one
+
+
+@pytest.fixture
+def sibling_is_too_fast(settings, at, monkeypatch):
+    """Have another scheduler be told "too fast" between this one's look at the state and claim."""
     look, actions = CarrierWatch.permission, []
 
     def look_and_wait(watch, *arguments):
@@ -34,57 +174,42 @@ def after_looking(monkeypatch):
         return seen
 
     monkeypatch.setattr(CarrierWatch, "permission", look_and_wait)
-    return actions.append
 
-
-@pytest.fixture
-def sibling_is_too_fast(settings, at, after_looking):
-    """Let another scheduler be told "too fast", which this one does not know when it begins."""
-
-    def begin(no, instant=TUESDAY_NOON):
+    def begin(no):
         other = FakeCarrier()
 
         def pause():
             other.answers = dict.fromkeys([m.to for m in Message.select()], no)
             Scheduler(settings._replace(send_concurrency=1), other).run_pass()
             assert len(other.texts) == 1
-            at(instant + MILLISECOND)
+            at(TUESDAY_NOON + MILLISECOND)
 
-        after_looking(pause)
+        actions.append(pause)
 
     return begin
 
 
-# Who ends one
-
-
-def test_a_text_that_did_not_know_of_a_pause_does_not_end_it(
-    run_pass, carrier, sibling_is_too_fast
+@pytest.mark.parametrize("answer", [None, TOO_FAST], ids=["a yes", "too fast"])
+def test_a_text_that_did_not_know_of_a_pause_neither_ends_nor_doubles_it(
+    run_pass, carrier, sibling_is_too_fast, answer
 ):
-    store_many(20)
-    sibling_is_too_fast(SLOWLY)
-    sent = run_pass(TUESDAY_NOON, send_concurrency=2)["sent"]
-    assert sent <= 2
-    run_pass(TUESDAY_NOON + 30 * SECOND - MILLISECOND)
-    assert len(carrier.texts) == sent
-    assert run_pass(TUESDAY_NOON + 30 * SECOND)["sent"] == 20 - sent
-
-
-def test_a_text_that_did_not_know_of_a_pause_does_not_double_it(
-    run_pass, carrier, sibling_is_too_fast
-):
-    carrier.answers = dict.fromkeys(store_many(20), TOO_FAST)
-    sibling_is_too_fast(TOO_FAST)
-    run_pass(TUESDAY_NOON, send_concurrency=4)
-    state = CarrierState.get_by_id("fake")
-    assert (state.pause, state.retry_at) == (1, TUESDAY_NOON + SECOND + MILLISECOND)
+    carrier.answers = dict.fromkeys(store_many(20), answer)
+    no, pause = (TOO_FAST, SECOND + MILLISECOND) if answer else (SLOWLY, 30 * SECOND)
+    sibling_is_too_fast(no)
+    run_pass(TUESDAY_NOON, send_concurrency=2)
+    given = len(carrier.texts)
+    assert given <= 2
+    carrier.answers = {}
+    run_pass(TUESDAY_NOON + pause - MILLISECOND)
+    assert len(carrier.texts) == given
+    run_pass(TUESDAY_NOON + pause)
+    assert statuses() == {Status.SENT: 20}
 
 
 def test_a_pause_is_not_cut_short_by_a_later_shorter_one(run_pass, carrier):
-    numbers = store_many(8)
     waits = iter([30, 2, 5, 1, 20, 3, 2, 1])
     carrier.answers = dict.fromkeys(
-        numbers, lambda: CarrierError("slow", too_fast=True, retry_after=next(waits))
+        store_many(8), lambda: CarrierError("slow", too_fast=True, retry_after=next(waits))
     )
     run_pass(TUESDAY_NOON, send_concurrency=8)
     asked = len(carrier.texts)
@@ -113,128 +238,164 @@ def test_a_pause_that_is_lengthened_is_not_ended_by_the_probe_under_way(run_pass
     assert run_pass(TUESDAY_NOON + 31 * SECOND)["sent"] == 9
 
 
-def test_the_answer_to_the_probe_of_an_earlier_pause_does_not_end_the_present_one(database_url):
-    CarrierState.create(name="x")
-    CarrierState.begin_pause("x", TUESDAY_NOON)
-    state = CarrierState.current("x", TUESDAY_NOON + SECOND)
-    state.permission(TUESDAY_NOON + SECOND, 60)
-    earlier = state.tried_at
-    hour = TUESDAY_NOON + timedelta(hours=1)  # its scheduler stands still
-    state.permission(hour, 60)
-    CarrierState.begin_pause("x", hour, state.tried_at, asked_for=90)
-    assert not CarrierState.end_pause("x", earlier)
-    assert CarrierState.get_by_id("x").retry_at == hour + 90 * SECOND
-
-
-# What goes out in one
-
-
-class Listing(FakeCarrier):
-    """A carrier that can be asked, and has of what is in doubt only what was `found`."""
-
-    can_be_asked = True
-
-    def __init__(self):
-        super().__init__()
-        self.found, self.finding = [], lambda: None
-
-    def find(self, to, *_):
-        self.finding()
-        return [reference for reference in self.found if reference == to]
-
-
-@pytest.fixture
-def listing():
-    return Listing()
+def test_too_fast_between_the_parts_of_a_text_is_a_pause_for_all(run_pass, carrier):
+    numbers = store_many(10)
+    words = []
+    carrier.received = lambda: [words.pop()] if words else []
+    carrier.answers[numbers[0]] = lambda: words.append(TooFast("too many texts"))
+    run_pass(TUESDAY_NOON, send_concurrency=1)
+    sent = len(carrier.texts)
+    assert sent <= 2
+    run_pass(TUESDAY_NOON + SECOND - MILLISECOND)
+    assert len(carrier.texts) == sent
+    assert +run_pass(TUESDAY_NOON + SECOND) == Counter({"sent": 10 - sent})
 
 
 def in_doubt(count):
-    return store_many(count, in_doubt=1, in_doubt_since=TUESDAY_NOON)
+    return store_many(count, in_doubt=1, in_doubt_with="fake", in_doubt_since=TUESDAY_NOON)
 
 
-def test_what_the_carrier_asked_does_not_have_waits_for_the_end_of_a_pause(run_pass, listing):
+def test_what_the_carrier_asked_does_not_have_waits_for_the_end_of_a_pause(run_pass, askable):
     in_doubt(4)
 
     def pause():
         CarrierState.begin_pause("fake", TUESDAY_NOON, asked_for=30)
         db.close()  # of this thread
 
-    listing.finding = pause
-    run_pass(TUESDAY_NOON, carrier=listing)
-    assert listing.texts == []
+    askable.finding = pause
+    run_pass(TUESDAY_NOON, askable)
     assert statuses() == {Status.QUEUED: 4}
     assert {each.result for each in Attempt.select()} == {"not taken"}
-    listing.finding = lambda: None
-    run_pass(TUESDAY_NOON + 30 * SECOND - MILLISECOND, carrier=listing)
-    assert listing.texts == []
-    assert run_pass(TUESDAY_NOON + 30 * SECOND, carrier=listing)["sent"] == 4
+    askable.finding = lambda: None
+    run_pass(TUESDAY_NOON + 30 * SECOND - MILLISECOND, askable)
+    assert askable.texts == []
+    assert run_pass(TUESDAY_NOON + 30 * SECOND, askable)["sent"] == 4
 
 
 @pytest.mark.parametrize("found", [True, False], ids=["taken", "not taken"])
 @pytest.mark.parametrize("cause", [{}, {"trouble": "no credit"}], ids=["too fast", "the account"])
 def test_after_a_pause_an_answered_question_lets_one_text_go_and_not_all(
-    run_pass, listing, found, cause
+    run_pass, askable, found, cause
 ):
     (number,) = in_doubt(1)
-    listing.found = [number] if found else []
+    askable.taken = [(number, "Hello")] if found else []
     rest = [store(to=f"+1212555{n}", send_at=TUESDAY_NOON + SECOND).to for n in range(3000, 3020)]
     CarrierState.create(name="fake")
     CarrierState.begin_pause("fake", TUESDAY_NOON - MINUTE, **cause)
-    listing.answers = dict.fromkeys([number, *rest], ACCOUNT if cause else TOO_FAST)
-    run_pass(TUESDAY_NOON, carrier=listing)
-    assert len(listing.texts) == 1
+    askable.answers = dict.fromkeys([number, *rest], ACCOUNT if cause else TOO_FAST)
+    run_pass(TUESDAY_NOON, askable)
+    assert len(askable.texts) == 1
 
 
-# When an outage is over
+# When a trouble is over
+
+NO_TEXT = "no text waits"
+REFUSED = [(0, ACCOUNT, None, True)]
+PAGES = [(0, PAGE, None, False)] * 4 + [(0, PAGE, None, True)]
+TROUBLES = {
+    "asked, it serves": (
+        [(0, DOWN, DOWN, True), (4, NO_TEXT, None, True), (5, NO_TEXT, None, False)],
+        1,
+    ),
+    "it cannot be asked": (
+        [
+            (0, DOWN, CANNOT_BE_ASKED, True),
+            (60, NO_TEXT, CANNOT_BE_ASKED, True),
+            (60, None, CANNOT_BE_ASKED, False),
+        ],
+        0,
+    ),
+    "too fast says nothing of the account": ([*REFUSED, (5, TOO_FAST, None, True)], 1),
+    **{
+        f"{name}, and a text is answered with {own}": (
+            [
+                *began,
+                *((second, NO_TEXT, None, True) for second in (5, 15, 60)),
+                (61, own, None, False),
+            ],
+            1,  # nothing more is to be learnt from a question
+        )
+        for name, began in (("the account", REFUSED), ("pages", PAGES))
+        for own in (None, FOR_NOW, FOR_GOOD)
+    },
+    "it is asked again after each text that was refused": (
+        [
+            *(*REFUSED, (5, NO_TEXT, None, True), (6, ACCOUNT, None, True)),
+            *((60, NO_TEXT, None, True), (120, NO_TEXT, None, True)),
+        ],
+        2,
+    ),
+    "asked, it fails meanwhile": (
+        [
+            *(*REFUSED, (60, NO_TEXT, DOWN, True), (120, NO_TEXT, DOWN, True)),
+            *((600, NO_TEXT, None, True), (600, None, None, False)),
+        ],
+        3,
+    ),
+    "an outage, and then texts are refused": (
+        [
+            *((0, DOWN, None, True), (60, ACCOUNT, None, True), (120, ACCOUNT, None, True)),
+            (600, NO_TEXT, None, True),
+        ],
+        3,
+    ),
+    "texts are refused, and then an outage": (
+        [
+            *(*REFUSED, (60, None, None, False), (120, DOWN, None, True)),
+            (240, NO_TEXT, None, False),
+        ],
+        2,
+    ),
+    "five silent texts once more": (
+        [*PAGES, (5, None, None, False), *((10, *page[1:]) for page in PAGES)],
+        1,
+    ),
+    "five silent texts after an outage": (
+        [
+            *(*PAGES[:4], (0, DOWN, None, True), (5, NO_TEXT, None, False)),
+            *((10, *page[1:]) for page in PAGES),
+        ],
+        1,
+    ),
+}
+"""By what happens: seconds, what a text and a question are answered, and whether that is a trouble.
+
+And how often the carrier was asked whether it serves.
+"""
 
 
-def test_an_outage_ends_while_nothing_waits_as_soon_as_the_carrier_answers(run_pass, carrier):
-    message, checks = store(), []
-    carrier.answers[NEW_YORK] = DOWN
-    carrier.check = lambda: checks.append(True)
-    run_pass(TUESDAY_NOON)
-    assert message.cancel("shell", TUESDAY_NOON)
-    run_pass(TUESDAY_NOON + 4 * SECOND)
-    assert not checks, "the pause lasts"
-    assert health.read(TUESDAY_NOON).problems()
-    run_pass(TUESDAY_NOON + 5 * SECOND)
-    assert health.read(TUESDAY_NOON).problems() == []
-    run_pass(TUESDAY_NOON + MINUTE)
-    assert len(checks) == 1
+@on_sqlite
+@pytest.mark.parametrize("what", TROUBLES)
+def test_a_question_ends_an_outage_and_a_text_ends_a_trouble_that_texts_began(
+    run_pass, checked, what
+):
+    steps, checks = TROUBLES[what]
+    for second, said, served, is_trouble in steps:
+        now = TUESDAY_NOON + second * SECOND
+        message = store(now) if said != NO_TEXT else None
+        checked.answers, checked.health = {NEW_YORK: said}, served
+        run_pass(now, checked)
+        assert bool(problems(now)) == is_trouble, second
+        if message:
+            message.cancel("shell", now)
+    assert checked.checks == checks
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("no", [DOWN, SILENCE, CarrierError("busy"), ACCOUNT], ids=str)
-def test_a_carrier_that_is_down_is_asked_after_pauses_that_grow(run_pass, carrier, no):
-    message, checks = store(), []
-
-    def check():
-        checks.append(True)
-        raise no
-
-    carrier.answers[NEW_YORK], carrier.check = DOWN, check
-    run_pass(TUESDAY_NOON)
+@pytest.mark.parametrize("no", [DOWN, PAGE, CarrierError("busy"), ACCOUNT], ids=str)
+def test_a_carrier_that_is_down_is_asked_after_pauses_that_grow(run_pass, checked, no):
+    message = store()
+    checked.answers[NEW_YORK], checked.health = DOWN, no
+    run_pass(TUESDAY_NOON, checked)
     message.cancel("shell", TUESDAY_NOON)
     asked = []
-    for second in (4, 5, 6, 14, 15, 16, 34, 35, 74, 75, 134, 135, 194, 195):
-        before = len(checks)
-        run_pass(TUESDAY_NOON + second * SECOND)
-        if len(checks) > before:
-            asked.append(second)
-    assert asked == [5, 15, 35, 75, 135, 195]
-    assert health.read(TUESDAY_NOON).problems()
-
-
-def test_a_carrier_that_cannot_be_asked_is_down_until_a_text_is_answered(run_pass, carrier):
-    message = store()
-    carrier.answers[NEW_YORK] = DOWN
-    run_pass(TUESDAY_NOON)
-    message.cancel("shell", TUESDAY_NOON)
-    run_pass(TUESDAY_NOON + MINUTE)
-    assert health.read(TUESDAY_NOON).problems()
-    store(to=NEIGHBOUR)
-    assert run_pass(TUESDAY_NOON + MINUTE)["sent"] == 1
-    assert health.read(TUESDAY_NOON).problems() == []
+    for second in LOOKS[1:]:
+        before = checked.checks
+        run_pass(TUESDAY_NOON + second * SECOND, checked)
+        asked += [second] * (checked.checks - before)
+    assert asked == CAUSES["down"][1][1:]
+    assert problems(TUESDAY_NOON)
+    assert len(checked.texts) == 1
 
 
 def test_too_fast_as_the_first_answer_ends_an_outage_and_begins_a_pause_of_a_second(
@@ -246,75 +407,128 @@ def test_too_fast_as_the_first_answer_ends_an_outage_and_begins_a_pause_of_a_sec
     carrier.answers = dict.fromkeys(carrier.answers, TOO_FAST)
     then = TUESDAY_NOON + 35 * SECOND
     run_pass(then)
-    state = CarrierState.get_by_id("fake")
-    assert (state.trouble, state.trouble_since, state.is_down) == (None, None, False)
-    assert state.retry_at == then + SECOND
-    assert health.read(then).problems() == []
+    assert problems(then) == []
     carrier.answers = {}
+    run_pass(then + SECOND - MILLISECOND)
+    assert len(carrier.texts) == 4
     assert run_pass(then + SECOND)["sent"] == 2, "the other one is to be tried again"
 
 
-def test_too_fast_says_nothing_of_an_account_that_is_refused(run_pass, carrier):
-    carrier.answers = dict.fromkeys(store_many(3), ACCOUNT)
-    run_pass(TUESDAY_NOON, send_concurrency=1)
-    carrier.answers = dict.fromkeys(carrier.answers, TOO_FAST)
-    run_pass(TUESDAY_NOON + 5 * SECOND)
-    assert CarrierState.get_by_id("fake").trouble == "the token is wrong"
+@pytest.mark.parametrize("trouble", [DOWN, ACCOUNT], ids=["down", "the account"])
+def test_in_a_trouble_no_more_texts_are_given_than_are_under_way(run_pass, carrier, trouble):
+    carrier.answers = dict.fromkeys(store_many(20), trouble)
+    run_pass(TUESDAY_NOON, send_concurrency=2)
+    run_pass(TUESDAY_NOON + SECOND, send_concurrency=2)
+    assert len(carrier.texts) <= 4
+    carrier.answers.clear()
+    run_pass(TUESDAY_NOON + 2 * MINUTE)
+    assert statuses() == {Status.SENT: 20}
+
+
+@on_sqlite
+@pytest.mark.parametrize("said", [[], ["SM1"], TOO_FAST], ids=["not taken", "taken", "too fast"])
+@pytest.mark.parametrize("no", [ACCOUNT, PAGE], ids=["the account", "pages"])
+def test_a_question_about_a_doubt_ends_no_trouble_that_texts_began(run_pass, checked, no, said):
+    checked.answers = dict.fromkeys(store_many(5, max_retries=0), no)
+    run_pass(TUESDAY_NOON, checked)
+    Message.update(status=Status.CANCELLED, finished_at=TUESDAY_NOON).execute()
+    store(to=NEIGHBOUR, in_doubt=1, in_doubt_with="fake", in_doubt_since=TUESDAY_NOON)
+    checked.answers = {NEIGHBOUR: no}
+
+    def find(*_):
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    checked.find = find
+    run_pass(TUESDAY_NOON + 5 * SECOND, checked)
+    assert problems(TUESDAY_NOON)
+
+
+@on_sqlite
+def test_silent_questions_begin_an_outage_that_a_question_ends(run_pass, checked):
+    in_doubt(5)
+    checked.listing = PAGE
+    run_pass(TUESDAY_NOON, checked)
+    assert problems(TUESDAY_NOON)
+    checked.listing = None
+    Message.update(status=Status.CANCELLED, finished_at=TUESDAY_NOON).execute()
+    run_pass(TUESDAY_NOON + MINUTE, checked)
+    assert problems(TUESDAY_NOON) == []
 
 
 # Silences in a row
 
 
-@pytest.mark.parametrize("own", [None, FOR_GOOD, TOO_FAST], ids=["a yes", "a no", "too fast"])
-def test_an_answer_of_its_own_in_the_same_batch_ends_a_row_of_silences(
-    settings, carrier, at, own, database_url
+@pytest.mark.parametrize(
+    ("answers", "is_down"),
+    [
+        *(([*4 * [PAGE], own], False) for own in (None, FOR_GOOD, TOO_FAST)),
+        ([*4 * [PAGE], None, *4 * [PAGE]], True),
+    ],
+)
+def test_answers_of_its_own_within_a_batch_end_a_row_of_silences(
+    settings, carrier, at, database_url, answers, is_down
 ):
     at(TUESDAY_NOON)
     CarrierState.prepare("fake")
     watch = Scheduler(settings, carrier).senders[0].watch
-    watch.permission(False)
-    answers = [*4 * [SILENCE], own]
-    watch.note([answer_to(error) for error in answers])
-    watch.permission(False)
-    assert CarrierState.get_by_id("fake").silences == 0
-    watch.note([answer_to(SILENCE)])
-    assert not CarrierState.get_by_id("fake").is_down
+    for batch in (answers, [PAGE]):
+        watch.permission(False)
+        watch.note([Answer(Send(Message(), None, 0, None), error) for error in batch])
+    assert CarrierState.get_by_id("fake").is_down == is_down
 
 
-def test_silences_after_an_answer_of_its_own_in_the_same_batch_are_a_row(
-    settings, carrier, at, database_url
+def test_one_bad_message_among_good_ones_is_no_outage(run_pass, carrier):
+    bad = store(to=NEIGHBOUR)
+    carrier.answers[NEIGHBOUR] = PAGE
+    for minutes in (0, 2, 10, 60, 240):
+        store()
+        now = TUESDAY_NOON + minutes * MINUTE
+        run_pass(now)
+        assert problems(now) == []
+    ended = Message.get_by_id(bad.id)
+    assert (ended.status, ended.attempts) == (Status.FAILED, 4)
+
+
+# With several carriers
+
+
+@pytest.fixture
+def refusing():
+    """Two carriers; the first serves, asked, and refuses each text."""
+    us, eu = NamedCarrier("us"), NamedCarrier("eu")
+    us.health = None
+    return us, eu
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("no", [ACCOUNT, PAGE], ids=["the account", "pages"])
+def test_one_that_serves_when_it_is_asked_and_refuses_texts_has_one_trouble_until_it_takes_one(
+    run_both, refusing, caplog, no
 ):
-    at(TUESDAY_NOON)
-    CarrierState.prepare("fake")
-    watch = Scheduler(settings, carrier).senders[0].watch
-    watch.permission(False)
-    watch.note([answer_to(error) for error in [*4 * [SILENCE], None, *4 * [SILENCE]]])
-    watch.permission(False)
-    state = CarrierState.get_by_id("fake")
-    assert (state.silences, state.is_down) == (4, False)
-    watch.note([answer_to(SILENCE)])
-    assert CarrierState.get_by_id("fake").is_down
-
-
-def answer_to(error):
-    return Answer(Send(Message(), None, 0, None), error)
-
-
-# Too fast between the parts of a text
-
-
-def test_too_fast_between_the_parts_of_a_text_is_a_pause_for_all(run_pass, carrier):
-    numbers = store_many(10)
-    words = []
-    carrier.received = lambda: [words.pop()] if words else []
-    carrier.answers[numbers[0]] = lambda: words.append(TooFast("too many texts"))
-    run_pass(TUESDAY_NOON, send_concurrency=1)
-    sent = len(carrier.texts)
-    assert sent <= 2
-    carrier.answers = {}
-    run_pass(TUESDAY_NOON + SECOND - MILLISECOND)
-    assert len(carrier.texts) == sent
-    assert run_pass(TUESDAY_NOON + SECOND) == Counter(
-        {"sent": 10 - sent, "waiting for approval": 0, "waiting for a carrier": 0}
-    )
-    assert again(Message.get()).status == Status.SENT
+    us, eu = refusing
+    us.answer = no
+    store_many(8)
+    run_both(TUESDAY_NOON, carriers=refusing)
+    assert len(errors(caplog)) == 1
+    for second in range(5, 90, 5):
+        store(to=NEIGHBOUR)
+        run_both(TUESDAY_NOON + second * SECOND, carriers=refusing)
+    assert len(errors(caplog)) == 1
+    assert not [each for each in caplog.records if "takes texts again" in each.message]
+    assert len(us.texts) <= 8 + 5, "and one after each pause at most"
+    assert len(eu.texts) >= 17
+    lost = Message.select().where(Message.to == NEIGHBOUR, Message.attempts > 1)
+    assert list(lost) == []
+    us.answer, given = None, len(us.texts)
+    for minutes in range(2, 30):
+        store(to=NEIGHBOUR)
+        run_both(TUESDAY_NOON + minutes * MINUTE, carriers=refusing)
+        if len(us.texts) > given:
+            break
+    assert CarrierState.get_by_id("us").trouble is None
+    eu.texts.clear()
+    store(to=NEIGHBOUR)
+    run_both(TUESDAY_NOON + 40 * MINUTE, carriers=refusing)
+    assert eu.texts == []

@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import models
-import reports
 from access.do_not_call import DoNotCall, DoNotCallHistory
 from carriers import LateAnswer, OptOut, Receipt
 from carriers.ways import Way
-from database import BATCH, clock, db
+from database import clock, db
 from databases import on_sqlite
 from models import TAKEN, Message, Status
 from samples import DAY, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
@@ -75,18 +74,12 @@ def test_delivered_is_the_last_word_in_any_order(said, status, reason, at_once, 
 
 
 def test_only_the_references_of_messages_are_counted():
-    sent("SM1"), sent("SM2")
+    one, two, three = sent("SM1"), sent("SM2"), sent("SM4")
     said = [("SM1", True, None), ("SM2", False, "x"), ("SM3", True, None), ("SM1", True, None)]
-    assert receipts.record_receipts(said, LATER) == 2
+    assert receipts.record_receipts([*said, ("SM4", False, "y")], LATER) == 3
+    assert [again(each).last_error for each in (one, two, three)] == [None, "x", "y"]
     assert kept() == {"SM3": True}
     assert receipts.record_receipts((), LATER) == 0
-
-
-def test_each_of_many_receipts_has_its_own_reason():
-    messages = {f"SM{n}": sent(f"SM{n}") for n in range(9)}
-    receipts.record_receipts([(name, False, f"reason {name}") for name in messages], LATER)
-    for name, message in messages.items():
-        assert again(message).last_error == f"reason {name}"
 
 
 def test_where_a_carrier_uses_a_reference_again_the_latest_message_is_meant():
@@ -104,16 +97,6 @@ def test_a_receipt_reaches_a_message_that_was_redacted_and_none_that_was_purged(
     assert again(redacted).to is None
 
 
-@pytest.mark.parametrize("status", TAKEN)
-def test_what_was_delivered_or_not_is_finished(status):
-    one, two = (sent(status=status, finished_at=TUESDAY_NOON + n * DAY) for n in range(2))
-    assert Message.redact(TUESDAY_NOON + MINUTE, LATER) == 1
-    assert again(one).message is None
-    assert Message.purge(TUESDAY_NOON + MINUTE, LATER) == 1
-    assert [message.id for message in Message.select()] == [two.id]
-    assert reports.by_status()[status] == 1
-
-
 def test_an_operator_may_retry_what_did_not_arrive_and_the_old_receipts_count_no_more():
     message = sent()
     receipts.record_receipts([UNDELIVERED], LATER)
@@ -129,49 +112,16 @@ def test_an_operator_may_retry_what_did_not_arrive_and_the_old_receipts_count_no
     assert again(message).status == Status.DELIVERED
 
 
-@pytest.mark.parametrize("status", [Status.SENT, Status.DELIVERED])
-def test_what_may_have_arrived_is_not_sent_again(status):
-    assert not sent(status=status).retry(LATER, 3 * DAY)
-
-
-def test_of_two_senders_yeses_the_first_counts_and_its_receipt():
-    message = held(Status.SENDING)
-    receipts.sent({message.id: "SM1"}, TUESDAY_NOON)
-    receipts.sent({message.id: "SM2"}, TUESDAY_NOON)
-    receipts.record_receipts([("SM2", False, "twice")], LATER)
-    assert again(message).status == Status.SENT
-    receipts.record_receipts([DELIVERED], LATER)
-    assert again(message).status == Status.DELIVERED
-
-
 # What belongs to nobody here
 
 
-def test_an_unknown_receipt_is_kept_three_days_and_no_longer():
-    receipts.record_receipts([DELIVERED], TUESDAY_NOON)
-    receipts.forget(TUESDAY_NOON + 3 * DAY)
-    assert kept()
-    receipts.forget(TUESDAY_NOON + 3 * DAY + timedelta(milliseconds=1))
-    assert not kept()
-
-
-def test_repeating_an_unknown_receipt_does_not_prolong_its_time():
-    receipts.record_receipts([UNDELIVERED, ("SM2", True, None)], TUESDAY_NOON)
+def test_an_unknown_receipt_is_kept_three_days_however_often_it_is_repeated():
     for days in range(3):
-        repeated = [UNDELIVERED, ("SM2", True, None), ("SM2", False, "x")]
-        receipts.record_receipts(repeated, TUESDAY_NOON + days * DAY)
-    receipts.forget(TUESDAY_NOON + 3 * DAY + MINUTE)
-    assert not kept()
-
-
-def test_many_are_forgotten_in_batches():
-    rows = [(f"SM{n}", True, None, TUESDAY_NOON) for n in range(BATCH + 1)]
-    row = EarlyReceipt
-    fields = [row.reference, row.delivered, row.reason, row.received_at]
-    with db.atomic():
-        for start in range(0, len(rows), 1000):
-            row.insert_many(rows[start : start + 1000], fields).execute()
-    receipts.forget(LATER)
+        said = [UNDELIVERED, ("SM2", True, None), ("SM2", False, "x")]
+        receipts.record_receipts(said, TUESDAY_NOON + days * DAY)
+    receipts.forget(TUESDAY_NOON + 3 * DAY)
+    assert kept() == {"SM1": False, "SM2": True}
+    receipts.forget(TUESDAY_NOON + 3 * DAY + timedelta(milliseconds=1))
     assert not kept()
 
 
@@ -203,26 +153,6 @@ def test_a_hundred_unknown_receipts_of_a_number_with_many_texts_keep_others_wait
     began = time.monotonic()
     receipts.record_receipts(said, TUESDAY_NOON + MINUTE, Way("smpp"))
     assert time.monotonic() - began < 1
-
-
-@on_sqlite
-@pytest.mark.timed
-@pytest.mark.parametrize("say", ["yes", "no answer"])
-def test_thousands_of_receipts_that_are_kept_for_a_number_keep_others_waiting_briefly(say):
-    """Those of another system that uses the account."""
-    message = held(Status.SENDING)
-    said = [Receipt(f"x{n}", False, "why", NEW_YORK) for n in range(2000)]
-    for start in range(0, len(said), 500):
-        receipts.record_receipts(said[start : start + 500], TUESDAY_NOON, Way("smpp"))
-    receipts.record_receipts([Receipt("6699", True, None, NEW_YORK)], LATER, Way("smpp"))
-    began = time.monotonic()
-    if say == "yes":
-        receipts.sent({message.id: "1a2b"}, TUESDAY_NOON, carrier=Way("smpp"))
-    else:
-        take_over(LATER)
-        receipts.look_again(NEW_YORK)
-    assert time.monotonic() - began < 1
-    assert again(message).status == Status.DELIVERED
 
 
 # At the same moment
@@ -530,16 +460,20 @@ def test_of_two_receipts_at_once_one_settles_the_doubt_and_the_other_waits():
     assert kept() == {"SM2": True}
 
 
-@pytest.mark.parametrize("others", [1, 19, 20, 21, 40])
-def test_a_receipt_that_may_be_one_of_many_texts_settles_no_doubt(others):
-    """Whichever of them the database finds first."""
-    doubtful()
-    store_many(others, status=Status.SENT, finished_at=TUESDAY_NOON, carrier="us")
+@pytest.mark.parametrize(
+    ("others", "carrier"),
+    [(1, "us"), (19, "us"), (20, "us"), (21, "us"), (40, "us"), (19, "eu"), (40, "eu")],
+)
+def test_a_receipt_settles_a_doubt_unless_it_may_be_of_one_of_many_texts(others, carrier):
+    """Whichever of them the database finds first, and not of those that another carrier has."""
+    message = doubtful(in_doubt_with="us")
+    store_many(others, status=Status.SENT, finished_at=TUESDAY_NOON, carrier=carrier)
     Message.update(to=NEW_YORK, carrier_reference=Message.id.cast("text")).where(
         Message.status == Status.SENT
     ).execute()
     receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, Way("us"))
-    assert kept() == {"us SM1": True}
+    assert (again(message).status == Status.DELIVERED) == (carrier == "eu")
+    assert kept() == ({} if carrier == "eu" else {"us SM1": True})
 
 
 def test_one_of_many_texts_that_another_carrier_may_have_hides_none_of_its_own():
@@ -551,18 +485,13 @@ def test_one_of_many_texts_that_another_carrier_may_have_hides_none_of_its_own()
     assert kept() == {"us SM1": True}
 
 
-def test_a_doubt_outlasts_that_another_carrier_refused_the_text():
-    message = doubtful(in_doubt_with="us", carrier="eu")
-    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, Way("us"))
-    assert again(message).status == Status.DELIVERED
-
-
 RENAMED = Way("us", was=("older", "twilio"))
 
 
+@pytest.mark.parametrize("refused_by", [None, "eu"])
 @pytest.mark.parametrize("noted", [*RENAMED.names, "eu"])
-def test_a_doubt_under_a_name_before_is_its_carriers(noted):
-    message = doubtful(in_doubt_with=noted, carrier=noted)
+def test_a_doubt_under_a_name_before_is_its_carriers(noted, refused_by):
+    message = doubtful(in_doubt_with=noted, carrier=refused_by or noted)
     receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, RENAMED)
     assert (again(message).status == Status.DELIVERED) == (noted != "eu")
 
@@ -585,17 +514,6 @@ def test_a_text_that_a_carrier_was_given_under_a_name_before_may_be_the_one_mean
     store(**columns | {when: TUESDAY_NOON})
     receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, RENAMED)
     assert kept() == {"us SM1": True}
-
-
-@pytest.mark.parametrize("others", [19, 40])
-def test_texts_that_another_carrier_has_leave_no_doubt_about_one(others):
-    message = doubtful(in_doubt_with="us")
-    store_many(others, status=Status.SENT, finished_at=TUESDAY_NOON, carrier="eu")
-    Message.update(to=NEW_YORK, carrier_reference=Message.id.cast("text")).where(
-        Message.status == Status.SENT
-    ).execute()
-    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, Way("us"))
-    assert again(message).status == Status.DELIVERED
 
 
 @pytest.mark.parametrize(

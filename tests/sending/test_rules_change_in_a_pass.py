@@ -7,7 +7,7 @@ import pytest
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from database import db
-from models import Message, Status
+from models import Status
 from scheduler import Scheduler
 from stored_messages import key_named, statuses, store_many
 
@@ -41,29 +41,6 @@ def test_after_a_change_the_next_text_of_the_same_pass_keeps_to_it(
     Scheduler(settings._replace(send_concurrency=1), carrier).run_pass()
     assert carrier.numbers == numbers[:1]
     assert statuses() == {Status.SENT: 1, becomes: 4}
-
-
-def test_how_long_a_text_lasts_was_fixed_when_it_was_accepted(settings, carrier, at):
-    at(THREE_AM)
-    key_named("app").rule({"hours": "00:00-24:00"}, THREE_AM, lambda own: None)
-    hour_ago = THREE_AM.replace(hour=7)
-    numbers = store_many(5, THREE_AM, first_send_at=hour_ago, send_at=hour_ago)
-    carrier.answers[numbers[0]] = lambda: rule("app", expire_after="1m")
-    Scheduler(settings._replace(send_concurrency=1), carrier).run_pass()
-    assert statuses() == {Status.SENT: 5}
-
-
-def test_between_two_passes_of_one_scheduler_rules_change_either_way(settings, carrier, at):
-    at(THREE_AM)
-    lasting = Scheduler(settings, carrier)
-    key_named("app")
-    numbers = store_many(2, THREE_AM)
-    lasting.run_pass()
-    assert carrier.texts == []
-    rule("app", hours="00:00-24:00")
-    Message.update(status=Status.QUEUED).execute()
-    lasting.run_pass()
-    assert sorted(carrier.numbers) == numbers
 
 
 def test_a_key_that_becomes_urgent_in_a_pass_is_served_next(settings, carrier, at):

@@ -2,13 +2,12 @@
 
 import json
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from access.do_not_call import DoNotCall
-from access.keys import ApiKey, Role
+from access.keys import Role
 from answers import accepted, problems, refusal
 from app import create_app
 from carriers import OptOut
@@ -17,9 +16,7 @@ from desk_visitor import Visitor, issue
 from models import Message, Status
 from places import QUIET_PLACES, SILENCES
 from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
-from scheduler import Scheduler
 from sending import receipts
-from sending.runtime import Runtime
 from stored_messages import again, key_named, store
 
 PLACES = {
@@ -118,29 +115,6 @@ def test_a_text_that_was_held_up_leaves_when_the_quiet_hours_end(
 
 
 # By key
-
-
-def test_a_key_without_quiet_hours_sends_at_three_in_the_morning_and_others_at_nine(
-    settings, run_pass, carrier, at, key
-):
-    at(THREE_AM)
-    rule("app", hours="00:00-24:00", quiet_hours="none", urgent=True)
-    newsletter = ApiKey.issue("newsletter", None, THREE_AM)
-    changes = {"quiet_hours": (21 * 60, 8 * 60)}
-    client = create_app(settings._replace(**changes)).test_client()
-
-    def ask(secret, text):
-        body = {"to": NEW_YORK, "message": text}
-        return accepted(client.post("/v1/text-messages", json=body, headers={"X-Api-Key": secret}))
-
-    assert ask(newsletter, "news")["scheduled_send_date"] == isoformat(NINE_AM)
-    code = ask(key, "code")
-    assert code["status"] == "queued"
-    assert code["business_hours"] == "12:00 AM - 12:00 AM local time"
-    run_pass(THREE_AM, **changes)
-    assert [text for _, text in carrier.texts] == ["code"]
-    run_pass(NINE_AM, **changes)
-    assert [text for _, text in carrier.texts] == ["code", "news"]
 
 
 @pytest.mark.parametrize(
@@ -306,63 +280,26 @@ def test_what_was_answered_as_checked_stays_checked(settings, key, at, run_pass)
     ("own", "lasts"),
     [(None, 72 * HOUR), ("10m", 10 * MINUTE), ("100h", 100 * HOUR), ("9d", 9 * DAY)],
 )
-def test_a_text_expires_by_the_rule_of_its_key_at_each_step(own, lasts, run_pass, carrier, at):
+def test_a_text_expires_by_the_rule_of_its_key_at_each_step(own, lasts, run_pass, at):
     """Beside one of a key without a rule, of each kind: they go by the setting."""
     at(TUESDAY_NOON)
     ours, other = key_named("ours"), key_named("other")
     if own:
         rule("ours", expire_after=own)
-
-    def kept(now, **columns):
-        """The statuses of a text of ours that is as old as it may be, and of one a second older."""
-        instants = (now - lasts + SECOND, now - lasts)
-        ages = [columns | {"first_send_at": at, "send_at": at, "key": ours} for at in instants]
-        ages += [
-            columns | {"first_send_at": at, "send_at": at, "key": other}
-            for at in (now - 72 * HOUR + SECOND, now - 72 * HOUR)
-        ]
-        return [store(now=now, **each) for each in ages]
-
-    for columns in (
-        {"manual_mode": True},
-        {"manual_mode": True, "available_to_group": True},
-        {},
-        {"status": Status.SCHEDULED, "manual_mode": True},
-    ):
-        found = kept(TUESDAY_NOON, **columns)
-        Message.expire(TUESDAY_NOON)
-        is_expired = [again(each).status == Status.EXPIRED for each in found]
-        assert is_expired == [False, True] * 2, columns
+    steps = [
+        *((columns, Message.expire, Status.QUEUED) for columns in ({}, {"manual_mode": True})),
+        ({"status": Status.SCHEDULED, "manual_mode": True}, Message.expire, Status.SCHEDULED),
+        ({"status": Status.SCHEDULED}, Message.promote, Status.QUEUED),
+    ]
+    for columns, step, kept in steps:
+        found = []
+        for key, length in ((ours, lasts), (other, 72 * HOUR)):
+            for age in (length - SECOND, length):
+                begun = {"first_send_at": TUESDAY_NOON - age, "send_at": TUESDAY_NOON - age}
+                found.append(store(key=key, **begun, **columns))
+        step(TUESDAY_NOON)
+        assert [again(each).status for each in found] == [kept, Status.EXPIRED] * 2, columns
         Message.delete().execute()
-
-    found = kept(TUESDAY_NOON)
-    assert Message.expire(TUESDAY_NOON, [found[1].id]) == 1
-    assert again(found[3]).status == Status.QUEUED
-    Message.delete().execute()
-
-    found = kept(TUESDAY_NOON, status=Status.SCHEDULED)
-    Message.promote(TUESDAY_NOON)
-    assert [again(each).status for each in found] == [Status.QUEUED, Status.EXPIRED] * 2
-    Message.delete().execute()
-
-
-@pytest.mark.parametrize("columns", [{}, {"manual_mode": True}])
-def test_keys_with_different_rules_expire_side_by_side(columns, database_url, at):
-    at(TUESDAY_NOON)
-    lasts = {"10m": 10 * MINUTE, "5h": 5 * HOUR, "9d": 9 * DAY}
-    for name in lasts:
-        key_named(name)
-        rule(name, expire_after=name)
-    lasts["setting"] = 72 * HOUR
-    expired = []
-    for name, length in lasts.items():
-        for age in (length - SECOND, length):
-            instant = TUESDAY_NOON - age
-            old = {"first_send_at": instant, "send_at": instant, "key": key_named(name)}
-            expired.append((store(**old | columns), age >= length))
-    assert Message.expire(TUESDAY_NOON) == len(lasts)
-    for message, is_expired in expired:
-        assert (again(message).status == Status.EXPIRED) is is_expired
 
 
 FIXED = [
@@ -396,10 +333,9 @@ def test_how_long_a_text_lasts_is_fixed_when_it_is_accepted(
 
 
 @pytest.mark.parametrize("send_date", [None, TUESDAY_NOON + DAY])
-@pytest.mark.parametrize("way", ["one", "several"])
 @pytest.mark.parametrize(("own", "changed", "lasts"), FIXED)
 def test_what_a_person_sends_again_lasts_by_the_rule_of_then(
-    own, changed, lasts, way, send_date, run, run_pass, carrier, at
+    own, changed, lasts, send_date, run, run_pass, carrier, at
 ):
     """Whatever it was accepted by, beside one of a key that leaves it to the setting."""
     at(TUESDAY_NOON)
@@ -407,8 +343,7 @@ def test_what_a_person_sends_again_lasts_by_the_rule_of_then(
     ours = store(key=key_named("ours"), send_date=send_date, manual_mode=True, **ended)
     other = store(key=key_named("other"), send_date=send_date, manual_mode=True, **ended)
     rule("ours", expire_after=own)
-    for ids in [[ours.id, other.id]] if way == "several" else [[ours.id], [other.id]]:
-        run("messages", "retry", *map(str, ids))
+    run("messages", "retry", str(ours.id), str(other.id))
     rule("ours", expire_after=changed)
     ends = {ours: (send_date or TUESDAY_NOON) + lasts}
     ends[other] = (send_date or TUESDAY_NOON) + 72 * HOUR
@@ -465,57 +400,33 @@ def test_a_text_for_the_end_of_time_is_accepted_and_can_be_sent_again(client, ke
     assert Message.get().expires_at.year == 9999
 
 
-def test_the_carrier_is_told_how_long_a_text_is_good_for_by_its_keys_rule(run_pass, carrier, at):
-    at(TUESDAY_NOON)
-    told = {}
-    carrier.send = lambda to, text, message_id, valid_for: told.update({text: valid_for})
-    rule("codes", expire_after="10m")
-    for name in ("codes", "news"):
-        store(key=key_named(name), message=name, first_send_at=TUESDAY_NOON)
-    run_pass(TUESDAY_NOON)
-    assert told == {"codes": 600, "news": 72 * 3600}
-
-
-def test_a_text_that_is_judged_again_at_the_call_goes_by_its_keys_rules(settings, carrier, at):
-    """Tested by a rule alone: the settings know no quiet hours."""
-    nine_pm = datetime(2026, 3, 4, 2, tzinfo=UTC)
-    at(nine_pm - SECOND)
-    rule("app", hours="00:00-24:00", quiet_hours="21:00-08:00")
-    message = store(now=nine_pm - SECOND)
-
-    class Late(ThreadPoolExecutor):
-        def submit(self, *call):
-            at(nine_pm)
-            return super().submit(*call)
-
-    Scheduler(settings, carrier, Runtime(make_pool=Late)).run_pass()
-    assert carrier.texts == []
-    assert again(message).status == Status.SCHEDULED
-
-
 # What show says of the others
 
 
-def test_show_says_what_a_message_waits_for(run, at):
+LATER = {"status": Status.SCHEDULED, "send_at": TUESDAY_NOON + HOUR}
+AT_OPENING = {"status": Status.SCHEDULED, "send_at": NINE_AM}
+END = datetime(9999, 12, 31, 23, 59, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("columns", "what"),
+    [
+        ({}, "the carrier"),
+        ({"manual_mode": True}, "approval"),
+        ({"in_doubt": 1}, "the carrier's answer"),
+        (LATER, "its time"),
+        (LATER | {"attempts": 1, "last_error": "no"}, "another attempt"),
+        (LATER | {"send_date": TUESDAY_NOON + HOUR}, "its send_date"),
+        (AT_OPENING, "business hours from 9:00 AM, Wednesday, Mar 4"),
+        (AT_OPENING | {"to": "+15555555555"}, "its time"),
+        ({"status": Status.SENT, "finished_at": TUESDAY_NOON}, None),
+        ({"status": Status.SCHEDULED, "send_at": END, "send_date": END}, "its send_date"),
+    ],
+)
+def test_show_says_what_a_message_waits_for(run, at, columns, what):
     at(TUESDAY_NOON)
-
-    def waits_for(**columns):
-        message = store(**columns)
-        return json.loads(run("messages", "show", str(message.id)))["waits_for"]
-
-    later = {"status": Status.SCHEDULED, "send_at": TUESDAY_NOON + HOUR}
-    assert waits_for() == "the carrier"
-    assert waits_for(manual_mode=True) == "approval"
-    assert waits_for(in_doubt=1) == "the carrier's answer"
-    assert waits_for(**later) == "its time"
-    assert waits_for(**later, attempts=1, last_error="no") == "another attempt"
-    assert waits_for(**later, send_date=TUESDAY_NOON + HOUR) == "its send_date"
-    opening = {"status": Status.SCHEDULED, "send_at": NINE_AM}
-    assert waits_for(**opening) == "business hours from 9:00 AM, Wednesday, Mar 4"
-    assert waits_for(status=Status.SENT, finished_at=TUESDAY_NOON) is None
-    end = datetime(9999, 12, 31, 23, 59, tzinfo=UTC)
-    assert waits_for(status=Status.SCHEDULED, send_at=end, send_date=end) == "its send_date"
-    assert waits_for(to="+15555555555", status=Status.SCHEDULED, send_at=NINE_AM) == "its time"
+    message = store(**columns)
+    assert json.loads(run("messages", "show", str(message.id)))["waits_for"] == what
 
 
 def test_rules_that_later_settings_leave_no_minute_refuse_a_text_and_never_send_it(

@@ -10,8 +10,7 @@ import pytest
 from peewee import OperationalError
 
 import database
-from access.do_not_call import DoNotCall
-from carriers import CarrierError, OptOut
+from carriers import CarrierError
 from database import clock, db
 from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, TOO_FAST, DyingPool, FakeCarrier
 from models import Status
@@ -29,7 +28,7 @@ from samples import (
 from scheduler import Scheduler
 from sending import heartbeats, sender
 from sending.runtime import THIS_MACHINE, Clock, Runtime
-from stored_messages import again, held, store, store_many
+from stored_messages import again, store, store_many
 
 CLAIM_TIMEOUT = 300 * SECOND
 LATE = TUESDAY_NOON + CLAIM_TIMEOUT + MINUTE
@@ -249,53 +248,6 @@ def test_a_pass_lasts_as_long_as_texts_go_however_long_it_may_wait_without(
 
 
 # What does not wait
-
-
-MEANWHILE = {
-    "what is due is queued": (
-        lambda now: store(now + SECOND, status=Status.SCHEDULED),
-        lambda message: again(message).status == Status.QUEUED,
-    ),
-    "what a dead sender held is taken over": (
-        lambda now: held(Status.SENDING, claimed_at=now),
-        lambda message: again(message).status == Status.QUEUED,
-    ),
-    "what is too old expires": (
-        lambda now: store(now - HOUR, expires_at=now + SECOND, manual_mode=True, approved=False),
-        lambda message: again(message).status == Status.EXPIRED,
-    ),
-    "a STOP is recorded": (
-        lambda now: None,
-        lambda _: DoNotCall.lists(NEIGHBOUR),
-    ),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("what", MEANWHILE)
-def test_while_a_carrier_is_asked_whether_it_serves_the_rest_goes_on(
-    settings, carrier, what, database_url
-):
-    make, is_done = MEANWHILE[what]
-    store(clock.now(), to=NEIGHBOUR)
-    changed = settings._replace(claim_timeout=4, **ALWAYS_OPEN)
-    carrier.answers[NEIGHBOUR] = CarrierError("down", unreached=True)
-    Scheduler(changed, carrier).run_pass()
-    done = []
-
-    def check():
-        stops = [OptOut(NEIGHBOUR, True, "reply", certain=True)]
-        carrier.received = lambda: [stops.pop()] if stops else []
-        message = make(clock.now())
-        wait_until(lambda: is_done(message), 30)
-        db.close()  # of this thread
-        done.append(what)
-        raise CarrierError("still down", unreached=True)
-
-    carrier.check = check
-    time.sleep(5.2)  # until its pause is over
-    Scheduler(changed, carrier).run_pass()
-    assert done
 
 
 def test_what_was_claimed_as_the_database_failed_is_given_by_the_same_scheduler(

@@ -1,4 +1,4 @@
-"""Who goes first: keys take turns, SEND_RATE holds texts back, testers have their own carrier."""
+"""Who goes first: keys take turns, urgent ones first, SEND_RATE holds back, testers are apart."""
 
 import signal
 import threading
@@ -9,12 +9,11 @@ from datetime import timedelta
 import pytest
 
 import reports
-import scheduler
 import stored_messages
 from access.keys import ApiKey, Role
 from carriers import CarrierError
 from carriers.lanes import TESTERS
-from database import clock
+from database import clock, db
 from events.delivery import Deliveries
 from fake_carrier import TOO_FAST
 from models import Message, Status
@@ -29,35 +28,54 @@ from stored_messages import SENDER, again, key_named, statuses, store, store_man
 PERMANENT, TEMPORARY, TOO_BUSY = "+12125550101", "+12125550102", "+12125550103"
 
 
-def claim(limit, first_key=0):
+def key_of(name, role=Role.SENDER):
+    """A key; those whose names begin with u, v or w are urgent."""
+    key = key_named(name)
+    ApiKey.update(urgent=name[0] in "uvw", role=role).where(ApiKey.id == key.id).execute()
+    return ApiKey.get_by_id(key.id)
+
+
+def claim(limit, first_key=0, **options):
     """Claim messages; return the names of their keys."""
-    claimed = stored_messages.claim(limit, first_key)
-    return [ApiKey.get_by_id(message.key_id).name for message in claimed]
+    names = dict(ApiKey.select(ApiKey.id, ApiKey.name).tuples())
+    claimed = stored_messages.claim(limit, first_key, **options)
+    return "".join(names[message.key_id] for message in claimed)
 
 
 # Turns
 
 
-def test_keys_take_turns_however_much_one_has_queued(database_url):
-    for name, count in (("a", 100), ("b", 2), ("c", 1)):
-        store_many(count, key=key_named(name))
-    assert Counter(claim(6)) == {"a": 3, "b": 2, "c": 1}
-    assert claim(6) == ["a"] * 6, "the others have nothing more"
-
-
-def test_what_a_key_cannot_use_goes_to_the_others(database_url):
-    for name, count in (("a", 1), ("b", 50), ("c", 50)):
-        store_many(count, key=key_named(name))
-    assert Counter(claim(9)) == {"a": 1, "b": 4, "c": 4}
+@pytest.mark.parametrize(
+    ("waiting", "claims"),
+    [
+        ({"a": 100, "b": 2, "c": 1}, ["aaabbc", "aaaaaa"]),
+        ({"a": 1, "b": 50, "c": 50}, ["abbbbcccc"]),
+        ({"a": 50, "b": 50, "u": 1, "v": 2}, ["uv", "aabbv", "aabb"]),
+        ({"a": 20, "u": 20, "v": 20, "w": 20}, ["uuvvww"]),
+    ],
+)
+def test_keys_share_what_may_go_and_urgent_ones_come_first(database_url, waiting, claims):
+    """What a key cannot use goes to the others."""
+    for name, count in waiting.items():
+        store_many(count, key=key_of(name))
+    assert ["".join(sorted(claim(len(each)))) for each in claims] == claims
 
 
 def test_a_claim_begins_with_a_key_and_goes_on_behind_it(database_url):
-    keys = [key_named(name) for name in "abcd"]
-    for key in keys:
-        store_many(10, key=key)
-    assert claim(1, keys[1].id) == ["b"]
-    assert claim(3, keys[2].id) == ["c", "d", "a"]
-    assert claim(2, keys[3].id + 1) == ["a", "b"]
+    _, b, c = (key_of(name).id for name in "abc")
+    for name in "abc":
+        store_many(10, key=key_named(name))
+    assert [claim(1, b), claim(3, c), claim(2, c + 1)] == ["b", "cab", "ab"]
+    _, v = (key_of(name).id for name in "uv")
+    for name in "uv":
+        store_many(10, key=key_named(name))
+    assert [claim(1, first_urgent=v), claim(2, 99, first_urgent=v + 1)] == ["v", "uv"]
+
+
+def test_an_urgent_tester_comes_before_testers_and_not_before_senders(database_url):
+    for name, role in (("a", Role.SENDER), ("t", Role.TESTER), ("u", Role.TESTER)):
+        store(key=key_of(name, role))
+    assert [claim(5), claim(5, carrier=TESTERS)] == ["a", "ut"]
 
 
 def test_each_key_has_its_own_longest_due_first_and_equal_instants_by_id(database_url):
@@ -70,35 +88,6 @@ def test_each_key_has_its_own_longest_due_first_and_equal_instants_by_id(databas
         own = [(message.send_at, message.id) for message in claimed if message.key_id == key.id]
         assert own == sorted(own)
         assert len(own) == 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("concurrency", [1, 4])
-def test_a_hundred_of_one_key_do_not_hold_up_the_one_of_another(run_pass, carrier, concurrency):
-    numbers, sent_before = store_many(100, key=key_named("loop")), []
-
-    def one_of_another():
-        store(to="+12125559999", key=key_named("b"), send_at=TUESDAY_NOON + SECOND)
-        sent_before.append(len(carrier.texts))
-
-    carrier.answers[numbers[20]] = one_of_another
-    run_pass(TUESDAY_NOON, send_concurrency=concurrency)
-    place = carrier.numbers.index("+12125559999")
-    assert place - sent_before[0] <= 2 * concurrency
-
-
-def test_the_next_pass_goes_on_with_the_keys_that_had_no_turn(settings, carrier, at):
-    at(TUESDAY_NOON)
-    first, *others = [key_named(name) for name in "abc"]
-    for key in (first, *others):
-        store_many(2, key=key)
-    for passes in range(1, 4):  # each by a process of its own, which stops after one text
-        one = Scheduler(settings._replace(send_concurrency=1), carrier)
-        carrier.answers = dict.fromkeys((f"+1212555{n:04}" for n in range(2)), one.stop.request)
-        one.run_pass()
-        assert len(carrier.texts) == passes
-    sent = Message.select().where(Message.status == Status.SENT)
-    assert sorted(message.key_id for message in sent) == [first.id, *(k.id for k in others)]
 
 
 def test_what_others_are_claiming_just_now_is_passed_over(database_url, kind):
@@ -119,21 +108,77 @@ def test_what_others_are_claiming_just_now_is_passed_over(database_url, kind):
     other = threading.Thread(target=hold)
     other.start()
     locked.wait(30)
-    assert claim(1) == ["b"]
-    assert claim(1) == []
+    assert [claim(1), claim(1)] == ["b", ""]
     done.set()
     other.join()
 
 
-def test_what_becomes_due_during_a_long_pass_is_sent_in_it(settings, carrier, at, monkeypatch):
-    monkeypatch.setattr(scheduler, "TEND_EVERY", 0)
+@pytest.fixture
+def send_one(settings, carrier, at):
+    """Send one text by a pass of a process of its own; return the text."""
     at(TUESDAY_NOON)
-    due = store(to="+12125559999", status=Status.SCHEDULED, send_at=TUESDAY_NOON + SECOND)
-    numbers = store_many(10)
-    carrier.answers[numbers[3]] = lambda: at(TUESDAY_NOON + SECOND)
-    counts = Scheduler(settings._replace(send_concurrency=1), carrier).run_pass()
-    assert +counts == Counter({"promoted": 1, "sent": 11})
-    assert again(due).status == Status.SENT
+
+    def send():
+        one = Scheduler(settings._replace(send_concurrency=1), carrier)
+        carrier.answers = {NEW_YORK: one.stop.request}
+        before = len(carrier.texts)
+        one.run_pass()
+        ((_, text),) = carrier.texts[before:]
+        return text
+
+    return send
+
+
+def test_both_kinds_take_turns_over_passes(send_one):
+    for name in "abcduv":
+        for _ in range(2):
+            store(key=key_of(name), message=name)
+    assert "".join(send_one() for _ in range(12)) == "uvuvabcdabcd"
+
+
+def test_urgent_texts_in_between_change_no_turn_of_the_others(send_one):
+    for name in "abc":
+        for _ in range(2):
+            store(key=key_of(name), message=name)
+    sent = ""
+    for _ in range(6):
+        store(key=key_of("u"), message="u")
+        sent += send_one() + send_one()
+    assert sent == "uaubucuaubuc"
+
+
+@pytest.mark.parametrize("names", ["abc", "uvw", "abuv"])
+def test_what_the_rate_holds_back_is_the_next_in_turn(names, settings, carrier, at, run_pass):
+    """Three texts are claimed at once, of which one may go."""
+    for name in names:
+        for _ in range(2):
+            store(key=key_of(name), message=name, parts=3)
+    for second in range(2 * len(names)):
+        run_pass(TUESDAY_NOON + second * SECOND, send_rate=5)
+    urgent = "".join(name for name in names if name in "uvw")
+    others = names.replace(urgent, "")
+    assert "".join(text for _, text in carrier.texts) == 2 * urgent + 2 * others
+
+
+@pytest.mark.slow
+def test_a_repeated_pass_begins_early_for_an_urgent_text(settings, carrier):
+    """Two passes are ten minutes apart, which nobody waits for."""
+    every = Scheduler(settings._replace(**ALWAYS_OPEN), carrier)
+    key_of("u"), key_of("a")
+
+    def create():
+        now = clock.now()
+        for name in "au":
+            store(now=now, key=key_named(name), message=name)
+        db.close()
+
+    carrier.answers = {NEW_YORK: every.stop.request}
+    threading.Timer(1.5, create).start()
+    giving_up = threading.Timer(120, every.stop.request)
+    giving_up.start()
+    every.run(600, lambda counts: None)
+    giving_up.cancel()
+    assert carrier.texts[0] == (NEW_YORK, "u")
 
 
 # The rate
@@ -153,15 +198,6 @@ def test_what_does_not_fit_into_the_rate_keeps_its_place_unchanged(run_pass, car
     assert sorted(carrier.numbers) == numbers[:6]
 
 
-@pytest.mark.timed
-def test_a_pass_waits_for_the_rate(settings, carrier):
-    store_many(30)
-    began = time.monotonic()
-    counts = Scheduler(settings._replace(send_rate=20.0, **ALWAYS_OPEN), carrier).run_pass()
-    assert +counts == Counter({"sent": 30})
-    assert 0.7 <= time.monotonic() - began < 5
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("used_for", [20, -0.4])
 def test_a_signal_ends_the_wait_and_nothing_stays_claimed(settings, carrier, used_for):
@@ -179,22 +215,14 @@ def test_a_signal_ends_the_wait_and_nothing_stays_claimed(settings, carrier, use
     assert {(m.attempts, m.due_since) for m in Message.select()} == {(0, None)}
 
 
-def test_a_question_to_the_carrier_uses_nothing_of_the_rate(run_pass, carrier):
+@pytest.mark.parametrize("has_it", [True, False])
+def test_a_question_uses_nothing_of_the_rate_and_a_text_after_it_does(run_pass, carrier, has_it):
     carrier.can_be_asked = True
-    carrier.find = lambda to, *_: [to]
-    store_many(20, in_doubt=1, in_doubt_since=TUESDAY_NOON)
-    assert run_pass(TUESDAY_NOON, send_rate=1.0)["sent"] == 20
-    assert carrier.texts == []
-    assert CarrierState.get_by_id("fake").rate_used_until is None
-
-
-def test_what_the_carrier_does_not_have_goes_within_the_rate(run_pass, carrier):
-    carrier.can_be_asked = True
-    carrier.find = lambda *_: []
+    carrier.find = lambda to, *_: [to] if has_it else []
     store_many(20, in_doubt=1, in_doubt_since=TUESDAY_NOON)
     sent = run_pass(TUESDAY_NOON, send_rate=10.0)["sent"]
-    assert 0 < sent <= 7
-    assert statuses() == {Status.SENT: sent, Status.QUEUED: 20 - sent}
+    assert len(carrier.texts) == (0 if has_it else sent)
+    assert sent == 20 if has_it else 0 < sent <= 7
 
 
 def test_a_text_that_waits_for_the_rate_goes_before_others_of_later_keys(run_pass, carrier):
@@ -205,13 +233,6 @@ def test_a_text_that_waits_for_the_rate_goes_before_others_of_later_keys(run_pas
     for seconds in range(3):
         run_pass(TUESDAY_NOON + seconds * SECOND, send_rate=10.0)
     assert carrier.numbers.index("+12125559999") < 10
-
-
-def test_the_rate_goes_by_the_parts_that_were_stored_with_the_message(run_pass, carrier):
-    for _ in range(4):
-        store(parts=5)
-    run_pass(TUESDAY_NOON, send_rate=5.0)
-    assert len(carrier.texts) == 1
 
 
 def test_after_too_fast_the_first_text_keeps_to_the_rate_too(run_pass, carrier):
@@ -275,22 +296,6 @@ def test_the_simulators_pause_is_its_own_and_so_is_the_carriers(run_pass, carrie
     refused, taken = store(), store(key=tester)
     run_pass(TUESDAY_NOON + 2 * SECOND)
     assert (again(refused).status, again(taken).status) == (Status.QUEUED, Status.SENT)
-
-
-def test_a_carrier_that_is_slow_does_not_hold_up_testers(settings, carrier, tester, monkeypatch):
-    monkeypatch.setattr(scheduler, "TEND_EVERY", 0)
-    text = store(clock.now(), to="+12125559999", key=tester, status=Status.SCHEDULED)
-
-    def wait():
-        end = time.monotonic() + 30
-        while again(text).status != Status.SENT and time.monotonic() < end:
-            time.sleep(0.02)
-
-    store_many(2, clock.now())
-    carrier.answers["+12125550000"] = wait
-    counts = Scheduler(settings._replace(send_concurrency=1, **ALWAYS_OPEN), carrier).run_pass()
-    assert counts["sent"] == 3
-    assert again(text).finished_at < Message.get(Message.to == "+12125550000").finished_at
 
 
 def test_what_testers_send_is_no_problem_of_the_service(run_pass, carrier, tester):
