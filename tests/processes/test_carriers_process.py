@@ -241,7 +241,7 @@ class TalkativePeer(SmppPeer):
 
 
 @pytest.fixture
-def peer():
+def talkative():
     yield from playing(TalkativePeer)
 
 
@@ -262,19 +262,19 @@ def test_forty_texts_go_over_one_bind_that_sigterm_ends(schedule, peer):
 LAST_WORDS = {Status.DELIVERED: 20, Status.UNDELIVERED: 20, Status.SENT: 20}
 
 
-def test_an_smscs_receipts_and_texts_come_while_the_scheduler_sends_and_rests(schedule, peer):
+def test_an_smscs_receipts_and_texts_come_while_the_scheduler_sends_and_rests(schedule, talkative):
     waiting = store(to=NEW_YORK, check_dnc=True, approved=False)
     store_many(60)
-    scheduler = schedule("--every", "600", CARRIER_URL=peer.url)
-    wait_until(lambda: len(peer.parts) == 60)
+    scheduler = schedule("--every", "600", CARRIER_URL=talkative.url)
+    wait_until(lambda: len(talkative.parts) == 60)
     for count in range(1, 61):
-        peer.say(count, early=False)
+        talkative.say(count, early=False)
     wait_until(lambda: statuses() == LAST_WORDS | {Status.QUEUED: 1})
-    peer.bound[0].deliver(delivery(b"Stop."), sequence=61)
+    talkative.bound[0].deliver(delivery(b"Stop."), sequence=61)
     wait_until(lambda: DoNotCall.lists(NEW_YORK))
     wait_until(lambda: Message.get_by_id(waiting.id).status == Status.BLOCKED)
-    wait_until(lambda: (ACKNOWLEDGED, 0, 61, b"\0") in peer.pdus)
-    peer.bound[0].deliver(delivery(b"START"), sequence=62)
+    wait_until(lambda: (ACKNOWLEDGED, 0, 61, b"\0") in talkative.pdus)
+    talkative.bound[0].deliver(delivery(b"START"), sequence=62)
     wait_until(lambda: not DoNotCall.lists(NEW_YORK))
     assert scheduler.terminate() == 0
     assert not EarlyReceipt.select().exists()
@@ -293,22 +293,22 @@ def test_neither_a_stop_nor_the_end_waits_for_an_smsc_that_answers_no_text(sched
     assert scheduler.terminate() == 0
 
 
-def test_a_single_pass_hears_what_an_smsc_says(schedule, peer):
-    peer.promptly = True
+def test_a_single_pass_hears_what_an_smsc_says(schedule, talkative):
+    talkative.promptly = True
     store_many(60)
-    assert schedule(CARRIER_URL=peer.url).wait() == 0
+    assert schedule(CARRIER_URL=talkative.url).wait() == 0
     assert statuses() == LAST_WORDS
 
 
-def test_a_single_pass_that_sends_nothing_hears_what_an_smsc_has_kept(schedule, peer):
+def test_a_single_pass_that_sends_nothing_hears_what_an_smsc_has_kept(schedule, talkative):
     for n in range(3):
         store(status=Status.SENT, carrier_reference=f"id-{n}", finished_at=clock.now())
     receipts = [delivery(b"id:id-%d stat:DELIVRD" % n, esm_class=4) for n in range(3)]
-    peer.kept = [*receipts, delivery(b"STOP")]
-    assert schedule(CARRIER_URL=peer.url).wait() == 0
+    talkative.kept = [*receipts, delivery(b"STOP")]
+    assert schedule(CARRIER_URL=talkative.url).wait() == 0
     assert statuses() == {Status.DELIVERED: 3}
     assert DoNotCall.lists(NEW_YORK)
-    wait_until(lambda: [pdu[1] for pdu in peer.pdus if pdu[0] == ACKNOWLEDGED] == [0] * 4)
+    wait_until(lambda: [pdu[1] for pdu in talkative.pdus if pdu[0] == ACKNOWLEDGED] == [0] * 4)
 
 
 # Replies
