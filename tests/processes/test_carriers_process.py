@@ -98,7 +98,7 @@ class TalkativeTwilio(TwilioServer):
         return answer._replace(body=answer.body | {"sid": sid})
 
     def say_some(self):
-        """Say some of what is left, in any order."""
+        """Say some of what is left, in any order; return it."""
         with self.guard:
             some = [self.unsaid.pop() for _ in range(min(20, len(self.unsaid)))]
         for word in some:
@@ -106,12 +106,12 @@ class TalkativeTwilio(TwilioServer):
         return some
 
     def last_words(self):
-        """How many texts end in each status."""
+        """Return how many texts end in each status."""
         return Counter(map(last_word, self.words.values()))
 
 
 def last_word(script):
-    """The status in which a text ends of which all this was said."""
+    """Return the status in which a text ends after these words."""
     for status in (Status.DELIVERED, Status.UNDELIVERED):
         if status in script:
             return status
@@ -346,7 +346,7 @@ def twilios(number):
 
 
 def vonages(number):
-    """Half of a text in two parts."""
+    """Return half of a text in two parts."""
     ref, part = divmod(number, 2)
     fields = {"msisdn": NEW_YORK[1:], "to": "15005550006", "messageId": f"0A{number:014x}"}
     fields |= {"text": f"reply {ref} 🎉" if part else f"{ref}: ", "type": "unicode"}
@@ -434,7 +434,7 @@ def parts_of(ref, source):
 
 
 def test_parts_that_come_again_after_a_scheduler_was_killed_are_kept_once(schedule):
-    """Its peer delivers what was not acknowledged to the next one, each part twice."""
+    """Its peer delivers to the next scheduler what was not acknowledged, each part twice."""
     bodies = [b for ref in range(8) for b in parts_of(ref, (NEW_YORK, LONDON)[ref % 2])]
     random.shuffle(bodies)
     peer = InsistentPeer(bodies)

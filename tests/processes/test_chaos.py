@@ -58,7 +58,7 @@ ANSWERS = [
     (2, False, Answer(504, PAGE)),
     (5, False, Answer(503, PAGE)),
 ]
-"""How often a carrier does what: weight, whether it takes the text, what it answers."""
+"""What a carrier does: the weight, whether it takes the text, and its answer."""
 
 
 class Faulty:
@@ -146,7 +146,7 @@ class FaultyVonage(Faulty, VonageServer):
 
 
 class FaultyWebhook(Faulty, WebhookServer):
-    """A receiver that answers a text that comes again as it did the first time."""
+    """A receiver that gives a repeated text its first answer again."""
 
     name, gateways_leave_doubt = "webhook", False
     noes = ((1, Answer(429, b"", {"Retry-After": "1"})), (5, Answer(500)), (0.3, Answer(401)))
@@ -300,7 +300,7 @@ class Restartable:
 
     @property
     def workers(self):
-        """The workers of gunicorn's: none while it starts, or after one was killed."""
+        """The workers of gunicorn: none while it starts, or after they were killed."""
         return psutil.Process(self.process.popen.pid).children()
 
 
@@ -317,7 +317,7 @@ class Webs:
 
 @pytest.fixture
 def carriers(request):
-    """The carriers that may be used, by the parameter's classes."""
+    """Carriers that may be used, of the classes that the parameter names."""
     servers = [kind(random.Random(SEED)) for kind in request.param]
     yield servers
     for server in servers:

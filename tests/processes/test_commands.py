@@ -17,7 +17,7 @@ from stored_messages import again, connection_of, look, statuses, store, store_m
 
 @pytest.fixture
 def terminal(database_url):
-    """Run a command at a terminal, and type an answer when it asks: its status and output."""
+    """Run a command at a terminal and type an answer when it asks; return status and output."""
 
     def run(answer, *words):
         keyboard, screen = pty.openpty()

@@ -85,7 +85,7 @@ def test_nginx_as_printed_passes_requests_on(shared_web, start, tmp_path):
 
 
 def dockerfile():
-    """The instructions of the Dockerfile, as pairs of word and rest."""
+    """Return the instructions of the Dockerfile, as pairs of word and rest."""
     lines = (ROOT / "Dockerfile").read_text().splitlines()
     return [line.split(" ", 1) for line in lines if line]
 

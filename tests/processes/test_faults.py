@@ -58,7 +58,7 @@ def assert_is_an_error(answered, status):
 def test_killed_workers_and_a_killed_master_lose_nothing_and_double_nothing(
     serve, start, database_url, key
 ):
-    """Clients repeat what was not answered with the same idempotency key, as they should."""
+    """Clients repeat unanswered requests with the same idempotency key, as they should."""
     web = serve(database_url, workers=2)
     clients = Clients(web, key, side_by_side=6)
     for _ in range(2):
@@ -96,7 +96,7 @@ def migrate(url):
 
 
 def health_of(web, status):
-    """Return the health once it has a status."""
+    """Return the answer of /healthz if it has this status."""
     answer = health(web)
     return answer if answer[0] == status else None
 
@@ -171,7 +171,7 @@ def swallowing(database_url):
 def test_web_and_scheduler_go_on_though_their_connections_fell_silent(
     database_url, key, serve, schedule, twilio, swallowing
 ):
-    """Packets are swallowed, and connections stay open."""
+    """Their packets are swallowed while the connections stay open."""
     web = serve(swallowing.url, workers=1, **ALWAYS)
     twilio.wait()
     environ = {"DATABASE_URL": swallowing.url, "CARRIER_URL": twilio.url}
@@ -190,7 +190,7 @@ def test_web_and_scheduler_go_on_though_their_connections_fell_silent(
 
 
 def assert_all_are_stored_and_sent_once(url, clients, twilio):
-    """Every text that was answered 201 is stored once, and sent once."""
+    """Assert that every text answered 201 is stored once and sent once."""
     database.connect(url)
     wait_until(lambda: statuses() == {Status.SENT: len(clients.answers)})
     assert_as_asked(clients, Message.select())
@@ -305,7 +305,7 @@ def test_through_pgbouncer_in_transaction_mode_all_is_stored_once_and_sent_once(
 
 @pytest.fixture
 def lock(database_url):
-    """Keep everybody else from writing: `with lock(): …`."""
+    """Lock out all other writers: `with lock(): …`."""
 
     @contextlib.contextmanager
     def hold():
@@ -404,7 +404,7 @@ SLOW = (
 
 @pytest.fixture
 def slow_messages(database_url):
-    """Make whatever reads messages take so many seconds."""
+    """Make every query of messages take a number of seconds: `slow_messages(2)`."""
 
     def slow(seconds):
         store(status=Status.SENT, finished_at=TUESDAY_NOON)
@@ -535,7 +535,7 @@ def small_cache(small_disk, disk_key):
 def test_a_stop_that_comes_to_a_full_disk_costs_no_text_in_hand_its_yes(
     start, small_disk, small_cache, peer, claim_timeout
 ):
-    """The disk may be full for longer than a claim lasts, and once more."""
+    """The disk may be full for longer than a claim lasts, and for a second time."""
     go_on = threading.Event()
     peer.answer = lambda part: 0 if go_on.wait(60) else SILENCE
     environ = ALWAYS | {"DATABASE_URL": small_cache, "CLAIM_TIMEOUT": claim_timeout}
@@ -593,7 +593,7 @@ def test_a_disk_that_cannot_be_written_to_is_503_or_a_clear_line(
 
 
 def test_an_upgrade_from_the_first_tables_keeps_every_row(start, empty_database_url):
-    """And a scheduler works on as before."""
+    """A scheduler then works as before."""
     database.connect(empty_database_url)
     folder = str(ROOT / "migrations")
     with database.db.atomic():

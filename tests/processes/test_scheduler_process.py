@@ -229,7 +229,7 @@ TEXTS = {1: "x" * 160, 2: "é€" * 100, 3: "д" * 200}
 
 
 class Counting(WebhookServer):
-    """Note when how many parts came, by the carrier's own clock."""
+    """Note when each text came, by the carrier's own clock, and its parts."""
 
     def __init__(self):
         super().__init__()
@@ -287,7 +287,7 @@ TAKEN = 10  # texts a second
 
 
 class Window:
-    """Say whether one more text is taken: no more than TAKEN within any second."""
+    """Take no more than TAKEN texts within any second."""
 
     def __init__(self):
         self.taken, self.refused, self.lock = deque(), 0, threading.Lock()
@@ -303,7 +303,7 @@ class Window:
 
     @property
     def used(self):
-        """The share that was used of what could have been taken, from the first to the last."""
+        """The share of what could have been taken, from the first text to the last."""
         return len(self.taken) / (1 + self.taken[-1] - self.taken[0]) / TAKEN
 
 

@@ -100,7 +100,7 @@ KINDS = {  # what a client sends at once, and then each second
 
 
 def begin_all(web, key, kinds, clients):
-    """Connect so many clients, of each kind in turn; return what each does from then on."""
+    """Connect clients of each kind in turn; return each with what it sends each second."""
     begun = []
     for _, (begin, piece) in zip(range(clients), itertools.cycle(kinds), strict=False):
         client = connect(web)
@@ -143,7 +143,7 @@ def test_the_system_holds_little_of_the_answers_that_nobody_reads(shared_web, cr
     assert send(web, key, VALID)[0] == 201  # it came after them
 
     def held():
-        """Bytes that wait to be sent, over all connections to the web."""
+        """Return the bytes that wait to be sent, over all connections to the web."""
         rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
         ours = [row[4] for row in rows if row[1].endswith(f":{web.port:04X}")]
         return sum(int(queues.partition(":")[0], 16) for queues in ours)

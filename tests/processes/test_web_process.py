@@ -33,7 +33,7 @@ def web(serve, database_url, optional_settings):
 
 
 def exchange(port, request, half_close=False):
-    """Send bytes over a fresh connection; all that comes back until it is closed."""
+    """Send bytes over a fresh connection; return all that is received until it closes."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(request)
         if half_close:
@@ -42,7 +42,7 @@ def exchange(port, request, half_close=False):
 
 
 def request_of(key, *headers, line=f"POST {PATH} HTTP/1.1", body=BODY, length=None, **others):
-    """The bytes of a request, right unless said otherwise; None leaves a header out."""
+    """Return the bytes of a request, valid unless changed; None leaves a header out."""
     usual = {
         "Host": "localhost",
         "X-Api-Key": key,
@@ -153,12 +153,12 @@ GUNICORNS = {
 
 
 def with_key(request, key):
-    """KEY stands for the key."""
+    """Replace KEY by the key."""
     return request.replace(b"KEY", key.encode())
 
 
 def answers_in(received):
-    """The answers in what came back: status, headers, body."""
+    """Return the answers in received bytes: status, headers, body."""
     found = []
     while received:
         head, _, rest = received.partition(b"\r\n\r\n")
@@ -302,7 +302,7 @@ def test_of_20_requests_at_once_one_is_taken_and_repeated_also_after_a_restart(
     count = "SELECT count(*) FROM message"
 
     def once(web, name):
-        """Post a request twenty times at once; the different answers to it."""
+        """Post a request twenty times at once; return the distinct answers."""
         responses = pool.map(
             lambda _: post(web, key, VALID, **{"Idempotency-Key": name}), range(20)
         )
