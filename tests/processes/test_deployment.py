@@ -235,8 +235,8 @@ UNKNOWN = "no country with telephone numbers has the ISO 3166 code UK (did you m
 def test_what_cannot_be_used_stops_every_process_with_a_line_each(process, environ, said, start):
     ended = start(*STARTS[process], PORT=str(free_port()), **environ)
     assert ended.wait() == 1
-    lines = ended.output.splitlines()
-    assert len(lines) == len(said), lines
+    lines = [line for line in ended.output.splitlines() if " INFO gunicorn" not in line]
+    assert len(lines) == len(said), ended.output
     assert all(map(str.startswith, lines, said)), lines
 
 
