@@ -151,6 +151,15 @@ class Browser:
         yield
         self._devtools("Emulation.setTimezoneOverride", timezoneId="")
 
+    @contextlib.contextmanager
+    def without_script(self):
+        """Run no script of pages within the `with` statement."""
+        self._devtools("Emulation.setScriptExecutionDisabled", value=True)
+        try:
+            yield
+        finally:
+            self._devtools("Emulation.setScriptExecutionDisabled", value=False)
+
     def forget(self):
         """Clear cookies, the page, the logs and the emulated screen."""
         self.open("about:blank")

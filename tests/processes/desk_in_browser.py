@@ -15,6 +15,7 @@ from stored_messages import key_named, store
 
 TAB = "\ue004"
 WIDE, PHONE = (1100, 900), (390, 844)
+LOOKS = ((*WIDE, False), (*WIDE, True), (*PHONE, False), (*PHONE, True))
 TOP = "return document.querySelector(arguments[0]).getBoundingClientRect().top"
 CARD = "const it = document.querySelector(arguments[0]).closest('.card'); "
 PLACE = f"{CARD} it.scrollIntoView({{block: 'center'}}); return it.getBoundingClientRect().top"

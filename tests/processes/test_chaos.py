@@ -31,9 +31,10 @@ from carrier_servers import (
     verdict,
 )
 from database import clock
+from events.outbox import Event, EventAddress
 from models import Message, Status
 from proxy import Proxy
-from running import ALWAYS, ROOT, Clients, assert_as_asked, free_port, wait_until
+from running import ALWAYS, Clients, assert_as_asked, begin_web, free_port, wait_until
 from sending.attempts import Attempt
 from sending.outcomes import MAY_HAVE_TAKEN_IT
 
@@ -57,7 +58,7 @@ ANSWERS = [
     (2, False, Answer(504, PAGE)),
     (5, False, Answer(503, PAGE)),
 ]
-"""How often a carrier does what: weight, whether it takes the text, what it answers."""
+"""What a carrier does: the weight, whether it takes the text, and its answer."""
 
 
 class Faulty:
@@ -69,8 +70,7 @@ class Faulty:
     although the receiver recognizes a copy.
     """
 
-    can_be_asked = False
-    gateways_leave_doubt = True
+    can_be_asked, gateways_leave_doubt = False, True
 
     def __init__(self, chance):
         self.chance, self.guard = chance, threading.Lock()
@@ -119,7 +119,7 @@ class Faulty:
 
 
 class FaultyTwilio(Faulty, TwilioServer):
-    can_be_asked = True
+    name, can_be_asked = "twilio", True
     page_size = 50
     noes = (
         (1, refusal(20429, 429, {"Retry-After": "1"})),
@@ -133,6 +133,7 @@ class FaultyTwilio(Faulty, TwilioServer):
 
 
 class FaultyVonage(Faulty, VonageServer):
+    name = "vonage"
     noes = (
         (1, verdict({"status": "1"})),
         (5, verdict({"status": "5"})),
@@ -145,9 +146,9 @@ class FaultyVonage(Faulty, VonageServer):
 
 
 class FaultyWebhook(Faulty, WebhookServer):
-    """A receiver that answers a text that comes again as it did the first time."""
+    """A receiver that gives a repeated text its first answer again."""
 
-    gateways_leave_doubt = False
+    name, gateways_leave_doubt = "webhook", False
     noes = ((1, Answer(429, b"", {"Retry-After": "1"})), (5, Answer(500)), (0.3, Answer(401)))
     never = Answer(422)
 
@@ -160,58 +161,6 @@ class FaultyWebhook(Faulty, WebhookServer):
 
     def reference(self, yes):
         return yes["reference"]
-
-
-class FaultyTwins:
-    """Twilio and a webhook, which fail independently, and now and then both are away.
-
-    A third carrier must get nothing: it is for another country.
-    """
-
-    def __init__(self, chance):
-        self.chance = chance
-        self.us, self.hook = FaultyTwilio(chance), FaultyWebhook(chance)
-        self.forbidden = FaultyWebhook(chance)
-        urls = (self.us.url, "name=us"), (self.hook.url, "name=hook")
-        urls = [*urls, (self.forbidden.url, "name=forbidden&countries=GB")]
-        self.url = " ".join(f"{url}#{options}" for url, options in urls)
-        self.calm, self.away = self, AnyAway(chance, (self.us.away, self.hook.away))
-
-    def set(self):
-        """Let all be calm."""
-        for each in (self.us, self.hook, self.forbidden):
-            each.calm.set()
-
-    @property
-    def kinds(self):
-        return self.us.kinds + self.hook.kinds
-
-    @property
-    def taken(self):
-        taken = defaultdict(list)
-        for each in (self.us, self.hook):
-            for text, copies in each.taken.copy().items():
-                taken[text] += copies
-        return taken
-
-    def close(self):
-        for each in (self.us, self.hook, self.forbidden):
-            each.close()
-
-
-class AnyAway:
-    """What makes one of two carriers away, or both."""
-
-    def __init__(self, chance, events):
-        self.chance, self.events = chance, events
-
-    def set(self):
-        for event in self.chance.choice([self.events[:1], self.events[1:], self.events]):
-            event.set()
-
-    def clear(self):
-        for event in self.events:
-            event.clear()
 
 
 class StoredInPostgres:
@@ -272,13 +221,13 @@ class Faults(threading.Thread):
     With `schedulers_live`, no scheduler dies, stands still or loses sight of the database alone.
     """
 
-    def __init__(self, chance, store, carrier, webs, schedulers, begin_pass, schedulers_live):
+    def __init__(self, chance, store, carriers, webs, schedulers, begin_pass, schedulers_live):
         super().__init__()
-        self.chance, self.carrier = chance, carrier
+        self.chance, self.carriers = chance, carriers
         self.webs, self.schedulers = webs, schedulers
         self.stopping, self.done, self.error = threading.Event(), Counter(), None
         self.faults = [partial(fault, chance) for fault in store.faults]
-        self.faults += [self.kill_worker, self.kill_web, self.stop_worker, self.lose_carrier]
+        self.faults += [self.kill_worker, self.kill_web, self.stop_worker, self.lose_carriers]
         self.faults += [begin_pass]  # as from cron; not broken, but it may find others' claims old
         if not schedulers_live:
             self.faults += [partial(fault, chance) for fault in store.deaf]
@@ -293,10 +242,14 @@ class Faults(threading.Thread):
         except Exception as error:
             self.error = error
 
-    def lose_carrier(self):
-        self.carrier.away.set()
+    def lose_carriers(self):
+        """Have one of the carriers, or several, be away."""
+        lost = self.chance.sample(self.carriers, self.chance.randint(1, len(self.carriers)))
+        for carrier in lost:
+            carrier.away.set()
         self.stopping.wait(self.chance.uniform(0, 2))
-        self.carrier.away.clear()
+        for carrier in lost:
+            carrier.away.clear()
 
     def kill_worker(self):
         with contextlib.suppress(psutil.NoSuchProcess, IndexError):
@@ -347,7 +300,7 @@ class Restartable:
 
     @property
     def workers(self):
-        """The workers of gunicorn's: none while it starts, or after one was killed."""
+        """The workers of gunicorn: none while it starts, or after they were killed."""
         return psutil.Process(self.process.popen.pid).children()
 
 
@@ -363,8 +316,18 @@ class Webs:
 
 
 @pytest.fixture
-def carrier(request):
-    server = request.param(random.Random(SEED))
+def carriers(request):
+    """Carriers that may be used, of the classes that the parameter names."""
+    servers = [kind(random.Random(SEED)) for kind in request.param]
+    yield servers
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def forbidden():
+    """A carrier that must get nothing: it is for another country."""
+    server = FaultyWebhook(random.Random(SEED))
     yield server
     server.close()
 
@@ -380,24 +343,22 @@ def store(kind, request, tmp_path):
 
 
 @pytest.fixture
-def run_chaos(start, store, carrier):
+def run_chaos(start, store, carriers, forbidden, receiver):
     """Let everything fail for a while; return all messages once each has ended."""
     database.connect(store.url)
     database.upgrade()
     secret = ApiKey.issue("app", None, clock.now())
+    EventAddress.set(ApiKey.named("app"), receiver.url, clock.now())
+    receiver.secret = EventAddress.of(ApiKey.named("app")).secret
     database.disconnect()
-    environ = ALWAYS | {"CARRIER_URL": carrier.url, "CLAIM_TIMEOUT": str(CLAIM_TIMEOUT)}
+    urls = [f"{each.url}#name={each.name}" for each in carriers]
+    if len(carriers) > 1:
+        urls.append(f"{forbidden.url}#name=forbidden&countries=GB")
+    environ = ALWAYS | {"CARRIER_URL": " ".join(urls), "CLAIM_TIMEOUT": str(CLAIM_TIMEOUT)}
     environ |= {"CARRIER_TIMEOUT": str(CARRIER_TIMEOUT), "RETRY_DELAY": "1", "MAX_RETRIES": "20"}
-    gunicorn = ("gunicorn", "-c", ROOT / "gunicorn.conf.py", "app:create_app()")
-
-    def web(url, port):
-        return start(*gunicorn, **environ, DATABASE_URL=url, PORT=str(port), WEB_CONCURRENCY="2")
 
     def scheduler(url, *words):
         return start("scheduler.py", *words, **environ, DATABASE_URL=url)
-
-    def endless(url):
-        return scheduler(url, "--every", "0.2")
 
     passes = []
 
@@ -406,27 +367,31 @@ def run_chaos(start, store, carrier):
 
     def run(schedulers_live):
         ports = [free_port() for _ in range(WEBS)]
-        webs = [Restartable(partial(web, *each)) for each in zip(store.urls, ports, strict=False)]
-        schedulers = [Restartable(partial(endless, url)) for url in store.urls[WEBS:]]
+        webs = [
+            Restartable(partial(begin_web, start, url, port, **environ))
+            for url, port in zip(store.urls, ports, strict=False)
+        ]
+        schedulers = [
+            Restartable(partial(scheduler, url, "--every", "0.2")) for url in store.urls[WEBS:]
+        ]
         clients = Clients(Webs(ports), secret, side_by_side=6)
         clients.wait_for_answers(5)
         chance = random.Random(SEED)
-        faults = Faults(chance, store, carrier, webs, schedulers, begin_pass, schedulers_live)
+        faults = Faults(chance, store, carriers, webs, schedulers, begin_pass, schedulers_live)
         faults.start()
         time.sleep(SECONDS)
         faults.stopping.set()
         faults.join()
-        carrier.calm.set()
+        for carrier in carriers:
+            carrier.calm.set()
         clients.join()
         wait_until(settled, SETTLED)
         messages = list(Message.select())
-        print(
-            f"seed {SEED}, {SECONDS} s: {len(clients.answers)} answers of 201, {clients.statuses}"
-        )
-        print(f"faults: {dict(faults.done)}; the carrier: {dict(carrier.kinds)}")
-        taken = carrier.taken
-        print(f"texts by copies: {Counter(len(taken[m.message]) for m in messages)}")
-        print(f"texts by status: {Counter(str(m.status) for m in messages)}")
+        print(f"seed {SEED}, {SECONDS} s: answers {clients.statuses}, faults {dict(faults.done)}")
+        for carrier in carriers:
+            copies = Counter(len(carrier.taken[m.message]) for m in messages)
+            print(f"{carrier.name}: {dict(carrier.kinds)}; texts by copies: {copies}")
+        print(f"texts: {Counter((str(m.status), m.carrier) for m in messages)}")
         assert faults.error is None
         assert set(clients.statuses) <= {201, 503, None}
         assert_as_asked(clients, messages)
@@ -439,99 +404,78 @@ def run_chaos(start, store, carrier):
 
 
 def settled():
-    """Return whether all messages have ended; what waits for its next try need not wait longer."""
+    """Return whether all messages have ended and each was told of.
+
+    What waits for its next try need not wait longer.
+    """
     time.sleep(1)
     with contextlib.suppress(*database.ERRORS):
         unfinished = Message.select().where(Message.status.not_in(ENDED)).exists()
         Message.update(send_at=clock.now()).where(Message.status == Status.SCHEDULED).execute()
+        Event.update(next_try_at=clock.now()).where(Event.tries > 0).execute()
+        untold = Event.select().exists()
         database.db.close()
-        return not unfinished
+        return not unfinished and not untold
     return False
 
 
 def doubts(message):
-    """The carriers that may have taken a text without an answer, one for each time."""
+    """Return the carriers that may have taken a text without an answer, one for each time."""
     was_unclear = (Attempt.result == "unclear") | Attempt.ask_at.is_null(False)
     copies = Attempt.select().where(Attempt.message == message.id, was_unclear)
     return [copy.carrier for copy in copies]
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("schedulers_live", [False, True], ids=["", "schedulers live"])
 @pytest.mark.parametrize(
-    ("carrier", "schedulers_live"),
-    [
-        pytest.param(FaultyTwilio, False, id="twilio"),
-        pytest.param(FaultyVonage, False, id="vonage"),
-        pytest.param(FaultyVonage, True, id="vonage, schedulers live"),
-        pytest.param(FaultyWebhook, False, id="webhook"),
-        pytest.param(FaultyWebhook, True, id="webhook, schedulers live"),
-    ],
-    indirect=["carrier"],
+    "carriers",
+    [[FaultyTwilio], [FaultyVonage], [FaultyWebhook], [FaultyTwilio, FaultyWebhook]],
+    ids=lambda kinds: " and ".join(kind.name for kind in kinds),
+    indirect=True,
 )
-def test_whatever_fails_all_is_stored_once_and_sent_once(run_chaos, carrier, schedulers_live):
-    """A second copy goes out only after a doubt, and never a third.
+def test_whatever_fails_all_is_stored_once_sent_once_and_told(
+    run_chaos, carriers, forbidden, receiver, schedulers_live
+):
+    """A second copy goes out only after a doubt of a carrier that cannot be asked; never a third.
 
-    A scheduler that dies or stands still leaves texts in doubt; if all live, only the carrier does.
+    A scheduler that dies or stands still leaves texts in doubt; if all live, only a carrier does.
     """
     messages = run_chaos(schedulers_live)
-    taken = carrier.taken
-    copies = {message.id: taken[message.message] for message in messages}
+    named = {carrier.name: carrier for carrier in carriers}
+    copies = {m.id: [r for each in carriers for r in each.taken[m.message]] for m in messages}
+    unanswered = sum((carrier.unanswered for carrier in carriers), Counter())
+
+    def unasked(message):
+        return [name for name in doubts(message) if not named[name].can_be_asked]
 
     def most(message):
-        if carrier.can_be_asked:
-            return 1
-        unanswered = carrier.unanswered[message.message]
-        in_doubt = unanswered if schedulers_live else doubts(message)
-        return 1 + bool(in_doubt) + carrier.again[message.message]
+        again = sum(carrier.again[message.message] for carrier in carriers)
+        is_doubtful = unasked(message) and (unanswered[message.message] or not schedulers_live)
+        return 1 + bool(is_doubtful) + again
 
-    def may_have_failed(message):
+    def is_true(message):
+        if message.status == Status.SENT:
+            return message.carrier_reference in named[message.carrier].taken[message.message]
         if message.to.endswith("7"):
             return not copies[message.id]
-        words = MAY_HAVE_TAKEN_IT in message.last_error
-        return not carrier.can_be_asked and message.in_doubt > 1 and words
+        return MAY_HAVE_TAKEN_IT in message.last_error and len(unasked(message)) > 1
 
-    def is_true(message):
-        if message.status == Status.FAILED:
-            return may_have_failed(message) and message.carrier_reference is None
-        return message.carrier_reference in copies[message.id]
+    def told_of(wrong):
+        return [(m.message, m.status, m.last_error, doubts(m), copies[m.id]) for m in wrong]
 
-    too_many = [m for m in messages if len(copies[m.id]) > most(m)]
-    assert [(m.message, m.status, m.in_doubt, copies[m.id]) for m in too_many] == []
-    wrong = [m for m in messages if not is_true(m)]
-    assert [(m.message, m.status, m.last_error, copies[m.id]) for m in wrong] == []
-    if isinstance(carrier, FaultyWebhook):
-        assert len(carrier.first_answers) == sum(map(bool, copies.values()))
+    assert told_of(m for m in messages if len(copies[m.id]) > most(m)) == []
+    assert told_of(m for m in messages if not is_true(m)) == []
     if schedulers_live:
-        baseless = [m for m in messages if m.in_doubt > carrier.unanswered[m.message]]
-        assert [(m.message, m.status, m.in_doubt) for m in baseless] == []
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("schedulers_live", [False, True], ids=["", "schedulers live"])
-@pytest.mark.parametrize("carrier", [FaultyTwins], ids=["twilio and webhook"], indirect=True)
-def test_two_carriers_never_make_two_texts_of_one(run_chaos, carrier, schedulers_live):
-    """A doubt of Twilio's stays with it; only after one of the webhook's is there a second copy."""
-    messages = run_chaos(schedulers_live)
-    copies = carrier.taken
-    of = {"us": carrier.us.taken, "hook": carrier.hook.taken}
-
-    def most(message):
-        return 1 + ("hook" in doubts(message)) + carrier.hook.again[message.message]
-
-    def is_true(message):
-        if message.to.endswith("7"):
-            return message.status == Status.FAILED and not copies[message.message]
-        if message.status == Status.FAILED:
-            words = MAY_HAVE_TAKEN_IT in message.last_error
-            return words and doubts(message).count("hook") > 1
-        return message.carrier_reference in of[message.carrier][message.message]
-
-    told = [(m.message, m.status, doubts(m), m.carrier, copies[m.message]) for m in messages]
-    too_many = [t for t, m in zip(told, messages, strict=True) if len(t[-1]) > most(m)]
-    assert too_many == []
-    assert [t for t, m in zip(told, messages, strict=True) if not is_true(m)] == []
-    assert [t for t in told if len(carrier.us.taken[t[0]]) > 1] == [], "it is asked"
-    assert not carrier.forbidden.kinds, "it may not be used"
-    by = Counter(m.carrier for m in messages)
-    print(f"texts by carrier: {by}")
-    assert min(by["us"], by["hook"]) > 0
+        assert told_of(m for m in messages if m.in_doubt > unanswered[m.message]) == []
+    for carrier in carriers:
+        assert any(m.carrier == carrier.name for m in messages)
+        if carrier.can_be_asked:
+            assert {text for text, taken in carrier.taken.items() if len(taken) > 1} == set()
+        if not carrier.gateways_leave_doubt:  # it recognizes a copy
+            assert all(len({*taken}) == 1 for taken in carrier.taken.values() if taken)
+    assert not forbidden.kinds
+    events = {(event["data"]["message_id"], event["data"]["status"]) for event in receiver.events}
+    assert {(str(m.id), m.status) for m in messages} <= events
+    assert {id for id, _ in events} == {str(m.id) for m in messages}
+    assert receiver.forged == []

@@ -1,4 +1,4 @@
-"""The service as a PaaS runs it."""
+"""The service as hosts run it: their files, a proxy, and what every process checks at its start."""
 
 import contextlib
 import json
@@ -13,6 +13,7 @@ import tomllib
 import urllib.error
 import urllib.request
 from fnmatch import fnmatch
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -22,10 +23,19 @@ from access import keys
 from carrier_servers import self_signed
 from database import clock
 from databases import on_postgres, on_sqlite
-from running import ROOT, TOOLS, answers, free_port, wait_until
+from running import ROOT, SECRET_KEY, TOOLS, answers, free_port, send, wait_until
+from samples import VALID
 
 STOPPED_WITHIN = 30  # seconds that a host gives: Heroku no more
 PROCFILE = dict(line.split(": ", 1) for line in (ROOT / "Procfile").read_text().splitlines())
+
+
+STARTS = {
+    "web": ("gunicorn", "-c", ROOT / "gunicorn.conf.py", "app:create_app()"),
+    "scheduler": ("scheduler.py",),
+    "commands": ("flask", "check"),
+    "release": ("flask", "db", "upgrade"),
+}
 
 
 def test_the_procfile_names_the_three_processes():
@@ -75,7 +85,7 @@ def test_nginx_as_printed_passes_requests_on(shared_web, start, tmp_path):
 
 
 def dockerfile():
-    """The instructions of the Dockerfile, as pairs of word and rest."""
+    """Return the instructions of the Dockerfile, as pairs of word and rest."""
     lines = (ROOT / "Dockerfile").read_text().splitlines()
     return [line.split(" ", 1) for line in lines if line]
 
@@ -131,10 +141,22 @@ def test_fly_runs_the_procfile_and_gives_sends_under_way_their_time():
     assert fly["http_service"]["checks"][0]["path"] == "/healthz"
 
 
-def test_render_gives_sends_under_way_their_time():
-    services = yaml.safe_load((ROOT / "render.yaml").read_text())["services"]
-    (scheduler,) = (service for service in services if service["type"] == "worker")
+def test_render_runs_the_procfile_and_does_not_pretend_that_it_sends():
+    web, scheduler = yaml.safe_load((ROOT / "render.yaml").read_text())["services"]
+    assert web["preDeployCommand"] == PROCFILE["release"]
+    assert web["startCommand"] == PROCFILE["web"]
+    assert scheduler["startCommand"] == PROCFILE["scheduler"]
     assert scheduler["maxShutdownDelaySeconds"] == STOPPED_WITHIN
+    asked, same = (each["envVars"][-1] for each in (web, scheduler))
+    assert asked == {"key": "CARRIER_URL", "sync": False}
+    web_service = {"type": web["type"], "name": web["name"]}
+    assert same["fromService"] == web_service | {"envVarKey": "CARRIER_URL"}
+
+
+def test_app_json_runs_the_procfile_and_does_not_pretend_that_it_sends():
+    app = json.loads((ROOT / "app.json").read_text())
+    assert {*app["formation"]} == {*PROCFILE} - {"release"}
+    assert app["env"]["CARRIER_URL"].keys() == {"description"}  # required, as without a value
 
 
 def test_systemd_gives_sends_under_way_their_time():
@@ -147,7 +169,7 @@ def test_a_stopped_scheduler_ends_well_before_hosts_kill_it(settings):
 
 
 @on_postgres  # on SQLite, test_run.py runs its processes
-def test_a_paas_can_run_the_procfile(empty_database_url, start, key_of, tmp_path):
+def test_a_paas_can_run_the_procfile(empty_database_url, start, tmp_path):
     deployed = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True).split("\0")
     for name in filter(None, deployed):
         (tmp_path / "cwd" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -171,13 +193,12 @@ def test_a_paas_can_run_the_procfile(empty_database_url, start, key_of, tmp_path
     base = f"http://127.0.0.1:{port}"
     wait_until(lambda: answers(f"{base}/healthz") or service.popen.poll() is not None)
     assert service.popen.poll() is None, service.output
-    request = urllib.request.Request(
-        f"{base}/v1/text-messages",
-        json.dumps({"to": "+12125550123", "message": "Hello from a PaaS"}).encode(),
-        {"X-Api-Key": key_of(empty_database_url), "Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request) as response:
-        assert json.load(response)["status"] == "queued"
+    database.connect(empty_database_url)
+    secret = keys.ApiKey.issue("paas", None, clock.now())
+    database.disconnect()
+    body = VALID | {"message": "Hello from a PaaS"}
+    status, answer = send(SimpleNamespace(port=port), secret, body)
+    assert (status, answer["status"]) == (201, "queued")
     wait_until(lambda: "'Hello from a PaaS'" in service.output)
     assert service.terminate() in (0, 143, -15)
 
@@ -187,73 +208,94 @@ def test_port_and_workers_may_stand_in_a_file_named_env(start, database_url, tmp
     port = free_port()
     (tmp_path / "cwd").mkdir()
     (tmp_path / "cwd" / ".env").write_text(f"PORT={port}\nWEB_CONCURRENCY=2\n")
-    web = start(
-        *("gunicorn", "-c", ROOT / "gunicorn.conf.py", "app:create_app()"),
-        DATABASE_URL=database_url,
-    )
+    web = start(*STARTS["web"], DATABASE_URL=database_url)
     wait_until(lambda: answers(f"http://127.0.0.1:{port}/healthz") or web.popen.poll() is not None)
     wait_until(lambda: web.output.count("Booting worker") == 2)
     assert web.terminate() == 0
 
 
-@pytest.fixture
-def key_of():
-    """A new key in a database that others use."""
+# What every process checks at its start
 
-    def issue(url):
-        database.connect(url)
-        secret = keys.ApiKey.issue("paas", None, clock.now())
-        database.disconnect()
-        return secret
 
-    return issue
+SHORT = ("SECRET_KEY: must have at least 32 characters", "METRICS_TOKEN: must have at least 16 ")
+UNKNOWN = "no country with telephone numbers has the ISO 3166 code UK (did you mean GB?)"
+
+
+@pytest.mark.parametrize("process", STARTS)
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({"ALLOWED_COUNTRIES": "US,UK"}, [f"ALLOWED_COUNTRIES: {UNKNOWN}"]),
+        ({"QUIET_HOURS": "17:00-13:00"}, ["QUIET_HOURS: leave no minute of BUSINESS_HOURS open"]),
+        ({"SECRET_KEY": "x" * 31, "METRICS_TOKEN": "y" * 15}, SHORT),
+        ({"DYNO": "x"}, ["DATABASE_URL: "]),  # where the disk does not last
+    ],
+    ids=["countries", "hours", "short secrets", "no database"],
+)
+def test_what_cannot_be_used_stops_every_process_with_a_line_each(process, environ, said, start):
+    ended = start(*STARTS[process], PORT=str(free_port()), **environ)
+    assert ended.wait() == 1
+    lines = [line for line in ended.output.splitlines() if " INFO gunicorn" not in line]
+    assert len(lines) == len(said), ended.output
+    assert all(map(str.startswith, lines, said)), lines
+
+
+@pytest.mark.parametrize("process", ["scheduler", "commands", "release"])
+def test_gunicorns_own_settings_are_checked_before_gunicorn_reads_them(process, start):
+    """gunicorn itself ends with a traceback; the release phase and systemd run a command first."""
+    ended = start(*STARTS[process], WEB_CONCURRENCY="four", PORT="http", MAX_RETRIES="x")
+    assert ended.wait() == 1
+    lines = ended.output.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["MAX_RETRIES", "PORT", "WEB_CONCURRENCY"]
+
+
+def test_a_bad_address_of_people_stops_the_scheduler_in_one_line_without_it(start):
+    one = start("scheduler.py", NOTIFY_URL="json://x nosuch://s3cret@host")
+    assert one.wait() == 1
+    assert one.output == "NOTIFY_URL: Apprise takes no address like number 2\n"
+
+
+NO_PUBLIC_URL = "PUBLIC_URL is not set"
+CARRIER = "twilio://AC5:s3cret@+15005550006?base_url=http://127.0.0.1:1"
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("environ", "line", "is_said"),
     [
-        ("gunicorn", "-c", ROOT / "gunicorn.conf.py", "app:create_app()"),
-        ("flask", "db", "upgrade"),
-        ("scheduler.py",),
+        ({"DATABASE_URL": "sqlite:////no/such/a.db"}, "the database: cannot be reached", True),
+        ({"DATABASE_URL": "postgresql://u:s3cret@127.0.0.1:1/d"}, "database: cannot be", True),
+        ({"DATABASE_URL": "sqlite:///misspelt.db"}, "not up to date: flask db upgrade", True),
+        ({}, NO_PUBLIC_URL, False),
+        ({"CARRIER_URL": CARRIER}, NO_PUBLIC_URL, True),
+        ({"SECRET_KEY": SECRET_KEY}, NO_PUBLIC_URL, True),  # the desk's https cannot be told
+        ({"CARRIER_URL": CARRIER, "SECRET_KEY": SECRET_KEY}, NO_PUBLIC_URL, True),
+        (
+            {"CARRIER_URL": CARRIER, "SECRET_KEY": SECRET_KEY, "PUBLIC_URL": "https://a.example"},
+            NO_PUBLIC_URL,
+            False,
+        ),
     ],
-    ids=lambda words: words[0],
 )
-def test_where_the_disk_does_not_last_the_start_stops_without_a_database(start, words):
-    process = start(*words, DYNO="x")
-    assert process.wait() not in (0, None)
-    assert process.output.startswith("DATABASE_URL: ")
-    assert len(process.output.splitlines()) == 1
+def test_the_web_says_at_its_start_what_will_not_work(environ, line, is_said, start):
+    web = start(*STARTS["web"], PORT=str(free_port()), **environ)
+    wait_until(lambda: "Listening at" in web.output)
+    assert (line in web.output.partition("Listening at")[0]) == is_said
+    assert "s3cret" not in web.output
+    assert "Traceback" not in web.output
+    assert web.terminate() == 0
 
 
-def test_render_runs_the_same_commands():
-    web, scheduler = yaml.safe_load((ROOT / "render.yaml").read_text())["services"]
-    assert web["preDeployCommand"] == PROCFILE["release"]
-    assert web["startCommand"] == PROCFILE["web"]
-    assert scheduler["startCommand"] == PROCFILE["scheduler"]
+def test_the_scheduler_says_so_too(start):
+    scheduler = start("scheduler.py", "--every", "5", CARRIER_URL=CARRIER)
+    wait_until(lambda: "texts go to twilio" in scheduler.output)
+    wait_until(lambda: f"{NO_PUBLIC_URL}, so twilio cannot call back" in scheduler.output)
+    wait_until(lambda: "the pass failed" in scheduler.output)  # now a signal ends it in order
+    assert scheduler.terminate() == 0
 
 
-def test_app_json_starts_the_processes_of_the_procfile():
-    formation = json.loads((ROOT / "app.json").read_text())["formation"]
-    assert set(formation) == set(PROCFILE) - {"release"}
-
-
-def test_no_host_is_set_up_to_pretend_that_it_sends():
-    web, scheduler = yaml.safe_load((ROOT / "render.yaml").read_text())["services"]
-    asked, same = (each["envVars"][-1] for each in (web, scheduler))
-    assert asked == {"key": "CARRIER_URL", "sync": False}
-    assert same["fromService"] == {
-        **{"type": web["type"], "name": web["name"]},
-        "envVarKey": "CARRIER_URL",
-    }
-    described = json.loads((ROOT / "app.json").read_text())["env"]["CARRIER_URL"]
-    assert described.keys() == {"description"}  # required, as without a value
-
-
-@on_sqlite
-def test_the_cron_line_makes_one_pass(start, database_url):
-    page = (ROOT / "docs" / "deploying.md").read_text()
-    (line,) = re.findall(r"^\* \* \* \* \* cd (\S+) && (.*)$", page, re.M)
-    assert line[1] == ".venv/bin/python scheduler.py --quiet"
-    process = start(*line[1].split()[1:], DATABASE_URL=database_url)
-    assert process.wait() == 0
-    assert process.output == ""  # or cron sends a mail each minute
+def test_secrets_of_just_the_length_will_do_and_the_docs_make_longer_ones(start):
+    told = (ROOT / "docs" / "deploying.md").read_text()
+    assert 'echo "SECRET_KEY=$(openssl rand -hex 32)"' in told
+    assert 'echo "METRICS_TOKEN=$(openssl rand -hex 32)"' in told
+    good = {"SECRET_KEY": "x" * 32, "METRICS_TOKEN": "y" * 16}
+    assert start("flask", "version", **good).wait() == 0

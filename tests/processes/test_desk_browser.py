@@ -1,5 +1,6 @@
-"""The desk in a real Chromium: an approver's and an operator's day, on a desktop and on a phone."""
+"""The desk in a real Chromium: days of approvers and operators, on a desktop and on a phone."""
 
+import time
 from datetime import timedelta
 
 import pytest
@@ -7,12 +8,29 @@ import pytest
 from access.do_not_call import DoNotCall
 from access.keys import Role
 from browser import ENTER, HOST
+from carriers import Reply as Said
+from carriers.ways import Way
 from database import clock
-from desk_in_browser import PHONE, TORN, WIDE, ask, sign_in
+from desk_in_browser import (
+    FOCUS,
+    LOOKS,
+    PHONE,
+    TAB,
+    TORN,
+    WIDE,
+    ask,
+    assert_goes_on,
+    press,
+    press_without_script,
+    sign_in,
+)
 from models import Message, Status
 from running import ALWAYS
 from samples import LONDON
-from stored_messages import again, store
+from sending import inbound
+from sending.inbound import ReplyRules
+from sending.replies import Reply
+from stored_messages import again, held, key_named, store
 
 LONG = "<i>\u202e" + "W" * 1590
 
@@ -168,7 +186,7 @@ def test_axe_finds_nothing(browser, desk, axe):
     def findings():
         """What axe reports about the page on each screen, in light and dark mode."""
         script = f"{axe}\nreturn axe.run(document, {{resultTypes: ['violations']}})"
-        for look in ((*WIDE, False), (*WIDE, True), (*PHONE, False), (*PHONE, True)):
+        for look in LOOKS:
             browser.look_like(*look)
             for each in browser.run(script)["violations"]:
                 yield from ((look, each["id"], node["html"]) for node in each["nodes"])
@@ -206,3 +224,242 @@ def test_a_link_from_another_site_finds_one_signed_in(browser, desk):
     browser.open(desk.replace("/desk/", "/docs"))
     browser.run(f"location.href = '{here}'")
     browser.wait_for("return document.title.startsWith('Waiting')")
+
+
+# After a decision the page keeps its place, and goes on with the next card
+
+DESKTOP = (1280, 900)
+
+
+@pytest.fixture
+def asked(shared_web):
+    """Twenty texts in the order of the page."""
+    now = clock.now()
+    return [
+        ask(f"text {n}", send_at=now + timedelta(days=1, minutes=n), created_at=now)
+        for n in range(20)
+    ]
+
+
+def button(words, message):
+    return f"button[name={words}][value='{message.id}']"
+
+
+@pytest.mark.parametrize("look", [WIDE, PHONE])
+def test_the_page_keeps_its_place_and_the_focus_goes_on(browser, desk, asked, look):
+    browser.look_like(*look)
+    sign_in(browser, desk, Role.OPERATOR)
+    for n, words in ((9, "approve"), (10, "refuse"), (4, "approve")):
+        top = press(browser, button(words, asked[n]))
+        assert_goes_on(browser, top, f"to-{asked[n + 1].id}", look[1])
+    assert browser.complaints() == []
+
+
+def test_without_the_script_the_result_and_the_next_card_are_in_sight(browser, desk, asked):
+    with browser.without_script():
+        browser.look_like(*PHONE)
+        sign_in(browser, desk, Role.APPROVER, "front")
+        press_without_script(browser, button("approve", asked[9]), f"to-{asked[10].id}")
+
+
+def test_back_and_reload_show_the_result_where_the_card_was(browser, desk, asked):
+    sign_in(browser, desk, Role.APPROVER, "front")
+    press(browser, button("refuse", asked[3]))
+    is_there = (
+        "return document.querySelector('#result').parentElement.previousElementSibling.innerText"
+    )
+    for step in ("location.reload()", "history.back()", "history.forward()"):
+        with browser.leaving():
+            browser.run(step)
+        assert "text 2" in browser.run(is_there)
+        assert browser.text("#result").startswith("1 text refused: +1 212-555-0123")
+    browser.press("Undo")
+    assert again(asked[3]).status == Status.SCHEDULED
+    assert browser.run(FOCUS) == f"to-{asked[3].id}"
+
+
+def test_the_seconds_count_down_and_undo_goes_with_the_last(browser, desk, asked):
+    sign_in(browser, desk, Role.APPROVER, "front")
+    press(browser, button("refuse", asked[0]))
+    browser.wait_for(
+        "return /for 5[0-8] seconds/.test(document.querySelector('[data-left]').innerText)"
+    )
+    browser.run("const now = Date.now; Date.now = () => now() + 60_000")
+    browser.wait_for("return !document.querySelector('[data-left], .undo button')")
+    assert browser.text("#result").startswith("1 text refused")
+
+
+def test_without_a_mouse_one_after_the_other_is_decided(browser, desk, asked):
+    """Each card takes a few keys: the box, the details, Refuse, Approve."""
+    browser.look_like(*PHONE)
+    sign_in(browser, desk, Role.APPROVER, "front")
+    browser.run(f'document.querySelector("{button("approve", asked[0])}").focus()')
+    with browser.leaving():
+        browser.type(ENTER)
+    for _ in range(5):
+        for _ in range(10):
+            if browser.run("return document.activeElement.name") == "approve":
+                break
+            browser.type(TAB)
+        with browser.leaving():
+            browser.type(ENTER)
+    approved = [
+        each.id for each in Message.select().where(Message.approved).order_by(Message.send_at)
+    ]
+    assert approved == [each.id for each in asked[:6]]
+
+
+def test_a_long_text_is_folded_and_unfolds_by_a_key(browser, desk):
+    long = ask("\n".join(f"line {n}" for n in range(30)), send_at=clock.now() + timedelta(hours=1))
+    medium = ask("word " * 80)  # more than six lines on a phone alone
+    height = "return document.querySelector(`#to-${arguments[0]}`).closest('.card')"
+    height += ".querySelector('.text p').getBoundingClientRect().height"
+    line = "return parseFloat(getComputedStyle(document.querySelector('.text p')).lineHeight)"
+    sign_in(browser, desk, Role.APPROVER, "front")
+    for look in (PHONE, WIDE, DESKTOP):
+        browser.look_like(*look)
+        browser.open(desk)
+        six = 6 * browser.run(line)
+        assert browser.run(height, str(long.id)) == pytest.approx(six, abs=1)
+        toggles = browser.run(
+            "return [...document.querySelectorAll('summary')].map(each => each.innerText.trim())"
+        )
+        assert [each for each in toggles if each][:1] == ["2 parts · show all"]
+        assert browser.run(height, str(medium.id)) <= six + 1
+        browser.run("document.querySelector('summary').focus()")
+        browser.type(ENTER)
+        assert browser.run(height, str(long.id)) == pytest.approx(5 * six, abs=5)
+        assert browser.text("summary") == "2 parts · show less"
+        assert browser.sideways() == 0
+
+
+def test_rows_are_compact_on_a_desktop(browser, desk, asked):
+    browser.look_like(*DESKTOP)
+    sign_in(browser, desk, Role.APPROVER, "front")
+    heights = browser.run(
+        "return [...document.querySelectorAll('.card')].map(e => e.getBoundingClientRect().height)"
+    )
+    assert max(heights) <= 140
+
+
+# Replies
+
+RULES = ReplyRules(Way("twilio"), False, None, None)
+TEXTS = ("Yes, I'll come 🎉", "stpo", "Please don't text me any more", "Can I come at 5?", "No")
+
+
+def hear(text, number, minutes=0):
+    now = clock.now() - timedelta(minutes=minutes)
+    key = key_named("clinic", "front")
+    reminder = "Reminder: your appointment is on Friday at 9:40 a.m. Reply YES to confirm."
+    held(
+        Status.DELIVERED, key=key, to=number, message=reminder, available_to_group=True,
+        created_at=now - timedelta(hours=1), finished_at=now - timedelta(hours=1),
+    )  # fmt: skip
+    inbound.record([Said(number, text)], now, RULES)
+
+
+def twenty():
+    for n in range(20):
+        hear(TEXTS[n % len(TEXTS)], f"+1212555{n:04}", n * 7)
+
+
+def unread():
+    return Reply.select().where(Reply.read_at.is_null()).count()
+
+
+def focused(browser):
+    return browser.run(
+        "const e = document.activeElement; return e.tagName == 'BUTTON' ? e.textContent.trim() : ''"
+    )
+
+
+def test_twenty_replies_are_worked_through_on_a_phone_without_a_mouse(browser, desk):
+    """A few keys for each: the text, its buttons, Enter; nobody has to find the place again."""
+    twenty()
+    browser.look_like(*PHONE)
+    sign_in(browser, desk, Role.OPERATOR)
+    browser.open(f"{desk}replies")
+    began, keys = time.monotonic(), 0
+    while left := unread():
+        is_no = browser.text(".badge") == "may be a no" if browser.count(".badge") else False
+        wanted = "Add to Do Not Call" if is_no else "Mark as read"
+        while focused(browser) != wanted:
+            browser.type(TAB)
+            keys += 1
+            assert keys < 400
+        with browser.leaving():
+            browser.type(ENTER)
+        keys += 1
+        assert unread() < left
+        assert browser.run("return document.activeElement.id") == "next"
+    assert time.monotonic() - began < 60
+    assert keys <= 20 * 4 + 10
+    assert DoNotCall.select().count() == 8
+    assert browser.text("h1") == "Replies 0 unread"
+    assert browser.complaints() == []
+
+
+def reply_button(words, reply):
+    return f"button[name={words}][value$='{reply.id.hex}']"
+
+
+def in_order():
+    return list(Reply.select().order_by(Reply.may_be_no.desc(), Reply.at.desc()))
+
+
+@pytest.mark.parametrize("look", [WIDE, PHONE])
+def test_the_page_of_replies_keeps_its_place_and_the_focus_goes_on(browser, desk, look):
+    twenty()
+    heard = in_order()
+    browser.look_like(*look)
+    sign_in(browser, desk, Role.OPERATOR)
+    browser.open(f"{desk}replies")
+    for n, words in ((9, "read"), (10, "list"), (4, "list")):
+        top = press(browser, reply_button(words, heard[n]))
+        assert_goes_on(browser, top, f"from-{heard[n + 1].id}", look[1])
+    for step in ("location.reload()", "history.back()", "history.forward()"):
+        with browser.leaving():
+            browser.run(step)
+        assert browser.count(".result > div") == 3
+        assert "is on the Do Not Call list now." in browser.text("#result")
+    browser.click(".result:has(#result) button")
+    browser.wait_for("return document.querySelector('#result').innerText.includes('no longer')")
+    assert browser.run(FOCUS) == f"from-{heard[5].id}"
+    assert DoNotCall.select().count() == 1
+    assert browser.sideways() == 0
+    assert browser.complaints() == []
+
+
+def test_without_the_script_a_result_and_the_next_reply_are_in_sight(browser, desk):
+    twenty()
+    heard = in_order()
+    with browser.without_script():
+        browser.look_like(*PHONE)
+        sign_in(browser, desk, Role.APPROVER, "front")
+        browser.open(f"{desk}replies")
+        press_without_script(browser, reply_button("read", heard[9]), f"from-{heard[10].id}")
+
+
+@pytest.mark.parametrize("role", [Role.OPERATOR, Role.APPROVER])
+def test_axe_finds_nothing_in_replies_and_nothing_scrolls_sideways(browser, desk, axe, role):
+    twenty()
+    hear("<i>\u202e" + "W" * 1590, "+12125550123")
+    hear("STOP", "+12125550124")
+    Reply.mark_read([Reply.get().id], "Bob", clock.now())
+    script = f"{axe}\nreturn axe.run(document, {{resultTypes: ['violations']}})"
+    sign_in(browser, desk, role, "front")
+    message = Reply.get(Reply.may_be_no).message_id
+    for page in ("replies", f"messages/{message}"):
+        for look in LOOKS:
+            browser.look_like(*look)
+            browser.open(desk + page)
+            if page == "replies":
+                press(browser, "button[name=read]")
+            found = browser.run(script)["violations"]
+            assert [(each["id"], each["impact"]) for each in found] == [], (page, look)
+        assert browser.sideways() == 0
+        words = [word for word in browser.run(TORN) if set(word) != {"W"}]
+        assert words == []
+        height = "return Math.min(...[...document.querySelectorAll('.buttons button, header a')]"
+        assert browser.run(f"{height}.map(e => e.getBoundingClientRect().height))") >= 44

@@ -1,105 +1,77 @@
-"""python scheduler.py as real processes: many at once, killed, told to stop, without a database."""
+"""python scheduler.py as a real process: what it prints, how it stops, how fast it sends."""
 
+import contextlib
 import json
 import os
 import re
 import signal
-import sqlite3
 import subprocess
 import sys
+import threading
 import time
-from collections import Counter
-from datetime import timedelta
+from collections import deque
 
-import psycopg
+import psutil
 import pytest
+from smpp_peer import SmppPeer
 
-import database
 from access.do_not_call import DoNotCall
-from carrier_servers import HANG, HANG_UP, Answer, TwilioServer, refusal
-from database import clock
+from carrier_servers import (
+    HANG,
+    HANG_UP,
+    Answer,
+    TwilioServer,
+    VonageServer,
+    WebhookServer,
+    playing,
+    refusal,
+    verdict,
+)
+from database import clock, db
 from databases import on_sqlite
 from models import Message, Status
-from running import ALWAYS, ROOT, free_port, wait_until
-from samples import NEW_YORK
-from scheduler import read_options
+from monitoring import substitute
+from running import ALWAYS, ROOT, free_port, send, wait_until
+from samples import HOUR, NEW_YORK, SECOND
 from sending.carrier_state import CarrierState
-from sending.heartbeats import WATCHED
 from settings import VERSION
-from stored_messages import again, statuses, store, store_many
+from stored_messages import again, create, held, key_named, statuses, store, store_many
 
-NOTHING = "0 promoted, 0 sent, 0 retrying, 0 failed, 0 blocked, 0 expired, 0 rescheduled, "
 SECRETS = (TwilioServer.sid, "a token", "a%20token", "s3cret", "1212555", "attack", "tms_")
-
-
-def counted(name, output):
-    """How many of something a scheduler's lines of counts tell of together."""
-    return sum(map(int, re.findall(rf"(\d+) {name}", output)))
-
-
-def assert_tells_no_secret(output):
-    assert not [secret for secret in SECRETS if secret in output], output
-
-
-# Many at once
-
-
-def test_four_schedulers_at_once_deliver_each_of_200_texts_once(schedule, twilio):
-    twilio.delay = 0.05
-    schedulers = [schedule("--every", "0.1", CARRIER_URL=twilio.url) for _ in range(4)]
-    wait_until(lambda: all(NOTHING in s.output for s in schedulers))
-    numbers = store_many(200)
-    wait_until(lambda: statuses() == {Status.SENT: 200})
-    assert [s.terminate() for s in schedulers] == [0, 0, 0, 0]
-    assert sorted(twilio.numbers) == numbers
-    assert all(counted("sent", s.output) for s in schedulers), "some had nothing to do"
-    assert all(message.carrier_reference for message in Message.select())
-
-
-def test_a_sender_that_is_only_slow_is_never_taken_over(schedule, twilio):
-    """Its sends last longer than CLAIM_TIMEOUT, beside a scheduler that looks for the dead."""
-    twilio.wait()
-    numbers = store_many(8)
-    slow = schedule(CARRIER_URL=twilio.url, CLAIM_TIMEOUT="4")
-    wait_until(lambda: len(twilio.texts) == 8)
-    watched = clock.now() + timedelta(seconds=4 + WATCHED)
-    other = schedule("--every", "0.1", CARRIER_URL=twilio.url, CLAIM_TIMEOUT="4")
-    wait_until(lambda: NOTHING in other.output)
-    wait_until(lambda: clock.now() > watched)
-    twilio.go_on.set()
-    assert slow.wait() == 0
-    assert statuses() == {Status.SENT: 8}
-    assert sorted(twilio.numbers) == numbers
-    assert not counted("taken over", other.output)
-
-
-def test_what_a_killed_scheduler_held_is_sent_by_later_passes(schedule, twilio):
-    """At most what was under way is sent twice, and nothing is lost."""
-    twilio.delay = 0.3
-    numbers = store_many(50)
-    killed = schedule(CARRIER_URL=twilio.url)
-    wait_until(lambda: len(twilio.texts) >= 20)
-    killed.kill()
-    twilio.delay = 0
-    schedule("--every", "0.1", CARRIER_URL=twilio.url, CLAIM_TIMEOUT="2")
-    wait_until(lambda: statuses() == {Status.SENT: 50})
-    assert sorted(set(twilio.numbers)) == numbers
-    twice = [n for n, times in Counter(twilio.numbers).items() if times > 1]
-    assert len(twice) <= 8
-    assert len(twilio.numbers) <= 58
-
 
 # What it prints
 
 
+@on_sqlite
+def test_one_pass_says_what_it_did_in_one_line(schedule, twilio):
+    store()
+    store(to="+12125550188", status=Status.SCHEDULED, check_dnc=True)
+    DoNotCall.add(["+12125550188"], clock.now(), "operator")
+    scheduler = schedule(CARRIER_URL=twilio.url, LOG_LEVEL="WARNING")
+    assert scheduler.wait() == 0
+    assert scheduler.output == (
+        "0 promoted, 1 sent, 0 retrying, 0 failed, 1 blocked, 0 expired, 0 rescheduled, "
+        "0 taken over, 0 waiting for approval, 0 waiting for a carrier\n"
+    )
+
+
+@on_sqlite
+def test_asked_for_more_it_tells_of_its_version_its_carrier_and_each_text(schedule):
+    store()
+    process = schedule("--verbose", CARRIER_URL="simulator:", LOG_LEVEL="ERROR")
+    assert process.wait() == 0
+    begin = rf"\S+ INFO scheduler - Text Message Sending Service {VERSION}\n"
+    assert re.match(begin, process.output)
+    assert "INFO scheduler - texts go to simulator" in process.output
+    assert re.search(r"INFO scheduler - message \S+ sent\n", process.output)
+
+
+@on_sqlite
 def test_cron_gets_no_mail_while_nothing_is_wrong_and_one_where_something_is(schedule):
     (crontab,) = re.findall(r"```crontab\n(.*?)```", (ROOT / "docs/deploying.md").read_text(), re.S)
     options = crontab.partition("scheduler.py")[2].split()
-    environ = {"CARRIER_URL": "simulator:"}
-    process = schedule(*options, **environ)
-    assert (process.wait(), process.output) == (0, "")
     store_many(3)
-    process = schedule(*options, **environ)
+    process = schedule(*options, CARRIER_URL="simulator:")
     assert (process.wait(), process.output) == (0, "")
     assert statuses() == {Status.SENT: 3}
     process = schedule(*options, DATABASE_URL="sqlite:////nowhere/messages.db")
@@ -107,21 +79,38 @@ def test_cron_gets_no_mail_while_nothing_is_wrong_and_one_where_something_is(sch
     assert "ERROR scheduler - the pass failed: the database: unable to open" in process.output
 
 
-def test_a_pass_prints_its_counts_and_more_where_asked(schedule):
-    process = schedule()
-    assert process.wait() == 0
-    assert process.output.startswith(NOTHING)
-    store_many(1)
-    process = schedule("--verbose", CARRIER_URL="simulator:", LOG_LEVEL="ERROR")
-    assert process.wait() == 0
-    assert re.search(r"INFO scheduler - message \S+ sent\n", process.output)
-    assert re.match(
-        rf"\S+ INFO scheduler - Text Message Sending Service {VERSION}\n", process.output
-    )
-    assert "INFO scheduler - texts go to simulator" in process.output
-    process = schedule("--quiet", "--verbose")
-    assert process.wait() == 2
-    assert "not allowed with" in process.output
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://someone:s3cret@127.0.0.1:{free_port()}/messages",
+        "postgresql://someone:s3cret@no-such-host.invalid/messages",
+        "sqlite:///without-tables.db",
+    ],
+)
+def test_a_pass_without_a_database_ends_with_status_1_and_one_clear_line(start, url):
+    scheduler = start("scheduler.py", DATABASE_URL=url)
+    assert scheduler.wait() == 1
+    (line,) = scheduler.output.splitlines()
+    assert "the pass failed: the database: " in line
+    assert "s3cret" not in line
+
+
+@pytest.mark.parametrize("name", ["twilio_server", "webhook_server"])
+def test_no_answer_of_a_carrier_brings_a_secret_into_the_log(schedule, request, name):
+    """Not at LOG_LEVEL=DEBUG either, at which libraries tell of requests and addresses."""
+    server = request.getfixturevalue(name)
+    answers = [
+        *(None, refusal(21211), refusal(21610), Answer(500, b"attack")),
+        *(Answer(200, b"\xff\xfe{]<html>" * 100), HANG, HANG_UP),
+    ]
+    for n, answer in enumerate(answers):
+        server.answers[store(to=f"+1212555{n:04}", message="attack at dawn").to] = answer
+    environ = {"LOG_LEVEL": "DEBUG", "CARRIER_TIMEOUT": "1", "RETRY_DELAY": "1"}
+    scheduler = schedule("--every", "0.2", CARRIER_URL=server.url, MAX_RETRIES="1", **environ)
+    wait_until(lambda: not Message.select().where(Message.attempts == 0).exists())
+    assert scheduler.terminate() == 0
+    told = [scheduler.output, *(str(message.last_error) for message in Message.select())]
+    assert not [secret for secret in SECRETS if secret in "".join(told)], told
 
 
 # Told to stop
@@ -178,293 +167,287 @@ def test_a_scheduler_that_is_stopped_leaves_what_the_carrier_does_not_answer_in_
 
 
 @on_sqlite
-def test_a_carrier_that_cannot_be_asked_gets_a_text_again_once_after_a_stop(
-    schedule, webhook_server
-):
-    webhook_server.answer = HANG
-    message = store()
-    environ = {"CARRIER_URL": webhook_server.url, "SHUTDOWN_TIMEOUT": "1", "RETRY_DELAY": "1"}
-    for _ in range(2):
-        count = len(webhook_server.requests)
-        scheduler = schedule("--every", "0.1", **environ)
-        wait_until(lambda count=count: len(webhook_server.requests) > count)
-        assert scheduler.terminate(10) == 0
-    failed = again(message)
-    assert (failed.status, failed.in_doubt) == (Status.FAILED, 2)
-    assert failed.last_error == f"{STOPPED}; the carrier may have taken it"
-    assert len(webhook_server.requests) == 2
-
-
-@on_sqlite
-def test_a_stopped_scheduler_does_not_wait_until_the_carrier_says_whether_it_serves(
-    schedule, twilio
-):
-    message, an_hour_ago = store(), clock.now() - timedelta(hours=1)
-    CarrierState.prepare("twilio")
-    CarrierState.begin_pause("twilio", an_hour_ago, trouble="down", is_down=True)
-    twilio.wait()
-    scheduler = schedule("--every", "0.1", CARRIER_URL=twilio.url, SHUTDOWN_TIMEOUT="1")
-    wait_until(lambda: twilio.asked)
-    assert scheduler.terminate(10) == 0
-    assert again(message).status == Status.QUEUED
-    assert not twilio.texts
-
-
-@on_sqlite
-def test_an_idle_scheduler_stops_at_once(schedule):
-    scheduler = schedule("--every", "3600")
-    wait_until(lambda: NOTHING in scheduler.output)
-    assert scheduler.terminate() == 0
-
-
-@on_sqlite
-@pytest.mark.parametrize("console", [False, True])
-def test_counts_that_nobody_can_read_stop_nothing(database_url, twilio, tmp_path, console):
-    url = "console:" if console else twilio.url
+def test_counts_that_nobody_can_read_stop_nothing(database_url, twilio, tmp_path):
     with open("/dev/full", "w") as full, open(tmp_path / "log", "w+") as log:
-        environ = os.environ | {"DATABASE_URL": database_url, "CARRIER_URL": url} | ALWAYS
+        environ = os.environ | {"DATABASE_URL": database_url, "CARRIER_URL": twilio.url} | ALWAYS
         words = [sys.executable, ROOT / "scheduler.py", "--every", "0.1"]
         scheduler = subprocess.Popen(words, env=environ, cwd=tmp_path, stdout=full, stderr=log)
         try:
             wait_until(lambda: "cannot be printed" in (tmp_path / "log").read_text())
-            message = store()
-            if console:
-                wait_until(lambda: again(message).last_error)
-                assert again(message).status == Status.SCHEDULED, "nobody could read it"
-            else:
-                wait_until(lambda: twilio.texts)
+            store()
+            wait_until(lambda: twilio.texts)
         finally:
             scheduler.terminate()
         assert scheduler.wait(30) == 0
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
-@pytest.mark.parametrize("seconds", ["0", "soon", "86401"])
-def test_every_takes_seconds(seconds, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["scheduler.py", f"--every={seconds}"])
-    with pytest.raises(SystemExit, match="2"):
-        read_options()
-    assert "--every" in capsys.readouterr().err.splitlines()[-1]
+@pytest.fixture
+def hanging():
+    """A Twilio that takes texts, and does not answer when it is asked for its account."""
+
+    class Hanging(TwilioServer):
+        def told(self, request):
+            return HANG
+
+    yield from playing(Hanging)
 
 
-# The database
+@pytest.mark.parametrize("words", [("--every", "0.2"), ()])
+def test_a_carrier_that_hangs_when_it_is_asked_holds_up_nothing_else(schedule, hanging, words):
+    now = clock.now()
+    CarrierState.prepare("twilio")
+    CarrierState.begin_pause("twilio", now - HOUR, trouble="no route", is_down=True)
+    store(now, check_dnc=True)
+    due = store(now + 4 * SECOND, status=Status.SCHEDULED)
+    dead = held(Status.SENDING, claimed_at=now + 4 * SECOND)
+    late = {"expires_at": now + 4 * SECOND}
+    unapproved = store(now - HOUR, **late, manual_mode=True, approved=False)
+    db.close()
+    environ = {"CARRIER_TIMEOUT": "60", "CLAIM_TIMEOUT": "3"}
+    running = schedule(*words, CARRIER_URL=hanging.url, **environ)
+    wait_until(lambda: hanging.asked)
+
+    def all_is_done():
+        db.close()
+        expired = again(unapproved).status == Status.EXPIRED
+        return expired and {again(due).status, again(dead).status} == {Status.QUEUED}
+
+    wait_until(all_is_done, 50)  # the carrier has not answered yet, and is not given up
+    assert again(dead).in_doubt == 1
+    assert running.popen.poll() is None
+    assert (len(hanging.asked), hanging.texts) == (1, [])
+    assert Message.select().where(Message.status == Status.SENDING).count() == 0
+    assert running.terminate(10) == 0, "it does not wait for the carrier, either"
 
 
-@on_sqlite
-def test_one_pass_says_what_it_did_in_one_line(schedule, twilio):
-    store()
-    store(to="+12125550188", status=Status.SCHEDULED, check_dnc=True)
-    DoNotCall.add(["+12125550188"], clock.now(), "operator")
-    scheduler = schedule(CARRIER_URL=twilio.url, LOG_LEVEL="WARNING")
-    assert scheduler.wait() == 0
-    assert scheduler.output == (
-        "0 promoted, 1 sent, 0 retrying, 0 failed, 1 blocked, 0 expired, 0 rescheduled, "
-        "0 taken over, 0 waiting for approval, 0 waiting for a carrier\n"
-    )
+# How fast it sends
+
+RATE = 20
+TEXTS = {1: "x" * 160, 2: "é€" * 100, 3: "д" * 200}
+"""Texts by their parts: one in GSM 03.38, one with an escaped character, one in UCS-2."""
 
 
-def unusable_databases(tmp_path):
-    yield "no server", f"postgresql://someone:s3cret@127.0.0.1:{free_port()}/messages"
-    yield "no host", "postgresql://someone:s3cret@no-such-host.invalid/messages"
-    yield "no tables", f"sqlite:///{tmp_path}/empty.db"
+class Counting(WebhookServer):
+    """Note when each text came, by the carrier's own clock, and its parts."""
 
+    def __init__(self):
+        super().__init__()
+        self.arrivals, self.parts = [], {text: parts for parts, text in TEXTS.items()}
 
-def test_a_pass_without_a_database_ends_with_status_1_and_one_clear_line(start, tmp_path):
-    started = {
-        why: start("scheduler.py", DATABASE_URL=url) for why, url in unusable_databases(tmp_path)
-    }
-    for why, scheduler in started.items():
-        assert scheduler.wait() == 1, why
-        (line,) = scheduler.output.splitlines()
-        assert "the pass failed: the database: " in line
-        assert "s3cret" not in line
-
-
-def test_a_pass_waits_for_another_process_that_writes_to_sqlite(start, tmp_path):
-    url = f"sqlite:///{tmp_path}/messages.db"
-    database.connect(url)
-    database.upgrade()
-    database.disconnect()
-    writer = sqlite3.connect(tmp_path / "messages.db", isolation_level=None)
-    writer.execute("BEGIN IMMEDIATE")
-    scheduler = start("scheduler.py", DATABASE_URL=url)
-    time.sleep(3)
-    assert scheduler.popen.poll() is None
-    writer.execute("ROLLBACK")
-    writer.close()
-    assert scheduler.wait() == 0
-
-
-def test_every_goes_on_once_the_tables_are_there(start, empty_database_url, twilio):
-    scheduler = start(
-        "scheduler.py",
-        *("--every", "0.1"),
-        **ALWAYS | {"DATABASE_URL": empty_database_url, "CARRIER_URL": twilio.url},
-    )
-    wait_until(lambda: scheduler.output.count("the pass failed") > 2)
-    database.connect(empty_database_url)
-    database.upgrade()
-    message = store()
-    wait_until(lambda: again(message).status == Status.SENT)
-    database.disconnect()
-    assert scheduler.terminate() == 0
-
-
-@pytest.mark.parametrize("how", [pytest.param("stop", marks=pytest.mark.soak), "kill"])
-def test_every_survives_a_postgres_that_goes_away_and_doubles_nothing(
-    start, stoppable_postgres, twilio, how
-):
-    """It goes for longer than CLAIM_TIMEOUT; one scheduler has texts under way, another nothing."""
-    url = stoppable_postgres.url
-    database.connect(url)
-    database.upgrade()
-    twilio.wait()
-    environ = ALWAYS | {"DATABASE_URL": url, "CARRIER_URL": twilio.url, "CLAIM_TIMEOUT": "2"}
-    numbers = store_many(5, send_date=clock.now())
-    busy = start("scheduler.py", "--every", "0.1", **environ)
-    wait_until(lambda: len(twilio.texts) == 5)
-    idle = start("scheduler.py", "--every", "0.1", **environ)
-    wait_until(lambda: NOTHING in idle.output)
-    database.disconnect()
-    getattr(stoppable_postgres, how)()
-    twilio.go_on.set()
-    time.sleep(3)
-    stoppable_postgres.start()
-    wait_until(lambda: statuses() == {Status.SENT: 5})
-    message = store(to="+12125559999")
-    wait_until(lambda: again(message).status == Status.SENT)
-    assert sorted(twilio.numbers) == [*numbers, "+12125559999"]
-    with psycopg.connect(url) as connection:
-        query = "SELECT COUNT(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
-        connected = connection.execute(query).fetchone()[0]
-    assert connected <= 2 * 4 + 2  # four a process, as docs/deploying.md says; this test twice
-    database.disconnect()
-    assert [s.terminate() for s in (busy, idle)] == [0, 0]
-
-
-# The carrier
-
-
-@on_sqlite
-def test_without_a_carrier_it_says_how_many_wait(schedule):
-    for status in (Status.QUEUED, Status.SCHEDULED):
-        store(status=status)
-    scheduler = schedule()
-    assert scheduler.wait() == 0
-    assert scheduler.output.endswith("0 waiting for approval, 2 waiting for a carrier\n")
-    assert statuses() == {Status.QUEUED: 2}
-
-
-IMPATIENT = """
-import sys, carriers
-carriers.CONNECT_TIMEOUT = 0.5
-import scheduler
-sys.exit(scheduler.main())
-"""
+    def take(self, request):
+        _, text = self.read(request)
+        self.arrivals.append((time.monotonic(), self.parts[text]))
+        return super().take(request)
 
 
 @pytest.fixture
-def one_pass(start, database_url):
-    """Run a pass that gives carriers half a second; its output, where it ends well."""
-
-    def run(carrier_url, **environ):
-        environ = {"DATABASE_URL": database_url, "CARRIER_URL": carrier_url} | environ
-        environ = {"CARRIER_TIMEOUT": "1"} | environ
-        scheduler = start("python", "-c", IMPATIENT, **ALWAYS | environ)
-        assert scheduler.wait() == 0, scheduler.output
-        assert "Traceback" not in scheduler.output
-        return scheduler.output
-
-    return run
+def counting():
+    yield from playing(Counting)
 
 
-GARBAGE = Answer(200, b"\xff\xfe{]<html>" * 100)
-TWILIO_SAYS = {
-    "yes": (None, Status.SENT),
-    "201 and garbage": (Answer(201, b"\0\xff{"), Status.SENT),
-    "201 and an unstorable SID": (Answer(201, {"sid": "SM\0\ud800"}), Status.SENT),
-    "garbage": (GARBAGE, Status.SCHEDULED),
-    "the number is not valid": (refusal(21211), Status.FAILED),
-    "400 without a code": (Answer(400, {"message": "+12125550123"}), Status.SCHEDULED),
-    "opted out": (refusal(21610), Status.FAILED),
-    "too fast": (refusal(20429, 429, {"Retry-After": "90"}), Status.QUEUED),
-    "500": (Answer(500, b"oops"), Status.SCHEDULED),
-    "hangs": (HANG, Status.SCHEDULED),
-    "hangs up": (HANG_UP, Status.SCHEDULED),
-}
-WEBHOOK_SAYS = {
-    "yes": (None, Status.SENT),
-    "garbage": (GARBAGE, Status.SENT),  # that anything came is all a webhook says
-    "400": (Answer(400), Status.FAILED),
-    "429": (Answer(429, b"", {"Retry-After": "90"}), Status.QUEUED),
-    "500": (Answer(500, b"oops"), Status.SCHEDULED),
-    "hangs": (HANG, Status.SCHEDULED),
-    "hangs up": (HANG_UP, Status.SCHEDULED),
-}
+def most_within(seconds, arrivals):
+    """Return the most parts that came within so many seconds."""
+    return max(
+        sum(parts for at, parts in arrivals[number:] if at < first + seconds)
+        for number, (first, _) in enumerate(arrivals)
+    )
 
 
-@pytest.mark.parametrize("name", ["twilio_server", "webhook_server"])
-def test_every_answer_of_a_carrier_moves_the_message_as_documented_and_leaves_no_secret_in_the_log(
-    one_pass, request, name
+@pytest.mark.timed
+@pytest.mark.parametrize("seconds", [8, pytest.param(30, marks=pytest.mark.soak)])
+def test_three_schedulers_keep_to_the_rate_and_use_it_though_one_is_killed(
+    schedule, counting, seconds
 ):
-    server = request.getfixturevalue(name)
-    says = TWILIO_SAYS if name == "twilio_server" else WEBHOOK_SAYS
-    stored = {}
-    for n, (kind, (answer, _)) in enumerate(says.items()):
-        number = f"+1212555{n:04}"
-        stored[kind] = store(to=number, message="attack at dawn", check_dnc=True)
-        if answer:
-            server.answers[number] = answer
-    output = one_pass(server.url, LOG_LEVEL="DEBUG", SEND_CONCURRENCY=str(len(says)))
-    assert {kind: again(m).status for kind, m in stored.items()} == {
-        kind: status for kind, (_, status) in says.items()
-    }
-    for kind, message in stored.items():
-        too_fast = kind in ("too fast", "429")
-        assert (f"message {message.id} " in output) != too_fast, kind
-        assert again(message).attempts == (not too_fast), kind
-        assert bool(again(message).last_error) == (says[kind][1] != Status.SENT), kind
-        assert_tells_no_secret(str(again(message).last_error))
-    assert_tells_no_secret(output)
-    if name == "twilio_server":
-        assert [row.number for row in DoNotCall.select()] == [stored["opted out"].to]
-    pause = (CarrierState.latest().retry_at - clock.now()).total_seconds()
-    assert 60 < pause <= 90
+    for number in range(1, 4):
+        store_many(
+            RATE * seconds, clock.now(), key=key_named(f"key {number}"), message=TEXTS[number]
+        )
+    environ = {"CARRIER_URL": counting.url, "SEND_RATE": f"{RATE}/s", "CLAIM_TIMEOUT": "10"}
+    schedulers = [schedule("--every", "5", **environ) for _ in range(3)]
+    wait_until(lambda: counting.arrivals)
+    began = counting.arrivals[0][0]
+    wait_until(lambda: time.monotonic() > began + seconds / 3)
+    schedulers[0].kill()
+    wait_until(lambda: time.monotonic() > began + seconds)
+    assert [each.terminate() for each in schedulers[1:]] == [0, 0]
+    arrivals = sorted(counting.arrivals)
+    used = sum(parts for at, parts in arrivals if at <= began + seconds)
+    print(f"{used / RATE / seconds:.2f} of the rate, {most_within(1, arrivals)} parts in a second")
+    assert {parts for _, parts in arrivals} == {1, 2, 3}
+    assert most_within(1, arrivals) <= 2 * RATE
+    assert most_within(10, arrivals) <= 11 * RATE
+    assert used >= 0.8 * RATE * seconds
+    assert statuses().get(Status.SENDING, 0) <= 8, "only the killed one has claimed any"
 
 
-@pytest.mark.parametrize("name", ["twilio", "webhook"])
-def test_a_carrier_that_is_down_is_tried_again_later(one_pass, name):
-    numbers = store_many(10, message="attack at dawn")
-    address = f"127.0.0.1:{free_port()}"
-    url = {
-        "twilio": f"twilio://AC1:s3cret@+15005550006?base_url=http://{address}",
-        "webhook": f"json://user:s3cret@{address}/?:to={{to}}",
-    }[name]
-    output = one_pass(url, LOG_LEVEL="DEBUG")
-    assert_tells_no_secret(output)
-    assert f"carrier {url.partition(':')[0]} is down" in output
-    under_way = statuses()[Status.SCHEDULED]
-    assert under_way <= 8
-    assert statuses() == {Status.SCHEDULED: under_way, Status.QUEUED: len(numbers) - under_way}
-    assert Message.select().where(Message.attempts == 1).count() == under_way
+# A carrier that says "too fast"
+
+TAKEN = 10  # texts a second
 
 
+class Window:
+    """Take no more than TAKEN texts within any second."""
+
+    def __init__(self):
+        self.taken, self.refused, self.lock = deque(), 0, threading.Lock()
+
+    def takes(self):
+        with self.lock:
+            now = time.monotonic()
+            if len(self.taken) >= TAKEN and now - self.taken[-TAKEN] < 1:
+                self.refused += 1
+                return False
+            self.taken.append(now)
+            return True
+
+    @property
+    def used(self):
+        """The share of what could have been taken, from the first text to the last."""
+        return len(self.taken) / (1 + self.taken[-1] - self.taken[0]) / TAKEN
+
+
+def limited(kind, no):
+    """Return a server of a kind that says `no` to what comes too fast."""
+
+    class Limited(kind):
+        def __init__(self):
+            super().__init__()
+            self.window = Window()
+
+        def take(self, request):
+            if request.method == "POST" and not self.window.takes():
+                return no
+            return super().take(request)
+
+    return Limited()
+
+
+class LimitedPeer(SmppPeer):
+    """A peer that is throttled: it says so to what comes too fast."""
+
+    def __init__(self):
+        super().__init__()
+        self.window = Window()
+
+    def answer(self, part):
+        return 0 if self.window.takes() else 0x58
+
+
+@pytest.fixture
+def limited_carrier(request):
+    yield from playing(request.param)
+
+
+@pytest.mark.timed
 @on_sqlite
-def test_a_slow_carrier_holds_up_a_pass_and_nothing_else(one_pass, twilio_server):
-    twilio_server.delay = 0.3
-    store_many(20)
-    began = time.monotonic()
-    assert "20 sent" in one_pass(twilio_server.url, SEND_CONCURRENCY="10")
-    assert time.monotonic() - began > 0.6
+@pytest.mark.parametrize(
+    ("limited_carrier", "words"),
+    [
+        (lambda: limited(TwilioServer, refusal(20429, 429)), ["--every", "5"]),
+        (lambda: limited(VonageServer, verdict({"status": "1"})), []),
+        (LimitedPeer, ["--every", "5"]),
+    ],
+    ids=["twilio", "vonage", "smpp"],
+    indirect=["limited_carrier"],
+)
+def test_of_what_a_carrier_takes_at_least_seven_tenths_are_used(schedule, limited_carrier, words):
+    store_many(80, clock.now(), max_retries=0)
+    scheduler = schedule(*words, CARRIER_URL=limited_carrier.url)
+    wait_until(lambda: statuses() == {Status.SENT: 80})
+    assert (scheduler.terminate() if words else scheduler.wait()) == 0
+    window = limited_carrier.window
+    print(f"{window.used:.2f} of what the carrier takes, {window.refused} refused")
+    assert len(window.taken) == 80
+    assert window.refused > 0
+    assert window.used >= 0.7
+    assert Message.select().where(Message.attempts == 1).count() == 80
 
 
-@on_sqlite
-def test_the_console_carrier_prints_the_text_and_the_log_does_not(schedule):
-    store(message="attack\nat dawn")
-    scheduler = schedule(CARRIER_URL="console:", LOG_LEVEL="DEBUG")
-    assert scheduler.wait() == 0
-    lines = [line for line in scheduler.output.splitlines() if "attack" in line or NEW_YORK in line]
-    assert lines == [f"{NEW_YORK} 'attack\\nat dawn'"]
+@pytest.mark.timed
+@pytest.mark.parametrize("every", ["5", "30"], ids=["while others wait", "between two passes"])
+def test_an_urgent_text_goes_within_two_seconds(
+    serve, schedule, start, twilio, database_url, every
+):
+    words = ("keys", "create", "codes", "--urgent", "--quiet-hours", "none")
+    create = start("flask", *words, DATABASE_URL=database_url)
+    assert create.wait() == 0, create.output
+    web = serve(database_url, workers=1, **ALWAYS)
+    for _ in range(6 if every == "5" else 0):
+        store_many(500, clock.now(), message="news")
+    process = schedule("--every", every, CARRIER_URL=twilio.url)
+    wait_until(lambda: len(twilio.texts) > 20 or "0 waiting for a carrier" in process.output)
+    for number in range(3):
+        began, text = time.monotonic(), f"code {number}"
+        assert send(web, create.output.split()[-1], {"to": NEW_YORK, "message": text})[0] == 201
+        wait_until(lambda: (NEW_YORK, text) in twilio.texts, 10)  # noqa: B023
+        assert time.monotonic() - began < 3  # two, and what a busy machine adds
+    assert process.terminate() == 0
+
+
+# Whom it notifies
+
+
+def awaiting():
+    now = clock.now()
+    key = key_named("app").id
+    create("Hello", key=key, status=Status.QUEUED, send_at=now, manual_mode=True)
+
+
+def test_single_passes_notify_within_the_pass_and_do_not_repeat_it(schedule, people):
+    awaiting()
+    for _ in range(2):
+        one = schedule(NOTIFY_URL=people.url, CARRIER_URL="simulator:")
+        assert one.wait() == 0, one.output
+        assert one.output.startswith("0 promoted")
+        assert one.output.count("\n") == 1
+    assert len(people.told) == 1
+
+
+def test_an_address_that_hangs_holds_up_no_text(schedule, people):
+    awaiting()
+    people.answer = HANG
+    scheduler = schedule("--every", "0.2", NOTIFY_URL=people.url, CARRIER_URL="simulator:")
+    wait_until(lambda: people.told)
+    message = store(now=clock.now())
+    wait_until(lambda: again(message).status == Status.SENT)
+    assert "did not take a notice" not in scheduler.output, "it is not given up yet"
+    assert scheduler.terminate() == 0
+
+
+def looking(web):
+    """Return the processes by which a web's workers notify people in place of a scheduler."""
+    found = []
+    for process in psutil.Process(web.popen.pid).children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it has ended
+            if process.cmdline()[-2:] == ["notify", "look"]:
+                found.append(process.pid)
+    return found
+
+
+@pytest.mark.slow
+def test_the_web_notifies_once_that_no_scheduler_runs(serve, schedule, people, database_url):
+    """Of four workers, as if on two machines, one starts one process: Apprise takes much memory."""
+    CarrierState.passed(clock.now() - HOUR, {"": []})
+    web, other = (serve(database_url, NOTIFY_URL=people.url) for _ in range(2))
+    began = set()
+
+    def has_told():
+        began.update(looking(web) + looking(other))
+        return people.told
+
+    wait_until(has_told)
+    end = time.monotonic() + substitute.LOOK_EVERY + 3  # each worker has looked again
+    wait_until(lambda: has_told() and time.monotonic() > end)
+    assert len(began) == 1
+    (told,) = people.told
+    assert told.startswith("The service has a problem: no scheduler makes a pass: the last one")
+    schedule("--every", "0.2", NOTIFY_URL=people.url)
+    wait_until(lambda: len(people.told) == 2)
+    assert people.told[1] == "The service is well again."
+    assert [web.terminate(), other.terminate()] == [0, 0]
+    assert "Traceback" not in web.output
+    assert " ERROR " not in web.output
 
 
 # What it is made of

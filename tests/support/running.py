@@ -132,21 +132,18 @@ def start(tmp_path):
         yield begin
 
 
+def begin_web(start, database_url, port, workers=2, **environ):
+    """Start gunicorn with our configuration; it may not answer yet."""
+    words = ("gunicorn", "-c", ROOT / "gunicorn.conf.py", "app:create_app()")
+    own = {"DATABASE_URL": database_url, "PORT": str(port), "WEB_CONCURRENCY": str(workers)}
+    web = start(*words, **own, **environ)
+    web.port, web.url = port, f"http://127.0.0.1:{port}{environ.get('SCRIPT_NAME', '')}"
+    return web
+
+
 def start_web(start, database_url, workers=2, **environ):
-    """Start gunicorn with our configuration and wait until it answers; `.url` is its address."""
-    port = free_port()
-    web = start(
-        "gunicorn",
-        "-c",
-        ROOT / "gunicorn.conf.py",
-        "app:create_app()",
-        DATABASE_URL=database_url,
-        PORT=str(port),
-        WEB_CONCURRENCY=str(workers),
-        **environ,
-    )
-    web.url = f"http://127.0.0.1:{port}{environ.get('SCRIPT_NAME', '')}"
-    web.port = port
+    """Start gunicorn and wait until it answers; `.url` is its address."""
+    web = begin_web(start, database_url, free_port(), workers, **environ)
     wait_until(lambda: answers(f"{web.url}/healthz") or web.popen.poll() is not None)
     assert web.popen.poll() is None, web.output
     return web
