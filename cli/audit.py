@@ -5,7 +5,6 @@ from datetime import datetime
 from itertools import islice
 
 import click
-from flask.cli import with_appcontext
 
 from access.audit import Actor, Audit
 from access.keys import ApiKey
@@ -15,24 +14,19 @@ HEADER = ("at", "who", "what", "about", "details")
 
 
 def actor(value: str) -> Actor:
-    """Read a name, or a name with the id of its key as the command prints it: Ann (key 7)."""
+    """Read a name as the command prints it: Ann, or Ann (key 7)."""
     match = re.fullmatch(r"(.*) \(key (\d{1,9})\)", value, re.ASCII | re.DOTALL)
     return Actor(match[1], int(match[2])) if match else Actor(value.removesuffix(" (shell)"))
 
 
-@click.command(cls=base.Command)
-@click.option(
-    "--since",
-    type=base.instant,
-    help="Only after this time: 2h (ago), 3d, 2026-03-01, 2026-03-01T09:00Z.",
-)
-@click.option("--until", type=base.instant, help="Only before this time, in the same forms.")
+@base.command
+@base.since_option
+@base.until_option
 @click.option(
     "--by", type=actor, metavar="WHO", help='Only what this person did: Ann, or "Ann (key 7)".'
 )
 @base.newest_option
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
-@with_appcontext
+@base.json_option
 def audit(
     since: datetime | None,
     until: datetime | None,

@@ -1,5 +1,6 @@
 """What the commands share: one-line errors, argument types, tables and confirmation."""
 
+import functools
 import itertools
 import json
 import re
@@ -9,14 +10,16 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 import click
-from flask.cli import AppGroup
+from flask.cli import AppGroup, with_appcontext
+from peewee import chunked
 
 import database
 import recipients
+from access.rules import UNITS
 from carriers import urls
 from database import PAGE, Refused, clock, isoformat
 from logs import printable
@@ -58,6 +61,16 @@ class Commands(OneLineErrors, AppGroup):
     pass
 
 
+def command(function: Callable) -> click.Command:
+    """Make a command that belongs to no group."""
+    return click.command(cls=Command)(with_appcontext(function))
+
+
+def options(*several: Callable) -> Callable:
+    """Make one decorator of the decorators of several options."""
+    return lambda function: functools.reduce(lambda f, add: add(f), reversed(several), function)
+
+
 # Argument types, as click makes them of functions
 
 
@@ -73,8 +86,7 @@ def duration(value: str) -> timedelta:
     match = re.fullmatch(r"(\d{1,5})([dhm])", value, re.ASCII)
     if not match:
         raise click.BadParameter("must be days, hours or minutes, like 90d, 12h or 30m")
-    unit = {"d": "days", "h": "hours", "m": "minutes"}[match[2]]
-    return timedelta(**{unit: int(match[1])})
+    return timedelta(**{UNITS[match[2]]: int(match[1])})
 
 
 def instant(value: str) -> datetime:
@@ -102,33 +114,51 @@ def region(value: str) -> str:
     return value.upper()
 
 
-def number(value: str, region: str | None = None, argument: str | None = None) -> str:
-    """Read a phone number with a plus sign, or as people in a region write it.
+def number(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """Read a phone number, or several, as people write it in --region or with a plus sign."""
+    region = ctx.params.pop("region", None)  # eager, so it was read before
 
-    The error names the argument; that of a callback is named by itself.
-    """
-    try:
-        return recipients.national(value, region)
-    except recipients.InvalidNumber as error:
-        hint = "" if region or value.startswith("+") else "; --region accepts national numbers"
-        raise click.BadParameter(f"{value!r}: {error}{hint}", param_hint=argument) from None
+    def read(text):
+        try:
+            return recipients.national(text, region)
+        except recipients.InvalidNumber as error:
+            hint = "" if region or text.startswith("+") else "; --region accepts national numbers"
+            raise click.BadParameter(f"{text!r}: {error}{hint}") from None
+
+    if isinstance(value, tuple):
+        return {*map(read, value)}
+    return value if value is None else read(value)
 
 
-REGION = "Also accept national numbers of this country, such as US."
+region_option = click.option(
+    "--region",
+    type=region,
+    is_eager=True,
+    help="Also accept national numbers of this country, such as US.",
+)
 
 
-def to_options(help: str = "Only messages to this number.") -> list[click.Option]:
+def to_options(help: str = "Only messages to this number.") -> Callable:
     """Return --to and --region, which make one parameter, `to`."""
-
-    def read(ctx, option, value):
-        region = ctx.params.pop("region", None)  # eager, so it was read before
-        return value if value is None else number(value, region)
-
-    region_option = click.Option(["--region"], type=region, is_eager=True, help=REGION)
-    to_option = click.Option(["--to"], metavar="NUMBER", callback=read, help=help)
-    return [to_option, region_option]
+    return options(
+        click.option("--to", metavar="NUMBER", callback=number, help=help), region_option
+    )
 
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+
+
+def key_option(help: str) -> Callable:
+    """Return --key, which takes the name of a key."""
+    return click.option("--key", type=name, metavar="KEY_NAME", help=help)
+
+
+since_option = click.option(
+    "--since", type=instant, help="Only since: 2h (ago), 3d, 2026-03-01, 2026-03-01T09:00Z."
+)
+until_option = click.option(
+    "--until", type=instant, help="Only before this time, in the same forms."
+)
 LIMIT = click.IntRange(0, 10**9)  # databases reject larger numbers
 
 
@@ -178,17 +208,16 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]], none: str | None
 
     Without rows, print `none` instead of the header.
     """
-    rows = iter(rows)
-    first = list(islice(rows, 1))
-    if none and not first:
-        say(none)
-        return 0
-    rows, printed, widths = chain([header], first, rows), 0, [0 for _ in header]
-    while part := [[*map(printable, row)] for row in islice(rows, PAGE)]:
-        printed += len(part)
-        widths = [max(width, *map(len, cells)) for width, *cells in zip(widths, *part, strict=True)]
-        for row in part:
+    printed, widths = 0, [0 for _ in header]
+    for page in chunked(chain([header], rows), PAGE):
+        if none and not printed and len(page) == 1:
+            say(none)
+            return 0
+        page = [[*map(printable, row)] for row in page]
+        widths = [max(width, *map(len, cells)) for width, *cells in zip(widths, *page, strict=True)]
+        for row in page:
             click.echo("  ".join(map(str.ljust, row, widths)).rstrip())
+        printed += len(page)
     return printed - 1
 
 
@@ -234,9 +263,9 @@ def confirm(question: str, yes: bool) -> None:
     click.confirm(question, abort=True, err=True)
 
 
-def count(number: int, noun: str = "message") -> str:
+def count(number: int, noun: str = "message", plural: str | None = None) -> str:
     """Return a number with its noun: 1 message, 2 messages."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
 # Batches

@@ -7,6 +7,7 @@ from itertools import chain, islice
 from typing import BinaryIO, TextIO
 
 import click
+from peewee import chunked
 
 from access.audit import Action, Audit
 from access.do_not_call import DoNotCall, DoNotCallHistory
@@ -19,36 +20,35 @@ from sending.replies import put_on_list
 dnc = base.Commands(
     "dnc", help="The Do Not Call list. Texts that check it are never sent to its numbers."
 )
-region_option = click.option("--region", type=base.region, help=base.REGION)
+number_argument = click.argument("number", callback=base.number)
+numbers_argument = click.argument("numbers", nargs=-1, required=True, callback=base.number)
 
 
 @dnc.command()
-@click.argument("numbers", nargs=-1, required=True)
-@region_option
-def add(numbers: tuple[str, ...], region: str | None) -> None:
+@numbers_argument
+@base.region_option
+def add(numbers: set[str]) -> None:
     """Add numbers to the list."""
-    numbers = {base.number(text, region, "NUMBERS") for text in numbers}
     new = put_on_list(numbers, clock.now(), "operator", base.SHELL)
     base.say(f"{new} added, {len(numbers) - new} listed before")
 
 
 @dnc.command()
-@click.argument("numbers", nargs=-1, required=True)
-@region_option
-def remove(numbers: tuple[str, ...], region: str | None) -> None:
+@numbers_argument
+@base.region_option
+def remove(numbers: set[str]) -> None:
     """Remove numbers from the list."""
-    numbers = {base.number(text, region, "NUMBERS") for text in numbers}
     gone = DoNotCall.remove(numbers, clock.now(), "operator", base.SHELL)
     base.say(f"{gone} removed, {len(numbers) - gone} not listed")
 
 
 @dnc.command()
-@click.argument("number")
-@region_option
+@number_argument
+@base.region_option
 @click.pass_context
-def check(ctx: click.Context, number: str, region: str | None) -> None:
+def check(ctx: click.Context, number: str) -> None:
     """Show whether a number is listed, since when and why; exit status 0 if it is, 1 if not."""
-    entry = DoNotCall.entry(base.number(number, region))
+    entry = DoNotCall.entry(number)
     base.say("listed" if entry else "not listed")
     if entry:
         base.say(f"since {base.moment(entry.added_at)}, by {entry.source or 'an unknown source'}")
@@ -56,20 +56,18 @@ def check(ctx: click.Context, number: str, region: str | None) -> None:
 
 
 @dnc.command()
-@click.argument("number")
-@region_option
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
-def history(number: str, region: str | None, as_json: bool) -> None:
+@number_argument
+@base.region_option
+@base.json_option
+def history(number: str, as_json: bool) -> None:
     """Print everything that ever happened to a number on the list, oldest first."""
-    number = base.number(number, region)
     names = ("at", "what", "why", "who")
     rows = [[getattr(each, name) for name in names] for each in DoNotCallHistory.of(number)]
     if as_json:
         base.print_json([dict(zip(names, row, strict=True)) for row in rows])
-    elif rows:
-        base.table(names, ((base.moment(at), *(each or "-" for each in row)) for at, *row in rows))
-    else:
-        base.say("never listed")
+        return
+    shown = ((base.moment(at), *(each or "-" for each in row)) for at, *row in rows)
+    base.table(names, shown, "never listed")
 
 
 @dnc.command("list")
@@ -106,7 +104,7 @@ def export(file: TextIO) -> None:
 
 @dnc.command("import")
 @click.argument("file", type=click.File("rb"))
-@region_option
+@base.region_option
 @click.option(
     "--column",
     "names",
@@ -124,11 +122,11 @@ def import_numbers(file: BinaryIO, region: str | None, names: tuple[str, ...]) -
     """
     try:
         numbers = NumberFile(file.read())
-        columns = numbers.chosen(names) if names else numbers.columns_of_numbers()
+        columns = numbers.chosen(names) if names else [numbers.column_of_numbers()]
     except Unclear as error:
         raise click.ClickException(f"nothing was imported: {error}") from None
     found, skipped = [], []
-    label = f"importing {', '.join(map(numbers.named, columns))}"
+    label = f"importing {', '.join(map(str, columns))}"
     with click.progressbar(numbers.rows, label=label, file=sys.stderr) as bar:
         for line_number, row in bar:
             try:
@@ -137,8 +135,7 @@ def import_numbers(file: BinaryIO, region: str | None, names: tuple[str, ...]) -
                 skipped.append(f"line {line_number}: {error}")
     now, new, distinct = clock.now(), 0, [*dict.fromkeys(found)]
     with base.counted("adding", len(distinct)) as bar:
-        for start in range(0, len(distinct), BATCH):
-            batch = distinct[start : start + BATCH]
+        for batch in chunked(distinct, BATCH):
             step = partial(put_on_list, batch, now, "import", base.SHELL)
             with base.committed(step) as added:
                 new += added

@@ -1,4 +1,4 @@
-"""`flask events`: what the systems of keys are yet to be told, or could not be told."""
+"""`flask events`: webhook events that are waiting or were given up."""
 
 from itertools import islice
 
@@ -10,16 +10,16 @@ from database import Refused, clock
 from events.outbox import Event, EventAddress
 
 events = base.Commands("events", help="Webhook events: list, retry.")
-key_option = click.option("--key", "name", type=base.name, help="Only events of this key.")
+key_option = base.key_option("Only events of this key.")
 
 
 @events.command("list")
 @key_option
 @click.option("--limit", type=base.LIMIT, metavar="N", help="Only the oldest N; 0 for all.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
-def list_events(name: str | None, limit: int | None, as_json: bool) -> None:
+@base.json_option
+def list_events(key: str | None, limit: int | None, as_json: bool) -> None:
     """List events that are waiting or were given up, oldest first."""
-    found = islice(Event.listing(name and ApiKey.named(name)), limit or None)
+    found = islice(Event.listing(key and ApiKey.named(key)), limit or None)
     if as_json:
         base.print_array(map(as_object, found))
         return
@@ -50,10 +50,10 @@ def row(event: Event) -> tuple[str, ...]:
 
 @events.command()
 @key_option
-def retry(name: str | None) -> None:
+def retry(key: str | None) -> None:
     """Resend events that were given up, unless the address is switched off."""
-    key = name and ApiKey.named(name)
-    if key and (off := EventAddress.of(key).off):
-        raise Refused(f"the address of {name} is switched off: {off}")
-    count = Event.retry(key, clock.now())
+    found = key and ApiKey.named(key)
+    if found and (off := EventAddress.of(found).off):
+        raise Refused(f"the address of {key} is switched off: {off}")
+    count = Event.retry(found, clock.now())
     base.say(f"{base.count(count, 'event')} to be sent again")

@@ -1,6 +1,5 @@
 """`flask keys`: keys of the programs that send and of the people at the desk."""
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,11 +8,10 @@ from flask import current_app
 
 import recipients
 import reports
-from access import limits as limit_texts
 from access import rules
 from access.audit import Action, Audit
 from access.keys import ApiKey, Role
-from access.limits import Limit
+from access.limits import Limit, parse
 from access.rules import NO_RULES, KeyRules, Rules
 from carriers import urls
 from cli import base
@@ -33,44 +31,29 @@ def lifetime(value: str) -> timedelta | None:
     return length
 
 
-def limit(value: str) -> str:
-    """Accept limits of a key: 5/s, or several."""
+def read_limits(ctx: click.Context, parameter: click.Parameter, values: tuple) -> tuple[Limit, ...]:
+    """Read limits that were given one by one: 5/s, 1000/d."""
     try:
-        limit_texts.parse(value)
-    except ValueError as problem:
-        raise click.BadParameter(f"{value!r}: {problem}") from None
-    return value
-
-
-def together(ctx: click.Context, parameter: click.Parameter, values: tuple) -> tuple[Limit, ...]:
-    """Return the limits that were given one by one."""
-    try:
-        return limit_texts.parse(",".join(values))
+        return parse(",".join(values))
     except ValueError as problem:
         raise click.BadParameter(str(problem)) from None
 
 
-def rule_options(command: Callable) -> Callable:
-    """Add the options that are rules of a key, which `read_rules` reads."""
-    for option in reversed(
-        (
-            click.option("--hours", metavar="H", help="Its business hours: mon-fri 09:00-17:00."),
-            click.option(
-                "--quiet-hours",
-                metavar="Q",
-                help="Its quiet hours: 21:00-08:00, or by the day; none: it may send at night.",
-            ),
-            click.option("--check-dnc", metavar="always|asked", help="In place of CHECK_DNC."),
-            click.option("--expire-after", metavar="T", help="In place of EXPIRE_AFTER: 10m."),
-            click.option(
-                "--urgent/--not-urgent",
-                default=None,
-                help="Send its texts before those of keys that are not urgent.",
-            ),
-        )
-    ):
-        command = option(command)
-    return command
+rule_options = base.options(
+    click.option("--hours", metavar="H", help="Its business hours: mon-fri 09:00-17:00."),
+    click.option(
+        "--quiet-hours",
+        metavar="Q",
+        help="Its quiet hours: 21:00-08:00, or by the day; none: it may send at night.",
+    ),
+    click.option("--check-dnc", metavar="always|asked", help="In place of CHECK_DNC."),
+    click.option("--expire-after", metavar="T", help="In place of EXPIRE_AFTER: 10m."),
+    click.option(
+        "--urgent/--not-urgent",
+        default=None,
+        help="Send its texts before those of keys that are not urgent.",
+    ),
+)
 
 
 def read_rules(name: str, urgent: bool | None, **options: str | None) -> dict:
@@ -93,9 +76,9 @@ def read_rules(name: str, urgent: bool | None, **options: str | None) -> dict:
 def check_rules(name: str, own: KeyRules, now: datetime) -> None:
     """Raise Refused if rules of a key leave a country no minute open."""
     settings = current_app.config["SETTINGS"]
-    of_key = Rules.from_settings(settings).of(own)
     if not (own.hours or own.quiet_hours):
         return
+    of_key = Rules.from_settings(settings).of(own)
     if closed := of_key.never_open(now, settings.allowed_countries):
         named = ", ".join(sorted(map(recipients.place_name, closed)))
         shown = named if len(closed) <= MOST_NAMED else f"{len(closed)} countries"
@@ -131,9 +114,8 @@ any_address_option = click.option(
 @click.option(
     "--limit",
     "limits",
-    type=limit,
     multiple=True,
-    callback=together,
+    callback=read_limits,
     help="Limit its texts, as in 5/s, 100/min, 500/h or 1000/d (UTC). May be repeated.",
 )
 @rule_options
@@ -195,7 +177,7 @@ def extend(name: str, expires: timedelta | None) -> None:
 
 @keys.command("limit", context_settings={"ignore_unknown_options": True})
 @click.argument("name", type=base.name)
-@click.argument("limits", type=limit, nargs=-1, callback=together)
+@click.argument("limits", nargs=-1, callback=read_limits)
 def set_limits(name: str, limits: tuple[Limit, ...]) -> None:
     """Replace the limits of a key, as in 5/s 1000/d; without any, KEY_LIMITS applies again.
 
@@ -212,9 +194,9 @@ def set_limits(name: str, limits: tuple[Limit, ...]) -> None:
 @click.argument("name", type=base.name)
 @rule_options
 def set_rules(name: str, **options: Any) -> None:
-    """Set rules of a key in place of the settings, and print all; "default": the setting again.
+    """Override settings for one key; "default" removes an override.
 
-    Every process applies them when this returns, also to what is waiting.
+    Print all its rules. Every process applies them when this returns, also to what is waiting.
     """
     key, now = ApiKey.named(name), clock.now()
     if changes := read_rules(name, **options):
@@ -285,14 +267,8 @@ def events_of(
     }
 
 
-HEADER = (
-    *("name", "group", "role", "limits", "rules", "created", "last used", "expires"),
-    *("old secret until", "revoked"),
-)
-
-
 @keys.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+@base.json_option
 def list_keys(as_json: bool) -> None:
     """List the keys with group, role, limits, rules, and times of creation, last use and end.
 
@@ -303,26 +279,24 @@ def list_keys(as_json: bool) -> None:
     limits = reports.use_of_limits(everyone, now, current_app.config["SETTINGS"].key_limits)
     if as_json:
         addresses, standings = EventAddress.everyone(), Event.standings()
-        told = [
+        base.print_array(
             as_object(key, limits[key.id], now) | {"events": events_of(key, addresses, standings)}
             for key in everyone
-        ]
-        base.print_json(told)
+        )
         return
+    header = ("name", "group", "role", "limits", "rules")
+    times = ("created", "last used", "expires", "old secret until", "revoked")
     rows = [
         (
-            key.name,
-            key.group or "-",
-            key.role,
+            *(key.name, key.group or "-", key.role),
             ", ".join(map(in_words, limits[key.id])) or "-",
             key.rules.differences(NO_RULES) or "-",
             *(base.moment(key.created_at), hour(last_used(key)), base.moment(key.expires_at)),
-            base.moment(key.old_expires_at) if now < (key.old_expires_at or now) else "-",
-            base.moment(key.revoked_at),
+            *(base.moment(old_secret_until(key, now)), base.moment(key.revoked_at)),
         )
         for key in everyone
     ]
-    base.table(HEADER, rows, "No keys")
+    base.table((*header, *times), rows, "No keys")
 
 
 def in_words(use: reports.Use) -> str:
@@ -333,7 +307,6 @@ def in_words(use: reports.Use) -> str:
 
 def as_object(key: ApiKey, limits: list[reports.Use], now: datetime) -> dict:
     """Return a key as an object for JSON, without its secrets."""
-    is_rotated = now < (key.old_expires_at or now)
     return {
         "name": key.name,
         "group": key.group,
@@ -345,9 +318,14 @@ def as_object(key: ApiKey, limits: list[reports.Use], now: datetime) -> dict:
         "created_at": key.created_at,
         "last_used_at": last_used(key),
         "expires_at": key.expires_at,
-        "old_secret_expires_at": key.old_expires_at if is_rotated else None,
+        "old_secret_expires_at": old_secret_until(key, now),
         "revoked_at": key.revoked_at,
     }
+
+
+def old_secret_until(key: ApiKey, now: datetime) -> datetime | None:
+    """Return until when a rotated key's old secret stays valid."""
+    return key.old_expires_at if now < (key.old_expires_at or now) else None
 
 
 def hour(instant: datetime | None) -> str:

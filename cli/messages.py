@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 from flask import current_app
+from peewee import chunked
 
 import database
 import recipients
@@ -23,26 +24,11 @@ from sending import outcomes, receipts
 from sending.attempts import Attempt
 from sending.replies import Reply
 
-UNSHOWN = (
-    "answers",
-    "claim_number",
-    "claimed_at",
-    "claimed_by",
-    "claimed_for",
-    "in_doubt_since",
-    "in_doubt_with",
-    "lane",
-    "take_overs",
-    "tries_before",
-    "refused_at",
-    "id",
-    "key",
-    "due_since",
-    "idempotency_key",
-    "request_digest",
-    "answer",
-)  # columns
-
+UNSHOWN = {  # columns
+    *("id", "key", "lane", "due_since", "idempotency_key", "request_digest", "answer", "answers"),
+    *("claim_number", "claimed_at", "claimed_by", "claimed_for", "take_overs", "tries_before"),
+    *("in_doubt_since", "in_doubt_with", "refused_at"),
+}
 LONGEST_ERROR = 80  # characters of it in a list
 MANY = 100  # messages; before more are lost for ever, somebody is asked
 
@@ -50,43 +36,37 @@ messages = base.Commands(
     "messages", help="Text messages: list, approve, cancel, retry, delete or redact."
 )
 
-FILTERS = [
-    click.Option(
-        ["--status"],
+filter_options = base.options(
+    click.option(
+        "--status",
         type=click.Choice([*map(str, Status)]),
-        help="Only in this status. Among millions, scheduled, queued and sending are slow.",
+        help="Only in this status. Slow on large tables for scheduled, queued and sending.",
     ),
-    click.Option(
-        ["--awaiting-approval"], is_flag=True, help="Only messages that wait for approval."
+    click.option("--awaiting-approval", is_flag=True, help="Only messages that wait for approval."),
+    base.to_options(),
+    base.key_option("Only messages of this key."),
+    click.option("--group", type=base.name, help="Only messages of this group's keys."),
+    click.option(
+        "--visible-to", type=base.name, metavar="KEY_NAME", help="Only visible to this key."
     ),
-    *base.to_options(),
-    click.Option(["--key"], type=base.name, metavar="KEY_NAME", help="Only messages of this key."),
-    click.Option(["--group"], type=base.name, help="Only messages of this group's keys."),
-    click.Option(
-        ["--visible-to"], type=base.name, metavar="KEY_NAME", help="Only visible to this key."
-    ),
-    click.Option(
-        ["--since"],
-        type=base.instant,
-        help="Only created since: 2h (ago), 3d, 2026-03-01, 2026-03-01T09:00Z.",
-    ),
-    click.Option(
-        ["--until"], type=base.instant, help="Only created before this time, in the same forms."
-    ),
-]
+    base.since_option,
+    base.until_option,
+)
 
 
 # Listing
 
 
-@messages.command("list", params=[*FILTERS])
+@messages.command("list")
+@filter_options
 @base.newest_option
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array of what `show` prints.")
+@base.json_option
 @click.option("--count", "only_count", is_flag=True, help="Print only how many there are.")
 def list_messages(limit: int | None, as_json: bool, only_count: bool, **chosen: Any) -> None:
     """List messages, newest first, with masked numbers.
 
-    Options combine. One that no index serves, like --key with --status, may read millions of rows.
+    Options can be combined; some combinations (--key with --status) are slow on large tables.
+    --json prints what `show` prints.
     """
     if only_count:
         if as_json or limit is not None:
@@ -111,8 +91,7 @@ def show(message_id: uuid.UUID) -> None:
 
 def as_objects(messages: Iterable[Message]) -> Iterator[dict]:
     """Return messages as the JSON objects that `show` prints, reading attempts page by page."""
-    messages = iter(messages)
-    while page := list(islice(messages, PAGE)):
+    for page in chunked(messages, PAGE):
         attempts = Attempt.of_messages([message.id for message in page])
         for message in page:
             history = [attempt.as_object() for attempt in attempts[message.id]]
@@ -124,9 +103,8 @@ def as_object(message: Message) -> dict:
     shown = {name: value for name, value in message.__data__.items() if name not in UNSHOWN}
     of_key = {"key": message.key.name, "group": message.key.group}
     rules = current_app.extensions["rules"].of(message.key.rules)
-    waits_for = outcomes.waits_for(message, rules, clock.now())
-    told = {"waits_for": waits_for}
-    return {"message_id": message.id} | of_key | shown | told
+    waits_for = {"waits_for": outcomes.waits_for(message, rules, clock.now())}
+    return {"message_id": message.id} | of_key | shown | waits_for
 
 
 HEADER = ("message_id", "status", "to", "send at (UTC)", "local time", "attempts", "key")
@@ -177,8 +155,9 @@ def command_for_each(
     With filters instead of ids, the command first shows the messages and their texts, and asks.
     """
 
-    @messages.command(name, help=help, params=[*FILTERS])
+    @messages.command(name, help=help)
     @click.argument("message_ids", metavar="[ID]...", type=click.UUID, nargs=-1)
+    @filter_options
     @click.option("--limit", type=base.LIMIT, metavar="N", help="Only the newest N.")
     @base.yes_option
     @click.pass_context
@@ -195,8 +174,7 @@ def command_for_each(
             base.confirm(f"{name.capitalize()} {base.count(len(message_ids))}?", yes)
         refused = False
         with base.counted(name, len(message_ids)) as bar:
-            for first in range(0, len(message_ids), PAGE):
-                batch = message_ids[first : first + PAGE]
+            for batch in chunked(message_ids, PAGE):
                 selection = Selection(batch)
                 with base.committed(partial(selection.make, transition)):
                     bar.update(len(batch))
@@ -282,7 +260,8 @@ def purge(days: int, yes: bool) -> None:
     say_replies(in_batches("purge", lambda: Reply.purge(before, now)))
 
 
-@messages.command(params=base.to_options())
+@messages.command()
+@base.to_options()
 @click.option("--older-than", "days", metavar="DAYS", type=DAYS)
 @base.yes_option
 def redact(to: str | None, days: int | None, yes: bool) -> None:
@@ -320,7 +299,7 @@ def redact(to: str | None, days: int | None, yes: bool) -> None:
 def say_replies(number: int) -> None:
     """Print how many replies were deleted, if any were."""
     if number:
-        base.say(f"{number} {'reply' if number == 1 else 'replies'} deleted")
+        base.say(f"{base.count(number, 'reply', 'replies')} deleted")
 
 
 def in_batches(label: str, change: Callable[[], int]) -> int:

@@ -14,14 +14,13 @@ LONGEST = 60  # characters of a text in the table
 replies = base.Commands("replies", help="What recipients wrote back: list, mark as read.")
 
 
-@replies.command("list", params=base.to_options("Only replies of this number."))
+@replies.command("list")
+@base.to_options("Only replies of this number.")
 @click.option("--unread", is_flag=True, help="Only those that nobody has read.")
-@click.option("--may-be-no", is_flag=True, help="Only those that may be a no: somebody decides.")
-@click.option(
-    "--since", type=base.instant, help="Only since: 2h (ago), 3d, 2026-03-01, 2026-03-01T09:00Z."
-)
+@click.option("--may-be-no", is_flag=True, help="Only possible opt-outs that need a decision.")
+@base.since_option
 @base.newest_option
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, with whole numbers.")
+@base.json_option
 def list_replies(
     to: str | None,
     unread: bool,
@@ -30,7 +29,10 @@ def list_replies(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """List replies, newest first, with masked numbers. Options combine."""
+    """List replies, newest first. Options can be combined.
+
+    Numbers are masked in the table and whole in JSON.
+    """
     most = base.newest(limit, as_json)
     found = Reply.listing(Filter(unread, may_be_no, to, since), most, clock.now())
     if as_json:
@@ -73,7 +75,7 @@ def row(reply: Reply) -> tuple[str, ...]:
 @click.argument("reply_ids", metavar="ID...", type=click.UUID, nargs=-1, required=True)
 @click.pass_context
 def read(ctx: click.Context, reply_ids: tuple[uuid.UUID, ...]) -> None:
-    """Mark replies as read: nobody waits for a decision any more."""
+    """Mark replies as read: they no longer need a decision."""
     marked = Reply.mark_read(reply_ids, base.SHELL, clock.now())
     known = {each.id for each in Reply.select(Reply.id).where(Reply.id.in_(reply_ids))}
     for id in reply_ids:

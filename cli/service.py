@@ -1,11 +1,10 @@
-"""`flask db`, `carriers` and `stats`: the service as a whole."""
+"""`flask db`, `carriers`, `stats`, `check` and `version`: the service as a whole."""
 
 import time
 from datetime import datetime, timedelta
 
 import click
 from flask import current_app
-from flask.cli import with_appcontext
 
 import database
 import models
@@ -22,6 +21,7 @@ from sending import receipts
 TEST_TEXT = "A test of the text message service."
 TEST_LASTS = 600  # seconds
 MOST_ERRORS = 10
+ACCEPTS, REFUSES, CANNOT_BE_ASKED = range(3)  # exit statuses of `carriers check`
 
 db = base.Commands("db", help="Create or migrate the tables of the database.")
 carriers = base.Commands("carriers", help="Check the carriers that CARRIER_URL names.")
@@ -35,13 +35,14 @@ def upgrade() -> None:
         base.say(line)
 
 
-@carriers.command(params=base.to_options("Send a test text to this number and print the answer."))
+@carriers.command("check")
+@base.to_options("Send a test text to this number and print the answer.")
 @click.option("--carrier", "name", help="Ask this one alone.")
 @click.pass_context
-def check(ctx: click.Context, name: str | None, to: str | None) -> None:
-    """Ask each carrier whether it accepts texts: exit status 0 for yes, 1 if one says no.
+def check_carriers(ctx: click.Context, name: str | None, to: str | None) -> None:
+    """Ask each carrier whether it accepts texts, or send one of them a text with --to.
 
-    It is 2 if none can be asked without sending a text; --to sends one.
+    Exit status: 0 all accept, 1 one refuses, 2 none can be checked without sending a text.
     """
     settings = current_app.config["SETTINGS"]
     if not settings.carrier_url:
@@ -53,21 +54,12 @@ def check(ctx: click.Context, name: str | None, to: str | None) -> None:
         raise Refused("--to sends a text through one carrier: name it with --carrier")
     if to and DoNotCall.lists(to):
         raise Refused("this number is on the Do Not Call list")
-    answers = [ask(carrier, to) for carrier in checks.connected(settings, ways)]
-    noes = [str(answer) for answer in answers if isinstance(answer, Refused)]
-    for no in noes[1:]:
-        base.say(f"Error: {no}", err=True)
-    if noes:
-        raise Refused(noes[0])
-    if not any(answers):
-        ctx.exit(2)
+    answers = {ask(carrier, to) for carrier in checks.connected(settings, ways)}
+    ctx.exit(next(status for status in (REFUSES, ACCEPTS, CANNOT_BE_ASKED) if status in answers))
 
 
-def ask(carrier: Carrier, to: str | None) -> bool | Refused:
-    """Ask a carrier, or send it a text, and print its yes; return False if it cannot be asked.
-
-    Return a Refused if it says no.
-    """
+def ask(carrier: Carrier, to: str | None) -> int:
+    """Ask a carrier, or send it a text, print its answer, and return the exit status for it."""
     if carrier.warning:
         base.say(carrier.warning, err=True)
     try:
@@ -79,21 +71,21 @@ def ask(carrier: Carrier, to: str | None) -> bool | Refused:
             carrier.check()
             base.say(f"{carrier.name} accepts texts")
     except CarrierError as error:
-        return Refused(f"{carrier.name}: {error}")
+        base.say(f"Error: {carrier.name}: {error}", err=True)
+        return REFUSES
     except NotImplementedError:
         base.say(f"{carrier.name} cannot be asked without sending a text; --to sends one", err=True)
-        return False
+        return CANNOT_BE_ASKED
     finally:
         carrier.close()
-    return True
+    return ACCEPTS
 
 
-@click.command(cls=base.Command)
+@base.command
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @click.option(
     "--all", "everything", is_flag=True, help="Also count all messages that ever ended (slow)."
 )
-@with_appcontext
 @click.pass_context
 def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
     """Show how many messages are waiting, how many ended recently, and what is wrong.
@@ -204,6 +196,38 @@ def show_errors(errors: list[tuple[str, str, int]]) -> None:
         if len(errors) > MOST_ERRORS:
             base.say(f"and {len(errors) - MOST_ERRORS} more")
         base.say()
+
+
+@base.command
+@click.pass_context
+def check(ctx: click.Context) -> None:
+    """Check settings, database, tables, clock, carrier and public address.
+
+    The exit status is 1 if there is a problem. No text is sent.
+    """
+    base.say("settings: can be used")  # otherwise, this process would have ended
+    failed = set()
+    for name, look in checks.LOOKS.items():
+        if name in ("tables", "clock") and "database" in failed:
+            continue
+        try:
+            lines = look(current_app.config["SETTINGS"]).splitlines()
+        except Refused as problem:
+            failed.add(name)
+            base.say(f"PROBLEM: {name}: {problem}")
+            continue
+        for line in lines:
+            base.say(f"{name}: {line}")
+    ctx.exit(1 if failed else 0)
+
+
+@base.command
+def version() -> None:
+    """Print the version of this service.
+
+    `flask --version` prints the versions of Flask and Python.
+    """
+    base.say(current_app.config["VERSION"])
 
 
 def _ago(instant, now):

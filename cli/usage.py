@@ -6,7 +6,6 @@ import sys
 from datetime import UTC, datetime, timedelta
 
 import click
-from flask.cli import with_appcontext
 
 import reports
 from cli import base
@@ -23,7 +22,7 @@ def month(value: str) -> datetime:
     return datetime.fromisoformat(f"{value}-01").replace(tzinfo=UTC)
 
 
-@click.command(cls=base.Command)
+@base.command
 @click.option(
     "--month",
     "first",
@@ -31,15 +30,14 @@ def month(value: str) -> datetime:
     metavar="MONTH",
     help="The month, such as 2026-11. Default: this month.",
 )
-@click.option("--key", "name", type=base.name, metavar="KEY_NAME", help="Only texts of this key.")
+@base.key_option("Only texts of this key.")
 @click.option(
     "--by", type=click.Choice(["carrier"]), help="Also by the carrier that each was given to last."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+@base.json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print a CSV for a spreadsheet.")
-@with_appcontext
 def usage(
-    first: datetime | None, name: str | None, by: str | None, as_json: bool, as_csv: bool
+    first: datetime | None, key: str | None, by: str | None, as_json: bool, as_csv: bool
 ) -> None:
     """Count the texts and parts that were accepted in a month (UTC), by key and country.
 
@@ -49,32 +47,21 @@ def usage(
         raise click.UsageError("Give --json or --csv, not both.")
     first = (first or clock.now()).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     until = (first + timedelta(days=31)).replace(day=1)
-    used = reports.count_usage(first, until, name, by_carrier=by is not None)
-    rows = [{"month": f"{first:%Y-%m}"} | each._asdict() for each in used]
-    header = ["month", *reports.Usage._fields]
-    if not by:
-        header.remove("carrier")
-        for row in rows:
-            del row["carrier"]
+    used = reports.count_usage(first, until, key, by_carrier=by is not None)
+    names = [name for name in reports.Usage._fields if by or name != "carrier"]
+    header = ["month", *names]
+    rows = [[f"{first:%Y-%m}", *(getattr(each, name) for name in names)] for each in used]
     if as_json:
-        base.print_json(rows)
+        base.print_json([dict(zip(header, row, strict=True)) for row in rows])
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(header)
-        writer.writerows(map(harmless_row, rows))
-    elif rows:
-        shown = (["-" if each is None else str(each) for each in row.values()] for row in rows)
-        base.table(header, shown)
+        writer.writerows(map(harmless, row) for row in rows)
     else:
-        base.say(f"no texts to count in {first:%Y-%m}")
+        shown = (["-" if each is None else str(each) for each in row] for row in rows)
+        base.table(header, shown, f"no texts to count in {first:%Y-%m}")
 
 
-def harmless_row(row: dict) -> list:
-    """Return a row's values, what people have named made harmless."""
-    named = {name: harmless(row[name]) for name in ("key", "carrier") if row.get(name)}
-    return [*(row | named).values()]
-
-
-def harmless(cell: str) -> str:
-    """Return a cell's text with an apostrophe before what a spreadsheet would run as a formula."""
-    return FORMULA.sub(r"\1'\2", cell)
+def harmless(cell: object) -> object:
+    """Return a cell with an apostrophe before what a spreadsheet would run as a formula."""
+    return FORMULA.sub(r"\1'\2", cell) if isinstance(cell, str) else cell

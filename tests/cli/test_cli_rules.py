@@ -23,10 +23,10 @@ DEFAULTS = dict.fromkeys(FORMS, "default") | {"urgent": "no"}
 
 @pytest.fixture
 def rules(run):
-    """Set or show the rules of a key; return what is printed, by rule."""
+    """Set or show the rules of the key app; return what is printed, by rule."""
 
-    def call(name, *options):
-        lines = run("keys", "rules", name, *options).splitlines()
+    def call(*options):
+        lines = run("keys", "rules", "app", *options).splitlines()
         return dict(line.split(": ", 1) for line in lines)
 
     return call
@@ -37,102 +37,77 @@ def app_key(run):
     run("keys", "create", "app")
 
 
-def options(**rules):
-    return [word for name, text in rules.items() for word in (f"--{name.replace('_', '-')}", text)]
+def options(rules):
+    return [word for name, text in rules.items() for word in (f"--{name}", text)]
 
 
-def listed(run, name="app"):
-    (key,) = [key for key in json.loads(run("keys", "list", "--json")) if key["name"] == name]
+def listed(run):
+    (key,) = json.loads(run("keys", "list", "--json"))
     return key["rules"]
 
 
 @pytest.mark.parametrize("create", [True, False])
 def test_rules_are_set_shown_and_returned_to_the_settings(create, run, rules):
-    given = [word for name, text in FORMS.items() for word in (f"--{name}", text)]
     if create:
-        run("keys", "create", "app", *given, "--urgent")
+        run("keys", "create", "app", *options(FORMS), "--urgent")
     else:
         run("keys", "create", "app")
-        assert rules("app") == DEFAULTS
-        assert rules("app", *given, "--urgent") == FORMS | {"urgent": "yes"}
-    assert rules("app") == FORMS | {"urgent": "yes"}
-    assert listed(run) == {
-        "hours": FORMS["hours"],
-        "quiet_hours": FORMS["quiet-hours"],
-        "check_dnc": "always",
-        "expire_after": "10m",
-        "urgent": True,
-    }
+        assert rules() == DEFAULTS
+        assert rules(*options(FORMS), "--urgent") == FORMS | {"urgent": "yes"}
+    assert rules() == FORMS | {"urgent": "yes"}
+    columns = {name.replace("-", "_"): text for name, text in FORMS.items()}
+    assert listed(run) == columns | {"urgent": True}
     assert "expire-after: 10m" in run("keys", "list")
-    assert rules("app", "--hours", "default", "--not-urgent") == {
-        **FORMS,
-        "hours": "default",
-        "urgent": "no",
-    }
-    assert rules("app", *options(**dict.fromkeys(FORMS, "default"))) == DEFAULTS
-    assert listed(run) == dict.fromkeys(ApiKey().rules._fields[:4]) | {"urgent": False}
+    changed = rules("--hours", "default", "--not-urgent")
+    assert changed == FORMS | {"hours": "default", "urgent": "no"}
+    assert rules(*options(dict.fromkeys(FORMS, "default"))) == DEFAULTS
+    assert listed(run) == dict.fromkeys(columns) | {"urgent": False}
 
 
-def test_a_rule_is_kept_as_it_is_meant(app_key, rules):
-    printed = rules("app", "--hours", "  Mon-Fri   09:00-17:00", "--quiet-hours", "NONE")
-    assert printed["hours"] == "mon-fri 09:00-17:00"
-    assert printed["quiet-hours"] == "none"
+def test_a_rule_is_kept_as_it_is_meant(app_key, session):
+    session("""
+        $ flask keys rules app --hours "  Mon-Fri   09:00-17:00" --quiet-hours NONE
+        hours: mon-fri 09:00-17:00
+        quiet-hours: none
+        check-dnc: default
+        expire-after: default
+        urgent: no
+    """)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("command", [["rules"], ["create"]])
+@pytest.mark.parametrize("command", ["rules", "create"])
 @pytest.mark.parametrize(
     ("option", "text", "problem"),
     [
-        ("hours", "", "must be an opening and a closing time, like 09:00-17:00"),
-        ("hours", "17:00-09:00", "must be an opening and a later closing time of the same day"),
-        ("hours", "local", "entry 1 must begin with one day or range of"),
-        ("hours", "none", "entry 1 must begin with one day or range of"),
-        ("hours", "holidays 09:00-17:00", "entry 1 must begin with one day or range of"),
-        ("hours", "mon 09:00-17:00, mon 10:00-12:00", "entry 2 must not repeat mon"),
-        ("hours", "09:00-17:00\n", None),
-        ("quiet-hours", "", "must be a start and an end, like 21:00-08:00"),
-        ("quiet-hours", "21-8", "must be a start and an end, like 21:00-08:00"),
-        ("quiet-hours", "no", "entry 1 must begin with one day or range of"),
-        ("quiet-hours", "none, 21:00-08:00", "entry 1 must begin with one day or range of"),
-        ("quiet-hours", "sun 21:00-21:00", "the hours of entry 1 must start and end at different"),
-        ("quiet-hours", "sun 21:00", "the hours of entry 1 must be a start and an end"),
-        ("quiet-hours", "sun", "entry 1 must have a space and hours after the days"),
-        ("quiet-hours", "mon 21:00-08:00, sun-mon 21:00-08:00", "entry 2 must not repeat mon"),
+        ("hours", "", "hours: must be an opening and a closing time, like 09:00-17:00"),
+        ("hours", "none", "hours: entry 1 must begin with one day or range of"),
+        ("quiet-hours", "sun", "quiet-hours: entry 1 must have a space and hours after the days"),
         ("quiet-hours", "00:00-24:00", "its rules leave no minute open in 248 countries"),
         ("quiet-hours", "17:00-13:00", "its rules leave no minute open in Antarctica, Canada, Rus"),
-        ("check-dnc", "yes", "must be one of always, asked"),
-        ("check-dnc", "", "must be one of always, asked"),
-        ("expire-after", "0m", "must be minutes, hours or days, like 30m, 72h or 10d"),
-        ("expire-after", "10", "must be minutes, hours or days, like 30m, 72h or 10d"),
-        ("expire-after", "1000000d", "must be minutes, hours or days, like 30m, 72h or 10d"),
-        ("expire-after", "10 m", "must be minutes, hours or days, like 30m, 72h or 10d"),
-        ("expire-after", "-5m", "must be minutes, hours or days, like 30m, 72h or 10d"),
-        ("expire-after", "\0", "must be minutes, hours or days, like 30m, 72h or 10d"),
-        ("hours", "\ud800", "must be an opening and a closing time, like 09:00-17:00"),
+        ("check-dnc", "yes", "check-dnc: must be one of always, asked"),
+        ("expire-after", "0m", "expire-after: must be minutes, hours or days, like 30m, 72h or"),
+        ("expire-after", "\0", "expire-after: must be minutes, hours or days, like 30m, 72h or"),
+        ("hours", "\ud800", "hours: must be an opening and a closing time, like 09:00-17:00"),
     ],
 )
 def test_a_rule_that_cannot_be_used_changes_nothing_and_names_key_and_mistake(
     command, option, text, problem, run, refused
 ):
-    if command == ["rules"]:
+    if command == "rules":
         run("keys", "create", "app")
-    if problem is None:
-        run("keys", *command, "app", f"--{option}", text)
-        return
-    line = refused("keys", *command, "app", "--urgent", f"--{option}", text)
-    assert line.startswith(f"Error: the key 'app': {'' if 'leave' in problem else option + ': '}")
-    assert problem in line
+    line = refused("keys", command, "app", "--urgent", f"--{option}", text)
+    assert line.startswith(f"Error: the key 'app': {problem}")
     kept = ApiKey.get_or_none()
-    assert kept is None if command == ["create"] else kept.rules == ApiKey().rules
+    assert kept is None if command == "create" else kept.rules == ApiKey().rules
 
 
 def test_rules_that_only_together_leave_a_country_no_minute_are_refused(app_key, rules, refused):
-    rules("app", "--hours", "21:00-24:00")
-    assert "leave no minute open" in refused("keys", "rules", "app", "--quiet-hours", "20:00-08:00")
-    rules("app", "--hours", "default", "--quiet-hours", "20:00-08:00")
-    assert "leave no minute open" in refused("keys", "rules", "app", "--hours", "21:00-24:00")
-    rules("app", "--hours", "21:00-24:00", "--quiet-hours", "none")
+    hours, quiet = ("--hours", "21:00-24:00"), ("--quiet-hours", "20:00-08:00")
+    for one, other in ((hours, quiet), (quiet, hours)):
+        rules(*one)
+        assert "leave no minute open" in refused("keys", "rules", "app", *other)
+        rules(one[0], "default")
+    rules(*hours, "--quiet-hours", "none")
 
 
 @on_sqlite
@@ -146,24 +121,24 @@ def test_only_allowed_countries_matter(settings, run):
 def test_rules_of_a_revoked_key_are_refused(app_key, run, rules, refused):
     run("keys", "revoke", "app")
     assert refused("keys", "rules", "app", "--urgent") == "Error: the key 'app' is revoked"
-    assert rules("app") == DEFAULTS
+    assert rules() == DEFAULTS
     assert refused("keys", "rules", "nobody") == "Error: there is no key named 'nobody'"
 
 
 def test_a_rotated_key_keeps_its_rules_and_a_new_one_of_the_name_has_none(app_key, run, rules):
-    rules("app", "--urgent", "--quiet-hours", "none")
+    rules("--urgent", "--quiet-hours", "none")
     run("keys", "rotate", "app")
-    assert rules("app") == DEFAULTS | {"urgent": "yes", "quiet-hours": "none"}
+    assert rules() == DEFAULTS | {"urgent": "yes", "quiet-hours": "none"}
     run("keys", "revoke", "app")
     run("keys", "create", "app")
-    assert rules("app") == DEFAULTS
+    assert rules() == DEFAULTS
 
 
 def test_each_change_is_in_the_audit(app_key, rules, at):
     at(TUESDAY_NOON)
-    rules("app", "--urgent", "--hours", "09:00-12:00")
-    rules("app", "--hours", "default")
-    rules("app")
+    rules("--urgent", "--hours", "09:00-12:00")
+    rules("--hours", "default")
+    rules()
     noted = [(row.what, row.key_name, row.details) for row in Audit.select().order_by(Audit.id)]
     assert noted[1:] == [
         ("key rules set", "app", "hours: 09:00-12:00, urgent: yes"),
