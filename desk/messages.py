@@ -208,7 +208,7 @@ def change(message_id: uuid.UUID | None = None) -> Response:
         else:
             missed.append(message.id)
     if found:
-        results.keep(TextsResult, action, cursors[0], done, missed, now)
+        results.keep(TextsResult(action, cursors[0], done, missed), now)
     if absent := len(ids) - len(found):
         flash(f"{counted(absent, 'text')} not changed: there is no such message here.")
     if not ids:

@@ -56,7 +56,7 @@ def change_replies(message_id: uuid.UUID | None = None) -> Response:
             flash(in_words(action, has_changed, reply.number))
         else:
             done, missed = ([reply.id], []) if has_changed else ([], [reply.id])
-            results.keep(ReplyResult, action, cursor, done, missed, now)
+            results.keep(ReplyResult(action, cursor, done, missed), now)
     if not found:
         flash("Nothing was changed: there is no such reply here.")
     if message_id:
