@@ -36,15 +36,17 @@ LAST_HOUR = TUESDAY_NOON.replace(year=9999, month=12, day=31, hour=23)
         ({}, 17, ["Sends at once · 12:00 PM in New York"]),
         ({}, 23, ["9:00 AM, Wednesday, Mar 4 there in 15 hours"]),
         ({"send_at": TUESDAY_NOON.replace(year=2031)}, 17, ["Monday, Mar 3, 2031 there"]),
+        ({"send_date": LAST_HOUR, "send_at": LAST_HOUR}, 17, ["in 7,973 years"]),
         ({"send_at": LAST_HOUR, "to": "+61255501234"}, 17, ["in 7,973 years"]),
     ],
 )
 def test_a_text_is_shown_with_where_and_when_it_goes(approver, at, columns, hour, words):
-    ask(**columns)
+    message = ask(**columns)
     at(TUESDAY_NOON.replace(hour=hour))
     approver.open()
     for each in words:
         assert each in approver.page.text
+    assert approver.open(f"/desk/messages/{message.id}").status_code == 200
 
 
 def test_what_is_due_in_quiet_hours_goes_after_them(database_url):

@@ -231,23 +231,23 @@ def test_every_button_is_named_with_its_number(operator):
         assert [button["aria-label"] for _, button in operator.page.buttons(words)] == [name]
 
 
-def test_an_operator_cancels(operator):
-    message = store(status=Status.SCHEDULED)
-    for path in ("/desk/messages?status=scheduled", f"/desk/messages/{message.id}"):
-        operator.open(path)
-        assert operator.page.buttons("Cancel")
-    operator.press("Cancel", message)
-    assert "1 text cancelled" in operator.page.text
-    assert (again(message).status, again(message).cancelled_by) == (Status.CANCELLED, "Olga")
-
-
-@pytest.mark.parametrize("status", [Status.FAILED, Status.BLOCKED, Status.EXPIRED])
-def test_an_operator_tries_again(operator, status):
-    message = store(status=status, finished_at=TUESDAY_NOON)
-    operator.open(f"/desk/messages?status={status}")
-    operator.press("Retry", message)
-    assert "1 text retried" in operator.page.text
-    assert again(message).status == Status.SCHEDULED
+@pytest.mark.parametrize(
+    ("status", "button", "past", "became"),
+    [
+        (Status.SCHEDULED, "Cancel", "cancelled", Status.CANCELLED),
+        (Status.FAILED, "Retry", "retried", Status.SCHEDULED),
+        (Status.BLOCKED, "Retry", "retried", Status.SCHEDULED),
+        (Status.EXPIRED, "Retry", "retried", Status.SCHEDULED),
+    ],
+)
+@pytest.mark.parametrize("page", ["?status={}", "/{}"])
+def test_an_operator_cancels_and_tries_again(operator, page, status, button, past, became):
+    message = store(status=status, finished_at=TUESDAY_NOON if status in FINISHED else None)
+    operator.open("/desk/messages" + page.format(status if "?" in page else message.id))
+    operator.press(button, message)
+    assert f"1 text {past}" in operator.page.text
+    kept = again(message)
+    assert (kept.status, kept.cancelled_by) == (became, "Olga" if button == "Cancel" else None)
 
 
 def test_what_is_redacted_cannot_be_tried_again(operator):

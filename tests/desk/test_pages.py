@@ -168,10 +168,3 @@ def test_a_message_leads_back_to_the_place_that_led_to_it(operator):
     assert f"/desk/messages?status=sent&key=app#to-{sent.id}" in operator.page.links
     operator.open(f"/desk/messages/{sent.id}?back=//evil.test&message_id=x&_external=1&_anchor=x")
     assert f"/desk/#to-{sent.id}" in operator.page.links
-
-
-def test_an_approver_is_led_back_to_what_waits(approver):
-    message = ask()
-    approver.open()
-    approver.open(next(each for each in approver.page.links if str(message.id) in each))
-    assert f"/desk/#to-{message.id}" in approver.page.links

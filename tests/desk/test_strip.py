@@ -19,7 +19,6 @@ from desk_visitor import (
 )
 from models import Message, Status
 from samples import HOUR, LONDON, TUESDAY_NOON
-from sending import receipts
 from stored_messages import again, store
 
 LISTS = ("/desk/", "/desk/messages", "/desk/messages?status=scheduled")
@@ -249,15 +248,6 @@ def test_many_are_undone_together(approver):
     approver.press("Undo")
     assert "12 texts no longer refused" in approver.page.text
     assert "Waiting for approval 12" in approver.page.text
-
-
-def test_undo_is_offered_only_as_long_as_it_can_be(approver):
-    message = ask()
-    approver.open()
-    approver.press("Approve", message)
-    receipts.sent({message.id: None}, TUESDAY_NOON)
-    assert "1 text approved: +1 212-555-0123" in approver.read()
-    assert not approver.page.buttons("Undo")
 
 
 @of_both
