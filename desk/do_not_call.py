@@ -86,7 +86,7 @@ def change_list(is_added: bool, number: str, person: Identity, now: datetime) ->
 
 
 def undo_change(change: str, person: Identity) -> str:
-    """Undo a change of the Do Not Call list, named by its id; return in words what came of it."""
+    """Undo a change of the Do Not Call list, given its id; return the result in words."""
     try:
         number = take_back(int(change), person, clock.now())
     except (ValueError, OverflowError):
@@ -97,9 +97,9 @@ def undo_change(change: str, person: Identity) -> str:
 
 
 def take_back(change: int, person: Identity, now: datetime) -> str:
-    """Undo a change of the list that this person has just made, and log it; return the number.
+    """Undo and log a change that this person has just made to the list; return the number.
 
-    Raise Refused if it cannot be undone any more.
+    Raise Refused if it can no longer be undone.
     """
     number = DoNotCall.undo(change, person.name, now - UNDO_WITHIN, now)
     about = {"key": person.name}
@@ -108,7 +108,7 @@ def take_back(change: int, person: Identity, now: datetime) -> str:
 
 
 def last_change(now: datetime) -> list[dict]:
-    """Return this person's last change of the list, if it can be undone, as a strip has it."""
+    """Return this person's last change of the list for the strip, while it can be undone."""
     change = DoNotCallHistory.get_or_none(DoNotCallHistory.id == session.get("listing"))
     left = results.seconds_left(change.at, now) if change else 0
     if not left:

@@ -35,7 +35,7 @@ class Result:
 
 
 def seconds_left(at: datetime, now: datetime) -> int:
-    """Return for how many seconds what was done at an instant can still be undone."""
+    """Return the seconds in which something done at an instant can still be undone."""
     left = (at + UNDO_WITHIN - now) // timedelta(seconds=1)
     return 0 if is_ahead(at, now) else max(0, left)
 
@@ -56,9 +56,9 @@ def keep(new: Result, now: datetime) -> None:
 def strip(
     kind: type[Result], cards: Callable[[set[uuid.UUID]], dict[uuid.UUID, Any]], now: datetime
 ) -> list[Result]:
-    """Return the results of the last minute about cards that are still there, the latest first.
+    """Return the results of the last minute with their cards, the latest first.
 
-    `cards` reads cards by their ids.
+    `cards` reads cards by their ids; a result without any card that still exists is left out.
     """
     kept = [
         kind(action, lists.read(cursor), done, missed, left)
