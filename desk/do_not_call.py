@@ -47,7 +47,7 @@ def change_do_not_call() -> Response | tuple[str, int]:
     person = operator()
     written, region = read_written(request.form)
     if "undo" in request.form:
-        session.pop("listing", None)
+        session.pop("change", None)
         flash(undo_change(request.form["undo"], person))
         return redirect(url_for(".do_not_call", region=region or None, _anchor="next"), 303)
     try:
@@ -55,13 +55,13 @@ def change_do_not_call() -> Response | tuple[str, int]:
     except recipients.InvalidNumber as error:
         fields = {"written": written, "region": region, "problem": str(error)}
         return render_template("do_not_call.html", **fields), 400
-    session.pop("listing", None)
+    session.pop("change", None)
     if "check" in request.form:
         flash(check_list(number))
     else:
         is_added = "add" in request.form
         if change_list(is_added, number, person, clock.now()):
-            session["listing"] = DoNotCallHistory.latest(number).id
+            session["change"] = DoNotCallHistory.latest(number).id
         else:
             flash(f"{international(number)} {NOW_LISTED[is_added, False]}.")
     return redirect(url_for(".do_not_call", region=region or None, _anchor="next"), 303)
@@ -109,7 +109,7 @@ def take_back(change: int, person: Identity, now: datetime) -> str:
 
 def last_change(now: datetime) -> list[dict]:
     """Return this person's last change of the list for the strip, while it can be undone."""
-    change = DoNotCallHistory.get_or_none(DoNotCallHistory.id == session.get("listing"))
+    change = DoNotCallHistory.get_or_none(DoNotCallHistory.id == session.get("change"))
     left = results.seconds_left(change.at, now) if change else 0
     if not left:
         return []
