@@ -10,13 +10,13 @@ from desk import do_not_call, door, messages, replies, sessions
 
 PREFIX = "/desk"
 MODULES = (messages, replies, do_not_call)
-"""They put their views on the blueprint of `door`, when they are imported."""
+"""Their views join the blueprint of `door` when they are imported."""
 
 OWN_WORDS = {
     NotFound.description: "There is no such page at the desk.",
     MethodNotAllowed.description: "This address only accepts form submissions.",
 }
-"""Ours in place of Werkzeug's."""
+"""What the desk says in place of Werkzeug's descriptions."""
 
 
 def register(app: Flask) -> None:
@@ -28,15 +28,15 @@ def register(app: Flask) -> None:
 
 
 def preload(app: Flask) -> None:
-    """Compile the templates, so that the first requests need not wait for that."""
+    """Compile the templates, so that the first requests do not wait for it."""
     for name in app.jinja_env.list_templates():
         app.jinja_env.get_template(name)
 
 
 def error_page(status: int, message: str, response: Response) -> Response | None:
-    """Return an error as a page, also of an unknown address of the desk; None elsewhere.
+    """Return an error below the desk's address as a page; None elsewhere.
 
-    It keeps the headers of `response`.
+    The page keeps the headers of `response`.
     """
     is_there = door.blueprint.name in current_app.blueprints
     if not (is_there and request.environ["PATH_INFO"].startswith(f"{PREFIX}/")):

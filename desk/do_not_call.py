@@ -47,7 +47,7 @@ def change_do_not_call() -> Response | tuple[str, int]:
     person = operator()
     written, region = read_written(request.form)
     if "undo" in request.form:
-        session.pop("listing", None)
+        session.pop("change", None)
         flash(undo_change(request.form["undo"], person))
         return redirect(url_for(".do_not_call", region=region or None, _anchor="next"), 303)
     try:
@@ -55,13 +55,13 @@ def change_do_not_call() -> Response | tuple[str, int]:
     except recipients.InvalidNumber as error:
         fields = {"written": written, "region": region, "problem": str(error)}
         return render_template("do_not_call.html", **fields), 400
-    session.pop("listing", None)
+    session.pop("change", None)
     if "check" in request.form:
         flash(check_list(number))
     else:
         is_added = "add" in request.form
         if change_list(is_added, number, person, clock.now()):
-            session["listing"] = DoNotCallHistory.latest(number).id
+            session["change"] = DoNotCallHistory.latest(number).id
         else:
             flash(f"{international(number)} {NOW_LISTED[is_added, False]}.")
     return redirect(url_for(".do_not_call", region=region or None, _anchor="next"), 303)
@@ -86,7 +86,7 @@ def change_list(is_added: bool, number: str, person: ApiKey, now: datetime) -> b
 
 
 def undo_change(change: str, person: ApiKey) -> str:
-    """Undo a change of the Do Not Call list, named by its id; return in words what came of it."""
+    """Undo a change of the Do Not Call list, given its id; return the result in words."""
     try:
         number = take_back(int(change), person, clock.now())
     except (ValueError, OverflowError):
@@ -97,9 +97,9 @@ def undo_change(change: str, person: ApiKey) -> str:
 
 
 def take_back(change: int, person: ApiKey, now: datetime) -> str:
-    """Undo a change of the list that this person has just made, and log it; return the number.
+    """Undo and log a change that this person has just made to the list; return the number.
 
-    Raise Refused if it cannot be undone any more.
+    Raise Refused if it can no longer be undone.
     """
     number = DoNotCall.undo(change, person.name, now - UNDO_WITHIN, now)
     about = {"key": person.name}
@@ -108,8 +108,8 @@ def take_back(change: int, person: ApiKey, now: datetime) -> str:
 
 
 def last_change(now: datetime) -> list[dict]:
-    """Return this person's last change of the list, if it can be undone, as a strip has it."""
-    change = DoNotCallHistory.get_or_none(DoNotCallHistory.id == session.get("listing"))
+    """Return this person's last change of the list for the strip, while it can be undone."""
+    change = DoNotCallHistory.get_or_none(DoNotCallHistory.id == session.get("change"))
     left = results.seconds_left(change.at, now) if change else 0
     if not left:
         return []

@@ -1,4 +1,4 @@
-"""The way in: what is around each page of the desk, signing in and out."""
+"""The way in: checks and headers around each page of the desk, signing in and out."""
 
 import logging
 from urllib.parse import parse_qsl, urlencode
@@ -64,7 +64,7 @@ def admit() -> Response | tuple[str, int] | None:
 
 
 def find_person() -> None:
-    """Find out who is signed in, unless that is known or the database cannot be asked."""
+    """Find out who is signed in, unless that is known; nobody is while the database is away."""
     if "person" in g:
         return
     g.person = g.key = None  # what it is if the database is away
@@ -79,7 +79,7 @@ def forget_person(error: BaseException | None) -> None:
 
 
 def read_form() -> None:
-    """Read the form of the request; abort if it has very many fields, before it is parsed."""
+    """Read the form of the request; abort before parsing it if it has more than MAX_FIELDS."""
     request.max_form_parts = MAX_FIELDS  # which Werkzeug applies to multipart alone
     is_multipart = request.mimetype == "multipart/form-data"
     if not is_multipart and request.get_data().count(b"&") >= MAX_FIELDS:
@@ -89,7 +89,7 @@ def read_form() -> None:
 
 @blueprint.after_request
 def protect(response: Response) -> Response:
-    """Keep browsers from scripts of others, frames, caches and other hosts."""
+    """Set the headers that forbid foreign scripts, frames and caching."""
     response.headers["Content-Security-Policy"] = (
         "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
         "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -102,7 +102,7 @@ def protect(response: Response) -> Response:
 
 
 def asked_page() -> str | None:
-    """Return the page of this request below the desk's address: "messages?status=sent"."""
+    """Return the page of this request, relative to the desk's address: "messages?status=sent"."""
     path = request.path.partition(f"{request.blueprint}/")[2]
     query = [(name, value) for name, value in request.args.items() if name != "select"]
     if query:
@@ -111,7 +111,7 @@ def asked_page() -> str | None:
 
 
 def page_of(path: str) -> str | None:
-    """Return the address of a page of the desk, given below the desk's; None if it is no page."""
+    """Return the address of a page, given relative to the desk's; None if there is no such page."""
     start = url_for(".waiting")
     pages = current_app.create_url_adapter(request)
     path, _, query = path.partition("?")
@@ -126,7 +126,7 @@ def page_of(path: str) -> str | None:
 
 @blueprint.app_template_global()
 def way_back() -> str | None:
-    """Return the page that leads to a message, as its address has it: below the desk's."""
+    """Return the page that links to a message, relative to the desk's address."""
     if request.endpoint == "desk.message":
         return request.args.get("back")
     return asked_page()
@@ -176,7 +176,7 @@ def refuse_stranger(problem: str) -> tuple[str, int]:
 
 @blueprint.post("/sign-out")
 def sign_out() -> Response:
-    """Sign out; copies of the cookie become worthless too."""
+    """Sign out, and invalidate every copy of the cookie."""
     SignIn.end(session["sign_in"], clock.now())
     session.clear()
     return redirect(url_for(".waiting"), 303)

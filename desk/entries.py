@@ -305,8 +305,8 @@ def number(count: int, or_more: bool = False) -> str:
 def visible(text: str, longest: int | None = None) -> Markup:
     """Escape a text; replace characters that are invisible or change its direction by names.
 
-    So many of these are named, and so many characters shown at all; at the end stands how many
-    more there are.
+    At most MOST_NAMED of these are named and `longest` characters are shown; the end says how many
+    are left out.
     """
     text = text.replace("\r\n", "\n")
     shown, count = text[:longest], 0

@@ -33,14 +33,13 @@ from reports import Cursor, Filter
 from sending.replies import Reply
 
 FILTERS = ("status", "key", "day")  # of messages
-AT_ONCE = 30  # texts; to approve more, a browser asks first
 
 log = logging.getLogger("web")
 
 
 @blueprint.get("/")
 def waiting() -> str | Response:
-    """Show the messages that wait for approval, or the sign-in, or what was asked for before it."""
+    """Show the messages that wait for approval; to a stranger, the sign-in."""
     next = request.args.get("next")
     if g.person is None:
         is_linked = request.headers.get("Sec-Fetch-Site") == "cross-site"
@@ -59,7 +58,6 @@ def waiting() -> str | Response:
         **with_strip(messages, reports.by_time, now),
         count=reports.count_awaiting(g.person, MANY),
         many=MANY,
-        at_once=AT_ONCE,
         overview=overview,
         selected=request.args.get("select", "").split("."),
     )
@@ -67,7 +65,7 @@ def waiting() -> str | Response:
 
 @blueprint.get("/messages")
 def messages() -> str:
-    """Show an operator all messages, or those with a status or to the number of a message."""
+    """Show an operator all messages, or those with a status, key, day or number."""
     operator()
     only = read_filter(request.args)
     if "number" in request.args:
@@ -82,7 +80,7 @@ def messages() -> str:
 
 @blueprint.post("/search")
 def search() -> Response | str | tuple[str, int]:
-    """Redirect an operator to the messages with a status or number.
+    """Redirect an operator to the messages that a form asks for.
 
     The address has the id of the number's latest message in place of the number: proxies log
     addresses.
@@ -103,9 +101,9 @@ def search() -> Response | str | tuple[str, int]:
 
 
 def read_filter(fields: dict) -> Filter:
-    """Return which messages a form or an address asks for, without a number; abort if none can be.
+    """Return the messages that a form or an address asks for, but for the number; or abort.
 
-    A day is one of UTC, and that on which messages were created.
+    The day, in UTC, is that on which messages were created.
     """
     status, key, day = (fields.get(name) or None for name in FILTERS)
     if status and status not in [*Status]:
@@ -120,13 +118,8 @@ def read_filter(fields: dict) -> Filter:
     return Filter(status=status, key=key, since=since, until=until)
 
 
-def show_messages(
-    only: Filter,
-    written: str | None = None,
-    region: str = "",
-    problem: str | None = None,
-) -> str:
-    """Return the page of the messages asked for: none of them if there is a problem."""
+def show_messages(only: Filter, written: str = "", region: str = "", problem: str = "") -> str:
+    """Return the page of the messages asked for; it has none if there is a problem."""
     found = [] if problem else reports.page(only, page_start(), PAGE + 1)
     return render_template(
         "messages.html",
@@ -189,7 +182,7 @@ DECISIONS = ("approve", "refuse", "undo-approve", "undo-refuse")
 @blueprint.post("/messages")
 @blueprint.post("/messages/<uuid:message_id>")
 def change(message_id: uuid.UUID | None = None) -> Response:
-    """Apply the pressed button to one message or the selected ones; report those that missed."""
+    """Apply the pressed button to one message or to all that are selected; keep the result."""
     action = pressed(ACTIONS)
     if action not in DECISIONS:
         operator()
@@ -208,7 +201,7 @@ def change(message_id: uuid.UUID | None = None) -> Response:
         else:
             missed.append(message.id)
     if found:
-        results.keep(TextsResult, action, cursors[0], done, missed, now)
+        results.keep(TextsResult(action, cursors[0], done, missed), now)
     if absent := len(ids) - len(found):
         flash(f"{counted(absent, 'text')} not changed: there is no such message here.")
     if not ids:

@@ -12,7 +12,6 @@ from sending.carrier_state import CarrierState
 
 HOUR = timedelta(hours=1)
 DAY = 24  # hours
-MOST_KEYS = 10  # that are named at their limit
 
 
 def look_over(now: datetime) -> dict:
@@ -32,7 +31,6 @@ def look_over(now: datetime) -> dict:
         "in_trouble": [each for each in several if each.trouble],
         "bad_end": reports.bad_end(now),
         "at_limit": reports.at_limit(now, current_app.config["SETTINGS"].key_limits),
-        "most_keys": MOST_KEYS,
         "last_pass_at": passed.last_at,
         "is_silent": not passed.last_at or passed.is_missing(now, health.STALLED_AFTER),
         "now": now,

@@ -42,7 +42,7 @@ def replies() -> str:
 @blueprint.post("/replies")
 @blueprint.post("/messages/<uuid:message_id>/replies")
 def change_replies(message_id: uuid.UUID | None = None) -> Response:
-    """Apply the pressed button to a reply; a text's own page says at its top what that did."""
+    """Apply the pressed button to a reply; keep the result, or flash it on a text's own page."""
     action = pressed(ACTIONS)
     person = g.person if action == "read" else operator()
     try:
@@ -56,7 +56,7 @@ def change_replies(message_id: uuid.UUID | None = None) -> Response:
             flash(in_words(action, has_changed, reply.number))
         else:
             done, missed = ([reply.id], []) if has_changed else ([], [reply.id])
-            results.keep(ReplyResult, action, cursor, done, missed, now)
+            results.keep(ReplyResult(action, cursor, done, missed), now)
     if not found:
         flash("Nothing was changed: there is no such reply here.")
     if message_id:
@@ -67,12 +67,15 @@ def change_replies(message_id: uuid.UUID | None = None) -> Response:
 
 
 def mark_read(reply: Reply, person: ApiKey, now: datetime) -> bool:
-    """Mark a reply as read; return whether nobody had."""
+    """Mark a reply as read; return False if somebody already had."""
     return bool(Reply.mark_read([reply.id], person.name, now))
 
 
 def list_number(reply: Reply, person: ApiKey, now: datetime) -> bool:
-    """Put the number of a reply on the Do Not Call list, and read it; return whether it is new."""
+    """Put the number of a reply on the Do Not Call list, and mark the reply as read.
+
+    Return whether the number is new there.
+    """
     with db.atomic():
         has_changed = change_list(True, reply.number, person, now)
         mark_read(reply, person, now)

@@ -5,7 +5,7 @@ and replies have a strip each.
 """
 
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
@@ -24,35 +24,29 @@ MOST = 75  # ids of all results: a cookie holds 4 KB
 
 @dataclass
 class Result:
-    """What one button did, with the cards as they are now."""
+    """What one button did: the ids in the cookie, their cards as they are now on the page."""
 
+    of: ClassVar[str]  # the strip that it is in
     action: str
-    left: int  # seconds in which it can be undone
     cursor: Cursor  # where the first card was
     changed: list[Any]
     unchanged: list[Any]
-    of: ClassVar[str]  # whose strip it is in
+    left: int = 0  # seconds in which it can be undone
 
 
 def seconds_left(at: datetime, now: datetime) -> int:
-    """Return for how many seconds what was done at an instant can still be undone."""
+    """Return the seconds in which something done at an instant can still be undone."""
     left = (at + UNDO_WITHIN - now) // timedelta(seconds=1)
     return 0 if is_ahead(at, now) else max(0, left)
 
 
-def keep(
-    kind: type[Result],
-    action: str,
-    cursor: Cursor,
-    done: Collection[uuid.UUID],
-    missed: Collection[uuid.UUID],
-    now: datetime,
-) -> None:
+def keep(new: Result, now: datetime) -> None:
     """Keep what a button did, in place of earlier results about the same ids."""
-    at, new = (now - EPOCH) // MILLISECOND, {*done, *missed}
-    kept, room = [[kind.of, action, at, lists.write(cursor), [*done], [*missed]]], MOST - len(new)
+    at, ids = (now - EPOCH) // MILLISECOND, {*new.changed, *new.unchanged}
+    kept = [[new.of, at, new.action, lists.write(new.cursor), new.changed, new.unchanged]]
+    room = MOST - len(ids)
     for *result, done, missed in session.get("results", ()):
-        done, missed = ([id for id in ids if id not in new] for ids in (done, missed))
+        done, missed = ([id for id in each if id not in ids] for each in (done, missed))
         room -= len(done) + len(missed)
         if room >= 0 and (done or missed):
             kept.append([*result, done, missed])
@@ -62,16 +56,15 @@ def keep(
 def strip(
     kind: type[Result], cards: Callable[[set[uuid.UUID]], dict[uuid.UUID, Any]], now: datetime
 ) -> list[Result]:
-    """Return the results of the last minute about cards that are still there, the latest first.
+    """Return the results of the last minute with their cards, the latest first.
 
-    `cards` reads cards by their ids.
+    `cards` reads cards by their ids; a result without any card that still exists is left out.
     """
     kept = [
-        kind(action, seconds_left(EPOCH + at * MILLISECOND, now), lists.read(cursor), done, missed)
-        for of, action, at, cursor, done, missed in session.get("results", ())
-        if of == kind.of
+        kind(action, lists.read(cursor), done, missed, left)
+        for of, at, action, cursor, done, missed in session.get("results", ())
+        if of == kind.of and (left := seconds_left(EPOCH + at * MILLISECOND, now))
     ]
-    kept = [result for result in kept if result.left]
     found = cards({id for result in kept for id in (*result.changed, *result.unchanged)})
     for result in kept:
         result.changed = [found[id] for id in result.changed if id in found]

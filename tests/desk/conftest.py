@@ -6,7 +6,7 @@ from jinja2 import FileSystemBytecodeCache
 from access.keys import Role
 from app import create_app
 from databases import SQLITE
-from desk_visitor import Visitor, issue
+from desk_visitor import signed_in
 from samples import TUESDAY_NOON
 
 SECRET = "not so secret, but long enough"
@@ -44,13 +44,9 @@ def noon(at):
 @pytest.fixture
 def approver(app):
     """Ann, who approves for the group of the shop."""
-    visitor = Visitor(app)
-    visitor.sign_in(issue("Ann", "front"))
-    return visitor
+    return signed_in(app, "Ann", "front")
 
 
 @pytest.fixture
 def operator(app):
-    visitor = Visitor(app)
-    visitor.sign_in(issue("Olga", role=Role.OPERATOR))
-    return visitor
+    return signed_in(app, "Olga", role=Role.OPERATOR)

@@ -73,6 +73,11 @@ class Visitor:
     def open(self, path="/desk/"):
         return self._keep(path, self.client.get(path, **self._mounted()))
 
+    def read(self, path="/desk/"):
+        """Open a page; return its text."""
+        self.open(path)
+        return self.page.text
+
     def press(self, words, message=None, selected=(), follow=True, **fields):
         """Press a button, by default the first with these words; follow a redirect if asked to."""
         found = self.page.buttons(words)
@@ -96,6 +101,10 @@ class Visitor:
         if response.status_code == 303 and follow:
             return self.open(response.location.removeprefix(self.prefix).partition("#")[0])
         return self._keep(path, response)
+
+    def send(self, path, **fields):
+        """Send a form of the session, whatever page is open."""
+        return self.post(path, [("csrf_token", self.token), *fields.items()])
 
     def sign_in(self, key):
         """Give a key; the page behind it opens when somebody looks at `page`."""
@@ -164,6 +173,13 @@ def walk(visitor, path):
         visitor.open(path)
         yield re.findall(r"text \d+", visitor.page.text)
         path = next_page(visitor)
+
+
+def signed_in(app, *key, prefix="", **more):
+    """A visitor with a new key."""
+    visitor = Visitor(app, prefix)
+    visitor.sign_in(issue(*key, **more))
+    return visitor
 
 
 def issue(name, group=None, role=Role.APPROVER, **more):

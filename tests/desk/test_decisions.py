@@ -7,7 +7,7 @@ import pytest
 from access.keys import ApiKey, Role
 from access.rules import Rules
 from desk import entries
-from desk_visitor import Visitor, ask, ask_many, issue, on_both
+from desk_visitor import ask, ask_many, on_both, signed_in
 from models import Message, Status
 from recipients.quiet import QuietHours, QuietPlaces
 from samples import DAY, HOUR, LONDON, TUESDAY_NOON, daily
@@ -36,15 +36,17 @@ LAST_HOUR = TUESDAY_NOON.replace(year=9999, month=12, day=31, hour=23)
         ({}, 17, ["Sends at once · 12:00 PM in New York"]),
         ({}, 23, ["9:00 AM, Wednesday, Mar 4 there in 15 hours"]),
         ({"send_at": TUESDAY_NOON.replace(year=2031)}, 17, ["Monday, Mar 3, 2031 there"]),
+        ({"send_date": LAST_HOUR, "send_at": LAST_HOUR}, 17, ["in 7,973 years"]),
         ({"send_at": LAST_HOUR, "to": "+61255501234"}, 17, ["in 7,973 years"]),
     ],
 )
 def test_a_text_is_shown_with_where_and_when_it_goes(approver, at, columns, hour, words):
-    ask(**columns)
+    message = ask(**columns)
     at(TUESDAY_NOON.replace(hour=hour))
     approver.open()
     for each in words:
         assert each in approver.page.text
+    assert approver.open(f"/desk/messages/{message.id}").status_code == 200
 
 
 def test_what_is_due_in_quiet_hours_goes_after_them(database_url):
@@ -83,8 +85,7 @@ def test_what_an_older_version_stored_is_shown(operator):
 def test_the_parts_of_a_text_are_shown_with_what_makes_them_more(approver, text, words):
     message = ask(text)
     for path in ("/desk/", f"/desk/messages/{message.id}"):
-        approver.open(path)
-        assert f"{words} ·" in approver.page.text
+        assert f"{words} ·" in approver.read(path)
 
 
 def test_how_often_a_number_was_texted_in_the_last_day_is_shown(approver):
@@ -208,9 +209,7 @@ def late(app, at):
     old, young = ask(first_send_at=TUESDAY_NOON), ask(send_at=TUESDAY_NOON + 72 * HOUR)
     store_many(100, status=Status.QUEUED, first_send_at=TUESDAY_NOON)
     at(TUESDAY_NOON + 73 * HOUR)
-    visitor = Visitor(app)
-    visitor.sign_in(issue("Ann", "front"))
-    return visitor, old, young
+    return signed_in(app, "Ann", "front"), old, young
 
 
 def test_a_late_approval_says_that_the_text_expired(late):
@@ -246,32 +245,28 @@ def test_only_the_texts_of_a_form_expire_in_its_request(late):
 def test_an_approver_sees_and_changes_nothing_of_others(approver, hidden):
     message = ask("theirs", **hidden)
     ask("ours")
-    approver.open()
-    assert "ours" in approver.page.text
+    assert "ours" in approver.read()
     assert "theirs" not in approver.page.text
     assert approver.open(f"/desk/messages/{message.id}").status_code == 404
     approver.open()
-    token = ("csrf_token", approver.token)
-    approver.post("/desk/", [token, ("approve", str(message.id))])
+    approver.send("/desk/", approve=message.id)
     assert "no such message here" in approver.page.text
-    approver.post("/desk/", [token, ("refuse", "selected"), ("id", str(message.id))])
-    approver.post(f"/desk/messages/{message.id}", [token, ("approve", str(message.id))])
+    approver.send("/desk/", refuse="selected", id=message.id)
+    approver.open()
+    approver.send(f"/desk/messages/{message.id}", approve=message.id)
     kept = again(message)
     assert (kept.status, kept.approved, kept.approved_by) == (Status.QUEUED, False, None)
 
 
 def test_an_approver_without_a_group_reads_why_nothing_is_shown(app):
     ask(key="alone", group=None)
-    visitor = Visitor(app)
-    visitor.sign_in(issue("Ann"))
-    assert "belongs to no group" in visitor.page.text
+    assert "belongs to no group" in signed_in(app, "Ann").page.text
 
 
 def test_a_revoked_keys_texts_still_wait(approver):
     ask("still here")
     ApiKey.named("shop").revoke(TUESDAY_NOON)
-    approver.open()
-    assert "still here" in approver.page.text
+    assert "still here" in approver.read()
 
 
 @pytest.mark.parametrize("path", ["/desk/messages", "/desk/do-not-call"])
@@ -286,7 +281,5 @@ def test_operators_pages_are_closed_to_approvers(approver, path):
 )
 def test_operators_buttons_are_closed_to_approvers(approver, button, status):
     message = ask(approved=True, status=status)
-    approver.open()
-    sent = [("csrf_token", approver.token), (button, str(message.id))]
-    assert approver.post("/desk/", sent).status_code == 403
+    assert approver.send("/desk/", **{button: message.id}).status_code == 403
     assert again(message).status == status

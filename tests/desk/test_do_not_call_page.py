@@ -7,7 +7,7 @@ import pytest
 from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply
 from access.keys import Role
 from database import Refused
-from desk_visitor import Visitor, issue, on_both
+from desk_visitor import on_both, signed_in
 from samples import DAY, LONDON, MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
 
 PAGE = "/desk/do-not-call"
@@ -88,8 +88,7 @@ def test_after_a_minute_it_is_not_undone(page, at):
     page.press("Add", number=NEW_YORK)
     form, undo = page.page.buttons("Undo")[0]
     at(TUESDAY_NOON + MINUTE)
-    page.open(PAGE)
-    assert "is on the list now" not in page.page.text
+    assert "is on the list now" not in page.read(PAGE)
     page.post(PAGE, [*form["inputs"], ("undo", undo["value"])])
     assert "Undo works for one minute" in page.page.text
     assert DoNotCall.lists(NEW_YORK)
@@ -139,23 +138,18 @@ def test_only_the_last_change_of_the_same_person_is_undone(page):
 @on_both
 @pytest.mark.parametrize("change", ["", "x", "-1", "9" * 30, "9" * 5000, "\0", "1.5", "٣"])
 def test_a_change_that_there_is_none_of_is_no_error_of_ours(page, change):
-    response = page.post(PAGE, [("csrf_token", page.token), ("undo", change)])
-    assert response.status_code in (200, 400)
+    assert page.send(PAGE, undo=change).status_code in (200, 400)
 
 
 def test_an_approver_changes_nothing_of_it(page, approver):
     page.press("Add", number=NEW_YORK)
     (change,) = DoNotCallHistory.of(NEW_YORK)
-    approver.open()
-    for name, value in (("undo", str(change.id)), ("remove", "")):
-        sent = [("csrf_token", approver.token), ("number", NEW_YORK), (name, value)]
-        assert approver.post(PAGE, sent).status_code == 403
+    assert approver.send(PAGE, undo=change.id).status_code == 403
+    assert approver.send(PAGE, number=NEW_YORK, remove="").status_code == 403
     assert DoNotCall.lists(NEW_YORK)
 
 
 def test_another_operators_change_is_not_shown(app, page):
     page.press("Add", number=NEW_YORK)
-    other = Visitor(app)
-    other.sign_in(issue("Otto", role=Role.OPERATOR))
-    other.open(PAGE)
-    assert "555" not in other.page.text.replace("+1 212 555 0123", "")
+    text = signed_in(app, "Otto", role=Role.OPERATOR).read(PAGE)
+    assert "555" not in text.replace("+1 212 555 0123", "")

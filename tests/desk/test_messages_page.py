@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from desk_visitor import Visitor, ask, issue, next_page, on_both, rows, walk
+from desk_visitor import Visitor, ask, next_page, on_both, rows, signed_in, walk
 from models import FINISHED, Message, Status, new_id
 from samples import DAY, HOUR, LONDON, MILLISECOND, NEW_YORK, TUESDAY_NOON
 from sending.attempts import Attempt
@@ -198,21 +198,17 @@ def test_a_search_whose_number_was_cleared_is_gone(operator):
 
 def test_only_an_operator_searches_and_only_by_a_form_of_the_desk(app, operator, approver):
     message = ask(to=LONDON)
-    approver.open()
-    sent = [("number", LONDON), ("csrf_token", approver.token)]
-    assert approver.post("/desk/search", sent).status_code == 403
+    assert approver.send("/desk/search", number=LONDON).status_code == 403
     assert approver.open(f"/desk/messages?like={message.id}").status_code == 403
-    operator.open()
     assert operator.post("/desk/search", [("number", LONDON)]).status_code == 400
-    assert Visitor(app).post("/desk/search", sent).status_code == 403
-    sent = [("number", LONDON), ("status", "x"), ("csrf_token", operator.token)]
-    assert operator.post("/desk/search", sent).status_code == 400
+    assert Visitor(app).send("/desk/search", number=LONDON).status_code == 403
+    operator.open()
+    assert operator.send("/desk/search", number=LONDON, status="x").status_code == 400
 
 
 def test_below_a_prefix_the_search_stays_there(app):
     store(message="this one", to=LONDON)
-    visitor = Visitor(app, "/stage")
-    visitor.sign_in(issue("Olga", role="operator"))
+    visitor = signed_in(app, "Olga", role="operator", prefix="/stage")
     search(visitor, LONDON)
     assert "this one" in visitor.page.text
 
@@ -235,31 +231,30 @@ def test_every_button_is_named_with_its_number(operator):
         assert [button["aria-label"] for _, button in operator.page.buttons(words)] == [name]
 
 
-def test_an_operator_cancels(operator):
-    message = store(status=Status.SCHEDULED)
-    for path in ("/desk/messages?status=scheduled", f"/desk/messages/{message.id}"):
-        operator.open(path)
-        assert operator.page.buttons("Cancel")
-    operator.press("Cancel", message)
-    assert "1 text cancelled" in operator.page.text
-    assert (again(message).status, again(message).cancelled_by) == (Status.CANCELLED, "Olga")
-
-
-@pytest.mark.parametrize("status", [Status.FAILED, Status.BLOCKED, Status.EXPIRED])
-def test_an_operator_tries_again(operator, status):
-    message = store(status=status, finished_at=TUESDAY_NOON)
-    operator.open(f"/desk/messages?status={status}")
-    operator.press("Retry", message)
-    assert "1 text retried" in operator.page.text
-    assert again(message).status == Status.SCHEDULED
+@pytest.mark.parametrize(
+    ("status", "button", "past", "became"),
+    [
+        (Status.SCHEDULED, "Cancel", "cancelled", Status.CANCELLED),
+        (Status.FAILED, "Retry", "retried", Status.SCHEDULED),
+        (Status.BLOCKED, "Retry", "retried", Status.SCHEDULED),
+        (Status.EXPIRED, "Retry", "retried", Status.SCHEDULED),
+    ],
+)
+@pytest.mark.parametrize("page", ["?status={}", "/{}"])
+def test_an_operator_cancels_and_tries_again(operator, page, status, button, past, became):
+    message = store(status=status, finished_at=TUESDAY_NOON if status in FINISHED else None)
+    operator.open("/desk/messages" + page.format(status if "?" in page else message.id))
+    operator.press(button, message)
+    assert f"1 text {past}" in operator.page.text
+    kept = again(message)
+    assert (kept.status, kept.cancelled_by) == (became, "Olga" if button == "Cancel" else None)
 
 
 def test_what_is_redacted_cannot_be_tried_again(operator):
     message = store(status=Status.FAILED, finished_at=TUESDAY_NOON, to=None, message=None)
-    operator.open(f"/desk/messages/{message.id}")
-    assert "cleared" in operator.page.text
+    assert "cleared" in operator.read(f"/desk/messages/{message.id}")
     assert not operator.page.buttons("Retry")
-    operator.post("/desk/messages", [("csrf_token", operator.token), ("retry", str(message.id))])
+    operator.send("/desk/messages", retry=message.id)
     assert again(message).status == Status.FAILED
 
 

@@ -26,8 +26,7 @@ def test_an_operator_sees_what_goes_out_and_what_became_of_the_last_day(operator
     store(status=Status.DELIVERED, finished_at=TUESDAY_NOON - HOUR)
     store(status=Status.FAILED, finished_at=TUESDAY_NOON - 2 * HOUR)
     store(status=Status.FAILED, finished_at=TUESDAY_NOON - 25 * HOUR)
-    operator.open()
-    text = operator.page.text
+    text = operator.read()
     assert "Next 24 hours: 6 texts ( 1 not approved). Busiest hour: 22:00 UTC, 4 texts." in text
     assert "Last 24 hours: 1 delivered, 1 failed" in text
     images = [attrs for tag, attrs in operator.page.elements if tag == "svg"]
@@ -38,8 +37,7 @@ def test_an_operator_sees_what_goes_out_and_what_became_of_the_last_day(operator
 
 def test_a_queued_text_goes_out_this_hour_once_it_is_approved(operator):
     asked = ask(status=Status.QUEUED, send_at=TUESDAY_NOON)
-    operator.open()
-    assert "Next 24 hours: 0 texts. Due once approved: 1 text." in operator.page.text
+    assert "Next 24 hours: 0 texts. Due once approved: 1 text." in operator.read()
     operator.press("Approve", asked)
     assert "Next 24 hours: 1 text." in operator.page.text
     assert "Due once approved" not in operator.page.text
@@ -76,22 +74,18 @@ def test_an_operator_sees_why_most_texts_end_badly(operator):
     assert words in operator.page.text
     for _ in range(5):
         held(Status.SENT, finished_at=TUESDAY_NOON + timedelta(seconds=1))
-    operator.open()
-    assert "for one reason" not in operator.page.text
+    assert "for one reason" not in operator.read()
 
 
 def test_an_operator_sees_which_keys_are_at_a_limit(operator, app, at):
     secret = issue("shop <1>", role=Role.SENDER, limits=parse("1/min,9/d"))
     issue("idle", role=Role.SENDER, limits=parse("1/min"))
     client, body = app.test_client(), {"to": NEW_YORK, "message": "Hello"}
-    operator.open()
-    assert "limit" not in operator.page.text
+    assert "limit" not in operator.read()
     client.post("/v1/text-messages", json=body, headers={"X-Api-Key": secret})
-    operator.open()
-    assert "Keys at their limit: shop <1> (1/min)." in operator.page.text
+    assert "Keys at their limit: shop <1> (1/min)." in operator.read()
     at(TUESDAY_NOON + MINUTE)
-    operator.open()
-    assert "at their limit" not in operator.page.text
+    assert "at their limit" not in operator.read()
 
 
 def test_of_many_keys_at_a_limit_ten_are_named_and_an_approver_sees_none(
@@ -99,11 +93,9 @@ def test_of_many_keys_at_a_limit_ten_are_named_and_an_approver_sees_none(
 ):
     names = [(f"key {n}", "1/d") for n in range(12)]
     monkeypatch.setattr("reports.at_limit", lambda *_: names)
-    operator.open()
-    assert "key 9 (1/d) and 2 more." in operator.page.text
+    assert "key 9 (1/d) and 2 more." in operator.read()
     assert "key 10" not in operator.page.text
-    approver.open()
-    assert "limit" not in approver.page.text
+    assert "limit" not in approver.read()
     assert "24 hours" not in approver.page.text
 
 
@@ -114,7 +106,6 @@ def test_an_operator_sees_who_takes_a_carriers_place(
     us.answer = UNREACHED
     store()
     run_both(TUESDAY_NOON, [Way("us", **of_us), Way("eu", **of_eu)])
-    operator.open()
-    assert "The carrier us has been down for" in operator.page.text
+    assert "The carrier us has been down for" in operator.read()
     told = f"{stand_in} is used instead." if stand_in else "No fallback is available."
     assert told in operator.page.text

@@ -7,7 +7,7 @@ from access.keys import ApiKey, Role
 from carriers import Reply as Said
 from carriers.ways import Way
 from desk import lists
-from desk_visitor import Visitor, following, issue, next_page, on_both, reply, rows
+from desk_visitor import following, next_page, on_both, reply, rows, signed_in
 from models import Message, Status
 from samples import HOUR, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending import inbound
@@ -28,12 +28,6 @@ def sent(text="Your appointment is on Friday.", key="shop", group="front", share
 def hear(text, number=NEW_YORK, at=TUESDAY_NOON - HOUR):
     inbound.record([Said(number, text, at)], TUESDAY_NOON, RULES)
     return Reply.get(Reply.text == text)
-
-
-def send(visitor, **button):
-    """Send the form of a button as somebody does whose page is out of date."""
-    fields = [("csrf_token", visitor.token), *button.items()]
-    return visitor.post(PAGE, fields)
 
 
 def shown(visitor, path=PAGE):
@@ -97,7 +91,7 @@ def test_an_approver_sees_the_replies_to_texts_of_the_group(approver, operator, 
     assert one.message_id == message.id
     assert shown(operator) == ["reply one"]
     assert shown(approver) == (["reply one"] if visible else [])
-    send(approver, read=lists.write(one.cursor))
+    approver.send(PAGE, read=lists.write(one.cursor))
     assert Reply.get().read_by == ("Ann" if visible else None)
 
 
@@ -110,10 +104,7 @@ def test_a_reply_to_no_text_is_for_operators(approver, operator):
 
 
 def test_a_key_without_a_group_is_told_why_it_sees_none(app):
-    visitor = Visitor(app)
-    visitor.sign_in(issue("Al"))
-    visitor.open(PAGE)
-    assert "This key belongs to no group" in visitor.page.text
+    assert "This key belongs to no group" in signed_in(app, "Al").read(PAGE)
 
 
 def test_a_reply_to_a_text_that_was_purged_is_still_shown(operator, approver):
@@ -186,7 +177,7 @@ def test_mark_as_read(approver, heard):
     read = Reply.get_by_id(heard[1].id)
     assert (read.read_by, read.read_at, read.may_be_no) == ("Ann", TUESDAY_NOON, False)
     assert len(approver.page.buttons("Mark as read")) == 3
-    send(approver, read=lists.write(heard[1].cursor))
+    approver.send(PAGE, read=lists.write(heard[1].cursor))
     assert rows(approver)[1] == "The reply of +1 212-555-0004 was read before."
     assert Reply.get_by_id(heard[0].id).read_at is None
 
@@ -206,12 +197,12 @@ def test_add_to_do_not_call_reads_it_and_all_else_that_was_to_be_decided(operato
 def test_an_approver_changes_nothing_of_the_list(operator, approver, heard):
     shown(approver)
     assert approver.page.buttons("Add to Do Not Call") == []
-    assert send(approver, list=lists.write(heard[0].cursor)).status_code == 403
+    assert approver.send(PAGE, list=lists.write(heard[0].cursor)).status_code == 403
     assert not DoNotCall.select().count()
     operator.open(PAGE)
     operator.press("Add to Do Not Call", heard[1])
     approver.open(PAGE)
-    assert send(approver, **{"undo-list": lists.write(heard[1].cursor)}).status_code == 403
+    assert approver.send(PAGE, **{"undo-list": lists.write(heard[1].cursor)}).status_code == 403
     assert DoNotCall.lists(heard[1].number)
 
 
@@ -241,7 +232,7 @@ def test_what_happened_meanwhile_is_not_undone(operator, heard, at, meanwhile):
     operator.open(PAGE)
     operator.press("Add to Do Not Call", heard[1])
     meanwhile(heard[1].number) if meanwhile else at(TUESDAY_NOON + MINUTE)
-    send(operator, **{"undo-list": lists.write(heard[1].cursor)})
+    operator.send(PAGE, **{"undo-list": lists.write(heard[1].cursor)})
     assert DoNotCall.lists(heard[1].number) is (meanwhile is not remove)
     told = "+1 212-555-0004 was not changed. Undo works for one minute"
     assert rows(operator)[1].startswith(told)
@@ -263,7 +254,7 @@ def test_what_happened_meanwhile_is_not_undone(operator, heard, at, meanwhile):
 def test_what_no_button_sends_changes_nothing(operator, form, status):
     hear("reply one")
     operator.open(PAGE)
-    assert send(operator, **form).status_code == status
+    assert operator.send(PAGE, **form).status_code == status
     assert Reply.get().read_at is None
     assert operator.post(PAGE, [*form.items()]).status_code == 400  # without the token
 
@@ -287,6 +278,5 @@ def test_the_text_that_answers_a_reply_says_so(operator):
     answer = Message.get(Message.answers == "HELP")
     failed = {"status": Status.FAILED, "finished_at": TUESDAY_NOON}
     Message.update(failed).where(Message.id == answer.id).execute()
-    operator.open(f"/desk/messages/{answer.id}")
-    assert "automatic reply to HELP" in operator.page.text
+    assert "automatic reply to HELP" in operator.read(f"/desk/messages/{answer.id}")
     assert operator.page.buttons("Retry") == []

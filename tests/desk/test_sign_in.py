@@ -206,9 +206,9 @@ def test_it_survives_a_wrong_key_and_a_link_from_another_site_too(app):
 def test_what_an_ended_session_was_shown_is_shown_again(app, approver):
     message = ask()
     approver.open(f"/desk/messages/{message.id}")
-    form = [("csrf_token", approver.token), ("approve", str(message.id))]
     SignIn.delete().execute()
-    assert approver.post(f"/desk/messages/{message.id}", form).status_code == 403
+    response = approver.send(f"/desk/messages/{message.id}", approve=message.id)
+    assert response.status_code == 403
     answer = approver.press("Sign in", follow=False, key=issue("Bob", "front"))
     assert answer.location == f"/desk/messages/{message.id}"
 

@@ -8,7 +8,7 @@ from access.audit import Action, Audit
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from access.limits import parse_recipient_limit
-from desk_visitor import Visitor, ask, issue, on_both
+from desk_visitor import ask, on_both, signed_in
 from events.outbox import Event, EventAddress
 from models import Message, Status
 from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, TUESDAY_NOON
@@ -33,13 +33,13 @@ def test_a_decision_names_its_text_and_is_undone(operator, at, button, where):
     operator.open(page)
     operator.press(button, message)
     assert f"1 text {told}: +1 212-555-0123 Undo for 60 seconds" in operator.page.text
-    undo = (f"undo-{button.lower()}", str(message.id))
+    undo = {f"undo-{button.lower()}": message.id}
     at(TUESDAY_NOON + MINUTE - MILLISECOND)
-    operator.post(page, [("csrf_token", operator.token), undo])
+    operator.send(page, **undo)
     assert f"1 text no longer {told}: +1 212-555-0123" in operator.page.text
     assert not operator.page.buttons("Undo")
     assert columns(message) == before
-    operator.post(page, [("csrf_token", operator.token), undo])
+    operator.send(page, **undo)
     assert "Undo works for one minute" in operator.page.text
     assert columns(message) == before
     operator.press(button, message)
@@ -60,8 +60,11 @@ def test_an_approved_text_that_may_have_gone_is_not_taken_back(approver, words):
     approver.open()
     approver.press("Approve", message)
     GONE[words](message)
-    before = columns(message)
-    approver.press("Undo")
+    before, form = columns(message), approver.page.buttons("Undo")
+    approver.open()
+    assert "1 text approved: +1 212-555-0123" in approver.page.text
+    assert not approver.page.buttons("Undo")
+    approver.send("/desk/", **{form[0][1]["name"]: form[0][1]["value"]})
     assert "Undo works for one minute, and only until the text is sent" in approver.page.text
     assert "1 text not changed" in approver.page.text
     assert words in approver.page.text
@@ -72,13 +75,10 @@ def test_only_the_same_person_undoes_and_only_what_was_decided(app, operator):
     message = ask()
     operator.open()
     operator.press("Refuse", message)
-    other = Visitor(app)
-    other.sign_in(issue("Ann", "front"))
+    other = signed_in(app, "Ann", "front")
     for action in ("undo-approve", "undo-refuse"):
-        sent = [("csrf_token", other.token), (action, str(message.id))]
-        assert "was refused by Olga" in other.post("/desk/", sent).text
-    sent = [("csrf_token", other.token), ("undo-cancel", str(message.id))]
-    assert other.post("/desk/", sent).status_code == 403
+        assert "was refused by Olga" in other.send("/desk/", **{action: message.id}).text
+    assert other.send("/desk/", **{"undo-cancel": message.id}).status_code == 403
     assert again(message).status == Status.CANCELLED
     assert not again(message).undo_cancel("Olga", TUESDAY_NOON + MINUTE)
     Message.update(to=None, message=None).execute()
