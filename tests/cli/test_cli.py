@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,56 +13,67 @@ import database
 from access.do_not_call import DoNotCall
 from app import create_app
 from carriers import OptOut, Receipt
+from database import clock
 from databases import on_sqlite
 from models import FINISHED, Status
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 from sending import receipts
 from sending.carrier_state import CarrierState
 from settings import VERSION
-from stored_messages import store_history
+from stored_messages import key_named, store, store_history
 
 COMMANDS = [
-    *("db", "keys", "dnc", "messages", "carriers", "stats", "db upgrade", "carriers check"),
-    *("keys create", "keys list", "keys revoke", "keys rotate", "keys extend", "keys events"),
-    "keys rules",
-    "keys limit",
-    *("events", "events list", "events retry"),
-    *("dnc add", "dnc remove", "dnc check", "dnc import", "dnc list", "dnc export"),
-    "dnc history",
-    *("messages list", "messages show", "messages approve", "messages cancel", "messages retry"),
-    *("messages purge", "messages redact", "usage", "audit", "version"),
+    *("db", "db upgrade", "carriers", "carriers check", "stats", "check", "version"),
+    *("keys", "keys create", "keys list", "keys revoke", "keys rotate", "keys extend"),
+    *("keys limit", "keys rules", "keys events", "events", "events list", "events retry"),
+    *("dnc", "dnc add", "dnc remove", "dnc check", "dnc history", "dnc list"),
+    *("dnc import", "dnc export", "messages", "messages list", "messages show"),
+    *("messages approve", "messages cancel", "messages retry", "messages purge"),
+    *("messages redact", "replies", "replies list", "replies read"),
+    *("notify", "notify look", "notify test", "usage", "audit"),
 ]
 
 
 @on_sqlite
 @pytest.mark.parametrize("words", COMMANDS)
 def test_every_command_says_what_it_is_for(words, run):
-    helped = run(*words.split(), "--help")
-    usage, _, purpose, *_ = helped.splitlines()
+    usage, _, purpose, *_ = run(*words.split(), "--help").splitlines()
     assert usage.startswith(f"Usage: app {words}")
-    assert purpose.strip().endswith(".") or purpose.strip()[0].isupper()
+    assert purpose.strip()[0].isupper()
 
 
 @on_sqlite
 def test_help_lists_every_command(run):
     listed = {
         f"{group} {line.split()[0]}"
-        for group in ("db", "keys", "dnc", "messages", "events", "carriers")
+        for group in ("db", "keys", "dnc", "messages", "replies", "events", "carriers", "notify")
         for line in run(group, "--help").partition("Commands:\n")[2].splitlines()
     }
     assert listed == {words for words in COMMANDS if " " in words}
 
 
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        ("keys revoke nobody", "Error: there is no key named 'nobody'"),
-        ("keys rotate nobody", "Error: there is no key named 'nobody'"),
-        ("messages list --visible-to nobody", "Error: there is no key named 'nobody'"),
-    ],
-)
-def test_what_is_not_there_is_reported_in_one_line(words, line, refused):
-    assert refused(*words.split()) == line
+@on_sqlite
+def test_an_empty_list_says_so(session):
+    session("""
+        $ flask keys list
+        No keys
+        $ flask events list
+        No events
+        $ flask replies list
+        No replies
+        $ flask audit
+        Nothing
+        $ flask dnc list
+        number  source  since
+        0 of 0 numbers
+        $ flask events list --json
+        []
+    """)
+
+
+@pytest.mark.parametrize("words", ["keys revoke", "keys rotate", "messages list --visible-to"])
+def test_a_key_that_does_not_exist_is_reported_in_one_line(words, refused):
+    assert refused(*words.split(), "nobody") == "Error: there is no key named 'nobody'"
 
 
 @on_sqlite
@@ -73,14 +85,11 @@ def test_what_is_not_there_is_reported_in_one_line(words, line, refused):
         *("dnc add", "dnc remove", "dnc check", "dnc check +12125550123 +12125550124"),
         *("dnc add 123", "dnc add +1", "dnc check hello", "dnc import", "dnc import /nowhere"),
         *("dnc import /tmp", "messages show", "messages purge", "messages purge --older-than -1"),
-        *("keys", "unknown", "keys unknown", "db upgrade now"),
+        *("keys --unknown", "unknown", "keys unknown", "db upgrade now"),
     ],
 )
 def test_a_command_that_is_used_wrongly_ends_with_status_2(words, refused):
-    words = [word.strip("'") for word in words.split()]
-    if words == ["keys"]:
-        words.append("--unknown")
-    refused(*words, status=2)
+    refused(*shlex.split(words), status=2)
 
 
 @on_sqlite
@@ -180,7 +189,45 @@ def test_stats_of_an_empty_table_are_all_zero(flask, words, counted):
     assert flask("stats", *words).exit_code == 0
 
 
+def test_stats_show_errors_by_reason_and_key(run, at):
+    at(TUESDAY_NOON)
+    failed = {"status": Status.FAILED, "finished_at": TUESDAY_NOON, "last_error_at": TUESDAY_NOON}
+    for name, error in (("app", "no credit"), ("app", "no credit"), ("shop", "no credit")):
+        store(key=key_named(name), last_error=error, **failed)
+    store(key=key_named("shop"), last_error="a landline", **failed)
+    store(
+        key=key_named("shop"), last_error="old", **failed | {"finished_at": TUESDAY_NOON - 2 * HOUR}
+    )
+    told = json.loads(run("stats", "--json"))
+    assert told["errors"][0] == {"error": "no credit", "key": "app", "messages": 2}
+    assert {(e["error"], e["key"], e["messages"]) for e in told["errors"][1:]} == {
+        ("no credit", "shop", 1),
+        ("a landline", "shop", 1),
+    }
+    assert told["commonest_error"] == {"error": "no credit", "messages": 3}
+    lines = [line.split() for line in run("stats").splitlines()]
+    assert ["2", "app", "no", "credit"] in lines
+    assert ["1", "shop", "a", "landline"] in lines
+
+
+def test_the_exit_status_of_stats_follows_the_problems(flask):
+    assert flask("stats").exit_code == 0
+    CarrierState.passed(clock.now(), {"twilio": []})
+    CarrierState.update(trouble="no credit", trouble_since=clock.now()).execute()
+    told = flask("stats")
+    assert "PROBLEM: twilio has refused the account" in told.stdout
+    assert told.exit_code == 1
+    as_json = flask("stats", "--json")
+    assert len(json.loads(as_json.stdout)["problems"]) == 1
+    assert as_json.exit_code == 0, "a program reads the problems"
+
+
 # carriers check
+
+CANNOT = "cannot be asked without sending a text; --to sends one"
+REFUSES = "the simulator refuses this number for good"
+NO_CARRIER = "CARRIER_URL has no carrier of this name"
+ONE_CARRIER = "--to sends a text through one carrier: name it with --carrier"
 
 
 @pytest.fixture
@@ -219,32 +266,29 @@ def test_a_test_text_is_sent_and_its_answer_is_reported(check, twilio):
 
 
 @on_sqlite
-def test_a_carrier_that_cannot_be_asked_is_asked_by_a_text(check):
-    result = check("simulator:")
-    assert result.exit_code == 2
-    assert result.stderr == "simulator cannot be asked without sending a text; --to sends one\n"
-    assert check("simulator:", "--to", NEW_YORK).stdout == "simulator took the text\n"
-    refused = check("simulator:", "--to", "+12125550101")
-    assert refused.exit_code == 1
-    assert refused.stderr == "Error: simulator: the simulator refuses this number for good\n"
+@pytest.mark.parametrize(
+    ("url", "words", "status", "printed"),
+    [
+        ("simulator:", "", 2, f"simulator {CANNOT}"),
+        ("simulator:", f"--to {NEW_YORK}", 0, "simulator took the text"),
+        ("simulator:", "--to 2125550123 --region us", 0, "simulator took the text"),
+        ("simulator:", "--to +12125550101", 1, f"Error: simulator: {REFUSES}"),
+        ("simulator:", f"--to {LONDON}", 1, "Error: this number is on the Do Not Call list"),
+        ("simulator:#name=a simulator:#name=b", "--carrier b", 2, f"b {CANNOT}"),
+        ("simulator:#name=a simulator:#name=b", "--carrier c", 1, f"Error: {NO_CARRIER}"),
+        ("simulator:#name=a simulator:#name=b", f"--to {NEW_YORK}", 1, f"Error: {ONE_CARRIER}"),
+        (None, "", 1, "Error: CARRIER_URL is not set, so texts wait"),
+    ],
+)
+def test_a_carrier_is_asked_or_sent_a_text(check, url, words, status, printed):
+    DoNotCall.add([LONDON], TUESDAY_NOON, "reply")
+    result = check(url, *words.split())
+    assert (result.exit_code, result.output) == (status, f"{printed}\n")
 
 
 @on_sqlite
 def test_the_version_is_printed_alone(run):
     assert run("version") == f"{VERSION}\n"
-
-
-@on_sqlite
-def test_no_test_text_goes_to_a_number_that_wants_none(check):
-    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "reply")
-    result = check("simulator:", "--to", NEW_YORK)
-    assert result.exit_code == 1
-    assert "Do Not Call" in result.stderr
-
-
-@on_sqlite
-def test_without_a_carrier_there_is_nothing_to_check(check):
-    assert check(None).stderr == "Error: CARRIER_URL is not set, so texts wait\n"
 
 
 @on_sqlite
