@@ -8,7 +8,6 @@ import pytest
 
 from carriers import Reply as Said
 from carriers.ways import Way
-from databases import on_sqlite
 from models import Status
 from samples import DAY, HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 from sending import inbound
@@ -149,16 +148,3 @@ def test_purge_deletes_replies_by_their_own_age(session, listed):
         0 deleted
     """)
     assert texts(listed()) == ["new"]
-
-
-@on_sqlite
-@pytest.mark.parametrize("way", [("--to", NEW_YORK), ("--older-than", "30")])
-def test_sqlites_files_keep_no_trace(run, database_url, way):
-    for n in range(200):
-        number = f"+1212555{n:04}" if n else NEW_YORK
-        hear(f"xyzzy {n}", number, now=TUESDAY_NOON - 90 * DAY)
-    run("messages", "redact", *way)
-    path = Path(database_url.removeprefix("sqlite:///"))
-    files = b"".join(file.read_bytes() for file in path.parent.glob(f"{path.name}*"))
-    assert (b"xyzzy 0" in files) is False
-    assert (b"xyzzy 7" in files) == (way[0] == "--to")
