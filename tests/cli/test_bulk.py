@@ -10,7 +10,7 @@ import pytest
 
 from access.audit import Audit
 from access.do_not_call import DoNotCall
-from cli import dnc
+from cli import dnc, messages
 from database import PAGE, db, on_postgres, tables
 from events.outbox import Event, EventAddress
 from models import Message, Selection, Status
@@ -75,10 +75,10 @@ def store_any_mix():
 
 def everything():
     """All messages, and what was noted and is to be told of them."""
-    messages = [message.__data__ for message in Message.select().order_by(Message.id)]
+    rows = [message.__data__ for message in Message.select().order_by(Message.id)]
     noted = sorted((str(each.message_id), each.what, each.at) for each in Audit.select())
     events = sorted((str(each.message_id), each.body, each.at) for each in Event.select())
-    return messages, noted, events
+    return rows, noted, events
 
 
 @pytest.mark.slow
@@ -98,21 +98,40 @@ def test_many_at_once_are_as_one_after_the_other(name):
     assert everything() == one_by_one
 
 
-def test_each_message_is_reported_in_its_order(session, at):
+@pytest.mark.parametrize(
+    ("command", "status", "done"),
+    [
+        ("approve", Status.QUEUED, "approved"),
+        ("cancel", Status.SCHEDULED, "cancelled"),
+        ("retry", Status.FAILED, "queued again"),
+    ],
+)
+def test_each_message_is_reported_in_its_order(session, monkeypatch, at, command, status, done):
+    """On several pages, of which only the first has a refusal."""
+    monkeypatch.setattr(messages, "PAGE", 2)
     at(TUESDAY_NOON)
-    waits, doubtful = store(status=Status.SCHEDULED), store(in_doubt=1)
-    gone = store(status=Status.CANCELLED, finished_at=TUESDAY_NOON)
+    ended = {"finished_at": TUESDAY_NOON}
+    sent = store(status=Status.SENT, **ended)
+    good = [store(status=status, manual_mode=True, **ended) for _ in range(3)]
     unknown = "019cb4b5-0000-7000-8000-000000000000"
     session(f"""
-        $ flask messages cancel {doubtful.id} {gone.id} {waits.id} {unknown}
-        {doubtful.id}: cancelled, unless the carrier has it already
-        {gone.id}: not cancelled: cancelled at 2026-03-03 17:00:00 UTC
-        {waits.id}: cancelled
+        $ flask messages {command} {sent.id} {unknown} {" ".join(str(each.id) for each in good)}
+        {sent.id}: not {done}: sent at 2026-03-03 17:00:00 UTC
         {unknown}: there is no such message
+        {good[0].id}: {done}
+        {good[1].id}: {done}
+        {good[2].id}: {done}
         [1]
     """)
-    cancelled = again(doubtful)
-    assert (cancelled.status, cancelled.cancelled_by) == (Status.QUEUED, "shell")
+
+
+def test_a_text_in_doubt_is_cancelled_unless_the_carrier_has_it(session):
+    message = store(in_doubt=1)
+    session(f"""
+        $ flask messages cancel {message.id}
+        {message.id}: cancelled, unless the carrier has it already
+    """)
+    assert (again(message).status, again(message).cancelled_by) == (Status.QUEUED, "shell")
 
 
 # An end midway

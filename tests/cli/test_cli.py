@@ -85,6 +85,7 @@ def test_a_key_that_does_not_exist_is_reported_in_one_line(words, refused):
         *("dnc add", "dnc remove", "dnc check", "dnc check +12125550123 +12125550124"),
         *("dnc add 123", "dnc add +1", "dnc check hello", "dnc import", "dnc import /nowhere"),
         *("dnc import /tmp", "messages show", "messages purge", "messages purge --older-than -1"),
+        *("dnc add --region XX +12125550123", "dnc import --region XX -"),
         *("keys --unknown", "unknown", "keys unknown", "db upgrade now"),
     ],
 )

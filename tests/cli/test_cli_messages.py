@@ -300,21 +300,6 @@ def test_a_command_does_what_it_can_and_refuses_the_rest_with_the_reason(message
         assert result.stderr == f"{message.id}: not {DONE[command]}: {reason}\n"
 
 
-@pytest.mark.parametrize("command", DONE)
-def test_several_ids_are_served_one_by_one_and_one_refusal_shows_in_the_exit_status(
-    messages, command
-):
-    good = [store(status=min(ALLOWED[command]), manual_mode=True) for _ in range(3)]
-    sent = store(status=Status.SENT, finished_at=TUESDAY_NOON)
-    assert messages(command, *(m.id for m in good[:2])).exit_code == 0
-    result = messages(command, sent.id, UNKNOWN, good[2].id)
-    assert result.exit_code == 1
-    assert result.stdout == f"{good[2].id}: {DONE[command]}\n"
-    refused, unknown = result.stderr.splitlines()
-    assert refused == f"{sent.id}: not {DONE[command]}: sent at 2026-03-03 17:00:00 UTC"
-    assert unknown == f"{UNKNOWN}: there is no such message"
-
-
 def test_an_unknown_message_is_not_shown(refused):
     assert refused("messages", "show", UNKNOWN).endswith("there is no such message")
 
