@@ -1,8 +1,8 @@
 """`flask audit`: who did what and when."""
 
 import re
-from datetime import datetime
 from itertools import islice
+from typing import Any
 
 import click
 
@@ -27,19 +27,13 @@ def actor(value: str) -> Actor:
 )
 @base.newest_option
 @base.json_option
-def audit(
-    since: datetime | None,
-    until: datetime | None,
-    by: Actor | None,
-    limit: int | None,
-    as_json: bool,
-) -> None:
+def audit(limit: int | None, as_json: bool, **chosen: Any) -> None:
     """Print who did what and when, newest first.
 
     This covers messages, keys, events and the Do Not Call list. Records are never changed.
     """
     most = base.newest(limit, as_json)
-    found = islice(Audit.listing(since, until, by), most)
+    found = islice(Audit.listing(**chosen), most)
     if as_json:
         base.print_array(map(as_object, found))
         return

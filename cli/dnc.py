@@ -72,12 +72,7 @@ def history(number: str, as_json: bool) -> None:
 
 @dnc.command("list")
 @click.option(
-    "--limit",
-    type=base.LIMIT,
-    default=50,
-    show_default=True,
-    metavar="N",
-    help="Show only N numbers; 0 for all.",
+    "--limit", type=base.LIMIT, default=50, metavar="N", help="Only N; 0 for all. Default: 50."
 )
 def list_numbers(limit: int) -> None:
     """List the numbers, with their source and time, and how many there are."""

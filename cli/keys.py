@@ -42,17 +42,11 @@ def read_limits(ctx: click.Context, parameter: click.Parameter, values: tuple) -
 rule_options = base.options(
     click.option("--hours", metavar="H", help="Its business hours: mon-fri 09:00-17:00."),
     click.option(
-        "--quiet-hours",
-        metavar="Q",
-        help="Its quiet hours: 21:00-08:00, or by the day; none: it may send at night.",
+        "--quiet-hours", metavar="Q", help="Its quiet hours: 21:00-08:00, or by the day; or none."
     ),
     click.option("--check-dnc", metavar="always|asked", help="In place of CHECK_DNC."),
     click.option("--expire-after", metavar="T", help="In place of EXPIRE_AFTER: 10m."),
-    click.option(
-        "--urgent/--not-urgent",
-        default=None,
-        help="Send its texts before those of keys that are not urgent.",
-    ),
+    click.option("--urgent/--not-urgent", default=None, help="Send its texts before others."),
 )
 
 
@@ -95,12 +89,7 @@ any_address_option = click.option(
 @click.option(
     "--group", type=base.name, help="Keys of a group share messages sent with available_to_group."
 )
-@click.option(
-    "--events",
-    "url",
-    type=base.address,
-    help="Send webhook events about its messages to this address.",
-)
+@click.option("--events", "url", type=base.address, help="Send webhook events to this address.")
 @any_address_option
 @click.option("--expires", type=lifetime, help="Refuse the key after this time, such as 90d.")
 @click.option(
@@ -147,11 +136,7 @@ def create(
 @keys.command()
 @click.argument("name", type=base.name)
 @click.option(
-    "--overlap",
-    type=base.duration,
-    default="1d",
-    show_default=True,
-    help="How long the old secret stays valid.",
+    "--overlap", type=base.duration, default="1d", help="Keep the old secret valid. Default: 1d."
 )
 def rotate(name: str, overlap: timedelta) -> None:
     """Give a key a new secret and print it; the old one stays valid for the overlap."""
@@ -162,10 +147,7 @@ def rotate(name: str, overlap: timedelta) -> None:
 @keys.command()
 @click.argument("name", type=base.name)
 @click.option(
-    "--expires",
-    type=lifetime,
-    required=True,
-    help='Refuse the key after this time from now, such as 90d; or "never".',
+    "--expires", type=lifetime, required=True, help='A time from now, such as 90d, or "never".'
 )
 def extend(name: str, expires: timedelta | None) -> None:
     """Make a key, even an expired one, valid for a time from now on."""
@@ -213,9 +195,7 @@ def set_rules(name: str, **options: Any) -> None:
 )
 @click.option("--secret", is_flag=True, help="Print only the signing secret.")
 @click.option(
-    "--rotate",
-    is_flag=True,
-    help="Make a new signing secret; for a day, events are signed with both.",
+    "--rotate", is_flag=True, help="Make a new signing secret; for a day, both sign events."
 )
 @any_address_option
 @click.pass_context

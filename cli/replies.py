@@ -1,7 +1,7 @@
 """`flask replies`: what recipients wrote back."""
 
 import uuid
-from datetime import datetime
+from typing import Any
 
 import click
 
@@ -21,20 +21,13 @@ replies = base.Commands("replies", help="What recipients wrote back: list, mark 
 @base.since_option
 @base.newest_option
 @base.json_option
-def list_replies(
-    to: str | None,
-    unread: bool,
-    may_be_no: bool,
-    since: datetime | None,
-    limit: int | None,
-    as_json: bool,
-) -> None:
+def list_replies(limit: int | None, as_json: bool, **chosen: Any) -> None:
     """List replies, newest first. Options can be combined.
 
     Numbers are masked in the table and whole in JSON.
     """
     most = base.newest(limit, as_json)
-    found = Reply.listing(Filter(unread, may_be_no, to, since), most, clock.now())
+    found = Reply.listing(Filter(**chosen), most, clock.now())
     if as_json:
         base.print_array(map(as_object, found))
         return

@@ -24,11 +24,7 @@ def month(value: str) -> datetime:
 
 @base.command
 @click.option(
-    "--month",
-    "first",
-    type=month,
-    metavar="MONTH",
-    help="The month, such as 2026-11. Default: this month.",
+    "--month", "first", type=month, metavar="MONTH", help="Such as 2026-11. Default: this month."
 )
 @base.key_option("Only texts of this key.")
 @click.option(

@@ -2,9 +2,11 @@
 
 import json
 import re
+import shlex
 from datetime import timedelta
 from pathlib import Path
 
+import click
 import pytest
 
 import cli.base
@@ -12,56 +14,55 @@ import database
 from access.do_not_call import DoNotCall
 from app import create_app
 from carriers import OptOut, Receipt
+from database import clock
 from databases import on_sqlite
 from models import FINISHED, Status
-from samples import NEW_YORK, TUESDAY_NOON
+from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 from sending import receipts
 from sending.carrier_state import CarrierState
 from settings import VERSION
-from stored_messages import store_history
+from stored_messages import key_named, store, store_history
 
-COMMANDS = [
-    *("db", "keys", "dnc", "messages", "carriers", "stats", "db upgrade", "carriers check"),
-    *("keys create", "keys list", "keys revoke", "keys rotate", "keys extend", "keys events"),
-    "keys rules",
-    "keys limit",
-    *("events", "events list", "events retry"),
-    *("dnc add", "dnc remove", "dnc check", "dnc import", "dnc list", "dnc export"),
-    "dnc history",
-    *("messages list", "messages show", "messages approve", "messages cancel", "messages retry"),
-    *("messages purge", "messages redact", "usage", "audit", "version"),
-]
+
+def named(group, before=""):
+    """The words of each command of a group, and of the groups in it."""
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
+        yield f"{before}{name}"
+        if isinstance(command, click.Group):
+            yield from named(command, f"{before}{name} ")
 
 
 @on_sqlite
-@pytest.mark.parametrize("words", COMMANDS)
-def test_every_command_says_what_it_is_for(words, run):
-    helped = run(*words.split(), "--help")
-    usage, _, purpose, *_ = helped.splitlines()
-    assert usage.startswith(f"Usage: app {words}")
-    assert purpose.strip().endswith(".") or purpose.strip()[0].isupper()
+def test_every_command_says_what_it_is_for(app, run):
+    for words in named(app.cli):
+        usage, _, purpose, *_ = run(*words.split(), "--help").splitlines()
+        assert usage.startswith(f"Usage: app {words}")
+        assert purpose.strip()[0].isupper()
 
 
 @on_sqlite
-def test_help_lists_every_command(run):
-    listed = {
-        f"{group} {line.split()[0]}"
-        for group in ("db", "keys", "dnc", "messages", "events", "carriers")
-        for line in run(group, "--help").partition("Commands:\n")[2].splitlines()
-    }
-    assert listed == {words for words in COMMANDS if " " in words}
+def test_an_empty_list_says_so(session):
+    session("""
+        $ flask keys list
+        No keys
+        $ flask events list
+        No events
+        $ flask replies list
+        No replies
+        $ flask audit
+        Nothing
+        $ flask dnc list
+        number  source  since
+        0 of 0 numbers
+        $ flask events list --json
+        []
+    """)
 
 
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        ("keys revoke nobody", "Error: there is no key named 'nobody'"),
-        ("keys rotate nobody", "Error: there is no key named 'nobody'"),
-        ("messages list --visible-to nobody", "Error: there is no key named 'nobody'"),
-    ],
-)
-def test_what_is_not_there_is_reported_in_one_line(words, line, refused):
-    assert refused(*words.split()) == line
+@pytest.mark.parametrize("words", ["keys revoke", "keys rotate", "messages list --visible-to"])
+def test_a_key_that_does_not_exist_is_reported_in_one_line(words, refused):
+    assert refused(*words.split(), "nobody") == "Error: there is no key named 'nobody'"
 
 
 @on_sqlite
@@ -73,14 +74,12 @@ def test_what_is_not_there_is_reported_in_one_line(words, line, refused):
         *("dnc add", "dnc remove", "dnc check", "dnc check +12125550123 +12125550124"),
         *("dnc add 123", "dnc add +1", "dnc check hello", "dnc import", "dnc import /nowhere"),
         *("dnc import /tmp", "messages show", "messages purge", "messages purge --older-than -1"),
-        *("keys", "unknown", "keys unknown", "db upgrade now"),
+        *("dnc add --region XX +12125550123", "dnc import --region XX -"),
+        *("keys --unknown", "unknown", "keys unknown", "db upgrade now"),
     ],
 )
 def test_a_command_that_is_used_wrongly_ends_with_status_2(words, refused):
-    words = [word.strip("'") for word in words.split()]
-    if words == ["keys"]:
-        words.append("--unknown")
-    refused(*words, status=2)
+    refused(*shlex.split(words), status=2)
 
 
 @on_sqlite
@@ -103,39 +102,95 @@ def test_a_file_that_fails_is_reported_in_one_line(error, refused, monkeypatch):
     assert refused("keys", "list") == f"Error: {error.strerror}"
 
 
-def test_stats_count_messages_by_state_and_what_ended_lately(flask, at):
+HISTORY = """
+    $ flask stats
+    status       messages                        last hour  last day
+    scheduled    2         ████████████████████
+    queued       2         ████████████████████
+    sending      0
+    sent         -                               1          2
+    delivered    -                               0          0
+    undelivered  -                               0          0
+    failed       -                               6          7
+    blocked      -                               0          0
+    cancelled    -                               0          0
+    expired      -                               0          0
+
+    awaiting approval: 1
+    retrying: 0
+    last text sent: 2026-03-03T16:30:00.000Z (30 minutes ago)
+    last scheduler pass: 2026-03-03T16:59:26.137Z (33 seconds ago)
+    most common error in the last hour: no credit (5 messages)
+    unmatched receipts in the last day: 3
+    ignored STOP and START replies in the last day: 5
+    oldest due message: waiting since 2026-03-03T15:00:00.000Z (2 hours)
+
+    messages  key   error in the last hour
+    3         app   no credit
+    2         shop  no credit
+    1         shop  a landline
+
+    PROBLEM: 5 of the latest 7 texts failed for one reason: no credit
+    PROBLEM: nothing was sent for 120 s though texts are due: CARRIER_URL is not set
+    [1]
+"""
+
+
+@pytest.fixture
+def history(database_url, at):
+    """Messages in many states, with errors, a pass, and words that were not understood."""
     at(TUESDAY_NOON)
     store_history()
+    CarrierState.passed(TUESDAY_NOON - timedelta(seconds=33, milliseconds=863), {"": []})
+    for key, error, hours in (
+        *[("app", "no credit", 0)] * 3,
+        *[("shop", "no credit", 0)] * 2,
+        *(("shop", "a landline", 0), ("shop", "old", 2)),
+    ):
+        ended = {"finished_at": TUESDAY_NOON - hours * HOUR, "last_error_at": TUESDAY_NOON}
+        store(key=key_named(key), last_error=error, status=Status.FAILED, **ended)
+    for n, minutes in enumerate((0, 4, 6, 60, 1_439, 1_441)):
+        then = TUESDAY_NOON - timedelta(minutes=minutes)
+        receipts.record_receipts([Receipt(f"SM{n}", True)], then)
+        receipts.record_opt_out(OptOut(LONDON, True, "reply", certain=False), then)
+
+
+def test_stats_are_drawn_for_people(history, session):
+    session(HISTORY)
+
+
+def test_stats_are_an_object_for_programs(history, flask):
     numbers = json.loads(flask("stats", "--json").stdout)
     waiting = {"scheduled": 2, "queued": 2, "sending": 0}
     assert numbers["messages"] == waiting
     assert "counted_in_seconds" not in numbers
-    assert numbers["last_hour"] == dict.fromkeys(FINISHED, 0) | {"sent": 1}
-    assert numbers["last_day"] == dict.fromkeys(FINISHED, 0) | {"sent": 2}
+    assert numbers["last_hour"] == dict.fromkeys(FINISHED, 0) | {"sent": 1, "failed": 6}
+    assert numbers["last_day"] == dict.fromkeys(FINISHED, 0) | {"sent": 2, "failed": 7}
     assert numbers["awaiting_approval"] == 1
     assert numbers["oldest_due"] == "2026-03-03T15:00:00.000Z"  # what awaits approval is not due
+    assert (numbers["receipts_unmatched"], numbers["opt_outs_ignored"]) == (3, 5)
+    assert numbers["errors"] == [
+        {"error": "no credit", "key": "app", "messages": 3},
+        {"error": "no credit", "key": "shop", "messages": 2},
+        {"error": "a landline", "key": "shop", "messages": 1},
+    ]
+    assert numbers["commonest_error"] == {"error": "no credit", "messages": 5}
     more = json.loads(flask("stats", "--json", "--all").stdout)
-    assert more["messages"] == waiting | dict.fromkeys(FINISHED, 0) | {"sent": 2, "failed": 1}
+    assert more["messages"] == dict.fromkeys(Status, 0) | waiting | {"sent": 2, "failed": 8}
     assert more["counted_in_seconds"] >= 0
     assert {name: more[name] for name in numbers} == numbers | {"messages": more["messages"]}
 
 
-def test_stats_are_drawn_as_a_table_with_bars(flask, at):
-    at(TUESDAY_NOON)
-    store_history()
-    lines = flask("stats").stdout.splitlines()
-    assert [line.split()[0] for line in lines[1:11]] == [*Status]
-    assert lines[1].split() == ["scheduled", "2", "█" * 20]
-    assert lines[3].split() == ["sending", "0"]
-    assert lines[4].split() == ["sent", "-", "1", "2"]
-    assert lines[7].split() == ["failed", "-", "0", "0"]
-    assert lines[-2] == "oldest due message: waiting since 2026-03-03T15:00:00.000Z (2 hours)"
+def test_all_stats_count_what_ever_ended_and_say_how_long_that_took(history, flask):
+    lines = flask("stats", "--all").stdout.splitlines()
+    assert lines[1].split() == ["scheduled", "2", "█" * 5]
+    assert lines[7].split() == ["failed", "8", "█" * 20, "6", "7"]
+    assert re.fullmatch(r"counted in \d+\.\d s", lines[11])
 
 
 @pytest.mark.parametrize(
     ("length", "words"),
     [
-        ({"seconds": 33, "milliseconds": 863}, "33 seconds"),
         ({"seconds": 61}, "1 minute"),
         ({"hours": 47}, "1 day"),
         ({"milliseconds": -5}, "0 seconds"),
@@ -149,30 +204,6 @@ def test_stats_say_how_long_ago_in_words(flask, at, length, words):
     assert line.endswith(f"Z ({words} ago)")
 
 
-def test_stats_count_what_carriers_said_that_was_not_understood(flask, at):
-    at(TUESDAY_NOON)
-    minutes = [timedelta(minutes=n) for n in (0, 4, 6, 60, 1_439, 1_441)]
-    for n, age in enumerate(minutes):
-        receipts.record_receipts([Receipt(f"SM{n}", True)], TUESDAY_NOON - age)
-        unknown = OptOut("+442083661177", True, "reply", certain=False)
-        receipts.record_opt_out(unknown, TUESDAY_NOON - age)
-    told = json.loads(flask("stats", "--json").stdout)
-    assert (told["receipts_unmatched"], told["opt_outs_ignored"]) == (3, 5)
-    lines = flask("stats").stdout.splitlines()
-    assert "unmatched receipts in the last day: 3" in lines
-    assert "ignored STOP and START replies in the last day: 5" in lines
-
-
-def test_all_stats_count_what_ever_ended_and_say_how_long_that_took(flask, at):
-    at(TUESDAY_NOON)
-    store_history()
-    lines = flask("stats", "--all").stdout.splitlines()
-    assert lines[1].split() == ["scheduled", "2", "█" * 20]
-    assert lines[4].split() == ["sent", "2", "█" * 20, "1", "2"]
-    assert lines[7].split() == ["failed", "1", "█" * 10, "0", "0"]
-    assert re.fullmatch(r"counted in \d+\.\d s", lines[11])
-
-
 @pytest.mark.parametrize(("words", "counted"), [((), 3), (("--all",), len(Status))])
 def test_stats_of_an_empty_table_are_all_zero(flask, words, counted):
     told = json.loads(flask("stats", "--json", *words).stdout)
@@ -180,7 +211,24 @@ def test_stats_of_an_empty_table_are_all_zero(flask, words, counted):
     assert flask("stats", *words).exit_code == 0
 
 
+def test_the_exit_status_of_stats_follows_the_problems(flask):
+    assert flask("stats").exit_code == 0
+    CarrierState.passed(clock.now(), {"twilio": []})
+    CarrierState.update(trouble="no credit", trouble_since=clock.now()).execute()
+    told = flask("stats")
+    assert "PROBLEM: twilio has refused the account" in told.stdout
+    assert told.exit_code == 1
+    as_json = flask("stats", "--json")
+    assert len(json.loads(as_json.stdout)["problems"]) == 1
+    assert as_json.exit_code == 0, "a program reads the problems"
+
+
 # carriers check
+
+CANNOT = "cannot be asked without sending a text; --to sends one"
+REFUSES = "the simulator refuses this number for good"
+NO_CARRIER = "CARRIER_URL has no carrier of this name"
+ONE_CARRIER = "--to sends a text through one carrier: name it with --carrier"
 
 
 @pytest.fixture
@@ -195,14 +243,13 @@ def check(settings):
 
 
 @on_sqlite
-def test_a_carrier_that_takes_texts_is_reported_without_sending(check, twilio):
+def test_a_carrier_says_whether_it_takes_texts_and_a_test_text_is_sent(check, twilio):
     result = check(twilio.url)
-    assert (result.exit_code, result.stdout) == (0, "twilio accepts texts\n")
+    assert (result.exit_code, result.output) == (0, "twilio accepts texts\n")
     assert twilio.texts == []
-
-
-@on_sqlite
-def test_a_carrier_that_takes_no_texts_is_reported_in_its_words(check, twilio):
+    result = check(twilio.url, "--to", NEW_YORK)
+    assert (result.exit_code, result.output) == (0, f"twilio took the text: SM{1:032x}\n")
+    assert [number for number, _ in twilio.texts] == [NEW_YORK]
     twilio.login = (twilio.sid, "another token")
     result = check(twilio.url)
     assert (result.exit_code, result.stdout) == (1, "")
@@ -212,39 +259,29 @@ def test_a_carrier_that_takes_no_texts_is_reported_in_its_words(check, twilio):
 
 
 @on_sqlite
-def test_a_test_text_is_sent_and_its_answer_is_reported(check, twilio):
-    result = check(twilio.url, "--to", NEW_YORK)
-    assert (result.exit_code, result.stdout) == (0, f"twilio took the text: SM{1:032x}\n")
-    assert [number for number, _ in twilio.texts] == [NEW_YORK]
-
-
-@on_sqlite
-def test_a_carrier_that_cannot_be_asked_is_asked_by_a_text(check):
-    result = check("simulator:")
-    assert result.exit_code == 2
-    assert result.stderr == "simulator cannot be asked without sending a text; --to sends one\n"
-    assert check("simulator:", "--to", NEW_YORK).stdout == "simulator took the text\n"
-    refused = check("simulator:", "--to", "+12125550101")
-    assert refused.exit_code == 1
-    assert refused.stderr == "Error: simulator: the simulator refuses this number for good\n"
+@pytest.mark.parametrize(
+    ("url", "words", "status", "printed"),
+    [
+        ("simulator:", "", 2, f"simulator {CANNOT}"),
+        ("simulator:", f"--to {NEW_YORK}", 0, "simulator took the text"),
+        ("simulator:", "--to 2125550123 --region us", 0, "simulator took the text"),
+        ("simulator:", "--to +12125550101", 1, f"Error: simulator: {REFUSES}"),
+        ("simulator:", f"--to {LONDON}", 1, "Error: this number is on the Do Not Call list"),
+        ("simulator:#name=a simulator:#name=b", "--carrier b", 2, f"b {CANNOT}"),
+        ("simulator:#name=a simulator:#name=b", "--carrier c", 1, f"Error: {NO_CARRIER}"),
+        ("simulator:#name=a simulator:#name=b", f"--to {NEW_YORK}", 1, f"Error: {ONE_CARRIER}"),
+        (None, "", 1, "Error: CARRIER_URL is not set, so texts wait"),
+    ],
+)
+def test_a_carrier_is_asked_or_sent_a_text(check, url, words, status, printed):
+    DoNotCall.add([LONDON], TUESDAY_NOON, "reply")
+    result = check(url, *words.split())
+    assert (result.exit_code, result.output) == (status, f"{printed}\n")
 
 
 @on_sqlite
 def test_the_version_is_printed_alone(run):
     assert run("version") == f"{VERSION}\n"
-
-
-@on_sqlite
-def test_no_test_text_goes_to_a_number_that_wants_none(check):
-    DoNotCall.add([NEW_YORK], TUESDAY_NOON, "reply")
-    result = check("simulator:", "--to", NEW_YORK)
-    assert result.exit_code == 1
-    assert "Do Not Call" in result.stderr
-
-
-@on_sqlite
-def test_without_a_carrier_there_is_nothing_to_check(check):
-    assert check(None).stderr == "Error: CARRIER_URL is not set, so texts wait\n"
 
 
 @on_sqlite

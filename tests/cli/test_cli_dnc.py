@@ -217,22 +217,6 @@ def test_an_export_that_fails_leaves_the_last_one(run, refused, tmp_path):
     assert path.read_bytes() == before
 
 
-def test_national_numbers_need_a_region(import_file):
-    body = b"(212) 555-0123\n020 8366 1177\n+33 1 42 68 53 00\n"
-    summary, lines = import_file(body, "--region", "us")
-    assert summary == "2 added, 0 listed before, 1 skipped"
-    assert lines == ["line 2: is not a valid phone number"]
-    assert import_file(body, "--region", "GB")[0] == "1 added, 1 listed before, 1 skipped"
-    assert on_the_list() == {NEW_YORK, LONDON, PARIS}
-
-
-def test_a_region_that_is_none_is_refused(refused, tmp_path):
-    (tmp_path / "numbers").write_text(NEW_YORK)
-    line = refused("dnc", "import", str(tmp_path / "numbers"), "--region", "XX", status=2)
-    assert "XX is not a country code" in line
-    assert on_the_list() == set()
-
-
 def test_a_dash_imports_standard_input(run):
     assert run("dnc", "import", "-", input=f"{NEW_YORK}\n{LONDON}\n").startswith("2 added")
     assert on_the_list() == {NEW_YORK, LONDON}

@@ -1,13 +1,16 @@
 """`flask keys events` and `flask events`: where a key's events go, and how they stand."""
 
 import json
+import re
 
 import pytest
 
+from access.audit import Audit
 from access.keys import ApiKey
+from app import create_app
 from database import clock
 from events.outbox import Event, EventAddress
-from samples import HOUR, NEW_YORK, TUESDAY_NOON
+from samples import HOUR, TUESDAY_NOON
 from stored_messages import store
 
 URL = "https://shop.example.com:8443/events?of=app"
@@ -27,13 +30,39 @@ def given_up(key):
     return event
 
 
-def test_an_address_is_set_shown_switched_off_and_set_again(run, app_key):
-    assert run("keys", "events", "app", URL) == f"app: {SHOWN} (on)\n0 waiting, 0 given up\n"
+def test_an_address_is_set_shown_switched_off_and_set_again(session, app_key, at):
+    at(TUESDAY_NOON)
+    session(f"""
+        $ flask keys events app
+        Error: app has no address for events
+        [1]
+        $ flask keys events app {URL}
+        app: {SHOWN} (on)
+        0 waiting, 0 given up
+    """)
     store(key=app_key).cancel("shell", TUESDAY_NOON)
-    assert run("keys", "events", "app") == f"app: {SHOWN} (on)\n1 waiting, 0 given up\n"
-    off = f"app: {SHOWN} (switched off: by an operator)\n0 waiting, 1 given up\n"
-    assert run("keys", "events", "app", "--off") == off
-    assert run("keys", "events", "app", URL) == f"app: {SHOWN} (on)\n0 waiting, 1 given up\n"
+    session(f"""
+        $ flask keys events app
+        app: {SHOWN} (on)
+        1 waiting, 0 given up
+        $ flask keys events app --off
+        app: {SHOWN} (switched off: by an operator)
+        0 waiting, 1 given up
+        $ flask events retry --key app
+        Error: the address of app is switched off: by an operator
+        [1]
+        $ flask keys events app {URL}
+        app: {SHOWN} (on)
+        0 waiting, 1 given up
+        $ flask keys events app --rotate
+        app: {SHOWN} (on)
+        0 waiting, 1 given up
+        also signed with the old secret until 2026-03-04T17:00:00.000Z
+        $ flask events retry --key app
+        1 event to be sent again
+        $ flask events retry
+        0 events to be sent again
+    """)
 
 
 def test_the_secret_is_printed_alone_and_changed_by_rotate(run, app_key):
@@ -41,7 +70,7 @@ def test_the_secret_is_printed_alone_and_changed_by_rotate(run, app_key):
     secret = run("keys", "events", "app", "--secret")
     assert secret == f"{EventAddress.get().secret}\n"
     assert secret.startswith("whsec_")
-    assert "also signed with the old secret until" in run("keys", "events", "app", "--rotate")
+    run("keys", "events", "app", "--rotate")
     assert run("keys", "events", "app", "--secret") not in (secret, "\n")
     assert secret.strip() == EventAddress.get().old_secret
 
@@ -50,6 +79,7 @@ def test_a_key_is_created_with_an_address(run):
     secret = run("keys", "create", "shop", "--events", URL)
     assert ApiKey.authenticate(secret.strip(), clock.now()).name == "shop"
     assert EventAddress.of(ApiKey.named("shop")).url == URL
+    assert [each.what for each in Audit.select()] == ["key created", "events address set"]
 
 
 def test_a_password_in_an_address_is_kept_and_not_shown(run, app_key):
@@ -76,28 +106,11 @@ def test_what_is_no_address_gets_one_line(refused, app_key, address):
     assert EventAddress.select().count() == 0
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        *("http://localhost", "https://[::1]:8443/x", "http://10.0.0.1:1/?a=b&c=%20", URL),
-        *("https://me:pass@shop.example.com/events", "HTTPS://Shop.Example.com/"),
-    ],
-)
-def test_any_other_address_is_taken(run, app_key, address):
-    run("keys", "events", "app", address)
-    assert EventAddress.get().url == address
-
-
-def test_what_cannot_be_done_gets_one_line(refused, run, app_key):
-    assert "no key named" in refused("keys", "events", "nobody", URL)
-    for option in ((), ("--off",), ("--secret",), ("--rotate",)):
-        assert refused("keys", "events", "app", *option) == ("Error: app has no address for events")
+def test_what_cannot_be_done_gets_one_line(refused, app_key):
+    for option in ("--off", "--secret", "--rotate"):
+        assert refused("keys", "events", "app", option) == "Error: app has no address for events"
     assert "one option" in refused("keys", "events", "app", "--off", "--rotate", status=2)
     assert "one option" in refused("keys", "events", "app", URL, "--off", status=2)
-    assert "no key named" in refused("events", "list", "--key", "nobody")
-    run("keys", "events", "app", URL)
-    run("keys", "events", "app", "--off")
-    assert "switched off: by an operator" in refused("events", "retry", "--key", "app")
 
 
 def test_keys_are_listed_with_their_events(run, app_key):
@@ -116,7 +129,7 @@ def test_keys_are_listed_with_their_events(run, app_key):
     }
 
 
-def test_what_waits_and_what_was_given_up_is_listed_and_retried(run, app_key):
+def test_what_waits_and_what_was_given_up_is_listed_and_retried(session, run, app_key):
     EventAddress.set(app_key, URL, TUESDAY_NOON)
     event = given_up(app_key)
     message = store(key=app_key)
@@ -131,27 +144,27 @@ def test_what_waits_and_what_was_given_up_is_listed_and_retried(run, app_key):
         "next_try_at": None,
         "last_answer": "HTTP 500",
     }
-    assert waits["message_id"] == str(message.id)
-    assert (waits["tries"], waits["last_answer"]) == (0, None)
-    assert waits["next_try_at"] == "2026-03-03T17:00:00.000Z"
-    table = run("events", "list", "--key", "app")
-    assert "given up" in table
-    assert "HTTP 500" in table
-    assert NEW_YORK not in table
+    assert waits == gone | {
+        "webhook_id": waits["webhook_id"],
+        "message_id": str(message.id),
+        "tries": 0,
+        "next_try_at": "2026-03-03T17:00:00.000Z",
+        "last_answer": None,
+    }
+    for limit, found in (("1", [gone]), ("2", [gone, waits]), ("0", [gone, waits])):
+        assert json.loads(run("events", "list", "--json", "--limit", limit)) == found
+    _, *rows = run("events", "list", "--key", "app").splitlines()
+    assert [re.split("  +", row)[-2:] for row in rows] == [
+        ["given up", "HTTP 500"],
+        ["2026-03-03T17:00:00.000Z", "-"],
+    ]
     assert run("events", "retry", "--key", "app") == "1 event to be sent again\n"
-    assert run("events", "retry") == "0 events to be sent again\n"
     again = json.loads(run("events", "list", "--json"))[0]
     assert (again["webhook_id"], again["tries"]) == (event.webhook_id, 0)
     assert again["next_try_at"] is not None
 
 
-def test_without_events_there_is_an_empty_array(run, app_key):
-    assert json.loads(run("events", "list", "--json")) == []
-
-
 def test_stats_and_metrics_count_events_by_key(run, flask, app_key, settings):
-    from app import create_app
-
     EventAddress.set(app_key, URL, TUESDAY_NOON)
     given_up(app_key)
     store(key=app_key).cancel("shell", TUESDAY_NOON)

@@ -57,28 +57,34 @@ def test_what_was_accepted_is_counted_once_it_was_sent_with_the_parts_and_countr
     assert json.loads(run("messages", "show", ids[-1]))["parts"] == 2
 
 
-def test_the_output_has_these_columns_in_this_order(run, at):
+NAMES = "month,key,country,texts,parts,sent,delivered,undelivered,failed"
+
+
+def test_the_output_has_these_columns_in_this_order(session, run, at):
     at(TUESDAY_NOON)
     for status in Status:
         ended(status, message=LONG)
     ended(Status.FAILED)
-    row = ["2026-03", "app", "US", 5, 9, 1, 1, 1, 2]
-    names = [
-        "month",
-        "key",
-        "country",
-        "texts",
-        "parts",
-        "sent",
-        "delivered",
-        "undelivered",
-        "failed",
-    ]
+    session(f"""
+        $ flask usage
+        month    key  country  texts  parts  sent  delivered  undelivered  failed
+        2026-03  app  US       5      9      1     1          1            2
+        $ flask usage --csv
+        {NAMES}
+        2026-03,app,US,5,9,1,1,1,2
+        $ flask usage --by carrier --csv
+        {NAMES},carrier
+        2026-03,app,US,5,9,1,1,1,2,
+        $ flask usage --month 2020-02
+        no texts to count in 2020-02
+        $ flask usage --month 2020-02 --csv
+        {NAMES}
+        $ flask usage --month 2020-02 --json
+        []
+    """)
     (printed,) = json.loads(run("usage", "--json"))
-    assert [*printed.items()] == [*zip(names, row, strict=True)]
-    assert run("usage", "--csv") == f"{','.join(names)}\n{','.join(map(str, row))}\n"
-    header, line = run("usage").splitlines()
-    assert (header.split(), line.split()) == (names, [*map(str, row)])
+    row = ["2026-03", "app", "US", 5, 9, 1, 1, 1, 2]
+    assert [*printed.items()] == [*zip(NAMES.split(","), row, strict=True)]
 
 
 def test_a_month_begins_and_ends_at_midnight_utc(usage):
@@ -87,14 +93,6 @@ def test_a_month_begins_and_ends_at_midnight_utc(usage):
     assert usage() == usage("--month", "2026-03") == {("app", "US"): (2, 2)}
     assert usage("--month", "2026-02") == usage("--month", "2026-04") == {("app", "US"): (1, 1)}
     assert usage("--month", "2025-12") == {}
-
-
-@pytest.mark.parametrize("words", [["--json"], ["--csv"], []])
-def test_a_month_without_texts_is_no_error(run, words):
-    header = "month,key,country,texts,parts,sent,delivered,undelivered,failed\n"
-    printed = {"--json": "[]\n", "--csv": header}
-    expected = printed[words[0]] if words else "no texts to count in 2020-02\n"
-    assert run("usage", "--month", "2020-02", *words) == expected
 
 
 @on_sqlite
@@ -128,14 +126,7 @@ def test_redaction_changes_no_figure(usage, run):
     run("messages", "redact", "--older-than", "0")
     assert Message.select().where(Message.message.is_null(False)).count() == 0
     assert usage() == {("app", "GB"): (1, 1), ("app", "US"): (1, 2), ("app", None): (1, 1)}
-
-
-def test_what_was_stored_without_parts_and_country_is_one_part_of_no_known_country(usage, run):
-    ended(message=LONG)
-    for status in COUNTED:
-        ended(status, message=LONG, parts=None, country=None)
-    assert usage() == {("app", "US"): (1, 2), ("app", None): (4, 4)}
-    assert run("usage").splitlines()[1].split()[1:5] == ["app", "-", "4", "4"]
+    assert run("usage").splitlines()[1].split()[1:5] == ["app", "-", "1", "1"]
 
 
 def test_sums_are_those_of_the_database(usage):
@@ -179,7 +170,3 @@ def test_by_carrier_each_is_counted_apart(run, at):
             ended(carrier=carrier)
     rows = json.loads(run("usage", "--by", "carrier", "--json"))
     assert [(row["carrier"], row["texts"]) for row in rows] == [(None, 3), ("eu", 1), ("us", 2)]
-    assert "carrier" not in json.loads(run("usage", "--json"))[0]
-    header, *lines = run("usage", "--by", "carrier", "--csv").splitlines()
-    assert header.endswith(",failed,carrier")
-    assert [line.rpartition(",")[2] for line in lines] == ["", "eu", "us"]
