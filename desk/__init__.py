@@ -14,7 +14,7 @@ MODULES = (messages, replies, do_not_call)
 
 OWN_WORDS = {
     NotFound.description: "There is no such page at the desk.",
-    MethodNotAllowed.description: "This address shows no page: it takes forms of the desk only.",
+    MethodNotAllowed.description: "This address only accepts form submissions.",
 }
 """Ours in place of Werkzeug's."""
 

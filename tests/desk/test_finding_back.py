@@ -121,7 +121,7 @@ def test_what_is_not_there_has_the_navigation_and_our_words(operator, desk_setti
         assert guarded(operator.response)
     operator.open("/desk/search")
     assert operator.response.status_code == 405
-    assert "takes forms of the desk only" in operator.page.text
+    assert "only accepts form submissions" in operator.page.text
     away = create_app(desk_settings._replace(database_url="sqlite:////nowhere/messages.db"))
     response = copy_of(operator, away).open("/desk/nowhere")
     assert (response.status_code, response.mimetype) == (404, "text/html")
