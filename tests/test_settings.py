@@ -483,15 +483,6 @@ def test_a_percent_encoded_password_opens_postgres(postgres, role, load, reach):
         reach(url.format(name, quote(password[:-1], safe=""), known["dbname"]))
 
 
-@pytest.mark.parametrize("scheme", ["postgres", "postgresql"])
-@pytest.mark.parametrize("mode", ["disable", "prefer"])
-def test_sslmode_reaches_postgres(scheme, mode, postgres, load, reach):
-    mark = "&" if "?" in postgres else "?"
-    url = f"{scheme}:{postgres.partition(':')[2]}{mark}sslmode={mode}"
-    connection = reach(load(DATABASE_URL=url).database_url)
-    assert connection.info.get_parameters().get("sslmode", "prefer") == mode
-
-
 def test_a_socket_folder_can_stand_for_the_host(postgres, load, reach):
     known = psycopg.conninfo.conninfo_to_dict(postgres)
     if not known["host"].startswith("/"):

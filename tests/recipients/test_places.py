@@ -108,11 +108,6 @@ def test_the_most_specific_line_holds(number, lines, expected):
     assert sorted(whose(number, quiet)) == sorted(expected)
 
 
-def test_without_quiet_hours_of_all_a_place_without_a_line_has_none():
-    assert whose(DALLAS, places(FR=FRANCE)) == []
-    assert whose(TOLL_FREE, places(US_TX=TEXAS)) == ["US-TX"]
-
-
 @pytest.mark.parametrize("number", [DALLAS, DALLAS_945])
 def test_on_a_sunday_in_texas_it_is_quiet_until_noon(number):
     quiet = places(US_TX=TEXAS, US_KY="sun-fri 21:00-08:00, sat 21:00-10:00")
