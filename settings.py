@@ -177,9 +177,7 @@ def exit_with(problems: str) -> NoReturn:
     """
     if os.environ.get("LOG_FORMAT", "").upper() != "JSON":
         sys.exit(problems)
-    handler = logging.StreamHandler()
-    handler.setFormatter(logs.formatter("JSON"))
-    log.handlers, log.propagate = [handler], False
+    logs.start("INFO", "JSON")
     for line in problems.splitlines():
         log.critical(line)
     sys.exit(1)

@@ -10,7 +10,7 @@ import database
 import models
 import settings
 from access.keys import ApiKey
-from database import clock, db, on_postgres
+from database import clock, db
 from models import Message, Status
 
 BATCH = 2_000
@@ -44,7 +44,7 @@ def fill(count: int, status: Status = Status.SENT, keys: int = 1) -> None:
     for number in range(1, keys):
         ApiKey.create(name=f"fill {number}", digest=f"-{number}", created_at=now)
     instant = f"({Message.created_at.db_value(now)} - number * 1000)"
-    if on_postgres():  # an id of version 7, of this instant and this number
+    if db.product == "Postgres":  # an id of version 7, of this instant and this number
         id = f"(lpad(to_hex({instant}), 12, '0') || '70008' || lpad(to_hex(number), 15, '0'))::uuid"
     else:
         id = f"printf('%012x70008%015x', {instant}, number)"
@@ -65,7 +65,7 @@ def fill(count: int, status: Status = Status.SENT, keys: int = 1) -> None:
 
 def vacuum() -> None:
     """Do what autovacuum does by itself within minutes, but not beside what is measured."""
-    if on_postgres():
+    if db.product == "Postgres":
         db.execute_sql("VACUUM ANALYZE message")
 
 

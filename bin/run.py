@@ -180,7 +180,8 @@ def reach(host: str) -> str:
     """Return who reaches the service, and how long its first keys live."""
     keys = f"Its keys live for {KEYS_LAST.days} days; `flask keys list` shows them as make-run-…."
     if ipaddress.ip_address(host).is_loopback:
-        return f"It listens on this machine only: HOST=0.0.0.0 make run lets a phone in. {keys}"
+        wider = "HOST=0.0.0.0 make run makes it reachable from your network"
+        return f"It listens on this machine only: {wider}. {keys}"
     return f"It listens on {host}, without https: everybody in this network reaches it. {keys}"
 
 

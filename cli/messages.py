@@ -293,7 +293,7 @@ def redact(to: str | None, days: int | None, yes: bool) -> None:
     if to:
         for message in reports.listing(Filter(to=to), among=(*WAITING, Status.SENDING)):
             base.say(f"{message.id}: not redacted: {message.state()}", err=True)
-    database.scrub()
+    database.db.scrub()
 
 
 def say_replies(number: int) -> None:

@@ -3,7 +3,7 @@
 Everything that is stored is a Table of `db`, which is SQLite or Postgres by its URL.
 """
 
-from database.connections import bytes_left, connect, db, disconnect, on_postgres, scrub
+from database.connections import connect, db, disconnect
 from database.errors import ERRORS, Refused
 from database.migrations import is_migrated, upgrade
 from database.outages import is_outage, passed_over, reason, survived

@@ -32,7 +32,7 @@ class Steps:
 
     def __init__(self, now: Callable[[], datetime], monotonic: Callable[[], float]):
         self.now, self.monotonic = now, monotonic
-        self.ahead = None  # the wall clock, of the monotonic one
+        self.ahead = None  # wall clock minus monotonic clock, in seconds
 
     def noticed(self) -> bool:
         """Return whether the wall clock may have been set since the last call; True at first."""

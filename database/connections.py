@@ -5,10 +5,9 @@ connection from a small pool, and `db.close()` gives it back: at the end of a we
 command, of a scheduler's pass.
 """
 
-from peewee import DatabaseProxy, OperationalError
+from peewee import DatabaseProxy
 
-from database.errors import Refused
-from database.postgres import Postgres, open_postgres
+from database.postgres import open_postgres
 from database.sqlite import open_sqlite
 
 db = DatabaseProxy()
@@ -32,36 +31,8 @@ def connect(url: str) -> None:
     db.obj.url = url
 
 
-def on_postgres() -> bool:
-    """Say whether the database is a Postgres."""
-    return isinstance(db.obj, Postgres)
-
-
 def disconnect() -> None:
     """Close this thread's connection and the idle ones; the next query opens another."""
     if db.obj is not None:
         db.close()
         db.close_idle()
-
-
-def bytes_left() -> int | None:
-    """Return how many bytes are left for SQLite's file if they are too few, otherwise None."""
-    return db.bytes_left()
-
-
-def scrub() -> None:
-    """Rewrite SQLite's files without any trace of redacted values; writers wait meanwhile.
-
-    Raise Refused if traces may be left. `secure_delete` overwrites deleted values, but neither the
-    copies that pages keep when they are split nor those in the log.
-    """
-    try:
-        is_clean = db.scrub()
-        why = "other connections are using the log"
-    except OperationalError as error:
-        is_clean, why = False, str(error)
-    if not is_clean:
-        raise Refused(
-            f"erased from the tables, but SQLite's files may still hold copies: {why}. "
-            "Run the command again"
-        )

@@ -9,6 +9,8 @@ from typing import Any
 
 from peewee import Column, Expression, Field, Select, ValuesList, fn
 
+from database.errors import Refused
+
 
 class SqliteDialect:
     """SQLite locks no rows and no texts: a transaction that writes is alone."""
@@ -18,6 +20,9 @@ class SqliteDialect:
     def read_clock(self) -> float | None:
         """Return the database's time in seconds since 1970; None if its clock is ours."""
         return None
+
+    def begin_upgrade(self) -> None:
+        """Let no other upgrade in before this transaction ends; refuse a database that is unfit."""
 
     def lock_rows(self, rows: Select) -> Select:
         """Return a query that also locks the rows that it finds, until the transaction ends."""
@@ -89,6 +94,13 @@ class PostgresDialect:
     def read_clock(self) -> float | None:
         asked = "SELECT extract(epoch FROM clock_timestamp())::float"
         return self.execute_sql(asked).fetchone()[0]
+
+    def begin_upgrade(self) -> None:
+        ((encoding,),) = self.execute_sql("SHOW server_encoding").fetchall()
+        if encoding != "UTF8":
+            raise Refused(f"the database's encoding is {encoding}: create one with ENCODING 'UTF8'")
+        self.execute_sql("SET LOCAL lock_timeout = 0")
+        self.execute_sql("SELECT pg_advisory_xact_lock(hashtext('text-messages upgrade'))")
 
     def lock_rows(self, rows: Select) -> Select:
         return rows.for_update()

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from database.connections import db, disconnect, on_postgres
-from database.errors import ERRORS, Refused
+from database.connections import db, disconnect
+from database.errors import ERRORS
 from database.postgres import patience
 from database.tables import Table
 
@@ -17,20 +17,10 @@ def upgrade() -> list[str]:
     """
     try:
         with patience(), db.atomic():  # to index ten million rows takes minutes
-            if on_postgres():  # SQLite's BEGIN IMMEDIATE has let only one of us in
-                check_encoding()
-                db.execute_sql("SET LOCAL lock_timeout = 0")
-                db.execute_sql("SELECT pg_advisory_xact_lock(hashtext('text-messages upgrade'))")
+            db.begin_upgrade()
             return _runner().up()
     finally:
         disconnect()
-
-
-def check_encoding() -> None:
-    """Raise Refused if the Postgres database cannot hold every text."""
-    ((encoding,),) = db.execute_sql("SHOW server_encoding").fetchall()
-    if encoding != "UTF8":
-        raise Refused(f"the database's encoding is {encoding}: create one with ENCODING 'UTF8'")
 
 
 def is_migrated() -> bool:

@@ -101,9 +101,8 @@ class Postgres(Transactions, PostgresDialect, PooledPostgresqlDatabase):
     def bytes_left(self) -> int | None:
         """Return None: of its disk, only Postgres knows."""
 
-    def scrub(self) -> bool:
-        """Return True: Postgres' own vacuum removes what was redacted in the background."""
-        return True
+    def scrub(self) -> None:
+        """Do nothing: Postgres' own vacuum removes what was redacted in the background."""
 
 
 def open_postgres(url: str) -> Postgres:

@@ -13,7 +13,7 @@ from playhouse.pool import PooledSqliteDatabase
 
 from database import pool
 from database.dialects import SqliteDialect
-from database.errors import sqlite_code
+from database.errors import Refused, sqlite_code
 from database.transactions import Transactions
 
 SCRUB_TRIES, SCRUB_WAIT, SCRUB_PAUSE = 20, 1, 0.2  # seconds; so writers wait in short spells
@@ -56,22 +56,30 @@ class Sqlite(Transactions, SqliteDialect, PooledSqliteDatabase, PrivateSqlite):
                     raise
             time.sleep(0.0005)
 
-    def scrub(self) -> bool:
-        """Rewrite the file and empty the log; False if others kept on using the log.
+    def scrub(self) -> None:
+        """Rewrite the file and empty the log, so that no trace of redacted values is left.
 
-        SQLite waits by itself here: it keeps writers away until the last reader has gone.
+        Raise Refused if traces may be left. `secure_delete` overwrites deleted values, but neither
+        the copies that pages keep when they are split nor those in the log. SQLite waits by itself
+        here: it keeps writers away until the last reader has gone.
         """
         self.execute_sql(f"PRAGMA busy_timeout = {SCRUB_WAIT * 1000}")
+        why = "other connections are using the log"
         try:
             self.execute_sql("VACUUM")
             for _ in range(SCRUB_TRIES):
                 is_busy, *_ = self.execute_sql("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
                 if not is_busy:
-                    return True
+                    return
                 time.sleep(SCRUB_PAUSE)
-            return False
+        except OperationalError as error:
+            why = str(error)
         finally:
             self.execute_sql("PRAGMA busy_timeout = 0")
+        raise Refused(
+            f"erased from the tables, but SQLite's files may still hold copies: {why}. "
+            "Run the command again"
+        )
 
     def bytes_left(self) -> int | None:
         """Return how many bytes are left on a disk that is all but full, otherwise None."""

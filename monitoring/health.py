@@ -176,7 +176,7 @@ def read(now: datetime, ways: Sequence[Way] = ()) -> Health:
         bad_end=reports.bad_end(now),
         oldest_event=reports.oldest_event(now),
         dead_receivers=reports.dead_receivers(now - DEAD_AFTER),
-        bytes_left=database.bytes_left(),
+        bytes_left=database.db.bytes_left(),
         carriers=of_several(several),
         without_carrier=without_carrier(Routes(ways)) if ways else 0,
     )

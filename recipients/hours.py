@@ -43,10 +43,8 @@ class Clocks(NamedTuple):
 
     def local_times(self, at: datetime) -> list[datetime]:
         """Return the time on each likely clock at an instant, the main zone's first."""
-        for begins, offsets in _periods(self, at.date()):
-            if begins <= at:
-                return [at.astimezone(offset) for offset in offsets]
-        raise AssertionError("a day's first period begins at midnight")
+        minute = at.replace(second=0, microsecond=0)
+        return [at.astimezone(offset) for offset in _likely_offsets(self, minute)]
 
 
 class Facts(NamedTuple):
@@ -215,19 +213,14 @@ def written_window(window: Window) -> str:
     return f"{_clock(begins)} - {_clock(ends)} local time"
 
 
-class _Period(NamedTuple):
-    """A part of a day of UTC in which no clock changes, and the offsets of the likely clocks."""
-
-    begins: datetime
-    offsets: tuple[timezone, ...]  # the main zone's first
-
-
-@lru_cache(maxsize=2048)  # 0.1 ms for the United States' 29 zones, whatever the hours
-def _periods(clocks, day):
-    """Return the periods of a day of UTC, the last one first."""
-    midnight = datetime.combine(day, time(), UTC)
-    begins = {midnight, *(_change(zone, midnight) for zone in clocks.zones)}
-    return [_Period(at, _likely_offsets(clocks, at)) for at in sorted(begins, reverse=True)]
+@lru_cache(maxsize=2048)  # 0.1 ms for the United States' 29 zones
+def _likely_offsets(clocks, minute):
+    """Return the distinct offsets of those zones in which enough people live, in their order."""
+    people = Counter()
+    each = clocks.people or [EVERYBODY] * len(clocks.zones)
+    for zone, count in zip(clocks.zones, each, strict=True):
+        people[minute.astimezone(zone).utcoffset()] += count
+    return tuple(timezone(offset) for offset, count in people.items() if count >= LIKELY)
 
 
 def _change(zone, midnight):
@@ -245,29 +238,18 @@ def _change(zone, midnight):
     return midnight + bisect(range(1440), False, key=changed) * _MINUTE
 
 
-def _likely_offsets(clocks, at):
-    """Return the distinct offsets of those zones in which enough people live, in their order."""
-    people = Counter()
-    each = clocks.people or [EVERYBODY] * len(clocks.zones)
-    for zone, count in zip(clocks.zones, each, strict=True):
-        people[at.astimezone(zone).utcoffset()] += count
-    return tuple(timezone(offset) for offset, count in people.items() if count >= LIKELY)
-
-
 def _instants(clocks, day, minutes):
-    """Return the instants of a day of UTC that are these minutes of a day on some likely clock.
+    """Return the instants of a day of UTC that can be these minutes of a day on some clock.
 
-    Those at which a period begins are among them. They are in order.
+    Those at which a clock changes are among them. They are in order.
     """
-    midnight, ends = datetime.combine(day, time(), UTC), datetime.max.replace(tzinfo=UTC)
-    found = set()
-    for begins, offsets in _periods(clocks, day):
-        for offset in offsets:
-            each = (m * _MINUTE - offset.utcoffset(None) for m in minutes)
-            each = (midnight + since % _DAY for since in each)
-            found |= {at for at in each if begins <= at < ends}
-        found.add(begins)
-        ends = begins
+    midnight = datetime.combine(day, time(), UTC)
+    found, offsets = {midnight}, set()
+    for zone in clocks.zones:
+        found.add(_change(zone, midnight))
+        offsets |= {at.astimezone(zone).utcoffset() for at in (midnight, midnight + _DAY)}
+    for offset in offsets:
+        found |= {midnight + (minute * _MINUTE - offset) % _DAY for minute in minutes}
     return sorted(found)
 
 

@@ -47,19 +47,10 @@ def pytest_configure():
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items):
-    """Mark the tests that start processes, and spread those and the slow ones evenly.
-
-    They wait more than they work: several that follow each other would come last, and the other
-    workers would have nothing to do meanwhile.
-    """
+    """Mark the tests that start processes."""
     for item in items:
         if "processes" in item.path.parts or STARTED & {*item.fixturenames}:
             item.add_marker("process")
-    order = {True: [], False: []}
-    for item in items:
-        order[bool({"process", "slow"} & {mark.name for mark in item.iter_markers()})].append(item)
-    places = [(at / len(each), item) for each in order.values() for at, item in enumerate(each)]
-    items[:] = [item for _, item in sorted(places, key=lambda place: place[0])]
 
 
 @pytest.hookimpl(wrapper=True)

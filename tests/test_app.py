@@ -92,11 +92,6 @@ def test_health_answers_only_get_and_head(client):
     assert refused.allow == {"GET", "HEAD", "OPTIONS"}
 
 
-def test_method_override_headers_change_nothing(client, key):
-    headers = {"X-Api-Key": key, "X-HTTP-Method-Override": "POST", "X-Method": "POST"}
-    refusal(client.get(PATH, headers=headers, json=VALID), 405)
-
-
 @pytest.mark.parametrize("announced", ["65537", "99999999999999999999", "0" * 100 + "65537"])
 def test_too_large_a_body_is_413_before_it_is_read(announced, client, key):
     environ = {"HTTP_X_API_KEY": key, "CONTENT_LENGTH": announced}

@@ -284,19 +284,6 @@ def a_reply(visitor):
     return "Add to Do Not Call"
 
 
-def an_undo(visitor):
-    visitor.open("/desk/do-not-call")
-    visitor.press("Add", number=NEW_YORK)
-    return "Undo"
-
-
-def an_undone_removal(visitor):
-    visitor.open("/desk/do-not-call")
-    visitor.press("Add", number=NEW_YORK)
-    visitor.press("Remove", number=NEW_YORK)
-    return "Undo"
-
-
 def a_refusal(visitor):
     ask(status=Status.SCHEDULED)
     EventAddress.set(key_named("shop"), "http://x.test", TUESDAY_NOON)
@@ -310,9 +297,7 @@ def an_undone_refusal(visitor):
     return "Undo"
 
 
-@pytest.mark.parametrize(
-    "prepare", [a_reply, an_undo, an_undone_removal, a_refusal, an_undone_refusal]
-)
+@pytest.mark.parametrize("prepare", [a_reply, a_refusal, an_undone_refusal])
 def test_a_button_of_the_desk_does_all_or_says_that_the_database_is_away(settings, prepare):
     visitor = Visitor(create_app(settings._replace(secret_key="not so secret, but long enough")))
     visitor.sign_in(issue("Olga", role="operator"))

@@ -17,49 +17,11 @@ from running import ROOT
 from schemas import FutureInstant
 
 LENGTH = 10_000  # characters
-LONGEST = (
-    0.1  # seconds of the processor; a pattern whose time is quadratic takes several times that
-)
+LONGEST = 0.1  # seconds of the processor; a pattern of quadratic time takes several times that
 MODULES = {"re": re, "regex": regex}
 METHODS = ("fullmatch", "match", "search", "sub", "split", "findall", "finditer")
-PIECES = (
-    *(
-        " ",
-        "\n",
-        "\t",
-        "\r\n",
-        "\u00a0",
-        "a",
-        "Z",
-        "0",
-        "é",
-        "_",
-        "-",
-        "\u2014",
-        ".",
-        ",",
-        ":",
-        "/",
-    ),
-    *(
-        "+",
-        "=",
-        '"',
-        "'",
-        "(",
-        "[",
-        "%",
-        "#",
-        "\u0301",
-        "\u200b",
-        "🛑",
-        "🇺",
-        "\ufe0f",
-        "\0",
-        "a ",
-        "0 ",
-    ),
-)
+CHARACTERS = " \n\t\u00a0aZ0é_-\u2014.,:/+=\"'([%#\u0301\u200b🛑🇺\ufe0f\0"
+PIECES = (*CHARACTERS, "\r\n", "a ", "0 ")
 SCRIPTS = "recipients/numbering/make_"  # which developers run over files of their own
 LOCAL = {  # what patterns are made of that is known within a function only
     "self": FutureInstant,

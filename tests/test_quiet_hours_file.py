@@ -1,7 +1,5 @@
 """QUIET_HOURS_FILE: read once, at the start; what is wrong in it stops the start, a line each."""
 
-import time
-
 import pytest
 
 import settings as environment
@@ -95,15 +93,6 @@ def test_a_line_that_cannot_be_used_stops_the_start_in_one_line(line, problem, l
         load(line)
     assert str(refusal.value) == f"QUIET_HOURS_FILE: {problem}"
     assert "s3cret" not in str(refusal.value)
-
-
-@pytest.mark.parametrize("blank", ["\n", " ", "\t\n "])
-@pytest.mark.parametrize("rest", ["", "# none", 'FR = "none"'])
-def test_many_blanks_are_read_at_once(blank, rest, load):
-    began = time.monotonic()
-    read = load(blank * 20_000 + rest)
-    assert time.monotonic() - began < 3
-    assert read.quiet_hours_file == ({"FR": None} if rest[:2] == "FR" else {})
 
 
 def test_each_wrong_line_is_a_line_beside_those_of_other_variables(load):

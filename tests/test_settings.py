@@ -18,72 +18,12 @@ from running import ROOT
 from samples import ALL_OPTIONS
 from settings import SettingsError
 
-DEFAULTS = environment.Settings(
-    database_url="sqlite:///messages.db",
-    business_hours=(9 * 60, 17 * 60),
-    business_days=frozenset(range(7)),
-    skip_holidays=False,
-    quiet_hours=None,
-    quiet_hours_file={},
-    max_message_length=1600,
-    max_retries=3,
-    retry_delay=60,
-    claim_timeout=300,
-    send_concurrency=8,
-    send_rate=None,
-    carrier_timeout=60,
-    shutdown_timeout=25,
-    expire_after=timedelta(hours=72),
-    keep_texts=None,
-    keep_messages=None,
-    check_dnc=False,
-    allowed_countries=None,
-    allow_premium_rate=False,
-    key_limits=(),
-    recipient_limit=None,
-    stop_reply=None,
-    help_reply=None,
-    notify_url=None,
-    carrier_url=None,
-    public_url=None,
-    secret_key=None,
-    log_level="INFO",
-    log_format="TEXT",
-    metrics_token=None,
-    port=None,
-    web_concurrency=1,
-)
-BAD = {
-    "DATABASE_URL": "mysql://s3cret",
-    "BUSINESS_HOURS": "s3cret",
-    "BUSINESS_DAYS": "s3cret",
-    "SKIP_HOLIDAYS": "s3cret",
-    "QUIET_HOURS": "s3cret",
-    "QUIET_HOURS_FILE": "s3cret",
-    "MAX_MESSAGE_LENGTH": "s3cret",
-    "MAX_RETRIES": "s3cret",
-    "RETRY_DELAY": "s3cret",
-    "CLAIM_TIMEOUT": "s3cret",
-    "SEND_CONCURRENCY": "s3cret",
-    "SEND_RATE": "s3cret",
-    "CARRIER_TIMEOUT": "s3cret",
-    "SHUTDOWN_TIMEOUT": "s3cret",
-    "EXPIRE_AFTER": "s3cret",
-    "KEEP_TEXTS": "s3cret",
-    "KEEP_MESSAGES": "s3cret",
-    "CHECK_DNC": "s3cret",
-    "ALLOWED_COUNTRIES": "s3cret",
-    "ALLOW_PREMIUM_RATE": "s3cret",
-    "KEY_LIMITS": "s3cret",
-    "RECIPIENT_LIMIT": "s3cret",
-    "STOP_REPLY": "s3cret" * 300,
-    "HELP_REPLY": "s3cret" * 300,
-    "PUBLIC_URL": "s3cret",
-    "SECRET_KEY": "s3cret",
-    "LOG_LEVEL": "s3cret",
-    "LOG_FORMAT": "s3cret",
-    "METRICS_TOKEN": "s3cret",
-}
+UNCHECKED = {"NOTIFY_URL", "CARRIER_URL", "PORT", "WEB_CONCURRENCY"}
+"""What is checked later, or by gunicorn's configuration."""
+
+CHECKED = [name for name in map(str.upper, environment.Settings._fields) if name not in UNCHECKED]
+BAD = dict.fromkeys(CHECKED, "s3cret") | dict.fromkeys(("STOP_REPLY", "HELP_REPLY"), "s3cret" * 300)
+BAD["DATABASE_URL"] = "mysql://s3cret"
 
 
 @pytest.fixture
@@ -105,12 +45,8 @@ def load(monkeypatch, tmp_path):
         os.environ.pop(name.upper(), None)  # set by a .env
 
 
-def test_these_are_the_defaults(load):
-    assert load() == DEFAULTS
-
-
 def test_tests_with_all_options_on_set_each_setting_without_a_default(load):
-    without_default = {name.upper() for name, value in DEFAULTS._asdict().items() if not value}
+    without_default = {name.upper() for name, value in load()._asdict().items() if not value}
     switches = {"SKIP_HOLIDAYS", "CHECK_DNC", "ALLOW_PREMIUM_RATE"}
     assert {*ALL_OPTIONS} == without_default - switches - {"PORT", "QUIET_HOURS_FILE"}
     assert all(getattr(load(**ALL_OPTIONS), name.lower()) for name in ALL_OPTIONS)
@@ -119,9 +55,10 @@ def test_tests_with_all_options_on_set_each_setting_without_a_default(load):
 def test_the_example_shows_the_defaults(load):
     example = (ROOT / ".env.example").read_text()
     shown = dict(re.findall(r"^# ([A-Z_]+)=(.*)$", example, re.MULTILINE))
-    ours = {name: value for name, value in shown.items() if name.lower() in DEFAULTS._fields}
-    assert {name.lower() for name in ours} == set(DEFAULTS._fields) - {"carrier_url"}
-    assert load(**ours) == DEFAULTS._replace(port=8000)
+    fields = environment.Settings._fields
+    ours = {name: value for name, value in shown.items() if name.lower() in fields}
+    assert {name.lower() for name in ours} == {*fields} - {"carrier_url"}
+    assert load(**ours) == load()._replace(port=8000)
 
 
 @pytest.mark.parametrize(
@@ -185,55 +122,45 @@ def test_a_value_is_read(name, text, value, load):
     assert getattr(load(**{name: text}), name.lower()) == value
 
 
+REFUSED = {
+    "BUSINESS_HOURS": ["", "9-5", "9:00-17:00", "09:00-09:00", "09:60-17:00", "٠٩:٠٠-17:00"],
+    "BUSINESS_DAYS": ["", "monday", "mon-", "mon,,tue", "0-4", "-", ","],
+    "MAX_MESSAGE_LENGTH": ["", "0", "-1", "65537", "1e3", "１６", "1 600"],
+    "MAX_RETRIES": ["-1", "101", "3.0", "true", "9" * 5000],
+    "RETRY_DELAY": ["-1", "86401", "60s", "nan"],
+    "CLAIM_TIMEOUT": ["0", "86401", "inf"],
+    "SEND_CONCURRENCY": ["0", "257", "0x10"],
+    "SEND_RATE": ["0/s", "5", "5/h", "-1/s", "1e9/s", "5/s,5/s", "1.5/s", "٣/s"],
+    "CARRIER_TIMEOUT": ["0", "601", "1.5"],
+    "SHUTDOWN_TIMEOUT": ["0", "601", "1.5"],
+    "EXPIRE_AFTER": ["", "72", "0h", "-1d", "1w", "100000h", "٣d"],
+    "CHECK_DNC": ["", "true"],
+    "SKIP_HOLIDAYS": ["", "1"],
+    "ALLOW_PREMIUM_RATE": ["", "yes", "1"],
+    "KEY_LIMITS": ["0/s", "5", "5/year", "-1/s", "1e9/s", "5/s,5/s"],
+    "RECIPIENT_LIMIT": ["3", "3/24s", "0/24h", "3/h", "3/24h,1/1h"],
+    "ALLOWED_COUNTRIES": [",", "USA", "US;CA", "+1", "ＵＳ"],
+    "PUBLIC_URL": [
+        *("texts.example.com", "ftp://s3cret", "https://a?b"),
+        *(f"https://{host}" for host in ("u:s3cret@h", "[x", "h:99999", ":", "h:x")),
+    ],
+    "LOG_LEVEL": ["", "loud", "10", "INFO "],
+    "LOG_FORMAT": ["", "xml"],
+    "DATABASE_URL": [
+        *("", "s3cret", "sqlite:", "sqlite://", "sqlite:///", "sqlite://s3cret.db"),
+        *("SQLite:///x", " sqlite:///x", "sqlite:///messages.db?mode=ro"),
+        *("mysql://u:s3cret@h/d", "http://s3cret", "/s3cret", "postgresql://u:s3cret%ZZ@h/d"),
+        *("postgresql://u:s3@cret@h/d", "postgresql://u:s3/cret@h/d"),
+        *("postgresql://u:53/s3cret@h/d", "postgresql://u:s3#@cret@h/d"),
+        *("postgresql://u:s3cret@h:0/d", "postgresql://u:s3cret@h:65536/d"),
+        *("postgresql://u:s3cret@[::1/d", "postgresql://u:s3cret@h/d?ssl_mode=disable"),
+    ],
+}
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
-    [
-        *(("BUSINESS_HOURS", text) for text in ("", "9-5", "9:00-17:00", "17:00-09:00", "24:00")),
-        *(("BUSINESS_HOURS", text) for text in ("09:00-09:00", "09:00-24:01", "09:60-17:00")),
-        *(("BUSINESS_HOURS", text) for text in ("09:00-17:00-18:00", "٠٩:٠٠-17:00", "09:00–17:00")),
-        *(("BUSINESS_DAYS", text) for text in ("", "monday", "mon-", "mon,,tue", "0-4", "-", ",")),
-        *(
-            ("MAX_MESSAGE_LENGTH", text)
-            for text in ("", "0", "-1", "65537", "1e3", "１６", "1 600")
-        ),
-        *(("MAX_RETRIES", text) for text in ("-1", "101", "3.0", "true", "9" * 5000)),
-        *(("RETRY_DELAY", text) for text in ("-1", "86401", "60s", "nan")),
-        *(("CLAIM_TIMEOUT", text) for text in ("0", "86401", "inf")),
-        *(("SEND_CONCURRENCY", text) for text in ("0", "257", "0x10")),
-        *(
-            ("SEND_RATE", text)
-            for text in ("0/s", "5", "5/h", "5/year", "-1/s", "1e9/s", "5/s,5/s", "1.5/s", "٣/s")
-        ),
-        *(("CARRIER_TIMEOUT", text) for text in ("0", "601", "1.5")),
-        *(("SHUTDOWN_TIMEOUT", text) for text in ("0", "601", "1.5")),
-        *(("EXPIRE_AFTER", text) for text in ("", "72", "0h", "-1d", "1w", "100000h", "٣d")),
-        *(("CHECK_DNC", text) for text in ("", "true", "never")),
-        *(("SKIP_HOLIDAYS", text) for text in ("", "yes", "1")),
-        *(("ALLOW_PREMIUM_RATE", text) for text in ("", "yes", "1")),
-        *(("KEY_LIMITS", text) for text in ("0/s", "5", "5/year", "-1/s", "1e9/s", "5/s,5/s")),
-        *(("RECIPIENT_LIMIT", text) for text in ("3", "3/24s", "0/24h", "3/h", "3/24h,1/1h")),
-        *(("ALLOWED_COUNTRIES", text) for text in (",", "USA", "US;CA", "+1", "ＵＳ")),
-        *(("PUBLIC_URL", text) for text in ("texts.example.com", "ftp://s3cret", "https://a?b")),
-        *(
-            ("PUBLIC_URL", f"https://{host}")
-            for host in ("u:s3cret@h", "[x", "h:99999", ":", "h:x")
-        ),
-        *(("LOG_LEVEL", text) for text in ("", "loud", "10", "INFO ")),
-        *(("LOG_FORMAT", text) for text in ("", "xml")),
-        *(("DATABASE_URL", text) for text in ("", "s3cret", "sqlite:", "sqlite://", "sqlite:///")),
-        *(("DATABASE_URL", text) for text in ("sqlite://s3cret.db", "SQLite:///x", " sqlite:///x")),
-        *(("DATABASE_URL", text) for text in ("mysql://u:s3cret@h/d", "http://s3cret", "/s3cret")),
-        ("DATABASE_URL", "sqlite:///messages.db?mode=ro"),
-        ("DATABASE_URL", "postgresql://u:s3cret%ZZ@h/d"),
-        ("DATABASE_URL", "postgresql://u:s3@cret@h/d"),
-        ("DATABASE_URL", "postgresql://u:s3/cret@h/d"),
-        ("DATABASE_URL", "postgresql://u:53/s3cret@h/d"),
-        ("DATABASE_URL", "postgresql://u:s3#@cret@h/d"),
-        ("DATABASE_URL", "postgresql://u:s3cret@h:0/d"),
-        ("DATABASE_URL", "postgresql://u:s3cret@h:65536/d"),
-        ("DATABASE_URL", "postgresql://u:s3cret@[::1/d"),
-        ("DATABASE_URL", "postgresql://u:s3cret@h/d?ssl_mode=disable"),
-    ],
+    [(name, text) for name, texts in REFUSED.items() for text in texts],
     ids=lambda text: text[:40],
 )
 def test_a_value_that_cannot_be_used_is_refused_and_not_repeated(name, text, load):
@@ -260,87 +187,78 @@ DIFFERENT = "must start and end at different times"
 NONE_OPEN = "must not cover all of BUSINESS_HOURS"
 
 
-@pytest.mark.parametrize(
-    ("hours", "problem"),
-    [
-        ("17:00-09:00", ORDER),
-        ("09:00-25:00", TIMES),
-        (
-            "09:00-12:00, 13:00-17:00",
-            "must be one opening and one closing time, or name the days",
-        ),
-        ("mon-fri", NO_HOURS),
-        ("mon-fri09:00-17:00", NO_HOURS),
-        ("mon,tue 09:00-17:00", NO_HOURS),
-        ("local 09:00-17:00", NO_DAY),
-        ("mon-fry 09:00-17:00", NO_DAY),
-        ("Monday 09:00-17:00", NO_DAY),
-        ("mon–fri 09:00-17:00", NO_DAY),
-        ("mon-tue-wed 09:00-17:00", NO_DAY),
-        ("mon- 09:00-17:00", NO_DAY),
-        ("mon 22:00-02:00", f"the hours of entry 1 {ORDER}"),
-        ("mon 09:00-24:30", f"the hours of entry 1 {TIMES}"),
-        ("mon 9am-5pm", f"the hours of entry 1 {FORM}"),
-        ("mon 09:00-17:00; sat 10:00-14:00", f"the hours of entry 1 {FORM}"),
-        ("mon-fri 09:00-17:00, fri 10:00-14:00", "entry 2 must not repeat fri"),
-        (
-            "mon-fri 09:00-17:00, 10:00-14:00",
-            "entry 2 must begin with days, like mon-fri 09:00-17:00",
-        ),
-        ("mon-fri 09:00-17:00,", "entry 2 must begin with days, like mon-fri 09:00-17:00"),
-    ],
-)
-def test_hours_by_the_day_that_cannot_be_used_are_refused_with_the_mistake(hours, problem, load):
-    with pytest.raises(SettingsError) as refusal:
-        load(BUSINESS_HOURS=hours)
-    assert str(refusal.value) == f"BUSINESS_HOURS: {problem}"
+ONE_EACH = "must be one opening and one closing time, or name the days"
+NO_DAYS = "entry 2 must begin with days, like mon-fri 09:00-17:00"
+ONE_QUIET = "must be one start and one end, or name the days"
+NO_QUIET_DAYS = "must begin with days, like sun-fri 21:00-09:00"
+WRONG_HOURS = {
+    "17:00-09:00": ORDER,
+    "09:00-25:00": TIMES,
+    "09:00-12:00, 13:00-17:00": ONE_EACH,
+    "mon-fri": NO_HOURS,
+    "mon-fri09:00-17:00": NO_HOURS,
+    "mon,tue 09:00-17:00": NO_HOURS,
+    "local 09:00-17:00": NO_DAY,
+    "mon-fry 09:00-17:00": NO_DAY,
+    "mon–fri 09:00-17:00": NO_DAY,
+    "mon-tue-wed 09:00-17:00": NO_DAY,
+    "mon- 09:00-17:00": NO_DAY,
+    "mon 22:00-02:00": f"the hours of entry 1 {ORDER}",
+    "mon 09:00-24:30": f"the hours of entry 1 {TIMES}",
+    "mon 09:00-17:00; sat 10:00-14:00": f"the hours of entry 1 {FORM}",
+    "mon-fri 09:00-17:00, fri 10:00-14:00": "entry 2 must not repeat fri",
+    "mon-fri 09:00-17:00, 10:00-14:00": NO_DAYS,
+    "mon-fri 09:00-17:00,": NO_DAYS,
+}
+WRONG_QUIET_HOURS = {
+    "21:00": QUIET,
+    "21:00–08:00": QUIET,
+    "21:00-08:60": QUIET,
+    ",": ONE_QUIET,
+    "21:00-08:00, 12:00-13:00": ONE_QUIET,
+    "21:00-21:00": DIFFERENT,
+    "9pm-8am": f"entry 1 {NO_QUIET_DAYS}",
+    "sun 21:00-09:00, 22:00-06:00": f"entry 2 {NO_QUIET_DAYS}",
+    "none 21:00-09:00": NO_QUIET_DAY,
+    "mon-holidays 21:00-09:00": NO_QUIET_DAY,
+    "holidays-mon 21:00-09:00": NO_QUIET_DAY,
+    "holidays": NO_QUIET,
+    "sat21:00-12:00": NO_QUIET,
+    "mon 21:00": f"the hours of entry 1 {QUIET}",
+    "mon 21:00-25:00": f"the hours of entry 1 {TIMES}",
+    "mon 21:00-21:00": f"the hours of entry 1 {DIFFERENT}",
+    "holidays 00:00-00:00": f"the hours of entry 1 {DIFFERENT}",
+    "fri-sun 21:00-09:00, sat 21:00-12:00": "entry 2 must not repeat sat",
+    "holidays 00:00-24:00, holidays 00:00-12:00": "entry 2 must not repeat holidays",
+    "24:00-08:00": TIMES,
+    "21:00-24:01": TIMES,
+    "09:00-17:00": NONE_OPEN,
+}
 
 
 @pytest.mark.parametrize(
-    ("quiet", "hours", "problem"),
+    ("name", "text", "problem"),
     [
-        *((text, "09:00-17:00", QUIET) for text in ("21:00", "21-8")),
-        *(
-            (text, "09:00-17:00", QUIET)
-            for text in ("21:00–08:00", "17:00-09:00:00", "21:00-08:60")
-        ),
-        *(
-            (text, "09:00-17:00", "must be one start and one end, or name the days")
-            for text in (",", "21:00-08:00, 12:00-13:00")
-        ),
-        ("21:00-21:00", "09:00-17:00", DIFFERENT),
-        ("9pm-8am", "09:00-17:00", "entry 1 must begin with days, like sun-fri 21:00-09:00"),
-        (
-            "sun 21:00-09:00, 22:00-06:00",
-            "09:00-17:00",
-            "entry 2 must begin with days, like sun-fri 21:00-09:00",
-        ),
-        *(
-            (f"{day} 21:00-09:00", "09:00-17:00", NO_QUIET_DAY)
-            for day in ("none", "local", "sundays", "holiday", "mon-holidays", "holidays-mon")
-        ),
-        *((text, "09:00-17:00", NO_QUIET) for text in ("mon-fri", "holidays", "sat21:00-12:00")),
-        ("mon 21:00", "09:00-17:00", f"the hours of entry 1 {QUIET}"),
-        ("mon 21:00-25:00", "09:00-17:00", f"the hours of entry 1 {TIMES}"),
-        ("mon 21:00-21:00", "09:00-17:00", f"the hours of entry 1 {DIFFERENT}"),
-        ("holidays 00:00-00:00", "09:00-17:00", f"the hours of entry 1 {DIFFERENT}"),
-        ("fri-sun 21:00-09:00, sat 21:00-12:00", "09:00-17:00", "entry 2 must not repeat sat"),
-        (
-            "holidays 00:00-24:00, holidays 00:00-12:00",
-            "09:00-17:00",
-            "entry 2 must not repeat holidays",
-        ),
-        ("24:00-08:00", "09:00-17:00", TIMES),
-        ("21:00-24:01", "09:00-17:00", TIMES),
-        ("00:00-24:00", "00:00-24:00", NONE_OPEN),
-        ("09:00-17:00", "09:00-17:00", NONE_OPEN),
-        ("16:00-10:00", "sat 08:00-10:00, sun 22:00-24:00", NONE_OPEN),
+        *(("BUSINESS_HOURS", *each) for each in WRONG_HOURS.items()),
+        *(("QUIET_HOURS", *each) for each in WRONG_QUIET_HOURS.items()),
+        ("SKIP_HOLIDAYS", "yes", "must be one of true, false"),
+        ("CHECK_DNC", "yes", "must be one of asked, always"),
     ],
 )
-def test_quiet_hours_that_cannot_be_used_are_refused_with_the_mistake(quiet, hours, problem, load):
+def test_what_cannot_be_used_is_refused_with_the_mistake(name, text, problem, load):
     with pytest.raises(SettingsError) as refusal:
-        load(QUIET_HOURS=quiet, BUSINESS_HOURS=hours)
-    assert str(refusal.value) == f"QUIET_HOURS: {problem}"
+        load(**{name: text})
+    assert str(refusal.value) == f"{name}: {problem}"
+
+
+@pytest.mark.parametrize(
+    ("business", "quiet"),
+    [("00:00-24:00", "00:00-24:00"), ("sat 08:00-10:00, sun 22:00-24:00", "16:00-10:00")],
+)
+def test_quiet_hours_that_cover_all_business_hours_are_refused(business, quiet, load):
+    with pytest.raises(SettingsError) as refusal:
+        load(BUSINESS_HOURS=business, QUIET_HOURS=quiet)
+    assert str(refusal.value) == f"QUIET_HOURS: {NONE_OPEN}"
 
 
 @pytest.mark.parametrize("days", ["mon-fri", "local", ""])
@@ -363,13 +281,6 @@ def test_quiet_hours_that_leave_a_countrys_zones_no_minute_in_common_stop_the_st
     assert create_app(load(ALLOWED_COUNTRIES="US,GB", **hours))
 
 
-def test_what_may_be_chosen_is_written_as_the_readme_writes_it(load):
-    with pytest.raises(SettingsError, match=r"^SKIP_HOLIDAYS: must be one of true, false$"):
-        load(SKIP_HOLIDAYS="yes")
-    with pytest.raises(SettingsError, match=r"^CHECK_DNC: must be one of asked, always$"):
-        load(CHECK_DNC="yes")
-
-
 def test_all_problems_are_reported_at_once(load):
     with pytest.raises(SettingsError) as refusal:
         load(**BAD)
@@ -390,7 +301,7 @@ def test_a_file_named_env_above_is_not_read(load, tmp_path, monkeypatch):
     (tmp_path / ".env").write_text("MAX_RETRIES=7")
     (tmp_path / "inner").mkdir()
     monkeypatch.chdir(tmp_path / "inner")
-    assert load() == DEFAULTS
+    assert load().max_retries == 3
 
 
 def test_a_file_named_env_that_cannot_be_read_is_a_problem(load, tmp_path):
@@ -570,15 +481,6 @@ def test_a_percent_encoded_password_opens_postgres(postgres, role, load, reach):
     assert connection.info.password == password
     with pytest.raises(peewee.OperationalError, match="password"):
         reach(url.format(name, quote(password[:-1], safe=""), known["dbname"]))
-
-
-@pytest.mark.parametrize("scheme", ["postgres", "postgresql"])
-@pytest.mark.parametrize("mode", ["disable", "prefer"])
-def test_sslmode_reaches_postgres(scheme, mode, postgres, load, reach):
-    mark = "&" if "?" in postgres else "?"
-    url = f"{scheme}:{postgres.partition(':')[2]}{mark}sslmode={mode}"
-    connection = reach(load(DATABASE_URL=url).database_url)
-    assert connection.info.get_parameters().get("sslmode", "prefer") == mode
 
 
 def test_a_socket_folder_can_stand_for_the_host(postgres, load, reach):

@@ -20,8 +20,8 @@ OWN_WORDS = {
 """Ours in place of Werkzeug's."""
 
 NOT_HERE = (
-    "Messages cannot be read here. What became of a text is told by events to your own address, on "
-    "the desk to people, and by `flask messages show ID` to operators."
+    "Messages cannot be read here. Use webhook events, the desk or `flask messages show ID` to see "
+    "a message's status."
 )
 
 

@@ -2,17 +2,12 @@
 
 import contextlib
 import logging
-import math
 import socket
 import ssl
 import time
-from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import gevent
-from gevent.pool import Pool
-from gevent.server import StreamServer
 from gunicorn.config import Config
 from gunicorn.glogging import Logger
 from gunicorn.http import errors
@@ -75,38 +70,15 @@ class Deadline:
         return data
 
 
-class Server(StreamServer):
-    """Accept more connections in a turn of the loop, the more are open.
-
-    gunicorn accepts one, so that a worker with few connections, whose turns are short, gets more
-    of the new ones. But in a turn every open connection may have a request answered: beside
-    hundreds, a new one would wait for seconds. The root keeps the workers' shares even.
-    """
-
-    @property
-    def max_accept(self) -> int:
-        return max(1, math.isqrt(len(self.pool)))
-
-
 class Worker(GeventWorker):
     """Bound the time that a client takes for a body and for an answer."""
 
-    def run(self) -> None:
-        self.names = {listener: listener.getsockname() for listener in self.sockets}
-        super().run()
-
-    def server_class(self, listener: Any, spawn: Pool, **others: Any) -> Server:
-        """Make the server; gunicorn calls this by the name of a class."""
-        tls = {"ssl_context": others["ssl_context"]} if self.cfg.is_ssl else {}
-        return Server(listener, partial(self.handle, listener), spawn=spawn, **tls)
-
     def handle(self, listener: Any, client: socket.socket, addr: Any) -> None:
-        # A reload closes the listener before the connections that it accepted last are served
-        named = SimpleNamespace(getsockname=lambda: self.names[listener])
-        # Otherwise the system takes megabytes for a client that reads nothing, out of our sight:
-        # 750 MB for 200 that ask for /docs and read nothing, in place of 26
+        # Otherwise the system buffers megabytes for a client that does not read: 750 MB for 200
+        # that ask for /docs and read nothing, in place of 26
         client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNSENT)
-        super().handle(named, client, addr)
+        # The client's socket has the same name as the listener, which a reload may have closed
+        super().handle(client, client, addr)
 
     def handle_request(self, listener_name: Any, req: Any, sock: socket.socket, addr: Any) -> None:
         sock.settimeout(SEND_TIMEOUT)

@@ -51,21 +51,29 @@ ENOUGH = 8  # places around a prefix that show its states
 FAR_LARGER = 10  # times the people of a namesake: that one is not meant
 
 # The letters of the authority stand for these offsets. It still lists Yukon as Pacific, so they are
-# compared with the clocks of 2010. The codes of Canadian provinces are GeoNames'.
+# compared with the clocks of 2010.
 LETTERS_OF = datetime(2010, 1, 15, tzinfo=UTC)
 LETTERS = {"N": -3.5, "A": -4, "E": -5, "C": -6, "M": -7, "P": -8, "AK": -9, "(UTC-10)": -10}
-PROVINCES = {
-    "ALBERTA": {"01"},
-    "BRITISH COLUMBIA": {"02"},
-    "MANITOBA": {"03"},
-    "NEW BRUNSWICK": {"04"},
-    "NEWFOUNDLAND AND LABRADOR": {"05"},
-    "NOVA SCOTIA - PRINCE EDWARD ISLAND": {"07", "09"},
-    "ONTARIO": {"08"},
-    "QUEBEC": {"10"},
-    "SASKATCHEWAN": {"11"},
-    "NORTHWEST TERRITORIES -YUKON - NUNAVUT": {"12", "13", "14"},
+PROVINCES = {  # of Canada, by ISO 3166-2: the name and GeoNames' code
+    "AB": ("Alberta", "01"),
+    "BC": ("British Columbia", "02"),
+    "MB": ("Manitoba", "03"),
+    "NB": ("New Brunswick", "04"),
+    "NL": ("Newfoundland and Labrador", "05"),
+    "NS": ("Nova Scotia", "07"),
+    "NT": ("Northwest Territories", "13"),
+    "NU": ("Nunavut", "14"),
+    "ON": ("Ontario", "08"),
+    "PE": ("Prince Edward Island", "09"),
+    "QC": ("Quebec", "10"),
+    "SK": ("Saskatchewan", "11"),
+    "YT": ("Yukon", "12"),
 }
+LOCATIONS = {name.upper(): (code,) for code, (name, _) in PROVINCES.items()} | {
+    "NORTHWEST TERRITORIES -YUKON - NUNAVUT": ("NT", "NU", "YT"),
+    "NOVA SCOTIA - PRINCE EDWARD ISLAND": ("NS", "PE"),
+}
+"""What the authority calls provinces, alone or together."""
 
 
 # Zones
@@ -232,7 +240,8 @@ def report(places: Places) -> dict[str, tuple[str, set[str]]]:
     with REPORT.open() as lines:
         for row in csv.DictReader(lines):
             country = {"US": "US", "CANADA": "CA"}.get(row["country"])
-            states = PROVINCES.get(row["location"], {row["location"]})
+            provinces = LOCATIONS.get(row["location"], ())
+            states = {PROVINCES[code][1] for code in provinces} or {row["location"]}
             people = sum((places.people[country, state] for state in states), Counter())
             letters = row["time_zones"]  # "EC"; of "PT/MT only for W Wendover", the first
             letters = [letters] if letters in LETTERS else letters.partition("/")[0].rstrip("T")

@@ -14,48 +14,15 @@ from playhouse.pool import MaxConnectionsExceeded
 import database
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
-from answers import PATH, refusal
+from answers import refusal
 from database import clock, db, pool
 from databases import on_postgres, on_sqlite
 from models import Message
 from proxy import Proxy
-from running import wait_until
 from samples import NEW_YORK
 from stored_messages import connection_of, create, key_named, store
 
 # Plain use of peewee
-
-
-def test_a_view_that_rolls_back_takes_no_other_request_with_it(app, key):
-    """Written the plain way: a transaction that something else in the view undoes."""
-
-    @app.get("/plain")
-    def plain():
-        with db.atomic() as transaction:
-            ApiKey.update(group="undone").execute()
-            transaction.rollback()
-        return "undone"
-
-    def ask(path, **request):
-        """Send a request again until it is answered: a busy machine answers 503 now and then."""
-
-        def answered():
-            status = app.test_client().open(path, **request).status_code
-            return status != 503 and status
-
-        return wait_until(answered)
-
-    def create(text):
-        body = {"to": NEW_YORK, "message": text}
-        return ask(PATH, method="POST", json=body, headers={"X-Api-Key": key})
-
-    texts = [f"text {number}" for number in range(120)]
-    with ThreadPoolExecutor(8) as pool:
-        views = [pool.submit(ask, "/plain") for _ in range(60)]
-        assert {*pool.map(create, texts)} == {201}
-        assert {view.result() for view in views} == {200}
-    assert sorted(message.message for message in Message.select()) == sorted(texts)
-    assert ApiKey.get().group is None
 
 
 def test_a_message_stored_in_a_transaction_that_is_rolled_back_is_gone_alone(database_url):
@@ -136,6 +103,16 @@ def test_an_emoji_is_kept_whatever_encoding_is_asked_for(database_url, post, mon
     finally:
         if where == "database":
             db.execute_sql(f"ALTER DATABASE {name} RESET client_encoding")
+
+
+def test_all_rows_that_meet_a_condition_are_deleted_however_many_there_are(
+    database_url, monkeypatch
+):
+    monkeypatch.setattr(database.tables, "BATCH", 2)
+    for number in range(6):
+        DoNotCall.create(number=f"+1212555010{number}", added_at=clock.now())
+    DoNotCall.delete_where(DoNotCall.number != "+12125550105")
+    assert [each.number for each in DoNotCall.select()] == ["+12125550105"]
 
 
 # What errors mean

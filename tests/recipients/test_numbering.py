@@ -148,15 +148,6 @@ def test_every_correction_shows_at_four_instants_a_year():
 
 
 @pytest.mark.slow
-def test_no_correction_is_for_nothing():
-    _, corrections = stated()
-    for prefix, zones in corrections.items():
-        shorter = longest(TIMEZONE_DATA | corrections, prefix[:-1])
-        if prefix not in TIMEZONE_DATA:
-            assert corrections.get(shorter) != zones, prefix
-
-
-@pytest.mark.slow
 def test_a_prefix_without_a_correction_keeps_libphonenumbers_zones():
     _, corrections = stated()
     compared = 0
@@ -220,14 +211,6 @@ def test_a_number_of_no_known_place_has_all_the_clocks_of_its_area_code():
             assert shown(recipient, SEASONS[0]) == given(prefix[1:4]), prefix
             compared += 1
     assert compared > 300
-
-
-@pytest.mark.parametrize(
-    ("code", "july"),
-    [("474", [-6]), ("306", [-6]), ("602", [-7]), ("928", [-7]), ("808", [-10]), ("212", [-4])],
-)
-def test_an_area_code_without_summer_time_has_none(code, july):
-    assert shown(recipients.find(f"+1{code}5550123"), SEASONS[2]) == july
 
 
 @pytest.mark.slow

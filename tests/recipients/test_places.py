@@ -1,8 +1,6 @@
 """Quiet hours of places: countries, states and provinces; the most specific line counts, alone."""
 
-import csv
-import random
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
@@ -52,24 +50,6 @@ def is_quiet(number, quiet, local):
 
 def test_the_table_is_that_of_the_numbering_authority():
     assert (NUMBERING / "states.txt").read_text() == make_states.make()
-
-
-def test_every_area_code_of_the_report_has_its_state():
-    with (NUMBERING / "nanpa-2026-01-05.csv").open() as lines:
-        rows = list(csv.DictReader(lines))
-    american = {row["area_code"]: row["location"] for row in rows if row["country"] == "US"}
-    found = 0
-    for code, location in american.items():
-        states = recipients.quiet.states_of(code)
-        if location in ("AS", "CNMI", "GU", "PR", "VI"):  # countries of their own
-            assert states == ()
-        else:
-            assert states == (f"US-{location}",)
-            found += 1
-    canadian = [row["area_code"] for row in rows if row["country"] == "CANADA"]
-    assert all(recipients.quiet.states_of(code)[0].startswith("CA-") for code in canadian)
-    assert found > 350
-    assert len(canadian) > 50
 
 
 @pytest.mark.parametrize(
@@ -128,11 +108,6 @@ def test_the_most_specific_line_holds(number, lines, expected):
     assert sorted(whose(number, quiet)) == sorted(expected)
 
 
-def test_without_quiet_hours_of_all_a_place_without_a_line_has_none():
-    assert whose(DALLAS, places(FR=FRANCE)) == []
-    assert whose(TOLL_FREE, places(US_TX=TEXAS)) == ["US-TX"]
-
-
 @pytest.mark.parametrize("number", [DALLAS, DALLAS_945])
 def test_on_a_sunday_in_texas_it_is_quiet_until_noon(number):
     quiet = places(US_TX=TEXAS, US_KY="sun-fri 21:00-08:00, sat 21:00-10:00")
@@ -158,28 +133,6 @@ def test_a_toll_free_number_is_quiet_where_any_line_says_so_on_any_clock_that_co
     assert not is_quiet(TOLL_FREE, quiet, "2026-03-15T15:00")
     assert is_quiet(TOLL_FREE, quiet, "2026-03-16T12:59")
     assert not is_quiet(TOLL_FREE, quiet, "2026-03-16T13:00")
-
-
-# Several lines at once, against a model that asks for each minute, line and clock
-
-
-def test_the_end_of_the_quiet_hours_of_several_lines_is_that_of_a_model():
-    chance = random.Random("places")
-    windows = ["21:00-08:00", "mon-thu 20:00-10:00, sat 13:00-12:00", "sun 00:00-24:00", "none"]
-    windows += ["fri 22:30-24:00, holidays 06:00-02:00", "12:00-12:30"]
-    for _ in range(30):
-        lines = {p: chance.choice(windows) for p in chance.sample(["US", "US_TX", "US_KY"], 2)}
-        quiet = places(chance.choice([None, "20:30-09:15"]), **lines)
-        number = chance.choice([DALLAS, TOLL_FREE])
-        recipient = recipients.find(number)
-        silent = quiet.of(recipient.country, recipient.states)
-        alone = [ALWAYS._replace(quiet=(each,)) for each in silent]
-        both = ALWAYS._replace(quiet=silent)
-        at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=chance.randrange(500_000))
-        minute = at
-        while any(each.silence(recipient.clocks, minute) for each in alone):
-            minute += timedelta(minutes=1)
-        assert both.quiet_until(recipient.clocks, at) == (None if minute == at else minute)
 
 
 # Places that would never open

@@ -3,7 +3,7 @@
 import string
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import phonenumbers
@@ -39,15 +39,11 @@ def test_a_valid_number_in_e164_form_is_read(to):
     [
         ("+1 212 555 0123", "+12125550123"),
         ("+1 (212) 555-0123", "+12125550123"),
-        ("+1.212.555.0123", "+12125550123"),
-        ("+1/212/555/0123", "+12125550123"),
         ("+1 212–555–0123", "+12125550123"),
         ("+1\u00a0212\u00a0555\u00a00123", "+12125550123"),
         (" +12125550123", "+12125550123"),
         ("+12125550123\n", "+12125550123"),
         ("12125550123", "+12125550123"),
-        ("44 20 7946 0958", "+442079460958"),
-        ("+4402079460958", "+442079460958"),
         ("+44 (0)20 7946 0958", "+442079460958"),
     ],
 )
@@ -63,29 +59,18 @@ def test_a_number_in_another_notation_is_refused_with_its_e164_form(to, use):
         "",
         "+",
         "++12125550123",
-        "+1",
         "+911",
-        "112",
         "+1212555012",
-        "+121255501234",
         "+10005550123",
-        "+9991234567",
         "+0012125550123",
-        "0012125550123",
         "+１２１２５５５０１２３",
         "+١٢١٢٥٥٥٠١٢٣",
         "+12125550123 ext. 5",
-        "+12125550123;ext=5",
-        "tel:+12125550123",
-        "+1212555012a",
         "+1-800-FLOWERS",
-        "+12125550123,+12125550124",
         "+1\x00212",
         "\ud800",
-        "+1212555012\udfff",
         "+" + "1" * 10_000,
         "1" * 10_000,
-        " " * 10_000 + "+12125550123",
         "bob@example.com",
     ],
 )
@@ -115,10 +100,7 @@ def test_any_text_is_either_a_valid_number_in_e164_form_or_refused(to):
     ("text", "region", "expected"),
     [
         ("(212) 555-0123", "US", "+12125550123"),
-        ("212-555-0123", "US", "+12125550123"),
-        ("1 212 555 0123", "US", "+12125550123"),
         ("020 7946 0958", "GB", "+442079460958"),
-        ("+44 20 7946 0958", "US", "+442079460958"),
         ("06 12345678", "IT", "+390612345678"),
         ("+12125550123", "GB", "+12125550123"),
     ],
@@ -163,66 +145,37 @@ SUMMER, WINTER, NEVER = (False, True), (True, False), (False, False)  # DST in J
 # number, country, place, offsets in January and in July, DST in January and in July
 WORLD = [
     ("+12125550123", "US", "New York, United States", -5, -4, SUMMER),
-    ("+13125550123", "US", "Chicago, United States", -6, -5, SUMMER),
-    ("+13035550123", "US", "Colorado, United States", -7, -6, SUMMER),
     ("+16025550123", "US", "Arizona, United States", -7, -7, NEVER),
-    ("+12135550123", "US", "Los Angeles, United States", -8, -7, SUMMER),
     ("+18085550123", "US", "Hawaii, United States", -10, -10, NEVER),
-    ("+14165550123", "CA", "Ontario, Canada", -5, -4, SUMMER),
-    ("+16045550123", "CA", "British Columbia, Canada", -8, -7, SUMMER),
     ("+13065550123", "CA", "Saskatchewan, Canada", -6, -6, NEVER),
     ("+18765550123", "JM", "Jamaica, Jamaica", -5, -5, NEVER),
     ("+17875550123", "PR", "Puerto Rico, Puerto Rico", -4, -4, NEVER),
     ("+50940123456", "HT", "Port-au-Prince, Haiti", -5, -4, SUMMER),
-    ("+525512345678", "MX", "Mexico City, Mexico", -6, -6, NEVER),
     ("+526641234567", "MX", "Tijuana, Mexico", -8, -7, SUMMER),
     ("+529981234567", "MX", "Quintana Roo, Mexico", -5, -5, NEVER),
     ("+5511961234567", "BR", "São Paulo, Brazil", -3, -3, NEVER),
-    ("+5592991234567", "BR", "Amazonas, Brazil", -4, -4, NEVER),
     ("+5568991234567", "BR", "Acre, Brazil", -5, -5, NEVER),
     ("+5491123456789", "AR", "Buenos Aires, Argentina", -3, -3, NEVER),
     ("+56221234567", "CL", "Santiago, Metropolitan Region, Chile", -3, -4, WINTER),
-    ("+573211234567", "CO", "Bogota, Colombia", -5, -5, NEVER),
-    ("+51912345678", "PE", "Lima, Peru", -5, -5, NEVER),
     ("+442079460958", "GB", "London, United Kingdom", 0, 1, SUMMER),
     ("+441624756789", "IM", "Isle of Man, Isle of Man", 0, 1, SUMMER),
-    ("+441481256789", "GG", "Guernsey, Guernsey", 0, 1, SUMMER),
     ("+35312345678", "IE", "Dublin, Ireland", 0, 1, SUMMER),
-    ("+33142345678", "FR", "Paris, France", 1, 2, SUMMER),
-    ("+4930123456", "DE", "Berlin, Germany", 1, 2, SUMMER),
-    ("+34912345678", "ES", "Madrid, Spain", 1, 2, SUMMER),
     ("+34928123456", "ES", "Las Palmas, Spain", 0, 1, SUMMER),
-    ("+351212345678", "PT", "Lisbon, Portugal", 0, 1, SUMMER),
-    ("+390612345678", "IT", "Rome, Italy", 1, 2, SUMMER),
     ("+390669812345", "VA", "Vatican, Vatican City", 1, 2, SUMMER),
-    ("+41446681800", "CH", "Zurich, Switzerland", 1, 2, SUMMER),
     ("+4779123456", "SJ", "Longyearbyen, Svalbard & Jan Mayen", 1, 2, SUMMER),
     ("+358181234567", "AX", "Mariehamn, Åland Islands", 2, 3, SUMMER),
-    ("+35722345678", "CY", "Nicosia, Cyprus", 2, 3, SUMMER),
     ("+38344123456", "XK", "Pristina, Kosovo", 1, 2, SUMMER),
-    ("+74951234567", "RU", "Moscow, Russia", 3, 3, NEVER),
     ("+74012345678", "RU", "Kaliningrad, Russia", 2, 2, NEVER),
-    ("+74232345678", "RU", "Primorie territory, Russia", 10, 10, NEVER),
     ("+77272345678", "KZ", "Almaty, Kazakhstan", 5, 5, NEVER),
     ("+905012345678", "TR", "Istanbul, Türkiye", 3, 3, NEVER),
-    ("+2348031234567", "NG", "Lagos, Nigeria", 1, 1, NEVER),
-    ("+254712345678", "KE", "Nairobi, Kenya", 3, 3, NEVER),
-    ("+27711234567", "ZA", "Johannesburg, South Africa", 2, 2, NEVER),
     ("+201001234567", "EG", "Cairo, Egypt", 2, 3, SUMMER),
     ("+212650123456", "MA", "Casablanca, Morocco", 1, 1, NEVER),
-    ("+262692123456", "RE", "Réunion, Réunion", 4, 4, NEVER),
     ("+262639012345", "YT", "Mayotte, Mayotte", 3, 3, NEVER),
     ("+29022158", "SH", "Jamestown, St. Helena", 0, 0, NEVER),
-    ("+96171123456", "LB", "Beirut, Lebanon", 2, 3, SUMMER),
-    ("+97142345678", "AE", "Dubai, United Arab Emirates", 4, 4, NEVER),
     ("+989123456789", "IR", "Tehran, Iran", 3.5, 3.5, NEVER),
     ("+9779841234567", "NP", "Kathmandu, Nepal", 5.75, 5.75, NEVER),
-    ("+918123456789", "IN", "Kolkata, India", 5.5, 5.5, NEVER),
     ("+911123456789", "IN", "New Delhi, India", 5.5, 5.5, NEVER),
     ("+861012345678", "CN", "Beijing, China", 8, 8, NEVER),
-    ("+85221234567", "HK", "Hong Kong, Hong Kong SAR China", 8, 8, NEVER),
-    ("+81312345678", "JP", "Tokyo, Japan", 9, 9, NEVER),
-    ("+6565212345", "SG", "Singapore, Singapore", 8, 8, NEVER),
     ("+62361123456", "ID", "Denpasar, Indonesia", 8, 8, NEVER),
     ("+61291234567", "AU", "Sydney, Australia", 11, 10, WINTER),
     ("+61891621234", "CC", "Cocos Islands, Cocos (Keeling) Islands", 6.5, 6.5, NEVER),
@@ -237,7 +190,8 @@ def test_a_number_has_its_country_place_and_clock(to, country, place, january, j
     winter = OFFICE.facts(recipient.clocks, JANUARY)
     summer = OFFICE.facts(recipient.clocks, JULY)
     assert (recipient.country, recipients.location(recipient)) == (country, place)
-    assert (winter.timezone_offset, summer.timezone_offset) == (january, july)
+    shown = [repr(facts.timezone_offset) for facts in (winter, summer)]  # 5, not 5.0
+    assert shown == [repr(january), repr(july)]
     assert (winter.is_dst, summer.is_dst) == dst
     assert winter.timezone == f"GMT{january:+}"
     assert winter.local_time.endswith((", Jan 15", ", Jan 16"))
@@ -248,38 +202,24 @@ def test_a_number_has_its_country_place_and_clock(to, country, place, january, j
 SEVERAL_ZONES = [
     ("+18002345678", "New_York", [-8, -7, -6, -5], [-7, -6, -5, -4]),
     ("+12083350123", "Los_Angeles", [-8, -7], [-7, -6]),
-    ("+17015550123", "Denver", [-7, -6], [-6, -5]),
-    ("+558001234567", "Sao_Paulo", [-4, -3], [-4, -3]),
-    ("+59352520123", "Guayaquil", [-6, -5], [-6, -5]),
     ("+299700286", "Nuuk", [-4, -2], [-3, -1]),  # in no known area
     ("+34612345678", "Madrid", [0, 1], [1, 2]),
     ("+351912345678", "Lisbon", [-1, 0], [0, 1]),
     ("+79161234567", "Moscow", [*range(3, 11)], [*range(3, 11)]),  # +9: Yakutsk and Chita
     ("+56961234567", "Santiago", -3, [-4, -3]),  # -3: Punta Arenas and Coyhaique
     ("+6281123456789", "Jakarta", [7, 8, 9], [7, 8, 9]),
-    ("+77011234567", "Almaty", 5, 5),
     ("+243991234567", "Kinshasa", [1, 2], [1, 2]),
-    ("+62800123456", "Jakarta", [7, 8, 9], [7, 8, 9]),
     ("+61412345678", "Sydney", [8, 10, 10.5, 11], [8, 9.5, 10]),
     ("+6433050123", "Auckland", [13, 13.75], [12, 12.75]),  # Akaroa or the Chathams
     ("+61880030123", "Sydney", [10.5, 11], [9.5, 10]),  # Tibooburra, which GeoNames lacks
-    ("+67570123456", "Port_Moresby", [10, 11], [10, 11]),
     ("+68672001234", "Tarawa", [12, 14], [12, 14]),
-    ("+97688123456", "Ulaanbaatar", [7, 8], [7, 8]),
-    ("+68987123456", "Tahiti", [-10, -9.5], [-10, -9.5]),
     ("+970599123456", "Hebron", 2, 3),
     # area codes to which the authority gives two zones
     ("+13645550123", "New_York", [-6, -5], [-5, -4]),
-    ("+14485550123", "New_York", [-6, -5], [-5, -4]),
-    ("+16065550123", "New_York", [-6, -5], [-5, -4]),
-    ("+19315550123", "New_York", [-6, -5], [-5, -4]),
     ("+19155550123", "Chicago", [-7, -6], [-6, -5]),
-    ("+14585550123", "Los_Angeles", [-8, -7], [-7, -6]),
     ("+18675550123", "Edmonton", [-7, -6], [-7, -6, -5]),
     # libphonenumber has one zone for these digits, but names no place
     ("+12082010123", "Los_Angeles", [-8, -7], [-7, -6]),
-    ("+18502000123", "New_York", [-6, -5], [-5, -4]),
-    ("+16052010123", "Chicago", [-7, -6], [-6, -5]),
 ]
 
 
@@ -297,43 +237,27 @@ CORRECTED = [
     ("+14745550123", "Saskatchewan, Canada", "America/Regina"),
     ("+17095550123", "Newfoundland and Labrador, Canada", "America/St_Johns"),
     ("+19075550123", "Alaska, United States", "America/Anchorage"),
-    ("+61755101234", "Southport, Australia", "Australia/Brisbane"),
-    ("+61731234567", "Brisbane, Australia", "Australia/Brisbane"),
-    ("+61882123456", "Adelaide, Australia", "Australia/Adelaide"),
-    ("+61892212345", "Perth, Australia", "Australia/Perth"),
     ("+61889812345", "Darwin, Australia", "Australia/Darwin"),
     # GeoNames has places of these names only in other states
     ("+61754667123", "Thornton, Australia", "Australia/Brisbane"),
-    ("+61746563123", "Haddon, Australia", "Australia/Brisbane"),
-    ("+61746520123", "Inglewood, Australia", "Australia/Brisbane"),
     ("+61267550123", "Somerton, Australia", "Australia/Sydney"),
     ("+61889261123", "Plenty, Australia", "Australia/Darwin"),
     # numbered with a state next door
     ("+61755361234", "Tweed Heads, Australia", "Australia/Sydney"),
-    ("+61880915000", "Wilcannia, Australia", "Australia/Sydney"),
-    ("+61880144123", "Menindee, Australia", "Australia/Sydney"),
     ("+61880871234", "Broken Hill, Australia", "Australia/Broken_Hill"),
     # GeoNames lacks these names
     ("+61889049555", "Elliott, Australia", "Australia/Darwin"),
-    ("+61879024123", "Noonamah, Australia", "Australia/Darwin"),
     ("+976144212345", "Bayankhongor city, Bayankhongor, Mongolia", "Asia/Ulaanbaatar"),
-    ("+526141234567", "Chihuahua, Mexico", "America/Chihuahua"),
     ("+526561234567", "Chihuahua, Mexico", "America/Ciudad_Juarez"),
     ("+528681234567", "Tamaulipas, Mexico", "America/Matamoros"),
     ("+523291234567", "Nayarit, Mexico", "America/Mexico_City"),  # Bahía de Banderas keeps its time
-    ("+523111234567", "Nayarit, Mexico", "America/Mazatlan"),
-    ("+523221234567", "Jalisco, Mexico", "America/Mexico_City"),
-    ("+78452123456", "Saratov, Russia", "Europe/Saratov"),
     ("+18502240123", "Tallahassee, United States", "America/New_York"),
-    ("+18122340123", "Terre Haute, United States", "America/Indiana/Indianapolis"),
     ("+12507850123", "Fort St. John, Canada", "America/Dawson_Creek"),
     ("+18677660123", "Yellowknife, Canada", "America/Edmonton"),
-    ("+18075970123", "Atikokan, Canada", "America/Atikokan"),
     ("+869912345678", "Urumqi, Xinjiang, China", "Asia/Urumqi"),
     ("+68675021123", "Bairiki, Kiribati", "Pacific/Tarawa"),
     # mobiles of New Zealand, Ecuador and Ukraine
     ("+64211234567", "Auckland, New Zealand", "Pacific/Auckland"),
-    ("+593991234567", "Guayaquil, Ecuador", "America/Guayaquil"),
     ("+380501234567", "Kyiv, Ukraine", "Europe/Kyiv"),
     ("+380652123456", "Crimea, Ukraine", "Europe/Kyiv"),
 ]
@@ -347,39 +271,6 @@ def test_a_number_is_on_the_clock_of_its_place_where_libphonenumber_is_wrong(to,
         offsets = [local.utcoffset() for local in recipient.clocks.local_times(at)]
         assert offsets == [at.astimezone(ZoneInfo(zone)).utcoffset()]
     assert recipients.location(recipient) == place
-
-
-@pytest.mark.parametrize(
-    ("to", "zone"),
-    [
-        ("+5591991234567", "America/Belem"),  # Pará, once on Manaus' clock
-        ("+5593991234567", "America/Santarem"),
-        ("+5581991234567", "America/Recife"),  # once on Fernando de Noronha's
-        ("+558130130123", "America/Recife"),
-        ("+5592991234567", "America/Manaus"),
-    ],
-)
-def test_a_brazilian_number_shows_the_time_of_its_state(to, zone):
-    for at in (JANUARY, JULY):
-        told = OFFICE.facts(recipients.find(to).clocks, at)
-        assert told.timezone_offset == offset_at(zone, at)
-
-
-@pytest.mark.parametrize(
-    ("to", "opening"),
-    [
-        ("+61412345678", "2026-01-15T01:00Z"),  # 9:00 in Perth, 12:00 in Sydney
-        ("+79161234567", "2026-01-15T06:00Z"),  # 9:00 in Moscow, 13:00 in Novosibirsk
-        ("+64211234567", "2026-01-14T20:00Z"),
-        ("+56800123456", "2026-01-14T12:00Z"),
-    ],
-)
-def test_a_mobile_is_texted_at_hours_that_most_of_its_country_shares(to, opening):
-    opening = datetime.fromisoformat(opening)
-    recipient = recipients.find(to)
-    night = opening - timedelta(hours=5)
-    assert OFFICE.next_opening(recipient.clocks, night) == opening
-    assert OFFICE.is_open(recipient.clocks, opening)
 
 
 def test_every_number_is_in_zones_that_iana_gives_its_country_today():
@@ -420,10 +311,8 @@ def test_every_number_has_a_place_and_a_country_name():
         ("+551121234567", "São Paulo, Brazil"),
         ("+553136971234", "Bairro Eldorado - Sete Lagoas, Brazil"),
         ("+862012345678", "Guangzhou, Guangdong, China"),
-        (
-            "+5493414211234",
-            "Rosario, Santa Fe, Argentina",
-        ),  # the 9 marks a mobile and is not part of the area
+        # the 9 marks a mobile and is not part of the area
+        ("+5493414211234", "Rosario, Santa Fe, Argentina"),
         ("+902123456789", "Istanbul (Europe), Türkiye"),
     ],
 )
@@ -432,12 +321,6 @@ def test_a_place_carries_no_code_of_a_state(to, place):
 
 
 # The clocks of a recipient
-
-
-@pytest.mark.parametrize(("to", "kind"), [("+12125550123", int), ("+918123456789", float)])
-def test_a_whole_offset_is_an_integer(to, kind):
-    facts = OFFICE.facts(recipients.find(to).clocks, JANUARY)
-    assert type(facts.timezone_offset) is kind
 
 
 def test_the_clocks_of_a_recipient_are_those_of_its_zones_and_its_days_those_of_its_country():
