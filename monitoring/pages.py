@@ -168,11 +168,12 @@ def show_metrics() -> Response:
 
 @blueprint.get("/openapi.json")
 def show_description() -> Response:
-    """Return openapi.json with this service's longest message."""
+    """Return openapi.json with this service's address and longest message."""
+    settings = current_app.config["SETTINGS"]
     described = json.loads((HERE / "openapi.json").read_text())
-    body = described["paths"]["/v1/text-messages"]["post"]["requestBody"]
-    fields = body["content"]["application/json"]["schema"]["properties"]
-    fields["message"]["maxLength"] = current_app.config["SETTINGS"].max_message_length
+    described["servers"][0]["url"] = settings.public_url or request.script_root or "/"
+    fields = described["components"]["schemas"]["TextMessageRequest"]["properties"]
+    fields["message"]["maxLength"] = settings.max_message_length
     return Response(json.dumps(described, indent=2) + "\n", content_type="application/json")
 
 

@@ -342,8 +342,9 @@ def test_every_status_of_a_message_is_explained():
 def test_every_field_and_every_status_of_an_answer_is_explained():
     described = json.loads((ROOT / "monitoring" / "openapi.json").read_text())
     post = described["paths"]["/v1/text-messages"]["post"]
-    wanted = post["requestBody"]["content"]["application/json"]["schema"]["properties"]
-    answered = described["components"]["schemas"]["TextMessageResponse"]["properties"]
+    schemas = described["components"]["schemas"]
+    wanted = schemas["TextMessageRequest"]["properties"]
+    answered = schemas["TextMessageResponse"]["properties"]
     errors = [status for status in post["responses"] if status != "201"]
     assert rows("docs/api.md", "Fields of the request") == [*wanted]
     assert rows("docs/api.md", "Fields of the answer") == [*answered]

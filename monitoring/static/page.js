@@ -30,9 +30,9 @@ fetch("openapi.json")
   .then((response) => response.json())
   .then((spec) => {
     const { post } = spec.paths["/v1/text-messages"];
-    post.description += `\n${fields(post.requestBody.content["application/json"].schema)}`;
+    post.description += `\n${fields(spec.components.schemas.TextMessageRequest)}`;
     post.responses[201].description += `\n${fields(spec.components.schemas.TextMessageResponse)}`;
-    spec.servers[0].url = new URL(".", location).href.replace(/\/$/, ""); // the address instead of a dot
+    spec.servers[0].url = new URL(".", location).href.replace(/\/$/, ""); // this page's own, also where PUBLIC_URL is another
     spec.security = [{ ApiKey: [] }]; // one box for the one key
     delete spec.components.securitySchemes.Bearer;
     SwaggerUIBundle({

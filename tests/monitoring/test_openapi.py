@@ -33,8 +33,9 @@ DESCRIPTION = json.loads(WRITTEN)
 OPERATION = "/v1/text-messages"
 POST = DESCRIPTION["paths"][OPERATION]["post"]
 BODY = POST["requestBody"]["content"]["application/json"]
-EXAMPLES, REQUEST = BODY["examples"], BODY["schema"]
+EXAMPLES = BODY["examples"]
 SCHEMAS, ERRORS = DESCRIPTION["components"]["schemas"], DESCRIPTION["components"]["responses"]
+REQUEST = SCHEMAS["TextMessageRequest"]
 
 
 def check(value, schema):
@@ -59,9 +60,22 @@ def test_the_description_needs_no_key(client):
 
 def test_the_description_has_the_longest_message_of_this_service(settings):
     client = create_app(settings._replace(max_message_length=20)).test_client()
-    described = client.get("/openapi.json").json["paths"][OPERATION]["post"]["requestBody"]
-    fields = described["content"]["application/json"]["schema"]["properties"]
-    assert fields["message"]["maxLength"] == 20
+    described = client.get("/openapi.json").json["components"]["schemas"]["TextMessageRequest"]
+    assert described["properties"]["message"]["maxLength"] == 20
+
+
+@pytest.mark.parametrize(
+    ("public_url", "prefix", "server"),
+    [
+        (None, "", "/"),
+        (None, "/staging", "/staging"),
+        ("https://texts.example.com/v", "", "https://texts.example.com/v"),
+    ],
+)
+def test_the_one_server_is_this_service(settings, public_url, prefix, server):
+    client = create_app(settings._replace(public_url=public_url)).test_client()
+    served = client.get("/openapi.json", base_url=f"http://localhost{prefix}").json
+    assert [each["url"] for each in served["servers"]] == [server]
 
 
 TYPES = {
@@ -160,6 +174,25 @@ def test_the_example_request_gets_the_example_answer(post, at):
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_example_request_is_accepted(post, name):
     assert post(**EXAMPLES[name]["value"]).status_code == 201
+
+
+def schema_of(body):
+    """The name of the schema of a body."""
+    return body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+
+
+def test_generators_find_a_name_for_every_body():
+    """They make nothing of a reference to a path item: TypeScript's webhooks were `never`."""
+    assert schema_of(POST["requestBody"]) == "TextMessageRequest"
+    assert schema_of(POST["responses"]["201"]) == "TextMessageResponse"
+    bodies = DESCRIPTION["components"]["requestBodies"]
+    operations = {}
+    for name, webhook in DESCRIPTION["webhooks"].items():
+        assert [*webhook] == ["post"]
+        body = bodies[webhook["post"]["requestBody"]["$ref"].rpartition("/")[2]]
+        assert schema_of(body) == ("ReplyEvent" if name == outbox.REPLIED else "Event")
+        operations[name] = webhook["post"]["operationId"]
+    assert len({*operations.values()}) == len(operations)
 
 
 def test_every_final_state_is_a_described_event():
