@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from smpp_peer import delivery
 from smpp_texts import NUMBER, answers_to, received
 
-from carriers import Part, Reply, pdus, smpp
+from carriers import Part, Reply, deliveries, pdus
 from running import wait_until
 
 
@@ -135,4 +135,4 @@ def test_close_acknowledges_what_was_returned_and_nothing_else(peer, carrier):
 def test_no_delivery_whatever_is_in_it_raises_more_than_a_value_error(body):
     for command in (pdus.DELIVER_SM, pdus.DATA_SM):
         with suppress(ValueError):
-            smpp.read(pdus.delivery(command, body), "dec", "US")
+            deliveries.read(pdus.delivery(command, body), "dec", "US")
