@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from smpp_peer import delivery
-from smpp_texts import NUMBER, answers_to, received
+from smpp_texts import answers_to, received
 
+from carrier_errors import NUMBER
 from carriers import Part, Reply, deliveries, pdus
 from running import wait_until
 
@@ -107,17 +108,6 @@ def test_what_no_number_wrote_is_acknowledged_and_no_more(peer, carrier, octets,
     peer.sessions[0].deliver(delivery(octets, **options), 5)
     wait_until(lambda: answers_to(peer, 5) == [0])
     assert carrier.received() == []
-
-
-def test_a_stop_is_the_peers_until_it_was_dealt_with(peer, carrier):
-    """The call after the one that returned it acknowledges it."""
-    carrier.check()
-    peer.sessions[0].deliver(delivery(b"STOP"), 5)
-    assert received(carrier, 1) == [Reply(NUMBER, "STOP")]
-    carrier.check()
-    assert not answers_to(peer, 5)
-    assert carrier.received() == []
-    wait_until(lambda: answers_to(peer, 5) == [0])
 
 
 def test_close_acknowledges_what_was_returned_and_nothing_else(peer, carrier):
