@@ -66,11 +66,11 @@ class CarrierError(Exception):
             self.retry_after = None
 
     def of_way_alone(self) -> "CarrierError":
-        """Return what this tells if another carrier may take the text: nothing of the rest."""
+        """Return it with the flag `way` alone: another carrier may take the text."""
         return CarrierError(self.reason, way=True)
 
     def for_now(self) -> "CarrierError":
-        """Return what this tells if it is about this text alone, for now."""
+        """Return it without flags: this text is tried again."""
         return CarrierError(self.reason)
 
 
@@ -164,6 +164,10 @@ class OptOut(NamedTuple):
     message_ids: tuple[str, ...] = ()
 
 
+News = Receipt | Reply | OptOut | LateAnswer | TooFast
+"""What a carrier tells by itself."""
+
+
 class Callback(NamedTuple):
     """A request from a carrier to the service."""
 
@@ -228,11 +232,11 @@ class Carrier:
         """
         raise NotImplementedError
 
-    def received(self) -> list[Receipt | Reply | LateAnswer | TooFast]:
+    def received(self) -> list[News]:
         """Return what the carrier's session delivered since the last call; never wait."""
         return []
 
-    def callback(self, request: Callback) -> list[Receipt | OptOut | Reply]:
+    def callback(self, request: Callback) -> list[News]:
         """Return the receipts, opt-outs and replies in a genuine callback; there may be none.
 
         Raise NotGenuine if the signature does not match, or if this carrier makes no callbacks.
@@ -281,8 +285,8 @@ def connect(
             raise ValueError(f"{scheme}: takes nothing after the colon")
         kind = pkgutil.resolve_name(kind)
         called = name or getattr(kind, "name", scheme)
-        place = f"{public_url}/carriers/{called}" if public_url else None
-        carrier = kind(url, concurrency, timeout, place)
+        callbacks = f"{public_url}/carriers/{called}" if public_url else None
+        carrier = kind(url, concurrency, timeout, callbacks)
     else:
         check_foreign(url)
         if not sending:

@@ -2,7 +2,7 @@
 
 import logging
 import re
-import threading
+from contextvars import ContextVar
 from urllib.parse import parse_qsl, quote, unquote
 
 import apprise
@@ -19,20 +19,13 @@ GATEWAY = {502, 503, 504}  # more often a gateway's word than the carrier's
 UNANSWERED = {502, 504}  # a gateway got no answer from the carrier
 
 
-class _Thread(threading.local):
-    """What Apprise logged in a thread since its last text."""
-
-    def __init__(self):
-        self.said = []
-
-
-_thread = _Thread()
+_said: ContextVar[list[str]] = ContextVar("said")  # what Apprise logged about the text of a thread
 
 
 def _listen(record: logging.LogRecord) -> bool:
     """Keep Apprise's records from the log, because they hold numbers; note its warnings."""
     if record.levelno >= logging.WARNING or str(record.msg).startswith(NO_ANSWER):
-        _thread.said.append(record.getMessage())
+        _said.get([]).append(record.getMessage())
     return False
 
 
@@ -59,7 +52,7 @@ class Apprise(Carrier):
         self._url = url
         self._timeout = timeout
         self._asset = apprise.AppriseAsset(http_redirects=False)
-        said = _thread.said = []
+        _said.set(said := [])
         try:
             plugin = self._plugin("+12125550100")
         except Exception as problem:  # plugins leak their libraries' exceptions
@@ -78,7 +71,7 @@ class Apprise(Carrier):
         )
 
     def send(self, to: str, text: str, *, message_id: str, valid_for: int) -> str | None:
-        said = _thread.said = []
+        _said.set(said := [])
         try:
             plugin = self._plugin(to)
         except Exception:  # the plugin accepted the URL with another number

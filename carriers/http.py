@@ -7,7 +7,6 @@ import json
 import re
 import threading
 import time
-from collections.abc import Collection
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl
 
@@ -66,9 +65,6 @@ class HttpCarrier(Carrier):
     timeout_is_total = False
     avoids_link_local = False  # gives nothing to a host that turns out to be on this link
     codes: Codes
-    # Codes that may mean that the sender does not reach the recipient's country. They are not about
-    # the account if the server took a text from this sender in the last ten minutes.
-    by_country: Collection = ()
 
     def __init__(self, base: SplitResult, headers: dict, concurrency: int, timeout: float):
         silence("urllib3")
@@ -107,9 +103,14 @@ class HttpCarrier(Carrier):
         return self.ask("POST", path, fields=form, encode_multipart=False)
 
     def refusal(self, answer: Answer, code: object, reason: str, **flags: object) -> CarrierError:
-        """Return the CarrierError that the carrier's own code means."""
-        if code in self.by_country and time.monotonic() < self._served_until:
-            return CarrierError(reason, way=code in self.codes.of_way)
+        """Return the CarrierError that the carrier's own code means.
+
+        A code of the account that may be about the recipient's country is not about the account if
+        the server took a text from this sender in the last ten minutes.
+        """
+        of_country = code in self.codes.of_way and code in self.codes.account
+        if of_country and time.monotonic() < self._served_until:
+            return CarrierError(reason, way=True)
         return self.codes.error(reason, code, retry_after=answer.retry_after, **flags)
 
     def no_verdict(
@@ -123,6 +124,10 @@ class HttpCarrier(Carrier):
     def note_served(self) -> None:
         """Note that the server took a text from this sender."""
         self._served_until = time.monotonic() + RECENTLY
+
+    def explained(self, code: int, otherwise: str) -> str:
+        """Return what a code of a report means, in words for an operator."""
+        raise NotImplementedError
 
     def _receipts(self, field, callbacks, secret, option, sender):
         """Return the field that asks for receipts; warn if there is no `secret` to verify them.
@@ -145,15 +150,15 @@ class HttpCarrier(Carrier):
         """Return the receipts and opt-outs in a callback about a text, made at an instant.
 
         `given` is the id that `send` was given, if the carrier repeats it; `ids` name the report.
-        The subclass has the final statuses in `delivered` and `failed`, words for error codes in
-        `undelivered`, and the code of a recipient who told the carrier to stop in `opted_out`.
+        The subclass has the final statuses in `delivered` and `failed`, and the code of a recipient
+        who told the carrier to stop in `opted_out`.
         """
         code = int(code) if re.fullmatch(r"[1-9]\d{0,6}", code, re.ASCII) else None
         receipts = []
         if reference(message_id) and status in self.delivered:
             receipts = [Receipt(message_id, True, message_id=given)]
         elif reference(message_id) and status in self.failed:
-            words = f"{self.undelivered.get(code, status)} (error {code})" if code else status
+            words = f"{self.explained(code, status)} (error {code})" if code else status
             receipts = [Receipt(message_id, False, f"{self.title}: {words}", message_id=given)]
         opted_out = opt_outs.reported(recipient, at, ids) if code == self.opted_out else []
         return receipts + opted_out

@@ -7,43 +7,16 @@ import threading
 from collections import deque
 from functools import partial
 
-from carriers import (
-    Carrier,
-    CarrierError,
-    LateAnswer,
-    Receipt,
-    Reply,
-    TooFast,
-    opt_outs,
-    pdus,
-    urls,
-)
-from carriers.alphabets import NAMES, cut, decode
-from carriers.pdus import CODES, Delivery
+from carriers import Carrier, CarrierError, LateAnswer, News, Reply, TooFast, pdus, urls
+from carriers.alphabets import NAMES, cut
+from carriers.deliveries import DIGITS, answered_id, read
+from carriers.opt_outs import REGIONS
 from carriers.smpp_session import LOST, Bind
 from carriers.tls import trusted
 
 PAUSE = 1  # seconds after the peer says "too fast" between the parts of a text
 ACCOUNT_PAUSE = 60  # seconds until a refused bind is tried again only for listening
 MOST_HELD = 10_000  # receipts and replies waiting for `received`
-
-# message_state (5.2.28) and its name in a receipt's text (appendix B). The other states are not
-# final (ENROUTE, ACCEPTED) or say nothing about the phone (UNKNOWN).
-STATES = {2: "DELIVRD", 3: "EXPIRED", 4: "DELETED", 5: "UNDELIV", 8: "REJECTD"}
-NAMED = {state: state for state in STATES.values()} | {
-    "DELIVERED": "DELIVRD",
-    "UNDELIVERABLE": "UNDELIV",
-    "UNDELIVERED": "UNDELIV",
-    "FAILED": "UNDELIV",
-    "REJECTED": "REJECTD",
-}
-NOT_FINAL = ("ENROUTE", "ACCEPTD", "UNKNOWN")
-RECEIPT_TEXT = re.compile(r"\s*id:\s*\S+\s.*?\bstat:\s*([A-Z]+)", re.IGNORECASE | re.DOTALL)
-
-# The digits of message ids by `receipt_ids`: a pattern, the base, how format() writes them. The
-# answers have the other ones.
-DIGITS = {"hex": ("[0-9A-Fa-f]{1,64}", 16, "x"), "dec": ("[0-9]{1,64}", 10, "d")}
-OTHER = {"hex": "dec", "dec": "hex"}
 
 
 class Smpp(Carrier):
@@ -126,7 +99,7 @@ class Smpp(Carrier):
     def check(self) -> None:
         self._run(self._check()).result()
 
-    def received(self) -> list[Receipt | Reply | LateAnswer | TooFast]:
+    def received(self) -> list[News]:
         with self._lock:
             if self.listens and not self._closed:
                 idle = self._listening is None or self._listening.done()
@@ -203,7 +176,7 @@ class Smpp(Carrier):
             if status == pdus.OK:
                 return answer
             too_late = asyncio.get_running_loop().time() > give_up_at
-            if too_late or not taken or status not in CODES.too_fast:
+            if too_late or not taken or status not in pdus.CODES.too_fast:
                 raise _refusal(status, taken, parts)
             self._arrived.append((TooFast(pdus.reason(status)), None))
             await asyncio.sleep(PAUSE)
@@ -245,69 +218,9 @@ class Smpp(Carrier):
         await asyncio.gather(*(bind.session.unbind() for bind in self._binds if bind.open))
 
 
-def read(
-    delivery: Delivery, receipt_ids: str | None = None, region: str | None = None
-) -> Receipt | Reply | None:
-    """Return the receipt or reply in a deliver_sm or data_sm, or None."""
-    number = delivery.source
-    if delivery.ton == pdus.INTERNATIONAL:
-        number = opt_outs.international(number)
-    elif region and delivery.ton in (pdus.UNKNOWN, pdus.NATIONAL):
-        number = opt_outs.national(number, region) or number
-    message_type = delivery.esm_class & pdus.MESSAGE_TYPE
-    # Without its NULs UCS-2 reads like any other alphabet: what counts is ASCII
-    plain = delivery.message.replace(b"\0", b"").decode("latin-1")
-    receipt = _receipt(plain, delivery.optional, receipt_ids, number)
-    if message_type == pdus.RECEIPT or pdus.RECEIPTED_MESSAGE_ID in delivery.optional:
-        return receipt
-    looks_like_one = RECEIPT_TEXT.match(plain)
-    if message_type or (looks_like_one and looks_like_one[1].upper() in NOT_FINAL):
-        return None
-    header, text = pdus.header_and_text(delivery)
-    part, words = pdus.part(header, delivery.optional), decode(text, delivery.coding)
-    receipt = receipt if looks_like_one and not part else None
-    said = opt_outs.replies(number, words or None, part=part)
-    return next((each._replace(receipt=receipt) for each in said), None)
-
-
-def _receipt(text, optional, receipt_ids, number):
-    """Return a Receipt from the optional parameters or from the text (appendix B), or None."""
-    found = re.findall(r"\b(id|stat|err):\s*(\S+)", text, re.IGNORECASE)
-    fields = {name.lower(): value for name, value in reversed(found)}  # the first of each counts
-    reference = pdus.message_id(optional.get(pdus.RECEIPTED_MESSAGE_ID, b""))
-    if reference:
-        reference = answered_id(reference, receipt_ids)
-    else:
-        reference = pdus.message_id(fields.get("id", "").encode("latin-1"))
-        reference = _rewritten(reference, receipt_ids, receipt_ids)
-    state = optional.get(pdus.MESSAGE_STATE)
-    state = STATES.get(state[-1]) if state else NAMED.get(fields.get("stat", "").upper())
-    if reference is None or state is None:
-        return None
-    digits = re.fullmatch(r"\+?([1-9]\d{6,14})", number, re.ASCII)
-    number = f"+{digits[1]}" if digits else None
-    if state == "DELIVRD":
-        return Receipt(reference, True, number=number)
-    error = re.fullmatch(r"0*([0-9A-Za-z]{1,8})", fields.get("err", "0"))
-    more = f", error {error[0]}" if error and error[1] != "0" else ""
-    return Receipt(reference, False, f"SMPP: {state}{more}", number)
-
-
-def answered_id(reference: str | None, receipt_ids: str | None) -> str | None:
-    """Return the id that an answer gave, in the digits that receipts have."""
-    return _rewritten(reference, OTHER.get(receipt_ids), receipt_ids)
-
-
-def _rewritten(reference, given, wanted):
-    """Return an id in other digits, without zeros before it; any other id unchanged."""
-    if given is None or reference is None or not re.fullmatch(DIGITS[given][0], reference):
-        return reference
-    return format(int(reference, DIGITS[given][1]), DIGITS[wanted][2])
-
-
 def _refusal(status, taken, parts):
     """Return the CarrierError for a command_status after `taken` parts were taken."""
-    error = CODES.error(f"SMPP: {pdus.reason(status)}", status)
+    error = pdus.CODES.error(f"SMPP: {pdus.reason(status)}", status)
     if not taken:
         return error
     reason = f"{error}, after {taken} of {parts} parts were taken"
@@ -351,7 +264,7 @@ def _check_words(options):
         raise ValueError(f"alphabet must be one of {', '.join(NAMES)}")
     if options["receipt_ids"] not in (None, *DIGITS):
         raise ValueError("receipt_ids must be hex or dec")
-    if options["region"] not in (None, *opt_outs.REGIONS):
+    if options["region"] not in (None, *REGIONS):
         raise ValueError("region must be the ISO 3166 code of a country, like US")
 
 

@@ -9,103 +9,37 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from urllib.parse import quote, urlencode, urlsplit
 
-from carriers import (
-    Callback,
-    CarrierError,
-    Codes,
-    NotGenuine,
-    OptOut,
-    Receipt,
-    Reply,
-    opt_outs,
-    urls,
-)
+from carriers import Callback, CarrierError, Codes, News, NotGenuine, opt_outs, urls
 from carriers.http import HttpCarrier, basic, parsed, reference
 
-# Twilio's error codes (https://www.twilio.com/docs/api/errors), grouped by what to do about them.
+# Twilio's error codes, grouped by what to do about them. All others are temporary.
+ERRORS = "https://www.twilio.com/docs/errors/"  # a page for each code
 FOR_GOOD = {
-    21211: "the number is not valid",
-    21214: "the number cannot be reached",
-    21217: "the number is not valid",
-    21265: "the number is a short code",
-    21266: "the number is the sender's own",
-    21268: "the number is a premium-rate one",
-    21408: "texts to the recipient's country are not enabled for the account",
-    21602: "the text is empty",
-    21605: "the text is too long",
-    21608: "a trial account only reaches verified numbers",
-    21610: "the recipient has opted out",
-    21612: "the number cannot be reached from this sender",
-    21614: "the number takes no texts",
-    21617: "the text is too long",
-    21618: "the text cannot be sent",
-    21619: "the text is missing",
-    21635: "the number is a landline",
+    *(21211, 21214, 21217, 21265, 21266, 21268, 21612, 21614, 21635),  # the number
+    *(21602, 21605, 21617, 21618, 21619),  # the text
+    *(21408, 21608, 21610),  # the recipient's country, a trial account, an opt-out
 }
 ACCOUNT = {
-    10001: "the account is not active",
+    *(10001, 20003, 20005, 20006, 20008, 20010, 20403, 20404, 90010),  # the account, its token
+    *(21212, 21267, 21601, 21606, 21607, 21616, 21657, 21659, 21660, 21661),  # the sender
+    *(21701, 21702, 21703, 21704, 21705, 21708, 21709),  # the messaging service
+    21609,  # PUBLIC_URL
+}
+TOO_FAST = {429, 14107, 20429, 21611, 30022, 63038}  # 429 is the HTTP status, whatever the code
+REASONS = {
     20003: "the account SID or the token is wrong",
-    20005: "the account is not active",
-    20006: "access is denied",
-    20008: "these are test credentials",
-    20010: "the account may not do this",
-    20403: "the account may not do this",
-    20404: "the account is not known",
-    21212: "the sender is not valid",
-    21267: "a trial account has no alphanumeric sender",
-    21601: "the sender is not a number of Twilio's",
-    21606: "the sender cannot send texts",
-    21607: "a trial account has only its trial number as sender",
-    21609: "PUBLIC_URL is no address that Twilio calls",
-    21616: "the sender is ambiguous",
-    21657: "the sender is not valid",
-    21659: "the sender is not a number of Twilio's",
-    21660: "the sender is not a number of the account",
-    21661: "the sender cannot send texts",
-    21701: "the messaging service does not exist",
-    21702: "the messaging service is not available",
-    21703: "the messaging service has no sender",
-    21704: "the messaging service has no sender",
-    21705: "the messaging service is not valid",
-    21708: "the messaging service cannot use its sender",
-    21709: "the messaging service cannot use its sender",
-    90010: "the account is not active",
-}
-TOO_FAST = {
-    429: "too many requests",  # the HTTP status, whatever the code
-    14107: "the sender's rate is exceeded",
-    20429: "too many requests",
-    21611: "the sender's queue is full",
-    30022: "the sender's rate is exceeded",
-    63038: "the account's daily limit is reached",
-}
-# Codes in status callbacks.
-UNDELIVERED = {
-    30001: "Twilio's queue was full",
-    30002: "the account was suspended",
+    21211: "the number is not valid",
+    21408: "texts to the recipient's country are not enabled for the account",
+    21608: "a trial account only reaches verified numbers",
+    21610: "the recipient has opted out",
+    21614: "the number takes no texts",
     30003: "the phone was not reachable",
     30004: "the recipient blocks texts",
     30005: "the number is not in service",
     30006: "the number is a landline, or its network is not reachable",
     30007: "filtered as unwanted",
-    30008: "for a reason that is not known",
-    30010: "the price is higher than the account's limit",
-    30017: "the recipient's network is congested",
-    30018: "the recipient's network wants the sender registered first",
-    30019: "the recipient's network does not take so long a text",
-    30023: "the sender's daily limit in the US is reached",
-    30024: "the recipient's network does not know the sender's number",
-    30027: "the sender's daily limit at T-Mobile is reached",
-    30032: "the sender, a toll-free number, is not verified",
-    30033: "the sender's US campaign is suspended",
     30034: "the sender is not registered",
-    30035: "the sender's US registration is still being processed",
-    30036: "it was too old before its turn came",
-    30410: "the network gave Twilio no answer in time",
-    30450: "its delivery is blocked",
-    30500: "an error of Twilio's or of its network",
 }
-REASONS = FOR_GOOD | ACCOUNT | TOO_FAST | UNDELIVERED
 OF_WAY = {21408, 21606, 21612, 21703}
 OPTED_OUT = 21610
 
@@ -134,9 +68,8 @@ class Twilio(HttpCarrier):
     callback_methods = ("POST",)
     longest_answer = 4 * 1024 * 1024  # a page of messages
     codes = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, OF_WAY)
-    by_country = (21606, 21703)
     delivered, failed = ("delivered", "read"), ("undelivered", "failed", "canceled")
-    undelivered, opted_out = REASONS, OPTED_OUT
+    opted_out = OPTED_OUT
 
     def __init__(self, url: str, concurrency: int, timeout: float, callbacks: str | None):
         user, password, sender, options = urls.account(
@@ -211,7 +144,7 @@ class Twilio(HttpCarrier):
             words = status if status in ("suspended", "closed") else "not active"
             raise CarrierError(f"Twilio: the account is {words}", account=True)
 
-    def callback(self, request: Callback) -> list[Receipt | OptOut | Reply]:
+    def callback(self, request: Callback) -> list[News]:
         form = self._genuine(request)
         # By the signed name: a carrier that was renamed knows what was captured before
         ids = _message_ids(request.called or self.name, form, request.headers["x-twilio-signature"])
@@ -225,6 +158,9 @@ class Twilio(HttpCarrier):
         sid = form.get("MessageSid") or form.get("SmsSid")
         status = form.get("MessageStatus") or form.get("SmsStatus")
         return self._report(sid, status, form.get("ErrorCode", ""), form.get("To", ""), ids=ids)
+
+    def explained(self, code: int, otherwise: str) -> str:
+        return REASONS.get(code) or f"{otherwise}, see {ERRORS}{code}"
 
     def _get(self, path):
         """Return the JSON object at a path; raise CarrierError if the answer is another one."""
@@ -263,7 +199,6 @@ class Twilio(HttpCarrier):
             raise NotGenuine
         try:
             form = set(parsed(request.body.decode()))
-            fields = set(parsed(urlsplit(request.url).query)) if request.method == "GET" else form
         except ValueError:
             raise NotGenuine from None
         # Twilio signs a repeated field with the same value once. Other repeated fields and other
@@ -276,7 +211,7 @@ class Twilio(HttpCarrier):
         for url in _without_port_and_with(request.url):
             mac = hmac.new(self._auth_token.encode(), (url + signed).encode(), algorithm)
             if hmac.compare_digest(base64.b64encode(mac.digest()), given):
-                return dict(fields)
+                return dict(form)
         raise NotGenuine
 
     def _refusal(self, answer, in_doubt=False):
@@ -284,7 +219,8 @@ class Twilio(HttpCarrier):
         code = _code(answer)
         if code is None:
             return self.no_verdict(answer, in_doubt)
-        reason = f"Twilio: {REASONS.get(code, 'refused')} (HTTP {answer.status}, error {code})"
+        words = self.explained(code, "refused")
+        reason = f"Twilio: {words} (HTTP {answer.status}, error {code})"
         meant = 429 if answer.status == 429 else code
         return self.refusal(answer, meant, reason, opted_out=meant == OPTED_OUT)
 
@@ -296,7 +232,7 @@ def _code(answer):
 
 
 def _may_be_split_anew(form):
-    """Return whether a reply may be another, its signed names and values divided elsewhere.
+    """Return whether a reply could be made of another one, whose fields were divided elsewhere.
 
     A text can hold `STARTFrom+1…`: divided behind START, it would be the reply of that number. The
     sender's own `From` is then part of another field, as nothing but the text is anybody's choice.

@@ -8,50 +8,35 @@ import time
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
-from carriers import (
-    Callback,
-    CarrierError,
-    Codes,
-    NotGenuine,
-    OptOut,
-    Part,
-    Receipt,
-    Reply,
-    opt_outs,
-    urls,
-)
+from carriers import Callback, CarrierError, Codes, News, NotGenuine, Part, opt_outs, urls
 from carriers.alphabets import SEPTETS
 from carriers.http import MOST_FIELDS, HttpCarrier, basic, parsed, reference
 
 # The status of each part of a text, grouped by what to do about it
 # (https://developer.vonage.com/en/messaging/sms/guides/troubleshooting-sms).
-FOR_GOOD = {
+FOR_GOOD = {"3", "6", "7", "12", "22", "29", "33"}
+ACCOUNT = {"4", "8", "9", "11", "14", "15", "23", "32"}
+TOO_FAST = {"1"}
+OF_WAY = {"15"}
+REASONS = {
+    "1": "too many requests",
     "3": "a parameter is not valid",
+    "4": "the key or the secret is wrong",
+    "5": "an error of Vonage's",
     "6": "the number cannot be reached",
     "7": "the number is barred",
-    "12": "the text is too long",
-    "22": "the recipient's network is not known",
-    "29": "a demo account only reaches numbers on its own list",
-    "33": "the number is not in service",
-}
-ACCOUNT = {
-    "4": "the key or the secret is wrong",
     "8": "the account is suspended",
     "9": "the account has no credit",
     "11": "the account may not use this API",
+    "12": "the text is too long",
     "14": "the account wants signed requests",
     "15": "the sender is not allowed",
+    "22": "the recipient's network is not known",
     "23": "PUBLIC_URL is no address that Vonage calls",
+    "29": "a demo account only reaches numbers on its own list",
     "32": "the account wants signed requests",
+    "33": "the number is not in service",
 }
-TOO_FAST = {"1": "too many requests"}
-FOR_NOW = {
-    "2": "a parameter is missing",
-    "5": "an error of Vonage's",
-    "10": "too many connections",
-}
-OF_WAY = {"15"}
-REASONS = FOR_GOOD | ACCOUNT | TOO_FAST | FOR_NOW
 # err-code (https://developer.vonage.com/en/messaging/sms/guides/delivery-receipts)
 UNDELIVERED = {
     2: "the phone was not reachable",
@@ -92,10 +77,9 @@ class Vonage(HttpCarrier):
 
     name, title = "vonage", "Vonage"
     codes = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, OF_WAY)
-    by_country = ("15",)
     callback_methods = ("GET", "POST")
     delivered, failed = ("delivered",), ("expired", "failed", "rejected")
-    undelivered, opted_out = UNDELIVERED, 9
+    opted_out = 9
 
     def __init__(self, url: str, concurrency: int, timeout: float, callbacks: str | None):
         key, secret, sender, options = urls.account(
@@ -141,6 +125,9 @@ class Vonage(HttpCarrier):
         reason = f"Vonage: {REASONS.get(status, 'refused')} (status {status})"
         raise self.refusal(answer, status, reason)
 
+    def explained(self, code: int, otherwise: str) -> str:
+        return UNDELIVERED.get(code, otherwise)
+
     def check(self) -> None:
         """Ask for the balance."""
         answer = self.ask("GET", "/account/get-balance", headers=self.headers | self._login)
@@ -149,7 +136,7 @@ class Vonage(HttpCarrier):
             # Vonage's own errors have a code, or a title (RFC 7807).
             raise self.no_verdict(answer, silent=not content.keys() & {"error-code", "title"})
 
-    def callback(self, request: Callback) -> list[Receipt | OptOut | Reply]:
+    def callback(self, request: Callback) -> list[News]:
         fields = self._genuine(request)
         if not self._is_for(fields, request.kind):
             return []

@@ -29,7 +29,7 @@ class Way(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names under which what is its own is kept."""
+        """Return its name and its former ones: messages may be stored under each."""
         return self.name, *self.was
 
     def may_serve(self, country: str | None, key: str) -> bool:
@@ -60,7 +60,7 @@ def parse(text: str) -> tuple[Way, ...]:
             continue
         ways.append(way)
         problems += [f"{place}{problem}" for problem in found]
-    problems += _of_names(ways)
+    problems += _problems_of_names(ways)
     if problems:
         raise ValueError("\n".join(problems))
     return tuple(ways)
@@ -71,7 +71,7 @@ def by_name(ways: Iterable[Way]) -> dict[str, Way]:
     return {name: way for way in ways for name in way.names}
 
 
-def _of_names(ways):
+def _problems_of_names(ways):
     """Return the problems of names that do not tell carriers apart."""
     called = Counter(way.name for way in ways)
     given = Counter(name for way in ways for name in way.names)

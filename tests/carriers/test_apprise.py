@@ -1,7 +1,5 @@
 """carriers/apprise.py: Apprise's plugins, their URLs and their errors."""
 
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import apprise
@@ -52,31 +50,6 @@ def test_its_yes_has_no_reference(apprise_server):
     assert send(connect(apprise_server.url)) is None
 
 
-@pytest.mark.parametrize(
-    ("status", "means"),
-    [
-        (400, "for now"),  # the account as often as the text
-        (422, "for now"),
-        (413, "for good"),
-        (429, "too fast"),
-        (401, "the account"),
-        (402, "the account"),
-        (403, "the account"),
-        (404, "for now"),
-        (408, "for now"),
-        (500, "for now"),
-        (502, "in doubt"),
-        (503, "for now"),
-        (504, "in doubt"),
-    ],
-)
-def test_the_status_says_what_to_do(apprise_server, status, means):
-    apprise_server.answer = Answer(status)
-    error = refused(connect(apprise_server.url))
-    assert meaning(error) == means
-    assert f"error={status}" in str(error)
-
-
 def test_each_thread_gets_the_reason_of_its_own_text(apprise_server):
     numbers = [f"+1212555{i:04}" for i in range(64)]
     for i, number in enumerate(numbers):
@@ -112,16 +85,6 @@ def test_a_plugin_that_gives_no_reason_is_named(monkeypatch):
     error = refused(connect("json://127.0.0.1/{to}"))
     assert str(error) == "json:// gave no reason"
     assert meaning(error) == "for now"
-
-
-def test_requests_is_left_as_it_is(apprise_server):
-    code = (
-        "import requests; before = requests.Session; import carriers; "
-        f"carriers.connect({apprise_server.url!r}); "
-        "print(requests.Session is before is requests.sessions.Session)"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert ran.stdout == "True\n"
 
 
 # The start

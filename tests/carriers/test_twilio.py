@@ -24,10 +24,11 @@ from carrier_errors import (
     unidentified,
 )
 from carrier_servers import HANG, HANG_UP, Answer, refusal
-from carriers import Callback, CarrierError, NotGenuine, OptOut, Receipt, Reply, twilio
+from carriers import Callback, CarrierError, NotGenuine, OptOut, Receipt, Reply
 from carriers.http import LONGEST_PAUSE
 
 PUBLIC_URL = "https://sms.example.com/staging"
+ERRORS = "https://www.twilio.com/docs/errors/"
 SID = "SM" + "1" * 32
 NOW = datetime(2026, 3, 3, 17, 0, tzinfo=UTC)
 
@@ -169,85 +170,21 @@ def test_a_201_that_cannot_be_read_means_sent(twilio_server, answer):
 
 
 @pytest.mark.parametrize(
-    ("code", "status", "means"),
-    [
-        (21211, 400, "for good"),
-        (21408, 403, "for good"),
-        (21612, 400, "for good"),
-        (21614, 400, "for good"),
-        (21617, 400, "for good"),
-        (21619, 400, "for good"),
-        (21635, 400, "for good"),
-        (21610, 400, "opted out"),
-        (20003, 401, "the account"),
-        (20005, 403, "the account"),
-        (10001, 400, "the account"),
-        (20404, 404, "the account"),
-        (21606, 400, "the account"),
-        (21659, 400, "the account"),
-        (21660, 400, "the account"),
-        (21212, 400, "the account"),
-        (21701, 400, "the account"),
-        (21703, 400, "the account"),
-        (21708, 400, "the account"),
-        (21709, 400, "the account"),
-        (21609, 400, "the account"),
-        (21999, 400, "for now"),
-        (20500, 500, "for now"),
-        (20503, 503, "for now"),
-        (20429, 429, "too fast"),
-        (21611, 429, "too fast"),
-        (14107, 400, "too fast"),
-        (30022, 400, "too fast"),
-        (0, 429, "too fast"),
-    ],
-)
-def test_twilios_codes_say_what_to_do(twilio_server, code, status, means):
-    twilio_server.answer = refusal(code, status)
-    error = refused(connect(twilio_server.url))
-    assert meaning(error) == means
-    assert f"HTTP {status}" in str(error)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
     ("answer", "means"),
     [
-        (Answer(200), "in doubt"),
-        (Answer(200, b"<html>Log in to the hotel's network</html>"), "in doubt"),
-        (Answer(202, {"status": "queued"}), "in doubt"),
-        (Answer(204), "in doubt"),
         (Answer(201, {"code": 21211, "status": 400}), "for good"),
-        (Answer(301, b"", {"Location": "/elsewhere"}), "for now"),
-        (Answer(307, b"", {"Location": "/elsewhere"}), "for now"),
-        (Answer(400, b"\x00\xff garbage"), "for now"),
-        (Answer(400, b""), "for now"),
-        (Answer(400, [21211]), "for now"),
-        (Answer(400, {"code": "21211"}), "for now"),
-        (Answer(400, {"code": [21211]}), "for now"),
-        (Answer(400, {"code": True}), "for now"),
-        (Answer(400, {"code": -21211}), "for now"),
+        *(
+            (Answer(400, {"code": code}), "for now")
+            for code in ("21211", [21211], True, -21211, 1_021_211)
+        ),
         (Answer(400, b'{"code": 21211', length=1000), "for now"),
-        (Answer(400, b"[" * 60_000), "for now"),
         (Answer(400, b'{"code": ' + b"9" * 5_000 + b"}"), "for now"),
-        (Answer(400, b"x" * 200_000), "for now"),
-        (Answer(401, b""), "the account"),
-        (Answer(403, b"<html>"), "the account"),
-        (Answer(404, b"<html>"), "the account"),
-        (Answer(500, b"<html>"), "for now"),
-        (Answer(502, b""), "in doubt"),
-        (Answer(503, b""), "for now"),
-        (Answer(504, b""), "in doubt"),
-        (Answer(599, b""), "for now"),
-        (HANG, "in doubt"),
-        (HANG_UP, "in doubt"),
     ],
     ids=lambda value: repr(value)[:60],
 )
-def test_an_answer_without_a_code_is_no_yes_and_costs_one_request(twilio_server, answer, means):
+def test_only_twilios_own_code_counts(twilio_server, answer, means):
     twilio_server.answer = answer
-    assert meaning(refused(impatient(twilio_server.url))) == means
-    assert len(twilio_server.requests) == 1
+    assert meaning(refused(connect(twilio_server.url))) == means
 
 
 @pytest.mark.parametrize(
@@ -283,36 +220,6 @@ def test_retry_after_may_be_a_date(twilio_server):
 def test_retry_after_counts_only_where_the_carrier_is_too_busy(twilio_server):
     twilio_server.answer = refusal(21211, 400, {"Retry-After": "7"})
     assert refused(connect(twilio_server.url)).retry_after is None
-
-
-@pytest.mark.parametrize("code", [21606, 21703])
-def test_a_sender_that_serves_others_does_not_reach_this_country(twilio_server, code):
-    twilio_server.answers["+447700900123"] = refusal(code)
-    carrier = connect(twilio_server.url)
-    assert meaning(refused(carrier, "+447700900123")) == "the account"
-    send(carrier)
-    assert meaning(refused(carrier, "+447700900123")) == "for now"
-    twilio_server.answer = refusal(20003, 401)
-    assert meaning(refused(carrier)) == "the account"
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        *(30001, 30002, 30003, 30004, 30005, 30006, 30007, 30008, 30010, 30017, 30018, 30019),
-        *(30023, 30024, 30027, 30032, 30033, 30034, 30035, 30036, 30410, 30450, 30500),
-    ],
-)
-def test_a_reason_for_no_delivery_has_words(carrier, code):
-    fields = {"MessageSid": SID, "MessageStatus": "undelivered", "ErrorCode": str(code)}
-    (receipt,) = carrier.callback(signed(fields))
-    words = re.fullmatch(r"Twilio: (.{9,70}) \(error \d{5}\)", receipt.reason)
-    assert words[1] != "undelivered"
-
-
-def test_no_code_means_two_things():
-    tables = (twilio.FOR_GOOD, twilio.ACCOUNT, twilio.TOO_FAST, twilio.UNDELIVERED)
-    assert len(twilio.REASONS) == sum(map(len, tables))
 
 
 # Asking for the account
@@ -554,7 +461,7 @@ def carrier():
         ),
         (
             {"MessageStatus": "failed", "ErrorCode": "30999"},
-            [Receipt(SID, False, "Twilio: failed (error 30999)")],
+            [Receipt(SID, False, f"Twilio: failed, see {ERRORS}30999 (error 30999)")],
         ),
         ({"MessageStatus": "failed"}, [Receipt(SID, False, "Twilio: failed")]),
         (
@@ -641,12 +548,6 @@ STATUS = {"MessageSid": SID, "MessageStatus": "delivered", "To": NUMBER}
 )
 def test_the_port_may_be_signed_or_not(carrier, url, signed_url):
     assert carrier.callback(signed(STATUS, url=url, signed_url=signed_url))
-
-
-def test_a_get_is_signed_with_its_query(carrier):
-    url = f"{PUBLIC_URL}/carriers/twilio/status?{urlencode(STATUS)}"
-    request = signed({}, url=url, method="GET")
-    assert carrier.callback(request) == [Receipt(SID, True)]
 
 
 def test_a_shared_key_signs_with_sha256(carrier):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import carriers
 from carrier_errors import MESSAGE_ID, NUMBER, connect, form, meaning, refused, send, unidentified
 from carrier_servers import Answer, verdict
-from carriers import Callback, CarrierError, NotGenuine, OptOut, Part, Receipt, Reply, vonage
+from carriers import Callback, CarrierError, NotGenuine, OptOut, Part, Receipt, Reply
 from signed_callbacks import vonage_signer
 
 PUBLIC_URL = "https://sms.example.com/staging"
@@ -130,26 +130,6 @@ def test_a_yes_without_a_usable_id_is_a_yes(vonage_server, message_id):
 @pytest.mark.parametrize(
     ("status", "means"),
     [
-        ("1", "too fast"),
-        ("2", "for now"),
-        ("3", "for good"),
-        ("4", "the account"),
-        ("5", "for now"),
-        ("6", "for good"),
-        ("7", "for good"),
-        ("8", "the account"),
-        ("9", "the account"),
-        ("10", "for now"),
-        ("11", "the account"),
-        ("12", "for good"),
-        ("14", "the account"),
-        ("15", "the account"),
-        ("22", "for good"),
-        ("23", "the account"),
-        ("29", "for good"),
-        ("32", "the account"),
-        ("33", "for good"),
-        ("99", "for now"),
         (4, "the account"),
         (None, "in doubt"),
         ("", "for now"),
@@ -157,7 +137,7 @@ def test_a_yes_without_a_usable_id_is_a_yes(vonage_server, message_id):
         ("+12125550123", "for now"),
     ],
 )
-def test_the_status_in_the_body_says_what_to_do(vonage_server, status, means):
+def test_a_status_may_be_of_any_kind(vonage_server, status, means):
     vonage_server.answer = verdict(part(status, **{"error-text": f"no text to {NUMBER}"}))
     assert meaning(refused(connect(vonage_server.url))) == means
 
@@ -172,21 +152,10 @@ def test_a_text_that_is_taken_in_part_is_in_doubt(vonage_server):
 @pytest.mark.parametrize(
     ("answer", "means"),
     [
-        (Answer(200), "in doubt"),
-        (Answer(200, b"<html>"), "in doubt"),
         (Answer(200, {"messages": []}), "in doubt"),
         (Answer(200, {"messages": ["0"]}), "in doubt"),
         (Answer(200, b'{"messages": [{"status": "0"', length=500), "in doubt"),
-        (Answer(200, b"[" * 60_000), "in doubt"),
-        (Answer(400), "for now"),
         (Answer(401, {"error": "Bad Credentials"}), "the account"),
-        (Answer(402), "the account"),
-        (Answer(403), "the account"),
-        (Answer(404), "the account"),
-        (Answer(429), "too fast"),
-        (Answer(500), "for now"),
-        (Answer(502), "in doubt"),
-        (Answer(504), "in doubt"),
     ],
     ids=lambda value: repr(value)[:60],
 )
@@ -204,21 +173,6 @@ def test_the_check_asks_for_the_balance(vonage_server):
     with pytest.raises(CarrierError) as caught:
         connect(vonage_server.url).check()
     assert meaning(caught.value) == "the account"
-
-
-def test_a_sender_that_serves_others_is_not_allowed_in_this_country(vonage_server):
-    vonage_server.answers["+447700900123"] = verdict(part("15"))
-    carrier = connect(vonage_server.url)
-    assert meaning(refused(carrier, "+447700900123")) == "the account"
-    send(carrier)
-    assert meaning(refused(carrier, "+447700900123")) == "for now"
-    vonage_server.answer = verdict(part("4"))
-    assert meaning(refused(carrier)) == "the account"
-
-
-def test_no_status_means_two_things():
-    tables = (vonage.FOR_GOOD, vonage.ACCOUNT, vonage.TOO_FAST, vonage.FOR_NOW)
-    assert len(vonage.REASONS) == sum(map(len, tables))
 
 
 # Callbacks, signed by Vonage's own library
@@ -325,49 +279,30 @@ def test_a_reply_is_returned_as_it_came(carrier, text, how):
     assert events == [Reply(NUMBER, text)]
 
 
-@pytest.mark.parametrize(
-    ("timestamp", "at"),
-    [
-        ("2026-03-03 17:00:04", datetime(2026, 3, 3, 17, 0, 4, tzinfo=UTC)),
-        ("2026-02-30 17:00:04", None),
-        ("2026-03-03T17:00:04", None),
-        ("2026-03-03 17:00:04+02:00", None),
-        ("2026-03-03 17:00", None),
-        ("2026-03-03 24:00:00", None),
-        ("0000-00-00 00:00:00", None),
-        ("٢٠٢٦-03-03 17:00:04", None),
-        ("", None),
-        ("yesterday", None),
-    ],
-)
-def test_a_stop_has_the_time_that_vonage_signed(carrier, timestamp, at):
-    said = {"msisdn": NUMBER[1:], "message-timestamp": timestamp}
-    for text in ("STOP", "START"):
-        (event,) = carrier.callback(signed(said | {"text": text}, kind="inbound"))
-        assert event == Reply(NUMBER, text, at)
-    refused = STATUS | said | {"status": "rejected", "err-code": "9"}
-    assert unidentified(carrier, signed(refused))[1] == OptOut(NUMBER, True, "carrier", at=at)
+NOON = datetime(2020, 1, 1, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
     ("timestamp", "at"),
     [
-        ("2020-01-01 12:00:00 +0000", datetime(2020, 1, 1, 12, tzinfo=UTC)),  # as Vonage writes it
-        ("2020-01-01 12:00:00 +0530", datetime(2020, 1, 1, 6, 30, tzinfo=UTC)),
-        ("2020-01-01 12:00:00 -0100", datetime(2020, 1, 1, 13, tzinfo=UTC)),
-        ("2020-01-01 12:00:00 0000", None),
-        ("2020-01-01 12:00:00 +9900", None),
-        ("2020-01-01 12:00:00 +00:00", None),
-        ("0001-01-01 00:00:00 +0100", None),
+        ("2020-01-01 12:00:00", NOON),
+        ("2020-01-01 12:00:00 +0000", NOON),  # as Vonage writes it in replies
+        ("2020-01-01 17:30:00 +0530", NOON),
+        ("2020-01-01 11:00:00 -0100", NOON),
+        *((f"2020-01-01 12:00:00{end}", None) for end in (" 0000", " +9900", " +00:00", "+02:00")),
+        *((f"2020-01-01{time}", None) for time in ("T12:00:00", " 12:00", " 24:00:00", "")),
+        *(("2020-02-30 12:00:00", None), ("0000-00-00 00:00:00", None)),
+        *(("0001-01-01 00:00:00 +0100", None), ("٢٠٢٠-01-01 12:00:00", None), ("", None)),
     ],
 )
 @pytest.mark.parametrize("how", ["query", "form", "json"])
-def test_a_stop_has_the_time_that_vonage_tells_with_its_offset(carrier, timestamp, at, how):
-    said = {"msisdn": NUMBER[1:], "message-timestamp": timestamp, "text": "STOP"}
-    (event,) = carrier.callback(signed(said, how=how, kind="inbound"))
+def test_a_stop_has_the_time_that_vonage_signed(carrier, timestamp, at, how):
+    said = {"msisdn": NUMBER[1:], "message-timestamp": timestamp}
+    (event,) = carrier.callback(signed(said | {"text": "STOP"}, how=how, kind="inbound"))
     assert event == Reply(NUMBER, "STOP", at)
-    if at:
-        assert event.at.tzinfo is UTC
+    assert at is None or event.at.tzinfo is UTC
+    refused = STATUS | said | {"status": "rejected", "err-code": "9"}
+    assert unidentified(carrier, signed(refused, how=how))[1] == OptOut(NUMBER, True, "carrier", at)
 
 
 @pytest.mark.parametrize("concat", ["false", "False", "0", ""])

@@ -84,31 +84,6 @@ def test_any_2xx_is_a_yes_and_its_reference_is_kept(webhook_server, answer, kept
 
 
 @pytest.mark.parametrize(
-    ("status", "means"),
-    [
-        (400, "for good"),
-        (413, "for good"),
-        (422, "for good"),
-        (429, "too fast"),
-        (401, "the account"),
-        (403, "the account"),
-        (404, "the account"),
-        (301, "for now"),
-        (408, "for now"),
-        (500, "for now"),
-        (502, "for now"),
-        (503, "for now"),
-        (504, "for now"),
-    ],
-)
-def test_the_status_says_what_to_do(webhook_server, status, means):
-    webhook_server.answer = Answer(status, TEXT.encode())
-    error = refused(connect(webhook_server.url))
-    assert meaning(error) == means
-    assert f"HTTP {status}" in str(error)
-
-
-@pytest.mark.parametrize(
     "body",
     [
         {"error": "no credit", "reference": "r"},
@@ -119,11 +94,6 @@ def test_the_status_says_what_to_do(webhook_server, status, means):
 def test_an_error_in_the_body_is_a_no_whatever_the_status(webhook_server, body):
     webhook_server.answer = Answer(200, body)
     assert meaning(refused(connect(webhook_server.url))) == "for now"
-
-
-def test_retry_after_is_kept(webhook_server):
-    webhook_server.answer = Answer(429, b"", {"Retry-After": "7"})
-    assert refused(connect(webhook_server.url)).retry_after == 7
 
 
 def test_it_cannot_be_checked_without_sending(webhook_server):

@@ -1,45 +1,15 @@
-"""Texts over SMPP: sent, refused and received."""
+"""Texts over SMPP: sent at once, and what comes back."""
 
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
 from smpp_peer import DELIVER_SM, RESPONSE
 
+from carrier_errors import send
 from carriers import CarrierError
 from running import wait_until
 
-NUMBER = "+12125550123"
-TEXT = "attack at dawn, 🚀 héllo"
-SECRETS = ("2125550123", "5005550006", "attack", "user", "s3cret", "127.0.0.1", "localhost")
-
 THROTTLED, QUEUE_FULL, INVALID_NUMBER, SYSTEM_ERROR = 0x58, 0x14, 0x0B, 0x08
 BIND_FAILED, INVALID_SENDER = 0x0D, 0x0A
-
-
-def send(carrier, text=TEXT, to=NUMBER, valid_for=259_200):
-    return carrier.send(to, text, message_id="a message", valid_for=valid_for)
-
-
-def refused(carrier, text=TEXT):
-    """Send and return the CarrierError, which must be raised."""
-    with pytest.raises(CarrierError) as caught:
-        send(carrier, text)
-    words = str(caught.value)
-    assert words.isprintable()
-    assert not [secret for secret in SECRETS if secret in words], words
-    return caught.value
-
-
-def kind(error):
-    """Return the one meaning of an error."""
-    flags = {
-        "for good": error.permanent,
-        "too fast": error.too_fast,
-        "the account": error.account,
-        "in doubt": error.in_doubt,
-    }
-    assert sum(flags.values()) <= 1
-    return next((name for name, flag in flags.items() if flag), "for now")
 
 
 def outcomes(carrier, count):
@@ -47,7 +17,7 @@ def outcomes(carrier, count):
 
     def outcome(number):
         try:
-            return send(carrier, f"text {number}")
+            return send(carrier, text=f"text {number}")
         except CarrierError as error:
             return error
 

@@ -1,7 +1,5 @@
 """What each answer of an SMPP peer means for the text."""
 
-import time
-
 import pytest
 from smpp_peer import HANG_UP, SILENCE
 from smpp_texts import (
@@ -11,18 +9,16 @@ from smpp_texts import (
     QUEUE_FULL,
     SYSTEM_ERROR,
     THROTTLED,
-    kind,
     outcomes,
-    refused,
-    send,
 )
 
-from carriers import CarrierError, smpp_session
+from carrier_errors import meaning, refused, send
+from carriers import CarrierError, TooFast
 from running import wait_until
 
 
 @pytest.mark.parametrize(
-    ("status", "meaning"),
+    ("status", "means"),
     [
         (0x01, "for good"),
         (INVALID_NUMBER, "for good"),
@@ -42,10 +38,10 @@ from running import wait_until
         (0xFFFFFFFF, "for now"),
     ],
 )
-def test_every_status_is_sorted(peer, carrier, status, meaning):
+def test_every_status_is_sorted(peer, carrier, status, means):
     peer.answer = lambda part: status
     error = refused(carrier)
-    assert kind(error) == meaning
+    assert meaning(error) == means
     assert f"command_status 0x{status:02X}" in str(error)
     peer.answer = lambda part: 0
     assert send(carrier)
@@ -64,7 +60,7 @@ def test_a_yes_with_optional_parameters_or_without_an_id_is_a_yes(peer, carrier)
 def test_a_bind_that_is_refused_is_the_accounts_until_it_is_mended(peer, carrier, status):
     peer.bind_status = status
     for outcome in outcomes(carrier, 8):
-        assert kind(outcome) == "the account"
+        assert meaning(outcome) == "the account"
         assert "bind" in str(outcome)
     assert len(peer.logins) < 8, "one try is shared by the texts that wait for it"
     with pytest.raises(CarrierError) as caught:
@@ -79,33 +75,20 @@ def test_a_peer_that_allows_no_further_bind_refuses_the_account(peer, connect):
     peer.most_binds = 1
     first, second = connect(peer.url), connect(peer.url)
     assert send(first)
-    assert kind(refused(second)) == "the account"
+    assert meaning(refused(second)) == "the account"
     first.close()
     wait_until(lambda: not peer.bound)
     assert send(second)
 
 
-@pytest.mark.slow
-def test_tries_to_bind_have_pauses_between_them_that_grow(peer, connect, monkeypatch):
-    monkeypatch.setattr(smpp_session, "FIRST_PAUSE", 0.2)
-    peer.bind_status, carrier = BIND_FAILED, connect(peer.url)
-    began, instants = time.monotonic(), []
-    for _ in range(4):
-        refused(carrier)
-        instants.append(time.monotonic() - began)
-    assert instants[1] >= 0.2
-    assert instants[2] >= 0.6
-    assert instants[3] >= 1.4
-
-
 def test_a_peer_that_is_not_there_is_for_now(connect):
-    assert kind(refused(connect("smpp://user:s3cret@127.0.0.1:9/15005550006"))) == "for now"
+    assert meaning(refused(connect("smpp://user:s3cret@127.0.0.1:9/15005550006"))) == "for now"
 
 
 @pytest.mark.slow
 def test_a_peer_that_does_not_answer_the_bind_is_for_now(peer, impatient):
     peer.bind_status = SILENCE
-    assert kind(refused(impatient)) == "for now"
+    assert meaning(refused(impatient)) == "for now"
 
 
 # Long texts of which only some parts are taken
@@ -113,13 +96,14 @@ def test_a_peer_that_does_not_answer_the_bind_is_for_now(peer, impatient):
 
 def test_what_is_refused_with_the_first_part_is_refused_before_more_is_sent(peer, carrier):
     peer.answer = lambda part: THROTTLED
-    assert kind(refused(carrier, "x" * 1000)) == "too fast"
+    assert meaning(refused(carrier, text="x" * 1000)) == "too fast"
     assert len(peer.parts) == 1
+    assert carrier.received() == [], "the error tells it"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("status", "meaning"),
+    ("status", "means"),
     [
         (INVALID_NUMBER, "for good"),
         (SYSTEM_ERROR, "in doubt"),
@@ -128,23 +112,27 @@ def test_what_is_refused_with_the_first_part_is_refused_before_more_is_sent(peer
         (SILENCE, "in doubt"),
     ],
 )
-def test_what_is_refused_after_a_part_was_taken_is_never_for_now(peer, impatient, status, meaning):
+def test_what_is_refused_after_a_part_was_taken_is_never_for_now(peer, impatient, status, means):
     peer.answer = lambda part: status if part.octets[5] == 2 else 0
-    error = refused(impatient, "x" * 400)
-    assert kind(error) == meaning
+    error = refused(impatient, text="x" * 400)
+    assert meaning(error) == means
     assert len(peer.parts) == 2
     if status not in (HANG_UP, SILENCE):
         assert "after 1 of 3 parts were taken" in str(error)
+        assert impatient.received() == []
 
 
-def test_too_fast_between_parts_is_waited_for(peer, carrier):
-    answers = iter([0, THROTTLED, QUEUE_FULL, 0, 0])
-    peer.answer = lambda part: next(answers)
-    assert send(carrier, "x" * 400) == "id-5"
-    assert [part.octets[5] for part in peer.parts] == [1, 2, 2, 2, 3]
+@pytest.mark.parametrize("part", [2, 3])
+def test_too_fast_to_a_later_part_is_waited_out_and_told_each_time(peer, carrier, part):
+    answers = iter([0] * (part - 1) + [THROTTLED, QUEUE_FULL] + [0] * 3)
+    peer.answer = lambda _: next(answers)
+    assert send(carrier, text="x" * 400) == "id-5"
+    assert sorted(each.octets[5] for each in peer.parts) == sorted([1, 2, 3, part, part])
+    assert [type(event) for event in carrier.received()] == [TooFast] * 2
+    assert carrier.received() == []
 
 
 @pytest.mark.slow
 def test_too_fast_between_parts_is_not_waited_for_for_ever(peer, impatient):
     peer.answer = lambda part: THROTTLED if part.octets[5] == 2 else 0
-    assert kind(refused(impatient, "x" * 400)) == "in doubt"
+    assert meaning(refused(impatient, text="x" * 400)) == "in doubt"

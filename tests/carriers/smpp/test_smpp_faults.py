@@ -4,14 +4,14 @@ import struct
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 
 import pytest
 import smpp_peer
 from smpp_peer import HANG_UP, SILENCE, pdu
-from smpp_texts import INVALID_NUMBER, SYSTEM_ERROR, TEXT, kind, outcomes, received, refused, send
+from smpp_texts import INVALID_NUMBER, SYSTEM_ERROR, outcomes
 
-from carriers import CarrierError, LateAnswer, smpp_session
+from carrier_errors import TEXT, meaning, refused, send
+from carriers import CarrierError, smpp_session
 from running import wait_until
 
 
@@ -21,7 +21,7 @@ def test_a_peer_that_enquires_and_never_answers_does_not_hold_a_send_up(peer, im
     peer.answer = lambda part: SILENCE
     peer.enquire()
     began = time.monotonic()
-    assert {kind(outcome) for outcome in outcomes(impatient, 8)} == {"in doubt"}
+    assert {meaning(outcome) for outcome in outcomes(impatient, 8)} == {"in doubt"}
     assert time.monotonic() - began < 10
     assert (smpp_peer.ENQUIRE_LINK | smpp_peer.RESPONSE, 0, 77, b"") in peer.pdus
     peer.answer = lambda part: 0
@@ -39,28 +39,10 @@ def test_an_answer_after_six_seconds_is_a_yes_to_one_copy(peer, carrier):
 @pytest.mark.slow
 def test_an_answer_that_comes_too_late_is_not_taken_for_another_texts(peer, impatient):
     peer.delay = 3
-    assert kind(refused(impatient)) == "in doubt"
+    assert meaning(refused(impatient)) == "in doubt"
     peer.delay = 0
     wait_until(lambda: not peer.waiting)
     assert send(impatient) == "id-2"
-
-
-@pytest.mark.slow
-def test_a_yes_that_comes_after_the_timeout_is_handed_over_with_its_message(peer, impatient):
-    peer.delay = 3
-    peer.enquire()
-    assert kind(refused(impatient, "x" * 160)) == "in doubt"
-    assert received(impatient, 1) == [LateAnswer("a message", "id-1")]
-    assert impatient.received() == []
-
-
-@pytest.mark.slow
-def test_a_transmitter_hands_late_answers_over_too(peer, connect):
-    peer.delay = 2
-    peer.enquire()
-    carrier = connect(peer.url, timeout=1, bind="transmitter")
-    assert kind(refused(carrier)) == "in doubt"
-    assert received(carrier, 1) == [LateAnswer("a message", "id-1")]
 
 
 @pytest.mark.slow
@@ -73,7 +55,7 @@ def test_a_late_no_or_a_late_yes_to_a_first_part_says_nothing_of_the_text(
     peer.answer, peer.delay = (lambda part: status), 2
     peer.enquire()
     carrier = connect(peer.url, timeout=1)
-    assert kind(refused(carrier, text)) == "in doubt"
+    assert meaning(refused(carrier, text=text)) == "in doubt"
     wait_until(lambda: not peer.waiting)
     carrier.check()
     assert carrier.received() == []
@@ -87,7 +69,7 @@ def test_an_answer_with_a_wrong_sequence_number_is_none(peer, impatient, sequenc
         return SILENCE
 
     peer.answer = answer
-    assert kind(refused(impatient)) == "in doubt"
+    assert meaning(refused(impatient)) == "in doubt"
     peer.answer = lambda part: 0
     assert send(impatient) == "id-2"
 
@@ -103,20 +85,20 @@ def test_another_commands_answer_with_the_same_number_is_none(peer, impatient):
         return SILENCE
 
     peer.answer = answer
-    assert kind(refused(impatient)) == "in doubt"
+    assert meaning(refused(impatient)) == "in doubt"
 
 
 @pytest.mark.parametrize(
-    ("status", "meaning"), [(0x03, "for now"), (0, "for now"), (0x58, "too fast")]
+    ("status", "means"), [(0x03, "for now"), (0, "for now"), (0x58, "too fast")]
 )
-def test_a_generic_nack_is_a_no(peer, carrier, status, meaning):
+def test_a_generic_nack_is_a_no(peer, carrier, status, means):
     def answer(part):
         sequence = next(p[2] for p in peer.pdus if p[0] == smpp_peer.SUBMIT_SM)
         peer.sessions[0].write(pdu(smpp_peer.GENERIC_NACK, status, sequence))
         return SILENCE
 
     peer.answer = answer
-    assert kind(refused(carrier)) == meaning
+    assert meaning(refused(carrier)) == means
 
 
 GARBAGE = {
@@ -139,7 +121,7 @@ def test_after_garbage_the_text_is_in_doubt_and_the_next_goes_over_a_new_bind(
         return SILENCE
 
     peer.answer = answer
-    assert kind(refused(carrier)) == "in doubt"
+    assert meaning(refused(carrier)) == "in doubt"
     peer.answer = lambda part: 0
     assert send(carrier)
     assert len(peer.logins) == 2
@@ -157,33 +139,10 @@ def test_what_is_no_command_of_ours_is_refused_and_disturbs_nothing(peer, carrie
 
 def test_what_was_under_way_when_the_connection_was_lost_is_in_doubt(peer, carrier):
     peer.answer, peer.delay = (lambda part: HANG_UP), 0.2
-    assert {kind(outcome) for outcome in outcomes(carrier, 8)} == {"in doubt"}
+    assert {meaning(outcome) for outcome in outcomes(carrier, 8)} == {"in doubt"}
     peer.answer, peer.delay = (lambda part: 0), 0
     assert send(carrier)
     assert len(peer.parts) == 9
-    assert len(peer.logins) == 2
-
-
-def test_a_peer_that_hangs_up_between_two_texts_is_bound_to_again(peer, carrier):
-    send(carrier)
-    peer.sessions[0].hang_up()
-
-    def bound_again():
-        with suppress(CarrierError):
-            carrier.check()
-        return len(peer.logins) == 2
-
-    wait_until(bound_again)
-    assert send(carrier)
-    assert len(peer.logins) == 2
-
-
-def test_a_peer_that_unbinds_is_answered_and_bound_to_again(peer, carrier):
-    send(carrier)
-    peer.sessions[0].write(pdu(smpp_peer.UNBIND, 0, 9))
-    wait_until(lambda: not peer.bound)
-    assert (smpp_peer.UNBIND | smpp_peer.RESPONSE, 0, 9, b"") in peer.pdus
-    assert send(carrier)
     assert len(peer.logins) == 2
 
 
@@ -207,32 +166,9 @@ def test_a_peer_that_unbinds_and_answers_nothing_is_not_waited_for(peer, carrier
         sending = pool.submit(outcomes, carrier, 4)
         wait_until(lambda: len(peer.parts) == 4)
         peer.sessions[0].write(pdu(smpp_peer.UNBIND, 0, 9))
-        assert {kind(outcome) for outcome in sending.result(30)} == {"in doubt"}
+        assert {meaning(outcome) for outcome in sending.result(30)} == {"in doubt"}
     peer.answer = lambda part: 0
     assert send(carrier)
-
-
-@pytest.mark.slow
-def test_a_half_open_connection_is_given_up(peer, impatient):
-    """The peer's machine is gone: the connection neither answers nor ends."""
-    send(impatient)
-    peer.answer = lambda part: SILENCE
-    assert {kind(outcome) for outcome in outcomes(impatient, 8)} == {"in doubt"}
-    peer.answer = lambda part: 0
-    assert send(impatient)
-    assert len(peer.logins) == 2
-
-
-@pytest.mark.slow
-def test_an_idle_connection_is_probed_and_given_up_without_an_answer(peer, impatient, monkeypatch):
-    monkeypatch.setattr(smpp_session, "IDLE", 0.05)
-    send(impatient)
-    wait_until(lambda: [p[0] for p in peer.pdus].count(smpp_peer.ENQUIRE_LINK) > 3)
-    assert len(peer.bound) == 1
-    peer.enquiries = False
-    wait_until(lambda: not peer.bound)
-    peer.enquiries = True
-    assert send(impatient)
 
 
 @pytest.mark.slow

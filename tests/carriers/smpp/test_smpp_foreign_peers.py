@@ -9,14 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from smpp_texts import (
-    NUMBER,
-    kind,
-    received,
-    refused,
-    send,
-)
+from smpp_texts import received
 
+from carrier_errors import NUMBER, meaning, refused, send
 from carriers import Receipt, Reply
 from phone import show
 
@@ -84,7 +79,7 @@ def test_a_foreign_peer_gets_each_text_whole(foreign_peer, connect):
         "й" * 66 + "🚀" * 3: 2,
         "日本語" * 200: 9,
     }
-    references = [send(carrier, text) for text in texts]
+    references = [send(carrier, text=text) for text in texts]
     assert len({*references}) == len(texts)
     for text, count in texts.items():
         parts = foreign_peer.parts(count)
@@ -99,7 +94,7 @@ def test_a_foreign_peer_gets_each_text_whole(foreign_peer, connect):
 
 def test_a_foreign_peers_receipts_and_opt_outs_are_read(foreign_peer, connect):
     carrier = connect(foreign_peer.url)
-    reference = send(carrier, "stop me")
+    reference = send(carrier, text="stop me")
     words = received(carrier, 2)
     (receipt,) = (word for word in words if isinstance(word, Receipt))
     assert receipt[:3] == (reference, True, None)
@@ -109,5 +104,5 @@ def test_a_foreign_peers_receipts_and_opt_outs_are_read(foreign_peer, connect):
 def test_a_foreign_peer_refuses_a_wrong_password(foreign_peer, connect):
     carrier = connect(foreign_peer.url.replace("secret", "s3cret"))
     error = refused(carrier)
-    assert kind(error) == "the account"
+    assert meaning(error) == "the account"
     assert "password" in str(error)

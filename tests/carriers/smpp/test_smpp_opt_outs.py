@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from smpp_peer import delivery
-from smpp_texts import NUMBER, answers_to, received
+from smpp_texts import answers_to, received
 
-from carriers import Part, Reply, pdus, smpp
+from carrier_errors import NUMBER
+from carriers import Part, Reply, deliveries, pdus
 from running import wait_until
 
 
@@ -109,17 +110,6 @@ def test_what_no_number_wrote_is_acknowledged_and_no_more(peer, carrier, octets,
     assert carrier.received() == []
 
 
-def test_a_stop_is_the_peers_until_it_was_dealt_with(peer, carrier):
-    """The call after the one that returned it acknowledges it."""
-    carrier.check()
-    peer.sessions[0].deliver(delivery(b"STOP"), 5)
-    assert received(carrier, 1) == [Reply(NUMBER, "STOP")]
-    carrier.check()
-    assert not answers_to(peer, 5)
-    assert carrier.received() == []
-    wait_until(lambda: answers_to(peer, 5) == [0])
-
-
 def test_close_acknowledges_what_was_returned_and_nothing_else(peer, carrier):
     carrier.check()
     peer.sessions[0].deliver(delivery(b"STOP"), 5)
@@ -135,4 +125,4 @@ def test_close_acknowledges_what_was_returned_and_nothing_else(peer, carrier):
 def test_no_delivery_whatever_is_in_it_raises_more_than_a_value_error(body):
     for command in (pdus.DELIVER_SM, pdus.DATA_SM):
         with suppress(ValueError):
-            smpp.read(pdus.delivery(command, body), "dec", "US")
+            deliveries.read(pdus.delivery(command, body), "dec", "US")

@@ -4,8 +4,9 @@ from contextlib import contextmanager
 
 import pytest
 from smpp_peer import SmppPeer
-from smpp_texts import kind, outcomes, refused
+from smpp_texts import outcomes
 
+from carrier_errors import meaning, refused
 from carrier_servers import self_signed
 from carriers import smpp_session
 
@@ -25,11 +26,11 @@ def tls_peer(folder):
 def test_smpps_trusts_only_what_is_vouched_for(tmp_path, monkeypatch, connect):
     with tls_peer(tmp_path) as (server, certificate):
         error = refused(connect(server.url))
-        assert kind(error) == "for now"
+        assert meaning(error) == "for now"
         assert "unknown authority" in str(error)
         assert not server.logins, "no password for a stranger"
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        assert kind(refused(connect(server.url.replace("localhost", "127.0.0.1")))) == "for now"
+        assert meaning(refused(connect(server.url.replace("localhost", "127.0.0.1")))) == "for now"
         assert not server.logins
         carrier = connect(server.url)
         server.delay = 0.01
@@ -41,5 +42,5 @@ def test_smpps_trusts_only_what_is_vouched_for(tmp_path, monkeypatch, connect):
 @pytest.mark.slow
 def test_smpps_to_a_peer_without_tls_is_for_now_and_sends_no_password(peer, connect, monkeypatch):
     monkeypatch.setattr(smpp_session, "CONNECT_TIMEOUT", 1)
-    assert kind(refused(connect(peer.url.replace("smpp:", "smpps:")))) == "for now"
+    assert meaning(refused(connect(peer.url.replace("smpp:", "smpps:")))) == "for now"
     assert not peer.logins
