@@ -781,7 +781,7 @@ class Selection:
 
     def _act(self, action, now, among, *conditions, **changes):
         moved = self._move(among, *conditions, **changes)
-        Audit.note_messages(action, now, moved)
+        Audit.note_each(action, now, Audit.message_id, moved)
         return moved
 
     def _move(self, among, *conditions, **changes):

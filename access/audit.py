@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
-from peewee import BigAutoField, IntegerField, TextField, UUIDField, chunked
+from peewee import BigAutoField, Field, IntegerField, TextField, UUIDField, chunked
 
 from database import PAGE, InstantField, Table, in_pages
 
@@ -98,21 +98,12 @@ class Audit(Table):
         cls.insert(at=now, who=who, who_key=who_key, what=what, **about).execute()
 
     @classmethod
-    def note_numbers(cls, what: Action, now: datetime, numbers: Iterable[str]) -> None:
-        """Add a row for each number."""
-        cls._note_each(what, now, ({"number": number} for number in numbers))
-
-    @classmethod
-    def note_messages(cls, what: Action, now: datetime, ids: Iterable[UUID]) -> None:
-        """Add a row for each message."""
-        cls._note_each(what, now, ({"message_id": id} for id in ids))
-
-    @classmethod
-    def _note_each(cls, what, now, subjects):
+    def note_each(cls, what: Action, now: datetime, about: Field, values: Iterable[Any]) -> None:
+        """Add a row for each of several numbers or messages, `about` being their column."""
         who, who_key = actor()
         row = {"at": now, "who": who, "who_key": who_key, "what": what}
-        for some in chunked(subjects, PAGE):
-            cls.insert_many([row | subject for subject in some]).execute()
+        for some in chunked(values, PAGE):
+            cls.insert_many([row | {about.name: value} for value in some]).execute()
 
     @classmethod
     def latest(cls, message_id: UUID, among: Iterable[Action], since: datetime) -> str | None:

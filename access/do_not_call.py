@@ -83,7 +83,7 @@ class DoNotCall(Table):
             if source == "import" and numbers:  # the history has each of them
                 Audit.note(Action.IMPORTED, now, count=len(numbers))
             elif source == "operator":
-                Audit.note_numbers(Action.ADDED, now, numbers)
+                Audit.note_each(Action.ADDED, now, Audit.number, numbers)
         return sum(since == added_at for _, since in changed)
 
     @classmethod
@@ -106,7 +106,7 @@ class DoNotCall(Table):
             gone = [row.number for row in cls.delete().where(listed).returning(cls.number)]
             _note(gone, now, "left", why, who, said_at)
             if why == "operator":
-                Audit.note_numbers(Action.REMOVED, now, gone)
+                Audit.note_each(Action.REMOVED, now, Audit.number, gone)
         return len(gone)
 
     @classmethod

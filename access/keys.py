@@ -9,19 +9,11 @@ from functools import lru_cache
 from time import monotonic
 from typing import Self
 
-from peewee import (
-    SQL,
-    BooleanField,
-    IntegrityError,
-    ModelSelect,
-    TextField,
-    Value,
-    fn,
-)
+from peewee import SQL, BooleanField, IntegrityError, ModelSelect, TextField, Value, fn
 
 from access.audit import Action, Audit
 from access.limits import KeyUse, Limit
-from access.rules import NO_RULES, OWN, KeyRules
+from access.rules import NO_RULES, KeyRules
 from database import InstantField, Refused, Table, db, isoformat
 
 
@@ -121,7 +113,7 @@ class ApiKey(Table):
     @property
     def rules(self) -> KeyRules:
         """The rules that this key has of its own."""
-        return KeyRules(*(getattr(self, name) for name in OWN))
+        return KeyRules(*(getattr(self, name) for name in KeyRules._fields))
 
     @classmethod
     def live(cls, now: datetime) -> ModelSelect:
@@ -199,9 +191,7 @@ class ApiKey(Table):
         """Return the rules of keys, by their ids, as they are now."""
         if not ids:
             return {}
-        columns = (getattr(cls, name) for name in OWN)
-        found = cls.select(cls.id, *columns).where(cls.id.in_([*ids])).tuples()
-        return {id: KeyRules(*own) for id, *own in found}
+        return {key.id: key.rules for key in cls.select().where(cls.id.in_([*ids]))}
 
     @classmethod
     def checking(cls, always: bool) -> ModelSelect:

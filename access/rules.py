@@ -47,9 +47,6 @@ class KeyRules(NamedTuple):
         return ", ".join(f"{name}: {text}" for name, text in changed.items())
 
 
-OWN = KeyRules._fields
-"""The columns of a key that are its rules."""
-
 NO_RULES = KeyRules()
 
 
