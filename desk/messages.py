@@ -244,8 +244,6 @@ def with_strip(found: list[Message], order: Callable, now: datetime) -> dict:
 class TextsResult(Result):
     """What a button did to texts."""
 
-    of = "texts"
-
     @property
     def past(self) -> str:
         """What became of the texts that were changed."""

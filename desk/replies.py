@@ -127,8 +127,6 @@ def shown(found: list[Reply], now: datetime) -> list[ReplyEntry]:
 class ReplyResult(Result):
     """What a button did to a reply."""
 
-    of = "replies"
-
     @property
     def said(self) -> str:
         """What happened, as a sentence."""
