@@ -4,7 +4,6 @@ The session's cookie keeps the ids, so the strip outlasts a reload and the brows
 shows the results about the cards of its kind, texts or replies.
 """
 
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -52,9 +51,7 @@ def keep(new: Result, now: datetime) -> None:
     session["results"] = kept
 
 
-def strip(
-    kind: type[Result], cards: Callable[[set[uuid.UUID]], dict[uuid.UUID, Any]], now: datetime
-) -> list[Result]:
+def strip(kind: type[Result], cards: Callable[[set], list], now: datetime) -> list[Result]:
     """Return the results of the last minute with their cards, the latest first.
 
     `cards` reads cards by their ids; a result without any card that still exists is left out.
@@ -64,7 +61,8 @@ def strip(
         for at, action, cursor, done, missed in session.get("results", ())
         if (left := seconds_left(EPOCH + at * MILLISECOND, now))
     ]
-    found = cards({id for result in kept for id in (*result.changed, *result.unchanged)})
+    ids = {id for result in kept for id in (*result.changed, *result.unchanged)}
+    found = {card.cursor.id: card for card in cards(ids)}
     for result in kept:
         result.changed = [found[id] for id in result.changed if id in found]
         result.unchanged = [found[id] for id in result.unchanged if id in found]
