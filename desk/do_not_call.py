@@ -55,7 +55,6 @@ def change_do_not_call() -> Response | tuple[str, int]:
     except recipients.InvalidNumber as error:
         fields = {"written": written, "region": region, "problem": str(error)}
         return render_template("do_not_call.html", **fields), 400
-    session.pop("change", None)
     if "check" in request.form:
         flash(check_list(number))
     else:

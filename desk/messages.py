@@ -2,7 +2,7 @@
 
 import logging
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 
 from flask import (
@@ -148,7 +148,7 @@ def message(message_id: uuid.UUID) -> str:
         entry=entry,
         replies=replies.shown(latest[-PAGE:], now),
         has_earlier=len(latest) > PAGE,
-        strip=results.strip(TextsResult, lambda _: {message_id: entry}, now),
+        strip=results.strip(TextsResult, lambda ids: [entry], now),
         back=back,
     )
 
@@ -234,17 +234,13 @@ def shown(found: list[Message], now: datetime) -> list[Entry]:
 
 def with_strip(found: list[Message], order: Callable, now: datetime) -> dict:
     """Return what a page of messages shows: a card for each, and the strip of results."""
-
-    def cards(ids: Collection[uuid.UUID]) -> dict[uuid.UUID, Entry]:
-        return {entry.message.id: entry for entry in shown(reports.seen_by(g.person, ids), now)}
-
-    return results.page(shown(found, now), results.strip(TextsResult, cards, now), order)
+    person = g.person
+    strip = results.strip(TextsResult, lambda ids: shown(reports.seen_by(person, ids), now), now)
+    return results.page(shown(found, now), strip, order)
 
 
 class TextsResult(Result):
     """What a button did to texts."""
-
-    of = "texts"
 
     @property
     def past(self) -> str:

@@ -1,7 +1,6 @@
 """The page "Replies", and the buttons of replies there and on a text's own page."""
 
 import uuid
-from collections.abc import Collection
 from datetime import datetime
 
 from flask import Response, abort, flash, g, redirect, render_template, request, url_for
@@ -24,13 +23,10 @@ def replies() -> str:
     """Show what recipients wrote back: first what may be a no, then what nobody has read."""
     now = clock.now()
     found = Reply.page(g.person, page_start(), PAGE + 1, now)
-
-    def cards(ids: Collection[uuid.UUID]) -> dict[uuid.UUID, ReplyEntry]:
-        return {entry.reply.id: entry for entry in shown(Reply.seen_by(g.person, ids), now)}
-
+    strip = results.strip(ReplyResult, lambda ids: shown(Reply.seen_by(g.person, ids), now), now)
     return render_template(
         "replies.html",
-        **results.page(shown(found, now), results.strip(ReplyResult, cards, now), order),
+        **results.page(shown(found, now), strip, order),
         count=Reply.count_waiting(g.person, MANY, now),
         many=MANY,
     )
@@ -126,8 +122,6 @@ def shown(found: list[Reply], now: datetime) -> list[ReplyEntry]:
 
 class ReplyResult(Result):
     """What a button did to a reply."""
-
-    of = "replies"
 
     @property
     def said(self) -> str:

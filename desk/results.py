@@ -1,14 +1,13 @@
 """The strip: what a person's buttons did within the last minute, where the last card was.
 
-The session's cookie keeps the ids, so the strip outlasts a reload and the browser's Back. Texts
-and replies have a strip each.
+The session's cookie keeps the ids, so the strip outlasts a reload and the browser's Back. A page
+shows the results about the cards of its kind, texts or replies.
 """
 
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 from flask import session
 
@@ -26,7 +25,6 @@ MOST = 75  # ids of all results: a cookie holds 4 KB
 class Result:
     """What one button did: the ids in the cookie, their cards as they are now on the page."""
 
-    of: ClassVar[str]  # the strip that it is in
     action: str
     cursor: Cursor  # where the first card was
     changed: list[Any]
@@ -43,7 +41,7 @@ def seconds_left(at: datetime, now: datetime) -> int:
 def keep(new: Result, now: datetime) -> None:
     """Keep what a button did, in place of earlier results about the same ids."""
     at, ids = (now - EPOCH) // MILLISECOND, {*new.changed, *new.unchanged}
-    kept = [[new.of, at, new.action, lists.write(new.cursor), new.changed, new.unchanged]]
+    kept = [[at, new.action, lists.write(new.cursor), new.changed, new.unchanged]]
     room = MOST - len(ids)
     for *result, done, missed in session.get("results", ()):
         done, missed = ([id for id in each if id not in ids] for each in (done, missed))
@@ -53,19 +51,18 @@ def keep(new: Result, now: datetime) -> None:
     session["results"] = kept
 
 
-def strip(
-    kind: type[Result], cards: Callable[[set[uuid.UUID]], dict[uuid.UUID, Any]], now: datetime
-) -> list[Result]:
+def strip(kind: type[Result], cards: Callable[[set], list], now: datetime) -> list[Result]:
     """Return the results of the last minute with their cards, the latest first.
 
     `cards` reads cards by their ids; a result without any card that still exists is left out.
     """
     kept = [
         kind(action, lists.read(cursor), done, missed, left)
-        for of, at, action, cursor, done, missed in session.get("results", ())
-        if of == kind.of and (left := seconds_left(EPOCH + at * MILLISECOND, now))
+        for at, action, cursor, done, missed in session.get("results", ())
+        if (left := seconds_left(EPOCH + at * MILLISECOND, now))
     ]
-    found = cards({id for result in kept for id in (*result.changed, *result.unchanged)})
+    ids = {id for result in kept for id in (*result.changed, *result.unchanged)}
+    found = {card.cursor.id: card for card in cards(ids)}
     for result in kept:
         result.changed = [found[id] for id in result.changed if id in found]
         result.unchanged = [found[id] for id in result.unchanged if id in found]

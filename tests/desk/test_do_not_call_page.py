@@ -84,6 +84,15 @@ def test_a_change_is_undone_to_what_was_before(page, at, source):
     assert [who for _, _, who in history()[-2:]] == ["Olga", "Olga"]
 
 
+def test_a_check_takes_no_undo_away(page):
+    page.press("Add", number=NEW_YORK)
+    page.press("Check", number=LONDON)
+    told = "+44 20 8366 1177 is not on the list. +1 212-555-0123 is on the list now. Undo"
+    assert told in page.page.text
+    page.press("Undo")
+    assert not DoNotCall.lists(NEW_YORK)
+
+
 def test_after_a_minute_it_is_not_undone(page, at):
     page.press("Add", number=NEW_YORK)
     form, undo = page.page.buttons("Undo")[0]

@@ -232,6 +232,8 @@ def test_what_happened_meanwhile_is_not_undone(operator, heard, at, meanwhile):
     operator.open(PAGE)
     operator.press("Add to Do Not Call", heard[1])
     meanwhile(heard[1].number) if meanwhile else at(TUESDAY_NOON + MINUTE)
+    operator.open(PAGE)
+    assert bool(operator.page.buttons("Undo")) is (meanwhile is stop)
     operator.send(PAGE, **{"undo-list": lists.write(heard[1].cursor)})
     assert DoNotCall.lists(heard[1].number) is (meanwhile is not remove)
     told = "+1 212-555-0004 was not changed. Undo works for one minute"
