@@ -5,7 +5,7 @@ import math
 import random
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from queue import Empty, Queue
@@ -22,10 +22,8 @@ from events.outbox import Event, EventAddress
 
 TIMEOUT = 15  # seconds, from the connection to the status line
 AT_ONCE = 4  # requests to one address
-MOST = 128  # requests in all; addresses that do not understand get half of them
-KEPT_FREE = 16  # of that half, for those with nothing under way; as many more for a first try
-AHEAD, FEW = 100, 8  # events of an address in hand; fewer until it understands
-YIELD = 1  # seconds between claims for an address that does not understand, while others do
+MOST = 128  # requests in all; failing addresses begin one only while half of them are free
+AHEAD = 100  # events of a healthy address in hand; of any other, one
 DELAYS = (5, 5 * 60, 30 * 60, *(hours * 3600 for hours in (2, 5, 10, 14, 20, 24)))
 """Seconds until each further try; up to a fifth more."""
 
@@ -53,16 +51,15 @@ class Receiver(SignedPosts):
         self.avoids_link_local = not urls.is_link_local(url)  # or an operator insists on it
 
 
-class Lane:
-    """The events in hand for one address, and its connections."""
+class Endpoint:
+    """One address: its events in hand, and its connections."""
 
     def __init__(self, url: str):
         self.receiver = Receiver(url, AT_ONCE, TIMEOUT)
         self.waiting = deque()  # each an event and its EventAddress
         self.under_way = 0
-        self.understands = False  # as far as its last answer tells
-        self.used_at, self.claimed_at = time.monotonic(), -math.inf
-        self.served_at = -math.inf  # when its last try began
+        self.healthy = None  # whether its last event was accepted; None before its first answer
+        self.used_at = time.monotonic()
 
     @property
     def load(self) -> int:
@@ -72,29 +69,23 @@ class Lane:
     @property
     def room(self) -> int:
         """How many more events may be claimed for it."""
-        return (AHEAD if self.understands else FEW) - self.load
+        return (AHEAD if self.healthy else 1) - self.load
 
     def may_begin(self, under_way: int) -> bool:
-        """Say whether it may have one more try, beside so many in all."""
-        if not self.waiting or self.under_way >= AT_ONCE:
-            return False
-        if self.understands:
-            return under_way < MOST
-        if self.under_way:
-            return under_way < MOST // 2 - KEPT_FREE
-        is_first = self.served_at == -math.inf
-        return under_way < MOST // 2 + (KEPT_FREE if is_first else 0)
+        """Return whether it may have one more try, with this many under way in all."""
+        most = MOST // 2 if self.healthy is False else MOST
+        return bool(self.waiting) and self.under_way < AT_ONCE and under_way < most
 
 
 class Try(NamedTuple):
-    """A try that has ended, with an answer or the reason for none."""
+    """A try that has ended, with an answer or the reason why there is none."""
 
     event: Event
     address: EventAddress
     answer: Answer | str
 
     @property
-    def understood(self) -> bool:
+    def accepted(self) -> bool:
         return not isinstance(self.answer, str) and self.answer.success
 
     @property
@@ -106,9 +97,9 @@ class Deliveries:
     """Deliver what is due, in a thread, until `finish` or `stop` is called.
 
     With `once`, each event is tried no more than once. Any number of schedulers may deliver at
-    once: each claims events, renews its claims, and records what became of them. Only `run` talks
-    to the database; a thread for each try talks to the receiver. `note_notified` notes the messages
-    of which receivers have understood an event.
+    once: each claims events, renews its claims, and records the results. Only `run` uses the
+    database; each try has a thread. `note_notified` records the messages whose events were
+    accepted.
     """
 
     def __init__(
@@ -120,8 +111,7 @@ class Deliveries:
     ):
         self.claim_timeout, self.note_notified = claim_timeout, note_notified
         self.began_at = clock.now() if once else None
-        self.lanes = {}  # by URL
-        self.claimed_at = {}  # when events of a key were claimed last
+        self.endpoints = OrderedDict()  # by URL; the next one to have a turn first
         self.in_hand = {}  # the claimed events by their ids
         self.ended = Queue()  # tries; None ends a wait; no SimpleQueue, see sending.runtime.Ended
         self.unrecorded = []
@@ -142,17 +132,16 @@ class Deliveries:
         A handler of signals may call this: it takes no lock.
         """
         self.stop_requested = True
-        self.end_by(time.monotonic() + min(seconds, TIMEOUT + GRACE))
+        self._end_within(min(seconds, TIMEOUT + GRACE))
 
     def finish(self) -> None:
         """Return when all that is due was tried, but wait for receivers no longer than TIMEOUT."""
-        self.end_by(time.monotonic() + TIMEOUT + GRACE)
+        self._end_within(TIMEOUT + GRACE)
         self.ended.put(None)
         self.thread.join()
 
-    def end_by(self, instant: float) -> None:
-        """Let the thread end by then, unless it ends sooner."""
-        self.give_up_at = min(self.give_up_at, instant)
+    def _end_within(self, seconds):
+        self.give_up_at = min(self.give_up_at, time.monotonic() + seconds)
 
     @property
     def stopping(self) -> bool:
@@ -161,14 +150,13 @@ class Deliveries:
 
     @property
     def idle(self) -> bool:
-        """Whether no address that understands has events in hand."""
-        return not any(lane.understands and lane.load for lane in self.lanes.values())
+        """Whether no healthy address has events in hand."""
+        return not any(each.healthy and each.load for each in self.endpoints.values())
 
     def run(self) -> None:
         """Record, claim and begin, again and again.
 
-        A database that is away is asked again. What was delivered meanwhile is recorded then. No
-        error ends this thread.
+        During an outage of the database, results wait to be recorded. No error ends this thread.
         """
         while True:
             try:
@@ -176,14 +164,14 @@ class Deliveries:
                     return
                 self.wait(BUSY if self.in_hand else IDLE)
             except Exception as error:  # its words may hold an address
-                words = "events are delivered in spite of an unexpected %s"
+                words = "event delivery hit an unexpected %s and continues"
                 log.error(words, type(error).__name__)
                 if time.monotonic() >= self.give_up_at:
                     return
                 time.sleep(IDLE)
 
     def has_ended(self) -> bool:
-        """Take a turn with the database; say whether it was the last."""
+        """Exchange events with the database; return whether that was the last time."""
         left = self.give_up_at - time.monotonic()
         finishing = left < math.inf
         try:
@@ -199,7 +187,7 @@ class Deliveries:
         return False
 
     def wait(self, seconds: float) -> None:
-        """Begin tries, and take what comes back, for so many seconds."""
+        """Begin tries, and take their results, for at most this many seconds."""
         wake_at = time.monotonic() + seconds
         self.begin()
         while (left := wake_at - time.monotonic()) > 0:
@@ -211,10 +199,10 @@ class Deliveries:
                 return
             self.take(ended)
             self.begin()
-            if len(self.unrecorded) == len(self.in_hand) or (ended.understood and self.idle):
+            if len(self.unrecorded) == len(self.in_hand) or (ended.accepted and self.idle):
                 return
 
-    # In turns with the database
+    # The database
 
     def exchange(self, now: datetime) -> None:
         """Record the tries that have ended, renew claims, and claim what is due."""
@@ -228,78 +216,69 @@ class Deliveries:
         if self.stopping:
             self.release(now, ())
             return
-        receivers = Event.receivers(now, self.began_at)
-        self.release(now, {(address.key_id, address.url) for address, _ in receivers})
-        at, lanes = time.monotonic(), self.lanes.values()
-        others = any(lane.understands and lane.used_at > at - YIELD for lane in lanes)
-        pace = YIELD if others else 0
-        due = [address for address, is_due in receivers if is_due]
-        # Keys may share an address: each gets its turn
-        for address in sorted(due, key=lambda each: self.claimed_at.get(each.key_id, -math.inf)):
-            lane = self.lane(address.url)
-            if lane.room > 0 and (lane.understands or at - lane.claimed_at >= pace):
-                lane.claimed_at = self.claimed_at[address.key_id] = at
-                claimed = Event.claim(address.key_id, lane.room, now, lease, self.began_at)
-                self.keep(claimed, address, lane)
+        held = {event.key_id for event in self.in_hand.values()}
+        receivers = Event.receivers(now, self.began_at, held)
+        self.release(now, {(address.key_id, address.url) for address in receivers})
+        random.shuffle(receivers)  # keys may share an address: none is always the first
+        for address in receivers:
+            endpoint = self.endpoints.get(address.url) or Endpoint(address.url)
+            if endpoint.room > 0:
+                self.endpoints[address.url] = endpoint
+                claimed = Event.claim(address.key_id, endpoint.room, now, lease, self.began_at)
+                self.keep(claimed, address, endpoint)
         self.close_unused()
         database.db.close()
 
-    def lane(self, url: str) -> Lane:
-        """Return the lane of an address."""
-        if url not in self.lanes:
-            self.lanes[url] = Lane(url)
-        return self.lanes[url]
-
-    def keep(self, claimed: list[Event], address: EventAddress, lane: Lane) -> None:
-        """Have claimed events wait in a lane."""
+    def keep(self, claimed: list[Event], address: EventAddress, endpoint: Endpoint) -> None:
+        """Keep claimed events in hand for their endpoint."""
         for event in claimed:
             if held := self.in_hand.get(event.id):  # this process stood still for so long
                 held.next_try_at = event.next_try_at
             else:
                 self.in_hand[event.id] = event
-                lane.waiting.append((event, address))
+                endpoint.waiting.append((event, address))
 
     def release(self, now: datetime, current: set[tuple[int, str]]) -> None:
-        """Put back what waits for an address that its key does not have any more."""
+        """Release the events whose key no longer has the address that they wait for."""
         gone = []
-        for lane in self.lanes.values():
+        for endpoint in self.endpoints.values():
             stays = deque()
-            for event, address in lane.waiting:
+            for event, address in endpoint.waiting:
                 if (address.key_id, address.url) in current:
                     stays.append((event, address))
                 else:
                     gone.append(event)
-            lane.waiting = stays
+            endpoint.waiting = stays
         Event.renew(gone, now)
         for event in gone:
             del self.in_hand[event.id]
 
     def let_go(self) -> None:
-        """Put back what is under way yet; close the connections that nobody uses."""
+        """Release what is still under way, and close the connections that no try uses."""
         Event.renew(self.in_hand.values(), clock.now())
-        for lane in self.lanes.values():
-            if not lane.under_way:
-                lane.receiver.close()
+        for endpoint in self.endpoints.values():
+            if not endpoint.under_way:
+                endpoint.receiver.close()
         database.db.close()
 
     def close_unused(self) -> None:
         """Close connections that have not been used for a while."""
         before = time.monotonic() - UNUSED
-        for url, lane in [*self.lanes.items()]:
-            if not lane.load and lane.used_at < before:
-                self.lanes.pop(url).receiver.close()
+        for url, endpoint in [*self.endpoints.items()]:
+            if not endpoint.load and endpoint.used_at < before:
+                self.endpoints.pop(url).receiver.close()
 
     def record(self, now: datetime) -> None:
-        """Record what became of the tries that have ended."""
+        """Record the results of the tries that have ended."""
         if not self.unrecorded:
             return
-        understood = [each.event for each in self.unrecorded if each.understood]
+        accepted = [each.event for each in self.unrecorded if each.accepted]
         with database.db.atomic():
-            Event.delivered(understood)
-            EventAddress.note_success({event.key_id for event in understood})
-            self.note_notified({event.message_id for event in understood}, now)
-            failed = [each for each in self.unrecorded if not each.understood]
-            lines = [self.record_no(each, now) for each in failed]
+            Event.delivered(accepted)
+            EventAddress.note_success({event.key_id for event in accepted})
+            self.note_notified({event.message_id for event in accepted}, now)
+            failed = [each for each in self.unrecorded if not each.accepted]
+            lines = [self.record_failure(each, now) for each in failed]
         for each in self.unrecorded:
             self.in_hand.pop(each.event.id, None)
         self.unrecorded = []
@@ -307,8 +286,8 @@ class Deliveries:
             about = {"message_id": str(event.message_id), "key": address.key.name}
             log.warning(*line, extra=about)
 
-    def record_no(self, ended: Try, now: datetime) -> tuple:
-        """Record a try in vain; return the line for the log."""
+    def record_failure(self, ended: Try, now: datetime) -> tuple:
+        """Record a failed try; return the line for the log."""
         event, key = ended.event, ended.address.key
         answer = None if isinstance(ended.answer, str) else ended.answer
         next_try_at = next_try(event.tries, answer and answer.retry_after, now)
@@ -324,31 +303,27 @@ class Deliveries:
         line = "event %s of key %s was not delivered, %s: %s"
         return line, event.webhook_id, key.name, ended.words, then
 
-    # In turns with the receivers
+    # The receivers
 
     def begin(self) -> None:
-        """Begin as many tries as may be under way; addresses take turns.
-
-        The next is the one whose last try began first, so those that answer nothing share what
-        they may have, and leave some for others.
-        """
+        """Begin as many tries as may be under way; addresses take turns."""
         while not self.stopping:
-            able = [lane for lane in self.lanes.values() if lane.may_begin(self.under_way)]
-            if not able:
+            able = (url for url, each in self.endpoints.items() if each.may_begin(self.under_way))
+            if (url := next(able, None)) is None:
                 return
-            self.begin_one(min(able, key=lambda lane: lane.served_at))
+            self.begin_one(self.endpoints[url])
+            self.endpoints.move_to_end(url)
 
-    def begin_one(self, lane: Lane) -> None:
-        """Begin the next try of a lane."""
-        arguments = lane.receiver, *lane.waiting[0]
+    def begin_one(self, endpoint: Endpoint) -> None:
+        """Begin the next try of an endpoint."""
+        arguments = endpoint.receiver, *endpoint.waiting[0]
         threading.Thread(target=self.deliver, args=arguments, daemon=True).start()
-        lane.waiting.popleft()  # not before: there may be no more threads
-        lane.served_at = time.monotonic()
-        lane.under_way += 1
+        endpoint.waiting.popleft()  # not before: there may be no more threads
+        endpoint.under_way += 1
         self.under_way += 1
 
     def deliver(self, receiver: Receiver, event: Event, address: EventAddress) -> None:
-        """Give the receiver an event, in a thread of its own."""
+        """Send an event to its receiver; runs in a thread of its own."""
         try:
             secrets = [decoded(secret) for secret in address.secrets(clock.now())]
             answer = receiver.post_signed(event.webhook_id, event.body, secrets)
@@ -360,15 +335,15 @@ class Deliveries:
 
     def take(self, ended: Try) -> None:
         """Note that a try has ended."""
-        lane = self.lanes[ended.address.url]
-        lane.under_way -= 1
+        endpoint = self.endpoints[ended.address.url]
+        endpoint.under_way -= 1
         self.under_way -= 1
-        lane.understands, lane.used_at = ended.understood, time.monotonic()
+        endpoint.healthy, endpoint.used_at = ended.accepted, time.monotonic()
         self.unrecorded.append(ended)
 
 
 def next_try(tries: int, retry_after: float | None, now: datetime) -> datetime | None:
-    """Return when an event is tried again after so many tries and one more; None for never."""
+    """Return when an event that failed once more after this many tries is due; None: never."""
     if tries >= len(DELAYS):
         return None
     return now + timedelta(seconds=max(DELAYS[tries] * random.uniform(1, 1.2), retry_after or 0))

@@ -244,14 +244,17 @@ class Event(Table):
     # Delivery
 
     @classmethod
-    def receivers(cls, now: datetime, began_at: datetime | None) -> list[tuple[EventAddress, bool]]:
-        """Return the addresses that are not switched off, and whether an event of each is due.
+    def receivers(
+        cls, now: datetime, began_at: datetime | None, held: Collection[int] = ()
+    ) -> list[EventAddress]:
+        """Return the addresses, with their keys, that have events due or in hand (`held`: keys).
 
-        The addresses come with their keys.
+        Those that are switched off are left out.
         """
         due = cls.select().where(cls.key == EventAddress.key, cls._due(now, began_at))
-        on = EventAddress.select(EventAddress, ApiKey, fn.EXISTS(due).alias("due"))
-        return [(each, bool(each.due)) for each in on.join(ApiKey).where(EventAddress.off >> None)]
+        wanted = fn.EXISTS(due) | EventAddress.key.in_([*held])
+        addresses = EventAddress.select(EventAddress, ApiKey).join(ApiKey)
+        return [*addresses.where(EventAddress.off.is_null(), wanted)]
 
     @classmethod
     def claim(

@@ -77,6 +77,8 @@ def test_what_is_in_hand_for_an_old_address_goes_to_the_new_one(
     app_key, receiver, receivers, run, delivering
 ):
     other = receivers()
+    cancelled()
+    wait_until(lambda: receiver.events and not Event.select().count())
     store_many(30, key=app_key, expires_at=TUESDAY_NOON)
     receiver.open.clear()
     Message.expire(clock.now())
@@ -85,8 +87,8 @@ def test_what_is_in_hand_for_an_old_address_goes_to_the_new_one(
     wait_until(lambda: len(other.events) >= 26)
     receiver.open.set()
     wait_until(lambda: not Event.select().count())
-    assert len(receiver.events) + len(other.events) == 30
-    assert len(receiver.requests) <= 4
+    assert len(receiver.events) + len(other.events) == 1 + 30
+    assert len(receiver.requests) <= 1 + 4
 
 
 # Switched off

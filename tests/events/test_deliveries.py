@@ -296,17 +296,13 @@ def test_a_bad_receiver_costs_only_itself(receivers, delivering, answer, monkeyp
 
 
 @pytest.mark.slow
-def test_waiting_for_a_hanging_receiver_ends(app_key, receiver, deliver):
+def test_waiting_for_a_hanging_receiver_ends(app_key, receiver, deliver, quickly):
     receiver.answer = HANG
     many(10)
-    began = time.monotonic()
     deliver()
-    assert 14 < time.monotonic() - began < 30
-    assert len(receiver.requests) == delivery.AT_ONCE
-    tried = Event.select().where(Event.tries == 1)
-    assert tried.count() == delivery.AT_ONCE, "or they would be tried with each pass"
-    now = clock.now()
-    assert Event.select().where(Event.next_try_at <= now).count() == 6, "these were put back"
+    tried = Event.select().where(Event.tries == 1).count()
+    assert 1 <= tried == len(receiver.requests) < 10, "or they would be tried with each pass"
+    assert Event.select().where(Event.next_try_at <= clock.now()).count() == 10 - tried
 
 
 def test_a_single_pass_tries_each_event_once(app_key, receiver, deliver, monkeypatch):
@@ -424,7 +420,7 @@ def test_what_waits_is_found_by_an_index(app_key):
     statements = [
         *plans(lambda: Event.give_up(now)),
         *plans(lambda: Event.forget(now)),
-        *plans(lambda: Event.receivers(now, None)),
+        *plans(lambda: Event.receivers(now, None, {app_key.id})),
         *plans(lambda: Event.claim(app_key.id, 8, now, now + HOUR, None)),
     ]
     assert len(statements) == 4
