@@ -305,26 +305,23 @@ def test_a_stop_has_the_time_that_vonage_signed(carrier, timestamp, at, how):
     assert unidentified(carrier, signed(refused, how=how))[1] == OptOut(NUMBER, True, "carrier", at)
 
 
-@pytest.mark.parametrize("concat", ["false", "False", "0", ""])
+@pytest.mark.parametrize(
+    ("concat", "part"),
+    [("true", Part("7", 2, 2)), *((no, None) for no in ("false", "False", "0", "", None))],
+)
 @pytest.mark.parametrize("how", ["query", "form", "json"])
-def test_a_reply_of_which_vonage_says_that_it_is_no_part_is_whole(carrier, concat, how):
-    fields = {"msisdn": NUMBER[1:], "text": "STOP", "concat": concat}
+def test_a_reply_is_a_part_of_a_longer_text_where_vonage_says_so(carrier, concat, part, how):
+    fields = {"msisdn": NUMBER[1:], "text": "stop", "concat": concat}
+    fields |= {"concat-ref": "7", "concat-total": "2", "concat-part": "2"}
+    fields = {name: value for name, value in fields.items() if value is not None}
     (event,) = carrier.callback(signed(fields, how=how, kind="inbound"))
-    assert event == Reply(NUMBER, "STOP")
+    assert event == Reply(NUMBER, "stop", part=part)
 
 
 def test_a_receipt_repeats_the_id_that_the_text_was_sent_with(carrier):
     status = STATUS | {"status": "delivered", "client-ref": "019cb4b5-0000-7000-8000-000000000000"}
     (receipt,) = carrier.callback(signed(status))
     assert receipt.message_id == status["client-ref"]
-
-
-@pytest.mark.parametrize("how", ["query", "form", "json"])
-def test_a_part_of_a_longer_text_is_returned_as_one(carrier, how):
-    part = {"concat": "true", "concat-ref": "7", "concat-total": "2", "concat-part": "2"}
-    fields = {"msisdn": NUMBER[1:], "text": "stop"} | part
-    (event,) = carrier.callback(signed(fields, how=how, kind="inbound"))
-    assert event == Reply(NUMBER, "stop", part=Part("7", 2, 2))
 
 
 def test_what_has_no_text_is_no_reply(carrier):
