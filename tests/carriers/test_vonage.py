@@ -1,5 +1,6 @@
 """carriers/vonage.py: requests, answers, callbacks."""
 
+import contextlib
 import hashlib
 import json
 import re
@@ -369,16 +370,17 @@ def test_fields_that_share_a_signature_are_not_genuine(carrier, how):
 HOUR = 3600
 
 
-@pytest.mark.parametrize("age", [0, 60, 23 * HOUR, -60])
-def test_a_callback_counts_for_as_long_as_vonage_repeats_it(carrier, age):
+@pytest.mark.parametrize(
+    ("age", "counts"),
+    [
+        *((age, True) for age in (0, 60, 23 * HOUR, -60)),
+        *((age, False) for age in (25 * HOUR, 365 * 24 * HOUR, -HOUR)),
+    ],
+)
+def test_a_callback_counts_for_as_long_as_vonage_repeats_it(carrier, age, counts):
     callback = signed(STATUS | {"status": "delivered"}, timestamp=int(time.time()) - age)
-    assert carrier.callback(callback)
-
-
-@pytest.mark.parametrize("age", [25 * HOUR, 365 * 24 * HOUR, -HOUR])
-def test_a_callback_of_another_day_is_a_replay(carrier, age):
-    with pytest.raises(NotGenuine):
-        carrier.callback(signed(STATUS, timestamp=int(time.time()) - age))
+    with contextlib.nullcontext() if counts else pytest.raises(NotGenuine):
+        assert carrier.callback(callback)
 
 
 @pytest.mark.parametrize(
