@@ -497,7 +497,7 @@ NO_CARRIERS = {  # what cannot follow the beginning of a URL
 @pytest.mark.parametrize(
     "url",
     [
-        *("", "nonsense s3cret", "AC1 s3cret://127.0.0.1/{to}"),
+        *("", "twilio:", "vonage:", "nonsense s3cret", "AC1 s3cret://127.0.0.1/{to}"),
         *(begin + rest for begin, more in NO_CARRIERS.items() for rest in more.split()),
         *(
             f"{known}?base_url={base}"

@@ -368,6 +368,7 @@ def test_fields_that_share_a_signature_are_not_genuine(carrier, how):
 
 
 HOUR = 3600
+SURROGATE = json.dumps({"timestamp": str(int(time.time())), "sig": "a", "text": "\ud800"}).encode()
 
 
 @pytest.mark.parametrize(
@@ -396,20 +397,13 @@ def test_a_callback_counts_for_as_long_as_vonage_repeats_it(carrier, age, counts
         {"headers": {"content-type": "application/json"}, "body": b"[]"},
         {"headers": {"content-type": "application/json"}, "body": b'{"sig": 1, "timestamp": 2}'},
         {"headers": {"content-type": "application/json"}, "body": b'{"timestamp": ' + b"9" * 5000},
-        {"headers": {"content-type": "application/json"}, "body": b'{"a": "\\ud800"}'},
+        {"headers": {"content-type": "application/json"}, "body": SURROGATE},
     ],
     ids=lambda changes: repr(changes)[:60],
 )
 def test_what_is_not_signed_is_not_genuine(carrier, changes):
     with pytest.raises(NotGenuine):
         carrier.callback(signed(STATUS)._replace(**changes))
-
-
-def test_a_lone_surrogate_is_not_genuine(carrier):
-    body = json.dumps({"timestamp": str(int(time.time())), "sig": "a", "text": "\ud800"}).encode()
-    headers = {"content-type": "application/json"}
-    with pytest.raises(NotGenuine):
-        carrier.callback(Callback("status", "POST", PUBLIC_URL, headers, body))
 
 
 @pytest.mark.parametrize("method", METHODS)
