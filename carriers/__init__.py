@@ -34,13 +34,13 @@ class CarrierError(Exception):
                  no credit, a bind refused. It would refuse every other text as well
     in_doubt     no answer came, or it was lost: the carrier may have taken the text
 
-    Whichever of these is set, two more say what it tells of the carrier itself:
+    Two more may be set beside these, about the state of the carrier:
 
-    silent       this is no answer of the carrier's own, neither its JSON nor a status of its
-                 protocol: nothing came, or a gateway's page. Several in a row mean that it is down
-    unreached    there was no connection, so nothing was asked: it is down; always silent
+    silent       the answer is not the carrier's own, neither its JSON nor a status of its protocol:
+                 nothing came, or a gateway's page. Several in a row mean that it is down
+    unreached    there was no connection, so nothing was sent: it is down; always silent
 
-    And one more tells of this carrier and this recipient:
+    And one more, about this carrier and this recipient:
 
     way          its sender does not reach this recipient's country, or is not allowed there:
                  another carrier may take the text. The other flags hold if there is none
@@ -126,7 +126,7 @@ class TooFast(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Which part of a longer text an incoming one is, as far as the carrier says."""
+    """The place of an incoming text among the parts of a longer one."""
 
     reference: str  # the same for all parts of a text
     total: int
@@ -145,8 +145,8 @@ class Reply(NamedTuple):
     # STOP, START or HELP if the carrier itself took it for that; then it has answered it, too
     word: str | None = None
     part: Part | None = None
-    # What it says if a carrier has written it: a receipt without the mark of the protocol, which
-    # counts only for a message to this number
+    # The receipt that it may be: it has the form of one, but not the protocol's mark, and counts
+    # only for a message to this number
     receipt: Receipt | None = None
 
 

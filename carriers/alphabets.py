@@ -56,7 +56,7 @@ def count_parts(text: str) -> int:
 
 
 def costly(text: str) -> tuple[list[str], int]:
-    """Return the characters that cost `text` room, and its parts if each took as little as an "x".
+    """Return the characters that make `text` longer, and its number of parts with an "x" for each.
 
     These are the ones that GSM 03.38 lacks, or else the ones that it writes with two septets.
     """
@@ -92,7 +92,7 @@ def _encoded(text: str, coding: int) -> list[bytes]:
 
 
 def clusters(text: str) -> list[str]:
-    """Return what people see as one character each, in order; cut one that fills no part."""
+    """Return what people see as single characters, in order; cut those that fit into no part."""
     return [
         cluster[start : start + LONGEST_CLUSTER]
         for cluster in CLUSTER.findall(text)

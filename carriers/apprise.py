@@ -49,7 +49,7 @@ class Apprise(Carrier):
     def __init__(self, url: str, concurrency: int, timeout: float, *_: object):
         super().__init__(url)
         keep_from_log()
-        self._url = url
+        self._url, self._scheme = url, self.name
         self._timeout = timeout
         self._asset = apprise.AppriseAsset(http_redirects=False)
         _said.set(said := [])
@@ -59,14 +59,14 @@ class Apprise(Carrier):
             raise ValueError(self._safe(f"cannot be used: {problem}")) from None
         if plugin is None:
             if any("disabled on this system" in line for line in said):
-                raise ValueError(f"{self.name}:// needs a package that is not installed")
-            raise ValueError(f"Apprise has no carrier for this {self.name}:// URL")
+                raise ValueError(f"{self._scheme}:// needs a package that is not installed")
+            raise ValueError(f"Apprise has no carrier for this {self._scheme}:// URL")
         if plugin.resolve_format("text") != "text":
-            raise ValueError(f"{self.name}:// does not take plain text")
+            raise ValueError(f"{self._scheme}:// does not take plain text")
         if not _texts_only(plugin, "+12125550100"):
-            raise ValueError(f"{self.name}:// would not text {{to}}, or not {{to}} alone")
+            raise ValueError(f"{self._scheme}:// would not text {{to}}, or not {{to}} alone")
         self.warning = (
-            f"{self.name}:// goes through Apprise: many plugins look at the HTTP status alone, "
+            f"{self._scheme}:// goes through Apprise: many plugins look at the HTTP status alone, "
             "so a text can count as sent although the carrier's answer refuses it"
         )
 
@@ -78,7 +78,7 @@ class Apprise(Carrier):
             plugin = None
         # Plugins drop numbers that seem too short to them; some then text their own sender.
         if plugin is None or not _texts_only(plugin, to):
-            raise CarrierError(f"{self.name}:// does not take this number", permanent=True)
+            raise CarrierError(f"{self._scheme}:// does not take this number", permanent=True)
         in_doubt = False
         try:
             if plugin.send(
@@ -122,7 +122,7 @@ class Apprise(Carrier):
         number = r"\+?\d(?:[\s().-]{0,2}\d){6,}"
         private = "|".join([*(rf"(?<!\w){secret}(?!\w)" for secret in longest_first), number])
         said = re.sub(private, "***", said)
-        return f"{self.name}:// {' '.join(said.split())[:300]}"
+        return f"{self._scheme}:// {' '.join(said.split())[:300]}"
 
 
 def _texts_only(plugin, to):

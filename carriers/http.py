@@ -61,9 +61,9 @@ class HttpCarrier(Carrier):
     title: str  # the name in messages for an operator
     longest_answer = 64 * 1024  # bytes; the rest is not read
     longest_pause = LONGEST_PAUSE
-    # Whether the timeout is for all, from the connection on, and not for the answer alone
+    # Whether the timeout includes making the connection
     timeout_is_total = False
-    avoids_link_local = False  # gives nothing to a host that turns out to be on this link
+    avoids_link_local = False  # whether a host that turns out to be link-local is refused
     codes: Codes
 
     def __init__(self, base: SplitResult, headers: dict, concurrency: int, timeout: float):

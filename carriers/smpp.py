@@ -34,9 +34,9 @@ class Smpp(Carrier):
     Each part of a long text is sent after the previous one was taken, so an invalid text or number
     is refused before any part goes out. If a later part is not taken, the text is in doubt, or
     fails for good if that part is refused for good. "Too fast" is waited out, and `received` tells
-    of it, because other texts come too fast as well. Only the last part
-    asks for a receipt, and its message_id is the reference. If the answer to it comes after the
-    timeout, over the same session, `received` returns it.
+    of it, because other texts come too fast as well. Only the last part asks for a receipt, and its
+    message_id is the reference. If the answer to it comes after the timeout, over the same session,
+    `received` returns it.
 
     Receipts are acknowledged at once. A scheduler that is killed loses those since the last
     `received`, and their messages stay `sent`. A reply is acknowledged by the next `received`

@@ -89,13 +89,10 @@ class Webhook(SignedPosts):
 
 def _key(secret):
     """Return the key that a secret denotes."""
-    if not secret.startswith("whsec_"):
-        key = secret.encode()
-    else:
-        try:
-            key = decoded(secret)
-        except ValueError:
-            raise ValueError("after whsec_ the secret in webhook+…:// must be base64") from None
+    try:
+        key = decoded(secret) if secret.startswith("whsec_") else secret.encode()
+    except ValueError:
+        raise ValueError("after whsec_ the secret in webhook+…:// must be base64") from None
     if not key:
         raise ValueError("secret in webhook+…:// is empty")
     return key

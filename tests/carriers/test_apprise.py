@@ -82,8 +82,8 @@ def test_a_plugin_that_gives_no_reason_is_named(monkeypatch):
     from apprise.plugins.custom_json import NotifyJSON
 
     monkeypatch.setattr(NotifyJSON, "send", lambda self, body, **kwargs: False)
-    error = refused(connect("json://127.0.0.1/{to}"))
-    assert str(error) == "json:// gave no reason"
+    error = refused(connect("json://127.0.0.1/{to}", name="us"))
+    assert str(error) == "json:// gave no reason"  # whatever the carrier is called
     assert meaning(error) == "for now"
 
 

@@ -28,6 +28,7 @@ def test_the_simulator_does_what_its_numbers_stand_for(number, means):
         with pytest.raises(CarrierError) as caught:
             send(carrier, number)
         assert meaning(caught.value) == means
+        assert not caught.value.silent
         assert caught.value.retry_after == (1 if means == "too fast" else None)
         documented = f"{number[:2]} {number[2:5]} {number[5:8]} {number[8:]}"
         assert documented in simulator.Simulator.__doc__

@@ -1,6 +1,8 @@
 """An SMPP peer, and carriers connected to it."""
 
 import pytest
+from smpp_peer import delivery
+from smpp_texts import received
 
 import carriers
 from carriers import smpp, smpp_session
@@ -36,3 +38,16 @@ def carrier(connect, peer):
 def impatient(connect, peer):
     """A carrier that waits two seconds for an answer."""
     return connect(peer.url, timeout=2)
+
+
+@pytest.fixture
+def deliver(peer, carrier):
+    """Have the peer deliver a text, as number 5; return what the carrier makes of it."""
+
+    def deliver(octets, *source, **options):
+        carrier.check()
+        peer.sessions[0].deliver(delivery(octets, *source, **options), 5)
+        (event,) = received(carrier, 1)
+        return event
+
+    return deliver

@@ -17,37 +17,6 @@ from carriers import CarrierError, TooFast
 from running import wait_until
 
 
-@pytest.mark.parametrize(
-    ("status", "means"),
-    [
-        (0x01, "for good"),
-        (INVALID_NUMBER, "for good"),
-        (0x43, "for good"),
-        (THROTTLED, "too fast"),
-        (QUEUE_FULL, "too fast"),
-        (INVALID_SENDER, "the account"),
-        (0x0E, "the account"),
-        (0x0F, "the account"),
-        (0x48, "the account"),
-        (0x51, "the account"),
-        (0x04, "for now"),
-        (SYSTEM_ERROR, "for now"),
-        (0x45, "for now"),
-        (0xFF, "for now"),
-        (0x400, "for now"),
-        (0xFFFFFFFF, "for now"),
-    ],
-)
-def test_every_status_is_sorted(peer, carrier, status, means):
-    peer.answer = lambda part: status
-    error = refused(carrier)
-    assert meaning(error) == means
-    assert f"command_status 0x{status:02X}" in str(error)
-    peer.answer = lambda part: 0
-    assert send(carrier)
-    assert len(peer.logins) == 1
-
-
 def test_a_yes_with_optional_parameters_or_without_an_id_is_a_yes(peer, carrier):
     peer.message_id = lambda count: "an id\0\0\x1d\0\3ok"
     assert send(carrier) == "an id"
@@ -79,10 +48,6 @@ def test_a_peer_that_allows_no_further_bind_refuses_the_account(peer, connect):
     first.close()
     wait_until(lambda: not peer.bound)
     assert send(second)
-
-
-def test_a_peer_that_is_not_there_is_for_now(connect):
-    assert meaning(refused(connect("smpp://user:s3cret@127.0.0.1:9/15005550006"))) == "for now"
 
 
 @pytest.mark.slow

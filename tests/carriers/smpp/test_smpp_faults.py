@@ -14,6 +14,8 @@ from carrier_errors import TEXT, meaning, refused, send
 from carriers import CarrierError, smpp_session
 from running import wait_until
 
+SUBMITTED = smpp_peer.SUBMIT_SM | smpp_peer.RESPONSE
+
 
 @pytest.mark.slow
 def test_a_peer_that_enquires_and_never_answers_does_not_hold_a_send_up(peer, impatient):
@@ -62,43 +64,31 @@ def test_a_late_no_or_a_late_yes_to_a_first_part_says_nothing_of_the_text(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sequence", [0, 999_999, 0xFFFFFFFF])
-def test_an_answer_with_a_wrong_sequence_number_is_none(peer, impatient, sequence):
+@pytest.mark.parametrize(
+    ("command", "status", "sequence", "means"),
+    [
+        *((SUBMITTED, 0, wrong, "in doubt") for wrong in (0, 999_999, 0xFFFFFFFF)),
+        (smpp_peer.ENQUIRE_LINK | smpp_peer.RESPONSE, 0, None, "in doubt"),
+        (smpp_peer.GENERIC_NACK, 0x03, None, "for now"),
+        (smpp_peer.GENERIC_NACK, 0, None, "for now"),
+        (smpp_peer.GENERIC_NACK, 0x58, None, "too fast"),
+    ],
+)
+def test_only_its_own_answer_or_a_nack_ends_a_text(
+    peer, impatient, command, status, sequence, means
+):
+    """`sequence` None: the one of the text."""
+
     def answer(part):
-        peer.sessions[0].write(pdu(SUBMITTED, 0, sequence, b"wrong\0"))
+        given = next(p[2] for p in peer.pdus if p[0] == smpp_peer.SUBMIT_SM)
+        number = given if sequence is None else sequence
+        peer.sessions[0].write(pdu(command, status, number, b"wrong\0"))
         return SILENCE
 
     peer.answer = answer
-    assert meaning(refused(impatient)) == "in doubt"
+    assert meaning(refused(impatient)) == means
     peer.answer = lambda part: 0
     assert send(impatient) == "id-2"
-
-
-SUBMITTED = smpp_peer.SUBMIT_SM | smpp_peer.RESPONSE
-
-
-@pytest.mark.slow
-def test_another_commands_answer_with_the_same_number_is_none(peer, impatient):
-    def answer(part):
-        sequence = next(p[2] for p in peer.pdus if p[0] == smpp_peer.SUBMIT_SM)
-        peer.sessions[0].write(pdu(smpp_peer.ENQUIRE_LINK | smpp_peer.RESPONSE, 0, sequence))
-        return SILENCE
-
-    peer.answer = answer
-    assert meaning(refused(impatient)) == "in doubt"
-
-
-@pytest.mark.parametrize(
-    ("status", "means"), [(0x03, "for now"), (0, "for now"), (0x58, "too fast")]
-)
-def test_a_generic_nack_is_a_no(peer, carrier, status, means):
-    def answer(part):
-        sequence = next(p[2] for p in peer.pdus if p[0] == smpp_peer.SUBMIT_SM)
-        peer.sessions[0].write(pdu(smpp_peer.GENERIC_NACK, status, sequence))
-        return SILENCE
-
-    peer.answer = answer
-    assert meaning(refused(carrier)) == means
 
 
 GARBAGE = {

@@ -10,7 +10,6 @@ from smpp_texts import answers_to, received
 
 from carrier_errors import NUMBER
 from carriers import Part, Reply, deliveries, pdus
-from running import wait_until
 
 
 @pytest.mark.parametrize(
@@ -37,10 +36,8 @@ from running import wait_until
         ),
     ],
 )
-def test_a_text_is_returned_as_it_came_with_its_number(peer, carrier, octets, options, text, part):
-    carrier.check()
-    peer.sessions[0].deliver(delivery(octets, **options))
-    assert received(carrier, 1) == [Reply(NUMBER, text, part=part)]
+def test_a_text_is_returned_as_it_came_with_its_number(deliver, octets, options, text, part):
+    assert deliver(octets, **options) == Reply(NUMBER, text, part=part)
 
 
 def test_a_part_may_end_within_a_character(peer, carrier):
@@ -66,11 +63,9 @@ def test_a_part_may_end_within_a_character(peer, carrier):
     ],
 )
 def test_a_number_is_certain_only_where_it_is_called_international(
-    peer, carrier, source, ton, number, certain
+    deliver, source, ton, number, certain
 ):
-    carrier.check()
-    peer.sessions[0].deliver(delivery(b"STOP", source, ton=ton))
-    assert received(carrier, 1) == [Reply(number, "STOP", certain=certain)]
+    assert deliver(b"STOP", source, ton=ton) == Reply(number, "STOP", certain=certain)
 
 
 @pytest.mark.parametrize(
@@ -90,24 +85,6 @@ def test_with_a_region_national_numbers_are_read(peer, connect, source, ton, num
     carrier.check()
     peer.sessions[0].deliver(delivery(b"STOP", source, ton=ton))
     assert received(carrier, 1) == [Reply(number, "STOP", certain=certain)]
-
-
-@pytest.mark.parametrize(
-    ("octets", "options"),
-    [
-        (b"", {}),
-        (b"STOP", {"source": "12345"}),
-        (b"STOP", {"source": "ACME", "ton": 5}),
-        (b"STOP", {"source": "+0123", "ton": 0}),
-        (b"STOP", {"source": "1234567890123456", "ton": 0}),
-        (b"\xffSTOP", {"esm_class": 0x40}),
-    ],
-)
-def test_what_no_number_wrote_is_acknowledged_and_no_more(peer, carrier, octets, options):
-    carrier.check()
-    peer.sessions[0].deliver(delivery(octets, **options), 5)
-    wait_until(lambda: answers_to(peer, 5) == [0])
-    assert carrier.received() == []
 
 
 def test_close_acknowledges_what_was_returned_and_nothing_else(peer, carrier):

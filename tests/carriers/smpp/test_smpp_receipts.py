@@ -43,10 +43,8 @@ MESSAGE_ID, STATE = 0x001E, 0x0427
         ),
     ],
 )
-def test_a_receipt_is_read_from_its_parameters_or_its_text(peer, carrier, text, tlvs, receipt):
-    carrier.check()
-    peer.sessions[0].deliver(delivery(text, esm_class=4, tlvs=tlvs))
-    assert received(carrier, 1) == [receipt]
+def test_a_receipt_is_read_from_its_parameters_or_its_text(deliver, text, tlvs, receipt):
+    assert deliver(text, esm_class=4, tlvs=tlvs) == receipt
 
 
 @pytest.mark.slow
@@ -65,14 +63,10 @@ def test_a_receipt_is_read_from_its_parameters_or_its_text(peer, carrier, text, 
 )
 @pytest.mark.parametrize("esm_class", [0, 4])
 @pytest.mark.parametrize("coding", [0, 3, 8])
-def test_a_receipt_is_read_in_the_forms_of_real_peers(
-    peer, carrier, word, reason, esm_class, coding
-):
+def test_a_receipt_is_read_in_the_forms_of_real_peers(deliver, word, reason, esm_class, coding):
     text = RECEIPT % (b"7a", word, b"000")
     text = text.decode().encode("utf-16-be")[:254] if coding == 8 else text
-    carrier.check()
-    peer.sessions[0].deliver(delivery(text, esm_class=esm_class, coding=coding))
-    (event,) = received(carrier, 1)
+    event = deliver(text, esm_class=esm_class, coding=coding)
     receipt = event if esm_class else event.receipt
     assert receipt == Receipt("7a", reason is None, reason, NUMBER)
 
@@ -97,11 +91,9 @@ FORGED = "id:7a stat:UNDELIV err:099"
     ],
 )
 def test_without_the_mark_of_a_receipt_it_is_what_its_number_wrote(
-    peer, carrier, text, options, event
+    peer, carrier, deliver, text, options, event
 ):
-    carrier.check()
-    peer.sessions[0].deliver(delivery(text.encode(), **options), 5)
-    assert received(carrier, 1) == [event]
+    assert deliver(text.encode(), **options) == event
     wait_until(lambda: carrier.received() == [] and answers_to(peer, 5) == [0])
 
 
@@ -111,13 +103,6 @@ def test_without_the_mark_of_a_receipt_it_is_acknowledged_at_once(peer, carrier)
     peer.sessions[0].deliver(delivery(FORGED.encode()), 5)
     wait_until(lambda: answers_to(peer, 5) == [0])
     assert len(carrier.received()) == 1
-
-
-def test_without_the_mark_of_a_receipt_what_no_number_wrote_is_nothing(peer, carrier):
-    carrier.check()
-    peer.sessions[0].deliver(delivery(FORGED.encode(), "12345"), 5)
-    wait_until(lambda: answers_to(peer, 5) == [0])
-    assert carrier.received() == []
 
 
 @pytest.mark.parametrize(
@@ -161,26 +146,30 @@ def test_receipt_ids_says_in_what_digits_receipts_name_a_text(
 
 
 @pytest.mark.parametrize(
-    ("text", "esm_class", "tlvs"),
+    ("octets", "options"),
     [
-        (RECEIPT % (b"7a", b"ENROUTE", b"000"), 4, ()),
-        (RECEIPT % (b"7a", b"ACCEPTD", b"000"), 4, ()),
-        (RECEIPT % (b"7a", b"UNKNOWN", b"000"), 4, ()),
-        (RECEIPT % (b"7a", b"DELIVRD", b"000"), 0x20, ()),
-        (b"", 4, [(MESSAGE_ID, b"7a\0"), (STATE, b"\1")]),
-        (b"stat:DELIVRD", 4, ()),
-        (b"\xff\xfe", 4, ()),
-        (b"", 4, [(MESSAGE_ID, b""), (STATE, b"")]),
-        (b"", 0, ()),
-        (RECEIPT % (b"7a", b"ENROUTE", b"000"), 0, ()),
+        *(
+            (RECEIPT % (b"7a", state, b"000"), {"esm_class": 4})
+            for state in (b"ENROUTE", b"ACCEPTD", b"UNKNOWN")
+        ),
+        (RECEIPT % (b"7a", b"ENROUTE", b"000"), {}),
+        (RECEIPT % (b"7a", b"DELIVRD", b"000"), {"esm_class": 0x20}),
+        (b"", {"esm_class": 4, "tlvs": [(MESSAGE_ID, b"7a\0"), (STATE, b"\1")]}),
+        (b"", {"esm_class": 4, "tlvs": [(MESSAGE_ID, b""), (STATE, b"")]}),
+        (b"stat:DELIVRD", {"esm_class": 4}),
+        (b"\xff\xfe", {"esm_class": 4}),
+        # What no number wrote
+        (b"", {}),
+        (b"\xffSTOP", {"esm_class": 0x40}),
+        *((b"STOP", {"source": source, "ton": 0}) for source in ("12345", "+0123", "1" * 16)),
+        (b"STOP", {"source": "ACME", "ton": 5}),
+        (FORGED.encode(), {"source": "12345"}),
     ],
 )
-def test_what_is_not_the_last_word_is_acknowledged_and_no_more(
-    peer, carrier, text, esm_class, tlvs
-):
+def test_what_says_nothing_is_acknowledged_and_no_more(peer, carrier, octets, options):
     carrier.check()
-    peer.sessions[0].deliver(delivery(text, esm_class=esm_class, tlvs=tlvs), 5)
-    wait_until(lambda: (smpp_peer.DELIVER_SM | smpp_peer.RESPONSE, 0, 5, b"\0") in peer.pdus)
+    peer.sessions[0].deliver(delivery(octets, **options), 5)
+    wait_until(lambda: answers_to(peer, 5) == [0])
     assert carrier.received() == []
 
 
