@@ -11,7 +11,7 @@ from access.audit import Audit
 from access.do_not_call import DoNotCall
 from benchmarks.fill import fill
 from cli import dnc
-from database import PAGE, clock, db, on_postgres, tables
+from database import PAGE, clock, db, tables
 from databases import on_sqlite
 from events.outbox import Event, EventAddress
 from models import Message, Selection, Status
@@ -156,7 +156,7 @@ def fails_at():
     """Make the database fail where a message is changed: `fails_at(message)`."""
 
     def begin(message):
-        if on_postgres():
+        if db.product == "Postgres":
             db.execute_sql(
                 "CREATE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS "
                 "$$ BEGIN RAISE 'broken'; END $$"
@@ -173,7 +173,7 @@ def fails_at():
             )
 
     yield begin
-    if on_postgres():
+    if db.product == "Postgres":
         db.execute_sql("DROP FUNCTION fails CASCADE")
 
 
