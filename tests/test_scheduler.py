@@ -530,7 +530,7 @@ def test_whichever_statement_fails_nothing_is_lost_or_sent_twice(
         refusals += 1
         return FOR_NOW if refusals == 1 else None
 
-    first = 1 + (2 * database.on_postgres() + after) % every
+    first = 1 + (2 * (database.db.product == "Postgres") + after) % every
     for failing in itertools.count(first, every):
         Message.delete().execute()
         messages = [

@@ -2,12 +2,16 @@
 
 import contextlib
 import logging
+import math
 import socket
 import ssl
 import time
+from functools import partial
 from typing import Any
 
 import gevent
+from gevent.pool import Pool
+from gevent.server import StreamServer
 from gunicorn.config import Config
 from gunicorn.glogging import Logger
 from gunicorn.http import errors
@@ -70,8 +74,27 @@ class Deadline:
         return data
 
 
+class Server(StreamServer):
+    """Accept more connections in a turn of the loop, the more are open.
+
+    gunicorn accepts one, so that a worker with few connections, whose turns are short, gets more
+    of the new ones. But in a turn every open connection may have a request answered: beside
+    hundreds, a new one would wait for seconds. The root keeps the workers' shares even. With
+    gevent's usual 100, a text beside a hundred clients with big heads took 19 s, in place of 4.
+    """
+
+    @property
+    def max_accept(self) -> int:
+        return max(1, math.isqrt(len(self.pool)))
+
+
 class Worker(GeventWorker):
     """Bound the time that a client takes for a body and for an answer."""
+
+    def server_class(self, listener: Any, spawn: Pool, **others: Any) -> Server:
+        """Make the server; gunicorn calls this by the name of a class."""
+        tls = {"ssl_context": others["ssl_context"]} if self.cfg.is_ssl else {}
+        return Server(listener, partial(self.handle, listener), spawn=spawn, **tls)
 
     def handle(self, listener: Any, client: socket.socket, addr: Any) -> None:
         # Otherwise the system buffers megabytes for a client that does not read: 750 MB for 200

@@ -11,7 +11,7 @@ import pytest
 from access.audit import Audit
 from access.do_not_call import DoNotCall
 from cli import dnc, messages
-from database import PAGE, db, on_postgres, tables
+from database import PAGE, db, tables
 from events.outbox import Event, EventAddress
 from models import Message, Selection, Status
 from samples import DAY, HOUR, TUESDAY_NOON
@@ -142,7 +142,7 @@ def fails_at():
     """Make the database fail where a message is changed: `fails_at(message)`."""
 
     def begin(message):
-        if on_postgres():
+        if db.product == "Postgres":
             db.execute_sql(
                 "CREATE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS "
                 "$$ BEGIN RAISE 'broken'; END $$"
@@ -159,7 +159,7 @@ def fails_at():
             )
 
     yield begin
-    if on_postgres():
+    if db.product == "Postgres":
         db.execute_sql("DROP FUNCTION fails CASCADE")
 
 

@@ -8,7 +8,7 @@ from peewee import OperationalError
 
 from carriers import Reply as Said
 from carriers.ways import Way
-from database import db, on_postgres
+from database import db
 from events.outbox import Event, EventAddress
 from fake_carrier import FakeCarrier
 from models import Message, Status
@@ -28,7 +28,7 @@ def breaks(table, row, when):
     id = id if isinstance(id, str) else str(id)
     name = f"broken_{table}"
     condition = f"OLD.id = '{id}' AND ({when})"
-    if not on_postgres():
+    if db.product != "Postgres":
         db.execute_sql(
             f"CREATE TRIGGER {name} BEFORE UPDATE ON {table} WHEN {condition} "
             f"BEGIN SELECT RAISE(ABORT, 'broken: {BAD} {TEXT}'); END"
