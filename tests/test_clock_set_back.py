@@ -315,6 +315,14 @@ def nothing_due_is_missed(service):
     return not service.problems()
 
 
+def not_stored(service):
+    service.app.extensions["health"].not_stored_at = service.now
+
+
+def it_is_told(service):
+    return bool(service.app.extensions["health"].problems_of_web(service.now))
+
+
 # Sending
 
 
@@ -453,6 +461,7 @@ KINDS = {
     "a used-up rate": Kind(use_rate, nothing_is_sent(**RATE), 20 * SECOND, 2100 * SECOND),
     "a claim": Kind(claim, is_held, LEASE),
     "a retry": Kind(refused(FOR_NOW), retry_waits, 54 * SECOND, 60 * DAY),
+    "a text that could not be stored": Kind(not_stored, it_is_told, 2 * MINUTE),
     "the last text that was sent": Kind(last_text, nothing_due_is_missed, 2 * MINUTE),
     "a receiver that fails": Kind(receiver_fails, receiver_is_not_missed, HOUR),
     "an event that was given up": Kind(given_up, event_is_kept, MONTH),
@@ -625,12 +634,3 @@ def test_a_send_date_stays_as_it_was_asked_for(service, ahead):
     assert service.post(send_date=send_date.isoformat()) == 201
     service.run_pass()
     assert Message.get().send_at == send_date
-
-
-@on_sqlite
-def test_a_web_worker_that_could_not_store_a_text_tells_so_for_two_minutes(service):
-    service.at(TUESDAY_NOON + DAY)
-    health = service.app.extensions["health"]
-    health.not_stored_at = service.now
-    assert health.problems_of_web(service.now)
-    assert not health.problems_of_web(TUESDAY_NOON)

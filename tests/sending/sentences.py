@@ -86,6 +86,4 @@ ASKING_FOR_HELP = [
     *("𝐇𝐄𝐋𝐏", "ınfo", "aide\n--\nJ"),
 ]
 
-STARTING = [
-    *("START", "𝐒𝐓𝐀𝐑𝐓", "🅂🅃🄰🅁🅃", "start", "Start!", "UNSTOP", "unstop."),
-]
+STARTING = [*("START", "𝐒𝐓𝐀𝐑𝐓", "🅂🅃🄰🅁🅃", "start", "Start!", "UNSTOP", "unstop.")]

@@ -9,7 +9,7 @@ from access.do_not_call import DoNotCall
 from carriers import CarrierError
 from carriers import Reply as Said
 from carriers.ways import Way
-from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST, DyingPool, FakeCarrier
+from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST, DyingPool
 from models import Message, Status
 from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import inbound
@@ -93,32 +93,21 @@ def test_a_text_whose_sender_died_is_not_sent_again(run_pass, carrier):
     assert "may have taken it" in the_answer().last_error
 
 
-class Asked(FakeCarrier):
-    """A carrier that can be asked, and has the text or not."""
-
-    can_be_asked = True
-
-    def __init__(self, has_it):
-        super().__init__()
-        self.has_it = has_it
-
-    def find(self, *_):
-        return ["SM1"] if self.has_it else []
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("has_it", [True, False])
-def test_a_carrier_that_can_be_asked_settles_the_doubt_and_gets_no_second_copy(run_pass, has_it):
+def test_a_carrier_that_can_be_asked_settles_the_doubt_and_gets_no_second_copy(
+    run_pass, askable, has_it
+):
     hear()
-    carrier = Asked(has_it)
-    carrier.answers[NEW_YORK] = IN_DOUBT
+    askable.taken = [(NEW_YORK, RULES.stop_reply)] if has_it else []
+    askable.answers[NEW_YORK] = IN_DOUBT
     for n in range(20):
-        run_pass(NIGHT + n * 60 * SECOND, carrier, **ANSWERING)
-    assert len(carrier.texts) == 1
+        run_pass(NIGHT + n * 60 * SECOND, askable, **ANSWERING)
+    assert len(askable.texts) == 1
     assert the_answer().status == (Status.SENT if has_it else Status.FAILED)
 
 
-def test_what_joins_while_a_long_pass_sends_goes_next(settings, carrier, run_pass):
+def test_what_joins_while_a_long_pass_sends_goes_next(carrier, run_pass):
     numbers = store_many(30, check_dnc=False)
     held(Status.SENT, finished_at=TUESDAY_NOON, to="+12125559999")
 

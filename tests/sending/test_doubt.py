@@ -174,11 +174,7 @@ def test_what_is_due_or_too_old_moves_in_batches(database_url, monkeypatch):
     assert Message.expire(TUESDAY_NOON) == 25
 
 
-def test_a_refusal_after_the_claim_was_lost_is_not_reported(
-    run_pass,
-    carrier,
-    caplog,
-):
+def test_a_refusal_after_the_claim_was_lost_is_not_reported(run_pass, carrier, caplog):
     message = store()
 
     def lose_claim():

@@ -4,7 +4,6 @@ import threading
 
 import pytest
 
-from fake_carrier import AskableCarrier
 from models import Message
 from samples import HOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from sending.attempts import Attempt
@@ -12,17 +11,6 @@ from sending.carrier_state import CarrierState
 from stored_messages import store, store_many
 
 NO_THREAD = RuntimeError("can't start new thread")
-
-
-class Checked(AskableCarrier):
-    """A carrier that has a text to New York, and serves."""
-
-    def __init__(self):
-        super().__init__()
-        self.taken = [(NEW_YORK, "Hello")]
-
-    def check(self):
-        pass
 
 
 @pytest.fixture
@@ -64,11 +52,11 @@ WAITING = {
 
 @pytest.mark.parametrize("what", WAITING)
 def test_without_any_thread_all_wait_unharmed_and_go_in_the_next_pass(
-    run_pass, may_start, caplog, what
+    run_pass, askable, may_start, caplog, what
 ):
     prepare, sent, given = WAITING[what]
     prepare()
-    carrier = Checked()
+    askable.taken, askable.check = [(NEW_YORK, "Hello")], lambda: None
 
     def stored():
         waiting = [each.__data__ | {"claim_number": 0} for each in Message.select()]
@@ -77,12 +65,12 @@ def test_without_any_thread_all_wait_unharmed_and_go_in_the_next_pass(
 
     before = stored()
     may_start([False] * 20)
-    assert run_pass(TUESDAY_NOON, carrier)["sent"] == 0
+    assert run_pass(TUESDAY_NOON, askable)["sent"] == 0
     assert stored() == before
     assert 1 <= caplog.text.count("can't start new thread") <= 8
     may_start([])
-    assert run_pass(TUESDAY_NOON, carrier)["sent"] == sent
-    assert len(carrier.texts) == len({*carrier.texts}) == given
+    assert run_pass(TUESDAY_NOON, askable)["sent"] == sent
+    assert len(askable.texts) == len({*askable.texts}) == given
 
 
 @pytest.mark.slow

@@ -115,8 +115,7 @@ def test_what_the_carrier_does_not_have_goes_again_unless_that_is_enough(fields,
             {"in_doubt": 2},
             False,
             Outcome(
-                Status.FAILED,
-                f"given to the carrier twice without an answer; {MAY_HAVE_TAKEN_IT}",
+                Status.FAILED, f"given to the carrier twice without an answer; {MAY_HAVE_TAKEN_IT}"
             ),
         ),
     ],
@@ -145,10 +144,7 @@ def test_business_hours_are_looked_at_unless_a_send_date_still_holds(send_date, 
         (SUNDAY_NIGHT, (OPENING, OPENS)),
         (OPENING - 2 * HOUR, (OPENING, OPENS)),
         # At 8:00 it is still obeyed
-        (
-            OPENING - 2 * HOUR + MINUTE,
-            (OPENING - HOUR, "quiet hours until 8:00 AM, Monday, Mar 2"),
-        ),
+        (OPENING - 2 * HOUR + MINUTE, (OPENING - HOUR, "quiet hours until 8:00 AM, Monday, Mar 2")),
     ],
 )
 def test_quiet_hours_hold_back_whoever_asked_for_it(send_date, wanted):

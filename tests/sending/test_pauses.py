@@ -8,15 +8,15 @@ import pytest
 from carriers import CarrierError, TooFast
 from database import db, isoformat
 from databases import on_sqlite
-from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, SLOWLY, TOO_FAST, AskableCarrier, FakeCarrier
+from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, SLOWLY, TOO_FAST, AskableCarrier
 from models import Message, Status
 from monitoring import health
+from running import wait_until
 from samples import HOUR, MILLISECOND, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending.attempts import Attempt
 from sending.carrier_state import CarrierState
 from sending.sends import Answer, Send
-from sending.watch import CarrierWatch
 from several_carriers import NamedCarrier
 from stored_messages import statuses, store, store_many
 
@@ -162,46 +162,21 @@ def test_a_probe_that_was_claimed_by_a_clock_ahead_is_not_waited_for(run_pass, c
 # Who ends one
 
 
-@pytest.fixture
-def sibling_is_too_fast(settings, at, monkeypatch):
-    """Have another scheduler be told "too fast" between this one's look at the state and claim."""
-    look, actions = CarrierWatch.permission, []
-
-    def look_and_wait(watch, *arguments):
-        seen = look(watch, *arguments)
-        if actions:
-            actions.pop()()
-        return seen
-
-    monkeypatch.setattr(CarrierWatch, "permission", look_and_wait)
-
-    def begin(no):
-        other = FakeCarrier()
-
-        def pause():
-            other.answers = dict.fromkeys([m.to for m in Message.select()], no)
-            Scheduler(settings._replace(send_concurrency=1), other).run_pass()
-            assert len(other.texts) == 1
-            at(TUESDAY_NOON + MILLISECOND)
-
-        actions.append(pause)
-
-    return begin
-
-
 @pytest.mark.parametrize("answer", [None, TOO_FAST], ids=["a yes", "too fast"])
-def test_a_text_that_did_not_know_of_a_pause_neither_ends_nor_doubles_it(
-    run_pass, carrier, sibling_is_too_fast, answer
-):
-    carrier.answers = dict.fromkeys(store_many(20), answer)
-    no, pause = (TOO_FAST, SECOND + MILLISECOND) if answer else (SLOWLY, 30 * SECOND)
-    sibling_is_too_fast(no)
+def test_a_text_that_did_not_know_of_a_pause_neither_ends_nor_doubles_it(run_pass, carrier, answer):
+    first, second, *_ = store_many(20)
+    no, pause = (TOO_FAST, SECOND) if answer else (SLOWLY, 30 * SECOND)
+
+    def answer_late():
+        wait_until(lambda: CarrierState.get_by_id("fake").retry_at)
+        db.close()  # of this thread
+        return answer
+
+    carrier.answers = {first: no, second: answer_late}
     run_pass(TUESDAY_NOON, send_concurrency=2)
-    given = len(carrier.texts)
-    assert given <= 2
-    carrier.answers = {}
     run_pass(TUESDAY_NOON + pause - MILLISECOND)
-    assert len(carrier.texts) == given
+    assert carrier.numbers == [first, second]
+    carrier.answers = {}
     run_pass(TUESDAY_NOON + pause)
     assert statuses() == {Status.SENT: 20}
 
@@ -297,6 +272,13 @@ TROUBLES = {
         [(0, DOWN, DOWN, True), (4, NO_TEXT, None, True), (5, NO_TEXT, None, False)],
         1,
     ),
+    **{
+        f"asked, it says {no}": (
+            [(0, DOWN, no, True), *((second, NO_TEXT, no, True) for second in LOOKS[1:])],
+            6,  # after pauses that grow
+        )
+        for no in (DOWN, PAGE, CarrierError("busy"), ACCOUNT)
+    },
     "it cannot be asked": (
         [
             (0, DOWN, CANNOT_BE_ASKED, True),
@@ -379,23 +361,6 @@ def test_a_question_ends_an_outage_and_a_text_ends_a_trouble_that_texts_began(
         if message:
             message.cancel("shell", now)
     assert checked.checks == checks
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("no", [DOWN, PAGE, CarrierError("busy"), ACCOUNT], ids=str)
-def test_a_carrier_that_is_down_is_asked_after_pauses_that_grow(run_pass, checked, no):
-    message = store()
-    checked.answers[NEW_YORK], checked.health = DOWN, no
-    run_pass(TUESDAY_NOON, checked)
-    message.cancel("shell", TUESDAY_NOON)
-    asked = []
-    for second in LOOKS[1:]:
-        before = checked.checks
-        run_pass(TUESDAY_NOON + second * SECOND, checked)
-        asked += [second] * (checked.checks - before)
-    assert asked == CAUSES["down"][1][1:]
-    assert problems(TUESDAY_NOON)
-    assert len(checked.texts) == 1
 
 
 def test_too_fast_as_the_first_answer_ends_an_outage_and_begins_a_pause_of_a_second(

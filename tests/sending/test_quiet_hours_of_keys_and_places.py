@@ -4,7 +4,7 @@ import functools
 import random
 import threading
 from collections import Counter, defaultdict
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import holidays
@@ -19,14 +19,11 @@ from databases import on_sqlite
 from fake_carrier import FOR_NOW, TOO_FAST, FakeCarrier
 from models import Message, Status
 from places import QUIET_PLACES
-from samples import LONDON
+from samples import DAY, HOUR, LONDON, MINUTE, SECOND
 from scheduler import Scheduler
 from sending import heartbeats, sender
 from stored_messages import die_with_one
 
-SECOND, MINUTE, HOUR, DAY = (
-    timedelta(**{unit: 1}) for unit in ("seconds", "minutes", "hours", "days")
-)
 MOODS = [None] * 6
 MOODS += [FOR_NOW, TOO_FAST, CarrierError("not reached", unreached=True)]
 MOODS += [CarrierError("no answer", in_doubt=True, silent=True)]

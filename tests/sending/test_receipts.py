@@ -1,11 +1,11 @@
 """What carriers and recipients say later, in whatever order and however many at once."""
 
-import itertools
 import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +18,7 @@ from carriers.ways import Way
 from database import clock, db
 from databases import on_sqlite
 from models import TAKEN, Message, Status
+from own_threads import at_once, begin
 from samples import DAY, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending import outcomes, receipts
 from sending.attempts import Attempt
@@ -176,17 +177,12 @@ def test_a_receipt_finds_the_yes_that_another_is_recording(first):
             recorded[0]()
             is_open.set()
             commit.wait(60)
-        db.close()
-
-    def follow():
-        recorded[1]()
-        db.close()
 
     db.close()
     with ThreadPoolExecutor() as pool:
-        holding = pool.submit(hold)
+        holding = begin(pool, hold)
         assert is_open.wait(60)
-        following = pool.submit(follow)
+        following = begin(pool, recorded[1])
         wait([following], timeout=0.3)  # it is done too early, or waits
         commit.set()
         holding.result()
@@ -195,43 +191,20 @@ def test_a_receipt_finds_the_yes_that_another_is_recording(first):
     assert not kept()
 
 
-def test_many_receipts_and_yeses_at_once_all_find_each_other():
-    ids = [held(Status.SENDING).id for _ in range(120)]
-    yeses = [{id: f"SM{n}"} for n, id in enumerate(ids)]
-    pairs = [dict(itertools.chain(*map(dict.items, group))) for group in _in_fours(yeses)]
-    said = [(f"SM{n}", n % 2 == 0, "why") for n in range(len(ids))] * 2
-    random.shuffle(said)
-    work = [lambda pair=pair: receipts.sent(pair, TUESDAY_NOON) for pair in pairs]
-    work += [lambda some=some: receipts.record_receipts(some, LATER) for some in _in_fours(said)]
-    random.shuffle(work)
-
-    def do(action):
-        try:
-            action()
-        finally:
-            db.close()
-
-    db.close()
-    with ThreadPoolExecutor(4) as pool:
-        for done in [pool.submit(do, action) for action in work]:
-            done.result()
-    assert statuses() == {Status.DELIVERED: 60, Status.UNDELIVERED: 60}
-    assert not kept()
-
-
-def _in_fours(things):
+def in_fours(things):
     return [things[start : start + 4] for start in range(0, len(things), 4)]
 
 
-def test_a_copy_that_an_equal_text_was_given_stays_its_own_though_the_other_was_cancelled():
-    doubtful = store(in_doubt=1, in_doubt_since=TUESDAY_NOON)
-    ended = {"status": Status.CANCELLED, "finished_at": TUESDAY_NOON + 2 * MINUTE}
-    cancelled = store(TUESDAY_NOON, **ended, in_doubt=1, in_doubt_since=TUESDAY_NOON)
-    (copy,) = Attempt.unclear_at(Way("fake"), doubtful.id)
-    assert receipts.found(copy, ["SM1"], TUESDAY_NOON + MINUTE)
-    assert receipts.sent({cancelled.id: "SM1"}, LATER) == 0
-    assert again(doubtful).carrier_reference == "SM1"
-    assert again(cancelled).status == Status.CANCELLED
+def test_many_receipts_and_yeses_at_once_all_find_each_other():
+    yeses = [(held(Status.SENDING).id, f"SM{n}") for n in range(120)]
+    said = [(f"SM{n}", n % 2 == 0, "why") for n in range(120)] * 2
+    random.shuffle(said)
+    work = [partial(receipts.sent, dict(four), TUESDAY_NOON) for four in in_fours(yeses)]
+    work += [partial(receipts.record_receipts, four, LATER) for four in in_fours(said)]
+    random.shuffle(work)
+    at_once(*work)
+    assert statuses() == {Status.DELIVERED: 60, Status.UNDELIVERED: 60}
+    assert not kept()
 
 
 # Any order of events, beside a model of a few lines
@@ -434,24 +407,6 @@ def test_where_there_may_be_two_copies_only_a_delivered_one_settles_the_doubt():
     assert (again(message).status, again(message).carrier_reference) == ("delivered", "SM2")
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"status": Status.SENT, "finished_at": TUESDAY_NOON - DAY},
-        {"status": Status.DELIVERED, "carrier_reference": "SM7", "finished_at": TUESDAY_NOON},
-        {"status": Status.SENDING},
-        {"status": Status.QUEUED, "in_doubt": 1, "in_doubt_since": TUESDAY_NOON},
-    ],
-)
-def test_a_receipt_that_may_be_another_texts_settles_no_doubt(other):
-    message = doubtful()
-    other = {"carrier_reference": "SM7"} | other if other["status"] in TAKEN else other
-    store(**other)
-    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE)
-    assert again(message).status == Status.SCHEDULED
-    assert kept() == {"SM1": True}
-
-
 def test_of_two_receipts_at_once_one_settles_the_doubt_and_the_other_waits():
     message = doubtful()
     said = [(reference, True, None, NEW_YORK) for reference in ("SM1", "SM2")]
@@ -496,23 +451,28 @@ def test_a_doubt_under_a_name_before_is_its_carriers(noted, refused_by):
     assert (again(message).status == Status.DELIVERED) == (noted != "eu")
 
 
+@pytest.mark.parametrize("name", ["us", "twilio"], ids=["its name", "a name before"])
 @pytest.mark.parametrize(
     "columns",
     [
-        {"status": Status.SENT, "carrier": "twilio", "carrier_reference": "SM8"},
-        {"status": Status.SENDING, "claimed_for": "twilio"},
-        {"status": Status.SENDING, "carrier": "eu", "claimed_for": "twilio"},
-        {"status": Status.QUEUED, "in_doubt": 1, "in_doubt_with": "twilio", "carrier": "eu"},
+        {"status": Status.SENT, "carrier_reference": "SM7", "finished_at": TUESDAY_NOON - DAY},
+        {"status": Status.DELIVERED, "carrier_reference": "SM7", "finished_at": TUESDAY_NOON},
+        {"status": Status.SENDING},
+        {"status": Status.SENDING, "carrier": "eu"},
+        {"status": Status.QUEUED, "carrier": "eu", "in_doubt": 1, "in_doubt_since": TUESDAY_NOON},
     ],
     ids=str,
 )
-def test_a_text_that_a_carrier_was_given_under_a_name_before_may_be_the_one_meant(columns):
-    doubtful(in_doubt_with="us")
-    when = "finished_at" if columns["status"] == Status.SENT else "claimed_at"
-    if columns["status"] == Status.QUEUED:
-        when = "in_doubt_since"
-    store(**columns | {when: TUESDAY_NOON})
+def test_a_receipt_that_may_be_of_another_text_settles_no_doubt(columns, name):
+    message = doubtful(in_doubt_with="us")
+    if columns["status"] in TAKEN:
+        store(**columns, carrier=name)
+    elif columns["status"] == Status.SENDING:
+        store(**columns, claimed_for=name)
+    else:
+        store(**columns, in_doubt_with=name)
     receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, RENAMED)
+    assert again(message).status == Status.SCHEDULED
     assert kept() == {"us SM1": True}
 
 
@@ -615,30 +575,17 @@ def test_the_history_keeps_the_carriers_time_of_a_reply():
 
 @pytest.mark.slow
 def test_an_operators_add_beside_many_starts_and_stops_is_never_lost():
-    stopping = threading.Event()
-
     def reply():
-        for stop in itertools.cycle([True, False]):
-            if stopping.is_set():
-                break
+        for stop in [True, False] * 30:
             receipts.record_opt_out(OptOut(NEW_YORK, stop, "reply"), clock.now())
-        db.close()
 
-    db.close()
-    with ThreadPoolExecutor() as pool:
-        replying = [pool.submit(reply) for _ in range(2)]
-        try:
-            give_up_at = time.monotonic() + 60
-            for _ in range(30):
-                DoNotCall.add([NEW_YORK], clock.now(), "operator")
-                assert DoNotCall.get_or_none(DoNotCall.number == NEW_YORK), "it was lost"
-                assert DoNotCall.get_by_id(NEW_YORK).source == "operator"
-                DoNotCall.remove([NEW_YORK], clock.now(), "operator")
-                assert time.monotonic() < give_up_at
-        finally:
-            stopping.set()
-        for each in replying:
-            each.result()
+    def change_list():
+        for _ in range(30):
+            DoNotCall.add([NEW_YORK], clock.now(), "operator")
+            assert DoNotCall.get_by_id(NEW_YORK).source == "operator", "it was lost"
+            DoNotCall.remove([NEW_YORK], clock.now(), "operator")
+
+    at_once(reply, reply, change_list)
 
 
 def test_a_stop_blocks_what_waits_and_nothing_else():

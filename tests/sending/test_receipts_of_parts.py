@@ -1,18 +1,17 @@
 """Receipts of a text that its carrier counts as several: none is one that matches no message."""
 
-import threading
+from functools import partial
 
 import pytest
 
-from app import create_app
 from carriers import Receipt
 from databases import on_postgres
 from models import Message, Status
+from own_threads import at_once
 from samples import DAY, LONDON, NEW_YORK, TUESDAY_NOON
 from sending import receipts
 from sending.receipts import EarlyReceipt
-from signed_callbacks import SECRET, VONAGE, of_vonage
-from stored_messages import again, claim, held, store
+from stored_messages import again, claim, held
 
 pytestmark = pytest.mark.usefixtures("database_url")
 
@@ -79,37 +78,13 @@ def test_what_names_no_message_of_ours_matches_none(given):
     assert unmatched() == 1
 
 
-def test_vonages_receipts_of_all_parts_match_the_message(settings, run):
-    client = create_app(
-        settings._replace(carrier_url=VONAGE, public_url="https://sms.example.com")
-    ).test_client()
-    message = store(status=Status.SENT, finished_at=TUESDAY_NOON, carrier_reference="P2")
-    for part in ("P1", "P2"):
-        fields = {"messageId": part, "status": "delivered", "msisdn": NEW_YORK[1:]}
-        fields |= {"err-code": "0", "client-ref": str(message.id)}
-        signed = of_vonage(fields, SECRET)
-        assert client.open("/carriers/vonage/status", **signed).status_code == 204
-    assert again(message).status == Status.DELIVERED
-    assert unmatched() == 0
-
-
 @on_postgres
 def test_a_part_whose_receipt_is_recorded_beside_the_yes_matches_too():
     """Neither transaction sees what the other is about to write."""
-    from database import db
-
     for number in range(20):
         message = sending()
-        ready = threading.Barrier(2)
-
-        def say(message=message, number=number, ready=ready):
-            ready.wait()
-            record(receipt(f"A{number}", message))
-            db.close()
-
-        thread = threading.Thread(target=say)
-        thread.start()
-        ready.wait()
-        receipts.sent({message.id: f"B{number}"}, TUESDAY_NOON)
-        thread.join()
+        at_once(
+            partial(record, receipt(f"A{number}", message)),
+            partial(receipts.sent, {message.id: f"B{number}"}, TUESDAY_NOON),
+        )
     assert unmatched() == 0

@@ -18,10 +18,10 @@ from database import clock, db
 from databases import on_postgres
 from events.outbox import Event, EventAddress
 from models import Message, Status
+from own_threads import at_once, begin
 from running import wait_until
 from samples import DAY, HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import inbound, meaning, replies
-from sending.attempts import Attempt
 from sending.inbound import ReplyRules
 from sending.replies import Filter, Reply
 from stored_messages import again, held, key_named, look, store
@@ -78,21 +78,16 @@ def test_without_an_id_two_equal_texts_are_two_replies():
     assert len(hear("Yes")) == 2
 
 
-def test_delivered_three_times_by_two_connections_at_once_it_is_kept_once(database_url):
-    sent()
-    db.close()
-
-    def deliver(number):
-        try:
-            inbound.record([Said(NEW_YORK, "STOP", message_ids=("twilio SM1",))], LATER, ANSWERING)
-        finally:
-            db.close()
-
-    with ThreadPoolExecutor(6) as pool:
-        list(pool.map(deliver, range(6)))
-    assert len(stored()) == 1
-    assert Message.select().where(Message.answers == "STOP").count() == 1
-    assert len(DoNotCallHistory.of(NEW_YORK)) == 1
+@pytest.mark.parametrize("ids", [("twilio SM1",), ()], ids=["with an id", "without one"])
+@pytest.mark.parametrize("text", ["STOP", "HELP"])
+def test_of_several_at_once_one_is_answered_and_with_an_id_one_is_kept(database_url, text, ids):
+    sent(finished_at=clock.now() - HOUR)
+    at_once(*[lambda: hear(text, clock.now(), ANSWERING, message_ids=ids)] * 6)
+    assert Reply.select().count() == (1 if ids else 6)
+    assert len(answers()) == 1
+    is_stop = text == "STOP"
+    assert sum(each.opted_out for each in Reply.select()) == is_stop
+    assert len(DoNotCallHistory.of(NEW_YORK)) == is_stop
 
 
 def test_what_fails_midway_leaves_nothing_and_is_kept_when_it_comes_again(monkeypatch):
@@ -153,10 +148,7 @@ def test_a_time_that_cannot_be_true_is_the_arrival(at):
         ({"status": Status.FAILED}, False),
         ({"status": Status.QUEUED, "finished_at": None}, False),
         ({"status": Status.FAILED, "in_doubt": 1, "in_doubt_since": TUESDAY_NOON}, True),
-        (
-            {"status": Status.SENDING, "finished_at": None, "claimed_at": TUESDAY_NOON},
-            True,
-        ),
+        ({"status": Status.SENDING, "finished_at": None, "claimed_at": TUESDAY_NOON}, True),
         ({"to": LONDON}, False),
     ],
 )
@@ -228,36 +220,22 @@ def test_a_part_of_another_text_completes_none(other):
 
 
 def test_parts_that_come_at_once_are_put_together(database_url):
-    db.close()
-
-    def deliver(number):
-        try:
-            hear(str(number), part=part(number, 6))
-        finally:
-            db.close()
-
-    with ThreadPoolExecutor(6) as pool:
-        list(pool.map(deliver, [1, 2, 3, 4, 5, 6] * 2))
+    numbers = [1, 2, 3, 4, 5, 6] * 2
+    at_once(*(partial(hear, str(number), part=part(number, 6)) for number in numbers))
     assert [each.text for each in stored(LATER + HOUR)] == ["123456"]
 
 
 @on_postgres
 def test_a_no_whose_two_parts_come_at_the_same_moment_is_one(database_url):
     db.close()
-
-    def deliver(number):
-        try:
-            hear({1: "take me ", 2: "off"}[number], part=part(number))
-        finally:
-            db.close()
-
     with ThreadPoolExecutor(2) as pool:
         with db.atomic():
             lock_numbers([NEW_YORK])
-            deliveries = [pool.submit(deliver, number) for number in (1, 2)]
-            wait_until(lambda: look(database_url, LOCKED)[0][0] == 2, 10)
+            texts = {1: "take me ", 2: "off"}.items()
+            deliveries = [begin(pool, partial(hear, text, part=part(n))) for n, text in texts]
+            wait_until(lambda: look(database_url, LOCKED)[0][0] == 2)
         for each in deliveries:
-            each.result(20)
+            each.result()
     (reply,) = stored()
     assert (reply.text, reply.opted_out) == ("take me off", True)
 
@@ -375,24 +353,18 @@ def test_what_was_read_before_it_was_told_is_decided():
     assert (Reply.get().may_be_no, told()["may_be_no"]) == (False, False)
 
 
-@pytest.mark.parametrize("missing", [0, 1])
-def test_a_long_text_is_judged_once_while_no_other_writer_waits(monkeypatch, missing):
-    judged = []
-
+def test_no_other_writer_waits_while_a_text_is_judged(monkeypatch):
     def judge(read, text):
         assert not db.in_transaction()
-        judged.append(text)
         return read(text)
 
     for read in (meaning.read, meaning.read_part):
         monkeypatch.setattr(meaning, read.__name__, partial(judge, read))
-    texts = [f"{n} don't stop, " for n in range(1, 10 - missing)]
-    for number, text in enumerate(texts, 1):
-        hear(text, part=part(number, 9))
+    hear("Yes")
+    for number in range(1, 9):
+        hear(f"{number} don't stop, ", part=part(number, 9))
     inbound.settle(LATER + 5 * MINUTE)
-    (reply,) = stored(LATER + 5 * MINUTE)
-    assert (reply.text, reply.may_be_no) == ("".join(texts), True)
-    assert judged == [*texts[:8], reply.text]  # each part that the text is not whole with
+    assert [each.may_be_no for each in stored(LATER + 5 * MINUTE)].count(True) == 1
 
 
 @pytest.mark.parametrize("odd", [Part("", 0, 0), Part("7", 2, 3), Part("\ud800", 255, 0)])
@@ -436,20 +408,13 @@ def test_who_is_listed_at_the_same_moment_did_not_join_by_the_reply(text, source
     sent()
     address()
     db.close()
-
-    def deliver():
-        try:
-            hear(text, rules=ANSWERING)
-        finally:
-            db.close()
-
     with ThreadPoolExecutor(1) as pool:
         with db.atomic():
             LastReply.note(NEW_YORK, None, TUESDAY_NOON)  # which the reply waits for
             replies.put_on_list([NEW_YORK], TUESDAY_NOON, source, "Olga")
-            delivery = pool.submit(deliver)
-            wait_until(lambda: look(database_url, LOCKED)[0][0], 10)
-        delivery.result(20)
+            delivery = begin(pool, partial(hear, text, rules=ANSWERING))
+            wait_until(lambda: look(database_url, LOCKED)[0][0])
+        delivery.result()
     (reply,) = stored()
     assert (reply.opted_out, told()["opted_out"]) == (False, False)
     assert not answers()
@@ -638,25 +603,6 @@ def test_answers_count_for_limits_of_key_and_number(post, key, run, at):
     sent(now=TUESDAY_NOON - 2 * DAY)
     inbound.record([Said(NEW_YORK, "HELP")], TUESDAY_NOON, ANSWERING)
     assert post().status_code == 429
-
-
-@pytest.mark.parametrize("text", ["STOP", "HELP"])
-def test_of_several_at_once_one_is_answered(database_url, text):
-    sent()
-    db.close()
-
-    def deliver(number):
-        try:
-            hear(text, clock.now(), ANSWERING)
-        finally:
-            db.close()
-
-    Attempt.update(ended_at=clock.now() - HOUR).execute()
-    db.close()
-    with ThreadPoolExecutor(6) as pool:
-        list(pool.map(deliver, range(6)))
-    assert len(answers()) == 1
-    assert sum(each.opted_out for each in Reply.select()) == (text == "STOP")
 
 
 # Forgotten

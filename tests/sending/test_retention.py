@@ -1,16 +1,17 @@
 """KEEP_TEXTS and KEEP_MESSAGES: what is old is forgotten within the passes, a little at a time."""
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
 from access.audit import Audit
-from database import PAGE, db
+from database import PAGE
 from events.outbox import Event, EventAddress
 from models import Message, Status
+from own_threads import at_once
 from query_plans import reads_whole
-from samples import DAY, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
+from samples import DAY, LONDON, MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import retention
 from sending.replies import Reply
@@ -46,28 +47,26 @@ def texts():
 
 
 @pytest.mark.parametrize("status", ENDED)
-def test_a_text_is_erased_when_it_is_too_old_and_not_before(run_pass, status):
-    old, edge = ended(KEPT + timedelta(milliseconds=1), status), ended(KEPT, status)
-    run_pass(keep_texts=KEPT)
+def test_what_ended_loses_its_text_and_then_goes_when_it_is_too_old_and_not_before(
+    run_pass, status
+):
+    gone, at_edge, old, new = (
+        ended(age, status) for age in (2 * KEPT + MILLISECOND, 2 * KEPT, KEPT + MILLISECOND, KEPT)
+    )
+    run_pass(keep_texts=KEPT, keep_messages=2 * KEPT)
+    texts = {message.id: message.message for message in Message.select()}
+    assert texts == {at_edge.id: None, old.id: None, new.id: "Hello"}
+    assert gone.id not in texts
     stored = again(old)
-    assert (stored.to, stored.message, stored.answer, stored.request_digest) == (None,) * 4
+    assert (stored.to, stored.answer, stored.request_digest) == (None,) * 3
     assert (stored.status, stored.finished_at) == (status, old.finished_at)
-    assert again(edge).message == "Hello"
 
 
-@pytest.mark.parametrize("status", ENDED)
-def test_a_message_is_deleted_when_it_is_too_old_and_not_before(run_pass, status):
-    ended(KEPT + timedelta(milliseconds=1), status)
-    edge = ended(KEPT, status)
-    run_pass(keep_messages=KEPT)
-    assert [message.id for message in Message.select()] == [edge.id]
-
-
-def test_both_at_once(run_pass):
-    ended(800 * DAY)
-    middle, new = ended(100 * DAY), ended(DAY)
-    run_pass(keep_texts=KEPT, keep_messages=730 * DAY)
-    assert {m.id: m.message for m in Message.select()} == {middle.id: None, new.id: "Hello"}
+@pytest.mark.parametrize("kept", ["keep_texts", "keep_messages"])
+def test_each_of_both_is_forgotten_alone(run_pass, kept):
+    ended(KEPT + MILLISECOND)
+    run_pass(**{kept: KEPT})
+    assert [message.message for message in Message.select()] == [None] * (kept == "keep_texts")
 
 
 def test_by_default_everything_is_kept(run_pass):
@@ -204,14 +203,7 @@ def test_schedulers_at_once_do_not_stand_in_each_others_way(settings, at, monkey
     store_many(3 * PAGE, status=Status.SENT, finished_at=TUESDAY_NOON - 100 * DAY)
     kept = settings._replace(keep_texts=KEPT, keep_messages=2 * KEPT)
 
-    def forget(_):
-        try:
-            return retention.forget(kept, TUESDAY_NOON, lambda: False)
-        finally:
-            db.close()
-
-    with ThreadPoolExecutor(4) as pool:
-        done = [*pool.map(forget, range(4))]
+    done = at_once(*[partial(retention.forget, kept, TUESDAY_NOON, lambda: False)] * 4)
     assert sorted(redacted for redacted, _ in done) == [0, 0, 0, 3 * PAGE]
     assert texts() == 0
 

@@ -17,7 +17,7 @@ from models import Message, Status
 from places import QUIET_PLACES, SILENCES
 from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import receipts
-from stored_messages import again, key_named, store
+from stored_messages import again, key_named, statuses, store, store_many
 
 PLACES = {
     "business_hours": (0, 1440),
@@ -129,26 +129,22 @@ def test_a_text_that_was_held_up_leaves_when_the_quiet_hours_end(
         ({"hours": "00:00-24:00", "quiet_hours": "none"}, None),
     ],
 )
-def test_the_keys_own_rules_stand_in_place_of_settings(rules, opens, settings, key, at):
+def test_the_keys_own_rules_stand_in_place_of_settings(rules, opens, post_with, at):
     at(THREE_AM)
     if rules:
         rule("app", **rules)
     changes = PLACES | {"business_hours": (540, 1020)}
-    client = create_app(settings._replace(**changes)).test_client()
-    body = {"to": NEW_YORK, "message": "Hello"}
-    body = accepted(client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key}))
+    body = accepted(post_with(**changes))
     assert body["status"] == ("scheduled" if opens else "queued")
     assert body["scheduled_send_date"] == (opens or isoformat(THREE_AM))
 
 
-def test_a_keys_own_hours_stand_in_place_of_the_countrys_working_week(settings, key, at):
+def test_a_keys_own_hours_stand_in_place_of_the_countrys_working_week(post_with, at):
     saturday = datetime(2026, 3, 7, 16, tzinfo=UTC)  # 11:00 in New York
     at(saturday)
-    client = create_app(settings._replace(business_days=None)).test_client()
 
     def ask():
-        body = {"to": NEW_YORK, "message": "Hello"}
-        return accepted(client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key}))
+        return accepted(post_with(business_days=None))
 
     assert ask()["scheduled_send_date"] == "2026-03-09T13:00:00.000Z"
     rule("app", hours="sat 10:00-14:00")
@@ -261,12 +257,10 @@ def test_the_list_is_looked_at_by_the_rule_of_the_key_at_each_step(
     assert again(message).status == (Status.BLOCKED if checks else Status.SENT)
 
 
-def test_what_was_answered_as_checked_stays_checked(settings, key, at, run_pass):
+def test_what_was_answered_as_checked_stays_checked(post, at, run_pass):
     at(TUESDAY_NOON)
     rule("app", check_dnc="always")
-    client = create_app(settings).test_client()
-    body = {"to": NEW_YORK, "message": "Hello"}
-    body = accepted(client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key}))
+    body = accepted(post())
     rule("app", check_dnc="asked")
     DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
     run_pass(TUESDAY_NOON)
@@ -314,14 +308,12 @@ FIXED = [
 @pytest.mark.parametrize("send_date", [None, TUESDAY_NOON + DAY])
 @pytest.mark.parametrize(("own", "changed", "lasts"), FIXED)
 def test_how_long_a_text_lasts_is_fixed_when_it_is_accepted(
-    own, changed, lasts, send_date, client, key, run_pass, carrier, at
+    own, changed, lasts, send_date, post, run_pass, carrier, at
 ):
     at(TUESDAY_NOON)
     rule("app", expire_after=own)
-    body = {"to": NEW_YORK, "message": "Hello", "manual_mode": True}
-    body |= {"send_date": isoformat(send_date)} if send_date else {}
     for _ in range(2):
-        accepted(client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key}))
+        accepted(post(manual_mode=True, send_date=isoformat(send_date) if send_date else ...))
     rule("app", expire_after=changed)
     first, second = Message.select().order_by(Message.id)
     end = (send_date or TUESDAY_NOON) + lasts
@@ -371,29 +363,9 @@ def test_what_a_version_before_stored_lasts_by_the_rule_of_the_next_pass(
     assert again(good).status == (Status.QUEUED if "manual_mode" in columns else Status.SENT)
 
 
-def test_what_a_version_before_stores_while_a_pass_sends_is_sent(run_pass, carrier, at):
+def test_a_text_for_the_end_of_time_is_accepted_and_can_be_sent_again(post, run, at):
     at(TUESDAY_NOON)
-    told = {}
-
-    def send(to, text, message_id, valid_for):
-        told[text] = valid_for
-        if text == "first":
-            store(message="second", first_send_at=TUESDAY_NOON - HOUR, expires_at=None)
-            store(message="late", first_send_at=TUESDAY_NOON - 72 * HOUR, expires_at=None)
-            db.close()  # of this thread
-
-    carrier.send = send
-    store(message="first", status=Status.SCHEDULED, first_send_at=TUESDAY_NOON)
-    counts = run_pass(TUESDAY_NOON)
-    counts += run_pass(TUESDAY_NOON)
-    assert told == {"first": 72 * 3600, "second": 71 * 3600}
-    assert (counts["sent"], counts["expired"]) == (2, 1)
-
-
-def test_a_text_for_the_end_of_time_is_accepted_and_can_be_sent_again(client, key, run, at):
-    at(TUESDAY_NOON)
-    body = {"to": NEW_YORK, "message": "Hello", "send_date": "9999-12-31T20:00:00Z"}
-    accepted(client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key}))
+    accepted(post(send_date="9999-12-31T20:00:00Z"))
     Message.update(status=Status.FAILED, finished_at=TUESDAY_NOON).execute()
     (message,) = Message.select()
     run("messages", "retry", str(message.id))
@@ -430,18 +402,62 @@ def test_show_says_what_a_message_waits_for(run, at, columns, what):
 
 
 def test_rules_that_later_settings_leave_no_minute_refuse_a_text_and_never_send_it(
-    settings, key, at, run_pass, carrier
+    post_with, at, run_pass, carrier
 ):
     """Such settings could not have been refused at the start, which does not ask for keys."""
     at(TUESDAY_NOON)
     rule("app", quiet_hours="20:00-10:00")
     changes = {"business_hours": (7 * 60, 9 * 60)}
-    client = create_app(settings._replace(**changes)).test_client()
-    body = {"to": NEW_YORK, "message": "Hello"}
-    response = client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key})
+    response = post_with(**changes)
     refusal(response, 403)
     assert "hours never open" in response.json["message"]
     message = store()
     run_pass(TUESDAY_NOON, **changes)
     assert carrier.texts == []
     assert again(message).status == Status.SCHEDULED
+
+
+# A change within a pass
+
+
+@pytest.mark.parametrize(
+    ("changes", "becomes"),
+    [
+        ({"quiet_hours": "21:00-08:00"}, Status.SCHEDULED),
+        ({"hours": "09:00-17:00"}, Status.SCHEDULED),
+        ({"check_dnc": "always"}, Status.BLOCKED),
+    ],
+)
+def test_after_a_change_the_next_text_of_the_same_pass_keeps_to_it(
+    changes, becomes, run_pass, carrier, at
+):
+    at(THREE_AM)
+    rule("app", hours="00:00-24:00")
+    hour_ago = THREE_AM.replace(hour=7)
+    numbers = store_many(5, THREE_AM, first_send_at=hour_ago, send_at=hour_ago)
+    DoNotCall.add(numbers[1:], THREE_AM, "operator")
+
+    def change():
+        rule("app", **changes)
+        db.close()  # of this thread
+
+    carrier.answers[numbers[0]] = change
+    run_pass(THREE_AM, send_concurrency=1)
+    assert carrier.numbers == numbers[:1]
+    assert statuses() == {Status.SENT: 1, becomes: 4}
+
+
+def test_a_key_that_becomes_urgent_in_a_pass_is_served_next(run_pass, carrier, at):
+    at(THREE_AM)
+    for name in ("news", "codes"):
+        rule(name, hours="00:00-24:00")
+        store_many(4, THREE_AM, key=key_named(name), message=name)
+
+    def change():
+        if len(carrier.texts) == 1:
+            rule("codes", urgent=True)
+            db.close()  # of this thread
+
+    carrier.answers = {f"+1212555{n:04}": change for n in range(4)}
+    run_pass(THREE_AM, send_concurrency=1)
+    assert [text for _, text in carrier.texts] == ["news"] + 4 * ["codes"] + 3 * ["news"]

@@ -4,20 +4,42 @@ import time
 
 import pytest
 
-from carriers import CarrierError
+import carriers
+from carriers import CarrierError, Receipt
 from carriers.ways import Way
 from database import isoformat
-from fake_carrier import FOR_GOOD, FOR_NOW, DyingPool
+from fake_carrier import FOR_GOOD, FOR_NOW
 from models import Message, Status
 from running import wait_until
-from samples import ALWAYS_OPEN, DAY, HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
-from sending import receipts
+from samples import (
+    ALWAYS_OPEN,
+    DAY,
+    HOUR,
+    LONDON,
+    MINUTE,
+    NEIGHBOUR,
+    NEW_YORK,
+    SECOND,
+    TUESDAY_NOON,
+)
+from sending import inbound, receipts
 from sending.attempts import Attempt
 from sending.carrier_state import CarrierState
+from sending.inbound import ReplyRules
 from sending.outcomes import MAY_HAVE_TAKEN_IT
-from sending.runtime import THIS_MACHINE, Runtime
-from several_carriers import ACCOUNT, SILENT, UNREACHED, WAY, NamedCarrier
-from stored_messages import again, held, key_named, statuses, store, store_many
+from sending.replies import Reply
+from several_carriers import (
+    ACCOUNT,
+    OF_APP,
+    OF_GB,
+    OF_SHOP,
+    OF_US,
+    SILENT,
+    UNREACHED,
+    WAY,
+    NamedCarrier,
+)
+from stored_messages import again, claim, held, key_named, statuses, store, store_many
 
 
 def once_there_are(number, texts):
@@ -77,27 +99,6 @@ def test_five_silences_leave_doubts_and_the_rest_goes_elsewhere(run_both, us, eu
     assert sorted(eu.numbers) == numbers[5:]
     doubtful = Message.select().where(Message.in_doubt > 0)
     assert {(m.carrier, m.attempts) for m in doubtful} == {("us", 1)}
-
-
-@pytest.mark.slow
-def test_one_that_can_be_asked_is_well_once_it_says_so_whether_a_text_waits_or_not(
-    run_both, us, eu
-):
-    us.answer, us.health = UNREACHED, UNREACHED
-    store()
-    run_both(TUESDAY_NOON)
-    assert (us.checks, len(eu.texts)) == (0, 1)
-    run_both(TUESDAY_NOON + 3 * SECOND)
-    assert us.checks == 0, "in its pause"
-    run_both(TUESDAY_NOON + 10 * SECOND)
-    assert us.checks == 1
-    us.answer = us.health = None
-    run_both(TUESDAY_NOON + MINUTE)
-    assert us.checks == 2
-    assert CarrierState.get_by_id("us").trouble is None
-    store()
-    run_both(TUESDAY_NOON + MINUTE)
-    assert len(us.texts) == 2
 
 
 @pytest.mark.slow
@@ -166,12 +167,7 @@ def test_where_no_way_is_left_the_no_is_what_it_is_with_one_carrier(run_both, us
 
 def test_texts_go_through_the_carriers_of_their_country_and_key(run_both, us, eu):
     ways = [Way("us", countries={"US"}), Way("eu", keys={"shop"})]
-    texts = {
-        ("US", "app"): "us",
-        ("US", "shop"): "us",
-        ("GB", "shop"): "eu",
-        ("GB", "app"): None,
-    }
+    texts = {("US", "app"): "us", ("US", "shop"): "us", ("GB", "shop"): "eu", ("GB", "app"): None}
     for country, key in texts:
         to = NEW_YORK if country == "US" else LONDON
         store(country=country, to=to, key=key_named(key), message=f"{country} {key}")
@@ -192,14 +188,6 @@ def test_a_rate_of_its_own_stands_in_place_of_the_setting(run_both, us, eu, of_u
         store_many(20, country=country)
     run_both(TUESDAY_NOON, ways, send_rate=of_all)
     assert (len(us.texts), len(eu.texts)) == given
-
-
-def test_what_waits_when_the_carriers_change_goes_by_the_new_ones(run_both, us, eu):
-    store(country="GB")
-    run_both(TUESDAY_NOON, [Way("us", countries={"US"}), Way("eu", countries={"US"})])
-    assert statuses() == {Status.QUEUED: 1}
-    run_both(TUESDAY_NOON, [Way("us", countries={"US"}), Way("eu", countries={"GB"})])
-    assert Message.get().carrier == "eu"
 
 
 # Doubts
@@ -297,29 +285,6 @@ def test_the_carrier_is_asked_about_its_doubts_of_names_before(run_both, is_alon
         assert message.in_doubt == 0
 
 
-def test_a_doubt_waits_for_the_carrier_of_its_old_name_while_that_is_down(run_both):
-    us, eu = both = asked_both(("us", "eu"))
-    us.answer = us.health = UNREACHED
-    store(in_doubt=1, in_doubt_with="twilio", in_doubt_since=TUESDAY_NOON, attempts=1)
-    for hours in (0, 1, 2):
-        run_both(TUESDAY_NOON + hours * HOUR, renamed("eu", "us"), both, **ALWAYS_OPEN)
-    assert (us.texts, eu.texts) == ([], [])
-    assert Message.get().in_doubt == 1
-
-
-def test_a_name_before_that_is_added_counts_for_texts_that_wait_already(run_both):
-    us, eu = asked_both(("us", "eu"))
-    eu.answer, us.health = UNREACHED, UNREACHED
-    us.has[NEW_YORK] = ["SM1"]
-    store(in_doubt=1, in_doubt_with="twilio", in_doubt_since=TUESDAY_NOON, attempts=1)
-    run_both(TUESDAY_NOON, [Way("eu"), Way("us", countries={"GB"})], [eu, us])
-    eu.answer = us.health = None
-    ways = [Way("eu"), Way("us", countries={"GB"}, was=("twilio",))]
-    run_both(TUESDAY_NOON + HOUR, ways, [eu, us], **ALWAYS_OPEN)
-    assert Message.get().carrier_reference == "SM1"
-    assert (len(us.texts), len(eu.texts)) == (0, 1), "but for the try that did not reach it"
-
-
 @pytest.mark.parametrize(
     ("held_by", "which"), [("twilio", "us"), ("older", "us"), ("us", "us"), ("eu", "eu")]
 )
@@ -333,40 +298,6 @@ def test_the_carrier_of_a_dead_sender_is_asked_by_whichever_name(run_both, held_
     message = Message.get()
     assert (message.carrier, message.carrier_reference) == (which, "SM1")
     assert us.texts == eu.texts == other.asked == []
-
-
-def die(run_both, now, carriers):
-    """Have a scheduler die with a text."""
-    run_both.runtime = Runtime(make_pool=DyingPool)
-    with pytest.raises(SystemExit):
-        run_both(now, carriers=carriers)
-    run_both.runtime = THIS_MACHINE
-
-
-def test_a_second_death_leaves_the_doubt_with_the_carrier_of_the_first(run_both, eu):
-    """It was not in CARRIER_URL meanwhile, so another copy went elsewhere."""
-    us = NamedCarrier("us", can_be_asked=True)
-    us.answer, us.has[NEW_YORK] = SILENT, ["SM1"]
-    message = store()
-    run_both(TUESDAY_NOON, carriers=[us])
-    die(run_both, TUESDAY_NOON + 10 * MINUTE, [eu])
-    run_both(TUESDAY_NOON + 20 * MINUTE, carriers=[eu, us])
-    assert us.asked == [NEW_YORK]
-    assert (again(message).status, again(message).carrier) == (Status.SENT, "us")
-    assert eu.texts == []
-
-
-def test_what_is_taken_over_is_of_the_carrier_of_the_dead_sender(run_both, us, eu):
-    """The first refused it for now; it is too old for another try."""
-    us.answer = FOR_NOW
-    message = store(first_send_at=TUESDAY_NOON - 71 * HOUR)
-    run_both(TUESDAY_NOON)
-    assert again(message).carrier == "us"
-    die(run_both, TUESDAY_NOON + 10 * MINUTE, [us, eu])
-    run_both(TUESDAY_NOON + 2 * HOUR)
-    assert (again(message).status, again(message).carrier) == (Status.EXPIRED, "eu")
-    assert MAY_HAVE_TAKEN_IT in again(message).last_error
-    assert len(us.texts) == 1
 
 
 @pytest.mark.parametrize("kept_as", ["twilio", "us"])
@@ -485,3 +416,144 @@ def test_a_message_that_is_retried_may_go_through_all_carriers_again(run_both, u
     assert again(message).retry(TUESDAY_NOON, 3 * DAY)
     assert run_both(TUESDAY_NOON)["sent"] == 1
     assert again(message).carrier == "us"
+
+
+# Which texts are whose
+
+
+def store_each():
+    """Store a text of each of two keys to each of two countries."""
+    for key in ("app", "shop"):
+        for to, country in ((NEW_YORK, "US"), (LONDON, "GB")):
+            store(to=to, country=country, key=key_named(key), message=f"{key} to {country}")
+
+
+def given(carrier):
+    """Return what a carrier was given, in no order."""
+    return {text for _, text in carrier.texts}
+
+
+ALONE = [
+    (OF_US, {"app to US", "shop to US"}),
+    (OF_APP, {"app to US", "app to GB"}),
+    (OF_US | OF_APP, {"app to US"}),
+]
+
+
+@pytest.mark.parametrize(("options", "its_own"), ALONE)
+def test_a_single_pass_gives_a_lone_carrier_all_that_it_may_be_given(
+    run_both, us, options, its_own
+):
+    store_each()
+    counts = run_both(TUESDAY_NOON, [Way("us", **options)], carriers=[us], **ALWAYS_OPEN)
+    assert counts["sent"] == len(its_own)
+    assert given(us) == its_own
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("before", "after", "then"),
+    [
+        (OF_GB, OF_US, {"app to US", "shop to US"}),
+        (OF_SHOP, OF_APP, {"app to US", "app to GB"}),
+        (OF_SHOP | OF_GB, OF_SHOP | OF_US, {"shop to US"}),
+        (OF_SHOP | OF_GB, OF_APP | OF_GB, {"app to GB"}),
+        (OF_SHOP, {}, {"app to US", "app to GB"}),
+        (OF_GB, {}, {"app to US", "shop to US"}),
+    ],
+)
+def test_what_waits_when_the_options_change_goes_by_the_new_ones(
+    run_both, us, eu, before, after, then
+):
+    """The other carrier may be used for nobody's texts."""
+    nobody = Way("eu", keys={"nobody"})
+    store_each()
+    run_both(TUESDAY_NOON, [Way("us", **before), nobody], **ALWAYS_OPEN)
+    already = given(us)
+    run_both(TUESDAY_NOON, [Way("us", **after), nobody], **ALWAYS_OPEN)
+    assert given(us) - already == then
+    assert eu.texts == []
+    left = {message.message for message in Message.select() if message.status == "queued"}
+    assert left == {f"{key} to {to}" for key in ("app", "shop") for to in ("US", "GB")} - given(us)
+
+
+# A copy that one may have of a text that another took
+
+
+@pytest.fixture
+def in_doubt_at_us(run_both, us):
+    """Store a text, of which us may have a copy."""
+
+    def begin(now):
+        us.answer = SILENT
+        message = store(now)
+        run_both(now)
+        assert again(message).in_doubt == 1
+        return message
+
+    return begin
+
+
+def go_on_through_eu(run_both, us, now):
+    """Send what waits while us is down, for some minutes."""
+    us.answer, us.health = UNREACHED, UNREACHED
+    run_both(now)
+    us.health = None
+    run_both(now + 5 * MINUTE)
+
+
+def test_a_reply_to_the_first_copy_belongs_to_the_text_that_another_carrier_took(
+    in_doubt_at_us, run_both, us, eu
+):
+    message = in_doubt_at_us(TUESDAY_NOON)
+    go_on_through_eu(run_both, us, TUESDAY_NOON + HOUR)
+    assert (again(message).status, again(message).carrier) == (Status.SENT, "eu")
+    said = carriers.Reply(NEW_YORK, "Which shop?")
+    inbound.record([said], TUESDAY_NOON + 2 * HOUR, ReplyRules(Way("us"), False, None, None))
+    assert Reply.get().message_id == message.id
+
+
+def test_a_reply_belongs_to_no_text_that_the_carrier_was_not_given(run_both, us, eu):
+    us.answer = UNREACHED
+    message = store()
+    run_both(TUESDAY_NOON)
+    assert again(message).carrier == "eu"
+    said = carriers.Reply(NEW_YORK, "Which shop?")
+    inbound.record([said], TUESDAY_NOON + HOUR, ReplyRules(Way("us"), False, None, None))
+    assert Reply.get().message_id is None
+
+
+@pytest.mark.parametrize("through_eu", [True, False], ids=["sent by another", "waits again"])
+def test_a_late_receipt_of_a_copy_from_before_a_retry_is_no_other_texts(
+    in_doubt_at_us, run_both, us, eu, through_eu
+):
+    first = in_doubt_at_us(TUESDAY_NOON)
+    run_both(TUESDAY_NOON + HOUR)
+    assert again(first).status == Status.FAILED
+    again(first).retry(TUESDAY_NOON + HOUR, 3 * DAY)
+    if through_eu:
+        go_on_through_eu(run_both, us, TUESDAY_NOON + 2 * HOUR)
+        assert again(first).carrier == "eu"
+    else:
+        first.update(send_at=TUESDAY_NOON + DAY).execute()
+    second = in_doubt_at_us(TUESDAY_NOON + 4 * HOUR)
+    late = Receipt("SM1", True, number=NEW_YORK)
+    receipts.record([late], TUESDAY_NOON + 5 * HOUR, False, Way("us"))
+    assert again(second).status == Status.SCHEDULED, "which of the two is not known"
+
+
+def test_of_several_receipts_at_once_each_is_of_its_own_copy(database_url):
+    """Two carriers have used one reference, for two messages."""
+    us, gb = Way("us"), Way("gb")
+    one = store(to=NEW_YORK, send_at=TUESDAY_NOON - MINUTE)
+    two = store(to=NEIGHBOUR)
+    for message, carrier, reference in ((one, us, "1"), (two, us, "2"), (two, gb, "1")):
+        Message.update(status=Status.QUEUED).where(Message.id == message.id).execute()
+        claim(1)
+        Attempt.update(carrier=carrier.name).where(Attempt.result.is_null()).execute()
+        receipts.sent({message.id: reference}, TUESDAY_NOON, carrier=carrier)
+    said = [Receipt("1", False, "off"), Receipt("2", False, "off")]
+    receipts.record(said, TUESDAY_NOON, False, us)
+    assert (again(one).status, again(two).status) == (Status.UNDELIVERED, Status.SENT)
+    told = {(each.carrier, each.reference): each.receipt for each in Attempt.select()}
+    assert told == {("us", "1"): "undelivered", ("us", "2"): "undelivered", ("gb", "1"): None}

@@ -14,6 +14,7 @@ from carriers import CarrierError
 from database import clock, db
 from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, TOO_FAST, DyingPool, FakeCarrier
 from models import Status
+from own_threads import at_once, pool_after
 from running import wait_until
 from samples import (
     ALWAYS_OPEN,
@@ -52,13 +53,6 @@ class Leaping(Clock):
         return time.monotonic() + self.ahead
 
 
-def in_own_thread(action):
-    """Do something in a thread of its own, as another process would, and wait for it."""
-    thread = threading.Thread(target=lambda: [action(), db.close()])
-    thread.start()
-    thread.join(60)
-
-
 # A lease that is over
 
 
@@ -72,14 +66,12 @@ def test_what_another_has_taken_over_between_claim_and_send_is_not_given_again(
 ):
     message, other, hands = store(), FakeCarrier(), Leaping(at, wall, monotonic)
 
-    class StandingStill(ThreadPoolExecutor):
-        def submit(self, *call):
-            if not other.texts:
-                hands.leap(LATE)
-                in_own_thread(lambda: Scheduler(settings, other).run_pass())
-            return super().submit(*call)
+    def stand_still():
+        if not other.texts:
+            hands.leap(LATE)
+            at_once(Scheduler(settings, other).run_pass)
 
-    run_pass.runtime = Runtime(hands, StandingStill)
+    run_pass.runtime = Runtime(hands, pool_after(stand_still))
     run_pass(TUESDAY_NOON)
     assert len(other.texts) == 1
     assert carrier.texts == []
@@ -103,7 +95,11 @@ def test_whichever_statement_of_a_pass_lasts_too_long_each_text_goes_once(
 
     other, hands = FakeCarrier(), Leaping(at, True, True)
     run_pass.runtime, always = Runtime(hands, Waiting), settings._replace(**ALWAYS_OPEN)
-    carrier.answers[NEW_YORK] = lambda: in_own_thread(Scheduler(always, other).run_pass)
+
+    def run_other():
+        at_once(Scheduler(always, other).run_pass)
+
+    carrier.answers[NEW_YORK] = run_other
     for statement in itertools.count():
         now, left = TUESDAY_NOON + statement * HOUR, [statement]
         message = store(now, first_send_at=now)
@@ -225,14 +221,10 @@ def test_the_carrier_is_told_what_is_left_of_the_time_when_it_is_given_the_text(
         def send(self, to, text, valid_for, **_):
             self.valid_for = valid_for
 
-    class Slow(ThreadPoolExecutor):
-        def submit(self, *call):
-            at(TUESDAY_NOON + 100 * SECOND)
-            return super().submit(*call)
-
     at(TUESDAY_NOON)
     store(expires_at=TUESDAY_NOON + HOUR)
-    noting, run_pass.runtime = Noting(), Runtime(make_pool=Slow)
+    noting, late = Noting(), TUESDAY_NOON + 100 * SECOND
+    run_pass.runtime = Runtime(make_pool=pool_after(lambda: at(late)))
     run_pass(TUESDAY_NOON, noting)
     assert noting.valid_for == 3500
 

@@ -4,6 +4,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -18,6 +19,7 @@ from events.delivery import Deliveries
 from fake_carrier import TOO_FAST
 from models import Message, Status
 from monitoring import health
+from own_threads import begin
 from samples import ALWAYS_OPEN, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending.attempts import Attempt
@@ -99,18 +101,16 @@ def test_what_others_are_claiming_just_now_is_passed_over(database_url, kind):
     locked, done = threading.Event(), threading.Event()
 
     def hold():
-        with Message._meta.database.atomic():
+        with db.atomic():
             stored_messages.claim(1)
             locked.set()
             done.wait(30)
-        Message._meta.database.close()
 
-    other = threading.Thread(target=hold)
-    other.start()
-    locked.wait(30)
-    assert [claim(1), claim(1)] == ["b", ""]
-    done.set()
-    other.join()
+    with ThreadPoolExecutor(1) as pool:
+        begin(pool, hold)
+        locked.wait(30)
+        assert [claim(1), claim(1)] == ["b", ""]
+        done.set()
 
 
 @pytest.fixture

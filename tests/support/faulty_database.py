@@ -1,0 +1,36 @@
+"""A database of which statements fail."""
+
+import peewee
+
+import database
+
+
+class FaultyDatabase:
+    """Stand before the database and let statements fail, before or after they have been done."""
+
+    def __init__(self, monkeypatch):
+        self.statements, self.fails, self.after = 0, lambda number: False, False
+        cursor = database.db.obj.cursor
+        monkeypatch.setattr(
+            database.db.obj, "cursor", lambda *name: FaultyCursor(self, cursor(*name))
+        )
+
+    def fail_at(self, failing):
+        """Let one statement from now on fail: the first, the second, ..., or none for 0."""
+        self.statements, self.fails = 0, lambda number: number == failing
+
+
+class FaultyCursor:
+    def __init__(self, database, cursor):
+        self.database, self.cursor = database, cursor
+
+    def __getattr__(self, name):
+        return getattr(self.cursor, name)
+
+    def execute(self, *statement):
+        self.database.statements += 1
+        fails = self.database.fails(self.database.statements)
+        if not fails or self.database.after:
+            self.cursor.execute(*statement)
+        if fails:
+            raise peewee.OperationalError("the server closed the connection unexpectedly")
