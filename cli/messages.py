@@ -30,7 +30,7 @@ UNSHOWN = {  # columns
     *("in_doubt_since", "in_doubt_with", "refused_at"),
 }
 LONGEST_ERROR = 80  # characters of it in a list
-MANY = 100  # messages; before more are lost for ever, somebody is asked
+MANY = 100  # messages; to delete or redact more has to be confirmed
 
 messages = base.Commands(
     "messages", help="Text messages: list, approve, cancel, retry, delete or redact."

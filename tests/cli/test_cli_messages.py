@@ -11,6 +11,7 @@ import database
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from carriers import Carrier
+from cli import base
 from databases import on_postgres, on_sqlite
 from models import FINISHED, Message, Status, new_id
 from samples import DAY, HOUR, LONDON, NEW_YORK, SECOND, SUNDAY_NIGHT, TUESDAY_NOON
@@ -188,6 +189,16 @@ def test_people_see_the_newest_fifty_and_programs_everything(messages, listed):
     assert len(messages("list", "--limit", "0").stdout.splitlines()) == 1 + 60
     assert len(listed()) == 60
     assert len(listed("--limit", "7")) == 7
+
+
+@pytest.mark.parametrize("count", [9, 10, 11, 20])
+def test_a_table_of_some_pages_has_each_message_once(messages, monkeypatch, count):
+    monkeypatch.setattr(base, "PAGE", 10)
+    store_many(count)
+    header, *rows = messages("list", "--limit", "0").stdout.splitlines()
+    assert header.startswith("message_id")
+    newest = Message.select().order_by(Message.id.desc())
+    assert [row.split()[0] for row in rows] == [str(message.id) for message in newest]
 
 
 def test_a_list_of_many_pages_has_each_message_once_in_order(listed):
