@@ -237,7 +237,7 @@ def set_events(
 def events_of(
     key: ApiKey, addresses: dict[int, EventAddress], standings: dict[int, Standing]
 ) -> dict:
-    """Return where the events of a key go, and how they stand, as a JSON object."""
+    """Return the address of a key's events and how many are waiting, as a JSON object."""
     address, standing = addresses.get(key.id), standings.get(key.id, Standing())
     return {
         "url": address and urls.masked(address.url),
@@ -309,7 +309,7 @@ def old_secret_until(key: ApiKey, now: datetime) -> datetime | None:
 
 
 def hour(instant: datetime | None) -> str:
-    """Return the hour of an instant, as no more is known of it."""
+    """Return an instant to the hour; a last use is not recorded more precisely."""
     return f"{instant:%Y-%m-%dT%H}h" if instant else "-"
 
 

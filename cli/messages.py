@@ -30,7 +30,7 @@ UNSHOWN = {  # columns
     *("in_doubt_since", "in_doubt_with", "refused_at"),
 }
 LONGEST_ERROR = 80  # characters of it in a list
-MANY = 100  # messages; before more are lost for ever, somebody is asked
+MANY = 100  # messages; to delete or redact more has to be confirmed
 
 messages = base.Commands(
     "messages", help="Text messages: list, approve, cancel, retry, delete or redact."
@@ -152,6 +152,7 @@ def command_for_each(
     awaiting_approval: bool = False,
 ) -> None:
     """Add a command that makes a transition for each id and reports those that cannot make it.
+
     With filters instead of ids, the command first shows the messages and their texts, and asks.
     """
 
@@ -183,10 +184,8 @@ def command_for_each(
 
 
 def report(name: str, past: str, ids: Collection[uuid.UUID], left: Collection[uuid.UUID]) -> bool:
-    """Print what became of messages, of which some were left as they are; return whether any."""
-    columns = (Message.id, Message.status, Message.approved, Message.cancelled_by)
-    some = Message.select(*columns, Message.finished_at).where(Message.id.in_([*ids]))
-    found = {message.id: message for message in some}
+    """Print what became of messages; return whether some could not make the transition."""
+    found = {message.id: message for message in Message.select().where(Message.id.in_([*ids]))}
     for id in ids:
         message = found.get(id)
         if id not in left:

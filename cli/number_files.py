@@ -33,7 +33,7 @@ YES_AND_NO = ({"y", "n"}, {"t", "f"}, {"1", "0"}, {"j", "n"}, {"s", "n"}, {"o", 
 
 
 class Unclear(ValueError):
-    """It is not certain which numbers are meant; the message says why."""
+    """Raised where it is not certain which numbers are meant; the message says why."""
 
 
 @dataclass

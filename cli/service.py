@@ -147,7 +147,7 @@ def show_held(held: health.HeldByRate, now: datetime) -> None:
 
 
 def show_events(events: dict[str, dict]) -> None:
-    """Print what waits to be told to the systems of each key."""
+    """Print how many events of each key are waiting or were given up."""
     for key, standing in events.items():
         oldest, waiting = standing["oldest"], f"{standing['waiting']} waiting"
         waiting += f" since {base.moment(oldest)}" if oldest else ""
@@ -172,7 +172,7 @@ def show_counts(totals: dict[str, int], ended: dict[str, dict[str, int]]) -> Non
 
 
 def show_state(state: health.Health, not_understood: dict[str, int]) -> None:
-    """Print how sending goes, and what carriers said that was not understood."""
+    """Print the state of sending, and how many receipts and replies matched nothing."""
     now, error, due = state.now, state.commonest_error, state.oldest_due
     base.say(f"retrying: {state.retrying}")
     base.say(f"last text sent: {_ago(state.last_sent_at, now)}")

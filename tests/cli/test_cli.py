@@ -60,7 +60,7 @@ def test_an_empty_list_says_so(session):
     """)
 
 
-@pytest.mark.parametrize("words", ["keys revoke", "keys rotate", "messages list --visible-to"])
+@pytest.mark.parametrize("words", ["keys revoke", "keys rotate"])
 def test_a_key_that_does_not_exist_is_reported_in_one_line(words, refused):
     assert refused(*words.split(), "nobody") == "Error: there is no key named 'nobody'"
 
