@@ -27,6 +27,10 @@ class Role(StrEnum):
 MAY_SEND = (Role.SENDER, Role.TESTER)
 
 
+FIND = "SELECT * FROM api_key WHERE digest = {param} OR old_digest = {param}"
+"""As SQL: with many keys, to have peewee write it would be a quarter of a create."""
+
+
 class ApiKey(Table):
     name = TextField()  # unique among those that are not revoked
     group = TextField(null=True)
@@ -91,7 +95,7 @@ class ApiKey(Table):
     @classmethod
     def _find(cls, digest):
         """Return the key with a digest, or with one that was its own before a rotation."""
-        return cls.get_or_none((cls.digest == digest) | (cls.old_digest == digest))
+        return next(iter(cls.raw(FIND.format(param=db.param), digest, digest)), None)
 
     @staticmethod
     def _admit(key, digest, now):
@@ -191,7 +195,9 @@ class ApiKey(Table):
         """Return the rules of keys, by their ids, as they are now."""
         if not ids:
             return {}
-        return {key.id: key.rules for key in cls.select().where(cls.id.in_([*ids]))}
+        columns = (getattr(cls, name) for name in KeyRules._fields)
+        found = cls.select(cls.id, *columns).where(cls.id.in_([*ids])).tuples()
+        return {id: KeyRules(*own) for id, *own in found}
 
     @classmethod
     def checking(cls, always: bool) -> ModelSelect:

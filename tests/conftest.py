@@ -83,7 +83,7 @@ def optional_settings():
 
 
 @pytest.fixture(autouse=True)
-def seconds(monkeypatch):
+def keys_read_anew(monkeypatch):
     """Have a second pass before each request, and while its body arrives: keys are read anew."""
     monkeypatch.setattr(keys, "monotonic", count().__next__)
 

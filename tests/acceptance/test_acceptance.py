@@ -222,6 +222,15 @@ def check_outcomes(keys, requests, outcomes, kept):
             assert max(Counter(of_key).values(), default=0) <= limit.number
 
 
+def test_of_a_batch_the_texts_of_testers_use_nothing_of_a_number_up(keys):
+    limit = parse_recipient_limit("1/1h")
+    names = ("tester", "free", "other")
+    batch = [Request(new_message(each, key=keys[each]), (), limit) for each in names]
+    with undone():
+        outcomes = [type(outcome) for outcome in insert(batch)]
+    assert outcomes == [type(None), type(None), LimitReached]
+
+
 # Rows
 
 
