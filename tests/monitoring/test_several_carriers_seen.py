@@ -155,11 +155,11 @@ def test_how_many_texts_no_carrier_may_be_used_for_is_told(app, at, run_both, do
     store(**doubt)
     app.extensions["health"].ways = ways = [Way("us", **of_us), Way("eu", **of_eu)]
     run_both(TUESDAY_NOON, ways)
-    why = "for which no carrier may be used for its country and key"
-    assert problems(app, TOKEN) == [f"1 text waits {why}"]
+    why = "no usable carrier for their country and key"
+    assert problems(app, TOKEN) == [f"1 text has {why}"]
     store(**doubt)
     run_both(TUESDAY_NOON, ways)
-    assert problems(app, TOKEN) == [f"2 texts wait {why}"]
+    assert problems(app, TOKEN) == [f"2 texts have {why}"]
     assert statuses_of() == {Status.QUEUED}
 
 

@@ -11,7 +11,7 @@ from carrier_servers import HANG, Answer
 from database import clock
 from databases import on_sqlite
 from models import Status
-from monitoring import substitute
+from monitoring import dead_scheduler
 from running import wait_until
 from sending.carrier_state import CarrierState
 from stored_messages import again, create, key_named, store
@@ -95,7 +95,7 @@ def test_the_web_tells_once_that_no_scheduler_makes_a_pass(serve, schedule, peop
         return people.told
 
     wait_until(has_told)
-    end = time.monotonic() + substitute.LOOK_EVERY + 3  # each worker has looked again
+    end = time.monotonic() + dead_scheduler.LOOK_EVERY + 3  # each worker has looked again
     wait_until(lambda: has_told() and time.monotonic() > end)
     assert len(began) == 1
     (told,) = people.told
