@@ -156,7 +156,7 @@ class Person:
     def __init__(self, failures):
         self.failures, self.told = failures, []
 
-    def tell(self, text):
+    def send(self, text):
         if self.failures:
             self.failures -= 1
             raise RuntimeError("can't start new thread")
