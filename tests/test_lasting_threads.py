@@ -182,7 +182,7 @@ def noticing(settings, monkeypatch):
 
 
 def test_people_are_told_after_an_error_of_our_own(noticing, monkeypatch, caplog):
-    fail(2, lambda *_: iter(["at last"]), monkeypatch, notices, "due")
+    fail(2, lambda *_: iter(["at last"]), monkeypatch, notices, "pending")
     person = Person(0)
     noticing(person)
     wait_until(lambda: "at last" in person.told, 20)
