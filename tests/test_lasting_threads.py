@@ -190,7 +190,7 @@ def test_people_are_told_after_an_error_of_our_own(noticing, monkeypatch, caplog
 
 
 def test_an_address_that_breaks_is_told_the_next_notice(noticing, monkeypatch, caplog):
-    monkeypatch.setattr(notices, "due", lambda *_: iter(["news"]))
+    monkeypatch.setattr(notices, "pending", lambda *_: iter(["news"]))
     person = Person(2)
     noticing(person)
     wait_until(lambda: person.told, 20)
