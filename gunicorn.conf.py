@@ -27,7 +27,7 @@ import recipients
 import settings as environment
 from carriers import Carrier
 from database import Refused
-from monitoring import checks, substitute
+from monitoring import checks, dead_scheduler
 from recipients import calendars
 
 HEALTH_LASTS = 1  # seconds; /healthz needs no key, so anybody may ask all the time
@@ -125,7 +125,7 @@ def post_worker_init(worker: GeventWorker) -> None:
     gunicorn itself would answer 500 there, in HTML. Look for schedulers that are dead.
     """
     worker.wsgi.extensions["health"].lasts = HEALTH_LASTS
-    substitute.start(settings)
+    dead_scheduler.start(settings)
     prefix = os.environ.pop("SCRIPT_NAME", "").strip("/")
     if prefix:
         app = worker.wsgi

@@ -7,9 +7,9 @@ from flask import current_app
 from cli import base
 from database import Refused
 from monitoring import notices
-from monitoring.notices import Kind, Telling
+from monitoring.notices import Kind, Notification
 
-TEST = Telling("a test", "This is a test of the notices about text messages.", Kind.INFO)
+TEST = Notification("a test", "This is a test of the notices about text messages.", Kind.INFO)
 
 notify = base.Commands("notify", help="Notices for people, sent to NOTIFY_URL.")
 
@@ -40,7 +40,7 @@ def test() -> None:
     took = set()
 
     def tell(address):
-        if address.tell(TEST):
+        if address.send(TEST):
             took.add(address)
 
     threads = [threading.Thread(target=tell, args=[each], daemon=True) for each in addresses]

@@ -1,4 +1,4 @@
-"""Webhook events: the outbox that notifies the systems of keys what became of their messages.
+"""The outbox: webhook events that notify the systems of keys of what happened to their messages.
 
 An event is written in the same transaction as the change it reports, and deleted once it is
 delivered. `delivery.py` delivers them.
@@ -53,7 +53,7 @@ REPLIED = "text_message.replied"
 
 
 class EventAddress(Table):
-    """Where events of a key go; a key without a row has none."""
+    """The address for the events of a key; a key without a row has none."""
 
     key = ForeignKeyField(ApiKey, primary_key=True)
     url = TextField()
@@ -78,9 +78,9 @@ class EventAddress(Table):
 
     @classmethod
     def set(cls, key: ApiKey, url: str, now: datetime, any_address: bool = False) -> None:
-        """Send the events of a key to an address from now on; make a secret for the first one.
+        """Set the address for the events of a key; the first one gets a secret.
 
-        Raise Refused for a link-local one, unless it is meant: `any_address`.
+        Raise Refused for a link-local address, unless `any_address` is given.
         """
         if urls.is_link_local(url) and not any_address:
             raise Refused(
@@ -95,10 +95,10 @@ class EventAddress(Table):
 
     @classmethod
     def switch_off(cls, key: int, why: str, now: datetime, url: str | None = None) -> bool:
-        """Send no more events of a key, and give up those that wait; say whether it was done.
+        """Send no more events of a key, and give up those that wait; return whether it was done.
 
-        Given a URL, do so only if that is still the address: its receiver asked for it. Otherwise
-        a person did.
+        With a URL, whose receiver asked for it, do so only if that is still the address. Without
+        one, an operator asked for it.
         """
         mine = cls.key == key
         if url:
@@ -157,7 +157,7 @@ def _new_secret():
 
 
 def body(message: Any, at: datetime) -> str:
-    """Return what an event says of a message: no number and no text."""
+    """Return the body of an event about a message, without its number and text."""
     data = {
         "message_id": str(message.id),
         "status": message.status,
@@ -170,7 +170,7 @@ def body(message: Any, at: datetime) -> str:
 
 
 class Standing(NamedTuple):
-    """How the events of a key stand."""
+    """How many events of a key wait or were given up."""
 
     waiting: int = 0
     given_up: int = 0
@@ -289,9 +289,9 @@ class Event(Table):
 
     @classmethod
     def correct(cls, now: datetime, lease: timedelta, longest: timedelta) -> None:
-        """Let what was noted by a clock that has been set back since be of now.
+        """Move to now what was recorded by a clock that has been set back since.
 
-        A first try is no further ahead than the end of a lease, and no other than `longest`.
+        A first try is at most a lease ahead, any other at most `longest`.
         """
         theirs = cls.key.in_(EventAddress.select(EventAddress.key))  # so an index serves each key
         cls.count_as_now(cls.next_try_at, now, theirs, cls.tries == 0, longest=lease)
@@ -308,9 +308,9 @@ class Event(Table):
             cls.delete().where(cls.id.in_(ids)).execute()
 
     def failed(self, answer: str, next_try_at: datetime | None, now: datetime) -> None:
-        """Record a try in vain, and when the next is due; None gives this event up.
+        """Record a failed attempt, and when the next is due; None gives this event up.
 
-        If another scheduler has taken it over, it decides.
+        Ignored if another scheduler now holds the event.
         """
         changes = {"tries": self.tries + 1, "last_answer": answer, "next_try_at": next_try_at}
         changes["given_up_at"] = None if next_try_at else now
@@ -338,7 +338,7 @@ class Event(Table):
 
     @classmethod
     def retry(cls, key: ApiKey | None, now: datetime) -> int:
-        """Begin the tries of what was given up anew, if its address is on; return how many."""
+        """Try again what was given up, if its address is on; return how many events."""
         on = EventAddress.select(EventAddress.key).where(EventAddress.off.is_null())
         again = cls.given_up_at.is_null(False) & cls.key.in_(on)
         if key:
@@ -359,23 +359,20 @@ class Event(Table):
 
     @classmethod
     def standings(cls) -> dict[int, Standing]:
-        """Return how the events of each key stand, by its id; keys without events are left out."""
-        oldest = fn.MIN(cls.at).filter(cls.next_try_at.is_null(False))
-        counts = fn.COUNT(cls.next_try_at), fn.COUNT(cls.given_up_at), oldest
-        rows = cls.select(cls.key, *counts).group_by(cls.key).tuples()
-        return {key: Standing(*counts) for key, *counts in rows}
+        """Return the standing of each key that has events, by its id."""
+        return cls._standings(cls.key)
 
     @classmethod
     def by_name(cls) -> dict[str, Standing]:
-        """Return how the events of each key stand, by its name; keys of one name are one."""
-        found = {}
-        standings = cls.standings()
-        for key in ApiKey.select().where(ApiKey.id.in_([*standings])).order_by(ApiKey.name):
-            one, other = standings[key.id], found.get(key.name, Standing())
-            oldest = min(filter(None, (one.oldest, other.oldest)), default=None)
-            waiting, given_up = one.waiting + other.waiting, one.given_up + other.given_up
-            found[key.name] = Standing(waiting, given_up, oldest)
-        return found
+        """Return the standing of each key that has events, by its name, which keys may share."""
+        return cls._standings(ApiKey.name)
+
+    @classmethod
+    def _standings(cls, by):
+        oldest = fn.MIN(cls.at).filter(cls.next_try_at.is_null(False))
+        counts = fn.COUNT(cls.next_try_at), fn.COUNT(cls.given_up_at), oldest
+        rows = cls.select(by, *counts).join(ApiKey).group_by(by).order_by(by).tuples()
+        return {each: Standing(*counts) for each, *counts in rows}
 
     @property
     def type(self) -> str:

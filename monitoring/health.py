@@ -30,8 +30,6 @@ DEAD_AFTER = HOUR
 MOST_NAMES = 10
 """Keys that a sentence names, here and in notices."""
 
-NOT_FOR_IT = "no carrier may be used for its country and key"
-
 NO_PASS = "no scheduler makes a pass"
 
 
@@ -42,20 +40,20 @@ def listed(keys: list[str]) -> str:
 
 
 class CarrierHealth(NamedTuple):
-    """How one of several carriers is."""
+    """The health of one of several carriers."""
 
     carrier: str
-    trouble: str | None  # why its texts go through another
+    trouble: str | None  # why another carrier replaces it
     is_down: bool
     trouble_since: datetime | None
     stand_in: str | None  # the first carrier that takes its place
 
-    def problem(self, for_strangers: bool) -> str:
+    def problem(self, public: bool) -> str:
         """Return a sentence about its trouble; strangers do not read who it is."""
         instead = "no other takes its place"
         if self.stand_in:
-            instead = f"{'another' if for_strangers else self.stand_in} takes its place"
-        return f"{_trouble(self, 'a carrier', for_strangers)}; {instead}"
+            instead = f"{'another' if public else self.stand_in} takes its place"
+        return f"{_trouble(self, 'a carrier', public)}; {instead}"
 
 
 class Health(NamedTuple):
@@ -85,26 +83,25 @@ class Health(NamedTuple):
     def seconds_since(self, instant: datetime | None) -> int | None:
         return instant and round((self.now - instant).total_seconds())
 
-    def problems(
-        self, stalled_after: timedelta = STALLED_AFTER, for_strangers: bool = False
-    ) -> list[str]:
+    def problems(self, stalled_after: timedelta = STALLED_AFTER, public: bool = False) -> list[str]:
         """Return a sentence for each problem; an empty list if texts go as they should.
 
         Strangers read which part is unwell, not who the carrier is and what it answers.
         """
-        problems = [each.problem(for_strangers) for each in self.carriers if each.trouble]
+        problems = [each.problem(public) for each in self.carriers if each.trouble]
         if self.without_carrier:
-            wait = "text waits" if self.without_carrier == 1 else "texts wait"
-            problems.append(f"{self.without_carrier} {wait} for which {NOT_FOR_IT}")
+            have = "text has" if self.without_carrier == 1 else "texts have"
+            why = "no usable carrier for their country and key"
+            problems.append(f"{self.without_carrier} {have} {why}")
         if self.trouble and not self.carriers:
-            problems.append(_trouble(self, "the carrier", for_strangers))
+            problems.append(_trouble(self, "the carrier", public))
         if self.bad_end:
-            why = "" if for_strangers else f": {self.bad_end.reason}"
+            why = "" if public else f": {self.bad_end.reason}"
             problems.append(f"{self.bad_end.summary} for one reason{why}")
         if self.oldest_event and self.now - self.oldest_event > stalled_after:
             since = isoformat(self.oldest_event)
             problems.append(f"events have been due since {since}: no scheduler delivers them")
-        problems += self._problems_around(for_strangers)
+        problems += self._problems_around(public)
         if problem := self._problem_of_due(stalled_after):
             problems.append(problem)
         if self.passes.is_missing(self.now, stalled_after) and NO_PASS not in (problem or ""):
@@ -128,29 +125,29 @@ class Health(NamedTuple):
             return f"a message has been due since {isoformat(self.oldest_due)}"
         return None
 
-    def _problems_around(self, for_strangers):
+    def _problems_around(self, public):
         """Return a sentence for each problem of the disk and of receivers of events."""
         problems = []
         if self.bytes_left is not None:
             left = self.bytes_left // 1_000_000
-            problems.append(f"the disk of the database is full: {left} MB are left")
+            problems.append(f"the database disk is almost full ({left} MB left)")
         if self.dead_receivers:
-            whose = "" if for_strangers else f" of {listed([*self.dead_receivers])}"
-            problems.append(f"events{whose} have not been taken by their receiver for an hour")
+            keys = "" if public else f" for {listed([*self.dead_receivers])}"
+            problems.append(f"webhooks{keys} have failed for an hour")
         return problems
 
-    def error(self, for_strangers: bool = False) -> dict | None:
+    def error(self, public: bool = False) -> dict | None:
         """Return the commonest error as a JSON object, for strangers without its words."""
         if not self.commonest_error:
             return None
         words, messages = self.commonest_error
-        return {"error": None if for_strangers else words, "messages": messages}
+        return {"error": None if public else words, "messages": messages}
 
 
-def _trouble(state, stranger, for_strangers):
-    """Return what a Health or a CarrierHealth says of its carrier, without what comes instead."""
+def _trouble(state, stranger, public):
+    """Return a sentence about the carrier of a Health or a CarrierHealth."""
     words = "has been down" if state.is_down else "has refused the account"
-    who, why = (stranger, "") if for_strangers else (state.carrier, f": {state.trouble}")
+    who, why = (stranger, "") if public else (state.carrier, f": {state.trouble}")
     if state.trouble == PAUSES:
         words, why = "has asked for a long pause", ""
     return f"{who} {words} since {isoformat(state.trouble_since)}{why}"
@@ -194,12 +191,11 @@ def without_carrier(routes: Routes) -> int:
 
 
 def of_several(states: list[CarrierState]) -> tuple[CarrierHealth, ...]:
-    """Return how each of several carriers is; nothing if there is only one."""
+    """Return the health of each of several carriers; nothing if there is only one."""
     return tuple(map(_health_of, states)) if len(states) > 1 else ()
 
 
 def _health_of(state):
-    """Return how one of several carriers is."""
     trouble = state.trouble or (PAUSES if in_trouble(state) else None)
     since = state.trouble_since if state.trouble else state.paused_at
     stand_in = CarrierState.stand_in(state.name) if trouble else None

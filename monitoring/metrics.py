@@ -28,7 +28,7 @@ GAUGES = {  # the help, and the label if there is one
     "text_messages_retrying": ("Messages that are retried.",),
     "text_messages_last_sent_timestamp_seconds": ("When a carrier last took a text.",),
     "text_messages_last_pass_timestamp_seconds": ("When a scheduler last began a pass.",),
-    "text_messages_commonest_error": ("Messages with the last hour's commonest error.", "error"),
+    "text_messages_commonest_error": ("Messages with the last hour's commonest error.",),
     "text_messages_events_waiting": ("Events that wait to be delivered, by key.", "key"),
     "text_messages_events_oldest_seconds": ("How long the oldest event has waited, by key.", "key"),
     "text_messages_events_given_up": ("Events that were given up, by key.", "key"),

@@ -1,6 +1,6 @@
-"""Notices: people are told, through Apprise, of approvals that wait, of problems and of limits.
+"""Notify people, through Apprise, of texts and replies that wait, of problems and of limits.
 
-Every scheduler looks. The database remembers what was told, so that one of them tells it.
+Every scheduler looks. The database records each notification, so only one of them sends it.
 """
 
 import logging
@@ -22,7 +22,7 @@ from monitoring import health
 from sending.replies import Reply
 from settings import Settings
 
-TITLE = "Text messages"  # with what each is about
+TITLE = "Text messages"  # followed by the subject
 WAITING_EVERY = timedelta(minutes=15)  # of texts for approval, and of replies
 FAILURES_EVERY = timedelta(hours=1)
 LOOK_EVERY = 5  # seconds
@@ -34,12 +34,11 @@ log = logging.getLogger("notices")
 
 
 class Notice(Table):
-    """What people were told last of a subject."""
+    """The latest notification about a subject."""
 
     subject = TextField(primary_key=True)
     told_at = InstantField(null=True)
-    # 1 while a problem lasts; 1 for 80 % of a limit, 2 for all of it; of approvals and replies, the
-    # fewest that have waited since
+    # 1 while a problem lasts; of approvals and replies, the fewest that have waited since
     level = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     newest = TextField(null=True)  # the id of the newest message or reply that waited
 
@@ -62,7 +61,7 @@ class Notice(Table):
         return self.told_at is None or self.told_at <= now - age
 
 
-# What is to be told
+# What to send
 
 
 class Kind(StrEnum):
@@ -74,16 +73,16 @@ class Kind(StrEnum):
     INFO = "info"
 
 
-class Telling(NamedTuple):
-    """What people are told: a title that says what, the whole of it, and how bad it is."""
+class Notification(NamedTuple):
+    """A title, the text in full, and a type that says how bad it is."""
 
     title: str
     text: str
     kind: Kind
 
 
-def due(settings: Settings, now: datetime) -> Iterator[Telling]:
-    """Return what this scheduler is to tell now; each is noted as told."""
+def pending(settings: Settings, now: datetime) -> Iterator[Notification]:
+    """Return the notifications that this process is to send now; each is recorded as sent."""
     Notice.count_as_now(Notice.told_at, now)
     yield from _problem(settings, now)
     yield from _approvals(settings, now)
@@ -97,15 +96,15 @@ def _problem(settings, now):
         return
     if told.change(level=int(bool(problems)), told_at=now):
         if not problems:
-            yield Telling("well again", "The service is well again.", Kind.SUCCESS)
+            yield Notification("well again", "The service is well again.", Kind.SUCCESS)
             return
         text = f"The service has a problem: {'; '.join(problems)}."
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        yield Telling(f"{problems[0]}{more}", text, Kind.FAILURE)
+        yield Notification(f"{problems[0]}{more}", text, Kind.FAILURE)
 
 
 def _approvals(settings, now):
-    """Tell of texts that wait, if any is new: a newer one, or one more than there were."""
+    """Return a notification of texts that wait for approval, if any of them is new."""
     waiting = reports.approvals()
     if _note_news("approvals", waiting.messages, waiting.newest, now):
         names = [f"{name} ({messages})" for name, messages in reports.approvals_by_key()]
@@ -113,21 +112,21 @@ def _approvals(settings, now):
         title = f"{waiting.messages} {wait} for approval"
         text = f"{title}, from {health.listed(names)}. "
         text += f"The first would leave at {waiting.first_at:%Y-%m-%d %H:%M} UTC."
-        yield Telling(title, text + _link(settings), Kind.WARNING)
+        yield Notification(title, text + _link(settings), Kind.WARNING)
 
 
 def _replies(settings, now):
-    """Tell of replies that wait to be read, as of texts for approval."""
+    """Return a notification of replies that wait to be read, if any of them is new."""
     waiting = Reply.waiting(now)
     if _note_news("replies", waiting.replies, waiting.newest, now):
         wait = "reply waits" if waiting.replies == 1 else "replies wait"
         title = f"{waiting.replies} {wait} to be read"
         more = f"; {waiting.may_be_no} of them may be a no." if waiting.may_be_no else "."
-        yield Telling(title, title + more + _link(settings, "replies"), Kind.WARNING)
+        yield Notification(title, title + more + _link(settings, "replies"), Kind.WARNING)
 
 
 def _note_news(subject, count, newest, now):
-    """Note that news of what waits is told: a newer one, or one more than there were; say if so."""
+    """Record a notification if something new waits: a newer one, or one more; return whether."""
     told = Notice.about(subject)
     is_new = count > told.level or (newest or "") > (told.newest or "")
     if count and is_new and told.is_older_than(WAITING_EVERY, now):
@@ -144,7 +143,7 @@ def _link(settings, page=""):
 
 
 def _limits(settings, now):
-    """Tell of limits of the day, each level once a day; the lower one not after the higher."""
+    """Return a notice of each daily limit that is used up, once a day."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     if now - midnight < AFTER_MIDNIGHT:  # since the last look, a limit may have been used up
         yesterday = midnight - MILLISECOND
@@ -153,23 +152,20 @@ def _limits(settings, now):
 
 
 def _limits_of_day(settings, at, when):
-    """Tell of the limits of the day of an instant, which is noted as when they were told."""
+    """Return the notices of the day of an instant, at which they are recorded as sent."""
     midnight = at.replace(hour=0, minute=0, second=0, microsecond=0)
     for key, use in reports.use_of_days(at, settings.key_limits):
-        level = 2 if use.is_up else int(use.used >= -(-use.limit.number * 4 // 5))
-        if not level:
+        if not use.is_up:
             continue
-        told = Notice.about(f"limit of key {key.id}")
-        if told.told_at and told.told_at >= midnight + DAY:  # the next day's was told by now
-            continue
-        before = told.level if told.told_at and told.told_at >= midnight else 0
-        if level > before and told.change(level=level, told_at=at):
-            how_much = "all" if level == 2 else "80 %"
-            what = f"{key.name} has used up {how_much} of its limit"
-            yield Telling(what, f"The key {what} of {use.limit}{when}.", Kind.WARNING)
+        sent = Notice.about(f"limit of key {key.id}")
+        # An older version recorded 80 % as level 1
+        is_sent = sent.told_at and sent.told_at >= midnight and sent.level != 1
+        if not is_sent and sent.change(level=2, told_at=at):
+            what = f"{key.name} has used up all of its limit"
+            yield Notification(what, f"The key {what} of {use.limit}{when}.", Kind.WARNING)
 
 
-# Telling it
+# Sending it
 
 
 class Address:
@@ -192,9 +188,9 @@ class Address:
     def __str__(self) -> str:
         return f"address {self.number} of NOTIFY_URL ({self.name})"
 
-    def tell(self, telling: Telling) -> bool:
-        """Send a notice and say whether it was taken."""
-        title, text, kind = telling
+    def send(self, notification: Notification) -> bool:
+        """Send a notification; return whether the service accepted it."""
+        title, text, kind = notification
         about = {"title": f"{TITLE}: {title}", "notify_type": kind.value, "body_format": "text"}
         try:
             return bool(self._apprise.notify(text, **about))
@@ -208,7 +204,7 @@ def connect(urls: str) -> list[Address]:
 
 
 class Notices:
-    """Look and tell in threads of their own, so that a slow address holds up nothing else."""
+    """Look and send in threads, one for each address, so a slow one delays nothing else."""
 
     def __init__(self, settings: Settings):
         self.settings = settings
@@ -221,15 +217,15 @@ class Notices:
         self._looking = threading.Thread(target=self._look_again, daemon=True)
 
     def start(self) -> None:
-        """Begin to look, if there is anybody to tell."""
+        """Begin to look, unless NOTIFY_URL is empty."""
         if self._queues:
             for thread in (*self._threads, self._looking):
                 thread.start()
 
     def finish(self, look: bool, stop_by: float = math.inf) -> None:
-        """End, after a last look if that is asked for; wait for what is being told.
+        """End, after a last look with `look`; wait for what is being sent.
 
-        No longer than PATIENCE, nor beyond an instant of the monotonic clock.
+        Wait for at most PATIENCE, and not beyond `stop_by` on the monotonic clock.
         """
         if not self._queues:
             return
@@ -244,26 +240,26 @@ class Notices:
             thread.join(max(0, give_up_at - time.monotonic()))
 
     def look(self) -> None:
-        """Tell what is new."""
+        """Send what is pending."""
         with database.survived(log, "no notices"):
-            for telling in due(self.settings, clock.now()):
+            for notification in pending(self.settings, clock.now()):
                 for queue in self._queues.values():
-                    queue.put(telling)
+                    queue.put(notification)
 
     def _look_again(self):
         while not self._ending.wait(LOOK_EVERY):
             self.look()
 
     def _serve(self, address, queue):
-        while (telling := queue.get()) is not None:
+        while (notification := queue.get()) is not None:
             try:
-                if not address.tell(telling):
+                if not address.send(notification):
                     self._note_failure(address)
             except Exception as error:
                 log.error("%s: unexpected %s", address, type(error).__name__)
 
     def _note_failure(self, address):
-        """Log that an address took nothing, once an hour over all schedulers."""
+        """Log that an address failed, once an hour over all schedulers."""
         now = clock.now()
         try:
             told = Notice.about(f"failure of address {address.number}")

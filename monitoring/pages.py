@@ -97,7 +97,7 @@ def show_health() -> dict | Response:
     is a problem; `?strict=600` allows a stall of ten minutes.
     """
     reader, stalled_after = current_app.extensions["health"], allowed_stall()
-    for_strangers = not has_metrics_token()
+    public = not has_metrics_token()
     state = reader.read()
     told = {
         "version": current_app.config["VERSION"],
@@ -105,9 +105,8 @@ def show_health() -> dict | Response:
         "retrying": state.retrying,
         "last_sent_seconds": state.seconds_since(state.last_sent_at),
         "last_pass_seconds": state.seconds_since(state.last_pass_at),
-        "commonest_error": state.error(for_strangers),
-        "problems": state.problems(stalled_after, for_strangers)
-        + reader.problems_of_web(clock.now()),
+        "commonest_error": state.error(public),
+        "problems": state.problems(stalled_after, public) + reader.problems_of_web(clock.now()),
     }
     if "strict" in request.args and told["problems"]:
         text = schemas.dump_error(503, "Texts are not sent as they should be.", told, state.now)
@@ -140,7 +139,7 @@ def show_metrics() -> Response:
         raise Unauthorized("The token is missing or invalid.", www_authenticate=BEARER)
     state, hour_ago = current_app.extensions["health"].read(), now - timedelta(hours=1)
     day_ago = now - timedelta(days=1)
-    error, errors = state.commonest_error or ("", 0)
+    _, errors = state.commonest_error or ("", 0)
     events = Event.by_name()
     values = {
         "text_messages": reports.waiting(),
@@ -150,7 +149,7 @@ def show_metrics() -> Response:
         "text_messages_retrying": state.retrying,
         "text_messages_last_sent_timestamp_seconds": timestamp(state.last_sent_at),
         "text_messages_last_pass_timestamp_seconds": timestamp(state.last_pass_at),
-        "text_messages_commonest_error": {error: errors},
+        "text_messages_commonest_error": errors,
         "text_messages_events_waiting": {key: each.waiting for key, each in events.items()},
         "text_messages_events_oldest_seconds": {
             key: (now - (each.oldest or now)).total_seconds() for key, each in events.items()

@@ -100,7 +100,7 @@ class Service:
 
     def told(self):
         """What people are told."""
-        return [telling.text for telling in notices.due(self.settings, self.now)]
+        return [notification.text for notification in notices.pending(self.settings, self.now)]
 
     def problems(self):
         answer = self.client.get("/healthz?strict")

@@ -156,7 +156,7 @@ class Person:
     def __init__(self, failures):
         self.failures, self.told = failures, []
 
-    def tell(self, text):
+    def send(self, text):
         if self.failures:
             self.failures -= 1
             raise RuntimeError("can't start new thread")
@@ -182,7 +182,7 @@ def noticing(settings, monkeypatch):
 
 
 def test_people_are_told_after_an_error_of_our_own(noticing, monkeypatch, caplog):
-    fail(2, lambda *_: iter(["at last"]), monkeypatch, notices, "due")
+    fail(2, lambda *_: iter(["at last"]), monkeypatch, notices, "pending")
     person = Person(0)
     noticing(person)
     wait_until(lambda: "at last" in person.told, 20)
@@ -190,7 +190,7 @@ def test_people_are_told_after_an_error_of_our_own(noticing, monkeypatch, caplog
 
 
 def test_an_address_that_breaks_is_told_the_next_notice(noticing, monkeypatch, caplog):
-    monkeypatch.setattr(notices, "due", lambda *_: iter(["news"]))
+    monkeypatch.setattr(notices, "pending", lambda *_: iter(["news"]))
     person = Person(2)
     noticing(person)
     wait_until(lambda: person.told, 20)

@@ -32,7 +32,7 @@ def pass_at(at):
 
 def problems(now, **options):
     found = health.read(now).problems(**options)
-    return [each for each in found if "taken by their receiver" in each]
+    return [each for each in found if each.startswith("webhooks")]
 
 
 def ended(key, now=TUESDAY_NOON):
@@ -51,12 +51,10 @@ def test_a_receiver_that_takes_nothing_for_an_hour_is_told_until_it_does(receive
     ended("app")
     assert pass_at(TUESDAY_NOON) == []
     assert problems(TUESDAY_NOON + HOUR - timedelta(milliseconds=1)) == []
-    told = ["events of app have not been taken by their receiver for an hour"]
+    told = ["webhooks for app have failed for an hour"]
     assert problems(TUESDAY_NOON + HOUR) == told
     assert pass_at(TUESDAY_NOON + 2 * HOUR) == told
-    assert problems(TUESDAY_NOON + HOUR, for_strangers=True) == [
-        "events have not been taken by their receiver for an hour"
-    ]
+    assert problems(TUESDAY_NOON + HOUR, public=True) == ["webhooks have failed for an hour"]
     receiver.answer = Answer(204)
     assert pass_at(TUESDAY_NOON + 5 * HOUR) == []
     assert Event.select().count() == 0
@@ -118,10 +116,10 @@ def test_another_keys_receiver_takes_nothing_back_and_testers_do_not_count(recei
     receiver.answer = Answer(500)
     pass_at(TUESDAY_NOON)
     (told,) = problems(TUESDAY_NOON + HOUR)
-    assert told.startswith("events of app, shop have not been taken")
+    assert told.startswith("webhooks for app, shop have failed")
     Event.delete().where(Event.key != ApiKey.named("shop")).execute()
     receiver.answer = Answer(204)
     pass_at(TUESDAY_NOON + 3 * HOUR)
     ended("app", TUESDAY_NOON + 3 * HOUR)
     (told,) = problems(TUESDAY_NOON + 4 * HOUR)
-    assert told.startswith("events of app have not been taken")
+    assert told.startswith("webhooks for app have failed")

@@ -7,11 +7,7 @@ import time
 import pytest
 
 from carriers import CarrierError
-from database import clock
-from events.delivery import Deliveries, Receiver
-from events.outbox import Event, EventAddress
-from models import Message
-from stored_messages import key_named, store
+from events.delivery import Receiver
 
 FINAL = b"HTTP/1.1 204 No Content\r\n\r\n"
 
@@ -63,18 +59,3 @@ def test_an_eleventh_ends_the_try(serve, status, how_many):
     assert time.monotonic() - began < 2
     assert error.value.silent
     assert error.value.in_doubt
-
-
-@pytest.mark.timed
-@pytest.mark.parametrize("status", [100, 103])
-def test_an_event_whose_receiver_streams_is_tried_again_later(database_url, serve, status):
-    key, began = key_named("app"), time.monotonic()
-    EventAddress.set(key, serve(status, None), clock.now())
-    store(key=key).cancel("shell", clock.now())
-    single = Deliveries(300, Message.note_notified, once=True)
-    single.start()
-    single.finish()
-    assert time.monotonic() - began < 5
-    event = Event.get()
-    assert (event.tries, event.last_answer) == (1, "the receiver gave no answer")
-    assert event.next_try_at is not None

@@ -7,7 +7,7 @@ import pytest
 
 import database
 from database import clock
-from monitoring import notices, substitute
+from monitoring import dead_scheduler, notices
 from monitoring.notices import Notice
 from samples import HOUR, MINUTE, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
@@ -189,28 +189,28 @@ def test_the_web_tells_where_no_scheduler_does(make_passes, at, minutes_later, l
     make_passes(TUESDAY_NOON)
     Notice.about("problem").change(level=level)
     at(TUESDAY_NOON + minutes_later * MINUTE)
-    assert substitute.is_needed() is needed
+    assert dead_scheduler.is_needed() is needed
 
 
 def test_of_all_workers_one_a_minute_begins_to_tell(database_url):
-    assert substitute.is_first(TUESDAY_NOON)
-    assert not substitute.is_first(TUESDAY_NOON)
-    assert not substitute.is_first(TUESDAY_NOON - 2 * SECOND)  # a machine's clock is behind
-    assert not substitute.is_first(TUESDAY_NOON + MINUTE - SECOND)
-    assert substitute.is_first(TUESDAY_NOON + MINUTE)
-    assert not substitute.is_first(TUESDAY_NOON + MINUTE)
+    assert dead_scheduler.is_first(TUESDAY_NOON)
+    assert not dead_scheduler.is_first(TUESDAY_NOON)
+    assert not dead_scheduler.is_first(TUESDAY_NOON - 2 * SECOND)  # a machine's clock is behind
+    assert not dead_scheduler.is_first(TUESDAY_NOON + MINUTE - SECOND)
+    assert dead_scheduler.is_first(TUESDAY_NOON + MINUTE)
+    assert not dead_scheduler.is_first(TUESDAY_NOON + MINUTE)
 
 
 def test_a_clock_that_is_set_back_lets_the_web_tell(database_url):
-    assert substitute.is_first(TUESDAY_NOON + HOUR)
-    assert substitute.is_first(TUESDAY_NOON)
-    assert not substitute.is_first(TUESDAY_NOON)
+    assert dead_scheduler.is_first(TUESDAY_NOON + HOUR)
+    assert dead_scheduler.is_first(TUESDAY_NOON)
+    assert not dead_scheduler.is_first(TUESDAY_NOON)
 
 
 def test_of_workers_that_look_at_once_one_begins_to_tell(database_url):
     def look(_):
         try:
-            return substitute.is_first(TUESDAY_NOON)
+            return dead_scheduler.is_first(TUESDAY_NOON)
         finally:
             database.db.close()
 
@@ -220,8 +220,8 @@ def test_of_workers_that_look_at_once_one_begins_to_tell(database_url):
 
 def test_schedulers_that_are_back_tell_that_it_is_well(settings, make_passes, at):
     make_passes(TUESDAY_NOON)
-    (told,) = notices.due(settings, TUESDAY_NOON + 3 * MINUTE)
+    (told,) = notices.pending(settings, TUESDAY_NOON + 3 * MINUTE)
     assert told.text == f"The service has a problem: {last(TUESDAY_NOON)}."
     make_passes(TUESDAY_NOON + 4 * MINUTE)
-    (told,) = notices.due(settings, TUESDAY_NOON + 4 * MINUTE)
+    (told,) = notices.pending(settings, TUESDAY_NOON + 4 * MINUTE)
     assert told.text == "The service is well again."

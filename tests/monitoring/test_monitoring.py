@@ -23,7 +23,7 @@ from database import clock
 from databases import on_sqlite
 from events.outbox import EventAddress
 from models import Status
-from monitoring import health
+from monitoring import health, metrics
 from monitoring.abuse import Abuse
 from running import ROOT
 from samples import HOUR, MINUTE, NEW_YORK, SECOND, SUNDAY_NIGHT, TUESDAY_NOON
@@ -204,6 +204,7 @@ def test_the_metrics_count_what_has_not_ended_by_status(settings, at):
 
 
 def test_every_gauge_has_a_value_before_the_first_message(settings, at):
+    metrics.REFUSALS.clear()  # those of other tests, which this process counts as well
     at(TUESDAY_NOON)
     client = create_app(settings._replace(metrics_token="token")).test_client()
     text = client.get("/metrics", headers={"Authorization": "Bearer token"}).text
@@ -214,7 +215,7 @@ def test_every_gauge_has_a_value_before_the_first_message(settings, at):
         "text_messages_retrying 0.0",
         "text_messages_last_sent_timestamp_seconds 0.0",
         "text_messages_last_pass_timestamp_seconds 0.0",
-        'text_messages_commonest_error{error=""} 0.0',
+        "text_messages_commonest_error 0.0",
         'text_messages_carrier_trouble{carrier=""} 0.0',
         "text_messages_receipts_unmatched_last_day 0.0",
         "text_messages_opt_outs_ignored_last_day 0.0",

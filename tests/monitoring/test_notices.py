@@ -169,43 +169,33 @@ def test_a_second_problem_beside_the_first_is_no_other_notice(look):
 
 # Limits
 
+ALL = "The key shop has used up all of its limit of"
 
-@pytest.mark.parametrize(
-    ("limit", "nearly"), [("1000/d", 800), ("9/d", 8), ("6/d", 5), ("1/s,5/d", 4)]
-)
-def test_eighty_per_cent_of_a_limit_rounded_up_are_told_and_all_of_it(look, limit, nearly):
-    key = key_named("shop")
-    all_of_it = limits.parse(limit)[-1].number
-    used(key, nearly - 1, limit)
+
+@pytest.mark.parametrize("limit", ["9/d", "1/s,5/d"])
+def test_a_limit_of_the_day_that_is_used_up_is_told_once_a_day(look, limit):
+    key, (*_, daily) = key_named("shop"), limits.parse(limit)
+    used(key, daily.number - 1, limit)
     assert look(TUESDAY_NOON) == []
-    used(key, nearly)
-    text = "The key shop has used up {} of its limit of {}."
-    told = limit.rpartition(",")[2]
-    assert look(TUESDAY_NOON) == [text.format("80 %", told)]
-    used(key, all_of_it - 1)
-    assert look(TUESDAY_NOON + MINUTE) == []
-    used(key, all_of_it)
-    assert look(TUESDAY_NOON + HOUR) == [text.format("all", told)]
-    assert look(TUESDAY_NOON + 2 * HOUR) == []
+    used(key, daily.number)
+    assert look(TUESDAY_NOON) == [f"{ALL} {daily}."]
+    assert look(TUESDAY_NOON + HOUR) == []
+    used(key, daily.number, now=TUESDAY_NOON + DAY)
+    assert look(TUESDAY_NOON + DAY) == [f"{ALL} {daily}."]
 
 
-def test_a_key_that_jumps_to_all_is_told_only_that_and_each_day_anew(look):
+def test_a_key_of_which_an_older_version_told_eighty_per_cent_is_told(look):
     key = key_named("shop")
     used(key, 10, "10/d")
-    assert look(TUESDAY_NOON) == ["The key shop has used up all of its limit of 10/d."]
-    used(key, 8)
-    assert look(TUESDAY_NOON + MINUTE) == []
-    assert look(TUESDAY_NOON + 24 * HOUR) == []
-    used(key, 8, now=TUESDAY_NOON + 24 * HOUR)
-    assert "80 %" in "".join(look(TUESDAY_NOON + 24 * HOUR))
+    Notice.about(f"limit of key {key.id}").change(level=1, told_at=TUESDAY_NOON)
+    assert look(TUESDAY_NOON) == [f"{ALL} 10/d."]
+    assert look(TUESDAY_NOON) == []
 
 
 def test_the_default_limits_are_told_too_and_others_than_the_days_are_not(look):
-    used(key_named("shop"), 4)
-    key = key_named("bank")
-    used(key, 4, "4/h")
-    told = look(TUESDAY_NOON, key_limits=limits.parse("1/s,5/d"))
-    assert told == ["The key shop has used up 80 % of its limit of 5/d."]
+    used(key_named("shop"), 5)
+    used(key_named("bank"), 4, "4/h")
+    assert look(TUESDAY_NOON, key_limits=limits.parse("1/s,5/d")) == [f"{ALL} 5/d."]
 
 
 # Several schedulers
@@ -215,7 +205,7 @@ def test_several_schedulers_at_once_tell_each_thing_once(settings, people, at):
     at(TUESDAY_NOON)
     awaiting()
     trouble()
-    used(key_named("shop"), 8, "10/d")
+    used(key_named("shop"), 10, "10/d")
     together = threading.Barrier(4)
 
     def run(_):
@@ -234,13 +224,12 @@ def test_several_schedulers_at_once_tell_each_thing_once(settings, people, at):
 # Addresses
 
 
-def test_no_notice_has_a_number_or_a_text(look, people):
+def test_no_notice_has_a_number_or_a_text_nor_has_a_title(look, people):
     awaiting(message="attack at dawn")
+    hear("xyzzy stop", TUESDAY_NOON)
     trouble()
-    assert len(look(TUESDAY_NOON)) == 2
-    sent = str(people.requests)
-    assert NEW_YORK[1:] not in sent
-    assert "dawn" not in sent
+    assert len(look(TUESDAY_NOON)) == 3
+    assert [each for each in (NEW_YORK[1:], "dawn", "xyzzy") if each in str(people.requests)] == []
 
 
 @pytest.mark.slow
@@ -260,8 +249,8 @@ def test_every_address_is_told_also_beside_one_that_is_gone_and_one_that_drips(
 
 def test_an_address_that_fails_is_logged_once_an_hour_over_all_schedulers(look, people, caplog):
     people.answer = Answer(500)
-    used(key_named("a"), 9, "10/d")
-    used(key_named("b"), 9, "10/d")
+    used(key_named("a"), 10, "10/d")
+    used(key_named("b"), 10, "10/d")
     assert len(look(TUESDAY_NOON)) == 2
     assert len(caplog.messages) == 1
     awaiting()
@@ -308,7 +297,7 @@ def test_without_addresses_nobody_looks(settings, monkeypatch):
 @on_sqlite
 def test_a_scheduler_names_no_key_that_is_revoked(look):
     key = key_named("shop")
-    used(key, 9, "10/d")
+    used(key, 10, "10/d")
     ApiKey.update(revoked_at=TUESDAY_NOON).where(ApiKey.id == key.id).execute()
     assert look(TUESDAY_NOON) == []
 
@@ -331,16 +320,11 @@ def test_people_are_told_how_many_replies_wait_and_how_many_may_be_a_no(look):
     ]
 
 
-def test_one_reply_waits_and_nobody_is_told_of_those_that_joined(look):
-    hear("STOP", TUESDAY_NOON)
-    assert look(TUESDAY_NOON) == []
-    hear("Yes", TUESDAY_NOON, LONDON)
-    assert look(TUESDAY_NOON) == ["1 reply waits to be read."]
-
-
 def test_people_are_told_of_replies_again_only_if_a_new_one_waits_and_not_too_often(look):
+    hear("STOP", TUESDAY_NOON, LONDON)
+    assert look(TUESDAY_NOON) == [], "it joined the list"
     hear("Yes", TUESDAY_NOON)
-    assert len(look(TUESDAY_NOON)) == 1
+    assert look(TUESDAY_NOON) == ["1 reply waits to be read."]
     assert look(LATER) == []
     hear("No", LATER)
     assert look(LATER) == ["2 replies wait to be read."]
@@ -353,54 +337,34 @@ def test_people_are_told_of_replies_again_only_if_a_new_one_waits_and_not_too_of
     assert look(LATER + HOUR) == ["1 reply waits to be read."]
 
 
-def test_no_notice_of_a_reply_holds_a_number_or_text(look, caplog):
-    with caplog.at_level("DEBUG"):
-        hear("xyzzy stop", TUESDAY_NOON)
-        (told,) = look(TUESDAY_NOON)
-    assert not any(secret in told for secret in ("xyzzy", "2125550123"))
-
-
 # A day's limit that is used up in the day's last minute
 
 MIDNIGHT = TUESDAY_NOON.replace(hour=0) + DAY
-ALL = "The key shop has used up all of its limit of 10/d"
-NEARLY = "The key shop has used up 80 % of its limit of 10/d"
-
-
-def sent(key, at):
-    store(now=at, key=key, status=Status.SENT, finished_at=at)
 
 
 @pytest.mark.parametrize("late", [timedelta(0), 4 * SECOND, 10 * MINUTE])
 def test_what_was_used_up_just_before_midnight_is_told_once(look, late):
-    key = key_named("shop")
-    used(key, 8, "10/d", now=MIDNIGHT - MINUTE)
-    assert look(MIDNIGHT - MINUTE) == [f"{NEARLY}."]
-    used(key, 10, now=MIDNIGHT - SECOND)
-    assert look(MIDNIGHT + late) == [f"{ALL} on 2026-03-03."]
+    used(key_named("shop"), 10, "10/d", now=MIDNIGHT - SECOND)
+    assert look(MIDNIGHT + late) == [f"{ALL} 10/d on 2026-03-03."]
     assert look(MIDNIGHT + late + SECOND) == []
 
 
 def test_it_is_told_though_the_key_has_been_used_since(look):
     key = key_named("shop")
-    for _ in range(10):
-        sent(key, MIDNIGHT - SECOND)
-    sent(key, MIDNIGHT + SECOND)
+    for now in [MIDNIGHT - SECOND] * 10 + [MIDNIGHT + SECOND]:
+        store(now=now, key=key, status=Status.SENT, finished_at=now)
     used(key, 1, "10/d", now=MIDNIGHT + SECOND)
-    assert look(MIDNIGHT + 2 * SECOND) == [f"{ALL} on 2026-03-03."]
-    for _ in range(7):
-        sent(key, MIDNIGHT + MINUTE)
-    used(key, 8, now=MIDNIGHT + MINUTE)
-    assert look(MIDNIGHT + MINUTE) == [f"{NEARLY}."]
+    assert look(MIDNIGHT + 2 * SECOND) == [f"{ALL} 10/d on 2026-03-03."]
+    for _ in range(9):
+        store(now=MIDNIGHT + MINUTE, key=key, status=Status.SENT, finished_at=MIDNIGHT + MINUTE)
+    used(key, 10, now=MIDNIGHT + MINUTE)
+    assert look(MIDNIGHT + MINUTE) == [f"{ALL} 10/d."]
     assert look(MIDNIGHT + 2 * MINUTE) == []
 
 
-def test_what_was_told_before_midnight_is_not_told_again(look):
+@pytest.mark.parametrize(("told", "then"), [(-SECOND, timedelta(0)), (None, timedelta(hours=8))])
+def test_what_was_told_before_midnight_or_is_of_yesterday_is_not_told(look, told, then):
     used(key_named("shop"), 10, "10/d", now=MIDNIGHT - SECOND)
-    assert look(MIDNIGHT - SECOND) == [f"{ALL}."]
-    assert look(MIDNIGHT) == []
-
-
-def test_what_was_used_up_yesterday_is_no_news_in_the_morning(look):
-    used(key_named("shop"), 10, "10/d", now=MIDNIGHT - SECOND)
-    assert look(MIDNIGHT + timedelta(hours=8)) == []
+    if told:
+        assert look(MIDNIGHT + told) == [f"{ALL} 10/d."]
+    assert look(MIDNIGHT + then) == []

@@ -491,7 +491,7 @@ def test_a_full_disk_is_503_and_a_problem_until_there_is_room_again(
     wait_until(lambda: "could not store" in ask(web, "GET", "/healthz?strict").text)
     told = start("flask", "stats", DATABASE_URL=url)
     assert told.wait() == 1
-    assert "PROBLEM: the disk of the database is full: 0 MB are left" in told.output
+    assert "PROBLEM: the database disk is almost full (0 MB left)" in told.output
     filler.unlink()
     told = start("flask", "stats", DATABASE_URL=url)
     assert told.wait() == 0

@@ -30,7 +30,7 @@ from carrier_servers import (
 from database import clock, db
 from databases import on_sqlite
 from models import Message, Status
-from monitoring import substitute
+from monitoring import dead_scheduler
 from running import ALWAYS, ROOT, free_port, send, wait_until
 from samples import HOUR, NEW_YORK, SECOND
 from sending.carrier_state import CarrierState
@@ -437,7 +437,7 @@ def test_the_web_notifies_once_that_no_scheduler_runs(serve, schedule, people, d
         return people.told
 
     wait_until(has_told)
-    end = time.monotonic() + substitute.LOOK_EVERY + 3  # each worker has looked again
+    end = time.monotonic() + dead_scheduler.LOOK_EVERY + 3  # each worker has looked again
     wait_until(lambda: has_told() and time.monotonic() > end)
     assert len(began) == 1
     (told,) = people.told

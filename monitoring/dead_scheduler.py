@@ -1,4 +1,4 @@
-"""People are told by the web that no scheduler makes a pass: schedulers tell everything else."""
+"""Notify people from the web when no scheduler runs; schedulers send all other notices."""
 
 import logging
 import os
@@ -17,14 +17,14 @@ from sending import passes
 from settings import Settings
 
 LOOK_EVERY = 15  # seconds
-TRY_EVERY = timedelta(minutes=1)  # a process that was killed has told nobody
+TRY_EVERY = timedelta(minutes=1)  # a process that was killed has notified nobody
 APP = Path(__file__).parents[1] / "app.py"
 
 log = logging.getLogger("notices")
 
 
 def start(settings: Settings) -> None:
-    """Begin to look, in a thread of its own, if there is anybody to tell."""
+    """Start a thread that looks, unless NOTIFY_URL is empty."""
     if settings.notify_url:
         threading.Thread(target=_look_again, daemon=True).start()
 
@@ -34,11 +34,11 @@ def _look_again():
         time.sleep(LOOK_EVERY)  # first: a scheduler may be starting, too
         with database.survived(log, "no notices"):
             if is_needed() and is_first(clock.now()):
-                tell()
+                notify()
 
 
 def is_needed() -> bool:
-    """Return whether no scheduler makes a pass, and nobody was told of a problem."""
+    """Return whether no scheduler makes a pass and no notice of a problem was sent."""
     now = clock.now()
     passes.correct(now)
     missing = passes.standing().is_missing(now, health.STALLED_AFTER)
@@ -46,14 +46,14 @@ def is_needed() -> bool:
 
 
 def is_first(now: datetime) -> bool:
-    """Return whether no other worker, on any machine, has begun to tell within TRY_EVERY."""
+    """Return whether no other worker, on any machine, has begun to notify within TRY_EVERY."""
     begun = Notice.about("a look of the web")
     is_ahead = begun.told_at and begun.told_at > now + TRY_EVERY  # the clock was set back
     return bool(begun.is_older_than(TRY_EVERY, now) or is_ahead) and begun.change(told_at=now)
 
 
-def tell() -> None:
-    """Send what is due from another process, which ends: Apprise takes much memory."""
+def notify() -> None:
+    """Send the notices from another process, which ends: Apprise takes much memory."""
     command = [sys.executable, "-m", "flask", "--app", str(APP), "notify", "look"]
     # The metrics are those of the web
     environ = {k: v for k, v in os.environ.items() if k != "PROMETHEUS_MULTIPROC_DIR"}
