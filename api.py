@@ -16,7 +16,7 @@ from acceptance import AlreadyAnswered, KeyChanged, NewMessage
 from access.do_not_call import DoNotCall
 from access.keys import MAY_SEND, Identity, Role
 from access.limits import SECOND, LimitReached
-from access.rules import end
+from access.rules import Rules, end
 from carriers.alphabets import count_parts
 from carriers.lanes import new_lane
 from carriers.ways import Way
@@ -63,8 +63,8 @@ def create(value: Any, key: Identity, idempotency_key: str | None, digest: str |
     settings = current_app.config["SETTINGS"]
     rules = current_app.extensions["rules"].of(key.rules)
     order = schemas.load(value, now, settings.max_message_length, rules.hours)
-    order["check_dnc"] |= rules.check_dnc
-    refuse(order, settings)
+    order["check_dnc"] |= rules.check_dnc == "always"
+    refuse(order, rules, settings)
 
     recipient = order["to"]
     hours = rules.hours(recipient)
@@ -93,7 +93,7 @@ def create(value: Any, key: Identity, idempotency_key: str | None, digest: str |
     return respond(answer)
 
 
-def refuse(order: dict, settings: Settings) -> None:
+def refuse(order: dict, rules: Rules, settings: Settings) -> None:
     """Refuse a valid request whose recipient may get no texts, or not this one."""
     recipient, allowed = order["to"], settings.allowed_countries
     if allowed and recipient.country not in allowed:
@@ -105,7 +105,10 @@ def refuse(order: dict, settings: Settings) -> None:
     if recipient.is_premium_rate and not settings.allow_premium_rate:
         g.abuse = "premium_rate"
         abort(403, "The recipient's number is premium-rate, which texts may not go to.")
-    if order["check_dnc"] and DoNotCall.lists(recipient.e164):
+    opted_out = DoNotCall.listed([recipient.e164]).get(recipient.e164)
+    if opted_out and rules.check_dnc == "opted-out":
+        abort(403, "The recipient has opted out of texts.")
+    if opted_out is not None and order["check_dnc"]:
         abort(403, "The recipient is on the Do Not Call list.")
 
 

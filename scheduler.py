@@ -243,7 +243,7 @@ class Scheduler:
 
     def promote(self, now: datetime) -> int:
         """Queue the messages that are due; return how many."""
-        promoted = Message.promote(now, always_check_dnc=self.settings.check_dnc)
+        promoted = Message.promote(now, check_dnc=self.settings.check_dnc)
         moves = {Status.QUEUED: "promoted", Status.BLOCKED: "blocked", Status.EXPIRED: "expired"}
         self.counts.update({moves[Status(status)]: n for status, n in promoted.items()})
         return promoted[Status.QUEUED]

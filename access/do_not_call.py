@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Self
 
-from peewee import TextField, fn
+from peewee import SQL, ModelSelect, TextField, fn
 
 from access.audit import Action, Audit
 from database import InstantField, Refused, Table, db, in_pages
@@ -17,13 +17,20 @@ LISTS = "SELECT 1 FROM do_not_call WHERE number = {param}"
 """Return a row if a number is on the list. Each request asks: peewee takes twice as long."""
 
 LIST = """\
-INSERT INTO do_not_call (number, added_at, source)
-SELECT value, {param}, {param} FROM {numbers} WHERE true
-ON CONFLICT (number) DO UPDATE SET source = excluded.source
-WHERE do_not_call.source = 'reply' AND excluded.source IN ('operator', 'import')
+INSERT INTO do_not_call (number, added_at, source, opted_out_at)
+SELECT value, {param}, {param}, {param} FROM {numbers} WHERE true
+ON CONFLICT (number) DO UPDATE SET
+    source = CASE WHEN excluded.opted_out_at IS NULL
+        THEN excluded.source ELSE do_not_call.source END,
+    opted_out_at = COALESCE(excluded.opted_out_at, do_not_call.opted_out_at, do_not_call.added_at)
+WHERE (excluded.opted_out_at IS NULL) = (COALESCE(do_not_call.source, '') IN ('reply', 'carrier'))
+    AND (excluded.opted_out_at IS NULL OR do_not_call.opted_out_at IS NULL)
 RETURNING number, added_at
 """
-"""Put numbers on the list; people's word replaces a reply's. Return the rows that it changed."""
+"""Put numbers on the list, or add people's word to a recipient's, or that to people's.
+
+Return the rows that it changed.
+"""
 
 NOTE = """\
 INSERT INTO do_not_call_history (number, at, what, why, who, said_at)
@@ -38,10 +45,21 @@ def _execute(statement, *values, numbers):
     return db.execute_sql(sql, (*values, db.array(numbers)))
 
 
+THEMSELVES = ("reply", "carrier")
+"""The sources of numbers that opted out by themselves."""
+
+# A version before migration 0038, which may run beside, writes the source alone
+OPTED_OUT = SQL("(opted_out_at IS NOT NULL OR source IN ('reply', 'carrier'))")
+"""The condition that a number on the list opted out by itself."""
+
+
 class DoNotCall(Table):
     number = TextField(primary_key=True)  # E.164
     added_at = InstantField()
-    source = TextField(null=True)  # operator, import, reply or carrier; null before that was kept
+    # operator, import, reply or carrier; people's word goes before the recipient's. Null before
+    # that was kept
+    source = TextField(null=True)
+    opted_out_at = InstantField(null=True)  # when the recipient did so, whoever else lists it
 
     @classmethod
     def lists(cls, number: str) -> bool:
@@ -49,11 +67,16 @@ class DoNotCall(Table):
         return bool(db.execute_sql(LISTS.format(param=db.param), (number,)).fetchall())
 
     @classmethod
-    def listed(cls, numbers: Iterable[str]) -> set[str]:
-        """Return the numbers that are on the list."""
+    def listed(cls, numbers: Iterable[str]) -> dict[str, bool]:
+        """Return those of these numbers that are on the list, by whether they opted out."""
         numbers = list(numbers)
-        found = cls.select().where(cls.number.in_(numbers)) if numbers else ()
-        return {row.number for row in found}
+        found = cls.select(cls.number, OPTED_OUT).where(cls.number.in_(numbers))
+        return {number: bool(opted_out) for number, opted_out in found.tuples()} if numbers else {}
+
+    @classmethod
+    def opted_out(cls) -> ModelSelect:
+        """Select the numbers that opted out by themselves."""
+        return cls.select(cls.number).where(OPTED_OUT)
 
     @classmethod
     def entry(cls, number: str) -> Self | None:
@@ -77,12 +100,15 @@ class DoNotCall(Table):
         """Put numbers on the list; return how many were not on it yet.
 
         `who` is the person who did it, and `said_at` the carrier's time of a reply. A number that
-        people add stays after a START, even if a reply listed it first. The numbers are sorted,
-        so two calls at once cannot deadlock on Postgres.
+        people add stays after a START, even if a reply listed it first; who opted out stays so
+        whoever lists the number besides. The numbers are sorted, so two calls at once cannot
+        deadlock on Postgres.
         """
         added_at = cls.added_at.db_value(now)
+        opted_out_at = added_at if source in THEMSELVES else None
         with db.atomic():
-            changed = _execute(LIST, added_at, source, numbers=sorted(numbers)).fetchall()
+            rows = _execute(LIST, added_at, source, opted_out_at, numbers=sorted(numbers))
+            changed = rows.fetchall()
             numbers = [number for number, _ in changed]
             _note(numbers, now, "joined", source, who, said_at)
             if source == "import" and numbers:  # the history has each of them
@@ -102,14 +128,21 @@ class DoNotCall(Table):
     ) -> int:
         """Take numbers off the list; return how many were on it.
 
-        `why` is "operator" or "reply". A reply removes only what a reply has listed.
+        `why` is "operator" or "reply". A reply ends what the recipient, or its carrier, has said,
+        and no entry of people.
         """
         listed = cls.number.in_(list(numbers))
-        if why == "reply":
-            listed &= cls.source == "reply"
+        gone = cls.delete().where(listed)
         with db.atomic():
-            gone = [row.number for row in cls.delete().where(listed).returning(cls.number)]
-            _note(gone, now, "left", why, who, said_at)
+            in_again = []
+            if why == "reply":
+                gone = gone.where(cls.source.in_(THEMSELVES))
+                opted_in = cls.update(opted_out_at=None).where(
+                    listed, cls.source.not_in(THEMSELVES), cls.opted_out_at.is_null(False)
+                )
+                in_again = [row.number for row in opted_in.returning(cls.number)]
+            gone = [row.number for row in gone.returning(cls.number)]
+            _note([*gone, *in_again], now, "left", why, who, said_at)
             if why == "operator":
                 Audit.note_numbers(Action.REMOVED, now, gone)
         return len(gone)
@@ -127,16 +160,18 @@ class DoNotCall(Table):
             theirs = last and (last.id, last.why, last.who) == (change, "operator", who)
             if not theirs or last.at <= since or is_ahead(last.at, now):
                 raise Refused("Undo works for one minute, and only until something else happens.")
+            before = DoNotCallHistory.entry_after(earlier)
             if last.what == "left":
                 cls.add([last.number], now, "operator", who)
-                for before in earlier[-1:]:
-                    as_before = cls.update(source=before.why, added_at=before.at)
-                    as_before.where(cls.number == last.number).execute()
             else:
                 cls.remove([last.number], now, "operator", who)
                 # Looked at last: a STOP that comes from now on waits for this transaction
                 if LastReply.of(last.number, since):
                     raise Refused("The recipient has replied meanwhile, so the number stays.")
+                if before:
+                    cls.add([last.number], now, before["source"])
+            if before:
+                cls.update(before).where(cls.number == last.number).execute()
         return last.number
 
     @classmethod
@@ -160,6 +195,32 @@ class DoNotCallHistory(Table):
     def of(cls, number: str) -> list[Self]:
         """Return what happened to a number, the oldest first."""
         return list(cls.select().where(cls.number == number).order_by(cls.id))
+
+    @staticmethod
+    def entry_after(changes: Iterable[Self]) -> dict | None:
+        """Return what the entry of a number has after these changes of it; None without one."""
+        entry = None
+        for each in changes:
+            by_itself = each.why in THEMSELVES
+            if each.what == "joined" and entry is None:
+                entry = {"source": each.why, "added_at": each.at, "opted_out_at": None}
+            if each.what == "joined" and by_itself:
+                entry["opted_out_at"] = entry["opted_out_at"] or each.at
+            elif each.what == "joined":
+                entry["source"] = each.why
+            elif by_itself and entry and entry["source"] not in THEMSELVES:
+                entry["opted_out_at"] = None
+            else:
+                entry = None
+        return entry
+
+    @classmethod
+    def why_at(cls, number: str, at: datetime) -> str | None:
+        """Say why the list kept texts from a number at an instant; None if it is not known."""
+        entry = cls.entry_after(each for each in cls.of(number) if each.at <= at)
+        if entry and entry["opted_out_at"]:
+            return f"the recipient opted out on {entry['opted_out_at']:%Y-%m-%d}"
+        return entry and f"on the Do Not Call list since {entry['added_at']:%Y-%m-%d}"
 
     @classmethod
     def latest(cls, number: str) -> Self | None:

@@ -151,10 +151,10 @@ def test_only_a_recipient_on_the_do_not_call_list_is_refused_with_check_dnc(post
 
 
 def test_with_check_dnc_always_the_answer_shows_it_as_applied(post_with):
-    assert accepted(post_with(check_dnc=True))["check_dnc"] is True
+    assert accepted(post_with(check_dnc="always"))["check_dnc"] is True
     assert Message.get().check_dnc
     DoNotCall.add([NEW_YORK], clock.now(), "operator")
-    refusal(post_with(check_dnc=True), 403)
+    refusal(post_with(check_dnc="always"), 403)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_an_invalid_body_is_400_before_the_country_is_checked(post_with):
 
 def test_a_number_of_another_country_is_refused_whether_or_not_it_is_on_the_list(post_with):
     DoNotCall.add([NEW_YORK], clock.now(), "operator")
-    response = post_with(allowed_countries=frozenset({"CA"}), check_dnc=True)
+    response = post_with(allowed_countries=frozenset({"CA"}), check_dnc="always")
     refusal(response, 403)
     assert "United States" in response.json["message"]
 

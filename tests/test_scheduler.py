@@ -341,7 +341,7 @@ def test_with_check_dnc_always_no_number_on_the_list_gets_a_text(run_pass, carri
     message = store(status=status, check_dnc=False)
     store(to=NEIGHBOUR, status=status, check_dnc=False)
     DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator")
-    assert run_pass(TUESDAY_NOON, check_dnc=True)["blocked"] == 1
+    assert run_pass(TUESDAY_NOON, check_dnc="always")["blocked"] == 1
     assert carrier.numbers == [NEIGHBOUR]
     assert again(message).status == Status.BLOCKED
 

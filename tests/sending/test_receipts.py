@@ -732,9 +732,7 @@ def test_a_stop_blocks_what_waits_and_nothing_else():
         assert again(message).status == (Status.BLOCKED if status in models.WAITING else status)
     assert again(asked[Status.QUEUED]).finished_at == LATER
     assert receipts.record_opt_out(OptOut(NEW_YORK, True, "reply"), LATER) == 0
-    assert (
-        receipts.record_opt_out(OptOut(NEW_YORK, True, "reply"), LATER, always_check_dnc=True) == 1
-    )
+    assert receipts.record_opt_out(OptOut(NEW_YORK, True, "reply"), LATER, check_dnc="always") == 1
 
 
 @pytest.mark.parametrize("stop", [True, False])

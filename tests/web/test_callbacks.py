@@ -27,7 +27,7 @@ VONAGES = ["/carriers/vonage/status", "/carriers/vonage/inbound"]
 
 @pytest.fixture
 def open_client(settings):
-    """A client of the application for a carrier: `open_client(TWILIO, check_dnc=True)`."""
+    """A client of the application for a carrier: `open_client(TWILIO, check_dnc="always")`."""
 
     def make(carrier_url, public_url=PUBLIC_URL, **changes):
         changed = settings._replace(carrier_url=carrier_url, public_url=public_url, **changes)
@@ -169,7 +169,7 @@ def test_a_recipient_that_replies_stop_gets_nothing_that_looks_at_the_list(open_
 
 def test_with_check_dnc_always_a_stop_blocks_all_that_waits(open_client):
     message = store(check_dnc=False)
-    understood(reply(open_client(TWILIO, check_dnc=True), "STOP"))
+    understood(reply(open_client(TWILIO, check_dnc="always"), "STOP"))
     assert again(message).status == Status.BLOCKED
 
 
