@@ -102,9 +102,9 @@ def refuse(order: dict, rules: Rules, settings: Settings) -> None:
     if not has_carrier(settings.ways, recipient.country, g.key):
         country = recipients.country_name(recipient.country)
         abort(403, f"There is no carrier for this country, or not for this key: {country}.")
-    if recipient.is_premium_rate and not settings.allow_premium_rate:
+    if recipient.costly and not settings.allow_premium_rate:
         g.abuse = "premium_rate"
-        abort(403, "The recipient's number is premium-rate, which texts may not go to.")
+        abort(403, f"{recipient.costly} numbers cannot be texted.")
     opted_out = DoNotCall.listed([recipient.e164]).get(recipient.e164)
     if opted_out and rules.check_dnc == "opted-out":
         abort(403, "The recipient has opted out of texts.")

@@ -106,6 +106,18 @@ def judge_again(message: Message, terms: Terms, now: datetime) -> Outcome | None
     return None
 
 
+def lasts_until(message: Message, terms: Terms, now: datetime) -> datetime:
+    """Return until when a carrier may deliver a text that it is given now.
+
+    Its queue is no way round the next quiet hours of the recipient.
+    """
+    if terms.key.quiet.are_none or message.answers:
+        return message.expires_at
+    recipient = recipients.find(message.to)
+    quiet_from = terms.key.hours(recipient).quiet_from(recipient.clocks, now)
+    return min(message.expires_at, quiet_from or message.expires_at)
+
+
 def waits_until(
     message: Message, recipient: Recipient, hours: BusinessHours, now: datetime
 ) -> datetime | None:
