@@ -221,6 +221,8 @@ class Scheduler:
             kept.correct(now)
         stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
         CarrierState.passed(now, stand_ins)
+        for sender in self.senders:
+            sender.inbox.ask()
         self.left += self.take_over()
         Message.decide_expiry(self.settings.expire_after)
         self.left += self.promote(now)

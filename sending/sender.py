@@ -89,7 +89,8 @@ class Sender:
     @property
     def is_busy(self) -> bool:
         """Whether answers of the carrier are awaited, or to be recorded."""
-        return bool(self.sends.under_way or self.recorder.unrecorded or self.watch.asked)
+        recorder, asked = self.recorder, self.watch.asked or self.inbox.asked
+        return bool(self.sends.under_way or recorder.unrecorded or asked)
 
     def step(self, lanes: Collection[str], left: float, ended: Ended) -> Step:
         """Do what can be done now; claim no more than `left` of the messages in these lanes.
@@ -101,6 +102,7 @@ class Sender:
             self.first = self.retry(CarrierState.first_of, self.name)
         before = dict(self.first)
         back = self.retry(self.take_back_unknown) if self.is_unsure else 0
+        self.retry(self.inbox.take_missed)
         did = self.recorder.record()
         permission, pause = self.retry(self.watch.permission, bool(self.sends.under_way))
         room, questions = self.room(permission), []

@@ -1,4 +1,4 @@
-"""Who opted out stays so, whoever lists the number besides."""
+"""Who opted out stays so, whoever lists the number besides; no STOP is lost in an outage."""
 
 from peewee import SqliteDatabase
 
@@ -22,3 +22,4 @@ def up(migrator, db):
     instant = "INTEGER" if isinstance(db, SqliteDatabase) else "BIGINT"
     db.execute_sql(f"ALTER TABLE do_not_call ADD COLUMN opted_out_at {instant}")
     db.execute_sql(OPTED_OUT)
+    db.execute_sql(f"ALTER TABLE carrier_state ADD COLUMN heard_until {instant}")
