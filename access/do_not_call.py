@@ -1,5 +1,6 @@
 """The Do Not Call list: the numbers that get no text, and everything that happened to them."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Self
@@ -25,7 +26,7 @@ ON CONFLICT (number) DO UPDATE SET
     opted_out_at = COALESCE(excluded.opted_out_at, do_not_call.opted_out_at, do_not_call.added_at)
 WHERE (excluded.opted_out_at IS NULL) = (COALESCE(do_not_call.source, '') IN ('reply', 'carrier'))
     AND (excluded.opted_out_at IS NULL OR do_not_call.opted_out_at IS NULL)
-RETURNING number, added_at
+RETURNING number, added_at, opted_out_at
 """
 """Put numbers on the list, or add people's word to a recipient's, or that to people's.
 
@@ -33,8 +34,8 @@ Return the rows that it changed.
 """
 
 NOTE = """\
-INSERT INTO do_not_call_history (number, at, what, why, who, said_at)
-SELECT value, {param}, {param}, {param}, {param}, {param} FROM {numbers}
+INSERT INTO do_not_call_history (number, at, what, why, who, said_at, opted_out_at)
+SELECT value, {param}, {param}, {param}, {param}, {param}, {param} FROM {numbers}
 """
 """Add a row of the history for each number."""
 
@@ -109,13 +110,16 @@ class DoNotCall(Table):
         with db.atomic():
             rows = _execute(LIST, added_at, source, opted_out_at, numbers=sorted(numbers))
             changed = rows.fetchall()
-            numbers = [number for number, _ in changed]
-            _note(numbers, now, "joined", source, who, said_at)
-            if source == "import" and numbers:  # the history has each of them
-                Audit.note(Action.IMPORTED, now, count=len(numbers))
+            new = {number for number, since, _ in changed if since == added_at}
+            if source in THEMSELVES:  # a number that is listed keeps no second reason
+                changed = [each for each in changed if each[0] in new]
+            joined = {number: opted_out for number, _, opted_out in changed}
+            _note(joined, now, "joined", source, who, said_at)
+            if source == "import" and joined:  # the history has each of them
+                Audit.note(Action.IMPORTED, now, count=len(joined))
             elif source == "operator":
-                Audit.note_numbers(Action.ADDED, now, numbers)
-        return sum(since == added_at for _, since in changed)
+                Audit.note_numbers(Action.ADDED, now, [*joined])
+        return len(new)
 
     @classmethod
     def remove(
@@ -134,17 +138,14 @@ class DoNotCall(Table):
         listed = cls.number.in_(list(numbers))
         gone = cls.delete().where(listed)
         with db.atomic():
-            in_again = []
             if why == "reply":
                 gone = gone.where(cls.source.in_(THEMSELVES))
-                opted_in = cls.update(opted_out_at=None).where(
-                    listed, cls.source.not_in(THEMSELVES), cls.opted_out_at.is_null(False)
-                )
-                in_again = [row.number for row in opted_in.returning(cls.number)]
-            gone = [row.number for row in gone.returning(cls.number)]
-            _note([*gone, *in_again], now, "left", why, who, said_at)
+                cls.update(opted_out_at=None).where(listed, cls.source.not_in(THEMSELVES)).execute()
+            rows = gone.returning(cls.number, cls.opted_out_at)
+            gone = {row.number: cls.opted_out_at.db_value(row.opted_out_at) for row in rows}
+            _note(gone, now, "left", why, who, said_at)
             if why == "operator":
-                Audit.note_numbers(Action.REMOVED, now, gone)
+                Audit.note_numbers(Action.REMOVED, now, [*gone])
         return len(gone)
 
     @classmethod
@@ -160,7 +161,9 @@ class DoNotCall(Table):
             theirs = last and (last.id, last.why, last.who) == (change, "operator", who)
             if not theirs or last.at <= since or is_ahead(last.at, now):
                 raise Refused("Undo works for one minute, and only until something else happens.")
-            before = DoNotCallHistory.entry_after(earlier)
+            before = {"opted_out_at": last.opted_out_at}
+            for each in earlier[-1:]:
+                before |= {"source": each.why, "added_at": each.at}
             if last.what == "left":
                 cls.add([last.number], now, "operator", who)
             else:
@@ -168,10 +171,9 @@ class DoNotCall(Table):
                 # Looked at last: a STOP that comes from now on waits for this transaction
                 if LastReply.of(last.number, since):
                     raise Refused("The recipient has replied meanwhile, so the number stays.")
-                if before:
-                    cls.add([last.number], now, before["source"])
-            if before:
-                cls.update(before).where(cls.number == last.number).execute()
+                if last.opted_out_at:
+                    cls.add([last.number], now, earlier[-1].why)
+            cls.update(before).where(cls.number == last.number).execute()
         return last.number
 
     @classmethod
@@ -190,37 +192,26 @@ class DoNotCallHistory(Table):
     why = TextField(null=True)  # operator, import, reply or carrier; null before that was kept
     who = TextField(null=True)  # the name of a key, or "shell"; null for reply and carrier
     said_at = InstantField(null=True)  # the carrier's time of a reply, if it told one
+    opted_out_at = InstantField(null=True)  # when the recipient had done so, as of this change
 
     @classmethod
     def of(cls, number: str) -> list[Self]:
         """Return what happened to a number, the oldest first."""
         return list(cls.select().where(cls.number == number).order_by(cls.id))
 
-    @staticmethod
-    def entry_after(changes: Iterable[Self]) -> dict | None:
-        """Return what the entry of a number has after these changes of it; None without one."""
-        entry = None
-        for each in changes:
-            by_itself = each.why in THEMSELVES
-            if each.what == "joined" and entry is None:
-                entry = {"source": each.why, "added_at": each.at, "opted_out_at": None}
-            if each.what == "joined" and by_itself:
-                entry["opted_out_at"] = entry["opted_out_at"] or each.at
-            elif each.what == "joined":
-                entry["source"] = each.why
-            elif by_itself and entry and entry["source"] not in THEMSELVES:
-                entry["opted_out_at"] = None
-            else:
-                entry = None
-        return entry
-
     @classmethod
     def why_at(cls, number: str, at: datetime) -> str | None:
         """Say why the list kept texts from a number at an instant; None if it is not known."""
-        entry = cls.entry_after(each for each in cls.of(number) if each.at <= at)
-        if entry and entry["opted_out_at"]:
-            return f"the recipient opted out on {entry['opted_out_at']:%Y-%m-%d}"
-        return entry and f"on the Do Not Call list since {entry['added_at']:%Y-%m-%d}"
+        before = cls.select().where(cls.number == number, cls.at <= at)
+        last, now = before.order_by(cls.id.desc()).first(), DoNotCall.entry(number)
+        if not last or last.what == "left":
+            return None
+        opted_out_at = last.at if last.why in THEMSELVES else last.opted_out_at
+        if now and now.opted_out_at and now.opted_out_at <= at:
+            opted_out_at = now.opted_out_at
+        if opted_out_at:
+            return f"the recipient opted out on {opted_out_at:%Y-%m-%d}"
+        return f"the number is on the Do Not Call list since {last.at:%Y-%m-%d}"
 
     @classmethod
     def latest(cls, number: str) -> Self | None:
@@ -228,10 +219,14 @@ class DoNotCallHistory(Table):
         return cls.select().where(cls.number == number).order_by(cls.id.desc()).first()
 
 
-def _note(numbers, now, what, why, who, said_at):
-    """Add a row of the history for each number, in one statement."""
-    instant = DoNotCallHistory.at.db_value
-    _execute(NOTE, instant(now), what, why, who, instant(said_at), numbers=numbers)
+def _note(changed, now, what, why, who, said_at):
+    """Add a row of the history for each number; `changed` says when its recipient opted out."""
+    instant, alike = DoNotCallHistory.at.db_value, defaultdict(list)
+    for number, opted_out_at in changed.items():
+        alike[opted_out_at].append(number)
+    for opted_out_at, numbers in alike.items():
+        values = instant(now), what, why, who, instant(said_at), opted_out_at
+        _execute(NOTE, *values, numbers=numbers)
 
 
 class LastReply(Table):

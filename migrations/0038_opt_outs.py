@@ -21,5 +21,6 @@ END
 def up(migrator, db):
     instant = "INTEGER" if isinstance(db, SqliteDatabase) else "BIGINT"
     db.execute_sql(f"ALTER TABLE do_not_call ADD COLUMN opted_out_at {instant}")
+    db.execute_sql(f"ALTER TABLE do_not_call_history ADD COLUMN opted_out_at {instant}")
     db.execute_sql(OPTED_OUT)
     db.execute_sql(f"ALTER TABLE carrier_state ADD COLUMN heard_until {instant}")

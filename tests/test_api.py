@@ -188,19 +188,24 @@ def test_a_number_of_another_country_is_refused_whether_or_not_it_is_on_the_list
     assert "United States" in response.json["message"]
 
 
-PREMIUM_RATE = ("+19002345678", "+449098790123", "+979123456789")
+COSTLY = {
+    **dict.fromkeys(("+19002345678", "+449098790123", "+979123456789"), "Premium-rate"),
+    **dict.fromkeys(("+447012345678", "+15005550123"), "Personal"),
+    **dict.fromkeys(("+870773123456", "+878101234567890", "+881612345678"), "Satellite"),
+    **dict.fromkeys(("+8823451234567", "+883510012345678", "+88812345678901"), "Satellite"),
+}
 
 
-@pytest.mark.parametrize("to", PREMIUM_RATE)
-def test_a_premium_rate_number_is_refused(to, post):
+@pytest.mark.parametrize(("to", "kind"), COSTLY.items())
+def test_a_number_that_earns_its_owner_money_is_refused(to, kind, post):
     response = post(to=to)
     refusal(response, 403)
-    assert "premium-rate" in response.json["message"]
+    assert response.json["message"] == f"{kind} numbers cannot be texted."
     assert Message.select().count() == 0
 
 
-@pytest.mark.parametrize("to", PREMIUM_RATE)
-def test_a_premium_rate_number_is_accepted_where_the_operator_allows_it(to, settings, key):
+@pytest.mark.parametrize("to", COSTLY)
+def test_such_a_number_is_accepted_where_the_operator_allows_it(to, settings, key):
     client = create_app(settings._replace(allow_premium_rate=True)).test_client()
     body = {"to": to, "message": "Hello"}
     accepted(client.post(PATH, json=body, headers={"X-Api-Key": key}))
