@@ -46,7 +46,7 @@ rule_options = base.options(
         metavar="Q",
         help="Its quiet hours: 21:00-08:00, or by the day; none: it may send at night.",
     ),
-    click.option("--check-dnc", metavar="always|asked", help="In place of CHECK_DNC."),
+    click.option("--check-dnc", metavar="|".join(rules.CHECKS), help="In place of CHECK_DNC."),
     click.option("--expire-after", metavar="T", help="In place of EXPIRE_AFTER: 10m."),
     click.option(
         "--urgent/--not-urgent",

@@ -36,7 +36,7 @@ DEFAULTS = environment.Settings(
     expire_after=timedelta(hours=72),
     keep_texts=None,
     keep_messages=None,
-    check_dnc=False,
+    check_dnc="opted-out",
     allowed_countries=None,
     allow_premium_rate=False,
     key_limits=(),
@@ -111,7 +111,7 @@ def test_these_are_the_defaults(load):
 
 def test_tests_with_all_options_on_set_each_setting_without_a_default(load):
     without_default = {name.upper() for name, value in DEFAULTS._asdict().items() if not value}
-    switches = {"SKIP_HOLIDAYS", "CHECK_DNC", "ALLOW_PREMIUM_RATE"}
+    switches = {"SKIP_HOLIDAYS", "ALLOW_PREMIUM_RATE"}
     assert {*ALL_OPTIONS} == without_default - switches - {"PORT", "QUIET_HOURS_FILE"}
     assert all(getattr(load(**ALL_OPTIONS), name.lower()) for name in ALL_OPTIONS)
 
@@ -166,7 +166,8 @@ def test_the_example_shows_the_defaults(load):
         ("SHUTDOWN_TIMEOUT", "600", 600),
         ("EXPIRE_AFTER", "30m", timedelta(minutes=30)),
         ("EXPIRE_AFTER", "10d", timedelta(days=10)),
-        ("CHECK_DNC", "always", True),
+        ("CHECK_DNC", "always", "always"),
+        ("CHECK_DNC", "asked", "asked"),
         ("ALLOWED_COUNTRIES", "us, CA,001", {"US", "CA", "001"}),
         ("ALLOW_PREMIUM_RATE", "true", True),
         ("KEY_LIMITS", "1000/d, 5/s", (("5/s", 5, 1), ("1000/d", 1000, 86_400))),
@@ -366,7 +367,7 @@ def test_quiet_hours_that_leave_a_countrys_zones_no_minute_in_common_stop_the_st
 def test_what_may_be_chosen_is_written_as_the_readme_writes_it(load):
     with pytest.raises(SettingsError, match=r"^SKIP_HOLIDAYS: must be one of true, false$"):
         load(SKIP_HOLIDAYS="yes")
-    with pytest.raises(SettingsError, match=r"^CHECK_DNC: must be one of asked, always$"):
+    with pytest.raises(SettingsError, match=r"^CHECK_DNC: must be one of always, opted-out, a"):
         load(CHECK_DNC="yes")
 
 
