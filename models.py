@@ -25,7 +25,7 @@ from peewee import (
 )
 
 from access.audit import Action, Audit
-from access.do_not_call import DoNotCall
+from access.do_not_call import DoNotCall, DoNotCallHistory
 from access.keys import ApiKey
 from access.limits import SECOND, KeyTally, KeyUse, Limit, lock_numbers
 from access.rules import LAST, KeyRules
@@ -696,6 +696,13 @@ class Message(Table):
     def goes_before_others(self) -> bool:
         """Return whether this message is claimed before those of keys that are not urgent."""
         return self.key.urgent or self.answers is not None
+
+    @property
+    def blocked_because(self) -> str | None:
+        """Say why the Do Not Call list kept this message from its number, if that is known."""
+        if self.status != Status.BLOCKED or self.to is None:
+            return None
+        return DoNotCallHistory.why_at(self.to, self.finished_at)
 
     @property
     def is_withdrawn(self) -> bool:

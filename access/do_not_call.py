@@ -198,16 +198,18 @@ class DoNotCallHistory(Table):
     @classmethod
     def why_at(cls, number: str, at: datetime) -> str | None:
         """Say why the list kept texts from a number at an instant; None if it is not known."""
-        before = cls.select().where(cls.number == number, cls.at <= at)
-        last, now = before.order_by(cls.id.desc()).first(), DoNotCall.entry(number)
-        if not last or last.what == "left":
+        changes = cls.of(number)
+        before = [each for each in changes if each.at <= at]
+        if not before or before[-1].what == "left":
             return None
-        opted_out_at = last.at if last.why in THEMSELVES else last.opted_out_at
-        if now and now.opted_out_at and now.opted_out_at <= at:
-            opted_out_at = now.opted_out_at
-        if opted_out_at:
+        last = before[-1]
+        # Where people list a number, its opt-out has no row of its own
+        later = *changes[len(before) :], DoNotCall.entry(number)
+        known = [last.at if last.why in THEMSELVES else None, last.opted_out_at]
+        known += [each.opted_out_at for each in later if each]
+        if opted_out_at := next((each for each in known if each and each <= at), None):
             return f"the recipient opted out on {opted_out_at:%Y-%m-%d}"
-        return f"the number is on the Do Not Call list since {last.at:%Y-%m-%d}"
+        return f"the number has been on the Do Not Call list since {last.at:%Y-%m-%d}"
 
     @classmethod
     def latest(cls, number: str) -> Self | None:
