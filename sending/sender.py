@@ -175,7 +175,7 @@ class Sender:
 
         What SEND_RATE does not let go keeps its place, and its key is the next in turn.
         """
-        groups = [each for each in self.claims(lanes) if each.lanes]
+        groups = [each for each in self.claims(lanes) if each.lanes] if lanes else []
         if not groups:
             return 0, []
         self.is_unsure = True
