@@ -15,7 +15,7 @@ from acceptance import AlreadyAnswered, NewMessage
 from access.do_not_call import DoNotCall
 from access.keys import MAY_SEND, ApiKey, Role
 from access.limits import SECOND, LimitReached
-from access.rules import end
+from access.rules import Rules, end
 from carriers.alphabets import count_parts
 from carriers.lanes import new_lane
 from database import clock, db, isoformat
@@ -54,8 +54,8 @@ def create(value: Any, key: ApiKey, idempotency_key: str | None, digest: str | N
     settings = current_app.config["SETTINGS"]
     rules = current_app.extensions["rules"].of(key.rules)
     order = schemas.load(value, now, settings.max_message_length, rules.hours)
-    order["check_dnc"] |= rules.check_dnc
-    refuse(order, key, settings)
+    order["check_dnc"] |= rules.check_dnc == "always"
+    refuse(order, key, rules, settings)
 
     recipient = order["to"]
     hours = rules.hours(recipient)
@@ -84,7 +84,7 @@ def create(value: Any, key: ApiKey, idempotency_key: str | None, digest: str | N
     return answer
 
 
-def refuse(order: dict, key: ApiKey, settings: Settings) -> None:
+def refuse(order: dict, key: ApiKey, rules: Rules, settings: Settings) -> None:
     """Refuse a valid request whose recipient may get no texts, or not this one."""
     recipient, allowed = order["to"], settings.allowed_countries
     if allowed and recipient.country not in allowed:
@@ -94,10 +94,13 @@ def refuse(order: dict, key: ApiKey, settings: Settings) -> None:
     if ways and not any(way.may_serve(recipient.country, key.name) for way in ways):
         country = recipients.country_name(recipient.country)
         abort(403, f"There is no carrier for this country, or not for this key: {country}.")
-    if recipient.is_premium_rate and not settings.allow_premium_rate:
+    if recipient.costly and not settings.allow_premium_rate:
         g.abuse = "premium_rate"
-        abort(403, "A premium-rate number cannot be texted.")
-    if order["check_dnc"] and DoNotCall.lists(recipient.e164):
+        abort(403, f"{recipient.costly} numbers cannot be texted.")
+    opted_out = DoNotCall.listed([recipient.e164]).get(recipient.e164)
+    if opted_out and rules.check_dnc == "opted-out":
+        abort(403, "The recipient has opted out of texts.")
+    if opted_out is not None and order["check_dnc"]:
         abort(403, "The recipient is on the Do Not Call list.")
 
 

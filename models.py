@@ -25,7 +25,7 @@ from peewee import (
 )
 
 from access.audit import Action, Audit
-from access.do_not_call import DoNotCall
+from access.do_not_call import DoNotCall, DoNotCallHistory
 from access.keys import ApiKey
 from access.limits import SECOND, KeyTally, KeyUse, Limit, lock_numbers
 from access.rules import LAST, KeyRules
@@ -297,16 +297,15 @@ class Message(Table):
         cls,
         now: datetime,
         *,
-        always_check_dnc: bool = False,
+        check_dnc: str = "asked",
     ) -> Counter:
         """Queue, expire or block all messages that are due; count them by their new status.
 
-        `always_check_dnc` is for keys without a rule of their own. A text in doubt is left to the
-        sender, which asks the carrier first.
+        `check_dnc` is for keys without a rule of their own. A text in doubt is left to the sender,
+        which asks the carrier first.
         """
         due = has_status(Status.SCHEDULED) & (cls.send_at <= now)
-        listed = (cls.in_doubt == 0) & cls.to.in_(DoNotCall.select(DoNotCall.number))
-        blocked = listed & cls._checks(always_check_dnc)
+        blocked = (cls.in_doubt == 0) & cls._is_kept_off(check_dnc)
         expired = (cls.in_doubt == 0) & (cls.expires_at <= now)
         became = Case(None, [(blocked, Status.BLOCKED), (expired, Status.EXPIRED)], Status.QUEUED)
         finished = Case(None, [(blocked | expired, cls.finished_at.db_value(now))], None)
@@ -358,9 +357,12 @@ class Message(Table):
         return sum(map(len, cls._change_due(give_up, due, IS_WAITING, now)))
 
     @classmethod
-    def _checks(cls, always):
-        """Return the condition that a message's number is looked up in the Do Not Call list."""
-        return cls.check_dnc | cls.key.in_(ApiKey.checking(always))
+    def _is_kept_off(cls, setting):
+        """Return the condition that the Do Not Call list keeps a message from its number."""
+        is_listed = cls.to.in_(DoNotCall.select(DoNotCall.number))
+        asked = is_listed & (cls.check_dnc | cls.key.in_(ApiKey.checking("always", setting)))
+        has_opted_out = cls.to.in_(DoNotCall.opted_out())
+        return asked | (has_opted_out & cls.key.in_(ApiKey.checking("opted-out", setting)))
 
     @classmethod
     def expire_in_doubt(cls, lanes: Collection[str], reason: str, now: datetime) -> int:
@@ -552,13 +554,13 @@ class Message(Table):
         return done
 
     @classmethod
-    def block_number(cls, number: str, now: datetime, always_check_dnc: bool = False) -> int:
+    def block_number(cls, number: str, now: datetime, check_dnc: str = "asked") -> int:
         """Block messages that wait for a number on the Do Not Call list; return how many.
 
         A text in doubt is left to the sender, which asks the carrier first.
         """
         waiting = (cls.to == number) & has_status(*WAITING) & (cls.in_doubt == 0)
-        waiting &= cls._checks(always_check_dnc) & cls.answers.is_null()
+        waiting &= cls._is_kept_off(check_dnc) & cls.answers.is_null()
         block = cls.update(status=Status.BLOCKED, finished_at=now).where(waiting)
         return len(cls.change(block))
 
@@ -694,6 +696,13 @@ class Message(Table):
     def goes_before_others(self) -> bool:
         """Return whether this message is claimed before those of keys that are not urgent."""
         return self.key.urgent or self.answers is not None
+
+    @property
+    def blocked_because(self) -> str | None:
+        """Say why the Do Not Call list kept this message from its number, if that is known."""
+        if self.status != Status.BLOCKED or self.to is None:
+            return None
+        return DoNotCallHistory.why_at(self.to, self.finished_at)
 
     @property
     def is_withdrawn(self) -> bool:

@@ -221,6 +221,8 @@ class Scheduler:
             kept.correct(now)
         stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
         CarrierState.passed(now, stand_ins)
+        for sender in self.senders:
+            sender.inbox.ask()
         self.left += self.take_over()
         Message.decide_expiry(self.settings.expire_after)
         self.left += self.promote(now)
@@ -243,7 +245,7 @@ class Scheduler:
 
     def promote(self, now: datetime) -> int:
         """Queue the messages that are due; return how many."""
-        promoted = Message.promote(now, always_check_dnc=self.settings.check_dnc)
+        promoted = Message.promote(now, check_dnc=self.settings.check_dnc)
         moves = {Status.QUEUED: "promoted", Status.BLOCKED: "blocked", Status.EXPIRED: "expired"}
         self.counts.update({moves[Status(status)]: n for status, n in promoted.items()})
         return promoted[Status.QUEUED]

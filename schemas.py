@@ -187,7 +187,10 @@ def _quiet_problems(recipient, send_date, hours):
         return
     if end:
         here = silence.local.utcoffset() == send_date.astimezone(recipient.zone).utcoffset()
-        name, window = recipients.quiet_name(silence.hours), written_window(silence.window)
+        name, window = (
+            recipients.quiet_name(silence.hours, recipient),
+            written_window(silence.window),
+        )
         elsewhere = "" if here else " (quiet hours hold in another of its zones)"
         yield (
             f"send_date: must not be in {name}, {window}: it is {local_time} for the recipient "

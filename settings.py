@@ -57,7 +57,7 @@ class Settings(NamedTuple):
     expire_after: timedelta
     keep_texts: timedelta | None  # until they are redacted; None: for ever
     keep_messages: timedelta | None  # until they are purged; None: for ever
-    check_dnc: bool  # for every message, whatever the request says
+    check_dnc: str  # which numbers on the Do Not Call list get no text: one of CHECKS
     allowed_countries: frozenset[str] | None  # ISO 3166; None: all
     allow_premium_rate: bool
     key_limits: tuple[limits.Limit, ...]  # of keys without their own
@@ -132,7 +132,7 @@ def _read(read):
         expire_after=read(rules.duration, "EXPIRE_AFTER", "72h"),
         keep_texts=read(_kept, "KEEP_TEXTS", ""),
         keep_messages=read(_kept, "KEEP_MESSAGES", ""),
-        check_dnc=read(_one_of, "CHECK_DNC", "asked", choices=("asked", "always")) == "always",
+        check_dnc=read(_one_of, "CHECK_DNC", "opted-out", choices=rules.CHECKS),
         allowed_countries=read(_countries, "ALLOWED_COUNTRIES", ""),
         allow_premium_rate=read(_one_of, "ALLOW_PREMIUM_RATE", "false", choices=FLAG) == "true",
         key_limits=read(limits.parse, "KEY_LIMITS", ""),

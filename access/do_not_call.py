@@ -1,10 +1,11 @@
 """The Do Not Call list: the numbers that get no text, and everything that happened to them."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Self
 
-from peewee import TextField, fn
+from peewee import SQL, ModelSelect, TextField, fn
 
 from access.audit import Action, Audit
 from database import InstantField, Refused, Table, db, in_pages
@@ -14,17 +15,24 @@ from database.clock import is_ahead
 # {numbers} is a table of an array of numbers
 
 LIST = """\
-INSERT INTO do_not_call (number, added_at, source)
-SELECT value, {param}, {param} FROM {numbers} WHERE true
-ON CONFLICT (number) DO UPDATE SET source = excluded.source
-WHERE do_not_call.source = 'reply' AND excluded.source IN ('operator', 'import')
-RETURNING number, added_at
+INSERT INTO do_not_call (number, added_at, source, opted_out_at)
+SELECT value, {param}, {param}, {param} FROM {numbers} WHERE true
+ON CONFLICT (number) DO UPDATE SET
+    source = CASE WHEN excluded.opted_out_at IS NULL
+        THEN excluded.source ELSE do_not_call.source END,
+    opted_out_at = COALESCE(excluded.opted_out_at, do_not_call.opted_out_at, do_not_call.added_at)
+WHERE (excluded.opted_out_at IS NULL) = (COALESCE(do_not_call.source, '') IN ('reply', 'carrier'))
+    AND (excluded.opted_out_at IS NULL OR do_not_call.opted_out_at IS NULL)
+RETURNING number, added_at, opted_out_at
 """
-"""Put numbers on the list; an entry of people replaces one made by a reply. Return what changed."""
+"""Put numbers on the list, or add people's word to a recipient's, or that to people's.
+
+Return the rows that it changed.
+"""
 
 NOTE = """\
-INSERT INTO do_not_call_history (number, at, what, why, who, said_at)
-SELECT value, {param}, {param}, {param}, {param}, {param} FROM {numbers}
+INSERT INTO do_not_call_history (number, at, what, why, who, said_at, opted_out_at)
+SELECT value, {param}, {param}, {param}, {param}, {param}, {param} FROM {numbers}
 """
 """Add a row of the history for each number."""
 
@@ -35,10 +43,21 @@ def _execute(statement, *values, numbers):
     return db.execute_sql(sql, (*values, db.array(numbers)))
 
 
+THEMSELVES = ("reply", "carrier")
+"""The sources of numbers that opted out by themselves."""
+
+# A version before migration 0038, which may run beside, writes the source alone
+OPTED_OUT = SQL("(opted_out_at IS NOT NULL OR source IN ('reply', 'carrier'))")
+"""The condition that a number on the list opted out by itself."""
+
+
 class DoNotCall(Table):
     number = TextField(primary_key=True)  # E.164
     added_at = InstantField()
-    source = TextField(null=True)  # operator, import, reply or carrier; null before that was kept
+    # operator, import, reply or carrier; people's word goes before the recipient's. Null before
+    # that was kept
+    source = TextField(null=True)
+    opted_out_at = InstantField(null=True)  # when the recipient did so, whoever else lists it
 
     @classmethod
     def lists(cls, number: str) -> bool:
@@ -46,9 +65,15 @@ class DoNotCall(Table):
         return cls.select().where(cls.number == number).exists()
 
     @classmethod
-    def listed(cls, numbers: Iterable[str]) -> set[str]:
-        """Return the numbers that are on the list."""
-        return {row.number for row in cls.select().where(cls.number.in_([*numbers]))}
+    def listed(cls, numbers: Iterable[str]) -> dict[str, bool]:
+        """Return the numbers that are on the list, by whether they opted out by themselves."""
+        found = cls.select(cls.number, OPTED_OUT).where(cls.number.in_([*numbers]))
+        return {number: bool(opted_out) for number, opted_out in found.tuples()}
+
+    @classmethod
+    def opted_out(cls) -> ModelSelect:
+        """Select the numbers that opted out by themselves."""
+        return cls.select(cls.number).where(OPTED_OUT)
 
     @classmethod
     def entry(cls, number: str) -> Self | None:
@@ -72,19 +97,25 @@ class DoNotCall(Table):
         """Put numbers on the list; return how many were not on it yet.
 
         `who` is the person who did it, and `said_at` the carrier's time of a reply. A number that
-        people add stays after a START, even if a reply listed it first. The numbers are sorted,
-        so two calls at once cannot deadlock on Postgres.
+        people add stays after a START, even if a reply listed it first; who opted out stays so
+        whoever lists the number besides. The numbers are sorted, so two calls at once cannot
+        deadlock on Postgres.
         """
         added_at = cls.added_at.db_value(now)
+        opted_out_at = added_at if source in THEMSELVES else None
         with db.atomic():
-            changed = _execute(LIST, added_at, source, numbers=sorted(numbers)).fetchall()
-            numbers = [number for number, _ in changed]
-            _note(numbers, now, "joined", source, who, said_at)
-            if source == "import" and numbers:  # the history has each of them
-                Audit.note(Action.IMPORTED, now, count=len(numbers))
+            rows = _execute(LIST, added_at, source, opted_out_at, numbers=sorted(numbers))
+            changed = rows.fetchall()
+            new = {number for number, since, _ in changed if since == added_at}
+            if source in THEMSELVES:  # a number that is listed keeps no second reason
+                changed = [each for each in changed if each[0] in new]
+            joined = {number: opted_out for number, _, opted_out in changed}
+            _note(joined, now, "joined", source, who, said_at)
+            if source == "import" and joined:  # the history has each of them
+                Audit.note(Action.IMPORTED, now, count=len(joined))
             elif source == "operator":
-                Audit.note_each(Action.ADDED, now, Audit.number, numbers)
-        return sum(since == added_at for _, since in changed)
+                Audit.note_each(Action.ADDED, now, Audit.number, joined)
+        return len(new)
 
     @classmethod
     def remove(
@@ -97,13 +128,17 @@ class DoNotCall(Table):
     ) -> int:
         """Take numbers off the list; return how many were on it.
 
-        `why` is "operator" or "reply". A reply removes only what a reply has listed.
+        `why` is "operator" or "reply". A reply ends what the recipient, or its carrier, has said,
+        and no entry of people.
         """
         listed = cls.number.in_(list(numbers))
-        if why == "reply":
-            listed &= cls.source == "reply"
+        gone = cls.delete().where(listed)
         with db.atomic():
-            gone = [row.number for row in cls.delete().where(listed).returning(cls.number)]
+            if why == "reply":
+                gone = gone.where(cls.source.in_(THEMSELVES))
+                cls.update(opted_out_at=None).where(listed, cls.source.not_in(THEMSELVES)).execute()
+            rows = gone.returning(cls.number, cls.opted_out_at)
+            gone = {row.number: cls.opted_out_at.db_value(row.opted_out_at) for row in rows}
             _note(gone, now, "left", why, who, said_at)
             if why == "operator":
                 Audit.note_each(Action.REMOVED, now, Audit.number, gone)
@@ -122,16 +157,19 @@ class DoNotCall(Table):
             theirs = last and (last.id, last.why, last.who) == (change, "operator", who)
             if not theirs or last.at <= since or is_ahead(last.at, now):
                 raise Refused("Undo works for one minute, and only until something else happens.")
+            before = {"opted_out_at": last.opted_out_at}
+            for each in earlier[-1:]:
+                before |= {"source": each.why, "added_at": each.at}
             if last.what == "left":
                 cls.add([last.number], now, "operator", who)
-                for before in earlier[-1:]:
-                    as_before = cls.update(source=before.why, added_at=before.at)
-                    as_before.where(cls.number == last.number).execute()
             else:
                 cls.remove([last.number], now, "operator", who)
                 # Looked at last: a STOP that comes from now on waits for this transaction
                 if LastReply.of(last.number, since):
                     raise Refused("The recipient has replied meanwhile, so the number stays.")
+                if last.opted_out_at:
+                    cls.add([last.number], now, earlier[-1].why)
+            cls.update(before).where(cls.number == last.number).execute()
         return last.number
 
     @classmethod
@@ -150,6 +188,7 @@ class DoNotCallHistory(Table):
     why = TextField(null=True)  # operator, import, reply or carrier; null before that was kept
     who = TextField(null=True)  # the name of a key, or "shell"; null for reply and carrier
     said_at = InstantField(null=True)  # the carrier's time of a reply, if it told one
+    opted_out_at = InstantField(null=True)  # when the recipient had done so, as of this change
 
     @classmethod
     def of(cls, number: str) -> list[Self]:
@@ -157,15 +196,35 @@ class DoNotCallHistory(Table):
         return list(cls.select().where(cls.number == number).order_by(cls.id))
 
     @classmethod
+    def why_at(cls, number: str, at: datetime) -> str | None:
+        """Say why the list kept texts from a number at an instant; None if it is not known."""
+        changes = cls.of(number)
+        before = [each for each in changes if each.at <= at]
+        if not before or before[-1].what == "left":
+            return None
+        last = before[-1]
+        # Where people list a number, its opt-out has no row of its own
+        later = *changes[len(before) :], DoNotCall.entry(number)
+        known = [last.at if last.why in THEMSELVES else None, last.opted_out_at]
+        known += [each.opted_out_at for each in later if each]
+        if opted_out_at := next((each for each in known if each and each <= at), None):
+            return f"the recipient opted out on {opted_out_at:%Y-%m-%d}"
+        return f"the number has been on the Do Not Call list since {last.at:%Y-%m-%d}"
+
+    @classmethod
     def latest(cls, number: str) -> Self | None:
         """Return what happened to a number last."""
         return cls.select().where(cls.number == number).order_by(cls.id.desc()).first()
 
 
-def _note(numbers, now, what, why, who, said_at):
-    """Add a row of the history for each number, in one statement."""
-    instant = DoNotCallHistory.at.db_value
-    _execute(NOTE, instant(now), what, why, who, instant(said_at), numbers=numbers)
+def _note(changed, now, what, why, who, said_at):
+    """Add a row of the history for each number; `changed` says when its recipient opted out."""
+    instant, alike = DoNotCallHistory.at.db_value, defaultdict(list)
+    for number, opted_out_at in changed.items():
+        alike[opted_out_at].append(number)
+    for opted_out_at, numbers in alike.items():
+        values = instant(now), what, why, who, instant(said_at), opted_out_at
+        _execute(NOTE, *values, numbers=numbers)
 
 
 class LastReply(Table):

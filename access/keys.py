@@ -200,14 +200,13 @@ class ApiKey(Table):
         return {id: KeyRules(*own) for id, *own in found}
 
     @classmethod
-    def checking(cls, always: bool) -> ModelSelect:
-        """Select the ids of keys of which every number is looked up in the Do Not Call list.
+    def checking(cls, how: str, setting: str) -> ModelSelect:
+        """Select the ids of keys whose rule of the Do Not Call list is this one of CHECKS.
 
-        `always` says what holds for keys that leave it to the setting.
+        The `setting` holds for keys without a rule of their own.
         """
         keys = cls.alias("api_key")
-        checks = fn.COALESCE(keys.check_dnc, "always" if always else "asked")
-        return keys.select(keys.id).where(checks == "always")
+        return keys.select(keys.id).where(fn.COALESCE(keys.check_dnc, setting) == how)
 
     def rule(self, changes: dict, now: datetime, check: Callable[[KeyRules], None]) -> None:
         """Set some rules of this key; raise Refused if it is revoked, or as `check` of them does.

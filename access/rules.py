@@ -12,7 +12,8 @@ from recipients.hours import BusinessHours
 from recipients.quiet import QuietHours, QuietPlaces
 
 NONE = "none"
-CHECKS = ("always", "asked")
+CHECKS = ("always", "opted-out", "asked")
+"""Which numbers on the Do Not Call list get no text: all, those that opted out, or as asked."""
 UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 LAST = datetime.max.replace(microsecond=999_000, tzinfo=UTC)
 """The last instant that there is."""
@@ -26,10 +27,6 @@ class KeyRules(NamedTuple):
     check_dnc: str | None = None  # one of CHECKS
     expire_after: str | None = None
     urgent: bool = False
-
-    def checks(self, setting: bool) -> bool:
-        """Return whether every number is looked up in the Do Not Call list."""
-        return self.check_dnc == "always" if self.check_dnc else setting
 
     def lasts(self, setting: timedelta) -> timedelta:
         """Return how long after its first scheduled time a message may still be sent."""
@@ -82,7 +79,7 @@ class Rules(NamedTuple):
 
     opening: BusinessHours  # but for the quiet hours, which differ by place: see `hours`
     quiet: QuietPlaces
-    check_dnc: bool  # for every message, whatever the request says
+    check_dnc: str  # one of CHECKS, whatever the request says
     expire_after: timedelta
     urgent: bool = False  # sent before those of keys that are not
 
@@ -105,10 +102,17 @@ class Rules(NamedTuple):
         if own.quiet_hours:
             changes["quiet"] = _quiet(own.quiet_hours)
         if own.check_dnc:
-            changes["check_dnc"] = own.checks(self.check_dnc)
+            changes["check_dnc"] = own.check_dnc
         if own.expire_after:
             changes["expire_after"] = duration(own.expire_after)
         return self._replace(**changes) if changes else self
+
+    def keeps_off(self, check_dnc: bool, opted_out: bool) -> bool:
+        """Say whether the Do Not Call list keeps a text from a number that is on it.
+
+        `check_dnc` says whether its request asked for that.
+        """
+        return check_dnc or self.check_dnc == "always" or (self.check_dnc != "asked" and opted_out)
 
     def hours(self, recipient: Recipient) -> BusinessHours:
         """Return the business hours of a recipient, with the quiet hours that hold for it."""

@@ -190,6 +190,7 @@ class Carrier:
     can_be_asked = False  # whether `find` can settle a text that is in doubt
     # A warning about this URL for the operator: one line for the log, without credentials.
     warning: str | None = None
+    lists_incoming = False  # whether `incoming` tells of texts whose callbacks were lost
     # Whether `received` returns receipts and replies, from a session of the carrier's.
     # Late answers and TooFast may come without.
     listens = False
@@ -229,6 +230,14 @@ class Carrier:
         """Ask the carrier, without sending, whether it would take texts; raise CarrierError if not.
 
         Raise NotImplementedError if the carrier cannot be asked.
+        """
+        raise NotImplementedError
+
+    def incoming(self, since: datetime, names: Collection[str]) -> list[Reply]:
+        """Return the texts that came in since an instant, as the carrier lists them.
+
+        They are identified as in callbacks to any of these names. Raise CarrierError if the carrier
+        gives no answer.
         """
         raise NotImplementedError
 

@@ -5,11 +5,12 @@ import hashlib
 import hmac
 import re
 import unicodedata
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from urllib.parse import quote, urlencode, urlsplit
 
-from carriers import Callback, CarrierError, Codes, News, NotGenuine, opt_outs, urls
+from carriers import Callback, CarrierError, Codes, News, NotGenuine, Reply, opt_outs, urls
 from carriers.http import HttpCarrier, basic, parsed, reference
 
 # Twilio's error codes, grouped by what to do about them. All others are temporary.
@@ -64,7 +65,7 @@ class Twilio(HttpCarrier):
     """
 
     name, title = "twilio", "Twilio"
-    can_be_asked = True
+    can_be_asked = lists_incoming = True
     callback_methods = ("POST",)
     longest_answer = 4 * 1024 * 1024  # a page of messages
     codes = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, OF_WAY)
@@ -118,23 +119,44 @@ class Twilio(HttpCarrier):
         Twilio itself failed to send do not count. White space is not compared: Twilio does not
         document how it stores it.
         """
+        found = [each for each in self._listed(since, To=to) if self._is_ours(each, to, text)]
+        return list(dict.fromkeys(message["sid"] for message in found))
+
+    def incoming(self, since: datetime, names: Collection[str]) -> list[Reply]:
+        """Return the texts to our sender that Twilio lists since an instant, the oldest first."""
+        sender, service = self._fields.get("From"), self._fields.get("MessagingServiceSid")
+        if sender and not sender.removeprefix("+").isdigit():
+            return []  # nobody can answer a name
+        found = []
+        for message in self._listed(since, **({"To": sender} if sender else {})):
+            sid, number, text = (message.get(name) for name in ("sid", "from", "body"))
+            is_ours = message.get("direction") == "inbound" and reference(sid)
+            is_ours = is_ours and (sender or message.get("messaging_service_sid") == service)
+            if is_ours and isinstance(number, str) and isinstance(text, str):
+                ids = tuple(f"{name} {sid}" for name in names)
+                found += opt_outs.replies(number, text, _created(message), ids)
+        return found
+
+    def _listed(self, since, **only):
+        """Return the messages that Twilio has created since an instant, the oldest first.
+
+        Clocks differ, so those of up to a minute earlier are among them.
+        """
         found, since = [], (since - SKEW).replace(microsecond=0)  # Twilio lists whole seconds
         # Filtering by DateSent would miss queued messages, for which it is null.
-        path = f"{self._account}/Messages.json?{urlencode({'To': to, 'PageSize': PAGE})}"
+        path = f"{self._account}/Messages.json?{urlencode(only | {'PageSize': PAGE})}"
         for _ in range(PAGES):
-            page = self._get(path)
-            messages = page.get("messages")
+            messages = (page := self._get(path)).get("messages")
             if not isinstance(messages, list):
                 raise CarrierError("Twilio's list of messages cannot be read", silent=True)
             recent = [message for message in messages if _created(message) >= since]
-            found += [message for message in recent if self._is_ours(message, to, text)]
+            found += recent
             path = page.get("next_page_uri")
             # Twilio lists the newest messages first.
             if not recent or not isinstance(path, str) or not re.match(r"/(?!/)", path):
                 break
         found.reverse()
-        found.sort(key=_created)
-        return list(dict.fromkeys(message["sid"] for message in found))
+        return sorted(found, key=_created)
 
     def check(self) -> None:
         """Ask for the account, or for the latest message if an API key may not see the account."""

@@ -44,7 +44,7 @@ rule_options = base.options(
     click.option(
         "--quiet-hours", metavar="Q", help="Its quiet hours: 21:00-08:00, or by the day; or none."
     ),
-    click.option("--check-dnc", metavar="always|asked", help="In place of CHECK_DNC."),
+    click.option("--check-dnc", metavar="|".join(rules.CHECKS), help="In place of CHECK_DNC."),
     click.option("--expire-after", metavar="T", help="In place of EXPIRE_AFTER: 10m."),
     click.option("--urgent/--not-urgent", default=None, help="Send its texts before others."),
 )

@@ -86,7 +86,9 @@ def list_messages(limit: int | None, as_json: bool, only_count: bool, **chosen: 
 @click.argument("message_id", type=click.UUID)
 def show(message_id: uuid.UUID) -> None:
     """Print one message as a JSON object."""
-    base.print_json(*as_objects([Message.find(message_id)]))
+    message = Message.find(message_id)
+    (shown,) = as_objects([message])
+    base.print_json(shown | {"blocked_because": message.blocked_because})
 
 
 def as_objects(messages: Iterable[Message]) -> Iterator[dict]:

@@ -110,7 +110,7 @@ class ReplyEntry(Instants):
     @property
     def badges(self) -> list[str]:
         """What is known of it, in a few words each."""
-        words = [(self.reply.may_be_no, "may be a no"), (self.reply.opted_out, "opted out")]
+        words = [(self.reply.may_be_no, "maybe opting out"), (self.reply.opted_out, "opted out")]
         words.append((self.listed and not self.reply.opted_out, "on the Do Not Call list"))
         words.append((self.reply.read_at, f"read by {self.reply.read_by}"))
         return [each for holds, each in words if holds]
@@ -213,6 +213,8 @@ class Entry(Instants):
             return "waits for approval"
         if message.status in WAITING and message.approved_by:
             return f"was approved by {message.approved_by} and {WORDS[message.status]}"
+        if because := message.blocked_because:
+            return f"was not sent: {because}"
         return WORDS[message.status]
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Callable
 WORDS = {
     "key_limit": "a limit of the key is reached",
     "recipient_limit": "the limit of a recipient is reached",
-    "premium_rate": "the number is premium-rate",
+    "premium_rate": "the number is premium-rate, personal or a satellite's",
 }
 EVERY = 60  # seconds between two lines for a key and a reason: a flood must not fill the disk
 

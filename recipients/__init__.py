@@ -34,6 +34,9 @@ phonenumbers.enable_pattern_cache()  # 1 MB for all countries; Python's own cach
 
 REGIONS = phonenumbers.SUPPORTED_REGIONS
 NO_COUNTRY = phonenumbers.REGION_CODE_FOR_NON_GEO_ENTITY  # "001"
+COSTLY = {PhoneNumberType.PREMIUM_RATE: "Premium-rate", PhoneNumberType.PERSONAL_NUMBER: "Personal"}
+SATELLITE = (870, 878, 881, 882, 883, 888)
+"""The country codes of satellites and of global networks (ITU-T E.164.1)."""
 WITH_STATES = ("US", "CA")
 """The countries whose area codes tell the state or province."""
 
@@ -66,7 +69,7 @@ class Recipient(NamedTuple):
     clocks: Clocks
     number: PhoneNumber
     has_area: bool  # the digits of the number determine its place
-    is_premium_rate: bool = False  # calls and texts earn its owner money
+    costly: str | None = None  # a kind of numbers whose owners earn money by texts, or may do so
 
     @property
     def international(self) -> str:
@@ -94,8 +97,8 @@ def find(to: str) -> Recipient:
     has_area = is_number_type_geographical(kind, number.country_code)
     several = country != NO_COUNTRY and len(_table().zones[country]) > 1
     clocks = _area_clocks(country, to[1:]) if several and has_area else _country_clocks(country)
-    is_premium_rate = kind == PhoneNumberType.PREMIUM_RATE
-    return Recipient(to, country, clocks, number, has_area, is_premium_rate)
+    costly = "Satellite" if number.country_code in SATELLITE else COSTLY.get(kind)
+    return Recipient(to, country, clocks, number, has_area, costly)
 
 
 def national(text: str, region: str | None) -> str:
@@ -237,7 +240,7 @@ def why_until(recipient: Recipient, hours: BusinessHours, until: datetime) -> st
     """
     before, local = until - timedelta(minutes=1), local_time(recipient, until)
     if silence := hours.silence(recipient.clocks, before):
-        return f"{quiet_name(silence.hours)} until {local}"
+        return f"{quiet_name(silence.hours, recipient)} until {local}"
     return None if hours.is_open(recipient.clocks, before) else f"business hours from {local}"
 
 
@@ -316,10 +319,12 @@ def place_name(place: str) -> str:
     return quiet.state_names().get(place) or country_name(place)
 
 
-def quiet_name(hours: QuietHours) -> str:
-    """Return what quiet hours are called, like "quiet hours of Texas"."""
+def quiet_name(hours: QuietHours, recipient: Recipient) -> str:
+    """Return what quiet hours of a recipient are called, like "quiet hours of Texas"."""
     whose = "the key" if hours.whose == quiet.KEY else hours.whose and place_name(hours.whose)
-    return f"quiet hours of {whose}" if whose else "quiet hours"
+    name = f"quiet hours of {whose}" if whose else "quiet hours"
+    is_state = "-" in hours.whose and not recipient.states
+    return f"{name} (the number can be in any state)" if is_state else name
 
 
 def is_place(place: str) -> bool:

@@ -144,6 +144,15 @@ class BusinessHours(NamedTuple):
             return None
         return self._first(clocks, at, lambda later: not self.silence(clocks, later))
 
+    def quiet_from(self, clocks: Clocks, at: datetime) -> datetime | None:
+        """Return when the next quiet hours after an instant begin; None if none do within a week.
+
+        It may be some seconds before, as it is looked for once a minute.
+        """
+        return (
+            _quiet_from(self, clocks, at.replace(second=0, microsecond=0)) if self.quiet else None
+        )
+
     def facts(self, clocks: Clocks, now: datetime) -> Facts:
         """Return the local time, the offsets and the business hours of a recipient now."""
         main = now.astimezone(clocks.zones[0])
@@ -189,11 +198,11 @@ class BusinessHours(NamedTuple):
     def _first(self, clocks, after, is_true, within=HORIZON):
         """Return the first instant after another at which something about hours becomes true.
 
-        That is only when a window opens, quiet hours end or a day begins on some clock, or when a
+        That is only when a window opens, quiet hours begin or end, a day begins on some clock, or a
         clock changes: all on whole minutes.
         """
         minutes = {0, *(window[0] for window in self.windows if window)}
-        minutes.update(*(hours.ends() for hours in self.quiet))
+        minutes.update(*(hours.edges() for hours in self.quiet))
         for days in range(within + 1):
             for at in _instants(clocks, after.date() + days * _DAY, minutes):
                 if at > after and is_true(at) and not is_true(at - _MINUTE):
@@ -211,6 +220,14 @@ def written_window(window: Window) -> str:
     """Return a window in English, like "9:00 AM - 5:00 PM local time"."""
     begins, ends = window
     return f"{_clock(begins)} - {_clock(ends)} local time"
+
+
+@lru_cache(maxsize=2048)  # the texts of a minute to one place have it in common
+def _quiet_from(hours, clocks, minute):
+    try:
+        return hours._first(clocks, minute, lambda later: hours.silence(clocks, later), within=7)
+    except (NeverOpens, OverflowError):
+        return None
 
 
 @lru_cache(maxsize=2048)  # 0.1 ms for the United States' 29 zones

@@ -51,9 +51,10 @@ class QuietHours(NamedTuple):
         if self.holidays and calendars.is_holiday(country, day):
             yield self.holidays
 
-    def ends(self) -> set[int]:
-        """Return the minutes of a day at which a window can end."""
-        return {each[1] % DAY_OF_MINUTES for each in (*self.windows, self.holidays) if each}
+    def edges(self) -> set[int]:
+        """Return the minutes of a day at which a window can begin or end."""
+        windows = filter(None, (*self.windows, self.holidays))
+        return {minute % DAY_OF_MINUTES for window in windows for minute in window}
 
 
 class QuietPlaces(NamedTuple):

@@ -41,6 +41,9 @@ LONGEST_WAIT = timedelta(minutes=1)
 
 HOUR = timedelta(hours=1)
 
+UNHEARD = timedelta(seconds=15)
+"""How long nobody has to look at the database until a text that came in may have been missed."""
+
 
 class Permission(Enum):
     """Who may send now."""
@@ -53,6 +56,7 @@ class Permission(Enum):
 class CarrierState(Table):
     name = TextField(primary_key=True)  # "" where there is no carrier
     last_pass_at = InstantField(null=True)
+    heard_until = InstantField(null=True)  # no text that came in until then can have been missed
     settled_at = InstantField(null=True)  # unused since migration 0037
     trouble = CarrierTextField(null=True)  # why nothing is sent; null where it only says "too fast"
     # The trouble is an outage, and not about the account
@@ -91,6 +95,22 @@ class CarrierState(Table):
             cls.prepare(name)
             noted = {"last_pass_at": now, "place": place, "stand_ins": " ".join(others)}
             cls.update(noted).where(cls.name == name).execute()
+
+    @classmethod
+    def unheard_since(cls, name: str, now: datetime) -> datetime | None:
+        """Return since when texts that came in may have been missed: the database may be back.
+
+        Return None, and note that, while somebody has asked this every few seconds.
+        """
+        lately = cls.heard_until.is_null() | (cls.heard_until > now - UNHEARD)
+        if cls.update(heard_until=now).where(cls.name == name, lately).execute():
+            return None
+        return cls.select(cls.heard_until).where(cls.name == name).scalar()
+
+    @classmethod
+    def note_heard(cls, name: str, until: datetime) -> None:
+        """Note that all texts that came in until an instant are recorded."""
+        cls.update(heard_until=until).where(cls.name == name, cls.heard_until < until).execute()
 
     @classmethod
     def prepare(cls, name: str) -> None:

@@ -62,7 +62,7 @@ class ReplyRules(NamedTuple):
     """By which carrier replies come, and the settings that say what they lead to."""
 
     carrier: Way
-    always_check_dnc: bool
+    check_dnc: str
     stop_reply: str | None
     help_reply: str | None
 
@@ -79,7 +79,7 @@ def record(
     """Record what a carrier says, then what recipients wrote, each alone."""
     replies = [event for event in events if isinstance(event, carriers.Reply)]
     others = [event for event in events if not isinstance(event, carriers.Reply)]
-    receipts.record(others, now, rules.always_check_dnc, rules.carrier)
+    receipts.record(others, now, rules.check_dnc, rules.carrier)
     for said in replies:
         record_reply(said, now, rules)
 
@@ -94,7 +94,7 @@ def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None
         means = Meaning.OTHER if said.part else _read(said)
         if means in (Meaning.NO, Meaning.START):  # it is counted that this was not understood
             stop = OptOut(said.number, means is Meaning.NO, "reply", certain=said.certain)
-            receipts.record_opt_out(stop, now, rules.always_check_dnc)
+            receipts.record_opt_out(stop, now, rules.check_dnc)
         return
     said = said._replace(number=number)
     if said.receipt:
@@ -248,7 +248,7 @@ def _obey(reply, means, said, now, rules):
     if means not in (Meaning.NO, Meaning.START):
         return False
     stop = OptOut(reply.number, means is Meaning.NO, "reply", said.at and reply.at)
-    return receipts.obey(stop, now, rules.always_check_dnc).has_joined
+    return receipts.obey(stop, now, rules.check_dnc).has_joined
 
 
 def _answer_if_asked(reply, means, said, now, rules):

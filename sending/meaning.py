@@ -28,6 +28,16 @@ POLITE = (
     *("this", "all", "any"),
 )
 HELP = ("help", "info", "aide")
+OTHER_NOES = (
+    *("alto", "baja", "basta", "parar", "para", "sair", "cancelar", "no mas", "arret", "stopp"),
+    *("abmelden", "afmelden", "unsub", "lose my number", "not interested", "no thanks"),
+    *("no thank you", "who is this", "who s this", "whos this"),
+)
+"""What may be a no where a text says nothing beside it."""
+
+POLITE_ELSEWHERE = ("por favor", "gracias", "obrigado", "obrigada", "merci", "bitte", "danke")
+POLITE_ELSEWHERE += ("s il vous plait", "grazie", "per favore", "alstublieft", "bedankt")
+
 SHORTEST_MISSPELT = 4  # letters
 
 # Anybody can send 255 parts of any characters: a text is cut, and each pattern takes a time that
@@ -57,6 +67,8 @@ def _any(words):
 A_NO = _any((*NOES, *(f"{one} (?:{_any(POLITE)} )*+{other}" for one, other in PAIRS)))
 AROUND = _any((*POLITE, *WISHES))
 PLAIN_NO = regex.compile(f"(?:{AROUND} )*+(?:{A_NO} (?:{AROUND} )*+)++")
+AROUND_OTHER = _any((AROUND, *POLITE_ELSEWHERE))
+OTHER_NO = regex.compile(f"(?:{AROUND_OTHER} )*+(?:{_any(OTHER_NOES)} (?:{AROUND_OTHER} )*+)++")
 PLAIN_HELP = regex.compile(f"(?:{AROUND} )*+(?:{_any(HELP)} (?:{AROUND} )*+)++")
 HAS_NO = regex.compile(
     rf"\b{_any((*NOES, *opt_outs.STOP))} "
@@ -104,6 +116,8 @@ def _judged(text):
 
 
 def _suspected(text):
+    if any(map(OTHER_NO.fullmatch, _readings(_before_signature(text)))):
+        return Meaning.MAYBE_NO
     for words in _readings(text):
         meant = "".join(f"{_corrected(word)} " for word in words.split())
         if HAS_NO.search(meant) or DENIAL.search(meant):

@@ -70,14 +70,16 @@ class Outcome(NamedTuple):
 # Before it is sent
 
 
-def judge(message: Message, terms: Terms, listed: bool, now: datetime) -> Outcome | None:
+def judge(message: Message, terms: Terms, opted_out: bool | None, now: datetime) -> Outcome | None:
     """Return what becomes of a claimed message; None if it may be given to its carrier.
 
-    `listed` says whether its number is on the Do Not Call list.
+    `opted_out` says whether its number, on the Do Not Call list, opted out by itself; None if it is
+    not on the list.
     """
     if message.cancelled_by:
         return _kept_back(message, Status.CANCELLED)
-    if listed and (message.check_dnc or terms.key.check_dnc) and not message.answers:
+    is_kept_off = opted_out is not None and terms.key.keeps_off(message.check_dnc, opted_out)
+    if is_kept_off and not message.answers:
         return _kept_back(message, Status.BLOCKED)
     if message.is_too_late(now):
         return _kept_back(message, Status.EXPIRED)
@@ -102,6 +104,18 @@ def judge_again(message: Message, terms: Terms, now: datetime) -> Outcome | None
     if terms.key.hours(recipient).silence(recipient.clocks, now):
         return _held(message, terms.key, now)
     return None
+
+
+def lasts_until(message: Message, terms: Terms, now: datetime) -> datetime:
+    """Return until when a carrier may deliver a text that it is given now.
+
+    Its queue is no way round the next quiet hours of the recipient.
+    """
+    if terms.key.quiet.are_none or message.answers:
+        return message.expires_at
+    recipient = recipients.find(message.to)
+    quiet_from = terms.key.hours(recipient).quiet_from(recipient.clocks, now)
+    return min(message.expires_at, quiet_from or message.expires_at)
 
 
 def waits_until(

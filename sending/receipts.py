@@ -223,7 +223,7 @@ def found(
 def record(
     events: Collection[Receipt | OptOut | LateAnswer],
     now: datetime,
-    always_check_dnc: bool,
+    check_dnc: str,
     carrier: Way | None = None,
 ) -> None:
     """Record what a carrier says."""
@@ -234,7 +234,7 @@ def record(
     record_receipts((event for event in events if isinstance(event, Receipt)), now, carrier)
     for event in events:
         if isinstance(event, OptOut):
-            record_opt_out(event, now, always_check_dnc)
+            record_opt_out(event, now, check_dnc)
 
 
 class Obeyed(NamedTuple):
@@ -244,7 +244,7 @@ class Obeyed(NamedTuple):
     blocked: int  # messages
 
 
-def record_opt_out(said: OptOut, now: datetime, always_check_dnc: bool = False) -> int:
+def record_opt_out(said: OptOut, now: datetime, check_dnc: str = "asked") -> int:
     """Do as a recipient said, as `obey` does; return how many messages a STOP blocks.
 
     A number that may not be international, or is not valid, counts only if there is a message to
@@ -257,10 +257,10 @@ def record_opt_out(said: OptOut, now: datetime, always_check_dnc: bool = False) 
         log.warning("a %s is ignored: its number %s, and no message went to it", word, problem)
         IgnoredOptOut.insert(at=now).execute()
         return 0
-    return obey(said, now, always_check_dnc).blocked
+    return obey(said, now, check_dnc).blocked
 
 
-def obey(said: OptOut, now: datetime, always_check_dnc: bool) -> Obeyed:
+def obey(said: OptOut, now: datetime, check_dnc: str) -> Obeyed:
     """Do as a recipient said: STOP lists the number, START takes it off if a reply put it there.
 
     A reply that is older than the last one from this number changes nothing, and neither does one
@@ -275,7 +275,7 @@ def obey(said: OptOut, now: datetime, always_check_dnc: bool) -> Obeyed:
             DoNotCall.remove([said.number], now, "reply", said_at=said.at)
             return Obeyed(False, 0)
         new = replies.put_on_list([said.number], now, said.source, said_at=said.at)
-    return Obeyed(new > 0, Message.block_number(said.number, now, always_check_dnc))
+    return Obeyed(new > 0, Message.block_number(said.number, now, check_dnc))
 
 
 def read_number(number: str, certain: bool) -> tuple[str, str | None]:

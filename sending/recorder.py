@@ -3,7 +3,8 @@
 import logging
 from collections import Counter
 from collections.abc import Callable
-from datetime import datetime
+from contextlib import suppress
+from datetime import datetime, timedelta
 
 from carriers import Carrier, CarrierError, OptOut, Reply, TooFast
 from carriers.lanes import Lane, Routes
@@ -11,11 +12,16 @@ from database import db
 from models import WAITING, Message, Status
 from sending import inbound, outcomes, receipts
 from sending.attempts import Attempt, Result
+from sending.carrier_state import CarrierState
 from sending.inbound import ReplyRules
 from sending.outcomes import Outcome, Terms
+from sending.runtime import NoThread
 from sending.sends import Answer, NotSent, Send, Sends
 from sending.watch import CarrierWatch
 
+LATE_CALLBACKS = timedelta(minutes=5)  # a callback may come so long after its text
+LONGEST_UNHEARD = timedelta(days=3)
+ASKED_AGAIN_AFTER = 60  # seconds
 RECORDED_AT_ONCE = 100  # receipts in one transaction: each holds one of the database's locks
 
 log = logging.getLogger("scheduler")
@@ -217,11 +223,39 @@ def take_back(messages: list[Message]) -> None:
 
 
 class Inbox:
-    """Record receipts, replies and late answers from a carrier's session."""
+    """Record receipts, replies and late answers from a carrier's session, and missed replies."""
 
     def __init__(self, carrier: Carrier, rules: ReplyRules, watch: CarrierWatch):
         self.carrier, self.rules, self.watch = carrier, rules, watch
         self.unrecorded = []
+        self.asked = None  # the future of the question what came in, and when it was asked
+        self.ask_at = 0  # by the monotonic clock
+
+    def ask(self) -> None:
+        """Ask the carrier what came in, if callbacks may have been lost while nobody listened."""
+        clock = self.watch.clock
+        if self.asked or not self.carrier.lists_incoming or clock.monotonic() < self.ask_at:
+            return
+        now, names = clock.now(), self.rules.carrier.names
+        if since := CarrierState.unheard_since(self.watch.name, now):
+            since = max(since, now - LONGEST_UNHEARD) - LATE_CALLBACKS
+            with suppress(NoThread):  # the next pass asks
+                self.asked = self.watch.sends.submit(self.carrier.incoming, since, names), now
+
+    def take_missed(self) -> None:
+        """Record what came in and was missed, once the carrier has said so."""
+        if self.watch.stop.is_requested:
+            self.asked = None
+        if not self.asked or not self.asked[0].done():
+            return
+        (future, asked_at), self.asked = self.asked, None
+        if error := future.exception():
+            log.warning("carrier %s does not say what came in: %s", self.watch.name, error)
+            self.ask_at = self.watch.clock.monotonic() + ASKED_AGAIN_AFTER
+            return
+        for reply in future.result():
+            inbound.record_reply(reply, self.watch.clock.now(), self.rules)
+        CarrierState.note_heard(self.watch.name, asked_at)
 
     def collect(self) -> bool:
         """Record what came; return whether there was anything.

@@ -89,7 +89,8 @@ class Sender:
     @property
     def is_busy(self) -> bool:
         """Whether answers of the carrier are awaited, or to be recorded."""
-        return bool(self.sends.under_way or self.recorder.unrecorded or self.watch.asked)
+        recorder, asked = self.recorder, self.watch.asked or self.inbox.asked
+        return bool(self.sends.under_way or recorder.unrecorded or asked)
 
     def step(self, lanes: Collection[str], left: float, ended: Ended) -> Step:
         """Do what can be done now; claim no more than `left` of the messages in these lanes.
@@ -101,6 +102,7 @@ class Sender:
             self.first = self.retry(CarrierState.first_of, self.name)
         before = dict(self.first)
         back = self.retry(self.take_back_unknown) if self.is_unsure else 0
+        self.retry(self.inbox.take_missed)
         did = self.recorder.record()
         permission, pause = self.retry(self.watch.permission, bool(self.sends.under_way))
         room, questions = self.room(permission), []
@@ -173,7 +175,7 @@ class Sender:
 
         What SEND_RATE does not let go keeps its place, and its key is the next in turn.
         """
-        groups = [each for each in self.claims(lanes) if each.lanes]
+        groups = [each for each in self.claims(lanes) if each.lanes] if lanes else []
         if not groups:
             return 0, []
         self.is_unsure = True
@@ -266,22 +268,22 @@ class Sender:
         """
         ready, moves = [], []
         rules = ApiKey.rules_of({send.message.key_id for send in sends})
-        setting, each = self.terms.key.check_dnc, (send.message for send in sends)
-        checked = {m.to for m in each if m.check_dnc or rules[m.key_id].checks(setting)}
-        listed = DoNotCall.listed(checked)
+        opted_out = DoNotCall.listed({send.message.to for send in sends})
         for send in sends:
             message = send.message
             if message.in_doubt and message.id in receipts.look_again(message.to, self.routes.ways):
                 moves.append((send, Outcome(Status.SENT)))
                 continue
-            outcome = self.judge_one(send, rules[message.key_id], message.to in listed, now)
+            outcome = self.judge_one(send, rules[message.key_id], opted_out.get(message.to), now)
             if outcome is None:
                 ready.append(send)
             elif message.apply(outcome, now):
                 moves.append((send, outcome))
         return ready, moves
 
-    def judge_one(self, send: Send, own: KeyRules, listed: bool, now: datetime) -> Outcome | None:
+    def judge_one(
+        self, send: Send, own: KeyRules, opted_out: bool | None, now: datetime
+    ) -> Outcome | None:
         """Judge a message; one that cannot be judged is set aside, and holds up no neighbour."""
         message = send.message
         try:
@@ -289,7 +291,7 @@ class Sender:
             if message.expires_at is None:  # stored just now by a version before migration 0035
                 lasts = message.lasts(own, self.settings.expire_after)
                 message.expires_at = end(message.first_send_at, lasts)
-            return outcomes.judge(message, send.terms, listed, now)
+            return outcomes.judge(message, send.terms, opted_out, now)
         except Exception as error:
             kind = type(error).__name__  # its words may hold the number
             words = "message %s cannot be judged: %s"

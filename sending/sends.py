@@ -15,6 +15,7 @@ from sending.heartbeats import Pulse
 from sending.outcomes import Outcome, Terms
 from sending.runtime import Ended, NoThread, Runtime, Stop
 
+SHORTEST = 60  # seconds that a carrier has to deliver a text
 STOPPED = "the scheduler was stopped before the carrier answered"
 
 log = logging.getLogger("scheduler")
@@ -130,12 +131,12 @@ class Sends:
         now = self.clock.now()
         if outcome := outcomes.judge_again(message, send.terms, now):
             raise NotSent(outcome)
-        left = message.expires_at - now
+        lasts = outcomes.lasts_until(message, send.terms, now) - now
         return self.carrier.send(
             message.to,
             message.message,
             message_id=str(message.id),
-            valid_for=max(1, round(left.total_seconds())),
+            valid_for=max(SHORTEST, round(lasts.total_seconds())),
         )
 
     def answers(self, ended: Collection[Future]) -> list[Answer]:

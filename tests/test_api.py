@@ -150,10 +150,10 @@ def test_only_a_recipient_on_the_do_not_call_list_is_refused_with_check_dnc(post
 
 
 def test_with_check_dnc_always_the_answer_shows_it_as_applied(post_with):
-    assert accepted(post_with(check_dnc=True))["check_dnc"] is True
+    assert accepted(post_with(check_dnc="always"))["check_dnc"] is True
     assert Message.get().check_dnc
     DoNotCall.add([NEW_YORK], clock.now(), "operator")
-    refusal(post_with(check_dnc=True), 403)
+    refusal(post_with(check_dnc="always"), 403)
 
 
 @pytest.mark.parametrize(
@@ -165,11 +165,19 @@ def test_with_check_dnc_always_the_answer_shows_it_as_applied(post_with):
         (NEW_YORK, {"allowed_countries": frozenset({"GB", "US", "001"})}, None),
         ("+80012345678", {"allowed_countries": frozenset({"GB", "US", "001"})}, None),
         (LONDON, {"allowed_countries": None}, None),
-        ("+19002345678", {}, "premium-rate"),
-        ("+449098790123", {}, "premium-rate"),
-        ("+979123456789", {}, "premium-rate"),
+        ("+19002345678", {}, "Premium-rate"),
+        ("+449098790123", {}, "Premium-rate"),
+        ("+979123456789", {}, "Premium-rate"),
+        ("+447012345678", {}, "Personal"),
+        ("+870773123456", {}, "Satellite"),
+        ("+878101234567890", {}, "Satellite"),
+        ("+881612345678", {}, "Satellite"),
+        ("+8823451234567", {}, "Satellite"),
+        ("+883510012345678", {}, "Satellite"),
+        ("+88812345678901", {}, "Satellite"),
         ("+19002345678", {"allow_premium_rate": True}, None),
         ("+979123456789", {"allow_premium_rate": True}, None),
+        ("+881612345678", {"allow_premium_rate": True}, None),
     ],
 )
 def test_who_may_be_texted_is_a_setting(settings, key, to, changes, words):

@@ -33,7 +33,7 @@ from stored_messages import SENDER, again, claim, held, key_named, store, take_o
 
 pytestmark = [on_sqlite, pytest.mark.usefixtures("database_url", "noon")]
 
-RULES = ReplyRules(Way("fake"), False, "You get no more texts.", "Ask +1 212 555 0100.")
+RULES = ReplyRules(Way("fake"), "asked", "You get no more texts.", "Ask +1 212 555 0100.")
 OLD = TUESDAY_NOON - 90 * DAY
 PUBLIC_URL = "https://sms.example.com"
 WRITES = ("INSERT", "UPDATE", "DELETE", "WITH", "CREATE", "DROP", "ALTER")

@@ -47,7 +47,7 @@ def load(monkeypatch, tmp_path):
 
 def test_tests_with_all_options_on_set_each_setting_without_a_default(load):
     without_default = {name.upper() for name, value in load()._asdict().items() if not value}
-    switches = {"SKIP_HOLIDAYS", "CHECK_DNC", "ALLOW_PREMIUM_RATE"}
+    switches = {"SKIP_HOLIDAYS", "ALLOW_PREMIUM_RATE"}
     assert {*ALL_OPTIONS} == without_default - switches - {"PORT", "QUIET_HOURS_FILE"}
     assert all(getattr(load(**ALL_OPTIONS), name.lower()) for name in ALL_OPTIONS)
 
@@ -103,7 +103,8 @@ def test_the_example_shows_the_defaults(load):
         ("SHUTDOWN_TIMEOUT", "600", 600),
         ("EXPIRE_AFTER", "30m", timedelta(minutes=30)),
         ("EXPIRE_AFTER", "10d", timedelta(days=10)),
-        ("CHECK_DNC", "always", True),
+        ("CHECK_DNC", "always", "always"),
+        ("CHECK_DNC", "asked", "asked"),
         ("ALLOWED_COUNTRIES", "us, CA,001", {"US", "CA", "001"}),
         ("ALLOW_PREMIUM_RATE", "true", True),
         ("KEY_LIMITS", "1000/d, 5/s", (("5/s", 5, 1), ("1000/d", 1000, 86_400))),
@@ -242,7 +243,7 @@ WRONG_QUIET_HOURS = {
         *(("BUSINESS_HOURS", *each) for each in WRONG_HOURS.items()),
         *(("QUIET_HOURS", *each) for each in WRONG_QUIET_HOURS.items()),
         ("SKIP_HOLIDAYS", "yes", "must be one of true, false"),
-        ("CHECK_DNC", "yes", "must be one of asked, always"),
+        ("CHECK_DNC", "yes", "must be one of always, opted-out, asked"),
     ],
 )
 def test_what_cannot_be_used_is_refused_with_the_mistake(name, text, problem, load):

@@ -15,7 +15,7 @@ from sending.inbound import ReplyRules
 from sending.replies import Reply
 from stored_messages import held
 
-RULES = ReplyRules(Way("twilio"), False, None, None)
+RULES = ReplyRules(Way("twilio"), "asked", None, None)
 
 
 @pytest.fixture(autouse=True)

@@ -27,7 +27,7 @@ from stored_messages import connection_of, key_named, store, store_many
 pytestmark = pytest.mark.usefixtures("database_url")
 
 TEXT = "A secret: xyzzy"
-RULES = inbound.ReplyRules(Way("twilio"), False, None, None)
+RULES = inbound.ReplyRules(Way("twilio"), "asked", None, None)
 WAYS = [("--to", NEW_YORK), ("--older-than", "30")]
 
 

@@ -131,7 +131,7 @@ def hear(text, times):
     for n in range(times):
         at = TUESDAY_NOON - MINUTE + n * MILLISECOND
         said = Said(NEW_YORK, text, at, message_ids=(f"twilio {n}",))
-        inbound.record([said], TUESDAY_NOON, ReplyRules(Way("twilio"), False, None, None))
+        inbound.record([said], TUESDAY_NOON, ReplyRules(Way("twilio"), "asked", None, None))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from sending.replies import Reply, order
 from stored_messages import held, key_named
 
 PAGE = "/desk/replies"
-RULES = ReplyRules(Way("twilio"), False, None, None)
+RULES = ReplyRules(Way("twilio"), "asked", None, None)
 
 
 def sent(text="Your appointment is on Friday.", key="shop", group="front", shared=True, **columns):

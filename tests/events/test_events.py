@@ -53,7 +53,7 @@ def expire(message):
 
 
 def block(message):
-    Message.block_number(NEW_YORK, LATER, always_check_dnc=True)
+    Message.block_number(NEW_YORK, LATER, check_dnc="always")
 
 
 def receipt(delivered):
@@ -156,7 +156,7 @@ def test_a_key_without_an_address_that_is_on_costs_no_statement(monkeypatch, off
         EventAddress.switch_off(key.id, "by an operator", TUESDAY_NOON)
     store()
     seen = statements(monkeypatch)
-    assert Message.block_number(NEW_YORK, LATER, always_check_dnc=True) == 1
+    assert Message.block_number(NEW_YORK, LATER, check_dnc="always") == 1
     assert [each for each in seen if each.startswith(("INSERT", "SELECT"))] == []
     assert told() == []
 
@@ -165,7 +165,7 @@ def test_each_key_is_told_of_its_own_messages_alone():
     one, other, none = (key_named(name) for name in ("one", "other", "none"))
     EventAddress.set(one, URL, TUESDAY_NOON), EventAddress.set(other, URL, TUESDAY_NOON)
     messages = [store(key=key, to=NEW_YORK) for key in (one, other, none)]
-    Message.block_number(NEW_YORK, LATER, always_check_dnc=True)
+    Message.block_number(NEW_YORK, LATER, check_dnc="always")
     assert {(event.key_id, event.message_id) for event in Event.select()} == {
         (one.id, messages[0].id),
         (other.id, messages[1].id),

@@ -306,7 +306,9 @@ def test_a_scheduler_names_no_key_that_is_revoked(look):
 
 
 def hear(text, now, number=NEW_YORK):
-    inbound.record([Reply(number, text)], now, inbound.ReplyRules(Way("twilio"), False, None, None))
+    inbound.record(
+        [Reply(number, text)], now, inbound.ReplyRules(Way("twilio"), "asked", None, None)
+    )
 
 
 def test_people_are_told_how_many_replies_wait_and_how_many_may_be_a_no(look):

@@ -217,7 +217,9 @@ def test_every_event_has_the_described_fields_in_their_order(status, parts):
 def test_the_event_of_a_reply_has_the_described_fields_in_their_order(database_url):
     store(status="sent", finished_at=TUESDAY_NOON)
     EventAddress.set(ApiKey.named("app"), "http://127.0.0.1/", TUESDAY_NOON)
-    inbound.record([Reply(NEW_YORK, "Yes")], TUESDAY_NOON, ReplyRules(Way("x"), False, None, None))
+    inbound.record(
+        [Reply(NEW_YORK, "Yes")], TUESDAY_NOON, ReplyRules(Way("x"), "asked", None, None)
+    )
     event = json.loads(outbox.Event.get().body)
     check(event, "ReplyEvent")
     described = SCHEMAS["ReplyEvent"]["properties"]

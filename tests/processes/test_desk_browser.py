@@ -344,7 +344,7 @@ def test_rows_are_compact_on_a_desktop(browser, desk, asked):
 
 # Replies
 
-RULES = ReplyRules(Way("twilio"), False, None, None)
+RULES = ReplyRules(Way("twilio"), "asked", None, None)
 TEXTS = ("Yes, I'll come 🎉", "stpo", "Please don't text me any more", "Can I come at 5?", "No")
 
 

@@ -165,7 +165,11 @@ def test_lines_that_leave_a_place_no_minute_open_are_found(hours, lines, closed)
 
 
 def test_a_place_is_called_by_its_english_name():
-    named = {place: recipients.quiet_name(QuietHours.of((0, 1), place)) for place in ("", "key")}
-    assert named == {"": "quiet hours", "key": "quiet hours of the key"}
+    texan, toll_free = recipients.find("+12145550123"), recipients.find("+18005550199")
+    for place, name in {"": "", "key": " of the key", "US-TX": " of Texas"}.items():
+        hours = QuietHours.of((0, 1), place)
+        assert recipients.quiet_name(hours, texan) == f"quiet hours{name}"
+        more = " (the number can be in any state)" if place == "US-TX" else ""
+        assert recipients.quiet_name(hours, toll_free) == f"quiet hours{name}{more}"
     names = {"US-TX": "Texas", "CA-QC": "Quebec", "FR": "France", "001": "World"}
     assert {place: recipients.place_name(place) for place in names} == names

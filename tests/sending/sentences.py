@@ -47,6 +47,10 @@ PLAIN_NOES = [
 ]
 
 MAYBE_NOES = [
+    *("No thanks", "no thank you", "No, thanks!", "basta", "¡Basta!", "Alto", "baja", "parar"),
+    *("para", "sair", "cancelar", "no más", "No más, por favor", "stopp", "Abmelden bitte"),
+    *("afmelden", "unsub", "Lose my number!", "not interested", "Who is this?", "who's this"),
+    *("arrêt s'il vous plaît", "parar\n--\nJosé"),
     *("stop by tomorrow", "Stop by the shop any time", "cancel my appointment"),
     *("Please cancel my appointment", "I want to cancel my appointment", "Can I cancel?"),
     *("can you stop", "don't stop", "Don't stop texting me", "never stop"),
@@ -69,15 +73,15 @@ MAYBE_NOES = [
 
 OTHERS = [
     *("yes", "Yes!", "Y", "yes please", "Yes, I'll come", "ok", "OK thanks", "thank you"),
-    *("Thanks!", "no", "No thanks", "no thank you", "nope", "NO", "not now", "more"),
+    *("Thanks!", "no", "nope", "NO", "not now", "more"),
     *("more please", "I want more", "more info please", "please", "please text me", "text me"),
     *("opt in", "off", "weekend works", "this weekend", "nonstop", "unstoppable", "endless fun"),
     *("take it", "on & off", "I want to come", "I would like to come", "Me too"),
     *("my number is 212 555 0123", "please send the list", "", " ", "👍", "❤️", "🛑", "...", "?"),
-    *("halt", "basta", "hör auf", "Can we meet at 5?", "Running late, sorry"),
+    *("halt", "hör auf", "para mañana", "Can we meet at 5?", "Running late, sorry"),
     *("See you on Tuesday", "Ja, gerne", "Merci !", "Is parking free?", "take the day"),
     *("day off", "opt", "the list", "from me", "Здравствуйте", "予約を確認しました", "نعم", "5"),
-    *("12:30", "C", "call me", "Who is this?", "--\nJane"),
+    *("12:30", "C", "call me", "--\nJane"),
 ]
 
 ASKING_FOR_HELP = [

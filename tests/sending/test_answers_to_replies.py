@@ -25,8 +25,9 @@ from stored_messages import held, store, store_many
 pytestmark = pytest.mark.usefixtures("database_url")
 
 NIGHT = TUESDAY_NOON + 14 * HOUR  # two in the morning in New York
-RULES = ReplyRules(Way("fake"), True, "You get no more texts.", "Ask us.")
-ANSWERING = {"stop_reply": RULES.stop_reply, "help_reply": RULES.help_reply, "check_dnc": True}
+RULES = ReplyRules(Way("fake"), "always", "You get no more texts.", "Ask us.")
+ANSWERING = {"stop_reply": RULES.stop_reply, "help_reply": RULES.help_reply}
+ANSWERING["check_dnc"] = "always"
 UNREACHED = CarrierError("unreached", unreached=True)
 REFUSED = CarrierError("wrong password", account=True)
 IN_DOUBT = CarrierError("no answer", in_doubt=True, silent=True)
@@ -133,7 +134,9 @@ def replied(database_url, at):
             finished_at = TUESDAY_NOON - number * MINUTE
             store(status=Status.SENT, carrier=name, finished_at=finished_at)
         said = Said(NEW_YORK, "STOP")
-        inbound.record([said], TUESDAY_NOON, ReplyRules(Way(carrier), False, "You are off.", None))
+        inbound.record(
+            [said], TUESDAY_NOON, ReplyRules(Way(carrier), "asked", "You are off.", None)
+        )
 
     return reply
 
@@ -174,7 +177,9 @@ GONE = {"ways": [Way("eu", countries={"US"})], "help_reply": "Ask us."}
 
 def ask_for_help(carrier, at, now):
     at(now)
-    inbound.record([Said(NEW_YORK, "HELP")], now, ReplyRules(Way(carrier), False, None, "Ask us."))
+    inbound.record(
+        [Said(NEW_YORK, "HELP")], now, ReplyRules(Way(carrier), "asked", None, "Ask us.")
+    )
 
 
 def the_answers():

@@ -44,7 +44,7 @@ def piece_of_a_reply():
     EventAddress.set(key_named("app"), "http://127.0.0.1:9/", TUESDAY_NOON)
     held(Status.SENT, to=NEIGHBOUR, carrier="fake", finished_at=TUESDAY_NOON - SECOND)
     part = Reply(NEIGHBOUR, "I think", part=Part("1", 2, 1))
-    inbound.record([part], TUESDAY_NOON, ReplyRules(Way("fake"), False, None, None))
+    inbound.record([part], TUESDAY_NOON, ReplyRules(Way("fake"), "asked", None, None))
 
 
 def of_tester():

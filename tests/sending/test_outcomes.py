@@ -102,26 +102,28 @@ def test_what_the_carrier_does_not_have_goes_again_unless_that_is_enough(fields,
 
 
 @pytest.mark.parametrize(
-    ("fields", "listed", "wanted"),
+    ("fields", "opted_out", "wanted"),
     [
+        ({}, None, None),
         ({}, False, None),
-        ({}, True, None),
-        ({"check_dnc": True}, False, None),
+        ({}, True, Outcome(Status.BLOCKED)),
+        ({"check_dnc": True}, None, None),
+        ({"check_dnc": True}, False, Outcome(Status.BLOCKED)),
         ({"check_dnc": True}, True, Outcome(Status.BLOCKED)),
-        ({"cancelled_by": "Ann"}, False, Outcome(Status.CANCELLED)),
-        ({"expires_at": TUESDAY_NOON}, False, Outcome(Status.EXPIRED)),
-        ({"in_doubt": 1}, False, None),
+        ({"cancelled_by": "Ann"}, None, Outcome(Status.CANCELLED)),
+        ({"expires_at": TUESDAY_NOON}, None, Outcome(Status.EXPIRED)),
+        ({"in_doubt": 1}, None, None),
         (
             {"in_doubt": 2},
-            False,
+            None,
             Outcome(
                 Status.FAILED, f"given to the carrier twice without an answer; {MAY_HAVE_TAKEN_IT}"
             ),
         ),
     ],
 )
-def test_a_message_is_kept_back_by_the_first_rule_that_says_so(fields, listed, wanted):
-    assert judge(message(**fields), UNASKABLE, listed, TUESDAY_NOON) == wanted
+def test_a_message_is_kept_back_by_the_first_rule_that_says_so(fields, opted_out, wanted):
+    assert judge(message(**fields), UNASKABLE, opted_out, TUESDAY_NOON) == wanted
 
 
 @pytest.mark.parametrize(

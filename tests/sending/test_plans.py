@@ -17,7 +17,7 @@ from sending.inbound import ReplyRules
 from sending.replies import Filter, Reply
 from stored_messages import key_named, store, store_many
 
-RULES = ReplyRules(Way("twilio"), False, "Bye.", "Ask us.")
+RULES = ReplyRules(Way("twilio"), "asked", "Bye.", "Ask us.")
 OPERATOR = ApiKey(id=1, name="Olga", role=Role.OPERATOR)
 
 

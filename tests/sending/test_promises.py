@@ -303,6 +303,12 @@ SCENES = (
 )
 
 
+def is_kept_off(number, check_dnc):
+    """Say whether the Do Not Call list keeps a text from a number: who opted out gets none."""
+    entry = DoNotCall.entry(number)
+    return entry is not None and (check_dnc or entry.opted_out_at is not None)
+
+
 class Promises(RuleBasedStateMachine):
     """Everybody who has to do with messages, and what must be true of these meanwhile."""
 
@@ -378,7 +384,7 @@ class Promises(RuleBasedStateMachine):
 
     def store(self, to, max_retries, check_dnc, manual_mode, send_in, count, tester=False):
         """A client asks for a text, or for some equal ones."""
-        if check_dnc and DoNotCall.lists(to):
+        if is_kept_off(to, check_dnc):
             return
         text, key = ("Test", {"key": self.tester}) if tester else ("Hello", {})
         send_date = send_in and self.now + send_in * SECOND
@@ -732,7 +738,7 @@ class Promises(RuleBasedStateMachine):
         assert not order.cancelled
         if order.answers_by:
             return
-        assert not (message.check_dnc and DoNotCall.lists(order.to))
+        assert not is_kept_off(order.to, message.check_dnc)
         if not (message.send_date and self.now < message.send_date + HOUR):
             assert not self.next_opening(order.to)
         assert not self.hours.quiet_until(recipients.find(order.to).clocks, self.now)
@@ -1097,7 +1103,7 @@ BUGS = {  # whether the carrier can be asked; and the code that is replaced, by 
     "a retry forgets what was before": (False, Message, "retry", retry_as_if_new),
     "it takes the reference of another": (True, receipts, "known", lambda *_: set()),
     "it looks for no approval": (False, Claims, "claim", claim_without_approval),
-    "it does not look at the list": (False, DoNotCall, "listed", lambda _: set()),
+    "it does not look at the list": (False, DoNotCall, "listed", lambda _: {}),
     "it sends at any hour": (False, outcomes, "waits_until", lambda *_: None),
     "it knows no quiet hours": (False, outcomes, "judge", judge_without_quiet_hours),
     "it sends what is cancelled": (False, outcomes, "judge", judge_without_cancelling),

@@ -489,7 +489,7 @@ def test_a_receipt_that_cannot_be_of_this_text_settles_no_doubt(columns):
 # STOP and START
 
 
-def test_start_takes_a_number_off_that_joined_by_a_reply_and_no_other():
+def test_start_takes_a_number_off_that_opted_out_and_no_other():
     for number, source in ((NEW_YORK, "reply"), (LONDON, "operator")):
         DoNotCall.add([number], TUESDAY_NOON, source)
     DoNotCall.add(["+12125550188"], TUESDAY_NOON, "import")
@@ -497,7 +497,7 @@ def test_start_takes_a_number_off_that_joined_by_a_reply_and_no_other():
     DoNotCall.create(number="+12125550177", added_at=TUESDAY_NOON)
     for row in list(DoNotCall.select()):
         assert receipts.record_opt_out(OptOut(row.number, False, "reply"), LATER) == 0
-        assert DoNotCall.lists(row.number) == (row.source != "reply")
+        assert DoNotCall.lists(row.number) == (row.source not in ("reply", "carrier"))
 
 
 @pytest.mark.parametrize("texted", [True, False])
@@ -597,9 +597,7 @@ def test_a_stop_blocks_what_waits_and_nothing_else():
         assert again(message).status == (Status.BLOCKED if status in models.WAITING else status)
     assert again(asked[Status.QUEUED]).finished_at == LATER
     assert receipts.record_opt_out(OptOut(NEW_YORK, True, "reply"), LATER) == 0
-    assert (
-        receipts.record_opt_out(OptOut(NEW_YORK, True, "reply"), LATER, always_check_dnc=True) == 1
-    )
+    assert receipts.record_opt_out(OptOut(NEW_YORK, True, "reply"), LATER, check_dnc="always") == 1
 
 
 @pytest.mark.parametrize("stop", [True, False])

@@ -26,7 +26,7 @@ def hear(number, reference="7a", delivered=False, now=LATER, carrier="smpp"):
     """Record what looks like a receipt and has no mark."""
     text = f"id:{reference} stat:{'DELIVRD' if delivered else 'UNDELIV'} err:099"
     receipt = Receipt(reference, delivered, None if delivered else "SMPP: UNDELIV", number)
-    rules = ReplyRules(Way(carrier), False, None, None)
+    rules = ReplyRules(Way(carrier), "asked", None, None)
     inbound.record([Said(number, text, receipt=receipt)], now, rules)
 
 

@@ -28,7 +28,7 @@ from stored_messages import again, held, key_named, look, store
 
 pytestmark = pytest.mark.usefixtures("database_url")
 
-RULES = ReplyRules(Way("fake"), False, None, None)
+RULES = ReplyRules(Way("fake"), "asked", None, None)
 ANSWERING = RULES._replace(stop_reply="You get no more texts.", help_reply="Ask +1 212 555 0100.")
 LATER = TUESDAY_NOON + MINUTE
 LOCKED = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"

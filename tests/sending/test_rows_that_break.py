@@ -157,7 +157,7 @@ def address(key):
 def unfinished(database_url):
     """Replies to messages of a key that is told of them; of each, a part is missing."""
     address(key_named("app"))
-    rules = ReplyRules(Way("fake"), False, None, None)
+    rules = ReplyRules(Way("fake"), "asked", None, None)
 
     def write(number):
         store(to=number, status=Status.SENT, finished_at=TUESDAY_NOON - HOUR, carrier="fake")

@@ -3,20 +3,20 @@
 import json
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from itertools import product
 
 import pytest
 
 from access.do_not_call import DoNotCall
 from access.keys import Role
+from access.rules import CHECKS
 from answers import accepted, problems, refusal
 from app import create_app
-from carriers import OptOut
 from database import clock, db, isoformat
 from desk_visitor import Visitor, issue
 from models import Message, Status
 from places import QUIET_PLACES, SILENCES
 from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
-from sending import receipts
 from stored_messages import again, key_named, statuses, store, store_many
 
 PLACES = {
@@ -217,44 +217,52 @@ def test_one_senders_texts_keep_to_the_rules_of_their_own_keys(run_pass, carrier
 # The Do Not Call list
 
 
-@pytest.mark.parametrize("setting", [True, False])
-@pytest.mark.parametrize("own", [None, "always", "asked"])
-@pytest.mark.parametrize("asked", [True, False])
-def test_the_list_is_looked_at_by_the_rule_of_the_key_at_each_step(
-    setting, own, asked, settings, key, at, run_pass, carrier
+LISTED = {"people": ["operator"], "themselves": ["reply"], "carrier": ["carrier"]}
+LISTED |= {"both": ["operator", "reply"], "both again": ["reply", "import"], "nobody": []}
+"""Who put a number on the list, in this order."""
+
+
+@pytest.mark.parametrize("setting", CHECKS)
+@pytest.mark.parametrize("own", [None, *CHECKS])
+def test_the_list_keeps_texts_off_by_the_rule_of_the_key_at_each_step(
+    setting, own, settings, key, at, run_pass
 ):
     at(TUESDAY_NOON)
-    settings = settings._replace(check_dnc=setting)
+    check = own or setting
     if own:
         rule("app", check_dnc=own)
-    checks = asked or (own == "always" if own else setting)
-    client = create_app(settings).test_client()
-
-    def ask(to):
+    client = create_app(settings._replace(check_dnc=setting)).test_client()
+    due = {"send_at": TUESDAY_NOON, "status": Status.SCHEDULED}
+    kept_off = {}
+    for number, (who, asked) in enumerate(product(LISTED, [True, False]), 12125550100):
+        to, has_opted_out = f"+{number}", who not in ("people", "nobody")
+        waits, stopped = store(to=to, check_dnc=asked, **due), store(to=to, check_dnc=asked, **due)
+        for source in LISTED[who]:
+            DoNotCall.add([to], TUESDAY_NOON, source)
+        is_kept_off = asked or check == "always" or (has_opted_out and check == "opted-out")
+        kept_off[to] = who != "nobody" and is_kept_off
         body = {"to": to, "message": "Hello", "check_dnc": asked}
-        return client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key})
-
-    DoNotCall.add(["+12125550101"], TUESDAY_NOON, "operator")
-    if checks:
-        refusal(ask("+12125550101"), 403)
-    else:
-        assert accepted(ask("+12125550101"))["check_dnc"] is False
-    assert accepted(ask(NEW_YORK))["check_dnc"] is checks
-
-    due = {"send_at": TUESDAY_NOON, "status": Status.SCHEDULED, "check_dnc": asked}
-    message = store(to="+12125550101", **due)
-    Message.promote(TUESDAY_NOON, always_check_dnc=setting)
-    assert again(message).status == (Status.BLOCKED if checks else Status.QUEUED)
-
-    message = store(to="+12125550102", **due)
-    receipts.record_opt_out(
-        OptOut("+12125550102", stop=True, source="reply"), TUESDAY_NOON, setting
-    )
-    assert again(message).status == (Status.BLOCKED if checks else Status.SCHEDULED)
-
-    message = store(to="+12125550101", check_dnc=asked)
+        response = client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key})
+        if not kept_off[to]:
+            assert accepted(response)["check_dnc"] is (asked or check == "always")
+        else:
+            refusal(response, 403)
+            says_why = has_opted_out and check == "opted-out"
+            why = "has opted out of texts" if says_why else "is on the Do Not Call list"
+            assert response.json["message"] == f"The recipient {why}."
+        Message.block_number(to, TUESDAY_NOON, setting)
+        assert (again(stopped).status == Status.BLOCKED) == kept_off[to]
+        Message.update(status=Status.SCHEDULED).where(Message.id == waits.id).execute()
+    Message.delete().where(Message.status == Status.BLOCKED).execute()
+    Message.promote(TUESDAY_NOON, check_dnc=setting)
+    queued = {each.to for each in Message.select().where(Message.status == Status.QUEUED)}
+    assert queued == {to for to in kept_off if not kept_off[to]}
+    Message.update(status=Status.QUEUED, finished_at=None).execute()
     run_pass(TUESDAY_NOON, check_dnc=setting)
-    assert again(message).status == (Status.BLOCKED if checks else Status.SENT)
+    assert {each.to for each in Message.select() if each.status == Status.SENT} == queued
+    assert {each.to for each in Message.select() if each.status == Status.BLOCKED} == {
+        to for to in kept_off if kept_off[to]
+    }
 
 
 def test_what_was_answered_as_checked_stays_checked(post, at, run_pass):

@@ -509,7 +509,7 @@ def test_a_reply_to_the_first_copy_belongs_to_the_text_that_another_carrier_took
     go_on_through_eu(run_both, us, TUESDAY_NOON + HOUR)
     assert (again(message).status, again(message).carrier) == (Status.SENT, "eu")
     said = carriers.Reply(NEW_YORK, "Which shop?")
-    inbound.record([said], TUESDAY_NOON + 2 * HOUR, ReplyRules(Way("us"), False, None, None))
+    inbound.record([said], TUESDAY_NOON + 2 * HOUR, ReplyRules(Way("us"), "asked", None, None))
     assert Reply.get().message_id == message.id
 
 
@@ -519,7 +519,7 @@ def test_a_reply_belongs_to_no_text_that_the_carrier_was_not_given(run_both, us,
     run_both(TUESDAY_NOON)
     assert again(message).carrier == "eu"
     said = carriers.Reply(NEW_YORK, "Which shop?")
-    inbound.record([said], TUESDAY_NOON + HOUR, ReplyRules(Way("us"), False, None, None))
+    inbound.record([said], TUESDAY_NOON + HOUR, ReplyRules(Way("us"), "asked", None, None))
     assert Reply.get().message_id is None
 
 

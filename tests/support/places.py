@@ -49,7 +49,7 @@ SILENCES = {
     "toll-free": silence(  # noon in Los Angeles is three in New York
         "America/New_York",
         *("+18002345678", "2026-03-08T14:59", "2026-03-08T15:00"),
-        "quiet hours of Texas until 3:00 PM, Sunday, Mar 8",
+        "quiet hours of Texas (the number can be in any state) until 3:00 PM, Sunday, Mar 8",
     ),
     "Montréal": silence(
         "America/Toronto",
