@@ -5,7 +5,6 @@ import pytest
 from access.keys import ApiKey, Role
 from answers import accepted, refusal
 from app import create_app
-from databases import on_sqlite
 from models import Message
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 
@@ -16,7 +15,6 @@ US, GB, SHOP, TILL = "countries=US", "countries=GB", "keys=shop", "keys=till"
 ALL = "shop US, shop GB, shop FR, till US, till GB, till FR, app US, app GB, app FR"
 
 
-@on_sqlite
 @pytest.mark.parametrize(
     ("carriers", "served"),
     [
@@ -57,7 +55,6 @@ def test_a_carrier_is_for_its_keys_to_its_countries_and_for_no_others(
                 assert Message.select().count() == before
 
 
-@on_sqlite
 def test_a_key_that_has_the_name_of_a_revoked_one_has_its_carrier(settings, at):
     """`keys` are names, so a key may be replaced without a restart."""
     at(TUESDAY_NOON)
@@ -72,7 +69,6 @@ def test_a_key_that_has_the_name_of_a_revoked_one_has_its_carrier(settings, at):
         ApiKey.named("shop").revoke(TUESDAY_NOON)
 
 
-@on_sqlite
 @pytest.mark.parametrize("carriers", [f"console:#{GB}&{SHOP}", "console:#keys=nobody"])
 def test_a_testers_text_is_for_no_carrier_and_refused_for_none(settings, carriers, at):
     at(TUESDAY_NOON)

@@ -8,8 +8,11 @@ from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from answers import PATH, accepted, problems, refusal
 from database import clock
+from databases import on_both
 from models import Message
 from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
+
+pytestmark = on_both
 
 BODY = '{"to": "+12125550123", "message": "Hello é", "check_dnc": true}'
 

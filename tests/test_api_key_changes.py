@@ -7,8 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from access.keys import ApiKey
+from databases import on_both
 from models import Message
 from samples import HOUR, MILLISECOND, NEW_YORK, SECOND, SUNDAY_NIGHT, TUESDAY_NOON
+
+pytestmark = on_both
 
 NIGHT = "2026-03-04T08:00:00.000Z"  # three in the morning in New York
 

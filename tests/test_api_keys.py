@@ -10,7 +10,6 @@ from access.keys import ApiKey, Role
 from access.sign_ins import SignIn
 from answers import PATH, accepted, refusal
 from database import Refused, clock, db
-from databases import on_sqlite
 from models import Message
 from query_plans import plans
 from samples import HOUR, TUESDAY_NOON, VALID
@@ -59,7 +58,6 @@ def test_a_key_is_taken_from_either_header(headers, knock, key):
     accepted(knock(**{name: text.format(key) for name, text in headers.items()}))
 
 
-@on_sqlite
 @pytest.mark.parametrize(
     "headers",
     [
@@ -123,7 +121,6 @@ def test_one_statement_that_an_index_serves_finds_a_key(key):
     assert not any(re.search("SCAN|Seq Scan", line) for line in plan)
 
 
-@on_sqlite
 @pytest.mark.parametrize("key_sent", ["", "wrong", "\xff"])
 def test_path_and_method_are_checked_before_the_key(key_sent, client):
     headers = {"X-Api-Key": key_sent}

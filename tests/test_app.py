@@ -18,7 +18,7 @@ from access.limits import parse
 from answers import PATH, accepted, problems, refusal
 from app import create_app
 from database import clock, pool
-from databases import END_OTHER_CONNECTIONS, on_postgres, on_sqlite
+from databases import END_OTHER_CONNECTIONS, on_both, on_postgres
 from models import Message
 from recipients.hours import BusinessHours
 from samples import NEW_YORK, VALID
@@ -31,7 +31,6 @@ WERKZEUGS = {kind.description for kind in default_exceptions.values()}
 """Words for people with a browser, of servers and URLs."""
 
 
-@on_sqlite
 @pytest.mark.parametrize(
     "path",
     [
@@ -142,6 +141,7 @@ def test_an_unexpected_error_is_500_without_details(error, post, monkeypatch, ca
         (RuntimeError, 500, False),
     ],
 )
+@on_both
 def test_a_database_error_fails_one_request_and_the_next_is_served(
     error, status, logged, post, monkeypatch, caplog
 ):
@@ -173,6 +173,7 @@ def unmigrated(empty_database_url, settings_of):
     return create_app(settings_of(empty_database_url)).test_client()
 
 
+@on_both
 def test_requests_that_need_missing_tables_are_503(unmigrated):
     refusal(unmigrated.get("/healthz"), 503)
     refusal(unmigrated.post(PATH, json=VALID, headers={"X-Api-Key": "any"}), 503)
@@ -202,6 +203,7 @@ def test_a_database_that_cannot_be_reached_is_503(url, settings_of, caplog, tmp_
 
 
 @pytest.mark.parametrize("limits", ["", "100/d"])
+@on_both
 def test_a_missing_table_is_503_until_it_is_back(database_url, client, limits):
     key = keys.ApiKey.issue("app", None, clock.now(), limits=parse(limits))
     headers = {"X-Api-Key": key}
@@ -229,6 +231,7 @@ def allow_connections(server, name):
         connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
 
 
+@on_both
 def test_a_removed_database_is_503(empty_database_url, settings_of, postgres):
     client = create_app(settings_of(empty_database_url)).test_client()
     database.upgrade()
@@ -249,7 +252,6 @@ def test_a_removed_database_is_503(empty_database_url, settings_of, postgres):
     refusal(client.post(PATH, json=VALID, headers=headers), 503)
 
 
-@on_sqlite
 def test_a_locked_database_is_503(database_url, settings, key, monkeypatch):
     monkeypatch.setattr(pool, "PATIENCE", 0.1)
     client = create_app(settings).test_client()

@@ -14,7 +14,7 @@ from access.keys import ApiKey, Role
 from access.limits import parse, parse_recipient_limit
 from app import create_app
 from carriers.ways import Way
-from databases import POSTGRES, SQLITE, on_sqlite
+from databases import POSTGRES, SQLITE, on_both, on_sqlite
 from desk_visitor import Visitor
 from events.delivery import Deliveries
 from events.outbox import Event, EventAddress
@@ -39,6 +39,8 @@ from sending.receipts import EarlyReceipt
 from sending.replies import Filter, Reply
 from signed_callbacks import SECRET, VONAGE, of_vonage
 from stored_messages import again, held, key_named, store
+
+pytestmark = on_both
 
 STEPS = {"an hour": HOUR, "a day": DAY, "a year": 365 * DAY}
 EARLY = 4 * SECOND  # within what the clocks of machines may differ by

@@ -22,7 +22,7 @@ import database
 import settings as environment
 from database import clock, isoformat
 from database.postgres import Adapter
-from databases import on_postgres, on_sqlite
+from databases import on_postgres
 from events.delivery import Deliveries
 from events.outbox import Event, EventAddress
 from models import FINISHED, Message, Status
@@ -152,7 +152,6 @@ def _foreign(words, folder, **environ):
     return lambda port, **more: Process(words, folder, PORT=port, **environ, **more)
 
 
-@on_sqlite
 @pytest.mark.parametrize("language", ["python", "node", "php"])
 def test_the_printed_receivers_verify_events(request, database_url, language):
     receiver, port = request.getfixturevalue(f"{language}_receiver"), str(free_port())
@@ -221,7 +220,6 @@ def stored_texts():
     return sorted(message.message for message in Message.select())
 
 
-@on_sqlite
 def test_the_printed_backup_of_sqlite_is_private_and_can_be_restored(post, database_url, tmp_path):
     if not shutil.which("sqlite3"):
         pytest.skip("there is no sqlite3")

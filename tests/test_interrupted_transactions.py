@@ -18,7 +18,6 @@ from carriers import Receipt
 from carriers import Reply as Said
 from carriers.ways import Way
 from database import db
-from databases import on_sqlite
 from desk_visitor import Visitor, ask, issue
 from events.delivery import Deliveries, Try
 from events.outbox import Event, EventAddress
@@ -31,7 +30,7 @@ from sending.inbound import ReplyRules
 from signed_callbacks import TOKEN, TWILIO, of_twilio
 from stored_messages import SENDER, again, claim, held, key_named, store, take_over
 
-pytestmark = [on_sqlite, pytest.mark.usefixtures("database_url", "noon")]
+pytestmark = pytest.mark.usefixtures("database_url", "noon")
 
 RULES = ReplyRules(Way("fake"), "asked", "You get no more texts.", "Ask +1 212 555 0100.")
 OLD = TUESDAY_NOON - 90 * DAY

@@ -7,7 +7,6 @@ import pytest
 
 from acceptance.inserts import Inserts
 from database import clock
-from databases import on_sqlite
 from events import delivery
 from events.delivery import Deliveries
 from events.outbox import Event, EventAddress
@@ -200,7 +199,6 @@ def test_an_address_that_breaks_is_told_the_next_notice(noticing, monkeypatch, c
 # Inserts of new messages
 
 
-@on_sqlite
 @pytest.mark.parametrize("broken", ["too few outcomes", "the loop"])
 def test_no_request_waits_for_ever_for_its_insert_and_the_next_ones_are_stored(
     database_url, broken, monkeypatch
@@ -230,7 +228,6 @@ def test_no_request_waits_for_ever_for_its_insert_and_the_next_ones_are_stored(
         assert pool.submit(inserts.insert, "next").result(20) == "next"
 
 
-@on_sqlite
 def test_a_request_for_whose_insert_no_thread_could_be_started_fails_and_the_next_does_not(
     database_url, monkeypatch
 ):

@@ -7,7 +7,6 @@ import socket
 import pytest
 
 import logs
-from databases import on_sqlite
 from running import ALWAYS, post
 from samples import VALID
 from settings import VERSION
@@ -30,7 +29,6 @@ def test_a_line_of_text_begins_with_its_instant_in_utc(shared_web):
 
 
 @pytest.mark.slow
-@on_sqlite
 def test_the_web_writes_json_from_its_first_line_to_its_last(serve, database_url):
     web = serve(database_url, LOG_FORMAT="json", CARIER_URL="console:")
     with socket.create_connection(("127.0.0.1", web.port), timeout=60) as connection:
@@ -94,7 +92,6 @@ def test_the_two_formats_have_the_same_content(caplog):
     assert [known[name] for name in told] == text.replace(" - ", " ").split(" ", 3)
 
 
-@on_sqlite
 def test_lines_about_a_message_have_its_id_and_the_key_as_fields_in_json(
     serve, schedule, database_url, key
 ):

@@ -6,12 +6,15 @@ from pathlib import Path
 import pytest
 
 import models
+from databases import on_both
 from models import Message, Status
 from query_plans import reads_whole
 from samples import NEW_YORK, TUESDAY_NOON
 from sending import heartbeats, receipts
 from sending.heartbeats import Heartbeat
 from stored_messages import SENDER, claim, store, store_many
+
+pytestmark = on_both
 
 OLD = TUESDAY_NOON - timedelta(days=31)
 DONE_OFTEN = {

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from answers import accepted, problems
-from databases import on_sqlite
 from samples import VALID
 
 UNKNOWN = "is not a field of this request"
@@ -25,7 +24,6 @@ def unknown(count):
         (2_000, "body: has 1980 more problems"),
     ],
 )
-@on_sqlite
 def test_twenty_problems_are_listed_and_the_others_counted(post_bytes, count, last):
     found = problems(post_bytes(json.dumps(VALID | unknown(count)).encode()))
     assert len(found) == min(count, 21)
@@ -33,7 +31,6 @@ def test_twenty_problems_are_listed_and_the_others_counted(post_bytes, count, la
     assert found[-1] == last
 
 
-@on_sqlite
 def test_the_known_fields_come_first(post_bytes):
     found = problems(post_bytes(json.dumps(unknown(50) | {"to": 1, "message": ""}).encode()))
     assert found[0] == "to: must be a string"
@@ -42,7 +39,6 @@ def test_the_known_fields_come_first(post_bytes):
     assert found[-1] == "body: has 32 more problems"
 
 
-@on_sqlite
 def test_names_given_twice_are_counted_too(post_bytes):
     pairs = ",".join(f'"field{n}":1,"field{n}":2' for n in range(30))
     found = problems(post_bytes(f"{{{pairs}}}".encode()))
@@ -51,7 +47,6 @@ def test_names_given_twice_are_counted_too(post_bytes):
 
 
 @pytest.mark.parametrize("body", ['{"%s":1}', '{"%s":1,"%s":1}'])
-@on_sqlite
 def test_a_long_name_is_not_repeated(post_bytes, body):
     name = "é" * 10_000
     response = post_bytes(body.replace("%s", name).encode())
@@ -61,7 +56,6 @@ def test_a_long_name_is_not_repeated(post_bytes, body):
     assert fits == f"{'e' * 100}: {UNKNOWN}"
 
 
-@on_sqlite
 def test_a_field_of_no_name_is_a_problem_and_a_valid_request_has_none(post_bytes):
     assert problems(post_bytes(json.dumps(VALID | {"": 1}).encode())) == [f": {UNKNOWN}"]
     accepted(post_bytes(json.dumps(VALID).encode()))

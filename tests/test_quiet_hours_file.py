@@ -4,7 +4,6 @@ import pytest
 
 import settings as environment
 from app import create_app
-from databases import on_sqlite
 from recipients.weeks import HOLIDAYS
 from settings import SettingsError
 
@@ -117,7 +116,6 @@ def test_a_file_that_cannot_be_read_stops_the_start(path, load, monkeypatch):
         environment.load()
 
 
-@on_sqlite
 def test_lines_that_leave_a_place_no_minute_open_stop_the_start(load, settings):
     text = 'US-TX = "00:00-13:00"\nUS-KY = "13:00-24:00"\nFR = "09:00-17:00"'
     read = load(text, QUIET_HOURS="17:00-13:00")._replace(database_url=settings.database_url)
@@ -132,7 +130,6 @@ def test_lines_that_leave_a_place_no_minute_open_stop_the_start(load, settings):
     assert create_app(read._replace(allowed_countries=frozenset({"GB", "DE"})))
 
 
-@on_sqlite
 def test_a_file_that_changes_is_read_at_the_start_only(load, settings, tmp_path):
     read = load('FR = "21:00-08:00"')
     (tmp_path / "quiet.toml").write_text("FR = ")

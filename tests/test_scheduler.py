@@ -17,7 +17,7 @@ import scheduler
 from access.do_not_call import DoNotCall
 from carriers import CarrierError
 from database import pool
-from databases import END_OTHER_CONNECTIONS
+from databases import END_OTHER_CONNECTIONS, on_both
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST
 from faulty_database import FaultyDatabase
 from models import TAKEN, Message, Status
@@ -51,6 +51,8 @@ from stored_messages import (
     store_many,
     take_over,
 )
+
+pytestmark = on_both
 
 TUESDAY_EVENING = datetime(2026, 3, 3, 22, 0, tzinfo=UTC)  # 5 PM in New York: just closed
 TUESDAY_NIGHT = datetime(2026, 3, 4, 4, 0, tzinfo=UTC)  # 11 PM in New York

@@ -8,7 +8,6 @@ import pytest
 
 import schemas
 from answers import PATH, problems, refusal
-from databases import on_sqlite
 from models import Message
 from samples import LONDON, NEW_YORK, VALID
 
@@ -39,7 +38,6 @@ def nothing_stored(database_url):
     assert Message.select().count() == 0
 
 
-@on_sqlite
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_field_of_the_wrong_type_is_refused(field, post, subtests):
     for name, value in TYPES.items():
@@ -49,7 +47,6 @@ def test_a_field_of_the_wrong_type_is_refused(field, post, subtests):
                 assert problem.startswith(f"{field}: must ")
 
 
-@on_sqlite
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
@@ -70,7 +67,6 @@ def test_missing_empty_and_unknown_fields_are_refused(fields, expected, post):
     assert problems(post(**fields)) == expected
 
 
-@on_sqlite
 def test_every_problem_is_listed_at_once(post):
     listed = problems(
         post(
@@ -101,7 +97,6 @@ NO_NUMBERS = [
 ]
 
 
-@on_sqlite
 def test_a_to_that_is_not_in_e164_form_is_refused(post, subtests):
     for number in NO_NUMBERS:
         with subtests.test(ascii(number[:40])):
@@ -109,7 +104,6 @@ def test_a_to_that_is_not_in_e164_form_is_refused(post, subtests):
             assert problem.startswith("to: ")
 
 
-@on_sqlite
 def test_a_number_in_another_notation_is_refused_with_its_e164_form(post):
     assert problems(post(to="+1 (212) 555-0123")) == ["to: must be in E.164 format: +12125550123"]
     assert problems(post(to="+4402083661177")) == [f"to: must be in E.164 format: {LONDON}"]
@@ -131,7 +125,6 @@ NO_INSTANTS = [
 ]
 
 
-@on_sqlite
 def test_a_send_date_that_is_no_future_instant_is_refused(post, subtests):
     for text in NO_INSTANTS:
         with subtests.test(ascii(text[:40])):
@@ -171,7 +164,6 @@ NO_OBJECTS = [
 ]
 
 
-@on_sqlite
 @pytest.mark.parametrize("idempotency", [{}, {"Idempotency-Key": "1"}], ids=["", "idempotent"])
 def test_a_body_that_is_not_one_json_object_in_utf8_is_refused(idempotency, post_bytes, subtests):
     for body in NO_OBJECTS:
@@ -181,14 +173,12 @@ def test_a_body_that_is_not_one_json_object_in_utf8_is_refused(idempotency, post
             assert named <= {"body", "to", "message", "a"}
 
 
-@on_sqlite
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
 def test_pythons_extensions_of_json_are_refused(constant, post_bytes):
     body = f'{{"to": "+12125550123", "message": "a", "check_dnc": {constant}}}'
     assert problems(post_bytes(body)) == [f"body: must be JSON, which has no {constant}"]
 
 
-@on_sqlite
 def test_nesting_is_refused_at_every_depth(post_bytes, subtests):
     for depth in (1, 10, *range(900, 1010), 3_000):  # from about 1,000 on, Python cannot parse it
         with subtests.test(depth=depth):
@@ -200,12 +190,10 @@ def test_nesting_is_refused_at_every_depth(post_bytes, subtests):
             )
 
 
-@on_sqlite
 def test_nesting_beyond_the_largest_body_is_413(post_bytes):
     refusal(post_bytes(b"[" * 100_000), 413)
 
 
-@on_sqlite
 def test_a_name_given_twice_is_named(post_bytes):
     assert problems(post_bytes(b'{"to": 1, "to": 2, "a": {"b": 1, "b": 2}}')) == [
         "b: is given twice"
@@ -216,7 +204,6 @@ def test_a_name_given_twice_is_named(post_bytes):
     ]
 
 
-@on_sqlite
 def test_a_repeated_name_among_many_is_found_in_about_the_time_of_parsing():
     many = ",".join(f'"{n:x}":0' for n in range(7_000))
 
@@ -232,7 +219,6 @@ def test_a_repeated_name_among_many_is_found_in_about_the_time_of_parsing():
     assert cost(f'{{{many},"0":1}}') < 20 * cost(f"{{{many}}}")
 
 
-@on_sqlite
 @pytest.mark.parametrize(
     "content_type",
     [

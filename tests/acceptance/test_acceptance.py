@@ -17,11 +17,13 @@ from acceptance import AlreadyAnswered, NewMessage, storage
 from acceptance.decisions import Request
 from access.keys import ApiKey, Role
 from access.limits import KeyUse, LimitReached, parse, parse_recipient_limit
-from databases import on_postgres
+from databases import on_both, on_postgres
 from models import Message, Status, first_id
 from running import wait_until
 from samples import DAY, LONDON, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import create, key_named, new_message
+
+pytestmark = on_both
 
 MIDNIGHT = TUESDAY_NOON.replace(hour=0)
 KEYS = {"free": "", "other": "", "tight": "2/s,4/d", "wide": "3/min,6/h"}

@@ -8,8 +8,11 @@ from peewee import IntegrityError, OperationalError
 
 from acceptance.inserts import MOST, Inserts
 from database import db
+from databases import on_both
 from models import Message
 from stored_messages import create
+
+pytestmark = on_both
 
 
 class Doubling:

@@ -12,12 +12,14 @@ from access.keys import ApiKey, Role
 from access.limits import parse
 from app import create_app
 from database import db
-from databases import on_sqlite
+from databases import on_both, on_sqlite
 from desk_visitor import Visitor
 from events.outbox import EventAddress
 from models import Message, Status
 from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 from stored_messages import store
+
+pytestmark = on_both
 
 SECRET = "not so secret, but long enough"
 

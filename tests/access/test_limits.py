@@ -12,11 +12,13 @@ from access.limits import KeyUse, parse, parse_recipient_limit
 from answers import accepted, refusal
 from app import create_app
 from database import clock
-from databases import on_sqlite
+from databases import on_both, on_sqlite
 from models import Message, Status
 from query_plans import reads_whole
 from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import create, key_named, store_many
+
+pytestmark = on_both
 
 MIDNIGHT = TUESDAY_NOON.replace(hour=0)
 

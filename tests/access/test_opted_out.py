@@ -9,13 +9,14 @@ from access.keys import Role
 from app import create_app
 from carriers import OptOut
 from database import clock
+from databases import on_both
 from desk_visitor import Visitor, issue
 from models import Message, Status
 from samples import DAY, HOUR, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending import receipts
 from stored_messages import again, store
 
-pytestmark = pytest.mark.usefixtures("database_url")
+pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
 STOP, START = (OptOut(NEW_YORK, stop, "reply") for stop in (True, False))
 BY_CARRIER = OptOut(NEW_YORK, True, "carrier")

@@ -8,9 +8,11 @@ from access.audit import Audit
 from access.keys import ApiKey, Role
 from access.sign_ins import SignIn
 from app import create_app
-from databases import on_sqlite
+from databases import on_both, on_sqlite
 from desk_visitor import Visitor, ask, copy_of, is_out
 from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
+
+pytestmark = on_both
 
 SECRET = "a secret of tests, of 32 characters"
 

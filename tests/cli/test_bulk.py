@@ -12,12 +12,13 @@ from access.audit import Audit
 from access.do_not_call import DoNotCall
 from cli import dnc, messages
 from database import PAGE, db, tables
+from databases import on_both
 from events.outbox import Event, EventAddress
 from models import Message, Selection, Status
 from samples import DAY, HOUR, TUESDAY_NOON
 from stored_messages import again, statuses, store, store_many
 
-pytestmark = pytest.mark.usefixtures("database_url")
+pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
 # Many
 

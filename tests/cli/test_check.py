@@ -7,7 +7,7 @@ import pytest
 
 import database
 from app import create_app
-from databases import on_postgres, on_sqlite
+from databases import on_postgres
 
 
 @pytest.fixture
@@ -40,7 +40,6 @@ def test_what_is_right_is_said_line_by_line(check, twilio, shared_web):
     assert twilio.texts == []
 
 
-@pytest.mark.parametrize("kind", ["sqlite"])
 @pytest.mark.parametrize("carrier", ["twilio://AC5:t0ken@+15005550006", "vonage://k:s3cret@Shop"])
 def test_a_carrier_that_cannot_call_back_is_a_warning(check, carrier):
     _, lines = check(carrier_url=f"{carrier}?base_url=http://127.0.0.1:1")
@@ -50,14 +49,12 @@ def test_a_carrier_that_cannot_call_back_is_a_warning(check, carrier):
     assert "STOP" in warning
 
 
-@on_sqlite
 def test_carriers_that_never_call_back_need_no_public_address(check):
     status, lines = check(carrier_url="simulator:")
     assert (status, about(lines, "public address")) == (0, ["PUBLIC_URL is not set"])
     assert about(lines, "carrier") == ["simulator cannot be asked without sending a text"]
 
 
-@on_sqlite
 @pytest.mark.parametrize("path", ["", "/stage", None])
 def test_an_address_where_the_service_does_not_answer_is_a_warning(check, webhook_server, path):
     """The web may not run yet, or something else answers there."""
@@ -84,7 +81,6 @@ def test_missing_tables_are_a_problem(check, empty_database_url, kind, tmp_path)
     database.disconnect()
 
 
-@on_sqlite
 @pytest.mark.parametrize(
     "url", ["sqlite:////no/such/folder/a.db", "postgresql://u:s3cret@127.0.0.1:1/d"]
 )
@@ -115,7 +111,6 @@ def test_a_clock_that_agrees_is_none(check):
     assert about(lines, "clock")
 
 
-@on_sqlite
 @pytest.mark.parametrize(
     ("code", "meant"), [("UK", "GB"), ("TP", "TL"), ("AN", None), ("SU", None), ("XX", None)]
 )

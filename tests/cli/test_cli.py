@@ -15,7 +15,6 @@ from access.do_not_call import DoNotCall
 from app import create_app
 from carriers import OptOut, Receipt
 from database import clock
-from databases import on_sqlite
 from models import FINISHED, Status
 from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 from sending import receipts
@@ -33,7 +32,6 @@ def named(group, before=""):
             yield from named(command, f"{before}{name} ")
 
 
-@on_sqlite
 def test_every_command_says_what_it_is_for(app, run):
     for words in named(app.cli):
         usage, _, purpose, *_ = run(*words.split(), "--help").splitlines()
@@ -41,7 +39,6 @@ def test_every_command_says_what_it_is_for(app, run):
         assert purpose.strip()[0].isupper()
 
 
-@on_sqlite
 def test_an_empty_list_says_so(session):
     session("""
         $ flask keys list
@@ -65,7 +62,6 @@ def test_a_key_that_does_not_exist_is_reported_in_one_line(words, refused):
     assert refused(*words.split(), "nobody") == "Error: there is no key named 'nobody'"
 
 
-@on_sqlite
 @pytest.mark.parametrize(
     "words",
     [
@@ -82,7 +78,6 @@ def test_a_command_that_is_used_wrongly_ends_with_status_2(words, refused):
     refused(*shlex.split(words), status=2)
 
 
-@on_sqlite
 @pytest.mark.parametrize(
     "words", ["db upgrade", "keys list", f"dnc check {NEW_YORK}", "stats", "messages list"]
 )
@@ -242,7 +237,6 @@ def check(settings):
     return run
 
 
-@on_sqlite
 def test_a_carrier_says_whether_it_takes_texts_and_a_test_text_is_sent(check, twilio):
     result = check(twilio.url)
     assert (result.exit_code, result.output) == (0, "twilio accepts texts\n")
@@ -258,7 +252,6 @@ def test_a_carrier_says_whether_it_takes_texts_and_a_test_text_is_sent(check, tw
     assert twilio.token not in result.stderr
 
 
-@on_sqlite
 @pytest.mark.parametrize(
     ("url", "words", "status", "printed"),
     [
@@ -279,12 +272,10 @@ def test_a_carrier_is_asked_or_sent_a_text(check, url, words, status, printed):
     assert (result.exit_code, result.output) == (status, f"{printed}\n")
 
 
-@on_sqlite
 def test_the_version_is_printed_alone(run):
     assert run("version") == f"{VERSION}\n"
 
 
-@on_sqlite
 def test_a_url_that_apprise_alone_finds_wrong_is_refused_in_one_line(check):
     result = check("mailto://{to}")
     assert (result.exit_code, result.stdout) == (1, "")

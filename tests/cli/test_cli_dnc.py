@@ -9,9 +9,11 @@ import cli.dnc
 from access.do_not_call import DoNotCall, DoNotCallHistory
 from carriers import OptOut
 from database import clock
-from databases import on_sqlite
+from databases import on_both, on_sqlite
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
 from sending import receipts
+
+pytestmark = on_both
 
 PARIS = "+33142685300"
 

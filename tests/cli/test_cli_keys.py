@@ -8,7 +8,6 @@ import pytest
 from access.audit import Audit
 from access.keys import ApiKey
 from database import clock, db
-from databases import on_sqlite
 from events.outbox import EventAddress
 from samples import DAY, HOUR, TUESDAY_NOON
 
@@ -123,7 +122,6 @@ def test_the_last_use_is_shown_by_the_hour_but_not_before_the_creation(run, cell
         assert json.loads(run("keys", "list", "--json"))[0]["last_used_at"] == told
 
 
-@on_sqlite
 def test_an_approver_without_a_group_is_told_that_it_sees_nothing(session):
     session("""
         $ flask keys create ann --role approver

@@ -12,7 +12,7 @@ from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from carriers import Carrier
 from cli import base
-from databases import on_postgres, on_sqlite
+from databases import on_postgres
 from models import FINISHED, Message, Status, new_id
 from samples import DAY, HOUR, LONDON, NEW_YORK, SECOND, SUNDAY_NIGHT, TUESDAY_NOON
 from scheduler import Scheduler
@@ -147,7 +147,6 @@ def test_a_list_can_be_narrowed_to_a_number_a_key_a_group_and_a_time(listed, mes
         assert messages("list", "--count", *options.split()).stdout == f"{len(found)}\n"
 
 
-@on_sqlite
 @pytest.mark.parametrize("other", [["--json"], ["--limit", "3"], ["--limit", "0"]])
 def test_a_count_is_printed_alone(refused, other):
     assert "--count" in refused("messages", "list", "--count", *other, status=2)

@@ -7,7 +7,6 @@ import pytest
 
 from app import create_app
 from carrier_servers import Answer
-from databases import on_sqlite
 from running import ROOT
 
 
@@ -22,7 +21,6 @@ def notify(settings):
     return run
 
 
-@on_sqlite
 def test_a_test_goes_to_each_address(notify, people):
     result = notify(f"{people.url} {people.url}")
     assert (result.exit_code, result.output) == (
@@ -32,7 +30,6 @@ def test_a_test_goes_to_each_address(notify, people):
     assert people.told == ["This is a test of the notices about text messages."] * 2
 
 
-@on_sqlite
 @pytest.mark.parametrize(
     ("url", "words"),
     [
@@ -58,7 +55,6 @@ print([name for name in sys.modules if name.partition(".")[0] in ("apprise", "re
 """
 
 
-@on_sqlite
 def test_neither_the_web_nor_the_other_commands_load_apprise(database_url, tmp_path):
     environ = {"DATABASE_URL": database_url, "NOTIFY_URL": "json://user:s3cret@127.0.0.1:9/"}
     environ |= {"PYTHONPATH": str(ROOT)}

@@ -9,7 +9,6 @@ from access.audit import Audit
 from access.keys import ApiKey
 from app import create_app
 from database import Refused, db
-from databases import on_sqlite
 from samples import TUESDAY_NOON
 
 FORMS = {
@@ -110,7 +109,6 @@ def test_rules_that_only_together_leave_a_country_no_minute_are_refused(app_key,
     rules(*hours, "--quiet-hours", "none")
 
 
-@on_sqlite
 def test_only_allowed_countries_matter(settings, run):
     run("keys", "create", "app")
     runner = create_app(settings._replace(allowed_countries=frozenset({"US"}))).test_cli_runner()

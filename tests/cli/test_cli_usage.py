@@ -11,7 +11,6 @@ import pytest
 
 from access.keys import ApiKey
 from carriers.alphabets import count_parts
-from databases import on_sqlite
 from models import Message, Status
 from samples import LONDON, MILLISECOND, NEW_YORK, TUESDAY_NOON
 from stored_messages import key_named, store
@@ -95,7 +94,6 @@ def test_a_month_begins_and_ends_at_midnight_utc(usage):
     assert usage("--month", "2025-12") == {}
 
 
-@on_sqlite
 @pytest.mark.parametrize(
     "words",
     [
@@ -140,7 +138,6 @@ def test_sums_are_those_of_the_database(usage):
     assert {used: parts for used, (_, parts) in usage().items()} == expected
 
 
-@on_sqlite
 @pytest.mark.parametrize(
     ("name", "cell"),
     [

@@ -16,7 +16,7 @@ from access.do_not_call import DoNotCall, LastReply
 from carriers import OptOut, Part, Receipt, Reply
 from carriers.ways import Way
 from database import clock, sqlite
-from databases import on_sqlite
+from databases import on_both, on_sqlite
 from events.outbox import Event, EventAddress
 from models import Message, Status
 from samples import DAY, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
@@ -24,7 +24,7 @@ from sending import inbound, receipts
 from sending.receipts import EarlyReceipt
 from stored_messages import connection_of, key_named, store, store_many
 
-pytestmark = pytest.mark.usefixtures("database_url")
+pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
 TEXT = "A secret: xyzzy"
 RULES = inbound.ReplyRules(Way("twilio"), "asked", None, None)

@@ -16,11 +16,13 @@ from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from answers import refusal
 from database import clock, db, pool
-from databases import on_postgres, on_sqlite
+from databases import on_both, on_postgres, on_sqlite
 from models import Message
 from proxy import Proxy
 from samples import NEW_YORK
 from stored_messages import connection_of, create, key_named, store
+
+pytestmark = on_both
 
 # Plain use of peewee
 

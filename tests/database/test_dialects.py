@@ -5,9 +5,10 @@ from peewee import Select, ValuesList
 
 from access.keys import ApiKey
 from database import clock, db
+from databases import on_both
 from samples import TUESDAY_NOON
 
-pytestmark = pytest.mark.usefixtures("database_url")
+pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 ODD = ["", " ", "NULL", "a,b", '"', "'", "{}", "[1]", "\\", "%s", "?", "ü\n🙂", "a", "a"]
 
 

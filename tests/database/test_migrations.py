@@ -16,9 +16,11 @@ import models
 import scheduler  # noqa: F401
 from access import keys
 from database import clock, db
-from databases import renamed
+from databases import on_both, renamed
 from running import ROOT
 from stored_messages import HOUR, store
+
+pytestmark = on_both
 
 TABLES = database.Table.__subclasses__()
 NAMES = sorted(table._meta.table_name for table in TABLES)

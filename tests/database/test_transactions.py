@@ -10,8 +10,10 @@ import pytest
 import database
 from access.do_not_call import DoNotCall
 from database import clock, db
-from databases import on_postgres, on_sqlite
+from databases import on_both, on_postgres, on_sqlite
 from stored_messages import connection_of
+
+pytestmark = on_both
 
 NUMBERS = [f"+1212555{number:04}" for number in range(9)]
 

@@ -7,6 +7,7 @@ import pytest
 
 from carrier_servers import Answer
 from database import clock
+from databases import on_both
 from events.delivery import DELAYS, Deliveries
 from events.outbox import Event, EventAddress
 from models import Message
@@ -15,7 +16,7 @@ from running import wait_until
 from samples import DAY, HOUR, MINUTE, SECOND, TUESDAY_NOON
 from stored_messages import key_named, store, store_many
 
-pytestmark = pytest.mark.usefixtures("database_url")
+pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
 GONE = "the receiver answered 410 (Gone)"
 

@@ -6,6 +6,7 @@ import pytest
 
 from access.keys import ApiKey, Role
 from carrier_servers import Answer
+from databases import on_both
 from events.delivery import Deliveries
 from events.outbox import Event, EventAddress
 from models import Message
@@ -13,7 +14,7 @@ from monitoring import health
 from samples import HOUR, MINUTE, TUESDAY_NOON
 from stored_messages import key_named, store
 
-pytestmark = pytest.mark.usefixtures("database_url")
+pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from standardwebhooks import Webhook
 
 from carrier_servers import DRIP, HANG, HANG_UP, Answer
 from database import clock
+from databases import on_both
 from events import delivery
 from events.delivery import DELAYS, Deliveries
 from events.outbox import Event, EventAddress
@@ -20,7 +21,7 @@ from running import free_port, wait_until
 from samples import HOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import again, key_named, store, store_many
 
-pytestmark = pytest.mark.usefixtures("database_url")
+pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
 
 @pytest.fixture

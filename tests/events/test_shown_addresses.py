@@ -8,11 +8,12 @@ import pytest
 from access.audit import Audit
 from carriers import urls
 from database import clock, db
+from databases import on_both
 from events.outbox import EventAddress
 from running import ROOT
 from stored_messages import key_named
 
-pytestmark = pytest.mark.usefixtures("database_url")
+pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
 SHOWN = {
     "https://shop.example.com/events": "https://shop.example.com/events",

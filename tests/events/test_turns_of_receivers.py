@@ -6,6 +6,7 @@ import pytest
 
 from carrier_servers import HANG, Answer
 from database import clock
+from databases import on_both
 from events import delivery
 from events.delivery import Deliveries
 from events.outbox import EventAddress
@@ -14,7 +15,7 @@ from running import wait_until
 from samples import TUESDAY_NOON
 from stored_messages import key_named, store_many
 
-pytestmark = pytest.mark.usefixtures("database_url")
+pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
 
 @pytest.fixture

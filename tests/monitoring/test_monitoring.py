@@ -20,7 +20,6 @@ from answers import problems, refusal
 from app import create_app
 from carriers import Carrier, CarrierError
 from database import clock
-from databases import on_sqlite
 from events.outbox import EventAddress
 from models import Status
 from monitoring import health, metrics
@@ -59,7 +58,6 @@ def test_the_root_lists_the_addresses(settings):
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;q=0.8"
 
 
-@on_sqlite
 @pytest.mark.parametrize(
     ("accept", "mimetype"),
     [
@@ -78,7 +76,6 @@ def test_the_root_is_a_page_for_a_browser_alone(client, accept, mimetype):
     assert answer.headers["Cache-Control"] == "no-store"
 
 
-@on_sqlite
 @pytest.mark.options
 @pytest.mark.parametrize("prefix", ["", "/staging"])
 def test_the_page_at_the_root_leads_to_all_that_the_body_names(client, optional_settings, prefix):

@@ -15,7 +15,6 @@ from carrier_servers import DRIP, Answer, playing
 from carriers import Reply
 from carriers.ways import Way
 from database import db
-from databases import on_sqlite
 from models import Status
 from monitoring import notices
 from monitoring.notices import Notice, Notices
@@ -285,7 +284,6 @@ def test_a_database_that_is_away_stops_nothing(settings, people, caplog, monkeyp
     assert len(people.told) == 1
 
 
-@on_sqlite
 def test_without_addresses_nobody_looks(settings, monkeypatch):
     trouble()
     one = Notices(settings)
@@ -294,7 +292,6 @@ def test_without_addresses_nobody_looks(settings, monkeypatch):
     assert Notice.select().count() == 0
 
 
-@on_sqlite
 def test_a_scheduler_names_no_key_that_is_revoked(look):
     key = key_named("shop")
     used(key, 10, "10/d")

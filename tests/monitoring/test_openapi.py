@@ -18,7 +18,6 @@ from app import create_app
 from browser import HOST
 from carriers import Reply
 from carriers.ways import Way
-from databases import on_sqlite
 from events import outbox
 from events.outbox import EventAddress
 from models import FINISHED, Message
@@ -326,7 +325,6 @@ def test_the_page_is_read_only(client, path):
     assert "GET" in response.headers["Allow"]
 
 
-@on_sqlite
 @pytest.mark.parametrize("prefix", [pytest.param("", marks=pytest.mark.soak), "/staging"])
 def test_a_request_can_be_tried_on_the_page(browser, serve, database_url, key, prefix):
     base = f"http://{HOST}:{serve(database_url, SCRIPT_NAME=prefix).port}{prefix}"

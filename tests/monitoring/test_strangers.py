@@ -6,7 +6,6 @@ import pytest
 
 from app import create_app
 from carriers import CarrierError
-from databases import on_sqlite
 from models import Status
 from samples import MINUTE, SECOND, TUESDAY_NOON
 from stored_messages import store
@@ -64,7 +63,6 @@ def test_those_who_bring_the_token_read_the_words(unwell, query):
     assert told(response)["commonest_error"]["error"] == WORDS
 
 
-@on_sqlite
 def test_without_a_token_nobody_over_http_reads_them_but_the_shell_does(unwell, settings):
     app = create_app(settings)
     for headers in ({}, BRINGS_IT, {"Authorization": "Bearer "}):

@@ -8,7 +8,6 @@ import pytest
 from access import limits
 from access.keys import ApiKey
 from access.limits import KeyUse
-from databases import on_sqlite
 from monitoring.notices import Notices
 from samples import TUESDAY_NOON
 from sending.carrier_state import CarrierState
@@ -31,7 +30,6 @@ def look(settings, people, at):
     return now
 
 
-@on_sqlite
 def test_a_problem_is_a_failure_named_in_the_title_and_its_end_a_success(look):
     CarrierState.passed(TUESDAY_NOON, {"twilio": []})
     CarrierState.update(trouble="no credit", trouble_since=TUESDAY_NOON).execute()
@@ -42,7 +40,6 @@ def test_a_problem_is_a_failure_named_in_the_title_and_its_end_a_success(look):
     assert look() == [("Text messages: well again", "success")]
 
 
-@on_sqlite
 def test_of_several_problems_the_title_names_the_first_and_counts_the_others(look):
     CarrierState.passed(TUESDAY_NOON, {"twilio": []})
     CarrierState.update(trouble="no credit", trouble_since=TUESDAY_NOON).execute()
@@ -52,13 +49,11 @@ def test_of_several_problems_the_title_names_the_first_and_counts_the_others(loo
     assert kind == "failure"
 
 
-@on_sqlite
 def test_what_waits_for_approval_is_a_warning(look):
     store(key=key_named("app"), manual_mode=True, approved=False)
     assert look() == [("Text messages: 1 text waits for approval", "warning")]
 
 
-@on_sqlite
 def test_a_limit_that_is_used_up_is_a_warning_with_the_keys_name(look):
     ApiKey.issue("shop", None, TUESDAY_NOON, limits=limits.parse("10/d"))
     key, second = ApiKey.named("shop"), int(TUESDAY_NOON.timestamp())

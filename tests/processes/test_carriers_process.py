@@ -20,7 +20,7 @@ from access.keys import ApiKey
 from app import create_app
 from carrier_servers import Answer, TwilioServer, WebhookServer, playing
 from database import clock
-from databases import on_sqlite
+from databases import on_both, on_sqlite
 from models import Message, Status
 from running import ALWAYS, ask, send, wait_until
 from samples import LONDON, NEW_YORK, VALID
@@ -29,6 +29,8 @@ from sending.receipts import EarlyReceipt
 from sending.replies import Filter, Reply
 from signed_callbacks import SECRET, TOKEN, TWILIO, VONAGE, of_twilio, of_vonage
 from stored_messages import statuses, store, store_many
+
+pytestmark = on_both
 
 PUBLIC_URL = "https://sms.example.com"
 ACKNOWLEDGED = DELIVER_SM | RESPONSE

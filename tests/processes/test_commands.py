@@ -8,11 +8,13 @@ import subprocess
 import pytest
 
 from access.do_not_call import DoNotCall
-from databases import on_postgres, on_sqlite
+from databases import on_both, on_postgres, on_sqlite
 from models import Message, Status
 from running import ROOT, TOOLS, wait_until
 from samples import DAY, TUESDAY_NOON
 from stored_messages import again, connection_of, look, statuses, store, store_many
+
+pytestmark = on_both
 
 
 @pytest.fixture

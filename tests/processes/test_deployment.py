@@ -22,9 +22,11 @@ import database
 from access import keys
 from carrier_servers import self_signed
 from database import clock
-from databases import on_postgres, on_sqlite
+from databases import on_both, on_postgres, on_sqlite
 from running import ROOT, SECRET_KEY, TOOLS, answers, free_port, send, wait_until
 from samples import VALID
+
+pytestmark = on_both
 
 STOPPED_WITHIN = 30  # seconds that a host gives: Heroku no more
 PROCFILE = dict(line.split(": ", 1) for line in (ROOT / "Procfile").read_text().splitlines())

@@ -11,6 +11,7 @@ from browser import ENTER, HOST
 from carriers import Reply as Said
 from carriers.ways import Way
 from database import clock
+from databases import on_both
 from desk_in_browser import (
     FOCUS,
     LOOKS,
@@ -31,6 +32,8 @@ from sending import inbound
 from sending.inbound import ReplyRules
 from sending.replies import Reply
 from stored_messages import again, held, key_named, store
+
+pytestmark = on_both
 
 LONG = "<i>\u202e" + "W" * 1590
 

@@ -14,7 +14,7 @@ from access.keys import ApiKey, Role
 from app import create_app
 from carrier_servers import HANG, Answer, refusal
 from database import clock
-from databases import on_sqlite
+from databases import on_both, on_sqlite
 from desk_visitor import Visitor
 from events.outbox import Event, EventAddress
 from models import FINISHED, Message, Status
@@ -22,6 +22,8 @@ from running import ROOT, Process, free_port, wait_until
 from samples import DAY
 from signed_callbacks import of_twilio
 from stored_messages import key_named, statuses, store, store_many
+
+pytestmark = on_both
 
 PUBLIC_URL = "https://sms.example.com"
 QUICK = {"CLAIM_TIMEOUT": "2"}

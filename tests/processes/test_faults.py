@@ -25,7 +25,7 @@ from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from answers import PATH
 from database import clock, db, pool, postgres
-from databases import on_postgres
+from databases import on_both, on_postgres
 from models import Message, Status
 from postgres_server import PostgresServer
 from proxy import Proxy
@@ -44,6 +44,8 @@ from running import (
 from samples import NEIGHBOUR, NEW_YORK, TUESDAY_NOON, VALID
 from signed_callbacks import TOKEN, TWILIO, of_twilio
 from stored_messages import again, connection_of, look, statuses, store, store_many
+
+pytestmark = on_both
 
 PUBLIC_URL = "https://sms.example.com"
 CONNECTED = "SELECT COUNT(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"

@@ -26,11 +26,14 @@ import pytest
 from access import limits
 from access.keys import ApiKey
 from database import clock
+from databases import on_both
 from desk_visitor import Page
 from models import Message
 from running import PYTHON, ROOT, TOOLS, Process, free_port, wait_until
 from samples import NEW_YORK
 from settings import DAYS
+
+pytestmark = on_both
 
 NOT_COPIED = shutil.ignore_patterns(
     *(".git", ".venv", ".*-key", ".env", ".*_cache", "*.db*", "tests", "benchmarks")

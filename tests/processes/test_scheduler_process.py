@@ -28,7 +28,7 @@ from carrier_servers import (
     verdict,
 )
 from database import clock, db
-from databases import on_sqlite
+from databases import on_both, on_sqlite
 from models import Message, Status
 from monitoring import dead_scheduler
 from running import ALWAYS, ROOT, free_port, send, wait_until
@@ -36,6 +36,8 @@ from samples import HOUR, NEW_YORK, SECOND
 from sending.carrier_state import CarrierState
 from settings import VERSION
 from stored_messages import again, create, held, key_named, statuses, store, store_many
+
+pytestmark = on_both
 
 SECRETS = (TwilioServer.sid, "a token", "a%20token", "s3cret", "1212555", "attack", "tms_")
 

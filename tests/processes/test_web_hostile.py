@@ -16,9 +16,11 @@ import pytest
 
 from answers import PATH
 from database import pool
-from databases import on_sqlite
+from databases import on_both, on_sqlite
 from running import assert_holds_nobody_up, health, read_all, send, wait_until
 from samples import VALID
+
+pytestmark = on_both
 
 LINES = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n".encode()
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"

@@ -15,11 +15,13 @@ from access.keys import ApiKey
 from access.limits import parse
 from answers import FIELDS, PATH, error_in
 from database import clock
-from databases import on_sqlite
+from databases import on_both, on_sqlite
 from models import Message
 from running import ALWAYS, ROOT, TOOLS, Clients, ask, assert_as_asked, post, read_all, wait_until
 from samples import NEW_YORK
 from stored_messages import look, store_history
+
+pytestmark = on_both
 
 TEXT = "the-text-of-a-message"
 VALID = {"to": NEW_YORK, "message": TEXT}

@@ -8,12 +8,14 @@ import pytest
 import reports
 from access.keys import ApiKey, Role
 from database import PAGE
-from databases import on_sqlite
+from databases import on_both, on_sqlite
 from models import FINISHED, Status
 from query_plans import plans, reads_whole
 from reports import Filter
 from samples import NEW_YORK, TUESDAY_NOON
 from stored_messages import key_named, store, store_many
+
+pytestmark = on_both
 
 OLD = TUESDAY_NOON - timedelta(days=31)
 OPERATOR = ApiKey(id=0, name="Olga", role=Role.OPERATOR)

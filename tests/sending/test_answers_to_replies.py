@@ -9,6 +9,7 @@ from access.do_not_call import DoNotCall
 from carriers import CarrierError
 from carriers import Reply as Said
 from carriers.ways import Way
+from databases import on_both
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST, DyingPool
 from models import Message, Status
 from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
@@ -22,7 +23,7 @@ from sending.runtime import Runtime
 from several_carriers import SILENT, NamedCarrier
 from stored_messages import held, store, store_many
 
-pytestmark = pytest.mark.usefixtures("database_url")
+pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
 NIGHT = TUESDAY_NOON + 14 * HOUR  # two in the morning in New York
 RULES = ReplyRules(Way("fake"), "always", "You get no more texts.", "Ask us.")

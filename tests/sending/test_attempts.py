@@ -9,7 +9,7 @@ import pytest
 from access.do_not_call import DoNotCall
 from carriers import CarrierError, LateAnswer, OptOut, Receipt
 from carriers.ways import Way
-from databases import on_sqlite
+from databases import on_both, on_sqlite
 from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, TOO_FAST, DyingPool
 from models import Message, Status
 from own_threads import pool_after
@@ -19,6 +19,8 @@ from sending.attempts import Attempt
 from sending.outcomes import MAY_HAVE_TAKEN_IT, MOST_DEATHS
 from sending.runtime import THIS_MACHINE, Runtime
 from stored_messages import again, held, store, take_over
+
+pytestmark = on_both
 
 SILENCE = CarrierError("no answer within 60 s", in_doubt=True, silent=True)
 UNCLEAR = ("unclear", str(SILENCE))

@@ -9,6 +9,7 @@ import pytest
 import recipients
 from carriers import CarrierError, Receipt
 from carriers.ways import Way
+from databases import on_both
 from fake_carrier import FOR_GOOD
 from models import Message, Status
 from running import wait_until
@@ -17,6 +18,8 @@ from scheduler import Scheduler
 from sending import receipts
 from sending.attempts import Attempt
 from stored_messages import again, held, store, store_many
+
+pytestmark = on_both
 
 IN_DOUBT = CarrierError("no answer", in_doubt=True)
 

@@ -4,11 +4,14 @@ import threading
 
 import pytest
 
+from databases import on_both
 from models import Message
 from samples import HOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from sending.attempts import Attempt
 from sending.carrier_state import CarrierState
 from stored_messages import store, store_many
+
+pytestmark = on_both
 
 NO_THREAD = RuntimeError("can't start new thread")
 

@@ -8,6 +8,7 @@ import database
 from access.do_not_call import DoNotCall
 from carriers import OptOut, Part, Receipt
 from carriers import Reply as Said
+from databases import on_both
 from fake_carrier import FakeCarrier
 from faulty_database import FaultyDatabase
 from models import Message, Status
@@ -17,6 +18,8 @@ from sending import recorder
 from sending.recorder import Inbox
 from sending.replies import Reply
 from stored_messages import again, store
+
+pytestmark = on_both
 
 
 class TalkingCarrier(FakeCarrier):

@@ -11,6 +11,7 @@ from access.keys import ApiKey, Role
 from carriers import OptOut, Part, Reply
 from carriers.ways import Way
 from database import clock, db
+from databases import on_both
 from events.outbox import Event, EventAddress
 from models import Message, Status
 from running import wait_until
@@ -21,6 +22,8 @@ from sending.carrier_state import CarrierState
 from sending.heartbeats import Heartbeat
 from sending.inbound import ReplyRules
 from stored_messages import SENDER, again, claim, held, key_named, store, store_many, take_over
+
+pytestmark = on_both
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from carrier_servers import Answer
 from carriers import Reply as Said
 from carriers import ways
 from database import clock
+from databases import on_both
 from models import Status
 from samples import HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import inbound
@@ -19,6 +20,8 @@ from sending.inbound import ReplyRules
 from sending.replies import Filter, Reply
 from signed_callbacks import of_twilio
 from stored_messages import held
+
+pytestmark = on_both
 
 AWAY = 20 * MINUTE
 BACK = TUESDAY_NOON + AWAY

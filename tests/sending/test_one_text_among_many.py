@@ -7,12 +7,14 @@ import pytest
 
 from access.keys import ApiKey
 from carriers import CarrierError
-from databases import on_sqlite
+from databases import on_both, on_sqlite
 from fake_carrier import ACCOUNT, FOR_GOOD, TOO_FAST, AskableCarrier
 from models import Message, Status
 from monitoring import health
 from samples import DAY, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import again, key_named, statuses, store, store_many
+
+pytestmark = on_both
 
 PAGE = CarrierError("a gateway's page", silent=True)
 NO_CONNECTION = CarrierError("there is no connection", unreached=True)

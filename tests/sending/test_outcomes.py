@@ -8,12 +8,15 @@ import pytest
 import recipients
 from access.rules import Rules
 from carriers import CarrierError
+from databases import on_both
 from models import Message, Status, new_id
 from recipients.quiet import QuietHours, QuietPlaces
 from running import ROOT
 from samples import DAY, HOUR, MILLISECOND, MINUTE, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON, daily
 from sending import outcomes
 from sending.outcomes import MAY_HAVE_TAKEN_IT, Outcome, Terms, judge
+
+pytestmark = on_both
 
 HOURS = daily(540, 1020)
 ASKABLE = Terms(True, False, 60, Rules(HOURS, QuietPlaces(), False, 3 * DAY))

@@ -7,7 +7,7 @@ import pytest
 
 from carriers import CarrierError, TooFast
 from database import db, isoformat
-from databases import on_sqlite
+from databases import on_both, on_sqlite
 from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, SLOWLY, TOO_FAST, AskableCarrier
 from models import Message, Status
 from monitoring import health
@@ -19,6 +19,8 @@ from sending.carrier_state import CarrierState
 from sending.sends import Answer, Send
 from several_carriers import NamedCarrier
 from stored_messages import statuses, store, store_many
+
+pytestmark = on_both
 
 DOWN = CarrierError("nobody listens", unreached=True)
 PAGE = CarrierError("a gateway's page", silent=True)

@@ -8,6 +8,7 @@ from carriers import Part
 from carriers import Reply as Said
 from carriers.ways import Way
 from database import clock, db
+from databases import on_both
 from models import Status
 from query_plans import plans, reads_whole
 from reports import Cursor
@@ -16,6 +17,8 @@ from sending import claims, inbound
 from sending.inbound import ReplyRules
 from sending.replies import Filter, Reply
 from stored_messages import key_named, store, store_many
+
+pytestmark = on_both
 
 RULES = ReplyRules(Way("twilio"), "asked", "Bye.", "Ask us.")
 OPERATOR = ApiKey(id=1, name="Olga", role=Role.OPERATOR)

@@ -40,7 +40,7 @@ from access.keys import ApiKey, Role
 from carriers import Carrier, CarrierError, Receipt
 from carriers.lanes import TESTERS, Lane, Routes
 from carriers.ways import Way
-from databases import on_sqlite
+from databases import on_both, on_sqlite
 from models import ANSWER_WITHIN, FINISHED, TAKEN, Message, Status, first_id
 from recipients.hours import BusinessHours
 from recipients.quiet import QuietPlaces
@@ -59,6 +59,8 @@ from sending.sender import Sender
 from sending.sends import NotSent, Send, Sends
 from sending.watch import CarrierWatch
 from stored_messages import create
+
+pytestmark = on_both
 
 NUMBERS = (NEW_YORK, "+12125550188")
 CLAIM_TIMEOUT, EXPIRE_AFTER = 60, 3 * DAY

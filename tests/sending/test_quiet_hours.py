@@ -5,11 +5,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from databases import on_both
 from models import Status
 from own_threads import pool_after
 from samples import ALWAYS_OPEN, HOUR, MINUTE, NEW_YORK, SECOND
 from sending.runtime import Runtime
 from stored_messages import again, store
+
+pytestmark = on_both
 
 NIGHT = {"quiet_hours": (21 * 60, 8 * 60)}
 NINE_PM = datetime(2026, 3, 4, 2, tzinfo=UTC)  # a Tuesday in New York

@@ -15,7 +15,7 @@ from answers import accepted, problems
 from app import create_app
 from carriers import CarrierError
 from database import clock
-from databases import on_sqlite
+from databases import on_both, on_sqlite
 from fake_carrier import FOR_NOW, TOO_FAST, FakeCarrier
 from models import Message, Status
 from places import QUIET_PLACES
@@ -23,6 +23,8 @@ from samples import DAY, HOUR, LONDON, MINUTE, SECOND
 from scheduler import Scheduler
 from sending import heartbeats, sender
 from stored_messages import die_with_one
+
+pytestmark = on_both
 
 MOODS = [None] * 6
 MOODS += [FOR_NOW, TOO_FAST, CarrierError("not reached", unreached=True)]

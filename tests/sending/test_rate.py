@@ -5,9 +5,12 @@ from datetime import timedelta
 
 import pytest
 
+from databases import on_both
 from samples import TUESDAY_NOON
 from sending.carrier_state import CarrierState
 from sending.rate import Rate
+
+pytestmark = on_both
 
 
 def send_for(seconds, rate, parts_of, seed=0):

@@ -16,7 +16,7 @@ from access.do_not_call import DoNotCall, DoNotCallHistory
 from carriers import LateAnswer, OptOut, Receipt
 from carriers.ways import Way
 from database import clock, db
-from databases import on_sqlite
+from databases import on_both, on_sqlite
 from models import TAKEN, Message, Status
 from own_threads import at_once, begin
 from samples import DAY, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
@@ -25,7 +25,7 @@ from sending.attempts import Attempt
 from sending.receipts import EarlyReceipt
 from stored_messages import SENDER, again, claim, held, statuses, store, store_many, take_over
 
-pytestmark = pytest.mark.usefixtures("database_url")
+pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
 LATER = TUESDAY_NOON + 90 * DAY
 DELIVERED, UNDELIVERED = ("SM1", True, None), ("SM1", False, "no such number")

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from carriers import Receipt
-from databases import on_postgres
+from databases import on_both, on_postgres
 from models import Message, Status
 from own_threads import at_once
 from samples import DAY, LONDON, NEW_YORK, TUESDAY_NOON
@@ -13,7 +13,7 @@ from sending import receipts
 from sending.receipts import EarlyReceipt
 from stored_messages import again, claim, held
 
-pytestmark = pytest.mark.usefixtures("database_url")
+pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
 
 def unmatched():

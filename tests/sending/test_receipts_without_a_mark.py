@@ -8,7 +8,7 @@ import pytest
 from carriers import Receipt
 from carriers import Reply as Said
 from carriers.ways import Way
-from databases import on_sqlite
+from databases import on_both, on_sqlite
 from models import Message, Status
 from samples import DAY, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending import inbound, receipts
@@ -17,7 +17,7 @@ from sending.receipts import EarlyReceipt
 from sending.replies import Reply
 from stored_messages import again, held, store, take_over
 
-pytestmark = pytest.mark.usefixtures("database_url")
+pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
 LATER = TUESDAY_NOON + MINUTE
 

@@ -15,7 +15,7 @@ from carriers import OptOut, Part
 from carriers import Reply as Said
 from carriers.ways import Way
 from database import clock, db
-from databases import on_postgres
+from databases import on_both, on_postgres
 from events.outbox import Event, EventAddress
 from models import Message, Status
 from own_threads import at_once, begin
@@ -26,7 +26,7 @@ from sending.inbound import ReplyRules
 from sending.replies import Filter, Reply
 from stored_messages import again, held, key_named, look, store
 
-pytestmark = pytest.mark.usefixtures("database_url")
+pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
 RULES = ReplyRules(Way("fake"), "asked", None, None)
 ANSWERING = RULES._replace(stop_reply="You get no more texts.", help_reply="Ask +1 212 555 0100.")

@@ -7,6 +7,7 @@ import pytest
 
 from access.audit import Audit
 from database import PAGE
+from databases import on_both
 from events.outbox import Event, EventAddress
 from models import Message, Status
 from own_threads import at_once
@@ -18,6 +19,8 @@ from sending.replies import Reply
 from sending.retention import Retention
 from settings import SettingsError
 from stored_messages import again, key_named, store, store_many
+
+pytestmark = on_both
 
 KEPT = 90 * DAY
 ENDED = (

@@ -9,6 +9,7 @@ from peewee import OperationalError
 from carriers import Reply as Said
 from carriers.ways import Way
 from database import db
+from databases import on_both
 from events.outbox import Event, EventAddress
 from fake_carrier import FakeCarrier
 from models import Message, Status
@@ -18,6 +19,8 @@ from sending import inbound
 from sending.inbound import ReplyRules
 from sending.replies import Reply
 from stored_messages import again, key_named, statuses, store, store_many
+
+pytestmark = on_both
 
 BAD, TEXT = "+12125559999", "a secret of 12 words"
 

@@ -13,11 +13,14 @@ from access.rules import CHECKS
 from answers import accepted, problems, refusal
 from app import create_app
 from database import clock, db, isoformat
+from databases import on_both
 from desk_visitor import Visitor, issue
 from models import Message, Status
 from places import QUIET_PLACES, SILENCES
 from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import again, key_named, statuses, store, store_many
+
+pytestmark = on_both
 
 PLACES = {
     "business_hours": (0, 1440),

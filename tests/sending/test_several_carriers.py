@@ -8,6 +8,7 @@ import carriers
 from carriers import CarrierError, Receipt
 from carriers.ways import Way
 from database import isoformat
+from databases import on_both
 from fake_carrier import FOR_GOOD, FOR_NOW
 from models import Message, Status
 from running import wait_until
@@ -40,6 +41,8 @@ from several_carriers import (
     NamedCarrier,
 )
 from stored_messages import again, claim, held, key_named, statuses, store, store_many
+
+pytestmark = on_both
 
 
 def once_there_are(number, texts):

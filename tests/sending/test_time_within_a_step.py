@@ -12,6 +12,7 @@ from peewee import OperationalError
 import database
 from carriers import CarrierError
 from database import clock, db
+from databases import on_both
 from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, TOO_FAST, DyingPool, FakeCarrier
 from models import Status
 from own_threads import at_once, pool_after
@@ -30,6 +31,8 @@ from scheduler import Scheduler
 from sending import heartbeats, sender
 from sending.runtime import THIS_MACHINE, Clock, Runtime
 from stored_messages import again, store, store_many
+
+pytestmark = on_both
 
 CLAIM_TIMEOUT = 300 * SECOND
 LATE = TUESDAY_NOON + CLAIM_TIMEOUT + MINUTE

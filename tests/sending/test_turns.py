@@ -15,6 +15,7 @@ from access.keys import ApiKey, Role
 from carriers import CarrierError
 from carriers.lanes import TESTERS
 from database import clock, db
+from databases import on_both
 from events.delivery import Deliveries
 from fake_carrier import TOO_FAST
 from models import Message, Status
@@ -26,6 +27,8 @@ from sending.attempts import Attempt
 from sending.carrier_state import CarrierState
 from sending.heartbeats import Heartbeat
 from stored_messages import SENDER, again, key_named, statuses, store, store_many
+
+pytestmark = on_both
 
 PERMANENT, TEMPORARY, TOO_BUSY = "+12125550101", "+12125550102", "+12125550103"
 

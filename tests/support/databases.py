@@ -1,7 +1,8 @@
-"""Databases: every test that needs one runs on SQLite and on a real PostgreSQL."""
+"""Databases: a test runs on SQLite; those marked `on_both` also on a real PostgreSQL."""
 
 import contextlib
 import os
+import re
 import shutil
 import uuid
 
@@ -14,14 +15,24 @@ import scheduler  # noqa: F401
 from postgres_server import PostgresServer
 
 SQLITE, POSTGRES = "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)
+on_both = pytest.mark.both
 on_sqlite = pytest.mark.parametrize("kind", [SQLITE])
 on_postgres = pytest.mark.parametrize("kind", [POSTGRES])
 
 
-@pytest.fixture(params=[SQLITE, POSTGRES])
-def kind(request):
-    """The kind of database: each in turn."""
-    return request.param
+def pytest_generate_tests(metafunc):
+    """Run a test marked `on_both` on each kind of database."""
+    given = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    is_given = any("kind" in (re.findall(r"\w+", n) if isinstance(n, str) else n) for n in given)
+    is_asked = "kind" in metafunc.fixturenames and not is_given
+    if is_asked and metafunc.definition.get_closest_marker("both"):
+        metafunc.parametrize("kind", [SQLITE, POSTGRES])
+
+
+@pytest.fixture
+def kind():
+    """The kind of database."""
+    return SQLITE
 
 
 @pytest.fixture(scope="session")

@@ -244,7 +244,6 @@ def test_where_no_callback_of_twilios_can_be_genuine_each_is_403(
     unchanged(message)
 
 
-@pytest.mark.parametrize("kind", ["sqlite"])
 @pytest.mark.parametrize("path", [*TWILIOS, *VONAGES])
 @pytest.mark.parametrize(
     "asked",
@@ -269,7 +268,6 @@ def test_strangers_cannot_tell_which_carrier_is_set_up(open_client, path, asked)
     assert len({(each.status_code, each.json["message"]) for each in told}) == 1
 
 
-@pytest.mark.parametrize("kind", ["sqlite"])
 def test_a_carrier_url_that_cannot_be_used_stops_the_start_in_one_line(open_client):
     with pytest.raises(SystemExit) as stopped:
         open_client("twilio://AC1:s3cret@")
@@ -326,7 +324,6 @@ NAMES = ["MessageSid", "MessageStatus", "ErrorCode", "To", "From", "Body", "OptO
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sqlite"])
 @given(
     fields=st.dictionaries(st.sampled_from(NAMES), TEXTS),
     path=st.sampled_from(TWILIOS),
@@ -339,7 +336,6 @@ VONAGE_NAMES = ["messageId", "status", "err-code", "msisdn", "to", "text", "type
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sqlite"])
 @given(
     fields=st.dictionaries(st.sampled_from(VONAGE_NAMES), TEXTS),
     path=st.sampled_from(VONAGES),
@@ -349,7 +345,6 @@ def test_whatever_vonage_signs_is_understood(open_client, fields, path, how):
     understood(open_client(VONAGE).open(path, **of_vonage(fields, SECRET, how)))
 
 
-@pytest.mark.parametrize("kind", ["sqlite"])
 @given(
     path=st.sampled_from([*TWILIOS, *VONAGES]),
     body=st.binary(),
