@@ -145,7 +145,9 @@ def replied(database_url, at):
             finished_at = TUESDAY_NOON - number * MINUTE
             store(status=Status.SENT, carrier=name, finished_at=finished_at)
         said = Said(NEW_YORK, "STOP")
-        inbound.record([said], TUESDAY_NOON, ReplyRules(Way(carrier), "asked", "You are off.", None))
+        inbound.record(
+            [said], TUESDAY_NOON, ReplyRules(Way(carrier), "asked", "You are off.", None)
+        )
 
     return reply
 
@@ -186,7 +188,9 @@ GONE = {"ways": [Way("eu", countries={"US"})], "help_reply": "Ask us."}
 
 def ask_for_help(carrier, at, now):
     at(now)
-    inbound.record([Said(NEW_YORK, "HELP")], now, ReplyRules(Way(carrier), "asked", None, "Ask us."))
+    inbound.record(
+        [Said(NEW_YORK, "HELP")], now, ReplyRules(Way(carrier), "asked", None, "Ask us.")
+    )
 
 
 def the_answers():
