@@ -14,7 +14,7 @@ import schemas
 from acceptance import AlreadyAnswered, NewMessage
 from access.do_not_call import DoNotCall
 from access.keys import MAY_SEND, ApiKey, Role
-from access.limits import SECOND, LimitReached
+from access.limits import SECOND, LimitReached, TooManyParts
 from access.rules import Rules, end
 from carriers.alphabets import count_parts
 from carriers.lanes import new_lane
@@ -149,6 +149,8 @@ def store(message: NewMessage, settings: Settings) -> None:
     """Store a message; refuse the request if a limit does not allow it."""
     try:
         acceptance.store(message, settings.key_limits, settings.recipient_limit)
+    except TooManyParts as refusal:
+        abort(403, str(refusal))
     except LimitReached as refusal:
         g.abuse = f"{refusal.whose}_limit"
         wait = max(1, -((message.created_at - refusal.free_at) // SECOND))  # rounded up
@@ -171,6 +173,8 @@ def sender() -> ApiKey:
     g.key = key
     if key.role not in MAY_SEND:
         abort(403, f"Keys with role {key.role} cannot send texts.")
+    if key.paused_at:
+        abort(403, "The key is paused.")
     return key
 
 

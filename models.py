@@ -196,10 +196,12 @@ class Message(Table):
     # Requests
 
     @classmethod
-    def accepted(cls, key: int, since: int, until: int) -> int:
-        """Count the messages of a key that were accepted from one second to another."""
+    def accepted(cls, key: int, since: int, until: int) -> list[int]:
+        """Count the messages of a key that were accepted from one second to another, and parts."""
         first, end = (first_id(EPOCH + second * SECOND) for second in (since, until))
-        return cls.select().where(cls.key == key, cls.id >= first, cls.id < end).count()
+        parts = fn.COALESCE(fn.SUM(fn.COALESCE(cls.parts, 1)), 0)
+        counts = cls.select(fn.COUNT(SQL("*")), parts)
+        return [*counts.where(cls.key == key, cls.id >= first, cls.id < end).tuples().get()]
 
     @classmethod
     def tally_of(cls, key: int, row: KeyUse | None, seconds: Iterable[int]) -> KeyTally:

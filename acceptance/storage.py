@@ -36,7 +36,7 @@ def store(
     """Keep a new message for good.
 
     Raise AlreadyAnswered if its idempotency key is taken, LimitReached if its key or its recipient
-    may have no more, or the database's error.
+    may have no more, TooManyParts if its key may never have so many, or the database's error.
     """
     outcome = queue.insert(Request(message, default_limits, recipient_limit))
     if outcome:

@@ -66,6 +66,8 @@ class Action(StrEnum):
     RULED_KEY = "key rules set"
     ROTATED_KEY = "key rotated"
     EXTENDED_KEY = "key extended"
+    PAUSED_KEY = "key paused"
+    RESUMED_KEY = "key resumed"
     REVOKED_KEY = "key revoked"
     SET_EVENTS = "events address set"
     ROTATED_EVENTS = "events secret rotated"

@@ -42,7 +42,8 @@ class ApiKey(Table):
     last_used_at = InstantField(null=True)  # to the hour
     old_digest = TextField(null=True, index=True)  # of the secret before the rotation
     old_expires_at = InstantField(null=True)
-    limits = TextField(null=True)  # "5/s,1000/d"; null: KEY_LIMITS
+    limits = TextField(null=True)  # "5/s,20000p/mo"; null: KEY_LIMITS
+    paused_at = InstantField(null=True)  # its requests are refused, and its texts wait
     # The rules of its own, see KeyRules
     hours = TextField(null=True)
     quiet_hours = TextField(null=True)
@@ -132,6 +133,12 @@ class ApiKey(Table):
         return keys.select(keys.id).where(keys.role == Role.TESTER)
 
     @classmethod
+    def paused(cls) -> ModelSelect:
+        """Select the ids of the keys whose texts wait until somebody resumes them."""
+        keys = cls.alias("api_key")
+        return keys.select(keys.id).where(SQL("paused_at IS NOT NULL"))
+
+    @classmethod
     def in_group(cls, group: str | None) -> ModelSelect:
         """Select the keys of a group; none without a group."""
         # As a Value, so that None becomes "= NULL", which is never true
@@ -183,6 +190,25 @@ class ApiKey(Table):
         done = self._change(Action.REVOKED_KEY, now, None, revoked_at=now)
         KeyUse.delete().where(KeyUse.key_id == self.id).execute()
         return done
+
+    def pause(self, now: datetime) -> bool:
+        """Refuse this key's requests, and let its texts wait; return False if it was paused before.
+
+        Raise Refused if it is revoked.
+        """
+        return self._pause(Action.PAUSED_KEY, now, ApiKey.paused_at.is_null(), now)
+
+    def resume(self, now: datetime) -> bool:
+        """End the pause of this key; return False if it was not paused.
+
+        Raise Refused if it is revoked.
+        """
+        return self._pause(Action.RESUMED_KEY, now, ApiKey.paused_at.is_null(False), None)
+
+    def _pause(self, action, now, before, paused_at):
+        if self.revoked_at:
+            raise Refused(f"the key {self.name!r} is revoked")
+        return self._change(action, now, None, before, paused_at=paused_at)
 
     def limit(self, limits: tuple[Limit, ...], now: datetime) -> None:
         """Set the limits of this key, for the next message on; raise Refused if it is revoked."""
@@ -268,3 +294,5 @@ def _until(instant):
 _live = SQL("revoked_at IS NULL")
 ApiKey.add_index(ApiKey.index(ApiKey.name, unique=True, where=_live, name="api_key_live_name"))
 ApiKey.add_index(ApiKey.index(ApiKey.id, where=SQL("urgent"), name="api_key_urgent"))
+_paused = SQL("paused_at IS NOT NULL")
+ApiKey.add_index(ApiKey.index(ApiKey.id, where=_paused, name="api_key_paused"))

@@ -1,6 +1,6 @@
 """Limits of keys and recipients: how they are written, what keys have used up, the refusal.
 
-A key's windows are the seconds, minutes, hours and days of UTC. A recipient's window slides.
+A key's windows are the seconds, minutes, hours, days and months of UTC; a recipient's slides.
 """
 
 import bisect
@@ -11,25 +11,39 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple, Self
 
-from peewee import BigIntegerField, IntegerField, UUIDField
+from peewee import SQL, BigIntegerField, IntegerField, UUIDField
 
 from database import EPOCH, Table, db, lock_texts
 from database.clock import is_ahead
 
-UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}  # seconds
-SECOND = timedelta(seconds=1)
+UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400, "mo": 31 * 86_400}  # seconds, at most
+SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
+
+
+def window(unit: str, second: int) -> tuple[int, int]:
+    """Return the first second of the window of UTC around one, and the first of the next."""
+    if unit != "mo":
+        begins = second // UNITS[unit] * UNITS[unit]
+        return begins, begins + UNITS[unit]
+    first = (EPOCH + second * SECOND).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    next_first = (first + 31 * DAY).replace(day=1)
+    return (first - EPOCH) // SECOND, (next_first - EPOCH) // SECOND
 
 
 class Limit(NamedTuple):
-    """A maximum number of messages per window."""
+    """A maximum number of messages, or of their parts, per window."""
 
-    text: str  # "5/s"
+    text: str  # "5/s", or "2000p/d"
     number: int
     seconds: int
 
     @property
     def unit(self) -> str:
         return self.text.partition("/")[2]
+
+    @property
+    def in_parts(self) -> bool:
+        return "p/" in self.text
 
     @property
     def window(self) -> timedelta:
@@ -47,6 +61,13 @@ class LimitReached(Exception):
         self.whose, self.limit, self.free_at = whose, limit, free_at
 
 
+class TooManyParts(Exception):
+    """A message has more parts than a limit of its key ever allows."""
+
+    def __init__(self, parts: int, limit: Limit):
+        super().__init__(f"The text has {parts} parts, which the key's limit of {limit} forbids.")
+
+
 # How they are written
 
 
@@ -55,26 +76,27 @@ def parse(text: str) -> tuple[Limit, ...]:
     """Return the limits of a key, the shortest window first; raise ValueError with the problem."""
     limits = {}
     for part in text.split(",") if text.strip() else ():
-        limit = _read(part, "()(s|min|h|d)", "5/s,1000/d, per s, min, h or d")
-        if limits.setdefault(limit.seconds, limit) is not limit:
-            raise ValueError("must be a list with no unit twice: one limit per s, min, h or d")
-    return tuple(limits[size] for size in sorted(limits))
+        limit = _read(part, "p?", "()(s|min|h|d|mo)", "5/s,2000p/mo, per s, min, h, d or mo")
+        if limits.setdefault((limit.seconds, limit.in_parts), limit) is not limit:
+            words = "one limit per s, min, h, d or mo, and one in parts"
+            raise ValueError(f"must be a list with no unit twice: {words}")
+    return tuple(limits[each] for each in sorted(limits))
 
 
 def parse_recipient_limit(text: str) -> Limit | None:
     """Return the limit of a recipient, like 3/24h, or None; raise ValueError with the problem."""
     every = "([1-9][0-9]{0,3})(min|h|d)"
-    return _read(text, every, "3/24h, per a number of min, h or d") if text.strip() else None
+    return _read(text, "", every, "3/24h, per a number of min, h or d") if text.strip() else None
 
 
-def _read(text, window, example):
+def _read(text, counted, window, example):
     parts = re.fullmatch(rf"([^/]*)/{window}", text.strip())
     if not parts:
         raise ValueError(f"must be a number and a window, like {example}")
     number, times, unit = parts.groups()
-    if not re.fullmatch("[1-9][0-9]{0,8}", number):
+    if not re.fullmatch(f"[1-9][0-9]{{0,8}}{counted}", number):
         raise ValueError(f"must be a whole number from 1 to 999999999, like {example}")
-    return Limit(text.strip(), int(number), int(times or 1) * UNITS[unit])
+    return Limit(text.strip(), int(number.rstrip("p")), int(times or 1) * UNITS[unit])
 
 
 def lock_numbers(numbers: Collection[str]) -> None:
@@ -86,10 +108,11 @@ def lock_numbers(numbers: Collection[str]) -> None:
 
 
 class KeyUse(Table):
-    """How many messages of a key were accepted in the windows around a second.
+    """How many messages of a key, and parts, were accepted in the windows around a second.
 
-    All four are counted, whichever are limited. A row is changed only under its lock. It is stale
-    if the key has a newer message than `last_id`, accepted while it had no limits.
+    All are counted, whichever are limited. A row is changed only under its lock. It is stale if the
+    key has a newer message than `last_id`, accepted while it had no limits, or if a version before
+    migration 0039 has changed it, which counts neither parts nor months.
     """
 
     key_id = IntegerField(primary_key=True)
@@ -98,7 +121,14 @@ class KeyUse(Table):
     used_min = IntegerField()
     used_h = IntegerField()
     used_d = IntegerField()
+    used_mo = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
+    parts_s = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
+    parts_min = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
+    parts_h = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
+    parts_d = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
+    parts_mo = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
     last_id = UUIDField(null=True)  # of the latest message that was counted
+    parts_id = UUIDField(null=True)  # of the latest of which the parts were
 
     @classmethod
     def lock(cls, key: int) -> Self:
@@ -108,22 +138,28 @@ class KeyUse(Table):
             cls.insert(key_id=key, **nothing).on_conflict_ignore().execute()
         return row
 
+    def used(self, unit: str) -> list[int]:
+        """Return the messages and the parts in the latest window of a unit."""
+        return [getattr(self, f"used_{unit}"), getattr(self, f"parts_{unit}")]
+
     def put(self, tally: "KeyTally") -> None:
         """Store what is used up by now, if that has changed."""
-        changes = {"second": tally.second, "last_id": tally.last_id}
-        for unit, size in UNITS.items():
-            changes[f"used_{unit}"] = tally.used(size, tally.second)
+        changes = {"second": tally.second, "last_id": tally.last_id, "parts_id": tally.last_id}
+        for unit in UNITS:
+            changes[f"used_{unit}"], changes[f"parts_{unit}"] = tally.in_window(unit, tally.second)
         if any(getattr(self, name) != value for name, value in changes.items()):
             KeyUse.update(changes).where(KeyUse.key_id == self.key_id).execute()
 
 
 class KeyTally:
-    """What a key has used up, by the size of a window and its number since 1970.
+    """What a key has used up: messages and parts, by the unit and the first second of a window.
 
     `second` is the latest in which a message was accepted, and `last_id` the id of the latest.
     """
 
-    def __init__(self, counts: dict[tuple[int, int], int], second: int, last_id: uuid.UUID | None):
+    def __init__(
+        self, counts: dict[tuple[str, int], list[int]], second: int, last_id: uuid.UUID | None
+    ):
         self._counts, self.second, self.last_id = counts, second, last_id
 
     @classmethod
@@ -132,43 +168,55 @@ class KeyTally:
         row: KeyUse | None,
         latest: uuid.UUID | None,
         seconds: Iterable[int],
-        count: Callable[[int, int], int],
+        count: Callable[[int, int], list[int]],
     ) -> Self:
         """Return what a key has used up in the windows around these seconds.
 
-        `latest` is the id of its latest message. `count` counts its messages from one second to
-        another, for windows of which its row says nothing.
+        `latest` is the id of its latest message. `count` counts its messages and their parts from
+        one second to another, for windows of which its row says nothing.
         """
-        last_id = row.last_id if row else None
+        last_id = row.last_id if row and row.last_id == row.parts_id else None
         is_known = row is not None and (latest is None or (last_id and latest <= last_id))
         last = row.second if is_known else max(seconds)
         counts = {}
-        for unit, size in UNITS.items():
-            for window in {second // size for second in (*seconds, last)}:
-                if is_known and window > last // size:
-                    counts[size, window] = 0
-                elif is_known and window == last // size:
-                    counts[size, window] = getattr(row, f"used_{unit}")
+        for unit in UNITS:
+            around_last = window(unit, last)
+            for begins, ends in {window(unit, second) for second in (*seconds, last)}:
+                if is_known and begins > around_last[0]:
+                    counts[unit, begins] = [0, 0]
+                elif is_known and begins == around_last[0]:
+                    counts[unit, begins] = row.used(unit)
                 else:
-                    counts[size, window] = count(window * size, window * size + size)
+                    counts[unit, begins] = count(begins, ends)
         return cls(counts, last, max(filter(None, (latest, last_id)), default=None))
 
-    def used(self, size: int, second: int) -> int:
-        """Return how many messages were accepted in the window of this size around a second."""
-        return self._counts[size, second // size]
+    def in_window(self, unit: str, second: int) -> list[int]:
+        """Return the messages and the parts accepted in the window around a second."""
+        return self._counts[unit, window(unit, second)[0]]
 
-    def reached(self, limits: tuple[Limit, ...], second: int) -> list[LimitReached]:
-        """Return a refusal for each of these limits that allows no more around a second."""
-        return [
-            LimitReached("key", limit, EPOCH + (second // limit.seconds + 1) * limit.window)
-            for limit in limits
-            if self.used(limit.seconds, second) >= limit.number
-        ]
+    def used(self, limit: Limit, second: int) -> int:
+        """Return what counts for a limit in its window around a second."""
+        return self.in_window(limit.unit, second)[limit.in_parts]
 
-    def add(self, second: int, id: uuid.UUID) -> None:
+    def reached(
+        self, limits: tuple[Limit, ...], second: int, parts: int
+    ) -> list[LimitReached | TooManyParts]:
+        """Return a refusal for each of these limits that allows no message of so many parts."""
+        refusals = []
+        for limit in limits:
+            needed = parts if limit.in_parts else 1
+            if needed > limit.number:
+                refusals.append(TooManyParts(parts, limit))
+            elif self.used(limit, second) + needed > limit.number:
+                free_at = EPOCH + window(limit.unit, second)[1] * SECOND
+                refusals.append(LimitReached("key", limit, free_at))
+        return refusals
+
+    def add(self, second: int, id: uuid.UUID, parts: int) -> None:
         """Count a message of a second."""
-        for size in UNITS.values():
-            self._counts[size, second // size] += 1
+        for unit in UNITS:
+            used = self.in_window(unit, second)
+            used[0], used[1] = used[0] + 1, used[1] + parts
         self.second = max(self.second, second)
         self.last_id = max(filter(None, (id, self.last_id)))
 

@@ -163,8 +163,8 @@ def extend(name: str, expires: timedelta | None) -> None:
 def set_limits(name: str, limits: tuple[Limit, ...]) -> None:
     """Replace the limits of a key, as in 5/s 1000/d; without any, KEY_LIMITS applies again.
 
-    Texts accepted in the current second, minute, hour and day count. Every process applies the
-    limits when this returns.
+    2000p/d and 20000p/mo count parts, which carriers bill. What was accepted in the current second,
+    minute, hour, day and month counts. Every process applies the limits when this returns.
     """
     ApiKey.named(name).limit(limits, clock.now())
     defaults = current_app.config["SETTINGS"].key_limits
@@ -265,14 +265,15 @@ def list_keys(as_json: bool) -> None:
         )
         return
     header = ("name", "group", "role", "limits", "rules")
-    times = ("created", "last used", "expires", "old secret until", "revoked")
+    times = ("created", "last used", "expires", "old secret until", "paused", "revoked")
     rows = [
         (
             *(key.name, key.group or "-", key.role),
             ", ".join(map(in_words, limits[key.id])) or "-",
             key.rules.differences(NO_RULES) or "-",
             *(base.moment(key.created_at), hour(last_used(key)), base.moment(key.expires_at)),
-            *(base.moment(old_secret_until(key, now)), base.moment(key.revoked_at)),
+            *(base.moment(old_secret_until(key, now)), base.moment(key.paused_at)),
+            base.moment(key.revoked_at),
         )
         for key in everyone
     ]
@@ -299,6 +300,7 @@ def as_object(key: ApiKey, limits: list[reports.Use], now: datetime) -> dict:
         "last_used_at": last_used(key),
         "expires_at": key.expires_at,
         "old_secret_expires_at": old_secret_until(key, now),
+        "paused_at": key.paused_at,
         "revoked_at": key.revoked_at,
     }
 
@@ -316,6 +318,25 @@ def hour(instant: datetime | None) -> str:
 def last_used(key: ApiKey) -> datetime | None:
     """Return the hour of a key's last use, but no instant before it was created."""
     return key.last_used_at and max(key.last_used_at, key.created_at)
+
+
+@keys.command()
+@click.argument("name", type=base.name)
+def pause(name: str) -> None:
+    """Refuse a key's requests, and let its texts wait, until it is resumed.
+
+    Every process does so within a second. Texts expire meanwhile as usual.
+    """
+    done = ApiKey.named(name).pause(clock.now())
+    base.say(f"{name}: {'paused' if done else 'was paused before'}")
+
+
+@keys.command()
+@click.argument("name", type=base.name)
+def resume(name: str) -> None:
+    """Let a paused key send again, first what is left of its waiting texts."""
+    done = ApiKey.named(name).resume(clock.now())
+    base.say(f"{name}: {'resumed' if done else 'was not paused'}")
 
 
 @keys.command()

@@ -142,8 +142,8 @@ def dead_receivers(since: datetime) -> list[str]:
 
 
 def of_senders():
-    """Return the condition that a message is of a key whose texts go to the carrier."""
-    return Message.key.not_in(ApiKey.testers())
+    """Return the condition that a message is of a key whose texts go to the carrier now."""
+    return Message.key.not_in(ApiKey.testers()) & Message.key.not_in(ApiKey.paused())
 
 
 def retrying() -> int:

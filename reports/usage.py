@@ -79,7 +79,7 @@ def use_of_limits(
         own = parse(key.limits or "")
         limits = () if key.revoked_at or key.role not in MAY_SEND else own or defaults
         tally = Message.tally_of(key.id, rows.get(key.id), [second]) if limits else None
-        found[key.id] = [Use(each, tally.used(each.seconds, second), not own) for each in limits]
+        found[key.id] = [Use(each, tally.used(each, second), not own) for each in limits]
     return found
 
 

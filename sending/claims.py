@@ -123,6 +123,7 @@ class Claims:
         self, lanes: Collection[str], routes: Routes, may_take: Callable[[Lane, str], bool]
     ):
         self.named = ApiKey.ids_of(routes.keys) if routes.keys else {}
+        self.paused = {key.id for key in ApiKey.paused()}
         self.may_take = may_take
         self.lanes = [lane for lane in lanes if self._is_any_mine(lane)]
 
@@ -137,7 +138,7 @@ class Claims:
         kinds.append((self._others, turn.first[False]))
         if turn.others_only:
             kinds = [kinds[2]]
-        claimed, but_of = [], {*turn.but_of}
+        claimed, but_of = [], turn.but_of | self.paused
         for find, begin in kinds if self.lanes else ():
             passed_over = but_of | (_urgent() if turn.others_only else set())
             while room := limit - len(claimed):

@@ -303,7 +303,7 @@ def _answer(reply, word, text, now):
     tally = Message.tally_of(message.key, use, [message.second])
     more = {"first_send_at": said_at, "answers": word}
     Message.insert(message.row() | more).execute()
-    tally.add(message.second, message.id)
+    tally.add(message.second, message.id, message.parts)
     use.put(tally)
     log.info("message %s answers reply %s", message.id, reply.id)
 

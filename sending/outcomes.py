@@ -162,6 +162,8 @@ def waits_for(message: Message, rules: Rules, now: datetime) -> str | None:
         return "the carrier's answer"
     if not message.approved:
         return "approval"
+    if message.key.paused_at:
+        return "its key, which is paused"
     try:
         at, why = leaves_at(message, recipients.find(message.to), rules, now)
     except recipients.InvalidNumber:

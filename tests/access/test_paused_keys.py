@@ -1,0 +1,83 @@
+"""A key that is paused: its requests are refused and its texts wait, until it is resumed."""
+
+import json
+
+import pytest
+
+from access.audit import Audit
+from access.keys import ApiKey
+from answers import refusal
+from database import Refused, clock
+from models import Status
+from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
+from stored_messages import again, key_named, store
+
+
+@pytest.fixture
+def shop(client):
+    secret = ApiKey.issue("shop", None, clock.now())
+
+    def send(to=NEW_YORK):
+        body = {"to": to, "message": "Hello"}
+        return client.post("/v1/text-messages", json=body, headers={"X-Api-Key": secret})
+
+    send.key = ApiKey.named("shop")
+    return send
+
+
+def test_its_requests_are_refused_until_it_is_resumed(shop, at):
+    at(TUESDAY_NOON)
+    assert shop.key.pause(clock.now())
+    response = shop()
+    refusal(response, 403)
+    assert response.json["message"] == "The key is paused."
+    assert not shop.key.pause(clock.now())
+    assert shop.key.resume(clock.now())
+    at(TUESDAY_NOON + HOUR)
+    response = shop()
+    assert response.status_code in (201, 403)  # a key is remembered for a second
+
+
+@pytest.mark.parametrize("urgent", [True, False])
+def test_its_texts_wait_and_others_do_not(run_pass, carrier, urgent):
+    paused, other = key_named("shop"), key_named("other")
+    if urgent:
+        paused.rule({"urgent": True}, TUESDAY_NOON, lambda own: None)
+    waiting = store(key=paused)
+    scheduled = store(key=paused, status=Status.SCHEDULED, send_at=TUESDAY_NOON)
+    store(key=other, to=LONDON)
+    paused.pause(TUESDAY_NOON)
+    assert run_pass(TUESDAY_NOON, business_hours=(0, 1440))["sent"] == 1
+    assert carrier.numbers == [LONDON]
+    assert again(waiting).status == again(scheduled).status == Status.QUEUED
+    paused.resume(TUESDAY_NOON)
+    assert run_pass(TUESDAY_NOON)["sent"] == 2
+    assert sorted(carrier.numbers) == sorted([LONDON, NEW_YORK, NEW_YORK])
+
+
+def test_they_expire_as_usual(run_pass, carrier):
+    paused = key_named("shop")
+    message = store(key=paused, first_send_at=TUESDAY_NOON)
+    paused.pause(TUESDAY_NOON)
+    run_pass(TUESDAY_NOON + 80 * HOUR)
+    assert again(message).status == Status.EXPIRED
+    assert carrier.texts == []
+
+
+def test_commands_pause_and_resume_and_the_audit_has_both(run):
+    key_named("shop")
+    assert run("keys", "pause", "shop") == "shop: paused\n"
+    assert run("keys", "pause", "shop") == "shop: was paused before\n"
+    (told,) = [each for each in json.loads(run("keys", "list", "--json")) if each["paused_at"]]
+    assert told["name"] == "shop"
+    assert run("keys", "resume", "shop") == "shop: resumed\n"
+    assert run("keys", "resume", "shop") == "shop: was not paused\n"
+    actions = [row.what for row in Audit.select().order_by(Audit.id)]
+    assert actions[-2:] == ["key paused", "key resumed"]
+
+
+def test_a_revoked_key_cannot_be_paused():
+    key = key_named("shop")
+    key.revoke(TUESDAY_NOON)
+    with pytest.raises(Refused):
+        ApiKey.get_by_id(key.id).pause(TUESDAY_NOON)
