@@ -11,9 +11,12 @@ from access.limits import KeyUse, parse, window
 from answers import accepted, refusal
 from app import create_app
 from database import clock, db
+from databases import on_both
 from models import Message
 from samples import DAY, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import create, key_named
+
+pytestmark = on_both
 
 TWO_PARTS, THREE_PARTS = "x" * 161, "x" * 307
 LAST_OF_MARCH = datetime(2026, 3, 31, 23, 59, 59, tzinfo=UTC)

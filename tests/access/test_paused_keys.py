@@ -8,9 +8,12 @@ from access.audit import Audit
 from access.keys import ApiKey
 from answers import refusal
 from database import Refused, clock
+from databases import on_both
 from models import Status
 from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 from stored_messages import again, key_named, store
+
+pytestmark = on_both
 
 
 @pytest.fixture
