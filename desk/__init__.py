@@ -6,10 +6,10 @@ from flask import Flask, Response, current_app, render_template, request
 from werkzeug.exceptions import MethodNotAllowed, NotFound
 
 import database
-from desk import do_not_call, door, messages, replies, sessions
+from desk import do_not_call, door, keys, messages, replies, sessions
 
 PREFIX = "/desk"
-MODULES = (messages, replies, do_not_call)
+MODULES = (messages, replies, do_not_call, keys)
 """Their views join the blueprint of `door` when they are imported."""
 
 OWN_WORDS = {

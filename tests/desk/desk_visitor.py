@@ -15,7 +15,7 @@ from stored_messages import key_named, store
 on_both = pytest.mark.parametrize("kind", [SQLITE, POSTGRES])
 """For tests whose SQL, order or locks matter; the others run on SQLite."""
 
-PAGES = ("/desk/", "/desk/replies", "/desk/messages", "/desk/do-not-call")
+PAGES = ("/desk/", "/desk/replies", "/desk/messages", "/desk/do-not-call", "/desk/keys")
 
 
 class Page(HTMLParser):

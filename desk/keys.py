@@ -1,0 +1,116 @@
+"""The page of the keys: what each may send, has sent lately, and the button that pauses it."""
+
+import logging
+from datetime import datetime, timedelta
+
+from flask import (
+    Response,
+    abort,
+    current_app,
+    flash,
+    redirect,
+    render_template,
+    request,
+    session,
+    url_for,
+)
+
+import reports
+from access.keys import MAY_SEND, ApiKey
+from access.limits import SECOND
+from access.rules import NO_RULES
+from database import EPOCH, MILLISECOND, Refused, clock
+from desk import results
+from desk.door import blueprint, operator
+from desk.lists import PAGE
+from models import Message
+
+HOURS = (1, 24)  # in which texts are counted
+PAST = {"pause": "paused", "resume": "resumed"}
+BACK = {"pause": "resume", "resume": "pause"}
+
+log = logging.getLogger("web")
+
+
+@blueprint.get("/keys")
+def keys() -> str:
+    """Show an operator the keys that send texts, the one that was used last first."""
+    operator()
+    now = clock.now()
+    live = ApiKey.live(now).where(ApiKey.role.in_(MAY_SEND))
+    found = [*live.order_by(ApiKey.last_used_at.desc(nulls="last"), ApiKey.id).limit(PAGE + 1)]
+    limits = reports.use_of_limits(found[:PAGE], now, current_app.config["SETTINGS"].key_limits)
+    cards = [
+        {
+            "key": key,
+            "rules": key.rules.differences(NO_RULES),
+            "limits": ", ".join(f"{use.used} of {use.limit}" for use in limits[key.id]),
+            "sent": [(hours, *sent_within(key, hours, now)) for hours in HOURS],
+        }
+        for key in found[:PAGE]
+    ]
+    return render_template(
+        "keys.html", cards=cards, are_more=len(found) > PAGE, change=last_change(now)
+    )
+
+
+@blueprint.post("/keys")
+def change_key() -> Response:
+    """Pause or resume a key, or undo that."""
+    person, now = operator(), clock.now()
+    action = next((each for each in PAST if each in request.form), None)
+    if "undo" in request.form:
+        change = session.pop("key", None)
+        if not change or not results.seconds_left(EPOCH + change[2] * MILLISECOND, now):
+            flash("Undo works for one minute.")
+        else:
+            flash(change_pause(BACK[change[1]], change[0], person, now))
+    elif action:
+        id = request.form[action]
+        if not (id.isascii() and id.isdecimal()):
+            abort(400, "This is not a key.")
+        flash_or_keep(action, int(id), person, now)
+    else:
+        abort(400, "Choose what to do with a key.")
+    return redirect(url_for(".keys", _anchor="next"), 303)
+
+
+def flash_or_keep(action: str, id: int, person: ApiKey, now: datetime) -> None:
+    """Pause or resume a key; keep that in the session, so that it can be undone for a minute."""
+    said = change_pause(action, id, person, now)
+    if said.endswith(f"{PAST[action]}."):
+        session["key"] = [id, action, (now - EPOCH) // MILLISECOND]
+    else:
+        flash(said)
+
+
+def change_pause(action: str, id: int, person: ApiKey, now: datetime) -> str:
+    """Pause or resume a key; return in words what came of it."""
+    key = ApiKey.get_or_none(ApiKey.id == id)
+    if key is None:
+        abort(400, "There is no such key.")
+    try:
+        done = key.pause(now) if action == "pause" else key.resume(now)
+    except Refused as why:
+        return f"{why}."
+    if not done:
+        return f"{key.name} was {PAST[action]} before."
+    log.info("a key was %s by %s", PAST[action], person.name, extra={"key": person.name})
+    return f"{key.name} is {PAST[action]}."
+
+
+def last_change(now: datetime) -> list[dict]:
+    """Return this person's last change of a key for the strip, while it can be undone."""
+    id, action, at = session.get("key", (None, None, 0))
+    key = ApiKey.get_or_none(ApiKey.id == id)
+    left = results.seconds_left(EPOCH + at * MILLISECOND, now) if key else 0
+    if not left:
+        return []
+    said = f"{key.name} is {PAST[action]}."
+    return [{"said": said, "undo": "undo", "value": key.id, "left": left}]
+
+
+def sent_within(key: ApiKey, hours: int, now: datetime) -> list[int]:
+    """Return the messages and the parts of a key that were accepted within some hours."""
+    since, until = ((at - EPOCH) // SECOND for at in (now - timedelta(hours=hours), now + SECOND))
+    return Message.accepted(key.id, since, until)

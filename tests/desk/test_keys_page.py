@@ -1,0 +1,91 @@
+"""The page Keys: what each key sent lately, and Pause, Resume and Undo."""
+
+from datetime import timedelta
+
+import pytest
+
+from access.audit import Audit
+from access.keys import ApiKey, Role
+from access.limits import parse
+from database import clock
+from desk_visitor import signed_in
+from samples import HOUR, MINUTE, TUESDAY_NOON
+from stored_messages import key_named, store
+
+PAGE = "/desk/keys"
+
+
+@pytest.fixture
+def shop(operator):
+    ApiKey.issue("shop", "front", clock.now(), limits=parse("5/s,2000p/d"))
+    return ApiKey.named("shop")
+
+
+def paused(key):
+    return ApiKey.get_by_id(key.id).paused_at is not None
+
+
+def test_each_key_is_shown_with_limits_and_what_it_sent_lately(operator, shop, at):
+    at(TUESDAY_NOON - 3 * HOUR)
+    store(TUESDAY_NOON - 3 * HOUR, key=shop, parts=2)
+    at(TUESDAY_NOON)
+    store(TUESDAY_NOON - MINUTE, key=shop, parts=1)
+    operator.open(PAGE)
+    text = operator.page.text
+    assert "shop sender of front" in text
+    assert "The last hour: 1 text The last 24 hours: 2 texts, 3 parts" in text
+    assert "Limits: 0 of 5/s, 3 of 2000p/d" in text
+
+
+def test_a_key_is_paused_and_resumed_and_both_can_be_undone(operator, shop, at):
+    operator.open(PAGE)
+    operator.press("Pause")
+    assert "shop is paused." in operator.page.text
+    assert paused(shop)
+    operator.press("Undo")
+    assert "shop is resumed." in operator.page.text
+    assert not paused(shop)
+    operator.press("Pause")
+    operator.press("Resume")
+    assert not paused(shop)
+    operator.press("Undo")
+    assert paused(shop)
+    whats = [row.what for row in Audit.select().where(Audit.key == shop.id).order_by(Audit.id)]
+    assert whats[1:] == ["key paused", "key resumed"] * 2 + ["key paused"]
+
+
+def test_undo_is_offered_for_a_minute(operator, shop, at):
+    operator.open(PAGE)
+    operator.press("Pause")
+    at(TUESDAY_NOON + timedelta(seconds=59))
+    operator.open(PAGE)
+    assert "for 1 second" in operator.page.text
+    at(TUESDAY_NOON + MINUTE)
+    operator.press("Undo")
+    assert "Undo works for one minute." in operator.page.text
+    assert paused(shop)
+
+
+def test_what_somebody_else_has_done_meanwhile_is_said(operator, shop):
+    operator.open(PAGE)
+    shop.pause(TUESDAY_NOON)
+    operator.press("Pause")
+    assert "shop was paused before." in operator.page.text
+
+
+@pytest.mark.parametrize("fields", [{}, {"pause": "x"}, {"pause": "99"}, {"resume": "²"}])
+def test_a_form_without_a_key_is_refused(operator, fields):
+    operator.open(PAGE)
+    assert operator.send(PAGE, **fields).status_code == 400
+
+
+def test_an_approver_sees_no_keys(app):
+    visitor = signed_in(app, "ann", role=Role.APPROVER, group="front")
+    assert visitor.open(PAGE).status_code == 403
+
+
+def test_keys_that_cannot_send_are_left_out(operator, shop):
+    key_named("gone").revoke(TUESDAY_NOON)
+    operator.open(PAGE)
+    assert "shop" in operator.page.text
+    assert "gone" not in operator.page.text
