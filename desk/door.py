@@ -25,7 +25,8 @@ from desk import entries, sessions
 
 MAX_FORM = 64 * 1024  # bytes
 MAX_FIELDS = 200  # a page's ids, its token and a button are far fewer
-PAGES = ("desk.waiting", "desk.replies", "desk.messages", "desk.message", "desk.do_not_call")
+PAGES = ("desk.waiting", "desk.replies", "desk.messages", "desk.message")
+PAGES += ("desk.do_not_call", "desk.keys")
 
 log = logging.getLogger("web")
 blueprint = Blueprint(

@@ -29,7 +29,7 @@ BESIDE = {
 PURE = {"carriers": set(), "recipients": set(), "schemas": {"recipients", "database"}}
 DESK = (
     *("lists", "entries", "results", "sessions", "numbers", "door"),
-    *("do_not_call", "replies", "overview", "messages", "__init__"),
+    *("do_not_call", "keys", "replies", "overview", "messages", "__init__"),
 )
 """The modules of the desk; each imports from those before it."""
 
