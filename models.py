@@ -363,8 +363,8 @@ class Message(Table):
         """Return the condition that the Do Not Call list keeps a message from its number."""
         is_listed = cls.to.in_(DoNotCall.select(DoNotCall.number))
         asked = is_listed & (cls.check_dnc | cls.key.in_(ApiKey.checking("always", setting)))
-        has_opted_out = cls.to.in_(DoNotCall.opted_out())
-        return asked | (has_opted_out & cls.key.in_(ApiKey.checking("opted-out", setting)))
+        stops = cls.key.in_(ApiKey.checking("opted-out", setting))
+        return asked | (stops & DoNotCall.has_opted_out(cls.to))
 
     @classmethod
     def expire_in_doubt(cls, lanes: Collection[str], reason: str, now: datetime) -> int:
@@ -557,12 +557,13 @@ class Message(Table):
 
     @classmethod
     def block_number(cls, number: str, now: datetime, check_dnc: str = "asked") -> int:
-        """Block messages that wait for a number on the Do Not Call list; return how many.
+        """Block messages that wait for a number that has opted out; return how many.
 
         A text in doubt is left to the sender, which asks the carrier first.
         """
         waiting = (cls.to == number) & has_status(*WAITING) & (cls.in_doubt == 0)
-        waiting &= cls._is_kept_off(check_dnc) & cls.answers.is_null()
+        waiting &= cls.check_dnc | cls.key.not_in(ApiKey.checking("asked", check_dnc))
+        waiting &= cls.answers.is_null()
         block = cls.update(status=Status.BLOCKED, finished_at=now).where(waiting)
         return len(cls.change(block))
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Self
 
-from peewee import SQL, ModelSelect, TextField, fn
+from peewee import SQL, Expression, Field, TextField, fn
 
 from access.audit import Action, Audit
 from database import InstantField, Refused, Table, db, in_pages
@@ -71,9 +71,9 @@ class DoNotCall(Table):
         return {number: bool(opted_out) for number, opted_out in found.tuples()}
 
     @classmethod
-    def opted_out(cls) -> ModelSelect:
-        """Select the numbers that opted out by themselves."""
-        return cls.select(cls.number).where(OPTED_OUT)
+    def has_opted_out(cls, number: Field) -> Expression:
+        """Return the condition that a number opted out by itself."""
+        return fn.EXISTS(cls.select(SQL("1")).where(cls.number == number, OPTED_OUT))
 
     @classmethod
     def entry(cls, number: str) -> Self | None:

@@ -86,9 +86,7 @@ def list_messages(limit: int | None, as_json: bool, only_count: bool, **chosen: 
 @click.argument("message_id", type=click.UUID)
 def show(message_id: uuid.UUID) -> None:
     """Print one message as a JSON object."""
-    message = Message.find(message_id)
-    (shown,) = as_objects([message])
-    base.print_json(shown | {"blocked_because": message.blocked_because})
+    base.print_json(*as_objects([Message.find(message_id)]))
 
 
 def as_objects(messages: Iterable[Message]) -> Iterator[dict]:
@@ -106,7 +104,8 @@ def as_object(message: Message) -> dict:
     of_key = {"key": message.key.name, "group": message.key.group}
     rules = current_app.extensions["rules"].of(message.key.rules)
     waits_for = {"waits_for": outcomes.waits_for(message, rules, clock.now())}
-    return {"message_id": message.id} | of_key | shown | waits_for
+    because = {"blocked_because": message.blocked_because}
+    return {"message_id": message.id} | of_key | shown | waits_for | because
 
 
 HEADER = ("message_id", "status", "to", "send at (UTC)", "local time", "attempts", "key")

@@ -304,7 +304,7 @@ def receiver_fails(service):
 def receiver_is_not_missed(service):
     service.tries()
     receiver_fails(service)
-    return not any("receiver" in problem for problem in service.problems())
+    return not any("webhooks" in problem for problem in service.problems())
 
 
 def last_text(service):

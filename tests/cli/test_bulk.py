@@ -228,7 +228,7 @@ def test_ctrl_c_says_exactly_what_was_done(flask, press_ctrl_c, command, call, w
     if call == "commit":
         press_ctrl_c(db.obj, "commit", when)
     else:
-        press_ctrl_c(Audit, "note_messages" if command == "retry" else "note", when)
+        press_ctrl_c(Audit, "note_each" if command == "retry" else "note", when)
     result = flask("messages", command, *COMMANDS[command])
     assert result.exit_code == 1
     done, of = batches * PAGE, f" of {3 * PAGE}" if command == "retry" else ""

@@ -249,6 +249,7 @@ def test_show_prints_one_object_with_all_there_is_to_know(messages):
         **dict.fromkeys(("send_date", "first_send_at", "send_at", "created_at"), NOON),
         **dict.fromkeys(("approved_at", "last_error_at", "receipt_at", "told_at")),
         **dict.fromkeys(("approved_by", "cancelled_by", "carrier", "waits_for")),
+        "blocked_because": None,
     }
 
 
@@ -443,7 +444,10 @@ def ages(database_url, at):
     at(TUESDAY_NOON)
     return {
         (status, finished_at): store(
-            status=status, finished_at=finished_at if status in FINISHED else None, send_at=OLD
+            status=status,
+            finished_at=finished_at if status in FINISHED else None,
+            send_at=OLD,
+            message=status.title(),
         )
         for status in Status
         for finished_at in (OLD, TUESDAY_NOON - 29 * DAY)
@@ -467,7 +471,7 @@ def test_redact_clears_number_and_text_of_what_ended_long_ago_and_keeps_the_reco
         if status in FINISHED and ended == OLD:
             assert (after.to, after.message, after.answer) == (None, None, None)
         else:
-            assert (after.to, after.message) == (NEW_YORK, "Hello")
+            assert (after.to, after.message) == (NEW_YORK, status.title())
         assert (after.status, after.finished_at) == (before.status, before.finished_at)
     assert flask("messages", "redact", "--older-than", "30").stdout == "0 redacted\n"
 

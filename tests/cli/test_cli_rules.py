@@ -83,7 +83,7 @@ def test_a_rule_is_kept_as_it_is_meant(app_key, session):
         ("quiet-hours", "sun", "quiet-hours: entry 1 must have a space and hours after the days"),
         ("quiet-hours", "00:00-24:00", "its rules leave no minute open in 248 countries"),
         ("quiet-hours", "17:00-13:00", "its rules leave no minute open in Antarctica, Canada, Rus"),
-        ("check-dnc", "yes", "check-dnc: must be one of always, asked"),
+        ("check-dnc", "yes", "check-dnc: must be one of always, opted-out, asked"),
         ("expire-after", "0m", "expire-after: must be minutes, hours or days, like 30m, 72h or"),
         ("expire-after", "\0", "expire-after: must be minutes, hours or days, like 30m, 72h or"),
         ("hours", "\ud800", "hours: must be an opening and a closing time, like 09:00-17:00"),

@@ -123,7 +123,7 @@ def test_all_go_on_once_a_postgres_that_was_stopped_or_killed_is_back(
         texts.add(text)
 
     def call_back(number):
-        said = {"From": NEW_YORK, "Body": "STOP", "MessageSid": f"SM{number}"}
+        said = {"From": NEW_YORK, "Body": "Hello", "MessageSid": f"SM{number}"}
         signed = of_twilio(f"{PUBLIC_URL}/carriers/twilio/inbound", said, TOKEN)
         return ask(web, "POST", "/carriers/twilio/inbound", signed["data"], signed["headers"])
 

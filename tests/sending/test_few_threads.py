@@ -62,7 +62,9 @@ def test_without_any_thread_all_wait_unharmed_and_go_in_the_next_pass(
     askable.taken, askable.check = [(NEW_YORK, "Hello")], lambda: None
 
     def stored():
-        waiting = [each.__data__ | {"claim_number": 0} for each in Message.select()]
+        waiting = [
+            each.__data__ | {"claim_number": 0} for each in Message.select().order_by(Message.id)
+        ]
         tried = Attempt.select(Attempt.message, Attempt.number, Attempt.result)
         return waiting, [*tried.tuples()]
 

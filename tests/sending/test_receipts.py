@@ -321,7 +321,7 @@ def doubtful(**columns):
 def test_a_late_yes_settles_a_doubt_whatever_became_of_the_message(columns):
     message = doubtful(**columns)
     receipts.record_receipts([UNDELIVERED], TUESDAY_NOON)
-    receipts.record([LateAnswer(str(message.id), "SM1")], LATER, False)
+    receipts.record([LateAnswer(str(message.id), "SM1")], LATER, "asked")
     moved = again(message)
     assert (moved.status, moved.carrier_reference) == (Status.UNDELIVERED, "SM1")
     assert (moved.last_error, moved.attempts) == ("no such number", message.attempts)
@@ -330,7 +330,7 @@ def test_a_late_yes_settles_a_doubt_whatever_became_of_the_message(columns):
 
 def test_a_late_yes_to_the_first_copy_changes_nothing_once_the_second_is_taken():
     message = sent("SM2", in_doubt=1, in_doubt_since=TUESDAY_NOON)
-    receipts.record([LateAnswer(str(message.id), "SM1")], LATER, False)
+    receipts.record([LateAnswer(str(message.id), "SM1")], LATER, "asked")
     assert again(message).carrier_reference == "SM2"
 
 
@@ -606,7 +606,7 @@ def test_an_invalid_number_joins_no_list_and_leaves_a_trace_without_it(number, s
     DoNotCall.add([number], TUESDAY_NOON - DAY, "reply")
     if stop:
         DoNotCall.remove([number], TUESDAY_NOON - DAY, "operator")
-    receipts.record([OptOut(number, stop, "reply")], TUESDAY_NOON, False)
+    receipts.record([OptOut(number, stop, "reply")], TUESDAY_NOON, "asked")
     assert DoNotCall.lists(number) is not stop
     assert "its number is not valid" in caplog.text
     assert number[1:] not in caplog.text
@@ -617,7 +617,7 @@ def test_an_invalid_number_joins_no_list_and_leaves_a_trace_without_it(number, s
 
 def test_a_number_that_was_texted_joins_the_list_whatever_libphonenumber_holds():
     store(to="+6172091009")
-    receipts.record([OptOut("+6172091009", True, "reply", certain=False)], TUESDAY_NOON, False)
+    receipts.record([OptOut("+6172091009", True, "reply", certain=False)], TUESDAY_NOON, "asked")
     assert DoNotCall.lists("+6172091009")
 
 
