@@ -2,9 +2,11 @@
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from urllib.parse import parse_qs
 
 import pytest
 
+import carriers
 from databases import on_both
 from models import Status
 from own_threads import pool_after
@@ -82,3 +84,36 @@ def test_quiet_hours_that_begin_after_the_claim_hold_a_text_back(
     held = again(message)
     assert (held.status, held.send_at, held.attempts) == (Status.SCHEDULED, EIGHT_AM, 0)
     assert (held.in_doubt, held.last_error) == (0, None)
+
+
+# At the carrier's door
+
+
+@pytest.mark.parametrize(
+    ("now", "changes", "lasts"),
+    [
+        (NINE_PM - 3 * HOUR, {}, 3 * HOUR),
+        (NINE_PM - 3 * HOUR, {"expire_after": 2 * HOUR}, 2 * HOUR),
+        (NINE_PM - SECOND, {}, MINUTE),
+        (NINE_PM - 3 * HOUR, {"quiet_hours": None}, 72 * HOUR),
+        (NINE_PM - 26 * HOUR, {}, 2 * HOUR),
+    ],
+    ids=["quiet hours", "expiry", "at least a minute", "no quiet hours", "another evening"],
+)
+def test_the_carrier_gives_a_text_up_when_quiet_hours_begin_or_it_expires(
+    run_pass, twilio_server, now, changes, lasts
+):
+    """Its own queue is no way round the night."""
+    store(now=now, first_send_at=now, expires_at=now + changes.get("expire_after", 72 * HOUR))
+    twilio = carriers.connect(twilio_server.url)
+    run_pass(now, twilio, **NIGHT | ALWAYS_OPEN | changes)
+    (form,) = (parse_qs(request.body.decode()) for request in twilio_server.requests)
+    assert form["ValidityPeriod"] == [str(min(36_000, int(lasts.total_seconds())))]
+
+
+def test_the_answer_to_a_stop_is_not_cut_short(run_pass, twilio_server):
+    now = NINE_PM - SECOND
+    store(now=now, first_send_at=now, answers="STOP", expires_at=now + 2 * MINUTE)
+    run_pass(now, carriers.connect(twilio_server.url), **NIGHT | ALWAYS_OPEN)
+    (form,) = (parse_qs(request.body.decode()) for request in twilio_server.requests)
+    assert form["ValidityPeriod"] == ["120"]
