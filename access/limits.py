@@ -76,7 +76,7 @@ def parse(text: str) -> tuple[Limit, ...]:
     """Return the limits of a key, the shortest window first; raise ValueError with the problem."""
     limits = {}
     for part in text.split(",") if text.strip() else ():
-        limit = _read(part, "p?", "()(s|min|h|d|mo)", "5/s,2000p/mo, per s, min, h, d or mo")
+        limit = _read(part, "()(s|min|h|d|mo)", "5/s,2000p/mo, per s, min, h, d or mo", "p")
         if limits.setdefault((limit.seconds, limit.in_parts), limit) is not limit:
             words = "one limit per s, min, h, d or mo, and one in parts"
             raise ValueError(f"must be a list with no unit twice: {words}")
@@ -86,17 +86,17 @@ def parse(text: str) -> tuple[Limit, ...]:
 def parse_recipient_limit(text: str) -> Limit | None:
     """Return the limit of a recipient, like 3/24h, or None; raise ValueError with the problem."""
     every = "([1-9][0-9]{0,3})(min|h|d)"
-    return _read(text, "", every, "3/24h, per a number of min, h or d") if text.strip() else None
+    return _read(text, every, "3/24h, per a number of min, h or d") if text.strip() else None
 
 
-def _read(text, counted, window, example):
+def _read(text, window, example, suffix=""):
     parts = re.fullmatch(rf"([^/]*)/{window}", text.strip())
     if not parts:
         raise ValueError(f"must be a number and a window, like {example}")
     number, times, unit = parts.groups()
-    if not re.fullmatch(f"[1-9][0-9]{{0,8}}{counted}", number):
+    if not re.fullmatch("[1-9][0-9]{0,8}", number.removesuffix(suffix)):
         raise ValueError(f"must be a whole number from 1 to 999999999, like {example}")
-    return Limit(text.strip(), int(number.rstrip("p")), int(times or 1) * UNITS[unit])
+    return Limit(text.strip(), int(number.removesuffix(suffix)), int(times or 1) * UNITS[unit])
 
 
 def lock_numbers(numbers: Collection[str]) -> None:
