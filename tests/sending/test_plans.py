@@ -86,11 +86,11 @@ def test_an_index_answers(action, database_url):
 # Claims
 
 
-@pytest.fixture
-def many(database_url):
+@pytest.fixture(params=[False, True], ids=["no statistics", "statistics"])
+def many(request, database_url):
     """Finished messages, many in the lane of another carrier, and a few to be claimed.
 
-    Postgres has no statistics: a plan may not hang on whether ANALYZE has been here.
+    A plan may not hang on whether Postgres' ANALYZE has been here.
     """
     store_many(1000, key=key_named("a"), status=Status.SENT, finished_at=TUESDAY_NOON)
     store_many(1000, key=key_named("a"), lane="=elsewhere")
@@ -98,6 +98,8 @@ def many(database_url):
         store_many(20, key=key_named(name))
     store(key=key_named("a"), country="GB", lane="GB")
     ApiKey.update(urgent=True).where(ApiKey.name == "u").execute()
+    if request.param:
+        db.execute_sql("ANALYZE")
 
 
 def claim_urgent_ones():
