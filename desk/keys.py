@@ -1,6 +1,7 @@
 """The page of the keys: what each may send, has sent lately, and the button that pauses it."""
 
 import logging
+import re
 from datetime import datetime, timedelta
 
 from flask import (
@@ -58,45 +59,38 @@ def keys() -> str:
 def change_key() -> Response:
     """Pause or resume a key, or undo that."""
     person, now = operator(), clock.now()
-    action = next((each for each in PAST if each in request.form), None)
     if "undo" in request.form:
-        change = session.pop("key", None)
-        if not change or not results.seconds_left(EPOCH + change[2] * MILLISECOND, now):
-            flash("Undo works for one minute.")
-        else:
-            flash(change_pause(BACK[change[1]], change[0], person, now))
-    elif action:
-        id = request.form[action]
-        if not (id.isascii() and id.isdecimal()):
-            abort(400, "This is not a key.")
-        flash_or_keep(action, int(id), person, now)
+        id, action, at = session.pop("key", (None, None, 0))
+        said = "Undo works for one minute."
+        if results.seconds_left(EPOCH + at * MILLISECOND, now):
+            _, said = set_pause(BACK[action], id, person, now)
+        flash(said)
     else:
-        abort(400, "Choose what to do with a key.")
+        action = next((each for each in PAST if each in request.form), None)
+        id = action and request.form[action]
+        if not (id and re.fullmatch("[1-9][0-9]{0,8}", id)):
+            abort(400, "Choose what to do with a key.")
+        done, said = set_pause(action, int(id), person, now)
+        if done:
+            session["key"] = [int(id), action, (now - EPOCH) // MILLISECOND]
+        else:
+            flash(said)
     return redirect(url_for(".keys", _anchor="next"), 303)
 
 
-def flash_or_keep(action: str, id: int, person: ApiKey, now: datetime) -> None:
-    """Pause or resume a key; keep that in the session, so that it can be undone for a minute."""
-    said = change_pause(action, id, person, now)
-    if said.endswith(f"{PAST[action]}."):
-        session["key"] = [id, action, (now - EPOCH) // MILLISECOND]
-    else:
-        flash(said)
-
-
-def change_pause(action: str, id: int, person: ApiKey, now: datetime) -> str:
-    """Pause or resume a key; return in words what came of it."""
+def set_pause(action: str, id: int, person: ApiKey, now: datetime) -> tuple[bool, str]:
+    """Pause or resume a key; return whether that changed it, and the result in words."""
     key = ApiKey.get_or_none(ApiKey.id == id)
     if key is None:
         abort(400, "There is no such key.")
     try:
         done = key.pause(now) if action == "pause" else key.resume(now)
     except Refused as why:
-        return f"{why}."
+        return False, f"{why}."
     if not done:
-        return f"{key.name} was {PAST[action]} before."
+        return False, f"{key.name} was {PAST[action]} before."
     log.info("a key was %s by %s", PAST[action], person.name, extra={"key": person.name})
-    return f"{key.name} is {PAST[action]}."
+    return True, f"{key.name} is {PAST[action]}."
 
 
 def last_change(now: datetime) -> list[dict]:

@@ -73,7 +73,9 @@ def test_what_somebody_else_has_done_meanwhile_is_said(operator, shop):
     assert "shop was paused before." in operator.page.text
 
 
-@pytest.mark.parametrize("fields", [{}, {"pause": "x"}, {"pause": "99"}, {"resume": "²"}])
+@pytest.mark.parametrize(
+    "fields", [{}, {"pause": "x"}, {"pause": "99"}, {"resume": "²"}, {"pause": "9" * 30}]
+)
 def test_a_form_without_a_key_is_refused(operator, fields):
     operator.open(PAGE)
     assert operator.send(PAGE, **fields).status_code == 400
