@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from access.keys import ApiKey, Role
-from access.limits import SECOND, KeyTally, Limit, NumberTally, TooManyParts, parse
+from access.limits import SECOND, KeyTally, Limit, NumberTally, parse
 from database import EPOCH
 from models import Status
 
@@ -80,10 +80,7 @@ class Known(NamedTuple):
         return parse(key.limits) if key and key.limits else request.default_limits
 
     def refusal(self, request: Request) -> Outcome:
-        """Return why a message may not be stored; of several limits, the longest wait.
-
-        What a limit never allows is none of these.
-        """
+        """Return why a message may not be stored; of several limits, the longest wait."""
         message, reached = request.message, []
         if message.unique_key in self.taken:  # limits do not apply to repeats
             return AlreadyAnswered()
@@ -92,9 +89,6 @@ class Known(NamedTuple):
             reached += tally.reached(limits, message.second, message.parts)
         if limit := request.recipient_limit:
             reached += self.of_numbers[message.to, limit].reached(limit, message.created_at)
-        for each in reached:
-            if isinstance(each, TooManyParts):
-                return each
         return max(reached, key=lambda each: each.free_at, default=None)
 
     def count(self, request: Request) -> None:

@@ -13,6 +13,7 @@ from typing import NamedTuple, Self
 
 from peewee import SQL, BigIntegerField, IntegerField, UUIDField
 
+from access.rules import LAST
 from database import EPOCH, Table, db, lock_texts
 from database.clock import is_ahead
 
@@ -63,6 +64,8 @@ class LimitReached(Exception):
 
 class TooManyParts(Exception):
     """A message has more parts than a limit of its key ever allows."""
+
+    free_at = LAST  # longer than any other limit has it wait
 
     def __init__(self, parts: int, limit: Limit):
         super().__init__(f"The text has {parts} parts, which the key's limit of {limit} forbids.")
