@@ -75,8 +75,8 @@ def approvals_by_key() -> list[tuple[str, int]]:
 
 
 def awaiting_carrier(testers_too: bool = True) -> int:
-    """Count the messages that may be sent now, with those of testers or without."""
-    return count_up_to(IS_SENDABLE if testers_too else IS_SENDABLE & of_senders())
+    """Count the messages that may be sent now, with those of testers and paused keys or without."""
+    return count_up_to(IS_SENDABLE if testers_too else IS_SENDABLE & may_go())
 
 
 def in_lane(lane: str, but_of: Collection[int]) -> int:
@@ -86,19 +86,20 @@ def in_lane(lane: str, but_of: Collection[int]) -> int:
 
 def next_parts(limit: int) -> list[int]:
     """Return the parts of some messages of senders that may be sent now, one number for each."""
-    found = Message.select(PARTS).where(IS_SENDABLE, of_senders()).limit(limit)
+    found = Message.select(PARTS).where(IS_SENDABLE, may_go()).limit(limit)
     return [parts for (parts,) in found.tuples()]
 
 
 def oldest_due(now: datetime) -> datetime | None:
     """Return when the message that has waited longest to be sent was due, if any waits.
 
-    Here and below, testers' messages do not count: they say nothing about the service.
+    Here and below, testers' messages do not count: they say nothing about the service. Nor do those
+    of paused keys, which wait for a person.
     """
     due = Message.select(fn.MIN(Message.send_at)).where(
-        has_status(Status.SCHEDULED), Message.send_at <= now, of_senders()
+        has_status(Status.SCHEDULED), Message.send_at <= now, may_go()
     )
-    tried = Message.select(fn.MIN(Message.due_since)).where(IS_RETRYING, of_senders())
+    tried = Message.select(fn.MIN(Message.due_since)).where(IS_RETRYING, may_go())
     instants = due.scalar(), tried.scalar(), _oldest_sendable()
     return min(filter(None, instants), default=None)
 
@@ -114,7 +115,8 @@ def _oldest_sendable():
         .order_by(Message.send_at, Message.id)
         .limit(1)
     )
-    earliest = ApiKey.select(fn.MIN(first)).where(ApiKey.role != Role.TESTER)
+    sends = (ApiKey.role != Role.TESTER) & ApiKey.paused_at.is_null()
+    earliest = ApiKey.select(fn.MIN(first)).where(sends)
     return Message.send_at.python_value(earliest.scalar())
 
 
@@ -142,8 +144,13 @@ def dead_receivers(since: datetime) -> list[str]:
 
 
 def of_senders():
-    """Return the condition that a message is of a key whose texts go to the carrier now."""
-    return Message.key.not_in(ApiKey.testers()) & Message.key.not_in(ApiKey.paused())
+    """Return the condition that a message is of a key whose texts go to the carrier."""
+    return Message.key.not_in(ApiKey.testers())
+
+
+def may_go():
+    """Return the condition that a message is of such a key, and that is not paused."""
+    return of_senders() & Message.key.not_in(ApiKey.paused())
 
 
 def retrying() -> int:

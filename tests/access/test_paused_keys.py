@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import reports
 from access.audit import Audit
 from access.keys import ApiKey
 from answers import refusal
@@ -13,7 +14,7 @@ from models import Status
 from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 from stored_messages import again, key_named, store
 
-pytestmark = on_both
+pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
 
 @pytest.fixture
@@ -84,3 +85,17 @@ def test_a_revoked_key_cannot_be_paused():
     key.revoke(TUESDAY_NOON)
     with pytest.raises(Refused):
         ApiKey.get_by_id(key.id).pause(TUESDAY_NOON)
+
+
+def test_what_waits_is_nobodys_fault_and_what_was_sent_still_counts():
+    paused, before = key_named("shop"), TUESDAY_NOON - HOUR
+    store(before, key=paused)
+    store(before, key=paused, status=Status.SCHEDULED)
+    store(before, key=paused, due_since=before)
+    store(before, key=paused, status=Status.SENT, finished_at=before)
+    assert reports.oldest_due(TUESDAY_NOON) == before
+    paused.pause(TUESDAY_NOON)
+    assert reports.oldest_due(TUESDAY_NOON) is None
+    assert reports.awaiting_carrier(testers_too=False) == 0
+    assert reports.last_sent_at() == before
+    assert reports.times_texted([NEW_YORK], before) == {NEW_YORK: 1}
