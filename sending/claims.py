@@ -102,7 +102,9 @@ class Turn(NamedTuple):
 
 def lanes() -> list[str]:
     """Return the lanes that messages to be sent are in."""
-    return [lane for (lane,) in db.execute_sql(LANES).fetchall()]
+    with db.atomic():
+        db.avoid_sorts()
+        return [lane for (lane,) in db.execute_sql(LANES).fetchall()]
 
 
 def adopt() -> None:
@@ -133,12 +135,13 @@ class Claims:
         self.lanes = [lane for lane in lanes if self._is_any_mine(lane)]
 
     def claim(self, limit: int, turn: Turn) -> list[Message]:
-        """Take up to `limit` messages that may be sent, an equal share of each key.
+        """Take up to `limit` messages that may be sent, in a transaction, each key's share equal.
 
         What answers replies comes first, then urgent keys, then the others: from the first key of
         the turn on, each key's longest due first; a share that a key cannot use goes to the others.
         Nobody else gets the messages until they are finished, taken back or taken over.
         """
+        db.avoid_sorts()
         kinds = [(self._of_answers, 0), (self._urgent, turn.first[True])]
         kinds.append((self._others, turn.first[False]))
         if turn.others_only:

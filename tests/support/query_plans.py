@@ -14,9 +14,12 @@ def reads_whole(action):
 
 def plans(action, of_keys=False):
     """The plans of the statements that an action sends, on demand also of the small key table."""
+    asked = _asked_by(action)
+    choices = [sql for sql, _ in asked if sql.startswith("SET LOCAL enable_")]
     return [
-        _plan(sql, parameters)
-        for sql, parameters in _asked_by(action)
+        _plan(sql, parameters, choices)
+        for sql, parameters in asked
+        if sql not in choices
         if of_keys or 'FROM "api_key"' not in sql or '"message"' in sql
     ]
 
@@ -29,15 +32,19 @@ def _asked_by(action):
         action()
     finally:
         db.query_hooks.clear()
-    verbs = ("SELECT", "UPDATE", "DELETE", "WITH")
+    verbs = ("SELECT", "UPDATE", "DELETE", "WITH", "SET LOCAL enable_")
     return [(sql, parameters) for sql, parameters in asked if sql.lstrip().startswith(verbs)]
 
 
-def _plan(sql, parameters):
-    """The lines of a plan; on Postgres, with sequential scans only where no index can serve."""
+def _plan(sql, parameters, choices):
+    """The lines of a plan; on Postgres, with sequential scans only where no index can serve.
+
+    `choices` are those that the action has made for its plans.
+    """
     if db.for_update:
         with db.atomic():
-            db.execute_sql("SET LOCAL enable_seqscan = off")
+            for choice in ("SET LOCAL enable_seqscan = off", *choices):
+                db.execute_sql(choice)
             return [line for (line,) in db.execute_sql(f"EXPLAIN {sql}", parameters).fetchall()]
     explained = db.execute_sql(f"EXPLAIN QUERY PLAN {sql}", parameters).fetchall()
     return [line for *_, line in explained]
