@@ -2,6 +2,7 @@
 
 import logging
 import re
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -75,13 +76,20 @@ def create(value: Any, key: ApiKey, idempotency_key: str | None, digest: str | N
         answer=None,
         lane=new_lane(recipient.country, key.role == Role.TESTER),
     )
-    answer = schemas.dump(describe(message, recipient, facts))
-    if idempotency_key:
-        message = message._replace(answer=answer)
-    store(message, settings)
+
+    def answered(message):
+        return message._replace(answer=schemas.dump(describe(message, recipient, facts)))
+
+    def hold(message, parts, most):
+        why = f"{parts} parts to {recipients.country_name(recipient.country)} today"
+        why += f", at most {most} on a day before"
+        return answered(message._replace(manual_mode=True, held_because=why))
+
+    is_held = rules.hold_odd and key.role != Role.TESTER
+    message = store(answered(message), settings, hold if is_held else None)
     about = {"message_id": str(message.id), "key": key.name}
     log.info("message %s %s", message.id, message.status, extra=about)
-    return answer
+    return message.answer
 
 
 def refuse(order: dict, key: ApiKey, rules: Rules, settings: Settings) -> None:
@@ -121,6 +129,8 @@ def describe(message: NewMessage, recipient: Recipient, facts: Facts) -> dict:
     """Return the fields of the answer to a new message, in the order of the interface."""
     queued, send_at = message.status == Status.QUEUED, isoformat(message.send_at)
     when = "queued for immediate sending" if queued else f"scheduled for {send_at}"
+    when += " once it is approved" if message.manual_mode else ""
+    why = "; it waits for approval: unusual for this key" if message.held_because else ""
     return {
         "message_id": str(message.id),
         "status": message.status,
@@ -141,14 +151,14 @@ def describe(message: NewMessage, recipient: Recipient, facts: Facts) -> dict:
         "business_hours": facts.business_hours,
         "message_length": len(message.message),
         "max_retries": message.max_retries,
-        "message": f"Text message {when}{' once it is approved' if message.manual_mode else ''}.",
+        "message": f"Text message {when}{why}.",
     }
 
 
-def store(message: NewMessage, settings: Settings) -> None:
-    """Store a message; refuse the request if a limit does not allow it."""
+def store(message: NewMessage, settings: Settings, hold: Callable | None) -> NewMessage:
+    """Store a message, and return it as it is stored; refuse it if a limit does not allow it."""
     try:
-        acceptance.store(message, settings.key_limits, settings.recipient_limit)
+        stored = acceptance.store(message, settings.key_limits, settings.recipient_limit, hold)
     except TooManyParts as refusal:
         abort(403, str(refusal))
     except LimitReached as refusal:
@@ -156,6 +166,7 @@ def store(message: NewMessage, settings: Settings) -> None:
         wait = max(1, -((message.created_at - refusal.free_at) // SECOND))  # rounded up
         raise TooManyRequests(str(refusal), retry_after=wait) from None
     current_app.extensions["health"].not_stored_at = None
+    return stored
 
 
 # The key

@@ -27,8 +27,9 @@ from peewee import (
 from access.audit import Action, Audit
 from access.do_not_call import DoNotCall, DoNotCallHistory
 from access.keys import ApiKey
-from access.limits import SECOND, KeyTally, KeyUse, Limit, lock_numbers
+from access.limits import DAY, SECOND, KeyTally, KeyUse, Limit, lock_numbers
 from access.rules import LAST, KeyRules
+from access.usual import KeyDay, Usual
 from carriers.lanes import FIRST, Lane
 from carriers.ways import Way
 from database import (
@@ -121,6 +122,8 @@ IS_RETRYING = has_status(*WAITING) & SQL("due_since IS NOT NULL")
 HAS_ERROR = has_status(*WAITING) & SQL("last_error_at IS NOT NULL")
 HAS_ENDED = SQL("finished_at IS NOT NULL")
 HAS_REFERENCE = SQL("carrier_reference IS NOT NULL")
+IS_KEPT = SQL("cancelled_by IS NULL AND answers IS NULL")
+PARTS = SQL("COALESCE(parts, 1)")
 REFERENCE_FORM = SQL("ltrim(lower(carrier_reference), '0')")
 IS_IN_DOUBT = SQL("in_doubt > 0")
 
@@ -136,6 +139,11 @@ def new_id(now: datetime) -> uuid.UUID:
 def first_id(instant: datetime) -> uuid.UUID:
     """Return the least id that can be made from an instant on."""
     return uuid.UUID(int=(max(instant, EPOCH) - EPOCH) // MILLISECOND << 80)
+
+
+def _day(number):
+    """Return the first instant of a day of UTC, and of the next."""
+    return EPOCH + number * DAY, EPOCH + (number + 1) * DAY
 
 
 class Message(Table):
@@ -157,6 +165,7 @@ class Message(Table):
     approved = BooleanField()
     approved_by = TextField(null=True)  # the name of a key, or "shell"
     approved_at = InstantField(null=True)
+    held_because = TextField(null=True)  # why it waits for approval though nobody asked for that
     cancelled_by = TextField(null=True)
     attempts = IntegerField(default=0)
     max_retries = IntegerField()
@@ -209,6 +218,40 @@ class Message(Table):
         found = db.execute_sql(LATEST.format(param=db.param), (key,)).fetchall()
         latest = cls.id.python_value(found[0][0]) if found else None
         return KeyTally.read(row, latest, seconds, partial(cls.accepted, key))
+
+    @classmethod
+    def usual(cls, key: int, country: str, day: int, more: int) -> Usual:
+        """Return what is usual for a key that is locked, of which so many parts more are asked.
+
+        What people approve on this day is as usual as what was sent on another.
+        """
+        usual = Usual.read(key, country, day, partial(cls._kept_on, key))
+        if usual.is_odd(more):
+            on_day = cls.approved_at.between(*_day(day)) & cls.approved & (cls.country == country)
+            approved = cls.select(fn.SUM(PARTS)).where(cls.key == key, on_day, IS_KEPT)
+            usual.most = max(usual.most, approved.scalar() or 0)
+        return usual
+
+    @classmethod
+    def _kept_on(cls, key, day):
+        """Count the parts of a key's messages of a day that count as usual, by country."""
+        since, until = map(first_id, _day(day))
+        that_day = cls.select(cls.country, fn.SUM(PARTS)).where(
+            cls.key == key, cls.id >= since, cls.id < until, cls.approved, IS_KEPT
+        )
+        return that_day.where(cls.country.is_null(False)).group_by(cls.country).tuples()
+
+    @classmethod
+    def _count_as_usual(cls, ids, times, approved=True):
+        """Count messages on their days once more (1), or less (-1), if they are `approved` now."""
+        if not times:
+            return
+        day = SQL(f"created_at / {DAY // MILLISECOND}")
+        columns = (cls.key, cls.country, day)
+        sums = cls.select(*columns, fn.SUM(PARTS)).group_by(*columns)
+        sums = sums.where(cls.id.in_([*ids]), cls.approved == approved, cls.country.is_null(False))
+        for key, country, day, parts in sorted(sums.tuples()):
+            KeyDay.add(key, country, day, times * parts)
 
     @classmethod
     def accepted_to(cls, number: str, since: datetime) -> ModelSelect:
@@ -473,13 +516,13 @@ class Message(Table):
     def decide(self, yes: bool, by: str, now: datetime) -> bool:
         """Approve or refuse this message; False if it does not wait for approval any more."""
         if yes:
-            action = Action.APPROVED
+            action, usual = Action.APPROVED, 1
             changes = {"approved": True, "approved_by": by, "approved_at": now}
         else:
-            action = Action.REFUSED
+            action, usual = Action.REFUSED, 0
             changes = {"status": Status.CANCELLED, "cancelled_by": by, "finished_at": now}
         kept = Message.cancelled_by.is_null()  # or it is withdrawn
-        return self._act(action, now, {*WAITING}, ~Message.approved, kept, **changes)
+        return self._act(action, now, {*WAITING}, ~Message.approved, kept, usual=usual, **changes)
 
     def cancel(self, by: str, now: datetime) -> bool:
         """Cancel this message; return False if it waits no more.
@@ -487,10 +530,10 @@ class Message(Table):
         A message in doubt is withdrawn: it waits until the sender has asked the carrier.
         """
         cancelled = {"status": Status.CANCELLED, "cancelled_by": by, "finished_at": now}
-        if self._act(Action.CANCELLED, now, {*WAITING}, Message.in_doubt == 0, **cancelled):
+        cancel = partial(self._act, Action.CANCELLED, now, {*WAITING}, usual=-1)
+        if cancel(Message.in_doubt == 0, **cancelled):
             return True
-        withdrawal = {"cancelled_by": by, "send_at": now}
-        withdrawn = self._act(Action.CANCELLED, now, {*WAITING}, Message.in_doubt > 0, **withdrawal)
+        withdrawn = cancel(Message.in_doubt > 0, cancelled_by=by, send_at=now)
         if withdrawn:
             self.cancelled_by = by
         return withdrawn
@@ -503,7 +546,7 @@ class Message(Table):
         mine = (Message.approved_by == by) & is_within(Message.approved_at, UNDO_WITHIN, now)
         before = {"approved": False, "approved_by": None, "approved_at": None, "due_since": None}
         approved = (Message.approved, Message.in_doubt == 0, mine)
-        return self._undo(Action.APPROVED, now, {*WAITING}, *approved, **before)
+        return self._undo(Action.APPROVED, now, {*WAITING}, *approved, usual=-1, **before)
 
     def undo_cancel(self, by: str, now: datetime, limit: Limit | None = None) -> bool:
         """Have this message, which was cancelled or refused, wait again; False if it is too late.
@@ -520,10 +563,10 @@ class Message(Table):
         with db.transaction():
             if limit and self._use_of(limit) >= limit.number:
                 return False
-            if self._undo(undone, now, {Status.CANCELLED}, mine, last, **waits):
+            if self._undo(undone, now, {Status.CANCELLED}, mine, last, usual=1, **waits):
                 return True
         withdrawn = mine & (Message.in_doubt > 0) & is_within(Message.send_at, UNDO_WITHIN, now)
-        return self._undo(undone, now, {*WAITING}, withdrawn, cancelled_by=None)
+        return self._undo(undone, now, {*WAITING}, withdrawn, usual=1, cancelled_by=None)
 
     def _use_of(self, limit):
         """Return how many others to this number have counted since a window before this one."""
@@ -727,15 +770,16 @@ class Message(Table):
             return WITHDRAWN
         return self.status if self.approved else f"{self.status}, awaiting approval"
 
-    def _act(self, action, now, among, *conditions, undone=None, **changes):
+    def _act(self, action, now, among, *conditions, undone=None, usual=0, **changes):
         """Make a transition of a person, and note it in the audit; return whether it happened.
 
-        `undone` is the action that it takes back.
+        `undone` is the action that it takes back; `usual` as in `_count_as_usual`.
         """
         with db.transaction():
             done = self._move(among, *conditions, **changes)
             if done:
                 Audit.note(action, now, message_id=self.id, details=undone)
+                Message._count_as_usual(self.ids, usual, changes.get("approved", True))
         return done
 
     def _undo(self, action, now, among, *conditions, **changes):
@@ -791,9 +835,10 @@ class Selection:
             while self.left and transition(self):
                 pass
 
-    def _act(self, action, now, among, *conditions, **changes):
+    def _act(self, action, now, among, *conditions, usual=0, **changes):
         moved = self._move(among, *conditions, **changes)
         Audit.note_each(action, now, Audit.message_id, moved)
+        Message._count_as_usual(moved, usual)
         return moved
 
     def _move(self, among, *conditions, **changes):
@@ -815,6 +860,7 @@ for _name, _columns, _where in (
     ("message_awaiting", [Message.status, Message.send_at, Message.id], AWAITS_APPROVAL),
     ("message_awaiting_key", [Message.key, Message.send_at, Message.id], AWAITS_GROUP),
     ("message_expires", [Message.expires_at], IS_WAITING),
+    ("message_approved", [Message.key, Message.approved_at], SQL("approved_at IS NOT NULL")),
     ("message_claimed", [Message.claimed_at], has_status(Status.SENDING)),
     ("message_retrying", [Message.due_since], IS_RETRYING),
     ("message_last_error", [Message.last_error_at], HAS_ERROR),

@@ -62,6 +62,7 @@ class Settings(NamedTuple):
     allow_premium_rate: bool
     key_limits: tuple[limits.Limit, ...]  # of keys without their own
     recipient_limit: limits.Limit | None
+    hold_odd: bool  # what is unusual for a key waits for approval
     stop_reply: str | None  # the text that answers a STOP
     help_reply: str | None
     notify_url: str | None  # Apprise's URLs, separated by white space
@@ -137,6 +138,7 @@ def _read(read):
         allow_premium_rate=read(_one_of, "ALLOW_PREMIUM_RATE", "false", choices=FLAG) == "true",
         key_limits=read(limits.parse, "KEY_LIMITS", ""),
         recipient_limit=read(limits.parse_recipient_limit, "RECIPIENT_LIMIT", ""),
+        hold_odd=read(_one_of, "HOLD_ODD", "false", choices=FLAG) == "true",
         stop_reply=read(_answer, "STOP_REPLY", ""),
         help_reply=read(_answer, "HELP_REPLY", ""),
         notify_url=read(str, "NOTIFY_URL", "").strip() or None,

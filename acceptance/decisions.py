@@ -1,12 +1,13 @@
 """Decide on new messages, in their order: pure, from what a transaction has read."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from access.keys import ApiKey, Role
 from access.limits import SECOND, KeyTally, Limit, NumberTally, parse
+from access.usual import Usual
 from database import EPOCH
 from models import Status
 
@@ -37,6 +38,7 @@ class NewMessage(NamedTuple):
     request_digest: str | None
     answer: str | None
     lane: str
+    held_because: str | None = None
 
     @property
     def second(self) -> int:
@@ -50,7 +52,14 @@ class NewMessage(NamedTuple):
 
     def row(self) -> dict[str, Any]:
         """Return the values of its columns; the others have the table's defaults."""
-        more = {"first_send_at": self.send_at, "approved": not self.manual_mode, "attempts": 0}
+        # Only a repeated request needs the answer
+        answer = self.answer if self.idempotency_key else None
+        more = {
+            "answer": answer,
+            "first_send_at": self.send_at,
+            "approved": not self.manual_mode,
+            "attempts": 0,
+        }
         return self._asdict() | more
 
 
@@ -60,10 +69,20 @@ class Request(NamedTuple):
     message: NewMessage
     default_limits: tuple[Limit, ...] = ()  # for a key that has none of its own
     recipient_limit: Limit | None = None
+    # What becomes of a message that is odd, by the parts of its day and the most that is usual;
+    # None: nothing
+    hold: Callable[[NewMessage, int, int], NewMessage] | None = None
+
+    @property
+    def usual_key(self) -> tuple[int, str, int] | None:
+        """The key, the country and the day for which it may be odd."""
+        if self.hold is None:
+            return None
+        return self.message.key, self.message.country, self.message.second // 86_400
 
 
-Outcome = Exception | None
-"""Why a message is not stored; None if it is."""
+Outcome = Exception | NewMessage
+"""A message as it is stored, or why it is not."""
 
 
 class Known(NamedTuple):
@@ -73,13 +92,14 @@ class Known(NamedTuple):
     taken: set[tuple[int, str]]  # unique keys of messages
     of_keys: dict[int, KeyTally]
     of_numbers: dict[tuple[str, Limit], NumberTally]
+    usual: dict[tuple[int, str, int], Usual]
 
     def key_limits(self, request: Request) -> tuple[Limit, ...]:
         """Return the limits that hold for the key of a message."""
         key = self.keys.get(request.message.key)
         return parse(key.limits) if key and key.limits else request.default_limits
 
-    def refusal(self, request: Request) -> Outcome:
+    def refusal(self, request: Request) -> Exception | None:
         """Return why a message may not be stored; of several limits, the longest wait."""
         message, reached = request.message, []
         if message.unique_key in self.taken:  # limits do not apply to repeats
@@ -91,9 +111,14 @@ class Known(NamedTuple):
             reached += self.of_numbers[message.to, limit].reached(limit, message.created_at)
         return max(reached, key=lambda each: each.free_at, default=None)
 
-    def count(self, request: Request) -> None:
-        """Count a message that is accepted."""
+    def accept(self, request: Request) -> NewMessage:
+        """Count a message that is accepted, and return it, held if it is odd."""
         message = request.message
+        if usual := self.usual.get(request.usual_key):
+            if usual.is_odd(message.parts):
+                message = request.hold(message, usual.parts + message.parts, usual.most)
+            elif not message.manual_mode:
+                usual.add(message.parts)
         if message.unique_key:
             self.taken.add(message.unique_key)
         if self.key_limits(request):
@@ -103,13 +128,9 @@ class Known(NamedTuple):
             for (to, _), tally in self.of_numbers.items():
                 if to == message.to:
                     tally.add(message.created_at)
+        return message
 
 
 def decide(requests: Iterable[Request], known: Known) -> list[Outcome]:
-    """Return why each message may not be stored, after those before it; None where it may."""
-    outcomes = []
-    for request in requests:
-        outcomes.append(known.refusal(request))
-        if outcomes[-1] is None:
-            known.count(request)
-    return outcomes
+    """Return each message as it is stored, after those before it, or why it may not be."""
+    return [known.refusal(request) or known.accept(request) for request in requests]

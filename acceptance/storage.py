@@ -4,7 +4,8 @@ Messages that arrive together share a transaction and a statement, and nothing e
 own outcome, the same as if it had been stored alone.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import or_
 
@@ -13,6 +14,7 @@ from acceptance.decisions import NewMessage, Outcome, Request
 from acceptance.inserts import Inserts
 from access.keys import ApiKey
 from access.limits import KeyUse, Limit, NumberTally, lock_numbers
+from access.usual import lock_keys
 from database import db
 from models import Message
 
@@ -32,15 +34,17 @@ def store(
     message: NewMessage,
     default_limits: tuple[Limit, ...] = (),
     recipient_limit: Limit | None = None,
-) -> None:
-    """Keep a new message for good.
+    hold: Callable[[NewMessage, int, int], NewMessage] | None = None,
+) -> NewMessage:
+    """Keep a new message for good, and return it as it is stored; `hold` as in Request.
 
     Raise AlreadyAnswered if its idempotency key is taken, LimitReached if its key or its recipient
     may have no more, TooManyParts if its key may never have so many, or the database's error.
     """
-    outcome = queue.insert(Request(message, default_limits, recipient_limit))
-    if outcome:
+    outcome = queue.insert(Request(message, default_limits, recipient_limit, hold))
+    if isinstance(outcome, Exception):
         raise outcome
+    return outcome
 
 
 def insert_all(requests: Sequence[Request]) -> list[Outcome]:
@@ -52,12 +56,14 @@ def insert_all(requests: Sequence[Request]) -> list[Outcome]:
         while True:
             known, uses = _read(requests)
             outcomes = decisions.decide(requests, known)
-            accepted = [r for r, outcome in zip(requests, outcomes, strict=True) if outcome is None]
-            if _insert([request.message for request in accepted]) == len(accepted):
+            accepted = [each for each in outcomes if isinstance(each, NewMessage)]
+            if _insert(accepted) == len(accepted):
                 break
             transaction.rollback()
         for use in uses:
             use.put(known.of_keys[use.key_id])
+        for usual in known.usual.values():
+            usual.put()
     return outcomes
 
 
@@ -72,7 +78,8 @@ def _read(requests):
     messages = [request.message for request in requests]
     columns = (ApiKey.id, ApiKey.role, ApiKey.limits)
     keys = ApiKey.select(*columns).where(ApiKey.id.in_({message.key for message in messages}))
-    known = decisions.Known({key.id: key for key in keys}, set(), {}, _number_tallies(requests))
+    tallies = _number_tallies(requests)
+    known = decisions.Known({key.id: key for key in keys}, set(), {}, tallies, _usual(requests))
     limited = {request.message.key for request in requests if known.key_limits(request)}
     uses = [KeyUse.lock(key) for key in sorted(limited)]
     for use in uses:
@@ -92,6 +99,16 @@ def _number_tallies(requests):
         latest = Message.accepted_to(to, since - limit.window).limit(limit.number)
         tallies[to, limit] = NumberTally([message.created_at for message in latest])
     return tallies
+
+
+def _usual(requests):
+    """Lock the keys of which what is odd is held; return what is usual, in order."""
+    parts = Counter()
+    for request in requests:
+        if request.hold:
+            parts[request.usual_key] += request.message.parts
+    lock_keys({key for key, *_ in parts})
+    return {each: Message.usual(*each, parts[each]) for each in sorted(parts)}
 
 
 def _taken(unique_keys):

@@ -14,6 +14,7 @@ from peewee import SQL, BooleanField, IntegrityError, ModelSelect, TextField, Va
 from access.audit import Action, Audit
 from access.limits import KeyUse, Limit
 from access.rules import NO_RULES, KeyRules
+from access.usual import KeyDay
 from database import InstantField, Refused, Table, db, isoformat
 
 
@@ -50,6 +51,7 @@ class ApiKey(Table):
     check_dnc = TextField(null=True)
     expire_after = TextField(null=True)
     urgent = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
+    hold_odd = BooleanField(null=True)
 
     @staticmethod
     def digest_of(secret: str) -> str:
@@ -188,7 +190,8 @@ class ApiKey(Table):
     def revoke(self, now: datetime) -> bool:
         """Refuse this key from now on; return False if it was refused before."""
         done = self._change(Action.REVOKED_KEY, now, None, revoked_at=now)
-        KeyUse.delete().where(KeyUse.key_id == self.id).execute()
+        for table in (KeyUse, KeyDay):
+            table.delete().where(table.key_id == self.id).execute()
         return done
 
     def pause(self, now: datetime) -> bool:

@@ -27,6 +27,7 @@ class KeyRules(NamedTuple):
     check_dnc: str | None = None  # one of CHECKS
     expire_after: str | None = None
     urgent: bool = False
+    hold_odd: bool | None = None
 
     def lasts(self, setting: timedelta) -> timedelta:
         """Return how long after its first scheduled time a message may still be sent."""
@@ -47,11 +48,15 @@ class KeyRules(NamedTuple):
 NO_RULES = KeyRules()
 
 
-def read(name: str, text: str) -> str:
+def read(name: str, text: str) -> str | bool:
     """Return a rule of a key as it is stored; raise ValueError if it cannot be used."""
     text = " ".join(text.lower().split())
     if name == "check_dnc" and text not in CHECKS:
         raise ValueError(f"must be one of {', '.join(CHECKS)}")
+    if name == "hold_odd":
+        if text not in ("yes", "no"):
+            raise ValueError("must be yes or no")
+        return text == "yes"
     if name == "hours":
         weeks.business_hours(text)
     if name == "quiet_hours" and text != NONE:
@@ -81,6 +86,7 @@ class Rules(NamedTuple):
     quiet: QuietPlaces
     check_dnc: str  # one of CHECKS, whatever the request says
     expire_after: timedelta
+    hold_odd: bool = False  # what is unusual for the key waits for approval
     urgent: bool = False  # sent before those of keys that are not
 
     @classmethod
@@ -91,6 +97,7 @@ class Rules(NamedTuple):
             QuietPlaces.from_settings(settings),
             settings.check_dnc,
             settings.expire_after,
+            settings.hold_odd,
         )
 
     def of(self, own: KeyRules) -> Self:
@@ -105,6 +112,8 @@ class Rules(NamedTuple):
             changes["check_dnc"] = own.check_dnc
         if own.expire_after:
             changes["expire_after"] = duration(own.expire_after)
+        if own.hold_odd is not None:
+            changes["hold_odd"] = own.hold_odd
         return self._replace(**changes) if changes else self
 
     def keeps_off(self, check_dnc: bool, opted_out: bool) -> bool:

@@ -47,6 +47,7 @@ rule_options = base.options(
     click.option("--check-dnc", metavar="|".join(rules.CHECKS), help="In place of CHECK_DNC."),
     click.option("--expire-after", metavar="T", help="In place of EXPIRE_AFTER: 10m."),
     click.option("--urgent/--not-urgent", default=None, help="Send its texts before others."),
+    click.option("--hold-odd", metavar="yes|no", help="In place of HOLD_ODD."),
 )
 
 

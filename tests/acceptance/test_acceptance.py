@@ -17,6 +17,7 @@ from acceptance import AlreadyAnswered, NewMessage, storage
 from acceptance.decisions import Request
 from access.keys import ApiKey, Role
 from access.limits import KeyUse, LimitReached, parse, parse_recipient_limit
+from access.usual import KeyDay
 from databases import on_both, on_postgres
 from models import Message, Status, first_id
 from running import wait_until
@@ -27,6 +28,7 @@ pytestmark = on_both
 
 MIDNIGHT = TUESDAY_NOON.replace(hour=0)
 KEYS = {"free": "", "other": "", "tight": "2/s,4/d", "wide": "3/min,6/h"}
+HOLDING = ("other", "wide")  # of these keys, what is odd is held
 NO_KEY = 10**6  # refused by the database: it refers to no key
 
 
@@ -43,6 +45,12 @@ def keys(database_url):
 
 
 # One at a time: what each field of a message may be
+
+
+def hold(message, parts, most):
+    """Hold an odd message, and keep by what it is odd."""
+    return message._replace(manual_mode=True, held_because=f"{parts}, {most}")
+
 
 SHAPES = st.fixed_dictionaries(
     {
@@ -74,7 +82,7 @@ def request(serial, keys, shape):
         to=shape["to"],
         country="GB" if shape["to"] == LONDON else "US",
         message=shape["message"],
-        parts=serial + 1,
+        parts=serial + 1,  # of seven, more than twenty
         send_date=send_date,
         send_at=send_date or now,
         expires_at=(send_date or now) + DAY,
@@ -90,7 +98,8 @@ def request(serial, keys, shape):
         lane="GB" if shape["to"] == LONDON else "US",
     )
     recipient_limit = parse_recipient_limit(shape["recipient_limit"])
-    return Request(message, parse(shape["default_limits"]), recipient_limit)
+    held = hold if shape["key"] in HOLDING else None
+    return Request(message, parse(shape["default_limits"]), recipient_limit, held)
 
 
 @contextmanager
@@ -111,6 +120,7 @@ def stored(requests, one_by_one):
         [described(each) for each in outcomes],
         [*Message.select().order_by(Message.id).dicts()],
         of_keys,
+        [*KeyDay.select().order_by(KeyDay.key_id, KeyDay.country, KeyDay.day).dicts()],
     )
 
 
@@ -131,6 +141,8 @@ def use_of(row):
 
 def described(outcome):
     """Describe an outcome so that equal ones are equal."""
+    if isinstance(outcome, NewMessage):
+        return outcome
     if isinstance(outcome, LimitReached):
         return outcome.whose, str(outcome.limit), outcome.free_at
     return type(outcome)
@@ -194,9 +206,12 @@ def test_no_limit_is_passed_and_what_is_stored_is_what_was_asked_for(keys, shape
     with undone():
         outcomes = insert(requests)
         rows = {row["id"]: row for row in Message.select().dicts()}
-        kept = [r for r, outcome in zip(requests, outcomes, strict=True) if outcome is None]
+        both = zip(requests, outcomes, strict=True)
+        kept = [each for each, outcome in both if isinstance(outcome, NewMessage)]
         assert len(kept) == len(rows)
         for each in kept:
+            if rows[each.message.id]["held_because"]:
+                continue
             wanted = each.message._asdict()
             assert {name: rows[each.message.id][name] for name in wanted} == wanted
             assert rows[each.message.id]["first_send_at"] == each.message.send_at
@@ -230,7 +245,7 @@ def test_of_a_batch_the_texts_of_testers_use_nothing_of_a_number_up(keys):
     batch = [Request(new_message(each, key=keys[each]), (), limit) for each in names]
     with undone():
         outcomes = [type(outcome) for outcome in insert(batch)]
-    assert outcomes == [type(None), type(None), LimitReached]
+    assert outcomes == [NewMessage, NewMessage, LimitReached]
 
 
 # Rows
@@ -315,7 +330,7 @@ def test_what_is_not_stored_after_all_uses_nothing_up(database_url, limits, acce
         other.commit()
         outcomes = waiting.result()
     assert type(outcomes[0]) is AlreadyAnswered
-    assert [n for n, outcome in enumerate(outcomes[1:]) if outcome is None] == accepted
+    assert [n for n, each in enumerate(outcomes[1:]) if isinstance(each, NewMessage)] == accepted
     assert Message.select().where(Message.to == NEW_YORK).count() == len(accepted)
 
 

@@ -1,0 +1,86 @@
+"""What is usual for a key: how many parts it sends to a country on a day of UTC."""
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Self
+
+from peewee import CompositeKey, IntegerField, TextField
+
+from database import Table, lock_texts
+
+DAYS = 14  # before a day, that tell what is usual
+FEW = 20  # parts on a day, which are never odd
+TIMES = 3  # what is more than so often the most is odd
+
+
+class KeyDay(Table):
+    """The parts of a key's messages to a country that were accepted on a day.
+
+    Not of those that wait for approval, or that people refused or cancelled. There are rows only
+    while what is odd is held; of a day without any, the messages are counted.
+    """
+
+    key_id = IntegerField()
+    country = TextField()
+    day = IntegerField()  # since 1970
+    parts = IntegerField()
+
+    class Meta:
+        primary_key = CompositeKey("key_id", "country", "day")
+
+    @classmethod
+    def add(cls, key: int, country: str, day: int, parts: int) -> None:
+        """Count parts of a day more or, below zero, less, where there is a row."""
+        this = (cls.key_id == key) & (cls.country == country) & (cls.day == day)
+        cls.update(parts=cls.parts + parts).where(this).execute()
+
+    @classmethod
+    def begin(cls, key: int, country: str, day: int, count: Callable[[int], Iterable]) -> None:
+        """Store the first row of a key, a country and a day, and of the days before it.
+
+        `count` counts by country what the key has sent on a day of which nothing is known.
+        """
+        first = day - DAYS
+        known = cls.select(cls.day).where(cls.key_id == key, cls.day >= first).distinct().tuples()
+        unknown = {*range(first, day + 1)} - {each for (each,) in known}
+        rows = [(key, each, of, parts) for of in unknown for each, parts in count(of)]
+        rows.append((key, country, day, 0))
+        columns = [cls.key_id, cls.country, cls.day, cls.parts]
+        cls.insert_many(rows, columns).on_conflict_ignore().execute()
+        cls.delete().where(cls.key_id == key, cls.country == country, cls.day < first).execute()
+
+
+class Usual:
+    """What a key sends to a country: the parts of a day, and the most of what is usual."""
+
+    def __init__(self, row: tuple[int, str, int], parts: int, most: int):
+        self.row, self.parts, self.most = row, parts, most
+        self.added = 0
+
+    @classmethod
+    def read(cls, key: int, country: str, day: int, count: Callable[[int], Iterable]) -> Self:
+        """Return what is usual for a key that is locked; `count` as in KeyDay.begin."""
+        days = KeyDay.select(KeyDay.day, KeyDay.parts).where(
+            KeyDay.key_id == key, KeyDay.country == country, KeyDay.day.between(day - DAYS, day)
+        )
+        while day not in (parts := dict(days.tuples())):
+            KeyDay.begin(key, country, day, count)
+        return cls((key, country, day), parts.pop(day), max(parts.values(), default=0))
+
+    def is_odd(self, parts: int) -> bool:
+        """Say whether so many parts more are odd."""
+        return self.parts + parts > max(FEW, TIMES * self.most)
+
+    def add(self, parts: int) -> None:
+        """Count parts of a message that is accepted."""
+        self.parts += parts
+        self.added += parts
+
+    def put(self) -> None:
+        """Store what was added."""
+        if self.added:
+            KeyDay.add(*self.row, self.added)
+
+
+def lock_keys(keys: Collection[int]) -> None:
+    """Let no other transaction read what is usual for these keys before this one ends."""
+    lock_texts([f"usual for {key}" for key in keys])
