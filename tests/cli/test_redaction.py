@@ -123,7 +123,8 @@ NO_NUMBER_AND_NO_TEXT = {
     "event": {"webhook_id", "last_answer"},
     "event_address": {"url", "secret", "old_secret", "off"},
     "message": {"status", "approved_by", "cancelled_by", "claimed_for", "in_doubt_with"}
-    | {"last_error", "carrier", "carrier_reference", "lane", "country", "answers"},
+    | {"last_error", "carrier", "carrier_reference", "lane", "country", "answers", "held_because"},
+    "key_day": {"country"},
     "notice": {"subject", "newest"},
     "opt_out_message": {"id"},
     "passes": {"distances"},
