@@ -14,7 +14,6 @@ from acceptance.decisions import NewMessage, Outcome, Request
 from acceptance.inserts import Inserts
 from access.keys import ApiKey
 from access.limits import KeyUse, Limit, NumberTally, lock_numbers
-from access.usual import lock_keys
 from database import db
 from models import Message
 
@@ -78,8 +77,10 @@ def _read(requests):
     messages = [request.message for request in requests]
     columns = (ApiKey.id, ApiKey.role, ApiKey.limits)
     keys = ApiKey.select(*columns).where(ApiKey.id.in_({message.key for message in messages}))
-    tallies = _number_tallies(requests)
-    known = decisions.Known({key.id: key for key in keys}, set(), {}, tallies, _usual(requests))
+    if any(request.hold for request in requests):
+        keys = db.lock_rows(keys.order_by(ApiKey.id))
+    of_numbers = _number_tallies(requests)
+    known = decisions.Known({k.id: k for k in keys}, set(), {}, of_numbers, _usual(requests))
     limited = {request.message.key for request in requests if known.key_limits(request)}
     uses = [KeyUse.lock(key) for key in sorted(limited)]
     for use in uses:
@@ -102,12 +103,11 @@ def _number_tallies(requests):
 
 
 def _usual(requests):
-    """Lock the keys of which what is odd is held; return what is usual, in order."""
+    """Return what is usual for the keys of which what is odd is held, and which are locked."""
     parts = Counter()
     for request in requests:
         if request.hold:
             parts[request.usual_key] += request.message.parts
-    lock_keys({key for key, *_ in parts})
     return {each: Message.usual(*each, parts[each]) for each in sorted(parts)}
 
 

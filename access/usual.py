@@ -1,15 +1,25 @@
 """What is usual for a key: how many parts it sends to a country on a day of UTC."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Self
 
 from peewee import CompositeKey, IntegerField, TextField
 
-from database import Table, lock_texts
+from database import Table, db
 
 DAYS = 14  # before a day, that tell what is usual
 FEW = 20  # parts on a day, which are never odd
 TIMES = 3  # what is more than so often the most is odd
+
+# As SQL: to have peewee write it would be an eighth of a create
+ADD = """
+UPDATE key_day SET parts = parts + {param}
+WHERE key_id = {param} AND country = {param} AND day = {param}
+"""
+READ = """
+SELECT day, parts FROM key_day
+WHERE key_id = {param} AND country = {param} AND day BETWEEN {param} AND {param}
+"""
 
 
 class KeyDay(Table):
@@ -30,8 +40,7 @@ class KeyDay(Table):
     @classmethod
     def add(cls, key: int, country: str, day: int, parts: int) -> None:
         """Count parts of a day more or, below zero, less, where there is a row."""
-        this = (cls.key_id == key) & (cls.country == country) & (cls.day == day)
-        cls.update(parts=cls.parts + parts).where(this).execute()
+        db.execute_sql(ADD.format(param=db.param), (parts, key, country, day))
 
     @classmethod
     def begin(cls, key: int, country: str, day: int, count: Callable[[int], Iterable]) -> None:
@@ -59,10 +68,8 @@ class Usual:
     @classmethod
     def read(cls, key: int, country: str, day: int, count: Callable[[int], Iterable]) -> Self:
         """Return what is usual for a key that is locked; `count` as in KeyDay.begin."""
-        days = KeyDay.select(KeyDay.day, KeyDay.parts).where(
-            KeyDay.key_id == key, KeyDay.country == country, KeyDay.day.between(day - DAYS, day)
-        )
-        while day not in (parts := dict(days.tuples())):
+        sql, wanted = READ.format(param=db.param), (key, country, day - DAYS, day)
+        while day not in (parts := dict(db.execute_sql(sql, wanted).fetchall())):
             KeyDay.begin(key, country, day, count)
         return cls((key, country, day), parts.pop(day), max(parts.values(), default=0))
 
@@ -79,8 +86,3 @@ class Usual:
         """Store what was added."""
         if self.added:
             KeyDay.add(*self.row, self.added)
-
-
-def lock_keys(keys: Collection[int]) -> None:
-    """Let no other transaction read what is usual for these keys before this one ends."""
-    lock_texts([f"usual for {key}" for key in keys])

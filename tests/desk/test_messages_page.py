@@ -303,3 +303,11 @@ def test_it_has_the_history(operator):
         assert words in operator.page.text
     Message.update(told_at=None).execute()
     assert "webhook delivered" not in operator.open(f"/desk/messages/{message.id}").text
+
+
+def test_a_text_that_is_unusual_says_so_on_its_card_and_on_its_page(approver):
+    why = "412 parts to Egypt today, at most 3 on a day before"
+    message = ask(held_because=why)
+    ask()
+    assert approver.read().count(f"Unusual for shop: {why}") == 1
+    assert f"Unusual for the key: {why}" in approver.read(f"/desk/messages/{message.id}")
