@@ -167,6 +167,8 @@ The service runs. {public}/docs describes it and lets you try requests.{desk}
 
 export API_KEY=$(cat .first-key)
 
+Send a first text, to a number that nobody has:
+
 curl {address}/v1/text-messages \\
   -H 'X-Api-Key: {key}' \\
   -H 'Content-Type: application/json' \\
@@ -178,7 +180,8 @@ Ctrl-C stops it.
 
 def reach(host: str) -> str:
     """Return who reaches the service, and how long its first keys live."""
-    keys = f"Its keys live for {KEYS_LAST.days} days; `flask keys list` shows them as make-run-…."
+    keys = f"Its keys live for {KEYS_LAST.days} days;"
+    keys += " `.venv/bin/flask keys list` shows them as make-run-…."
     if ipaddress.ip_address(host).is_loopback:
         wider = "HOST=0.0.0.0 make run makes it reachable from your network"
         return f"It listens on this machine only: {wider}. {keys}"
@@ -192,14 +195,13 @@ def note(settings: environment.Settings) -> str:
     carrier = (settings.carrier_url or "").partition(":")[0].lower()
     if not carrier:
         return "No carrier is set: texts wait. CARRIER_URL=console: in .env prints them here."
-    goes = "It appears here" if carrier == "console" else f"It goes through {carrier}"
-    when = f"""Send a first text; nobody has its number. {goes} within seconds"""
+    go = "Texts appear here" if carrier == "console" else f"Texts go through {carrier}"
     if settings.business_hours == ALWAYS:
-        return f"""{when}, at any hour: for trying,
+        return f"""{go} within seconds, at any hour: for trying,
 this service is always open. Elsewhere, texts go from 9 to 5 by the recipient's clock;
 BUSINESS_HOURS in .env sets the hours here, too."""
-    return f"""{when} of your business hours;
-outside them, by New York's clock, it waits."""
+    return f"""{go} within seconds of your business hours;
+outside them, by the recipient's clock, they wait."""
 
 
 if __name__ == "__main__":

@@ -178,6 +178,9 @@ def listening(process):
     return {each.laddr.ip for each in found if each.status == psutil.CONN_LISTEN}
 
 
+FIRST_TEXT = (
+    r"^(export .*)\n\nSend a first text, to a number that nobody has:\n\n(curl (?:.*\\\n)*.*)"
+)
 LOCAL = "on this machine only: HOST=0.0.0.0 make run"
 
 
@@ -340,7 +343,7 @@ class Phone:
 def test_a_newcomers_ten_minutes(clone, service, receiver, twilio):
     # Minute 1: `make run` prints what to type
     printed = service.output
-    export, curl = re.search(r"^(export .*)\n\n(curl (?:.*\\\n)*.*)", printed, re.M).groups()
+    export, curl = re.search(FIRST_TEXT, printed, re.M).groups()
     address = re.search(r"^curl (\S+)/v1/", curl)[1]
 
     # Minute 2: the printed lines, pasted at whatever hour this is
