@@ -10,14 +10,17 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from acceptance.decisions import Request
+from acceptance.storage import insert_all
 from access.keys import ApiKey, Role
 from access.usual import KeyDay
 from answers import accepted
 from app import create_app
 from database import EPOCH, clock, db
 from databases import on_both
-from models import Message
+from models import Message, new_id
 from samples import ALWAYS_OPEN, DAY, LONDON, MILLISECOND, NEW_YORK, SECOND, TUESDAY_NOON
+from stored_messages import new_message
 
 pytestmark = on_both
 
@@ -240,6 +243,22 @@ def decide(text, what, now, day):
         text.update(counts=yes, approved=day if yes else None, undo=what)
     if text["undo"]:
         text["was"] = {name: before[name] for name in ("counts", "approved")}
+
+
+def test_what_comes_together_is_judged_one_after_the_other(shop, at):
+    assert send_many(shop, 20) == 20
+    at(clock.now() + DAY)
+    stored = insert_all(
+        [
+            Request(new_message(key=shop.key.id, parts=10, id=new_id(clock.now())), hold=hold)
+            for _ in range(8)
+        ]
+    )
+    assert [each.held_because for each in stored] == [None] * 6 + ["70, at most 20"] * 2
+
+
+def hold(message, parts, most):
+    return message._replace(manual_mode=True, held_because=f"{parts}, at most {most}")
 
 
 def test_of_many_at_once_none_is_one_too_many(shop, database_url):
