@@ -186,13 +186,14 @@ class Model:
     def __init__(self):
         self.texts = []
 
+    def counted(self, country, day, by="day"):
+        """Count the parts to a country that were sent on a day, or approved on it."""
+        mine = (each for each in self.texts if each["counts"] and each["country"] == country)
+        return sum(each["parts"] for each in mine if each[by] == day)
+
     def is_odd(self, country, parts, day):
-        mine = [each for each in self.texts if each["country"] == country and each["counts"]]
-        of_days = [
-            sum(each["parts"] for each in mine if each["day"] == other)
-            for other in range(day - 14, day + 1)
-        ]
-        approved = sum(each["parts"] for each in mine if each["approved"] == day)
+        of_days = [self.counted(country, other) for other in range(day - 14, day + 1)]
+        approved = self.counted(country, day, "approved")
         total = of_days.pop() + parts
         return total > 20 and total > 3 * max(*of_days, approved)
 
@@ -227,6 +228,8 @@ def test_any_mix_of_texts_decisions_and_days_is_judged_as_by_counting(shop, at, 
             at(now + number * DAY)
         elif model.texts:
             decide(model.texts[number % len(model.texts)], what, now, day)
+        for row in KeyDay.select().where(KeyDay.key_id == send.key.id):
+            assert row.parts == model.counted(row.country, row.day)
 
 
 def decide(text, what, now, day):
