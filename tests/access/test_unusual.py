@@ -18,7 +18,7 @@ from answers import accepted
 from app import create_app
 from database import EPOCH, clock, db
 from databases import on_both
-from models import Message, new_id
+from models import Message, Selection, new_id
 from samples import ALWAYS_OPEN, DAY, LONDON, MILLISECOND, NEW_YORK, SECOND, TUESDAY_NOON
 from stored_messages import new_message
 
@@ -227,9 +227,16 @@ def test_any_mix_of_texts_decisions_and_days_is_judged_as_by_counting(shop, at, 
         elif what == "wait":
             at(now + number * DAY)
         elif model.texts:
-            decide(model.texts[number % len(model.texts)], what, now, day)
+            text = model.texts[number % len(model.texts)]
+            decided = [each for each in model.texts if each["undo"]]
+            decide(decided[-1] if what == "undo" and decided else text, what, now, day)
         for row in KeyDay.select().where(KeyDay.key_id == send.key.id):
             assert row.parts == model.counted(row.country, row.day)
+
+
+def together(message):
+    """One of two messages with others, and one alone: people decide in both ways."""
+    return Selection([message.id]) if message.id.int % 2 else message
 
 
 def decide(text, what, now, day):
@@ -239,9 +246,9 @@ def decide(text, what, now, day):
         undo = message.undo_approval if text["undo"] == "yes" else message.undo_cancel
         if undo("shell", now):
             text.update({"undo": None} | text["was"])
-    elif what == "cancel" and message.cancel("shell", now):
+    elif what == "cancel" and together(message).cancel("shell", now):
         text.update(counts=False, undo="cancel")
-    elif what in ("yes", "no") and message.decide(what == "yes", "shell", now):
+    elif what in ("yes", "no") and together(message).decide(what == "yes", "shell", now):
         yes = what == "yes"
         text.update(counts=yes, approved=day if yes else None, undo=what)
     if text["undo"]:
