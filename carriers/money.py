@@ -5,7 +5,7 @@ from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
 FINEST = Decimal("1e-8")  # Vonage tells so many places
-MOST = 100_000  # for a text, in any currency; the sums of a million texts fit into 64 bits
+MOST = 100_000  # for a text, in any currency, so that sums fit into 64 bits
 
 
 class Money(NamedTuple):

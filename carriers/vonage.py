@@ -240,7 +240,7 @@ def _instant(timestamp):
 def _price(parts):
     """Return the price of parts of a text; None unless the answer tells that of each."""
     prices = [price(part.get("message-price"), CURRENCY) for part in parts]
-    return Money(sum(each.amount for each in prices), CURRENCY) if all(prices) else None
+    return price(sum(each.amount for each in prices), CURRENCY) if all(prices) else None
 
 
 def _has_status(part):

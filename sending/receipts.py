@@ -210,10 +210,10 @@ def found(
 
     The carrier names all texts like this; the first that is no other copy's is this one.
     """
-    id, named = attempt.message_id, {*map(str, references)}
+    id = attempt.message_id
     with db.atomic():
-        lock_texts(named | {str(id)})
-        taken = known(named, carrier)
+        lock_texts({*references, str(id)})
+        taken = known({*references}, carrier)
         new = [reference for reference in references if reference not in taken]
         if new:
             numbers = {id: attempt.number}

@@ -41,6 +41,7 @@ def part(price, status="0"):
         (["0.0333", None], None),
         (["0.0333", "NaN"], None),
         (["100000"], None),
+        (["99999"] * 2, None),
         *([[odd], None] for odd in ODD),
     ],
     ids=lambda value: repr(value)[:40],
