@@ -8,6 +8,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Collection
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Self
 
@@ -239,7 +240,8 @@ class Attempt(Table):
         copies: Collection[tuple[uuid.UUID, int]],
         receipt: str,
         at: datetime,
-        price: Money | None = None,
+        price: Decimal | None,
+        currency: str | None,
     ) -> None:
         """Note what a carrier reports of copies; `delivered` is the last word.
 
@@ -248,9 +250,9 @@ class Attempt(Table):
         """
         own = cls.message.in_([id for id, _ in copies]) & cls._is_one_of(copies)
         own &= cls.receipt.is_null() | (cls.receipt != "delivered")
-        if price:
+        if price is not None:
             of_one = Message.select(Message.id).where(Message.id == cls.message, Message.parts == 1)
-            cls.update(cost(price)).where(own, fn.EXISTS(of_one)).execute()
+            cls.update(price=price, currency=currency).where(own, fn.EXISTS(of_one)).execute()
         cls.update(receipt=receipt, receipt_at=at).where(own).execute()
 
     @classmethod

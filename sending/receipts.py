@@ -32,7 +32,7 @@ import recipients
 from access.do_not_call import DoNotCall, LastReply
 from carriers import LateAnswer, OptOut, Receipt
 from carriers.lanes import FIRST
-from carriers.money import Money, Priced
+from carriers.money import Priced
 from carriers.ways import Way, by_name
 from database import AmountField, CarrierTextField, InstantField, Table, db, lock_texts
 from models import TAKEN, Message, Status, has_status
@@ -486,8 +486,7 @@ def _move(owners, words):
         counts = Message.id.in_(ids) & Attempt.counts_now(copies, latest=not delivered)
         changes = {"status": status, "last_error": reason, "receipt_at": at}
         Message.change(Message.update(changes).where(counts, _MAY_BECOME[status]))
-        told = None if price is None else Money(price, currency)
-        Attempt.note_receipt(copies, status, at, told)
+        Attempt.note_receipt(copies, status, at, price, currency)
 
 
 def _apply_by_number(words, carrier):

@@ -23,7 +23,7 @@ from sending.attempts import Attempt
 from signed_callbacks import SECRET, of_vonage
 from stored_messages import again, claim, held, key_named, store, take_over
 
-pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
+pytestmark = pytest.mark.usefixtures("database_url")
 
 LATER = TUESDAY_NOON + HOUR
 PUBLIC = "https://sms.example.com"
@@ -83,6 +83,7 @@ def test_a_price_is_billed_from_vonages_answer_and_then_by_its_receipt(
     carrier.close()
 
 
+@on_both
 @pytest.mark.parametrize("reference", [{"reference": "r"}, {}], ids=["r", "none"])
 def test_a_webhooks_price_is_billed_with_a_reference_and_without(
     run_pass, webhook_server, billed, reference
@@ -109,6 +110,7 @@ def test_parts_that_a_carrier_took_of_a_text_in_doubt_are_billed(run_pass, vonag
     carrier.close()
 
 
+@on_both
 def test_what_twilio_lists_of_a_text_in_doubt_is_billed(run_pass, twilio_server, billed):
     carrier = carriers.connect(twilio_server.url)
     twilio_server.answer = HANG_UP
@@ -127,6 +129,7 @@ def test_what_twilio_lists_of_a_text_in_doubt_is_billed(run_pass, twilio_server,
 # Which word counts
 
 
+@on_both
 @pytest.mark.parametrize(
     ("answered", "reported", "price"),
     [
@@ -153,6 +156,7 @@ def test_the_receipts_price_replaces_the_answers(billed, answered, reported, pri
     assert billed() == [("vonage", 1, price, "EUR" if price else None)]
 
 
+@on_both
 @pytest.mark.parametrize("order", [("P1", "P2"), ("P2", "P1"), ("P2", "P2", "P1", "P1")])
 @pytest.mark.parametrize("early", [True, False])
 def test_the_answers_price_of_all_parts_outlasts_the_receipts_of_each(billed, order, early):
@@ -167,6 +171,7 @@ def test_the_answers_price_of_all_parts_outlasts_the_receipts_of_each(billed, or
     assert billed() == [("vonage", 1, "0.1", "EUR")]
 
 
+@on_both
 def test_receipts_recorded_at_once_keep_their_own_prices(billed):
     for number, reference in enumerate("ABC"):
         take(euros("1"), reference, country=["US", "GB", "FR"][number])
@@ -175,6 +180,7 @@ def test_receipts_recorded_at_once_keep_their_own_prices(billed):
     assert [price for _, _, price, _ in billed()] == ["0.3", "0.2", "0.1"]
 
 
+@on_both
 def test_each_copy_is_billed_where_it_was_given(billed):
     message = take(euros("0.05"))
     report(euros("0.05"), delivered=False)
@@ -188,6 +194,7 @@ def test_each_copy_is_billed_where_it_was_given(billed):
     assert billed() == [("fake", 1, "0.07", "EUR"), ("vonage", 0, "0.06", "EUR")]
 
 
+@on_both
 def test_a_yes_after_its_scheduler_was_taken_for_dead_has_its_price(billed):
     message = held(Status.SENDING, carrier="vonage")
     take_over(LATER)
@@ -199,6 +206,7 @@ def test_a_yes_after_its_scheduler_was_taken_for_dead_has_its_price(billed):
 # The sums
 
 
+@on_both
 def test_sums_are_exact(billed):
     chance = random.Random(1)
     prices = [Decimal(chance.randrange(10**12)).scaleb(-8) for _ in range(100)]
@@ -242,6 +250,7 @@ def test_prices_are_those_of_a_key_and_of_the_month_in_which_a_text_was_accepted
     assert billed("--month", "2026-02") == [("vonage", 1, "0.07", "EUR")]
 
 
+@on_both
 def test_redaction_changes_no_price_and_what_is_purged_is_no_more_in_the_sums(billed, run):
     take(euros("0.05"), "A")
     take(euros("0.06"), "B", to=LONDON)
@@ -252,6 +261,7 @@ def test_redaction_changes_no_price_and_what_is_purged_is_no_more_in_the_sums(bi
     assert billed() == []
 
 
+@on_both
 def test_a_month_is_summed_in_the_database():
     """However many attempts it has, one row comes back for each country, carrier and currency."""
     for number in range(50):
