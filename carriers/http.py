@@ -146,7 +146,7 @@ class HttpCarrier(Carrier):
             )
         return {}
 
-    def _report(self, message_id, status, code, recipient, at=None, given=None, ids=()):
+    def _report(self, message_id, status, code, recipient, at=None, given=None, ids=(), price=None):
         """Return the receipts and opt-outs in a callback about a text, made at an instant.
 
         `given` is the id that `send` was given, if the carrier repeats it; `ids` name the report.
@@ -156,10 +156,11 @@ class HttpCarrier(Carrier):
         code = int(code) if re.fullmatch(r"[1-9]\d{0,6}", code, re.ASCII) else None
         receipts = []
         if reference(message_id) and status in self.delivered:
-            receipts = [Receipt(message_id, True, message_id=given)]
+            receipts = [Receipt(message_id, True, message_id=given, price=price)]
         elif reference(message_id) and status in self.failed:
             words = f"{self.explained(code, status)} (error {code})" if code else status
-            receipts = [Receipt(message_id, False, f"{self.title}: {words}", message_id=given)]
+            reason = f"{self.title}: {words}"
+            receipts = [Receipt(message_id, False, reason, message_id=given, price=price)]
         opted_out = opt_outs.reported(recipient, at, ids) if code == self.opted_out else []
         return receipts + opted_out
 

@@ -40,7 +40,7 @@ def upgrade() -> None:
 @click.option("--carrier", "name", help="Ask this one alone.")
 @click.pass_context
 def check_carriers(ctx: click.Context, name: str | None, to: str | None) -> None:
-    """Ask each carrier whether it accepts texts, or send one of them a text with --to.
+    """Ask each carrier whether it accepts texts and what is left, or have one send a text (--to).
 
     Exit status: 0 all accept, 1 one refuses, 2 none can be checked without sending a text.
     """
@@ -68,8 +68,9 @@ def ask(carrier: Carrier, to: str | None) -> int:
             said = carrier.send(to, TEST_TEXT, message_id=message_id, valid_for=TEST_LASTS)
             base.say(f"{carrier.name} took the text" + (f": {said}" if said else ""))
         else:
-            carrier.check()
-            base.say(f"{carrier.name} accepts texts")
+            balance = carrier.balance()
+            left = f", balance {balance}" if balance else ""
+            base.say(f"{carrier.name} accepts texts{left}")
     except CarrierError as error:
         base.say(f"Error: {carrier.name}: {error}", err=True)
         return REFUSES

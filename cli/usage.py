@@ -10,6 +10,7 @@ import click
 import reports
 from cli import base
 from database import clock
+from sending.attempts import Attempt
 
 # A spreadsheet runs a cell that begins so; in many countries it cuts lines at semicolons
 FORMULA = re.compile(r"(^|;)(\s*[=+\-@＝＋－＠])")
@@ -28,7 +29,9 @@ def month(value: str) -> datetime:
 )
 @base.key_option("Only texts of this key.")
 @click.option(
-    "--by", type=click.Choice(["carrier"]), help="Also by the carrier that each was given to last."
+    "--by",
+    type=click.Choice(["carrier"]),
+    help="Also by the carrier that each was given to last, with the prices that carriers told.",
 )
 @base.json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print a CSV for a spreadsheet.")
@@ -43,10 +46,10 @@ def usage(
         raise click.UsageError("Give --json or --csv, not both.")
     first = (first or clock.now()).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     until = (first + timedelta(days=31)).replace(day=1)
-    used = reports.count_usage(first, until, key, by_carrier=by is not None)
-    names = [name for name in reports.Usage._fields if by or name != "carrier"]
+    used = reports.count_usage(first, until, key, Attempt.prices if by else None)
+    names = reports.Usage._fields if by else reports.Usage._fields[:-3]
     header = ["month", *names]
-    rows = [[f"{first:%Y-%m}", *(getattr(each, name) for name in names)] for each in used]
+    rows = [[f"{first:%Y-%m}", *each[: len(names)]] for each in used]
     if as_json:
         base.print_json([dict(zip(header, row, strict=True)) for row in rows])
     elif as_csv:

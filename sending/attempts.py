@@ -8,6 +8,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Collection
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Self
 
@@ -26,8 +27,9 @@ from peewee import (
     fn,
 )
 
+from carriers.money import Money
 from carriers.ways import Way
-from database import CarrierTextField, InstantField, Table, db
+from database import AmountField, CarrierTextField, InstantField, Table, db
 from database.clock import is_ahead
 from models import LONGEST_WAIT, WAITING, Message, has_status
 
@@ -65,6 +67,8 @@ class Attempt(Table):
     receipt = TextField(null=True)  # delivered or undelivered
     receipt_at = InstantField(null=True)
     ask_at = InstantField(null=True)  # when its carrier is asked whether it has it, while unclear
+    price = AmountField(null=True)  # if the carrier told it
+    currency = TextField(null=True)  # ISO 4217
 
     class Meta:
         primary_key = CompositeKey("message", "number")
@@ -104,6 +108,7 @@ class Attempt(Table):
         number: int | None,
         carrier: Way | None,
         now: datetime,
+        price: Money | None = None,
     ) -> Self | None:
         """Note the yes of a carrier to a copy; return that if it was unclear.
 
@@ -115,6 +120,7 @@ class Attempt(Table):
             number = first.limit(1).scalar()
         own = open & (cls.number == number)
         told = {"result": Result.TAKEN, "ended_at": now, "reference": reference, "words": None}
+        told |= cost(price)
         if carrier:
             told["carrier"] = fn.COALESCE(cls.carrier, carrier.name)
         taken = cls.update(told)
@@ -230,12 +236,35 @@ class Attempt(Table):
 
     @classmethod
     def note_receipt(
-        cls, copies: Collection[tuple[uuid.UUID, int]], receipt: str, at: datetime
+        cls,
+        copies: Collection[tuple[uuid.UUID, int]],
+        receipt: str,
+        at: datetime,
+        price: Decimal | None,
+        currency: str | None,
     ) -> None:
-        """Note what a carrier reports of copies; `delivered` is the last word."""
+        """Note what a carrier reports of copies; `delivered` is the last word.
+
+        The price is that of one part, so it replaces the one in the answer only if there are not
+        several.
+        """
         own = cls.message.in_([id for id, _ in copies]) & cls._is_one_of(copies)
-        is_news = cls.receipt.is_null() | (cls.receipt != "delivered")
-        cls.update(receipt=receipt, receipt_at=at).where(own, is_news).execute()
+        own &= cls.receipt.is_null() | (cls.receipt != "delivered")
+        if price is not None:
+            of_one = Message.select(Message.id).where(Message.id == cls.message, Message.parts == 1)
+            cls.update(price=price, currency=currency).where(own, fn.EXISTS(of_one)).execute()
+        cls.update(receipt=receipt, receipt_at=at).where(own).execute()
+
+    @classmethod
+    def prices(cls, accepted: Expression) -> list[tuple]:
+        """Sum what carriers told that messages on a condition cost.
+
+        By the message's key and country, the carrier and the currency.
+        """
+        columns = Message.key, Message.country, cls.carrier, cls.currency
+        total = fn.SUM(cls.price).converter(cls.price.python_value)
+        sums = cls.select(*columns, total).join(Message).group_by(*columns)
+        return [*sums.where(accepted, cls.price.is_null(False)).tuples()]
 
     @classmethod
     def of_messages(cls, ids: Collection[uuid.UUID]) -> dict[uuid.UUID, list[Self]]:
@@ -283,6 +312,11 @@ class Attempt(Table):
     def is_open(cls) -> Expression:
         """Return the condition that it is not known what came of a copy."""
         return cls.result.is_null() | IS_UNCLEAR
+
+
+def cost(price: Money | None) -> dict[str, Any]:
+    """Return the columns of an attempt that hold a price; none if there is none."""
+    return {"price": price.amount, "currency": price.currency} if price else {}
 
 
 for _name, _columns, _where in (

@@ -32,8 +32,9 @@ import recipients
 from access.do_not_call import DoNotCall, LastReply
 from carriers import LateAnswer, OptOut, Receipt
 from carriers.lanes import FIRST
+from carriers.money import Priced
 from carriers.ways import Way, by_name
-from database import CarrierTextField, InstantField, Table, db, lock_texts
+from database import AmountField, CarrierTextField, InstantField, Table, db, lock_texts
 from models import TAKEN, Message, Status, has_status
 from sending import replies
 from sending.attempts import REFERENCE_FORM, Attempt, Result
@@ -79,6 +80,8 @@ class EarlyReceipt(Table):
     delivered = BooleanField()
     reason = CarrierTextField(null=True)
     received_at = InstantField(index=True)
+    price = AmountField(null=True)
+    currency = TextField(null=True)
     number = TextField(null=True, index=True)  # the recipient, if the carrier names it
     message_id = UUIDField(null=True, index=True)  # if the carrier repeats it
     # Anybody may have written it: it counts only for a message to its number
@@ -130,16 +133,17 @@ def sent(
     """
     if not references:
         return 0
-    said = {id: Message.carrier_reference.db_value(each) for id, each in references.items()}
+    said = {id: Message.carrier_reference.db_value(each or None) for id, each in references.items()}
+    prices = {id: each.price for id, each in references.items() if isinstance(each, Priced)}
     named = {each for each in said.values() if each}
     with db.atomic():
         lock_texts(named | {*map(str, said)})
-        recipients = _take(said, now, late, carrier, numbers or {})
+        recipients = _take(said, now, late, carrier, numbers or {}, prices)
         _settle(named, recipients, said, carrier)
     return len(recipients)
 
 
-def _take(references, now, late, carrier, numbers):
+def _take(references, now, late, carrier, numbers, prices):
     """Record the carrier's yes to messages; return their numbers, None for a redacted one."""
     pairs = [(Message.id.db_value(id), reference) for id, reference in references.items()]
     taken = ValuesList(pairs, alias="taken")
@@ -165,7 +169,7 @@ def _take(references, now, late, carrier, numbers):
     changed = Message.change(yes)
     for id, reference in references.items():
         if id not in known:
-            _take_copy(id, reference, numbers.get(id), carrier, now)
+            _take_copy(id, reference, numbers.get(id), carrier, now, prices.get(id))
     return [number for _, number in changed]
 
 
@@ -181,9 +185,9 @@ def _known(references, carrier):
     return Message.select(Message.id).join(named, on=Message.id == id).where(known)
 
 
-def _take_copy(id, reference, number, carrier, now):
+def _take_copy(id, reference, number, carrier, now, price):
     """Note with the copy of a message that the carrier took it; it is in doubt no more."""
-    was_unclear = Attempt.take(id, reference, number, carrier, now)
+    was_unclear = Attempt.take(id, reference, number, carrier, now, price)
     if was_unclear:
         message = Message.get_by_id(id)
         way = Way(was_unclear.carrier or FIRST)
@@ -300,10 +304,11 @@ def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: Way | N
     """
     words = {}
     for receipt in receipts:
-        reference, delivered, reason, number, message_id = Receipt(*receipt)
+        reference, delivered, reason, number, message_id, price = Receipt(*receipt)
         reference = Message.carrier_reference.db_value(reference)
         if delivered or reference not in words:
-            words[reference] = delivered, reason, now, number, _id(message_id)
+            cost = price or (None, None)
+            words[reference] = delivered, reason, now, *cost, number, _id(message_id)
     if not words:
         return 0
     with db.atomic():
@@ -320,7 +325,8 @@ def record_unmarked(receipt: Receipt, now: datetime, carrier: Way) -> bool:
     message is yet to be recorded.
     """
     reference = Message.carrier_reference.db_value(receipt.reference)
-    words = {reference: (receipt.delivered, receipt.reason, now, receipt.number, None)}
+    said = receipt.delivered, receipt.reason, now, None, None, receipt.number, None
+    words = {reference: said}
     with db.atomic():
         lock_texts({reference})
         if _apply_by_number(words, carrier):
@@ -419,7 +425,7 @@ def _apply_kept(early, ways):
     """Apply kept receipts as far as they belong to messages; return the ids of these."""
     words, ids, ways = defaultdict(dict), set(), by_name(ways)
     for name, called, *word, unmarked in early.tuples():
-        number = word[3] if unmarked else None
+        number = word[-2] if unmarked else None
         reference = name.removeprefix(_name(called, "", number))
         words[called, number][reference] = tuple(word)
     for (called, number), said in words.items():
@@ -473,14 +479,14 @@ def _move(owners, words):
     """
     alike = defaultdict(list)
     for reference, owner in owners.items():
-        alike[words[reference][:3]].append(owner)
-    for (delivered, reason, at), copies in alike.items():
+        alike[words[reference][:5]].append(owner)
+    for (delivered, reason, at, price, currency), copies in alike.items():
         status = Status.DELIVERED if delivered else Status.UNDELIVERED
         ids = [id for id, _ in copies]
         counts = Message.id.in_(ids) & Attempt.counts_now(copies, latest=not delivered)
         changes = {"status": status, "last_error": reason, "receipt_at": at}
         Message.change(Message.update(changes).where(counts, _MAY_BECOME[status]))
-        Attempt.note_receipt(copies, status, at)
+        Attempt.note_receipt(copies, status, at, price, currency)
 
 
 def _apply_by_number(words, carrier):
@@ -491,12 +497,12 @@ def _apply_by_number(words, carrier):
     found = {}
     doubt_of = cache(partial(_only_doubt, carrier))
     for reference in sorted(words, key=lambda each: not words[each][0]):  # `delivered` first
-        delivered, _, at, number, _ = words[reference]
+        delivered, _, at, *_, number, _ = words[reference]
         same = _same_id(reference, number, carrier) if number else []
         id, copies = doubt_of(number, at) if number and not same else (None, 0)
         # If the carrier was given it twice, another word may be that of either copy
         if id and (delivered or copies == 1):
-            _take({id: reference}, at, True, carrier, {})  # the receipt is the yes as well
+            _take({id: reference}, at, True, carrier, {}, {})  # the receipt is the yes as well
             doubt_of.cache_clear()
             same = [*_latest([reference], carrier).values()]
         if len(same) == 1:
@@ -577,7 +583,7 @@ def _keep(words, carrier, unmarked=False):
         return
     called = carrier.name if carrier else None
     rows = [
-        (_name(called, reference, word[3] if unmarked else None), called, *word, unmarked)
+        (_name(called, reference, word[-2] if unmarked else None), called, *word, unmarked)
         for reference, word in words.items()
     ]
     row = EarlyReceipt

@@ -11,7 +11,7 @@ from carriers.lanes import Lane, Routes
 from database import db
 from models import WAITING, Message, Status
 from sending import inbound, outcomes, receipts
-from sending.attempts import Attempt, Result
+from sending.attempts import Attempt, Result, cost
 from sending.carrier_state import CarrierState
 from sending.inbound import ReplyRules
 from sending.outcomes import Outcome, Terms
@@ -147,7 +147,7 @@ class Recorder:
 
         If its scheduler was taken for dead meanwhile, a no settles what was unclear.
         """
-        told = {"words": str(error)}
+        told = {"words": str(error)} | cost(error.price)
         if error.in_doubt:
             at = outcome.send_at or now
             Attempt.end(send.message, now, Result.UNCLEAR, **told, ask_at=at)

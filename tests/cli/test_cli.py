@@ -252,6 +252,15 @@ def test_a_carrier_says_whether_it_takes_texts_and_a_test_text_is_sent(check, tw
     assert twilio.token not in result.stderr
 
 
+def test_what_is_left_is_printed_where_a_carrier_tells(check, twilio, vonage_server):
+    result = check(f"{twilio.url} {vonage_server.url}")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "twilio accepts texts",
+        "vonage accepts texts, balance 10.28 EUR",
+    ]
+
+
 @pytest.mark.parametrize(
     ("url", "words", "status", "printed"),
     [

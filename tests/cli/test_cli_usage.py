@@ -72,8 +72,8 @@ def test_the_output_has_these_columns_in_this_order(session, run, at):
         {NAMES}
         2026-03,app,US,5,9,1,1,1,2
         $ flask usage --by carrier --csv
-        {NAMES},carrier
-        2026-03,app,US,5,9,1,1,1,2,
+        {NAMES},carrier,price,currency
+        2026-03,app,US,5,9,1,1,1,2,,,
         $ flask usage --month 2020-02
         no texts to count in 2020-02
         $ flask usage --month 2020-02 --csv
