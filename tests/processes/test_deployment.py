@@ -254,7 +254,7 @@ def test_gunicorns_own_settings_are_checked_before_gunicorn_reads_them(process, 
 def test_a_bad_address_of_people_stops_the_scheduler_in_one_line_without_it(start):
     one = start("scheduler.py", NOTIFY_URL="json://x nosuch://s3cret@host")
     assert one.wait() == 1
-    assert one.output == "NOTIFY_URL: Apprise takes no address like number 2\n"
+    assert one.output == "NOTIFY_URL: Apprise does not know address 2 (nosuch://)\n"
 
 
 NO_PUBLIC_URL = "PUBLIC_URL is not set"

@@ -443,10 +443,10 @@ def test_the_web_notifies_once_that_no_scheduler_runs(serve, schedule, people, d
     wait_until(lambda: has_told() and time.monotonic() > end)
     assert len(began) == 1
     (told,) = people.told
-    assert told.startswith("The service has a problem: no scheduler makes a pass: the last one")
+    assert told.startswith("no scheduler makes a pass: the last one was at ")
     schedule("--every", "0.2", NOTIFY_URL=people.url)
     wait_until(lambda: len(people.told) == 2)
-    assert people.told[1] == "The service is well again."
+    assert people.texts[1][0] == "Text messages: over: no scheduler makes a pass"
     assert [web.terminate(), other.terminate()] == [0, 0]
     assert "Traceback" not in web.output
     assert " ERROR " not in web.output
