@@ -110,7 +110,9 @@ def address(value: str) -> str:
 def region(value: str) -> str:
     """Read the code of a country."""
     if value.upper() not in recipients.REGIONS:
-        raise click.BadParameter(f"{value.upper()} is not a country code")
+        raise click.BadParameter(
+            f"{value.upper()} is not a country code{recipients.hint(value.upper())}"
+        )
     return value.upper()
 
 

@@ -8,7 +8,7 @@ import database
 import recipients
 import settings as environment
 from carriers import Carrier, CarrierError, ways
-from database import ERRORS, Refused, clock
+from database import ERRORS, Refused, clock, isoformat
 from database.clock import SKEW
 from settings import Settings
 
@@ -21,14 +21,9 @@ def start(settings: Settings) -> None:
     if unknown := sorted((settings.allowed_countries or frozenset()) - known):
         environment.exit_with(
             "ALLOWED_COUNTRIES: no country with telephone numbers has the ISO 3166 code "
-            f"{', '.join(map(_with_likely, unknown))}"
+            f"{', '.join(code + recipients.hint(code) for code in unknown)}"
         )
     environment.check_quiet_hours(settings, clock.now())
-
-
-def _with_likely(code):
-    likely = recipients.likely_country(code)
-    return f"{code} (did you mean {likely}?)" if likely else code
 
 
 def warnings(settings: Settings, carriers: Iterable[Carrier]) -> Iterator[str]:
@@ -65,7 +60,7 @@ def compare_clocks(settings: Settings) -> str:
     """Compare this machine's clock with the database's, if that is another."""
     theirs = database.db.read_clock()
     if theirs is None:
-        return f"{clock.now():%Y-%m-%d %H:%M:%S} UTC"
+        return isoformat(clock.now())
     ahead = clock.now().timestamp() - theirs
     if abs(ahead) > SKEW.total_seconds():
         direction = "ahead of" if ahead > 0 else "behind"

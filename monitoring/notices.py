@@ -129,7 +129,7 @@ def _approvals(settings, now):
         wait = "text waits" if waiting.messages == 1 else "texts wait"
         title = f"{waiting.messages} {wait} for approval"
         text = f"{title}, from {health.listed(names)}. "
-        text += f"The first would leave at {waiting.first_at:%Y-%m-%d %H:%M} UTC."
+        text += f"The first would leave at {isoformat(waiting.first_at)}."
         yield Notification(title, text + _link(settings), Kind.WARNING)
 
 

@@ -89,6 +89,7 @@ def test_a_database_that_cannot_be_reached_is_one_problem_without_its_password(c
     assert status == 1
     (problem,) = [line for line in lines if line.startswith("PROBLEM")]
     assert problem.startswith("PROBLEM: database: cannot be reached: ")
+    assert ("/no/such/folder/a.db" in problem) == url.startswith("sqlite")
     assert "s3cret" not in problem
     assert about(lines, "carrier"), "what can be looked at is"
     database.disconnect()
@@ -112,7 +113,8 @@ def test_a_clock_that_agrees_is_none(check):
 
 
 @pytest.mark.parametrize(
-    ("code", "meant"), [("UK", "GB"), ("TP", "TL"), ("AN", None), ("SU", None), ("XX", None)]
+    ("code", "meant"),
+    [("USA", "US"), ("UK", "GB"), ("TP", "TL"), ("AN", None), ("SU", None), ("XX", None)],
 )
 def test_a_country_by_another_code_is_named_by_its_own(settings, code, meant):
     with pytest.raises(SystemExit) as end:

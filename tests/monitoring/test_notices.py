@@ -70,14 +70,15 @@ def test_people_are_told_how_many_texts_wait_whose_and_when_the_first_would_leav
     desk = {"public_url": "https://texts.example.com/staging", "secret_key": "x" * 8}
     assert look(TUESDAY_NOON, **desk) == [
         "3 texts wait for approval, from bank (2), app (1). The first would leave at "
-        "2026-03-03 19:00 UTC. https://texts.example.com/staging/desk/"
+        "2026-03-03T19:00:00.000Z. https://texts.example.com/staging/desk/"
     ]
 
 
 def test_without_a_desk_no_address_is_told(look):
     awaiting()
     assert look(TUESDAY_NOON, public_url="https://texts.example.com") == [
-        "1 text waits for approval, from app (1). The first would leave at 2026-03-03 17:00 UTC."
+        "1 text waits for approval, from app (1). "
+        "The first would leave at 2026-03-03T17:00:00.000Z."
     ]
 
 
