@@ -128,7 +128,10 @@ class Health(NamedTuple):
     def found(
         self, stalled_after: timedelta = STALLED_AFTER, public: bool = False
     ) -> Iterator[Problem]:
-        """Return the problems."""
+        """Return the problems, first a disk so full that none may be recorded."""
+        if self.bytes_left is not None:
+            left = self.bytes_left // 1_000_000
+            yield Problem("disk", f"the database disk is almost full ({left} MB left)")
         for each in self.carriers:
             if each.trouble:
                 yield each.problem(public)
@@ -145,9 +148,6 @@ class Health(NamedTuple):
             since = isoformat(self.oldest_event)
             sentence = f"events have been due since {since}: no scheduler delivers them"
             yield Problem("events", sentence)
-        if self.bytes_left is not None:
-            left = self.bytes_left // 1_000_000
-            yield Problem("disk", f"the database disk is almost full ({left} MB left)")
         for key in self.dead_receivers:
             whose = "" if public else f" for {key}"
             yield Problem("receiver", f"webhooks{whose} have failed for an hour", key)

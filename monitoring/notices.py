@@ -34,6 +34,7 @@ DAY = timedelta(days=1)
 AFTER_MIDNIGHT = timedelta(minutes=15)  # how long the day before is still looked at
 
 log = logging.getLogger("notices")
+_unrecorded = []  # problems that this process told though the disk was too full to record that
 
 
 class Notice(Table):
@@ -97,19 +98,38 @@ def _problems(settings, now):
     """Return a notification of each problem that has begun, and of each that is over."""
     found = {f"{PROBLEM}{p.kind} {p.name}": p for p in health.read(now, settings.ways).found()}
     for subject, problem in found.items():
-        told = Notice.about(subject)
-        if not told.level and told.change(level=1, told_at=now):
+        if _begins(problem, subject, now):
             text = (
                 f"{problem.sentence}. Noticed at {isoformat(now)}. {_waiting(problem)}. "
                 f"{problem.what_to_do}"
             )
             yield Notification(problem.title, text, Kind.FAILURE)
+    while _unrecorded:
+        Notice.about(_unrecorded[0]).change(level=1, told_at=now)
+        del _unrecorded[0]
     for told in Notice.select().where(Notice.subject.startswith(PROBLEM), Notice.level == 1):
         if told.subject not in found and told.change(level=0, told_at=now):
             kind, _, name = told.subject.removeprefix(PROBLEM).partition(" ")
             title = health.Problem(kind, name=name).title
             text = f"The problem that was noticed at {isoformat(told.told_at)} is over: {title}."
             yield Notification(f"over: {title}", text, Kind.SUCCESS)
+
+
+def _begins(problem, subject, now):
+    """Record that a problem is told; return whether it was not before.
+
+    That the disk is full may not be recorded for that reason; each process tells it once then.
+    """
+    if subject in _unrecorded:
+        return False
+    try:
+        told = Notice.about(subject)
+        return not told.level and told.change(level=1, told_at=now)
+    except database.ERRORS:
+        if problem.kind != "disk":
+            raise
+        _unrecorded.append(subject)
+        return True
 
 
 def _waiting(problem):

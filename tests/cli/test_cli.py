@@ -92,7 +92,7 @@ def test_a_damaged_database_is_reported_in_one_line(words, database_url, refused
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), OSError(5, "I/O error")])
 def test_a_file_that_fails_is_reported_in_one_line(error, refused, monkeypatch):
-    def fail(*_):
+    def fail(*_, **__):
         raise error
 
     monkeypatch.setattr(cli.base, "table", fail)

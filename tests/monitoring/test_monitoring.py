@@ -653,7 +653,7 @@ def test_stats_say_when_the_rate_holds_texts_up_and_until_when(settings, run_pas
     for number in range(20):  # two parts, stored by an older version or by this
         store(message="x" * 200) if number % 2 else store(parts=2)
     rated = settings._replace(send_rate=5.0)
-    runner = create_app(rated).test_cli_runner()
+    runner = create_app(rated).test_cli_runner(env={"COLUMNS": "10000"})
 
     def told(now):
         at(now)
