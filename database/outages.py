@@ -94,7 +94,7 @@ def passed_over(log: logging.Logger, what: str) -> Iterator[None]:
     except Exception as error:  # its words may hold a number
         if is_outage(error):
             raise
-        log.error("%s: %s", what, type(error).__name__)
+        log.error("%s: unexpected %s", what, type(error).__name__)
 
 
 def _tables_are_old(error):

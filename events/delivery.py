@@ -164,8 +164,8 @@ class Deliveries:
                     return
                 self.wait(BUSY if self.in_hand else IDLE)
             except Exception as error:  # its words may hold an address
-                words = "event delivery hit an unexpected %s and continues"
-                log.error(words, type(error).__name__)
+                kind = type(error).__name__
+                log.error("event delivery hit an unexpected %s and continues", kind)
                 if time.monotonic() >= self.give_up_at:
                     return
                 time.sleep(IDLE)

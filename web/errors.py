@@ -90,5 +90,6 @@ def database_error(error: Exception) -> Response:
 def unexpected_error(error: Exception) -> Response:
     """Render a bug; log its traceback."""
     # Without the exception's message, which may repeat data of the client
-    log.error("%s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
+    trace = "".join(traceback.format_tb(error.__traceback__))
+    log.error("unexpected %s\n%s", type(error).__name__, trace)
     return render_error(500, "Something went wrong on our side.")

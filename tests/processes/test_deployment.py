@@ -287,6 +287,11 @@ def test_the_web_says_at_its_start_what_will_not_work(environ, line, is_said, st
     assert web.terminate() == 0
 
 
+def test_the_web_says_at_its_start_which_keys_of_carriers_do_not_exist(serve, database_url):
+    web = serve(database_url, CARRIER_URL="simulator:#keys=shp")
+    assert " WARNING web - CARRIER_URL names keys that do not exist: shp\n" in web.output
+
+
 def test_the_scheduler_says_so_too(start):
     scheduler = start("scheduler.py", "--every", "5", CARRIER_URL=CARRIER)
     wait_until(lambda: "texts go to twilio" in scheduler.output)
