@@ -86,17 +86,19 @@ def on_starting(server: Arbiter) -> None:
 
 
 def report(connected: Iterable[Carrier]) -> None:
-    """Log what `flask check` would say of the database and of carriers' callbacks.
+    """Log what `flask check` would say of the database, and of carriers' keys and callbacks.
 
     The database may be late, and requests are answered 503 meanwhile, so nothing ends.
     """
     log = logging.getLogger("web")
-    for name in ("database", "tables"):
+    for name in ("database", "tables", "keys"):
         try:
-            checks.LOOKS[name](settings)
-        except Refused as problem:
+            found = checks.LOOKS[name](settings)
+        except (Refused, *database.ERRORS) as problem:
             log.error("the %s: %s", name, problem)
             break
+        if found.startswith("warning: "):
+            log.warning(found.removeprefix("warning: "))
     database.disconnect()  # no worker may share the connection
     for warning in checks.warnings(settings, connected):
         log.warning(warning)

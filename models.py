@@ -765,7 +765,7 @@ class Message(Table):
         if self.status == Status.SENDING:
             return "being sent right now"
         if self.finished_at:
-            return f"{self.status} at {self.finished_at:%Y-%m-%d %H:%M:%S} UTC"
+            return f"{self.status} at {isoformat(self.finished_at)}"
         if self.is_withdrawn:
             return WITHDRAWN
         return self.status if self.approved else f"{self.status}, awaiting approval"

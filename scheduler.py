@@ -1,4 +1,4 @@
-"""One pass over the messages: promote, expire, send, tell, print the counts.
+"""One pass over the messages: promote, expire, send, tell, log the counts.
 
 Run it from cron, or with --every to repeat it. Any number may run at once.
 """
@@ -80,7 +80,7 @@ class Scheduler:
         self.counts = Counter()  # since the end of the last pass
         self.watches = False  # whether another scheduler may be dead
 
-    def run(self, every: float | None, show: Callable[[str], None]) -> int:
+    def run(self, every: float | None, show: Callable[[str], None] = log.info) -> int:
         """Make one pass, or one every so often until a stop; return the exit status."""
         shown = None
         while True:
@@ -322,8 +322,9 @@ class Scheduler:
 
 
 def line(counts: Counter) -> str:
-    """Write the counts of a pass in one line."""
-    return ", ".join(f"{counts[name]} {name}" for name in (*MOVES, *WAITS))
+    """Write the counts of a pass in one line, but for those that are 0."""
+    told = [f"{counts[name]} {name}" for name in (*MOVES, *WAITS) if counts[name]]
+    return ", ".join(told) or "nothing to do"
 
 
 def main() -> int:
@@ -357,8 +358,7 @@ def main() -> int:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    in_log = options.quiet or settings.log_format == "JSON"
-    status = scheduler.run(options.every, log.info if in_log else show_counts)
+    status = scheduler.run(options.every)
     deliveries.finish()
     notices.finish(not scheduler.stop.is_requested, scheduler.stop.by)
     return status
@@ -404,14 +404,6 @@ def introduce(connected: Sequence[Carrier]) -> None:
     for carrier in connected:
         if carrier.warning:
             log.warning(carrier.warning)
-
-
-def show_counts(counts: str) -> None:
-    """Print the counts of a pass; if nobody can read them, say so and go on."""
-    try:
-        print(counts, flush=True)
-    except OSError as error:
-        log.error("the counts cannot be printed: %s", error.strerror)
 
 
 def end(status: int) -> NoReturn:

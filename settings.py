@@ -17,6 +17,7 @@ import logs
 import recipients
 from access import limits, rules
 from carriers import urls, ways
+from logs import printable
 from recipients import weeks
 from recipients.weeks import DAYS, Window
 
@@ -85,12 +86,13 @@ def load() -> Settings:
     """Read the settings from the environment and from `.env`; the environment wins.
 
     Raise SettingsError with all problems at once. No problem repeats a value, which may hold a
-    password.
+    password, but the path of a file.
     """
+    path = Path.cwd() / ".env"
     try:
-        load_dotenv(Path.cwd() / ".env")
+        load_dotenv(path)
     except (OSError, ValueError) as error:
-        raise SettingsError(f".env: cannot be read ({type(error).__name__})") from None
+        raise SettingsError(f"{path}: cannot be read ({type(error).__name__})") from None
     env = _Environment()
     settings = _read(env.read)
     if problems := env.problems or _forgotten_too_soon(settings):
@@ -269,7 +271,7 @@ def _quiet_places(text):
             if not recipients.is_place(place):
                 raise ValueError(
                     "is no country with telephone numbers, nor a state or province of the "
-                    "United States or Canada"
+                    f"United States or Canada{recipients.hint(place)}"
                 )
             if not isinstance(hours, str):
                 raise ValueError('must be a text, like "21:00-08:00"')
@@ -286,19 +288,20 @@ def _read_toml(path):
     """Return what a TOML file holds; the error repeats none of it."""
     import tomllib  # here, as most services have no such file
 
+    shown = printable(str(Path(path).absolute()))
     try:
         text = Path(path).read_text("utf-8")
     except OSError as error:
-        raise ValueError(f"cannot be read ({error.strerror})") from None
+        raise ValueError(f"{shown} cannot be read ({error.strerror})") from None
     except ValueError as error:  # not UTF-8, or no path
-        raise ValueError(f"cannot be read ({type(error).__name__})") from None
+        raise ValueError(f"{shown} cannot be read ({type(error).__name__})") from None
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         where = re.search(r" \(at ([\w ,]+)\)$", str(error))
-        raise ValueError(f"is not TOML{', at ' + where[1] if where else ''}") from None
+        raise ValueError(f"{shown} is not TOML{', at ' + where[1] if where else ''}") from None
     except RecursionError:
-        raise ValueError("is nested too deeply") from None
+        raise ValueError(f"{shown} is nested too deeply") from None
 
 
 def _one_of(text, choices):
@@ -332,7 +335,7 @@ def _carriers(text):
 def _countries(text):
     codes = frozenset(code.strip().upper() for code in text.split(",")) - {""}
     only_commas = not codes and text.strip()  # a mistake, which must not allow all countries
-    if only_commas or not all(re.fullmatch("[A-Z]{2}|001", code) for code in codes):
+    if only_commas or not all(re.fullmatch("[A-Z]{2,3}|001", code) for code in codes):
         raise ValueError("must be a list of ISO 3166 codes, like US,CA,GB")
     return codes or None
 

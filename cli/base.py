@@ -3,7 +3,9 @@
 import functools
 import itertools
 import json
+import math
 import re
+import shutil
 import signal
 import sys
 import textwrap
@@ -24,6 +26,7 @@ from carriers import urls
 from database import PAGE, Refused, clock, isoformat
 from logs import printable
 
+INDENT = " " * 4  # of the lines that continue a folded one
 SHELL = "shell"  # recorded as the person who approved, cancelled, or changed the list
 
 
@@ -110,7 +113,9 @@ def address(value: str) -> str:
 def region(value: str) -> str:
     """Read the code of a country."""
     if value.upper() not in recipients.REGIONS:
-        raise click.BadParameter(f"{value.upper()} is not a country code")
+        raise click.BadParameter(
+            f"{value.upper()} is not a country code{recipients.hint(value.upper())}"
+        )
     return value.upper()
 
 
@@ -165,9 +170,24 @@ LIMIT = click.IntRange(0, 10**9)  # databases reject larger numbers
 # Output
 
 
-def say(line: str = "", err: bool = False) -> None:
+def say(line: str = "", err: bool = False, folded: bool = False) -> None:
     """Print a line, on standard error with `err`; what could control the terminal is escaped."""
-    click.echo(printable(line), err=err)
+    click.echo(fold(line) if folded else printable(line), err=err)
+
+
+def fold(line: str) -> str:
+    """Return a line in as many as the terminal needs; in a pipe, of 80 characters.
+
+    Nothing is cut: a word that is longer, such as an address, has a line of its own.
+    """
+    columns = shutil.get_terminal_size().columns
+    return textwrap.fill(
+        printable(line),
+        columns,
+        subsequent_indent=INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def moment(instant: datetime | None) -> str:
@@ -203,11 +223,18 @@ def mask(number: str | None) -> str:
     return f"{number[:3]}{'•' * (len(number) - 5)}{number[-2:]}" if number else "-"
 
 
-def table(header: Iterable[str], rows: Iterable[Iterable[str]], none: str | None = None) -> int:
+def table(
+    header: Iterable[str],
+    rows: Iterable[Iterable[str]],
+    none: str | None = None,
+    folded: bool = False,
+) -> int:
     """Print any number of rows in columns, a part at a time; return how many.
 
-    Without rows, print `none` instead of the header.
+    Without rows, print `none` instead of the header. With `folded`, columns for which the terminal
+    is too narrow continue on lines of their own.
     """
+    room = shutil.get_terminal_size().columns if folded else math.inf
     printed, widths = 0, [0 for _ in header]
     for page in chunked(chain([header], rows), PAGE):
         if none and not printed and len(page) == 1:
@@ -216,7 +243,13 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]], none: str | None
         page = [[*map(printable, row)] for row in page]
         widths = [max(width, *map(len, cells)) for width, *cells in zip(widths, *page, strict=True)]
         for row in page:
-            click.echo("  ".join(map(str.ljust, row, widths)).rstrip())
+            lines = [""]
+            for cell, width in zip(row, widths, strict=True):
+                if lines[-1].strip() and len(lines[-1]) + width > room:
+                    lines.append(INDENT)
+                lines[-1] += f"{cell:{width}}  "
+            for line in lines:
+                click.echo(fold(line.rstrip()) if folded else line.rstrip())
         printed += len(page)
     return printed - 1
 

@@ -278,7 +278,7 @@ def list_keys(as_json: bool) -> None:
         )
         for key in everyone
     ]
-    base.table((*header, *times), rows, "No keys")
+    base.table((*header, *times), rows, "No keys", folded=True)
 
 
 def in_words(use: reports.Use) -> str:

@@ -36,7 +36,7 @@ def look() -> None:
 @notify.command()
 def test() -> None:
     """Send a test notice to each address in NOTIFY_URL; exit status 1 if one fails."""
-    addresses = _made(lambda settings: notices.connect(settings.notify_url))
+    addresses = _made(notices.connect)
     took = set()
 
     def tell(address):

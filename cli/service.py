@@ -2,6 +2,7 @@
 
 import time
 from datetime import datetime, timedelta
+from functools import partial
 
 import click
 from flask import current_app
@@ -23,6 +24,7 @@ TEST_LASTS = 600  # seconds
 MOST_ERRORS = 10
 ACCEPTS, REFUSES, CANNOT_BE_ASKED = range(3)  # exit statuses of `carriers check`
 
+say = partial(base.say, folded=True)
 db = base.Commands("db", help="Create or migrate the tables of the database.")
 carriers = base.Commands("carriers", help="Check the carriers that CARRIER_URL names.")
 
@@ -116,16 +118,16 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
         return
     show_counts(totals, ended)
     if everything:
-        base.say(f"counted in {seconds} s")
-    base.say()
-    base.say(f"awaiting approval: {awaiting}")
+        say(f"counted in {seconds} s")
+    say()
+    say(f"awaiting approval: {awaiting}")
     show_state(state, not_understood)
     show_errors(errors)
     if held:
         show_held(held, now)
     show_events(events)
     for problem in state.problems():
-        base.say(f"PROBLEM: {problem}")
+        say(f"PROBLEM: {problem}")
     ctx.exit(1 if state.problems() else 0)
 
 
@@ -141,7 +143,7 @@ def state_as_object(state: health.Health) -> dict[str, object]:
 
 def show_held(held: health.HeldByRate, now: datetime) -> None:
     """Print what waits for SEND_RATE, and until when."""
-    base.say(
+    say(
         f"SEND_RATE delays {base.count(held.texts, 'text')}, about {held.parts} parts: "
         f"the last would be sent at {base.moment(held.empty_at)} (in {_span(held.empty_at - now)})"
     )
@@ -152,7 +154,7 @@ def show_events(events: dict[str, dict]) -> None:
     for key, standing in events.items():
         oldest, waiting = standing["oldest"], f"{standing['waiting']} waiting"
         waiting += f" since {base.moment(oldest)}" if oldest else ""
-        base.say(f"events of {key}: {waiting}, {standing['given_up']} given up")
+        say(f"events of {key}: {waiting}, {standing['given_up']} given up")
 
 
 def show_counts(totals: dict[str, int], ended: dict[str, dict[str, int]]) -> None:
@@ -169,47 +171,46 @@ def show_counts(totals: dict[str, int], ended: dict[str, dict[str, int]]) -> Non
             )
             for status in Status
         ],
+        folded=True,
     )
 
 
 def show_state(state: health.Health, not_understood: dict[str, int]) -> None:
     """Print the state of sending, and how many receipts and replies matched nothing."""
     now, error, due = state.now, state.commonest_error, state.oldest_due
-    base.say(f"retrying: {state.retrying}")
-    base.say(f"last text sent: {_ago(state.last_sent_at, now)}")
-    base.say(f"last scheduler pass: {_ago(state.last_pass_at, now)}")
+    say(f"retrying: {state.retrying}")
+    say(f"last text sent: {_ago(state.last_sent_at, now)}")
+    say(f"last scheduler pass: {_ago(state.last_pass_at, now)}")
     words = f"{error[0]} ({base.count(error[1])})" if error else "none"
-    base.say(f"most common error in the last hour: {words}")
-    base.say(f"unmatched receipts in the last day: {not_understood['receipts_unmatched']}")
-    base.say(
-        f"ignored STOP and START replies in the last day: {not_understood['opt_outs_ignored']}"
-    )
+    say(f"most common error in the last hour: {words}")
+    say(f"unmatched receipts in the last day: {not_understood['receipts_unmatched']}")
+    say(f"ignored STOP and START replies in the last day: {not_understood['opt_outs_ignored']}")
     waited = f"waiting since {base.moment(due)} ({_span(now - due)})" if due else "none"
-    base.say(f"oldest due message: {waited}")
+    say(f"oldest due message: {waited}")
 
 
 def show_errors(errors: list[tuple[str, str, int]]) -> None:
     """Print the commonest errors of the last hour, and the keys whose messages have them."""
     if errors:
-        base.say()
+        say()
         rows = ((str(messages), key, error) for error, key, messages in errors[:MOST_ERRORS])
-        base.table(("messages", "key", "error in the last hour"), rows)
+        base.table(("messages", "key", "error in the last hour"), rows, folded=True)
         if len(errors) > MOST_ERRORS:
-            base.say(f"and {len(errors) - MOST_ERRORS} more")
-        base.say()
+            say(f"and {len(errors) - MOST_ERRORS} more")
+        say()
 
 
 @base.command
 @click.pass_context
 def check(ctx: click.Context) -> None:
-    """Check settings, database, tables, clock, carrier and public address.
+    """Check settings, database, disk, clock, keys, receivers, carrier, public address and notices.
 
     The exit status is 1 if there is a problem. No text is sent.
     """
     base.say("settings: can be used")  # otherwise, this process would have ended
     failed = set()
     for name, look in checks.LOOKS.items():
-        if name in ("tables", "clock") and "database" in failed:
+        if name in checks.OF_THE_DATABASE and failed & {"database", "tables"}:
             continue
         try:
             lines = look(current_app.config["SETTINGS"]).splitlines()

@@ -4,6 +4,7 @@ import logging
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from peewee import DataError, IntegrityError, InterfaceError, OperationalError
 
@@ -24,6 +25,11 @@ _SQLITE_OUTAGES = {
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_PROTOCOL,
     sqlite3.SQLITE_NOTADB,
+}
+_OF_THE_FILE = _SQLITE_OUTAGES - {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_INTERRUPT,
 }
 # https://www.postgresql.org/docs/current/errcodes-appendix.html: no connection, no such database,
 # no permission to connect, rolled back for another's sake, no resources, not in this state,
@@ -57,6 +63,8 @@ def reason(error: Exception) -> str:
     if isinstance(error, DataError | IntegrityError | sqlite3.DataError | sqlite3.IntegrityError):
         return type(error).__name__
     said = str(error).partition("\n")[0] or "out of memory"
+    if sqlite_code(error) in _OF_THE_FILE:
+        said += f": {Path(db.database).absolute()}"
     return f"{said}; flask db upgrade makes the tables" if _tables_are_old(error) else said
 
 
@@ -86,7 +94,7 @@ def passed_over(log: logging.Logger, what: str) -> Iterator[None]:
     except Exception as error:  # its words may hold a number
         if is_outage(error):
             raise
-        log.error("%s: %s", what, type(error).__name__)
+        log.error("%s: unexpected %s", what, type(error).__name__)
 
 
 def _tables_are_old(error):

@@ -170,7 +170,7 @@ def sign_in() -> Response | tuple[str, int]:
 
 def refuse_stranger(problem: str) -> tuple[str, int]:
     """Show the sign-in with a problem; log it like a wrong key of a program."""
-    log.info("refused with 403: key -, at the sign-in of the desk")
+    log.info("answered 403 to key - at the sign-in of the desk")
     next = request.form.get("next") or asked_page()
     return render_template("sign_in.html", problem=problem, next=next), 403
 

@@ -16,7 +16,7 @@ import database
 from carriers import CarrierError, urls
 from carriers.http import Answer
 from carriers.webhook import SignedPosts, decoded
-from database import clock
+from database import clock, isoformat
 from database.clock import Steps
 from events.outbox import Event, EventAddress
 
@@ -164,8 +164,8 @@ class Deliveries:
                     return
                 self.wait(BUSY if self.in_hand else IDLE)
             except Exception as error:  # its words may hold an address
-                words = "event delivery hit an unexpected %s and continues"
-                log.error(words, type(error).__name__)
+                kind = type(error).__name__
+                log.error("event delivery hit an unexpected %s and continues", kind)
                 if time.monotonic() >= self.give_up_at:
                     return
                 time.sleep(IDLE)
@@ -297,7 +297,7 @@ class Deliveries:
         if is_gone and EventAddress.switch_off(key.id, OFF_BY_RECEIVER, now, ended.address.url):
             then = "the address is switched off"
         elif next_try_at:
-            then = f"tried again at {next_try_at:%Y-%m-%d %H:%M:%S} UTC"
+            then = f"tried again at {isoformat(next_try_at)}"
         else:
             then = f"given up after {event.tries + 1} tries"
         line = "event %s of key %s was not delivered, %s: %s"

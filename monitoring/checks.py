@@ -7,9 +7,11 @@ from contextlib import suppress
 import database
 import recipients
 import settings as environment
+from access.keys import ApiKey
 from carriers import Carrier, CarrierError, ways
-from database import ERRORS, Refused, clock
+from database import ERRORS, Refused, clock, isoformat
 from database.clock import SKEW
+from monitoring import health, notices
 from settings import Settings
 
 ANSWERS_WITHIN = 5  # seconds, at the public address
@@ -21,14 +23,9 @@ def start(settings: Settings) -> None:
     if unknown := sorted((settings.allowed_countries or frozenset()) - known):
         environment.exit_with(
             "ALLOWED_COUNTRIES: no country with telephone numbers has the ISO 3166 code "
-            f"{', '.join(map(_with_likely, unknown))}"
+            f"{', '.join(code + recipients.hint(code) for code in unknown)}"
         )
     environment.check_quiet_hours(settings, clock.now())
-
-
-def _with_likely(code):
-    likely = recipients.likely_country(code)
-    return f"{code} (did you mean {likely}?)" if likely else code
 
 
 def warnings(settings: Settings, carriers: Iterable[Carrier]) -> Iterator[str]:
@@ -65,12 +62,43 @@ def compare_clocks(settings: Settings) -> str:
     """Compare this machine's clock with the database's, if that is another."""
     theirs = database.db.read_clock()
     if theirs is None:
-        return f"{clock.now():%Y-%m-%d %H:%M:%S} UTC"
+        return isoformat(clock.now())
     ahead = clock.now().timestamp() - theirs
     if abs(ahead) > SKEW.total_seconds():
         direction = "ahead of" if ahead > 0 else "behind"
         raise Refused(f"{abs(ahead):.0f} s {direction} the database's")
     return "agrees with the database's"
+
+
+def look_for(kind: str, fine: str) -> Callable[[Settings], str]:
+    """Return a look at problems of a kind, as `/healthz` finds them."""
+
+    def look(settings):
+        found = health.read(clock.now()).found()
+        if sentences := [each.sentence for each in found if each.kind == kind]:
+            raise Refused("; ".join(sentences))
+        return fine
+
+    return look
+
+
+def find_keys(settings: Settings) -> str:
+    """Look for the keys that carriers are for."""
+    named = frozenset().union(*(way.keys or () for way in settings.ways))
+    if missing := sorted(named - {*ApiKey.ids_of(named).values()}):
+        return f"warning: CARRIER_URL names keys that do not exist: {health.listed(missing)}"
+    return "all exist that CARRIER_URL names"
+
+
+def know_addresses(settings: Settings) -> str:
+    """Have Apprise read NOTIFY_URL."""
+    try:
+        addresses = [*map(str, notices.connect(settings))]
+    except ValueError as problem:
+        raise Refused(f"NOTIFY_URL: {problem}") from None
+    if not addresses:
+        return "warning: NOTIFY_URL is not set, so nobody is told of a problem"
+    return f"Apprise knows {', '.join(addresses)}; flask notify test sends to each"
 
 
 def connected(settings: Settings, some: Sequence[ways.Way]) -> list[Carrier]:
@@ -129,10 +157,15 @@ def ask_public_address(settings: Settings) -> str:
     return "answers"
 
 
+OF_THE_DATABASE = {"tables", "clock", "disk", "keys", "receivers of events"}
 LOOKS: dict[str, Callable[[Settings], str]] = {
     "database": reach_database,
     "tables": find_tables,
     "clock": compare_clocks,
+    "disk": look_for("disk", "not almost full, as far as this machine can see"),
+    "keys": find_keys,
+    "receivers of events": look_for("receiver", "none has failed for an hour"),
     "carrier": ask_carrier,
     "public address": ask_public_address,
+    "notices": know_addresses,
 }

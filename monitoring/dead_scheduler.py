@@ -1,4 +1,4 @@
-"""Notify people from the web when no scheduler runs; schedulers send all other notices."""
+"""Notify people from the web, once a minute, while no scheduler does."""
 
 import logging
 import os
@@ -17,7 +17,7 @@ from sending import passes
 from settings import Settings
 
 LOOK_EVERY = 15  # seconds
-TRY_EVERY = timedelta(minutes=1)  # a process that was killed has notified nobody
+TRY_EVERY = timedelta(minutes=1)
 APP = Path(__file__).parents[1] / "app.py"
 
 log = logging.getLogger("notices")
@@ -38,11 +38,10 @@ def _look_again():
 
 
 def is_needed() -> bool:
-    """Return whether no scheduler makes a pass and no notice of a problem was sent."""
+    """Return whether no scheduler makes a pass."""
     now = clock.now()
     passes.correct(now)
-    missing = passes.standing().is_missing(now, health.STALLED_AFTER)
-    return missing and not Notice.about("problem").level
+    return passes.standing().is_missing(now, health.STALLED_AFTER)
 
 
 def is_first(now: datetime) -> bool:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -28,9 +28,42 @@ DEAD_AFTER = HOUR
 """How long a receiver may take no event before somebody is told."""
 
 MOST_NAMES = 10
-"""Keys that a sentence names, here and in notices."""
+"""Keys that a notice names."""
 
 NO_PASS = "no scheduler makes a pass"
+
+ASK = "Texts go again by themselves once it accepts them; flask carriers check asks it."
+RETRY = "Mend the reason, then: flask messages retry --since 2h --status"
+KINDS = {  # of problems: the title of a notice, and what to do
+    "down": ("carrier {} is down", f"Wait, or ask the carrier. {ASK}"),
+    "refused": ("carrier {} refuses the account", f"Mend credentials, sender or credit. {ASK}"),
+    "pausing": ("carrier {} asked for a long pause", f"Send more slowly: SEND_RATE. {ASK}"),
+    "unroutable": ("texts have no carrier", "Change CARRIER_URL, or cancel them."),
+    "failed": ("most texts fail", f"{RETRY} failed"),
+    "undelivered": ("most texts do not arrive", f"{RETRY} undelivered"),
+    "events": ("events are not delivered", "Restart the scheduler; its log has the reason."),
+    "disk": ("the database disk is almost full", "Make room; the service goes on by itself."),
+    "receiver": ("webhooks for {} fail", "Tell who runs the receiver; flask events list has more."),
+    "stalled": ("texts are due, nothing is sent", "See the scheduler's log, and flask stats."),
+    "overdue": ("a text is overdue", "flask messages list --status queued, then show: see why."),
+    "scheduler": (NO_PASS, "Start it; its log has the reason."),
+}
+
+
+class Problem(NamedTuple):
+    """What needs an operator: kind and name stay as long as it lasts, the sentence may change."""
+
+    kind: str  # of KINDS
+    sentence: str = ""
+    name: str = ""  # of the carrier, or the key
+
+    @property
+    def title(self) -> str:
+        return KINDS[self.kind][0].format(self.name)
+
+    @property
+    def what_to_do(self) -> str:
+        return KINDS[self.kind][1]
 
 
 def listed(keys: list[str]) -> str:
@@ -48,12 +81,13 @@ class CarrierHealth(NamedTuple):
     trouble_since: datetime | None
     stand_in: str | None  # the first carrier that takes its place
 
-    def problem(self, public: bool) -> str:
-        """Return a sentence about its trouble; strangers do not read who it is."""
+    def problem(self, public: bool) -> Problem:
+        """Return its trouble; strangers do not read who it is."""
         instead = "no other takes its place"
         if self.stand_in:
             instead = f"{'another' if public else self.stand_in} takes its place"
-        return f"{_trouble(self, 'a carrier', public)}; {instead}"
+        problem = _trouble(self, "a carrier", public)
+        return problem._replace(sentence=f"{problem.sentence}; {instead}")
 
 
 class Health(NamedTuple):
@@ -88,53 +122,55 @@ class Health(NamedTuple):
 
         Strangers read which part is unwell, not who the carrier is and what it answers.
         """
-        problems = [each.problem(public) for each in self.carriers if each.trouble]
-        if self.without_carrier:
-            have = "text has" if self.without_carrier == 1 else "texts have"
-            why = "no usable carrier for their country and key"
-            problems.append(f"{self.without_carrier} {have} {why}")
-        if self.trouble and not self.carriers:
-            problems.append(_trouble(self, "the carrier", public))
-        if self.bad_end:
-            why = "" if public else f": {self.bad_end.reason}"
-            problems.append(f"{self.bad_end.summary} for one reason{why}")
-        if self.oldest_event and self.now - self.oldest_event > stalled_after:
-            since = isoformat(self.oldest_event)
-            problems.append(f"events have been due since {since}: no scheduler delivers them")
-        problems += self._problems_around(public)
-        if problem := self._problem_of_due(stalled_after):
-            problems.append(problem)
-        if self.passes.is_missing(self.now, stalled_after) and NO_PASS not in (problem or ""):
-            last = self.last_pass_at
-            when = f"the last one was at {isoformat(last)}" if last else "there has been none yet"
-            problems.append(f"{NO_PASS}: {when}")
-        return problems
+        found = (each.sentence for each in self.found(stalled_after, public))
+        return [*dict.fromkeys(found)]  # without names, some are the same
 
-    def _problem_of_due(self, stalled_after):
-        """Return a sentence if texts are due and do not go."""
-        if self.oldest_due is None:
-            return None
-        due_for, limit = self.now - self.oldest_due, self.now - stalled_after
-        if due_for > stalled_after and not (self.last_sent_at and self.last_sent_at >= limit):
-            seconds = int(stalled_after.total_seconds())
-            problem = f"nothing was sent for {seconds} s though texts are due"
-            if self.last_pass_at is None or self.last_pass_at < limit:
-                return f"{problem}: {NO_PASS}"
-            return problem if self.carrier else f"{problem}: CARRIER_URL is not set"
-        if due_for > OVERDUE_AFTER:
-            return f"a message has been due since {isoformat(self.oldest_due)}"
-        return None
-
-    def _problems_around(self, public):
-        """Return a sentence for each problem of the disk and of receivers of events."""
-        problems = []
+    def found(
+        self, stalled_after: timedelta = STALLED_AFTER, public: bool = False
+    ) -> Iterator[Problem]:
+        """Return the problems, first a disk so full that none may be recorded."""
         if self.bytes_left is not None:
             left = self.bytes_left // 1_000_000
-            problems.append(f"the database disk is almost full ({left} MB left)")
-        if self.dead_receivers:
-            keys = "" if public else f" for {listed([*self.dead_receivers])}"
-            problems.append(f"webhooks{keys} have failed for an hour")
-        return problems
+            yield Problem("disk", f"the database disk is almost full ({left} MB left)")
+        for each in self.carriers:
+            if each.trouble:
+                yield each.problem(public)
+        if texts := self.without_carrier:
+            have = "text has" if texts == 1 else "texts have"
+            why = "no usable carrier for their country and key"
+            yield Problem("unroutable", f"{texts} {have} {why}")
+        if self.trouble and not self.carriers:
+            yield _trouble(self, "the carrier", public)
+        if end := self.bad_end:
+            why = "" if public else f": {end.reason}"
+            yield Problem(end.status, f"{end.summary} for one reason{why}")
+        if self.oldest_event and self.now - self.oldest_event > stalled_after:
+            since = isoformat(self.oldest_event)
+            sentence = f"events have been due since {since}: no scheduler delivers them"
+            yield Problem("events", sentence)
+        for key in self.dead_receivers:
+            whose = "" if public else f" for {key}"
+            yield Problem("receiver", f"webhooks{whose} have failed for an hour", key)
+        if self.oldest_due is not None:
+            yield from self._due(stalled_after)
+        if self.passes.is_missing(self.now, stalled_after):
+            last = self.last_pass_at
+            when = f"the last one was at {isoformat(last)}" if last else "there has been none yet"
+            yield Problem("scheduler", f"{NO_PASS}: {when}")
+
+    def _due(self, stalled_after):
+        """Return the problem if texts are due and do not go."""
+        due_for, limit = self.now - self.oldest_due, self.now - stalled_after
+        if due_for > stalled_after and not (self.last_sent_at and self.last_sent_at >= limit):
+            sentence = f"nothing was sent for {int(stalled_after.total_seconds())} s"
+            why = ""
+            if self.last_pass_at is None or self.last_pass_at < limit:
+                why = f": {NO_PASS}"
+            elif not self.carrier:
+                why = ": CARRIER_URL is not set"
+            yield Problem("stalled", f"{sentence} though texts are due{why}")
+        elif due_for > OVERDUE_AFTER:
+            yield Problem("overdue", f"a message has been due since {isoformat(self.oldest_due)}")
 
     def error(self, public: bool = False) -> dict | None:
         """Return the commonest error as a JSON object, for strangers without its words."""
@@ -145,12 +181,15 @@ class Health(NamedTuple):
 
 
 def _trouble(state, stranger, public):
-    """Return a sentence about the carrier of a Health or a CarrierHealth."""
-    words = "has been down" if state.is_down else "has refused the account"
+    """Return the problem of the carrier of a Health or a CarrierHealth."""
+    kind, words = "refused", "has refused the account"
     who, why = (stranger, "") if public else (state.carrier, f": {state.trouble}")
+    if state.is_down:
+        kind, words = "down", "has been down"
     if state.trouble == PAUSES:
-        words, why = "has asked for a long pause", ""
-    return f"{who} {words} since {isoformat(state.trouble_since)}{why}"
+        kind, words, why = "pausing", "has asked for a long pause", ""
+    since = isoformat(state.trouble_since)
+    return Problem(kind, f"{who} {words} since {since}{why}", state.carrier)
 
 
 def read(now: datetime, ways: Sequence[Way] = ()) -> Health:

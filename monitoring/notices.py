@@ -5,6 +5,7 @@ Every scheduler looks. The database records each notification, so only one of th
 
 import logging
 import math
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -12,17 +13,19 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from queue import SimpleQueue
 from typing import Any, NamedTuple, Self
+from urllib.parse import urlsplit
 
 from peewee import SQL, IntegerField, TextField
 
 import database
 import reports
-from database import MILLISECOND, InstantField, Table, clock
+from database import MILLISECOND, InstantField, Table, clock, isoformat
+from events.outbox import Event
 from monitoring import health
 from sending.replies import Reply
 from settings import Settings
 
-TITLE = "Text messages"  # followed by the subject
+PROBLEM = "problem "  # begins the subject of a problem: its kind and its name follow
 WAITING_EVERY = timedelta(minutes=15)  # of texts for approval, and of replies
 FAILURES_EVERY = timedelta(hours=1)
 LOOK_EVERY = 5  # seconds
@@ -31,6 +34,7 @@ DAY = timedelta(days=1)
 AFTER_MIDNIGHT = timedelta(minutes=15)  # how long the day before is still looked at
 
 log = logging.getLogger("notices")
+_unrecorded = []  # problems that this process told though the disk was too full to record that
 
 
 class Notice(Table):
@@ -84,23 +88,57 @@ class Notification(NamedTuple):
 def pending(settings: Settings, now: datetime) -> Iterator[Notification]:
     """Return the notifications that this process is to send now; each is recorded as sent."""
     Notice.count_as_now(Notice.told_at, now)
-    yield from _problem(settings, now)
+    yield from _problems(settings, now)
     yield from _approvals(settings, now)
     yield from _replies(settings, now)
     yield from _limits(settings, now)
 
 
-def _problem(settings, now):
-    problems, told = health.read(now, settings.ways).problems(), Notice.about("problem")
-    if bool(problems) == bool(told.level):
-        return
-    if told.change(level=int(bool(problems)), told_at=now):
-        if not problems:
-            yield Notification("well again", "The service is well again.", Kind.SUCCESS)
-            return
-        text = f"The service has a problem: {'; '.join(problems)}."
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        yield Notification(f"{problems[0]}{more}", text, Kind.FAILURE)
+def _problems(settings, now):
+    """Return a notification of each problem that has begun, and of each that is over."""
+    found = {f"{PROBLEM}{p.kind} {p.name}": p for p in health.read(now, settings.ways).found()}
+    for subject, problem in found.items():
+        if _begins(problem, subject, now):
+            text = (
+                f"{problem.sentence}. Noticed at {isoformat(now)}. {_waiting(problem)}. "
+                f"{problem.what_to_do}"
+            )
+            yield Notification(problem.title, text, Kind.FAILURE)
+    while _unrecorded:
+        Notice.about(_unrecorded[0]).change(level=1, told_at=now)
+        del _unrecorded[0]
+    for told in Notice.select().where(Notice.subject.startswith(PROBLEM), Notice.level == 1):
+        if told.subject not in found and told.change(level=0, told_at=now):
+            kind, _, name = told.subject.removeprefix(PROBLEM).partition(" ")
+            title = health.Problem(kind, name=name).title
+            text = f"The problem that was noticed at {isoformat(told.told_at)} is over: {title}."
+            yield Notification(f"over: {title}", text, Kind.SUCCESS)
+
+
+def _begins(problem, subject, now):
+    """Record that a problem is told; return whether it was not before.
+
+    That the disk is full may not be recorded for that reason; each process tells it once then.
+    """
+    if subject in _unrecorded:
+        return False
+    try:
+        told = Notice.about(subject)
+        return not told.level and told.change(level=1, told_at=now)
+    except database.ERRORS:
+        if problem.kind != "disk":
+            raise
+        _unrecorded.append(subject)
+        return True
+
+
+def _waiting(problem):
+    """Return how many texts wait to be sent, or events if the problem is theirs."""
+    if problem.kind not in ("events", "receiver"):
+        return f"Texts that wait to be sent: {reports.awaiting_carrier(testers_too=False)}"
+    by_name = Event.by_name().items()
+    waiting = sum(each.waiting for key, each in by_name if problem.name in ("", key))
+    return f"Events that wait: {waiting}"
 
 
 def _approvals(settings, now):
@@ -111,7 +149,7 @@ def _approvals(settings, now):
         wait = "text waits" if waiting.messages == 1 else "texts wait"
         title = f"{waiting.messages} {wait} for approval"
         text = f"{title}, from {health.listed(names)}. "
-        text += f"The first would leave at {waiting.first_at:%Y-%m-%d %H:%M} UTC."
+        text += f"The first would leave at {isoformat(waiting.first_at)}."
         yield Notification(title, text + _link(settings), Kind.WARNING)
 
 
@@ -171,7 +209,7 @@ def _limits_of_day(settings, at, when):
 class Address:
     """One of Apprise's URLs."""
 
-    def __init__(self, number: int, url: str):
+    def __init__(self, number: int, url: str, service_name: str):
         import apprise  # here, because it takes long and much memory
 
         from carriers.apprise import keep_from_log
@@ -180,8 +218,11 @@ class Address:
         asset = apprise.AppriseAsset(http_redirects=False, service_timeout=0)
         service = apprise.Apprise.instantiate(url, asset=asset)
         if service is None:
-            raise ValueError(f"Apprise takes no address like number {number}")
+            scheme = re.match(r"[a-z][a-z0-9+.-]*://", url, re.IGNORECASE)  # no more may be shown
+            shown = f" ({scheme[0]})" if scheme else ""
+            raise ValueError(f"Apprise does not know address {number}{shown}")
         self.number, self.name = number, f"{url.partition(':')[0]}://"
+        self.service_name = service_name
         self._apprise = apprise.Apprise(asset=asset)
         self._apprise.add(service)
 
@@ -191,16 +232,23 @@ class Address:
     def send(self, notification: Notification) -> bool:
         """Send a notification; return whether the service accepted it."""
         title, text, kind = notification
-        about = {"title": f"{TITLE}: {title}", "notify_type": kind.value, "body_format": "text"}
+        about = {
+            "title": f"{self.service_name}: {title}",
+            "notify_type": kind.value,
+            "body_format": "text",
+        }
         try:
             return bool(self._apprise.notify(text, **about))
         except Exception:  # plugins leak their libraries' exceptions, which may hold the URL
             return False
 
 
-def connect(urls: str) -> list[Address]:
+def connect(settings: Settings) -> list[Address]:
     """Return the addresses; raise ValueError, without the URL, for one that cannot be used."""
-    return [Address(number, url) for number, url in enumerate(urls.split(), 1)]
+    host = urlsplit(settings.public_url or "").hostname
+    name = f"Text messages ({host})" if host else "Text messages"
+    urls = (settings.notify_url or "").split()
+    return [Address(number, url, name) for number, url in enumerate(urls, 1)]
 
 
 class Notices:
@@ -209,7 +257,7 @@ class Notices:
     def __init__(self, settings: Settings):
         self.settings = settings
         self._ending = threading.Event()
-        self._queues = {address: SimpleQueue() for address in connect(settings.notify_url or "")}
+        self._queues = {address: SimpleQueue() for address in connect(settings)}
         self._threads = [
             threading.Thread(target=self._serve, args=each, daemon=True)
             for each in self._queues.items()

@@ -332,12 +332,15 @@ def is_place(place: str) -> bool:
     return place in REGIONS or place in (NO_COUNTRY, *quiet.state_names())
 
 
-def likely_country(code: str) -> str | None:
-    """Return the country that is meant by a code that ISO 3166 does not give it: GB by UK."""
+def hint(code: str) -> str:
+    """Return which country is meant by a code that is not of two letters, or not its own.
+
+    For the end of a sentence: " (did you mean GB?)" for UK, an empty text if nobody knows.
+    """
     from babel.core import get_global
 
     meant = get_global("territory_aliases").get(code, ())
-    return meant[0] if len(meant) == 1 and meant[0] in REGIONS else None
+    return f" (did you mean {meant[0]}?)" if len(meant) == 1 and meant[0] in REGIONS else ""
 
 
 def country_name(country: str) -> str:

@@ -467,11 +467,11 @@ def _without(words, found):
 def _apply(words, carrier):
     """Move the messages of these references as their receipts say; return the ids of those."""
     latest = _latest(words, carrier)
-    _move(latest, words)
+    _move(latest, words, carrier)
     return {reference: id for reference, (id, _) in latest.items()}
 
 
-def _move(owners, words):
+def _move(owners, words, carrier):
     """Move messages as receipts say; `owners` are their copies by the references of these.
 
     A copy of before a person retried the message says nothing of the present one, and an older copy
@@ -487,6 +487,10 @@ def _move(owners, words):
         changes = {"status": status, "last_error": reason, "receipt_at": at}
         Message.change(Message.update(changes).where(counts, _MAY_BECOME[status]))
         Attempt.note_receipt(copies, status, at, price, currency)
+        for id in ids:
+            line = "message %s is %s by a receipt of %s"
+            name = carrier.name if carrier else "-"
+            log.info(line, id, status, name, extra={"message_id": str(id)})
 
 
 def _apply_by_number(words, carrier):
@@ -506,7 +510,7 @@ def _apply_by_number(words, carrier):
             doubt_of.cache_clear()
             same = [*_latest([reference], carrier).values()]
         if len(same) == 1:
-            _move({reference: same[0]}, words)
+            _move({reference: same[0]}, words, carrier)
             found[reference] = same[0][0]
     return found
 

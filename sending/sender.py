@@ -294,8 +294,8 @@ class Sender:
             return outcomes.judge(message, send.terms, opted_out, now)
         except Exception as error:
             kind = type(error).__name__  # its words may hold the number
-            words = "message %s cannot be judged: %s"
-            log.error(words, message.id, kind, extra=send.log_fields)
+            about = send.log_fields
+            log.error("message %s cannot be judged: %s", message.id, kind, extra=about)
             return outcomes.cannot_be_judged(message, error, self.terms, now)
 
     def within_rate(self, ready: list[Send]) -> list[Send]:

@@ -150,8 +150,8 @@ class Sends:
         if error is None:
             return Answer(send, None, ended.result())
         if not isinstance(error, CarrierError | NotSent):
-            kind, words = type(error).__name__, "unexpected %s while sending message %s"
-            log.error(words, kind, send.message.id, extra=send.log_fields)
+            kind, id, about = type(error).__name__, send.message.id, send.log_fields
+            log.error("message %s hit an unexpected %s while being sent", id, kind, extra=about)
             error = CarrierError(f"unexpected {kind}", in_doubt=True)
         return Answer(send, error)
 

@@ -190,8 +190,7 @@ class CarrierWatch:
         instead = CarrierState.stand_in(name) if self.are_several else None
         why = f"{error}; {instead} takes its place" if instead else error
         if error.account:
-            words = "carrier %s refuses the account, nothing is sent until that is mended: %s"
-            log.error(words, name, why)
+            log.error("carrier %s refuses the account, nothing is sent through it: %s", name, why)
         elif error.too_fast:
             log.warning("carrier %s says too fast: all schedulers pause", name)
         else:

@@ -111,8 +111,11 @@ def client(app):
 
 @pytest.fixture
 def flask(app):
-    """Run a `flask` command, `flask("keys", "list")`; return click's result."""
-    runner = app.test_cli_runner()
+    """Run a `flask` command, `flask("keys", "list")`; return click's result.
+
+    At a terminal so wide that nothing is folded.
+    """
+    runner = app.test_cli_runner(env={"COLUMNS": "10000"})
     return lambda *words, **options: runner.invoke(args=[*words], **options)
 
 

@@ -1,6 +1,7 @@
 """The pages are true: what they print is run, what they name is there, where they lead exists."""
 
 import argparse
+import ast
 import json
 import os
 import re
@@ -67,6 +68,19 @@ def rows(page, heading):
 
 def _names(cell):
     return re.findall(r"`([^`]+)`", cell) or re.findall(r"\d+", cell)
+
+
+LOGGED = re.findall(
+    r"`([^`]+)`",
+    "".join(
+        re.findall(
+            r"^\| ([^|]*) \|",
+            PAGES["docs/operating.md"].partition("| The log says |")[2].partition("\n\n")[0],
+            re.M,
+        )
+    ),
+)
+"""The lines of the log at ERROR that have a row."""
 
 
 # What is printed is run
@@ -347,6 +361,28 @@ def test_every_field_and_every_status_of_an_answer_is_explained():
     assert rows("docs/api.md", "Fields of the request") == [*wanted]
     assert rows("docs/api.md", "Fields of the answer") == [*answered]
     assert {*errors} <= {*rows("docs/api.md", "Errors")}
+
+
+ERRORS = [
+    pytest.param(str(call.args[0].value), id=f"{path.stem}-{call.lineno}")
+    for path in sorted([*ROOT.glob("*.py"), *ROOT.glob("[!.tb]*/*.py")])
+    for call in ast.walk(ast.parse(path.read_text()))
+    if isinstance(call, ast.Call) and ast.unparse(call.func) in ("log.error", "log.exception")
+]
+
+
+@pytest.mark.parametrize("template", ERRORS)
+def test_every_line_of_the_log_at_error_has_its_row(template):
+    """The template stands in the call itself, or this list cannot be made."""
+    line = re.escape(template.partition("\n")[0]).replace("%s", ".+")
+    assert [cell for cell in LOGGED if re.fullmatch(line, cell)]
+
+
+def test_every_row_is_of_a_line_of_the_log():
+    lines = [re.escape(each.values[0].partition("\n")[0]) for each in ERRORS]
+    assert len(lines) > 20
+    anywhere = "|".join(lines).replace("%s", ".+")
+    assert [cell for cell in LOGGED if not re.fullmatch(anywhere, cell)] == []
 
 
 SETTING_ROW = re.compile(r"^\| `([A-Z_]+)` \| ([^|]*) \|", re.M)  # its name and its default

@@ -39,7 +39,7 @@ def test_the_web_writes_json_from_its_first_line_to_its_last(serve, database_url
     assert messages[0] == f"Text Message Sending Service {VERSION}"
     assert messages[1] == "CARIER_URL is not a setting; did you mean CARRIER_URL?"
     assert messages[2].startswith("Starting gunicorn")
-    assert "refused with 400: key -, fields -" in messages
+    assert "answered 400 to key -" in messages
     assert messages[-1] == "Shutting down: Master"
 
 

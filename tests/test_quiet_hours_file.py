@@ -52,12 +52,16 @@ def test_each_line_is_read_as_quiet_hours_are(load):
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        *((f'{place} = "21:00-08:00"', f"{place}: {UNKNOWN}") for place in ("UK", "XX", "AQ")),
+        *((f'{place} = "21:00-08:00"', f"{place}: {UNKNOWN}") for place in ("XX", "AQ")),
         *((f'{place} = "21:00-08:00"', f"{place}: {UNKNOWN}") for place in ("US-PR", "US-XX")),
         *((f'{place} = "21:00-08:00"', f"{place}: {UNKNOWN}") for place in ("GB-SCT", "fr")),
         *((f'{place} = "21:00-08:00"', f"{place}: {UNKNOWN}") for place in ("US-tx", "Texas")),
         ('"F\\nR" = "21:00-08:00"', f"'F\\nR': {UNKNOWN}"),
         ('"" = "21:00-08:00"', f"'': {UNKNOWN}"),
+        *(
+            (f'{code} = "21:00-08:00"', f"{code}: {UNKNOWN} (did you mean {meant}?)")
+            for code, meant in (("USA", "US"), ("UK", "GB"))
+        ),
         ('SECRET_KEY = "s3cret"', f"SECRET_KEY: {UNKNOWN}"),
         ('FR = ""', f"FR: {FORM}"),
         ('FR = "21-8"', f"FR: {FORM}"),
@@ -77,20 +81,21 @@ def test_each_line_is_read_as_quiet_hours_are(load):
         ('FR = ["21:00-08:00"]', 'FR: must be a text, like "21:00-08:00"'),
         ('[US]\nTX = "21:00-08:00"', 'US: must be a text, like "21:00-08:00"'),
         ('US.TX = "21:00-08:00"', 'US: must be a text, like "21:00-08:00"'),
-        ("FR", "is not TOML, at end of document"),
-        ("FR = 21:00-08:00", "is not TOML, at line 1, column 8"),
-        ("[" * 5_000, "is not TOML, at line 1, column 3"),
-        ("FR = " + "[" * 50_000, "is nested too deeply"),
-        ('FR = "none"\n DE="none"\n"FR"= "none" # again', "is not TOML, at line 3, column 13"),
-        ('FR = "none"\n\nFR = "none"\n=', "is not TOML, at line 3, column 12"),
-        (b'\xff\xfeFR = "none"', "cannot be read (UnicodeDecodeError)"),
-        (b'FR = "no\0ne"', "is not TOML, at line 1, column 9"),
+        ("FR", "FILE is not TOML, at end of document"),
+        ("FR = 21:00-08:00", "FILE is not TOML, at line 1, column 8"),
+        ("[" * 5_000, "FILE is not TOML, at line 1, column 3"),
+        ("FR = " + "[" * 50_000, "FILE is nested too deeply"),
+        ('FR = "none"\n DE="none"\n"FR"= "none" # again', "FILE is not TOML, at line 3, column 13"),
+        ('FR = "none"\n\nFR = "none"\n=', "FILE is not TOML, at line 3, column 12"),
+        (b'\xff\xfeFR = "none"', "FILE cannot be read (UnicodeDecodeError)"),
+        (b'FR = "no\0ne"', "FILE is not TOML, at line 1, column 9"),
     ],
 )
-def test_a_line_that_cannot_be_used_stops_the_start_in_one_line(line, problem, load):
+def test_a_line_that_cannot_be_used_stops_the_start_in_one_line(line, problem, load, tmp_path):
     with pytest.raises(SettingsError) as refusal:
         load(line)
-    assert str(refusal.value) == f"QUIET_HOURS_FILE: {problem}"
+    named = problem.replace("FILE", f"{tmp_path}/quiet.toml")
+    assert str(refusal.value) == f"QUIET_HOURS_FILE: {named}"
     assert "s3cret" not in str(refusal.value)
 
 

@@ -45,13 +45,13 @@ def render_error(
 
     The body is the same on every path, except that the desk shows people a page.
     """
-    key, fields = g.get("key"), ",".join(g.get("fields", ())) or "-"
+    key, fields = g.get("key"), ",".join(g.get("fields", ()))
     name = key.name if key else None
     if reason := g.get("abuse"):
         current_app.extensions["abuse"].note(name, reason)
     else:
-        words = "refused with %s: key %s, fields %s"
-        log.info(words, status, name or "-", fields, extra={"key": name})
+        about = f" about {fields}" if fields else ""
+        log.info("answered %s to key %s%s", status, name or "-", about, extra={"key": name})
     response = response or Response(status=status)
     if page := current_app.extensions["error_page"](status, message, response):
         return page
@@ -90,5 +90,6 @@ def database_error(error: Exception) -> Response:
 def unexpected_error(error: Exception) -> Response:
     """Render a bug; log its traceback."""
     # Without the exception's message, which may repeat data of the client
-    log.error("%s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
+    trace = "".join(traceback.format_tb(error.__traceback__))
+    log.error("unexpected %s\n%s", type(error).__name__, trace)
     return render_error(500, "Something went wrong on our side.")

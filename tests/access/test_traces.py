@@ -41,11 +41,11 @@ def test_a_wrong_key_is_a_line_of_the_log_at_the_desk_as_at_the_api(app, key, ca
     visitor = Visitor(app)
     assert visitor.sign_in(secret).status_code == 403
     (line,) = caplog.messages
-    assert line == "refused with 403: key -, at the sign-in of the desk"
+    assert line == "answered 403 to key - at the sign-in of the desk"
     assert not (secret and secret in caplog.text)
     caplog.clear()
     app.test_client().post("/v1/text-messages", json={}, headers={"X-Api-Key": "tms_wrong"})
-    assert caplog.messages == ["refused with 401: key -, fields -"]
+    assert caplog.messages == ["answered 401 to key -"]
 
 
 @on_sqlite
@@ -53,7 +53,7 @@ def test_a_form_without_a_session_is_such_a_line(app, olga, caplog):
     caplog.set_level(logging.INFO, "web")
     visitor = Visitor(app)
     visitor.post("/desk/", [("approve", str(ask().id))])
-    assert caplog.messages == ["refused with 403: key -, at the sign-in of the desk"]
+    assert caplog.messages == ["answered 403 to key - at the sign-in of the desk"]
 
 
 def test_signing_out_is_audited_once(app, olga):

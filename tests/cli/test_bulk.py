@@ -117,7 +117,7 @@ def test_each_message_is_reported_in_its_order(session, monkeypatch, at, command
     unknown = "019cb4b5-0000-7000-8000-000000000000"
     session(f"""
         $ flask messages {command} {sent.id} {unknown} {" ".join(str(each.id) for each in good)}
-        {sent.id}: not {done}: sent at 2026-03-03 17:00:00 UTC
+        {sent.id}: not {done}: sent at 2026-03-03T17:00:00.000Z
         {unknown}: there is no such message
         {good[0].id}: {done}
         {good[1].id}: {done}

@@ -7,7 +7,11 @@ import pytest
 
 import database
 from app import create_app
+from database import clock
 from databases import on_postgres
+from events.outbox import EventAddress
+from samples import DAY
+from stored_messages import key_named, store
 
 
 @pytest.fixture
@@ -33,7 +37,10 @@ def test_what_is_right_is_said_line_by_line(check, twilio, shared_web):
     status, lines = check(carrier_url=twilio.url, public_url=web.url, database_url=web.database_url)
     assert (status, [line.partition(":")[0] for line in lines]) == (
         0,
-        ["settings", "database", "tables", "clock", "carrier", "public address"],
+        [
+            *("settings", "database", "tables", "clock", "disk", "keys", "receivers of events"),
+            *("carrier", "public address", "notices"),
+        ],
     )
     assert about(lines, "carrier") == ["twilio accepts texts"]
     assert about(lines, "public address") == ["answers"]
@@ -73,6 +80,41 @@ def test_a_carrier_that_refuses_is_a_problem(check, twilio):
     assert twilio.token not in "".join(lines)
 
 
+def test_a_key_of_a_carrier_that_does_not_exist_is_a_warning(check, key):
+    status, lines = check(carrier_url="simulator:#keys=shp,app")
+    words = "warning: CARRIER_URL names keys that do not exist: shp"
+    assert (status, about(lines, "keys")) == (0, [words])
+    _, lines = check(carrier_url="simulator:#keys=app")
+    assert about(lines, "keys") == ["all exist that CARRIER_URL names"]
+
+
+def test_a_receiver_that_takes_nothing_is_a_problem(check, key):
+    shop, day_ago = key_named("shop"), clock.now() - DAY
+    EventAddress.set(shop, "http://127.0.0.1:1/", day_ago)
+    store(key=shop, now=day_ago).cancel("shell", day_ago)
+    EventAddress.update(failing_since=day_ago).execute()
+    status, lines = check()
+    assert status == 1
+    assert "PROBLEM: receivers of events: webhooks for shop have failed for an hour" in lines
+
+
+@pytest.mark.parametrize(
+    ("url", "status", "words"),
+    [
+        (None, 0, "warning: NOTIFY_URL is not set, so nobody is told of a problem"),
+        ("nosuch://u:s3cret@h", 1, "NOTIFY_URL: Apprise does not know address 1 (nosuch://)"),
+        (
+            "json://u:s3cret@h",
+            0,
+            "Apprise knows address 1 of NOTIFY_URL (json://); flask notify test sends to each",
+        ),
+    ],
+)
+def test_what_becomes_of_notices_is_a_line(check, url, status, words):
+    found, lines = check(notify_url=url)
+    assert (found, about(lines, "notices")) == (status, [words])
+
+
 def test_missing_tables_are_a_problem(check, empty_database_url, kind, tmp_path):
     url = f"sqlite:///{tmp_path}/misspelt.db" if kind == "sqlite" else empty_database_url
     status, lines = check(database_url=url)
@@ -89,6 +131,7 @@ def test_a_database_that_cannot_be_reached_is_one_problem_without_its_password(c
     assert status == 1
     (problem,) = [line for line in lines if line.startswith("PROBLEM")]
     assert problem.startswith("PROBLEM: database: cannot be reached: ")
+    assert ("/no/such/folder/a.db" in problem) == url.startswith("sqlite")
     assert "s3cret" not in problem
     assert about(lines, "carrier"), "what can be looked at is"
     database.disconnect()
@@ -112,7 +155,8 @@ def test_a_clock_that_agrees_is_none(check):
 
 
 @pytest.mark.parametrize(
-    ("code", "meant"), [("UK", "GB"), ("TP", "TL"), ("AN", None), ("SU", None), ("XX", None)]
+    ("code", "meant"),
+    [("USA", "US"), ("UK", "GB"), ("TP", "TL"), ("AN", None), ("SU", None), ("XX", None)],
 )
 def test_a_country_by_another_code_is_named_by_its_own(settings, code, meant):
     with pytest.raises(SystemExit) as end:

@@ -83,14 +83,16 @@ def test_a_command_that_is_used_wrongly_ends_with_status_2(words, refused):
 )
 def test_a_damaged_database_is_reported_in_one_line(words, database_url, refused):
     database.disconnect()
-    for file in Path(database_url.removeprefix("sqlite:///")).parent.glob("messages.db*"):
+    path = database_url.removeprefix("sqlite:///")
+    for file in Path(path).parent.glob("messages.db*"):
         file.write_bytes(b"this is no database" * 100)
-    assert refused(*words.split(), status=2) == "Error: the database failed: file is not a database"
+    said = f"Error: the database failed: file is not a database: {path}"
+    assert refused(*words.split(), status=2) == said
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), OSError(5, "I/O error")])
 def test_a_file_that_fails_is_reported_in_one_line(error, refused, monkeypatch):
-    def fail(*_):
+    def fail(*_, **__):
         raise error
 
     monkeypatch.setattr(cli.base, "table", fail)

@@ -285,7 +285,7 @@ def test_a_command_does_what_it_can_and_refuses_the_rest_with_the_reason(message
             Status.SENDING: "being sent right now",
             Status.SCHEDULED: "scheduled, awaiting approval",
             Status.QUEUED: "queued, awaiting approval",
-        }.get(status, f"{status} at 2026-03-02 04:30:00 UTC")
+        }.get(status, f"{status} at 2026-03-02T04:30:00.000Z")
         assert result.stderr == f"{message.id}: not {DONE[command]}: {reason}\n"
 
 

@@ -35,7 +35,7 @@ def test_a_test_goes_to_each_address(notify, people):
     [
         ("{people.url}", "could not be sent to address 1 of NOTIFY_URL (json://)"),
         (None, "NOTIFY_URL is not set, so nobody is notified"),
-        ("nosuch://s3cret@host", "NOTIFY_URL: Apprise takes no address like number 1"),
+        ("nosuch://s3cret@host", "NOTIFY_URL: Apprise does not know address 1 (nosuch://)"),
     ],
 )
 def test_a_test_that_fails_says_why_in_one_line(notify, people, url, words):

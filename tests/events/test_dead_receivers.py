@@ -116,8 +116,9 @@ def test_another_keys_receiver_takes_nothing_back_and_testers_do_not_count(recei
         ended(name)
     receiver.answer = Answer(500)
     pass_at(TUESDAY_NOON)
-    (told,) = problems(TUESDAY_NOON + HOUR)
-    assert told.startswith("webhooks for app, shop have failed")
+    told = [f"webhooks for {name} have failed for an hour" for name in ("app", "shop")]
+    assert problems(TUESDAY_NOON + HOUR) == told
+    assert problems(TUESDAY_NOON + HOUR, public=True) == ["webhooks have failed for an hour"]
     Event.delete().where(Event.key != ApiKey.named("shop")).execute()
     receiver.answer = Answer(204)
     pass_at(TUESDAY_NOON + 3 * HOUR)

@@ -1,7 +1,6 @@
 """Notices: each has a title that says what, and a type by which a pager can tell."""
 
 import json
-from datetime import timedelta
 
 import pytest
 
@@ -18,10 +17,10 @@ from stored_messages import key_named, store
 def look(settings, people, at):
     """Look at an instant; return title and type of each new notice."""
 
-    def now(instant=TUESDAY_NOON):
+    def now(instant=TUESDAY_NOON, **changes):
         at(instant)
         before = len(people.requests)
-        scheduler = Notices(settings._replace(notify_url=people.url))
+        scheduler = Notices(settings._replace(notify_url=people.url, **changes))
         scheduler.start()
         scheduler.finish(look=True)
         told = (json.loads(request.body) for request in people.requests[before:])
@@ -35,18 +34,16 @@ def test_a_problem_is_a_failure_named_in_the_title_and_its_end_a_success(look):
     CarrierState.update(trouble="no credit", trouble_since=TUESDAY_NOON).execute()
     ((title, kind),) = look()
     assert kind == "failure"
-    assert title.startswith("Text messages: twilio has refused the account since 2026-03-03T17:00")
+    assert title == "Text messages: carrier twilio refuses the account"
     CarrierState.update(trouble=None, trouble_since=None).execute()
-    assert look() == [("Text messages: well again", "success")]
+    assert look() == [("Text messages: over: carrier twilio refuses the account", "success")]
 
 
-def test_of_several_problems_the_title_names_the_first_and_counts_the_others(look):
-    CarrierState.passed(TUESDAY_NOON, {"twilio": []})
-    CarrierState.update(trouble="no credit", trouble_since=TUESDAY_NOON).execute()
-    store(send_at=TUESDAY_NOON - timedelta(hours=2))
-    ((title, kind),) = look()
-    assert title.endswith(" (and 1 more)")
-    assert kind == "failure"
+def test_the_title_names_the_host_at_which_the_service_is_reached(look):
+    store(key=key_named("app"), manual_mode=True, approved=False)
+    url = "https://texts.example.com:8443/staging"
+    service = "Text messages (texts.example.com)"
+    assert look(public_url=url) == [(f"{service}: 1 text waits for approval", "warning")]
 
 
 def test_what_waits_for_approval_is_a_warning(look):

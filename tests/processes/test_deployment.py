@@ -254,7 +254,7 @@ def test_gunicorns_own_settings_are_checked_before_gunicorn_reads_them(process, 
 def test_a_bad_address_of_people_stops_the_scheduler_in_one_line_without_it(start):
     one = start("scheduler.py", NOTIFY_URL="json://x nosuch://s3cret@host")
     assert one.wait() == 1
-    assert one.output == "NOTIFY_URL: Apprise takes no address like number 2\n"
+    assert one.output == "NOTIFY_URL: Apprise does not know address 2 (nosuch://)\n"
 
 
 NO_PUBLIC_URL = "PUBLIC_URL is not set"
@@ -285,6 +285,11 @@ def test_the_web_says_at_its_start_what_will_not_work(environ, line, is_said, st
     assert "s3cret" not in web.output
     assert "Traceback" not in web.output
     assert web.terminate() == 0
+
+
+def test_the_web_says_at_its_start_which_keys_of_carriers_do_not_exist(serve, database_url):
+    web = serve(database_url, CARRIER_URL="simulator:#keys=shp")
+    assert " WARNING web - CARRIER_URL names keys that do not exist: shp\n" in web.output
 
 
 def test_the_scheduler_says_so_too(start):

@@ -522,6 +522,31 @@ def fill(small_disk):
     return filler
 
 
+@pytest.mark.usefixtures("disk_key")
+def test_a_disk_that_was_full_at_once_is_told_to_people_and_by_stats(start, small_disk, people):
+    """Nobody can record that it was told, so the process remembers."""
+    title = "Text messages: the database disk is almost full"
+    environ = {"DATABASE_URL": f"sqlite:///{small_disk}/messages.db", "CARRIER_URL": "simulator:"}
+    scheduler = start("scheduler.py", "--every", "0.2", **environ, NOTIFY_URL=people.url)
+    wait_until(lambda: "nothing to do" in scheduler.output)
+    filler = fill(small_disk)
+    wait_until(lambda: people.told)
+    told = start("flask", "stats", **environ)
+    assert told.wait() == 1
+    assert "PROBLEM: the database disk is almost full (0 MB left)" in told.output
+    told = start("flask", "check", **environ)
+    assert told.wait() == 1
+    assert "PROBLEM: disk: the database disk is almost full (0 MB left)" in told.output
+    looks = scheduler.output.count("full")
+    wait_until(lambda: scheduler.output.count("full") > looks)
+    time.sleep(6)  # another look
+    assert [each for each, _ in people.texts] == [title]
+    filler.unlink()
+    wait_until(lambda: len(people.told) == 2)
+    assert people.texts[1][0] == "Text messages: over: the database disk is almost full"
+    assert scheduler.terminate() == 0
+
+
 @pytest.fixture
 def small_cache(small_disk, disk_key):
     """A database whose changes leave memory before they are committed.

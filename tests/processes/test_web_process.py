@@ -205,7 +205,7 @@ def test_every_request_gets_the_documented_answer_and_leaves_no_secret_in_the_lo
         assert received["connection"] == "close"
         assert received["x-content-type-options"] == "nosniff"
         assert received["cache-control"] == "no-store"
-        assert f" web {received['x-request-id']} refused with {status}: key -" in web.output, name
+        assert f" web {received['x-request-id']} answered {status} to key -" in web.output, name
         assert "KEY" not in text
         assert key[8:] not in text
     for cut in (50, 80, 120, 200):  # a client that goes away in the middle of its headers

@@ -1,5 +1,6 @@
 """A pass that lasts: what dead senders held, what is due and testers do not wait for its end."""
 
+import re
 import threading
 from contextlib import contextmanager
 
@@ -197,7 +198,7 @@ def test_a_testers_backlog_holds_up_neither_passes_nor_senders(impatient, carrie
         assert Message.select().where(Message.key == tester, Message.status == "sent").count() == 0
         one.go_on.set()
         wait_until(lambda: Message.select().where(Message.status == "sent").count() == 23)
-        wait_until(lambda: sum(int(each.split(" sent")[0].split()[-1]) for each in one.lines) == 23)
+        wait_until(lambda: sum(map(int, re.findall(r"(\d+) sent", str(one.lines)))) == 23)
 
 
 def test_a_single_pass_ends_when_the_texts_of_testers_are_sent(impatient, carrier, tester):

@@ -81,6 +81,21 @@ def test_twilio_says_undelivered_and_why(open_client, run):
     assert shown["last_error"] == "Twilio: the number is not in service (error 30005)"
 
 
+@pytest.mark.parametrize("said", ["delivered", "undelivered"])
+@pytest.mark.parametrize("is_early", [False, True])
+def test_a_receipt_leaves_a_line_without_number_or_text(open_client, caplog, said, is_early):
+    caplog.set_level("INFO")
+    message = held(Status.SENDING, message="attack at dawn") if is_early else sent()
+    understood(status(open_client(TWILIO), MessageStatus=said))
+    if is_early:
+        receipts.sent({message.id: SID}, TUESDAY_NOON, carrier=Way("twilio"))
+    (line,) = [each for each in caplog.records if each.name == "receipts"]
+    assert line.getMessage() == f"message {message.id} is {said} by a receipt of twilio"
+    assert line.levelname == "INFO"
+    assert NEW_YORK[1:] not in caplog.text
+    assert "dawn" not in caplog.text
+
+
 @pytest.mark.parametrize("how", ["form", "json", "query"])
 @pytest.mark.parametrize("scheme", ["vonage", "nexmo"])
 def test_vonage_says_delivered_in_each_of_its_ways(open_client, how, scheme):
