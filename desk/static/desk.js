@@ -47,7 +47,7 @@ for (const each of document.querySelectorAll("[data-left]")) {
     each.textContent = seconds(left);
     if (left > 0) return;
     clearInterval(timer);
-    each.parentElement.remove();
+    each.parentElement.textContent = "Too late to undo";
   }, 1000);
 }
 
@@ -69,6 +69,6 @@ addEventListener("load", () => {
 document.addEventListener("submit", (event) => {
   const most = event.submitter?.dataset.askBeyond;
   const chosen = document.querySelectorAll(".cards :checked").length;
-  const question = `Approve ${chosen} texts? Those that are due leave at once.`;
+  const question = `Approve ${chosen} texts? Those that are due leave in ten seconds.`;
   if (most && chosen > most && !confirm(question)) event.preventDefault();
 });

@@ -120,7 +120,7 @@ def test_a_decision_is_kept_with_who_made_it_and_when(request, run, person, butt
     if button == "Approve":
         assert "1 text approved" in visitor.page.text
         assert (kept["approved_by"], kept["approved_at"]) == (name, "2026-03-03T17:00:00.000Z")
-        assert again(message).status == Status.QUEUED
+        assert again(message).status == Status.SCHEDULED
     else:
         assert "1 text refused" in visitor.page.text
         assert (kept["cancelled_by"], kept["status"]) == (name, Status.CANCELLED)
