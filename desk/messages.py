@@ -21,7 +21,8 @@ from flask import (
 import recipients
 import reports
 from access.keys import ApiKey, Role
-from database import clock
+from database import EPOCH, MILLISECOND, clock
+from database.clock import SKEW
 from desk import replies, results, sessions
 from desk.door import blueprint, operator, page_of
 from desk.entries import Entry, counted
@@ -34,6 +35,9 @@ from reports import Cursor, Filter
 from sending.replies import Reply
 
 FILTERS = ("status", "key", "day")  # of messages
+
+NEW_FOR = 2 * SKEW
+"""How long a text may take to be stored, with the clock of another machine."""
 
 log = logging.getLogger("web")
 
@@ -58,10 +62,23 @@ def waiting() -> str | Response:
         "waiting.html",
         **with_strip(messages, reports.by_time, now),
         count=reports.count_awaiting(g.person, MANY),
+        since=(now - NEW_FOR - EPOCH) // MILLISECOND,
+        known=reports.count_awaiting(g.person, MANY, now - NEW_FOR),
         many=MANY,
         overview=overview,
         selected=request.args.get("select", "").split("."),
     )
+
+
+@blueprint.get("/new-texts")
+def new_texts() -> dict:
+    """Return how many texts have come since the page was shown that asks."""
+    try:
+        since = EPOCH + request.args.get("since", 0, int) * MILLISECOND
+    except OverflowError:
+        abort(400, "No instant is that late.")
+    known = request.args.get("known", 0, int)
+    return {"texts": max(0, reports.count_awaiting(g.person, MANY, since) - known)}
 
 
 @blueprint.get("/messages")

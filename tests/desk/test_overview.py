@@ -137,7 +137,7 @@ def test_of_several_carriers_only_the_texts_of_one_in_trouble_wait(desk_settings
 
 
 def test_texts_that_are_due_and_do_not_go_are_told_whatever_the_reason(approver, at):
-    message = ask()
+    ask()
     store()
     at(TUESDAY_NOON + 3 * MINUTE)
     CarrierState.passed(TUESDAY_NOON + 3 * MINUTE, {"twilio": []})
