@@ -10,9 +10,9 @@ from app import create_app
 from carriers.ways import Way
 from desk_visitor import ask, issue, on_both, signed_in
 from models import Status
-from samples import HOUR, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
+from samples import HOUR, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending.carrier_state import CarrierState
-from several_carriers import OF_GB, OF_US, STAND_INS, UNREACHED, written
+from several_carriers import STAND_INS, UNREACHED, written
 from stored_messages import held, store
 
 
@@ -123,17 +123,25 @@ def test_an_operator_sees_who_takes_a_carriers_place(
 
 
 def test_of_several_carriers_only_the_texts_of_one_in_trouble_wait(desk_settings, run_both, us):
-    ways = [Way("us", **OF_US), Way("eu", **OF_GB)]
+    countries = {"us": {"US", "CA"}, "eu": {"GB", "CA"}}
+    ways = [Way(name, countries=frozenset(some)) for name, some in countries.items()]
     us.answer = UNREACHED
     store()
     run_both(TUESDAY_NOON, ways)
     settings = desk_settings._replace(carrier_url=" ".join(map(written, ways)))
     visitor = signed_in(create_app(settings), "Ann", "front")
-    issue("tester", "front", Role.TESTER)
-    for waits, to, key in ((True, "US", "shop"), (False, "GB", "shop"), (False, "US", "tester")):
-        message = ask(to={"US": NEW_YORK, "GB": LONDON}[to], country=to, key=key)
+    for country, waits in (("US", True), ("GB", False), ("CA", False), ("FR", True)):
+        message = ask(country=country)
         assert ("texts are not going out" in visitor.read()) is waits
         message.decide(False, "Ann", TUESDAY_NOON)
+
+
+def test_texts_of_testers_wait_for_no_carrier(approver):
+    issue("tester", "front", Role.TESTER)
+    ask(key="tester")
+    CarrierState.passed(TUESDAY_NOON, {"": []})
+    assert "No carrier is set" in approver.read()
+    assert "Sends at once" in approver.page.text
 
 
 def test_texts_that_are_due_and_do_not_go_are_told_whatever_the_reason(approver, at):
