@@ -215,9 +215,13 @@ def test_axe_finds_nothing(browser, desk, axe):
         browser.press(button)
         assert browser.count("#result") == 1
         assert [*findings()] == [], button
-    for page in ("", f"messages/{message.id}"):
+    for page in (f"messages/{message.id}", ""):
         browser.open(desk + page)
         assert [*findings()] == [], page
+    ask("new")
+    browser.run(LOOK)
+    browser.wait_for(TOLD)
+    assert [*findings()] == []
     browser.open(desk.replace("/desk/", "/docs"))
     browser.wait_for("return !!document.querySelector('#servers[aria-label]')")
     assert [*findings()] == []
