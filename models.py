@@ -66,7 +66,10 @@ SET_ASIDE = timedelta(minutes=10)
 """How long a message is left alone that breaks what the scheduler does with all that are due."""
 
 UNDO_WITHIN = timedelta(minutes=1)
-"""How long people can undo what they decided."""
+"""How long people can undo what they decided, if the text still waits."""
+
+UNDO_FOR_CERTAIN = timedelta(seconds=10)
+"""How long a text stays at least that is approved at the desk."""
 
 NOTHING = dict.fromkeys(("to", "message", "answer", "request_digest"))
 """What a redacted message has of these; a digest tells who tries all numbers the right one."""
@@ -513,11 +516,18 @@ class Message(Table):
         again = Message.approved & Message.cancelled_by.is_null()
         return self.decide(True, by, now) or self._move({*WAITING}, again, approved=True)
 
-    def decide(self, yes: bool, by: str, now: datetime) -> bool:
-        """Approve or refuse this message; False if it does not wait for approval any more."""
+    def decide(self, yes: bool, by: str, now: datetime, not_before: datetime | None = None) -> bool:
+        """Approve or refuse this message; False if it does not wait for approval any more.
+
+        Once approved, it waits for its time, or for `not_before` if that is later.
+        """
         if yes:
             action, usual = Action.APPROVED, 1
             changes = {"approved": True, "approved_by": by, "approved_at": now}
+            if not_before:
+                sooner = (Message.send_at < not_before, Message.send_at.db_value(not_before))
+                send_at = Case(None, [sooner], Message.send_at)
+                changes |= {"status": Status.SCHEDULED, "send_at": send_at}
         else:
             action, usual = Action.REFUSED, 0
             changes = {"status": Status.CANCELLED, "cancelled_by": by, "finished_at": now}
@@ -539,14 +549,20 @@ class Message(Table):
         return withdrawn
 
     def undo_approval(self, by: str, now: datetime) -> bool:
-        """Have this message wait for approval again; False if it may have gone.
+        """Have this message wait for approval as it did before; False if it may have gone.
 
         Only who approved it may, and only within UNDO_WITHIN.
         """
         mine = (Message.approved_by == by) & is_within(Message.approved_at, UNDO_WITHIN, now)
         before = {"approved": False, "approved_by": None, "approved_at": None, "due_since": None}
-        approved = (Message.approved, Message.in_doubt == 0, mine)
-        return self._undo(Action.APPROVED, now, {*WAITING}, *approved, usual=-1, **before)
+        before["send_at"] = Message.first_send_at
+        undo = partial(
+            self._undo, Action.APPROVED, now, {*WAITING}, Message.in_doubt == 0, mine, usual=-1
+        )
+        was_queued = Message.approved & (Message.first_send_at <= Message.approved_at)
+        return undo(was_queued, status=Status.QUEUED, **before) or undo(
+            Message.approved, status=Status.SCHEDULED, **before
+        )
 
     def undo_cancel(self, by: str, now: datetime, limit: Limit | None = None) -> bool:
         """Have this message, which was cancelled or refused, wait again; False if it is too late.

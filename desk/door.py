@@ -93,6 +93,7 @@ def protect(response: Response) -> Response:
     """Set the headers that forbid foreign scripts, frames and caching."""
     response.headers["Content-Security-Policy"] = (
         "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
+        "connect-src 'self'; "
         "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     )
     response.headers["Referrer-Policy"] = "same-origin"

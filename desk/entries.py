@@ -179,12 +179,14 @@ class Entry(Instants):
         message = self.message
         return message.status in RETRYABLE and message.to is not None and not message.answers
 
-    def can_be_undone(self, action: str) -> bool:
-        """Return whether a decision about the message still holds, and it has not gone."""
+    def undone_within(self, action: str, shown_for: int) -> int:
+        """Return the seconds, of those given, in which a decision can be undone for certain."""
         message = self.message
         if action == "approve":
-            return message.approved and message.status in WAITING and not message.in_doubt
-        return message.status == Status.CANCELLED or message.is_withdrawn
+            waits = message.approved and message.status in WAITING and not message.in_doubt
+            stays = (self.forecast[0] - self.now) // timedelta(seconds=1) if waits else 0
+            return min(shown_for, stays)
+        return shown_for if message.status == Status.CANCELLED or message.is_withdrawn else 0
 
     @property
     def forecast(self) -> tuple[datetime, str | None]:

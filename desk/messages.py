@@ -4,6 +4,7 @@ import logging
 import uuid
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
+from functools import cached_property
 
 from flask import (
     Response,
@@ -20,7 +21,8 @@ from flask import (
 import recipients
 import reports
 from access.keys import ApiKey, Role
-from database import clock
+from database import EPOCH, MILLISECOND, clock
+from database.clock import SKEW
 from desk import replies, results, sessions
 from desk.door import blueprint, operator, page_of
 from desk.entries import Entry, counted
@@ -28,11 +30,14 @@ from desk.lists import MANY, PAGE, address_after, page_start, pressed
 from desk.numbers import read_number, read_written
 from desk.overview import look_over
 from desk.results import Result
-from models import Message, Status
+from models import UNDO_FOR_CERTAIN, Message, Selection, Status
 from reports import Cursor, Filter
 from sending.replies import Reply
 
 FILTERS = ("status", "key", "day")  # of messages
+
+NEW_FOR = 2 * SKEW
+"""How long a text may take to be stored, with the clock of another machine."""
 
 log = logging.getLogger("web")
 
@@ -57,10 +62,23 @@ def waiting() -> str | Response:
         "waiting.html",
         **with_strip(messages, reports.by_time, now),
         count=reports.count_awaiting(g.person, MANY),
+        since=(now - NEW_FOR - EPOCH) // MILLISECOND,
+        known=reports.count_awaiting(g.person, MANY, now - NEW_FOR),
         many=MANY,
         overview=overview,
         selected=request.args.get("select", "").split("."),
     )
+
+
+@blueprint.get("/new-texts")
+def new_texts() -> dict:
+    """Return how many texts have come since the page was shown that asks."""
+    try:
+        since = EPOCH + request.args.get("since", 0, int) * MILLISECOND
+    except OverflowError:
+        abort(400, "No instant is that late.")
+    known = request.args.get("known", 0, int)
+    return {"texts": max(0, reports.count_awaiting(g.person, MANY, since) - known)}
 
 
 @blueprint.get("/messages")
@@ -156,20 +174,25 @@ def message(message_id: uuid.UUID) -> str:
 # Buttons
 
 
+def approve(these: Selection, by: str, now: datetime) -> bool:
+    """Approve messages, which stay until they cannot be undone for certain."""
+    return these.decide(True, by, now, now + UNDO_FOR_CERTAIN)
+
+
 def undo_cancel(message: Message, by: str, now: datetime) -> bool:
     """Undo a cancellation or refusal, as far as RECIPIENT_LIMIT allows."""
     return message.undo_cancel(by, now, current_app.config["SETTINGS"].recipient_limit)
 
 
-def retry(message: Message, by: str, now: datetime) -> bool:
-    """Send a message again; without a rule of its key, it expires by EXPIRE_AFTER."""
-    return message.retry(now, current_app.config["SETTINGS"].expire_after)
+def retry(these: Selection, by: str, now: datetime) -> bool:
+    """Send messages again; without a rule of its key, each expires by EXPIRE_AFTER."""
+    return these.retry(now, current_app.config["SETTINGS"].expire_after)
 
 
 ACTIONS = {
-    "approve": ("approved", lambda message, by, now: message.decide(True, by, now)),
-    "refuse": ("refused", lambda message, by, now: message.decide(False, by, now)),
-    "cancel": ("cancelled", lambda message, by, now: message.cancel(by, now)),
+    "approve": ("approved", approve),
+    "refuse": ("refused", lambda these, by, now: these.decide(False, by, now)),
+    "cancel": ("cancelled", lambda these, by, now: these.cancel(by, now)),
     "retry": ("retried", retry),
     "undo-approve": ("no longer approved", Message.undo_approval),
     "undo-refuse": ("no longer refused", undo_cancel),
@@ -190,23 +213,33 @@ def change(message_id: uuid.UUID | None = None) -> Response:
     ids = read_ids(request.form[action])
     Message.expire(now, ids)  # or an approval would have no effect
     found = sorted(reports.seen_by(g.person, ids), key=lambda message: ids.index(message.id))
-    past, transition = ACTIONS[action]
-    done, missed = [], []
-    cursors = [Cursor(0, message.send_at, message.id) for message in found]
-    for message in found:
-        if transition(message, g.person.name, now):
-            done.append(message.id)
-            about = {"message_id": str(message.id), "key": g.person.name}
-            log.info("message %s %s by %s", message.id, past, g.person.name, extra=about)
-        else:
-            missed.append(message.id)
+    past, name = ACTIONS[action][0], g.person.name
+    left = apply(action, found, name, now)
+    done = [message.id for message in found if message.id not in left]
+    for id in done:
+        about = {"message_id": str(id), "key": name}
+        log.info("message %s %s by %s", id, past, name, extra=about)
     if found:
-        results.keep(TextsResult(action, cursors[0], done, missed), now)
+        cursor = Cursor(0, found[0].send_at, found[0].id)
+        results.keep(TextsResult(action, cursor, done, left), now)
     if absent := len(ids) - len(found):
         flash(f"{counted(absent, 'text')} not changed: there is no such message here.")
     if not ids:
         flash("No text was selected.")
     return redirect(address_after(ids, "next" if found else "list"), 303)
+
+
+def apply(action: str, found: list[Message], by: str, now: datetime) -> list[uuid.UUID]:
+    """Do what a button does to messages; return the ids of those that cannot change so any more.
+
+    All change in one transaction. What is undone has one for each, which locks its number.
+    """
+    _, transition = ACTIONS[action]
+    if action.startswith("undo-"):
+        return [message.id for message in found if not transition(message, by, now)]
+    selection = Selection(message.id for message in found)
+    selection.make(lambda these: transition(these, by, now))
+    return [message.id for message in found if message.id in selection.left]
 
 
 def read_ids(value: str) -> list[uuid.UUID]:
@@ -249,15 +282,25 @@ class TextsResult(Result):
 
     @property
     def undo(self) -> str | None:
-        """The name of the button that takes this back; None if that is no longer possible."""
+        """The name of the button that takes this back; None if nothing does."""
         name = f"undo-{self.action}"
-        is_possible = any(entry.can_be_undone(self.action) for entry in self.changed)
-        return name if name in ACTIONS and is_possible else None
+        return name if name in ACTIONS and self.changed else None
+
+    @property
+    def left(self) -> int:
+        """The seconds in which all that is still here can be undone for certain."""
+        return min(self._left.values(), default=0)
 
     @property
     def value(self) -> str:
-        """The value of that button: the ids of the texts."""
-        return ".".join(entry.message.id.hex for entry in self.changed)
+        """The value of that button: the ids of these texts."""
+        return ".".join(id.hex for id in self._left)
+
+    @cached_property
+    def _left(self):
+        """The seconds for each text that can be undone."""
+        each = ((e.message.id, e.undone_within(self.action, self.shown_for)) for e in self.changed)
+        return {id: left for id, left in each if left}
 
     @property
     def is_too_late(self) -> bool:

@@ -1,24 +1,37 @@
-"""The operator's overview, on top of what waits for approval."""
+"""What stands on top of what waits for approval: whether texts go, and the operator's figures."""
 
 from datetime import datetime, timedelta
 
-from flask import current_app
+from flask import current_app, g
 
 import reports
+from carriers.lanes import Lane, Routes
+from desk.door import blueprint
 from desk.lists import MANY
-from monitoring import health
-from sending import passes
-from sending.carrier_state import CarrierState
+from models import Message
+from monitoring.health import Health
 
 HOUR = timedelta(hours=1)
 DAY = 24  # hours
 
 
+@blueprint.app_template_global()
+def health() -> Health:
+    """Return the health of the service, read once in a request."""
+    if "health" not in g:
+        g.health = current_app.extensions["health"].read()
+    return g.health
+
+
+@blueprint.app_template_global()
+def is_held(message: Message) -> bool:
+    """Return whether a text that is due would not go now: nothing sends, or no carrier takes it."""
+    lane, routes = Lane.read(message.lane or ""), Routes(current_app.config["SETTINGS"].ways)
+    return health().holds(routes.order(lane, message.key.name))
+
+
 def look_over(now: datetime) -> dict:
-    """Return the operator's overview: texts going out, recent outcomes, and trouble."""
-    passes.correct(now)
-    carrier, passed = CarrierState.latest(), passes.standing()
-    several = health.of_several(CarrierState.of_latest_pass())
+    """Return the operator's overview: texts going out and recent outcomes."""
     this_hour = now.replace(minute=0, second=0, microsecond=0)
     going_out = enumerate(reports.going_out(this_hour, DAY, MANY))
     return {
@@ -27,11 +40,5 @@ def look_over(now: datetime) -> dict:
         "once_approved": reports.due_once_approved(MANY),
         "ended": reports.ended_since(now - DAY * HOUR, DAY * MANY),
         "most_a_day": DAY * MANY,
-        "carrier": carrier,
-        "in_trouble": [each for each in several if each.trouble],
-        "bad_end": reports.bad_end(now),
         "at_limit": reports.at_limit(now, current_app.config["SETTINGS"].key_limits),
-        "last_pass_at": passed.last_at,
-        "is_silent": not passed.last_at or passed.is_missing(now, health.STALLED_AFTER),
-        "now": now,
     }

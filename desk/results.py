@@ -29,7 +29,12 @@ class Result:
     cursor: Cursor  # where the first card was
     changed: list[Any]
     unchanged: list[Any]
-    left: int = 0  # seconds in which it can be undone
+    shown_for: int = 0  # seconds
+
+    @property
+    def left(self) -> int:
+        """The seconds in which it can be undone."""
+        return self.shown_for
 
 
 def seconds_left(at: datetime, now: datetime) -> int:

@@ -57,6 +57,7 @@ def register(app: Flask, prefix: str, settings: Settings) -> None:
         SESSION_COOKIE_HTTPONLY=True,
         SESSION_COOKIE_SAMESITE="Strict",
         PERMANENT_SESSION_LIFETIME=SignIn.LASTS,
+        SESSION_REFRESH_EACH_REQUEST=False,  # or a late answer brings back an old cookie
         WTF_CSRF_TIME_LIMIT=None,  # a token lasts as long as its session
     )
     app.jinja_env.globals["csrf_token"] = generate_csrf

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import database
 import reports
 from access.keys import ApiKey
-from carriers.lanes import Lane, Routes
+from carriers.lanes import TESTERS, Lane, Routes
 from carriers.ways import Way
 from database import clock, isoformat
 from database.clock import is_ahead
@@ -117,6 +117,25 @@ class Health(NamedTuple):
     def seconds_since(self, instant: datetime | None) -> int | None:
         return instant and round((self.now - instant).total_seconds())
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether no scheduler makes a pass."""
+        return not self.last_pass_at or self.passes.is_missing(self.now, STALLED_AFTER)
+
+    def is_stuck(self, stalled_after: timedelta = STALLED_AFTER) -> bool:
+        """Return whether texts are due for that long, and none has gone."""
+        limit = self.now - stalled_after
+        is_due = self.oldest_due is not None and self.oldest_due < limit
+        return is_due and not (self.last_sent_at and self.last_sent_at >= limit)
+
+    def holds(self, carriers: Collection[str]) -> bool:
+        """Return whether texts wait that may go through these carriers."""
+        if self.is_silent or self.is_stuck():
+            return True
+        if not self.carriers:
+            return TESTERS not in carriers and (bool(self.trouble) or not self.carrier)
+        return {*carriers} <= {each.carrier for each in self.carriers if each.trouble}
+
     def problems(self, stalled_after: timedelta = STALLED_AFTER, public: bool = False) -> list[str]:
         """Return a sentence for each problem; an empty list if texts go as they should.
 
@@ -160,8 +179,8 @@ class Health(NamedTuple):
 
     def _due(self, stalled_after):
         """Return the problem if texts are due and do not go."""
-        due_for, limit = self.now - self.oldest_due, self.now - stalled_after
-        if due_for > stalled_after and not (self.last_sent_at and self.last_sent_at >= limit):
+        if self.is_stuck(stalled_after):
+            limit = self.now - stalled_after
             sentence = f"nothing was sent for {int(stalled_after.total_seconds())} s"
             why = ""
             if self.last_pass_at is None or self.last_pass_at < limit:
@@ -169,7 +188,7 @@ class Health(NamedTuple):
             elif not self.carrier:
                 why = ": CARRIER_URL is not set"
             yield Problem("stalled", f"{sentence} though texts are due{why}")
-        elif due_for > OVERDUE_AFTER:
+        elif self.now - self.oldest_due > OVERDUE_AFTER:
             yield Problem("overdue", f"a message has been due since {isoformat(self.oldest_due)}")
 
     def error(self, public: bool = False) -> dict | None:
@@ -213,7 +232,7 @@ def read(now: datetime, ways: Sequence[Way] = ()) -> Health:
         oldest_event=reports.oldest_event(now),
         dead_receivers=reports.dead_receivers(now - DEAD_AFTER),
         bytes_left=database.db.bytes_left(),
-        carriers=of_several(several),
+        carriers=tuple(map(_health_of, several)) if len(several) > 1 else (),
         without_carrier=without_carrier(Routes(ways)) if ways else 0,
     )
 
@@ -227,11 +246,6 @@ def without_carrier(routes: Routes) -> int:
             able = [id for id, name in keys.items() if routes.order(lane, name)]
             texts += reports.in_lane(text, able)
     return texts
-
-
-def of_several(states: list[CarrierState]) -> tuple[CarrierHealth, ...]:
-    """Return the health of each of several carriers; nothing if there is only one."""
-    return tuple(map(_health_of, states)) if len(states) > 1 else ()
 
 
 def _health_of(state):

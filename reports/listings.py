@@ -5,10 +5,10 @@ from collections.abc import Callable, Collection, Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from peewee import SQL, Tuple, Value, fn
+from peewee import SQL, Select, Tuple, Value, fn
 
 from access.keys import ApiKey, Role
-from database import Refused, in_pages
+from database import EPOCH, Refused, db, in_pages
 from models import (
     AWAITS_APPROVAL,
     AWAITS_GROUP,
@@ -22,7 +22,7 @@ from models import (
     first_id,
     has_status,
 )
-from reports.queue import UNFINISHED, count_up_to, of_senders
+from reports.queue import UNFINISHED, of_senders
 
 
 class Filter(NamedTuple):
@@ -130,9 +130,17 @@ def awaiting(person: ApiKey, after: Cursor | None, limit: int) -> list[Message]:
     return _soonest(_awaiting(person), after, limit)
 
 
-def count_awaiting(person: ApiKey, most: int) -> int:
-    """Count the messages that wait for this person's approval, up to `most`."""
-    return min(most, sum(count_up_to(which, most, Message.send_at) for which in _awaiting(person)))
+def count_awaiting(person: ApiKey, most: int, since: datetime = EPOCH) -> int:
+    """Count the messages that wait for this person's approval and were created since an instant.
+
+    They are looked for among the first `most` to be sent.
+    """
+    first, count = Value(Message.id.db_value(first_id(since)), converter=False), 0
+    for which in _awaiting(person):
+        few = Message.select(Message.id).where(which).order_by(Message.send_at).limit(most)
+        few = few.alias("few")
+        count += Select([few], [fn.COUNT(SQL("*"))]).where(few.c.id >= first).scalar(db)
+    return min(most, count)
 
 
 def _awaiting(person):

@@ -118,12 +118,19 @@ def test_the_answer_has_exactly_these_values_and_types(now, whole, post, at):
     }
 
 
-@pytest.mark.parametrize("send_date", [..., "2026-03-05T03:00:00Z"])
-def test_manual_mode_changes_nothing_but_the_text_and_the_approval(send_date, post, at):
+@pytest.mark.parametrize(
+    ("send_date", "words"),
+    [
+        (..., "queued for immediate sending"),
+        ("2026-03-05T03:00:00Z", "scheduled for 2026-03-05T03:00:00.000Z"),
+    ],
+)
+def test_manual_mode_changes_nothing_but_the_text_and_the_approval(send_date, words, post, at):
     at(TUESDAY_NOON)
     free = accepted(post(send_date=send_date))
     held = accepted(post(send_date=send_date, manual_mode=True))
-    assert held.pop("message") == f"{free.pop('message')[:-1]} once it is approved."
+    assert free.pop("message") == f"Text message {words}."
+    assert held.pop("message") == f"Text message {words} once it is approved."
     differences = {name for name in free if free[name] != held[name]}
     assert differences == {"message_id", "manual_mode"}
     approved = {str(row.id): row.approved for row in Message.select()}

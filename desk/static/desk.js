@@ -47,9 +47,32 @@ for (const each of document.querySelectorAll("[data-left]")) {
     each.textContent = seconds(left);
     if (left > 0) return;
     clearInterval(timer);
-    each.parentElement.remove();
+    each.parentElement.replaceChildren("Too late to undo");
   }, 1000);
 }
+
+// New texts are told of while somebody looks
+const { title } = document;
+const ask = document.querySelector("[data-ask]");
+const tell = (words, count) => {
+  if (ask.firstElementChild.textContent === words) return;
+  ask.firstElementChild.textContent = words;
+  document.title = count ? `(${count}) ${title}` : title;
+};
+const look = async () => {
+  if (document.hidden) return;
+  const answer = await fetch(ask.dataset.ask).catch(() => null);
+  if (answer?.redirected) {
+    clearInterval(looking);
+    document.removeEventListener("visibilitychange", look);
+    tell("You are signed out");
+  } else if (answer?.ok) {
+    const { texts } = await answer.json();
+    tell(texts ? `${texts} new text${texts === 1 ? "" : "s"}` : "", texts);
+  }
+};
+const looking = ask && setInterval(look, 15_000);
+if (ask) document.addEventListener("visibilitychange", look);
 
 // After a decision the page stays where it was: the result stands where the card stood
 document.addEventListener("submit", ({ submitter }) => {
@@ -69,6 +92,6 @@ addEventListener("load", () => {
 document.addEventListener("submit", (event) => {
   const most = event.submitter?.dataset.askBeyond;
   const chosen = document.querySelectorAll(".cards :checked").length;
-  const question = `Approve ${chosen} texts? Those that are due leave at once.`;
+  const question = `Approve ${chosen} texts? Those that are due leave in ten seconds.`;
   if (most && chosen > most && !confirm(question)) event.preventDefault();
 });

@@ -4,14 +4,18 @@ import json
 
 import pytest
 
+from access.audit import Audit
 from access.keys import ApiKey, Role
 from access.rules import Rules
 from desk import entries
 from desk_visitor import ask, ask_many, on_both, signed_in
+from faulty_database import FaultyDatabase
 from models import Message, Status
+from own_threads import at_once
 from recipients.quiet import QuietHours, QuietPlaces
 from samples import DAY, HOUR, LONDON, TUESDAY_NOON, daily
 from sending import receipts
+from sending.carrier_state import CarrierState
 from stored_messages import again, key_named, statuses, store, store_many
 
 AT_TEN = TUESDAY_NOON + 5 * HOUR
@@ -43,6 +47,7 @@ LAST_HOUR = TUESDAY_NOON.replace(year=9999, month=12, day=31, hour=23)
 def test_a_text_is_shown_with_where_and_when_it_goes(approver, at, columns, hour, words):
     message = ask(**columns)
     at(TUESDAY_NOON.replace(hour=hour))
+    CarrierState.passed(TUESDAY_NOON.replace(hour=hour), {"twilio": []})
     approver.open()
     for each in words:
         assert each in approver.page.text
@@ -120,7 +125,7 @@ def test_a_decision_is_kept_with_who_made_it_and_when(request, run, person, butt
     if button == "Approve":
         assert "1 text approved" in visitor.page.text
         assert (kept["approved_by"], kept["approved_at"]) == (name, "2026-03-03T17:00:00.000Z")
-        assert again(message).status == Status.QUEUED
+        assert again(message).status == Status.SCHEDULED
     else:
         assert "1 text refused" in visitor.page.text
         assert (kept["cancelled_by"], kept["status"]) == (name, Status.CANCELLED)
@@ -151,6 +156,55 @@ def test_thirty_are_decided_in_one_request(approver, words):
     waiting = {each.id for each in Message.select() if not each.approved and not each.finished_at}
     assert waiting == {each.id for each in asked[30:]}
     assert again(asked[7]).approved_by == "Bob"
+
+
+@on_both
+@pytest.mark.parametrize("others", ["Approve selected", "Refuse selected"])
+def test_two_who_decide_the_same_texts_at_once_decide_each_once(app, others):
+    """They select them in opposite orders; each is told of what the other has decided."""
+    asked = ask_many(50)
+    ann, bob = signed_in(app, "Ann", "front"), signed_in(app, "Bob", "front")
+    for visitor in (ann, bob):
+        visitor.open()
+    at_once(
+        lambda: ann.press("Approve selected", selected=asked[:35]),
+        lambda: bob.press(others, selected=asked[:14:-1]),
+    )
+    decided = Audit.select().where(Audit.message_id.is_null(False))
+    by = {row.message_id: row.who for row in decided}
+    assert {*by} == {message.id for message in asked}
+    assert len(decided) == 50
+    for kept in Message.select():
+        assert by[kept.id] == (kept.approved_by or kept.cancelled_by)
+    for visitor, other, selected in ((ann, "Bob", asked[:35]), (bob, "Ann", asked[15:])):
+        told = visitor.page.text.count(f"by {other}")
+        assert told == sum(by[message.id] == other for message in selected)
+
+
+@on_both
+def test_a_selection_is_decided_as_a_whole_or_not_at_all(approver, monkeypatch):
+    """Whatever statement fails."""
+    asked, faulty, counts = ask_many(3), FaultyDatabase(monkeypatch), []
+    approver.open()
+    while 3 not in counts:
+        faulty.fail_at(len(counts) + 1)
+        approver.press("Approve selected", selected=asked, follow=False)
+        approver.open()
+        faulty.fail_at(0)
+        counts.append(Message.select().where(Message.approved).count())
+    assert {*counts} == {0, 3}
+    assert len(counts) > 3
+
+
+def test_nothing_is_left_to_select_once_all_are_decided(approver):
+    ask_many(2)
+    assert "Select all 2 on this page" in approver.read()
+    approver.press("Approve", selected=())
+    assert "Select all 1 on this page" in approver.page.text
+    approver.press("Refuse")
+    assert "Select" not in approver.page.text
+    assert not approver.page.buttons("Approve selected")
+    assert approver.page.buttons("Undo")
 
 
 def test_fifty_that_all_changed_are_all_named(approver):

@@ -6,12 +6,13 @@ import pytest
 
 from access.keys import Role
 from access.limits import parse
+from app import create_app
 from carriers.ways import Way
-from desk_visitor import ask, issue, on_both
+from desk_visitor import ask, issue, on_both, signed_in
 from models import Status
 from samples import HOUR, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending.carrier_state import CarrierState
-from several_carriers import STAND_INS, UNREACHED
+from several_carriers import STAND_INS, UNREACHED, written
 from stored_messages import held, store
 
 
@@ -54,16 +55,24 @@ def test_a_queued_text_goes_out_this_hour_once_it_is_approved(operator):
         ("twilio", TUESDAY_NOON, None, None),
     ],
 )
-def test_an_operator_sees_the_carriers_trouble(operator, carrier, passed_at, trouble, words):
+@pytest.mark.parametrize("person", ["approver", "operator"])
+def test_whoever_decides_sees_that_texts_do_not_go(
+    approver, operator, person, carrier, passed_at, trouble, words
+):
+    """In a line on top, and in place of "Sends at once"."""
+    visitor = {"approver": approver, "operator": operator}[person]
+    ask()
     if carrier is not None:
         CarrierState.passed(passed_at, {carrier: []})
     if trouble:
         since = TUESDAY_NOON - HOUR
         CarrierState.begin_pause(carrier, since, since, trouble=trouble)
-    operator.open()
-    alerts = [attrs for _, attrs in operator.page.elements if attrs.get("role") == "alert"]
+    visitor.open()
+    alerts = [attrs for _, attrs in visitor.page.elements if attrs.get("role") == "alert"]
     assert len(alerts) == bool(words)
-    assert (words or "Overview") in operator.page.text
+    assert (words or "") in visitor.page.text
+    sends = "Waits: texts are not going out" if words else "Sends at once"
+    assert f"{sends} · 12:00 PM in New York" in visitor.page.text
 
 
 def test_an_operator_sees_why_most_texts_end_badly(operator):
@@ -101,11 +110,46 @@ def test_of_many_keys_at_a_limit_ten_are_named_and_an_approver_sees_none(
 
 @pytest.mark.parametrize(("of_us", "of_eu", "stand_in"), STAND_INS)
 def test_an_operator_sees_who_takes_a_carriers_place(
-    operator, run_both, us, of_us, of_eu, stand_in
+    operator, approver, run_both, us, of_us, of_eu, stand_in
 ):
+    """An approver sees that a carrier is down only if no other takes its place."""
     us.answer = UNREACHED
     store()
     run_both(TUESDAY_NOON, [Way("us", **of_us), Way("eu", **of_eu)])
     assert "The carrier us has been down for" in operator.read()
     told = f"{stand_in} is used instead." if stand_in else "No fallback is available."
     assert told in operator.page.text
+    assert ("The carrier us has been down for" in approver.read()) is not bool(stand_in)
+
+
+def test_of_several_carriers_only_the_texts_of_one_in_trouble_wait(desk_settings, run_both, us):
+    countries = {"us": {"US", "CA"}, "eu": {"GB", "CA"}}
+    ways = [Way(name, countries=frozenset(some)) for name, some in countries.items()]
+    us.answer = UNREACHED
+    store()
+    run_both(TUESDAY_NOON, ways)
+    settings = desk_settings._replace(carrier_url=" ".join(map(written, ways)))
+    visitor = signed_in(create_app(settings), "Ann", "front")
+    for country, waits in (("US", True), ("GB", False), ("CA", False), ("FR", True)):
+        message = ask(country=country)
+        assert ("texts are not going out" in visitor.read()) is waits
+        message.decide(False, "Ann", TUESDAY_NOON)
+
+
+def test_texts_of_testers_wait_for_no_carrier(approver):
+    issue("tester", "front", Role.TESTER)
+    ask(key="tester")
+    CarrierState.passed(TUESDAY_NOON, {"": []})
+    assert "No carrier is set" in approver.read()
+    assert "Sends at once" in approver.page.text
+
+
+def test_texts_that_are_due_and_do_not_go_are_told_whatever_the_reason(approver, at):
+    ask()
+    store()
+    at(TUESDAY_NOON + 3 * MINUTE)
+    CarrierState.passed(TUESDAY_NOON + 3 * MINUTE, {"twilio": []})
+    assert "Nothing is being sent though texts have been due for 3 minutes" in approver.read()
+    assert "Waits: texts are not going out" in approver.page.text
+    held(Status.SENT, finished_at=TUESDAY_NOON + 3 * MINUTE)
+    assert "Sends at once" in approver.read()

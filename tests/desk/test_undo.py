@@ -1,4 +1,4 @@
-"""A decision can be undone for a minute, by the person who made it."""
+"""A decision can be undone for a minute, by the person who made it, while the text still waits."""
 
 import json
 
@@ -11,10 +11,12 @@ from access.limits import parse_recipient_limit
 from desk_visitor import ask, on_both, signed_in
 from events.outbox import Event, EventAddress
 from models import Message, Status
-from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, TUESDAY_NOON
+from own_threads import at_once
+from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, SECOND, TUESDAY_NOON
 from sending import receipts
 from stored_messages import again, store
 
+SOON, LATER = TUESDAY_NOON + 5 * SECOND, TUESDAY_NOON + 30 * SECOND
 TOLD = {"Approve": "approved", "Refuse": "refused", "Cancel": "cancelled"}
 
 
@@ -47,10 +49,84 @@ def test_a_decision_names_its_text_and_is_undone(operator, at, button, where):
     assert events == ([] if button == "Approve" else ["cancelled"] * 2)
 
 
+NIGHT = TUESDAY_NOON + 10 * HOUR
+WAYS_TO_WAIT = {  # when it is approved, and for how long that can be undone for certain
+    "due": (TUESDAY_NOON, {}, 10),
+    "due, and not queued yet": (TUESDAY_NOON, {"status": Status.SCHEDULED, "send_at": SOON}, 10),
+    "due for long": (TUESDAY_NOON + HOUR, {}, 10),
+    "due at a send_date": (TUESDAY_NOON, {"send_date": TUESDAY_NOON}, 10),
+    "due in half a minute": (TUESDAY_NOON, {"status": Status.SCHEDULED, "send_at": LATER}, 30),
+    "due tomorrow": (TUESDAY_NOON, {"status": Status.SCHEDULED, "send_at": NIGHT + DAY}, 60),
+    "due at night": (NIGHT, {}, 60),
+}
+
+
+@on_both
+@pytest.mark.parametrize("way", WAYS_TO_WAIT)
+def test_what_is_approved_stays_for_as_long_as_undo_is_shown(approver, run_pass, carrier, at, way):
+    """No pass sends it before; Undo has it wait as it did. Then it goes, unless it has to wait."""
+    approved_at, waits, seconds = WAYS_TO_WAIT[way]
+    message = ask(**waits)
+    before = columns(message)
+    for is_undone in (True, False):
+        at(approved_at)
+        approver.open()
+        approver.press("Approve", message)
+        assert f"Undo for {seconds} seconds" in approver.page.text
+        for after in (SECOND, seconds * SECOND - MILLISECOND):
+            run_pass(approved_at + after)
+            assert carrier.texts == []
+        if is_undone:
+            approver.press("Undo")
+            assert columns(message) | {"claim_number": 0} == before
+            assert approver.page.buttons("Approve")
+    run_pass(approved_at + seconds * SECOND)
+    assert len(carrier.texts) == (seconds < 60)
+    approver.open()
+    assert not approver.page.buttons("Undo")
+
+
+def test_of_several_the_undo_is_of_those_that_are_still_here(approver, at):
+    due, tomorrow = ask(), ask(status=Status.SCHEDULED, send_at=TUESDAY_NOON + DAY)
+    approver.open()
+    approver.press("Approve selected", selected=[due, tomorrow])
+    assert "Undo for 10 seconds" in approver.page.text
+    at(TUESDAY_NOON + 11 * SECOND)
+    assert "Undo for 49 seconds" in approver.read()
+    approver.press("Undo")
+    assert "1 text no longer approved" in approver.page.text
+    assert [again(each).approved for each in (due, tomorrow)] == [True, False]
+
+
+def test_what_the_shell_approves_goes_at_once(run, run_pass, carrier):
+    run("messages", "approve", str(ask().id))
+    run_pass(TUESDAY_NOON)
+    assert len(carrier.texts) == 1
+
+
+@on_both
+def test_what_is_undone_while_a_scheduler_claims_is_sent_or_waits(
+    database_url, run_pass, carrier, at
+):
+    """Never both, and never neither, whoever is first."""
+    asked = [ask(to=f"+1212555{n:04}") for n in range(100, 160)]
+    for message in asked:
+        assert message.decide(True, "Ann", TUESDAY_NOON, TUESDAY_NOON + 10 * SECOND)
+    now = TUESDAY_NOON + 10 * SECOND
+    at(now)
+    undone, _ = at_once(
+        lambda: [message.to for message in asked if message.undo_approval("Ann", now)],
+        lambda: run_pass(now),
+    )
+    assert sorted([*undone, *carrier.numbers]) == [message.to for message in asked]
+    waiting = Message.select().where(~Message.approved, Message.status == Status.QUEUED)
+    assert {each.to for each in waiting} == {*undone}
+
+
 GONE = {
     "is being sent right now": lambda m: Message.update(status=Status.SENDING).execute(),
     "was sent": lambda m: receipts.sent({m.id: None}, TUESDAY_NOON),
-    "waits for the carrier": lambda m: Message.update(in_doubt=1).execute(),
+    "waits for the carrier": lambda m: Message.update(in_doubt=1, status=Status.QUEUED).execute(),
 }
 
 
@@ -64,6 +140,7 @@ def test_an_approved_text_that_may_have_gone_is_not_taken_back(approver, words):
     approver.open()
     assert "1 text approved: +1 212-555-0123" in approver.page.text
     assert not approver.page.buttons("Undo")
+    assert "Too late to undo" in approver.page.text
     approver.send("/desk/", **{form[0][1]["name"]: form[0][1]["value"]})
     assert "Undo works for one minute, and only until the text is sent" in approver.page.text
     assert "1 text not changed" in approver.page.text

@@ -7,6 +7,7 @@ import pytest
 
 from access.do_not_call import DoNotCall
 from access.keys import Role
+from access.sign_ins import SignIn
 from browser import ENTER, HOST
 from carriers import Reply as Said
 from carriers.ways import Way
@@ -17,6 +18,7 @@ from desk_in_browser import (
     LOOKS,
     PHONE,
     TAB,
+    TOP,
     TORN,
     WIDE,
     ask,
@@ -213,9 +215,13 @@ def test_axe_finds_nothing(browser, desk, axe):
         browser.press(button)
         assert browser.count("#result") == 1
         assert [*findings()] == [], button
-    for page in ("", f"messages/{message.id}"):
+    for page in (f"messages/{message.id}", ""):
         browser.open(desk + page)
         assert [*findings()] == [], page
+    ask("new")
+    browser.run(LOOK)
+    browser.wait_for(TOLD)
+    assert [*findings()] == []
     browser.open(desk.replace("/desk/", "/docs"))
     browser.wait_for("return !!document.querySelector('#servers[aria-label]')")
     assert [*findings()] == []
@@ -227,6 +233,58 @@ def test_a_link_from_another_site_finds_one_signed_in(browser, desk):
     browser.open(desk.replace("/desk/", "/docs"))
     browser.run(f"location.href = '{here}'")
     browser.wait_for("return document.title.startsWith('Waiting')")
+
+
+# The open page learns of new texts
+
+LOOK = "document.dispatchEvent(new Event('visibilitychange'))"
+TOLD = "return document.querySelector('.new-texts').innerText"
+
+
+def asks(browser):
+    return [url for url in browser.requested() if "new-texts" in url]
+
+
+@pytest.mark.parametrize("look", [WIDE, PHONE])
+def test_new_texts_are_told_of_and_nothing_moves(browser, desk, asked, look):
+    places = "return [...document.querySelectorAll('.card, h1, .select a')]"
+    places += ".map(each => each.getBoundingClientRect().top)"
+    browser.look_like(*look)
+    sign_in(browser, desk, Role.APPROVER, "front")
+    browser.run("scrollTo(0, 500)")
+    before = browser.run(places)
+    assert browser.run(TOLD) == ""
+    for count in ("1 new text", "2 new texts"):
+        ask("<b>new", send_at=clock.now())
+        browser.run(LOOK)
+        browser.wait_for(f"{TOLD} == '{count}'")
+    assert browser.run("return document.title") == "(2) Waiting for approval · Text messages"
+    assert browser.run(places) == before
+    assert browser.run("return document.querySelector('.new-texts a').offsetHeight") >= 44
+    assert browser.sideways() == 0
+    browser.follow(".new-texts a")
+    assert browser.text("h1") == "Waiting for approval 22"
+    assert browser.text(".text") == "<b>new"
+    assert browser.run(TOLD) == ""
+    assert browser.complaints() == []
+
+
+def test_nobody_is_asked_while_nobody_looks_or_is_signed_in(browser, desk, asked):
+    sign_in(browser, desk, Role.APPROVER, "front")
+    asks(browser)
+    hide = "Object.defineProperty(document, 'hidden', {value: arguments[0], configurable: true})"
+    browser.run(hide, True)
+    browser.run(LOOK)
+    assert asks(browser) == []
+    SignIn.delete().execute()
+    browser.run(hide, False)
+    browser.run(LOOK)
+    browser.wait_for(f"{TOLD} == 'You are signed out'")
+    assert len(asks(browser)) == 1
+    browser.run(LOOK)
+    assert asks(browser) == []
+    browser.follow(".new-texts a")
+    assert browser.count("input[type=password]") == 1
 
 
 # After a decision the page keeps its place, and goes on with the next card
@@ -256,6 +314,30 @@ def test_the_page_keeps_its_place_and_the_focus_goes_on(browser, desk, asked, lo
         top = press(browser, button(words, asked[n]))
         assert_goes_on(browser, top, f"to-{asked[n + 1].id}", look[1])
     assert browser.complaints() == []
+
+
+def test_after_eleven_decisions_the_next_card_is_still_in_sight(browser, desk, asked):
+    browser.look_like(*PHONE)
+    sign_in(browser, desk, Role.APPROVER, "front")
+    for n in range(11):
+        press(browser, button("refuse", asked[n]))
+        browser.wait_for("return !sessionStorage.top")
+        assert browser.run(FOCUS) == f"to-{asked[n + 1].id}"
+        assert 0 < browser.run(TOP, ".result") < browser.run(TOP, "#next") < 600
+    assert browser.text(".result summary") == "8 earlier"
+    browser.click(".result summary")
+    assert browser.run("return document.querySelectorAll('.result details .undo').length") == 8
+    assert browser.sideways() == 0
+
+
+def test_when_undo_goes_nothing_moves(browser, desk, asked):
+    browser.look_like(*PHONE)
+    sign_in(browser, desk, Role.APPROVER, "front")
+    press(browser, button("approve", asked[0]))
+    before = browser.run(TOP, "#next")
+    browser.run("const now = Date.now; Date.now = () => now() + 60_000")
+    browser.wait_for("return document.querySelector('.undo').innerText == 'Too late to undo'")
+    assert browser.run(TOP, "#next") == before
 
 
 def test_without_the_script_the_result_and_the_next_card_are_in_sight(browser, desk, asked):

@@ -33,6 +33,7 @@ ASKED_OFTEN = {
     "going out": lambda: reports.going_out(TUESDAY_NOON, 24, 50),
     "an operator's page": lambda: reports.awaiting(OPERATOR, None, 50),
     "an operator's count": lambda: reports.count_awaiting(OPERATOR, 50),
+    "an operator's new texts": lambda: reports.count_awaiting(OPERATOR, 50, TUESDAY_NOON),
     "the desk's page of a number": lambda: reports.page(Filter(to=NEW_YORK), None, 50),
 } | {
     f"the desk's page of {status}": lambda status=status: reports.page(
