@@ -19,7 +19,8 @@ from peewee import SQL, IntegerField, TextField
 
 import database
 import reports
-from database import MILLISECOND, InstantField, Table, clock, isoformat
+from access.limits import SECOND, window
+from database import EPOCH, MILLISECOND, InstantField, Table, clock, isoformat
 from events.outbox import Event
 from monitoring import health
 from sending.replies import Reply
@@ -89,6 +90,7 @@ def pending(settings: Settings, now: datetime) -> Iterator[Notification]:
     """Return the notifications that this process is to send now; each is recorded as sent."""
     Notice.count_as_now(Notice.told_at, now)
     yield from _problems(settings, now)
+    yield from _unusual(settings, now)
     yield from _approvals(settings, now)
     yield from _replies(settings, now)
     yield from _limits(settings, now)
@@ -180,8 +182,19 @@ def _link(settings, page=""):
     return f" {settings.public_url}/desk/{page}" if is_there else ""
 
 
+def _unusual(settings, now):
+    """Return at once, and once a day, a notice of each key and country of which odd texts wait."""
+    for message in reports.unusual():
+        told = Notice.about(f"unusual for key {message.key_id}: {message.country}")
+        is_told = told.told_at and told.told_at.date() >= message.created_at.date()
+        if not is_told and told.change(told_at=now):
+            title = f"unusual texts of {message.key.name} wait for approval"
+            text = f"{message.held_because}: its texts to this country wait for approval."
+            yield Notification(title, text + _link(settings), Kind.WARNING)
+
+
 def _limits(settings, now):
-    """Return a notice of each daily limit that is used up, once a day."""
+    """Return a notice of each limit of a day or month that is used up, once in it."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     if now - midnight < AFTER_MIDNIGHT:  # since the last look, a limit may have been used up
         yesterday = midnight - MILLISECOND
@@ -191,14 +204,12 @@ def _limits(settings, now):
 
 def _limits_of_day(settings, at, when):
     """Return the notices of the day of an instant, at which they are recorded as sent."""
-    midnight = at.replace(hour=0, minute=0, second=0, microsecond=0)
-    for key, use in reports.use_of_days(at, settings.key_limits):
-        if not use.is_up:
-            continue
-        sent = Notice.about(f"limit of key {key.id}")
-        # An older version recorded 80 % as level 1
-        is_sent = sent.told_at and sent.told_at >= midnight and sent.level != 1
-        if not is_sent and sent.change(level=2, told_at=at):
+    for key, use in reports.long_limits_used_up(at, settings.key_limits):
+        begins, _ = window(use.limit.unit, (at - EPOCH) // SECOND)
+        parts = " in parts" if use.limit.in_parts else ""
+        sent = Notice.about(f"limit per {use.limit.unit}{parts} of key {key.id}")
+        is_sent = sent.told_at and sent.told_at >= EPOCH + begins * SECOND
+        if not is_sent and sent.change(told_at=at):
             what = f"{key.name} has used up all of its limit"
             yield Notification(what, f"The key {what} of {use.limit}{when}.", Kind.WARNING)
 

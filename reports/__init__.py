@@ -38,6 +38,7 @@ from reports.queue import (
     oldest_due,
     oldest_event,
     retrying,
+    unusual,
     waiting,
 )
-from reports.usage import Usage, Use, at_limit, count_usage, use_of_days, use_of_limits
+from reports.usage import Usage, Use, at_limit, count_usage, long_limits_used_up, use_of_limits

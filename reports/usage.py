@@ -105,10 +105,15 @@ def at_limit(now: datetime, defaults: tuple[Limit, ...]) -> list[tuple[str, Limi
     return [(name, limits[-1]) for name, limits in up if limits]
 
 
-def use_of_days(now: datetime, defaults: tuple[Limit, ...]) -> list[tuple[ApiKey, Use]]:
-    """Return the keys that were used today and have a limit of a day, with its use."""
+def long_limits_used_up(now: datetime, defaults: tuple[Limit, ...]) -> list[tuple[ApiKey, Use]]:
+    """Return the keys that were used today, with each limit of a day or month that is used up."""
     uses = _uses_today(now, defaults)
-    return [(key, use) for key, limits in uses for use in limits if use.limit.unit == "d"]
+    return [
+        (key, use)
+        for key, limits in uses
+        for use in limits
+        if use.is_up and use.limit.unit in ("d", "mo")
+    ]
 
 
 def _uses_today(now, defaults):

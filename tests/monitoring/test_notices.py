@@ -242,18 +242,49 @@ def test_a_limit_of_the_day_that_is_used_up_is_told_once_a_day(look, limit):
     assert look(TUESDAY_NOON + DAY) == [f"{ALL} {daily}."]
 
 
-def test_a_key_of_which_an_older_version_told_eighty_per_cent_is_told(look):
-    key = key_named("shop")
-    used(key, 10, "10/d")
-    Notice.about(f"limit of key {key.id}").change(level=1, told_at=TUESDAY_NOON)
-    assert look(TUESDAY_NOON) == [f"{ALL} 10/d."]
-    assert look(TUESDAY_NOON) == []
+def test_limits_of_a_month_and_in_parts_are_told_once_in_each(look):
+    key, counts = key_named("shop"), dict.fromkeys(("used_s", "used_min", "used_h"), 0)
+    key.limit(limits.parse("9/d,9p/d,20p/mo"), TUESDAY_NOON)
+    KeyUse.create(
+        key_id=key.id, second=int(TUESDAY_NOON.timestamp()), used_d=9, parts_d=9, **counts
+    )
+    assert look(TUESDAY_NOON) == [f"{ALL} 9/d.", f"{ALL} 9p/d."]
+    day = {"second": KeyUse.second + 86_400, "parts_mo": 20, "used_d": 9}
+    KeyUse.update(day | {"parts_d": 8}).execute()
+    assert look(TUESDAY_NOON + DAY) == [f"{ALL} 9/d.", f"{ALL} 20p/mo."]
+    KeyUse.update(second=KeyUse.second + 86_400).execute()
+    assert look(TUESDAY_NOON + 2 * DAY) == [f"{ALL} 9/d."]
+    KeyUse.update(second=KeyUse.second + 30 * 86_400).execute()
+    assert look(TUESDAY_NOON + 32 * DAY) == [f"{ALL} 9/d.", f"{ALL} 20p/mo."]
 
 
 def test_the_default_limits_are_told_too_and_others_than_the_days_are_not(look):
     used(key_named("shop"), 5)
     used(key_named("bank"), 4, "4/h")
     assert look(TUESDAY_NOON, key_limits=limits.parse("1/s,5/d")) == [f"{ALL} 5/d."]
+
+
+# What is unusual
+
+
+def test_what_is_unusual_is_told_at_once_once_a_day_for_each_country(look):
+    def held(parts, country, now=TUESDAY_NOON, key="shop"):
+        why = f"{parts} parts to {country} today, at most 3 on a day before"
+        awaiting(key, now=now, held_because=why, country=country)
+        return f"{why}: its texts to this country wait for approval."
+
+    awaiting("shop")
+    assert [text.partition(",")[0] for text in look(TUESDAY_NOON)] == ["1 text waits for approval"]
+    first = held(21, "US")
+    assert look(TUESDAY_NOON + SECOND) == [first]
+    held(22, "US")
+    others = {held(21, "GB"), held(30, "US", key="bank")}
+    assert {*look(TUESDAY_NOON + MINUTE)} == others
+    held(23, "US")
+    assert look(TUESDAY_NOON + 2 * MINUTE) == []
+    tomorrow = held(24, "US", TUESDAY_NOON + DAY)
+    assert tomorrow in look(TUESDAY_NOON + DAY)
+    assert look(TUESDAY_NOON + DAY) == []
 
 
 # Several schedulers
