@@ -215,16 +215,20 @@ class Model:
 
     def __init__(self):
         self.status, self.reference, self.kept = Status.SENDING, None, {}
+        self.former = set()  # references of before a retry
         self.gone = self.redacted = False
 
     def yes(self, reference):
         recorded = self.status != Status.SENDING and reference == self.reference
         if not self.gone and self.status not in TAKEN and not recorded:
+            self.former.add(self.reference)
             self.status, self.reference = Status.SENT, reference
             if reference in self.kept:
                 self.receipt(reference, self.kept.pop(reference))
 
     def receipt(self, reference, delivered):
+        if reference != self.reference and reference in self.former and not self.gone:
+            return
         if self.gone or reference != self.reference:
             self.kept[reference] = delivered or self.kept.get(reference, False)
         elif delivered and self.status in TAKEN:
