@@ -290,11 +290,14 @@ def test_what_is_unusual_is_told_at_once_once_a_day_for_each_country(look):
 # Several schedulers
 
 
+@on_both
 def test_several_schedulers_at_once_tell_each_thing_once(settings, people, at):
     at(TUESDAY_NOON)
     awaiting()
     trouble()
     used(key_named("shop"), 10, "10/d")
+    for number in range(11):  # one after another, so that the others are at it, too
+        fails(f"receiver {number}")
     together = threading.Barrier(4)
 
     def run(_):
@@ -307,7 +310,7 @@ def test_several_schedulers_at_once_tell_each_thing_once(settings, people, at):
 
     with ThreadPoolExecutor(4) as pool:
         assert [*pool.map(run, range(4))] == [None] * 4
-    assert len(people.told) == 3, people.told
+    assert len(people.told) == 14, people.told
 
 
 # Addresses
