@@ -21,7 +21,7 @@ from access import audit
 from access.keys import ApiKey, Role
 from access.sign_ins import SignIn
 from database import Refused, clock
-from desk import entries, sessions
+from desk import entries, hours, sessions
 
 MAX_FORM = 64 * 1024  # bytes
 MAX_FIELDS = 200  # a page's ids, its token and a button are far fewer
@@ -34,6 +34,9 @@ blueprint = Blueprint(
 )
 for each in (entries.visible, entries.fold, entries.span, entries.counted, entries.number):
     blueprint.add_app_template_filter(each)
+blueprint.add_app_template_filter(entries.unbroken)
+blueprint.add_app_template_filter(hours.time_of_day)
+blueprint.add_app_template_global(hours.cycle, "hour_cycle")
 
 
 # Around each page

@@ -27,7 +27,7 @@ def test_an_operator_sees_what_goes_out_and_what_became_of_the_last_day(operator
     store(status=Status.FAILED, finished_at=TUESDAY_NOON - 2 * HOUR)
     store(status=Status.FAILED, finished_at=TUESDAY_NOON - 25 * HOUR)
     text = operator.read()
-    assert "Next 24 hours: 6 texts ( 1 not approved). Busiest hour: 22:00 UTC, 4 texts." in text
+    assert "Next 24 hours: 6 texts ( 1 not approved). Busiest hour: 10:00 PM UTC , 4 texts." in text
     assert "Last 24 hours: 1 delivered, 1 failed" in text
     images = [attrs for tag, attrs in operator.page.elements if tag == "svg"]
     assert [image["role"] for image in images] == ["img", "img"]

@@ -385,7 +385,7 @@ def test_twenty_replies_are_worked_through_on_a_phone_without_a_mouse(browser, d
     browser.open(f"{desk}replies")
     began, keys = time.monotonic(), 0
     while left := unread():
-        is_no = browser.text(".badge") == "may be a no" if browser.count(".badge") else False
+        is_no = browser.text(".badge") == "maybe opting out" if browser.count(".badge") else False
         wanted = "Add to Do Not Call" if is_no else "Mark as read"
         while focused(browser) != wanted:
             browser.type(TAB)
