@@ -37,6 +37,8 @@ OWNERS = {  # of packages
     "flask": {"app", "api", "web", "monitoring", "cli", "desk"},
     "werkzeug": {"api", "web", "monitoring", "desk", "gunicorn.conf"},
     "flask_wtf": {"desk"},
+    "itsdangerous": {"access"},
+    "segno": {"cli"},
     "gunicorn": {"gunicorn.conf", "web"},
     "gevent": {"gunicorn.conf", "web"},
     "playhouse": {"database"},

@@ -1,5 +1,30 @@
 // What a browser adds to the desk; every page works without it.
 
+// A sign-in link has its token behind the #, where no log has it; nor does the history
+for (const each of document.querySelectorAll("[data-fragment]")) {
+  each.value = location.hash.slice(1);
+  history.replaceState(null, "", location.pathname);
+}
+
+// A key can be seen while it is typed; password managers see a password again
+const key = document.querySelector("input[type=password]");
+if (key) {
+  const show = document.createElement("button");
+  const set = (shown) => {
+    key.type = shown ? "text" : "password";
+    show.textContent = shown ? "Hide" : "Show";
+    show.setAttribute("aria-label", `${show.textContent} the key`);
+  };
+  show.type = "button";
+  set(false);
+  show.addEventListener("click", () => {
+    set(key.type === "password");
+    key.focus();
+  });
+  key.form.addEventListener("submit", () => set(false));
+  key.after(show);
+}
+
 // Instants in the reader's zone and hours
 const now = new Date();
 const date = (at) =>
