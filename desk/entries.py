@@ -72,7 +72,8 @@ CAME_OF_IT = {  # of an attempt
 class Instants:
     """How the desk writes an instant, seen from now."""
 
-    now: datetime
+    def __init__(self, now: datetime):
+        self.now = now
 
     def write(self, at: datetime) -> str:
         """Write a local time, with the year unless it is the current one."""

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from flask import current_app
 
 import reports
+from desk.entries import Instants
 from desk.lists import MANY
 from monitoring import health
 from sending import passes
@@ -34,4 +35,5 @@ def look_over(now: datetime) -> dict:
         "last_pass_at": passed.last_at,
         "is_silent": not passed.last_at or passed.is_missing(now, health.STALLED_AFTER),
         "now": now,
+        "instants": Instants(now),
     }

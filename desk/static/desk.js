@@ -16,6 +16,7 @@ if (key) {
     show.setAttribute("aria-label", `${show.textContent} the key`);
   };
   show.type = "button";
+  show.className = "within";
   set(false);
   show.addEventListener("click", () => {
     set(key.type === "password");
@@ -42,7 +43,7 @@ for (const each of document.querySelectorAll("time.instant")) {
   const at = new Date(each.dateTime);
   const day = at.toDateString() === now.toDateString() ? "" : `, ${date(at)}`;
   each.title = each.textContent; // in UTC
-  each.textContent = `${time(at)} your time${day}`;
+  each.textContent = `${time(at)}${day} your time`;
 }
 for (const each of document.querySelectorAll("[data-hour]")) {
   const yours = each.tagName === "TIME" ? " your time" : "";

@@ -50,7 +50,12 @@ def test_a_queued_text_goes_out_this_hour_once_it_is_approved(operator):
         ("twilio", TUESDAY_NOON - HOUR, None, "the last scheduler pass was 1 hour ago"),
         ("twilio", TUESDAY_NOON - 3 * MINUTE, None, "the last scheduler pass was 3 minutes ago"),
         ("", TUESDAY_NOON - 2 * MINUTE, None, "No carrier is set"),
-        ("twilio", TUESDAY_NOON, "20003", "The carrier has refused the account for 1 hour : 20003"),
+        (
+            "twilio",
+            TUESDAY_NOON,
+            "20003",
+            "The carrier has refused the account since 4:00 PM, Tuesday, Mar 3 UTC : 20003",
+        ),
         ("twilio", TUESDAY_NOON, None, None),
     ],
 )
@@ -106,6 +111,6 @@ def test_an_operator_sees_who_takes_a_carriers_place(
     us.answer = UNREACHED
     store()
     run_both(TUESDAY_NOON, [Way("us", **of_us), Way("eu", **of_eu)])
-    assert "The carrier us has been down for" in operator.read()
+    assert "The carrier us has been down since" in operator.read()
     told = f"{stand_in} is used instead." if stand_in else "No fallback is available."
     assert told in operator.page.text
