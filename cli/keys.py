@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import click
-import segno
 from flask import current_app
 
 import recipients
@@ -154,6 +153,8 @@ def link(name: str) -> None:
 
     It works once, for ten minutes. A key that is rotated, revoked or paused voids it.
     """
+    import segno  # which takes a tenth of a second
+
     settings = current_app.config["SETTINGS"]
     if not (settings.public_url and settings.secret_key):
         raise Refused("a link needs PUBLIC_URL and SECRET_KEY, and they are not both set")
