@@ -74,12 +74,9 @@ class SignIn(Table):
         details = f"by the link of {isoformat(made_at)}"
         with db.transaction():
             key = db.lock_rows(cls._may_link(now).where(ApiKey.id == id)).first()
-            used = Audit.select().where(Audit.at > made_at - cls.LINK_LASTS, Audit.who_key == id)
-            if (
-                not key
-                or key.digest[:MARK] != mark
-                or used.where(Audit.details == details).exists()
-            ):
+            its_own = (Audit.who_key == id) & (Audit.details == details)
+            used = Audit.select().where(Audit.at > made_at - cls.LINK_LASTS, its_own)
+            if not key or key.digest[:MARK] != mark or used.exists():
                 return None
             return cls._begin(key, now, before, details)
 
