@@ -57,9 +57,9 @@ def search_replies() -> Response:
 @blueprint.post("/replies")
 @blueprint.post("/messages/<uuid:message_id>/replies")
 def change_replies(message_id: uuid.UUID | None = None) -> Response:
-    """Apply the pressed button to replies of a number, and keep the result.
+    """Apply the pressed button to replies of a number, and keep the result for the page "Replies".
 
-    On a text's own page, flash the result.
+    On a text's own page, flash it, too.
     """
     action = pressed(ACTIONS)
     person = operator() if action in ("list", "undo-list") else g.person
@@ -72,11 +72,10 @@ def change_replies(message_id: uuid.UUID | None = None) -> Response:
         known = {reply.id for reply in found}
         ids = [cursor.id for cursor in cursors if cursor.id in known]
         done = ACTIONS[action](found[0].number, known, person, now)
+        changed = [[id for id in ids if (id in done) is wanted] for wanted in (True, False)]
+        results.keep(ReplyResult(action, cursors[0], *changed), now)
         if message_id:
             flash(in_words(action, bool(done), found[0].number))
-        else:
-            changed = [[id for id in ids if (id in done) is wanted] for wanted in (True, False)]
-            results.keep(ReplyResult(action, cursors[0], *changed), now)
     else:
         flash("Nothing was changed: there is no such reply here.")
     if message_id:

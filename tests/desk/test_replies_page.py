@@ -468,6 +468,9 @@ def test_a_texts_own_page_has_its_replies_and_stays_after_a_button(approver, hea
     assert f"{PAGE}#to-{heard[0].message_id}" in approver.page.links
     assert "+1 212-555-0005 was marked as read." in approver.page.text
     assert Reply.get_by_id(heard[0].id).read_by == "Ann"
+    approver.open(PAGE)
+    approver.press("Undo")
+    assert Reply.get_by_id(heard[0].id).read_by is None
 
 
 def test_the_text_that_answers_a_reply_says_so(operator):
