@@ -66,6 +66,7 @@ class Action(StrEnum):
     RULED_KEY = "key rules set"
     ROTATED_KEY = "key rotated"
     EXTENDED_KEY = "key extended"
+    LINKED_KEY = "sign-in link made"
     PAUSED_KEY = "key paused"
     RESUMED_KEY = "key resumed"
     REVOKED_KEY = "key revoked"

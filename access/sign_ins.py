@@ -1,13 +1,18 @@
-"""Sessions at the desk."""
+"""Sessions at the desk, and links that begin one."""
 
+import hashlib
 import secrets
 from datetime import datetime, timedelta
 
+from itsdangerous import BadData, URLSafeSerializer
 from peewee import ForeignKeyField, TextField
 
 from access.audit import Action, Actor, Audit
 from access.keys import MAY_SEND, ApiKey
-from database import InstantField, Refused, Table, db
+from database import EPOCH, MILLISECOND, InstantField, Refused, Table, db, isoformat
+from database.clock import is_within
+
+MARK = 12  # characters of a key's digest, by which a link is void once that is another
 
 
 class SignIn(Table):
@@ -19,6 +24,7 @@ class SignIn(Table):
     began_at = InstantField(index=True)
 
     LASTS = timedelta(hours=12)
+    LINK_LASTS = timedelta(minutes=10)
 
     @classmethod
     def begin(cls, secret: str, now: datetime, before: str | None = None) -> str | None:
@@ -27,19 +33,67 @@ class SignIn(Table):
         End the session `before`, which the browser forgets. Raise Refused if the key is a
         program's. The old secret of a rotated key opens nothing.
         """
-        digest = ApiKey.digest_of(secret)
-        key = ApiKey.live(now).where(ApiKey.digest == digest).first()
+        key = ApiKey.live(now).where(ApiKey.digest == ApiKey.digest_of(secret)).first()
         if key is None:
             return None
         if key.role in MAY_SEND:
             raise Refused(f"This is a {key.role}'s key: it can send texts but not sign in.")
+        return cls._begin(key, now, before)
+
+    @classmethod
+    def make_link(cls, key: ApiKey, secret_key: str, now: datetime) -> str:
+        """Return what a link signs a person in with, once, within LINK_LASTS.
+
+        Raise Refused if the key does not open the desk.
+        """
+        if key.role in MAY_SEND:
+            raise Refused(f"{key.name!r} is a {key.role}'s key: it can send texts but not sign in")
+        with db.transaction():
+            if not cls._may_link(now).where(ApiKey.id == key.id).exists():
+                raise Refused(f"the key {key.name!r} is revoked, expired or paused")
+            Audit.note(Action.LINKED_KEY, now, key=key.id, key_name=key.name)
+        made = (now - EPOCH) // MILLISECOND
+        return _signer(secret_key).dumps([key.id, key.digest[:MARK], made])
+
+    @classmethod
+    def begin_by_link(
+        cls, token: str, secret_key: str, now: datetime, before: str | None = None
+    ) -> str | None:
+        """Sign in with what `make_link` returned; None if it was used or is no longer valid.
+
+        The audit knows which links were used. The key is locked meanwhile, so one of several
+        processes is first.
+        """
+        try:
+            id, mark, made = _signer(secret_key).loads(token)
+        except BadData:
+            return None
+        made_at = EPOCH + made * MILLISECOND
+        if not is_within(made_at, cls.LINK_LASTS, now):
+            return None
+        details = f"by the link of {isoformat(made_at)}"
+        with db.transaction():
+            key = db.lock_rows(cls._may_link(now).where(ApiKey.id == id)).first()
+            its_own = (Audit.who_key == id) & (Audit.details == details)
+            used = Audit.select().where(Audit.at > made_at - cls.LINK_LASTS, its_own)
+            if not key or key.digest[:MARK] != mark or used.exists():
+                return None
+            return cls._begin(key, now, before, details)
+
+    @staticmethod
+    def _may_link(now):
+        return ApiKey.live(now).where(ApiKey.paused_at.is_null())
+
+    @classmethod
+    def _begin(cls, key, now, before, details=None):
         key.note_use(now)
         cls.delete().where(cls.began_at <= now - cls.LASTS).execute()
         with db.transaction():
             if before:
                 cls.end(before, now)
-            Audit.note(Action.SIGNED_IN, now, Actor(key.name, key.id))
-            return cls.create(id=secrets.token_urlsafe(), key=key, digest=digest, began_at=now).id
+            Audit.note(Action.SIGNED_IN, now, Actor(key.name, key.id), details=details)
+            id = secrets.token_urlsafe()
+            return cls.create(id=id, key=key, digest=key.digest, began_at=now).id
 
     @classmethod
     def find(cls, id: str, now: datetime) -> ApiKey | None:
@@ -56,3 +110,9 @@ class SignIn(Table):
             person = cls.find(id, now)
             if cls.delete().where(cls.id == id).execute() and person:
                 Audit.note(Action.SIGNED_OUT, now, Actor(person.name, person.id))
+
+
+def _signer(secret_key):
+    """Return what signs as the desk's cookies are signed; the salt makes a link no cookie."""
+    how = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
+    return URLSafeSerializer(secret_key, salt="sign-in link", signer_kwargs=how)

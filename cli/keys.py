@@ -1,5 +1,6 @@
 """`flask keys`: keys of the programs that send and of the people at the desk."""
 
+import sys
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ from access.audit import Action, Audit
 from access.keys import ApiKey, Role
 from access.limits import Limit, parse
 from access.rules import NO_RULES, KeyRules, Rules
+from access.sign_ins import SignIn
 from carriers import urls
 from cli import base
 from database import Refused, clock, db
@@ -143,6 +145,24 @@ def rotate(name: str, overlap: timedelta) -> None:
     """Give a key a new secret and print it; the old one stays valid for the overlap."""
     now = clock.now()
     base.say(ApiKey.named(name).rotate(now + overlap, now))
+
+
+@keys.command()
+@click.argument("name", type=base.name)
+def link(name: str) -> None:
+    """Print a link that signs a person in at the desk, and its QR code.
+
+    It works once, for ten minutes. A key that is rotated, revoked or paused voids it.
+    """
+    import segno  # which takes a tenth of a second
+
+    settings = current_app.config["SETTINGS"]
+    if not (settings.public_url and settings.secret_key):
+        raise Refused("a link needs PUBLIC_URL and SECRET_KEY, and they are not both set")
+    token = SignIn.make_link(ApiKey.named(name), settings.secret_key, clock.now())
+    address = f"{settings.public_url}/desk/link#{token}"  # no browser sends the fragment
+    base.say(address)
+    segno.make_qr(address, error="l").terminal(sys.stdout, border=2, compact=True)
 
 
 @keys.command()

@@ -16,7 +16,7 @@ replies = base.Commands("replies", help="What recipients wrote back: list, mark 
 
 @replies.command("list")
 @base.to_options("Only replies of this number.")
-@click.option("--unread", is_flag=True, help="Only those that nobody has read.")
+@click.option("--unread", is_flag=True, help="Only those that somebody has to read.")
 @click.option("--may-be-no", is_flag=True, help="Only possible opt-outs that need a decision.")
 @base.since_option
 @base.newest_option
@@ -55,10 +55,11 @@ def row(reply: Reply) -> tuple[str, ...]:
     """Return a reply as a row for people."""
     states = (
         (reply.opted_out, "opted out"),
-        (reply.may_be_no, "may be a no"),
-        (reply.read_at, f"read by {reply.read_by}"),
+        (reply.may_be_no, "maybe opting out"),
+        (reply.read_by, f"read by {reply.read_by}"),
     )
-    state = ", ".join(words for holds, words in states if holds) or "unread"
+    state = ", ".join(words for holds, words in states if holds)
+    state = state or ("needs nobody" if reply.read_at else "unread")
     text = repr(reply.text)  # escaped, or it could control the terminal
     short = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
     return (str(reply.id), base.moment(reply.at), base.mask(reply.number), state, short)

@@ -11,8 +11,8 @@ from access.keys import ApiKey
 from database import Refused, clock
 from desk import results
 from desk.door import blueprint, operator
-from desk.entries import international
-from desk.numbers import read_number, read_written
+from desk.entries import unbroken
+from desk.numbers import read_number
 from models import UNDO_WITHIN
 from sending.replies import put_on_list
 
@@ -36,25 +36,21 @@ SOURCES = {
 def do_not_call() -> str:
     """Show an operator the form of the Do Not Call list, and what it did last."""
     operator()
-    _, region = read_written(request.args)
-    change = last_change(clock.now())
-    return render_template("do_not_call.html", written="", region=region, change=change)
+    return render_template("do_not_call.html", change=last_change(clock.now()))
 
 
 @blueprint.post("/do-not-call")
 def change_do_not_call() -> Response | tuple[str, int]:
     """Apply the pressed button to the Do Not Call list."""
     person = operator()
-    written, region = read_written(request.form)
     if "undo" in request.form:
         session.pop("change", None)
         flash(undo_change(request.form["undo"], person))
-        return redirect(url_for(".do_not_call", region=region or None, _anchor="next"), 303)
+        return redirect(url_for(".do_not_call", _anchor="next"), 303)
     try:
-        number = read_number(written, region)
+        number = read_number(request.form)
     except recipients.InvalidNumber as error:
-        fields = {"written": written, "region": region, "problem": str(error)}
-        return render_template("do_not_call.html", **fields), 400
+        return render_template("do_not_call.html", problem=str(error)), 400
     if "check" in request.form:
         flash(check_list(number))
     else:
@@ -62,17 +58,17 @@ def change_do_not_call() -> Response | tuple[str, int]:
         if change_list(is_added, number, person, clock.now()):
             session["change"] = DoNotCallHistory.latest(number).id
         else:
-            flash(f"{international(number)} {NOW_LISTED[is_added, False]}.")
-    return redirect(url_for(".do_not_call", region=region or None, _anchor="next"), 303)
+            flash(unbroken(number) + f" {NOW_LISTED[is_added, False]}.")
+    return redirect(url_for(".do_not_call", _anchor="next"), 303)
 
 
 def check_list(number: str) -> str:
     """Return in words whether a number is on the list."""
-    written = international(number)
+    written = unbroken(number)
     if listed := DoNotCall.entry(number):
         why = SOURCES.get(listed.source, "")
-        return f"{written} has been on the list since {listed.added_at:%Y-%m-%d}{why}."
-    return f"{written} is not on the list."
+        return written + f" has been on the list since {listed.added_at:%Y-%m-%d}{why}."
+    return written + " is not on the list."
 
 
 def change_list(is_added: bool, number: str, person: ApiKey, now: datetime) -> bool:
@@ -117,4 +113,4 @@ def last_change(now: datetime) -> list[dict]:
 
 def in_words(change: DoNotCallHistory) -> str:
     """Return what a change of the list did, as a sentence."""
-    return f"{international(change.number)} {NOW_LISTED[change.what == 'joined', True]}."
+    return unbroken(change.number) + f" {NOW_LISTED[change.what == 'joined', True]}."

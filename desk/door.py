@@ -21,7 +21,7 @@ from access import audit
 from access.keys import ApiKey, Role
 from access.sign_ins import SignIn
 from database import Refused, clock
-from desk import entries, sessions
+from desk import entries, hours, sessions
 
 MAX_FORM = 64 * 1024  # bytes
 MAX_FIELDS = 200  # a page's ids, its token and a button are far fewer
@@ -34,6 +34,9 @@ blueprint = Blueprint(
 )
 for each in (entries.visible, entries.fold, entries.span, entries.counted, entries.number):
     blueprint.add_app_template_filter(each)
+blueprint.add_app_template_filter(entries.unbroken)
+blueprint.add_app_template_filter(hours.time_of_day)
+blueprint.add_app_template_global(hours.cycle, "hour_cycle")
 
 
 # Around each page
@@ -59,7 +62,7 @@ def admit() -> Response | tuple[str, int] | None:
                 "You are no longer signed in, so nothing was changed. Please sign in again."
             )
         sessions.check_token()
-    elif g.person is None and request.endpoint != "desk.waiting":
+    elif g.person is None and request.endpoint not in ("desk.waiting", "desk.link"):
         return redirect(url_for(".waiting", next=asked_page()))
     return None
 
@@ -153,14 +156,28 @@ def enter() -> Response:
     return redirect(url_for(".waiting"))
 
 
+@blueprint.get("/link")
+def link() -> str:
+    """Show the button of a sign-in link: to look at a link does not use it up.
+
+    What signs the person in is in the address's fragment, which no log has.
+    """
+    return render_template("link.html")
+
+
 @blueprint.post("/sign-in")
 def sign_in() -> Response | tuple[str, int]:
-    """Sign in with a key."""
+    """Sign in with a key, or by a link."""
     # No limit on attempts: keys have 256 random bits, so guessing is hopeless
     note = "This key does not open the desk. It may be mistyped, expired or revoked."
+    now, before = clock.now(), session.get("sign_in")
     try:
-        secret, before = request.form.get("key", "").strip(), session.get("sign_in")
-        id = SignIn.begin(secret, clock.now(), before)
+        if "link" in request.form:
+            note = "This link was used, is older than ten minutes, or its key has changed."
+            token, signer = request.form["link"], current_app.secret_key
+            id = SignIn.begin_by_link(token, signer, now, before)
+        else:
+            id = SignIn.begin(request.form.get("key", "").strip(), now, before)
     except Refused as why:
         id, note = None, f"{why} Ask whoever runs the service for an approver's or operator's key."
     if id is None:

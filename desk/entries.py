@@ -13,12 +13,13 @@ import recipients
 from access.rules import Rules
 from carriers.alphabets import costly
 from desk import lists
+from desk.hours import for_reader
 from models import RETRYABLE, WAITING, Message, Status
 from recipients.hours import written
 from reports import Cursor
 from sending import outcomes
 from sending.attempts import Attempt, Result
-from sending.replies import Reply
+from sending.replies import READ, Reply
 
 MOST_COSTLY = 5  # characters that are named where they make more parts
 NAMED = {"\t": "a tab", "\N{NO-BREAK SPACE}": "a no-break space"}
@@ -71,17 +72,23 @@ CAME_OF_IT = {  # of an attempt
 class Instants:
     """How the desk writes an instant, seen from now."""
 
-    now: datetime
+    def __init__(self, now: datetime):
+        self.now = now
 
     def write(self, at: datetime) -> str:
         """Write a local time, with the year unless it is the current one."""
-        return written(at) + (f", {at.year}" if at.year != self.now.year else "")
+        return for_reader(written(at)) + (f", {at.year}" if at.year != self.now.year else "")
 
     def ago(self, at: datetime) -> str:
         """Write an instant relative to now: "in 3 hours", "2 days ago"."""
         if abs(at - self.now) < timedelta(minutes=1):
             return "just now" if at <= self.now else "in less than a minute"
         return f"in {span(at - self.now)}" if at > self.now else f"{span(self.now - at)} ago"
+
+    def became(self, message: Message) -> str:
+        """Say what became of a message, and when: "delivered 2 hours ago"."""
+        at = message.receipt_at or message.finished_at
+        return f"{message.status} {self.ago(at)}" if at else str(message.status)
 
 
 @dataclass
@@ -92,7 +99,6 @@ class ReplyEntry(Instants):
     message: Message | None  # that it belongs to, if it is still there
     now: datetime
     listed: bool  # on the Do Not Call list
-    longest = 1_000  # characters that are shown of it, and beside it of the text that it answers
 
     @property
     def number(self) -> str:
@@ -103,17 +109,55 @@ class ReplyEntry(Instants):
         return self.reply.cursor
 
     @property
-    def value(self) -> str:
-        """The value of its buttons: where it is, which a button changes."""
-        return lists.write(self.cursor)
+    def waits(self) -> bool:
+        """Whether somebody has to read it."""
+        return self.reply.rank < READ
 
     @property
     def badges(self) -> list[str]:
         """What is known of it, in a few words each."""
         words = [(self.reply.may_be_no, "maybe opting out"), (self.reply.opted_out, "opted out")]
-        words.append((self.listed and not self.reply.opted_out, "on the Do Not Call list"))
-        words.append((self.reply.read_at, f"read by {self.reply.read_by}"))
+        words.append((self.reply.read_by, f"read by {self.reply.read_by}"))
         return [each for holds, each in words if holds]
+
+
+@dataclass
+class Conversation:
+    """What a number wrote, as one card: replies in the order of the page."""
+
+    entries: list[ReplyEntry]
+
+    @property
+    def first(self) -> ReplyEntry:
+        """The reply that gives the card its place."""
+        return self.entries[0]
+
+    @property
+    def cursor(self) -> Cursor:
+        return self.first.cursor
+
+    @property
+    def newest_first(self) -> list[ReplyEntry]:
+        return sorted(self.entries, key=lambda each: (each.reply.at, each.reply.id), reverse=True)
+
+    @property
+    def left_out(self) -> int:
+        """How many more replies the number wrote."""
+        return max(0, self.first.reply.total - len(self.entries))
+
+    @property
+    def unread(self) -> list[ReplyEntry]:
+        return [each for each in self.entries if each.waits]
+
+    @property
+    def value(self) -> str:
+        """The value of its buttons: where the replies are that they change."""
+        return ".".join(lists.write(each.cursor) for each in self.unread or [self.first])
+
+    @property
+    def longest(self) -> int:
+        """How many characters are shown of each reply, and of the text that it answers."""
+        return min(1_000, 2_000 // len(self.entries))
 
 
 @dataclass
@@ -195,6 +239,14 @@ class Entry(Instants):
             return max(self.message.send_at, self.now), None
         return outcomes.leaves_at(self.message, self.recipient, self.rules, self.now)
 
+    @property
+    def waits_for(self) -> str | None:
+        """What it waits for, in words, if its recipient's hours keep it until then."""
+        hours = self.forecast[1]
+        if not hours or hours.startswith("business"):
+            return hours and "business hours"
+        return f"the end of {for_reader(hours).partition(' until ')[0]}"
+
     def local(self, at: datetime) -> str:
         """Write an instant in the recipient's local time; nothing if that is unknown."""
         try:
@@ -207,8 +259,9 @@ class Entry(Instants):
         """What became of the message, as the end of a sentence about it."""
         message = self.message
         if message.status == Status.CANCELLED:
-            how = "was cancelled" if message.approved else "was refused"
-            return f"{how} by {message.cancelled_by or 'somebody'}"
+            by = message.cancelled_by
+            how = "cancelled" if message.approved or not by else "refused"
+            return f"was {how} by {by}" if by else f"was {how}"
         if message.is_withdrawn:
             return f"was cancelled by {message.cancelled_by}, unless the carrier has it already"
         if self.awaits_approval:
@@ -259,6 +312,11 @@ def international(number: str) -> str:
         return recipients.find(number).international
     except recipients.InvalidNumber:
         return number
+
+
+def unbroken(number: str) -> Markup:
+    """Return a number as people write it, which stays on one line."""
+    return Markup('<span class="number">{}</span>').format(international(number))
 
 
 def named_characters(characters: list[str]) -> list[str]:

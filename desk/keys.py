@@ -23,6 +23,7 @@ from access.rules import NO_RULES
 from database import EPOCH, MILLISECOND, Refused, clock
 from desk import results
 from desk.door import blueprint, operator
+from desk.entries import Instants
 from desk.lists import PAGE
 from models import Message
 
@@ -51,7 +52,11 @@ def keys() -> str:
         for key in found[:PAGE]
     ]
     return render_template(
-        "keys.html", cards=cards, are_more=len(found) > PAGE, change=last_change(now)
+        "keys.html",
+        cards=cards,
+        are_more=len(found) > PAGE,
+        change=last_change(now),
+        instants=Instants(now),
     )
 
 

@@ -4,10 +4,11 @@ import uuid
 from collections.abc import Iterable
 from urllib.parse import urlencode
 
-from flask import abort, request
+from flask import abort, request, session
 
 from database import EPOCH, MILLISECOND
 from reports import Cursor
+from reports.search import LONGEST
 
 PAGE = 50  # cards
 MANY = 1_000  # messages; waiting ones, and those of an hour, are counted up to here
@@ -34,6 +35,20 @@ def page_start() -> Cursor | None:
         return read(text) if text else None
     except ValueError:
         abort(404, "There is no such page.")
+
+
+def keep_search() -> str | None:
+    """Keep what a form looks for in the session, since proxies log addresses.
+
+    Return what the address says in its place, if anything is looked for.
+    """
+    session["find"] = request.form.get("find", "").replace("\0", " ").strip()[:LONGEST].strip()
+    return "on" if session["find"] else None
+
+
+def kept_search() -> str:
+    """Return what this page looks for; "" if it shows all."""
+    return session.get("find", "") if "find" in request.args else ""
 
 
 def pressed(actions: Iterable[str]) -> str:

@@ -15,6 +15,7 @@ from flask import (
     redirect,
     render_template,
     request,
+    session,
     url_for,
 )
 
@@ -23,11 +24,16 @@ import reports
 from access.keys import ApiKey, Role
 from database import EPOCH, MILLISECOND, clock
 from database.clock import SKEW
-from desk import replies, results, sessions
+from desk import lists, replies, results, sessions
 from desk.door import blueprint, operator, page_of
-from desk.entries import Entry, counted
-from desk.lists import MANY, PAGE, address_after, page_start, pressed
-from desk.numbers import read_number, read_written
+from desk.entries import Entry, Instants, counted
+from desk.lists import (
+    MANY,
+    PAGE,
+    address_after,
+    page_start,
+    pressed,
+)
 from desk.overview import look_over
 from desk.results import Result
 from models import UNDO_FOR_CERTAIN, Message, Selection, Status
@@ -65,6 +71,7 @@ def waiting() -> str | Response:
         since=(now - NEW_FOR - EPOCH) // MILLISECOND,
         known=reports.count_awaiting(g.person, MANY, now - NEW_FOR),
         many=MANY,
+        instants=Instants(now),
         overview=overview,
         selected=request.args.get("select", "").split("."),
     )
@@ -83,43 +90,39 @@ def new_texts() -> dict:
 
 @blueprint.get("/messages")
 def messages() -> str:
-    """Show an operator all messages, or those with a status, key, day or number."""
+    """Show an operator all messages, or those with a status, key, day, number or words."""
     operator()
-    only = read_filter(request.args)
-    if "number" in request.args:
-        abort(400, "A number is not searched by its address, which proxies log: use the form.")
-    if "like" in request.args:
-        found = reports.seen_by(g.person, [request.args.get("like", type=uuid.UUID)])
-        if not (found and found[0].to):
-            abort(404, "There is no such message here, or its number was cleared.")
-        only = only._replace(to=found[0].to)
-    return show_messages(only)
+    only, words, now = read_filter(request.args), lists.kept_search(), clock.now()
+    try:
+        number = words and recipients.national(words, session.get("region"))
+        only = only._replace(to=number or None)
+    except recipients.InvalidNumber:
+        found, end = reports.search(only, words, page_start(), PAGE)
+        page = with_strip(found, reports.newest_first, now) | {"more": end and lists.write(end)}
+    else:
+        page = with_strip(reports.page(only, page_start(), PAGE + 1), reports.order(only), now)
+    return render_template(
+        "messages.html",
+        **page,
+        statuses=[*Status],
+        keys=ApiKey.names_of_senders(),
+        asked={name: request.args.get(name) for name in ("find", *FILTERS)},
+        only=only,
+        words=words,
+    )
 
 
 @blueprint.post("/search")
-def search() -> Response | str | tuple[str, int]:
-    """Redirect an operator to the messages that a form asks for.
-
-    The address has the id of the number's latest message in place of the number: proxies log
-    addresses.
-    """
+def search() -> Response:
+    """Redirect an operator to the messages that a form asks for."""
     operator()
-    only, (written, region) = read_filter(request.form), read_written(request.form)
+    read_filter(request.form)
     query = {name: request.form.get(name) or None for name in FILTERS}
-    if written:
-        try:
-            number = read_number(written, region)
-        except recipients.InvalidNumber as error:
-            return show_messages(only, written, region, problem=str(error)), 400
-        latest = reports.page(Filter(to=number), None, 1)
-        if not latest:
-            return show_messages(only._replace(to=number))
-        query["like"] = latest[0].id
-    return redirect(url_for(".messages", **query), 303)
+    return redirect(url_for(".messages", find=lists.keep_search(), **query), 303)
 
 
 def read_filter(fields: dict) -> Filter:
-    """Return the messages that a form or an address asks for, but for the number; or abort.
+    """Return the messages that a form or an address asks for, but for what it looks for; or abort.
 
     The day, in UTC, is that on which messages were created.
     """
@@ -136,22 +139,6 @@ def read_filter(fields: dict) -> Filter:
     return Filter(status=status, key=key, since=since, until=until)
 
 
-def show_messages(only: Filter, written: str = "", region: str = "", problem: str = "") -> str:
-    """Return the page of the messages asked for; it has none if there is a problem."""
-    found = [] if problem else reports.page(only, page_start(), PAGE + 1)
-    return render_template(
-        "messages.html",
-        **with_strip(found, reports.order(only), clock.now()),
-        statuses=[*Status],
-        keys=ApiKey.names_of_senders(),
-        asked={name: request.args.get(name) for name in ("like", *FILTERS)},
-        only=only,
-        written=written or only.to or "",
-        region=region,
-        problem=problem,
-    )
-
-
 @blueprint.get("/messages/<uuid:message_id>")
 def message(message_id: uuid.UUID) -> str:
     """Show one message with its whole history."""
@@ -164,7 +151,7 @@ def message(message_id: uuid.UUID) -> str:
     return render_template(
         "message.html",
         entry=entry,
-        replies=replies.shown(latest[-PAGE:], now),
+        conversations=replies.conversations([latest[-PAGE:]] if latest else [], now),
         has_earlier=len(latest) > PAGE,
         strip=results.strip(TextsResult, lambda ids: [entry], now),
         back=back,

@@ -1,4 +1,6 @@
-"""Numbers and countries, as people enter them in forms."""
+"""Numbers, as people enter them in forms."""
+
+from flask import session
 
 import recipients
 
@@ -8,19 +10,17 @@ NO_NUMBER = (
 )
 
 
-def read_written(fields: dict) -> tuple[str, str]:
-    """Return a number and the code of its country, as a form has them."""
-    return fields.get("number", "").strip(), fields.get("region", "").strip().upper()
+def read_number(form: dict) -> str:
+    """Return the E.164 form of the number in a form.
 
-
-def read_number(written: str, region: str) -> str:
-    """Return the E.164 form of a number, national if its region is given.
-
-    Raise InvalidNumber, in words for the page.
+    A national one is of the country that was given last in this session. Raise InvalidNumber, in
+    words for the page.
     """
-    if region and region not in recipients.REGIONS:
-        raise recipients.InvalidNumber("A country has two letters, such as US or GB.")
+    if region := form.get("region", "").strip().upper():
+        if region not in recipients.REGIONS:
+            raise recipients.InvalidNumber("A country has two letters, such as US or GB.")
+        session["region"] = region
     try:
-        return recipients.national(written, region or None)
+        return recipients.national(form.get("number", "").strip(), session.get("region"))
     except recipients.InvalidNumber:
         raise recipients.InvalidNumber(NO_NUMBER) from None

@@ -161,7 +161,7 @@ def _replies(settings, now):
     if _note_news("replies", waiting.replies, waiting.newest, now):
         wait = "reply waits" if waiting.replies == 1 else "replies wait"
         title = f"{waiting.replies} {wait} to be read"
-        more = f"; {waiting.may_be_no} of them may be a no." if waiting.may_be_no else "."
+        more = f"; {waiting.may_be_no} may be opting out." if waiting.may_be_no else "."
         yield Notification(title, title + more + _link(settings, "replies"), Kind.WARNING)
 
 

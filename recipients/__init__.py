@@ -14,7 +14,7 @@ from array import array
 from bisect import bisect
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
@@ -346,6 +346,17 @@ def hint(code: str) -> str:
 def country_name(country: str) -> str:
     """Return CLDR's English name of a country; "World" for numbers that belong to none."""
     return "World" if country == NO_COUNTRY else _english().territories[country]
+
+
+@lru_cache(maxsize=256)
+def counts_24_hours(language: str) -> bool:
+    """Return whether times of day in a language, such as en-GB, are 19:00; 7:00 PM if unknown."""
+    from babel import Locale, UnknownLocaleError
+
+    try:
+        return "H" in Locale.parse(language, sep="-").time_formats["short"].pattern
+    except (ValueError, UnknownLocaleError):
+        return False
 
 
 def _place(recipient):

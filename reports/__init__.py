@@ -11,8 +11,10 @@ from reports.listings import (
     count,
     count_awaiting,
     listing,
+    newest_first,
     order,
     page,
+    search,
     seen_by,
     times_texted,
 )

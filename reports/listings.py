@@ -23,6 +23,7 @@ from models import (
     has_status,
 )
 from reports.queue import UNFINISHED, of_senders
+from reports.search import LOOKED_THROUGH, matches
 
 
 class Filter(NamedTuple):
@@ -174,6 +175,25 @@ def page(only: Filter, after: Cursor | None, limit: int) -> list[Message]:
         sendable, awaiting = conditions
         conditions = [*(sendable & (Message.key == key) for key in _with_sendable()), awaiting]
     return _soonest(conditions, after, limit, *_creation_filters(only))
+
+
+def search(
+    only: Filter, words: str, after: Cursor | None, limit: int
+) -> tuple[list[Message], Cursor | None]:
+    """Return those of a listing that have words or digits, and where to look further, if anywhere.
+
+    Look through LOOKED_THROUGH messages, the newest first, whatever they are.
+    """
+    before = Message.id < after.id if after else SQL("true")
+    created = _creation_filters(only._replace(key=None))
+    ids = Message.select(Message.id).where(before, *created).order_by(Message.id.desc())
+    last = ids.offset(LOOKED_THROUGH - 1).first()
+    found = _chosen(only).where(before, matches(words, Message.to, Message.message))
+    if last:
+        found = found.where(Message.id >= last.id)
+    found = list(found.order_by(Message.id.desc()).limit(limit))
+    end = found[-1] if len(found) == limit else last
+    return found, end and Cursor(0, EPOCH, end.id)
 
 
 def _with_sendable():

@@ -118,15 +118,20 @@ def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None
             return
         if reply.text != text:  # another part has come at the same moment
             means = _understood(reply, said)
+        answer = None
         if not reply.due_at:
             reply.opted_out = _obey(reply, means, said, now, rules)
+            answer = _answer_to(reply, means, said, now, rules)
+            if _is_settled(means, said, answer):
+                reply.read_at = reply.read_at or now
         may_be_no = _may_be_no(reply, means)
         reply.may_be_no = may_be_no or (reply.may_be_no and reply.due_at is not None)
         (reply.add if reply is draft else reply.save)()
         if reply.due_at:
             return
         _tell(reply, now)
-        _answer_if_asked(reply, means, said, now, rules)
+        if answer:
+            _answer(reply, *answer, now)
     log.info("reply %s to message %s", reply.id, reply.message_id or "-")
 
 
@@ -251,13 +256,22 @@ def _obey(reply, means, said, now, rules):
     return receipts.obey(stop, now, rules.check_dnc).has_joined
 
 
-def _answer_if_asked(reply, means, said, now, rules):
-    """Answer a STOP or a HELP to a message, unless the carrier has done so."""
-    if reply.message_id and not said.word:
-        if reply.opted_out and rules.stop_reply:
-            _answer(reply, "STOP", rules.stop_reply, now)
-        elif means is Meaning.HELP and rules.help_reply:
-            _answer(reply, "HELP", rules.help_reply, now)
+def _answer_to(reply, means, said, now, rules):
+    """Return the word that is answered and the text that answers it; None if none is due.
+
+    The carrier may have answered, it may be too late, or the number had that answer lately.
+    """
+    if not reply.message_id or said.word or now - min(reply.at, now) >= ANSWER_WITHIN:
+        return None
+    is_help = means is Meaning.HELP
+    word = "STOP" if reply.opted_out else "HELP" if is_help else None
+    text = rules.help_reply if is_help else rules.stop_reply
+    return (word, text) if word and text and not _was_answered(reply.number, word, now) else None
+
+
+def _is_settled(means, said, answer):
+    """Say whether a reply needs nobody: it was obeyed, or its call for help was answered."""
+    return means in (Meaning.NO, Meaning.START) or (means is Meaning.HELP and (said.word or answer))
 
 
 def _may_be_no(reply, means):
@@ -274,10 +288,8 @@ def _tell(reply, now):
 
 
 def _answer(reply, word, text, now):
-    """Queue the text that answers a reply, unless it is too late or the number had one lately."""
+    """Queue the text that answers a reply."""
     said_at = min(reply.at, now)
-    if now - said_at >= ANSWER_WITHIN or _was_answered(reply.number, word, now):
-        return
     message = NewMessage(
         id=new_id(now),
         key=reply.key,

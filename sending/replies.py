@@ -7,11 +7,15 @@ import json
 import uuid
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
+from functools import reduce
+from itertools import groupby
+from operator import attrgetter, or_
 from typing import NamedTuple, Self
 
 from peewee import (
     SQL,
     BooleanField,
+    Case,
     Expression,
     IntegerField,
     ModelSelect,
@@ -29,14 +33,21 @@ from database import EPOCH, PAGE, CarrierTextField, InstantField, Table, db, in_
 from database.clock import is_ahead
 from events.outbox import Event
 from reports import Cursor
+from reports.search import LOOKED_THROUGH, matches
+from sending import meaning
+from sending.meaning import Meaning
 
 WAITS = SQL("read_at IS NULL AND NOT opted_out")
-"""Nobody has read it, and the number did not join the Do Not Call list by it."""
+"""Somebody has to read it. What needs nobody is read when it comes, by nobody."""
 
 MAY_BE_NO, MAY_NOT = SQL("may_be_no"), SQL("NOT may_be_no")
 RANKS = (WAITS & MAY_BE_NO, WAITS & MAY_NOT, SQL("(read_at IS NOT NULL OR opted_out)"))
 """What people at the desk see first, and what later."""
 
+READ = 2
+"""The rank of what nobody has to read, any more or at all."""
+
+OF_A_NUMBER = 5  # replies that are shown together
 
 AGAIN = "again"
 """The name in `pieces` of the numbers of the parts that came again."""
@@ -90,6 +101,8 @@ class Reply(Table):
     pieces = TextField(null=True)
     due_at = InstantField(null=True)  # when it is shown as it is, while parts are missing
 
+    total = 0  # how many its number wrote, where that was counted
+
     def add(self) -> None:
         """Store a new reply."""
         values = [field.db_value(getattr(self, field.name)) for field in FIELDS]
@@ -112,7 +125,7 @@ class Reply(Table):
         """Read replies, the newest first, in pages."""
         chosen = cls.shown(now).order_by(cls.at.desc(), cls.id.desc())
         if only.unread:
-            chosen = chosen.where(SQL("read_at IS NULL"))
+            chosen = chosen.where(WAITS)
         if only.may_be_no:
             chosen = chosen.where(WAITS, MAY_BE_NO)
         if only.to:
@@ -122,13 +135,75 @@ class Reply(Table):
         yield from in_pages(chosen, limit, lambda last: cls._is_before(last.at, last.id))
 
     @classmethod
-    def page(cls, person: ApiKey, after: Cursor | None, limit: int, now: datetime) -> list[Self]:
+    def conversations(
+        cls, person: ApiKey, after: Cursor | None, limit: int, now: datetime
+    ) -> list[list[Self]]:
+        """Return what some numbers wrote, in the order in which `page` has the first of each."""
+        found, seen = [], set()
+        while len(found) < limit and (some := cls.page(person, after, limit, now, but_of=seen)):
+            numbers = {reply.number for reply in some}
+            # Without those whose first reply is on an earlier page
+            firsts = {group[0].id: group for group in cls._of_each(numbers, person, now)}
+            found += [firsts[reply.id] for reply in some if reply.id in firsts]
+            seen |= numbers
+            after = some[-1].cursor
+        return found[:limit]
+
+    @classmethod
+    def _of_each(cls, numbers, person, now):
+        """Return the first replies of each number, in the order of `page`, with their `total`."""
+        ranks = Case(None, [(rank, n) for n, rank in enumerate(RANKS)])
+        place = fn.ROW_NUMBER().over(
+            partition_by=[cls.number], order_by=[ranks, cls.at.desc(), cls.id.desc()]
+        )
+        total = fn.COUNT(cls.id).over(partition_by=[cls.number])
+        visible = reduce(or_, cls._visible_to(person))
+        theirs = cls.shown(now).where(cls.number.in_([*numbers]), visible)
+        placed = theirs.select(cls, place.alias("place"), total.alias("total"))
+        first = cls.select(SQL("*")).from_(placed).where(SQL("place") <= OF_A_NUMBER)
+        in_order = first.order_by(SQL("number"), SQL("place"))
+        return [[*group] for _, group in groupby(in_order, key=attrgetter("number"))]
+
+    @classmethod
+    def search(
+        cls, person: ApiKey, words: str, after: Cursor | None, limit: int, now: datetime
+    ) -> tuple[list[list[Self]], Cursor | None]:
+        """Return replies that have words or digits, by number, and where to look further.
+
+        Look through LOOKED_THROUGH replies, the newest first, whoever may see them.
+        """
+        before = cls._is_before(after.at, after.id) if after else SQL("true")
+        newest_first = cls.at.desc(), cls.id.desc()
+        ids = cls.select().where(before).order_by(*newest_first)
+        last = ids.offset(LOOKED_THROUGH - 1).first()
+        visible = reduce(or_, cls._visible_to(person), SQL("false"))
+        found = cls.shown(now).where(before, visible, matches(words, cls.number, cls.text))
+        if last:
+            found = found.where(~cls._is_before(last.at, last.id))
+        found = list(found.order_by(*newest_first).limit(limit))
+        end = found[-1] if len(found) == limit else last
+        grouped = {}
+        for reply in found:
+            grouped.setdefault(reply.number, []).append(reply)
+        return [*grouped.values()], end and end.cursor
+
+    @classmethod
+    def page(
+        cls,
+        person: ApiKey,
+        after: Cursor | None,
+        limit: int,
+        now: datetime,
+        but_of: Collection[str] = (),
+    ) -> list[Self]:
         """Return some replies: those that may be a no first, those that were read last."""
         found = []
         for rank in range(after.rank if after else 0, len(RANKS)):
             some = []
             for visible in cls._visible_to(person):
                 replies = cls.shown(now).where(RANKS[rank], visible)
+                if but_of:
+                    replies = replies.where(cls.number.not_in([*but_of]))
                 if after and after.rank == rank:
                     replies = replies.where(cls._is_before(after.at, after.id))
                 replies = replies.order_by(cls.at.desc(), cls.id.desc())
@@ -194,6 +269,18 @@ class Reply(Table):
         return cls._note_read(unread, by, now) if ids else set()
 
     @classmethod
+    def mark_unread(cls, ids: Collection[uuid.UUID], by: str, since: datetime) -> set[uuid.UUID]:
+        """Undo `mark_read` by the same person since an instant; return the ids of the replies."""
+        theirs = cls.id.in_([*ids]) & (cls.read_by == by) & (cls.read_at > since)
+        found = cls.select(cls.id, cls.number, cls.text).where(theirs)
+        read = {each.id: meaning.read_part(each.text) for each in found}
+        maybe = [id for id, means in read.items() if means is Meaning.MAYBE_NO]
+        undecided = cls.id.in_(maybe) & cls.number.not_in(DoNotCall.select(DoNotCall.number))
+        changes = {"read_at": None, "read_by": None, "may_be_no": undecided}
+        done = cls.update(changes).where(theirs, cls.id.in_([*read]))
+        return {each.id for each in done.returning(cls.id).execute()}
+
+    @classmethod
     def _note_read(cls, which, by, now):
         read = cls.update(read_at=now, read_by=by, may_be_no=False).where(which)
         return {each.id for each in read.returning(cls.id).execute()}
@@ -240,7 +327,7 @@ class Reply(Table):
     @property
     def rank(self) -> int:
         """Which of RANKS it has."""
-        return 2 if self.read_at or self.opted_out else int(not self.may_be_no)
+        return READ if self.read_at or self.opted_out else int(not self.may_be_no)
 
     @property
     def cursor(self) -> Cursor:

@@ -28,7 +28,7 @@ BESIDE = {
 }
 PURE = {"carriers": set(), "recipients": set(), "schemas": {"recipients", "database"}}
 DESK = (
-    *("lists", "entries", "results", "sessions", "numbers", "door"),
+    *("lists", "hours", "entries", "results", "sessions", "numbers", "door"),
     *("do_not_call", "keys", "replies", "overview", "messages", "__init__"),
 )
 """The modules of the desk; each imports from those before it."""
@@ -37,6 +37,8 @@ OWNERS = {  # of packages
     "flask": {"app", "api", "web", "monitoring", "cli", "desk"},
     "werkzeug": {"api", "web", "monitoring", "desk", "gunicorn.conf"},
     "flask_wtf": {"desk"},
+    "itsdangerous": {"access"},
+    "segno": {"cli"},
     "gunicorn": {"gunicorn.conf", "web"},
     "gevent": {"gunicorn.conf", "web"},
     "playhouse": {"database"},

@@ -1,6 +1,32 @@
 // What a browser adds to the desk; every page works without it.
 
-// Instants in the reader's zone
+// A sign-in link has its token behind the #, where no log has it; nor does the history
+for (const each of document.querySelectorAll("[data-fragment]")) {
+  each.value = location.hash.slice(1);
+  history.replaceState(null, "", location.pathname);
+}
+
+// A key can be seen while it is typed; password managers see a password again
+const key = document.querySelector("input[type=password]");
+if (key) {
+  const show = document.createElement("button");
+  const set = (shown) => {
+    key.type = shown ? "text" : "password";
+    show.textContent = shown ? "Hide" : "Show";
+    show.setAttribute("aria-label", `${show.textContent} the key`);
+  };
+  show.type = "button";
+  show.className = "within";
+  set(false);
+  show.addEventListener("click", () => {
+    set(key.type === "password");
+    key.focus();
+  });
+  key.form.addEventListener("submit", () => set(false));
+  key.after(show);
+}
+
+// Instants in the reader's zone and hours
 const now = new Date();
 const date = (at) =>
   at.toLocaleDateString("en-US", {
@@ -9,25 +35,19 @@ const date = (at) =>
     day: "numeric",
     year: at.getFullYear() === now.getFullYear() ? undefined : "numeric",
   });
-const time = (at) =>
-  at.toLocaleTimeString("en-US", { hour: "numeric", minute: "2-digit", timeZoneName: "short" });
-const hour = (at) =>
-  at.toLocaleTimeString("en-US", {
-    hour: "2-digit",
-    minute: "2-digit",
-    hourCycle: "h23",
-    timeZoneName: "short",
-  });
+const hourCycle = document.documentElement.dataset.hours;
+const hour = hourCycle === "h23" ? "2-digit" : "numeric";
+const time = (at) => at.toLocaleTimeString("en-US", { hour, minute: "2-digit", hourCycle });
 
 for (const each of document.querySelectorAll("time.instant")) {
   const at = new Date(each.dateTime);
+  const day = at.toDateString() === now.toDateString() ? "" : `, ${date(at)}`;
   each.title = each.textContent; // in UTC
-  each.textContent = `${time(at)}, ${date(at)}`;
+  each.textContent = `${time(at)}${day} your time`;
 }
 for (const each of document.querySelectorAll("[data-hour]")) {
-  const local = hour(new Date(each.dataset.hour));
-  const write = (_, zone) => (zone ? local : local.slice(0, 5));
-  each.textContent = each.textContent.replace(/\d\d:00( UTC)?/, write);
+  const yours = each.tagName === "TIME" ? " your time" : "";
+  each.textContent = time(new Date(each.dataset.hour)) + yours;
 }
 
 // A text that is shorter than it was estimated needs no folding

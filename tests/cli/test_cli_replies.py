@@ -75,7 +75,7 @@ def test_for_people_numbers_are_masked_and_texts_cannot_control_the_terminal(run
     reply = hear("\x1b[2J stop by " + "x" * 100)
     _, row = run("replies", "list").splitlines()
     assert re.split("  +", row) == [
-        *(str(reply.id), "2026-03-03T17:00:00.000Z", "+12•••••••23", "may be a no"),
+        *(str(reply.id), "2026-03-03T17:00:00.000Z", "+12•••••••23", "maybe opting out"),
         rf"'\x1b[2J stop by {'x' * 42}…",
     ]
 

@@ -8,7 +8,7 @@ from access.audit import Audit
 from access.keys import ApiKey, Role
 from access.rules import Rules
 from desk import entries
-from desk_visitor import ask, ask_many, on_both, signed_in
+from desk_visitor import Page, ask, ask_many, on_both, signed_in
 from faulty_database import FaultyDatabase
 from models import Message, Status
 from own_threads import at_once
@@ -38,7 +38,14 @@ LAST_HOUR = TUESDAY_NOON.replace(year=9999, month=12, day=31, hour=23)
             ],
         ),
         ({}, 17, ["Sends at once · 12:00 PM in New York"]),
-        ({}, 23, ["9:00 AM, Wednesday, Mar 4 there in 15 hours"]),
+        (
+            {},
+            23,
+            [
+                "Waits for business hours · 2:00 PM, Wednesday, Mar 4 UTC",
+                "in 15 hours · 9:00 AM, Wednesday, Mar 4 there · it is 6:00 PM there now",
+            ],
+        ),
         ({"send_at": TUESDAY_NOON.replace(year=2031)}, 17, ["Monday, Mar 3, 2031 there"]),
         ({"send_date": LAST_HOUR, "send_at": LAST_HOUR}, 17, ["in 7,973 years"]),
         ({"send_at": LAST_HOUR, "to": "+61255501234"}, 17, ["in 7,973 years"]),
@@ -52,6 +59,50 @@ def test_a_text_is_shown_with_where_and_when_it_goes(approver, at, columns, hour
     for each in words:
         assert each in approver.page.text
     assert approver.open(f"/desk/messages/{message.id}").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("language", "there", "busiest"),
+    [
+        *((each, "9:00 AM", "2:00 PM") for each in (None, "en-US,de", "es-US", "x-y", "*")),
+        *((each, "09:00", "14:00") for each in ("de", "en-GB,en-US;q=0.9", "fr;q=0.8", "zh-CN")),
+        *((each, "9:00 AM", "2:00 PM") for each in ("x" * 5_000, "..", "de_DE_\xe9")),
+    ],
+)
+def test_hours_are_as_the_readers_language_has_them(operator, at, language, there, busiest):
+    at(TUESDAY_NOON.replace(hour=23))
+    ask(), store(status=Status.SCHEDULED, send_at=TUESDAY_NOON.replace(day=4, hour=14))
+    headers = {"Accept-Language": language} if language else {}
+    page = Page(operator.client.get("/desk/", headers=headers).text)
+    assert f"{there}, Wednesday, Mar 4 there" in page.text
+    assert f"Waits for business hours · {busiest}, Wednesday, Mar 4 UTC" in page.text
+    assert f"Busiest hour: {busiest} UTC , 1 text." in page.text
+    other = "14:00" if busiest == "2:00 PM" else "PM"
+    assert other not in page.text
+
+
+def test_quiet_hours_are_waited_for_to_their_end(app, approver, at):
+    at(TUESDAY_NOON.replace(hour=23))
+    app.extensions["rules"] = app.extensions["rules"]._replace(
+        quiet=QuietPlaces(QuietHours.of((18 * 60, 9 * 60)))
+    )
+    ask()
+    assert "Waits for the end of quiet hours · 2:00 PM, Wednesday, Mar 4 UTC" in approver.read()
+
+
+@pytest.mark.parametrize(
+    ("by", "approved", "words"),
+    [
+        ("Bob", False, "was refused by Bob."),
+        ("Bob", True, "was cancelled by Bob."),
+        (None, False, "was cancelled."),
+    ],
+)
+def test_a_text_was_refused_only_where_somebody_refused_it(operator, by, approved, words):
+    message = ask(
+        status=Status.CANCELLED, approved=approved, cancelled_by=by, finished_at=TUESDAY_NOON
+    )
+    assert f"This text {words}" in operator.read(f"/desk/messages/{message.id}")
 
 
 def test_what_is_due_in_quiet_hours_goes_after_them(database_url):

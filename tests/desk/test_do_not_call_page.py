@@ -41,17 +41,28 @@ def test_an_operator_keeps_the_list(page):
     ):
         page.press(button, number="+1 (212) 555-0123")
         text = page.page.text
-        assert text.index("Country of a national number") < text.index(f"+1 212-555-0123 {words}")
+        assert text.index("Remove") < text.index(f"+1 212-555-0123 {words}")
         (result,) = (attrs for _, attrs in page.page.elements if attrs.get("id") == "next")
         assert "autofocus" in result
         assert DoNotCall.lists(NEW_YORK) is listed
 
 
-def test_a_national_number_is_listed_with_its_country(page):
+def test_the_country_of_national_numbers_is_asked_for_once(page):
+    assert "Country" not in page.page.text
+    for region, words in ((None, "and its country"), ("xx", "two letters"), ("US", "its country")):
+        given = {"region": region} if region else {}
+        assert page.press("Add", number="020 8366 1177", **given).status_code == 400
+        assert words in page.page.text
+        assert "Country of numbers without +" in page.page.text
     page.press("Add", number="020 8366 1177", region="gb")
     assert "+44 20 8366 1177 is on the list now" in page.page.text
-    assert ("region", "GB") in page.page.forms[1]["inputs"]
     assert DoNotCall.lists(LONDON)
+    assert "Number without + of GB" in page.page.text
+    assert "Country" not in page.page.text
+    page.press("Remove", number="020 8366 1177")
+    assert not DoNotCall.lists(LONDON)
+    page.press("Add", number="+1")
+    assert "Country of" not in page.page.text
 
 
 @pytest.mark.parametrize("button", ["Check", "Add", "Remove"])

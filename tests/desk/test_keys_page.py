@@ -42,6 +42,7 @@ def test_a_key_is_paused_and_resumed_and_both_can_be_undone(operator, shop, at):
     operator.press("Pause")
     assert "shop is paused." in operator.page.text
     assert paused(shop)
+    assert "paused since 5:00 PM, Tuesday, Mar 3 UTC" in operator.page.text
     operator.press("Undo")
     assert "shop is resumed." in operator.page.text
     assert not paused(shop)

@@ -28,7 +28,7 @@ def test_an_operator_sees_what_goes_out_and_what_became_of_the_last_day(operator
     store(status=Status.FAILED, finished_at=TUESDAY_NOON - 2 * HOUR)
     store(status=Status.FAILED, finished_at=TUESDAY_NOON - 25 * HOUR)
     text = operator.read()
-    assert "Next 24 hours: 6 texts ( 1 not approved). Busiest hour: 22:00 UTC, 4 texts." in text
+    assert "Next 24 hours: 6 texts ( 1 not approved). Busiest hour: 10:00 PM UTC , 4 texts." in text
     assert "Last 24 hours: 1 delivered, 1 failed" in text
     images = [attrs for tag, attrs in operator.page.elements if tag == "svg"]
     assert [image["role"] for image in images] == ["img", "img"]
@@ -51,7 +51,12 @@ def test_a_queued_text_goes_out_this_hour_once_it_is_approved(operator):
         ("twilio", TUESDAY_NOON - HOUR, None, "the last scheduler pass was 1 hour ago"),
         ("twilio", TUESDAY_NOON - 3 * MINUTE, None, "the last scheduler pass was 3 minutes ago"),
         ("", TUESDAY_NOON - 2 * MINUTE, None, "No carrier is set"),
-        ("twilio", TUESDAY_NOON, "20003", "The carrier has refused the account for 1 hour : 20003"),
+        (
+            "twilio",
+            TUESDAY_NOON,
+            "20003",
+            "The carrier has refused the account since 4:00 PM, Tuesday, Mar 3 UTC : 20003",
+        ),
         ("twilio", TUESDAY_NOON, None, None),
     ],
 )
@@ -116,10 +121,10 @@ def test_an_operator_sees_who_takes_a_carriers_place(
     us.answer = UNREACHED
     store()
     run_both(TUESDAY_NOON, [Way("us", **of_us), Way("eu", **of_eu)])
-    assert "The carrier us has been down for" in operator.read()
+    assert "The carrier us has been down since" in operator.read()
     told = f"{stand_in} is used instead." if stand_in else "No fallback is available."
     assert told in operator.page.text
-    assert ("The carrier us has been down for" in approver.read()) is not bool(stand_in)
+    assert ("The carrier us has been down since" in approver.read()) is not bool(stand_in)
 
 
 def test_of_several_carriers_only_the_texts_of_one_in_trouble_wait(desk_settings, run_both, us):

@@ -145,7 +145,7 @@ def test_more_than_a_thousand_are_not_counted(approver, operator):
     store(status=Status.SCHEDULED, send_at=TUESDAY_NOON + 2 * HOUR)
     for visitor in (approver, operator):
         assert "Waiting for approval 1,000+" in visitor.read()
-    words = "1,001+ texts ( 1,000+ not approved). Busiest hour: 18:00 UTC, 1,000+ texts."
+    words = "1,001+ texts ( 1,000+ not approved). Busiest hour: 6:00 PM UTC , 1,000+ texts."
     assert f"Next 24 hours: {words}" in operator.page.text
 
 

@@ -12,17 +12,20 @@ from models import Message, Status
 from samples import HOUR, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending import inbound
 from sending.inbound import ReplyRules
-from sending.replies import Reply, order
+from sending.replies import Filter, Reply, order
 from stored_messages import held, key_named
 
 PAGE = "/desk/replies"
 RULES = ReplyRules(Way("twilio"), "asked", None, None)
 
 
-def sent(text="Your appointment is on Friday.", key="shop", group="front", shared=True, **columns):
+def sent(
+    text="Your appointment is on Friday.", key="shop", group="front", shared=True,
+    status=Status.SENT, **columns,
+):  # fmt: skip
     at = TUESDAY_NOON - 2 * HOUR
     of = {"key": key_named(key, group), "available_to_group": shared, "created_at": at}
-    return held(Status.SENT, finished_at=at, message=text, **of | columns)
+    return held(status, finished_at=at, message=text, **of | columns)
 
 
 def hear(text, number=NEW_YORK, at=TUESDAY_NOON - HOUR):
@@ -65,8 +68,9 @@ def test_a_reply_is_shown_with_the_text_that_it_answers(operator):
 
 @on_both
 def test_first_comes_what_may_be_a_no_then_what_is_unread_then_the_rest(operator):
-    for n, words in enumerate(("reply a", "reply b, don't stop", "reply c", "reply d: stpo")):
-        hear(words, at=TUESDAY_NOON - HOUR + n * MINUTE)
+    words = ("reply a", "reply b, don't stop", "reply c", "reply d: stpo")
+    for n, text in enumerate(words):
+        hear(text, f"+121255500{n:02}", TUESDAY_NOON - HOUR + n * MINUTE)
     Reply.mark_read([Reply.get(Reply.text == "reply c").id], "Bob", TUESDAY_NOON)
     hear("STOP", LONDON, at=TUESDAY_NOON)
     assert shown(operator) == ["reply d", "reply b", "reply a", "reply c"]
@@ -74,6 +78,197 @@ def test_first_comes_what_may_be_a_no_then_what_is_unread_then_the_rest(operator
     assert "Replies 3 unread" in text
     assert text.index("reply a") < text.index("STOP") < text.index("reply c")
     assert "read by Bob" in text
+
+
+# By person
+
+
+@on_both
+def test_what_a_number_wrote_stands_together_the_newest_first(operator, approver):
+    sent()
+    for n, text in enumerate(("reply a: stpo", "reply b", "reply c")):
+        hear(text, at=TUESDAY_NOON - HOUR + n * MINUTE)
+    hear("reply of another", LONDON)
+    sent(to=LONDON)
+    Reply.mark_read([Reply.get(Reply.text == "reply b").id], "Bob", TUESDAY_NOON)
+    assert shown(operator) == ["reply c", "reply of"]
+    assert operator.page.text.count("+1 212-555-0123") == 1
+    assert operator.page.text.count("Your appointment is on Friday.") == 1
+    text = operator.page.text
+    assert text.index("reply c") < text.index("reply b") < text.index("reply a: stpo")
+    assert shown(approver) == ["reply c"]
+
+
+@on_both
+@pytest.mark.parametrize("replies", [5, 7])
+def test_only_some_of_what_a_number_wrote_is_shown_what_waits_before_the_rest(operator, replies):
+    sent()
+    for n in range(replies):
+        hear(f"reply {n}", at=TUESDAY_NOON - HOUR - n * MINUTE)
+    unread = Reply.get(Reply.text == f"reply {replies - 1}").id
+    Reply.update(read_at=TUESDAY_NOON).where(Reply.id != unread).execute()
+    assert shown(operator) == ["reply 0"]
+    assert f"reply {replies - 1} " in operator.page.text
+    assert ("2 more of this number" in operator.page.text) is (replies == 7)
+    operator.press("Mark as read")
+    assert Reply.get_by_id(unread).read_by == "Olga"
+
+
+@on_both
+@pytest.mark.parametrize("each", [2, 60])
+def test_a_number_is_on_one_page_alone_however_much_it_wrote(operator, approver, each):
+    for n in range(60):
+        for k in range(each if n < 3 else 2):
+            at = TUESDAY_NOON - (k * 60 + n) * MINUTE
+            reply(n, at=at, read_at=at if k else None, may_be_no=n % 2 and not k)
+    for visitor in (operator, approver):
+        seen, path = [], PAGE
+        while path:
+            seen += shown(visitor, path)
+            path = next_page(visitor)
+        assert len(seen) == len({*seen}) == 60
+
+
+def test_mark_as_read_is_for_all_that_was_shown_of_a_number_and_can_be_undone(approver):
+    sent()
+    first, second = hear("reply a"), hear("reply b: stpo", at=TUESDAY_NOON - MINUTE)
+    sent(to=LONDON)
+    another = hear("reply of another", LONDON)
+    shown(approver)
+    late = hear("reply c", at=TUESDAY_NOON)
+    approver.press("Mark as read", second)
+    assert [bool(Reply.get_by_id(each.id).read_at) for each in (first, second, another, late)] == [
+        *(True, True, False, False)
+    ]
+    assert "+1 212-555-0123 was marked as read. Undo for 60 seconds" in approver.page.text
+    approver.press("Undo")
+    assert rows(approver)[0] == "+1 212-555-0123 is unread again."
+    for each in (first, second):
+        undone = Reply.get_by_id(each.id)
+        assert (undone.read_at, undone.read_by, undone.may_be_no) == (None, None, each == second)
+    assert Reply.count_waiting(ApiKey(role=Role.OPERATOR), 9, TUESDAY_NOON) == 4
+
+
+@on_both
+@pytest.mark.parametrize("why", ["too late", "of another", "never", "listed since"])
+def test_what_a_person_has_not_just_read_is_not_undone(operator, heard, at, why):
+    first, other = heard[1], heard[4]
+    operator.open(PAGE)
+    operator.press("Mark as read", first)
+    if why == "too late":
+        at(TUESDAY_NOON + MINUTE)
+    if why == "listed since":
+        DoNotCall.add([first.number], TUESDAY_NOON, "operator", "Bob")
+    about = {"of another": other, "never": heard[3]}.get(why, first)
+    operator.send(PAGE, **{"undo-read": lists.write(about.cursor)})
+    after = Reply.get_by_id(about.id)
+    if why == "listed since":
+        assert (after.read_by, after.may_be_no) == (None, False)
+    else:
+        assert after.read_by == {"too late": "Olga", "of another": "Bob"}.get(why)
+        assert "was not changed. Undo works for one minute" in operator.page.text
+
+
+@on_both
+@pytest.mark.parametrize(
+    ("text", "rules", "waits"),
+    [
+        ("STOP", {}, False),
+        ("START", {}, False),
+        ("HELP", {"help_reply": "Ask us."}, False),
+        ("HELP", {}, True),
+        ("Yes", {"help_reply": "Ask us."}, True),
+        ("stpo", {"stop_reply": "Bye."}, True),
+    ],
+)
+def test_what_was_obeyed_or_answered_needs_nobody(approver, text, rules, waits):
+    sent()
+    for _ in range(2 if text == "STOP" else 1):  # the second changes nothing, and needs nobody
+        inbound.record([Said(NEW_YORK, text)], TUESDAY_NOON, RULES._replace(**rules))
+    assert f"Replies {int(waits)} unread" in approver.read(PAGE)
+    assert bool(approver.page.buttons("Mark as read")) is waits
+    assert "read by" not in approver.page.text
+    assert Reply.waiting(TUESDAY_NOON).replies == waits
+    assert len([*Reply.listing(Filter(unread=True), None, TUESDAY_NOON)]) == waits
+
+
+def test_a_help_that_had_its_answer_lately_or_none_needs_somebody(operator):
+    for n, rules in enumerate((RULES._replace(help_reply="Ask us."), RULES)):
+        inbound.record([Said(LONDON, "HELP")], TUESDAY_NOON, rules)  # to no text
+        assert f"Replies {n + 1} unread" in operator.read(PAGE)
+    sent()
+    for unread in (2, 3):
+        rules = RULES._replace(help_reply="Ask us.")
+        inbound.record([Said(NEW_YORK, "HELP")], TUESDAY_NOON, rules)
+        assert f"Replies {unread} unread" in operator.read(PAGE)
+
+
+def test_a_reply_says_what_became_of_its_text(operator):
+    sent(status=Status.DELIVERED, receipt_at=TUESDAY_NOON - MINUTE)
+    hear("reply one")
+    assert "To this text , delivered 1 minute ago: Your appointment" in operator.read(PAGE)
+
+
+# Search
+
+
+def looked_for(visitor, words, page=PAGE):
+    """The rows of a list that a person looks for."""
+    visitor.open(page)
+    visitor.press("Show", find=words)
+    return rows(visitor)
+
+
+@on_both
+def test_replies_are_found_by_a_part_of_the_number_or_by_words(operator, approver):
+    sent()
+    sent(to=LONDON, shared=False)
+    hear("reply one: Ärger am 50% Tag", at=TUESDAY_NOON - MINUTE)
+    hear("reply two: 5000 Tage", at=TUESDAY_NOON)
+    hear("reply three", LONDON)
+    for words, of_all, of_group in (
+        ("0123", ["reply two"], ["reply two"]),
+        ("(212) 555", ["reply two"], ["reply two"]),
+        ("+44 20 8366 1177", ["reply three"], []),
+        ("020 8366", ["reply three"], []),
+        ("TAG ärger", ["reply one"], ["reply one"]),
+        ("50% ", ["reply one"], ["reply one"]),
+        ("5___", [], []),
+        ("reply", ["reply two", "reply three"], ["reply two"]),
+        ("three", ["reply three"], []),
+    ):
+        assert looked_for(operator, words) == of_all, words
+        assert looked_for(approver, words) == of_group, words
+    assert "reply one" in operator.read(PAGE)  # the search is over
+
+
+def test_a_search_looks_through_so_many_replies_and_then_further(operator, monkeypatch):
+    for n in range(30):
+        reply(n)
+    monkeypatch.setattr("sending.replies.LOOKED_THROUGH", 10)
+    found = looked_for(operator, "reply 25")
+    pages = [found]
+    while path := next_page(operator):
+        assert "None found so far." in operator.page.text or pages[-1]
+        operator.open(path)
+        pages.append(rows(operator))
+    assert pages == [[], [], ["reply 25"], []]
+    assert "No replies." in operator.page.text
+
+
+@on_both
+@pytest.mark.parametrize("page", [PAGE, "/desk/messages"])
+@pytest.mark.parametrize(
+    "words",
+    ["\0", "a\0b", "x " * 5_000, "1" * 10_000, "'; --", "\\", "%", "\ud800", "🎉" * 60, "０"],
+)
+def test_no_search_is_an_error_of_ours(operator, page, words):
+    hear("reply one")
+    sent()
+    operator.open(page)
+    words = words.encode("utf-8", "replace").decode()
+    assert operator.press("Show", find=words).status_code == 200
+    assert len(operator.client.get_cookie("desk", path="/desk/").value) < 1_000
 
 
 @pytest.mark.parametrize(
@@ -155,7 +350,7 @@ def test_a_page_that_there_is_none_of_is_404(operator, after):
 @pytest.mark.parametrize(
     ("button", "words"),
     [
-        ("Mark as read", "The reply of {} was marked as read."),
+        ("Mark as read", "{} was marked as read. Undo for 60 seconds"),
         ("Add to Do Not Call", "{} is on the Do Not Call list now. Undo for 60 seconds"),
     ],
 )
@@ -178,7 +373,7 @@ def test_mark_as_read(approver, heard):
     assert (read.read_by, read.read_at, read.may_be_no) == ("Ann", TUESDAY_NOON, False)
     assert len(approver.page.buttons("Mark as read")) == 3
     approver.send(PAGE, read=lists.write(heard[1].cursor))
-    assert rows(approver)[1] == "The reply of +1 212-555-0004 was read before."
+    assert rows(approver)[1] == "+1 212-555-0004 was read before."
     assert Reply.get_by_id(heard[0].id).read_at is None
 
 
@@ -186,10 +381,11 @@ def test_add_to_do_not_call_reads_it_and_all_else_that_was_to_be_decided(operato
     first, second = hear("reply one: stpo"), hear("reply two")
     third = hear("reply three: quitt")
     operator.open(PAGE)
+    unseen = hear("reply four")
     operator.press("Add to Do Not Call", first)
     assert DoNotCall.entry(NEW_YORK).source == "operator"
-    assert Reply.get_by_id(first.id).read_by == Reply.get_by_id(third.id).read_by == "Olga"
-    assert Reply.get_by_id(second.id).read_at is None
+    read = [Reply.get_by_id(each.id).read_by for each in (first, second, third, unseen)]
+    assert read == ["Olga", "Olga", "Olga", None]
     assert operator.page.buttons("Add to Do Not Call") == []
     assert "on the Do Not Call list" in operator.page.text
 
@@ -211,7 +407,7 @@ def test_a_number_is_taken_off_the_list_again(operator, heard):
     operator.press("Add to Do Not Call", heard[1])
     operator.press("Undo")
     assert not DoNotCall.lists(heard[1].number)
-    words = "+1 212-555-0004 is no longer on the Do Not Call list. The reply stays read."
+    words = "+1 212-555-0004 is no longer on the Do Not Call list. Its replies stay read."
     assert rows(operator)[1] == words
     assert Reply.get_by_id(heard[1].id).read_by == "Olga"
     assert following(operator) == str(heard[2].id)
@@ -270,8 +466,11 @@ def test_a_texts_own_page_has_its_replies_and_stays_after_a_button(approver, hea
     approver.press("Mark as read", heard[0])
     assert approver.at == path
     assert f"{PAGE}#to-{heard[0].message_id}" in approver.page.links
-    assert "The reply of +1 212-555-0005 was marked as read." in approver.page.text
+    assert "+1 212-555-0005 was marked as read." in approver.page.text
     assert Reply.get_by_id(heard[0].id).read_by == "Ann"
+    approver.open(PAGE)
+    approver.press("Undo")
+    assert Reply.get_by_id(heard[0].id).read_by is None
 
 
 def test_the_text_that_answers_a_reply_says_so(operator):

@@ -415,7 +415,7 @@ def test_people_are_told_how_many_replies_wait_and_how_many_may_be_a_no(look):
     hear("STOP", TUESDAY_NOON, LONDON)  # waits for nobody
     desk = {"public_url": "https://texts.example.com/staging", "secret_key": "x" * 8}
     assert look(TUESDAY_NOON, **desk) == [
-        "3 replies wait to be read; 2 of them may be a no. "
+        "3 replies wait to be read; 2 may be opting out. "
         "https://texts.example.com/staging/desk/replies"
     ]
 

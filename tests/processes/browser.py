@@ -152,6 +152,13 @@ class Browser:
         self._devtools("Emulation.setTimezoneOverride", timezoneId="")
 
     @contextlib.contextmanager
+    def speaking(self, language):
+        """Ask for pages in a language within the `with` statement."""
+        self._devtools("Network.setExtraHTTPHeaders", headers={"Accept-Language": language})
+        yield
+        self._devtools("Network.setExtraHTTPHeaders", headers={})
+
+    @contextlib.contextmanager
     def without_script(self):
         """Run no script of pages within the `with` statement."""
         self._devtools("Emulation.setScriptExecutionDisabled", value=True)

@@ -1,12 +1,13 @@
 """The desk in a real Chromium: days of approvers and operators, on a desktop and on a phone."""
 
+import re
 import time
 from datetime import timedelta
 
 import pytest
 
 from access.do_not_call import DoNotCall
-from access.keys import Role
+from access.keys import ApiKey, Role
 from access.sign_ins import SignIn
 from browser import ENTER, HOST
 from carriers import Reply as Said
@@ -23,12 +24,13 @@ from desk_in_browser import (
     WIDE,
     ask,
     assert_goes_on,
+    issue,
     press,
     press_without_script,
     sign_in,
 )
 from models import Message, Status
-from running import ALWAYS
+from running import ALWAYS, SECRET_KEY
 from samples import LONDON
 from sending import inbound
 from sending.inbound import ReplyRules
@@ -112,7 +114,7 @@ def test_an_operators_day_brings_nothing_of_other_hosts(browser, desk):
     assert browser.text("#result").startswith("1 text retried: +")
     assert again(failed).status == Status.SCHEDULED
     browser.open(f"{desk}messages")
-    browser.write("#number", "+1 212 555 0123")
+    browser.write("#find", "555 0123")
     browser.press("Show")
     browser.follow(".to a")
     browser.press("Cancel")
@@ -154,10 +156,17 @@ def test_the_script_writes_the_readers_time_and_asks_before_many_are_approved(br
     store(now, status=Status.SCHEDULED, send_at=now + timedelta(hours=2))
     with browser.living_in("Asia/Kolkata"):
         sign_in(browser, desk, Role.OPERATOR)
-        assert "GMT+5:30" in browser.text(".when time")
+        assert browser.text(".when time").endswith("your time")
         assert browser.run("return document.querySelector('.when time').title").endswith(" UTC")
-        assert ":30 GMT+5:30, 1 text" in browser.text("figcaption span:not(.swatch)")
-        assert browser.text("svg text").endswith(":30")
+        busiest = browser.text("figcaption span:not(.swatch)")
+        assert re.search(r"Busiest hour: \d+:30 [AP]M your time, 1 text", busiest)
+        assert re.fullmatch(r"\d+:30 [AP]M", browser.text("svg text"))
+        with browser.speaking("de"):
+            browser.open(desk)
+            assert re.fullmatch(r"\d\d:30", browser.text("svg text"))
+            for words in (browser.text(".when"), browser.text("figcaption")):
+                assert re.search(r"\d\d:\d\d", words)
+                assert not re.search("[AP]M", words)
     browser.open(f"{desk}?select=all")
     browser.run("window.confirm = (words) => { window.asked = words; return false }")
     browser.click("button[name=approve][value=selected]")
@@ -196,16 +205,17 @@ def test_axe_finds_nothing(browser, desk, axe):
             for each in browser.run(script)["violations"]:
                 yield from ((look, each["id"], node["html"]) for node in each["nodes"])
 
-    browser.open(desk)
-    assert [*findings()] == []
+    for way_in in ("", "link"):
+        browser.open(desk + way_in)
+        assert [*findings()] == [], way_in
     sign_in(browser, desk, Role.OPERATOR)
     pages = ("", "?select=all", "messages", f"messages/{message.id}")
     for page in (*pages, "do-not-call", "nowhere"):
         browser.open(desk + page)
         assert [*findings()] == [], page
-    browser.open(desk + "messages")
+    browser.open(desk + "do-not-call")
     browser.write("#number", "1")
-    browser.press("Show")
+    browser.press("Check")
     browser.wait_for("return document.querySelector('#problem')")
     assert [*findings()] == []
     for button, page in (("Check", "do-not-call"), ("Add", "do-not-call"), ("Refuse", "messages")):
@@ -467,7 +477,7 @@ def test_twenty_replies_are_worked_through_on_a_phone_without_a_mouse(browser, d
     browser.open(f"{desk}replies")
     began, keys = time.monotonic(), 0
     while left := unread():
-        is_no = browser.text(".badge") == "may be a no" if browser.count(".badge") else False
+        is_no = browser.text(".badge") == "maybe opting out" if browser.count(".badge") else False
         wanted = "Add to Do Not Call" if is_no else "Mark as read"
         while focused(browser) != wanted:
             browser.type(TAB)
@@ -548,3 +558,89 @@ def test_axe_finds_nothing_in_replies_and_nothing_scrolls_sideways(browser, desk
         assert words == []
         height = "return Math.min(...[...document.querySelectorAll('.buttons button, header a')]"
         assert browser.run(f"{height}.map(e => e.getBoundingClientRect().height))") >= 44
+
+
+# One grid, and targets for a finger
+
+EDGES = """return Object.fromEntries(arguments[0].map((name) => {
+    const { left, right } = document.querySelector(name).getBoundingClientRect();
+    return [name, [Math.round(left), Math.round(right)]];
+}))"""
+WORDS_BEGIN = """const first = (name) => {
+    const walk = document.createTreeWalker(document.querySelector(name), NodeFilter.SHOW_TEXT);
+    while (walk.nextNode() && !walk.currentNode.data.trim());
+    const range = document.createRange();
+    range.selectNodeContents(walk.currentNode);
+    return range.getClientRects()[0].left;
+};
+return arguments[0].map(first)"""
+
+
+@pytest.mark.parametrize(("width", "edge"), [(390, 16), (1280, 48)])
+def test_header_tabs_cards_strips_and_bubbles_are_on_one_grid(browser, desk, width, edge):
+    twenty()
+    hear("No\n" * 30, "+12125550099")
+    browser.look_like(width, 900)
+    sign_in(browser, desk, Role.OPERATOR)
+    browser.open(f"{desk}replies")
+    browser.press("Mark as read")
+    browser.press("Mark as read")
+    if width > 390:
+        edge -= browser.run("return innerWidth - document.documentElement.clientWidth") / 2
+    left_of = ("header .name", "h1", ".card", ".notice", ".cards")
+    edges = browser.run(EDGES, [*left_of, "header form"])
+    if width == 390:
+        left_of += ("header nav a",)
+        edges |= browser.run(EDGES, ["header nav a"])
+    assert [edges[name][0] for name in left_of] == [pytest.approx(edge, abs=1)] * len(left_of)
+    whole = edges["header form"][1]
+    assert {edges[name][1] for name in (".card", ".notice", ".cards")} == {whole}
+    strip, card = browser.run(WORDS_BEGIN, [".notice", ".card .to strong"])
+    assert strip == pytest.approx(card, abs=1)
+    ends = "return [...document.querySelectorAll('.card .text')]"
+    ends += ".map((each) => Math.round(each.getBoundingClientRect().right))"
+    assert len({*browser.run(ends)}) == 1
+    broken = "return [...document.querySelectorAll('.number, .to strong')]"
+    broken += ".filter((each) => each.getClientRects().length > 1).length"
+    assert browser.run(broken) == 0
+    assert browser.sideways() == 0
+
+
+def test_details_are_a_target_for_a_finger(browser, desk):
+    ask("Hello")
+    browser.look_like(*PHONE)
+    sign_in(browser, desk, Role.APPROVER, "front")
+    size = "const box = document.querySelector('.card .meta a').getBoundingClientRect();"
+    assert min(browser.run(f"{size} return [box.width, box.height]")) >= 44
+
+
+# The way in
+
+
+def test_a_key_is_seen_while_it_is_typed_and_a_password_again_when_it_is_sent(browser, desk):
+    browser.look_like(*PHONE)
+    browser.open(desk)
+    kind = "return document.querySelector('#key').type"
+    browser.write("#key", "tms_wrong")
+    for words, shown in (("Show", "text"), ("Hide", "password"), ("Show", "text")):
+        browser.click(f"button[aria-label='{words} the key']")
+        assert browser.run(kind) == shown
+        assert browser.run("return document.activeElement.id") == "key"
+    browser.run("document.forms[0].addEventListener('submit', (event) => event.preventDefault())")
+    browser.click("button.yes")
+    assert browser.run(kind) == "password"
+    assert browser.run("return document.querySelector('#key').value") == "tms_wrong"
+
+
+def test_a_link_signs_in_and_leaves_no_trace_in_the_address(browser, desk, shared_web):
+    issue("Ann", Role.APPROVER, "front")
+    link = f"{desk}link#{SignIn.make_link(ApiKey.named('Ann'), SECRET_KEY, clock.now())}"
+    for told in ("Waiting for approval 0", "Sign in"):
+        browser.open("about:blank")
+        browser.open(link)
+        assert browser.run("return location.hash") == ""
+        browser.press("Sign in")
+        assert browser.text("h1") == told
+        if told != "Sign in":
+            browser.press("Sign out")
+    assert "This link was used" in browser.text("[role=alert]")

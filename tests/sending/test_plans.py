@@ -34,10 +34,17 @@ def approver():
     return ApiKey(id=key.id, name="Ann", group="front", role=Role.APPROVER)
 
 
+def by_number_for(person):
+    return lambda: Reply.conversations(person, None, 51, TUESDAY_NOON)
+
+
 ACTIONS = {
     "the first page": lambda: page(OPERATOR),
     "the next page": lambda: page(OPERATOR, 1),
     "an approver's page": lambda: page(approver()),
+    "by number": lambda: lambda: Reply.conversations(OPERATOR, None, 51, TUESDAY_NOON),
+    "an approver's by number": lambda: by_number_for(approver()),
+    "found": lambda: lambda: Reply.search(OPERATOR, "y", None, 50, TUESDAY_NOON),
     "of a message": lambda: lambda: Reply.of_message(store().id, TUESDAY_NOON),
     "how many wait": lambda: lambda: Reply.waiting(TUESDAY_NOON),
     "unread": lambda: lambda: [*Reply.listing(Filter(unread=True), 50, TUESDAY_NOON)],

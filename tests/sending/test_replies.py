@@ -58,7 +58,7 @@ def test_a_reply_is_kept_exactly_with_the_message_that_it_belongs_to(text):
     (reply,) = hear(text, at=at)
     assert (reply.text, reply.number, reply.carrier) == (text, NEW_YORK, "fake")
     assert (reply.message_id, reply.at, reply.received_at) == (message.id, at, LATER)
-    assert reply.read_at is None
+    assert (reply.read_at, reply.read_by) == (LATER if text == "STOP" else None, None)
 
 
 def test_what_no_database_can_hold_is_replaced():

@@ -1,0 +1,31 @@
+"""Search a list by a part of a number, or by words: a bounded number of its rows at a time."""
+
+import re
+from functools import reduce
+from operator import and_, or_
+
+from peewee import Expression, Field
+
+LOOKED_THROUGH = 10_000
+"""Rows in which one page of a search looks; the next page looks in those before them."""
+
+LONGEST = 60  # characters of a search
+_SIGNS = re.compile(r"[\s()+./-]")  # around the digits of a number
+
+
+def matches(words: str, number: Field, text: Field) -> Expression:
+    """Return the condition that a text has each of some words, or that a number has their digits.
+
+    The zeros before a national number are left out. Case does not matter.
+    """
+    condition = reduce(and_, (_contains(text, word) for word in words.split()))
+    digits = _SIGNS.sub("", words)
+    if digits.isascii() and digits.isdigit():
+        condition |= number.contains(digits.lstrip("0") or digits)
+    return condition
+
+
+def _contains(text, word):
+    """Return the condition that a text has a word; SQLite knows the case of ASCII only."""
+    forms = {word} if word.isascii() else {word, word.lower(), word.upper(), word.capitalize()}
+    return reduce(or_, (text.contains(form) for form in sorted(forms)))
