@@ -35,6 +35,7 @@ fetch("openapi.json")
     spec.servers[0].url = new URL(".", location).href.replace(/\/$/, ""); // this page's own, also where PUBLIC_URL is another
     spec.security = [{ ApiKey: [] }]; // one box for the one key
     delete spec.components.securitySchemes.Bearer;
+    delete spec.webhooks; // nobody can try one, and docs/events.md describes them better
     SwaggerUIBundle({
       spec,
       dom_id: "#page",
