@@ -29,7 +29,7 @@ from access.do_not_call import DoNotCall, DoNotCallHistory
 from access.keys import ApiKey
 from access.limits import DAY, SECOND, KeyTally, KeyUse, Limit, lock_numbers
 from access.rules import LAST, KeyRules
-from access.usual import KeyDay, Usual
+from access.usual import KeyDay
 from carriers.lanes import FIRST, Lane
 from carriers.ways import Way
 from database import (
@@ -125,8 +125,7 @@ IS_RETRYING = has_status(*WAITING) & SQL("due_since IS NOT NULL")
 HAS_ERROR = has_status(*WAITING) & SQL("last_error_at IS NOT NULL")
 HAS_ENDED = SQL("finished_at IS NOT NULL")
 HAS_REFERENCE = SQL("carrier_reference IS NOT NULL")
-IS_KEPT = SQL("cancelled_by IS NULL AND answers IS NULL")
-PARTS = SQL("COALESCE(parts, 1)")
+IS_KEPT = SQL("approved AND cancelled_by IS NULL AND answers IS NULL")
 REFERENCE_FORM = SQL("ltrim(lower(carrier_reference), '0')")
 IS_IN_DOUBT = SQL("in_doubt > 0")
 
@@ -142,11 +141,6 @@ def new_id(now: datetime) -> uuid.UUID:
 def first_id(instant: datetime) -> uuid.UUID:
     """Return the least id that can be made from an instant on."""
     return uuid.UUID(int=(max(instant, EPOCH) - EPOCH) // MILLISECOND << 80)
-
-
-def _day(number):
-    """Return the first instant of a day of UTC, and of the next."""
-    return EPOCH + number * DAY, EPOCH + (number + 1) * DAY
 
 
 class Message(Table):
@@ -211,7 +205,7 @@ class Message(Table):
     def accepted(cls, key: int, since: int, until: int) -> list[int]:
         """Count the messages of a key that were accepted from one second to another, and parts."""
         first, end = (first_id(EPOCH + second * SECOND) for second in (since, until))
-        parts = fn.COALESCE(fn.SUM(fn.COALESCE(cls.parts, 1)), 0)
+        parts = fn.COALESCE(fn.SUM(PARTS), 0)
         counts = cls.select(fn.COUNT(SQL("*")), parts)
         return [*counts.where(cls.key == key, cls.id >= first, cls.id < end).tuples().get()]
 
@@ -221,28 +215,6 @@ class Message(Table):
         found = db.execute_sql(LATEST.format(param=db.param), (key,)).fetchall()
         latest = cls.id.python_value(found[0][0]) if found else None
         return KeyTally.read(row, latest, seconds, partial(cls.accepted, key))
-
-    @classmethod
-    def usual(cls, key: int, country: str, day: int, more: int) -> Usual:
-        """Return what is usual for a key that is locked, of which so many parts more are asked.
-
-        What people approve on this day is as usual as what was sent on another.
-        """
-        usual = Usual.read(key, country, day, partial(cls._kept_on, key))
-        if usual.is_odd(more):
-            on_day = cls.approved_at.between(*_day(day)) & cls.approved & (cls.country == country)
-            approved = cls.select(fn.SUM(PARTS)).where(cls.key == key, on_day, IS_KEPT)
-            usual.most = max(usual.most, approved.scalar() or 0)
-        return usual
-
-    @classmethod
-    def _kept_on(cls, key, day):
-        """Count the parts of a key's messages of a day that count as usual, by country."""
-        since, until = map(first_id, _day(day))
-        that_day = cls.select(cls.country, fn.SUM(PARTS)).where(
-            cls.key == key, cls.id >= since, cls.id < until, cls.approved, IS_KEPT
-        )
-        return that_day.where(cls.country.is_null(False)).group_by(cls.country).tuples()
 
     @classmethod
     def _count_as_usual(cls, ids, times, approved=True):
@@ -812,6 +784,10 @@ class Message(Table):
             allowed &= Message.claim_number == self.claim_number
         move = Message.update(changes).where(allowed, *conditions)
         return len(self.change(move)) == 1
+
+
+PARTS = fn.COALESCE(Message.parts, 1)
+"""The parts of a message; one where a version before migration 0014 stored none."""
 
 
 def _allowed(among, changes):

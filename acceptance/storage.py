@@ -6,16 +6,19 @@ own outcome, the same as if it had been stored alone.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
+
+from peewee import fn
 
 from acceptance import decisions
 from acceptance.decisions import NewMessage, Outcome, Request
 from acceptance.inserts import Inserts
 from access.keys import ApiKey
-from access.limits import KeyUse, Limit, NumberTally, lock_numbers
-from database import db
-from models import Message
+from access.limits import DAY, KeyUse, Limit, NumberTally, lock_numbers
+from access.usual import Usual
+from database import EPOCH, db
+from models import IS_KEPT, PARTS, Message, first_id
 
 UNLESS_TAKEN = (
     "ON CONFLICT (key_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
@@ -108,7 +111,34 @@ def _usual(requests):
     for request in requests:
         if request.hold:
             parts[request.usual_key] += request.message.parts
-    return {each: Message.usual(*each, parts[each]) for each in sorted(parts)}
+    return {each: _usual_of(*each, parts[each]) for each in sorted(parts)}
+
+
+def _usual_of(key, country, day, more):
+    """Return what is usual for a key, of which so many parts more are asked.
+
+    What people approve on this day is as usual as what was sent on another.
+    """
+    usual = Usual.read(key, country, day, partial(_kept_on, key))
+    if usual.is_odd(more):
+        on_day = Message.approved_at.between(*_instants(day)) & (Message.country == country)
+        approved = Message.select(fn.SUM(PARTS)).where(Message.key == key, on_day, IS_KEPT)
+        usual.most = max(usual.most, approved.scalar() or 0)
+    return usual
+
+
+def _kept_on(key, day):
+    """Count the parts of a key's messages of a day that count as usual, by country."""
+    since, until = map(first_id, _instants(day))
+    that_day = (Message.key == key) & (Message.id >= since) & (Message.id < until)
+    that_day &= Message.country.is_null(False)
+    sums = Message.select(Message.country, fn.SUM(PARTS)).where(that_day, IS_KEPT)
+    return sums.group_by(Message.country).tuples()
+
+
+def _instants(day):
+    """Return the first instant of a day of UTC, and of the next."""
+    return EPOCH + day * DAY, EPOCH + (day + 1) * DAY
 
 
 def _taken(unique_keys):

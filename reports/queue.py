@@ -19,6 +19,7 @@ from models import (
     HAS_ERROR,
     IS_RETRYING,
     IS_SENDABLE,
+    PARTS,
     TAKEN,
     Message,
     Status,
@@ -26,9 +27,6 @@ from models import (
 )
 
 HOUR = timedelta(hours=1)
-
-PARTS = fn.COALESCE(Message.parts, 1)
-"""The parts of a message; one where a version before migration 0014 stored none."""
 
 SAMPLE = 1_000
 """Messages in which the commonest error is looked for."""

@@ -11,9 +11,8 @@ from access.keys import MAY_SEND, ApiKey
 from access.limits import SECOND, KeyUse, Limit, parse
 from carriers.money import plain
 from database import EPOCH
-from models import Message, Status, first_id, has_status
+from models import PARTS, Message, Status, first_id, has_status
 from reports.listings import chosen_keys
-from reports.queue import PARTS
 
 USED = (Status.SENT, Status.DELIVERED, Status.UNDELIVERED, Status.FAILED)
 """The statuses that count as use."""
