@@ -12,6 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import cache, partial
 from typing import NamedTuple
 from uuid import UUID
@@ -86,6 +87,18 @@ class EarlyReceipt(Table):
     message_id = UUIDField(null=True, index=True)  # if the carrier repeats it
     # Anybody may have written it: it counts only for a message to its number
     unmarked = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
+
+
+class Word(NamedTuple):
+    """What a receipt says, in the order of EarlyReceipt's columns."""
+
+    delivered: bool
+    reason: str | None
+    at: datetime
+    price: Decimal | None = None
+    currency: str | None = None
+    number: str | None = None
+    message_id: UUID | None = None
 
 
 class IgnoredOptOut(Table):
@@ -308,11 +321,12 @@ def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: Way | N
         reference = Message.carrier_reference.db_value(reference)
         if delivered or reference not in words:
             cost = price or (None, None)
-            words[reference] = delivered, reason, now, *cost, number, _id(message_id)
+            words[reference] = Word(delivered, reason, now, *cost, number, _id(message_id))
     if not words:
         return 0
     with db.atomic():
-        lock_texts(words.keys() | {str(id) for *_, id in words.values() if id})
+        named = {str(word.message_id) for word in words.values() if word.message_id}
+        lock_texts(words.keys() | named)
         found = _match(words, carrier)
         _keep(_without(words, found), carrier)
     return len(found)
@@ -325,8 +339,7 @@ def record_unmarked(receipt: Receipt, now: datetime, carrier: Way) -> bool:
     message is yet to be recorded.
     """
     reference = Message.carrier_reference.db_value(receipt.reference)
-    said = receipt.delivered, receipt.reason, now, None, None, receipt.number, None
-    words = {reference: said}
+    words = {reference: Word(receipt.delivered, receipt.reason, now, number=receipt.number)}
     with db.atomic():
         lock_texts({reference})
         if _apply_by_number(words, carrier):
@@ -424,10 +437,11 @@ def _name(called, reference, number=None):
 def _apply_kept(early, ways):
     """Apply kept receipts as far as they belong to messages; return the ids of these."""
     words, ids, ways = defaultdict(dict), set(), by_name(ways)
-    for name, called, *word, unmarked in early.tuples():
-        number = word[-2] if unmarked else None
+    for name, called, *said, unmarked in early.tuples():
+        word = Word(*said)
+        number = word.number if unmarked else None
         reference = name.removeprefix(_name(called, "", number))
-        words[called, number][reference] = tuple(word)
+        words[called, number][reference] = word
     for (called, number), said in words.items():
         carrier = called and (ways.get(called) or Way(called))
         found = _apply_by_number(said, carrier) if number else _match(said, carrier)
@@ -450,7 +464,7 @@ def _of_other_parts(words, carrier):
     The receipt of a copy is that of its reference, so these change nothing. Only once the carrier's
     yes is recorded is it known which reference that is.
     """
-    named = {reference: id for reference, (*_, id) in words.items() if id}
+    named = {each: word.message_id for each, word in words.items() if word.message_id}
     copies = Attempt.select().where(Attempt.message.in_({*named.values()}), *Attempt.by(carrier))
     results = defaultdict(set)
     for copy in copies if named else ():
@@ -479,14 +493,14 @@ def _move(owners, words, carrier):
     """
     alike = defaultdict(list)
     for reference, owner in owners.items():
-        alike[words[reference][:5]].append(owner)
-    for (delivered, reason, at, price, currency), copies in alike.items():
-        status = Status.DELIVERED if delivered else Status.UNDELIVERED
+        alike[words[reference]._replace(number=None, message_id=None)].append(owner)
+    for word, copies in alike.items():
+        status = Status.DELIVERED if word.delivered else Status.UNDELIVERED
         ids = [id for id, _ in copies]
-        counts = Message.id.in_(ids) & Attempt.counts_now(copies, latest=not delivered)
-        changes = {"status": status, "last_error": reason, "receipt_at": at}
+        counts = Message.id.in_(ids) & Attempt.counts_now(copies, latest=not word.delivered)
+        changes = {"status": status, "last_error": word.reason, "receipt_at": word.at}
         Message.change(Message.update(changes).where(counts, _MAY_BECOME[status]))
-        Attempt.note_receipt(copies, status, at, price, currency)
+        Attempt.note_receipt(copies, status, word.at, word.price, word.currency)
         for id in ids:
             line = "message %s is %s by a receipt of %s"
             name = carrier.name if carrier else "-"
@@ -500,13 +514,13 @@ def _apply_by_number(words, carrier):
     """
     found = {}
     doubt_of = cache(partial(_only_doubt, carrier))
-    for reference in sorted(words, key=lambda each: not words[each][0]):  # `delivered` first
-        delivered, _, at, *_, number, _ = words[reference]
-        same = _same_id(reference, number, carrier) if number else []
-        id, copies = doubt_of(number, at) if number and not same else (None, 0)
+    for reference in sorted(words, key=lambda each: not words[each].delivered):  # `delivered` first
+        word = words[reference]
+        same = _same_id(reference, word.number, carrier) if word.number else []
+        id, copies = doubt_of(word.number, word.at) if word.number and not same else (None, 0)
         # If the carrier was given it twice, another word may be that of either copy
-        if id and (delivered or copies == 1):
-            _take({id: reference}, at, True, carrier, {}, {})  # the receipt is the yes as well
+        if id and (word.delivered or copies == 1):
+            _take({id: reference}, word.at, True, carrier, {}, {})  # the receipt is the yes as well
             doubt_of.cache_clear()
             same = [*_latest([reference], carrier).values()]
         if len(same) == 1:
@@ -587,7 +601,7 @@ def _keep(words, carrier, unmarked=False):
         return
     called = carrier.name if carrier else None
     rows = [
-        (_name(called, reference, word[-2] if unmarked else None), called, *word, unmarked)
+        (_name(called, reference, word.number if unmarked else None), called, *word, unmarked)
         for reference, word in words.items()
     ]
     row = EarlyReceipt

@@ -42,7 +42,10 @@ def full_disk(url):
     connection = db.connection()
     connection.execute("PRAGMA max_page_count = 1")  # the least is its present size
     try:
-        yield lambda: add_plainly("hex(zeroblob(300000))"), "database or disk is full"
+        yield (
+            lambda: add_plainly("hex(zeroblob(300000))"),
+            f"database or disk is full: {db.database}",
+        )
     finally:
         connection.execute("PRAGMA max_page_count = 4294967294")
 
@@ -55,7 +58,7 @@ def failing_disk(url):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
-        yield lambda: add_plainly("hex(zeroblob(300000))"), "disk I/O error"
+        yield lambda: add_plainly("hex(zeroblob(300000))"), f"disk I/O error: {db.database}"
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 

@@ -17,6 +17,7 @@ from databases import on_both
 from desk_visitor import Visitor, issue
 from models import Message, Status
 from places import QUIET_PLACES, SILENCES
+from recipients.hours import written
 from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending.carrier_state import CarrierState
 from stored_messages import again, key_named, statuses, store, store_many
@@ -88,7 +89,8 @@ def test_the_desk_and_show_tell_when_it_would_leave_and_by_which_rule(
     visitor.sign_in(secret)
     message = store(to=to, now=before, manual_mode=True, approved=approved, first_send_at=before)
     visitor.open(f"/desk/messages/{message.id}")
-    assert rule in visitor.page.text
+    name = rule.partition(" until ")[0]
+    assert f"Waits for the end of {name} · {written(end)} UTC" in visitor.page.text
     result = app.test_cli_runner().invoke(args=["messages", "show", str(message.id)])
     assert json.loads(result.stdout)["waits_for"] == (rule if approved else "approval")
     at(end)
