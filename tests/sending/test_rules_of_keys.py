@@ -80,7 +80,7 @@ def test_a_send_date_in_quiet_hours_is_refused_with_their_rule(place, ask, at):
 @places
 @pytest.mark.parametrize("approved", [True, False])
 def test_the_desk_and_show_tell_when_it_would_leave_and_by_which_rule(
-    place, approved, settings, at
+    place, approved, settings, at, run_pass, carrier
 ):
     to, quiet, end, rule = SILENCES[place]
     at(quiet)
@@ -93,6 +93,7 @@ def test_the_desk_and_show_tell_when_it_would_leave_and_by_which_rule(
     assert f"Waits for the end of {name} · {written(end)} UTC" in visitor.page.text
     result = app.test_cli_runner().invoke(args=["messages", "show", str(message.id)])
     assert json.loads(result.stdout)["waits_for"] == (rule if approved else "approval")
+    run_pass(quiet, **PLACES)
     at(end)
     CarrierState.passed(end, {"twilio": []})
     visitor = Visitor(app)
