@@ -16,7 +16,7 @@ from acceptance.decisions import NewMessage, Outcome, Request
 from acceptance.inserts import Inserts
 from access.keys import ApiKey
 from access.limits import DAY, KeyUse, Limit, NumberTally, lock_numbers
-from access.usual import Usual
+from access.usual import KeyDay, Usual
 from database import EPOCH, db
 from models import IS_KEPT, PARTS, Message, first_id
 
@@ -52,11 +52,18 @@ def store(
 def insert_all(requests: Sequence[Request]) -> list[Outcome]:
     """Decide on messages in their order, and insert what may be stored; return their outcomes.
 
-    Do so anew if another process stores one of their idempotency keys meanwhile.
+    Do so anew if another process stores one of their idempotency keys meanwhile, or if nothing was
+    known of what is usual.
     """
     with db.atomic() as transaction:
         while True:
             known, uses = _read(requests)
+            if unknown := [each for each, usual in known.usual.items() if usual is None]:
+                transaction.rollback()
+                for key, *rest in unknown:
+                    KeyDay.begin(key, *rest, partial(_kept_on, key))
+                transaction.commit()  # nobody waits for these rows with another lock
+                continue
             outcomes = decisions.decide(requests, known)
             accepted = [each for each in outcomes if isinstance(each, NewMessage)]
             if _insert(accepted) == len(accepted):
@@ -75,13 +82,11 @@ def insert_all(requests: Sequence[Request]) -> list[Outcome]:
 def _read(requests):
     """Return what decides on messages, and the rows of KeyUse.
 
-    Lock numbers, then keys, each in order, to avoid deadlocks.
+    Lock numbers, then what is usual, then keys, each in order, to avoid deadlocks.
     """
     messages = [request.message for request in requests]
     columns = (ApiKey.id, ApiKey.role, ApiKey.limits)
     keys = ApiKey.select(*columns).where(ApiKey.id.in_({message.key for message in messages}))
-    if any(request.hold for request in requests):
-        keys = db.lock_rows(keys.order_by(ApiKey.id))
     of_numbers = _number_tallies(requests)
     known = decisions.Known({k.id: k for k in keys}, set(), {}, of_numbers, _usual(requests))
     limited = {request.message.key for request in requests if known.key_limits(request)}
@@ -106,7 +111,7 @@ def _number_tallies(requests):
 
 
 def _usual(requests):
-    """Return what is usual for the keys of which what is odd is held, and which are locked."""
+    """Count what is asked for by keys of which what is odd is held; return what is usual."""
     parts = Counter()
     for request in requests:
         if request.hold:
@@ -114,13 +119,13 @@ def _usual(requests):
     return {each: _usual_of(*each, parts[each]) for each in sorted(parts)}
 
 
-def _usual_of(key, country, day, more):
-    """Return what is usual for a key, of which so many parts more are asked.
+def _usual_of(key, country, day, asked):
+    """Count parts that are asked for, and return what is usual, if that is known.
 
     What people approve on this day is as usual as what was sent on another.
     """
-    usual = Usual.read(key, country, day, partial(_kept_on, key))
-    if usual.is_odd(more):
+    usual = Usual.count(key, country, day, asked)
+    if usual and usual.is_odd(asked):
         on_day = Message.approved_at.between(*_instants(day)) & (Message.country == country)
         approved = Message.select(fn.SUM(PARTS)).where(Message.key == key, on_day, IS_KEPT)
         usual.most = max(usual.most, approved.scalar() or 0)

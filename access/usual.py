@@ -16,10 +16,16 @@ ADD = """
 UPDATE key_day SET parts = parts + {param}
 WHERE key_id = {param} AND country = {param} AND day = {param}
 """
-READ = """
-SELECT day, parts FROM key_day
-WHERE key_id = {param} AND country = {param} AND day BETWEEN {param} AND {param}
+COUNT = (
+    ADD
+    + f"""
+RETURNING parts, (
+    SELECT max(parts) FROM key_day AS earlier
+    WHERE earlier.key_id = key_day.key_id AND earlier.country = key_day.country
+    AND earlier.day BETWEEN key_day.day - {DAYS} AND key_day.day - 1
+)
 """
+)
 
 
 class KeyDay(Table):
@@ -40,7 +46,7 @@ class KeyDay(Table):
     @classmethod
     def add(cls, key: int, country: str, day: int, parts: int) -> None:
         """Count parts of a day more or, below zero, less, where there is a row."""
-        db.execute_sql(ADD.format(param=db.param), (parts, key, country, day))
+        db.execute_sql(ADD.replace("{param}", db.param), (parts, key, country, day))
 
     @classmethod
     def begin(cls, key: int, country: str, day: int, count: Callable[[int], Iterable]) -> None:
@@ -51,8 +57,10 @@ class KeyDay(Table):
         first = day - DAYS
         known = cls.select(cls.day).where(cls.key_id == key, cls.day >= first).distinct().tuples()
         unknown = {*range(first, day + 1)} - {each for (each,) in known}
-        rows = [(key, each, of, parts) for of in unknown for each, parts in count(of)]
-        rows.append((key, country, day, 0))
+        counted = {(each, of): parts for of in unknown for each, parts in count(of)}
+        counted.setdefault((country, day), 0)
+        # In order, or two of these could be a deadlock
+        rows = [(key, *which, parts) for which, parts in sorted(counted.items())]
         columns = [cls.key_id, cls.country, cls.day, cls.parts]
         cls.insert_many(rows, columns).on_conflict_ignore().execute()
         cls.delete().where(cls.key_id == key, cls.country == country, cls.day < first).execute()
@@ -61,17 +69,23 @@ class KeyDay(Table):
 class Usual:
     """What a key sends to a country: the parts of a day, and the most of what is usual."""
 
-    def __init__(self, row: tuple[int, str, int], parts: int, most: int):
+    def __init__(self, row: tuple[int, str, int], asked: int, parts: int, most: int):
         self.row, self.parts, self.most = row, parts, most
-        self.added = 0
+        self.not_added = asked
 
     @classmethod
-    def read(cls, key: int, country: str, day: int, count: Callable[[int], Iterable]) -> Self:
-        """Return what is usual for a key that is locked; `count` as in KeyDay.begin."""
-        sql, wanted = READ.format(param=db.param), (key, country, day - DAYS, day)
-        while day not in (parts := dict(db.execute_sql(sql, wanted).fetchall())):
-            KeyDay.begin(key, country, day, count)
-        return cls((key, country, day), parts.pop(day), max(parts.values(), default=0))
+    def count(cls, key: int, country: str, day: int, asked: int) -> Self | None:
+        """Count the parts that are asked for, and return what is usual without them.
+
+        None if there is no row. The row is locked until the transaction ends; `put` takes back what
+        was not added.
+        """
+        sql = COUNT.replace("{param}", db.param)
+        found = db.execute_sql(sql, (asked, key, country, day)).fetchall()
+        if not found:
+            return None
+        ((parts, most),) = found
+        return cls((key, country, day), asked, parts - asked, most or 0)
 
     def is_odd(self, parts: int) -> bool:
         """Say whether so many parts more are odd."""
@@ -80,9 +94,9 @@ class Usual:
     def add(self, parts: int) -> None:
         """Count parts of a message that is accepted."""
         self.parts += parts
-        self.added += parts
+        self.not_added -= parts
 
     def put(self) -> None:
-        """Store what was added."""
-        if self.added:
-            KeyDay.add(*self.row, self.added)
+        """Store what was added in place of what was asked for."""
+        if self.not_added:
+            KeyDay.add(*self.row, -self.not_added)

@@ -41,7 +41,7 @@ from carriers import Carrier, CarrierError, Receipt
 from carriers.lanes import TESTERS, Lane, Routes
 from carriers.ways import Way
 from databases import on_both, on_sqlite
-from models import ANSWER_WITHIN, FINISHED, TAKEN, Message, Status, first_id
+from models import ANSWER_WITHIN, FINISHED, TAKEN, UNDO_FOR_CERTAIN, Message, Status, first_id
 from recipients.hours import BusinessHours
 from recipients.quiet import QuietPlaces
 from samples import DAY, HOUR, NEW_YORK, SECOND, TUESDAY_NOON
@@ -86,6 +86,9 @@ FATES = {  # whether the carrier takes it, and the flags of its no
 FREE = ("too fast", "account", "unreached", "no answer", "taken, and no answer")
 
 
+MOVES = ["approve", "approve at the desk", "undo", "refuse", "cancel", "cancel", "retry"]
+
+
 @dataclasses.dataclass
 class Order:
     """What was asked for, and what has happened since it was, or since somebody retried it."""
@@ -101,6 +104,7 @@ class Order:
     sends: int = 0  # that cost a retry
     copies: int = 0  # that carriers took
     deaths: int = 0  # of schedulers that had it in hand
+    first: object = None  # `not_before` as it was before the desk approved it
 
 
 @dataclasses.dataclass
@@ -410,7 +414,7 @@ class Promises(RuleBasedStateMachine):
         return self.hours.next_opening(recipient.clocks, self.now)
 
     @precondition(lambda self: self.orders)
-    @rule(which=which, move=st.sampled_from(["approve", "refuse", "cancel", "cancel", "retry"]))
+    @rule(which=which, move=st.sampled_from(MOVES))
     def move(self, which, move):
         """An operator moves one of the latest messages."""
         id = [*self.orders][-1 - which % len(self.orders)]
@@ -423,6 +427,13 @@ class Promises(RuleBasedStateMachine):
                 self.tries[order.to, order.text] += 1
         elif move == "cancel":
             order.cancelled |= message.cancel("shell", self.now)
+        elif move == "approve at the desk":
+            if message.decide(True, "shell", self.now, self.now + UNDO_FOR_CERTAIN):
+                order.approved, order.first = True, order.not_before
+                order.not_before = max(order.not_before, self.now + UNDO_FOR_CERTAIN)
+        elif move == "undo":
+            if message.undo_approval("shell", self.now):
+                order.approved, order.not_before = False, order.first or order.not_before
         elif message.decide(move == "approve", "shell", self.now):
             order.approved |= move == "approve"
             order.cancelled |= move == "refuse"
