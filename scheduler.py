@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -47,6 +48,7 @@ LOOK_EVERY = 1  # seconds until a sender that has nothing to do looks again
 SILENCE, LONGEST_LISTENING = 3, 60  # seconds that a single pass listens for; to bind takes a while
 
 log = logging.getLogger("scheduler")
+counts_log = logging.getLogger("counts")  # on standard output, whatever LOG_LEVEL is
 
 
 class Scheduler:
@@ -80,7 +82,7 @@ class Scheduler:
         self.counts = Counter()  # since the end of the last pass
         self.watches = False  # whether another scheduler may be dead
 
-    def run(self, every: float | None, show: Callable[[str], None] = log.info) -> int:
+    def run(self, every: float | None, show: Callable[[str], None] = counts_log.info) -> int:
         """Make one pass, or one every so often until a stop; return the exit status."""
         shown = None
         while True:
@@ -382,6 +384,10 @@ def start_log(options: argparse.Namespace, settings: environment.Settings) -> No
     if options.quiet and level in ("DEBUG", "INFO"):
         level = "WARNING"
     logs.start(level, settings.log_format)
+    counts_log.propagate = False
+    counts_log.setLevel("WARNING" if options.quiet else "INFO")
+    counts_log.addHandler(printed := logging.StreamHandler(sys.stdout))
+    printed.setFormatter(logs.formatter(settings.log_format))
     if options.every or options.verbose:  # a single pass prints no more than its counts
         log.info("Text Message Sending Service %s", environment.VERSION)
 

@@ -51,8 +51,8 @@ def test_one_pass_says_what_it_did_in_a_line_of_the_log(schedule, twilio):
     DoNotCall.add(["+12125550188"], clock.now(), "operator")
     scheduler = schedule(CARRIER_URL=twilio.url)
     assert scheduler.wait() == 0
-    line = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO scheduler - "
-    told = [f"message {message.id} sent", "1 sent, 1 blocked"]
+    line = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO "
+    told = [f"scheduler - message {message.id} sent", "counts - 1 sent, 1 blocked"]
     assert re.fullmatch("".join(f"{line}{each}\n" for each in told), scheduler.output)
 
 
@@ -60,7 +60,7 @@ def test_one_pass_says_what_it_did_in_a_line_of_the_log(schedule, twilio):
 def test_a_pass_that_finds_nothing_says_so(schedule):
     scheduler = schedule(CARRIER_URL="simulator:")
     assert scheduler.wait() == 0
-    assert scheduler.output.endswith(" INFO scheduler - nothing to do\n")
+    assert scheduler.output.endswith(" INFO counts - nothing to do\n")
 
 
 @on_sqlite
@@ -405,7 +405,7 @@ def test_single_passes_notify_within_the_pass_and_do_not_repeat_it(schedule, peo
     for _ in range(2):
         one = schedule(NOTIFY_URL=people.url, CARRIER_URL="simulator:")
         assert one.wait() == 0, one.output
-        assert one.output.endswith(" INFO scheduler - 1 waiting for approval\n")
+        assert one.output.endswith(" INFO counts - 1 waiting for approval\n")
         assert one.output.count("\n") == 1
     assert len(people.told) == 1
 
