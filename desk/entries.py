@@ -232,7 +232,7 @@ class Entry(Instants):
             return min(shown_for, stays)
         return shown_for if message.status == Status.CANCELLED or message.is_withdrawn else 0
 
-    @property
+    @cached_property
     def forecast(self) -> tuple[datetime, str | None]:
         """When it is sent, once approved, and the hours it waits for until then, in words."""
         if not self.recipient:

@@ -27,13 +27,7 @@ from database.clock import SKEW
 from desk import lists, replies, results, sessions
 from desk.door import blueprint, operator, page_of
 from desk.entries import Entry, Instants, counted
-from desk.lists import (
-    MANY,
-    PAGE,
-    address_after,
-    page_start,
-    pressed,
-)
+from desk.lists import MANY, PAGE, address_after, page_start, pressed
 from desk.overview import look_over
 from desk.results import Result
 from models import UNDO_FOR_CERTAIN, Message, Selection, Status

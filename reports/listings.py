@@ -23,7 +23,7 @@ from models import (
     has_status,
 )
 from reports.queue import UNFINISHED, of_senders
-from reports.search import LOOKED_THROUGH, matches
+from reports.search import look_through, matches
 
 
 class Filter(NamedTuple):
@@ -186,13 +186,10 @@ def search(
     """
     before = Message.id < after.id if after else SQL("true")
     created = _creation_filters(only._replace(key=None))
-    ids = Message.select(Message.id).where(before, *created).order_by(Message.id.desc())
-    last = ids.offset(LOOKED_THROUGH - 1).first()
-    found = _chosen(only).where(before, matches(words, Message.to, Message.message))
-    if last:
-        found = found.where(Message.id >= last.id)
-    found = list(found.order_by(Message.id.desc()).limit(limit))
-    end = found[-1] if len(found) == limit else last
+    rows = Message.select(Message.id).where(before, *created).order_by(Message.id.desc())
+    matching = _chosen(only).where(before, matches(words, Message.to, Message.message))
+    matching = matching.order_by(Message.id.desc())
+    found, end = look_through(rows, matching, lambda last: Message.id >= last.id, limit)
     return found, end and Cursor(0, EPOCH, end.id)
 
 

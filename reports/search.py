@@ -1,10 +1,11 @@
 """Search a list by a part of a number, or by words: a bounded number of its rows at a time."""
 
 import re
+from collections.abc import Callable
 from functools import reduce
 from operator import and_, or_
 
-from peewee import Expression, Field
+from peewee import Expression, Field, Model, ModelSelect
 
 LOOKED_THROUGH = 10_000
 """Rows in which one page of a search looks; the next page looks in those before them."""
@@ -23,6 +24,21 @@ def matches(words: str, number: Field, text: Field) -> Expression:
     if digits.isascii() and digits.isdigit():
         condition |= number.contains(digits.lstrip("0") or digits)
     return condition
+
+
+def look_through(
+    rows: ModelSelect, matching: ModelSelect, reach: Callable[[Model], Expression], limit: int
+) -> tuple[list[Model], Model | None]:
+    """Return those that match of LOOKED_THROUGH rows, and the row behind which to look further.
+
+    Both queries have the newest first; `reach` returns the condition of a row to be no older than
+    another.
+    """
+    last = rows.offset(LOOKED_THROUGH - 1).first()
+    if last:
+        matching = matching.where(reach(last))
+    found = list(matching.limit(limit))
+    return found, found[-1] if len(found) == limit else last
 
 
 def _contains(text, word):

@@ -491,7 +491,7 @@ def _move(owners, words, carrier):
     A copy of before a person retried the message says nothing of the present one, and an older copy
     that did not arrive nothing of a later one.
     """
-    alike = defaultdict(list)
+    alike, name = defaultdict(list), carrier.name if carrier else "-"
     for reference, owner in owners.items():
         alike[words[reference]._replace(number=None, message_id=None)].append(owner)
     for word, copies in alike.items():
@@ -502,9 +502,8 @@ def _move(owners, words, carrier):
         Message.change(Message.update(changes).where(counts, _MAY_BECOME[status]))
         Attempt.note_receipt(copies, status, word.at, word.price, word.currency)
         for id in ids:
-            line = "message %s is %s by a receipt of %s"
-            name = carrier.name if carrier else "-"
-            log.info(line, id, status, name, extra={"message_id": str(id)})
+            about = {"message_id": str(id)}
+            log.info("message %s is %s by a receipt of %s", id, status, name, extra=about)
 
 
 def _apply_by_number(words, carrier):

@@ -33,7 +33,7 @@ from database import EPOCH, PAGE, CarrierTextField, InstantField, Table, db, in_
 from database.clock import is_ahead
 from events.outbox import Event
 from reports import Cursor
-from reports.search import LOOKED_THROUGH, matches
+from reports.search import look_through, matches
 from sending import meaning
 from sending.meaning import Meaning
 
@@ -174,14 +174,13 @@ class Reply(Table):
         """
         before = cls._is_before(after.at, after.id) if after else SQL("true")
         newest_first = cls.at.desc(), cls.id.desc()
-        ids = cls.select().where(before).order_by(*newest_first)
-        last = ids.offset(LOOKED_THROUGH - 1).first()
+        rows = cls.select().where(before).order_by(*newest_first)
         visible = reduce(or_, cls._visible_to(person), SQL("false"))
-        found = cls.shown(now).where(before, visible, matches(words, cls.number, cls.text))
-        if last:
-            found = found.where(~cls._is_before(last.at, last.id))
-        found = list(found.order_by(*newest_first).limit(limit))
-        end = found[-1] if len(found) == limit else last
+        matching = cls.shown(now).where(before, visible, matches(words, cls.number, cls.text))
+        matching = matching.order_by(*newest_first)
+        found, end = look_through(
+            rows, matching, lambda last: ~cls._is_before(last.at, last.id), limit
+        )
         grouped = {}
         for reply in found:
             grouped.setdefault(reply.number, []).append(reply)
