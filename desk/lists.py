@@ -8,7 +8,7 @@ from flask import abort, request, session
 
 from database import EPOCH, MILLISECOND
 from reports import Cursor
-from reports.search import LONGEST
+from reports.matching import LONGEST
 
 PAGE = 50  # cards
 MANY = 1_000  # messages; waiting ones, and those of an hour, are counted up to here

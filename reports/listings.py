@@ -22,8 +22,8 @@ from models import (
     first_id,
     has_status,
 )
+from reports.matching import look_through, matches
 from reports.queue import UNFINISHED, of_senders
-from reports.search import look_through, matches
 
 
 class Filter(NamedTuple):

@@ -33,7 +33,7 @@ from database import EPOCH, PAGE, CarrierTextField, InstantField, Table, db, in_
 from database.clock import is_ahead
 from events.outbox import Event
 from reports import Cursor
-from reports.search import look_through, matches
+from reports.matching import look_through, matches
 from sending import meaning
 from sending.meaning import Meaning
 

@@ -175,7 +175,7 @@ def test_a_search_looks_through_so_many_messages_and_then_further(operator, monk
     for n in range(30):
         at, key = TUESDAY_NOON + n * MINUTE, key_named(f"key {n % 2}")
         store(at, message=f"text {n} of {n + 100}", key=key)
-    monkeypatch.setattr("reports.search.LOOKED_THROUGH", 10)
+    monkeypatch.setattr("reports.matching.LOOKED_THROUGH", 10)
     for key, pages in (("", [[], [], ["text 4"], []]), ("key 1", [[], [], [], []])):
         search(operator, "of 104", key=key)
         seen = [rows(operator)]
@@ -190,7 +190,7 @@ def test_a_whole_number_is_found_however_old_its_messages_are(operator, monkeypa
     store(message="this one", to=LONDON)
     for _ in range(5):
         store()
-    monkeypatch.setattr("reports.search.LOOKED_THROUGH", 2)
+    monkeypatch.setattr("reports.matching.LOOKED_THROUGH", 2)
     search(operator, LONDON)
     assert "this one" in operator.page.text
 

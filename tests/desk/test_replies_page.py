@@ -245,7 +245,7 @@ def test_replies_are_found_by_a_part_of_the_number_or_by_words(operator, approve
 def test_a_search_looks_through_so_many_replies_and_then_further(operator, monkeypatch):
     for n in range(30):
         reply(n)
-    monkeypatch.setattr("reports.search.LOOKED_THROUGH", 10)
+    monkeypatch.setattr("reports.matching.LOOKED_THROUGH", 10)
     found = looked_for(operator, "reply 25")
     pages = [found]
     while path := next_page(operator):
