@@ -512,10 +512,11 @@ class Message(Table):
         A message in doubt is withdrawn: it waits until the sender has asked the carrier.
         """
         cancelled = {"status": Status.CANCELLED, "cancelled_by": by, "finished_at": now}
-        cancel = partial(self._act, Action.CANCELLED, now, {*WAITING}, usual=-1)
-        if cancel(Message.in_doubt == 0, **cancelled):
+        cancel = partial(self._act, Action.CANCELLED, now, {*WAITING})
+        if cancel(Message.in_doubt == 0, usual=-1, **cancelled):
             return True
-        withdrawn = cancel(Message.in_doubt > 0, cancelled_by=by, send_at=now)
+        withdraw = partial(cancel, Message.in_doubt > 0, cancelled_by=by, send_at=now)
+        withdrawn = withdraw(Message.cancelled_by.is_null(), usual=-1) or withdraw()  # once more
         if withdrawn:
             self.cancelled_by = by
         return withdrawn

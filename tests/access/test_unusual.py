@@ -271,6 +271,18 @@ def hold(message, parts, most):
     return message._replace(manual_mode=True, held_because=f"{parts}, at most {most}")
 
 
+def test_a_text_in_doubt_that_is_cancelled_twice_counts_less_once(shop, at):
+    first, text = shop(10), shop(5)
+    Message.update(in_doubt=1).where(Message.id == text["message_id"]).execute()
+    message = Message.find(text["message_id"])
+    assert message.cancel("Ann", clock.now())
+    assert message.cancel("Olga", clock.now())
+    assert KeyDay.get().parts == 10
+    assert message.undo_cancel("Olga", clock.now())
+    assert KeyDay.get().parts == 15
+    assert not is_held(first)
+
+
 def test_of_many_at_once_none_is_one_too_many(shop, database_url):
     def send_one(n):
         with closing(db):
