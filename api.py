@@ -12,7 +12,7 @@ from werkzeug.exceptions import HTTPException, TooManyRequests, Unauthorized
 import acceptance
 import recipients
 import schemas
-from acceptance import AlreadyAnswered, NewMessage
+from acceptance import AlreadyAnswered, NewMessage, stored_before
 from access.do_not_call import DoNotCall
 from access.keys import MAY_SEND, ApiKey, Role
 from access.limits import SECOND, LimitReached, TooManyParts
@@ -42,7 +42,7 @@ def create_text_message() -> Response:
     try:
         answer = create(value, key, idempotency_key, digest)
     except (AlreadyAnswered, BadRequest, HTTPException):  # what is refused now was accepted before
-        earlier = idempotency_key and Message.answered(key.id, idempotency_key)
+        earlier = idempotency_key and stored_before(key.id, idempotency_key)
         if not earlier:
             raise
         answer = repeat(earlier, digest)

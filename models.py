@@ -1,10 +1,8 @@
 """Messages: their table, and every change of their state up to a carrier's yes."""
 
-import logging
 import secrets
 import uuid
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
@@ -13,41 +11,32 @@ from typing import Any, Self
 from peewee import (
     SQL,
     BooleanField,
-    Case,
     ForeignKeyField,
     IntegerField,
     ModelSelect,
     ModelUpdate,
     TextField,
     UUIDField,
-    Value,
     fn,
 )
 
-from access.audit import Action, Audit
-from access.do_not_call import DoNotCall, DoNotCallHistory
+from access.do_not_call import DoNotCallHistory
 from access.keys import ApiKey
-from access.limits import DAY, SECOND, KeyTally, KeyUse, Limit, lock_numbers
-from access.rules import LAST, KeyRules
-from access.usual import KeyDay
+from access.limits import SECOND, KeyTally, KeyUse
+from access.rules import KeyRules
 from carriers.lanes import FIRST, Lane
 from carriers.ways import Way
 from database import (
-    BATCH,
     EPOCH,
     MILLISECOND,
-    PAGE,
     CarrierTextField,
     InstantField,
     Refused,
     Table,
     db,
-    is_outage,
     isoformat,
     locked,
-    passed_over,
 )
-from database.clock import is_within
 from events.outbox import Event, EventAddress
 
 SEND_DATE_LASTS = timedelta(hours=1)
@@ -56,25 +45,8 @@ SEND_DATE_LASTS = timedelta(hours=1)
 ANSWER_WITHIN = timedelta(minutes=2)
 """How long after a reply the text that answers it may be sent."""
 
-LATEST = "SELECT id FROM message WHERE key_id = {param} ORDER BY id DESC LIMIT 1"
-"""Return the id of a key's latest message."""
-
 LONGEST_WAIT = timedelta(days=60)
 """How far ahead a retry or an opening can be, but not a send_date."""
-
-SET_ASIDE = timedelta(minutes=10)
-"""How long a message is left alone that breaks what the scheduler does with all that are due."""
-
-UNDO_WITHIN = timedelta(minutes=1)
-"""How long people can undo what they decided, if the text still waits."""
-
-UNDO_FOR_CERTAIN = timedelta(seconds=10)
-"""How long a text stays at least that is approved at the desk."""
-
-NOTHING = dict.fromkeys(("to", "message", "answer", "request_digest"))
-"""What a redacted message has of these; a digest tells who tries all numbers the right one."""
-
-log = logging.getLogger("scheduler")
 
 
 class Status(StrEnum):
@@ -96,18 +68,6 @@ TAKEN = (Status.SENT, Status.DELIVERED, Status.UNDELIVERED)
 WITHDRAWN = "cancelled, unless the carrier has it already"
 RETRYABLE = (Status.FAILED, Status.BLOCKED, Status.UNDELIVERED, Status.EXPIRED)
 FINISHED = tuple(status for status in Status if status not in (*WAITING, Status.SENDING))
-ANEW = {
-    "status": Status.SCHEDULED,
-    "expires_at": None,
-    "due_since": None,
-    "finished_at": None,
-    "attempts": 0,
-    "in_doubt": 0,
-    "refused_at": None,
-    "cancelled_by": None,
-    "receipt_at": None,  # the reference stays: it names the first text, and not the next
-}
-"""What a message has of these that a person sends again."""
 
 
 def has_status(*statuses: Status) -> SQL:
@@ -199,52 +159,6 @@ class Message(Table):
     in_doubt_with = TextField(null=True)
     take_overs = IntegerField(default=0, constraints=[SQL("DEFAULT 0")])
 
-    # Requests
-
-    @classmethod
-    def accepted(cls, key: int, since: int, until: int) -> list[int]:
-        """Count the messages of a key that were accepted from one second to another, and parts."""
-        first, end = (first_id(EPOCH + second * SECOND) for second in (since, until))
-        parts = fn.COALESCE(fn.SUM(PARTS), 0)
-        counts = cls.select(fn.COUNT(SQL("*")), parts)
-        return [*counts.where(cls.key == key, cls.id >= first, cls.id < end).tuples().get()]
-
-    @classmethod
-    def tally_of(cls, key: int, row: KeyUse | None, seconds: Iterable[int]) -> KeyTally:
-        """Return what a key, of whose use this is the row, has used up around these seconds."""
-        found = db.execute_sql(LATEST.format(param=db.param), (key,)).fetchall()
-        latest = cls.id.python_value(found[0][0]) if found else None
-        return KeyTally.read(row, latest, seconds, partial(cls.accepted, key))
-
-    @classmethod
-    def _count_as_usual(cls, ids, times, approved=True):
-        """Count messages on their days once more (1), or less (-1), if they are `approved` now."""
-        if not times:
-            return
-        day = SQL(f"created_at / {DAY // MILLISECOND}")
-        columns = (cls.key, cls.country, day)
-        sums = cls.select(*columns, fn.SUM(PARTS)).group_by(*columns)
-        sums = sums.where(cls.id.in_([*ids]), cls.approved == approved, cls.country.is_null(False))
-        for key, country, day, parts in sorted(sums.tuples()):
-            KeyDay.add(key, country, day, times * parts)
-
-    @classmethod
-    def accepted_to(cls, number: str, since: datetime) -> ModelSelect:
-        """Select the messages to a number that count for its limit, the latest first.
-
-        Those that a person kept back count no more, and those of testers never did.
-        """
-        counts = (cls.to == number) & (cls.id >= first_id(since)) & (cls.created_at >= since)
-        counts &= cls.key.not_in(ApiKey.testers()) & (cls.status != Status.CANCELLED)
-        return cls.select().where(counts).order_by(cls.created_at.desc(), cls.id.desc())
-
-    @classmethod
-    def answered(cls, key: int, idempotency_key: str) -> Self | None:
-        """Return the message that this key's request with this idempotency key created."""
-        return cls.get_or_none(cls.key == key, cls.idempotency_key == idempotency_key)
-
-    # Every change of the status that may end a message
-
     @classmethod
     def change(cls, update: ModelUpdate) -> list[tuple[Status, str | None]]:
         """Execute an UPDATE of messages; write an event for each message that it ended.
@@ -259,143 +173,7 @@ class Message(Table):
             Event.write([each for each in changed if each.receiver and each.status in FINISHED])
         return [(each.status, each.to) for each in changed]
 
-    @classmethod
-    def _change_due(
-        cls, update: ModelUpdate, due: ModelSelect, still: SQL, now: datetime
-    ) -> Iterator[list]:
-        """Change all messages that are due, as `change` does; yield what each batch has changed.
-
-        In batches: writers wait for one only. `due` selects the ids; each is changed while it is
-        `still` so. Those that break this are set aside.
-        """
-        changed, batch = True, due.limit(BATCH)
-        while changed:
-            try:
-                changed = cls.change(update.where(locked(cls.id, batch), still))
-            except Exception as error:
-                if is_outage(error):
-                    raise
-                ids = [message.id for message in batch]
-                changed = cls._change_but_broken(update, ids, still, now)
-            yield changed
-
-    @classmethod
-    def _change_but_broken(cls, update, ids, still, now):
-        """Change these messages; set those that break it aside, and log their ids.
-
-        They are halved until such a message is alone.
-        """
-        try:
-            these = locked(cls.id, cls.select(cls.id).where(cls.id.in_(ids)))
-            return cls.change(update.where(these, still))
-        except Exception as error:
-            if is_outage(error):
-                raise
-            kind = type(error).__name__  # its words may hold the number
-        if len(ids) > 1:
-            half = len(ids) // 2
-            changed = cls._change_but_broken(update, ids[:half], still, now)
-            return changed + cls._change_but_broken(update, ids[half:], still, now)
-        log.error("message %s is set aside: %s", *ids, kind)
-        with passed_over(log, f"message {ids[0]} stays due"):
-            cls.update(send_at=now + SET_ASIDE).where(cls.id.in_(ids), still).execute()
-        return []
-
-    # Transitions by the scheduler
-
-    @classmethod
-    def correct(cls, now: datetime) -> None:
-        """Let what was noted by a clock that has been set back since be of now."""
-        cls.count_as_now(cls.created_at, now, cls.id > first_id(now))
-        cls.count_as_now(cls.finished_at, now, has_status(*FINISHED), HAS_ENDED)
-        decided = cls.send_date.is_null() | cls.due_since.is_null(False)
-        scheduled = has_status(Status.SCHEDULED)
-        cls.count_as_now(cls.send_at, now, scheduled, decided, longest=LONGEST_WAIT)
-
-    @classmethod
-    def promote(
-        cls,
-        now: datetime,
-        *,
-        check_dnc: str = "asked",
-    ) -> Counter:
-        """Queue, expire or block all messages that are due; count them by their new status.
-
-        `check_dnc` is for keys without a rule of their own. A text in doubt is left to the sender,
-        which asks the carrier first.
-        """
-        due = has_status(Status.SCHEDULED) & (cls.send_at <= now)
-        blocked = (cls.in_doubt == 0) & cls._is_kept_off(check_dnc)
-        expired = (cls.in_doubt == 0) & (cls.expires_at <= now)
-        became = Case(None, [(blocked, Status.BLOCKED), (expired, Status.EXPIRED)], Status.QUEUED)
-        finished = Case(None, [(blocked | expired, cls.finished_at.db_value(now))], None)
-        move = cls.update(status=became, finished_at=finished)
-        due = cls.select(cls.id).where(due).order_by(cls.send_at)
-        counts = Counter()
-        for moved in cls._change_due(move, due, has_status(Status.SCHEDULED), now):
-            counts.update(status for status, _ in moved)
-        return counts
-
-    @classmethod
-    def decide_expiry(cls, setting: timedelta, among: Collection[uuid.UUID] | None = None) -> None:
-        """Decide when it is too late to send messages that wait, where that is not decided yet.
-
-        By the rules that their keys have now; `setting` is for keys without one. `among` are the
-        ids to choose from, if not all.
-        """
-        undecided = IS_WAITING & cls.expires_at.is_null()
-        if among is not None:
-            undecided &= cls.id.in_([*among])
-        kinds = list(cls.select(cls.key, cls.answers).where(undecided).distinct())
-        own = ApiKey.rules_of({each.key_id for each in kinds})
-        for each in kinds:
-            alike = cls.answers == each.answers if each.answers else cls.answers.is_null()
-            these = cls.select(cls.id).where(undecided, cls.key == each.key_id, alike)
-            decide = cls._expire_after(each.lasts(own[each.key_id], setting))
-            decide = decide.where(locked(cls.id, these.limit(BATCH)))
-            while decide.execute():  # in batches, so that others do not wait long
-                pass
-
-    @classmethod
-    def _expire_after(cls, lasts):
-        """Return the UPDATE to messages that last so long from their first scheduled time on."""
-        never = cls.first_send_at > LAST - lasts
-        ends = cls.first_send_at + Value(lasts // MILLISECOND, converter=False)
-        return cls.update(expires_at=Case(None, [(never, cls.expires_at.db_value(LAST))], ends))
-
-    @classmethod
-    def expire(cls, now: datetime, among: Collection[uuid.UUID] | None = None) -> int:
-        """Expire messages that wait though it is too late to send them; count them.
-
-        `among` are the ids to choose from, if not all. What waits for a later time keeps it.
-        """
-        late = IS_WAITING & (cls.expires_at <= now) & (cls.send_at <= now) & (cls.in_doubt == 0)
-        if among is not None:
-            late &= cls.id.in_([*among])
-        give_up = cls.update(status=Status.EXPIRED, finished_at=now)
-        due = cls.select(cls.id).where(late)
-        return sum(map(len, cls._change_due(give_up, due, IS_WAITING, now)))
-
-    @classmethod
-    def _is_kept_off(cls, setting):
-        """Return the condition that the Do Not Call list keeps a message from its number."""
-        is_listed = cls.to.in_(DoNotCall.select(DoNotCall.number))
-        asked = is_listed & (cls.check_dnc | cls.key.in_(ApiKey.checking("always", setting)))
-        stops = cls.key.in_(ApiKey.checking("opted-out", setting))
-        return asked | (stops & DoNotCall.has_opted_out(cls.to))
-
-    @classmethod
-    def expire_in_doubt(cls, lanes: Collection[str], reason: str, now: datetime) -> int:
-        """Give up messages in doubt whose carriers, to be asked about them, do not answer.
-
-        They have expired, or are cancelled if somebody has done so; return how many.
-        """
-        old = IS_SENDABLE & cls.lane.in_(lanes) & (cls.in_doubt > 0) & (cls.expires_at <= now)
-        withdrawn = cls.cancelled_by.is_null(False), Status.CANCELLED
-        status = Case(None, [withdrawn], Status.EXPIRED)
-        told = {"finished_at": now, "last_error": reason, "last_error_at": now}
-        give_up, due = cls.update(status=status, **told), cls.select(cls.id).where(old)
-        return sum(map(len, cls._change_due(give_up, due, old, now)))
+    # Sending it
 
     def apply(self, outcome: Any, now: datetime, **more: Any) -> bool:
         """Move this claimed message as an Outcome says; False if the claim is another's by now.
@@ -414,7 +192,7 @@ class Message(Table):
             changes["send_at"] = outcome.send_at
         if outcome.doubt:
             changes["in_doubt"] = self.in_doubt + 1
-        return self._move({Status.SENDING}, **changes)
+        return self._end_claim(**changes)
 
     @classmethod
     def put_back(cls, messages: Collection[Self]) -> None:
@@ -423,7 +201,12 @@ class Message(Table):
         Claims that are another's by now stay.
         """
         for each in messages:
-            each._move({Status.SENDING}, status=Status.QUEUED)
+            each._end_claim(status=Status.QUEUED)
+
+    def _end_claim(self, **changes):
+        """Change this message while it is claimed as it was read; return whether it was."""
+        held = (Message.id == self.id) & (Message.claim_number == self.claim_number)
+        return bool(self.change(Message.update(changes).where(held, has_status(Status.SENDING))))
 
     def lose(self, carrier: str | None, number: int) -> bool:
         """Queue this message, of which a sender has died that had claimed it for a carrier.
@@ -444,7 +227,8 @@ class Message(Table):
         ended = {"status": outcome.status, "finished_at": now}
         if outcome.reason:
             ended |= {"last_error": outcome.reason, "last_error_at": now}
-        return self._move({*WAITING}, **ended)
+        waits = (Message.id == self.id) & has_status(*WAITING)
+        return bool(self.change(Message.update(ended).where(waits)))
 
     def read_doubts(self) -> None:
         """Lock this message, and read its doubts: some may be settled since it was claimed."""
@@ -478,127 +262,6 @@ class Message(Table):
         being_sent = alike & has_status(Status.SENDING) & (Message.id != self.id)
         return Message.select().where(being_sent).exists()
 
-    # Transitions by people
-
-    def approve(self, by: str, now: datetime) -> bool:
-        """Let this message be sent when its time comes; once more changes nothing.
-
-        Return False if it waits no more, or is withdrawn.
-        """
-        again = Message.approved & Message.cancelled_by.is_null()
-        return self.decide(True, by, now) or self._move({*WAITING}, again, approved=True)
-
-    def decide(self, yes: bool, by: str, now: datetime, not_before: datetime | None = None) -> bool:
-        """Approve or refuse this message; False if it does not wait for approval any more.
-
-        Once approved, it waits for its time, or for `not_before` if that is later.
-        """
-        if yes:
-            action, usual = Action.APPROVED, 1
-            changes = {"approved": True, "approved_by": by, "approved_at": now}
-            if not_before:
-                sooner = (Message.send_at < not_before, Message.send_at.db_value(not_before))
-                send_at = Case(None, [sooner], Message.send_at)
-                changes |= {"status": Status.SCHEDULED, "send_at": send_at}
-        else:
-            action, usual = Action.REFUSED, 0
-            changes = {"status": Status.CANCELLED, "cancelled_by": by, "finished_at": now}
-        kept = Message.cancelled_by.is_null()  # or it is withdrawn
-        return self._act(action, now, {*WAITING}, ~Message.approved, kept, usual=usual, **changes)
-
-    def cancel(self, by: str, now: datetime) -> bool:
-        """Cancel this message; return False if it waits no more.
-
-        A message in doubt is withdrawn: it waits until the sender has asked the carrier.
-        """
-        cancelled = {"status": Status.CANCELLED, "cancelled_by": by, "finished_at": now}
-        cancel = partial(self._act, Action.CANCELLED, now, {*WAITING})
-        if cancel(Message.in_doubt == 0, usual=-1, **cancelled):
-            return True
-        withdraw = partial(cancel, Message.in_doubt > 0, cancelled_by=by, send_at=now)
-        withdrawn = withdraw(Message.cancelled_by.is_null(), usual=-1) or withdraw()  # once more
-        if withdrawn:
-            self.cancelled_by = by
-        return withdrawn
-
-    def undo_approval(self, by: str, now: datetime) -> bool:
-        """Have this message wait for approval as it did before; False if it may have gone.
-
-        Only who approved it may, and only within UNDO_WITHIN.
-        """
-        mine = (Message.approved_by == by) & is_within(Message.approved_at, UNDO_WITHIN, now)
-        before = {"approved": False, "approved_by": None, "approved_at": None, "due_since": None}
-        before["send_at"] = Message.first_send_at
-        undo = partial(
-            self._undo, Action.APPROVED, now, {*WAITING}, Message.in_doubt == 0, mine, usual=-1
-        )
-        was_queued = Message.approved & (Message.first_send_at <= Message.approved_at)
-        return undo(was_queued, status=Status.QUEUED, **before) or undo(
-            Message.approved, status=Status.SCHEDULED, **before
-        )
-
-    def undo_cancel(self, by: str, now: datetime, limit: Limit | None = None) -> bool:
-        """Have this message, which was cancelled or refused, wait again; False if it is too late.
-
-        Only who cancelled it may, and only within UNDO_WITHIN. The `limit` of its recipient counts
-        it again, and must allow that. The next pass queues what is due, unless its number has
-        joined the Do Not Call list.
-        """
-        mine, since = Message.cancelled_by == by, now - UNDO_WITHIN
-        last = is_within(Message.finished_at, UNDO_WITHIN, now)
-        waits = {"status": Status.SCHEDULED, "cancelled_by": None, "finished_at": None}
-        refused = Audit.latest(self.id, (Action.CANCELLED, Action.REFUSED), since)
-        undone = refused or Action.CANCELLED
-        with db.transaction():
-            if limit and self._use_of(limit) >= limit.number:
-                return False
-            if self._undo(undone, now, {Status.CANCELLED}, mine, last, usual=1, **waits):
-                return True
-        withdrawn = mine & (Message.in_doubt > 0) & is_within(Message.send_at, UNDO_WITHIN, now)
-        return self._undo(undone, now, {*WAITING}, withdrawn, usual=1, cancelled_by=None)
-
-    def _use_of(self, limit):
-        """Return how many others to this number have counted since a window before this one."""
-        lock_numbers([self.to])
-        others = Message.accepted_to(self.to, self.created_at - limit.window + MILLISECOND)
-        return others.where(Message.id != self.id).limit(limit.number).count()
-
-    def retry(self, now: datetime, expire_after: timedelta) -> bool:
-        """Send this message, which did not reach its recipient, again with all its retries.
-
-        It goes at once, or at a send_date that is still to come, and expires as if it were new:
-        `expire_after` is for a key without a rule of its own. What answers a reply has one try.
-        """
-        later = (Message.send_date > now, Message.send_date)
-        send_at = Case(None, [later], Message.send_at.db_value(now))
-        ids = [*self.ids]
-        with db.transaction():
-            done = self._act(
-                Action.RETRIED,
-                now,
-                {*RETRYABLE},
-                Message.answers.is_null(),
-                first_send_at=send_at,
-                send_at=send_at,
-                tries_before=Message.claim_number,
-                lane=_lane_anew(ids),
-                **ANEW,
-            )
-            Message.decide_expiry(expire_after, ids)
-        return done
-
-    @classmethod
-    def block_number(cls, number: str, now: datetime, check_dnc: str = "asked") -> int:
-        """Block messages that wait for a number that has opted out; return how many.
-
-        A text in doubt is left to the sender, which asks the carrier first.
-        """
-        waiting = (cls.to == number) & has_status(*WAITING) & (cls.in_doubt == 0)
-        waiting &= cls.check_dnc | cls.key.not_in(ApiKey.checking("asked", check_dnc))
-        waiting &= cls.answers.is_null()
-        block = cls.update(status=Status.BLOCKED, finished_at=now).where(waiting)
-        return len(cls.change(block))
-
     @classmethod
     def note_notified(cls, ids: Collection[uuid.UUID], now: datetime) -> None:
         """Note that events of these messages were delivered.
@@ -610,96 +273,7 @@ class Message(Table):
             notified = cls.select(cls.id).where(cls.id.in_(ids))
             cls.update(told_at=now).where(locked(cls.id, notified)).execute()
 
-    # Growing old: in batches, so that others do not wait long
-
-    @classmethod
-    def purge(cls, before: datetime, now: datetime) -> int:
-        """Delete some messages that were finished before an instant; return how many.
-
-        A message stays while an equal text is in doubt, which would take its copy for its own.
-        """
-        with db.transaction():
-            gone = cls.purge_old(before)
-            cls._audit_many(Action.PURGED, now, gone, f"ended before {isoformat(before)}")
-        return gone
-
-    @classmethod
-    def purge_old(cls, before: datetime) -> int:
-        """Do as `purge`, without a word in the audit: nobody has asked for it."""
-        old = cls.finished_at < before
-        with db.transaction():
-            # Apart from the deletion, or Postgres may select a batch for each row that it looks at
-            some = cls.select(cls.id).where(old, ~cls._has_twin_in_doubt(), has_status(*FINISHED))
-            ids = [message.id for message in some.limit(PAGE)]
-            return cls.delete().where(old, cls.id.in_(ids)).execute()
-
-    @classmethod
-    def redact_oldest(cls, since: datetime | None, before: datetime) -> tuple[int, datetime]:
-        """Redact some of those that ended between two instants, the oldest first.
-
-        Return how many, and until when nothing is left to be redacted: there a later call begins,
-        or it would read all that was redacted before. One that an equal text in doubt still needs
-        stays. Nothing is written to the audit.
-        """
-        old = HAS_ENDED & cls.message.is_null(False) & (cls.finished_at < before)
-        if since:
-            old &= cls.finished_at >= since
-        found = []
-        for status in FINISHED:  # one index lookup each
-            some = cls.select(cls.finished_at, cls.id).where(cls.status == status, old)
-            found.extend(some.order_by(cls.finished_at).limit(PAGE).tuples())
-        oldest = sorted(found)[:PAGE]
-        old &= cls.id.in_([id for _, id in oldest])
-        redacted = cls.update(NOTHING).where(old, ~cls._has_twin_in_doubt()).execute()
-        if left := cls.select(cls.finished_at).where(old).order_by(cls.finished_at).first():
-            return redacted, left.finished_at
-        return redacted, oldest[-1][0] if len(oldest) == PAGE else before
-
-    @classmethod
-    def redact(cls, before: datetime, now: datetime) -> int:
-        """Forget number and text of some messages finished before an instant; return how many.
-
-        Not of one that an equal text in doubt still needs, as in `purge`.
-        """
-        old, spared = cls.finished_at < before, cls._has_twin_in_doubt()
-        return cls._forget(old, now, f"ended before {isoformat(before)}", ~spared)
-
-    @classmethod
-    def spared(cls, before: datetime) -> int:
-        """Count the messages finished before an instant that `redact` has spared."""
-        kept = (cls.finished_at < before) & HAS_ENDED & cls.message.is_null(False)
-        return cls.select().where(kept, cls._has_twin_in_doubt()).count()
-
-    @classmethod
-    def redact_number(cls, number: str, now: datetime) -> int:
-        """Forget a number and its texts in some messages that have ended; return how many."""
-        return cls._forget(cls.to == number, now, "to one number")
-
-    @classmethod
-    def _forget(cls, which, now, details, *conditions):
-        which &= HAS_ENDED & cls.message.is_null(False)
-        some = cls.select(cls.id).where(which, *conditions).limit(PAGE)
-        ids = [each.id for each in some]
-        with db.transaction():
-            forgotten = cls.update(NOTHING).where(which, cls.id.in_(ids)).execute()
-            cls._audit_many(Action.REDACTED, now, forgotten, details)
-        return forgotten
-
-    @classmethod
-    def _has_twin_in_doubt(cls):
-        """Return the condition that the carrier may yet be asked about an equal text."""
-        twin = cls.alias()
-        alike = (twin.to == cls.to) & (twin.message == cls.message)
-        in_doubt = twin.status.in_([*WAITING]) & (twin.in_doubt > 0)
-        unsettled = in_doubt | (twin.status == Status.SENDING)  # its scheduler may be dead
-        return fn.EXISTS(twin.select(twin.id).where(alike, unsettled))
-
-    @staticmethod
-    def _audit_many(action, now, count, details):
-        if count:
-            Audit.note(action, now, count=count, details=details)
-
-    # One message
+    # What is asked of one
 
     @classmethod
     def find(cls, message_id: uuid.UUID) -> Self:
@@ -708,11 +282,6 @@ class Message(Table):
         if message is None:
             raise Refused("there is no such message")
         return message
-
-    @property
-    def ids(self) -> list[uuid.UUID]:
-        """Return what a Selection has of several messages."""
-        return [self.id]
 
     def lasts(self, own: KeyRules, setting: timedelta) -> timedelta:
         """Return how long after its first scheduled time this message may still be sent."""
@@ -759,90 +328,35 @@ class Message(Table):
             return WITHDRAWN
         return self.status if self.approved else f"{self.status}, awaiting approval"
 
-    def _act(self, action, now, among, *conditions, undone=None, usual=0, **changes):
-        """Make a transition of a person, and note it in the audit; return whether it happened.
-
-        `undone` is the action that it takes back; `usual` as in `_count_as_usual`.
-        """
-        with db.transaction():
-            done = self._move(among, *conditions, **changes)
-            if done:
-                Audit.note(action, now, message_id=self.id, details=undone)
-                Message._count_as_usual(self.ids, usual, changes.get("approved", True))
-        return done
-
-    def _undo(self, action, now, among, *conditions, **changes):
-        """Take back an action, as `_act` does one."""
-        return self._act(Action.UNDONE, now, among, *conditions, undone=action, **changes)
-
-    def _move(self, among, *conditions, **changes):
-        """Change this message if its status is among these, atomically; return whether it did.
-
-        Only the sender that claimed it may move it out of `sending`. A redacted one is not sent.
-        """
-        allowed = (Message.id == self.id) & _allowed(among, changes)
-        if among == {Status.SENDING}:
-            allowed &= Message.claim_number == self.claim_number
-        move = Message.update(changes).where(allowed, *conditions)
-        return len(self.change(move)) == 1
-
 
 PARTS = fn.COALESCE(Message.parts, 1)
 """The parts of a message; one where a version before migration 0014 stored none."""
 
 
-def _allowed(among, changes):
-    """Return the condition that a message is in one of these statuses and may be changed so."""
-    allowed = Message.status.in_(sorted(among))
-    return allowed & Message.to.is_null(False) if changes.get("status") in WAITING else allowed
+def accepted(key: int, since: int, until: int) -> list[int]:
+    """Count the messages of a key that were accepted from one second to another, and parts."""
+    first, end = (first_id(EPOCH + second * SECOND) for second in (since, until))
+    counts = Message.select(fn.COUNT(SQL("*")), fn.COALESCE(fn.SUM(PARTS), 0))
+    these = (Message.key == key) & (Message.id >= first) & (Message.id < end)
+    return [*counts.where(these).tuples().get()]
 
 
-def _lane_anew(ids):
-    """Return the lanes that messages have when they are sent again, by those that they have."""
-    lanes = Message.select(Message.lane).where(Message.id.in_(ids), Message.lane.is_null(False))
-    anew = [(each.lane, str(Lane.read(each.lane).anew())) for each in lanes.distinct()]
-    return Case(Message.lane, anew, None) if anew else None
+def accepted_to(number: str, since: datetime) -> ModelSelect:
+    """Select the messages to a number that count for its limit, the latest first.
 
-
-class Selection:
-    """Several messages that a person decides on together: some thousand a second.
-
-    It has the transitions of a message, each in one transaction for those that can make it.
-    `left` are the ids of the others.
+    Those that a person kept back count no more, and those of testers never did.
     """
+    counts = (Message.id >= first_id(since)) & (Message.created_at >= since)
+    counts &= Message.key.not_in(ApiKey.testers()) & (Message.status != Status.CANCELLED)
+    latest = Message.created_at.desc(), Message.id.desc()
+    return Message.select().where(Message.to == number, counts).order_by(*latest)
 
-    approve, decide = Message.approve, Message.decide
-    cancel, retry = Message.cancel, Message.retry
 
-    def __init__(self, ids: Collection[uuid.UUID]):
-        self.left = {*ids}
-
-    @property
-    def ids(self) -> set[uuid.UUID]:
-        """Return the messages that may yet make a transition."""
-        return self.left
-
-    def make(self, transition: Callable[[Self], Any]) -> None:
-        """Have all messages make a transition that can, each by the first way open to it."""
-        with db.transaction():
-            while self.left and transition(self):
-                pass
-
-    def _act(self, action, now, among, *conditions, usual=0, **changes):
-        moved = self._move(among, *conditions, **changes)
-        Audit.note_each(action, now, Audit.message_id, moved)
-        Message._count_as_usual(moved, usual)
-        return moved
-
-    def _move(self, among, *conditions, **changes):
-        """Change those that it is possible for; lock them first, sorted, against deadlocks."""
-        some = Message.id.in_([*self.left]) & _allowed(among, changes)
-        able = Message.select(Message.id).where(some, *conditions).order_by(Message.id)
-        moved = [each.id for each in db.lock_rows(able)]
-        if moved:
-            Message.change(Message.update(changes).where(Message.id.in_(moved)))
-        self.left.difference_update(moved)
-        return moved
+def tally_of(key: int, row: KeyUse | None, seconds: Iterable[int]) -> KeyTally:
+    """Return what a key, of whose use this is the row, has used up around these seconds."""
+    of_key = Message.select(Message.id).where(Message.key == key)
+    latest = of_key.order_by(Message.id.desc()).first()
+    return KeyTally.read(row, latest and latest.id, seconds, partial(accepted, key))
 
 
 for _name, _columns, _where in (

@@ -27,7 +27,7 @@ from events.outbox import Event
 from models import Message, Status
 from monitoring import checks
 from monitoring.notices import Notices
-from sending import claims, inbound, receipts, retention
+from sending import claims, inbound, receipts, retention, waiting
 from sending.attempts import Attempt
 from sending.carrier_state import CarrierState
 from sending.heartbeats import Pulse, take_over
@@ -219,14 +219,14 @@ class Scheduler:
         now, monotonic = self.clock.now(), self.clock.monotonic()
         if self.stop.is_requested or monotonic < self.tend_at:
             return
-        for kept in (Message, Attempt, Reply, receipts):  # a clock may have been set back
+        for kept in (waiting, Attempt, Reply, receipts):  # a clock may have been set back
             kept.correct(now)
         stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
         CarrierState.passed(now, stand_ins)
         for sender in self.senders:
             sender.inbox.ask()
         self.left += self.take_over()
-        Message.decide_expiry(self.settings.expire_after)
+        waiting.decide_expiry(self.settings.expire_after)
         self.left += self.promote(now)
         claims.adopt()
         self.expire(now)
@@ -247,17 +247,17 @@ class Scheduler:
 
     def promote(self, now: datetime) -> int:
         """Queue the messages that are due; return how many."""
-        promoted = Message.promote(now, check_dnc=self.settings.check_dnc)
+        promoted = waiting.promote(now, check_dnc=self.settings.check_dnc)
         moves = {Status.QUEUED: "promoted", Status.BLOCKED: "blocked", Status.EXPIRED: "expired"}
         self.counts.update({moves[Status(status)]: n for status, n in promoted.items()})
         return promoted[Status.QUEUED]
 
     def expire(self, now: datetime) -> None:
         """Expire what has waited too long for approval, a carrier, or a carrier's answer."""
-        self.counts["expired"] += Message.expire(now)
+        self.counts["expired"] += waiting.expire(now)
         trouble = CarrierState.in_trouble(self.routes.names) if self.routes.are_several else ()
         lanes = [each for each in claims.lanes() if self.is_given_up(Lane.read(each), trouble)]
-        self.counts["expired"] += Message.expire_in_doubt(lanes, UNANSWERED, now)
+        self.counts["expired"] += waiting.expire_in_doubt(lanes, UNANSWERED, now)
 
     def is_given_up(self, lane: Lane, trouble: set[str]) -> bool:
         """Say whether nobody can say, or will soon, whether a text of a lane was taken."""

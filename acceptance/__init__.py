@@ -1,7 +1,8 @@
 """Store new messages, subject to limits and idempotency.
 
-`store` keeps one message for good, or raises why it may not.
+`store` keeps one message for good, or raises why it may not; `stored_before` finds what a
+request with the same idempotency key has stored.
 """
 
 from acceptance.decisions import AlreadyAnswered, NewMessage
-from acceptance.storage import store
+from acceptance.storage import store, stored_before

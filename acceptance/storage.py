@@ -18,7 +18,7 @@ from access.keys import ApiKey
 from access.limits import DAY, KeyUse, Limit, NumberTally, lock_numbers
 from access.usual import KeyDay, Usual
 from database import EPOCH, db
-from models import IS_KEPT, PARTS, Message, first_id
+from models import IS_KEPT, PARTS, Message, accepted_to, first_id, tally_of
 
 UNLESS_TAKEN = (
     "ON CONFLICT (key_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
@@ -76,6 +76,11 @@ def insert_all(requests: Sequence[Request]) -> list[Outcome]:
     return outcomes
 
 
+def stored_before(key: int, idempotency_key: str) -> Message | None:
+    """Return the message that this key's request with this idempotency key created."""
+    return Message.get_or_none(Message.key == key, Message.idempotency_key == idempotency_key)
+
+
 # Reading and writing
 
 
@@ -93,7 +98,7 @@ def _read(requests):
     uses = [KeyUse.lock(key) for key in sorted(limited)]
     for use in uses:
         seconds = {message.second for message in messages if message.key == use.key_id}
-        known.of_keys[use.key_id] = Message.tally_of(use.key_id, use, seconds)
+        known.of_keys[use.key_id] = tally_of(use.key_id, use, seconds)
     known.taken.update(_taken({message.unique_key for message in messages} - {None}))
     return known, uses
 
@@ -105,7 +110,7 @@ def _number_tallies(requests):
     since = min((request.message.created_at for request in limited), default=None)
     tallies = {}
     for to, limit in {(request.message.to, request.recipient_limit) for request in limited}:
-        latest = Message.accepted_to(to, since - limit.window).limit(limit.number)
+        latest = accepted_to(to, since - limit.window).limit(limit.number)
         tallies[to, limit] = NumberTally([message.created_at for message in latest])
     return tallies
 

@@ -101,10 +101,17 @@ class Audit(Table):
         cls.insert(at=now, who=who, who_key=who_key, what=what, **about).execute()
 
     @classmethod
-    def note_each(cls, what: Action, now: datetime, about: Field, values: Iterable[Any]) -> None:
+    def note_each(
+        cls,
+        what: Action,
+        now: datetime,
+        about: Field,
+        values: Iterable[Any],
+        details: str | None = None,
+    ) -> None:
         """Add a row for each of several numbers or messages, `about` being their column."""
         who, who_key = actor()
-        row = {"at": now, "who": who, "who_key": who_key, "what": what}
+        row = {"at": now, "who": who, "who_key": who_key, "what": what, "details": details}
         for some in chunked(values, PAGE):
             cls.insert_many([row | {about.name: value} for value in some]).execute()
 

@@ -29,7 +29,7 @@ from carriers.lanes import Routes
 from carriers.ways import parse
 from database import clock
 from events.outbox import Event, EventAddress
-from sending import claims
+from sending import claims, waiting
 
 TEXTS, SENDINGS = 4000, 3
 DELAY = 0.05  # seconds, as in peers.py
@@ -202,7 +202,7 @@ def promote(server):
             fresh()
             fill.fill(100_000, models.Status.SCHEDULED)
             started = time.monotonic()
-            promoted = models.Message.promote(clock.now())
+            promoted = waiting.promote(clock.now())
             assert promoted == {models.Status.QUEUED: 100_000}
             times.append(time.monotonic() - started)
             database.disconnect()

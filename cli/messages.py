@@ -18,10 +18,11 @@ import reports
 from access.do_not_call import LastReply
 from cli import base
 from database import PAGE, clock
-from models import RETRYABLE, WAITING, WITHDRAWN, Message, Selection, Status
+from models import RETRYABLE, WAITING, WITHDRAWN, Message, Status
 from reports import Filter
-from sending import outcomes, receipts
+from sending import outcomes, receipts, retention
 from sending.attempts import Attempt
+from sending.decisions import Selection
 from sending.replies import Reply
 
 UNSHOWN = {  # columns
@@ -178,7 +179,7 @@ def command_for_each(
         with base.counted(name, len(message_ids)) as bar:
             for batch in chunked(message_ids, PAGE):
                 selection = Selection(batch)
-                with base.committed(partial(selection.make, transition)):
+                with base.committed(partial(transition, selection)):
                     bar.update(len(batch))
                     refused |= report(name, past, batch, selection.left)
         ctx.exit(refused)
@@ -216,21 +217,21 @@ def preview(found: Iterator[Message], silent: bool) -> list[uuid.UUID]:
 command_for_each(
     "approve",
     "approved",
-    lambda message: message.approve(base.SHELL, clock.now()),
+    lambda these: these.approve(base.SHELL, clock.now()),
     "Approve messages: they are sent when their time comes. Give ids, or options.",
     awaiting_approval=True,
 )
 command_for_each(
     "cancel",
     "cancelled",
-    lambda message: message.cancel(base.SHELL, clock.now()),
+    lambda these: these.cancel(base.SHELL, clock.now()),
     "Cancel waiting messages; this also refuses approval. Give ids, or options.",
     statuses=WAITING,
 )
 command_for_each(
     "retry",
     "queued again",
-    lambda message: message.retry(clock.now(), current_app.config["SETTINGS"].expire_after),
+    lambda these: these.retry(clock.now(), current_app.config["SETTINGS"].expire_after),
     "Send failed, blocked, undelivered or expired messages again. Give ids, or options.",
     statuses=RETRYABLE,
 )
@@ -256,7 +257,7 @@ def purge(days: int, yes: bool) -> None:
         base.confirm("Purge every message that has ended?", yes)
     elif (number := reports.count_ended(before)) > MANY:
         base.confirm(f"Purge {base.count(number)}?", yes)
-    base.say(f"{in_batches('purge', lambda: Message.purge(before, now))} deleted")
+    base.say(f"{in_batches('purge', lambda: retention.purge(before, now))} deleted")
     say_replies(in_batches("purge", lambda: Reply.purge(before, now)))
 
 
@@ -277,14 +278,14 @@ def redact(to: str | None, days: int | None, yes: bool) -> None:
     now = clock.now()
     if to is None:
         before = now - timedelta(days=days)
-        total = in_batches("redact", lambda: Message.redact(before, now))
+        total = in_batches("redact", lambda: retention.redact(before, now))
         replies = in_batches("redact", lambda: Reply.purge(before, now))
-        if spared := Message.spared(before):
+        if spared := retention.spared(before):
             base.say(f"{base.count(spared)} not redacted: an equal text is in doubt", err=True)
     else:
         if (number := reports.count_ended(to=to)) > MANY:
             base.confirm(f"Erase number and text of {base.count(number)}?", yes)
-        total = in_batches("redact", lambda: Message.redact_number(to, now))
+        total = in_batches("redact", lambda: retention.redact_number(to, now))
         replies = in_batches("redact", lambda: Reply.forget_number(to, now))
         receipts.forget_number(to)
         LastReply.forget(to)

@@ -13,7 +13,7 @@ from desk import results
 from desk.door import blueprint, operator
 from desk.entries import unbroken
 from desk.numbers import read_number
-from models import UNDO_WITHIN
+from sending.decisions import UNDO_WITHIN
 from sending.replies import put_on_list
 
 log = logging.getLogger("web")

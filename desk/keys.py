@@ -25,7 +25,7 @@ from desk import results
 from desk.door import blueprint, operator
 from desk.entries import Instants
 from desk.lists import PAGE
-from models import Message
+from models import accepted
 
 HOURS = (1, 24)  # in which texts are counted
 PAST = {"pause": "paused", "resume": "resumed"}
@@ -112,4 +112,4 @@ def last_change(now: datetime) -> list[dict]:
 def sent_within(key: ApiKey, hours: int, now: datetime) -> list[int]:
     """Return the messages and the parts of a key that were accepted within some hours."""
     since, until = ((at - EPOCH) // SECOND for at in (now - timedelta(hours=hours), now + SECOND))
-    return Message.accepted(key.id, since, until)
+    return accepted(key.id, since, until)

@@ -30,9 +30,11 @@ from desk.entries import Entry, Instants, counted
 from desk.lists import MANY, PAGE, address_after, page_start, pressed
 from desk.overview import look_over
 from desk.results import Result
-from models import UNDO_FOR_CERTAIN, Message, Selection, Status
+from models import Message, Status
 from reports import Cursor, Filter
+from sending.decisions import UNDO_FOR_CERTAIN, Selection
 from sending.replies import Reply
+from sending.waiting import expire
 
 FILTERS = ("status", "key", "day")  # of messages
 
@@ -155,27 +157,27 @@ def message(message_id: uuid.UUID) -> str:
 # Buttons
 
 
-def approve(these: Selection, by: str, now: datetime) -> bool:
+def approve(these: Selection, by: str, now: datetime) -> None:
     """Approve messages, which stay until they cannot be undone for certain."""
-    return these.decide(True, by, now, now + UNDO_FOR_CERTAIN)
+    these.decide(True, by, now, now + UNDO_FOR_CERTAIN)
 
 
-def undo_cancel(message: Message, by: str, now: datetime) -> bool:
+def undo_cancel(these: Selection, by: str, now: datetime) -> None:
     """Undo a cancellation or refusal, as far as RECIPIENT_LIMIT allows."""
-    return message.undo_cancel(by, now, current_app.config["SETTINGS"].recipient_limit)
+    these.undo_cancel(by, now, current_app.config["SETTINGS"].recipient_limit)
 
 
-def retry(these: Selection, by: str, now: datetime) -> bool:
+def retry(these: Selection, by: str, now: datetime) -> None:
     """Send messages again; without a rule of its key, each expires by EXPIRE_AFTER."""
-    return these.retry(now, current_app.config["SETTINGS"].expire_after)
+    these.retry(now, current_app.config["SETTINGS"].expire_after)
 
 
 ACTIONS = {
     "approve": ("approved", approve),
     "refuse": ("refused", lambda these, by, now: these.decide(False, by, now)),
-    "cancel": ("cancelled", lambda these, by, now: these.cancel(by, now)),
+    "cancel": ("cancelled", Selection.cancel),
     "retry": ("retried", retry),
-    "undo-approve": ("no longer approved", Message.undo_approval),
+    "undo-approve": ("no longer approved", Selection.undo_approval),
     "undo-refuse": ("no longer refused", undo_cancel),
     "undo-cancel": ("no longer cancelled", undo_cancel),
 }
@@ -192,11 +194,13 @@ def change(message_id: uuid.UUID | None = None) -> Response:
         operator()
     now = clock.now()
     ids = read_ids(request.form[action])
-    Message.expire(now, ids)  # or an approval would have no effect
+    expire(now, ids)  # or an approval would have no effect
     found = sorted(reports.seen_by(g.person, ids), key=lambda message: ids.index(message.id))
-    past, name = ACTIONS[action][0], g.person.name
-    left = apply(action, found, name, now)
-    done = [message.id for message in found if message.id not in left]
+    (past, transition), name = ACTIONS[action], g.person.name
+    selection = Selection(message.id for message in found)
+    transition(selection, name, now)
+    done = [message.id for message in found if message.id not in selection.left]
+    left = [message.id for message in found if message.id in selection.left]
     for id in done:
         about = {"message_id": str(id), "key": name}
         log.info("message %s %s by %s", id, past, name, extra=about)
@@ -208,19 +212,6 @@ def change(message_id: uuid.UUID | None = None) -> Response:
     if not ids:
         flash("No text was selected.")
     return redirect(address_after(ids, "next" if found else "list"), 303)
-
-
-def apply(action: str, found: list[Message], by: str, now: datetime) -> list[uuid.UUID]:
-    """Do what a button does to messages; return the ids of those that cannot change so any more.
-
-    All change in one transaction. What is undone has one for each, which locks its number.
-    """
-    _, transition = ACTIONS[action]
-    if action.startswith("undo-"):
-        return [message.id for message in found if not transition(message, by, now)]
-    selection = Selection(message.id for message in found)
-    selection.make(lambda these: transition(these, by, now))
-    return [message.id for message in found if message.id in selection.left]
 
 
 def read_ids(value: str) -> list[uuid.UUID]:

@@ -18,8 +18,8 @@ from desk.door import blueprint, operator
 from desk.entries import Conversation, ReplyEntry, unbroken
 from desk.lists import MANY, PAGE, address_after, page_start, pressed
 from desk.results import Result
-from models import UNDO_WITHIN
 from reports import Cursor
+from sending.decisions import UNDO_WITHIN
 from sending.replies import Reply, order
 
 

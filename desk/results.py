@@ -15,8 +15,8 @@ from database import EPOCH, MILLISECOND
 from database.clock import is_ahead
 from desk import lists
 from desk.lists import PAGE
-from models import UNDO_WITHIN
 from reports import Cursor
+from sending.decisions import UNDO_WITHIN
 
 MOST = 75  # ids of all results: a cookie holds 4 KB
 

@@ -11,7 +11,7 @@ from access.keys import MAY_SEND, ApiKey
 from access.limits import SECOND, KeyUse, Limit, parse
 from carriers.money import plain
 from database import EPOCH
-from models import PARTS, Message, Status, first_id, has_status
+from models import PARTS, Message, Status, first_id, has_status, tally_of
 from reports.listings import chosen_keys
 
 USED = (Status.SENT, Status.DELIVERED, Status.UNDELIVERED, Status.FAILED)
@@ -92,7 +92,7 @@ def use_of_limits(
     for key in keys:
         own = parse(key.limits or "")
         limits = () if key.revoked_at or key.role not in MAY_SEND else own or defaults
-        tally = Message.tally_of(key.id, rows.get(key.id), [second]) if limits else None
+        tally = tally_of(key.id, rows.get(key.id), [second]) if limits else None
         found[key.id] = [Use(each, tally.used(each, second), not own) for each in limits]
     return found
 

@@ -21,7 +21,7 @@ from carriers.ways import Way
 from database import EPOCH, db, passed_over
 from database.clock import SKEW, is_ahead
 from events.outbox import Event
-from models import ANSWER_WITHIN, TAKEN, Message, Status, has_status, new_id
+from models import ANSWER_WITHIN, TAKEN, Message, Status, has_status, new_id, tally_of
 from sending import meaning, receipts
 from sending.meaning import Meaning
 from sending.receipts import OptOutMessage
@@ -312,7 +312,7 @@ def _answer(reply, word, text, now):
         lane=of_answers(reply.carrier),
     )
     use = KeyUse.lock(message.key)
-    tally = Message.tally_of(message.key, use, [message.second])
+    tally = tally_of(message.key, use, [message.second])
     more = {"first_send_at": said_at, "answers": word}
     Message.insert(message.row() | more).execute()
     tally.add(message.second, message.id, message.parts)

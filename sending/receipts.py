@@ -37,7 +37,7 @@ from carriers.money import Priced
 from carriers.ways import Way, by_name
 from database import AmountField, CarrierTextField, InstantField, Table, db, lock_texts
 from models import TAKEN, Message, Status, has_status
-from sending import replies
+from sending import replies, waiting
 from sending.attempts import REFERENCE_FORM, Attempt, Result
 
 log = logging.getLogger("receipts")
@@ -292,7 +292,7 @@ def obey(said: OptOut, now: datetime, check_dnc: str) -> Obeyed:
             DoNotCall.remove([said.number], now, "reply", said_at=said.at)
             return Obeyed(False, 0)
         new = replies.put_on_list([said.number], now, said.source, said_at=said.at)
-    return Obeyed(new > 0, Message.block_number(said.number, now, check_dnc))
+    return Obeyed(new > 0, waiting.block_number(said.number, now, check_dnc))
 
 
 def read_number(number: str, certain: bool) -> tuple[str, str | None]:

@@ -9,16 +9,20 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Self
 
-from peewee import IntegerField
+from peewee import IntegerField, fn
 
-from database import InstantField, Table
+from access.audit import Action, Audit
+from database import PAGE, InstantField, Table, db, isoformat
 from database.clock import is_ahead
-from models import Message
+from models import FINISHED, HAS_ENDED, WAITING, Message, Status, has_status
 from sending.replies import Reply
 from settings import Settings
 
 EVERY = timedelta(minutes=1)  # between looks, once all that is old is gone
 TURN = 1  # seconds of a pass, in which texts wait; each batch takes some hundredths
+
+REDACTED = dict.fromkeys(("to", "message", "answer", "request_digest"))
+"""What a redacted message has of these: a digest could be found by trying all numbers."""
 
 
 class Retention(Table):
@@ -49,9 +53,9 @@ def forget(settings: Settings, now: datetime, is_over: Callable[[], bool]) -> tu
     while not is_over():
         replies, gone, forgotten = Reply.purge_old(now - min(kept)), 0, 0
         if settings.keep_messages:
-            gone = Message.purge_old(now - settings.keep_messages)
+            gone = purge_old(now - settings.keep_messages)
         if settings.keep_texts:
-            forgotten, until = Message.redact_oldest(until, now - settings.keep_texts)
+            forgotten, until = redact_oldest(until, now - settings.keep_texts)
         redacted, purged = redacted + forgotten, purged + gone
         if not (replies or gone or forgotten):
             break
@@ -60,3 +64,90 @@ def forget(settings: Settings, now: datetime, is_over: Callable[[], bool]) -> tu
             break
     Retention.update(redacted_until=until).execute()
     return redacted, purged
+
+
+# By hand, or for `forget`: some messages at a time
+
+
+def purge(before: datetime, now: datetime) -> int:
+    """Delete some messages that were finished before an instant; return how many.
+
+    A message stays while an equal text is in doubt, which would take its copy for its own.
+    """
+    with db.transaction():
+        gone = purge_old(before)
+        if gone:
+            Audit.note(Action.PURGED, now, count=gone, details=f"ended before {isoformat(before)}")
+    return gone
+
+
+def purge_old(before: datetime) -> int:
+    """Do as `purge`, without a word in the audit: nobody has asked for it."""
+    old = Message.finished_at < before
+    with db.transaction():
+        # Apart from the deletion, or Postgres may select a batch for each row that it looks at
+        some = Message.select(Message.id).where(old, ~_has_twin_in_doubt(), has_status(*FINISHED))
+        ids = [message.id for message in some.limit(PAGE)]
+        return Message.delete().where(old, Message.id.in_(ids)).execute()
+
+
+def redact(before: datetime, now: datetime) -> int:
+    """Forget number and text of some messages finished before an instant; return how many.
+
+    Not of one that an equal text in doubt still needs, as in `purge`.
+    """
+    old, spared = Message.finished_at < before, _has_twin_in_doubt()
+    return _redact(old, now, f"ended before {isoformat(before)}", ~spared)
+
+
+def redact_number(number: str, now: datetime) -> int:
+    """Forget a number and its texts in some messages that have ended; return how many."""
+    return _redact(Message.to == number, now, "to one number")
+
+
+def redact_oldest(since: datetime | None, before: datetime) -> tuple[int, datetime]:
+    """Redact some of those that ended between two instants, the oldest first.
+
+    Return how many, and until when nothing is left to be redacted: there a later call begins,
+    or it would read all that was redacted before. One that an equal text in doubt still needs
+    stays. Nothing is written to the audit.
+    """
+    old = HAS_ENDED & Message.message.is_null(False) & (Message.finished_at < before)
+    if since:
+        old &= Message.finished_at >= since
+    found = []
+    for status in FINISHED:  # one index lookup each
+        some = Message.select(Message.finished_at, Message.id).where(Message.status == status, old)
+        found.extend(some.order_by(Message.finished_at).limit(PAGE).tuples())
+    oldest = sorted(found)[:PAGE]
+    old &= Message.id.in_([id for _, id in oldest])
+    redacted = Message.update(REDACTED).where(old, ~_has_twin_in_doubt()).execute()
+    if left := Message.select(Message.finished_at).where(old).order_by(Message.finished_at).first():
+        return redacted, left.finished_at
+    return redacted, oldest[-1][0] if len(oldest) == PAGE else before
+
+
+def spared(before: datetime) -> int:
+    """Count the messages finished before an instant that `redact` has spared."""
+    kept = (Message.finished_at < before) & HAS_ENDED & Message.message.is_null(False)
+    return Message.select().where(kept, _has_twin_in_doubt()).count()
+
+
+def _redact(which, now, details, *conditions):
+    which &= HAS_ENDED & Message.message.is_null(False)
+    some = Message.select(Message.id).where(which, *conditions).limit(PAGE)
+    ids = [each.id for each in some]
+    with db.transaction():
+        redacted = Message.update(REDACTED).where(which, Message.id.in_(ids)).execute()
+        if redacted:
+            Audit.note(Action.REDACTED, now, count=redacted, details=details)
+    return redacted
+
+
+def _has_twin_in_doubt():
+    """Return the condition that the carrier may yet be asked about an equal text."""
+    twin = Message.alias()
+    alike = (twin.to == Message.to) & (twin.message == Message.message)
+    in_doubt = twin.status.in_([*WAITING]) & (twin.in_doubt > 0)
+    unsettled = in_doubt | (twin.status == Status.SENDING)  # its scheduler may be dead
+    return fn.EXISTS(twin.select(twin.id).where(alike, unsettled))

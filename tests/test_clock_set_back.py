@@ -38,7 +38,7 @@ from sending.passes import Passes
 from sending.receipts import EarlyReceipt
 from sending.replies import Filter, Reply
 from signed_callbacks import SECRET, VONAGE, of_vonage
-from stored_messages import again, held, key_named, store
+from stored_messages import again, decide_on, held, key_named, store
 
 pytestmark = on_both
 
@@ -297,7 +297,7 @@ def receiver_fails(service):
     key = key_named("app")
     if not EventAddress.select().exists():
         EventAddress.set(key, "http://127.0.0.1:9/", service.now)
-        store(service.now).cancel("shell", service.now)
+        decide_on(store(service.now)).cancel("shell", service.now)
     EventAddress.note_failure(key.id, "http://127.0.0.1:9/", service.now)
 
 
@@ -373,7 +373,7 @@ def retry_waits(service):
 
 def event(service):
     EventAddress.set(key_named("app"), "http://127.0.0.1:9/", service.now)
-    store(service.now).cancel("shell", service.now)
+    decide_on(store(service.now)).cancel("shell", service.now)
 
 
 def event_in_hand(service):

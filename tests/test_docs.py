@@ -31,7 +31,7 @@ from postgres_server import installed
 from running import ROOT, Process, free_port, wait_until
 from samples import TUESDAY_NOON
 from settings import VERSION
-from stored_messages import key_named, store
+from stored_messages import decide_on, key_named, store
 
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text()
@@ -179,7 +179,7 @@ def test_the_printed_receivers_verify_events(request, database_url, language):
         Event.write_reply(key.id, message.id, said, clock.now())
         unknown = {"type": "text_message.read", "data": {"message_id": str(message.id)}}
         Event.update(body=json.dumps(unknown | {"timestamp": isoformat(clock.now())})).execute()
-        message.cancel("shell", clock.now())
+        decide_on(message).cancel("shell", clock.now())
         Event.write_reply(key.id, message.id, said, clock.now())
         EventAddress.rotate(key, clock.now())
         single = Deliveries(300, Message.note_notified, once=True)

@@ -28,7 +28,7 @@ from sending.attempts import Attempt
 from sending.heartbeats import Heartbeat
 from sending.inbound import ReplyRules
 from signed_callbacks import TOKEN, TWILIO, of_twilio
-from stored_messages import SENDER, again, claim, held, key_named, store, take_over
+from stored_messages import SENDER, again, claim, decide_on, held, key_named, store, take_over
 
 pytestmark = pytest.mark.usefixtures("database_url", "noon")
 
@@ -188,7 +188,7 @@ def a_claim():
 def an_event_in_vain():
     """Its receiver wants no more of them, so the address is switched off."""
     writes_events()
-    assert store().cancel("shell", TUESDAY_NOON)
+    assert decide_on(store()).cancel("shell", TUESDAY_NOON)
     event, address = Event.get(), EventAddress.get()
 
     def record():

@@ -15,7 +15,7 @@ from monitoring import notices
 from monitoring.notices import Notices
 from running import wait_until
 from samples import HOUR, MINUTE, SECOND, TUESDAY_NOON
-from stored_messages import key_named, store
+from stored_messages import decide_on, key_named, store
 
 
 class FewThreads(threading.Thread):
@@ -46,7 +46,7 @@ def fail(times, action, monkeypatch, owner, name):
 
 
 def end_a_message():
-    store(clock.now(), status=Status.SCHEDULED).cancel("shell", clock.now())
+    decide_on(store(clock.now(), status=Status.SCHEDULED)).cancel("shell", clock.now())
 
 
 @pytest.mark.slow
@@ -79,7 +79,9 @@ def test_a_secret_that_cannot_be_read_holds_up_no_other_key(app_key, delivering,
     EventAddress.set(other, receiver.url + "&other", clock.now())
     EventAddress.update(secret="whsec_%%%").where(EventAddress.key == other).execute()
     for _ in range(8):
-        store(clock.now(), key=other, status=Status.SCHEDULED).cancel("shell", clock.now())
+        decide_on(store(clock.now(), key=other, status=Status.SCHEDULED)).cancel(
+            "shell", clock.now()
+        )
     end_a_message()
     wait_until(lambda: receiver.events, 20)
     wait_until(lambda: Event.select().where(Event.last_answer.is_null()).count() == 0, 20)

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
+import acceptance
 import models
 from databases import on_both
 from models import Message, Status
 from query_plans import reads_whole
 from samples import NEW_YORK, TUESDAY_NOON
-from sending import heartbeats, receipts
+from sending import heartbeats, receipts, retention, waiting
 from sending.heartbeats import Heartbeat
 from stored_messages import SENDER, claim, store, store_many
 
@@ -19,16 +20,16 @@ pytestmark = on_both
 OLD = TUESDAY_NOON - timedelta(days=31)
 DONE_OFTEN = {
     "take over": lambda: heartbeats.take_over(Heartbeat(sender=SENDER, beats=0), TUESDAY_NOON),
-    "promote": lambda: Message.promote(TUESDAY_NOON),
-    "expire": lambda: Message.expire(TUESDAY_NOON),
-    "block a number": lambda: Message.block_number(NEW_YORK, TUESDAY_NOON),
+    "promote": lambda: waiting.promote(TUESDAY_NOON),
+    "expire": lambda: waiting.expire(TUESDAY_NOON),
+    "block a number": lambda: waiting.block_number(NEW_YORK, TUESDAY_NOON),
     "a receipt": lambda: receipts.record_receipts([("SM1", True, None), ("SM2", False, "")], OLD),
     "a yes": lambda: receipts.sent({models.new_id(OLD): "SM3"}, OLD),
     "old receipts": lambda: receipts.forget(TUESDAY_NOON),
     "claim": lambda: claim(8),
-    "purge": lambda: Message.purge(OLD, TUESDAY_NOON),
-    "redact": lambda: Message.redact(OLD, TUESDAY_NOON),
-    "answered": lambda: Message.answered(1, "key"),
+    "purge": lambda: retention.purge(OLD, TUESDAY_NOON),
+    "redact": lambda: retention.redact(OLD, TUESDAY_NOON),
+    "answered": lambda: acceptance.stored_before(1, "key"),
 }
 
 

@@ -17,7 +17,8 @@ from desk_visitor import Visitor
 from events.outbox import EventAddress
 from models import Message, Status
 from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
-from stored_messages import store
+from sending import retention
+from stored_messages import decide_on, store
 
 pytestmark = on_both
 
@@ -182,8 +183,8 @@ def test_a_time_and_a_person_choose_rows_and_many_are_paged(run, at, database_ur
 @pytest.mark.parametrize(
     "action",
     [
-        lambda message: message.cancel("shell", TUESDAY_NOON),
-        lambda message: Message.redact_number(LONDON, TUESDAY_NOON),
+        lambda message: decide_on(message).cancel("shell", TUESDAY_NOON),
+        lambda message: retention.redact_number(LONDON, TUESDAY_NOON),
         lambda message: message.key.limit(parse("5/s"), TUESDAY_NOON),
         lambda message: EventAddress.set(message.key, "http://127.0.0.1:9/", TUESDAY_NOON),
         lambda message: DoNotCall.add([NEW_YORK], TUESDAY_NOON, "operator"),

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+import models
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from access.limits import KeyUse, parse, parse_recipient_limit
@@ -403,7 +404,7 @@ def test_an_index_serves_what_limits_count(database_url):
     store_many(30)
     key = key_named("shop").id
     create("first", key=key)
-    assert reads_whole(lambda: Message.accepted(key, 0, 10**9)) == []
+    assert reads_whole(lambda: models.accepted(key, 0, 10**9)) == []
     both = {"limits": parse("9/d"), "recipient_limit": parse_recipient_limit("9/1h")}
     assert reads_whole(lambda: create("second", key=key, **both)) == []
     assert reads_whole(lambda: create("third", key=key, idempotency_key="a", **both)) == []

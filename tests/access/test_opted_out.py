@@ -11,9 +11,9 @@ from carriers import OptOut
 from database import clock
 from databases import on_both
 from desk_visitor import Visitor, issue
-from models import Message, Status
+from models import Status
 from samples import DAY, HOUR, MINUTE, NEW_YORK, TUESDAY_NOON
-from sending import receipts
+from sending import receipts, waiting
 from stored_messages import again, store
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
@@ -60,7 +60,7 @@ def test_an_opt_out_holds_until_a_start_or_until_people_remove_it(events, is_lis
     expected = {NEW_YORK: has_opted_out} if is_listed else {}
     assert DoNotCall.listed([NEW_YORK]) == expected
     message = store(send_at=TUESDAY_NOON, status=Status.SCHEDULED)
-    Message.promote(TUESDAY_NOON + DAY, check_dnc="opted-out")
+    waiting.promote(TUESDAY_NOON + DAY, check_dnc="opted-out")
     assert again(message).status == (Status.BLOCKED if has_opted_out else Status.QUEUED)
 
 
@@ -92,7 +92,7 @@ def test_people_see_why_a_text_was_blocked(settings, run, at, events, why):
     at(TUESDAY_NOON + DAY)
     happen(events)
     message = store(send_at=TUESDAY_NOON, status=Status.SCHEDULED, check_dnc=True)
-    Message.promote(clock.now())
+    waiting.promote(clock.now())
     assert again(message).status == Status.BLOCKED
     visitor = Visitor(create_app(settings._replace(secret_key="k" * 32)))
     visitor.sign_in(issue("olga", role=Role.OPERATOR))

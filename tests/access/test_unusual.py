@@ -18,9 +18,9 @@ from answers import accepted
 from app import create_app
 from database import EPOCH, clock, db
 from databases import on_both
-from models import Message, Selection, new_id
+from models import Message, new_id
 from samples import ALWAYS_OPEN, DAY, LONDON, MILLISECOND, NEW_YORK, SECOND, TUESDAY_NOON
-from stored_messages import new_message
+from stored_messages import decide_on, new_message
 
 pytestmark = on_both
 
@@ -161,7 +161,7 @@ def test_what_was_sent_before_it_was_asked_for_is_usual(settings, at):
     for country in NUMBERS:
         assert send_many(send, 30, country) == 30
     assert not is_held(send(10, manual_mode=True))
-    Message.find(send(10)["message_id"]).cancel("shell", clock.now())
+    decide_on(Message.find(send(10)["message_id"])).cancel("shell", clock.now())
     at(TUESDAY_NOON)
     assert send_many(send, 80) == 80
     at(TUESDAY_NOON + SECOND)
@@ -177,7 +177,7 @@ def test_what_was_sent_before_it_was_asked_for_is_usual(settings, at):
 
 def approve_all(*answers):
     for each in answers:
-        assert Message.find(each["message_id"]).decide(True, "shell", clock.now())
+        assert decide_on(Message.find(each["message_id"])).decide(True, "shell", clock.now())
 
 
 class Model:
@@ -234,21 +234,17 @@ def test_any_mix_of_texts_decisions_and_days_is_judged_as_by_counting(shop, at, 
             assert row.parts == model.counted(row.country, row.day)
 
 
-def together(message):
-    """One of two messages with others, and one alone: people decide in both ways."""
-    return Selection([message.id]) if message.id.int % 2 else message
-
-
 def decide(text, what, now, day):
     """Have a person decide about a text, or undo that, and the model know."""
     message, before = Message.find(text["id"]), dict(text)
     if what == "undo" and text["undo"]:
-        undo = message.undo_approval if text["undo"] == "yes" else message.undo_cancel
+        these = decide_on(message)
+        undo = these.undo_approval if text["undo"] == "yes" else these.undo_cancel
         if undo("shell", now):
             text.update({"undo": None} | text["was"])
-    elif what == "cancel" and together(message).cancel("shell", now):
+    elif what == "cancel" and decide_on(message).cancel("shell", now):
         text.update(counts=False, undo="cancel")
-    elif what in ("yes", "no") and together(message).decide(what == "yes", "shell", now):
+    elif what in ("yes", "no") and decide_on(message).decide(what == "yes", "shell", now):
         yes = what == "yes"
         text.update(counts=yes, approved=day if yes else None, undo=what)
     if text["undo"]:
@@ -275,10 +271,10 @@ def test_a_text_in_doubt_that_is_cancelled_twice_counts_less_once(shop, at):
     first, text = shop(10), shop(5)
     Message.update(in_doubt=1).where(Message.id == text["message_id"]).execute()
     message = Message.find(text["message_id"])
-    assert message.cancel("Ann", clock.now())
-    assert message.cancel("Olga", clock.now())
+    assert decide_on(message).cancel("Ann", clock.now())
+    assert decide_on(message).cancel("Olga", clock.now())
     assert KeyDay.get().parts == 10
-    assert message.undo_cancel("Olga", clock.now())
+    assert decide_on(message).undo_cancel("Olga", clock.now())
     assert KeyDay.get().parts == 15
     assert not is_held(first)
 
@@ -302,7 +298,7 @@ def test_several_people_and_texts_at_once_count_each_once(shop, database_url):
             if n % 2:
                 approve_all(waiting[n // 2])
             else:
-                Message.find(shop(1)["message_id"]).cancel("shell", clock.now())
+                decide_on(Message.find(shop(1)["message_id"])).cancel("shell", clock.now())
 
     assert not is_held(shop())
     with ThreadPoolExecutor(8) as pool:

@@ -14,9 +14,9 @@ from cli import dnc, messages
 from database import PAGE, db, tables
 from databases import on_both
 from events.outbox import Event, EventAddress
-from models import Message, Selection, Status
+from models import Message, Status
 from samples import DAY, HOUR, TUESDAY_NOON
-from stored_messages import again, statuses, store, store_many
+from stored_messages import again, decide_on, statuses, store, store_many
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
@@ -47,10 +47,10 @@ def test_statements_grow_with_batches_and_not_with_messages(run, monkeypatch):
 # As one after the other
 
 TRANSITIONS = {
-    "approve": lambda message: message.approve("shell", TUESDAY_NOON),
-    "refuse": lambda message: message.decide(False, "shell", TUESDAY_NOON),
-    "cancel": lambda message: message.cancel("shell", TUESDAY_NOON),
-    "retry": lambda message: message.retry(TUESDAY_NOON, 3 * DAY),
+    "approve": lambda these: these.approve("shell", TUESDAY_NOON),
+    "refuse": lambda these: these.decide(False, "shell", TUESDAY_NOON),
+    "cancel": lambda these: these.cancel("shell", TUESDAY_NOON),
+    "retry": lambda these: these.retry(TUESDAY_NOON, 3 * DAY),
 }
 
 
@@ -87,15 +87,13 @@ def everything():
 def test_many_at_once_are_as_one_after_the_other(name):
     transition = TRANSITIONS[name]
     store_any_mix()
-    ids = [message.id for message in Message.select()]
+    messages = [*Message.select()]
     with db.atomic() as first:
-        moved = {message.id for message in Message.select() if transition(message)}
+        moved = {message.id for message in messages if transition(decide_on(message))}
         one_by_one = everything()
         first.rollback()
-    selection = Selection(ids)
-    selection.make(transition)
-    assert {*ids} - selection.left == moved
-    assert 0 < len(moved) < len(ids)
+    assert {*transition(decide_on(*messages))} == moved
+    assert 0 < len(moved) < len(messages)
     assert everything() == one_by_one
 
 

@@ -11,7 +11,7 @@ from database import clock
 from databases import on_postgres
 from events.outbox import EventAddress
 from samples import DAY
-from stored_messages import key_named, store
+from stored_messages import decide_on, key_named, store
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_a_key_of_a_carrier_that_does_not_exist_is_a_warning(check, key):
 def test_a_receiver_that_takes_nothing_is_a_problem(check, key):
     shop, day_ago = key_named("shop"), clock.now() - DAY
     EventAddress.set(shop, "http://127.0.0.1:1/", day_ago)
-    store(key=shop, now=day_ago).cancel("shell", day_ago)
+    decide_on(store(key=shop, now=day_ago)).cancel("shell", day_ago)
     EventAddress.update(failing_since=day_ago).execute()
     status, lines = check()
     assert status == 1

@@ -11,7 +11,7 @@ from app import create_app
 from database import clock
 from events.outbox import Event, EventAddress
 from samples import HOUR, TUESDAY_NOON
-from stored_messages import store
+from stored_messages import decide_on, store
 
 URL = "https://shop.example.com:8443/events?of=app"
 SHOWN = "https://shop.example.com:8443/events?of=***"
@@ -24,7 +24,7 @@ def app_key(key):
 
 def given_up(key):
     """An event that was tried in vain and given up."""
-    store(key=key).cancel("shell", TUESDAY_NOON)
+    decide_on(store(key=key)).cancel("shell", TUESDAY_NOON)
     (event,) = Event.claim(key.id, 1, TUESDAY_NOON, TUESDAY_NOON + HOUR, None)
     event.failed("HTTP 500", None, TUESDAY_NOON)
     return event
@@ -40,7 +40,7 @@ def test_an_address_is_set_shown_switched_off_and_set_again(session, app_key, at
         app: {SHOWN} (on)
         0 waiting, 0 given up
     """)
-    store(key=app_key).cancel("shell", TUESDAY_NOON)
+    decide_on(store(key=app_key)).cancel("shell", TUESDAY_NOON)
     session(f"""
         $ flask keys events app
         app: {SHOWN} (on)
@@ -117,7 +117,7 @@ def test_keys_are_listed_with_their_events(run, app_key):
     ApiKey.issue("other", "sales", clock.now())
     run("keys", "events", "app", URL)
     given_up(app_key)
-    store(key=app_key).cancel("shell", TUESDAY_NOON)
+    decide_on(store(key=app_key)).cancel("shell", TUESDAY_NOON)
     app, other = json.loads(run("keys", "list", "--json"))
     assert app["name"] == "app"
     assert app["events"] == {"url": SHOWN, "off": None, "waiting": 1, "given_up": 1}
@@ -133,7 +133,7 @@ def test_what_waits_and_what_was_given_up_is_listed_and_retried(session, run, ap
     EventAddress.set(app_key, URL, TUESDAY_NOON)
     event = given_up(app_key)
     message = store(key=app_key)
-    message.cancel("shell", TUESDAY_NOON)
+    decide_on(message).cancel("shell", TUESDAY_NOON)
     gone, waits = json.loads(run("events", "list", "--json"))
     assert gone == {
         "webhook_id": event.webhook_id,
@@ -167,7 +167,7 @@ def test_what_waits_and_what_was_given_up_is_listed_and_retried(session, run, ap
 def test_stats_and_metrics_count_events_by_key(run, flask, app_key, settings):
     EventAddress.set(app_key, URL, TUESDAY_NOON)
     given_up(app_key)
-    store(key=app_key).cancel("shell", TUESDAY_NOON)
+    decide_on(store(key=app_key)).cancel("shell", TUESDAY_NOON)
     line = "events of app: 1 waiting since 2026-03-03T17:00:00.000Z, 1 given up\n"
     assert line in flask("stats").stdout
     assert json.loads(run("stats", "--json"))["events"] == {

@@ -18,7 +18,7 @@ from models import Status
 from monitoring import checks
 from running import ROOT
 from samples import NEW_YORK
-from stored_messages import held, key_named, store
+from stored_messages import decide_on, held, key_named, store
 
 WORDS = "no\x1b[2J\x07\x9b1m\r\nPROBLEM: none\x7f\u202e\u2028!"
 JSON = json.dumps(WORDS)
@@ -35,7 +35,7 @@ def message(database_url):
     """A message about which a carrier, a receiver and an operator have said these words."""
     key, now = key_named("app"), clock.now()
     EventAddress.set(key, "http://localhost/", now)
-    store(key=key).cancel("shell", now)
+    decide_on(store(key=key)).cancel("shell", now)
     (event,) = Event.claim(key.id, 1, now, now + timedelta(hours=1), None)
     event.failed(WORDS, None, now)
     EventAddress.switch_off(key.id, WORDS, now)

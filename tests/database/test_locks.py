@@ -18,7 +18,7 @@ from events.outbox import Event, EventAddress
 from models import Message, Status
 from running import wait_until
 from samples import DAY, HOUR, LONDON, NEW_YORK, TUESDAY_NOON
-from sending import receipts
+from sending import receipts, waiting
 from sending.attempts import Attempt
 from stored_messages import (
     SENDER,
@@ -167,8 +167,8 @@ def locked_row(database_url):
 
 
 PASS_OVER = {
-    "promote": lambda: Message.promote(TUESDAY_NOON),
-    "expire": lambda: Message.expire(TUESDAY_NOON + 3 * DAY),
+    "promote": lambda: waiting.promote(TUESDAY_NOON),
+    "expire": lambda: waiting.expire(TUESDAY_NOON + 3 * DAY),
     "claim": lambda: claim(10),
     "note": lambda: Message.note_notified([each.id for each in Message.select()], TUESDAY_NOON),
 }

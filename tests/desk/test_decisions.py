@@ -14,9 +14,9 @@ from models import Message, Status
 from own_threads import at_once
 from recipients.quiet import QuietHours, QuietPlaces
 from samples import DAY, HOUR, LONDON, TUESDAY_NOON, daily
-from sending import receipts
+from sending import receipts, waiting
 from sending.carrier_state import CarrierState
-from stored_messages import again, key_named, statuses, store, store_many
+from stored_messages import again, decide_on, key_named, statuses, store, store_many
 
 AT_TEN = TUESDAY_NOON + 5 * HOUR
 LAST_HOUR = TUESDAY_NOON.replace(year=9999, month=12, day=31, hour=23)
@@ -200,7 +200,7 @@ def test_a_text_in_doubt_is_cancelled_unless_the_carrier_has_it(operator):
 def test_thirty_are_decided_in_one_request(approver, words):
     asked = ask_many(35)
     approver.open()
-    asked[7].approve("Bob", TUESDAY_NOON)
+    decide_on(asked[7]).approve("Bob", TUESDAY_NOON)
     approver.press(words, selected=[*asked[:30], asked[0]])
     assert f"29 texts {words.split()[0].lower().rstrip('e')}ed" in approver.page.text
     assert "1 text not changed: +1 212-555-0123 was approved by Bob" in approver.page.text
@@ -262,7 +262,7 @@ def test_fifty_that_all_changed_are_all_named(approver):
     asked = ask_many(50)
     approver.open()
     for each in asked:
-        each.approve("Bob", TUESDAY_NOON)
+        decide_on(each).approve("Bob", TUESDAY_NOON)
     approver.press("Approve selected", selected=asked)
     assert approver.page.text.count("was approved by Bob") == 50
 
@@ -279,15 +279,15 @@ def test_all_of_a_page_can_be_selected_without_a_script(approver):
 
 
 MEANWHILE = {
-    "was approved by Bob": lambda m: m.approve("Bob", TUESDAY_NOON),
-    "was refused by Bob": lambda m: m.decide(False, "Bob", TUESDAY_NOON),
+    "was approved by Bob": lambda m: decide_on(m).approve("Bob", TUESDAY_NOON),
+    "was refused by Bob": lambda m: decide_on(m).decide(False, "Bob", TUESDAY_NOON),
     "was approved by Bob and was sent": lambda m: (
-        m.approve("Bob", TUESDAY_NOON) and receipts.sent({m.id: None}, TUESDAY_NOON)
+        decide_on(m).approve("Bob", TUESDAY_NOON) and receipts.sent({m.id: None}, TUESDAY_NOON)
     ),
     "is being sent right now": lambda m: Message.update(
         approved=True, status=Status.SENDING
     ).execute(),
-    "expired": lambda m: Message.expire(TUESDAY_NOON + 100 * DAY),
+    "expired": lambda m: waiting.expire(TUESDAY_NOON + 100 * DAY),
 }
 
 
@@ -333,7 +333,7 @@ def test_only_the_texts_of_a_form_expire_in_its_request(late):
     assert statuses() == {Status.QUEUED: 102}
     visitor.press("Approve", old)
     assert statuses() == {Status.QUEUED: 101, Status.EXPIRED: 1}
-    assert Message.expire(TUESDAY_NOON + 73 * HOUR) == 100  # as a pass does
+    assert waiting.expire(TUESDAY_NOON + 73 * HOUR) == 100  # as a pass does
 
 
 # Whose texts

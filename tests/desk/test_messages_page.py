@@ -10,6 +10,7 @@ import pytest
 from desk_visitor import Visitor, ask, next_page, on_both, rows, signed_in, walk
 from models import FINISHED, Message, Status, new_id
 from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
+from sending import retention
 from sending.attempts import Attempt
 from stored_messages import again, held, key_named, store
 
@@ -208,7 +209,7 @@ def test_a_search_whose_number_was_cleared_is_gone(operator):
     store(message="another", to=NEW_YORK)
     search(operator, LONDON)
     there = operator.at
-    Message.redact_number(LONDON, TUESDAY_NOON)
+    retention.redact_number(LONDON, TUESDAY_NOON)
     assert operator.open(there).status_code == 200
     assert "this one" not in operator.page.text
     assert "another" not in operator.page.text

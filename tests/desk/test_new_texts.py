@@ -4,6 +4,7 @@ import pytest
 
 from desk_visitor import ask, on_both
 from samples import DAY, MINUTE, SECOND, TUESDAY_NOON
+from stored_messages import decide_on
 
 
 def asked_at(visitor):
@@ -34,7 +35,7 @@ def test_texts_that_came_since_are_counted_and_no_others(approver, operator, at,
     assert counted(visitor).json == {"texts": 2 + 2 * (person == "operator")}
     visitor.open()
     assert counted(visitor).json == {"texts": 0}
-    decided.approve("Bob", TUESDAY_NOON)
+    decide_on(decided).approve("Bob", TUESDAY_NOON)
     assert counted(visitor).json == {"texts": 0}
 
 

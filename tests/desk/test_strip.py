@@ -19,7 +19,7 @@ from desk_visitor import (
 )
 from models import Message, Status
 from samples import HOUR, TUESDAY_NOON
-from stored_messages import again
+from stored_messages import again, decide_on
 
 LISTS = (
     *("/desk/", "/desk/messages", "/desk/messages?status=scheduled"),
@@ -159,7 +159,7 @@ def test_it_has_all_results_of_the_minute_each_with_its_undo(approver):
 
 def test_several_have_one_result_where_the_first_was(approver):
     _, second, _, fourth = ask_four()
-    second.approve("Bob", TUESDAY_NOON)
+    decide_on(second).approve("Bob", TUESDAY_NOON)
     approver.open()
     approver.press("Refuse selected", selected=[second, fourth])
     first, strip, third = rows(approver)
@@ -205,7 +205,7 @@ def test_of_several_that_were_answered_anew_one_leaves_the_old_result(approver, 
     own = f"/desk/messages/{asked[1].id}"
     approver.open()
     if first == "missed":
-        asked[1].approve("Bob", TUESDAY_NOON)
+        decide_on(asked[1]).approve("Bob", TUESDAY_NOON)
     approver.press("Refuse selected", selected=asked)
     approver.open(own)
     anew = "undo-refuse" if first == "done" else "refuse"

@@ -13,8 +13,8 @@ from events.outbox import Event, EventAddress
 from models import Message, Status
 from own_threads import at_once
 from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, SECOND, TUESDAY_NOON
-from sending import receipts
-from stored_messages import again, store
+from sending import receipts, waiting
+from stored_messages import again, decide_on, store
 
 SOON, LATER = TUESDAY_NOON + 5 * SECOND, TUESDAY_NOON + 30 * SECOND
 TOLD = {"Approve": "approved", "Refuse": "refused", "Cancel": "cancelled"}
@@ -111,11 +111,11 @@ def test_what_is_undone_while_a_scheduler_claims_is_sent_or_waits(
     """Never both, and never neither, whoever is first."""
     asked = [ask(to=f"+1212555{n:04}") for n in range(100, 160)]
     for message in asked:
-        assert message.decide(True, "Ann", TUESDAY_NOON, TUESDAY_NOON + 10 * SECOND)
+        assert decide_on(message).decide(True, "Ann", TUESDAY_NOON, TUESDAY_NOON + 10 * SECOND)
     now = TUESDAY_NOON + 10 * SECOND
     at(now)
     undone, _ = at_once(
-        lambda: [message.to for message in asked if message.undo_approval("Ann", now)],
+        lambda: [message.to for message in asked if decide_on(message).undo_approval("Ann", now)],
         lambda: run_pass(now),
     )
     assert sorted([*undone, *carrier.numbers]) == [message.to for message in asked]
@@ -157,9 +157,9 @@ def test_only_the_same_person_undoes_and_only_what_was_decided(app, operator):
         assert "was refused by Olga" in other.send("/desk/", **{action: message.id}).text
     assert other.send("/desk/", **{"undo-cancel": message.id}).status_code == 403
     assert again(message).status == Status.CANCELLED
-    assert not again(message).undo_cancel("Olga", TUESDAY_NOON + MINUTE)
+    assert not decide_on(again(message)).undo_cancel("Olga", TUESDAY_NOON + MINUTE)
     Message.update(to=None, message=None).execute()
-    assert not again(message).undo_cancel("Olga", TUESDAY_NOON)
+    assert not decide_on(again(message)).undo_cancel("Olga", TUESDAY_NOON)
 
 
 @on_both
@@ -167,14 +167,14 @@ def test_a_text_that_was_withdrawn_or_is_listed_by_now_is_undone_as_it_may(datab
     withdrawn = store(approved=True, in_doubt=1, in_doubt_since=TUESDAY_NOON)
     listed = store(to=LONDON, check_dnc=True)
     for message in (withdrawn, listed):
-        assert message.cancel("Olga", TUESDAY_NOON)
+        assert decide_on(message).cancel("Olga", TUESDAY_NOON)
     DoNotCall.add([LONDON], TUESDAY_NOON, "reply", "carrier")
     for message in (withdrawn, listed):
-        assert not message.undo_cancel("Ann", TUESDAY_NOON)
-        assert not message.undo_cancel("Olga", TUESDAY_NOON + MINUTE)
-        assert message.undo_cancel("Olga", TUESDAY_NOON)
-        assert not message.undo_cancel("Olga", TUESDAY_NOON)
-    Message.promote(TUESDAY_NOON)
+        assert not decide_on(message).undo_cancel("Ann", TUESDAY_NOON)
+        assert not decide_on(message).undo_cancel("Olga", TUESDAY_NOON + MINUTE)
+        assert decide_on(message).undo_cancel("Olga", TUESDAY_NOON)
+        assert not decide_on(message).undo_cancel("Olga", TUESDAY_NOON)
+    waiting.promote(TUESDAY_NOON)
     assert not again(withdrawn).is_withdrawn
     assert [again(each).status for each in (withdrawn, listed)] == [Status.QUEUED, Status.BLOCKED]
 
@@ -184,13 +184,13 @@ def test_an_undo_keeps_to_the_limit_of_its_recipient(database_url):
     limit = parse_recipient_limit("1/24h")
     refused, other = store(), store(to=LONDON)
     for message in (refused, other):
-        assert message.cancel("Olga", TUESDAY_NOON)
+        assert decide_on(message).cancel("Olga", TUESDAY_NOON)
     store(TUESDAY_NOON - DAY, to=LONDON)
     store()
-    assert not refused.undo_cancel("Olga", TUESDAY_NOON, limit)
-    assert other.undo_cancel("Olga", TUESDAY_NOON, limit)
+    assert not decide_on(refused).undo_cancel("Olga", TUESDAY_NOON, limit)
+    assert decide_on(other).undo_cancel("Olga", TUESDAY_NOON, limit)
     withdrawn = store(to="+12125550188", in_doubt=1, in_doubt_since=TUESDAY_NOON)
-    assert withdrawn.cancel("Olga", TUESDAY_NOON)
-    assert withdrawn.undo_cancel("Olga", TUESDAY_NOON, limit), "it counts already"
+    assert decide_on(withdrawn).cancel("Olga", TUESDAY_NOON)
+    assert decide_on(withdrawn).undo_cancel("Olga", TUESDAY_NOON, limit), "it counts already"
     done = [row.message_id for row in Audit.select().where(Audit.what == Action.UNDONE)]
     assert done == [other.id, withdrawn.id]

@@ -12,7 +12,7 @@ from events.outbox import Event, EventAddress
 from models import Message
 from monitoring import health
 from samples import HOUR, MINUTE, TUESDAY_NOON
-from stored_messages import key_named, store
+from stored_messages import decide_on, key_named, store
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
@@ -38,7 +38,7 @@ def problems(now, **options):
 
 def ended(key, now=TUESDAY_NOON):
     """A message of a key that has just ended, so an event waits."""
-    assert store(key=key_named(key), send_at=now).cancel("shell", now)
+    assert decide_on(store(key=key_named(key), send_at=now)).cancel("shell", now)
 
 
 def of(receiver, name="app"):

@@ -19,7 +19,8 @@ from models import Message
 from query_plans import plans
 from running import free_port, wait_until
 from samples import HOUR, NEW_YORK, SECOND, TUESDAY_NOON
-from stored_messages import again, key_named, store, store_many
+from sending import waiting
+from stored_messages import again, decide_on, key_named, store, store_many
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
@@ -33,14 +34,14 @@ def quickly(monkeypatch):
 def cancelled(key="app", **columns):
     """A message that was cancelled just now."""
     message = store(key=key_named(key), **columns)
-    assert message.cancel("shell", clock.now())
+    assert decide_on(message).cancel("shell", clock.now())
     return message
 
 
 def many(count, key="app"):
     """As many events, in one statement."""
     store_many(count, key=key_named(key), expires_at=TUESDAY_NOON)
-    Message.expire(clock.now())
+    waiting.expire(clock.now())
 
 
 # What the receiver gets
@@ -251,7 +252,7 @@ def test_what_waits_goes_to_the_address_that_holds_when_it_is_tried(
 def test_messages_of_a_revoked_key_are_still_told_of(app_key, receiver, deliver):
     message = store()
     app_key.revoke(clock.now())
-    message.cancel("shell", clock.now())
+    decide_on(message).cancel("shell", clock.now())
     deliver()
     assert receiver.types == ["cancelled"]
 

@@ -13,6 +13,7 @@ from events.outbox import EventAddress
 from models import Message
 from running import wait_until
 from samples import TUESDAY_NOON
+from sending import waiting
 from stored_messages import key_named, store_many
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
@@ -46,7 +47,7 @@ def hanging(receivers):
 def with_events(key, count):
     """Let as many messages of a key end."""
     store_many(count, key=key_named(key), expires_at=TUESDAY_NOON)
-    Message.expire(clock.now())
+    waiting.expire(clock.now())
 
 
 def told(key, receiver, count=1):

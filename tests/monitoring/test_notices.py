@@ -24,7 +24,7 @@ from people import People
 from samples import DAY, HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import inbound, replies
 from sending.carrier_state import CarrierState
-from stored_messages import key_named, store
+from stored_messages import decide_on, key_named, store
 
 LATER = TUESDAY_NOON + 15 * MINUTE
 
@@ -112,7 +112,7 @@ def test_what_is_new_and_was_decided_before_its_time_is_not_told(look):
     awaiting()
     look(TUESDAY_NOON)
     new = awaiting(now=TUESDAY_NOON + MINUTE)
-    new.decide(False, "shell", TUESDAY_NOON + 2 * MINUTE)
+    decide_on(new).decide(False, "shell", TUESDAY_NOON + 2 * MINUTE)
     assert look(LATER) == []
 
 
@@ -123,7 +123,7 @@ def test_a_text_that_was_stored_late_is_new(look):
     look(TUESDAY_NOON)
     awaiting(id=early)
     assert len(look(LATER)) == 1
-    first.decide(False, "shell", LATER)
+    decide_on(first).decide(False, "shell", LATER)
     assert look(LATER + MINUTE) == []
     awaiting(id=models.new_id(TUESDAY_NOON - MINUTE))
     assert len(look(LATER + HOUR)) == 1
@@ -169,7 +169,7 @@ def fails(name):
     """A receiver that has taken no event for an hour."""
     key = key_named(name)
     EventAddress.set(key, "http://127.0.0.1:1/", TUESDAY_NOON - DAY)
-    store(key=key, now=TUESDAY_NOON - DAY).cancel("shell", TUESDAY_NOON - DAY)
+    decide_on(store(key=key, now=TUESDAY_NOON - DAY)).cancel("shell", TUESDAY_NOON - DAY)
     EventAddress.update(failing_since=TUESDAY_NOON - DAY).where(EventAddress.key == key).execute()
     Event.update(next_try_at=TUESDAY_NOON + HOUR).where(Event.key == key).execute()
 

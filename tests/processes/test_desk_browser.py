@@ -35,7 +35,7 @@ from samples import LONDON
 from sending import inbound
 from sending.inbound import ReplyRules
 from sending.replies import Reply
-from stored_messages import again, held, key_named, store
+from stored_messages import again, decide_on, held, key_named, store
 
 pytestmark = on_both
 
@@ -92,7 +92,7 @@ def test_a_race_with_a_sender_is_told(browser, desk, shared_web, start, twilio):
     environ = {"DATABASE_URL": shared_web[0].database_url, "CARRIER_URL": twilio.url} | ALWAYS
     message = ask("Hello", status=Status.QUEUED, send_at=clock.now())
     sign_in(browser, desk, Role.APPROVER, "front")
-    message.approve("Bob", clock.now())
+    decide_on(message).approve("Bob", clock.now())
     assert start("scheduler.py", **environ).wait() == 0
     assert again(message).status == Status.SENT
     browser.press("Refuse")

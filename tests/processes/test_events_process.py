@@ -21,7 +21,7 @@ from models import FINISHED, Message, Status
 from running import ROOT, Process, free_port, wait_until
 from samples import DAY
 from signed_callbacks import of_twilio
-from stored_messages import key_named, statuses, store, store_many
+from stored_messages import decide_on, key_named, statuses, store, store_many
 
 pytestmark = on_both
 
@@ -149,7 +149,7 @@ def test_who_stood_still_for_longer_than_its_lease_decides_only_that_it_was_unde
 ):
     receiver.open.clear()
     stopped = schedule("--every", "60")
-    assert store(clock.now()).cancel("shell", clock.now())
+    assert decide_on(store(clock.now())).cancel("shell", clock.now())
     wait_until(lambda: receiver.under_way)
     time.sleep(0.5)  # it should hold no lock of the database
     os.kill(stopped.popen.pid, signal.SIGSTOP)

@@ -42,6 +42,7 @@ from running import (
     wait_until,
 )
 from samples import NEIGHBOUR, NEW_YORK, TUESDAY_NOON, VALID
+from sending import retention
 from signed_callbacks import TOKEN, TWILIO, of_twilio
 from stored_messages import again, connection_of, look, statuses, store, store_many
 
@@ -373,7 +374,7 @@ def test_no_request_waits_for_ever_while_another_writes(serve, database_url, key
     assert Message.select().count() == 2
 
 
-@pytest.mark.parametrize("clean", [Message.purge, Message.redact])
+@pytest.mark.parametrize("clean", [retention.purge, retention.redact])
 def test_what_an_operator_tries_again_is_not_cleaned_away_at_that_moment(database_url, clean):
     message = store(status=Status.FAILED, finished_at=TUESDAY_NOON)
 

@@ -21,7 +21,7 @@ from sending.outcomes import MAY_HAVE_TAKEN_IT
 from sending.replies import Reply
 from sending.runtime import Runtime
 from several_carriers import SILENT, NamedCarrier
-from stored_messages import held, store, store_many
+from stored_messages import decide_on, held, store, store_many
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
@@ -79,7 +79,7 @@ def test_it_has_one_try_whatever_comes_of_it(run_pass, carrier, error):
         run_pass(NIGHT + n * 10 * SECOND, **ANSWERING)
     assert len(carrier.texts) == 1
     assert (the_answer().status, the_answer().attempts) == (Status.FAILED, 1)
-    assert not the_answer().retry(NIGHT + HOUR, 3 * DAY)
+    assert not decide_on(the_answer()).retry(NIGHT + HOUR, 3 * DAY)
 
 
 def test_a_text_whose_sender_died_is_not_sent_again(run_pass, carrier):

@@ -14,11 +14,11 @@ from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, TOO_FAST, DyingPool
 from models import Message, Status
 from own_threads import pool_after
 from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
-from sending import receipts
+from sending import receipts, retention
 from sending.attempts import Attempt
 from sending.outcomes import MAY_HAVE_TAKEN_IT, MOST_DEATHS
 from sending.runtime import THIS_MACHINE, Runtime
-from stored_messages import again, held, store, take_over
+from stored_messages import again, decide_on, held, store, take_over
 
 pytestmark = on_both
 
@@ -195,7 +195,7 @@ def test_what_is_kept_back_in_doubt_is_sent_only_if_the_carrier_has_it(
     elif why == "stop while it is asked":
         askable.finding = lambda: DoNotCall.add([NEW_YORK], TUESDAY_NOON, "STOP")
     elif why == "cancel":
-        assert again(message).cancel("shell", TUESDAY_NOON + MINUTE)
+        assert decide_on(again(message)).cancel("shell", TUESDAY_NOON + MINUTE)
     elif why == "number":
         Message.update(to=BAD).execute()
         askable.taken = [(BAD, text) for _, text in askable.taken]
@@ -230,13 +230,13 @@ def test_what_expires_in_doubt_between_claim_and_send_says_so(give, run_pass, ca
 
 def test_the_approval_of_a_text_that_is_withdrawn_in_doubt_is_refused(flask):
     message = store(in_doubt=1, in_doubt_since=TUESDAY_NOON)
-    assert message.cancel("shell", TUESDAY_NOON)
+    assert decide_on(message).cancel("shell", TUESDAY_NOON)
     result = flask("messages", "approve", str(message.id))
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
         f"{message.id}: not approved: cancelled, unless the carrier has it already\n"
     )
-    assert again(message).undo_cancel("shell", TUESDAY_NOON)
+    assert decide_on(again(message)).undo_cancel("shell", TUESDAY_NOON)
     assert "approved" in flask("messages", "approve", str(message.id)).stdout
 
 
@@ -330,5 +330,5 @@ def test_attempts_outlast_a_retry_and_go_with_their_message(give, carrier, histo
     run("messages", "retry", str(message.id))
     give(carrier, ["SM1"], TUESDAY_NOON + MINUTE)
     assert history(message) == [("refused", "no such number"), ("taken", "SM1")]
-    Message.purge(TUESDAY_NOON + DAY, TUESDAY_NOON + DAY)
+    retention.purge(TUESDAY_NOON + DAY, TUESDAY_NOON + DAY)
     assert not Attempt.select().exists()

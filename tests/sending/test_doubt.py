@@ -15,9 +15,9 @@ from models import Message, Status
 from running import wait_until
 from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import receipts
+from sending import receipts, waiting
 from sending.attempts import Attempt
-from stored_messages import again, held, store, store_many
+from stored_messages import again, decide_on, held, store, store_many
 
 pytestmark = on_both
 
@@ -90,7 +90,7 @@ def test_a_yes_that_comes_after_a_retry_does_not_undo_the_retry(run_pass, askabl
     askable.taken.append((NEW_YORK, "Hello"))
     later(run_pass, 0, carrier=askable)
     receipts.record([Receipt("SM0", False)], TUESDAY_NOON, False)
-    assert again(message).retry(TUESDAY_NOON, 3 * DAY)
+    assert decide_on(again(message)).retry(TUESDAY_NOON, 3 * DAY)
     receipts.sent({message.id: "SM0"}, TUESDAY_NOON)
     assert again(message).status == Status.SCHEDULED
     askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello")
@@ -101,7 +101,7 @@ def test_a_yes_that_comes_after_a_retry_does_not_undo_the_retry(run_pass, askabl
 def test_a_text_that_is_retried_is_not_taken_for_the_one_that_did_not_arrive(run_pass, askable):
     message = store(status=Status.UNDELIVERED, carrier_reference="SM0", finished_at=TUESDAY_NOON)
     askable.taken.append((NEW_YORK, "Hello"))
-    assert message.retry(TUESDAY_NOON, 3 * DAY)
+    assert decide_on(message).retry(TUESDAY_NOON, 3 * DAY)
     askable.answers[NEW_YORK] = IN_DOUBT
     later(run_pass, 0, carrier=askable)
     askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello")
@@ -167,14 +167,14 @@ def test_an_old_text_expires_instead_of_being_sent(run_pass, carrier, columns, l
 
 def test_what_is_due_or_too_old_moves_in_batches(database_url, monkeypatch):
     """So that no writer waits for more than one of them."""
-    monkeypatch.setattr("models.BATCH", 10)
+    monkeypatch.setattr("sending.waiting.BATCH", 10)
     old = TUESDAY_NOON - 4 * DAY
     store_many(25, status=Status.SCHEDULED)
     store_many(15, status=Status.SCHEDULED, first_send_at=old)
     store_many(25, send_at=old, first_send_at=old)
-    moved = Message.promote(TUESDAY_NOON)
+    moved = waiting.promote(TUESDAY_NOON)
     assert moved == {Status.QUEUED: 25, Status.EXPIRED: 15}
-    assert Message.expire(TUESDAY_NOON) == 25
+    assert waiting.expire(TUESDAY_NOON) == 25
 
 
 def test_a_refusal_after_the_claim_was_lost_is_not_reported(run_pass, carrier, caplog):

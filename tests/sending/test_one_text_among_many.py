@@ -12,7 +12,7 @@ from fake_carrier import ACCOUNT, FOR_GOOD, TOO_FAST, AskableCarrier
 from models import Message, Status
 from monitoring import health
 from samples import DAY, MINUTE, NEIGHBOUR, NEW_YORK, SECOND, TUESDAY_NOON
-from stored_messages import again, key_named, statuses, store, store_many
+from stored_messages import again, decide_on, key_named, statuses, store, store_many
 
 pytestmark = on_both
 
@@ -89,7 +89,7 @@ def test_it_is_tried_again_like_any_that_is_refused_for_now_until_it_has_failed(
     ended = again(refused)
     assert (ended.status, ended.attempts) == (Status.FAILED, 4)
     assert ended.last_error == str(ACCOUNT)
-    ended.retry(TUESDAY_NOON + 121 * MINUTE, 3 * DAY)
+    decide_on(ended).retry(TUESDAY_NOON + 121 * MINUTE, 3 * DAY)
     run_pass(TUESDAY_NOON + 121 * MINUTE)
     assert (again(refused).status, again(refused).attempts) == (Status.QUEUED, 0)
 
@@ -114,7 +114,7 @@ def test_as_the_text_that_goes_first_after_a_pause_it_does_not_end_that(refused,
     other = store(TUESDAY_NOON + 50 * SECOND, key=key_of("a"))
     carrier.answers[NEW_YORK] = ACCOUNT
     run_pass(TUESDAY_NOON + 50 * SECOND)
-    assert other.cancel("shell", TUESDAY_NOON + 50 * SECOND)
+    assert decide_on(other).cancel("shell", TUESDAY_NOON + 50 * SECOND)
     run_pass(TUESDAY_NOON + 2 * MINUTE)
     assert carrier.numbers[-2:] == [NEW_YORK, POISON]
     waits = again(refused)

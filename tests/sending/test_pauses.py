@@ -18,7 +18,7 @@ from sending.attempts import Attempt
 from sending.carrier_state import CarrierState
 from sending.sends import Answer, Send
 from several_carriers import NamedCarrier
-from stored_messages import statuses, store, store_many
+from stored_messages import decide_on, statuses, store, store_many
 
 pytestmark = on_both
 
@@ -139,7 +139,7 @@ def test_too_fast_goes_on_though_nothing_waited_when_the_pause_was_over(run_pass
     checked.answers[NEW_YORK] = TOO_FAST
     checked.health = None if serves else CANNOT_BE_ASKED
     run_pass(TUESDAY_NOON, checked)
-    assert message.cancel("shell", TUESDAY_NOON)
+    assert decide_on(message).cancel("shell", TUESDAY_NOON)
     for seconds in (1, 2, 60):
         run_pass(TUESDAY_NOON + seconds * SECOND, checked)
     then = TUESDAY_NOON + HOUR
@@ -361,7 +361,7 @@ def test_a_question_ends_an_outage_and_a_text_ends_a_trouble_that_texts_began(
         run_pass(now, checked)
         assert bool(problems(now)) == is_trouble, second
         if message:
-            message.cancel("shell", now)
+            decide_on(message).cancel("shell", now)
     assert checked.checks == checks
 
 

@@ -18,10 +18,10 @@ from carriers.ways import Way
 from databases import on_both
 from models import Message, Status
 from samples import ALWAYS_OPEN, DAY, HOUR, LONDON, NEW_YORK, TUESDAY_NOON
-from sending import receipts
+from sending import receipts, retention, waiting
 from sending.attempts import Attempt
 from signed_callbacks import SECRET, of_vonage
-from stored_messages import again, claim, held, key_named, store, take_over
+from stored_messages import again, claim, decide_on, held, key_named, store, take_over
 
 pytestmark = pytest.mark.usefixtures("database_url")
 
@@ -184,9 +184,9 @@ def test_receipts_recorded_at_once_keep_their_own_prices(billed):
 def test_each_copy_is_billed_where_it_was_given(billed):
     message = take(euros("0.05"))
     report(euros("0.05"), delivered=False)
-    assert again(message).retry(LATER, 3 * DAY)
+    assert decide_on(again(message)).retry(LATER, 3 * DAY)
     assert billed() == [("vonage", 0, "0.05", "EUR")]
-    Message.promote(LATER)
+    waiting.promote(LATER)
     (second,) = claim(1)
     said = {message.id: Priced.of("R2", euros("0.07"))}
     receipts.sent(said, LATER, False, Way("fake"), {message.id: second.claim_number})
@@ -255,9 +255,9 @@ def test_redaction_changes_no_price_and_what_is_purged_is_no_more_in_the_sums(bi
     take(euros("0.05"), "A")
     take(euros("0.06"), "B", to=LONDON)
     Message.update(finished_at=TUESDAY_NOON - DAY).execute()
-    Message.redact(TUESDAY_NOON, TUESDAY_NOON)
+    retention.redact(TUESDAY_NOON, TUESDAY_NOON)
     assert billed() == [("vonage", 2, "0.11", "EUR")]
-    Message.purge(TUESDAY_NOON, TUESDAY_NOON)
+    retention.purge(TUESDAY_NOON, TUESDAY_NOON)
     assert billed() == []
 
 

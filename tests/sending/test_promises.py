@@ -41,15 +41,16 @@ from carriers import Carrier, CarrierError, Receipt
 from carriers.lanes import TESTERS, Lane, Routes
 from carriers.ways import Way
 from databases import on_both, on_sqlite
-from models import ANSWER_WITHIN, FINISHED, TAKEN, UNDO_FOR_CERTAIN, Message, Status, first_id
+from models import ANSWER_WITHIN, FINISHED, TAKEN, Message, Status, first_id
 from recipients.hours import BusinessHours
 from recipients.quiet import QuietPlaces
 from samples import DAY, HOUR, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import carrier_state, heartbeats, inbound, outcomes, receipts
+from sending import carrier_state, heartbeats, inbound, outcomes, receipts, retention
 from sending.attempts import Attempt
 from sending.carrier_state import CarrierState, Permission
 from sending.claims import Claims
+from sending.decisions import UNDO_FOR_CERTAIN, Selection
 from sending.heartbeats import WATCHED, Heartbeat, Pulse
 from sending.inbound import ReplyRules
 from sending.outcomes import MAY_HAVE_TAKEN_IT
@@ -58,7 +59,7 @@ from sending.runtime import Clock, Ended, Runtime
 from sending.sender import Sender
 from sending.sends import NotSent, Send, Sends
 from sending.watch import CarrierWatch
-from stored_messages import create
+from stored_messages import create, decide_on
 
 pytestmark = on_both
 
@@ -420,21 +421,21 @@ class Promises(RuleBasedStateMachine):
         id = [*self.orders][-1 - which % len(self.orders)]
         message, order = Message.get_by_id(id), self.orders[id]
         if move == "retry":
-            if message.retry(self.now, 3 * DAY):
+            if decide_on(message).retry(self.now, 3 * DAY):
                 order.cancelled, order.sends, order.copies, order.deaths = False, 0, 0, 0
                 order.not_before = max(self.now, message.send_date or self.now)
                 self.budget[order.to, order.text] += message.status == Status.UNDELIVERED
                 self.tries[order.to, order.text] += 1
         elif move == "cancel":
-            order.cancelled |= message.cancel("shell", self.now)
+            order.cancelled |= bool(decide_on(message).cancel("shell", self.now))
         elif move == "approve at the desk":
-            if message.decide(True, "shell", self.now, self.now + UNDO_FOR_CERTAIN):
+            if decide_on(message).decide(True, "shell", self.now, self.now + UNDO_FOR_CERTAIN):
                 order.approved, order.first = True, order.not_before
                 order.not_before = max(order.not_before, self.now + UNDO_FOR_CERTAIN)
         elif move == "undo":
-            if message.undo_approval("shell", self.now):
+            if decide_on(message).undo_approval("shell", self.now):
                 order.approved, order.not_before = False, order.first or order.not_before
-        elif message.decide(move == "approve", "shell", self.now):
+        elif decide_on(message).decide(move == "approve", "shell", self.now):
             order.approved |= move == "approve"
             order.cancelled |= move == "refuse"
 
@@ -466,9 +467,9 @@ class Promises(RuleBasedStateMachine):
         change([number], self.now, "operator")
 
     @precondition(lambda self: self.now > TUESDAY_NOON + 3 * DAY)
-    @rule(change=st.sampled_from([Message.purge, Message.redact]))
+    @rule(change=st.sampled_from([retention.purge, retention.redact]))
     def grow_old(self, change):
-        if change == Message.purge and self.is_asking:
+        if change == retention.purge and self.is_asking:
             return  # who asks after days may yet take a purged text's copy for its own
         before = self.now - 3 * DAY
         old = (Message.finished_at < before) & Message.status.in_(FINISHED)
@@ -995,7 +996,8 @@ def test_the_promises_hold_for_long(hold_promises, askable):
 
 # Does it find anything? Each of these breaks a rule.
 
-judge, claim, move, retry = outcomes.judge, Claims.claim, Message._move, Message.retry
+judge, claim = outcomes.judge, Claims.claim
+end_claim, retry = Message._end_claim, Selection.retry
 settle_doubts, begin, tend = Message.settle_doubts, Sends.begin, Scheduler.tend
 beat = Heartbeat.beat
 
@@ -1023,20 +1025,20 @@ def claim_without_approval(*arguments):
     return claim(*arguments)
 
 
-def move_whosever(message, *among, **changes):
+def end_any_claim(message, **changes):
     own, message.claim_number = message.claim_number, Message.get_by_id(message.id).claim_number
-    moved = move(message, *among, **changes)
+    ended = end_claim(message, **changes)
     message.claim_number = own
-    return moved
+    return ended
 
 
 def settle_nothing(message, carrier, settled, *once, **more):
     return settle_doubts(message, carrier, 0, *once, **more)
 
 
-def retry_as_if_new(message, *arguments):
-    retried = retry(message, *arguments)
-    Message.update(tries_before=0).where(Message.id == message.id).execute()
+def retry_as_if_new(these, *arguments):
+    retried = retry(these, *arguments)
+    Message.update(tries_before=0).where(Message.id.in_(retried)).execute()
     return retried
 
 
@@ -1109,11 +1111,11 @@ BUGS = {  # whether the carrier can be asked; and the code that is replaced, by 
     "a long pass takes nothing over": (False, Scheduler, "tend", tend_at_first),
     "it sends after a long pause": (False, Pulse, "is_fresh", lambda *_: True),
     "a clock decides who is dead": (False, heartbeats, "WATCHED", 0),
-    "an end is another's": (False, Message, "_move", move_whosever),
+    "an end is another's": (False, Message, "_end_claim", end_any_claim),
     "a doubt is never settled": (True, Message, "settle_doubts", settle_nothing),
     "a lane keeps its doubts": (True, Lane, "settled", lambda lane, *_: lane),
     "a lane knows no doubts": (False, Lane, "in_doubt", lambda lane, _: lane),
-    "a retry forgets what was before": (False, Message, "retry", retry_as_if_new),
+    "a retry forgets what was before": (False, Selection, "retry", retry_as_if_new),
     "it takes the reference of another": (True, receipts, "known", lambda *_: set()),
     "it looks for no approval": (False, Claims, "claim", claim_without_approval),
     "it does not look at the list": (False, DoNotCall, "listed", lambda _: {}),

@@ -22,7 +22,7 @@ from places import QUIET_PLACES
 from samples import DAY, HOUR, LONDON, MINUTE, SECOND
 from scheduler import Scheduler
 from sending import heartbeats, sender
-from stored_messages import die_with_one
+from stored_messages import decide_on, die_with_one
 
 pytestmark = on_both
 
@@ -198,10 +198,10 @@ def happen(sky, counts):
     chance = sky.chance
     for message in Message.select().where(~Message.approved, Message.finished_at.is_null()):
         if chance.random() < 0.3:
-            counts["approved"] += message.approve("Ann", sky.now)
+            counts["approved"] += decide_on(message).approve("Ann", sky.now)
     for message in Message.select().where(Message.status.in_([Status.FAILED, Status.EXPIRED])):
         if chance.random() < 0.2:
-            counts["retried"] += message.retry(sky.now, 3 * DAY)
+            counts["retried"] += decide_on(message).retry(sky.now, 3 * DAY)
     if chance.random() < 0.2:
         counts["died"] += die_with_one(sky.now)
     if chance.random() < 0.1:

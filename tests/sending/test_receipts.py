@@ -20,10 +20,20 @@ from databases import on_both, on_sqlite
 from models import TAKEN, Message, Status
 from own_threads import at_once, begin
 from samples import DAY, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
-from sending import outcomes, receipts
+from sending import outcomes, receipts, retention, waiting
 from sending.attempts import Attempt
 from sending.receipts import EarlyReceipt
-from stored_messages import SENDER, again, claim, held, statuses, store, store_many, take_over
+from stored_messages import (
+    SENDER,
+    again,
+    claim,
+    decide_on,
+    held,
+    statuses,
+    store,
+    store_many,
+    take_over,
+)
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
@@ -91,8 +101,8 @@ def test_where_a_carrier_uses_a_reference_again_the_latest_message_is_meant():
 
 def test_a_receipt_reaches_a_message_that_was_redacted_and_none_that_was_purged():
     redacted, _ = sent("SM1"), sent("SM2", finished_at=TUESDAY_NOON - DAY)
-    assert Message.purge(TUESDAY_NOON, LATER) == 1
-    assert Message.redact(LATER, LATER) == 1
+    assert retention.purge(TUESDAY_NOON, LATER) == 1
+    assert retention.redact(LATER, LATER) == 1
     assert receipts.record_receipts([("SM1", True, None), ("SM2", True, None)], LATER) == 1
     assert again(redacted).status == Status.DELIVERED
     assert again(redacted).to is None
@@ -101,11 +111,11 @@ def test_a_receipt_reaches_a_message_that_was_redacted_and_none_that_was_purged(
 def test_an_operator_may_retry_what_did_not_arrive_and_the_old_receipts_count_no_more():
     message = sent()
     receipts.record_receipts([UNDELIVERED], LATER)
-    assert again(message).retry(LATER, 3 * DAY)
+    assert decide_on(again(message)).retry(LATER, 3 * DAY)
     assert receipts.known({"SM1"}), "or it would be taken for the next text"
     receipts.record_receipts([DELIVERED], LATER)
     assert again(message).status == Status.SCHEDULED
-    Message.promote(LATER)
+    waiting.promote(LATER)
     claim(1)
     receipts.sent({message.id: "SM2"}, LATER)
     assert again(message).status == Status.SENT
@@ -288,7 +298,7 @@ def test_whatever_happens_in_whatever_order_the_last_word_counts(events):
                 receipts.forget(LATER + 4 * DAY)
                 model.forget()
             case "retry":
-                if message.retry(LATER, 3 * DAY):  # and it is given to its carrier again
+                if decide_on(message).retry(LATER, 3 * DAY):  # and it is given to its carrier again
                     number = again(message).claim_number + 1
                     Message.update(claim_number=number).execute()
                     Attempt.create(message=message, number=number, begun_at=LATER)

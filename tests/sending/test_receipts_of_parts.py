@@ -6,12 +6,12 @@ import pytest
 
 from carriers import Receipt
 from databases import on_both, on_postgres
-from models import Message, Status
+from models import Status
 from own_threads import at_once
 from samples import DAY, LONDON, NEW_YORK, TUESDAY_NOON
-from sending import receipts
+from sending import receipts, waiting
 from sending.receipts import EarlyReceipt
-from stored_messages import again, claim, held
+from stored_messages import again, claim, decide_on, held
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
@@ -64,8 +64,8 @@ def test_the_receipt_of_another_part_is_not_the_messages(database_url):
 
 def test_the_receipt_of_a_text_that_was_tried_again_waits_for_its_yes():
     message = held(Status.UNDELIVERED, carrier_reference="P1", finished_at=TUESDAY_NOON)
-    assert message.retry(TUESDAY_NOON, 3 * DAY)
-    Message.promote(TUESDAY_NOON)
+    assert decide_on(message).retry(TUESDAY_NOON, 3 * DAY)
+    waiting.promote(TUESDAY_NOON)
     claim(1)
     record(receipt("P2", message))  # the yes to which is still under way
     receipts.sent({message.id: "P2"}, TUESDAY_NOON)

@@ -18,7 +18,7 @@ from sending import retention
 from sending.replies import Reply
 from sending.retention import Retention
 from settings import SettingsError
-from stored_messages import again, key_named, store, store_many
+from stored_messages import again, decide_on, key_named, store, store_many
 
 pytestmark = on_both
 
@@ -97,7 +97,7 @@ def test_an_event_that_waits_stays_and_nothing_is_in_the_audit(run_pass):
     key = key_named("app")
     EventAddress.set(key, "http://127.0.0.1:1/", TUESDAY_NOON)
     message = store(key=key, now=TUESDAY_NOON - 100 * DAY)
-    assert message.cancel("shell", TUESDAY_NOON - 100 * DAY)
+    assert decide_on(message).cancel("shell", TUESDAY_NOON - 100 * DAY)
     before = Audit.select().count()
     run_pass(keep_texts=DAY, keep_messages=2 * DAY)
     assert Message.select().count() == 0
@@ -225,8 +225,8 @@ def test_what_was_redacted_before_is_not_read_again(run_pass):
     run_pass(keep_texts=KEPT)
     assert Retention.get().redacted_until == TUESDAY_NOON - KEPT
     since = Retention.get().redacted_until
-    assert reads_whole(lambda: Message.redact_oldest(since, TUESDAY_NOON - KEPT + DAY)) == []
-    assert reads_whole(lambda: Message.purge_old(TUESDAY_NOON - 2 * KEPT)) == []
+    assert reads_whole(lambda: retention.redact_oldest(since, TUESDAY_NOON - KEPT + DAY)) == []
+    assert reads_whole(lambda: retention.purge_old(TUESDAY_NOON - 2 * KEPT)) == []
 
 
 @pytest.mark.parametrize("name", ["KEEP_TEXTS", "KEEP_MESSAGES"])

@@ -19,8 +19,9 @@ from models import Message, Status
 from places import QUIET_PLACES, SILENCES
 from recipients.hours import written
 from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
+from sending import waiting
 from sending.carrier_state import CarrierState
-from stored_messages import again, key_named, statuses, store, store_many
+from stored_messages import again, decide_on, key_named, statuses, store, store_many
 
 pytestmark = on_both
 
@@ -259,11 +260,11 @@ def test_the_list_keeps_texts_off_by_the_rule_of_the_key_at_each_step(
             why = "has opted out of texts" if says_why else "is on the Do Not Call list"
             assert response.json["message"] == f"The recipient {why}."
         if has_opted_out:
-            Message.block_number(to, TUESDAY_NOON, setting)
+            waiting.block_number(to, TUESDAY_NOON, setting)
             assert (again(stopped).status == Status.BLOCKED) == kept_off[to]
         Message.update(status=Status.SCHEDULED).where(Message.id == waits.id).execute()
     Message.delete().where(Message.status == Status.BLOCKED).execute()
-    Message.promote(TUESDAY_NOON, check_dnc=setting)
+    waiting.promote(TUESDAY_NOON, check_dnc=setting)
     queued = {each.to for each in Message.select().where(Message.status == Status.QUEUED)}
     assert queued == {to for to in kept_off if not kept_off[to]}
     Message.update(status=Status.QUEUED, finished_at=None).execute()
@@ -298,9 +299,9 @@ def test_a_text_expires_by_the_rule_of_its_key_at_each_step(own, lasts, run_pass
     if own:
         rule("ours", expire_after=own)
     steps = [
-        *((columns, Message.expire, Status.QUEUED) for columns in ({}, {"manual_mode": True})),
-        ({"status": Status.SCHEDULED, "manual_mode": True}, Message.expire, Status.SCHEDULED),
-        ({"status": Status.SCHEDULED}, Message.promote, Status.QUEUED),
+        *((columns, waiting.expire, Status.QUEUED) for columns in ({}, {"manual_mode": True})),
+        ({"status": Status.SCHEDULED, "manual_mode": True}, waiting.expire, Status.SCHEDULED),
+        ({"status": Status.SCHEDULED}, waiting.promote, Status.QUEUED),
     ]
     for columns, step, kept in steps:
         found = []
@@ -335,7 +336,7 @@ def test_how_long_a_text_lasts_is_fixed_when_it_is_accepted(
     first, second = Message.select().order_by(Message.id)
     end = (send_date or TUESDAY_NOON) + lasts
     run_pass(end - SECOND, **PLACES)
-    assert first.approve("shell", end - SECOND)
+    assert decide_on(first).approve("shell", end - SECOND)
     assert run_pass(end - SECOND, **PLACES)["sent"] == 1
     assert run_pass(end, **PLACES)["expired"] == 1
     assert again(second).status == Status.EXPIRED

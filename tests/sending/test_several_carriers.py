@@ -40,7 +40,7 @@ from several_carriers import (
     WAY,
     NamedCarrier,
 )
-from stored_messages import again, claim, held, key_named, statuses, store, store_many
+from stored_messages import again, claim, decide_on, held, key_named, statuses, store, store_many
 
 pytestmark = on_both
 
@@ -230,7 +230,7 @@ def test_what_cannot_be_asked_about_ends_in_time_as_people_wanted_it(run_both, i
     ways = [Way("us"), Way("eu", countries={"GB"})]
     run_both(TUESDAY_NOON, ways, carriers=both)
     if status == Status.CANCELLED:
-        again(message).cancel("shell", TUESDAY_NOON)
+        decide_on(again(message)).cancel("shell", TUESDAY_NOON)
     us.answer = us.health = UNREACHED
     left = both if is_there else [eu]
     for hours in (1, 71.9):
@@ -416,7 +416,7 @@ def test_a_message_that_is_retried_may_go_through_all_carriers_again(run_both, u
     message = store()
     assert run_both(TUESDAY_NOON)["failed"] == 1
     us.answer = None
-    assert again(message).retry(TUESDAY_NOON, 3 * DAY)
+    assert decide_on(again(message)).retry(TUESDAY_NOON, 3 * DAY)
     assert run_both(TUESDAY_NOON)["sent"] == 1
     assert again(message).carrier == "us"
 
@@ -533,7 +533,7 @@ def test_a_late_receipt_of_a_copy_from_before_a_retry_is_no_other_texts(
     first = in_doubt_at_us(TUESDAY_NOON)
     run_both(TUESDAY_NOON + HOUR)
     assert again(first).status == Status.FAILED
-    again(first).retry(TUESDAY_NOON + HOUR, 3 * DAY)
+    decide_on(again(first)).retry(TUESDAY_NOON + HOUR, 3 * DAY)
     if through_eu:
         go_on_through_eu(run_both, us, TUESDAY_NOON + 2 * HOUR)
         assert again(first).carrier == "eu"

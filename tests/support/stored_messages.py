@@ -18,8 +18,9 @@ from carriers.ways import Way
 from database import clock, db
 from models import TAKEN, Message, Status, new_id
 from samples import DAY, HOUR, NEW_YORK, TUESDAY_NOON
-from sending import claims, heartbeats
+from sending import claims, heartbeats, waiting
 from sending.attempts import Attempt, Result
+from sending.decisions import Selection
 from sending.heartbeats import Heartbeat
 
 SENDER = uuid.UUID(int=1)
@@ -71,6 +72,11 @@ def _tries(row):
         }
 
 
+def decide_on(*messages):
+    """Messages that a person decides on."""
+    return Selection(message.id for message in messages)
+
+
 def claim(limit, first_key=0, first_urgent=0, carrier="fake"):
     """Claim messages as SENDER does, for a carrier that may be used for all."""
     routes = Routes([Way("fake")], [])
@@ -88,7 +94,7 @@ def die_with_one(now):
 
     It beat an hour ago.
     """
-    Message.promote(now)
+    waiting.promote(now)
     claimed = claim(1)
     Heartbeat.update(beat_at=now - HOUR).where(Heartbeat.sender == SENDER).execute()
     return len(claimed)

@@ -1,0 +1,205 @@
+"""Decisions of people: messages are approved, refused, cancelled and retried, and that is undone.
+
+Each is noted in the audit, in the same transaction.
+"""
+
+from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
+from functools import partial
+from uuid import UUID
+
+from peewee import SQL, Case, fn
+
+from access.audit import Action, Audit
+from access.limits import DAY, Limit, lock_numbers
+from access.usual import KeyDay
+from carriers.lanes import Lane
+from database import MILLISECOND, db
+from database.clock import is_within
+from models import PARTS, RETRYABLE, WAITING, Message, Status, accepted_to
+from sending import waiting
+
+UNDO_WITHIN = timedelta(minutes=1)
+"""How long people can undo what they decided, if the text still waits."""
+
+UNDO_FOR_CERTAIN = timedelta(seconds=10)
+"""How long a text stays at least that is approved at the desk."""
+
+ANEW = {
+    "status": Status.SCHEDULED,
+    "expires_at": None,
+    "due_since": None,
+    "finished_at": None,
+    "attempts": 0,
+    "in_doubt": 0,
+    "refused_at": None,
+    "cancelled_by": None,
+    "receipt_at": None,  # the reference stays: it names the first text, and not the next
+}
+"""What a message has of these that a person sends again."""
+
+
+class Selection:
+    """Messages that a person decides on together, one or several.
+
+    Each transition is made, in one transaction, by those that can make it, and returns their ids.
+    `left` are the ids of the others.
+    """
+
+    def __init__(self, ids: Iterable[UUID]):
+        self.left = {*ids}
+
+    def approve(self, by: str, now: datetime) -> list[UUID]:
+        """Let messages be sent when their time comes; approving again has no effect.
+
+        Those that wait no more, or are withdrawn, are left.
+        """
+        again = Message.approved & Message.cancelled_by.is_null()
+        with db.transaction():
+            return self.decide(True, by, now) + self._move(WAITING, again, approved=True)
+
+    def decide(
+        self, yes: bool, by: str, now: datetime, not_before: datetime | None = None
+    ) -> list[UUID]:
+        """Approve or refuse messages that wait for approval.
+
+        Once approved, each waits for its time, or for `not_before` if that is later.
+        """
+        if yes:
+            action, usual = Action.APPROVED, 1
+            changes = {"approved": True, "approved_by": by, "approved_at": now}
+            if not_before:
+                sooner = (Message.send_at < not_before, Message.send_at.db_value(not_before))
+                send_at = Case(None, [sooner], Message.send_at)
+                changes |= {"status": Status.SCHEDULED, "send_at": send_at}
+        else:
+            action, usual = Action.REFUSED, 0
+            changes = {"status": Status.CANCELLED, "cancelled_by": by, "finished_at": now}
+        awaits = ~Message.approved & Message.cancelled_by.is_null()  # or it is withdrawn
+        return self._act(action, now, WAITING, awaits, usual=usual, **changes)
+
+    def cancel(self, by: str, now: datetime) -> list[UUID]:
+        """Cancel messages that wait.
+
+        One in doubt is withdrawn: it waits until the sender has asked the carrier.
+        """
+        cancel = partial(self._act, Action.CANCELLED, now, WAITING, cancelled_by=by)
+        ended = {"status": Status.CANCELLED, "finished_at": now}
+        again = Message.cancelled_by.is_null(False)
+        with db.transaction():
+            return (
+                cancel(Message.in_doubt == 0, usual=-1, **ended)
+                + cancel((Message.in_doubt > 0) & ~again, usual=-1, send_at=now)
+                + cancel((Message.in_doubt > 0) & again, send_at=now)
+            )
+
+    def retry(self, now: datetime, expire_after: timedelta) -> list[UUID]:
+        """Send messages that did not reach their recipients again, with all their retries.
+
+        Each goes at once, or at a send_date that is still to come, and expires as if it were new:
+        `expire_after` is for a key without a rule of its own. What answers a reply has one try.
+        """
+        later = (Message.send_date > now, Message.send_date)
+        anew = ANEW | {
+            "send_at": Case(None, [later], Message.send_at.db_value(now)),
+            "tries_before": Message.claim_number,
+            "lane": _lane_anew(self.left),
+        }
+        anew["first_send_at"] = anew["send_at"]
+        with db.transaction():
+            done = self._act(Action.RETRIED, now, RETRYABLE, Message.answers.is_null(), **anew)
+            waiting.decide_expiry(expire_after, done)
+        return done
+
+    def undo_approval(self, by: str, now: datetime) -> list[UUID]:
+        """Have messages wait for approval as they did before, unless they may have gone.
+
+        Only who approved them may, and only within UNDO_WITHIN.
+        """
+        mine = (Message.approved_by == by) & is_within(Message.approved_at, UNDO_WITHIN, now)
+        was_queued = Message.first_send_at <= Message.approved_at
+        before = {
+            "status": Case(None, [(was_queued, Status.QUEUED)], Status.SCHEDULED),
+            "send_at": Message.first_send_at,
+            "approved": False,
+        } | dict.fromkeys(("approved_by", "approved_at", "due_since"))
+        waits = Message.approved & (Message.in_doubt == 0) & mine
+        return self._undo(Action.APPROVED, now, WAITING, waits, usual=-1, **before)
+
+    def undo_cancel(self, by: str, now: datetime, limit: Limit | None = None) -> list[UUID]:
+        """Have messages that were cancelled or refused wait again, each in its own transaction.
+
+        Only who cancelled them may, and only within UNDO_WITHIN. The `limit` of a recipient counts
+        each again, and must allow that. The next pass queues what is due, unless its number has
+        joined the Do Not Call list.
+        """
+        done = []
+        for message in Message.select().where(Message.id.in_([*self.left])).order_by(Message.id):
+            with db.transaction():
+                if limit is None or _use_of(limit, message) < limit.number:
+                    done += self._undo_cancel(message, by, now)
+        return done
+
+    def _undo_cancel(self, message, by, now):
+        among = Action.CANCELLED, Action.REFUSED
+        undone = Audit.latest(message.id, among, now - UNDO_WITHIN) or Action.CANCELLED
+        undo = partial(self._undo, undone, now, usual=1, cancelled_by=None)
+        mine = (Message.id == message.id) & (Message.cancelled_by == by)
+        ended = mine & is_within(Message.finished_at, UNDO_WITHIN, now)
+        withdrawn = mine & (Message.in_doubt > 0) & is_within(Message.send_at, UNDO_WITHIN, now)
+        anew = {"status": Status.SCHEDULED, "finished_at": None}
+        return undo([Status.CANCELLED], ended, **anew) or undo(WAITING, withdrawn)
+
+    def _act(self, action, now, among, condition, *, undone=None, usual=0, **changes):
+        """Make a transition, and note it in the audit; return the ids of those that made it.
+
+        `undone` is the action that it takes back; `usual` as in `_count_as_usual`.
+        """
+        with db.transaction():
+            moved = self._move(among, condition, **changes)
+            Audit.note_each(action, now, Audit.message_id, moved, details=undone)
+            _count_as_usual(moved, usual, changes.get("approved", True))
+        return moved
+
+    def _undo(self, action, now, among, condition, **changes):
+        return self._act(Action.UNDONE, now, among, condition, undone=action, **changes)
+
+    def _move(self, among, condition, **changes):
+        """Change those that it is possible for; lock them first, sorted, against deadlocks.
+
+        What is redacted is never sent again.
+        """
+        some = Message.id.in_([*self.left]) & Message.status.in_([*among])
+        able = some & Message.to.is_null(False) & condition
+        moved = db.lock_rows(Message.select(Message.id).where(able).order_by(Message.id))
+        ids = [each.id for each in moved]
+        if ids:
+            Message.change(Message.update(changes).where(Message.id.in_(ids)))
+        self.left.difference_update(ids)
+        return ids
+
+
+def _lane_anew(ids):
+    """Return the lanes that messages have when they are sent again, by those that they have."""
+    lanes = Message.select(Message.lane).where(Message.id.in_([*ids]), Message.lane.is_null(False))
+    anew = [(each.lane, str(Lane.read(each.lane).anew())) for each in lanes.distinct()]
+    return Case(Message.lane, anew, None) if anew else None
+
+
+def _count_as_usual(ids: Collection[UUID], times: int, approved: bool) -> None:
+    """Count messages on their days once more (1), or less (-1), if they are `approved` now."""
+    if not times or not ids:
+        return
+    day = SQL(f"created_at / {DAY // MILLISECOND}")
+    columns = (Message.key, Message.country, day)
+    sums = Message.select(*columns, fn.SUM(PARTS)).group_by(*columns)
+    counts = (Message.approved == approved) & Message.country.is_null(False)
+    for key, country, day, parts in sorted(sums.where(Message.id.in_([*ids]), counts).tuples()):
+        KeyDay.add(key, country, day, times * parts)
+
+
+def _use_of(limit, message):
+    """Return how many others to this number have counted since a window before this one."""
+    lock_numbers([message.to])
+    others = accepted_to(message.to, message.created_at - limit.window + MILLISECOND)
+    return others.where(Message.id != message.id).limit(limit.number).count()

@@ -1,0 +1,179 @@
+"""Messages that wait: when they are due they are queued, or blocked, or expire.
+
+In batches, so that others do not wait long. A text in doubt is left to the sender, which asks the
+carrier first.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterator
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from peewee import SQL, Case, ModelSelect, ModelUpdate, Value
+
+from access.do_not_call import DoNotCall
+from access.keys import ApiKey
+from access.rules import LAST
+from database import BATCH, MILLISECOND, is_outage, locked, passed_over
+from models import (
+    FINISHED,
+    HAS_ENDED,
+    IS_SENDABLE,
+    IS_WAITING,
+    LONGEST_WAIT,
+    WAITING,
+    Message,
+    Status,
+    first_id,
+    has_status,
+)
+
+SET_ASIDE = timedelta(minutes=10)
+"""How long a message is left alone that breaks what the scheduler does with all that are due."""
+
+log = logging.getLogger("scheduler")
+
+
+def correct(now: datetime) -> None:
+    """Let what was noted by a clock that has been set back since be of now."""
+    Message.count_as_now(Message.created_at, now, Message.id > first_id(now))
+    Message.count_as_now(Message.finished_at, now, has_status(*FINISHED), HAS_ENDED)
+    decided = Message.send_date.is_null() | Message.due_since.is_null(False)
+    scheduled = has_status(Status.SCHEDULED)
+    Message.count_as_now(Message.send_at, now, scheduled, decided, longest=LONGEST_WAIT)
+
+
+def promote(now: datetime, *, check_dnc: str = "asked") -> Counter:
+    """Queue, expire or block all messages that are due; count them by their new status.
+
+    `check_dnc` is for keys without a rule of their own.
+    """
+    due = has_status(Status.SCHEDULED) & (Message.send_at <= now)
+    blocked = (Message.in_doubt == 0) & _is_kept_off(check_dnc)
+    expired = (Message.in_doubt == 0) & (Message.expires_at <= now)
+    became = Case(None, [(blocked, Status.BLOCKED), (expired, Status.EXPIRED)], Status.QUEUED)
+    finished = Case(None, [(blocked | expired, Message.finished_at.db_value(now))], None)
+    move = Message.update(status=became, finished_at=finished)
+    due = Message.select(Message.id).where(due).order_by(Message.send_at)
+    counts = Counter()
+    for moved in _change_due(move, due, has_status(Status.SCHEDULED), now):
+        counts.update(status for status, _ in moved)
+    return counts
+
+
+def _is_kept_off(setting):
+    """Return the condition that the Do Not Call list keeps a message from its number."""
+    is_listed = Message.to.in_(DoNotCall.select(DoNotCall.number))
+    asked = is_listed & (Message.check_dnc | Message.key.in_(ApiKey.checking("always", setting)))
+    stops = Message.key.in_(ApiKey.checking("opted-out", setting))
+    return asked | (stops & DoNotCall.has_opted_out(Message.to))
+
+
+def decide_expiry(setting: timedelta, among: Collection[UUID] | None = None) -> None:
+    """Decide when it is too late to send messages that wait, where that is not decided yet.
+
+    By the rules that their keys have now; `setting` is for keys without one. `among` are the
+    ids to choose from, if not all.
+    """
+    undecided = IS_WAITING & Message.expires_at.is_null()
+    if among is not None:
+        undecided &= Message.id.in_([*among])
+    kinds = list(Message.select(Message.key, Message.answers).where(undecided).distinct())
+    own = ApiKey.rules_of({each.key_id for each in kinds})
+    for each in kinds:
+        alike = Message.answers == each.answers if each.answers else Message.answers.is_null()
+        these = Message.select(Message.id).where(undecided, Message.key == each.key_id, alike)
+        decide = _expire_after(each.lasts(own[each.key_id], setting))
+        decide = decide.where(locked(Message.id, these.limit(BATCH)))
+        while decide.execute():  # in batches, so that others do not wait long
+            pass
+
+
+def _expire_after(lasts):
+    """Return the UPDATE to messages that last so long from their first scheduled time on."""
+    never = Message.first_send_at > LAST - lasts
+    ends = Message.first_send_at + Value(lasts // MILLISECOND, converter=False)
+    return Message.update(expires_at=Case(None, [(never, Message.expires_at.db_value(LAST))], ends))
+
+
+def expire(now: datetime, among: Collection[UUID] | None = None) -> int:
+    """Expire messages that wait though it is too late to send them; count them.
+
+    `among` are the ids to choose from, if not all. What waits for a later time keeps it.
+    """
+    late = (
+        IS_WAITING
+        & (Message.expires_at <= now)
+        & (Message.send_at <= now)
+        & (Message.in_doubt == 0)
+    )
+    if among is not None:
+        late &= Message.id.in_([*among])
+    give_up = Message.update(status=Status.EXPIRED, finished_at=now)
+    due = Message.select(Message.id).where(late)
+    return sum(map(len, _change_due(give_up, due, IS_WAITING, now)))
+
+
+def expire_in_doubt(lanes: Collection[str], reason: str, now: datetime) -> int:
+    """Give up messages in doubt whose carriers, to be asked about them, do not answer.
+
+    They have expired, or are cancelled if somebody has done so; return how many.
+    """
+    old = (
+        IS_SENDABLE & Message.lane.in_(lanes) & (Message.in_doubt > 0) & (Message.expires_at <= now)
+    )
+    withdrawn = Message.cancelled_by.is_null(False), Status.CANCELLED
+    status = Case(None, [withdrawn], Status.EXPIRED)
+    told = {"finished_at": now, "last_error": reason, "last_error_at": now}
+    give_up, due = Message.update(status=status, **told), Message.select(Message.id).where(old)
+    return sum(map(len, _change_due(give_up, due, old, now)))
+
+
+def block_number(number: str, now: datetime, check_dnc: str = "asked") -> int:
+    """Block messages that wait for a number that has opted out; return how many."""
+    waiting = (Message.to == number) & has_status(*WAITING) & (Message.in_doubt == 0)
+    waiting &= Message.check_dnc | Message.key.not_in(ApiKey.checking("asked", check_dnc))
+    waiting &= Message.answers.is_null()
+    block = Message.update(status=Status.BLOCKED, finished_at=now).where(waiting)
+    return len(Message.change(block))
+
+
+def _change_due(update: ModelUpdate, due: ModelSelect, still: SQL, now: datetime) -> Iterator[list]:
+    """Change all messages that are due, as `change` does; yield what each batch has changed.
+
+    In batches: writers wait for one only. `due` selects the ids; each is changed while it is
+    `still` so. Those that break this are set aside.
+    """
+    changed, batch = True, due.limit(BATCH)
+    while changed:
+        try:
+            changed = Message.change(update.where(locked(Message.id, batch), still))
+        except Exception as error:
+            if is_outage(error):
+                raise
+            ids = [message.id for message in batch]
+            changed = _change_but_broken(update, ids, still, now)
+        yield changed
+
+
+def _change_but_broken(update, ids, still, now):
+    """Change these messages; set those that break it aside, and log their ids.
+
+    They are halved until such a message is alone.
+    """
+    try:
+        these = locked(Message.id, Message.select(Message.id).where(Message.id.in_(ids)))
+        return Message.change(update.where(these, still))
+    except Exception as error:
+        if is_outage(error):
+            raise
+        kind = type(error).__name__  # its words may hold the number
+    if len(ids) > 1:
+        half = len(ids) // 2
+        changed = _change_but_broken(update, ids[:half], still, now)
+        return changed + _change_but_broken(update, ids[half:], still, now)
+    log.error("message %s is set aside: %s", *ids, kind)
+    with passed_over(log, f"message {ids[0]} stays due"):
+        Message.update(send_at=now + SET_ASIDE).where(Message.id.in_(ids), still).execute()
+    return []
