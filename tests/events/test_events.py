@@ -1,14 +1,14 @@
 """The outbox: every change into a final state is one event, and nothing else is."""
 
 import json
-import uuid
 from collections import Counter
 
 import pytest
 
 import models
+from access.keys import ApiKey
 from database import db
-from events import outbox
+from databases import on_both
 from events.outbox import Event, EventAddress
 from models import FINISHED, Message, Status
 from samples import DAY, NEW_YORK, SECOND, TUESDAY_NOON
@@ -284,15 +284,6 @@ def test_the_secret_is_made_with_the_first_address_and_stays(app_key):
     assert (address.secret, address.off) == (secret, None)
 
 
-def test_after_a_rotation_both_secrets_sign_for_a_day(app_key):
-    old = EventAddress.of(app_key).secret
-    EventAddress.rotate(app_key, TUESDAY_NOON)
-    address = EventAddress.of(app_key)
-    assert address.secret != old
-    assert address.secrets(LATER - SECOND) == [address.secret, old]
-    assert address.secrets(LATER) == [address.secret]
-
-
 def test_switching_off_gives_up_what_waits_and_a_new_address_brings_nothing_back(app_key):
     store().cancel("shell", TUESDAY_NOON)
     EventAddress.switch_off(app_key.id, "by an operator", TUESDAY_NOON)
@@ -311,15 +302,6 @@ def test_what_was_written_while_the_address_was_switched_off_is_given_up_by_a_pa
     assert Event.give_up(LATER) == 1
     assert Event.retry(None, LATER) == 0
     assert Event.standings()[app_key.id][:2] == (0, 1)
-
-
-def test_what_was_given_up_is_kept_thirty_days(app_key):
-    store().cancel("shell", TUESDAY_NOON)
-    EventAddress.switch_off(app_key.id, "by an operator", LATER)
-    Event.forget(LATER + outbox.KEPT)
-    assert Event.select().count() == 1
-    Event.forget(LATER + outbox.KEPT + SECOND)
-    assert Event.select().count() == 0
 
 
 # Claims
@@ -349,15 +331,21 @@ def test_who_lost_its_lease_decides_nothing_but_that_it_was_delivered(app_key):
     assert Event.select().count() == 0
 
 
-def test_one_pass_tries_each_event_once(app_key):
-    store().cancel("shell", TUESDAY_NOON)
-    (event,) = Event.claim(app_key.id, 1, LATER, LATER + SECOND, LATER)
-    event.failed("HTTP 500", LATER + 5 * SECOND, LATER)
-    assert Event.claim(app_key.id, 1, LATER + DAY, LATER + DAY, LATER) == []
-    assert len(Event.claim(app_key.id, 1, LATER + DAY, LATER + DAY, LATER + DAY)) == 1
+# How many wait
 
 
-def test_the_desk_notes_when_a_key_was_told(app_key):
-    message = store()
-    Message.note_notified({message.id, uuid.uuid4()}, LATER)
-    assert again(message).told_at == LATER
+@on_both
+def test_keys_that_had_one_name_after_another_stand_together(app_key):
+    """A revoked key is told of its messages, too."""
+    for now in (LATER, TUESDAY_NOON):
+        store(key=app_key).cancel("shell", now)
+    app_key.revoke(TUESDAY_NOON)
+    ApiKey.issue("app", None, TUESDAY_NOON)
+    heir, shop = ApiKey.named("app"), key_named("shop")
+    for key in (heir, shop):
+        EventAddress.set(key, URL, TUESDAY_NOON)
+        store(key=key).cancel("shell", LATER)
+    EventAddress.switch_off(shop.id, "by an operator", LATER)
+    told = {app_key.id: (2, 0, TUESDAY_NOON), heir.id: (1, 0, LATER), shop.id: (0, 1, None)}
+    assert Event.standings() == told
+    assert Event.by_name() == {"app": (3, 0, TUESDAY_NOON), "shop": (0, 1, None)}

@@ -171,15 +171,6 @@ def test_new_tables_say_when_a_pass_was_to_be_expected(empty_database_url):
     database.disconnect()
 
 
-def test_stats_tell_it_too(make_passes, flask, at):
-    make_passes(TUESDAY_NOON)
-    at(TUESDAY_NOON + 3 * MINUTE)
-    assert f"PROBLEM: {last(TUESDAY_NOON)}" in flask("stats").stdout
-    told = json.loads(flask("stats", "--json").stdout)
-    assert told["problems"] == [last(TUESDAY_NOON)]
-    assert told["last_pass_at"] == "2026-03-03T17:00:00.000Z"
-
-
 # Notices, by the web
 
 
