@@ -284,7 +284,7 @@ def held_by_rate(per_second: float | None, now: datetime) -> HeldByRate | None:
         return None  # each has its own rate
     if not (per_second and carrier) or carrier.retry_at or not carrier.used_rate_lately(now):
         return None
-    some = reports.next_parts(reports.SAMPLE)
+    some = reports.next_parts()
     if not some:
         return None
     texts = reports.awaiting_carrier(testers_too=False)

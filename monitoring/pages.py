@@ -50,9 +50,8 @@ def register(app: Flask) -> None:
     """Add these pages to the application; `/metrics` only if METRICS_TOKEN is set."""
     app.register_blueprint(blueprint)
     app.extensions["health"] = health.Reader(app.config["SETTINGS"].ways)
-    measured = app.config["SETTINGS"].metrics_token
-    app.extensions["abuse"] = Abuse(metrics.count_refusal if measured else None)
-    if measured:
+    app.extensions["abuse"] = Abuse()
+    if app.config["SETTINGS"].metrics_token:
         app.add_url_rule("/metrics", view_func=show_metrics)
         app.after_request(observe)
 

@@ -19,7 +19,6 @@ from reports.listings import (
     times_texted,
 )
 from reports.queue import (
-    SAMPLE,
     FailureSpike,
     approvals,
     approvals_by_key,

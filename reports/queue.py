@@ -29,7 +29,7 @@ from models import (
 HOUR = timedelta(hours=1)
 
 SAMPLE = 1_000
-"""Messages in which the commonest error is looked for."""
+"""Messages that are looked at, of many: for the commonest error, and for their parts."""
 
 LATEST, FEWEST = 20, 5
 """Messages that ended lately: how many are judged at most, and at least."""
@@ -92,9 +92,9 @@ def in_lane(lane: str, but_of: Collection[int]) -> int:
     return count_up_to(IS_SENDABLE & (Message.lane == lane) & Message.key.not_in([*but_of]))
 
 
-def next_parts(limit: int) -> list[int]:
-    """Return the parts of some messages of senders that may be sent now, one number for each."""
-    found = Message.select(PARTS).where(IS_SENDABLE, may_go()).limit(limit)
+def next_parts() -> list[int]:
+    """Return the parts of SAMPLE messages of senders that may be sent now, a number for each."""
+    found = Message.select(PARTS).where(IS_SENDABLE, may_go()).limit(SAMPLE)
     return [parts for (parts,) in found.tuples()]
 
 
