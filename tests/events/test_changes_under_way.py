@@ -176,6 +176,7 @@ def test_what_was_given_up_begins_its_ten_tries_anew(app_key, receiver, run, del
                 assert delay <= (event.next_try_at - now).total_seconds() <= 1.2 * delay + 0.001
                 at(event.next_try_at - SECOND)
                 deliver()
+                assert Event.get().tries == number, "it was tried too early"
                 now = event.next_try_at
                 at(now)
         assert (event.next_try_at, event.given_up_at) == (None, now)
