@@ -7,9 +7,9 @@ from flask import current_app
 from cli import base
 from database import Refused
 from monitoring import notices
-from monitoring.notices import Kind, Notification
+from monitoring.notices import Notification
 
-TEST = Notification("a test", "This is a test of the notices about text messages.", Kind.INFO)
+TEST = Notification("a test", "This is a test of the notices about text messages.", "info")
 
 notify = base.Commands("notify", help="Notices for people, sent to NOTIFY_URL.")
 

@@ -34,11 +34,12 @@ def look_over(now: datetime) -> dict:
     """Return the operator's overview: texts going out and recent outcomes."""
     this_hour = now.replace(minute=0, second=0, microsecond=0)
     going_out = enumerate(reports.going_out(this_hour, DAY, MANY))
+    at_limit = reports.limits_used_up(now, current_app.config["SETTINGS"].key_limits)
     return {
         "hours": [(this_hour + after * HOUR, *counts) for after, counts in going_out],
         "most_an_hour": MANY,
         "once_approved": reports.due_once_approved(MANY),
         "ended": reports.ended_since(now - DAY * HOUR, DAY * MANY),
         "most_a_day": DAY * MANY,
-        "at_limit": reports.at_limit(now, current_app.config["SETTINGS"].key_limits),
+        "at_limit": [*{key.name: limit for key, limit in at_limit}.items()],
     }

@@ -82,15 +82,12 @@ class Try(NamedTuple):
 
     event: Event
     address: EventAddress
-    answer: Answer | str
+    answer: Answer | None
+    words: str
 
     @property
     def accepted(self) -> bool:
-        return not isinstance(self.answer, str) and self.answer.success
-
-    @property
-    def words(self) -> str:
-        return self.answer if isinstance(self.answer, str) else f"HTTP {self.answer.status}"
+        return self.answer is not None and self.answer.success
 
 
 class Deliveries:
@@ -148,11 +145,6 @@ class Deliveries:
         """Whether no more tries are begun."""
         return self.stop_requested or time.monotonic() >= self.give_up_at - GRACE
 
-    @property
-    def idle(self) -> bool:
-        """Whether no healthy address has events in hand."""
-        return not any(each.healthy and each.load for each in self.endpoints.values())
-
     def run(self) -> None:
         """Record, claim and begin, again and again.
 
@@ -199,7 +191,7 @@ class Deliveries:
                 return
             self.take(ended)
             self.begin()
-            if len(self.unrecorded) == len(self.in_hand) or (ended.accepted and self.idle):
+            if len(self.unrecorded) == len(self.in_hand):
                 return
 
     # The database
@@ -282,18 +274,17 @@ class Deliveries:
         for each in self.unrecorded:
             self.in_hand.pop(each.event.id, None)
         self.unrecorded = []
-        for (event, address, _), line in zip(failed, lines, strict=True):
-            about = {"message_id": str(event.message_id), "key": address.key.name}
+        for each, line in zip(failed, lines, strict=True):
+            about = {"message_id": str(each.event.message_id), "key": each.address.key.name}
             log.warning(*line, extra=about)
 
     def record_failure(self, ended: Try, now: datetime) -> tuple:
         """Record a failed try; return the line for the log."""
-        event, key = ended.event, ended.address.key
-        answer = None if isinstance(ended.answer, str) else ended.answer
+        event, key, answer = ended.event, ended.address.key, ended.answer
         next_try_at = next_try(event.tries, answer and answer.retry_after, now)
         event.failed(ended.words, next_try_at, now)
         EventAddress.note_failure(key.id, ended.address.url, now)
-        is_gone = answer is not None and answer.status == GONE
+        is_gone = answer and answer.status == GONE
         if is_gone and EventAddress.switch_off(key.id, OFF_BY_RECEIVER, now, ended.address.url):
             then = "the address is switched off"
         elif next_try_at:
@@ -324,14 +315,16 @@ class Deliveries:
 
     def deliver(self, receiver: Receiver, event: Event, address: EventAddress) -> None:
         """Send an event to its receiver; runs in a thread of its own."""
+        answer = None
         try:
             secrets = [decoded(secret) for secret in address.secrets(clock.now())]
             answer = receiver.post_signed(event.webhook_id, event.body, secrets)
+            words = f"HTTP {answer.status}"
         except CarrierError as error:
-            answer = str(error)
+            words = str(error)
         except Exception as error:  # its words may hold the address
-            answer = f"unexpected {type(error).__name__}"
-        self.ended.put(Try(event, address, answer))
+            words = f"unexpected {type(error).__name__}"
+        self.ended.put(Try(event, address, answer, words))
 
     def take(self, ended: Try) -> None:
         """Note that a try has ended."""

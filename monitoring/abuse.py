@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Callable
+
+from monitoring import metrics
 
 WORDS = {
     "key_limit": "a limit of the key is reached",
@@ -17,14 +18,12 @@ log = logging.getLogger("web")
 class Abuse:
     """Log and count what is refused, by the key's name and the reason, without numbers."""
 
-    def __init__(self, count: Callable[[str, str], None] | None):
-        self._count = count
+    def __init__(self):
         self._lines = {}  # by key and reason: when the latest was written, refusals since then
 
     def note(self, key: str, reason: str) -> None:
         """Count a refusal; log it unless there was a line about the like just now."""
-        if self._count:
-            self._count(key, reason)
+        metrics.count_refusal(key, reason)
         now = time.monotonic()
         written_at, refusals = self._lines.get((key, reason), (-EVERY, 0))
         refusals += 1

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import database
 import recipients
+import reports
 import settings as environment
 from access.keys import ApiKey
 from carriers import Carrier, CarrierError, ways
@@ -70,16 +71,21 @@ def compare_clocks(settings: Settings) -> str:
     return "agrees with the database's"
 
 
-def look_for(kind: str, fine: str) -> Callable[[Settings], str]:
-    """Return a look at problems of a kind, as `/healthz` finds them."""
+def find_room(settings: Settings) -> str:
+    """Look whether the disk of SQLite's file is almost full."""
+    _refuse(health.disk_problems(database.db.bytes_left()))
+    return "not almost full, as far as this machine can see"
 
-    def look(settings):
-        found = health.read(clock.now()).found()
-        if sentences := [each.sentence for each in found if each.kind == kind]:
-            raise Refused("; ".join(sentences))
-        return fine
 
-    return look
+def find_receivers(settings: Settings) -> str:
+    """Look for receivers that take no events."""
+    _refuse(health.receiver_problems(reports.dead_receivers(clock.now() - health.DEAD_AFTER)))
+    return "none has failed for an hour"
+
+
+def _refuse(problems):
+    if sentences := [each.sentence for each in problems]:
+        raise Refused("; ".join(sentences))
 
 
 def find_keys(settings: Settings) -> str:
@@ -162,9 +168,9 @@ LOOKS: dict[str, Callable[[Settings], str]] = {
     "database": reach_database,
     "tables": find_tables,
     "clock": compare_clocks,
-    "disk": look_for("disk", "not almost full, as far as this machine can see"),
+    "disk": find_room,
     "keys": find_keys,
-    "receivers of events": look_for("receiver", "none has failed for an hour"),
+    "receivers of events": find_receivers,
     "carrier": ask_carrier,
     "public address": ask_public_address,
     "notices": know_addresses,

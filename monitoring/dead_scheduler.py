@@ -46,9 +46,8 @@ def is_needed() -> bool:
 
 def is_first(now: datetime) -> bool:
     """Return whether no other worker, on any machine, has begun to notify within TRY_EVERY."""
-    begun = Notice.about("a look of the web")
-    is_ahead = begun.told_at and begun.told_at > now + TRY_EVERY  # the clock was set back
-    return bool(begun.is_older_than(TRY_EVERY, now) or is_ahead) and begun.change(told_at=now)
+    Notice.count_as_now(Notice.told_at, now)
+    return Notice.tell("a look of the web", now, since=now - TRY_EVERY)
 
 
 def notify() -> None:

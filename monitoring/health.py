@@ -1,8 +1,9 @@
 """The health of the service, read from the database, and the problems that need an operator."""
 
+import math
 import threading
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -148,9 +149,7 @@ class Health(NamedTuple):
         self, stalled_after: timedelta = STALLED_AFTER, public: bool = False
     ) -> Iterator[Problem]:
         """Return the problems, first a disk so full that none may be recorded."""
-        if self.bytes_left is not None:
-            left = self.bytes_left // 1_000_000
-            yield Problem("disk", f"the database disk is almost full ({left} MB left)")
+        yield from disk_problems(self.bytes_left)
         for each in self.carriers:
             if each.trouble:
                 yield each.problem(public)
@@ -167,9 +166,7 @@ class Health(NamedTuple):
             since = isoformat(self.oldest_event)
             sentence = f"events have been due since {since}: no scheduler delivers them"
             yield Problem("events", sentence)
-        for key in self.dead_receivers:
-            whose = "" if public else f" for {key}"
-            yield Problem("receiver", f"webhooks{whose} have failed for an hour", key)
+        yield from receiver_problems(self.dead_receivers, public)
         if self.oldest_due is not None:
             yield from self._due(stalled_after)
         if self.passes.is_missing(self.now, stalled_after):
@@ -197,6 +194,20 @@ class Health(NamedTuple):
             return None
         words, messages = self.commonest_error
         return {"error": None if public else words, "messages": messages}
+
+
+def disk_problems(bytes_left: int | None) -> Iterator[Problem]:
+    """Return the problem of a disk with so few bytes left; None: they are not too few."""
+    if bytes_left is not None:
+        left = bytes_left // 1_000_000
+        yield Problem("disk", f"the database disk is almost full ({left} MB left)")
+
+
+def receiver_problems(keys: Iterable[str], public: bool = False) -> Iterator[Problem]:
+    """Return the problems of receivers that have taken no event of these keys for an hour."""
+    for key in keys:
+        whose = "" if public else f" for {key}"
+        yield Problem("receiver", f"webhooks{whose} have failed for an hour", key)
 
 
 def _trouble(state, stranger, public):
@@ -273,7 +284,7 @@ def held_by_rate(per_second: float | None, now: datetime) -> HeldByRate | None:
         return None  # each has its own rate
     if not (per_second and carrier) or carrier.retry_at or not carrier.used_rate_lately(now):
         return None
-    some = reports.next_parts(reports.SAMPLE)
+    some = reports.next_parts()
     if not some:
         return None
     texts = reports.awaiting_carrier(testers_too=False)
@@ -293,7 +304,7 @@ class Reader:
 
     def __init__(self, ways: Sequence[Way] = (), lasts: float = 0):
         self.ways, self.lasts = ways, lasts
-        self._lock, self._read_at = threading.Lock(), None
+        self._lock, self._read_at = threading.Lock(), -math.inf
         self._health = self._error = None
 
     def problems_of_web(self, now: datetime) -> list[str]:
@@ -309,7 +320,7 @@ class Reader:
     def read(self) -> Health:
         """Return the health, at most `lasts` seconds old; raise what the database raised."""
         with self._lock:
-            if self._read_at is not None and time.monotonic() - self._read_at < self.lasts:
+            if time.monotonic() - self._read_at < self.lasts:
                 if self._error:
                     raise self._error.with_traceback(None)
                 return self._health

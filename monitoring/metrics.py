@@ -20,27 +20,6 @@ REFUSALS = Counter(
     ["key", "reason"],
     registry=None,
 )
-GAUGES = {  # the help, and the label if there is one
-    "text_messages": ("Messages that have not ended, by status.", "status"),
-    "text_messages_ended_last_hour": ("Messages that ended in the last hour, by status.", "status"),
-    "text_messages_awaiting_approval": ("Awaiting approval.",),
-    "text_messages_oldest_due_seconds": ("How long the oldest due message has waited.",),
-    "text_messages_retrying": ("Messages that are retried.",),
-    "text_messages_last_sent_timestamp_seconds": ("When a carrier last took a text.",),
-    "text_messages_last_pass_timestamp_seconds": ("When a scheduler last began a pass.",),
-    "text_messages_commonest_error": ("Messages with the last hour's commonest error.",),
-    "text_messages_events_waiting": ("Events that wait to be delivered, by key.", "key"),
-    "text_messages_events_oldest_seconds": ("How long the oldest event has waited, by key.", "key"),
-    "text_messages_events_given_up": ("Events that were given up, by key.", "key"),
-    "text_messages_carrier_trouble": (
-        "1 if the carrier refuses the account or is down.",
-        "carrier",
-    ),
-    "text_messages_receipts_unmatched_last_day": ("Receipts that belong to no message.",),
-    "text_messages_opt_outs_ignored_last_day": (
-        "STOPs and STARTs whose number was not understood.",
-    ),
-}
 
 
 def observe(status: int, seconds: float) -> None:
@@ -53,19 +32,18 @@ def count_refusal(key: str, reason: str) -> None:
     REFUSALS.labels(key, reason).inc()
 
 
-def gauge(name: str, value: float | dict) -> GaugeMetricFamily:
+def gauge(name: str, help: str, value: float | dict, label: str = "") -> GaugeMetricFamily:
     """Return a gauge with one value, or with one for each value of its label."""
-    help, *label = GAUGES[name]
     if not label:
         return GaugeMetricFamily(name, help, value)
-    family = GaugeMetricFamily(name, help, labels=label)
+    family = GaugeMetricFamily(name, help, labels=[label])
     for labelled, number in value.items():
         family.add_metric([labelled], number)
     return family
 
 
-def render(values: dict[str, float | dict]) -> bytes:
-    """Return the requests and these gauges in Prometheus' text format."""
+def render(gauges: list[GaugeMetricFamily]) -> bytes:
+    """Return the requests, the refusals and these gauges in Prometheus' text format."""
     registry = CollectorRegistry()
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         MultiProcessCollector(registry)
@@ -75,7 +53,7 @@ def render(values: dict[str, float | dict]) -> bytes:
 
     class Gauges:
         def collect(self):
-            return [gauge(name, value) for name, value in values.items()]
+            return gauges
 
     registry.register(Gauges())
     return generate_latest(registry)

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from enum import StrEnum
 from queue import SimpleQueue
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
@@ -31,7 +30,6 @@ WAITING_EVERY = timedelta(minutes=15)  # of texts for approval, and of replies
 FAILURES_EVERY = timedelta(hours=1)
 LOOK_EVERY = 5  # seconds
 PATIENCE = 15  # seconds that an end of a scheduler, or a test, waits for addresses
-DAY = timedelta(days=1)
 AFTER_MIDNIGHT = timedelta(minutes=15)  # how long the day before is still looked at
 
 log = logging.getLogger("notices")
@@ -61,29 +59,22 @@ class Notice(Table):
         unchanged = (cls.level == self.level) & (cls.told_at == self.told_at)
         return cls.update(changes).where(cls.subject == self.subject, unchanged).execute() == 1
 
-    def is_older_than(self, age: timedelta, now: datetime) -> bool:
-        """Say whether it was told longer ago than that, or never."""
-        return self.told_at is None or self.told_at <= now - age
+    @classmethod
+    def tell(cls, subject: str, now: datetime, since: datetime) -> bool:
+        """Record that a subject is told now; False if it was told since an instant."""
+        row = cls.about(subject)
+        return not (row.told_at and row.told_at >= since) and row.change(told_at=now)
 
 
 # What to send
 
 
-class Kind(StrEnum):
-    """Apprise's types, by which a pager can tell."""
-
-    FAILURE = "failure"
-    WARNING = "warning"
-    SUCCESS = "success"
-    INFO = "info"
-
-
 class Notification(NamedTuple):
-    """A title, the text in full, and a type that says how bad it is."""
+    """A title, the text in full, and one of Apprise's types, by which a pager can tell."""
 
     title: str
     text: str
-    kind: Kind
+    kind: str
 
 
 def pending(settings: Settings, now: datetime) -> Iterator[Notification]:
@@ -105,7 +96,7 @@ def _problems(settings, now):
                 f"{problem.sentence}. Noticed at {isoformat(now)}. {_waiting(problem)}. "
                 f"{problem.what_to_do}"
             )
-            yield Notification(problem.title, text, Kind.FAILURE)
+            yield Notification(problem.title, text, "failure")
     while _unrecorded:
         Notice.about(_unrecorded[0]).change(level=1, told_at=now)
         del _unrecorded[0]
@@ -114,7 +105,7 @@ def _problems(settings, now):
             kind, _, name = told.subject.removeprefix(PROBLEM).partition(" ")
             title = health.Problem(kind, name=name).title
             text = f"The problem that was noticed at {isoformat(told.told_at)} is over: {title}."
-            yield Notification(f"over: {title}", text, Kind.SUCCESS)
+            yield Notification(f"over: {title}", text, "success")
 
 
 def _begins(problem, subject, now):
@@ -152,7 +143,7 @@ def _approvals(settings, now):
         title = f"{waiting.messages} {wait} for approval"
         text = f"{title}, from {health.listed(names)}. "
         text += f"The first would leave at {isoformat(waiting.first_at)}."
-        yield Notification(title, text + _link(settings), Kind.WARNING)
+        yield Notification(title, text + _link(settings), "warning")
 
 
 def _replies(settings, now):
@@ -162,14 +153,14 @@ def _replies(settings, now):
         wait = "reply waits" if waiting.replies == 1 else "replies wait"
         title = f"{waiting.replies} {wait} to be read"
         more = f"; {waiting.may_be_no} may be opting out." if waiting.may_be_no else "."
-        yield Notification(title, title + more + _link(settings, "replies"), Kind.WARNING)
+        yield Notification(title, title + more + _link(settings, "replies"), "warning")
 
 
 def _note_news(subject, count, newest, now):
     """Record a notification if something new waits: a newer one, or one more; return whether."""
     told = Notice.about(subject)
     is_new = count > told.level or (newest or "") > (told.newest or "")
-    if count and is_new and told.is_older_than(WAITING_EVERY, now):
+    if count and is_new and not (told.told_at and told.told_at > now - WAITING_EVERY):
         return told.change(level=count, newest=newest, told_at=now)
     if count < told.level:
         told.change(level=count)
@@ -185,33 +176,37 @@ def _link(settings, page=""):
 def _unusual(settings, now):
     """Return at once, and once a day, a notice of each key and country of which odd texts wait."""
     for message in reports.unusual():
-        told = Notice.about(f"unusual for key {message.key_id}: {message.country}")
-        is_told = told.told_at and told.told_at.date() >= message.created_at.date()
-        if not is_told and told.change(told_at=now):
+        subject = f"unusual for key {message.key_id}: {message.country}"
+        if Notice.tell(subject, now, since=_midnight(message.created_at)):
             title = f"unusual texts of {message.key.name} wait for approval"
             text = f"{message.held_because}: its texts to this country wait for approval."
-            yield Notification(title, text + _link(settings), Kind.WARNING)
+            yield Notification(title, text + _link(settings), "warning")
 
 
 def _limits(settings, now):
     """Return a notice of each limit of a day or month that is used up, once in it."""
-    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    midnight = _midnight(now)
     if now - midnight < AFTER_MIDNIGHT:  # since the last look, a limit may have been used up
         yesterday = midnight - MILLISECOND
         yield from _limits_of_day(settings, yesterday, f" on {yesterday:%Y-%m-%d}")
     yield from _limits_of_day(settings, now, "")
 
 
+def _midnight(instant):
+    return instant.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
 def _limits_of_day(settings, at, when):
     """Return the notices of the day of an instant, at which they are recorded as sent."""
-    for key, use in reports.long_limits_used_up(at, settings.key_limits):
-        begins, _ = window(use.limit.unit, (at - EPOCH) // SECOND)
-        parts = " in parts" if use.limit.in_parts else ""
-        sent = Notice.about(f"limit per {use.limit.unit}{parts} of key {key.id}")
-        is_sent = sent.told_at and sent.told_at >= EPOCH + begins * SECOND
-        if not is_sent and sent.change(told_at=at):
+    for key, limit in reports.limits_used_up(at, settings.key_limits):
+        if limit.unit not in ("d", "mo"):
+            continue
+        begins, _ = window(limit.unit, (at - EPOCH) // SECOND)
+        parts = " in parts" if limit.in_parts else ""
+        subject = f"limit per {limit.unit}{parts} of key {key.id}"
+        if Notice.tell(subject, at, since=EPOCH + begins * SECOND):
             what = f"{key.name} has used up all of its limit"
-            yield Notification(what, f"The key {what} of {use.limit}{when}.", Kind.WARNING)
+            yield Notification(what, f"The key {what} of {limit}{when}.", "warning")
 
 
 # Sending it
@@ -243,13 +238,9 @@ class Address:
     def send(self, notification: Notification) -> bool:
         """Send a notification; return whether the service accepted it."""
         title, text, kind = notification
-        about = {
-            "title": f"{self.service_name}: {title}",
-            "notify_type": kind.value,
-            "body_format": "text",
-        }
+        title = f"{self.service_name}: {title}"
         try:
-            return bool(self._apprise.notify(text, **about))
+            return bool(self._apprise.notify(text, title, kind, body_format="text"))
         except Exception:  # plugins leak their libraries' exceptions, which may hold the URL
             return False
 
@@ -311,20 +302,11 @@ class Notices:
 
     def _serve(self, address, queue):
         while (notification := queue.get()) is not None:
-            try:
-                if not address.send(notification):
-                    self._note_failure(address)
-            except Exception as error:
-                log.error("%s: unexpected %s", address, type(error).__name__)
+            with database.survived(log, str(address)):
+                if not address.send(notification) and is_first_failure(address, clock.now()):
+                    log.error("%s did not take a notice", address)
 
-    def _note_failure(self, address):
-        """Log that an address failed, once an hour over all schedulers."""
-        now = clock.now()
-        try:
-            told = Notice.about(f"failure of address {address.number}")
-            if told.is_older_than(FAILURES_EVERY, now) and told.change(told_at=now):
-                log.error("%s did not take a notice", address)
-        except database.ERRORS:
-            database.disconnect()
-        finally:
-            database.db.close()
+
+def is_first_failure(address: Address, now: datetime) -> bool:
+    """Return whether no failure of an address was logged by any scheduler for an hour."""
+    return Notice.tell(f"failure of address {address.number}", now, since=now - FAILURES_EVERY)

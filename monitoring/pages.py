@@ -50,9 +50,8 @@ def register(app: Flask) -> None:
     """Add these pages to the application; `/metrics` only if METRICS_TOKEN is set."""
     app.register_blueprint(blueprint)
     app.extensions["health"] = health.Reader(app.config["SETTINGS"].ways)
-    measured = app.config["SETTINGS"].metrics_token
-    app.extensions["abuse"] = Abuse(metrics.count_refusal if measured else None)
-    if measured:
+    app.extensions["abuse"] = Abuse()
+    if app.config["SETTINGS"].metrics_token:
         app.add_url_rule("/metrics", view_func=show_metrics)
         app.after_request(observe)
 
@@ -137,32 +136,53 @@ def show_metrics() -> Response:
     now = clock.now()
     if not has_metrics_token():
         raise Unauthorized("The token is missing or invalid.", www_authenticate=BEARER)
-    state, hour_ago = current_app.extensions["health"].read(), now - timedelta(hours=1)
-    day_ago = now - timedelta(days=1)
+    state, day_ago = current_app.extensions["health"].read(), now - timedelta(days=1)
     _, errors = state.commonest_error or ("", 0)
     events = Event.by_name()
-    values = {
-        "text_messages": reports.waiting(),
-        "text_messages_ended_last_hour": reports.ended_since(hour_ago),
-        "text_messages_awaiting_approval": reports.awaiting_approval(),
-        "text_messages_oldest_due_seconds": state.seconds_since(state.oldest_due) or 0,
-        "text_messages_retrying": state.retrying,
-        "text_messages_last_sent_timestamp_seconds": timestamp(state.last_sent_at),
-        "text_messages_last_pass_timestamp_seconds": timestamp(state.last_pass_at),
-        "text_messages_commonest_error": errors,
-        "text_messages_events_waiting": {key: each.waiting for key, each in events.items()},
-        "text_messages_events_oldest_seconds": {
-            key: (now - (each.oldest or now)).total_seconds() for key, each in events.items()
-        },
-        "text_messages_events_given_up": {key: each.given_up for key, each in events.items()},
-        "text_messages_carrier_trouble": {
-            each.carrier: int(bool(each.trouble)) for each in state.carriers
-        }
-        or {state.carrier or "": int(bool(state.trouble))},
-        "text_messages_receipts_unmatched_last_day": receipts.unmatched(day_ago, now),
-        "text_messages_opt_outs_ignored_last_day": receipts.ignored_opt_outs(day_ago),
+    waiting = {key: each.waiting for key, each in events.items()}
+    waits = {key: (now - (each.oldest or now)).total_seconds() for key, each in events.items()}
+    given_up = {key: each.given_up for key, each in events.items()}
+    trouble = {each.carrier: int(bool(each.trouble)) for each in state.carriers}
+    trouble = trouble or {state.carrier or "": int(bool(state.trouble))}
+    gauges = {
+        "": ("Messages that have not ended, by status.", reports.waiting(), "status"),
+        "_ended_last_hour": (
+            "Messages that ended in the last hour, by status.",
+            *(reports.ended_since(now - health.HOUR), "status"),
+        ),
+        "_awaiting_approval": ("Awaiting approval.", reports.awaiting_approval()),
+        "_oldest_due_seconds": (
+            "How long the oldest due message has waited.",
+            state.seconds_since(state.oldest_due) or 0,
+        ),
+        "_retrying": ("Messages that are retried.", state.retrying),
+        "_last_sent_timestamp_seconds": (
+            "When a carrier last took a text.",
+            timestamp(state.last_sent_at),
+        ),
+        "_last_pass_timestamp_seconds": (
+            "When a scheduler last began a pass.",
+            timestamp(state.last_pass_at),
+        ),
+        "_commonest_error": ("Messages with the last hour's commonest error.", errors),
+        "_events_waiting": ("Events that wait to be delivered, by key.", waiting, "key"),
+        "_events_oldest_seconds": ("How long the oldest event has waited, by key.", waits, "key"),
+        "_events_given_up": ("Events that were given up, by key.", given_up, "key"),
+        "_carrier_trouble": (
+            "1 if the carrier refuses the account or is down.",
+            *(trouble, "carrier"),
+        ),
+        "_receipts_unmatched_last_day": (
+            "Receipts that belong to no message.",
+            receipts.unmatched(day_ago, now),
+        ),
+        "_opt_outs_ignored_last_day": (
+            "STOPs and STARTs whose number was not understood.",
+            receipts.ignored_opt_outs(day_ago),
+        ),
     }
-    return Response(metrics.render(values), content_type=metrics.CONTENT_TYPE)
+    told = [metrics.gauge(f"text_messages{name}", *about) for name, about in gauges.items()]
+    return Response(metrics.render(told), content_type=metrics.CONTENT_TYPE)
 
 
 @blueprint.get("/openapi.json")

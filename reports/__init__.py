@@ -19,7 +19,6 @@ from reports.listings import (
     times_texted,
 )
 from reports.queue import (
-    SAMPLE,
     FailureSpike,
     approvals,
     approvals_by_key,
@@ -43,4 +42,4 @@ from reports.queue import (
     unusual,
     waiting,
 )
-from reports.usage import Usage, Use, at_limit, count_usage, long_limits_used_up, use_of_limits
+from reports.usage import Usage, Use, count_usage, limits_used_up, use_of_limits

@@ -29,7 +29,7 @@ from models import (
 HOUR = timedelta(hours=1)
 
 SAMPLE = 1_000
-"""Messages in which the commonest error is looked for."""
+"""Messages that are looked at, of many: for the commonest error, and for their parts."""
 
 LATEST, FEWEST = 20, 5
 """Messages that ended lately: how many are judged at most, and at least."""
@@ -92,9 +92,9 @@ def in_lane(lane: str, but_of: Collection[int]) -> int:
     return count_up_to(IS_SENDABLE & (Message.lane == lane) & Message.key.not_in([*but_of]))
 
 
-def next_parts(limit: int) -> list[int]:
-    """Return the parts of some messages of senders that may be sent now, one number for each."""
-    found = Message.select(PARTS).where(IS_SENDABLE, may_go()).limit(limit)
+def next_parts() -> list[int]:
+    """Return the parts of SAMPLE messages of senders that may be sent now, a number for each."""
+    found = Message.select(PARTS).where(IS_SENDABLE, may_go()).limit(SAMPLE)
     return [parts for (parts,) in found.tuples()]
 
 
@@ -104,9 +104,8 @@ def oldest_due(now: datetime) -> datetime | None:
     Here and below, testers' messages do not count: they say nothing about the service. Nor do those
     of paused keys, which wait for a person.
     """
-    due = Message.select(fn.MIN(Message.send_at)).where(
-        has_status(Status.SCHEDULED), Message.send_at <= now, may_go()
-    )
+    is_due = has_status(Status.SCHEDULED) & (Message.send_at <= now)
+    due = Message.select(fn.MIN(Message.send_at)).where(is_due, may_go())
     tried = Message.select(fn.MIN(Message.due_since)).where(IS_RETRYING, may_go())
     instants = due.scalar(), tried.scalar(), _oldest_sendable()
     return min(filter(None, instants), default=None)
@@ -114,15 +113,10 @@ def oldest_due(now: datetime) -> datetime | None:
 
 def _oldest_sendable():
     """Return since when the first message of any key could have been sent."""
-    ready_at = Case(
-        None, [(Message.approved_at > Message.send_at, Message.approved_at)], Message.send_at
-    )
-    first = (
-        Message.select(ready_at)
-        .where(Message.key == ApiKey.id, IS_SENDABLE)
-        .order_by(Message.send_at, Message.id)
-        .limit(1)
-    )
+    approved = (Message.approved_at > Message.send_at, Message.approved_at)
+    ready_at = Case(None, [approved], Message.send_at)
+    theirs = Message.select(ready_at).where(Message.key == ApiKey.id, IS_SENDABLE)
+    first = theirs.order_by(Message.send_at, Message.id).limit(1)
     sends = (ApiKey.role != Role.TESTER) & ApiKey.paused_at.is_null()
     earliest = ApiKey.select(fn.MIN(first)).where(sends)
     return Message.send_at.python_value(earliest.scalar())
@@ -143,9 +137,8 @@ def oldest_event(now: datetime) -> datetime | None:
 
 def dead_receivers(since: datetime) -> list[str]:
     """Return the names of keys whose events wait, because none was taken since an instant."""
-    waits = Event.select(SQL("1")).where(
-        Event.key == EventAddress.key, Event.next_try_at.is_null(False)
-    )
+    theirs = Event.key == EventAddress.key
+    waits = Event.select(SQL("1")).where(theirs, Event.next_try_at.is_null(False))
     dead = EventAddress.off.is_null() & (EventAddress.failing_since <= since) & fn.EXISTS(waits)
     keys = ApiKey.select(ApiKey.name).join(EventAddress).where(dead, ApiKey.role != Role.TESTER)
     return [name for (name,) in keys.order_by(ApiKey.name).tuples()]
@@ -168,22 +161,15 @@ def retrying() -> int:
 
 def last_sent_at() -> datetime | None:
     """Return when a carrier last took a text."""
-    latest = (
-        Message.select(fn.MAX(Message.finished_at))
-        .where(Message.status == status, HAS_ENDED, of_senders())
-        .scalar()
-        for status in TAKEN
-    )
-    return max(filter(None, latest), default=None)
+    latest = Message.select(fn.MAX(Message.finished_at)).where(HAS_ENDED, of_senders())
+    instants = (latest.where(Message.status == status).scalar() for status in TAKEN)
+    return max(filter(None, instants), default=None)
 
 
 def commonest_error(since: datetime) -> tuple[str, int] | None:
-    """Return the commonest error since an instant, and how many messages had it.
-
-    Of the latest ones, as in `errors_by_key`.
-    """
+    """Return the commonest of `errors_by_key`, and how many messages had it."""
     counts = Counter()
-    for error, _, messages in _errors(since):
+    for error, _, messages in errors_by_key(since):
         counts[error] += messages
     return next(iter(counts.most_common(1)), None)
 
@@ -194,26 +180,17 @@ def errors_by_key(since: datetime) -> list[tuple[str, str, int]]:
     The commonest comes first. Only the latest SAMPLE retried messages, failed ones and undelivered
     ones count, so an outage with a million failures does not slow this down.
     """
-    found = _errors(since)
-    names = ApiKey.names({key for _, key, _ in found})
-    return [(error, names[key], messages) for error, key, messages in found]
-
-
-def _errors(since):
-    """Return errors with the ids of their keys and their counts, the commonest first."""
     counts = Counter()
-    errors = [(HAS_ERROR, Message.last_error_at)]
-    for status in (Status.FAILED, Status.UNDELIVERED):
-        errors.append(((Message.status == status) & HAS_ENDED, Message.finished_at))
-    for which, at in errors:
-        latest = (
-            Message.select(Message.last_error, Message.key)
-            .where(which, of_senders(), at >= since, Message.last_error.is_null(False))
-            .order_by(at.desc())
-            .limit(SAMPLE)
-        )
-        counts.update(latest.tuples())
-    return [(error, key, messages) for (error, key), messages in counts.most_common()]
+    failed, undelivered = (
+        (Message.status == status) & HAS_ENDED for status in (Status.FAILED, Status.UNDELIVERED)
+    )
+    ended = Message.finished_at
+    for which, at in ((HAS_ERROR, Message.last_error_at), (failed, ended), (undelivered, ended)):
+        told = which & of_senders() & (at >= since) & Message.last_error.is_null(False)
+        latest = Message.select(Message.last_error, Message.key).where(told).order_by(at.desc())
+        counts.update(latest.limit(SAMPLE).tuples())
+    names = ApiKey.names({key for _, key in counts})
+    return [(error, names[key], messages) for (error, key), messages in counts.most_common()]
 
 
 class FailureSpike(NamedTuple):

@@ -97,28 +97,10 @@ def use_of_limits(
     return found
 
 
-def at_limit(now: datetime, defaults: tuple[Limit, ...]) -> list[tuple[str, Limit]]:
-    """Return the names of the keys that have a limit used up now, and the longest such limit."""
-    uses = _uses_today(now, defaults)
-    up = ((key.name, [use.limit for use in limits if use.is_up]) for key, limits in uses)
-    return [(name, limits[-1]) for name, limits in up if limits]
-
-
-def long_limits_used_up(now: datetime, defaults: tuple[Limit, ...]) -> list[tuple[ApiKey, Use]]:
-    """Return the keys that were used today, with each limit of a day or month that is used up."""
-    uses = _uses_today(now, defaults)
-    return [
-        (key, use)
-        for key, limits in uses
-        for use in limits
-        if use.is_up and use.limit.unit in ("d", "mo")
-    ]
-
-
-def _uses_today(now, defaults):
-    """Return the keys that were used today, by name, with the use of their limits."""
+def limits_used_up(now: datetime, defaults: tuple[Limit, ...]) -> list[tuple[ApiKey, Limit]]:
+    """Return each limit that is used up, with its key: by name, a key's longest limit last."""
     today = (now - EPOCH).days * 86_400
     keys = ApiKey.live(now).join(KeyUse, on=(KeyUse.key_id == ApiKey.id))
     used_today = list(keys.where(KeyUse.second >= today).order_by(ApiKey.name))
     uses = use_of_limits(used_today, now, defaults)
-    return [(key, uses[key.id]) for key in used_today]
+    return [(key, use.limit) for key in used_today for use in uses[key.id] if use.is_up]

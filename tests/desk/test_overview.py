@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from access.keys import Role
+from access.keys import ApiKey, Role
 from access.limits import parse
 from app import create_app
 from carriers.ways import Way
@@ -105,8 +105,8 @@ def test_an_operator_sees_which_keys_are_at_a_limit(operator, app, at):
 def test_of_many_keys_at_a_limit_ten_are_named_and_an_approver_sees_none(
     operator, approver, monkeypatch
 ):
-    names = [(f"key {n}", "1/d") for n in range(12)]
-    monkeypatch.setattr("reports.at_limit", lambda *_: names)
+    used_up = [(ApiKey(name=f"key {n}"), "1/d") for n in range(12)]
+    monkeypatch.setattr("reports.limits_used_up", lambda *_: used_up)
     assert "key 9 (1/d) and 2 more." in operator.read()
     assert "key 10" not in operator.page.text
     assert "limit" not in approver.read()

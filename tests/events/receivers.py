@@ -11,7 +11,8 @@ from database import clock
 from events.delivery import Deliveries
 from events.outbox import EventAddress
 from models import Message
-from stored_messages import key_named
+from samples import TUESDAY_NOON
+from stored_messages import key_named, store, store_many
 
 
 class ReceiverServer(CarrierServer):
@@ -65,6 +66,19 @@ class ReceiverServer(CarrierServer):
         return [event["type"].removeprefix("text_message.") for event in self.events]
 
 
+def cancelled(key="app", **columns):
+    """A message that was cancelled just now, so an event waits."""
+    message = store(key=key_named(key), **columns)
+    assert message.cancel("shell", clock.now())
+    return message
+
+
+def many(count, key="app"):
+    """As many events, in one statement."""
+    store_many(count, key=key_named(key), expires_at=TUESDAY_NOON)
+    Message.expire(clock.now())
+
+
 @pytest.fixture
 def receivers():
     """Start a receiver: `receivers()`."""
@@ -106,11 +120,23 @@ def deliver(database_url):
 
 
 @pytest.fixture
-def delivering(database_url):
+def deliveries(database_url):
+    """Deliveries that last, each until the end of the test: `deliveries()` starts some."""
+    begun = []
+
+    def start(claim_timeout=300):
+        begun.append(Deliveries(claim_timeout, Message.note_notified))
+        begun[-1].start()
+        return begun[-1]
+
+    yield start
+    for lasting in begun:
+        lasting.stop()
+        lasting.finish()
+        assert not lasting.thread.is_alive()
+
+
+@pytest.fixture
+def delivering(deliveries):
     """A thread that delivers until the end of the test."""
-    lasting = Deliveries(300, Message.note_notified)
-    lasting.start()
-    yield lasting
-    lasting.stop()
-    lasting.finish()
-    assert not lasting.thread.is_alive()
+    return deliveries()

@@ -12,18 +12,14 @@ from events.delivery import DELAYS, Deliveries
 from events.outbox import Event, EventAddress
 from models import Message
 from monitoring import health
+from receivers import cancelled
 from running import wait_until
 from samples import DAY, HOUR, MINUTE, SECOND, TUESDAY_NOON
-from sending import waiting
-from stored_messages import decide_on, key_named, store, store_many
+from stored_messages import key_named, store_many
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
 GONE = "the receiver answered 410 (Gone)"
-
-
-def cancelled(key="app"):
-    assert decide_on(store(key=key_named(key))).cancel("shell", clock.now())
 
 
 @contextmanager
@@ -83,7 +79,7 @@ def test_what_is_in_hand_for_an_old_address_goes_to_the_new_one(
     wait_until(lambda: receiver.events and not Event.select().count())
     store_many(30, key=app_key, expires_at=TUESDAY_NOON)
     receiver.open.clear()
-    waiting.expire(clock.now())
+    Message.expire(clock.now())
     wait_until(lambda: receiver.under_way == 4)
     run("keys", "events", "app", other.url)
     wait_until(lambda: len(other.events) >= 26)
@@ -139,13 +135,14 @@ def test_what_waits_for_another_key_stays_when_one_is_switched_off(
     }
 
 
-def test_off_on_and_410_twice(app_key, receiver, run, deliver):
+def test_off_on_and_410_twice(app_key, receiver, run, deliver, caplog):
     for times in (1, 2):
         receiver.answer = Answer(410)
         cancelled()
         deliver()
         assert EventAddress.get().off == GONE
-        assert Event.standings()[app_key.id][:2] == (0, times)
+        assert caplog.messages[-1].endswith("HTTP 410: the address is switched off")
+        assert Event.standings()[app_key.id] == (0, times, None)
         receiver.answer = Answer(204)
         run("keys", "events", "app", receiver.url)
         cancelled()
@@ -165,6 +162,7 @@ def test_off_on_and_410_twice(app_key, receiver, run, deliver):
 
 
 def test_what_was_given_up_begins_its_ten_tries_anew(app_key, receiver, run, deliver, at):
+    assert DELAYS == (5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400)
     receiver.answer = Answer(500)
     now = TUESDAY_NOON
     at(now)
@@ -176,6 +174,9 @@ def test_what_was_given_up_begins_its_ten_tries_anew(app_key, receiver, run, del
             assert (event.tries, len(receiver.requests)) == (number, 10 * (times - 1) + number)
             if delay:
                 assert delay <= (event.next_try_at - now).total_seconds() <= 1.2 * delay + 0.001
+                at(event.next_try_at - SECOND)
+                deliver()
+                assert Event.get().tries == number, "it was tried too early"
                 now = event.next_try_at
                 at(now)
         assert (event.next_try_at, event.given_up_at) == (None, now)

@@ -7,9 +7,7 @@ import pytest
 from access.keys import ApiKey, Role
 from carrier_servers import Answer
 from databases import on_both
-from events.delivery import Deliveries
 from events.outbox import Event, EventAddress
-from models import Message
 from monitoring import health
 from samples import HOUR, MINUTE, TUESDAY_NOON
 from stored_messages import decide_on, key_named, store
@@ -18,17 +16,15 @@ pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
 
 @pytest.fixture
-def pass_at(at):
+def pass_at(deliver, at):
     """Deliver what is due at an instant, as a single pass does; return the problems then."""
 
-    def deliver(instant):
+    def problems_at(instant):
         at(instant)
-        single = Deliveries(300, Message.note_notified, once=True)
-        single.start()
-        single.finish()
+        deliver()
         return problems(instant)
 
-    return deliver
+    return problems_at
 
 
 def problems(now, **options):

@@ -13,16 +13,14 @@ from carrier_servers import DRIP, HANG, HANG_UP, Answer
 from database import clock
 from databases import on_both
 from events import delivery
-from events.delivery import DELAYS, Deliveries
 from events.outbox import Event, EventAddress
-from models import Message
 from query_plans import plans
+from receivers import cancelled, many
 from running import free_port, wait_until
 from samples import HOUR, NEW_YORK, SECOND, TUESDAY_NOON
-from sending import waiting
-from stored_messages import again, decide_on, key_named, store, store_many
+from stored_messages import again, key_named, store
 
-pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
+pytestmark = pytest.mark.usefixtures("database_url")
 
 
 @pytest.fixture
@@ -31,22 +29,10 @@ def quickly(monkeypatch):
     monkeypatch.setattr(delivery, "TIMEOUT", 1)
 
 
-def cancelled(key="app", **columns):
-    """A message that was cancelled just now."""
-    message = store(key=key_named(key), **columns)
-    assert decide_on(message).cancel("shell", clock.now())
-    return message
-
-
-def many(count, key="app"):
-    """As many events, in one statement."""
-    store_many(count, key=key_named(key), expires_at=TUESDAY_NOON)
-    waiting.expire(clock.now())
-
-
 # What the receiver gets
 
 
+@on_both
 def test_an_event_is_delivered_signed_and_forgotten(app_key, receiver, deliver):
     message = cancelled()
     deliver()
@@ -177,29 +163,6 @@ def test_nobody_listening_is_tried_again(deliver):
     )
 
 
-def test_the_delays_grow_to_a_day_and_the_tenth_try_is_the_last(app_key, receiver, deliver, at):
-    receiver.answer = Answer(500)
-    now = TUESDAY_NOON
-    at(now)
-    cancelled()
-    for number, delay in enumerate(DELAYS, start=1):
-        deliver()
-        event = Event.get()
-        waits = (event.next_try_at - now).total_seconds()
-        assert delay <= waits <= delay * 1.2 + 0.001
-        assert event.tries == number
-        at(event.next_try_at - SECOND)
-        deliver()
-        assert len(receiver.requests) == number, "it was tried too early"
-        now = event.next_try_at
-        at(now)
-    deliver()
-    assert len(receiver.requests) == 10
-    assert (Event.get().next_try_at, Event.get().given_up_at) == (None, now)
-    assert len({*receiver.ids}) == 1
-    assert DELAYS == (5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400)
-
-
 @pytest.mark.parametrize(
     ("retry_after", "least", "most"),
     [
@@ -221,18 +184,7 @@ def test_retry_after_makes_it_later(app_key, receiver, deliver, retry_after, lea
     assert least - 5 <= waits <= most
 
 
-def test_410_switches_the_address_off_and_gives_up_what_waits(app_key, receiver, deliver, caplog):
-    receiver.answers = {"cancelled": Answer(410)}
-    cancelled()
-    deliver()
-    assert EventAddress.get().off == "the receiver answered 410 (Gone)"
-    assert Event.standings()[app_key.id][:2] == (0, 1)
-    assert (Event.get().tries, Event.get().last_answer) == (1, "HTTP 410")
-    assert "switched off" in caplog.text
-    cancelled()
-    assert Event.select().count() == 1
-
-
+@on_both
 def test_what_waits_goes_to_the_address_that_holds_when_it_is_tried(
     app_key, receiver, receivers, deliver, at
 ):
@@ -252,7 +204,7 @@ def test_what_waits_goes_to_the_address_that_holds_when_it_is_tried(
 def test_messages_of_a_revoked_key_are_still_told_of(app_key, receiver, deliver):
     message = store()
     app_key.revoke(clock.now())
-    decide_on(message).cancel("shell", clock.now())
+    message.cancel("shell", clock.now())
     deliver()
     assert receiver.types == ["cancelled"]
 
@@ -284,6 +236,7 @@ def test_waiting_for_a_hanging_receiver_ends(app_key, receiver, deliver, quickly
     assert Event.select().where(Event.next_try_at <= clock.now()).count() == 10 - tried
 
 
+@on_both
 def test_a_single_pass_tries_each_event_once(app_key, receiver, deliver, monkeypatch):
     monkeypatch.setattr(delivery, "DELAYS", (0.01,) * 9)
     receiver.answer = Answer(500)
@@ -293,24 +246,16 @@ def test_a_single_pass_tries_each_event_once(app_key, receiver, deliver, monkeyp
     assert len(receiver.ids) == len({*receiver.ids}) == 3
 
 
+@on_both
 @pytest.mark.slow
-def test_an_event_is_delivered_soon_while_schedulers_run(app_key, receiver, delivering):
-    cancelled()
-    wait_until(lambda: receiver.events, 5)
-    wait_until(lambda: not Event.select().count(), 5)
-
-
-@pytest.mark.slow
-def test_of_two_schedulers_each_event_goes_once(app_key, receiver, delivering):
-    other = Deliveries(300, Message.note_notified)
-    other.start()
+def test_of_two_schedulers_each_event_goes_once(app_key, receiver, deliveries):
+    deliveries(), deliveries()
     many(200)
     wait_until(lambda: not Event.select().count())
-    other.stop()
-    other.finish()
     assert len(receiver.ids) == len({*receiver.ids}) == 200
 
 
+@on_both
 @pytest.mark.slow
 def test_a_dead_schedulers_events_are_taken_over(app_key, receiver, deliver):
     cancelled()
@@ -323,18 +268,17 @@ def test_a_dead_schedulers_events_are_taken_over(app_key, receiver, deliver):
     assert receiver.types == ["cancelled"]
 
 
+@on_both
 @pytest.mark.slow
-def test_a_living_scheduler_keeps_what_takes_longer_than_a_lease(app_key, receiver):
+def test_a_living_scheduler_keeps_what_takes_longer_than_a_lease(app_key, receiver, deliveries):
     receiver.delay = 3
-    first, second = Deliveries(1, Message.note_notified), Deliveries(1, Message.note_notified)
-    first.start(), second.start()
+    deliveries(1), deliveries(1)
     cancelled()
     wait_until(lambda: not Event.select().count())
-    first.stop(), second.stop()
-    first.finish(), second.finish()
     assert len(receiver.ids) == 1
 
 
+@on_both
 @pytest.mark.slow
 def test_switching_off_stops_what_is_in_hand(app_key, receiver, delivering):
     receiver.delay = 0.2
@@ -349,15 +293,13 @@ def test_switching_off_stops_what_is_in_hand(app_key, receiver, delivering):
 
 
 @pytest.mark.slow
-def test_stopping_begins_no_more_and_puts_back_what_waits(app_key, receiver):
+def test_stopping_begins_no_more_and_puts_back_what_waits(app_key, receiver, delivering):
     receiver.delay = 0.3
-    lasting = Deliveries(300, Message.note_notified)
-    lasting.start()
     many(60)
     wait_until(lambda: receiver.requests)
     begun = len(receiver.requests)
-    lasting.stop()
-    lasting.finish()
+    delivering.stop()
+    delivering.finish()
     seen = len(receiver.requests)
     assert seen <= begun + delivery.AT_ONCE
     assert Event.select().count() == 60 - seen
@@ -365,19 +307,20 @@ def test_stopping_begins_no_more_and_puts_back_what_waits(app_key, receiver):
 
 
 @pytest.mark.slow
-def test_stopping_waits_for_a_silent_receiver_only_as_long_as_there_is_time(app_key, receiver):
+def test_stopping_waits_for_a_silent_receiver_only_as_long_as_there_is_time(
+    app_key, receiver, delivering
+):
     receiver.answer = HANG
-    lasting = Deliveries(300, Message.note_notified)
-    lasting.start()
     many(1)
     wait_until(lambda: receiver.requests)
     began = time.monotonic()
-    lasting.stop(1)
-    lasting.finish()
+    delivering.stop(1)
+    delivering.finish()
     assert time.monotonic() - began < delivery.TIMEOUT
     assert Event.get().next_try_at <= clock.now(), "the next scheduler has it at once"
 
 
+@on_both
 @pytest.mark.slow
 def test_a_database_that_is_away_loses_nothing(app_key, receiver, delivering, monkeypatch):
     import database
@@ -394,6 +337,7 @@ def test_a_database_that_is_away_loses_nothing(app_key, receiver, delivering, mo
     assert len(receiver.ids) == 1
 
 
+@on_both
 def test_what_waits_is_found_by_an_index(app_key):
     now = clock.now()
     statements = [
@@ -405,3 +349,12 @@ def test_what_waits_is_found_by_an_index(app_key):
     assert len(statements) == 4
     for lines in statements:
         assert re.search("event_(due|given_up)", str(lines))
+
+
+@on_both
+def test_how_many_wait_is_read_from_indexes_alone(app_key):
+    cancelled()
+    statements = plans(Event.by_name)
+    assert len(statements) == 2
+    for lines in statements:
+        assert re.search("(COVERING INDEX|Index Only Scan using) event_(due|given_up)", str(lines))

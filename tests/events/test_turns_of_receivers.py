@@ -6,26 +6,14 @@ import pytest
 
 from carrier_servers import HANG, Answer
 from database import clock
-from databases import on_both
 from events import delivery
-from events.delivery import Deliveries
 from events.outbox import EventAddress
 from models import Message
+from receivers import many
 from running import wait_until
-from samples import TUESDAY_NOON
-from sending import waiting
-from stored_messages import key_named, store_many
+from stored_messages import key_named
 
-pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
-
-
-@pytest.fixture
-def delivering():
-    """Begin to deliver, until the end of the test: `delivering()`."""
-    lasting = Deliveries(300, Message.note_notified)
-    yield lasting.start
-    lasting.stop(1)
-    lasting.finish()
+pytestmark = pytest.mark.usefixtures("database_url")
 
 
 @pytest.fixture
@@ -38,22 +26,16 @@ def hanging(receivers):
         for number in range(count):
             key = key_named(f"hangs {number}")
             EventAddress.set(key, f"{server.url}&key={number}", clock.now())
-            with_events(key.name, events)
+            many(events, key.name)
         return server
 
     return make
 
 
-def with_events(key, count):
-    """Let as many messages of a key end."""
-    store_many(count, key=key_named(key), expires_at=TUESDAY_NOON)
-    waiting.expire(clock.now())
-
-
 def told(key, receiver, count=1):
     """Give a key a receiver and some events."""
     EventAddress.set(key_named(key), receiver.url, clock.now())
-    with_events(key, count)
+    many(count, key)
 
 
 def shares(server):
@@ -63,10 +45,10 @@ def shares(server):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("status", [204, 500])
-def test_many_that_hang_hold_up_nobody_who_comes_later(hanging, receivers, delivering, status):
+def test_many_that_hang_hold_up_nobody_who_comes_later(hanging, receivers, deliveries, status):
     server, other = hanging(40), receivers()
     other.answer = Answer(status)
-    delivering()
+    deliveries()
     wait_until(lambda: len(shares(server)) == 40)
     told("other", other, 30)
     wait_until(lambda: len({*other.ids}) == 30, 8)
@@ -75,12 +57,12 @@ def test_many_that_hang_hold_up_nobody_who_comes_later(hanging, receivers, deliv
 
 @pytest.mark.slow
 def test_more_that_hang_than_there_is_room_for_take_turns_and_leave_half_of_it(
-    hanging, receivers, delivering, monkeypatch
+    hanging, receivers, deliveries, monkeypatch
 ):
     monkeypatch.setattr(delivery, "TIMEOUT", 1)
     monkeypatch.setattr(delivery, "MOST", 16)
     server, good = hanging(20, events=20), receivers()
-    delivering()
+    deliveries()
     wait_until(lambda: len(shares(server)) == 20 and min(shares(server).values()) >= 2)
     assert max(shares(server).values()) <= 4, "some have had more than their turn"
     server.most = 0
@@ -92,11 +74,11 @@ def test_more_that_hang_than_there_is_room_for_take_turns_and_leave_half_of_it(
     assert good.most == delivery.AT_ONCE
 
 
-def test_keys_that_share_an_address_take_turns(receiver, delivering):
+def test_keys_that_share_an_address_take_turns(receiver, deliveries):
     receiver.delay = 0.01
     told("many", receiver, 1500)
     told("few", receiver, 1)
     few = str(Message.select().where(Message.key == key_named("few")).get().id)
-    delivering()
+    deliveries()
     wait_until(lambda: any(event["data"]["message_id"] == few for event in receiver.events))
     assert len(receiver.events) < 750

@@ -1,5 +1,6 @@
 """notices.py: who is told what, how often, and what becomes of addresses that fail."""
 
+import json
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -222,6 +223,26 @@ def test_an_outage_that_becomes_a_refused_account_is_something_new(look, people)
     assert titles(people) == [
         *("carrier twilio is down", "carrier twilio refuses the account"),
         "over: carrier twilio is down",
+    ]
+
+
+def test_title_and_type_tell_a_pager_what_it_is(look, people):
+    def told(**changes):
+        before = len(people.requests)
+        look(TUESDAY_NOON, **changes)
+        bodies = (json.loads(request.body) for request in people.requests[before:])
+        return [(each["title"], each["type"]) for each in bodies]
+
+    trouble()
+    assert told() == [("Text messages: carrier twilio refuses the account", "failure")]
+    CarrierState.update(trouble=None, trouble_since=None).execute()
+    assert told() == [("Text messages: over: carrier twilio refuses the account", "success")]
+    awaiting()
+    used(key_named("shop"), 10, "10/d")
+    service = "Text messages (texts.example.com)"
+    assert told(public_url="https://texts.example.com:8443/staging") == [
+        (f"{service}: 1 text waits for approval", "warning"),
+        (f"{service}: shop has used up all of its limit", "warning"),
     ]
 
 

@@ -65,7 +65,9 @@ def test_who_takes_a_place_may_serve_some_of_the_same_texts(
     (problem,) = [each for each in problems(app, TOKEN) if each.startswith("us has been down")]
     assert problem.endswith(end)
     found = json.loads(app.test_cli_runner().invoke(args=["stats", "--json"]).stdout)
-    assert [each["stand_in"] for each in found["carriers"]] == [stand_in, None]
+    (down, well), carriers = found["carriers"], [each["carrier"] for each in found["carriers"]]
+    assert (down["stand_in"], well["stand_in"], well["trouble"]) == (stand_in, None, None)
+    assert (found["carrier"], carriers, down["is_down"]) == ("us", ["us", "eu"], True)
     assert ("eu takes its place" in caplog.text) == bool(stand_in)
     notices = Notices(settings._replace(notify_url=people.url))
     notices.start()
@@ -91,6 +93,9 @@ def test_whatever_its_trouble_is_it_is_told_everywhere_alike_until_it_is_over(
     assert problems(app, TOKEN) == [f"us {words} {since}{why}; eu takes its place"]
     assert problems(app) == [f"a carrier {words} {since}; another takes its place"]
     assert 'carrier_trouble{carrier="us"} 1.0' in metrics(app)
+    assert 'carrier_trouble{carrier="eu"} 0.0' in metrics(app)
+    stats = app.test_cli_runner().invoke(args=["stats"]).stdout
+    assert f"PROBLEM: us {words} {since}" in stats
     us.answer = None
     store_many(20)
     eu.answer = lambda: wait_until(lambda: len(us.texts) > 1) and None
@@ -115,20 +120,6 @@ def test_a_long_pause_is_told_and_a_short_one_is_not(app, at):
     CarrierState.passed(TUESDAY_NOON, {"us": ["eu"], "eu": ["us"]})
     CarrierState.begin_pause("us", TUESDAY_NOON, asked_for=30)
     assert problems(app, TOKEN) == []
-
-
-def test_metrics_and_stats_say_it_of_each_carrier(app, us_is_down):
-    text = app.test_client().get("/metrics", headers=TOKEN).text
-    assert 'text_messages_carrier_trouble{carrier="us"} 1.0' in text
-    assert 'text_messages_carrier_trouble{carrier="eu"} 0.0' in text
-    result = app.test_cli_runner().invoke(args=["stats", "--json"])
-    found = json.loads(result.stdout)
-    assert [(each["carrier"], each["trouble"], each["stand_in"]) for each in found["carriers"]] == [
-        ("us", "no connection", "eu"),
-        ("eu", None, None),
-    ]
-    assert found["carrier"] == "us"
-    assert "PROBLEM: us has been down" in app.test_cli_runner().invoke(args=["stats"]).stdout
 
 
 IN_DOUBT = {"in_doubt": 1, "in_doubt_since": TUESDAY_NOON, "in_doubt_with": "gone"}
@@ -157,50 +148,40 @@ def statuses_of():
 # Which texts are refused
 
 
-@pytest.mark.parametrize(
-    ("to", "status"), [(NEW_YORK, 201), (LONDON, 201), ("+33123456789", 403)], ids=str
-)
-def test_a_text_that_no_carrier_may_be_used_for_is_refused(app, key, at, to, status):
-    at(TUESDAY_NOON)
-    answer = app.test_client().post(
-        "/v1/text-messages", json={"to": to, "message": "Hello"}, headers={"X-Api-Key": key}
-    )
-    assert answer.status_code == status
-    if status == 403:
-        assert "no carrier for this country" in answer.json["message"]
-        assert not Message.select().exists()
+FRANCE = "+33123456789"
 
 
 @pytest.mark.parametrize(
-    ("options", "status"),
+    ("carrier_url", "to", "status"),
     [
-        ("keys=app", 201),
-        ("keys=shop", 403),
-        ("keys=shop,app&countries=US", 201),
-        ("keys=shop&countries=US", 403),
-        ("keys=app&countries=GB", 403),
+        *((BOTH, NEW_YORK, 201), (BOTH, LONDON, 201), (BOTH, FRANCE, 403)),
+        *(("console:#keys=app", NEW_YORK, 201), ("console:#keys=shop", NEW_YORK, 403)),
+        ("console:#keys=shop,app&countries=US", NEW_YORK, 201),
+        ("console:#keys=shop&countries=US", NEW_YORK, 403),
+        ("console:#keys=app&countries=GB", NEW_YORK, 403),
     ],
 )
-def test_a_text_that_no_carrier_may_be_used_for_is_refused_by_its_key_too(
-    settings, key, at, options, status
+def test_a_text_that_no_carrier_may_be_used_for_is_refused(
+    settings, key, at, carrier_url, to, status
 ):
     at(TUESDAY_NOON)
-    app = create_app(settings._replace(carrier_url=f"console:#{options}"))
-    body = {"to": NEW_YORK, "message": "Hello"}
-    answer = app.test_client().post("/v1/text-messages", json=body, headers={"X-Api-Key": key})
+    answer = ask(settings._replace(carrier_url=carrier_url), key, to)
     assert answer.status_code == status
     assert Message.select().count() == (status == 201)
+    if carrier_url == BOTH and status == 403:
+        assert "no carrier for this country" in answer.json["message"]
 
 
-def test_a_testers_text_goes_to_the_simulator_whatever_its_country(app, at):
+def test_a_testers_text_goes_to_the_simulator_whatever_its_country(settings, at):
     at(TUESDAY_NOON)
-    secret = ApiKey.issue("tester", None, TUESDAY_NOON, role=Role.TESTER)
-    answer = app.test_client().post(
-        "/v1/text-messages",
-        json={"to": "+33123456789", "message": "Hello"},
-        headers={"X-Api-Key": secret},
-    )
-    assert answer.status_code == 201
+    tester = ApiKey.issue("tester", None, TUESDAY_NOON, role=Role.TESTER)
+    assert ask(settings._replace(carrier_url=BOTH), tester, FRANCE).status_code == 201
+
+
+def ask(settings, key, to):
+    body = {"to": to, "message": "Hello"}
+    client = create_app(settings).test_client()
+    return client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key})
 
 
 # Callbacks
