@@ -37,8 +37,6 @@ NO_COUNTRY = phonenumbers.REGION_CODE_FOR_NON_GEO_ENTITY  # "001"
 COSTLY = {PhoneNumberType.PREMIUM_RATE: "Premium-rate", PhoneNumberType.PERSONAL_NUMBER: "Personal"}
 SATELLITE = (870, 878, 881, 882, 883, 888)
 """The country codes of satellites and of global networks (ITU-T E.164.1)."""
-WITH_STATES = ("US", "CA")
-"""The countries whose area codes tell the state or province."""
 
 # Regions without a code of their own in IANA's zone.tab: the zone they follow and their main town
 _UNLISTED = {
@@ -79,7 +77,7 @@ class Recipient(NamedTuple):
     @property
     def states(self) -> tuple[str, ...]:
         """Return the states or provinces of an area code; () elsewhere and where it has none."""
-        return quiet.states_of(self.e164[2:5]) if self.country in WITH_STATES else ()
+        return _states(self.e164[1:])
 
     @property
     def zone(self) -> ZoneInfo:
@@ -90,13 +88,13 @@ class Recipient(NamedTuple):
 # Numbers
 
 
+@lru_cache(maxsize=1024)  # a text is judged up to three times, and this takes 0.1 ms
 def find(to: str) -> Recipient:
     """Return the recipient of an E.164 number; raise InvalidNumber if it is not one."""
     number, kind = _read(to)
     country = phonenumbers.region_code_for_number(number)
     has_area = is_number_type_geographical(kind, number.country_code)
-    several = country != NO_COUNTRY and len(_table().zones[country]) > 1
-    clocks = _area_clocks(country, to[1:]) if several and has_area else _country_clocks(country)
+    clocks = _area_clocks(country, to[1:]) if has_area else _country_clocks(country)
     costly = "Satellite" if number.country_code in SATELLITE else COSTLY.get(kind)
     return Recipient(to, country, clocks, number, has_area, costly)
 
@@ -206,23 +204,24 @@ def _own_clocks(country, names):
     return Clocks(country, own) if own else _country_clocks(country)
 
 
-def _clocks_by_country():
-    """Yield the clocks of every country with several zones, and of every area in it."""
-    names = {*_table().prefixes.values()}
-    for country, zones in _table().zones.items():
-        if len(zones) > 1:
-            yield country, _country_clocks(country)
-            for each in names:
-                if {*each} & {*zones}:
-                    yield country, _own_clocks(country, each)
+def _kinds():
+    """Yield the clocks and the states of every kind of numbers."""
+    prefixes = _table().prefixes.items()
+    areas = dict.fromkeys((_states(prefix), names) for prefix, names in prefixes)
+    for country in sorted({*REGIONS, NO_COUNTRY}):
+        zones = {*_table().zones.get(country, ())}
+        if len(zones) < 2:
+            yield Clocks(country, (ZoneInfo("UTC"),)), ()  # one clock is like any other
+            continue
+        yield _country_clocks(country), ()
+        for states, names in areas:
+            if zones & {*names}:
+                yield _own_clocks(country, names), states
 
 
-def _clocks_by_area_code(country):
-    """Yield the clocks of every area code of a country with states, and of every area in it."""
-    for prefix in _table().prefixes:
-        states = quiet.states_of(prefix[1:4]) if prefix[0] == "1" else ()
-        if states and states[0][:2] == country:
-            yield states, _area_clocks(country, prefix)
+def _states(digits):
+    """Return the states or provinces of the area code with which the digits of a number begin."""
+    return quiet.states_of(digits[1:4]) if digits.startswith("1") else ()
 
 
 # The hours of a recipient
@@ -259,33 +258,19 @@ def never_open(
     hours = hours._replace(skip_holidays=False)
     quarters = [now + timedelta(days=91 * n) for n in range(4)]
     known, closed = {}, {}
-    for place, clocks, silent in _kinds(places):
-        if countries and clocks.country not in countries:
+    for clocks, states in _kinds():
+        country = clocks.country
+        if countries and country not in countries:
             continue
-        weekend = frozenset(calendars.weekend(clocks.country)) if hours.local_week else None
+        weekend = frozenset(calendars.weekend(country)) if hours.local_week else None
+        silent = places.of(country, states)
         silent = tuple(dict.fromkeys(each._replace(holidays=None, whose="") for each in silent))
         kind = weekend, clocks.zones, silent
         if kind not in known:
             known[kind] = _stay_closed(clocks, hours._replace(quiet=silent), quarters)
         if known[kind]:
-            closed[place] = None
+            closed[next((state for state in states if state in places.lines), country)] = None
     return [*closed]
-
-
-def _kinds(places):
-    """Yield a place, the clocks and the quiet hours of every kind of numbers."""
-    several = {country for country, zones in _table().zones.items() if len(zones) > 1}
-    for country in sorted({*REGIONS, NO_COUNTRY} - several):
-        clock = Clocks(country, (ZoneInfo("UTC"),))  # one clock is like any other
-        yield country, clock, places.of(country)
-    for country, clocks in _clocks_by_country():
-        if not places.states(country):
-            yield country, clocks, places.of(country)
-    for country in filter(places.states, WITH_STATES):
-        yield country, _country_clocks(country), places.of(country)
-        for states, clocks in _clocks_by_area_code(country):
-            place = next((state for state in states if state in places.lines), country)
-            yield place, clocks, places.of(country, states)
 
 
 def _stay_closed(clocks, hours, instants):
