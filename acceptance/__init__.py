@@ -1,7 +1,7 @@
 """Store new messages, subject to limits and idempotency.
 
-`store` keeps one message for good, or raises why it may not.
+`store` keeps the message of one request for good, or raises why it may not.
 """
 
-from acceptance.decisions import AlreadyAnswered, NewMessage
+from acceptance.decisions import AlreadyAnswered, NewMessage, Request
 from acceptance.storage import store

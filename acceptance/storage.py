@@ -5,7 +5,7 @@ own outcome, the same as if it had been stored alone.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial, reduce
 from operator import or_
 
@@ -15,7 +15,7 @@ from acceptance import decisions
 from acceptance.decisions import NewMessage, Outcome, Request
 from acceptance.inserts import Inserts
 from access.keys import ApiKey
-from access.limits import DAY, KeyUse, Limit, NumberTally, lock_numbers
+from access.limits import DAY, KeyUse, NumberTally, lock_numbers
 from access.usual import KeyDay, Usual
 from database import EPOCH, db
 from models import IS_KEPT, PARTS, Message, first_id
@@ -32,18 +32,13 @@ FIELDS = [
 ]
 
 
-def store(
-    message: NewMessage,
-    default_limits: tuple[Limit, ...] = (),
-    recipient_limit: Limit | None = None,
-    hold: Callable[[NewMessage, int, int], NewMessage] | None = None,
-) -> NewMessage:
-    """Keep a new message for good, and return it as it is stored; `hold` as in Request.
+def store(request: Request) -> NewMessage:
+    """Keep a new message for good, and return it as it is stored.
 
     Raise AlreadyAnswered if its idempotency key is taken, LimitReached if its key or its recipient
     may have no more, TooManyParts if its key may never have so many, or the database's error.
     """
-    outcome = queue.insert(Request(message, default_limits, recipient_limit, hold))
+    outcome = queue.insert(request)
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
@@ -114,7 +109,7 @@ def _usual(requests):
     """Count what is asked for by keys of which what is odd is held; return what is usual."""
     parts = Counter()
     for request in requests:
-        if request.hold:
+        if request.hold_odd:
             parts[request.usual_key] += request.message.parts
     return {each: _usual_of(*each, parts[each]) for each in sorted(parts)}
 

@@ -47,11 +47,6 @@ def keys(database_url):
 # One at a time: what each field of a message may be
 
 
-def hold(message, parts, most):
-    """Hold an odd message, and keep by what it is odd."""
-    return message._replace(manual_mode=True, held_because=f"{parts}, {most}")
-
-
 SHAPES = st.fixed_dictionaries(
     {
         "key": st.sampled_from([*KEYS, "tight", "wide", "tester", "none"]),
@@ -98,8 +93,8 @@ def request(serial, keys, shape):
         lane="GB" if shape["to"] == LONDON else "US",
     )
     recipient_limit = parse_recipient_limit(shape["recipient_limit"])
-    held = hold if shape["key"] in HOLDING else None
-    return Request(message, parse(shape["default_limits"]), recipient_limit, held)
+    limits = parse(shape["default_limits"]), recipient_limit
+    return Request(message, *limits, shape["key"] in HOLDING)
 
 
 @contextmanager
@@ -269,7 +264,7 @@ def insert_at_once(messages):
 
     def insert(message):
         try:
-            acceptance.store(*message)
+            acceptance.store(Request(*message))
         except Exception as error:
             return type(error)
 

@@ -260,15 +260,13 @@ def test_what_comes_together_is_judged_one_after_the_other(shop, at):
     at(clock.now() + DAY)
     stored = insert_all(
         [
-            Request(new_message(key=shop.key.id, parts=10, id=new_id(clock.now())), hold=hold)
+            Request(new_message(key=shop.key.id, parts=10, id=new_id(clock.now())), hold_odd=True)
             for _ in range(8)
         ]
     )
-    assert [each.held_because for each in stored] == [None] * 6 + ["70, at most 20"] * 2
-
-
-def hold(message, parts, most):
-    return message._replace(manual_mode=True, held_because=f"{parts}, at most {most}")
+    assert [each.held_because for each in stored] == [None] * 6 + [
+        "70 parts to United States today, at most 20 on a day before"
+    ] * 2
 
 
 def test_a_text_in_doubt_that_is_cancelled_twice_counts_less_once(shop, at):
