@@ -172,7 +172,7 @@ def sender() -> ApiKey:
     secret = request.headers.get("X-Api-Key")
     if secret is None:
         secret = bearer_token()
-    key = ApiKey.recall(secret, clock.now()) if secret else None
+    key = ApiKey.authenticate(secret, clock.now()) if secret else None
     if key is None:
         words = "The API key is missing or invalid: send it as X-Api-Key or Authorization: Bearer."
         raise Unauthorized(words, www_authenticate=BEARER)

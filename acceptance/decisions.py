@@ -7,7 +7,7 @@ from uuid import UUID
 
 from access.keys import ApiKey, Role
 from access.limits import SECOND, KeyTally, Limit, NumberTally, parse
-from access.usual import Usual
+from access.usual import KeyDay
 from database import EPOCH
 from models import Status
 from recipients import country_name
@@ -84,7 +84,7 @@ class Known(NamedTuple):
     taken: set[tuple[int, str]]  # unique keys of messages
     of_keys: dict[int, KeyTally]
     of_numbers: dict[tuple[str, Limit], NumberTally]
-    usual: dict[tuple[int, str, int], Usual]
+    usual: dict[tuple[int, str, int], KeyDay]
 
     def key_limits(self, request: Request) -> tuple[Limit, ...]:
         """Return the limits that hold for the key of a message."""
@@ -110,7 +110,7 @@ class Known(NamedTuple):
             if usual.is_odd(message.parts):
                 message = _held(message, usual.parts + message.parts, usual.most)
             elif not message.manual_mode:
-                usual.add(message.parts)
+                usual.parts += message.parts
         if message.unique_key:
             self.taken.add(message.unique_key)
             if request.answer:

@@ -16,7 +16,7 @@ from acceptance.decisions import NewMessage, Outcome, Request
 from acceptance.inserts import Inserts
 from access.keys import ApiKey
 from access.limits import DAY, KeyUse, NumberTally, lock_numbers
-from access.usual import KeyDay, Usual
+from access.usual import KeyDay
 from database import EPOCH, db
 from models import IS_KEPT, PARTS, Message, first_id
 
@@ -106,7 +106,7 @@ def _number_tallies(requests):
 
 
 def _usual(requests):
-    """Count what is asked for by keys of which what is odd is held; return what is usual."""
+    """Lock the days of keys of which what is odd is held; return them with what is usual."""
     parts = Counter()
     for request in requests:
         if request.hold_odd:
@@ -115,15 +115,15 @@ def _usual(requests):
 
 
 def _usual_of(key, country, day, asked):
-    """Count parts that are asked for, and return what is usual, if that is known.
+    """Lock a day, and return it with what is usual, if so many parts more can be odd.
 
     What people approve on this day is as usual as what was sent on another.
     """
-    usual = Usual.count(key, country, day, asked)
+    usual = KeyDay.lock(key, country, day)
     if usual and usual.is_odd(asked):
         on_day = Message.approved_at.between(*_instants(day)) & (Message.country == country)
         approved = Message.select(fn.SUM(PARTS)).where(Message.key == key, on_day, IS_KEPT)
-        usual.most = max(usual.most, approved.scalar() or 0)
+        usual.most = max(usual.most_before(), approved.scalar() or 0)
     return usual
 
 

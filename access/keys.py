@@ -85,24 +85,12 @@ class ApiKey(Table):
 
     @classmethod
     def authenticate(cls, secret: str, now: datetime) -> Self | None:
-        """Return the key of a secret, or None if it is unknown, expired or revoked."""
+        """Return the key of a secret, or None if it is unknown, expired or revoked; note its use.
+
+        It was read at most a second ago.
+        """
         digest = cls.digest_of(secret)
-        return cls._admit(cls._find(digest), digest, now)
-
-    @classmethod
-    def recall(cls, secret: str, now: datetime) -> Self | None:
-        """Do the same as `authenticate`, with a key that was read at most a second ago."""
-        digest = cls.digest_of(secret)
-        return cls._admit(_find_once_in(int(monotonic()), digest), digest, now)
-
-    @classmethod
-    def _find(cls, digest):
-        """Return the key with a digest, or with one that was its own before a rotation."""
-        return next(iter(cls.raw(FIND.format(param=db.param), digest, digest)), None)
-
-    @staticmethod
-    def _admit(key, digest, now):
-        """Return a key if a secret with this digest is valid, and note its use."""
+        key = _find(digest, int(monotonic()))
         if key is None or key.revoked_at or (key.expires_at and key.expires_at <= now):
             return None
         if digest != key.digest and key.old_expires_at <= now:
@@ -281,9 +269,12 @@ class ApiKey(Table):
 
 
 @lru_cache(1000)
-def _find_once_in(second, digest):
-    """Find a key once in each second of the monotonic clock, since others may change it."""
-    return ApiKey._find(digest)
+def _find(digest, second):
+    """Return the key with a digest, or with one that was its own before a rotation.
+
+    It is read once in each second of the monotonic clock, since others may change it.
+    """
+    return next(iter(ApiKey.raw(FIND.format(param=db.param), digest, digest)), None)
 
 
 def _written(limits):

@@ -178,7 +178,7 @@ class KeyTally:
         `latest` is the id of its latest message. `count` counts its messages and their parts from
         one second to another, for windows of which its row says nothing.
         """
-        last_id = row.last_id if row and row.last_id == row.parts_id else None
+        last_id = row and row.parts_id
         is_known = row is not None and (latest is None or (last_id and latest <= last_id))
         last = row.second if is_known else max(seconds)
         counts = {}
