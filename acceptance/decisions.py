@@ -1,12 +1,13 @@
 """Decide on new messages, in their order: pure, from what a transaction has read."""
 
+from bisect import insort
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from access.keys import ApiKey, Role
-from access.limits import SECOND, KeyTally, Limit, NumberTally, parse
+from access.limits import SECOND, KeyTally, Limit, parse, recipient_reached
 from access.usual import KeyDay
 from database import EPOCH
 from models import Status
@@ -83,8 +84,8 @@ class Known(NamedTuple):
     keys: dict[int, ApiKey]
     taken: set[tuple[int, str]]  # unique keys of messages
     of_keys: dict[int, KeyTally]
-    of_numbers: dict[tuple[str, Limit], NumberTally]
-    usual: dict[tuple[int, str, int], KeyDay]
+    of_numbers: dict[tuple[str, Limit], list[datetime]]  # of acceptance, the latest first
+    usual: dict[tuple[int, str, int], KeyDay | None]
 
     def key_limits(self, request: Request) -> tuple[Limit, ...]:
         """Return the limits that hold for the key of a message."""
@@ -100,7 +101,8 @@ class Known(NamedTuple):
             tally = self.of_keys[message.key]
             reached += tally.reached(limits, message.second, message.parts)
         if limit := request.recipient_limit:
-            reached += self.of_numbers[message.to, limit].reached(limit, message.created_at)
+            accepted_at = self.of_numbers[message.to, limit]
+            reached += recipient_reached(accepted_at, limit, message.created_at)
         return max(reached, key=lambda each: each.free_at, default=None)
 
     def accept(self, request: Request) -> NewMessage:
@@ -119,9 +121,9 @@ class Known(NamedTuple):
             self.of_keys[message.key].add(message.second, message.id, message.parts)
         key = self.keys.get(message.key)
         if not (key and key.role == Role.TESTER):
-            for (to, _), tally in self.of_numbers.items():
+            for (to, _), accepted_at in self.of_numbers.items():
                 if to == message.to:
-                    tally.add(message.created_at)
+                    insort(accepted_at, message.created_at, key=lambda each: EPOCH - each)
         return message
 
 

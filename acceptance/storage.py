@@ -15,7 +15,7 @@ from acceptance import decisions
 from acceptance.decisions import NewMessage, Outcome, Request
 from acceptance.inserts import Inserts
 from access.keys import ApiKey
-from access.limits import DAY, KeyUse, NumberTally, lock_numbers
+from access.limits import DAY, KeyUse, lock_numbers
 from access.usual import KeyDay
 from database import EPOCH, db
 from models import IS_KEPT, PARTS, Message, first_id
@@ -47,18 +47,13 @@ def store(request: Request) -> NewMessage:
 def insert_all(requests: Sequence[Request]) -> list[Outcome]:
     """Decide on messages in their order, and insert what may be stored; return their outcomes.
 
-    Do so anew if another process stores one of their idempotency keys meanwhile, or if nothing was
-    known of what is usual.
+    Do so anew if another process stores one of their idempotency keys meanwhile.
     """
+    for key, country, day in sorted({request.usual_key for request in requests} - {None}):
+        KeyDay.begin(key, country, day, partial(_kept_on, key))
     with db.atomic() as transaction:
         while True:
             known, uses = _read(requests)
-            if unknown := [each for each, usual in known.usual.items() if usual is None]:
-                transaction.rollback()
-                for key, *rest in unknown:
-                    KeyDay.begin(key, *rest, partial(_kept_on, key))
-                transaction.commit()  # nobody waits for these rows with another lock
-                continue
             outcomes = decisions.decide(requests, known)
             accepted = [each for each in outcomes if isinstance(each, NewMessage)]
             if _insert(accepted) == len(accepted):
@@ -66,7 +61,7 @@ def insert_all(requests: Sequence[Request]) -> list[Outcome]:
             transaction.rollback()
         for use in uses:
             use.put(known.of_keys[use.key_id])
-        for usual in known.usual.values():
+        for usual in filter(None, known.usual.values()):  # none of a key that is being revoked
             usual.put()
     return outcomes
 
@@ -82,7 +77,7 @@ def _read(requests):
     messages = [request.message for request in requests]
     columns = (ApiKey.id, ApiKey.role, ApiKey.limits)
     keys = ApiKey.select(*columns).where(ApiKey.id.in_({message.key for message in messages}))
-    of_numbers = _number_tallies(requests)
+    of_numbers = _accepted_to(requests)
     known = decisions.Known({k.id: k for k in keys}, set(), {}, of_numbers, _usual(requests))
     limited = {request.message.key for request in requests if known.key_limits(request)}
     uses = [KeyUse.lock(key) for key in sorted(limited)]
@@ -93,16 +88,16 @@ def _read(requests):
     return known, uses
 
 
-def _number_tallies(requests):
+def _accepted_to(requests):
     """Lock the numbers that have a limit; return when messages to them were accepted."""
     limited = [request for request in requests if request.recipient_limit]
     lock_numbers({request.message.to for request in limited})
     since = min((request.message.created_at for request in limited), default=None)
-    tallies = {}
+    accepted_at = {}
     for to, limit in {(request.message.to, request.recipient_limit) for request in limited}:
         latest = Message.accepted_to(to, since - limit.window).limit(limit.number)
-        tallies[to, limit] = NumberTally([message.created_at for message in latest])
-    return tallies
+        accepted_at[to, limit] = [message.created_at for message in latest]
+    return accepted_at
 
 
 def _usual(requests):

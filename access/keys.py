@@ -187,18 +187,19 @@ class ApiKey(Table):
 
         Raise Refused if it is revoked.
         """
-        return self._pause(Action.PAUSED_KEY, now, ApiKey.paused_at.is_null(), now)
+        return self._pause(Action.PAUSED_KEY, now, now)
 
     def resume(self, now: datetime) -> bool:
         """End the pause of this key; return False if it was not paused.
 
         Raise Refused if it is revoked.
         """
-        return self._pause(Action.RESUMED_KEY, now, ApiKey.paused_at.is_null(False), None)
+        return self._pause(Action.RESUMED_KEY, now, None)
 
-    def _pause(self, action, now, before, paused_at):
+    def _pause(self, action, now, paused_at):
         if self.revoked_at:
             raise Refused(f"the key {self.name!r} is revoked")
+        before = ApiKey.paused_at.is_null(paused_at is not None)
         return self._change(action, now, None, before, paused_at=paused_at)
 
     def limit(self, limits: tuple[Limit, ...], now: datetime) -> None:

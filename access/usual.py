@@ -65,6 +65,8 @@ class KeyDay(Table):
 
         `count` counts by country what the key has sent on a day of which nothing is known.
         """
+        if cls.select().where(cls._is(key, country, day)).exists():
+            return
         first = day - DAYS
         known = cls.select(cls.day).where(cls.key_id == key, cls.day >= first).distinct().tuples()
         unknown = {*range(first, day + 1)} - {each for (each,) in known}

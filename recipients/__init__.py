@@ -40,6 +40,7 @@ SATELLITE = (870, 878, 881, 882, 883, 888)
 
 # Regions without a code of their own in IANA's zone.tab: the zone they follow and their main town
 _UNLISTED = {
+    NO_COUNTRY: ("UTC", "UTC"),
     "AC": ("Atlantic/St_Helena", "Georgetown"),
     "TA": ("Atlantic/St_Helena", "Edinburgh of the Seven Seas"),
     "XK": ("Europe/Belgrade", "Pristina"),
@@ -104,39 +105,36 @@ def national(text: str, region: str | None) -> str:
 
     Raise InvalidNumber if it is not valid. Without a region the number needs its plus sign.
     """
-    try:
-        number = phonenumbers.parse(text, region)
-    except NumberParseException:
-        raise InvalidNumber("is not a phone number") from None
-    if not phonenumbers.is_valid_number(number):
-        raise InvalidNumber("is not a valid phone number")
-    return phonenumbers.format_number(number, PhoneNumberFormat.E164)
+    return phonenumbers.format_number(_valid(text, region)[0], PhoneNumberFormat.E164)
 
 
 def _read(to):
     """Return a number in E.164 form and its type; refuse others, naming that form if possible."""
-    bare, is_bare = to, _E164.fullmatch(to)
-    if not is_bare and len(to) <= _LONGEST:
-        bare = "+" + _PUNCTUATION.sub("", to).removeprefix("+")
-    read = _valid(bare) if _E164.fullmatch(bare) else None
-    if read is None and is_bare:
-        raise InvalidNumber("is not a valid phone number")
-    if read is None:
-        raise InvalidNumber("must be a phone number in E.164 format: a plus sign and digits")
-    form = phonenumbers.format_number(read[0], PhoneNumberFormat.E164)
+    bare, words = to, "is not a valid phone number"
+    if not _E164.fullmatch(to):
+        words = "must be a phone number in E.164 format: a plus sign and digits"
+        if len(to) <= _LONGEST:
+            bare = "+" + _PUNCTUATION.sub("", to).removeprefix("+")
+    try:
+        number, kind = _valid(bare if _E164.fullmatch(bare) else "")
+    except InvalidNumber:
+        raise InvalidNumber(words) from None
+    form = phonenumbers.format_number(number, PhoneNumberFormat.E164)
     if form != to:
         raise InvalidNumber(f"must be in E.164 format: {form}")
-    return read
+    return number, kind
 
 
-def _valid(e164):
-    """Return a number and its type, or None; for libphonenumber, a valid number has a type."""
+def _valid(text, region=None):
+    """Return a valid number and its type, which libphonenumber gives to no others."""
     try:
-        number = phonenumbers.parse(e164)
+        number = phonenumbers.parse(text, region)
     except NumberParseException:
-        return None
+        raise InvalidNumber("is not a phone number") from None
     kind = phonenumbers.number_type(number)
-    return None if kind == PhoneNumberType.UNKNOWN else (number, kind)
+    if kind == PhoneNumberType.UNKNOWN:
+        raise InvalidNumber("is not a valid phone number")
+    return number, kind
 
 
 # Zones
@@ -148,7 +146,6 @@ class _Table(NamedTuple):
     zones: dict[str, list[str]]  # by country, the most populous zone first
     people: dict[str, list[int]]  # in each of these zones, per 100,000 of the country
     prefixes: dict[str, tuple[str, ...]]  # the zones of numbers with this prefix; none: no area
-    longest: int  # digits of the longest prefix
 
 
 def iana_zones() -> dict[str, list[str]]:
@@ -176,14 +173,12 @@ def _table():
         elif head != "#":
             corrected = () if names in zones else tuple(names.split(","))
             prefixes |= {head + tail: corrected for tail in rest or [""]}
-    return _Table(zones | counted, people, prefixes, max(map(len, prefixes)))
+    return _Table(zones | counted, people, prefixes)
 
 
 @cache
 def _country_clocks(country):
     """Return the possible clocks of a number without a known area."""
-    if country == NO_COUNTRY:
-        return Clocks(country, (ZoneInfo("UTC"),))
     people = _table().people.get(country)
     zones = tuple(map(ZoneInfo, _table().zones[country]))
     return Clocks(country, zones, people and tuple(people))
@@ -192,7 +187,7 @@ def _country_clocks(country):
 def _area_clocks(country, digits):
     """Return the possible clocks of a number with an area, by its longest known prefix."""
     prefixes = _table().prefixes
-    for length in range(_table().longest, 1, -1):
+    for length in range(len(digits), 1, -1):
         if names := prefixes.get(digits[:length]):
             return _own_clocks(country, names)
     return _country_clocks(country)
@@ -208,15 +203,14 @@ def _kinds():
     """Yield the clocks and the states of every kind of numbers."""
     prefixes = _table().prefixes.items()
     areas = dict.fromkeys((_states(prefix), names) for prefix, names in prefixes)
-    for country in sorted({*REGIONS, NO_COUNTRY}):
-        zones = {*_table().zones.get(country, ())}
-        if len(zones) < 2:
+    for country, zones in sorted(_table().zones.items()):
+        if len(zones) > 1:
+            yield _country_clocks(country), ()
+            for states, names in areas:
+                if {*zones} & {*names}:
+                    yield _own_clocks(country, names), states
+        elif country in REGIONS or country == NO_COUNTRY:
             yield Clocks(country, (ZoneInfo("UTC"),)), ()  # one clock is like any other
-            continue
-        yield _country_clocks(country), ()
-        for states, names in areas:
-            if zones & {*names}:
-                yield _own_clocks(country, names), states
 
 
 def _states(digits):
@@ -293,8 +287,6 @@ def preload() -> None:
 
 def location(recipient: Recipient) -> str:
     """Return the recipient's place and country, like "New York, United States"."""
-    if recipient.country == NO_COUNTRY:
-        return f"UTC, {country_name(NO_COUNTRY)}"
     place = _place(recipient) or _city(recipient.country, recipient.zone.key)
     return f"{place}, {country_name(recipient.country)}"
 
