@@ -103,7 +103,7 @@ class Rules(NamedTuple):
         """Return the rules of a key that has some of its own."""
         opening, quiet = self.opening, self.quiet
         if own.hours:
-            windows = BusinessHours.every_week(weeks.business_hours(own.hours))
+            windows = weeks.week(weeks.business_hours(own.hours))
             opening = opening._replace(windows=windows, local_week=False)
         if own.quiet_hours:
             windows = None if own.quiet_hours == NONE else weeks.quiet_hours(own.quiet_hours)

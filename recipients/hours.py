@@ -4,7 +4,6 @@ Everything here is a pure function of a recipient's clocks and an instant, an aw
 """
 
 from collections import Counter
-from collections.abc import Iterable
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from functools import lru_cache
 from typing import Any, NamedTuple, Self
@@ -12,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from recipients import calendars
 from recipients.quiet import QuietHours
-from recipients.weeks import Window
+from recipients.weeks import Week, Window, week
 
 HORIZON = 60  # days; holidays never fall on the same weekday more than three weeks in a row
 EVERYBODY, LIKELY = 100_000, 1_000  # people: all of a country, and one in a hundred
@@ -69,7 +68,7 @@ class BusinessHours(NamedTuple):
     Nothing is sent in quiet hours: if there are several, in any of them. Monday is day 0.
     """
 
-    windows: tuple[Window | None, ...]  # of Monday to Sunday; None: closed
+    windows: Week  # None: closed
     local_week: bool = False  # only in the working week of the recipient's country
     skip_holidays: bool = False  # public holidays of the recipient's country
     quiet: tuple[QuietHours, ...] = ()
@@ -77,17 +76,9 @@ class BusinessHours(NamedTuple):
     @classmethod
     def from_settings(cls, settings: Any) -> Self:
         days = settings.business_days
-        windows = cls.every_week(settings.business_hours, range(7) if days is None else days)
+        windows = week(settings.business_hours, range(7) if days is None else days)
         quiet = (QuietHours.of(settings.quiet_hours),) if settings.quiet_hours else ()
         return cls(windows, days is None, settings.skip_holidays, quiet)
-
-    @staticmethod
-    def every_week(
-        hours: Window | dict[int, Window], days: Iterable[int] = range(7)
-    ) -> tuple[Window | None, ...]:
-        """Return the windows of Monday to Sunday: those of a dict, or the same on these days."""
-        hours = hours if isinstance(hours, dict) else dict.fromkeys(days, hours)
-        return tuple(map(hours.get, range(7)))
 
     def window(self, country: str, day: date) -> Window | None:
         """Return the opening and closing on a day in a country, or None if it is closed."""

@@ -1,9 +1,10 @@
 """Hours by the day as operators write them, like `mon-fri 09:00-17:00, sat 10:00-14:00`.
 
-Each function reads a text, or raises ValueError with the mistake, in words that can follow a name.
+What reads a text raises ValueError with the mistake, in words that can follow a name.
 """
 
 import re
+from collections.abc import Iterable, Mapping
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 HOLIDAYS = 7
@@ -11,6 +12,15 @@ HOLIDAYS = 7
 
 Window = tuple[int, int]
 """A beginning and an end, in minutes after local midnight."""
+
+Week = tuple[Window | None, ...]
+"""The windows of Monday to Sunday; None: none on this day."""
+
+
+def week(hours: Window | Mapping[int, Window], days: Iterable[int] = range(7)) -> Week:
+    """Return the windows of a week: those of a dict by day, or the same on these days."""
+    hours = hours if isinstance(hours, Mapping) else dict.fromkeys(days, hours)
+    return tuple(map(hours.get, range(7)))
 
 
 def business_hours(text: str) -> Window | dict[int, Window]:
