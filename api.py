@@ -2,7 +2,6 @@
 
 import logging
 import re
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +11,7 @@ from werkzeug.exceptions import HTTPException, TooManyRequests, Unauthorized
 import acceptance
 import recipients
 import schemas
-from acceptance import AlreadyAnswered, NewMessage, stored_before
+from acceptance import AlreadyAnswered, NewMessage, Request, stored_before
 from access.do_not_call import DoNotCall
 from access.keys import MAY_SEND, ApiKey, Role
 from access.limits import SECOND, LimitReached, TooManyParts
@@ -58,14 +57,15 @@ def create(value: Any, key: ApiKey, idempotency_key: str | None, digest: str | N
     order["check_dnc"] |= rules.check_dnc == "always"
     refuse(order, key, rules, settings)
 
-    recipient = order["to"]
+    recipient, is_tester = order["to"], key.role == Role.TESTER
     hours = rules.hours(recipient)
     facts = hours.facts(recipient.clocks, now)
-    times = decide(order, facts, hours, now)
+    status, send_at = decide(order, facts, hours, now)
     message = NewMessage(
         **order | {"to": recipient.e164, "country": recipient.country},
-        **times,
-        expires_at=end(times["send_at"], rules.expire_after),
+        status=status,
+        send_at=send_at,
+        expires_at=end(send_at, rules.expire_after),
         id=new_id(now),
         key=key.id,
         parts=count_parts(order["message"]),
@@ -73,23 +73,17 @@ def create(value: Any, key: ApiKey, idempotency_key: str | None, digest: str | N
         created_at=now,
         idempotency_key=idempotency_key,
         request_digest=digest,
-        answer=None,
-        lane=new_lane(recipient.country, key.role == Role.TESTER),
+        lane=new_lane(recipient.country, is_tester),
     )
 
-    def answered(message):
-        return message._replace(answer=schemas.dump(describe(message, recipient, facts)))
+    def answer(message):
+        return schemas.dump(describe(message, recipient, facts))
 
-    def hold(message, parts, most):
-        why = f"{parts} parts to {recipients.country_name(recipient.country)} today"
-        why += f", at most {most} on a day before"
-        return answered(message._replace(manual_mode=True, held_because=why))
-
-    is_held = rules.hold_odd and key.role != Role.TESTER
-    message = store(answered(message), settings, hold if is_held else None)
+    limits = settings.key_limits, settings.recipient_limit
+    message = store(Request(message, *limits, rules.hold_odd and not is_tester, answer))
     about = {"message_id": str(message.id), "key": key.name}
     log.info("message %s %s", message.id, message.status, extra=about)
-    return message.answer
+    return answer(message)
 
 
 def refuse(order: dict, key: ApiKey, rules: Rules, settings: Settings) -> None:
@@ -112,17 +106,18 @@ def refuse(order: dict, key: ApiKey, rules: Rules, settings: Settings) -> None:
         abort(403, "The recipient is on the Do Not Call list.")
 
 
-def decide(order: dict, facts: Facts, hours: BusinessHours, now: datetime) -> dict:
+def decide(
+    order: dict, facts: Facts, hours: BusinessHours, now: datetime
+) -> tuple[Status, datetime]:
     """Return the status of a new message and when to send it, by the recipient's own clock."""
     if order["send_date"]:
-        return {"status": Status.SCHEDULED, "send_at": order["send_date"]}
+        return Status.SCHEDULED, order["send_date"]
     if facts.within_business_hours:
-        return {"status": Status.QUEUED, "send_at": now}
+        return Status.QUEUED, now
     try:
-        opening = hours.next_opening(order["to"].clocks, now)
+        return Status.SCHEDULED, hours.next_opening(order["to"].clocks, now)
     except NeverOpens:  # settings were changed after the rules of the key
         abort(403, "This key's hours never open in the recipient's country.")
-    return {"status": Status.SCHEDULED, "send_at": opening}
 
 
 def describe(message: NewMessage, recipient: Recipient, facts: Facts) -> dict:
@@ -155,15 +150,15 @@ def describe(message: NewMessage, recipient: Recipient, facts: Facts) -> dict:
     }
 
 
-def store(message: NewMessage, settings: Settings, hold: Callable | None) -> NewMessage:
+def store(wanted: Request) -> NewMessage:
     """Store a message, and return it as it is stored; refuse it if a limit does not allow it."""
     try:
-        stored = acceptance.store(message, settings.key_limits, settings.recipient_limit, hold)
+        stored = acceptance.store(wanted)
     except TooManyParts as refusal:
         abort(403, str(refusal))
     except LimitReached as refusal:
         g.abuse = f"{refusal.whose}_limit"
-        wait = max(1, -((message.created_at - refusal.free_at) // SECOND))  # rounded up
+        wait = max(1, -((wanted.message.created_at - refusal.free_at) // SECOND))  # rounded up
         raise TooManyRequests(str(refusal), retry_after=wait) from None
     current_app.extensions["health"].not_stored_at = None
     return stored
@@ -177,7 +172,7 @@ def sender() -> ApiKey:
     secret = request.headers.get("X-Api-Key")
     if secret is None:
         secret = bearer_token()
-    key = ApiKey.recall(secret, clock.now()) if secret else None
+    key = ApiKey.authenticate(secret, clock.now()) if secret else None
     if key is None:
         words = "The API key is missing or invalid: send it as X-Api-Key or Authorization: Bearer."
         raise Unauthorized(words, www_authenticate=BEARER)

@@ -1,15 +1,17 @@
 """Decide on new messages, in their order: pure, from what a transaction has read."""
 
+from bisect import insort
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from access.keys import ApiKey, Role
-from access.limits import SECOND, KeyTally, Limit, NumberTally, parse
-from access.usual import Usual
+from access.limits import SECOND, KeyTally, Limit, parse, recipient_reached
+from access.usual import KeyDay
 from database import EPOCH
 from models import Status
+from recipients import country_name
 
 
 class AlreadyAnswered(Exception):
@@ -34,10 +36,10 @@ class NewMessage(NamedTuple):
     check_dnc: bool
     max_retries: int
     created_at: datetime
-    idempotency_key: str | None
-    request_digest: str | None
-    answer: str | None
     lane: str
+    idempotency_key: str | None = None
+    request_digest: str | None = None
+    answer: str | None = None  # kept for a repeated request
     held_because: str | None = None
 
     @property
@@ -52,14 +54,7 @@ class NewMessage(NamedTuple):
 
     def row(self) -> dict[str, Any]:
         """Return the values of its columns; the others have the table's defaults."""
-        # Only a repeated request needs the answer
-        answer = self.answer if self.idempotency_key else None
-        more = {
-            "answer": answer,
-            "first_send_at": self.send_at,
-            "approved": not self.manual_mode,
-            "attempts": 0,
-        }
+        more = {"first_send_at": self.send_at, "approved": not self.manual_mode, "attempts": 0}
         return self._asdict() | more
 
 
@@ -69,16 +64,14 @@ class Request(NamedTuple):
     message: NewMessage
     default_limits: tuple[Limit, ...] = ()  # for a key that has none of its own
     recipient_limit: Limit | None = None
-    # What becomes of a message that is odd, by the parts of its day and the most that is usual;
-    # None: nothing
-    hold: Callable[[NewMessage, int, int], NewMessage] | None = None
+    hold_odd: bool = False  # what is unusual for its key waits for approval
+    answer: Callable[[NewMessage], str] | None = None  # to it, as it is stored
 
     @property
     def usual_key(self) -> tuple[int, str, int] | None:
         """The key, the country and the day for which it may be odd."""
-        if self.hold is None:
-            return None
-        return self.message.key, self.message.country, self.message.second // 86_400
+        message = self.message
+        return (message.key, message.country, message.second // 86_400) if self.hold_odd else None
 
 
 Outcome = Exception | NewMessage
@@ -91,8 +84,8 @@ class Known(NamedTuple):
     keys: dict[int, ApiKey]
     taken: set[tuple[int, str]]  # unique keys of messages
     of_keys: dict[int, KeyTally]
-    of_numbers: dict[tuple[str, Limit], NumberTally]
-    usual: dict[tuple[int, str, int], Usual]
+    of_numbers: dict[tuple[str, Limit], list[datetime]]  # of acceptance, the latest first
+    usual: dict[tuple[int, str, int], KeyDay | None]
 
     def key_limits(self, request: Request) -> tuple[Limit, ...]:
         """Return the limits that hold for the key of a message."""
@@ -108,7 +101,8 @@ class Known(NamedTuple):
             tally = self.of_keys[message.key]
             reached += tally.reached(limits, message.second, message.parts)
         if limit := request.recipient_limit:
-            reached += self.of_numbers[message.to, limit].reached(limit, message.created_at)
+            accepted_at = self.of_numbers[message.to, limit]
+            reached += recipient_reached(accepted_at, limit, message.created_at)
         return max(reached, key=lambda each: each.free_at, default=None)
 
     def accept(self, request: Request) -> NewMessage:
@@ -116,19 +110,27 @@ class Known(NamedTuple):
         message = request.message
         if usual := self.usual.get(request.usual_key):
             if usual.is_odd(message.parts):
-                message = request.hold(message, usual.parts + message.parts, usual.most)
+                message = _held(message, usual.parts + message.parts, usual.most)
             elif not message.manual_mode:
-                usual.add(message.parts)
+                usual.parts += message.parts
         if message.unique_key:
             self.taken.add(message.unique_key)
+            if request.answer:
+                message = message._replace(answer=request.answer(message))
         if self.key_limits(request):
             self.of_keys[message.key].add(message.second, message.id, message.parts)
         key = self.keys.get(message.key)
         if not (key and key.role == Role.TESTER):
-            for (to, _), tally in self.of_numbers.items():
+            for (to, _), accepted_at in self.of_numbers.items():
                 if to == message.to:
-                    tally.add(message.created_at)
+                    insort(accepted_at, message.created_at, key=lambda each: EPOCH - each)
         return message
+
+
+def _held(message, parts, most):
+    """Return a message that waits for approval because so many parts on its day are odd."""
+    why = f"{parts} parts to {country_name(message.country)} today, at most {most} on a day before"
+    return message._replace(manual_mode=True, held_because=why)
 
 
 def decide(requests: Iterable[Request], known: Known) -> list[Outcome]:

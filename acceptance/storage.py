@@ -5,7 +5,7 @@ own outcome, the same as if it had been stored alone.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial, reduce
 from operator import or_
 
@@ -15,8 +15,8 @@ from acceptance import decisions
 from acceptance.decisions import NewMessage, Outcome, Request
 from acceptance.inserts import Inserts
 from access.keys import ApiKey
-from access.limits import DAY, KeyUse, Limit, NumberTally, lock_numbers
-from access.usual import KeyDay, Usual
+from access.limits import DAY, KeyUse, lock_numbers
+from access.usual import KeyDay
 from database import EPOCH, db
 from models import IS_KEPT, PARTS, Message, accepted_to, first_id, tally_of
 
@@ -32,18 +32,13 @@ FIELDS = [
 ]
 
 
-def store(
-    message: NewMessage,
-    default_limits: tuple[Limit, ...] = (),
-    recipient_limit: Limit | None = None,
-    hold: Callable[[NewMessage, int, int], NewMessage] | None = None,
-) -> NewMessage:
-    """Keep a new message for good, and return it as it is stored; `hold` as in Request.
+def store(request: Request) -> NewMessage:
+    """Keep a new message for good, and return it as it is stored.
 
     Raise AlreadyAnswered if its idempotency key is taken, LimitReached if its key or its recipient
     may have no more, TooManyParts if its key may never have so many, or the database's error.
     """
-    outcome = queue.insert(Request(message, default_limits, recipient_limit, hold))
+    outcome = queue.insert(request)
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
@@ -52,18 +47,13 @@ def store(
 def insert_all(requests: Sequence[Request]) -> list[Outcome]:
     """Decide on messages in their order, and insert what may be stored; return their outcomes.
 
-    Do so anew if another process stores one of their idempotency keys meanwhile, or if nothing was
-    known of what is usual.
+    Do so anew if another process stores one of their idempotency keys meanwhile.
     """
+    for key, country, day in sorted({request.usual_key for request in requests} - {None}):
+        KeyDay.begin(key, country, day, partial(_kept_on, key))
     with db.atomic() as transaction:
         while True:
             known, uses = _read(requests)
-            if unknown := [each for each, usual in known.usual.items() if usual is None]:
-                transaction.rollback()
-                for key, *rest in unknown:
-                    KeyDay.begin(key, *rest, partial(_kept_on, key))
-                transaction.commit()  # nobody waits for these rows with another lock
-                continue
             outcomes = decisions.decide(requests, known)
             accepted = [each for each in outcomes if isinstance(each, NewMessage)]
             if _insert(accepted) == len(accepted):
@@ -71,7 +61,7 @@ def insert_all(requests: Sequence[Request]) -> list[Outcome]:
             transaction.rollback()
         for use in uses:
             use.put(known.of_keys[use.key_id])
-        for usual in known.usual.values():
+        for usual in filter(None, known.usual.values()):  # none of a key that is being revoked
             usual.put()
     return outcomes
 
@@ -92,7 +82,7 @@ def _read(requests):
     messages = [request.message for request in requests]
     columns = (ApiKey.id, ApiKey.role, ApiKey.limits)
     keys = ApiKey.select(*columns).where(ApiKey.id.in_({message.key for message in messages}))
-    of_numbers = _number_tallies(requests)
+    of_numbers = _accepted_to(requests)
     known = decisions.Known({k.id: k for k in keys}, set(), {}, of_numbers, _usual(requests))
     limited = {request.message.key for request in requests if known.key_limits(request)}
     uses = [KeyUse.lock(key) for key in sorted(limited)]
@@ -103,37 +93,37 @@ def _read(requests):
     return known, uses
 
 
-def _number_tallies(requests):
+def _accepted_to(requests):
     """Lock the numbers that have a limit; return when messages to them were accepted."""
     limited = [request for request in requests if request.recipient_limit]
     lock_numbers({request.message.to for request in limited})
     since = min((request.message.created_at for request in limited), default=None)
-    tallies = {}
+    accepted_at = {}
     for to, limit in {(request.message.to, request.recipient_limit) for request in limited}:
         latest = accepted_to(to, since - limit.window).limit(limit.number)
-        tallies[to, limit] = NumberTally([message.created_at for message in latest])
-    return tallies
+        accepted_at[to, limit] = [message.created_at for message in latest]
+    return accepted_at
 
 
 def _usual(requests):
-    """Count what is asked for by keys of which what is odd is held; return what is usual."""
+    """Lock the days of keys of which what is odd is held; return them with what is usual."""
     parts = Counter()
     for request in requests:
-        if request.hold:
+        if request.hold_odd:
             parts[request.usual_key] += request.message.parts
     return {each: _usual_of(*each, parts[each]) for each in sorted(parts)}
 
 
 def _usual_of(key, country, day, asked):
-    """Count parts that are asked for, and return what is usual, if that is known.
+    """Lock a day, and return it with what is usual, if so many parts more can be odd.
 
     What people approve on this day is as usual as what was sent on another.
     """
-    usual = Usual.count(key, country, day, asked)
+    usual = KeyDay.lock(key, country, day)
     if usual and usual.is_odd(asked):
         on_day = Message.approved_at.between(*_instants(day)) & (Message.country == country)
         approved = Message.select(fn.SUM(PARTS)).where(Message.key == key, on_day, IS_KEPT)
-        usual.most = max(usual.most, approved.scalar() or 0)
+        usual.most = max(usual.most_before(), approved.scalar() or 0)
     return usual
 
 

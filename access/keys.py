@@ -85,24 +85,12 @@ class ApiKey(Table):
 
     @classmethod
     def authenticate(cls, secret: str, now: datetime) -> Self | None:
-        """Return the key of a secret, or None if it is unknown, expired or revoked."""
+        """Return the key of a secret, or None if it is unknown, expired or revoked; note its use.
+
+        It was read at most a second ago.
+        """
         digest = cls.digest_of(secret)
-        return cls._admit(cls._find(digest), digest, now)
-
-    @classmethod
-    def recall(cls, secret: str, now: datetime) -> Self | None:
-        """Do the same as `authenticate`, with a key that was read at most a second ago."""
-        digest = cls.digest_of(secret)
-        return cls._admit(_find_once_in(int(monotonic()), digest), digest, now)
-
-    @classmethod
-    def _find(cls, digest):
-        """Return the key with a digest, or with one that was its own before a rotation."""
-        return next(iter(cls.raw(FIND.format(param=db.param), digest, digest)), None)
-
-    @staticmethod
-    def _admit(key, digest, now):
-        """Return a key if a secret with this digest is valid, and note its use."""
+        key = _find(digest, int(monotonic()))
         if key is None or key.revoked_at or (key.expires_at and key.expires_at <= now):
             return None
         if digest != key.digest and key.old_expires_at <= now:
@@ -199,18 +187,19 @@ class ApiKey(Table):
 
         Raise Refused if it is revoked.
         """
-        return self._pause(Action.PAUSED_KEY, now, ApiKey.paused_at.is_null(), now)
+        return self._pause(Action.PAUSED_KEY, now, now)
 
     def resume(self, now: datetime) -> bool:
         """End the pause of this key; return False if it was not paused.
 
         Raise Refused if it is revoked.
         """
-        return self._pause(Action.RESUMED_KEY, now, ApiKey.paused_at.is_null(False), None)
+        return self._pause(Action.RESUMED_KEY, now, None)
 
-    def _pause(self, action, now, before, paused_at):
+    def _pause(self, action, now, paused_at):
         if self.revoked_at:
             raise Refused(f"the key {self.name!r} is revoked")
+        before = ApiKey.paused_at.is_null(paused_at is not None)
         return self._change(action, now, None, before, paused_at=paused_at)
 
     def limit(self, limits: tuple[Limit, ...], now: datetime) -> None:
@@ -281,9 +270,12 @@ class ApiKey(Table):
 
 
 @lru_cache(1000)
-def _find_once_in(second, digest):
-    """Find a key once in each second of the monotonic clock, since others may change it."""
-    return ApiKey._find(digest)
+def _find(digest, second):
+    """Return the key with a digest, or with one that was its own before a rotation.
+
+    It is read once in each second of the monotonic clock, since others may change it.
+    """
+    return next(iter(ApiKey.raw(FIND.format(param=db.param), digest, digest)), None)
 
 
 def _written(limits):

@@ -3,7 +3,6 @@
 A key's windows are the seconds, minutes, hours, days and months of UTC; a recipient's slides.
 """
 
-import bisect
 import re
 import uuid
 from collections.abc import Callable, Collection, Iterable
@@ -178,7 +177,7 @@ class KeyTally:
         `latest` is the id of its latest message. `count` counts its messages and their parts from
         one second to another, for windows of which its row says nothing.
         """
-        last_id = row.last_id if row and row.last_id == row.parts_id else None
+        last_id = row and row.parts_id
         is_known = row is not None and (latest is None or (last_id and latest <= last_id))
         last = row.second if is_known else max(seconds)
         counts = {}
@@ -224,20 +223,15 @@ class KeyTally:
         self.last_id = max(filter(None, (id, self.last_id)))
 
 
-class NumberTally:
-    """When the messages to one number were accepted, the latest first."""
+def recipient_reached(
+    accepted_at: list[datetime], limit: Limit, at: datetime
+) -> list[LimitReached]:
+    """Return a refusal if the window that ends at an instant has as many messages as allowed.
 
-    def __init__(self, accepted_at: list[datetime]):
-        self._accepted_at = accepted_at
-
-    def reached(self, limit: Limit, at: datetime) -> list[LimitReached]:
-        """Return a refusal if the window that ends at an instant has as many as allowed."""
-        return [
-            LimitReached("recipient", limit, (at if is_ahead(each, at) else each) + limit.window)
-            for each in self._accepted_at[limit.number - 1 : limit.number]
-            if each > at - limit.window
-        ]
-
-    def add(self, at: datetime) -> None:
-        """Count one more message."""
-        bisect.insort(self._accepted_at, at, key=lambda each: EPOCH - each)
+    `accepted_at` is when those to the number were accepted, the latest first.
+    """
+    return [
+        LimitReached("recipient", limit, (at if is_ahead(each, at) else each) + limit.window)
+        for each in accepted_at[limit.number - 1 : limit.number]
+        if each > at - limit.window
+    ]

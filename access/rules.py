@@ -3,13 +3,12 @@
 import re
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from typing import Any, NamedTuple, Self
 
 import recipients
-from recipients import Recipient, quiet, weeks
+from recipients import Recipient, weeks
 from recipients.hours import BusinessHours
-from recipients.quiet import QuietHours, QuietPlaces
+from recipients.quiet import KEY, QuietHours, QuietPlaces
 
 NONE = "none"
 CHECKS = ("always", "opted-out", "asked")
@@ -102,19 +101,21 @@ class Rules(NamedTuple):
 
     def of(self, own: KeyRules) -> Self:
         """Return the rules of a key that has some of its own."""
-        changes = {"urgent": True} if own.urgent else {}
+        opening, quiet = self.opening, self.quiet
         if own.hours:
-            windows = _windows(own.hours)
-            changes["opening"] = self.opening._replace(windows=windows, local_week=False)
+            windows = weeks.week(weeks.business_hours(own.hours))
+            opening = opening._replace(windows=windows, local_week=False)
         if own.quiet_hours:
-            changes["quiet"] = _quiet(own.quiet_hours)
-        if own.check_dnc:
-            changes["check_dnc"] = own.check_dnc
-        if own.expire_after:
-            changes["expire_after"] = duration(own.expire_after)
-        if own.hold_odd is not None:
-            changes["hold_odd"] = own.hold_odd
-        return self._replace(**changes) if changes else self
+            windows = None if own.quiet_hours == NONE else weeks.quiet_hours(own.quiet_hours)
+            quiet = QuietPlaces(windows and QuietHours.of(windows, KEY))
+        return Rules(
+            opening,
+            quiet,
+            own.check_dnc or self.check_dnc,
+            own.lasts(self.expire_after),
+            self.hold_odd if own.hold_odd is None else own.hold_odd,
+            own.urgent,
+        )
 
     def keeps_off(self, check_dnc: bool, opted_out: bool) -> bool:
         """Say whether the Do Not Call list keeps a text from a number that is on it.
@@ -131,18 +132,3 @@ class Rules(NamedTuple):
     def never_open(self, now: datetime, countries: Collection[str] | None) -> list[str]:
         """Return the places, of these countries or of all, that these rules leave no minute."""
         return recipients.never_open(self.opening, self.quiet, now, countries)
-
-
-# For ever: there are as many as operators have written, and others would be read anew each time
-
-
-@cache
-def _windows(text):
-    return BusinessHours.every_week(weeks.business_hours(text))
-
-
-@cache
-def _quiet(text):
-    if text == NONE:
-        return QuietPlaces()
-    return QuietPlaces(QuietHours.of(weeks.quiet_hours(text), quiet.KEY))

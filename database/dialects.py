@@ -16,6 +16,8 @@ class SqliteDialect:
     """SQLite locks no rows and no texts: a transaction that writes is alone."""
 
     product = "SQLite"
+    lock_unlocked = ""
+    """The clause that makes a query in SQL find, and lock, the rows that nobody has locked."""
 
     def read_clock(self) -> float | None:
         """Return the database's time in seconds since 1970; None if its clock is ours."""
@@ -27,10 +29,6 @@ class SqliteDialect:
     def lock_rows(self, rows: Select) -> Select:
         """Return a query that also locks the rows that it finds, until the transaction ends."""
         return rows
-
-    def row_lock(self, clause: str) -> str:
-        """Return the clause, like FOR SHARE, that makes a query in SQL lock the rows it finds."""
-        return ""
 
     def in_batch(self, key: Field, batch: Select) -> Expression:
         """Return the condition that a key is in a batch, whose rows are locked.
@@ -50,12 +48,8 @@ class SqliteDialect:
         """Return the SQL of a table of the values of an `array`, in its column `value`."""
         return f"(SELECT value FROM json_each({self.param})) AS {name}"
 
-    def pairs(self, pairs: Collection[tuple[str, int]]) -> str:
-        """Return pairs of a lane and a key as one parameter, for `rows_of_pairs`."""
-        return json.dumps([*pairs])
-
     def rows_of_pairs(self, name: str) -> str:
-        """Return the SQL of a table of `pairs`, in its columns `lane` and `key_id`."""
+        """Return the SQL of a table of a JSON array of pairs: of a `lane` and a `key_id`."""
         columns = "json_extract(value, '$[0]') AS lane, json_extract(value, '$[1]') AS key_id"
         return f"(SELECT {columns} FROM json_each({self.param})) AS {name}"
 
@@ -97,6 +91,7 @@ class PostgresDialect:
     """Each method does what SQLite's of the same name says."""
 
     product = "Postgres"
+    lock_unlocked = "FOR UPDATE SKIP LOCKED"
 
     def read_clock(self) -> float | None:
         asked = "SELECT extract(epoch FROM clock_timestamp())::float"
@@ -112,12 +107,9 @@ class PostgresDialect:
     def lock_rows(self, rows: Select) -> Select:
         return rows.for_update()
 
-    def row_lock(self, clause: str) -> str:
-        return clause
-
     def in_batch(self, key: Field, batch: Select) -> Expression:
         """Use an array, or the planner may run the query twice and lock two batches."""
-        return key == fn.ANY(fn.ARRAY(batch.for_update("FOR UPDATE SKIP LOCKED")))
+        return key == fn.ANY(fn.ARRAY(batch.for_update(self.lock_unlocked)))
 
     def lock_texts(self, texts: list[str]) -> None:
         each = self.rows_of_array("each", "text")
@@ -126,9 +118,6 @@ class PostgresDialect:
 
     def array(self, values: Collection[Any]) -> Any:
         return [*values]
-
-    def pairs(self, pairs: Collection[tuple[str, int]]) -> str:
-        return json.dumps([*pairs])
 
     def rows_of_pairs(self, name: str) -> str:
         columns = "value->>0 AS lane, CAST(value->>1 AS integer) AS key_id"

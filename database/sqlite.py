@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from peewee import OperationalError, SqliteDatabase
+from peewee import OperationalError
 from playhouse.pool import PooledSqliteDatabase
 
 from database import pool
@@ -20,19 +20,15 @@ SCRUB_TRIES, SCRUB_WAIT, SCRUB_PAUSE = 20, 1, 0.2  # seconds; so writers wait in
 FULL = 16_000_000  # bytes; of a small disk, a fiftieth: its log may take some megabytes
 
 
-class PrivateSqlite(SqliteDatabase):
-    """A SQLite whose file nobody else may read."""
+class Sqlite(Transactions, SqliteDialect, PooledSqliteDatabase):
+    """A SQLite whose file nobody else may read, and that waits for other writers in short naps.
+
+    While SQLite itself waits, no other request of a web worker would be answered.
+    """
 
     def _connect(self) -> sqlite3.Connection:
         make_private(self.database)  # its log and index get the same permissions
         return super()._connect()
-
-
-class Sqlite(Transactions, SqliteDialect, PooledSqliteDatabase, PrivateSqlite):
-    """A SQLite that waits for other writers in short naps.
-
-    While SQLite itself waits, no other request of a web worker would be answered.
-    """
 
     def begin(self, lock_type: str | None = None) -> None:
         self._retry_while_locked(super().begin, lock_type)

@@ -29,12 +29,8 @@ class Table(Model):
 
     @classmethod
     def delete_where(cls, condition: Expression) -> None:
-        """Delete the rows that meet a condition, in batches, so that others do not wait long."""
-        key = cls._meta.primary_key
-        batch = cls.select(key).where(condition).limit(BATCH)
-        delete = cls.delete().where(locked(key, batch))
-        while delete.execute():
-            pass
+        """Delete the rows that meet a condition."""
+        cls._in_batches(cls.delete(), condition)
 
     @classmethod
     def count_as_now(
@@ -44,16 +40,23 @@ class Table(Model):
         *conditions: Expression,
         longest: timedelta = timedelta(0),
     ) -> None:
-        """Move instants to now that are further ahead than the longest of their kind, in batches.
+        """Move instants to now that are further ahead than the longest of their kind.
 
-        The clock was set back since they were noted. There are none but then, so others wait for
-        no lock.
+        The clock was set back since they were noted.
         """
-        key, ahead = cls._meta.primary_key, is_ahead(field, now, longest)
-        batch = cls.select(key).where(ahead, *conditions).limit(BATCH)
+        cls._in_batches(cls.update({field: now}), is_ahead(field, now, longest), *conditions)
+
+    @classmethod
+    def _in_batches(cls, change, *conditions):
+        """Change the rows that meet conditions in batches, so that others do not wait long.
+
+        If there are none, nobody waits for a lock.
+        """
+        key = cls._meta.primary_key
+        batch = cls.select(key).where(*conditions).limit(BATCH)
         if batch.exists():
-            move = cls.update({field: now}).where(locked(key, batch), ahead)
-            while move.execute():
+            change = change.where(locked(key, batch), *conditions)
+            while change.execute():
                 pass
 
 

@@ -14,12 +14,9 @@ class Transactions:
     """A mix-in of peewee's databases that lets no block go on when its transaction has ended.
 
     SQLite rolls back by itself if its disk is full or fails, and Postgres if the connection is
-    lost. What came next would be kept without what came before it, or hide the cause.
+    lost. What came next would be kept without what came before it, or hide the cause. `has_ended`
+    of each database says whether the transaction that a block has begun has ended by itself.
     """
-
-    def has_ended(self) -> bool:
-        """Say whether the transaction that a block has begun has ended by itself."""
-        raise NotImplementedError
 
     def execute_sql(self, sql: str, params: Any = None) -> Any:
         if self.in_transaction() and self.has_ended():

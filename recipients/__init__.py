@@ -37,11 +37,10 @@ NO_COUNTRY = phonenumbers.REGION_CODE_FOR_NON_GEO_ENTITY  # "001"
 COSTLY = {PhoneNumberType.PREMIUM_RATE: "Premium-rate", PhoneNumberType.PERSONAL_NUMBER: "Personal"}
 SATELLITE = (870, 878, 881, 882, 883, 888)
 """The country codes of satellites and of global networks (ITU-T E.164.1)."""
-WITH_STATES = ("US", "CA")
-"""The countries whose area codes tell the state or province."""
 
 # Regions without a code of their own in IANA's zone.tab: the zone they follow and their main town
 _UNLISTED = {
+    NO_COUNTRY: ("UTC", "UTC"),
     "AC": ("Atlantic/St_Helena", "Georgetown"),
     "TA": ("Atlantic/St_Helena", "Edinburgh of the Seven Seas"),
     "XK": ("Europe/Belgrade", "Pristina"),
@@ -79,7 +78,7 @@ class Recipient(NamedTuple):
     @property
     def states(self) -> tuple[str, ...]:
         """Return the states or provinces of an area code; () elsewhere and where it has none."""
-        return quiet.states_of(self.e164[2:5]) if self.country in WITH_STATES else ()
+        return _states(self.e164[1:])
 
     @property
     def zone(self) -> ZoneInfo:
@@ -90,13 +89,13 @@ class Recipient(NamedTuple):
 # Numbers
 
 
+@lru_cache(maxsize=1024)  # a text is judged up to three times, and this takes 0.1 ms
 def find(to: str) -> Recipient:
     """Return the recipient of an E.164 number; raise InvalidNumber if it is not one."""
     number, kind = _read(to)
     country = phonenumbers.region_code_for_number(number)
     has_area = is_number_type_geographical(kind, number.country_code)
-    several = country != NO_COUNTRY and len(_table().zones[country]) > 1
-    clocks = _area_clocks(country, to[1:]) if several and has_area else _country_clocks(country)
+    clocks = _area_clocks(country, to[1:]) if has_area else _country_clocks(country)
     costly = "Satellite" if number.country_code in SATELLITE else COSTLY.get(kind)
     return Recipient(to, country, clocks, number, has_area, costly)
 
@@ -106,39 +105,36 @@ def national(text: str, region: str | None) -> str:
 
     Raise InvalidNumber if it is not valid. Without a region the number needs its plus sign.
     """
-    try:
-        number = phonenumbers.parse(text, region)
-    except NumberParseException:
-        raise InvalidNumber("is not a phone number") from None
-    if not phonenumbers.is_valid_number(number):
-        raise InvalidNumber("is not a valid phone number")
-    return phonenumbers.format_number(number, PhoneNumberFormat.E164)
+    return phonenumbers.format_number(_valid(text, region)[0], PhoneNumberFormat.E164)
 
 
 def _read(to):
     """Return a number in E.164 form and its type; refuse others, naming that form if possible."""
-    bare, is_bare = to, _E164.fullmatch(to)
-    if not is_bare and len(to) <= _LONGEST:
-        bare = "+" + _PUNCTUATION.sub("", to).removeprefix("+")
-    read = _valid(bare) if _E164.fullmatch(bare) else None
-    if read is None and is_bare:
-        raise InvalidNumber("is not a valid phone number")
-    if read is None:
-        raise InvalidNumber("must be a phone number in E.164 format: a plus sign and digits")
-    form = phonenumbers.format_number(read[0], PhoneNumberFormat.E164)
+    bare, words = to, "is not a valid phone number"
+    if not _E164.fullmatch(to):
+        words = "must be a phone number in E.164 format: a plus sign and digits"
+        if len(to) <= _LONGEST:
+            bare = "+" + _PUNCTUATION.sub("", to).removeprefix("+")
+    try:
+        number, kind = _valid(bare if _E164.fullmatch(bare) else "")
+    except InvalidNumber:
+        raise InvalidNumber(words) from None
+    form = phonenumbers.format_number(number, PhoneNumberFormat.E164)
     if form != to:
         raise InvalidNumber(f"must be in E.164 format: {form}")
-    return read
+    return number, kind
 
 
-def _valid(e164):
-    """Return a number and its type, or None; for libphonenumber, a valid number has a type."""
+def _valid(text, region=None):
+    """Return a valid number and its type, which libphonenumber gives to no others."""
     try:
-        number = phonenumbers.parse(e164)
+        number = phonenumbers.parse(text, region)
     except NumberParseException:
-        return None
+        raise InvalidNumber("is not a phone number") from None
     kind = phonenumbers.number_type(number)
-    return None if kind == PhoneNumberType.UNKNOWN else (number, kind)
+    if kind == PhoneNumberType.UNKNOWN:
+        raise InvalidNumber("is not a valid phone number")
+    return number, kind
 
 
 # Zones
@@ -150,7 +146,6 @@ class _Table(NamedTuple):
     zones: dict[str, list[str]]  # by country, the most populous zone first
     people: dict[str, list[int]]  # in each of these zones, per 100,000 of the country
     prefixes: dict[str, tuple[str, ...]]  # the zones of numbers with this prefix; none: no area
-    longest: int  # digits of the longest prefix
 
 
 def iana_zones() -> dict[str, list[str]]:
@@ -178,14 +173,12 @@ def _table():
         elif head != "#":
             corrected = () if names in zones else tuple(names.split(","))
             prefixes |= {head + tail: corrected for tail in rest or [""]}
-    return _Table(zones | counted, people, prefixes, max(map(len, prefixes)))
+    return _Table(zones | counted, people, prefixes)
 
 
 @cache
 def _country_clocks(country):
     """Return the possible clocks of a number without a known area."""
-    if country == NO_COUNTRY:
-        return Clocks(country, (ZoneInfo("UTC"),))
     people = _table().people.get(country)
     zones = tuple(map(ZoneInfo, _table().zones[country]))
     return Clocks(country, zones, people and tuple(people))
@@ -194,7 +187,7 @@ def _country_clocks(country):
 def _area_clocks(country, digits):
     """Return the possible clocks of a number with an area, by its longest known prefix."""
     prefixes = _table().prefixes
-    for length in range(_table().longest, 1, -1):
+    for length in range(len(digits), 1, -1):
         if names := prefixes.get(digits[:length]):
             return _own_clocks(country, names)
     return _country_clocks(country)
@@ -206,23 +199,23 @@ def _own_clocks(country, names):
     return Clocks(country, own) if own else _country_clocks(country)
 
 
-def _clocks_by_country():
-    """Yield the clocks of every country with several zones, and of every area in it."""
-    names = {*_table().prefixes.values()}
-    for country, zones in _table().zones.items():
+def _kinds():
+    """Yield the clocks and the states of every kind of numbers."""
+    prefixes = _table().prefixes.items()
+    areas = dict.fromkeys((_states(prefix), names) for prefix, names in prefixes)
+    for country, zones in sorted(_table().zones.items()):
         if len(zones) > 1:
-            yield country, _country_clocks(country)
-            for each in names:
-                if {*each} & {*zones}:
-                    yield country, _own_clocks(country, each)
+            yield _country_clocks(country), ()
+            for states, names in areas:
+                if {*zones} & {*names}:
+                    yield _own_clocks(country, names), states
+        elif country in REGIONS or country == NO_COUNTRY:
+            yield Clocks(country, (ZoneInfo("UTC"),)), ()  # one clock is like any other
 
 
-def _clocks_by_area_code(country):
-    """Yield the clocks of every area code of a country with states, and of every area in it."""
-    for prefix in _table().prefixes:
-        states = quiet.states_of(prefix[1:4]) if prefix[0] == "1" else ()
-        if states and states[0][:2] == country:
-            yield states, _area_clocks(country, prefix)
+def _states(digits):
+    """Return the states or provinces of the area code with which the digits of a number begin."""
+    return quiet.states_of(digits[1:4]) if digits.startswith("1") else ()
 
 
 # The hours of a recipient
@@ -259,33 +252,19 @@ def never_open(
     hours = hours._replace(skip_holidays=False)
     quarters = [now + timedelta(days=91 * n) for n in range(4)]
     known, closed = {}, {}
-    for place, clocks, silent in _kinds(places):
-        if countries and clocks.country not in countries:
+    for clocks, states in _kinds():
+        country = clocks.country
+        if countries and country not in countries:
             continue
-        weekend = frozenset(calendars.weekend(clocks.country)) if hours.local_week else None
+        weekend = frozenset(calendars.weekend(country)) if hours.local_week else None
+        silent = places.of(country, states)
         silent = tuple(dict.fromkeys(each._replace(holidays=None, whose="") for each in silent))
         kind = weekend, clocks.zones, silent
         if kind not in known:
             known[kind] = _stay_closed(clocks, hours._replace(quiet=silent), quarters)
         if known[kind]:
-            closed[place] = None
+            closed[next((state for state in states if state in places.lines), country)] = None
     return [*closed]
-
-
-def _kinds(places):
-    """Yield a place, the clocks and the quiet hours of every kind of numbers."""
-    several = {country for country, zones in _table().zones.items() if len(zones) > 1}
-    for country in sorted({*REGIONS, NO_COUNTRY} - several):
-        clock = Clocks(country, (ZoneInfo("UTC"),))  # one clock is like any other
-        yield country, clock, places.of(country)
-    for country, clocks in _clocks_by_country():
-        if not places.states(country):
-            yield country, clocks, places.of(country)
-    for country in filter(places.states, WITH_STATES):
-        yield country, _country_clocks(country), places.of(country)
-        for states, clocks in _clocks_by_area_code(country):
-            place = next((state for state in states if state in places.lines), country)
-            yield place, clocks, places.of(country, states)
 
 
 def _stay_closed(clocks, hours, instants):
@@ -308,8 +287,6 @@ def preload() -> None:
 
 def location(recipient: Recipient) -> str:
     """Return the recipient's place and country, like "New York, United States"."""
-    if recipient.country == NO_COUNTRY:
-        return f"UTC, {country_name(NO_COUNTRY)}"
     place = _place(recipient) or _city(recipient.country, recipient.zone.key)
     return f"{place}, {country_name(recipient.country)}"
 

@@ -3,9 +3,7 @@
 Everything here is a pure function of a recipient's clocks and an instant, an aware UTC `datetime`.
 """
 
-from bisect import bisect
 from collections import Counter
-from collections.abc import Iterable
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from functools import lru_cache
 from typing import Any, NamedTuple, Self
@@ -13,10 +11,8 @@ from zoneinfo import ZoneInfo
 
 from recipients import calendars
 from recipients.quiet import QuietHours
-from recipients.weeks import Window
+from recipients.weeks import Week, Window, week
 
-_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 HORIZON = 60  # days; holidays never fall on the same weekday more than three weeks in a row
 EVERYBODY, LIKELY = 100_000, 1_000  # people: all of a country, and one in a hundred
 _DAY, _MINUTE = timedelta(days=1), timedelta(minutes=1)
@@ -72,7 +68,7 @@ class BusinessHours(NamedTuple):
     Nothing is sent in quiet hours: if there are several, in any of them. Monday is day 0.
     """
 
-    windows: tuple[Window | None, ...]  # of Monday to Sunday; None: closed
+    windows: Week  # None: closed
     local_week: bool = False  # only in the working week of the recipient's country
     skip_holidays: bool = False  # public holidays of the recipient's country
     quiet: tuple[QuietHours, ...] = ()
@@ -80,17 +76,9 @@ class BusinessHours(NamedTuple):
     @classmethod
     def from_settings(cls, settings: Any) -> Self:
         days = settings.business_days
-        windows = cls.every_week(settings.business_hours, range(7) if days is None else days)
+        windows = week(settings.business_hours, range(7) if days is None else days)
         quiet = (QuietHours.of(settings.quiet_hours),) if settings.quiet_hours else ()
         return cls(windows, days is None, settings.skip_holidays, quiet)
-
-    @staticmethod
-    def every_week(
-        hours: Window | dict[int, Window], days: Iterable[int] = range(7)
-    ) -> tuple[Window | None, ...]:
-        """Return the windows of Monday to Sunday: those of a dict, or the same on these days."""
-        hours = hours if isinstance(hours, dict) else dict.fromkeys(days, hours)
-        return tuple(map(hours.get, range(7)))
 
     def window(self, country: str, day: date) -> Window | None:
         """Return the opening and closing on a day in a country, or None if it is closed."""
@@ -211,9 +199,8 @@ class BusinessHours(NamedTuple):
 
 
 def written(local: datetime) -> str:
-    """Return a local time in English, whatever the locale of the process."""
-    clock = _clock(local.hour * 60 + local.minute)
-    return f"{clock}, {_WEEKDAYS[local.weekday()]}, {_MONTHS[local.month - 1]} {local.day}"
+    """Return a local time in English: the process stays in the locale in which Python begins."""
+    return f"{local:%-I:%M %p, %A, %b %-d}"
 
 
 def written_window(window: Window) -> str:
@@ -240,31 +227,19 @@ def _likely_offsets(clocks, minute):
     return tuple(timezone(offset) for offset, count in people.items() if count >= LIKELY)
 
 
-def _change(zone, midnight):
-    """Return the minute after a midnight of UTC at which a zone changes its offset that day.
-
-    Return midnight if it does not.
-    """
-    offset = midnight.astimezone(zone).utcoffset()
-
-    def changed(minute):
-        return (midnight + minute * _MINUTE).astimezone(zone).utcoffset() != offset
-
-    if not changed(1440):
-        return midnight
-    return midnight + bisect(range(1440), False, key=changed) * _MINUTE
-
-
 def _instants(clocks, day, minutes):
     """Return the instants of a day of UTC that can be these minutes of a day on some clock.
 
-    Those at which a clock changes are among them. They are in order.
+    Where a clock changes on that day, which is on a quarter of an hour, each quarter is among them.
+    They are in order.
     """
     midnight = datetime.combine(day, time(), UTC)
     found, offsets = {midnight}, set()
     for zone in clocks.zones:
-        found.add(_change(zone, midnight))
-        offsets |= {at.astimezone(zone).utcoffset() for at in (midnight, midnight + _DAY)}
+        of_zone = {at.astimezone(zone).utcoffset() for at in (midnight, midnight + _DAY)}
+        if len(of_zone) > 1:
+            found |= {midnight + quarter * 15 * _MINUTE for quarter in range(96)}
+        offsets |= of_zone
     for offset in offsets:
         found |= {midnight + (minute * _MINUTE - offset) % _DAY for minute in minutes}
     return sorted(found)
@@ -289,5 +264,4 @@ def _hours(local):
 
 def _clock(minute):
     """Return a minute of the day on a twelve-hour clock."""
-    hour, minute = divmod(minute % 1440, 60)
-    return f"{hour % 12 or 12}:{minute:02} {'PM' if hour >= 12 else 'AM'}"
+    return f"{time(minute // 60 % 24, minute % 60):%-I:%M %p}"

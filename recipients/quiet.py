@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from recipients import calendars
-from recipients.weeks import HOLIDAYS, Window
+from recipients.weeks import HOLIDAYS, Week, Window, week
 
 DAY_OF_MINUTES = 1440
 STATES = Path(__file__).parent / "numbering" / "states.txt"
@@ -22,16 +22,15 @@ class QuietHours(NamedTuple):
     One whose end is not after its beginning ends on the next day.
     """
 
-    windows: tuple[Window | None, ...]  # of Monday to Sunday
+    windows: Week
     holidays: Window | None = None  # of public holidays, beside the day's own
     whose: str = ""  # a place, or KEY; that of everybody by default
 
     @classmethod
     def of(cls, hours: Window | Mapping[int, Window], whose: str = "") -> Self:
         """Return the quiet hours of every day, or those of a dict by day and HOLIDAYS."""
-        if not isinstance(hours, Mapping):
-            return cls((hours,) * 7, None, whose)
-        return cls(tuple(map(hours.get, range(7))), hours.get(HOLIDAYS), whose)
+        holidays = hours.get(HOLIDAYS) if isinstance(hours, Mapping) else None
+        return cls(week(hours), holidays, whose)
 
     def window(self, country: str, local: datetime) -> Window | None:
         """Return the window that holds at a local time in a country, or None."""

@@ -1,10 +1,10 @@
 """Hours by the day as operators write them, like `mon-fri 09:00-17:00, sat 10:00-14:00`.
 
-Each function reads a text, or raises ValueError with the mistake, in words that can follow a name.
+What reads a text raises ValueError with the mistake, in words that can follow a name.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 HOLIDAYS = 7
@@ -13,16 +13,21 @@ HOLIDAYS = 7
 Window = tuple[int, int]
 """A beginning and an end, in minutes after local midnight."""
 
+Week = tuple[Window | None, ...]
+"""The windows of Monday to Sunday; None: none on this day."""
+
+
+def week(hours: Window | Mapping[int, Window], days: Iterable[int] = range(7)) -> Week:
+    """Return the windows of a week: those of a dict by day, or the same on these days."""
+    hours = hours if isinstance(hours, Mapping) else dict.fromkeys(days, hours)
+    return tuple(map(hours.get, range(7)))
+
 
 def business_hours(text: str) -> Window | dict[int, Window]:
     """Return the hours of every day, or a dict of them if the text names days."""
-    if not _names_days(text):
-        if "," in text:
-            raise ValueError("must be one opening and one closing time, or name the days")
-        return _opening(text.strip(), "")
     named = f"one day or range of {', '.join(DAYS)}"
-    entries = _entries(text, named, "mon-fri 09:00-17:00", "sat 10:00-14:00")
-    return _once((n, days(names), _opening(window, _of(n))) for n, names, window in entries)
+    examples = "mon-fri 09:00-17:00", "sat 10:00-14:00"
+    return _read(text, _opening, "one opening and one closing time", days, named, examples)
 
 
 def quiet_hours(text: str) -> Window | dict[int, Window]:
@@ -30,13 +35,9 @@ def quiet_hours(text: str) -> Window | dict[int, Window]:
 
     A window whose end is not after its beginning ends on the next day.
     """
-    if not _names_days(text):
-        if "," in text:
-            raise ValueError("must be one start and one end, or name the days")
-        return _quiet(text.strip(), "")
     named = f"one day or range of {', '.join(DAYS)}, or holidays"
-    entries = _entries(text, named, "sun-fri 21:00-09:00", "sat 21:00-12:00", holidays=True)
-    return _once((n, quiet_days(names), _quiet(window, _of(n))) for n, names, window in entries)
+    examples = "sun-fri 21:00-09:00", "sat 21:00-12:00"
+    return _read(text, _quiet, "one start and one end", quiet_days, named, examples)
 
 
 def days(text: str) -> list[int]:
@@ -53,36 +54,28 @@ def quiet_days(text: str) -> list[int]:
     return [HOLIDAYS] if text.strip().lower() == "holidays" else days(text)
 
 
-def _names_days(text):
-    return re.search("[a-z]", text, re.IGNORECASE)
-
-
-def _of(number):
-    return f"the hours of entry {number} "
-
-
-def _entries(text, named, entry, example, holidays=False) -> Iterator[tuple[int, str, str]]:
-    """Yield the number, the days and the window of each entry, as written."""
-    for number, each in enumerate(text.split(","), 1):
-        names, window = re.fullmatch(r"(\D*)(.*)", each.strip(), re.DOTALL).groups()
-        if not names:
-            raise ValueError(f"entry {number} must begin with days, like {entry}")
-        if not (quiet_days if holidays else days)(names):
-            raise ValueError(f"entry {number} must begin with {named}")
-        if not window or names == names.rstrip():
-            raise ValueError(
-                f"entry {number} must have a space and hours after the days, like {example}"
-            )
-        yield number, names, window
-
-
-def _once(entries):
-    """Return the window of each day; raise ValueError if a day is named twice."""
+def _read(text, window, words, days, named, examples):
+    """Return the hours of every day, or of those that each entry names."""
+    if not re.search("[a-z]", text, re.IGNORECASE):
+        if "," in text:
+            raise ValueError(f"must be {words}, or name the days")
+        return window(text.strip(), "")
     windows = {}
-    for number, named, window in entries:
-        if again := windows.keys() & named:
+    for number, entry in enumerate(text.split(","), 1):
+        names, hours = re.fullmatch(r"(\D*)(.*)", entry.strip(), re.DOTALL).groups()
+        begin = f"entry {number} must begin with"
+        if not names:
+            raise ValueError(f"{begin} days, like {examples[0]}")
+        if not (numbers := days(names)):
+            raise ValueError(f"{begin} {named}")
+        if not hours or names == names.rstrip():
+            raise ValueError(
+                f"entry {number} must have a space and hours after the days, like {examples[1]}"
+            )
+        of_entry = dict.fromkeys(numbers, window(hours, f"the hours of entry {number} "))
+        if again := windows.keys() & of_entry:
             raise ValueError(f"entry {number} must not repeat {(*DAYS, 'holidays')[min(again)]}")
-        windows |= dict.fromkeys(named, window)
+        windows |= of_entry
     return windows
 
 

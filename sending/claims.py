@@ -4,6 +4,7 @@ A claim finds keys by walking an index: each step is one lookup, so keys without
 texts of carriers in trouble, are never looked at.
 """
 
+import json
 from collections.abc import Callable, Collection
 from itertools import product
 from typing import NamedTuple
@@ -216,13 +217,13 @@ def _with_texts(pairs):
     pairs = [*pairs]
     by_lane = db.by_index("message_lane")
     sql = WITH_TEXTS.format(pairs=db.rows_of_pairs("pair"), by_lane=by_lane)
-    found = db.execute_sql(sql.replace("?", db.param), (db.pairs(pairs),)) if pairs else None
+    found = db.execute_sql(sql.replace("?", db.param), (json.dumps([*pairs]),)) if pairs else None
     return found.fetchall() if found else []
 
 
 def _claim(pairs, share):
-    by_lane, lock = db.by_index("message_lane"), db.row_lock("FOR UPDATE SKIP LOCKED")
+    by_lane, lock = db.by_index("message_lane"), db.lock_unlocked
     first = THE_FIRST.format(by_lane=by_lane, lock=lock)
     few = db.few_of_each(db.rows_of_pairs("pair"), "message", "id, key_id, send_at", first)
     sql = CLAIM.format(are_first=db.among(OF_EACH_KEY.format(few=few))).replace("?", db.param)
-    return [*Message.raw(sql, db.pairs(pairs), share, share)]
+    return [*Message.raw(sql, json.dumps([*pairs]), share, share)]

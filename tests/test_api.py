@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from access.do_not_call import DoNotCall
-from answers import PATH, accepted, problems, refusal
+from answers import PATH, accepted, problems, refusal, sender
 from app import create_app
 from database import clock
 from models import Message
@@ -188,9 +188,7 @@ def test_with_check_dnc_always_the_answer_shows_it_as_applied(post_with):
     ],
 )
 def test_who_may_be_texted_is_a_setting(settings, key, to, changes, words):
-    client = create_app(settings._replace(**changes)).test_client()
-    body = {"to": to, "message": "Hello"}
-    response = client.post(PATH, json=body, headers={"X-Api-Key": key})
+    response = sender(create_app(settings._replace(**changes)).test_client(), key)(to=to)
     if words:
         refusal(response, 403)
         assert words in response.json["message"]

@@ -3,7 +3,7 @@
 import pytest
 
 from access.keys import ApiKey, Role
-from answers import accepted, refusal
+from answers import accepted, refusal, sender
 from app import create_app
 from models import Message
 from samples import LONDON, NEW_YORK, TUESDAY_NOON
@@ -43,10 +43,9 @@ def test_a_carrier_is_for_its_keys_to_its_countries_and_for_no_others(
     urls = [f"console:#name=c{n}&{after}".rstrip("&") for n, after in enumerate(carriers)]
     client = create_app(settings._replace(carrier_url=" ".join(urls))).test_client()
     for name in ("shop", "till", "app"):
-        secret = ApiKey.issue(name, None, TUESDAY_NOON)
+        send = sender(client, ApiKey.issue(name, None, TUESDAY_NOON))
         for country, number in NUMBERS.items():
-            body, before = {"to": number, "message": "Hello"}, Message.select().count()
-            answer = client.post("/v1/text-messages", json=body, headers={"X-Api-Key": secret})
+            before, answer = Message.select().count(), send(to=number)
             if f"{name} {country}" in served.split(", "):
                 accepted(answer)
             else:
@@ -61,11 +60,8 @@ def test_a_key_that_has_the_name_of_a_revoked_one_has_its_carrier(settings, at):
     url = f"console:#{US}&{SHOP}"
     client = create_app(settings._replace(carrier_url=url)).test_client()
     for _ in range(2):
-        secret = ApiKey.issue("shop", None, TUESDAY_NOON)
-        for to, status in ((NEW_YORK, 201), (LONDON, 403)):
-            body, headers = {"to": to, "message": "Hello"}, {"X-Api-Key": secret}
-            answer = client.post("/v1/text-messages", json=body, headers=headers)
-            assert answer.status_code == status
+        send = sender(client, ApiKey.issue("shop", None, TUESDAY_NOON))
+        assert [send(to=to).status_code for to in (NEW_YORK, LONDON)] == [201, 403]
         ApiKey.named("shop").revoke(TUESDAY_NOON)
 
 
@@ -74,5 +70,4 @@ def test_a_testers_text_is_for_no_carrier_and_refused_for_none(settings, carrier
     at(TUESDAY_NOON)
     client = create_app(settings._replace(carrier_url=carriers)).test_client()
     secret = ApiKey.issue("tester", None, TUESDAY_NOON, role=Role.TESTER)
-    body, headers = {"to": NEW_YORK, "message": "Hello"}, {"X-Api-Key": secret}
-    accepted(client.post("/v1/text-messages", json=body, headers=headers))
+    accepted(sender(client, secret)())

@@ -8,7 +8,7 @@ import pytest
 
 from access.keys import ApiKey, Role
 from access.sign_ins import SignIn
-from answers import PATH, accepted, refusal
+from answers import PATH, accepted, refusal, sender
 from database import Refused, clock, db
 from models import Message
 from query_plans import plans
@@ -188,10 +188,9 @@ def test_a_message_is_visible_to_its_key_and_if_marked_to_the_keys_group(
 ):
     groups = {"ann": "sales", "bob": "sales", "eve": "support", "sales": "", "alone": ""}
     for name, group in groups.items():
-        secret = create(name, *(["--group", group] if group else []))
+        send = sender(client, create(name, *(["--group", group] if group else [])))
         for marked in (True, False):
-            body = VALID | {"message": f"{name} {marked}", "available_to_group": marked}
-            accepted(client.post(PATH, json=body, headers={"X-Api-Key": secret}))
+            accepted(send(message=f"{name} {marked}", available_to_group=marked))
     assert visible_to("ann") == ["ann False", "ann True", "bob True"]
     assert visible_to("bob") == ["ann True", "bob False", "bob True"]
     assert visible_to("eve") == ["eve False", "eve True"]

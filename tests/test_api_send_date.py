@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from answers import accepted, problems
+from answers import accepted, problems, sender
 from app import create_app
 from models import Message
 from samples import HOUR, MILLISECOND, NEW_YORK, SUNDAY_NIGHT, TUESDAY_NOON
@@ -155,13 +155,7 @@ def test_when_a_message_may_go_is_a_setting(changes, now, text, send_at, post_wi
 def ask(settings, key, at):
     """Send a request while nights are quiet: `ask(send_date="2026-03-04T02:00Z")`."""
     at(TUESDAY_NOON)
-    client = create_app(settings._replace(quiet_hours=NIGHT)).test_client()
-
-    def send(**fields):
-        body = {"to": NEW_YORK, "message": "Hello"} | fields
-        return client.post("/v1/text-messages", json=body, headers={"X-Api-Key": key})
-
-    return send
+    return sender(create_app(settings._replace(quiet_hours=NIGHT)).test_client(), key)
 
 
 def quiet(local_time, end, elsewhere=""):

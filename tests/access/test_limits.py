@@ -1,18 +1,21 @@
-"""Limits of keys and recipients: never one more, and when one more is accepted."""
+"""Limits of keys and recipients, in texts and parts: never one more, and when one is accepted."""
 
 import json
 import random
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import UTC, datetime
 
 import pytest
 
 import models
 from access.do_not_call import DoNotCall
 from access.keys import ApiKey
-from access.limits import KeyUse, parse, parse_recipient_limit
-from answers import accepted, refusal
+from access.limits import UNITS, KeyUse, parse, parse_recipient_limit, window
+from answers import accepted, refusal, sender
 from app import create_app
-from database import clock
+from database import clock, db
 from databases import on_both, on_sqlite
 from models import Message, Status
 from query_plans import reads_whole
@@ -22,6 +25,8 @@ from stored_messages import create, key_named, store_many
 pytestmark = on_both
 
 MIDNIGHT = TUESDAY_NOON.replace(hour=0)
+ONE, TWO_PARTS, THREE_PARTS = "Hello", "x" * 161, "x" * 307
+LAST_OF_MARCH = datetime(2026, 3, 31, 23, 59, 59, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -45,25 +50,16 @@ def service(settings, key):
     return begin
 
 
-def sender(client, secret):
-    def send(name=None, **fields):
-        headers = {"X-Api-Key": secret} | ({"Idempotency-Key": name} if name else {})
-        body = {"to": NEW_YORK, "message": "Hello"} | fields
-        return client.post("/v1/text-messages", json=body, headers=headers)
-
-    return send
-
-
 def retry_after(response):
     """Return the seconds of a 429, which must have the one body of errors."""
     refusal(response, 429)
     return int(response.headers["Retry-After"])
 
 
-def used(key="shop"):
-    """Return what is stored as the use of a key: in its last second, minute, hour and day."""
-    row = KeyUse.get_by_id(ApiKey.named(key).id)
-    return row.used_s, row.used_min, row.used_h, row.used_d
+def used():
+    """Return the messages and the parts that are stored as used by the shop, by unit."""
+    row = KeyUse.get_by_id(ApiKey.named("shop").id)
+    return {unit: tuple(row.used(unit)) for unit in UNITS}
 
 
 # How they are written
@@ -78,6 +74,9 @@ def used(key="shop"):
         ("1000/d,5/s", [("5/s", 5, 1), ("1000/d", 1000, 86_400)]),
         (" 2/min , 3/h ", [("2/min", 2, 60), ("3/h", 3, 3600)]),
         ("999999999/d", [("999999999/d", 999_999_999, 86_400)]),
+        ("20000p/mo,5/s", [("5/s", 5, 1), ("20000p/mo", 20_000, 31 * 86_400)]),
+        ("2p/d,1/d", [("1/d", 1, 86_400), ("2p/d", 2, 86_400)]),
+        ("3/mo", [("3/mo", 3, 31 * 86_400)]),
     ],
 )
 def test_limits_are_read_the_shortest_window_first(text, read):
@@ -97,7 +96,8 @@ def test_limits_are_read_the_shortest_window_first(text, read):
             for text in ("5", "5/year", "5/", "5/S", "5/2s", "5/s/s")
         ),
         *((text, "per s, min, h, d or mo") for text in (",", "5/s,", "5/s;6/d", "5/m", "5/s\n6/d")),
-        *((text, "unit twice") for text in ("5/s,5/s", "5/s,6/d,7/s")),
+        *((text, "whole number from 1") for text in ("p/d", "0p/d", "2 p/d", "2pp/d", "2P/d")),
+        *((text, "unit twice") for text in ("5/s,5/s", "5/s,6/d,7/s", "2p/d,3p/d", "1/mo,2/mo")),
     ],
 )
 def test_a_limit_that_makes_no_sense_is_refused_in_one_line(text, problem):
@@ -124,45 +124,69 @@ def test_a_limit_of_recipients_that_makes_no_sense_is_refused(text):
 # A key's limits
 
 
+def both_edges(limit, start, window):
+    """Return what one of two in a window does at its edges, to the millisecond."""
+    last, wait = start + window - MILLISECOND, window // SECOND
+    late = (start, ONE, wait), (start + MILLISECOND, ONE, wait)  # by the clock of another machine
+    first = (start - MILLISECOND, ONE, None), (start, ONE, None), (last, ONE, None)
+    return limit, limit, [*first, (last, ONE, 1), *late, (start + window, ONE, None)]
+
+
+def seconds(*steps):
+    """Return when a text of one part is sent, in seconds after noon, and how long it must wait."""
+    return [(TUESDAY_NOON + second * SECOND, ONE, wait) for second, wait in steps]
+
+
 @pytest.mark.parametrize(
-    ("text", "start", "window"),
+    ("limits", "named", "steps"),
     [
-        ("2/s", TUESDAY_NOON, SECOND),
-        ("2/min", TUESDAY_NOON, MINUTE),
-        ("2/h", TUESDAY_NOON, HOUR),
-        ("2/d", MIDNIGHT, DAY),
+        both_edges("2/s", TUESDAY_NOON, SECOND),
+        both_edges("2/min", TUESDAY_NOON, MINUTE),
+        both_edges("2/h", TUESDAY_NOON, HOUR),
+        both_edges("2/d", MIDNIGHT, DAY),
+        # The longest wait counts
+        ("1/s,4/h", "1/s", seconds((0, None), (0, 1), (1, None), (1, 1))),
+        ("1/s,3/min,3/h", "3/h", seconds((0, None), (1, None), (2, None), (2, 3598), (3, 3597))),
+        # A late request, whose process was slow, counts in its own second
+        ("2/s,3/min", "2/s", seconds((0, None), (60, None), (0, None), (0, 1))),
+        ("2/s,3/min", "3/min", seconds((0, None), (60, None), (0, None), (1, None), (1, 59))),
+        ("2/s,3/min", "2/s", seconds((0, None), (60, None), (1, None), (60, None), (60, 1))),
+        # A text is refused whole, and what does not fit uses nothing up
+        (
+            "4p/min,10/d",
+            "4p/min",
+            [
+                *((TUESDAY_NOON, THREE_PARTS, None), (TUESDAY_NOON, TWO_PARTS, 60)),
+                *((TUESDAY_NOON, ONE, None), (TUESDAY_NOON, ONE, 60)),
+                (TUESDAY_NOON + MINUTE, TWO_PARTS, None),
+            ],
+        ),
+        # A month ends with the month
+        (
+            "3p/mo",
+            "3p/mo",
+            [
+                (LAST_OF_MARCH - DAY, TWO_PARTS, None),
+                (LAST_OF_MARCH - DAY, TWO_PARTS, 24 * 3600 + 1),
+                (LAST_OF_MARCH, ONE, None),
+                (LAST_OF_MARCH, ONE, 1),
+                (LAST_OF_MARCH + SECOND, TWO_PARTS, None),
+            ],
+        ),
     ],
 )
-def test_a_window_ends_to_the_millisecond_and_retry_after_is_right_at_both_edges(
-    limited, at, text, start, window
+def test_a_text_is_accepted_or_told_how_long_to_wait_and_for_which_limit(
+    limited, at, limits, named, steps
 ):
-    send = limited(text)
-    at(start - MILLISECOND)
-    accepted(send())
-    at(start)
-    accepted(send())
-    at(start + window - MILLISECOND)
-    accepted(send())
-    assert retry_after(send()) == 1
-    at(start)  # the clock of another machine
-    assert retry_after(send()) == window // SECOND
-    at(start + MILLISECOND)
-    assert retry_after(send()) == window // SECOND
-    at(start + window)
-    accepted(send())
-
-
-def test_of_several_limits_the_longest_wait_counts_and_the_message_names_it(limited, at):
-    send = limited("1/s,3/min,3/h")
-    for n in range(3):
-        at(TUESDAY_NOON + n * SECOND)
-        accepted(send())
-        assert retry_after(send()) == (1 if n < 2 else 3598)
-    response = send()
-    assert retry_after(response) == 3598
-    assert "3/h" in response.json["message"]
-    at(TUESDAY_NOON + 3 * SECOND)
-    assert retry_after(send()) == 3597
+    send = limited(limits)
+    for instant, text, wait in steps:
+        at(instant)
+        response = send(message=text)
+        if wait is None:
+            accepted(response)
+        else:
+            assert retry_after(response) == wait
+            assert f" {named} " in response.json["message"]
 
 
 def test_what_is_refused_is_not_stored_and_uses_nothing_up(limited, at):
@@ -172,7 +196,7 @@ def test_what_is_refused_is_not_stored_and_uses_nothing_up(limited, at):
     refusal(send("b"), 429)
     refusal(send("b"), 429)
     assert Message.select().count() == 1
-    assert used() == (1, 1, 1, 1)
+    assert used() == dict.fromkeys(UNITS, (1, 1))
     at(TUESDAY_NOON + SECOND)
     first = send("b")
     accepted(first)
@@ -193,8 +217,12 @@ def test_what_is_refused_for_another_reason_uses_nothing_up(limited, at):
 
 @pytest.mark.parametrize(
     "limits",
-    [{"key_limits": parse("2/d")}, {"recipient_limit": parse_recipient_limit("2/1h")}],
-    ids=["of a key", "of a number"],
+    [
+        {"key_limits": parse("2/d")},
+        {"key_limits": parse("2p/d")},
+        {"recipient_limit": parse_recipient_limit("2/1h")},
+    ],
+    ids=["of a key", "in parts", "of a number"],
 )
 def test_a_repeat_gets_its_first_answer_and_uses_nothing_up(service, at, limits):
     at(TUESDAY_NOON)
@@ -272,30 +300,88 @@ def test_a_key_with_the_name_of_a_revoked_one_begins_anew(limited, run, at):
     refusal(send(), 429)
 
 
-def test_a_late_request_counts_in_its_own_second(limited, at):
-    """Its process was slow, or its clock is behind another's."""
-    send = limited("2/s,3/min")
-    at(TUESDAY_NOON)
-    accepted(send())
-    at(TUESDAY_NOON + MINUTE)
-    accepted(send())
-    at(TUESDAY_NOON)
-    accepted(send())
-    assert retry_after(send()) == 1
-    at(TUESDAY_NOON + SECOND)
-    accepted(send())
-    assert retry_after(send()) == 59
-    at(TUESDAY_NOON + MINUTE)
-    accepted(send())
-    refusal(send(), 429)
-
-
 def test_one_key_at_its_limit_keeps_no_other_from_sending(limited, at):
     at(TUESDAY_NOON)
     shop, other = limited("1/d"), limited("5/d", "other")
     accepted(shop())
     refusal(shop(), 429)
     accepted(other())
+
+
+# In parts and by the month
+
+
+@pytest.mark.parametrize(
+    ("at", "begins", "ends"),
+    [
+        (LAST_OF_MARCH, (2026, 3, 1), (2026, 4, 1)),
+        (LAST_OF_MARCH + SECOND, (2026, 4, 1), (2026, 5, 1)),
+        (datetime(2026, 12, 31, tzinfo=UTC), (2026, 12, 1), (2027, 1, 1)),
+        (datetime(2028, 2, 29, tzinfo=UTC), (2028, 2, 1), (2028, 3, 1)),
+    ],
+)
+def test_a_month_is_one_of_utc(at, begins, ends):
+    seconds = [int(datetime(*day, tzinfo=UTC).timestamp()) for day in (begins, ends)]
+    assert window("mo", int(at.timestamp())) == tuple(seconds)
+
+
+def test_texts_and_parts_are_counted_by_unit(limited, at):
+    at(TUESDAY_NOON)
+    send = limited("4p/min,10/d")
+    for text in (THREE_PARTS, TWO_PARTS, ONE):  # the second does not fit
+        send(message=text)
+    at(TUESDAY_NOON + MINUTE)
+    accepted(send(message=TWO_PARTS))
+    assert used() == {"s": (1, 2), "min": (1, 2), "h": (3, 6), "d": (3, 6), "mo": (3, 6)}
+
+
+def test_a_text_that_never_fits_is_refused_for_good(limited):
+    send = limited("2p/d")
+    response = send(message=THREE_PARTS)
+    refusal(response, 403)
+    assert "3 parts" in response.json["message"]
+    assert "2p/d" in response.json["message"]
+    assert Message.select().count() == 0
+    accepted(send(message=TWO_PARTS))
+
+
+def test_what_was_accepted_before_the_limit_was_set_counts(limited, at):
+    at(TUESDAY_NOON)
+    send = limited("")
+    accepted(send(message=THREE_PARTS))
+    ApiKey.named("shop").limit(parse("4p/mo"), clock.now())
+    refusal(send(message=TWO_PARTS), 429)
+    accepted(send())
+
+
+def test_what_a_version_before_has_counted_is_counted_anew(limited, at):
+    at(TUESDAY_NOON)
+    send, key = limited("4p/mo"), key_named("shop")
+    accepted(send())
+    create("x", key=key.id, parts=2)
+    latest = Message.select(Message.id).order_by(Message.id.desc()).first().id
+    KeyUse.update(used_d=2, last_id=latest).execute()  # as it does
+    refusal(send(message=TWO_PARTS), 429)
+    accepted(send())
+
+
+def test_of_thirty_clients_at_once_none_gets_one_part_more(settings, at):
+    at(TUESDAY_NOON)
+    secret = ApiKey.issue("shop", None, clock.now(), limits=parse("50p/d"))
+    app = create_app(settings)
+
+    def post(number):
+        text = (TWO_PARTS, THREE_PARTS, "Hello")[number % 3]
+        with closing(db):
+            return sender(app.test_client(), secret)(message=text).status_code
+
+    with ThreadPoolExecutor(30) as pool:
+        statuses = Counter(pool.map(post, range(60)))
+    assert statuses.keys() == {201, 429}
+    parts = [message.parts for message in Message.select()]
+    assert len(parts) == statuses[201]
+    assert 48 <= sum(parts) <= 50
+    assert used()["d"] == (len(parts), sum(parts))
 
 
 # Many at once
@@ -313,7 +399,7 @@ def test_of_many_at_once_exactly_as_many_are_accepted(limited, at, text):
     send = limited(text)
     assert at_once([send] * 30) == [201] * 7 + [429] * 23
     assert Message.select().count() == 7
-    assert used()[-1] == 7
+    assert used()["d"] == (7, 7)
 
 
 def test_several_keys_at_once_each_have_their_own_limits(limited, at):
@@ -394,7 +480,7 @@ def test_of_a_keys_and_a_numbers_limit_the_longest_wait_counts_and_nothing_is_us
     response = send()
     assert retry_after(response) == 7200
     assert "1/2h" in response.json["message"]
-    assert used() == (1, 1, 1, 1)
+    assert used() == dict.fromkeys(UNITS, (1, 1))
     accepted(send(to=LONDON))
     assert retry_after(send(to="+12125550188")) == 3600
     assert retry_after(send()) == 7200

@@ -14,7 +14,7 @@ from acceptance.decisions import Request
 from acceptance.storage import insert_all
 from access.keys import ApiKey, Role
 from access.usual import KeyDay
-from answers import accepted
+from answers import accepted, sender
 from app import create_app
 from database import EPOCH, clock, db
 from databases import on_both
@@ -41,10 +41,9 @@ def sender_of(app, name, role=Role.SENDER):
     secret = ApiKey.issue(name, None, clock.now(), role=role)
 
     def send(parts=1, country="US", repeat=None, **options):
-        body = {"to": NUMBERS[country], "message": "x" * (160 if parts == 1 else 153 * parts)}
-        headers = {"X-Api-Key": secret} | ({"Idempotency-Key": repeat} if repeat else {})
-        client = app.test_client()
-        return accepted(client.post("/v1/text-messages", json=body | options, headers=headers))
+        text = "x" * (160 if parts == 1 else 153 * parts)
+        post = sender(app.test_client(), secret)
+        return accepted(post(repeat, to=NUMBERS[country], message=text, **options))
 
     send.app, send.key = app, ApiKey.named(name)
     return send
@@ -79,13 +78,6 @@ def test_the_first_twenty_parts_of_a_new_key_to_a_country_go(shop):
         "21 parts to United States today, at most 0 on a day before"
     )
     assert send_many(shop, 20, "GB") == 20
-
-
-def test_a_text_that_would_be_odd_waits_and_a_smaller_one_goes(shop):
-    assert send_many(shop, 18) == 18
-    assert is_held(shop(3))
-    assert not is_held(shop(2))
-    assert is_held(shop(1))
 
 
 @pytest.mark.parametrize(("days", "goes"), [(1, 90), (14, 90), (15, 20)])
@@ -256,15 +248,13 @@ def test_what_comes_together_is_judged_one_after_the_other(shop, at):
     at(clock.now() + DAY)
     stored = insert_all(
         [
-            Request(new_message(key=shop.key.id, parts=10, id=new_id(clock.now())), hold=hold)
+            Request(new_message(key=shop.key.id, parts=10, id=new_id(clock.now())), hold_odd=True)
             for _ in range(8)
         ]
     )
-    assert [each.held_because for each in stored] == [None] * 6 + ["70, at most 20"] * 2
-
-
-def hold(message, parts, most):
-    return message._replace(manual_mode=True, held_because=f"{parts}, at most {most}")
+    assert [each.held_because for each in stored] == [None] * 6 + [
+        "70 parts to United States today, at most 20 on a day before"
+    ] * 2
 
 
 def test_a_text_in_doubt_that_is_cancelled_twice_counts_less_once(shop, at):

@@ -36,6 +36,21 @@ def migrated(empty_database_url):
     database.disconnect()
 
 
+@pytest.fixture
+def migrated_by(empty_database_url, tmp_path):
+    """Connect to an empty database, and migrate it by these migrations."""
+
+    def migrate(names):
+        for name in names:
+            (tmp_path / f"{name}.py").write_text((ROOT / "migrations" / f"{name}.py").read_text())
+        database.connect(empty_database_url)
+        with db.atomic():
+            Runner(db.obj, str(tmp_path)).up()
+
+    yield migrate
+    database.disconnect()
+
+
 def columns():
     """Name, type, whether it may be null, whether it is the primary key, and its default."""
     return {name: sorted(tuple(column) for column in db.get_columns(name)) for name in NAMES}
@@ -119,23 +134,14 @@ def test_the_tables_hold_what_they_promise(migrated):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", range(len(MIGRATIONS)))
-def test_a_database_of_any_age_can_be_upgraded(count, empty_database_url, tmp_path):
-    for name in MIGRATIONS[:count]:
-        (tmp_path / f"{name}.py").write_text((ROOT / "migrations" / f"{name}.py").read_text())
-    database.connect(empty_database_url)
-    with db.atomic():
-        Runner(db.obj, str(tmp_path)).up()
+def test_a_database_of_any_age_can_be_upgraded(count, migrated_by):
+    migrated_by(MIGRATIONS[:count])
     assert database.upgrade() == MIGRATIONS[count:]
     assert str(diff_models(db, TABLES)) == ""
-    database.disconnect()
 
 
-def test_what_was_listed_before_the_history_is_its_first_rows(empty_database_url, tmp_path):
-    for name in MIGRATIONS[:5]:
-        (tmp_path / f"{name}.py").write_text((ROOT / "migrations" / f"{name}.py").read_text())
-    database.connect(empty_database_url)
-    with db.atomic():
-        Runner(db.obj, str(tmp_path)).up()
+def test_what_was_listed_before_the_history_is_its_first_rows(migrated_by):
+    migrated_by(MIGRATIONS[:5])
     for row in ("'+12125550188', 7, 'reply'", "'+12125550123', 5, NULL"):
         db.execute_sql(f"INSERT INTO do_not_call (number, added_at, source) VALUES ({row})")
     assert database.upgrade() == MIGRATIONS[5:]
@@ -146,7 +152,6 @@ def test_what_was_listed_before_the_history_is_its_first_rows(empty_database_url
         ("+12125550123", 5, "joined", None, None, None),
         ("+12125550188", 7, "joined", "reply", None, None),
     ]
-    database.disconnect()
 
 
 def test_what_a_version_stored_without_its_first_time_was_to_be_sent_at_its_last(migrated):
@@ -160,15 +165,11 @@ def test_what_a_version_stored_without_its_first_time_was_to_be_sent_at_its_last
     assert [message.first_send_at for message in first] == [late - HOUR, late]
 
 
-def test_a_migration_that_fails_leaves_nothing_behind(empty_database_url, tmp_path, monkeypatch):
-    for name in MIGRATIONS:
-        (tmp_path / f"{name}.py").write_text((ROOT / "migrations" / f"{name}.py").read_text())
+def test_a_migration_that_fails_leaves_nothing_behind(migrated_by, tmp_path):
     (tmp_path / "9999_broken.py").write_text(
         "def up(migrator, db):\n    db.execute_sql('CREATE TABLE half (a int)')\n    1 / 0\n"
     )
-    database.connect(empty_database_url)
-    with pytest.raises(ZeroDivisionError), db.atomic():
-        Runner(db.obj, str(tmp_path)).up()
+    with pytest.raises(ZeroDivisionError):
+        migrated_by(MIGRATIONS)
     assert not {*NAMES, "half"} & {*db.get_tables()}
     assert database.upgrade() == MIGRATIONS
-    database.disconnect()

@@ -3,6 +3,8 @@
 import json
 import re
 
+from samples import VALID
+
 PATH = "/v1/text-messages"
 
 FIELDS = [
@@ -29,6 +31,16 @@ FIELDS = [
 ]
 
 INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
+
+
+def sender(client, secret):
+    """Return how a key posts texts: `send(to=LONDON)`, and `send("order-1")` to repeat one."""
+
+    def send(repeat=None, **fields):
+        headers = {"X-Api-Key": secret} | ({"Idempotency-Key": repeat} if repeat else {})
+        return client.post(PATH, json=VALID | fields, headers=headers)
+
+    return send
 
 
 def error_in(status, content_type, text):

@@ -9,7 +9,7 @@ import psycopg
 
 import acceptance
 import reports
-from acceptance import NewMessage
+from acceptance import NewMessage, Request
 from access.keys import ApiKey
 from access.rules import end
 from carriers.alphabets import count_parts
@@ -122,7 +122,7 @@ def new_message(text="Hello", **fields):
 
 def create(text, limits=(), recipient_limit=None, **fields):
     """Create a message as the operation does."""
-    acceptance.store(new_message(text, **fields), limits, recipient_limit)
+    acceptance.store(Request(new_message(text, **fields), limits, recipient_limit))
 
 
 def _row(now, columns):
