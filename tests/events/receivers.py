@@ -12,7 +12,8 @@ from events.delivery import Deliveries
 from events.outbox import EventAddress
 from models import Message
 from samples import TUESDAY_NOON
-from stored_messages import key_named, store, store_many
+from sending import waiting
+from stored_messages import decide_on, key_named, store, store_many
 
 
 class ReceiverServer(CarrierServer):
@@ -69,14 +70,14 @@ class ReceiverServer(CarrierServer):
 def cancelled(key="app", **columns):
     """A message that was cancelled just now, so an event waits."""
     message = store(key=key_named(key), **columns)
-    assert message.cancel("shell", clock.now())
+    assert decide_on(message).cancel("shell", clock.now())
     return message
 
 
 def many(count, key="app"):
     """As many events, in one statement."""
     store_many(count, key=key_named(key), expires_at=TUESDAY_NOON)
-    Message.expire(clock.now())
+    waiting.expire(clock.now())
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from monitoring import health
 from receivers import cancelled
 from running import wait_until
 from samples import DAY, HOUR, MINUTE, SECOND, TUESDAY_NOON
+from sending import waiting
 from stored_messages import key_named, store_many
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
@@ -79,7 +80,7 @@ def test_what_is_in_hand_for_an_old_address_goes_to_the_new_one(
     wait_until(lambda: receiver.events and not Event.select().count())
     store_many(30, key=app_key, expires_at=TUESDAY_NOON)
     receiver.open.clear()
-    Message.expire(clock.now())
+    waiting.expire(clock.now())
     wait_until(lambda: receiver.under_way == 4)
     run("keys", "events", "app", other.url)
     wait_until(lambda: len(other.events) >= 26)

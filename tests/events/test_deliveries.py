@@ -18,7 +18,7 @@ from query_plans import plans
 from receivers import cancelled, many
 from running import free_port, wait_until
 from samples import HOUR, NEW_YORK, SECOND, TUESDAY_NOON
-from stored_messages import again, key_named, store
+from stored_messages import again, decide_on, key_named, store
 
 pytestmark = pytest.mark.usefixtures("database_url")
 
@@ -204,7 +204,7 @@ def test_what_waits_goes_to_the_address_that_holds_when_it_is_tried(
 def test_messages_of_a_revoked_key_are_still_told_of(app_key, receiver, deliver):
     message = store()
     app_key.revoke(clock.now())
-    message.cancel("shell", clock.now())
+    decide_on(message).cancel("shell", clock.now())
     deliver()
     assert receiver.types == ["cancelled"]
 

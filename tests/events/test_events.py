@@ -12,10 +12,10 @@ from databases import on_both
 from events.outbox import Event, EventAddress
 from models import FINISHED, Message, Status
 from samples import DAY, NEW_YORK, SECOND, TUESDAY_NOON
-from sending import receipts
+from sending import receipts, retention, waiting
 from sending.attempts import Attempt
 from sending.outcomes import Outcome
-from stored_messages import again, claim, held, key_named, store, store_many, take_over
+from stored_messages import again, claim, decide_on, held, key_named, store, store_many, take_over
 
 pytestmark = pytest.mark.usefixtures("database_url")
 
@@ -45,15 +45,15 @@ def told():
 
 
 def promote(message):
-    Message.promote(LATER)
+    waiting.promote(LATER)
 
 
 def expire(message):
-    Message.expire(LATER + 30 * DAY)
+    waiting.expire(LATER + 30 * DAY)
 
 
 def block(message):
-    Message.block_number(NEW_YORK, LATER, check_dnc="always")
+    waiting.block_number(NEW_YORK, LATER, check_dnc="always")
 
 
 def receipt(delivered):
@@ -75,10 +75,10 @@ TRANSITIONS = {
     "block": block,
     "take over": lambda m: take_over(LATER),
     "claim": lambda m: claim(10),
-    "approve": lambda m: m.approve("shell", LATER),
-    "refuse": lambda m: m.decide(False, "desk", LATER),
-    "cancel": lambda m: m.cancel("shell", LATER),
-    "retry": lambda m: m.retry(LATER, 3 * DAY),
+    "approve": lambda m: decide_on(m).approve("shell", LATER),
+    "refuse": lambda m: decide_on(m).decide(False, "desk", LATER),
+    "cancel": lambda m: decide_on(m).cancel("shell", LATER),
+    "retry": lambda m: decide_on(m).retry(LATER, 3 * DAY),
     "settle": lambda m: m.settle(Outcome(Status.FAILED, "busy"), LATER),
     "put back": lambda m: Message.put_back([m]),
     "sent": lambda m: receipts.sent({m.id: "SM1"}, LATER),
@@ -142,7 +142,7 @@ def test_ten_thousand_that_expire_are_as_many_events_in_a_few_statements(monkeyp
         EventAddress.set(key_named("app"), URL, TUESDAY_NOON)
     store_many(10_000, first_send_at=TUESDAY_NOON)
     seen = statements(monkeypatch)
-    assert Message.expire(LATER + 30 * DAY) == 10_000
+    assert waiting.expire(LATER + 30 * DAY) == 10_000
     assert Event.select().count() == 10_000 * has_address
     changes = [each for each in seen if each.startswith(("UPDATE", "INSERT"))]
     assert len(changes) <= (24 if has_address else 4)
@@ -156,7 +156,7 @@ def test_a_key_without_an_address_that_is_on_costs_no_statement(monkeypatch, off
         EventAddress.switch_off(key.id, "by an operator", TUESDAY_NOON)
     store()
     seen = statements(monkeypatch)
-    assert Message.block_number(NEW_YORK, LATER, check_dnc="always") == 1
+    assert waiting.block_number(NEW_YORK, LATER, check_dnc="always") == 1
     assert [each for each in seen if each.startswith(("INSERT", "SELECT"))] == []
     assert told() == []
 
@@ -165,7 +165,7 @@ def test_each_key_is_told_of_its_own_messages_alone():
     one, other, none = (key_named(name) for name in ("one", "other", "none"))
     EventAddress.set(one, URL, TUESDAY_NOON), EventAddress.set(other, URL, TUESDAY_NOON)
     messages = [store(key=key, to=NEW_YORK) for key in (one, other, none)]
-    Message.block_number(NEW_YORK, LATER, check_dnc="always")
+    waiting.block_number(NEW_YORK, LATER, check_dnc="always")
     assert {(event.key_id, event.message_id) for event in Event.select()} == {
         (one.id, messages[0].id),
         (other.id, messages[1].id),
@@ -175,7 +175,7 @@ def test_each_key_is_told_of_its_own_messages_alone():
 def test_what_is_rolled_back_is_not_told(app_key):
     message = store()
     with db.atomic() as transaction:
-        message.cancel("shell", LATER)
+        decide_on(message).cancel("shell", LATER)
         transaction.rollback()
     assert again(message).status == Status.QUEUED
     assert told() == []
@@ -235,8 +235,8 @@ def test_a_receipt_is_told_of_when_it_was_recorded(app_key):
 def test_a_message_tried_again_reaches_a_state_again_and_that_is_another_event(app_key):
     message = held(Status.SENDING)
     message.apply(Outcome(Status.FAILED, "busy", counted=True), TUESDAY_NOON)
-    assert message.retry(TUESDAY_NOON, 3 * DAY)
-    Message.promote(LATER)
+    assert decide_on(message).retry(TUESDAY_NOON, 3 * DAY)
+    waiting.promote(LATER)
     (message,) = claim(1)
     message.apply(Outcome(Status.FAILED, "busy", counted=True), LATER)
     assert [status for _, status in told()] == ["failed", "failed"]
@@ -246,9 +246,9 @@ def test_a_message_tried_again_reaches_a_state_again_and_that_is_another_event(a
 
 def test_an_event_outlives_its_message_and_its_text(app_key):
     message = store()
-    message.cancel("shell", TUESDAY_NOON)
-    assert Message.redact(LATER, LATER) == 1
-    assert Message.purge(LATER, LATER) == 1
+    decide_on(message).cancel("shell", TUESDAY_NOON)
+    assert retention.redact(LATER, LATER) == 1
+    assert retention.purge(LATER, LATER) == 1
     assert [body["data"]["parts"] for body in bodies()] == [1]
 
 
@@ -285,7 +285,7 @@ def test_the_secret_is_made_with_the_first_address_and_stays(app_key):
 
 
 def test_switching_off_gives_up_what_waits_and_a_new_address_brings_nothing_back(app_key):
-    store().cancel("shell", TUESDAY_NOON)
+    decide_on(store()).cancel("shell", TUESDAY_NOON)
     EventAddress.switch_off(app_key.id, "by an operator", TUESDAY_NOON)
     EventAddress.set(app_key, URL, TUESDAY_NOON)
     assert Event.standings()[app_key.id][:2] == (0, 1)
@@ -297,7 +297,7 @@ def test_switching_off_gives_up_what_waits_and_a_new_address_brings_nothing_back
 
 
 def test_what_was_written_while_the_address_was_switched_off_is_given_up_by_a_pass(app_key):
-    store().cancel("shell", TUESDAY_NOON)
+    decide_on(store()).cancel("shell", TUESDAY_NOON)
     EventAddress.update(off="by an operator").execute()
     assert Event.give_up(LATER) == 1
     assert Event.retry(None, LATER) == 0
@@ -309,7 +309,7 @@ def test_what_was_written_while_the_address_was_switched_off_is_given_up_by_a_pa
 
 def test_an_event_is_claimed_once_until_its_lease_ends(app_key):
     for _ in range(5):
-        store().cancel("shell", TUESDAY_NOON)
+        decide_on(store()).cancel("shell", TUESDAY_NOON)
     until = LATER + SECOND
     first = Event.claim(app_key.id, 3, LATER, until, None)
     rest = Event.claim(app_key.id, 9, LATER, until, None)
@@ -320,7 +320,7 @@ def test_an_event_is_claimed_once_until_its_lease_ends(app_key):
 
 
 def test_who_lost_its_lease_decides_nothing_but_that_it_was_delivered(app_key):
-    store().cancel("shell", TUESDAY_NOON)
+    decide_on(store()).cancel("shell", TUESDAY_NOON)
     (mine,) = Event.claim(app_key.id, 1, LATER, LATER + SECOND, None)
     (other,) = Event.claim(app_key.id, 1, LATER + SECOND, LATER + 2 * SECOND, None)
     mine.failed("HTTP 500", None, LATER)
@@ -338,13 +338,13 @@ def test_who_lost_its_lease_decides_nothing_but_that_it_was_delivered(app_key):
 def test_keys_that_had_one_name_after_another_stand_together(app_key):
     """A revoked key is told of its messages, too."""
     for now in (LATER, TUESDAY_NOON):
-        store(key=app_key).cancel("shell", now)
+        decide_on(store(key=app_key)).cancel("shell", now)
     app_key.revoke(TUESDAY_NOON)
     ApiKey.issue("app", None, TUESDAY_NOON)
     heir, shop = ApiKey.named("app"), key_named("shop")
     for key in (heir, shop):
         EventAddress.set(key, URL, TUESDAY_NOON)
-        store(key=key).cancel("shell", LATER)
+        decide_on(store(key=key)).cancel("shell", LATER)
     EventAddress.switch_off(shop.id, "by an operator", LATER)
     told = {app_key.id: (2, 0, TUESDAY_NOON), heir.id: (1, 0, LATER), shop.id: (0, 1, None)}
     assert Event.standings() == told

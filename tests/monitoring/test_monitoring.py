@@ -30,7 +30,7 @@ from scheduler import Scheduler
 from sending import sender
 from sending.carrier_state import CarrierState
 from settings import VERSION
-from stored_messages import again, held, key_named, store, store_history
+from stored_messages import again, decide_on, held, key_named, store, store_history
 
 
 def refused(response):
@@ -447,7 +447,7 @@ def test_a_late_approval_is_due_from_then_on(healthz):
     store(manual_mode=True, now=TUESDAY_NOON - 5 * HOUR)
     assert healthz(TUESDAY_NOON).json["oldest_due_seconds"] == 0
     late = store(manual_mode=True, now=TUESDAY_NOON - 9 * HOUR)
-    late.approve("shell", TUESDAY_NOON)
+    decide_on(late).approve("shell", TUESDAY_NOON)
     assert healthz(TUESDAY_NOON + SECOND).json["oldest_due_seconds"] == 1
     assert message.status == Status.QUEUED
 
@@ -608,7 +608,7 @@ def served(measured):
     """The metrics of which /metrics serves a value, where there is something to tell."""
     key = key_named("app")
     EventAddress.set(key, "http://127.0.0.1:9/", clock.now())
-    store(key=key).cancel("shell", clock.now())
+    decide_on(store(key=key)).cancel("shell", clock.now())
     measured.extensions["abuse"].note("app", "key_limit")
     measured.test_client().get("/")
     return {*re.findall(r"^(\w+)(?:{| )", metrics_of(measured), re.M)}
