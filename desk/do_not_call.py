@@ -11,13 +11,16 @@ from access.keys import ApiKey
 from database import Refused, clock
 from desk import results
 from desk.door import blueprint, operator
-from desk.entries import unbroken
-from desk.numbers import read_number
+from desk.words import unbroken
 from models import UNDO_WITHIN
 from sending.replies import put_on_list
 
 log = logging.getLogger("web")
 
+NO_NUMBER = (
+    "Enter the whole number with + and country code, +1 212 555 0123, or a national number and its "
+    "country."
+)
 NOW_LISTED = {  # by whether a number was to be added, and whether that changed the list
     (True, True): "is on the list now",
     (True, False): "was on the list before",
@@ -60,6 +63,22 @@ def change_do_not_call() -> Response | tuple[str, int]:
         else:
             flash(unbroken(number) + f" {NOW_LISTED[is_added, False]}.")
     return redirect(url_for(".do_not_call", _anchor="next"), 303)
+
+
+def read_number(form: dict) -> str:
+    """Return the E.164 form of the number in a form.
+
+    A national one is of the country that was given last in this session. Raise InvalidNumber, in
+    words for the page.
+    """
+    if region := form.get("region", "").strip().upper():
+        if region not in recipients.REGIONS:
+            raise recipients.InvalidNumber("A country has two letters, such as US or GB.")
+        session["region"] = region
+    try:
+        return recipients.national(form.get("number", "").strip(), session.get("region"))
+    except recipients.InvalidNumber:
+        raise recipients.InvalidNumber(NO_NUMBER) from None
 
 
 def check_list(number: str) -> str:

@@ -21,7 +21,7 @@ from access import audit
 from access.keys import ApiKey, Role
 from access.sign_ins import SignIn
 from database import Refused, clock
-from desk import entries, hours, sessions
+from desk import entries, sessions, words
 
 MAX_FORM = 64 * 1024  # bytes
 MAX_FIELDS = 200  # a page's ids, its token and a button are far fewer
@@ -32,11 +32,10 @@ log = logging.getLogger("web")
 blueprint = Blueprint(
     "desk", __name__, template_folder="templates", static_folder="static", static_url_path="/static"
 )
-for each in (entries.visible, entries.fold, entries.span, entries.counted, entries.number):
+for each in words.FILTERS:
     blueprint.add_app_template_filter(each)
-blueprint.add_app_template_filter(entries.unbroken)
-blueprint.add_app_template_filter(hours.time_of_day)
-blueprint.add_app_template_global(hours.cycle, "hour_cycle")
+blueprint.add_app_template_filter(entries.outcome)
+blueprint.add_app_template_global(words.hour_cycle)
 
 
 # Around each page

@@ -23,7 +23,6 @@ from access.rules import NO_RULES
 from database import EPOCH, MILLISECOND, Refused, clock
 from desk import results
 from desk.door import blueprint, operator
-from desk.entries import Instants
 from desk.lists import PAGE
 from models import Message
 
@@ -56,7 +55,7 @@ def keys() -> str:
         cards=cards,
         are_more=len(found) > PAGE,
         change=last_change(now),
-        instants=Instants(now),
+        now=now,
     )
 
 
@@ -67,7 +66,8 @@ def change_key() -> Response:
     if "undo" in request.form:
         id, action, at = session.pop("key", (None, None, 0))
         said = "Undo works for one minute."
-        if results.seconds_left(EPOCH + at * MILLISECOND, now):
+        left = results.seconds_left(EPOCH + at * MILLISECOND, now)
+        if left and request.form["undo"] == str(id):
             _, said = set_pause(BACK[action], id, person, now)
         flash(said)
     else:

@@ -26,10 +26,11 @@ from database import EPOCH, MILLISECOND, clock
 from database.clock import SKEW
 from desk import lists, replies, results, sessions
 from desk.door import blueprint, operator, page_of
-from desk.entries import Entry, Instants, counted
+from desk.entries import Entry
 from desk.lists import MANY, PAGE, address_after, page_start, pressed
 from desk.overview import look_over
 from desk.results import Result
+from desk.words import counted
 from models import UNDO_FOR_CERTAIN, Message, Selection, Status
 from reports import Cursor, Filter
 from sending.replies import Reply
@@ -65,7 +66,6 @@ def waiting() -> str | Response:
         since=(now - NEW_FOR - EPOCH) // MILLISECOND,
         known=reports.count_awaiting(g.person, MANY, now - NEW_FOR),
         many=MANY,
-        instants=Instants(now),
         overview=overview,
         selected=request.args.get("select", "").split("."),
     )
@@ -145,10 +145,11 @@ def message(message_id: uuid.UUID) -> str:
     return render_template(
         "message.html",
         entry=entry,
-        conversations=replies.conversations([latest[-PAGE:]] if latest else [], now),
+        conversations=replies.conversations([latest[-PAGE:]] if latest else []),
         has_earlier=len(latest) > PAGE,
         strip=results.strip(TextsResult, lambda ids: [entry], now),
         back=back,
+        now=now,
     )
 
 
@@ -250,7 +251,7 @@ def with_strip(found: list[Message], order: Callable, now: datetime) -> dict:
     """Return what a page of messages shows: a card for each, and the strip of results."""
     person = g.person
     strip = results.strip(TextsResult, lambda ids: shown(reports.seen_by(person, ids), now), now)
-    return results.page(shown(found, now), strip, order)
+    return results.page(shown(found, now), strip, order) | {"now": now}
 
 
 class TextsResult(Result):

@@ -4,7 +4,7 @@ import pytest
 
 from carriers import Reply as Said
 from carriers.ways import Way
-from desk import entries
+from desk import words
 from desk_visitor import ask
 from models import Status
 from samples import MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
@@ -49,9 +49,9 @@ def test_a_hostile_text_is_shown_as_it_is(approver, operator):
     ids=ascii,
 )
 def test_what_nobody_sees_is_named(text):
-    (hidden,) = (each for each in text if not each.isprintable() or entries.visible(each) != each)
-    assert hidden not in entries.visible(text)
-    assert f">U+{ord(hidden):04X}<" in entries.visible(text)
+    (hidden,) = (each for each in text if not each.isprintable() or words.visible(each) != each)
+    assert hidden not in words.visible(text)
+    assert f">U+{ord(hidden):04X}<" in words.visible(text)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_what_nobody_sees_is_named(text):
     ids=ascii,
 )
 def test_what_a_script_or_an_emoji_needs_stays(text):
-    assert entries.visible(text) == text
+    assert words.visible(text) == text
 
 
 def test_hostile_names_and_errors_are_escaped(operator):
@@ -88,15 +88,15 @@ def test_hostile_names_and_errors_are_escaped(operator):
         ("\n".join("123456"), ""),
         ("\n".join("1234567"), "long"),
         ("\n" * 6, "long"),
-        ("x" * 6 * entries.NARROW, ""),
-        ("x" * (6 * entries.NARROW + 1), "long on-phones"),
-        ("x" * 6 * entries.WIDE, "long on-phones"),
-        ("x" * (6 * entries.WIDE + 1), "long"),
-        ("\r\n".join(["x" * (entries.NARROW - 1)] * 6), ""),
+        ("x" * 6 * words.NARROW, ""),
+        ("x" * (6 * words.NARROW + 1), "long on-phones"),
+        ("x" * 6 * words.WIDE, "long on-phones"),
+        ("x" * (6 * words.WIDE + 1), "long"),
+        ("\r\n".join(["x" * (words.NARROW - 1)] * 6), ""),
     ],
 )
 def test_a_text_is_folded_after_six_lines(text, folded):
-    assert entries.fold(text) == folded
+    assert words.fold(text) == folded
 
 
 @pytest.mark.parametrize("page", ["/desk/", "/desk/messages"])
@@ -190,7 +190,7 @@ def test_a_reply_is_shown_up_to_its_thousandth_character(operator, answered, tex
     ],
 )
 def test_characters_that_cannot_be_seen_are_named_up_to_twenty_in_a_text(text, named, more):
-    html = entries.visible(text)
+    html = words.visible(text)
     assert html.count(">U+202E<") == named
     assert html.count(">U+200B<") == 0
     assert not {*html} & {"\u202e", "\u200b"}

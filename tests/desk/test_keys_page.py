@@ -74,6 +74,15 @@ def test_what_somebody_else_has_done_meanwhile_is_said(operator, shop):
     assert "shop was paused before." in operator.page.text
 
 
+def test_the_undo_of_an_older_page_is_of_its_own_key_alone(operator, shop):
+    other = key_named("other")
+    for fields in ({"pause": shop.id}, {"pause": other.id}, {"undo": shop.id}):
+        operator.send(PAGE, **fields)
+    assert "Undo works for one minute." in operator.page.text
+    assert paused(shop)
+    assert paused(other)
+
+
 @pytest.mark.parametrize(
     "fields", [{}, {"pause": "x"}, {"pause": "99"}, {"resume": "²"}, {"pause": "9" * 30}]
 )
