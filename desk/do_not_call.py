@@ -9,7 +9,7 @@ import recipients
 from access.do_not_call import DoNotCall, DoNotCallHistory
 from access.keys import ApiKey
 from database import Refused, clock
-from desk import results
+from desk import lists, results
 from desk.door import blueprint, operator
 from desk.words import unbroken
 from models import UNDO_WITHIN
@@ -68,15 +68,14 @@ def change_do_not_call() -> Response | tuple[str, int]:
 def read_number(form: dict) -> str:
     """Return the E.164 form of the number in a form.
 
-    A national one is of the country that was given last in this session. Raise InvalidNumber, in
-    words for the page.
+    Raise InvalidNumber, in words for the page.
     """
     if region := form.get("region", "").strip().upper():
         if region not in recipients.REGIONS:
             raise recipients.InvalidNumber("A country has two letters, such as US or GB.")
         session["region"] = region
     try:
-        return recipients.national(form.get("number", "").strip(), session.get("region"))
+        return lists.national(form.get("number", "").strip())
     except recipients.InvalidNumber:
         raise recipients.InvalidNumber(NO_NUMBER) from None
 

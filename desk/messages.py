@@ -15,7 +15,6 @@ from flask import (
     redirect,
     render_template,
     request,
-    session,
     url_for,
 )
 
@@ -88,8 +87,7 @@ def messages() -> str:
     operator()
     only, words, now = read_filter(request.args), lists.kept_search(), clock.now()
     try:
-        number = words and recipients.national(words, session.get("region"))
-        only = only._replace(to=number or None)
+        only = only._replace(to=lists.national(words) if words else None)
     except recipients.InvalidNumber:
         found, end = reports.search(only, words, page_start(), PAGE)
         page = with_strip(found, reports.newest_first, now) | {"more": end and lists.write(end)}
