@@ -122,7 +122,6 @@ class Worker(GeventWorker):
         body, status, headers = run_wsgi_app(self.wsgi, environ)
         headers["Connection"] = "close"
         answer = f"HTTP/1.1 {status}\r\n{headers}".encode("latin-1") + b"".join(body)
-        client.settimeout(SEND_TIMEOUT)
         with contextlib.suppress(OSError):
             client.sendall(answer)
         exc.__traceback__ = None  # its frames hold the head: 200 KB while the client lingers

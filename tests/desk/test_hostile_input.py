@@ -2,15 +2,11 @@
 
 import pytest
 
-from carriers import Reply as Said
-from carriers.ways import Way
 from desk import words
-from desk_visitor import ask
+from desk_visitor import ask, reply
 from models import Status
-from samples import MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
-from sending import inbound
+from samples import MILLISECOND, MINUTE, TUESDAY_NOON
 from sending.carrier_state import CarrierState
-from sending.inbound import ReplyRules
 from sending.replies import Reply
 from stored_messages import held
 
@@ -127,14 +123,6 @@ ODD = {
 }
 
 
-def hear(text, times, numbers=1):
-    for n in range(times):
-        number = f"+1212555{n % numbers:04}" if numbers > 1 else NEW_YORK
-        at = TUESDAY_NOON - MINUTE + n * MILLISECOND
-        said = Said(number, text, at, message_ids=(f"twilio {n}",))
-        inbound.record([said], TUESDAY_NOON, ReplyRules(Way("twilio"), "asked", None, None))
-
-
 @pytest.fixture
 def answered(database_url):
     """A long text that was sent."""
@@ -146,10 +134,9 @@ def answered(database_url):
 def test_pages_of_texts_and_replies_stay_small(operator, answered, piece):
     for _ in range(50):
         ask((ODD[piece] * 1600)[:1600])
-    for n in range(50):
-        held(Status.SENT, finished_at=TUESDAY_NOON - 2 * MINUTE, message=ODD["both"] * 32,
-             to=f"+1212555{n:04}")  # fmt: skip
-    hear(ODD[piece] * (39_000 // len(ODD[piece])), 250, numbers=50)
+    text = ODD[piece] * (39_000 // len(ODD[piece]))
+    for n in range(250):
+        reply(n % 50, text=text, message_id=answered.id)
     for page in ("/desk/", "/desk/messages", "/desk/replies"):
         assert len(operator.open(page).data) < MOST
     assert len(operator.page.buttons("Mark as read")) == 50
@@ -157,7 +144,9 @@ def test_pages_of_texts_and_replies_stay_small(operator, answered, piece):
 
 @pytest.mark.parametrize("replies", [50, 60])
 def test_the_page_of_a_text_stays_small_however_many_replies_it_has(operator, answered, replies):
-    hear("\u202ea" * 1_000, replies)
+    for n in range(replies):
+        at = TUESDAY_NOON + n * MILLISECOND
+        reply(0, at=at, text="\u202ea" * 1_000, message_id=answered.id)
     assert len(operator.open(f"/desk/messages/{answered.id}").data) < MOST
     assert len(operator.page.buttons("Mark as read")) == 1
     assert operator.response.text.count('class="text ') == 51
@@ -176,7 +165,7 @@ def test_the_page_of_a_text_stays_small_however_many_replies_it_has(operator, an
     ],
 )
 def test_a_reply_is_shown_up_to_its_thousandth_character(operator, answered, text, shown):
-    hear(text, 1)
+    reply(0, text=text, message_id=answered.id)
     for path in ("/desk/replies", f"/desk/messages/{answered.id}"):
         assert f" {shown} " in operator.read(path)
 
