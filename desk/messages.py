@@ -281,7 +281,3 @@ class TextsResult(Result):
         """The seconds for each text that can be undone."""
         each = ((e.message.id, e.undone_within(self.action, self.shown_for)) for e in self.changed)
         return {id: left for id, left in each if left}
-
-    @property
-    def is_too_late(self) -> bool:
-        return bool(self.unchanged) and self.action.startswith("undo-")
