@@ -54,14 +54,13 @@ def change_do_not_call() -> Response | tuple[str, int]:
         number = read_number(request.form)
     except recipients.InvalidNumber as error:
         return render_template("do_not_call.html", problem=str(error)), 400
-    if "check" in request.form:
+    action = lists.pressed(("check", "add", "remove"))
+    if action == "check":
         flash(check_list(number))
+    elif change_list(action == "add", number, person, clock.now()):
+        session["change"] = DoNotCallHistory.latest(number).id
     else:
-        is_added = "add" in request.form
-        if change_list(is_added, number, person, clock.now()):
-            session["change"] = DoNotCallHistory.latest(number).id
-        else:
-            flash(unbroken(number) + f" {NOW_LISTED[is_added, False]}.")
+        flash(unbroken(number) + f" {NOW_LISTED[action == 'add', False]}.")
     return redirect(url_for(".do_not_call", _anchor="next"), 303)
 
 

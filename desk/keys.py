@@ -23,7 +23,7 @@ from access.rules import NO_RULES
 from database import EPOCH, MILLISECOND, Refused, clock
 from desk import results
 from desk.door import blueprint, operator
-from desk.lists import PAGE
+from desk.lists import PAGE, pressed
 from models import Message
 
 HOURS = (1, 24)  # in which texts are counted
@@ -71,9 +71,9 @@ def change_key() -> Response:
             _, said = set_pause(BACK[action], id, person, now)
         flash(said)
     else:
-        action = next((each for each in PAST if each in request.form), None)
-        id = action and request.form[action]
-        if not (id and re.fullmatch("[1-9][0-9]{0,8}", id)):
+        action = pressed(PAST)
+        id = request.form[action]
+        if not re.fullmatch("[1-9][0-9]{0,8}", id):
             abort(400, "Choose what to do with a key.")
         done, said = set_pause(action, int(id), person, now)
         if done:

@@ -159,6 +159,12 @@ def test_only_the_last_change_of_the_same_person_is_undone(page):
         DoNotCall.undo(DoNotCallHistory.latest(LONDON).id, "Olga", since, TUESDAY_NOON)
 
 
+def test_a_number_without_a_button_changes_nothing(page):
+    page.press("Add", number=NEW_YORK)
+    assert page.send(PAGE, number=NEW_YORK).status_code == 400
+    assert DoNotCall.lists(NEW_YORK)
+
+
 @on_both
 @pytest.mark.parametrize("change", ["", "x", "-1", "9" * 30, "9" * 5000, "\0", "1.5", "٣"])
 def test_a_change_that_there_is_none_of_is_no_error_of_ours(page, change):
