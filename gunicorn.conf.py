@@ -9,7 +9,6 @@ monkey.patch_all()  # before anything else is imported: preload_app imports it i
 
 # ruff: noqa: E402
 import gc
-import ipaddress
 import logging
 import os
 import resource
@@ -75,8 +74,9 @@ def on_starting(server: Arbiter) -> None:
     if settings.skip_holidays:
         calendars.preload()
     report(server.app.wsgi().extensions["carriers"].values())
-    named = bool(settings.port) and all(is_this_machine(host) for host, *_ in server.cfg.address)
-    if settings.secret_key and not settings.public_url and not named:
+    # Without PORT, 127.0.0.1 says nothing: a proxy may be in front. `make run` sets it
+    alone = settings.port and {host for host, *_ in server.cfg.address} <= {"127.0.0.1", "::1"}
+    if settings.secret_key and not settings.public_url and not alone:
         logging.getLogger("web").warning(
             "PUBLIC_URL is not set: the desk's cookie is for https only, except on this machine "
             "and in local networks; set PUBLIC_URL to the address that people open"
@@ -102,17 +102,6 @@ def report(connected: Iterable[Carrier]) -> None:
     database.disconnect()  # no worker may share the connection
     for warning in checks.warnings(settings, connected):
         log.warning(warning)
-
-
-def is_this_machine(host: str) -> bool:
-    """Return whether only this machine reaches an address; `make run` names such a one.
-
-    Without PORT, 127.0.0.1 says nothing: a proxy may be in front.
-    """
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def on_exit(server: Arbiter) -> None:

@@ -9,15 +9,18 @@ import recipients
 from access.do_not_call import DoNotCall, DoNotCallHistory
 from access.keys import ApiKey
 from database import Refused, clock
-from desk import results
+from desk import lists, results
 from desk.door import blueprint, operator
-from desk.entries import unbroken
-from desk.numbers import read_number
+from desk.words import unbroken
 from sending.decisions import UNDO_WITHIN
 from sending.replies import put_on_list
 
 log = logging.getLogger("web")
 
+NO_NUMBER = (
+    "Enter the whole number with + and country code, +1 212 555 0123, or a national number and its "
+    "country."
+)
 NOW_LISTED = {  # by whether a number was to be added, and whether that changed the list
     (True, True): "is on the list now",
     (True, False): "was on the list before",
@@ -51,15 +54,29 @@ def change_do_not_call() -> Response | tuple[str, int]:
         number = read_number(request.form)
     except recipients.InvalidNumber as error:
         return render_template("do_not_call.html", problem=str(error)), 400
-    if "check" in request.form:
+    action = lists.pressed(("check", "add", "remove"))
+    if action == "check":
         flash(check_list(number))
+    elif change_list(action == "add", number, person, clock.now()):
+        session["change"] = DoNotCallHistory.latest(number).id
     else:
-        is_added = "add" in request.form
-        if change_list(is_added, number, person, clock.now()):
-            session["change"] = DoNotCallHistory.latest(number).id
-        else:
-            flash(unbroken(number) + f" {NOW_LISTED[is_added, False]}.")
+        flash(unbroken(number) + f" {NOW_LISTED[action == 'add', False]}.")
     return redirect(url_for(".do_not_call", _anchor="next"), 303)
+
+
+def read_number(form: dict) -> str:
+    """Return the E.164 form of the number in a form.
+
+    Raise InvalidNumber, in words for the page.
+    """
+    if region := form.get("region", "").strip().upper():
+        if region not in recipients.REGIONS:
+            raise recipients.InvalidNumber("A country has two letters, such as US or GB.")
+        session["region"] = region
+    try:
+        return lists.national(form.get("number", "").strip())
+    except recipients.InvalidNumber:
+        raise recipients.InvalidNumber(NO_NUMBER) from None
 
 
 def check_list(number: str) -> str:

@@ -1,6 +1,7 @@
 """The way in: checks and headers around each page of the desk, signing in and out."""
 
 import logging
+import re
 from urllib.parse import parse_qsl, urlencode
 
 from flask import (
@@ -15,28 +16,26 @@ from flask import (
     session,
     url_for,
 )
-from werkzeug.exceptions import HTTPException
 
 from access import audit
 from access.keys import ApiKey, Role
 from access.sign_ins import SignIn
 from database import Refused, clock
-from desk import entries, hours, sessions
+from desk import entries, sessions, words
 
 MAX_FORM = 64 * 1024  # bytes
 MAX_FIELDS = 200  # a page's ids, its token and a button are far fewer
-PAGES = ("desk.waiting", "desk.replies", "desk.messages", "desk.message")
-PAGES += ("desk.do_not_call", "desk.keys")
+PAGES = re.compile("(replies|messages(/[0-9A-Fa-f-]{36})?|do-not-call|keys)?")
+"""The pages that a sign-in leads to, relative to the desk's address."""
 
 log = logging.getLogger("web")
 blueprint = Blueprint(
     "desk", __name__, template_folder="templates", static_folder="static", static_url_path="/static"
 )
-for each in (entries.visible, entries.fold, entries.span, entries.counted, entries.number):
+for each in words.FILTERS:
     blueprint.add_app_template_filter(each)
-blueprint.add_app_template_filter(entries.unbroken)
-blueprint.add_app_template_filter(hours.time_of_day)
-blueprint.add_app_template_global(hours.cycle, "hour_cycle")
+blueprint.add_app_template_filter(entries.outcome)
+blueprint.add_app_template_global(words.hour_cycle)
 
 
 # Around each page
@@ -93,16 +92,13 @@ def read_form() -> None:
 
 @blueprint.after_request
 def protect(response: Response) -> Response:
-    """Set the headers that forbid foreign scripts, frames and caching."""
+    """Set the headers that forbid foreign scripts and frames."""
     response.headers["Content-Security-Policy"] = (
         "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
         "connect-src 'self'; "
         "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     )
     response.headers["Referrer-Policy"] = "same-origin"
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    if response.mimetype == "text/html":
-        response.headers["Cache-Control"] = "no-store"
     return response
 
 
@@ -117,16 +113,10 @@ def asked_page() -> str | None:
 
 def page_of(path: str) -> str | None:
     """Return the address of a page, given relative to the desk's; None if there is no such page."""
-    start = url_for(".waiting")
-    pages = current_app.create_url_adapter(request)
     path, _, query = path.partition("?")
-    try:
-        endpoint, _ = pages.match(f"{start.removeprefix(request.script_root)}{path}", "GET")
-    except HTTPException:  # no page, or a redirect to another
+    if not PAGES.fullmatch(path):
         return None
-    if endpoint not in PAGES:
-        return None
-    return f"{start}{path}" + (f"?{urlencode(parse_qsl(query))}" if query else "")
+    return url_for(".waiting") + path + (f"?{urlencode(parse_qsl(query))}" if query else "")
 
 
 @blueprint.app_template_global()

@@ -23,8 +23,7 @@ from access.rules import NO_RULES
 from database import EPOCH, MILLISECOND, Refused, clock
 from desk import results
 from desk.door import blueprint, operator
-from desk.entries import Instants
-from desk.lists import PAGE
+from desk.lists import PAGE, pressed
 from models import accepted
 
 HOURS = (1, 24)  # in which texts are counted
@@ -56,7 +55,7 @@ def keys() -> str:
         cards=cards,
         are_more=len(found) > PAGE,
         change=last_change(now),
-        instants=Instants(now),
+        now=now,
     )
 
 
@@ -67,13 +66,14 @@ def change_key() -> Response:
     if "undo" in request.form:
         id, action, at = session.pop("key", (None, None, 0))
         said = "Undo works for one minute."
-        if results.seconds_left(EPOCH + at * MILLISECOND, now):
+        left = results.seconds_left(EPOCH + at * MILLISECOND, now)
+        if left and request.form["undo"] == str(id):
             _, said = set_pause(BACK[action], id, person, now)
         flash(said)
     else:
-        action = next((each for each in PAST if each in request.form), None)
-        id = action and request.form[action]
-        if not (id and re.fullmatch("[1-9][0-9]{0,8}", id)):
+        action = pressed(PAST)
+        id = request.form[action]
+        if not re.fullmatch("[1-9][0-9]{0,8}", id):
             abort(400, "Choose what to do with a key.")
         done, said = set_pause(action, int(id), person, now)
         if done:

@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 from flask import abort, request, session
 
+import recipients
 from database import EPOCH, MILLISECOND
 from reports import Cursor
 from reports.matching import LONGEST
@@ -49,6 +50,11 @@ def keep_search() -> str | None:
 def kept_search() -> str:
     """Return what this page looks for; "" if it shows all."""
     return session.get("find", "") if "find" in request.args else ""
+
+
+def national(number: str) -> str:
+    """Return the E.164 form of a number; a national one is of the country given last in a form."""
+    return recipients.national(number, session.get("region"))
 
 
 def pressed(actions: Iterable[str]) -> str:

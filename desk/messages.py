@@ -15,7 +15,6 @@ from flask import (
     redirect,
     render_template,
     request,
-    session,
     url_for,
 )
 
@@ -26,10 +25,11 @@ from database import EPOCH, MILLISECOND, clock
 from database.clock import SKEW
 from desk import lists, replies, results, sessions
 from desk.door import blueprint, operator, page_of
-from desk.entries import Entry, Instants, counted
+from desk.entries import Entry
 from desk.lists import MANY, PAGE, address_after, page_start, pressed
 from desk.overview import look_over
 from desk.results import Result
+from desk.words import counted
 from models import Message, Status
 from reports import Cursor, Filter
 from sending.decisions import UNDO_FOR_CERTAIN, Selection
@@ -67,7 +67,6 @@ def waiting() -> str | Response:
         since=(now - NEW_FOR - EPOCH) // MILLISECOND,
         known=reports.count_awaiting(g.person, MANY, now - NEW_FOR),
         many=MANY,
-        instants=Instants(now),
         overview=overview,
         selected=request.args.get("select", "").split("."),
     )
@@ -90,8 +89,7 @@ def messages() -> str:
     operator()
     only, words, now = read_filter(request.args), lists.kept_search(), clock.now()
     try:
-        number = words and recipients.national(words, session.get("region"))
-        only = only._replace(to=number or None)
+        only = only._replace(to=lists.national(words) if words else None)
     except recipients.InvalidNumber:
         found, end = reports.search(only, words, page_start(), PAGE)
         page = with_strip(found, reports.newest_first, now) | {"more": end and lists.write(end)}
@@ -147,10 +145,11 @@ def message(message_id: uuid.UUID) -> str:
     return render_template(
         "message.html",
         entry=entry,
-        conversations=replies.conversations([latest[-PAGE:]] if latest else [], now),
+        conversations=replies.conversations([latest[-PAGE:]] if latest else []),
         has_earlier=len(latest) > PAGE,
         strip=results.strip(TextsResult, lambda ids: [entry], now),
         back=back,
+        now=now,
     )
 
 
@@ -241,7 +240,7 @@ def with_strip(found: list[Message], order: Callable, now: datetime) -> dict:
     """Return what a page of messages shows: a card for each, and the strip of results."""
     person = g.person
     strip = results.strip(TextsResult, lambda ids: shown(reports.seen_by(person, ids), now), now)
-    return results.page(shown(found, now), strip, order)
+    return results.page(shown(found, now), strip, order) | {"now": now}
 
 
 class TextsResult(Result):
@@ -273,7 +272,3 @@ class TextsResult(Result):
         """The seconds for each text that can be undone."""
         each = ((e.message.id, e.undone_within(self.action, self.shown_for)) for e in self.changed)
         return {id: left for id, left in each if left}
-
-    @property
-    def is_too_late(self) -> bool:
-        return bool(self.unchanged) and self.action.startswith("undo-")

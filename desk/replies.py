@@ -2,7 +2,9 @@
 
 import uuid
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from itertools import chain
 
 from flask import Response, abort, flash, g, redirect, render_template, request, url_for
@@ -15,31 +17,33 @@ from database import EPOCH, Refused, clock, db
 from desk import lists, results
 from desk.do_not_call import change_list, take_back
 from desk.door import blueprint, operator
-from desk.entries import Conversation, ReplyEntry, unbroken
 from desk.lists import MANY, PAGE, address_after, page_start, pressed
 from desk.results import Result
+from desk.words import international, unbroken
+from models import Message
 from reports import Cursor
 from sending.decisions import UNDO_WITHIN
-from sending.replies import Reply, order
+from sending.replies import READ, Reply, order
 
 
 @blueprint.get("/replies")
 def replies() -> str:
     """Show what recipients wrote back: first what may be a no, then what nobody has read."""
     now, words = clock.now(), lists.kept_search()
-    strip = results.strip(ReplyResult, lambda ids: shown(Reply.seen_by(g.person, ids), now), now)
+    strip = results.strip(ReplyResult, lambda ids: Reply.seen_by(g.person, ids), now)
     if words:
         found, end = Reply.search(g.person, words, page_start(), PAGE, now)
-        page = results.page(conversations(found, now), strip, newest_first)
+        page = results.page(conversations(found), strip, newest_first)
         page["more"] = end and lists.write(end)
     else:
         found = Reply.conversations(g.person, page_start(), PAGE + 1, now)
-        page = results.page(conversations(found, now), strip, order)
+        page = results.page(conversations(found), strip, order)
     return render_template(
         "replies.html",
         **page,
         words=words,
         asked={"find": request.args.get("find")},
+        now=now,
         count=Reply.count_waiting(g.person, MANY, now),
         many=MANY,
     )
@@ -148,25 +152,59 @@ def in_words(action: str, has_changed: bool, number: str) -> Markup:
 # Parts of pages
 
 
-def conversations(groups: Collection[list[Reply]], now: datetime) -> list[Conversation]:
+@dataclass
+class Conversation:
+    """What a number wrote, as one card: replies in the order of the page."""
+
+    replies: list[Reply]
+    texts: dict[uuid.UUID, Message]  # that the replies belong to, if they are still there
+    is_listed: bool  # on the Do Not Call list
+
+    @property
+    def number(self) -> str:
+        return international(self.replies[0].number)
+
+    @property
+    def cursor(self) -> Cursor:
+        return self.replies[0].cursor
+
+    @property
+    def newest_first(self) -> list[Reply]:
+        return sorted(self.replies, key=lambda reply: (reply.at, reply.id), reverse=True)
+
+    @property
+    def left_out(self) -> int:
+        """How many more replies the number wrote."""
+        return max(0, self.replies[0].total - len(self.replies))
+
+    @property
+    def unread(self) -> list[Reply]:
+        """The replies that somebody has to read."""
+        return [reply for reply in self.replies if reply.rank < READ]
+
+    @property
+    def value(self) -> str:
+        """The value of its buttons: where the replies are that they change."""
+        return ".".join(lists.write(reply.cursor) for reply in self.unread or self.replies[:1])
+
+    @property
+    def longest(self) -> int:
+        """How many characters are shown of each reply, and of the text that it answers."""
+        return min(1_000, 2_000 // len(self.replies))
+
+
+def conversations(groups: Collection[list[Reply]]) -> list[Conversation]:
     """Return what several numbers wrote as the templates show it."""
-    entries = {each.reply.id: each for each in shown([*chain(*groups)], now)}
-    return [Conversation([entries[reply.id] for reply in group]) for group in groups]
+    found = [*chain(*groups)]
+    ids = {reply.message_id for reply in found} - {None}
+    texts = {message.id: message for message in reports.seen_by(g.person, ids)}
+    listed = DoNotCall.listed({reply.number for reply in found})
+    return [Conversation(group, texts, group[0].number in listed) for group in groups]
 
 
 def newest_first(cursor: Cursor) -> tuple:
     """Order replies as a search does."""
     return EPOCH - cursor.at, -cursor.id.int
-
-
-def shown(found: list[Reply], now: datetime) -> list[ReplyEntry]:
-    """Return replies as the templates show them."""
-    ids = {reply.message_id for reply in found} - {None}
-    texts = {message.id: message for message in reports.seen_by(g.person, ids)}
-    listed = DoNotCall.listed({reply.number for reply in found})
-    return [
-        ReplyEntry(each, texts.get(each.message_id), now, each.number in listed) for each in found
-    ]
 
 
 class ReplyResult(Result):
@@ -175,20 +213,19 @@ class ReplyResult(Result):
     @property
     def said(self) -> Markup:
         """What happened, as a sentence."""
-        entry, *_ = self.changed or self.unchanged
-        return in_words(self.action, bool(self.changed), entry.reply.number)
+        reply, *_ = self.changed or self.unchanged
+        return in_words(self.action, bool(self.changed), reply.number)
 
-    @property
+    @cached_property
     def undo(self) -> str | None:
         """The name of the button that takes this back; None if that is no longer possible."""
         holds = {
-            "read": lambda entry: entry.reply.read_by == g.person.name,
-            "list": lambda entry: entry.listed,
+            "read": lambda reply: reply.read_by == g.person.name,
+            "list": lambda reply: DoNotCall.lists(reply.number),
         }.get(self.action)
         return f"undo-{self.action}" if holds and any(map(holds, self.changed)) else None
 
     @property
     def value(self) -> str:
         """The value of that button: where the first reply was, for each of them."""
-        ids = (entry.reply.id for entry in self.changed)
-        return ".".join(lists.write(self.cursor._replace(id=id)) for id in ids)
+        return ".".join(lists.write(self.cursor._replace(id=reply.id)) for reply in self.changed)

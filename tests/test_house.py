@@ -28,7 +28,7 @@ BESIDE = {
 }
 PURE = {"carriers": set(), "recipients": set(), "schemas": {"recipients", "database"}}
 DESK = (
-    *("lists", "hours", "entries", "results", "sessions", "numbers", "door"),
+    *("lists", "words", "entries", "results", "sessions", "door"),
     *("do_not_call", "keys", "replies", "overview", "messages", "__init__"),
 )
 """The modules of the desk; each imports from those before it."""

@@ -94,8 +94,7 @@ def add_headers(response: Response) -> Response:
     """Add the request's id to its answer, and what browsers and proxies must know of any."""
     response.headers["X-Request-Id"] = g.request_id
     response.headers["X-Content-Type-Options"] = "nosniff"
-    if response.mimetype != "text/html":  # a page says more about itself
-        response.headers.setdefault("Cache-Control", "no-store")
+    response.headers.setdefault("Cache-Control", "no-store")
     if (current_app.config["SETTINGS"].public_url or "").startswith("https:"):
         response.headers["Strict-Transport-Security"] = "max-age=31536000"
     return response

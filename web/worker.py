@@ -15,6 +15,7 @@ from gevent.server import StreamServer
 from gunicorn.config import Config
 from gunicorn.glogging import Logger
 from gunicorn.http import errors
+from gunicorn.http.body import ChunkedReader
 from gunicorn.workers.ggevent import GeventWorker
 from werkzeug import exceptions
 from werkzeug.test import create_environ, run_wsgi_app
@@ -28,6 +29,7 @@ BODY_TIMEOUT = 10  # seconds for a body to arrive
 SEND_TIMEOUT = 30  # seconds for a client to take an answer
 UNSENT = 64 * 1024  # bytes of an answer that the system holds for a client
 LINGER = 2  # seconds for a client to read an answer before its connection closes
+PREMATURE = "Ignored premature client disconnection"  # and, in gunicorn's log, what it had sent
 
 REFUSALS = {
     errors.LimitRequestLine: (exceptions.RequestURITooLarge, "The address is too long."),
@@ -57,9 +59,8 @@ class Deadline:
     def __init__(self, request: Any):
         self.request, self.reader = request, request.body.reader
         self.ends_at = time.monotonic() + BODY_TIMEOUT
-        lengths = [value for name, value in request.headers if name == "CONTENT-LENGTH"]
-        self.chunked = any(name == "TRANSFER-ENCODING" for name, _ in request.headers)
-        if self.chunked or (lengths and int(lengths[0]) > MAX_BODY):
+        self.chunked = isinstance(self.reader, ChunkedReader)
+        if self.chunked or self.reader.length > MAX_BODY:
             request.force_close()
 
     def read(self, size: int) -> bytes:
@@ -121,7 +122,6 @@ class Worker(GeventWorker):
         body, status, headers = run_wsgi_app(self.wsgi, environ)
         headers["Connection"] = "close"
         answer = f"HTTP/1.1 {status}\r\n{headers}".encode("latin-1") + b"".join(body)
-        client.settimeout(SEND_TIMEOUT)
         with contextlib.suppress(OSError):
             client.sendall(answer)
         exc.__traceback__ = None  # its frames hold the head: 200 KB while the client lingers
@@ -153,19 +153,11 @@ def linger(sock: socket.socket) -> None:
             gevent.sleep(0.01)
 
 
-class NoRequestText(logging.Filter):
+def without_request(record: logging.LogRecord) -> bool:
     """Keep what a client sent out of the log: half a head may hold a key."""
-
-    TELLING = "Ignored premature client disconnection"
-    FAILED = "Error handling request"  # with the address, its query, and a traceback
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if isinstance(record.msg, str) and record.msg.startswith(self.TELLING):
-            record.msg, record.args = self.TELLING, ()
-        elif isinstance(record.msg, str) and record.msg.startswith(self.FAILED):
-            kind = record.exc_info[0].__name__ if record.exc_info else "an error"
-            record.msg, record.args, record.exc_info = f"{self.FAILED}: {kind}", (), None
-        return True
+    if str(record.msg).startswith(PREMATURE):
+        record.msg, record.args = PREMATURE, ()
+    return True
 
 
 class Log(Logger):
@@ -174,6 +166,6 @@ class Log(Logger):
     def setup(self, cfg: Config) -> None:
         super().setup(cfg)
         for handler in self.error_log.handlers:
-            handler.addFilter(NoRequestText())
+            handler.addFilter(without_request)
             handler.setFormatter(logs.formatter(environment.load_or_exit().log_format))
         self.info("Text Message Sending Service %s", environment.VERSION)

@@ -93,6 +93,10 @@ const look = async () => {
 };
 const looking = ask && setInterval(look, 15_000);
 if (ask) document.addEventListener("visibilitychange", look);
+ask?.firstElementChild.addEventListener("click", ({ currentTarget }) => {
+  const ticked = [...document.querySelectorAll(".cards :checked")].map((each) => each.value);
+  if (ticked.length) currentTarget.search = new URLSearchParams({ select: ticked.join(".") });
+});
 
 // After a decision the page stays where it was: the result stands where the card stood
 document.addEventListener("submit", ({ submitter }) => {

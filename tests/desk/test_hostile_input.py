@@ -2,15 +2,11 @@
 
 import pytest
 
-from carriers import Reply as Said
-from carriers.ways import Way
-from desk import entries
-from desk_visitor import ask
+from desk import words
+from desk_visitor import ask, reply
 from models import Status
-from samples import MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
-from sending import inbound
+from samples import MILLISECOND, MINUTE, TUESDAY_NOON
 from sending.carrier_state import CarrierState
-from sending.inbound import ReplyRules
 from sending.replies import Reply
 from stored_messages import held
 
@@ -49,9 +45,9 @@ def test_a_hostile_text_is_shown_as_it_is(approver, operator):
     ids=ascii,
 )
 def test_what_nobody_sees_is_named(text):
-    (hidden,) = (each for each in text if not each.isprintable() or entries.visible(each) != each)
-    assert hidden not in entries.visible(text)
-    assert f">U+{ord(hidden):04X}<" in entries.visible(text)
+    (hidden,) = (each for each in text if not each.isprintable() or words.visible(each) != each)
+    assert hidden not in words.visible(text)
+    assert f">U+{ord(hidden):04X}<" in words.visible(text)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +61,7 @@ def test_what_nobody_sees_is_named(text):
     ids=ascii,
 )
 def test_what_a_script_or_an_emoji_needs_stays(text):
-    assert entries.visible(text) == text
+    assert words.visible(text) == text
 
 
 def test_hostile_names_and_errors_are_escaped(operator):
@@ -88,15 +84,15 @@ def test_hostile_names_and_errors_are_escaped(operator):
         ("\n".join("123456"), ""),
         ("\n".join("1234567"), "long"),
         ("\n" * 6, "long"),
-        ("x" * 6 * entries.NARROW, ""),
-        ("x" * (6 * entries.NARROW + 1), "long on-phones"),
-        ("x" * 6 * entries.WIDE, "long on-phones"),
-        ("x" * (6 * entries.WIDE + 1), "long"),
-        ("\r\n".join(["x" * (entries.NARROW - 1)] * 6), ""),
+        ("x" * 6 * words.NARROW, ""),
+        ("x" * (6 * words.NARROW + 1), "long on-phones"),
+        ("x" * 6 * words.WIDE, "long on-phones"),
+        ("x" * (6 * words.WIDE + 1), "long"),
+        ("\r\n".join(["x" * (words.NARROW - 1)] * 6), ""),
     ],
 )
 def test_a_text_is_folded_after_six_lines(text, folded):
-    assert entries.fold(text) == folded
+    assert words.fold(text) == folded
 
 
 @pytest.mark.parametrize("page", ["/desk/", "/desk/messages"])
@@ -127,14 +123,6 @@ ODD = {
 }
 
 
-def hear(text, times, numbers=1):
-    for n in range(times):
-        number = f"+1212555{n % numbers:04}" if numbers > 1 else NEW_YORK
-        at = TUESDAY_NOON - MINUTE + n * MILLISECOND
-        said = Said(number, text, at, message_ids=(f"twilio {n}",))
-        inbound.record([said], TUESDAY_NOON, ReplyRules(Way("twilio"), "asked", None, None))
-
-
 @pytest.fixture
 def answered(database_url):
     """A long text that was sent."""
@@ -146,10 +134,9 @@ def answered(database_url):
 def test_pages_of_texts_and_replies_stay_small(operator, answered, piece):
     for _ in range(50):
         ask((ODD[piece] * 1600)[:1600])
-    for n in range(50):
-        held(Status.SENT, finished_at=TUESDAY_NOON - 2 * MINUTE, message=ODD["both"] * 32,
-             to=f"+1212555{n:04}")  # fmt: skip
-    hear(ODD[piece] * (39_000 // len(ODD[piece])), 250, numbers=50)
+    text = ODD[piece] * (39_000 // len(ODD[piece]))
+    for n in range(250):
+        reply(n % 50, text=text, message_id=answered.id)
     for page in ("/desk/", "/desk/messages", "/desk/replies"):
         assert len(operator.open(page).data) < MOST
     assert len(operator.page.buttons("Mark as read")) == 50
@@ -157,7 +144,9 @@ def test_pages_of_texts_and_replies_stay_small(operator, answered, piece):
 
 @pytest.mark.parametrize("replies", [50, 60])
 def test_the_page_of_a_text_stays_small_however_many_replies_it_has(operator, answered, replies):
-    hear("\u202ea" * 1_000, replies)
+    for n in range(replies):
+        at = TUESDAY_NOON + n * MILLISECOND
+        reply(0, at=at, text="\u202ea" * 1_000, message_id=answered.id)
     assert len(operator.open(f"/desk/messages/{answered.id}").data) < MOST
     assert len(operator.page.buttons("Mark as read")) == 1
     assert operator.response.text.count('class="text ') == 51
@@ -176,7 +165,7 @@ def test_the_page_of_a_text_stays_small_however_many_replies_it_has(operator, an
     ],
 )
 def test_a_reply_is_shown_up_to_its_thousandth_character(operator, answered, text, shown):
-    hear(text, 1)
+    reply(0, text=text, message_id=answered.id)
     for path in ("/desk/replies", f"/desk/messages/{answered.id}"):
         assert f" {shown} " in operator.read(path)
 
@@ -190,7 +179,7 @@ def test_a_reply_is_shown_up_to_its_thousandth_character(operator, answered, tex
     ],
 )
 def test_characters_that_cannot_be_seen_are_named_up_to_twenty_in_a_text(text, named, more):
-    html = entries.visible(text)
+    html = words.visible(text)
     assert html.count(">U+202E<") == named
     assert html.count(">U+200B<") == 0
     assert not {*html} & {"\u202e", "\u200b"}

@@ -81,19 +81,18 @@ def test_a_database_that_is_away_is_a_page_for_people(approver, desk_settings, p
     assert (response.status_code, response.mimetype) == (status, "text/html")
 
 
-@pytest.mark.parametrize("page", ["/desk/", "/desk/messages"])
+@pytest.mark.parametrize("page", ["/desk/", "/desk/messages", "/desk/replies"])
 @pytest.mark.parametrize(
     "query",
     [
-        *("after=x", "after=1-2", f"after=-1-{'0' * 32}", f"after=0-{10**30}-{'f' * 32}"),
-        *("after=%00", "status=x", "number=x", "number=%00", "status=sent&after=1", "select=%ff"),
-        *("number=%2B1%20212%20555%200123&status=failed", "status=%F0%9F%92%A3", "like=%00"),
-        *("like=", "like=x", f"like={'0' * 32}", "like=%F0%9F%92%A3", "like=1&like=2"),
+        *("after=x", "after=1-2", "after=0-1-zz", f"after=-1-{'0' * 32}", "status=sent&after=1"),
+        *(f"after=-1-0-{'0' * 32}", f"after=0-{10**30}-{'f' * 32}", "after=%00"),
+        *("status=x", "status=%F0%9F%92%A3", "find=%00", "select=%ff", "a=x&a=%ff"),
     ],
 )
 def test_no_query_is_an_error_of_ours(operator, page, query):
     response = operator.open(f"{page}?{query}")
-    assert response.status_code in (200, 400, 404)
+    assert response.status_code in ((404,) if "after=" in query else (200, 400))
     assert response.mimetype == "text/html"
 
 

@@ -7,7 +7,7 @@ from access.keys import ApiKey, Role
 from carriers import Reply as Said
 from carriers.ways import Way
 from desk import lists
-from desk_visitor import following, next_page, on_both, reply, rows, signed_in
+from desk_visitor import following, next_page, on_both, reply, rows
 from models import Message, Status
 from samples import HOUR, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending import inbound
@@ -55,12 +55,12 @@ def heard(database_url):
 
 
 def test_a_reply_is_shown_with_the_text_that_it_answers(operator):
-    message = sent()
+    message = sent(status=Status.DELIVERED, receipt_at=TUESDAY_NOON - MINUTE)
     hear("reply <b>one</b> \u202e evil \u200b")
     operator.open(PAGE)
     for words in (
         *("Replies 1 unread", "+1 212-555-0123", "reply <b>one</b> U+202E evil U+200B"),
-        *("Your appointment is on Friday.", "1 hour ago"),
+        *("To this text , delivered 1 minute ago: Your appointment is on Friday.", "1 hour ago"),
     ):
         assert words in operator.page.text
     assert f"/desk/messages/{message.id}?back=replies" in operator.page.links
@@ -100,6 +100,30 @@ def test_what_a_number_wrote_stands_together_the_newest_first(operator, approver
 
 
 @on_both
+@pytest.mark.parametrize("each", [1, 2, 60])
+def test_pages_follow_one_another_each_number_on_one_alone(operator, approver, each):
+    """However much it wrote: those that may be a no, the unread ones, the rest."""
+    for n in range(130):
+        for k in range(each if n < 3 else min(each, 2)):
+            at = TUESDAY_NOON - (k * 60 + n % 13) * MINUTE
+            read_at = at if k or n % 3 == 2 else None
+            reply(n, at=at, may_be_no=n % 3 == 0 and not k, read_at=read_at)
+    person = ApiKey(id=1, name="Olga", role=Role.OPERATOR)
+    cursors = [each.cursor for each in Reply.page(person, None, 400, TUESDAY_NOON)]
+    assert cursors == sorted(cursors, key=order)
+    for visitor in (operator, approver):
+        seen, path = [], PAGE
+        while path:
+            page = shown(visitor, path)
+            assert 0 < len(page) <= 50
+            seen += page
+            path = next_page(visitor)
+        kinds = [int(each.split()[1]) % 3 for each in seen]
+        assert len({*seen}) == len(seen) == 130
+        assert kinds == sorted(kinds)
+
+
+@on_both
 @pytest.mark.parametrize("replies", [5, 7])
 def test_only_some_of_what_a_number_wrote_is_shown_what_waits_before_the_rest(operator, replies):
     sent()
@@ -115,20 +139,6 @@ def test_only_some_of_what_a_number_wrote_is_shown_what_waits_before_the_rest(op
 
 
 @on_both
-@pytest.mark.parametrize("each", [2, 60])
-def test_a_number_is_on_one_page_alone_however_much_it_wrote(operator, approver, each):
-    for n in range(60):
-        for k in range(each if n < 3 else 2):
-            at = TUESDAY_NOON - (k * 60 + n) * MINUTE
-            reply(n, at=at, read_at=at if k else None, may_be_no=n % 2 and not k)
-    for visitor in (operator, approver):
-        seen, path = [], PAGE
-        while path:
-            seen += shown(visitor, path)
-            path = next_page(visitor)
-        assert len(seen) == len({*seen}) == 60
-
-
 def test_mark_as_read_is_for_all_that_was_shown_of_a_number_and_can_be_undone(approver):
     sent()
     first, second = hear("reply a"), hear("reply b: stpo", at=TUESDAY_NOON - MINUTE)
@@ -136,12 +146,16 @@ def test_mark_as_read_is_for_all_that_was_shown_of_a_number_and_can_be_undone(ap
     another = hear("reply of another", LONDON)
     shown(approver)
     late = hear("reply c", at=TUESDAY_NOON)
+    read = lists.write(second.cursor)
     approver.press("Mark as read", second)
-    assert [bool(Reply.get_by_id(each.id).read_at) for each in (first, second, another, late)] == [
-        *(True, True, False, False)
-    ]
     assert "+1 212-555-0123 was marked as read. Undo for 60 seconds" in approver.page.text
-    approver.press("Undo")
+    for each, by in ((first, "Ann"), (second, "Ann"), (another, None), (late, None)):
+        kept = Reply.get_by_id(each.id)
+        assert (kept.read_by, kept.read_at) == (by, by and TUESDAY_NOON)
+        assert not kept.may_be_no
+    approver.send(PAGE, read=read)
+    assert "+1 212-555-0123 was read before." in rows(approver)[0]
+    approver.send(PAGE, **{"undo-read": f"{read}.{lists.write(first.cursor)}"})
     assert rows(approver)[0] == "+1 212-555-0123 is unread again."
     for each in (first, second):
         undone = Reply.get_by_id(each.id)
@@ -201,12 +215,6 @@ def test_a_help_that_had_its_answer_lately_or_none_needs_somebody(operator):
         rules = RULES._replace(help_reply="Ask us.")
         inbound.record([Said(NEW_YORK, "HELP")], TUESDAY_NOON, rules)
         assert f"Replies {unread} unread" in operator.read(PAGE)
-
-
-def test_a_reply_says_what_became_of_its_text(operator):
-    sent(status=Status.DELIVERED, receipt_at=TUESDAY_NOON - MINUTE)
-    hear("reply one")
-    assert "To this text , delivered 1 minute ago: Your appointment" in operator.read(PAGE)
 
 
 # Search
@@ -278,35 +286,22 @@ def test_no_search_is_an_error_of_ours(operator, page, words):
         ({"shared": False}, False),
         ({"key": "bank", "group": "back"}, False),
         ({"key": "loner", "group": None}, False),
+        (None, False),
     ],
 )
 def test_an_approver_sees_the_replies_to_texts_of_the_group(approver, operator, columns, visible):
-    message = sent(**columns)
+    """Also once a text was purged; those to no text are for operators."""
+    message = columns is not None and sent(**columns)
     one = hear("reply one")
-    assert one.message_id == message.id
-    assert shown(operator) == ["reply one"]
-    assert shown(approver) == (["reply one"] if visible else [])
+    assert one.message_id == (message.id if message else None)
+    for _ in range(2):
+        assert shown(operator) == ["reply one"]
+        assert ("Not a reply to a text of the last 30 days" in operator.page.text) is not message
+        assert shown(approver) == (["reply one"] if visible else [])
+        Message.delete().execute()
+    assert ("Nobody has replied yet." in approver.page.text) is not visible
     approver.send(PAGE, read=lists.write(one.cursor))
     assert Reply.get().read_by == ("Ann" if visible else None)
-
-
-def test_a_reply_to_no_text_is_for_operators(approver, operator):
-    hear("reply one")
-    assert shown(operator) == ["reply one"]
-    assert "Not a reply to a text of the last 30 days" in operator.page.text
-    assert shown(approver) == []
-    assert "Nobody has replied yet." in approver.page.text
-
-
-def test_a_key_without_a_group_is_told_why_it_sees_none(app):
-    assert "This key belongs to no group" in signed_in(app, "Al").read(PAGE)
-
-
-def test_a_reply_to_a_text_that_was_purged_is_still_shown(operator, approver):
-    sent()
-    hear("reply one")
-    Message.delete().execute()
-    assert shown(operator) == shown(approver) == ["reply one"]
 
 
 def test_what_waits_for_its_other_parts_is_not_shown_yet(operator):
@@ -314,33 +309,6 @@ def test_what_waits_for_its_other_parts_is_not_shown_yet(operator):
     assert shown(operator) == []
     Reply.update(due_at=TUESDAY_NOON).execute()
     assert shown(operator) == ["reply one"]
-
-
-@on_both
-def test_pages_follow_one_another_without_gaps(operator, approver):
-    for n in range(130):
-        at = TUESDAY_NOON - (n % 13) * MINUTE
-        reply(n, at=at, may_be_no=n % 3 == 0, read_at=at if n % 3 == 2 else None)
-    person = ApiKey(id=1, name="Olga", role=Role.OPERATOR)
-    cursors = [each.cursor for each in Reply.page(person, None, 200, TUESDAY_NOON)]
-    assert cursors == sorted(cursors, key=order)
-    for visitor in (operator, approver):
-        seen, path = [], PAGE
-        while path:
-            page = shown(visitor, path)
-            assert 0 < len(page) <= 50
-            seen += page
-            path = next_page(visitor)
-        kinds = [int(each.split()[1]) % 3 for each in seen]
-        assert len({*seen}) == len(seen) == 130
-        assert kinds == sorted(kinds)
-
-
-@pytest.mark.parametrize(
-    "after", ["x", "1-2", "0-1-zz", f"-1-0-{'0' * 32}", f"0-{10**30}-{'0' * 32}"]
-)
-def test_a_page_that_there_is_none_of_is_404(operator, after):
-    assert operator.open(f"{PAGE}?after={after}").status_code == 404
 
 
 # Buttons
@@ -365,18 +333,6 @@ def test_the_result_stands_where_the_reply_was(operator, heard, button, words, n
     assert following(operator) == str(heard[n + 1 if n < 3 else n].id)
 
 
-@on_both
-def test_mark_as_read(approver, heard):
-    shown(approver)
-    approver.press("Mark as read", heard[1])
-    read = Reply.get_by_id(heard[1].id)
-    assert (read.read_by, read.read_at, read.may_be_no) == ("Ann", TUESDAY_NOON, False)
-    assert len(approver.page.buttons("Mark as read")) == 3
-    approver.send(PAGE, read=lists.write(heard[1].cursor))
-    assert rows(approver)[1] == "+1 212-555-0004 was read before."
-    assert Reply.get_by_id(heard[0].id).read_at is None
-
-
 def test_add_to_do_not_call_reads_it_and_all_else_that_was_to_be_decided(operator):
     first, second = hear("reply one: stpo"), hear("reply two")
     third = hear("reply three: quitt")
@@ -390,21 +346,17 @@ def test_add_to_do_not_call_reads_it_and_all_else_that_was_to_be_decided(operato
     assert "on the Do Not Call list" in operator.page.text
 
 
-def test_an_approver_changes_nothing_of_the_list(operator, approver, heard):
+def test_an_operator_alone_lists_a_number_and_takes_it_off_again(operator, approver, heard):
+    place = lists.write(heard[1].cursor)
     shown(approver)
     assert approver.page.buttons("Add to Do Not Call") == []
-    assert approver.send(PAGE, list=lists.write(heard[0].cursor)).status_code == 403
-    assert not DoNotCall.select().count()
+    assert approver.send(PAGE, list=place).status_code == 403
+    assert not DoNotCall.select().exists()
     operator.open(PAGE)
     operator.press("Add to Do Not Call", heard[1])
-    approver.open(PAGE)
-    assert approver.send(PAGE, **{"undo-list": lists.write(heard[1].cursor)}).status_code == 403
+    shown(approver)
+    assert approver.send(PAGE, **{"undo-list": place}).status_code == 403
     assert DoNotCall.lists(heard[1].number)
-
-
-def test_a_number_is_taken_off_the_list_again(operator, heard):
-    operator.open(PAGE)
-    operator.press("Add to Do Not Call", heard[1])
     operator.press("Undo")
     assert not DoNotCall.lists(heard[1].number)
     words = "+1 212-555-0004 is no longer on the Do Not Call list. Its replies stay read."

@@ -272,8 +272,12 @@ def test_new_texts_are_told_of_and_nothing_moves(browser, desk, asked, look):
     assert browser.run(places) == before
     assert browser.run("return document.querySelector('.new-texts a').offsetHeight") >= 44
     assert browser.sideways() == 0
+    ticked = "return [...document.querySelectorAll('.cards :checked')].map(each => each.value)"
+    browser.run("document.querySelectorAll('.cards input')[7].click()")
+    chosen = browser.run(ticked)
     browser.follow(".new-texts a")
     assert browser.text("h1") == "Waiting for approval 22"
+    assert browser.run(ticked) == chosen
     assert browser.text(".text") == "<b>new"
     assert browser.run(TOLD) == ""
     assert browser.complaints() == []

@@ -258,6 +258,7 @@ def test_a_body_of_one_byte_chunks_is_refused_at_its_limit_and_costs_no_more_tha
         LINES + b"KEY" + CHUNKED + b"zz\r\n",
         LINES + b"KEY" + b"Content-Length: 99\r\n\r\n{",
         LINES + b"no colon\r\n\r\n",
+        LINES + BIG_FIELD * 60 + b"\r\n",
     ],
 )
 def test_an_answer_after_which_the_connection_closes_says_so_and_arrives(shared_web, refused):

@@ -1,4 +1,7 @@
-"""A request for a host that is no name is refused with the body, or the page, of any error."""
+"""A host that is no name, or a query of any bytes, is bad input and no error of ours.
+
+They are refused with the body, or the page, of any error.
+"""
 
 import pytest
 
@@ -24,3 +27,12 @@ def test_the_desk_shows_its_own_page_whatever_the_host(settings, database_url, h
     assert response.mimetype == "text/html"
     assert "12125550123" not in caplog.text
     assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "query", ["\xff=\xfe", "strict=\xff", "a=\xc3\xa9", "%ff=%fe", "\xff" * 5000]
+)
+@pytest.mark.parametrize("path", ["/", "/healthz", "/desk/", "/v1/text-messages", "/nowhere"])
+def test_a_query_of_any_bytes_gets_no_500(client, path, query):
+    raw = {"QUERY_STRING": query}  # as WSGI has bytes
+    assert client.get(path, environ_overrides=raw).status_code in (200, 302, 400, 404, 405)
