@@ -12,9 +12,9 @@ from models import Message, Status
 from own_threads import at_once
 from recipients.quiet import QuietHours, QuietPlaces
 from samples import DAY, HOUR, LONDON, TUESDAY_NOON
-from sending import receipts
+from sending import receipts, waiting
 from sending.carrier_state import CarrierState
-from stored_messages import again, key_named, statuses, store, store_many
+from stored_messages import again, decide_on, key_named, statuses, store, store_many
 
 AT_TEN = TUESDAY_NOON + 5 * HOUR
 LAST_HOUR = TUESDAY_NOON.replace(year=9999, month=12, day=31, hour=23)
@@ -198,7 +198,7 @@ def test_many_are_decided_in_one_request_and_those_that_changed_are_all_named(
     asked = ask_many(50)
     approver.open()
     for each in asked[:missed]:
-        each.approve("Bob", TUESDAY_NOON)
+        decide_on(each).approve("Bob", TUESDAY_NOON)
     approver.press(words, selected=[*asked, asked[-1]])
     told = f"49 texts {words.split()[0].lower().rstrip('e')}ed"
     assert (told in approver.page.text) is (missed == 1)
@@ -263,15 +263,15 @@ def test_all_of_a_page_can_be_selected_without_a_script(approver):
 
 
 MEANWHILE = {
-    "was approved by Bob": lambda m: m.approve("Bob", TUESDAY_NOON),
-    "was refused by Bob": lambda m: m.decide(False, "Bob", TUESDAY_NOON),
+    "was approved by Bob": lambda m: decide_on(m).approve("Bob", TUESDAY_NOON),
+    "was refused by Bob": lambda m: decide_on(m).decide(False, "Bob", TUESDAY_NOON),
     "was approved by Bob and was sent": lambda m: (
-        m.approve("Bob", TUESDAY_NOON) and receipts.sent({m.id: None}, TUESDAY_NOON)
+        decide_on(m).approve("Bob", TUESDAY_NOON) and receipts.sent({m.id: None}, TUESDAY_NOON)
     ),
     "is being sent right now": lambda m: Message.update(
         approved=True, status=Status.SENDING
     ).execute(),
-    "expired": lambda m: Message.expire(TUESDAY_NOON + 100 * DAY),
+    "expired": lambda m: waiting.expire(TUESDAY_NOON + 100 * DAY),
 }
 
 
@@ -310,7 +310,7 @@ def test_a_late_approval_says_that_the_text_expired_and_expires_no_other(late):
     visitor.press("Approve selected", selected=[old, young])
     assert "expired" in visitor.page.text
     assert statuses() == {Status.QUEUED: 100, Status.SCHEDULED: 1, Status.EXPIRED: 1}
-    assert Message.expire(TUESDAY_NOON + 73 * HOUR) == 100  # as a pass does
+    assert waiting.expire(TUESDAY_NOON + 73 * HOUR) == 100  # as a pass does
     assert (again(old).status, again(old).approved) == (Status.EXPIRED, False)
     assert again(young).approved_by == "Ann"
 

@@ -10,6 +10,7 @@ import pytest
 from desk_visitor import Visitor, ask, next_page, on_both, rows, signed_in, walk
 from models import FINISHED, Message, Status, new_id
 from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
+from sending import retention
 from sending.attempts import Attempt
 from stored_messages import again, held, key_named, store
 
@@ -193,7 +194,7 @@ def test_a_whole_number_is_found_however_old_its_texts_are_until_it_is_cleared(
     search(operator, LONDON)
     there = operator.at
     assert "this one" in operator.page.text
-    Message.redact_number(LONDON, TUESDAY_NOON)
+    retention.redact_number(LONDON, TUESDAY_NOON)
     assert operator.open(there).status_code == 200
     assert "this one" not in operator.page.text
     assert "another" not in operator.page.text

@@ -13,7 +13,7 @@ from models import Status
 from samples import HOUR, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending.carrier_state import CarrierState
 from several_carriers import STAND_INS, UNREACHED, written
-from stored_messages import held, store
+from stored_messages import decide_on, held, store
 
 
 @on_both
@@ -133,7 +133,7 @@ def test_of_several_carriers_only_the_texts_of_one_in_trouble_wait(desk_settings
     for country, waits in (("US", True), ("GB", False), ("CA", False), ("FR", True)):
         message = ask(country=country)
         assert ("texts are not going out" in visitor.read()) is waits
-        message.decide(False, "Ann", TUESDAY_NOON)
+        decide_on(message).decide(False, "Ann", TUESDAY_NOON)
 
 
 def test_texts_of_testers_wait_for_no_carrier(approver):
