@@ -1,6 +1,7 @@
 """Receipts and replies in the deliver_sm and data_sm of SMPP 3.4."""
 
 import re
+from contextlib import suppress
 
 from carriers import Receipt, Reply, opt_outs, pdus
 from carriers.alphabets import decode
@@ -71,17 +72,13 @@ def _receipt(text, optional, receipt_ids, number):
     return Receipt(reference, False, f"SMPP: {state}{more}", number)
 
 
-def in_digits(
-    reference: str | None, receipt_ids: str | None, of_receipt: bool = False
-) -> str | None:
+def in_digits(given: str | None, receipt_ids: str | None, of_receipt: bool = False) -> str | None:
     """Return an id of an answer, or of a receipt's text, in the digits that receipts have.
 
     It is without zeros before it then. What is no number in its digits is unchanged.
     """
-    if receipt_ids is None or not re.fullmatch("[0-9A-Fa-f]+", reference or ""):
-        return reference
-    in_receipts, in_answers, written = DIGITS[receipt_ids]
-    try:
-        return format(int(reference, in_receipts if of_receipt else in_answers), written)
-    except ValueError:
-        return reference
+    if receipt_ids and re.fullmatch("[0-9A-Fa-f]+", given or ""):
+        in_receipts, in_answers, written = DIGITS[receipt_ids]
+        with suppress(ValueError):
+            return format(int(given, in_receipts if of_receipt else in_answers), written)
+    return given

@@ -47,9 +47,8 @@ class Receiver(SignedPosts):
 
     def __init__(self, url: str, concurrency: int, timeout: float):
         super().__init__(url, concurrency, timeout)
-        self.avoids_link_local = not urls.is_link_local(
-            urls.split(url).hostname
-        )  # or an operator insists on it
+        # An operator may insist on one
+        self.avoids_link_local = not urls.is_link_local(urls.split(url).hostname)
 
 
 class Endpoint:
