@@ -41,12 +41,7 @@ from carrier_servers import (
     self_signed,
     verdict,
 )
-from carriers import (
-    Callback,
-    CarrierError,
-    NotGenuine,
-    smpp_session,
-)
+from carriers import Callback, CarrierError, NotGenuine, smpp_session
 from carriers.tls import reason_of
 
 KINDS = {
@@ -222,34 +217,37 @@ def test_a_proxy_of_the_environments_is_not_used(monkeypatch, our_server):
     assert our_server.texts
 
 
-def test_only_a_certificate_that_is_vouched_for_is_trusted(tmp_path, monkeypatch):
-    context, certificate = self_signed(tmp_path)
-    server = TwilioServer()
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    url = server.url.replace(server.base_url, f"https://localhost:{server.server_port}")
-    try:
-        assert meaning(refused(connect(url))) == "for now"
-        assert not server.texts
-        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        assert send(connect(url))
-        assert server.texts == [(NUMBER, TEXT)]
-    finally:
-        server.close()
-
-
 # Why a carrier is not reached
 
 
-@contextlib.contextmanager
-def tls_servers(context):
-    """Run a carrier over HTTPS and one over SMPP and TLS; give their URLs on localhost."""
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("certified", "trusted", "reason"),
+    [
+        ({}, True, None),
+        ({}, False, "its certificate is signed by an unknown authority"),
+        ({"expired": True}, True, "its certificate has expired"),
+        ({"name": "example.com"}, True, "its certificate is for another host"),
+    ],
+)
+def test_only_a_certificate_that_is_vouched_for_is_trusted(
+    tmp_path, monkeypatch, certified, trusted, reason
+):
+    """No other server learns the password; why it is refused is told."""
+    context, certificate = self_signed(tmp_path, **certified)
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     server, peer = TwilioServer(), SmppPeer(context)
     server.socket = context.wrap_socket(server.socket, server_side=True)
+    secure = server.url.replace(server.base_url, f"https://localhost:{server.server_port}")
     try:
-        yield [
-            server.url.replace(server.base_url, f"https://localhost:{server.server_port}"),
-            peer.url,
-        ]
+        if reason:
+            assert [why(secure), why(peer.url)] == [reason] * 2
+        else:
+            for url in (secure, peer.url):
+                with contextlib.closing(connect(url)) as carrier:
+                    send(carrier)
+        assert len(server.texts) == len(peer.logins) == peer.unbinds == (not reason)
     finally:
         server.close()
         peer.close()
@@ -257,32 +255,11 @@ def tls_servers(context):
 
 def why(url):
     """Return why a carrier is not reached, in its words."""
-    carrier = impatient(url)
-    try:
+    with contextlib.closing(impatient(url)) as carrier:
         error = refused(carrier)
-    finally:
-        carrier.close()
-    assert tells(error) == "unreached"
-    assert not error.in_doubt
+    assert (meaning(error), tells(error)) == ("for now", "unreached")
     assert "localhost" not in str(error)
     return str(error).partition(" cannot be reached: ")[2]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("certified", "trusted", "reason"),
-    [
-        ({}, False, "its certificate is signed by an unknown authority"),
-        ({"expired": True}, True, "its certificate has expired"),
-        ({"name": "example.com"}, True, "its certificate is for another host"),
-    ],
-)
-def test_a_certificate_that_is_refused_says_why(tmp_path, monkeypatch, certified, trusted, reason):
-    context, certificate = self_signed(tmp_path, **certified)
-    if trusted:
-        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    with tls_servers(context) as urls:
-        assert [why(url) for url in urls] == [reason] * 2
 
 
 @pytest.mark.slow
@@ -387,20 +364,14 @@ def test_a_status_is_an_answer_unless_it_is_a_gateways(request, kind, status, to
 @pytest.mark.slow
 def test_an_smpp_peer_tells_as_much():
     peer = SmppPeer()
-    carrier = impatient(peer.url)
-    try:
+    with contextlib.closing(peer), contextlib.closing(impatient(peer.url)) as carrier:
         peer.answer = lambda part: 0x08
         assert tells(refused(carrier)) == "its own answer"
         for nothing in (smpp_peer.SILENCE, smpp_peer.HANG_UP):
             peer.answer = lambda part, nothing=nothing: nothing
             error = refused(carrier)
             assert (tells(error), meaning(error)) == ("silent", "in doubt")
-    finally:
-        carrier.close()
-        peer.close()
-    carrier = impatient(peer.url)
-    assert tells(refused(carrier)) == "unreached"
-    carrier.close()
+    assert why(peer.url)
 
 
 # Concurrency
