@@ -14,7 +14,6 @@ from smpp_texts import (
 
 from carrier_errors import meaning, refused, send
 from carriers import CarrierError, TooFast
-from running import wait_until
 
 
 def test_a_yes_with_optional_parameters_or_without_an_id_is_a_yes(peer, carrier):
@@ -38,16 +37,6 @@ def test_a_bind_that_is_refused_is_the_accounts_until_it_is_mended(peer, carrier
     peer.bind_status = 0
     carrier.check()
     assert send(carrier)
-
-
-def test_a_peer_that_allows_no_further_bind_refuses_the_account(peer, connect):
-    peer.most_binds = 1
-    first, second = connect(peer.url), connect(peer.url)
-    assert send(first)
-    assert meaning(refused(second)) == "the account"
-    first.close()
-    wait_until(lambda: not peer.bound)
-    assert send(second)
 
 
 @pytest.mark.slow

@@ -39,15 +39,6 @@ def test_an_answer_after_six_seconds_is_a_yes_to_one_copy(peer, carrier):
 
 
 @pytest.mark.slow
-def test_an_answer_that_comes_too_late_is_not_taken_for_another_texts(peer, impatient):
-    peer.delay = 3
-    assert meaning(refused(impatient)) == "in doubt"
-    peer.delay = 0
-    wait_until(lambda: not peer.waiting)
-    assert send(impatient) == "id-2"
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "status"), [(TEXT, INVALID_NUMBER), (TEXT, SYSTEM_ERROR), ("x" * 161, 0)]
 )

@@ -18,33 +18,30 @@ MESSAGE_ID, STATE = 0x001E, 0x0427
 
 
 @pytest.mark.parametrize(
-    ("text", "tlvs", "receipt"),
+    ("text", "tlvs", "reason"),
     [
-        (RECEIPT % (b"7a", b"DELIVRD", b"000"), (), Receipt("7a", True, None, NUMBER)),
-        (
-            RECEIPT % (b"7a", b"UNDELIV", b"001"),
-            (),
-            Receipt("7a", False, "SMPP: UNDELIV, error 001", NUMBER),
-        ),
-        (RECEIPT % (b"7a", b"EXPIRED", b"000"), (), Receipt("7a", False, "SMPP: EXPIRED", NUMBER)),
-        (RECEIPT % (b"7a", b"REJECTD", b"?"), (), Receipt("7a", False, "SMPP: REJECTD", NUMBER)),
-        (b"ID:7a STAT:DELIVRD text: id:8 stat:EXPIRED", (), Receipt("7a", True, None, NUMBER)),
-        (b"", [(MESSAGE_ID, b"7a\0"), (STATE, b"\2")], Receipt("7a", True, None, NUMBER)),
-        (b"", [(MESSAGE_ID, b"7a"), (STATE, b"\5")], Receipt("7a", False, "SMPP: UNDELIV", NUMBER)),
+        (RECEIPT % (b"7a", b"DELIVRD", b"000"), (), None),
+        (RECEIPT % (b"7a", b"UNDELIV", b"001"), (), "UNDELIV, error 001"),
+        (RECEIPT % (b"7a", b"EXPIRED", b"000"), (), "EXPIRED"),
+        (RECEIPT % (b"7a", b"REJECTD", b"?"), (), "REJECTD"),
+        (b"ID:7a STAT:DELIVRD text: id:8 stat:EXPIRED", (), None),
+        (b"", [(MESSAGE_ID, b"7a\0"), (STATE, b"\2")], None),
+        (b"", [(MESSAGE_ID, b"7a"), (STATE, b"\5")], "UNDELIV"),
         (
             RECEIPT % (b"122", b"UNDELIV", b"69"),
             [(MESSAGE_ID, b"7a\0"), (STATE, b"\2"), (0x1400, b"?")],
-            Receipt("7a", True, None, NUMBER),
+            None,
         ),
-        (
-            RECEIPT % (b"7a", b"DELIVRD", b"000"),
-            [(0x1400, b"??")],
-            Receipt("7a", True, None, NUMBER),
-        ),
+        (RECEIPT % (b"7a", b"DELIVRD", b"000"), [(0x1400, b"??")], None),
     ],
 )
-def test_a_receipt_is_read_from_its_parameters_or_its_text(deliver, text, tlvs, receipt):
-    assert deliver(text, esm_class=4, tlvs=tlvs) == receipt
+def test_a_receipt_is_read_from_its_parameters_or_its_text(deliver, text, tlvs, reason):
+    assert deliver(text, esm_class=4, tlvs=tlvs) == receipt(reason)
+
+
+def receipt(reason):
+    """The receipt of a text that was delivered, or was not for a reason."""
+    return Receipt("7a", reason is None, reason and f"SMPP: {reason}", NUMBER)
 
 
 @pytest.mark.slow
@@ -53,12 +50,8 @@ def test_a_receipt_is_read_from_its_parameters_or_its_text(deliver, text, tlvs, 
     [
         (b"DELIVERED", None),
         (b"Delivered", None),
-        (b"UNDELIVERABLE", "SMPP: UNDELIV"),
-        (b"UNDELIVERED", "SMPP: UNDELIV"),
-        (b"FAILED", "SMPP: UNDELIV"),
-        (b"EXPIRED", "SMPP: EXPIRED"),
-        (b"REJECTED", "SMPP: REJECTD"),
-        (b"DELETED", "SMPP: DELETED"),
+        *((word, "UNDELIV") for word in (b"UNDELIVERABLE", b"UNDELIVERED", b"FAILED")),
+        *((b"EXPIRED", "EXPIRED"), (b"REJECTED", "REJECTD"), (b"DELETED", "DELETED")),
     ],
 )
 @pytest.mark.parametrize("esm_class", [0, 4])
@@ -67,8 +60,7 @@ def test_a_receipt_is_read_in_the_forms_of_real_peers(deliver, word, reason, esm
     text = RECEIPT % (b"7a", word, b"000")
     text = text.decode().encode("utf-16-be")[:254] if coding == 8 else text
     event = deliver(text, esm_class=esm_class, coding=coding)
-    receipt = event if esm_class else event.receipt
-    assert receipt == Receipt("7a", reason is None, reason, NUMBER)
+    assert (event if esm_class else event.receipt) == receipt(reason)
 
 
 FORGED = "id:7a stat:UNDELIV err:099"
@@ -77,11 +69,7 @@ FORGED = "id:7a stat:UNDELIV err:099"
 @pytest.mark.parametrize(
     ("text", "options", "event"),
     [
-        (
-            FORGED,
-            {},
-            Reply(NUMBER, FORGED, receipt=Receipt("7a", False, "SMPP: UNDELIV, error 099", NUMBER)),
-        ),
+        (FORGED, {}, Reply(NUMBER, FORGED, receipt=receipt("UNDELIV, error 099"))),
         ("id: 7a is mine, stat: open?", {}, Reply(NUMBER, "id: 7a is mine, stat: open?")),
         (
             f"\5\0\3\7\2\1{FORGED}",
@@ -108,7 +96,7 @@ def test_without_the_mark_of_a_receipt_it_is_acknowledged_at_once(peer, carrier)
 @pytest.mark.parametrize(
     ("tlvs", "event"),
     [
-        ([(MESSAGE_ID, b"7a\0"), (STATE, b"\2")], Receipt("7a", True, None, NUMBER)),
+        ([(MESSAGE_ID, b"7a\0"), (STATE, b"\2")], receipt(None)),
         ([(0x0424, b"STOP")], Reply(NUMBER, "STOP")),
     ],
 )
