@@ -41,7 +41,7 @@ from carrier_servers import (
     self_signed,
     verdict,
 )
-from carriers import Callback, CarrierError, NotGenuine, smpp_session
+from carriers import CarrierError, smpp_session
 from carriers.tls import reason_of
 
 KINDS = {
@@ -393,25 +393,6 @@ def test_32_sends_are_under_way_at_once(server):
     carrier = carriers.connect(server.url, 32)
     with ThreadPoolExecutor(32) as pool:
         list(pool.map(lambda _: send(carrier), range(32)))
-
-
-# Callbacks
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "console:",
-        "simulator:",
-        "webhook+https://example.com/?secret=s3cret",
-        "json://127.0.0.1/{to}",
-    ],
-)
-def test_a_carrier_that_makes_no_callbacks_finds_none_genuine(url):
-    carrier = carriers.connect(url, sending=False)
-    request = Callback("status", "POST", "https://example.com/carriers/x/status", {}, b"")
-    with pytest.raises(NotGenuine):
-        carrier.callback(request)
 
 
 # Invalid URLs
