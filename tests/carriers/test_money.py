@@ -8,7 +8,7 @@ import pytest
 from callbacks import FIELDS, connected, of_vonage
 from carrier_errors import NUMBER, TEXT, connect, refused, send
 from carrier_servers import Answer, refusal, verdict
-from carriers import CarrierError, Receipt
+from carriers import Receipt
 from carriers.money import money
 
 ODD = [
@@ -158,12 +158,6 @@ def test_what_cannot_be_read_of_twilios_balance_is_none(
     twilio_server, monkeypatch, answer, balance
 ):
     assert balance_of(twilio_server, monkeypatch, answer) == balance
-
-
-def test_an_account_that_is_not_active_is_told_instead_of_its_balance(twilio_server):
-    twilio_server.status = "suspended"
-    with pytest.raises(CarrierError, match="the account is suspended"):
-        connect(twilio_server.url).balance()
 
 
 def test_an_amount_is_written_without_needless_digits():
