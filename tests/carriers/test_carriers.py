@@ -85,18 +85,9 @@ def test_any_text_arrives_as_it_is(server, to, text):
     assert server.texts == [(to, text)]
 
 
-def test_a_connection_is_kept_for_the_next_text(our_server):
-    our_server.answers["+12125550101"] = Answer(500)
+def test_a_connection_is_kept_until_the_carrier_closes_it(our_server):
     carrier = connect(our_server.url)
-    for to in (NUMBER, "+12125550101", NUMBER):
-        with contextlib.suppress(CarrierError):
-            send(carrier, to)
-    carrier.close()
-    assert our_server.connections == 1
-
-
-def test_a_kept_connection_that_the_carrier_closed_is_replaced(our_server):
-    carrier = connect(our_server.url)
+    send(carrier)
     send(carrier)
     our_server.hang_up()
     time.sleep(0.1)
