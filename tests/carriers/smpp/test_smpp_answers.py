@@ -49,7 +49,7 @@ def test_a_peer_that_does_not_answer_the_bind_is_for_now(peer, impatient):
 
 
 def test_what_is_refused_with_the_first_part_is_refused_before_more_is_sent(peer, carrier):
-    peer.answer = lambda part: THROTTLED
+    peer.answer = THROTTLED
     assert meaning(refused(carrier, text="x" * 1000)) == "too fast"
     assert len(peer.parts) == 1
     assert carrier.received() == [], "the error tells it"

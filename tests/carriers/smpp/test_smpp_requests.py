@@ -184,7 +184,7 @@ def test_a_url_is_taken(connect, url):
 def test_nothing_of_a_text_gets_into_logs_or_output(peer, impatient, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     send(impatient)
-    peer.answer = lambda part: HANG_UP
+    peer.answer = HANG_UP
     refused(impatient)
     impatient.close()
     output = "".join([caplog.text, *capfd.readouterr()])

@@ -27,9 +27,9 @@ def serve_a_receipt(peer, carrier):
 
 
 def serve_a_no(peer, carrier):
-    peer.answer = lambda part: SYSTEM_ERROR
+    peer.answer = SYSTEM_ERROR
     assert meaning(refused(carrier)) == "for now"
-    peer.answer = lambda part: 0
+    peer.answer = 0
 
 
 def hang_up(peer, carrier):
@@ -230,8 +230,8 @@ def test_a_peer_that_falls_silent_is_given_up_each_time(peer, connect, monkeypat
 def test_a_text_without_an_answer_ends_a_silent_session_each_time(peer, connect):
     carrier = connect(peer.url, timeout=1)
     for count in (1, 2, 3):
-        peer.answer = lambda part: 0
+        peer.answer = 0
         send(carrier)
         assert len(peer.logins) == count
-        peer.answer = lambda part: SILENCE
+        peer.answer = SILENCE
         assert meaning(refused(carrier)) == "in doubt"
