@@ -63,12 +63,12 @@ class SmppPeer(socketserver.ThreadingTCPServer):
     daemon_threads = True
     allow_reuse_address = True
     request_queue_size = 128
+    answer = 0
 
     def __init__(self, tls=None):
         super().__init__(("127.0.0.1", 0), Handler)
         self.tls = tls
-        self.answer = self.bind_status = self.delay = 0
-        self.most_binds = 1000
+        self.bind_status, self.most_binds, self.delay = 0, 1000, 0
         self.enquiries = self.accepts = True
         self.logins, self.pdus = [], []
         self.parts = self.requests = []
