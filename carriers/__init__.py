@@ -69,14 +69,6 @@ class CarrierError(Exception):
         if not self.too_fast:
             self.retry_after = None
 
-    def of_way_alone(self) -> "CarrierError":
-        """Return it with the flag `way` alone: another carrier may take the text."""
-        return CarrierError(self.reason, way=True)
-
-    def for_now(self) -> "CarrierError":
-        """Return it without flags: this text is tried again."""
-        return CarrierError(self.reason)
-
 
 class Codes(NamedTuple):
     """A carrier's codes for a refusal, grouped by what to do about them.

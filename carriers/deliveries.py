@@ -1,6 +1,7 @@
 """Receipts and replies in the deliver_sm and data_sm of SMPP 3.4."""
 
 import re
+from contextlib import suppress
 
 from carriers import Receipt, Reply, opt_outs, pdus
 from carriers.alphabets import decode
@@ -18,10 +19,9 @@ NAMED = {state: state for state in STATES.values()} | {
 NOT_FINAL = ("ENROUTE", "ACCEPTD", "UNKNOWN")
 RECEIPT_TEXT = re.compile(r"\s*id:\s*\S+\s.*?\bstat:\s*([A-Z]+)", re.IGNORECASE | re.DOTALL)
 
-# The digits of message ids by `receipt_ids`: a pattern, the base, how format() writes them. The
-# answers have the other ones.
-DIGITS = {"hex": ("[0-9A-Fa-f]{1,64}", 16, "x"), "dec": ("[0-9]{1,64}", 10, "d")}
-OTHER = {"hex": "dec", "dec": "hex"}
+# By `receipt_ids`: the bases of message ids in receipts and in answers, and how format() writes
+# those in receipts.
+DIGITS = {"hex": (16, 10, "x"), "dec": (10, 16, "d")}
 
 
 def read(
@@ -55,10 +55,10 @@ def _receipt(text, optional, receipt_ids, number):
     fields = {name.lower(): value for name, value in reversed(found)}  # the first of each counts
     reference = pdus.message_id(optional.get(pdus.RECEIPTED_MESSAGE_ID, b""))
     if reference:
-        reference = answered_id(reference, receipt_ids)
+        reference = in_digits(reference, receipt_ids)
     else:
         reference = pdus.message_id(fields.get("id", "").encode("latin-1"))
-        reference = _rewritten(reference, receipt_ids, receipt_ids)
+        reference = in_digits(reference, receipt_ids, of_receipt=True)
     state = optional.get(pdus.MESSAGE_STATE)
     state = STATES.get(state[-1]) if state else NAMED.get(fields.get("stat", "").upper())
     if reference is None or state is None:
@@ -72,13 +72,13 @@ def _receipt(text, optional, receipt_ids, number):
     return Receipt(reference, False, f"SMPP: {state}{more}", number)
 
 
-def answered_id(reference: str | None, receipt_ids: str | None) -> str | None:
-    """Return the id that an answer gave, in the digits that receipts have."""
-    return _rewritten(reference, OTHER.get(receipt_ids), receipt_ids)
+def in_digits(given: str | None, receipt_ids: str | None, of_receipt: bool = False) -> str | None:
+    """Return an id of an answer, or of a receipt's text, in the digits that receipts have.
 
-
-def _rewritten(reference, given, wanted):
-    """Return an id in other digits, without zeros before it; any other id unchanged."""
-    if given is None or reference is None or not re.fullmatch(DIGITS[given][0], reference):
-        return reference
-    return format(int(reference, DIGITS[given][1]), DIGITS[wanted][2])
+    It is without zeros before it then. What is no number in its digits is unchanged.
+    """
+    if receipt_ids and re.fullmatch("[0-9A-Fa-f]+", given or ""):
+        in_receipts, in_answers, written = DIGITS[receipt_ids]
+        with suppress(ValueError):
+            return format(int(given, in_receipts if of_receipt else in_answers), written)
+    return given

@@ -24,6 +24,7 @@ STATUSES = Codes(for_good=(), account={401, 402, 403, 404}, too_fast={429})
 class Answer(NamedTuple):
     """A server's answer; `body` may be incomplete."""
 
+    method: str  # of the request
     status: int
     body: bytes
     retry_after: float | None  # seconds
@@ -38,7 +39,7 @@ class Answer(NamedTuple):
 
         A gateway answers 502 or 504 if it got no answer from the carrier.
         """
-        return self.success or self.status in (502, 504)
+        return self.method == "POST" and (self.success or self.status in (502, 504))
 
     def json(self) -> dict:
         """Return the JSON object in the body, or an empty object."""
@@ -61,10 +62,9 @@ class HttpCarrier(Carrier):
     title: str  # the name in messages for an operator
     longest_answer = 64 * 1024  # bytes; the rest is not read
     longest_pause = LONGEST_PAUSE
-    # Whether the timeout includes making the connection
-    timeout_is_total = False
     avoids_link_local = False  # whether a host that turns out to be link-local is refused
     codes: Codes
+    reasons: dict[int, str]  # what the codes of reports mean
 
     def __init__(self, base: SplitResult, headers: dict, concurrency: int, timeout: float):
         silence("urllib3")
@@ -96,7 +96,8 @@ class HttpCarrier(Carrier):
             content = b""
         finally:
             response.close()  # no effect on the connection if the whole answer was read
-        return Answer(response.status, content, _retry_after(response, self.longest_pause))
+        pause = _retry_after(response, self.longest_pause)
+        return Answer(method, response.status, content, pause)
 
     def post(self, path: str, form: dict[str, object]) -> Answer:
         """Return the answer to a form."""
@@ -113,12 +114,10 @@ class HttpCarrier(Carrier):
             return CarrierError(reason, way=True)
         return self.codes.error(reason, code, retry_after=answer.retry_after, **flags)
 
-    def no_verdict(
-        self, answer: Answer, in_doubt: bool = False, silent: bool = True
-    ) -> CarrierError:
+    def no_verdict(self, answer: Answer, silent: bool = True) -> CarrierError:
         """Return the CarrierError that the HTTP status of an answer without a code means."""
         reason = f"{self.title}: no usable answer (HTTP {answer.status})"
-        flags = {"retry_after": answer.retry_after, "in_doubt": in_doubt, "silent": silent}
+        flags = {"retry_after": answer.retry_after, "in_doubt": answer.unclear, "silent": silent}
         return STATUSES.error(reason, answer.status, **flags)
 
     def note_served(self) -> None:
@@ -127,7 +126,7 @@ class HttpCarrier(Carrier):
 
     def explained(self, code: int, otherwise: str) -> str:
         """Return what a code of a report means, in words for an operator."""
-        raise NotImplementedError
+        return self.reasons.get(code, otherwise)
 
     def _receipts(self, field, callbacks, secret, option, sender):
         """Return the field that asks for receipts; warn if there is no `secret` to verify them.
@@ -176,12 +175,11 @@ class HttpCarrier(Carrier):
             if self._pool is None:
                 tls = {"ssl_context": trusted()} if self._base.scheme == "https" else {}
                 connect = min(CONNECT_TIMEOUT, self._timeout)
-                total = self._timeout if self.timeout_is_total else None
                 self._pool = urllib3.connection_from_url(
                     f"{self._base.scheme}://{self._base.netloc}",
                     headers=self.headers,
                     maxsize=self._concurrency,
-                    timeout=urllib3.Timeout(total, connect, self._timeout),
+                    timeout=urllib3.Timeout(self._timeout, connect),
                     retries=False,
                     **tls,
                 )
@@ -207,7 +205,7 @@ def _connection(kind, name, avoids_link_local):
             except Exception as error:  # of whatever kind: no request was sent
                 reason = f"{name} cannot be reached: {reason_of(error)}"
                 raise CarrierError(reason, unreached=True) from None
-            if avoids_link_local and urls.is_link_local_host(self.sock.getpeername()[0]):
+            if avoids_link_local and urls.is_link_local(self.sock.getpeername()[0]):
                 self.close()
                 raise CarrierError(f"{name} is at a link-local address", unreached=True)
 

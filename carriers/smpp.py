@@ -9,7 +9,7 @@ from functools import partial
 
 from carriers import Carrier, CarrierError, LateAnswer, News, Reply, TooFast, pdus, urls
 from carriers.alphabets import NAMES, cut
-from carriers.deliveries import DIGITS, answered_id, read
+from carriers.deliveries import DIGITS, in_digits, read
 from carriers.opt_outs import REGIONS
 from carriers.smpp_session import LOST, Bind
 from carriers.tls import trusted
@@ -163,7 +163,7 @@ class Smpp(Carrier):
 
     def _reference(self, answer):
         """Return the reference in the body of an answer, in the digits of receipts."""
-        return answered_id(pdus.message_id(answer), self._receipt_ids)
+        return in_digits(pdus.message_id(answer), self._receipt_ids)
 
     def _answered_late(self, message_id, answer):
         self._arrived.append((LateAnswer(message_id, self._reference(answer)), None))

@@ -10,11 +10,8 @@ from carriers.tls import reason_of
 IDLE = 30  # seconds of silence until the peer is probed
 FIRST_PAUSE, LONGEST_PAUSE = 1, 15  # seconds between tries to bind; the pause doubles
 UNBIND_TIMEOUT = 5  # seconds
-MOST_OVERDUE = 1_000  # requests whose answers are still expected after the timeout
 LOST = "SMPP: the connection was lost"
 
-
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 # Takes a deliver_sm or data_sm: its command_id, sequence_number and body
 Deliver = Callable[["Session", int, int, bytes], None]
 
@@ -22,7 +19,9 @@ Deliver = Callable[["Session", int, int, bytes], None]
 class Session:
     """A connection to the peer, with requests under way in both directions."""
 
-    def __init__(self, streams: Streams, timeout: float, deliver: Deliver):
+    def __init__(
+        self, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], timeout, deliver: Deliver
+    ):
         self._loop = asyncio.get_running_loop()
         self.served = False  # the peer did more than bind
         self.heard_at = self._loop.time()
@@ -32,18 +31,13 @@ class Session:
         self.under_way = {}
         self._overdue = {}  # functions that take late answers, by the same keys
         self._sequence = 0
-        self._closed = False
         self.leaving = None  # the task that answers the peer's unbind request
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._keep_alive())]
 
     @property
     def open(self) -> bool:
         """Whether a request can be written."""
-        return self._connected and self.leaving is None
-
-    @property
-    def _connected(self):
-        return not (self._closed or self._writer.is_closing())
+        return self.leaving is None and not self._writer.is_closing()
 
     async def ask(
         self, command: int, body: bytes = b"", late: Callable[[bytes], None] | None = None
@@ -69,8 +63,6 @@ class Session:
                 self.close()
             elif late:
                 self._overdue[key] = late
-                if len(self._overdue) > MOST_OVERDUE:
-                    del self._overdue[next(iter(self._overdue))]
             raise CarrierError("SMPP: no answer in time", in_doubt=in_doubt, silent=True) from None
         except ConnectionError:
             raise CarrierError(LOST, in_doubt=in_doubt, silent=True) from None
@@ -84,7 +76,6 @@ class Session:
 
     def close(self) -> None:
         """Drop the connection; requests under way raise ConnectionError."""
-        self._closed = True
         self._writer.transport.abort()
         for task in self._tasks:
             task.cancel()
@@ -102,13 +93,13 @@ class Session:
         self.close()
 
     def _write(self, command, status, sequence, body):
-        if self._connected:
+        if not self._writer.is_closing():
             header = pdus.HEADER.pack(pdus.HEADER.size + len(body), command, status, sequence)
             self._writer.write(header + body)
 
     async def _read(self):
         try:
-            while not self._closed:
+            while not self._writer.is_closing():
                 header = pdus.HEADER.unpack(await self._reader.readexactly(pdus.HEADER.size))
                 length, command, status, sequence = header
                 if not pdus.HEADER.size <= length <= pdus.LONGEST_PDU:

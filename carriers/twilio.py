@@ -70,7 +70,7 @@ class Twilio(HttpCarrier):
     can_be_asked = lists_incoming = True
     callback_methods = ("POST",)
     longest_answer = 4 * 1024 * 1024  # a page of messages
-    codes = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, OF_WAY)
+    codes, reasons = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, OF_WAY), REASONS
     delivered, failed = ("delivered", "read"), ("undelivered", "failed", "canceled")
     opted_out = OPTED_OUT
 
@@ -112,7 +112,7 @@ class Twilio(HttpCarrier):
         if (sid and answer.success) or (answer.status == 201 and code is None):
             self.note_served()
             return sid
-        raise self._refusal(answer, in_doubt=answer.unclear)
+        raise self._refusal(answer)
 
     def find(self, to: str, text: str, since: datetime) -> list[str]:
         """Return the SIDs of all equal texts that Twilio took since an instant, the oldest first.
@@ -190,7 +190,7 @@ class Twilio(HttpCarrier):
         return self._report(sid, status, form.get("ErrorCode", ""), form.get("To", ""), ids=ids)
 
     def explained(self, code: int, otherwise: str) -> str:
-        return REASONS.get(code) or f"{otherwise}, see {ERRORS}{code}"
+        return super().explained(code, f"{otherwise}, see {ERRORS}{code}")
 
     def _get(self, path):
         """Return the JSON object at a path; raise CarrierError if the answer is another one."""
@@ -244,11 +244,11 @@ class Twilio(HttpCarrier):
                 return dict(form)
         raise NotGenuine
 
-    def _refusal(self, answer, in_doubt=False):
+    def _refusal(self, answer):
         """Return the CarrierError that an answer means."""
         code = _code(answer)
         if code is None:
-            return self.no_verdict(answer, in_doubt)
+            return self.no_verdict(answer)
         words = self.explained(code, "refused")
         reason = f"Twilio: {words} (HTTP {answer.status}, error {code})"
         meant = 429 if answer.status == 429 else code

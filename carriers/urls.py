@@ -79,18 +79,13 @@ def _masked(option):
     return option and "***"  # a lone token has no name
 
 
-def is_link_local(address: str) -> bool:
-    """Return whether the host of an address is an IP address that only this link knows.
+def is_link_local(host: str) -> bool:
+    """Return whether a host is an IP address that only this link knows; names are not looked up.
 
     Clouds give out credentials of a machine at 169.254.169.254. Connections also understand the
     older ways to write an IPv4 address: as one number, in hexadecimal or octal digits.
     """
-    return is_link_local_host(split(address).hostname)
-
-
-def is_link_local_host(name: str) -> bool:
-    """Return whether a host is an IP address that only this link knows; names are not looked up."""
-    host = unicodedata.normalize("NFKC", name).partition("%")[0].rstrip(".")
+    host = unicodedata.normalize("NFKC", host).partition("%")[0].rstrip(".")
     try:
         ip = ipaddress.ip_address(host)
     except ValueError:

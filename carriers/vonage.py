@@ -15,29 +15,28 @@ from carriers.money import Money, Priced, money, price
 
 # The status of each part of a text, grouped by what to do about it
 # (https://developer.vonage.com/en/messaging/sms/guides/troubleshooting-sms).
-FOR_GOOD = {"3", "6", "7", "12", "22", "29", "33"}
-ACCOUNT = {"4", "8", "9", "11", "14", "15", "23", "32"}
-TOO_FAST = {"1"}
-OF_WAY = {"15"}
-REASONS = {
-    "1": "too many requests",
+FOR_GOOD = {
     "3": "a parameter is not valid",
-    "4": "the key or the secret is wrong",
-    "5": "an error of Vonage's",
     "6": "the number cannot be reached",
     "7": "the number is barred",
+    "12": "the text is too long",
+    "22": "the recipient's network is not known",
+    "29": "a demo account only reaches numbers on its own list",
+    "33": "the number is not in service",
+}
+ACCOUNT = {
+    "4": "the key or the secret is wrong",
     "8": "the account is suspended",
     "9": "the account has no credit",
     "11": "the account may not use this API",
-    "12": "the text is too long",
     "14": "the account wants signed requests",
     "15": "the sender is not allowed",
-    "22": "the recipient's network is not known",
     "23": "PUBLIC_URL is no address that Vonage calls",
-    "29": "a demo account only reaches numbers on its own list",
     "32": "the account wants signed requests",
-    "33": "the number is not in service",
 }
+TOO_FAST = {"1": "too many requests"}
+FOR_NOW = {"5": "an error of Vonage's"}
+REASONS = FOR_GOOD | ACCOUNT | TOO_FAST | FOR_NOW
 # err-code (https://developer.vonage.com/en/messaging/sms/guides/delivery-receipts)
 UNDELIVERED = {
     2: "the phone was not reachable",
@@ -78,7 +77,7 @@ class Vonage(HttpCarrier):
     """
 
     name, title = "vonage", "Vonage"
-    codes = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, OF_WAY)
+    codes, reasons = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, of_way={"15"}), UNDELIVERED
     callback_methods = ("GET", "POST")
     delivered, failed = ("delivered",), ("expired", "failed", "rejected")
     opted_out = 9
@@ -115,7 +114,7 @@ class Vonage(HttpCarrier):
         answer = self.post("/sms/json", form)
         parts = answer.json().get("messages")
         if not (isinstance(parts, list) and parts and all(map(_has_status, parts))):
-            raise self.no_verdict(answer, in_doubt=answer.unclear)
+            raise self.no_verdict(answer)
         noes = [status for part in parts if (status := str(part["status"])) != "0"]
         if not noes:
             self.note_served()
@@ -127,9 +126,6 @@ class Vonage(HttpCarrier):
         status = noes[0] if re.fullmatch(r"\d{1,3}", noes[0], re.ASCII) else "unknown"
         reason = f"Vonage: {REASONS.get(status, 'refused')} (status {status})"
         raise self.refusal(answer, status, reason)
-
-    def explained(self, code: int, otherwise: str) -> str:
-        return UNDELIVERED.get(code, otherwise)
 
     def check(self) -> Money | None:
         """Ask for the balance, and return it."""

@@ -44,11 +44,11 @@ class Receiver(SignedPosts):
 
     title = "the receiver"
     longest_pause = 24 * 3600
-    timeout_is_total = True
 
     def __init__(self, url: str, concurrency: int, timeout: float):
         super().__init__(url, concurrency, timeout)
-        self.avoids_link_local = not urls.is_link_local(url)  # or an operator insists on it
+        # An operator may insist on one
+        self.avoids_link_local = not urls.is_link_local(urls.split(url).hostname)
 
 
 class Endpoint:

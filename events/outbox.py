@@ -83,7 +83,7 @@ class EventAddress(Table):
 
         Raise Refused for a link-local address, unless `any_address` is given.
         """
-        if urls.is_link_local(url) and not any_address:
+        if urls.is_link_local(urls.split(url).hostname) and not any_address:
             raise Refused(
                 "this is a link-local address, at which clouds give out credentials; "
                 "--any-address accepts it"

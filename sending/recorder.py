@@ -80,11 +80,11 @@ class Recorder:
         if not isinstance(error, CarrierError):
             return answer
         if error.way and self.others(send):
-            return answer._replace(error=error.of_way_alone())
+            return answer._replace(error=CarrierError(error.reason, way=True))
         refused_at, taken_at = send.message.refused_at, self.watch.state.taken_at
         others_taken = refused_at and taken_at and refused_at < taken_at <= now
         if error.account and others_taken and not send.is_probe:
-            return answer._replace(error=error.for_now())
+            return answer._replace(error=CarrierError(error.reason))
         return answer
 
     def others(self, send: Send) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 
 import carriers
 from carrier_servers import Request, TwilioServer
-from carriers import Callback, Carrier, CarrierError, OptOut, Reply
+from carriers import Carrier, CarrierError
 
 NUMBER = "+12125550123"
 TEXT = "attack at dawn, 🚀 héllo"
@@ -35,12 +35,6 @@ impatient = partial(carriers.connect, timeout=1)
 def form(request: Request) -> dict[str, str]:
     """Return the fields of a request's form."""
     return dict(parse_qsl(request.body.decode(), keep_blank_values=True, strict_parsing=True))
-
-
-def unidentified(carrier: Carrier, callback: Callback) -> list:
-    """Return what a callback says, without what identifies it."""
-    events = carrier.callback(callback)
-    return [e._replace(message_ids=()) if isinstance(e, OptOut | Reply) else e for e in events]
 
 
 def send(carrier: Carrier, to: str = NUMBER, text: str = TEXT, valid_for: int = 3600) -> str | None:

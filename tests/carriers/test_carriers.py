@@ -10,7 +10,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-import smpp_peer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from smpp_peer import SmppPeer
@@ -41,12 +40,7 @@ from carrier_servers import (
     self_signed,
     verdict,
 )
-from carriers import (
-    Callback,
-    CarrierError,
-    NotGenuine,
-    smpp_session,
-)
+from carriers import CarrierError, smpp_session
 from carriers.tls import reason_of
 
 KINDS = {
@@ -54,8 +48,10 @@ KINDS = {
     "vonage_server": VonageServer,
     "webhook_server": WebhookServer,
     "apprise_server": AppriseServer,
+    "peer": SmppPeer,
 }
-OURS = [name for name in KINDS if name != "apprise_server"]  # speak HTTP by carriers/http.py
+OVER_HTTP = [name for name in KINDS if name != "peer"]
+OURS = [name for name in OVER_HTTP if name != "apprise_server"]  # by carriers/http.py
 WITH_JSON = [name for name in OURS if name != "webhook_server"]  # nothing else is an answer
 
 # Unicode without U+0000 and lone surrogates, which the API refuses.
@@ -65,6 +61,11 @@ numbers = st.sampled_from(["+12125550123", "+447700900123", "+4915123456789", "+
 
 @pytest.fixture(params=KINDS)
 def server(request):
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(params=OVER_HTTP)
+def http_server(request):
     return request.getfixturevalue(request.param)
 
 
@@ -78,30 +79,23 @@ def our_server(request):
 
 @pytest.mark.parametrize("text", AWKWARD)
 def test_a_text_arrives_as_it_is_and_alone(server, text):
-    send(connect(server.url), text=text)
+    with contextlib.closing(connect(server.url)) as carrier:
+        send(carrier, text=text)
     assert server.texts == [(NUMBER, text)]
 
 
 @settings(max_examples=30)
 @given(to=numbers, text=texts)
 def test_any_text_arrives_as_it_is(server, to, text):
-    server.texts.clear()
-    send(connect(server.url), to, text)
-    assert server.texts == [(to, text)]
+    server.requests.clear()
+    with contextlib.closing(connect(server.url)) as carrier:
+        send(carrier, to, text)
+    assert server.texts[-1] == (to, text)
 
 
-def test_a_connection_is_kept_for_the_next_text(our_server):
-    our_server.answers["+12125550101"] = Answer(500)
+def test_a_connection_is_kept_until_the_carrier_closes_it(our_server):
     carrier = connect(our_server.url)
-    for to in (NUMBER, "+12125550101", NUMBER):
-        with contextlib.suppress(CarrierError):
-            send(carrier, to)
-    carrier.close()
-    assert our_server.connections == 1
-
-
-def test_a_kept_connection_that_the_carrier_closed_is_replaced(our_server):
-    carrier = connect(our_server.url)
+    send(carrier)
     send(carrier)
     our_server.hang_up()
     time.sleep(0.1)
@@ -135,7 +129,8 @@ def test_a_carrier_without_an_answer_is_silent_and_its_text_in_doubt_and_not_sen
 ):
     server.answer = answer
     started = time.monotonic()
-    error = refused(impatient(server.url))
+    with contextlib.closing(impatient(server.url)) as carrier:
+        error = refused(carrier)
     assert time.monotonic() - started < 20
     assert (meaning(error), tells(error)) == ("in doubt", "silent")
     assert len(server.requests) == 1
@@ -199,21 +194,24 @@ def test_an_endless_answer_is_not_read_to_its_end(our_server):
 @pytest.mark.parametrize("kind", KINDS.values())
 def test_a_carrier_that_is_down_is_unreached_and_its_text_for_now_until_it_is_back(kind):
     server = kind()
-    carrier = connect(server.url)
     server.close()
-    error = refused(carrier)
+    with contextlib.closing(connect(server.url)) as carrier:
+        error = refused(carrier)
     assert (meaning(error), tells(error)) == ("for now", "unreached")
 
 
 def test_a_carrier_that_has_no_address_is_unreached_and_its_text_for_now(server):
-    error = refused(connect(server.url.replace(server.address, "carrier.invalid")))
+    url = server.url.replace(server.address, "carrier.invalid")
+    with contextlib.closing(connect(url)) as carrier:
+        error = refused(carrier)
     assert (meaning(error), tells(error)) == ("for now", "unreached")
 
 
-def test_a_redirect_is_not_followed(server):
-    server.answer = Answer(302, b"", {"Location": f"http://{server.address}/elsewhere"})
-    assert meaning(refused(connect(server.url))) == "for now"
-    assert len(server.requests) == 1
+def test_a_redirect_is_not_followed(http_server):
+    elsewhere = {"Location": f"http://{http_server.address}/elsewhere"}
+    http_server.answer = Answer(302, b"", elsewhere)
+    assert meaning(refused(connect(http_server.url))) == "for now"
+    assert len(http_server.requests) == 1
 
 
 def test_a_proxy_of_the_environments_is_not_used(monkeypatch, our_server):
@@ -222,34 +220,37 @@ def test_a_proxy_of_the_environments_is_not_used(monkeypatch, our_server):
     assert our_server.texts
 
 
-def test_only_a_certificate_that_is_vouched_for_is_trusted(tmp_path, monkeypatch):
-    context, certificate = self_signed(tmp_path)
-    server = TwilioServer()
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    url = server.url.replace(server.base_url, f"https://localhost:{server.server_port}")
-    try:
-        assert meaning(refused(connect(url))) == "for now"
-        assert not server.texts
-        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        assert send(connect(url))
-        assert server.texts == [(NUMBER, TEXT)]
-    finally:
-        server.close()
-
-
 # Why a carrier is not reached
 
 
-@contextlib.contextmanager
-def tls_servers(context):
-    """Run a carrier over HTTPS and one over SMPP and TLS; give their URLs on localhost."""
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("certified", "trusted", "reason"),
+    [
+        ({}, True, None),
+        ({}, False, "its certificate is signed by an unknown authority"),
+        ({"expired": True}, True, "its certificate has expired"),
+        ({"name": "example.com"}, True, "its certificate is for another host"),
+    ],
+)
+def test_only_a_certificate_that_is_vouched_for_is_trusted(
+    tmp_path, monkeypatch, certified, trusted, reason
+):
+    """No other server learns the password; why it is refused is told."""
+    context, certificate = self_signed(tmp_path, **certified)
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     server, peer = TwilioServer(), SmppPeer(context)
     server.socket = context.wrap_socket(server.socket, server_side=True)
+    secure = server.url.replace(server.base_url, f"https://localhost:{server.server_port}")
     try:
-        yield [
-            server.url.replace(server.base_url, f"https://localhost:{server.server_port}"),
-            peer.url,
-        ]
+        if reason:
+            assert [why(secure), why(peer.url)] == [reason] * 2
+        else:
+            for url in (secure, peer.url):
+                with contextlib.closing(connect(url)) as carrier:
+                    send(carrier)
+        assert len(server.texts) == len(peer.logins) == peer.unbinds == (not reason)
     finally:
         server.close()
         peer.close()
@@ -257,32 +258,11 @@ def tls_servers(context):
 
 def why(url):
     """Return why a carrier is not reached, in its words."""
-    carrier = impatient(url)
-    try:
+    with contextlib.closing(impatient(url)) as carrier:
         error = refused(carrier)
-    finally:
-        carrier.close()
-    assert tells(error) == "unreached"
-    assert not error.in_doubt
+    assert (meaning(error), tells(error)) == ("for now", "unreached")
     assert "localhost" not in str(error)
     return str(error).partition(" cannot be reached: ")[2]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("certified", "trusted", "reason"),
-    [
-        ({}, False, "its certificate is signed by an unknown authority"),
-        ({"expired": True}, True, "its certificate has expired"),
-        ({"name": "example.com"}, True, "its certificate is for another host"),
-    ],
-)
-def test_a_certificate_that_is_refused_says_why(tmp_path, monkeypatch, certified, trusted, reason):
-    context, certificate = self_signed(tmp_path, **certified)
-    if trusted:
-        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    with tls_servers(context) as urls:
-        assert [why(url) for url in urls] == [reason] * 2
 
 
 @pytest.mark.slow
@@ -384,63 +364,24 @@ def test_a_status_is_an_answer_unless_it_is_a_gateways(request, kind, status, to
     assert error.in_doubt == (kind == "apprise_server" and status in (502, 504))
 
 
-@pytest.mark.slow
-def test_an_smpp_peer_tells_as_much():
-    peer = SmppPeer()
-    carrier = impatient(peer.url)
-    try:
-        peer.answer = lambda part: 0x08
-        assert tells(refused(carrier)) == "its own answer"
-        for nothing in (smpp_peer.SILENCE, smpp_peer.HANG_UP):
-            peer.answer = lambda part, nothing=nothing: nothing
-            error = refused(carrier)
-            assert (tells(error), meaning(error)) == ("silent", "in doubt")
-    finally:
-        carrier.close()
-        peer.close()
-    carrier = impatient(peer.url)
-    assert tells(refused(carrier)) == "unreached"
-    carrier.close()
-
-
 # Concurrency
 
 
 @pytest.mark.slow
 def test_32_threads_send_each_text_once(server):
     server.delay = 0.02
-    carrier = connect(server.url, 32)
     sent = [(f"+1212555{i:04}", f"text {i}") for i in range(100)]
-    with ThreadPoolExecutor(32) as pool:
+    with contextlib.closing(connect(server.url, 32)) as carrier, ThreadPoolExecutor(32) as pool:
         list(pool.map(lambda each: send(carrier, *each), sent))
     assert sorted(server.texts) == sent
 
 
-def test_32_sends_are_under_way_at_once(server):
+def test_32_sends_are_under_way_at_once(http_server):
     together = threading.Barrier(32)
-    server.read = lambda request: (NUMBER, together.wait(30))
-    carrier = carriers.connect(server.url, 32)
+    http_server.read = lambda request: (NUMBER, together.wait(30))
+    carrier = carriers.connect(http_server.url, 32)
     with ThreadPoolExecutor(32) as pool:
         list(pool.map(lambda _: send(carrier), range(32)))
-
-
-# Callbacks
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "console:",
-        "simulator:",
-        "webhook+https://example.com/?secret=s3cret",
-        "json://127.0.0.1/{to}",
-    ],
-)
-def test_a_carrier_that_makes_no_callbacks_finds_none_genuine(url):
-    carrier = carriers.connect(url, sending=False)
-    request = Callback("status", "POST", "https://example.com/carriers/x/status", {}, b"")
-    with pytest.raises(NotGenuine):
-        carrier.callback(request)
 
 
 # Invalid URLs
@@ -552,10 +493,10 @@ def test_a_misspelt_scheme_is_refused_with_the_nearest(misspelt, meant, sending)
 
 
 def test_every_carrier_keeps_the_contract():
-    """The tests of this file hold it for carriers over HTTP; the others have tests of their own."""
+    """The tests of this file hold it for those that have a server to play them."""
     modules = {each.split(":")[0].split(".")[1] for each in carriers.OWN.values()}
     ours = {name.removesuffix("_server") for name in OURS}
-    assert ours | {"console", "simulator", "smpp"} == modules
+    assert ours | {"smpp", "console", "simulator"} == modules
 
 
 # Secrets and imports
@@ -564,18 +505,18 @@ def test_every_carrier_keeps_the_contract():
 @pytest.mark.parametrize(
     "answer",
     [
-        *(None, Answer(500), Answer(400, TEXT.encode()), HANG_UP, refusal(21211)),
+        *(None, HANG_UP, Answer(500), Answer(400, TEXT.encode()), refusal(21211)),
         verdict({"status": "3", "error-text": TEXT, "to": NUMBER}),
         Answer(200, {"error": TEXT, "reference": NUMBER}),
     ],
     ids=lambda answer: repr(answer)[:60],
 )
-def test_nothing_of_a_text_gets_into_logs_or_output(caplog, capfd, server, answer):
+def test_nothing_of_a_text_gets_into_logs_or_output(caplog, capfd, http_server, answer):
     """Not even if every logger is set to DEBUG."""
     caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.DEBUG, "carriers")
-    server.answer = answer
-    carrier = connect(server.url)
+    http_server.answer = answer
+    carrier = connect(http_server.url)
     assert_tells_no_secret(f"{carrier.name} {carrier.warning}")
     with contextlib.suppress(CarrierError):
         send(carrier)

@@ -6,7 +6,7 @@ import re
 import pytest
 
 import carriers
-from carrier_errors import connect, meaning, refused
+from carrier_errors import connect, meaning, refused, send
 from carrier_servers import Answer, refusal, verdict
 from carriers import apprise, pdus, twilio, vonage, webhook
 from carriers.http import STATUSES
@@ -82,10 +82,11 @@ FOR_NOW = [
 )
 def test_a_text_is_refused_as_the_code_says(request, name, code, means):
     server = request.getfixturevalue("peer" if name == "SMPP" else f"{name.lower()}_server")
-    server.answer = (lambda _: code) if name == "SMPP" else answer(name, code)
+    server.answer = code if name == "SMPP" else answer(name, code)
     with contextlib.closing(connect(server.url)) as carrier:
         error = refused(carrier)
     assert meaning(error) == means
+    assert name != "SMPP" or not error.silent
     assert str(code) in str(error) or f"0x{code:02X}" in str(error)
 
 
@@ -104,15 +105,19 @@ def test_a_429_is_too_fast_whatever_the_code(twilio_server, code):
     ],
 )
 def test_a_sender_that_serves_others_does_not_reach_this_country(
-    request, kind, of_country, of_account
+    request, monkeypatch, kind, of_country, of_account
 ):
+    """For ten minutes; then nothing tells that it serves anybody."""
     server, british = request.getfixturevalue(kind), "+447700900123"
     server.answers[british] = of_country
     carrier = connect(server.url)
     assert meaning(refused(carrier, british)) == "the account"
-    carrier.send("+12125550123", "a text", message_id="1", valid_for=60)
+    send(carrier)
     error = refused(carrier, british)
     assert (meaning(error), error.way) == ("for now", True)
+    monkeypatch.setattr("carriers.http.RECENTLY", -1)
+    send(carrier)
+    assert meaning(refused(carrier, british)) == "the account"
     server.answer = of_account
     assert meaning(refused(carrier)) == "the account"
 

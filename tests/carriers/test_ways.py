@@ -15,19 +15,23 @@ def test_one_url_is_one_carrier_for_everything():
 
 
 @pytest.mark.parametrize(
-    ("url", "name"),
+    ("url", "names"),
     [
-        (TWILIO, "twilio"),
-        (WEBHOOK, "webhook"),
-        ("webhook+http://localhost/", "webhook"),
-        ("nexmo://key:s3cret@ACME/{to}", "vonage"),
-        ("SMPPS://user:s3cret@host/FROM", "smpps"),
-        ("console:", "console"),
-        (f"{TWILIO}#name=US-1", "US-1"),
+        (TWILIO, ["twilio"]),
+        (WEBHOOK, ["webhook"]),
+        ("webhook+http://localhost/", ["webhook"]),
+        ("nexmo://key:s3cret@ACME/{to}", ["vonage"]),
+        ("SMPPS://user:s3cret@host/FROM", ["smpps"]),
+        ("console:", ["console"]),
+        (f"{TWILIO}#name=US-1", ["US-1"]),
+        (f"{TWILIO}#name=us&was=twilio", ["us", "twilio"]),
+        (f"{TWILIO}#was=us,US-1", ["twilio", "us", "US-1"]),
     ],
 )
-def test_a_carrier_is_called_by_its_name_or_its_scheme(url, name):
-    assert [way.name for way in parse(url)] == [name]
+def test_a_carrier_is_called_by_its_name_or_its_scheme_and_as_it_was_before(url, names):
+    (way,) = parse(url)
+    assert [*way.names] == names
+    assert way.name == names[0]
 
 
 def test_white_space_separates_carriers_in_their_order():
@@ -40,12 +44,8 @@ def test_white_space_separates_carriers_in_their_order():
 
 NO_URLS = [
     *("s3cret", "//s3cret", "://s3cret", ":s3cret", "AC1:s3cret@+15005550006", "webhook+https"),
-    *(
-        "twilio//AC1:s3cret@+15005550006",
-        "twilio/AC1:s3cret",
-        "twilio;//AC1:s3cret@a",
-        "a b s3cret",
-    ),
+    *("twilio//AC1:s3cret@+15005550006", "twilio/AC1:s3cret", "twilio;//AC1:s3cret@a"),
+    "a b s3cret",
     *(
         f"{scheme}{slashes}{rest}"
         for scheme in ("twilio:", "Vonage:", "smpps:", "webhook+https:", "json:", "console:")
@@ -98,40 +98,30 @@ def test_all_problems_of_all_carriers_are_told_a_line_each():
     assert "s3cret" not in str(problems.value)
 
 
-@pytest.mark.parametrize("second", [TWILIO, f"{VONAGE}#name=twilio", WEBHOOK + "#name=twilio"])
-def test_two_of_one_name_are_a_problem(second):
-    with pytest.raises(ValueError, match="are called twilio"):
-        parse(f"{TWILIO} {second}")
-
-
 @pytest.mark.parametrize(
-    ("after", "names"),
+    ("text", "problem"),
     [
-        ("name=us", ("us",)),
-        ("name=us&was=twilio", ("us", "twilio")),
-        ("was=us,US-1", ("twilio", "us", "US-1")),
+        *(
+            (f"{TWILIO} {second}", "are called twilio")
+            for second in (TWILIO, f"{VONAGE}#name=twilio", f"{WEBHOOK}#name=twilio")
+        ),
+        *(
+            (text, "was after # must not repeat a name")
+            for text in (
+                f"{TWILIO}#name=us&was=old,older,old",
+                f"{TWILIO}#name=us&was=us",
+                f"{TWILIO}#was=old,twilio",
+                f"{TWILIO}#name=us&was=old {VONAGE}#was=older,old",
+                f"{TWILIO}#name=us&was=vonage {VONAGE}",
+                f"{VONAGE} {TWILIO}#name=us&was=vonage",
+            )
+        ),
     ],
 )
-def test_what_a_carrier_was_called_before_is_its_own(after, names):
-    (way,) = parse(f"{TWILIO}#{after}")
-    assert way.names == names
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"{TWILIO}#name=us&was=old,older,old",
-        f"{TWILIO}#name=us&was=us",
-        f"{TWILIO}#was=old,twilio",
-        f"{TWILIO}#name=us&was=old {VONAGE}#was=older,old",
-        f"{TWILIO}#name=us&was=vonage {VONAGE}",
-        f"{VONAGE} {TWILIO}#name=us&was=vonage",
-    ],
-)
-def test_a_name_before_that_is_repeated_or_another_has_is_a_problem(text):
-    with pytest.raises(ValueError, match="was after # must not repeat a name") as problem:
+def test_two_of_one_name_are_a_problem_also_of_one_that_it_had_before(text, problem):
+    with pytest.raises(ValueError, match=problem) as caught:
         parse(text)
-    words = str(problem.value)
+    words = str(caught.value)
     assert "\n" not in words
     assert "s3cret" not in words
 

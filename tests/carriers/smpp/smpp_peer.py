@@ -12,12 +12,12 @@ from contextlib import suppress
 
 import pytest
 
-from carrier_servers import playing
+from carrier_servers import HANG as SILENCE
+from carrier_servers import HANG_UP, playing
+from phone import show
 
 BIND_TRANSMITTER, BIND_TRANSCEIVER, SUBMIT_SM, DELIVER_SM = 2, 9, 4, 5
 UNBIND, ENQUIRE_LINK, GENERIC_NACK, RESPONSE = 6, 0x15, 0x80000000, 0x80000000
-SILENCE = "no answer"
-HANG_UP = "the connection is closed instead of an answer"
 
 Login = namedtuple("Login", "command system_id password system_type version")
 Part = namedtuple(
@@ -51,7 +51,9 @@ def split(body, layout):
 
 
 class SmppPeer(socketserver.ThreadingTCPServer):
-    """Take texts; `answer(part)` gives a command_status, SILENCE or HANG_UP, after `delay` seconds.
+    """Take texts; `answer` is a command_status, SILENCE, HANG_UP or a function of a part.
+
+    It comes after `delay` seconds.
 
     `logins`, `parts` and `unbinds` record requests in order, and `most` the highest number of parts
     that waited for their answers at once. A test may set `bind_status`, `most_binds`, `enquiries`
@@ -61,22 +63,21 @@ class SmppPeer(socketserver.ThreadingTCPServer):
     daemon_threads = True
     allow_reuse_address = True
     request_queue_size = 128
+    answer = 0
 
     def __init__(self, tls=None):
         super().__init__(("127.0.0.1", 0), Handler)
         self.tls = tls
         self.bind_status, self.most_binds, self.delay = 0, 1000, 0
         self.enquiries = self.accepts = True
-        self.logins, self.parts, self.pdus = [], [], []
+        self.logins, self.pdus = [], []
+        self.parts = self.requests = []
         self.unbinds = self.waiting = self.most = 0
         self.lock = threading.Lock()
         self.sessions = []
         self._enquiry = threading.Timer(0, self.enquire)
         self._thread = threading.Thread(target=self.serve_forever, args=(0.005,))
         self._thread.start()
-
-    def answer(self, part):
-        return 0
 
     def message_id(self, count):
         return f"id-{count}"
@@ -85,9 +86,24 @@ class SmppPeer(socketserver.ThreadingTCPServer):
         """Deliver what waits for a newly bound session: nothing."""
 
     @property
+    def address(self):
+        return f"localhost:{self.server_address[1]}"
+
+    @property
     def url(self):
         scheme = "smpps" if self.tls else "smpp"
-        return f"{scheme}://user:s3cret@localhost:{self.server_address[1]}/15005550006"
+        return f"{scheme}://user:s3cret@{self.address}/15005550006"
+
+    @property
+    def texts(self):
+        """The (number, text) pairs, if parts of one text came after each other."""
+        texts = []
+        for part in self.parts:
+            header = part.octets[:6] if part.esm_class else b""
+            before = texts.pop()[1] if header and header[5] > 1 else ""
+            text = before + show(part.octets[len(header) :], part.coding)
+            texts.append((f"+{part.to}", text))
+        return texts
 
     @property
     def bound(self):
@@ -189,7 +205,7 @@ class Handler(socketserver.BaseRequestHandler):
         peer = self.server
         with peer.lock:
             peer.waiting -= 1
-        status = peer.answer(part)
+        status = peer.answer(part) if callable(peer.answer) else peer.answer
         if status == HANG_UP:
             self.hang_up()
         elif status != SILENCE:

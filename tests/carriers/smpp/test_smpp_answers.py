@@ -14,7 +14,6 @@ from smpp_texts import (
 
 from carrier_errors import meaning, refused, send
 from carriers import CarrierError, TooFast
-from running import wait_until
 
 
 def test_a_yes_with_optional_parameters_or_without_an_id_is_a_yes(peer, carrier):
@@ -40,16 +39,6 @@ def test_a_bind_that_is_refused_is_the_accounts_until_it_is_mended(peer, carrier
     assert send(carrier)
 
 
-def test_a_peer_that_allows_no_further_bind_refuses_the_account(peer, connect):
-    peer.most_binds = 1
-    first, second = connect(peer.url), connect(peer.url)
-    assert send(first)
-    assert meaning(refused(second)) == "the account"
-    first.close()
-    wait_until(lambda: not peer.bound)
-    assert send(second)
-
-
 @pytest.mark.slow
 def test_a_peer_that_does_not_answer_the_bind_is_for_now(peer, impatient):
     peer.bind_status = SILENCE
@@ -60,7 +49,7 @@ def test_a_peer_that_does_not_answer_the_bind_is_for_now(peer, impatient):
 
 
 def test_what_is_refused_with_the_first_part_is_refused_before_more_is_sent(peer, carrier):
-    peer.answer = lambda part: THROTTLED
+    peer.answer = THROTTLED
     assert meaning(refused(carrier, text="x" * 1000)) == "too fast"
     assert len(peer.parts) == 1
     assert carrier.received() == [], "the error tells it"

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -51,13 +50,11 @@ class ForeignPeer:
         self.popen.wait(60)
 
 
-@pytest.fixture(params=["npm smpp", "smpp.twisted3", "Net::SMPP"])
+@pytest.fixture(params=["npm smpp", "Net::SMPP"])
 def foreign_peer(request):
     if request.param == "npm smpp":
         modules = request.getfixturevalue("npm_package")("smpp", "0.5.1")
         peer = ForeignPeer(["node", HERE / "smpp_npm.js"], NODE_PATH=str(modules))
-    elif request.param == "smpp.twisted3":
-        peer = ForeignPeer([sys.executable, HERE / "smpp_twisted.py"])
     else:
         perl = shutil.which("perl")
         if not perl or subprocess.run([perl, "-MNet::SMPP", "-e", ""], stderr=-3).returncode:

@@ -50,38 +50,29 @@ def test_a_part_may_end_within_a_character(peer, carrier):
 
 
 @pytest.mark.parametrize(
-    ("source", "ton", "number", "certain"),
+    ("options", "source", "ton", "number", "certain"),
     [
-        ("12125550123", 1, NUMBER, True),
-        ("+12125550123", 1, NUMBER, True),
-        ("+12125550123", 0, NUMBER, True),
-        ("12125550123", 0, NUMBER, False),
-        ("12125550123", 2, NUMBER, False),
-        ("2125550123", 0, "+2125550123", False),
-        ("02125550123", 1, "+02125550123", False),
-        ("02125550123", 2, "+02125550123", False),
+        ({}, "12125550123", 1, NUMBER, True),
+        ({}, "+12125550123", 1, NUMBER, True),
+        ({}, "+12125550123", 0, NUMBER, True),
+        ({}, "12125550123", 0, NUMBER, False),
+        ({}, "12125550123", 2, NUMBER, False),
+        ({}, "2125550123", 0, "+2125550123", False),
+        ({}, "02125550123", 1, "+02125550123", False),
+        ({}, "02125550123", 2, "+02125550123", False),
+        ({"region": "US"}, "6172091009", 0, "+16172091009", True),
+        ({"region": "US"}, "6172091009", 2, "+16172091009", True),
+        ({"region": "US"}, "16172091009", 0, "+16172091009", True),
+        ({"region": "US"}, "442083661177", 0, "+442083661177", False),
+        ({"region": "US"}, "+442083661177", 0, "+442083661177", True),
+        ({"region": "US"}, "442083661177", 1, "+442083661177", True),
+        ({"region": "US"}, "1172091009", 0, "+1172091009", False),
     ],
 )
-def test_a_number_is_certain_only_where_it_is_called_international(
-    deliver, source, ton, number, certain
+def test_a_number_is_certain_where_it_is_called_international_or_is_one_of_the_region(
+    peer, connect, options, source, ton, number, certain
 ):
-    assert deliver(b"STOP", source, ton=ton) == Reply(number, "STOP", certain=certain)
-
-
-@pytest.mark.parametrize(
-    ("source", "ton", "number", "certain"),
-    [
-        ("6172091009", 0, "+16172091009", True),
-        ("6172091009", 2, "+16172091009", True),
-        ("16172091009", 0, "+16172091009", True),
-        ("442083661177", 0, "+442083661177", False),
-        ("+442083661177", 0, "+442083661177", True),
-        ("442083661177", 1, "+442083661177", True),
-        ("1172091009", 0, "+1172091009", False),
-    ],
-)
-def test_with_a_region_national_numbers_are_read(peer, connect, source, ton, number, certain):
-    carrier = connect(peer.url, region="US")
+    carrier = connect(peer.url, **options)
     carrier.check()
     peer.sessions[0].deliver(delivery(b"STOP", source, ton=ton))
     assert received(carrier, 1) == [Reply(number, "STOP", certain=certain)]

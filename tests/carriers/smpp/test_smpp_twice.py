@@ -27,9 +27,9 @@ def serve_a_receipt(peer, carrier):
 
 
 def serve_a_no(peer, carrier):
-    peer.answer = lambda part: SYSTEM_ERROR
+    peer.answer = SYSTEM_ERROR
     assert meaning(refused(carrier)) == "for now"
-    peer.answer = lambda part: 0
+    peer.answer = 0
 
 
 def hang_up(peer, carrier):
@@ -142,14 +142,20 @@ def test_of_two_binds_one_may_be_lost_again_and_again(peer, connect):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bind", ["transceiver", "transmitter"])
-def test_each_yes_that_comes_after_the_timeout_is_handed_over_once(peer, connect, bind):
+@pytest.mark.parametrize(
+    ("options", "references"),
+    [({"receipt_ids": "dec"}, ["26", "27"]), ({"bind": "transmitter"}, ["001A", "001B"])],
+)
+def test_each_yes_that_comes_after_the_timeout_is_handed_over_once(
+    peer, connect, options, references
+):
+    peer.message_id = lambda count: f"{25 + count:04X}"
     peer.delay = 2
     peer.enquire()
-    carrier = connect(peer.url, timeout=1, bind=bind)
-    for number in (1, 2):
+    carrier = connect(peer.url, timeout=1, **options)
+    for reference in references:
         assert meaning(refused(carrier)) == "in doubt"
-        assert received(carrier, 1) == [LateAnswer(MESSAGE_ID, f"id-{number}")]
+        assert received(carrier, 1) == [LateAnswer(MESSAGE_ID, reference)]
         sequence = [p[2] for p in peer.pdus if p[0] == smpp_peer.SUBMIT_SM][-1]
         again = pdu(smpp_peer.SUBMIT_SM | smpp_peer.RESPONSE, 0, sequence, b"again\0")
         peer.sessions[0].write(again)
@@ -224,8 +230,8 @@ def test_a_peer_that_falls_silent_is_given_up_each_time(peer, connect, monkeypat
 def test_a_text_without_an_answer_ends_a_silent_session_each_time(peer, connect):
     carrier = connect(peer.url, timeout=1)
     for count in (1, 2, 3):
-        peer.answer = lambda part: 0
+        peer.answer = 0
         send(carrier)
         assert len(peer.logins) == count
-        peer.answer = lambda part: SILENCE
+        peer.answer = SILENCE
         assert meaning(refused(carrier)) == "in doubt"
