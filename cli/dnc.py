@@ -51,7 +51,7 @@ def check(ctx: click.Context, number: str) -> None:
     entry = DoNotCall.entry(number)
     base.say("listed" if entry else "not listed")
     if entry:
-        base.say(f"since {base.moment(entry.added_at)}, by {entry.source or 'an unknown source'}")
+        base.say(f"since {base.shown(entry.added_at)}, by {entry.source or 'an unknown source'}")
     ctx.exit(not entry)
 
 
@@ -62,12 +62,8 @@ def check(ctx: click.Context, number: str) -> None:
 def history(number: str, as_json: bool) -> None:
     """Print everything that ever happened to a number on the list, oldest first."""
     names = ("at", "what", "why", "who")
-    rows = [[getattr(each, name) for name in names] for each in DoNotCallHistory.of(number)]
-    if as_json:
-        base.print_json([dict(zip(names, row, strict=True)) for row in rows])
-        return
-    shown = ((base.moment(at), *(each or "-" for each in row)) for at, *row in rows)
-    base.table(names, shown, "never listed")
+    events = [base.fields(event, *names) for event in DoNotCallHistory.of(number)]
+    base.print_list(as_json, events, names, map(dict.values, events), "never listed")
 
 
 @dnc.command("list")
@@ -77,7 +73,7 @@ def history(number: str, as_json: bool) -> None:
 def list_numbers(limit: int) -> None:
     """List the numbers, with their source and time, and how many there are."""
     entries = islice(DoNotCall.entries(), limit or None)
-    rows = ((e.number, e.source or "-", base.moment(e.added_at)) for e in entries)
+    rows = ((entry.number, entry.source, entry.added_at) for entry in entries)
     shown = base.table(("number", "source", "since"), rows)
     base.say(f"{shown} of {base.count(DoNotCall.size(), 'number')}")
 
@@ -94,7 +90,7 @@ def export(file: TextIO) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(("number", "source", "since"))
     for entry in chain(first, entries):
-        writer.writerow((entry.number, entry.source or "", base.moment(entry.added_at)))
+        writer.writerow((entry.number, entry.source or "", base.shown(entry.added_at)))
 
 
 @dnc.command("import")

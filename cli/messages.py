@@ -75,11 +75,9 @@ def list_messages(limit: int | None, as_json: bool, only_count: bool, **chosen: 
         return
     most = base.newest(limit, as_json)
     found = reports.listing(Filter(**chosen), most)
-    if as_json:
-        base.print_array(as_objects(found))
-        return
     rows = ((*row(message), last_error(message)) for message in found)
-    base.table_of_newest((*HEADER, "last error"), rows, most, "No messages")
+    header = (*HEADER, "last error")
+    base.print_list(as_json, as_objects(found), header, rows, "No messages", most)
 
 
 @messages.command()
@@ -111,33 +109,34 @@ def as_object(message: Message) -> dict:
 HEADER = ("message_id", "status", "to", "send at (UTC)", "local time", "attempts", "key")
 
 
-def row(message: Message) -> tuple[str, ...]:
+def row(message: Message) -> tuple[Any, ...]:
     """Return a message as a row for people."""
     waits = message.status in WAITING
     return (
-        str(message.id),
+        message.id,
         message.status + ("" if message.approved or not waits else " (awaiting approval)"),
         base.mask(message.to),
-        base.moment(message.send_at),
+        message.send_at,
         local_time(message),
-        str(message.attempts),
+        message.attempts,
         message.key.name,
     )
 
 
-def last_error(message: Message) -> str:
-    """Return the beginning of a message's last error, or a dash; `show` prints the whole."""
-    return textwrap.shorten(message.last_error or "-", LONGEST_ERROR, placeholder="…")
+def last_error(message: Message) -> str | None:
+    """Return the beginning of a message's last error, if it has one; `show` prints the whole."""
+    return message.last_error and textwrap.shorten(
+        message.last_error, LONGEST_ERROR, placeholder="…"
+    )
 
 
-def local_time(message: Message) -> str:
-    """Return the recipient's local time of sending, or a dash."""
+def local_time(message: Message) -> str | None:
+    """Return the recipient's local time of sending."""
     try:
-        at = message.send_at
-        return recipients.local_time(recipients.find(message.to), at) if message.to else "-"
+        return message.to and recipients.local_time(recipients.find(message.to), message.send_at)
     except (OverflowError, recipients.InvalidNumber):
         # Already in the year 10000, or no longer valid to a newer libphonenumber
-        return "-"
+        return None
 
 
 # Deciding
@@ -204,7 +203,7 @@ def preview(found: Iterator[Message], silent: bool) -> list[uuid.UUID]:
     ids = [message.id for message in chain(first, found)]
     if first:
         # Escaped, or a text could control the terminal
-        rows = ((*row(m), repr(m.message) if m.message else "-") for m in first)
+        rows = ((*row(m), m.message and repr(m.message)) for m in first)
         base.table((*HEADER, "text"), rows)
         if len(ids) > base.SHOWN:
             base.say(

@@ -145,7 +145,7 @@ def show_held(held: health.HeldByRate, now: datetime) -> None:
     """Print what waits for SEND_RATE, and until when."""
     say(
         f"SEND_RATE delays {base.count(held.texts, 'text')}, about {held.parts} parts: "
-        f"the last would be sent at {base.moment(held.empty_at)} (in {_span(held.empty_at - now)})"
+        f"the last would be sent at {base.shown(held.empty_at)} (in {_span(held.empty_at - now)})"
     )
 
 
@@ -153,7 +153,7 @@ def show_events(events: dict[str, dict]) -> None:
     """Print how many events of each key are waiting or were given up."""
     for key, standing in events.items():
         oldest, waiting = standing["oldest"], f"{standing['waiting']} waiting"
-        waiting += f" since {base.moment(oldest)}" if oldest else ""
+        waiting += f" since {base.shown(oldest)}" if oldest else ""
         say(f"events of {key}: {waiting}, {standing['given_up']} given up")
 
 
@@ -165,9 +165,9 @@ def show_counts(totals: dict[str, int], ended: dict[str, dict[str, int]]) -> Non
         [
             (
                 status,
-                str(totals.get(status, "-")),
+                totals.get(status),
                 "█" * -(-totals.get(status, 0) * 20 // most),
-                *(str(counts.get(status, "")) for counts in ended.values()),
+                *(counts.get(status, "") for counts in ended.values()),
             )
             for status in Status
         ],
@@ -185,7 +185,7 @@ def show_state(state: health.Health, not_understood: dict[str, int]) -> None:
     say(f"most common error in the last hour: {words}")
     say(f"unmatched receipts in the last day: {not_understood['receipts_unmatched']}")
     say(f"ignored STOP and START replies in the last day: {not_understood['opt_outs_ignored']}")
-    waited = f"waiting since {base.moment(due)} ({_span(now - due)})" if due else "none"
+    waited = f"waiting since {base.shown(due)} ({_span(now - due)})" if due else "none"
     say(f"oldest due message: {waited}")
 
 
@@ -193,7 +193,7 @@ def show_errors(errors: list[tuple[str, str, int]]) -> None:
     """Print the commonest errors of the last hour, and the keys whose messages have them."""
     if errors:
         say()
-        rows = ((str(messages), key, error) for error, key, messages in errors[:MOST_ERRORS])
+        rows = ((messages, key, error) for error, key, messages in errors[:MOST_ERRORS])
         base.table(("messages", "key", "error in the last hour"), rows, folded=True)
         if len(errors) > MOST_ERRORS:
             say(f"and {len(errors) - MOST_ERRORS} more")
@@ -233,7 +233,7 @@ def version() -> None:
 
 
 def _ago(instant, now):
-    return f"{base.moment(instant)} ({_span(now - instant)} ago)" if instant else "never"
+    return f"{base.shown(instant)} ({_span(now - instant)} ago)" if instant else "never"
 
 
 def _span(length):
