@@ -246,20 +246,18 @@ def _read_toml(path):
     """Return what a TOML file holds; the error repeats none of it."""
     import tomllib  # here, as most services have no such file
 
-    shown = printable(str(Path(path).absolute()))
     try:
-        text = Path(path).read_text("utf-8")
+        return tomllib.loads(Path(path).read_text("utf-8"))
     except OSError as error:
-        raise ValueError(f"{shown} cannot be read ({error.strerror})") from None
-    except ValueError as error:  # not UTF-8, or no path
-        raise ValueError(f"{shown} cannot be read ({type(error).__name__})") from None
-    try:
-        return tomllib.loads(text)
+        problem = f"cannot be read ({error.strerror})"
     except tomllib.TOMLDecodeError as error:
         where = re.search(r" \(at ([\w ,]+)\)$", str(error))
-        raise ValueError(f"{shown} is not TOML{', at ' + where[1] if where else ''}") from None
+        problem = f"is not TOML{', at ' + where[1] if where else ''}"
+    except ValueError as error:  # not UTF-8, or no path
+        problem = f"cannot be read ({type(error).__name__})"
     except RecursionError:
-        raise ValueError(f"{shown} is nested too deeply") from None
+        problem = "is nested too deeply"
+    raise ValueError(f"{printable(str(Path(path).absolute()))} {problem}")
 
 
 def _one_of(*choices):

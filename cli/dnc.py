@@ -20,13 +20,14 @@ from sending.replies import put_on_list
 dnc = base.Commands(
     "dnc", help="The Do Not Call list. Texts that check it are never sent to its numbers."
 )
-number_argument = click.argument("number", callback=base.number)
-numbers_argument = click.argument("numbers", nargs=-1, required=True, callback=base.number)
+number_argument = base.options(click.argument("number", callback=base.number), base.region_option)
+numbers_argument = base.options(
+    click.argument("numbers", nargs=-1, required=True, callback=base.number), base.region_option
+)
 
 
 @dnc.command()
 @numbers_argument
-@base.region_option
 def add(numbers: set[str]) -> None:
     """Add numbers to the list."""
     new = put_on_list(numbers, clock.now(), "operator", base.SHELL)
@@ -35,7 +36,6 @@ def add(numbers: set[str]) -> None:
 
 @dnc.command()
 @numbers_argument
-@base.region_option
 def remove(numbers: set[str]) -> None:
     """Remove numbers from the list."""
     gone = DoNotCall.remove(numbers, clock.now(), "operator", base.SHELL)
@@ -44,7 +44,6 @@ def remove(numbers: set[str]) -> None:
 
 @dnc.command()
 @number_argument
-@base.region_option
 @click.pass_context
 def check(ctx: click.Context, number: str) -> None:
     """Show whether a number is listed, since when and why; exit status 0 if it is, 1 if not."""
@@ -57,7 +56,6 @@ def check(ctx: click.Context, number: str) -> None:
 
 @dnc.command()
 @number_argument
-@base.region_option
 @base.json_option
 def history(number: str, as_json: bool) -> None:
     """Print everything that ever happened to a number on the list, oldest first."""
