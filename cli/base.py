@@ -204,11 +204,7 @@ def fields(row: Any, *names: str) -> dict[str, Any]:
 
 def to_json(value: Any) -> str:
     """Return a value as indented JSON; instants are in the API's format."""
-
-    def plain(it):
-        return isoformat(it) if isinstance(it, datetime) else str(it)
-
-    return json.dumps(value, indent=2, default=plain)
+    return json.dumps(value, indent=2, default=shown)
 
 
 def print_json(value: Any) -> None:

@@ -65,6 +65,13 @@ def test_the_example_shows_the_defaults(load):
     assert load(**ours) == load()._replace(port=8000, web_concurrency=1)
 
 
+SEVERAL_HOSTS = (
+    "postgresql://u:p@db1,db2/d?target_session_attrs=read-write",
+    "postgresql://u:p@db1:5432,db2/d",
+    "postgresql://u@%2Frun%2Fa,%2Frun%2Fb/d",
+)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [
@@ -121,6 +128,7 @@ def test_the_example_shows_the_defaults(load):
         ("CARRIER_URL", "", None),
         ("METRICS_TOKEN", "", None),
         ("METRICS_TOKEN", "x" * 16, "x" * 16),
+        *(("DATABASE_URL", url, url) for url in SEVERAL_HOSTS),
     ],
 )
 def test_a_value_is_read(name, text, value, load):
@@ -256,23 +264,32 @@ def test_what_cannot_be_used_is_refused_with_the_mistake(name, text, problem, lo
     assert str(refusal.value) == f"{name}: {problem}"
 
 
+TWO_DAYS = "sat 08:00-10:00, sun 22:00-24:00"
+NAMED_DAYS = "must not be set, because BUSINESS_HOURS names the days"
+TOO_SHORT = "must not be shorter than the window of RECIPIENT_LIMIT"
+
+
 @pytest.mark.parametrize(
-    ("business", "quiet"),
-    [("00:00-24:00", "00:00-24:00"), ("sat 08:00-10:00, sun 22:00-24:00", "16:00-10:00")],
+    ("problem", "variables"),
+    [
+        (NONE_OPEN, {"QUIET_HOURS": "00:00-24:00", "BUSINESS_HOURS": "00:00-24:00"}),
+        (NONE_OPEN, {"QUIET_HOURS": "16:00-10:00", "BUSINESS_HOURS": TWO_DAYS}),
+        *(
+            (NAMED_DAYS, {"BUSINESS_DAYS": days, "BUSINESS_HOURS": "mon 09:00-17:00"})
+            for days in ("mon-fri", "local", "")
+        ),
+        (TOO_SHORT, {"KEEP_TEXTS": "1d", "RECIPIENT_LIMIT": "3/48h"}),
+        (TOO_SHORT, {"KEEP_MESSAGES": "1d", "RECIPIENT_LIMIT": "3/48h"}),
+    ],
 )
-def test_quiet_hours_that_cover_all_business_hours_are_refused(business, quiet, load):
+def test_settings_that_contradict_each_other_are_refused_beside_other_problems(
+    problem, variables, load
+):
     with pytest.raises(SettingsError) as refusal:
-        load(BUSINESS_HOURS=business, QUIET_HOURS=quiet)
-    assert str(refusal.value) == f"QUIET_HOURS: {NONE_OPEN}"
-
-
-@pytest.mark.parametrize("days", ["mon-fri", "local", ""])
-def test_business_days_beside_hours_by_the_day_are_refused(days, load):
-    with pytest.raises(SettingsError) as refusal:
-        load(BUSINESS_HOURS="mon-fri 09:00-17:00", BUSINESS_DAYS=days)
-    assert str(refusal.value) == (
-        "BUSINESS_DAYS: must not be set, because BUSINESS_HOURS names the days"
-    )
+        load(**variables, LOG_LEVEL="loud")
+    first, other = str(refusal.value).splitlines()
+    assert first == f"{[*variables][0]}: {problem}"
+    assert other.startswith("LOG_LEVEL: ")
 
 
 def test_quiet_hours_that_leave_a_countrys_zones_no_minute_in_common_stop_the_start(load):
@@ -376,18 +393,6 @@ def test_gunicorns_own_settings_are_read_as_strictly(port, workers, start, tmp_p
     assert [line.partition(": must be ")[0] for line in process.output.splitlines()] == [
         *("PORT", "WEB_CONCURRENCY")
     ]
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "postgresql://u:p@db1,db2/d?target_session_attrs=read-write",
-        "postgresql://u:p@db1:5432,db2/d",
-        "postgresql://u@%2Frun%2Fa,%2Frun%2Fb/d",
-    ],
-)
-def test_several_hosts_need_no_ports(url, load):
-    assert load(DATABASE_URL=url).database_url == url
 
 
 @pytest.mark.parametrize(
