@@ -1,6 +1,7 @@
 """`flask keys`: keys of the programs that send and of the people at the desk."""
 
 import sys
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -266,41 +267,22 @@ def list_keys(as_json: bool) -> None:
     """
     now, everyone = clock.now(), ApiKey.everyone()
     limits = reports.use_of_limits(everyone, now, current_app.config["SETTINGS"].key_limits)
+    objects = [as_object(key, limits[key.id], now) for key in everyone]
     if as_json:
         addresses, standings = EventAddress.everyone(), Event.standings()
         base.print_array(
-            as_object(key, limits[key.id], addresses.get(key.id), standings.get(key.id), now)
-            for key in everyone
+            shown | {"events": events_of(addresses.get(key.id), standings.get(key.id, Standing()))}
+            for key, shown in zip(everyone, objects, strict=True)
         )
         return
     header = ("name", "group", "role", "limits", "rules")
     times = ("created", "last used", "expires", "old secret until", "paused", "revoked")
-    rows = (
-        (
-            *(key.name, key.group, key.role, ", ".join(map(in_words, limits[key.id])) or None),
-            *(key.rules.differences(NO_RULES) or None, key.created_at, hour(last_used(key))),
-            *(key.expires_at, old_secret_until(key, now), key.paused_at, key.revoked_at),
-        )
-        for key in everyone
-    )
-    base.table((*header, *times), rows, "No keys", folded=True)
+    base.table((*header, *times), map(row, objects), "No keys", folded=True)
 
 
-def in_words(use: reports.Use) -> str:
-    """Return a limit and its use: 3 of 5/s."""
-    told = f"{use.used} of {use.limit}"
-    return f"({told})" if use.is_default else told
-
-
-def as_object(
-    key: ApiKey,
-    limits: list[reports.Use],
-    address: EventAddress | None,
-    standing: Standing | None,
-    now: datetime,
-) -> dict:
+def as_object(key: ApiKey, limits: list[reports.Use], now: datetime) -> dict:
     """Return a key as an object for JSON, without its secrets."""
-    standing = standing or Standing()
+    old_secret_until = key.old_expires_at or now
     return {
         **base.fields(key, "name", "group", "role"),
         "limits": [
@@ -308,31 +290,36 @@ def as_object(
         ],
         "rules": key.rules._asdict(),
         "created_at": key.created_at,
-        "last_used_at": last_used(key),
+        # An hour, which can begin before the key was created
+        "last_used_at": key.last_used_at and max(key.last_used_at, key.created_at),
         "expires_at": key.expires_at,
-        "old_secret_expires_at": old_secret_until(key, now),
+        "old_secret_expires_at": old_secret_until if now < old_secret_until else None,
         **base.fields(key, "paused_at", "revoked_at"),
-        "events": {
-            "url": address and urls.masked(address.url),
-            "off": address and address.off,
-            **base.fields(standing, "waiting", "given_up"),
-        },
     }
 
 
-def old_secret_until(key: ApiKey, now: datetime) -> datetime | None:
-    """Return until when a rotated key's old secret stays valid."""
-    return key.old_expires_at if now < (key.old_expires_at or now) else None
+def events_of(address: EventAddress | None, standing: Standing) -> dict:
+    """Return the address of a key's events and how many are waiting, for JSON."""
+    return {
+        "url": address and urls.masked(address.url),
+        "off": address and address.off,
+        **base.fields(standing, "waiting", "given_up"),
+    }
 
 
-def hour(instant: datetime | None) -> str | None:
-    """Return an instant to the hour; a last use is not recorded more precisely."""
-    return instant and f"{instant:%Y-%m-%dT%H}h"
-
-
-def last_used(key: ApiKey) -> datetime | None:
-    """Return the hour of a key's last use, but no instant before it was created."""
-    return key.last_used_at and max(key.last_used_at, key.created_at)
+def row(key: dict) -> Iterable[Any]:
+    """Return the object of a key as a row for people."""
+    uses = []
+    for use in key["limits"]:
+        told = f"{use['used']} of {use['limit']}"
+        uses.append(f"({told})" if use["default"] else told)
+    rules, last_use = KeyRules(**key["rules"]).differences(NO_RULES), key["last_used_at"]
+    shown = {
+        "limits": ", ".join(uses) or None,
+        "rules": rules or None,
+        "last_used_at": last_use and f"{last_use:%Y-%m-%dT%H}h",  # which is all that is known
+    }
+    return (key | shown).values()
 
 
 @keys.command()
