@@ -36,7 +36,7 @@ settings = environment.load_or_exit()
 loglevel = settings.log_level
 
 # gunicorn reads these from the environment before `.env` is loaded into it
-workers = settings.web_concurrency or 1
+workers = settings.web_concurrency
 if settings.port:
     bind = f"0.0.0.0:{settings.port}"
 

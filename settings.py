@@ -85,7 +85,7 @@ class Settings(NamedTuple):
     log_format: Annotated[str, _one_of("TEXT", "JSON"), "TEXT"]
     metrics_token: Annotated[str | None, _secret(16)]
     port: Annotated[int | None, _whole(1, 65_535)]  # None: gunicorn's own, on this machine only
-    web_concurrency: Annotated[int | None, _whole(1, 1_000)]  # worker processes; None: one
+    web_concurrency: Annotated[int, _workers, ""]  # processes
 
     @property
     def ways(self) -> tuple[ways.Way, ...]:
@@ -208,6 +208,10 @@ def _whole(least, most):
         return int(text)
 
     return read
+
+
+def _workers(text):
+    return _whole(1, 1_000)(text or "1")
 
 
 def _days(text):

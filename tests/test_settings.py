@@ -48,11 +48,7 @@ def load(monkeypatch, tmp_path):
 def test_tests_with_all_options_on_set_each_setting_without_a_default(load):
     without_default = {name.upper() for name, value in load()._asdict().items() if not value}
     switches = {"SKIP_HOLIDAYS", "ALLOW_PREMIUM_RATE"}
-    assert {*ALL_OPTIONS} == without_default - switches - {
-        "PORT",
-        "WEB_CONCURRENCY",
-        "QUIET_HOURS_FILE",
-    }
+    assert {*ALL_OPTIONS} == without_default - switches - {"PORT", "QUIET_HOURS_FILE"}
     assert all(getattr(load(**ALL_OPTIONS), name.lower()) for name in ALL_OPTIONS)
 
 
@@ -62,7 +58,7 @@ def test_the_example_shows_the_defaults(load):
     fields = environment.Settings._fields
     ours = {name: value for name, value in shown.items() if name.lower() in fields}
     assert {name.lower() for name in ours} == {*fields} - {"carrier_url"}
-    assert load(**ours) == load()._replace(port=8000, web_concurrency=1)
+    assert load(**ours) == load()._replace(port=8000)
 
 
 SEVERAL_HOSTS = (
