@@ -142,45 +142,64 @@ def local_time(message: Message) -> str | None:
 # Deciding
 
 
-def command_for_each(
-    name: str,
-    past: str,
-    transition: Callable[[Selection], Any],
-    help: str,
-    *,
-    statuses: Collection[Status] = (),
-    awaiting_approval: bool = False,
-) -> None:
-    """Add a command that makes a transition for each id and reports those that cannot make it.
+def for_each(
+    past: str, statuses: Collection[Status] = (), awaiting_approval: bool = False
+) -> Callable:
+    """Make a command of a transition, for each id; it reports those that cannot make it.
 
     With filters instead of ids, the command first shows the messages and their texts, and asks.
     """
 
-    @messages.command(name, help=help)
-    @click.argument("message_ids", metavar="[ID]...", type=click.UUID, nargs=-1)
-    @filter_options
-    @click.option("--limit", type=base.LIMIT, metavar="N", help="Only the newest N.")
-    @base.yes_option
-    @click.pass_context
-    def command(ctx, message_ids, limit, yes, **chosen):
-        if bool(message_ids) == any(chosen.values()):
-            raise click.UsageError("Give ids, or options that say which messages.", ctx)
-        if not message_ids:
-            chosen["awaiting_approval"] |= awaiting_approval
-            found = reports.listing(Filter(**chosen), limit or None, statuses)
-            message_ids = preview(found, silent=yes)
+    def decorate(transition):
+        name = transition.__name__
+
+        @messages.command(name, help=transition.__doc__)
+        @click.argument("message_ids", metavar="[ID]...", type=click.UUID, nargs=-1)
+        @filter_options
+        @click.option("--limit", type=base.LIMIT, metavar="N", help="Only the newest N.")
+        @base.yes_option
+        @click.pass_context
+        def command(ctx, message_ids, limit, yes, **chosen):
+            if bool(message_ids) == any(chosen.values()):
+                raise click.UsageError("Give ids, or options that say which messages.", ctx)
             if not message_ids:
-                base.say(f"there are no such messages to {name}")
-                return
-            base.confirm(f"{name.capitalize()} {base.count(len(message_ids))}?", yes)
-        refused = False
-        with base.counted(name, len(message_ids)) as bar:
-            for batch in chunked(message_ids, PAGE):
-                selection = Selection(batch)
-                with base.committed(partial(selection.make, transition)):
-                    bar.update(len(batch))
-                    refused |= report(name, past, batch, selection.left)
-        ctx.exit(refused)
+                chosen["awaiting_approval"] |= awaiting_approval
+                found = reports.listing(Filter(**chosen), limit or None, statuses)
+                message_ids = preview(found, silent=yes)
+                if not message_ids:
+                    base.say(f"there are no such messages to {name}")
+                    return
+                base.confirm(f"{name.capitalize()} {base.count(len(message_ids))}?", yes)
+            refused = False
+            with base.counted(name, len(message_ids)) as bar:
+                for batch in chunked(message_ids, PAGE):
+                    selection = Selection(batch)
+                    with base.committed(partial(selection.make, transition)):
+                        bar.update(len(batch))
+                        refused |= report(name, past, batch, selection.left)
+            ctx.exit(refused)
+
+        return command
+
+    return decorate
+
+
+@for_each("approved", awaiting_approval=True)
+def approve(message: Selection) -> Any:
+    """Approve messages: they are sent when their time comes. Give ids, or options."""
+    return message.approve(base.SHELL, clock.now())
+
+
+@for_each("cancelled", WAITING)
+def cancel(message: Selection) -> Any:
+    """Cancel waiting messages; this also refuses approval. Give ids, or options."""
+    return message.cancel(base.SHELL, clock.now())
+
+
+@for_each("queued again", RETRYABLE)
+def retry(message: Selection) -> Any:
+    """Send failed, blocked, undelivered or expired messages again. Give ids, or options."""
+    return message.retry(clock.now(), current_app.config["SETTINGS"].expire_after)
 
 
 def report(name: str, past: str, ids: Collection[uuid.UUID], left: Collection[uuid.UUID]) -> bool:
@@ -210,29 +229,6 @@ def preview(found: Iterator[Message], silent: bool) -> list[uuid.UUID]:
                 f"and {len(ids) - base.SHOWN} more; --limit {base.SHOWN} takes them in batches"
             )
     return ids
-
-
-command_for_each(
-    "approve",
-    "approved",
-    lambda message: message.approve(base.SHELL, clock.now()),
-    "Approve messages: they are sent when their time comes. Give ids, or options.",
-    awaiting_approval=True,
-)
-command_for_each(
-    "cancel",
-    "cancelled",
-    lambda message: message.cancel(base.SHELL, clock.now()),
-    "Cancel waiting messages; this also refuses approval. Give ids, or options.",
-    statuses=WAITING,
-)
-command_for_each(
-    "retry",
-    "queued again",
-    lambda message: message.retry(clock.now(), current_app.config["SETTINGS"].expire_after),
-    "Send failed, blocked, undelivered or expired messages again. Give ids, or options.",
-    statuses=RETRYABLE,
-)
 
 
 # Forgetting
