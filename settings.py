@@ -1,5 +1,7 @@
 """The settings of the service: read from the environment, typed, bounded, with defaults."""
 
+from __future__ import annotations  # the parsers are below the settings
+
 import logging
 import os
 import re
@@ -9,7 +11,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Annotated, NamedTuple, NoReturn, get_type_hints
 
 from dotenv import dotenv_values, load_dotenv
 
@@ -17,6 +19,7 @@ import logs
 import recipients
 from access import limits, rules
 from carriers import urls, ways
+from carriers.ways import rate  # in Settings, `ways` is its property, too
 from logs import printable
 from recipients import weeks
 from recipients.weeks import DAYS, Window
@@ -24,9 +27,12 @@ from recipients.weeks import DAYS, Window
 VERSION = "1.0.0"
 """The version of the service, for `flask version`, `/healthz` and the log."""
 
-FLAG = ("true", "false")
-LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-DEFAULT_DATABASE = "sqlite:///messages.db"
+Hours = Window | dict[int, Window]
+"""Hours of every day, or of each day that has some, by its number; see `weeks`.
+
+Quiet hours can pass midnight, and have those of weeks.HOLIDAYS, too.
+"""
+
 LONGEST_ANSWER = 1600  # characters of STOP_REPLY and HELP_REPLY
 EPHEMERAL_HOSTS = ("DYNO", "RENDER", "RAILWAY_ENVIRONMENT", "FLY_APP_NAME", "K_SERVICE")
 """Variables set by hosts with ephemeral disks."""
@@ -39,42 +45,47 @@ class SettingsError(Exception):
 
 
 class Settings(NamedTuple):
-    """Every setting, typed and within its bounds."""
+    """Every setting: its type, what reads its text, and the text of a variable that is not set.
 
-    database_url: str
-    business_hours: Window | dict[int, Window]  # a dict: of each day that has some
-    business_days: frozenset[int] | None  # Monday is 0; None: those of the recipient's country
-    skip_holidays: bool
-    quiet_hours: Window | dict[int, Window] | None  # by day and weeks.HOLIDAYS; can pass midnight
-    quiet_hours_file: Mapping[str, Window | dict[int, Window] | None]  # by country or state
-    max_message_length: int  # characters
-    max_retries: int
-    retry_delay: int  # seconds
-    claim_timeout: int  # seconds
-    send_concurrency: int
-    send_rate: float | None  # parts a second; None: as fast as the carrier takes them
-    carrier_timeout: int  # seconds
-    shutdown_timeout: int  # seconds
-    expire_after: timedelta
-    keep_texts: timedelta | None  # until they are redacted; None: for ever
-    keep_messages: timedelta | None  # until they are purged; None: for ever
-    check_dnc: str  # which numbers on the Do Not Call list get no text: one of CHECKS
-    allowed_countries: frozenset[str] | None  # ISO 3166; None: all
-    allow_premium_rate: bool
-    key_limits: tuple[limits.Limit, ...]  # of keys without their own
-    recipient_limit: limits.Limit | None
-    hold_odd: bool  # what is unusual for a key waits for approval
-    stop_reply: str | None  # the text that answers a STOP
-    help_reply: str | None
-    notify_url: str | None  # Apprise's URLs, separated by white space
-    carrier_url: str | None
-    public_url: str | None  # without a slash at the end
-    secret_key: str | None
-    log_level: str
-    log_format: str
-    metrics_token: str | None
-    port: int | None  # None: gunicorn's own, on this machine only
-    web_concurrency: int  # worker processes
+    One without such a text is optional: it is None unless its variable has more than white space.
+    """
+
+    database_url: Annotated[str, _database_url, "sqlite:///messages.db"]
+    business_hours: Annotated[Hours, weeks.business_hours, "09:00-17:00"]
+    business_days: Annotated[frozenset[int] | None, _days, "mon-sun"]  # None: the country's own
+    skip_holidays: Annotated[bool, _flag, "false"]
+    quiet_hours: Annotated[Hours | None, weeks.quiet_hours]
+    quiet_hours_file: Annotated[Mapping[str, Hours | None], _quiet_places, ""]  # by country, state
+    max_message_length: Annotated[int, _whole(1, 65_536), "1600"]  # characters
+    max_retries: Annotated[int, _whole(0, 100), "3"]
+    retry_delay: Annotated[int, _whole(0, 86_400), "60"]  # seconds
+    claim_timeout: Annotated[int, _whole(1, 86_400), "300"]  # seconds
+    send_concurrency: Annotated[int, _whole(1, 256), "8"]
+    send_rate: Annotated[
+        float | None, rate
+    ]  # parts a second; None: as fast as the carrier takes them
+    carrier_timeout: Annotated[int, _whole(1, 600), "60"]  # seconds
+    shutdown_timeout: Annotated[int, _whole(1, 600), "25"]  # seconds
+    expire_after: Annotated[timedelta, rules.duration, "72h"]
+    keep_texts: Annotated[timedelta | None, _kept]  # until they are redacted; None: for ever
+    keep_messages: Annotated[timedelta | None, _kept]  # until they are purged; None: for ever
+    check_dnc: Annotated[str, _one_of(*rules.CHECKS), "opted-out"]  # which listed numbers get none
+    allowed_countries: Annotated[frozenset[str] | None, _countries]  # ISO 3166; None: all
+    allow_premium_rate: Annotated[bool, _flag, "false"]
+    key_limits: Annotated[tuple[limits.Limit, ...], limits.parse, ""]  # of keys without their own
+    recipient_limit: Annotated[limits.Limit | None, limits.parse_recipient_limit]
+    hold_odd: Annotated[bool, _flag, "false"]  # what is unusual for a key waits for approval
+    stop_reply: Annotated[str | None, _answer]  # the text that answers a STOP
+    help_reply: Annotated[str | None, _answer]
+    notify_url: Annotated[str | None, str.strip]  # Apprise's URLs, separated by white space
+    public_url: Annotated[str | None, _public_url]  # without a slash at the end
+    secret_key: Annotated[str | None, _secret(32)]
+    carrier_url: Annotated[str | None, _carriers]
+    log_level: Annotated[str, _one_of("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"), "INFO"]
+    log_format: Annotated[str, _one_of("TEXT", "JSON"), "TEXT"]
+    metrics_token: Annotated[str | None, _secret(16)]
+    port: Annotated[int | None, _whole(1, 65_535)]  # None: gunicorn's own, on this machine only
+    web_concurrency: Annotated[int, _workers, ""]  # processes
 
     @property
     def ways(self) -> tuple[ways.Way, ...]:
@@ -93,77 +104,42 @@ def load() -> Settings:
         load_dotenv(path)
     except (OSError, ValueError) as error:
         raise SettingsError(f"{path}: cannot be read ({type(error).__name__})") from None
-    env = _Environment()
-    settings = _read(env.read)
-    if problems := env.problems or _forgotten_too_soon(settings):
-        raise SettingsError("\n".join(problems))
+    values, problems = {}, {}
+    for name, hint in get_type_hints(Settings, include_extras=True).items():
+        read, *default = hint.__metadata__
+        text = os.environ.get(name.upper(), *default)
+        try:
+            values[name] = read(text) if default or (text and text.strip()) else None
+        except ValueError as error:
+            values[name], problems[name] = None, str(error)
+    settings = Settings(**values)
+    problems |= _conflicts(settings)
+    if problems:
+        wrong = [name for name in Settings._fields if name in problems]
+        lines = (
+            f"{name.upper()}: {line}" for name in wrong for line in problems[name].splitlines()
+        )
+        raise SettingsError("\n".join(lines))
     return settings
 
 
-class _Environment:
-    """Read variables by their parsers, and remember what is wrong with each."""
-
-    def __init__(self):
-        self.problems = []
-
-    def read(self, parse, name, default, **bounds):
-        """Return what a variable says, or None if its parser raises a ValueError of lines."""
-        try:
-            return parse(os.environ.get(name, default), **bounds)
-        except ValueError as error:
-            self.problems += [f"{name}: {line}" for line in str(error).splitlines()]
-
-
-def _read(read):
-    """Read all settings with `_Environment.read`, which remembers what is wrong with them."""
-    is_ephemeral = any(host in os.environ for host in EPHEMERAL_HOSTS)
-    return Settings(
-        database_url=read(_database_url, "DATABASE_URL", "" if is_ephemeral else DEFAULT_DATABASE),
-        business_hours=(hours := read(weeks.business_hours, "BUSINESS_HOURS", "09:00-17:00")),
-        business_days=read(_days, "BUSINESS_DAYS", "mon-sun", hours=hours),
-        skip_holidays=read(_one_of, "SKIP_HOLIDAYS", "false", choices=FLAG) == "true",
-        quiet_hours=read(_quiet_hours, "QUIET_HOURS", "", hours=hours),
-        quiet_hours_file=read(_quiet_places, "QUIET_HOURS_FILE", ""),
-        max_message_length=read(_whole, "MAX_MESSAGE_LENGTH", "1600", least=1, most=65_536),
-        max_retries=read(_whole, "MAX_RETRIES", "3", least=0, most=100),
-        retry_delay=read(_whole, "RETRY_DELAY", "60", least=0, most=86_400),
-        claim_timeout=read(_whole, "CLAIM_TIMEOUT", "300", least=1, most=86_400),
-        send_concurrency=read(_whole, "SEND_CONCURRENCY", "8", least=1, most=256),
-        send_rate=read(_rate, "SEND_RATE", ""),
-        carrier_timeout=read(_whole, "CARRIER_TIMEOUT", "60", least=1, most=600),
-        shutdown_timeout=read(_whole, "SHUTDOWN_TIMEOUT", "25", least=1, most=600),
-        expire_after=read(rules.duration, "EXPIRE_AFTER", "72h"),
-        keep_texts=read(_kept, "KEEP_TEXTS", ""),
-        keep_messages=read(_kept, "KEEP_MESSAGES", ""),
-        check_dnc=read(_one_of, "CHECK_DNC", "opted-out", choices=rules.CHECKS),
-        allowed_countries=read(_countries, "ALLOWED_COUNTRIES", ""),
-        allow_premium_rate=read(_one_of, "ALLOW_PREMIUM_RATE", "false", choices=FLAG) == "true",
-        key_limits=read(limits.parse, "KEY_LIMITS", ""),
-        recipient_limit=read(limits.parse_recipient_limit, "RECIPIENT_LIMIT", ""),
-        hold_odd=read(_one_of, "HOLD_ODD", "false", choices=FLAG) == "true",
-        stop_reply=read(_answer, "STOP_REPLY", ""),
-        help_reply=read(_answer, "HELP_REPLY", ""),
-        notify_url=read(str, "NOTIFY_URL", "").strip() or None,
-        public_url=read(_public_url, "PUBLIC_URL", ""),
-        secret_key=read(_secret, "SECRET_KEY", "", least=32),
-        carrier_url=read(_carriers, "CARRIER_URL", ""),
-        log_level=read(_one_of, "LOG_LEVEL", "INFO", choices=LEVELS),
-        log_format=read(_one_of, "LOG_FORMAT", "TEXT", choices=("TEXT", "JSON")),
-        metrics_token=read(_secret, "METRICS_TOKEN", "", least=16),
-        port=read(_whole_or_none, "PORT", "", least=1, most=65_535),
-        web_concurrency=read(_whole_or_none, "WEB_CONCURRENCY", "", least=1, most=1_000) or 1,
-    )
-
-
-def _forgotten_too_soon(settings):
-    """Return what is wrong if messages do not last as long as they count for their recipient."""
-    window = settings.recipient_limit and settings.recipient_limit.window
-    kept = {"KEEP_TEXTS": settings.keep_texts, "KEEP_MESSAGES": settings.keep_messages}
-    return [
-        f"{name}: must not be shorter than the window of RECIPIENT_LIMIT"
-        for name, length in kept.items()
-        if window and length and length < window
-    ]
+def _conflicts(settings):
+    """Return what is wrong with settings beside each other, by name; one that is wrong is None."""
+    problems, hours, quiet = {}, settings.business_hours, settings.quiet_hours
+    if isinstance(hours, dict) and "BUSINESS_DAYS" in os.environ:
+        problems["business_days"] = "must not be set, because BUSINESS_HOURS names the days"
+    if quiet and not isinstance(quiet, dict):
+        begins, ends = quiet
+        length = (ends - begins) % 1440 or 1440
+        windows = hours.values() if isinstance(hours, dict) else [hours or (0, 1440)]
+        minutes = {minute for window in windows for minute in range(*window)}
+        if all((minute - begins) % 1440 < length for minute in minutes):
+            problems["quiet_hours"] = "must not cover all of BUSINESS_HOURS"
+    for name in ("keep_texts", "keep_messages"):  # a message counts for its recipient meanwhile
+        kept, limit = getattr(settings, name), settings.recipient_limit
+        if kept and limit and kept < limit.window:
+            problems[name] = "must not be shorter than the window of RECIPIENT_LIMIT"
+    return problems
 
 
 def load_or_exit() -> Settings:
@@ -225,40 +201,26 @@ def warn_of_misspelt() -> None:
             log.warning("%s is not a setting; did you mean %s?", name, near[0])
 
 
-def _whole(text, least, most):
-    if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or not least <= int(text) <= most:
-        raise ValueError(f"must be a whole number from {least} to {most}")
-    return int(text)
+def _whole(least, most):
+    def read(text):
+        if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or not least <= int(text) <= most:
+            raise ValueError(f"must be a whole number from {least} to {most}")
+        return int(text)
+
+    return read
 
 
-def _whole_or_none(text, least, most):
-    return _whole(text, least, most) if text else None
+def _workers(text):
+    return _whole(1, 1_000)(text or "1")
 
 
-def _days(text, hours):
-    if isinstance(hours, dict) and "BUSINESS_DAYS" in os.environ:
-        raise ValueError("must not be set, because BUSINESS_HOURS names the days")
+def _days(text):
     if text.strip().lower() == "local":
         return None
     ranges = [*map(weeks.days, text.split(","))]
     if not all(ranges):
         raise ValueError(f"must be local, or a range or a list of {', '.join(DAYS)}, like mon-fri")
     return frozenset().union(*ranges)
-
-
-def _quiet_hours(text, hours):
-    """Return the quiet hours, if they leave a minute of the business hours open."""
-    if not text.strip():
-        return None
-    quiet = weeks.quiet_hours(text)
-    if not isinstance(quiet, dict):
-        begins, ends = quiet
-        length = (ends - begins) % 1440 or 1440
-        windows = hours.values() if isinstance(hours, dict) else [hours or (0, 1440)]
-        minutes = {minute for window in windows for minute in range(*window)}
-        if all((minute - begins) % 1440 < length for minute in minutes):
-            raise ValueError("must not cover all of BUSINESS_HOURS")
-    return quiet
 
 
 def _quiet_places(text):
@@ -288,83 +250,84 @@ def _read_toml(path):
     """Return what a TOML file holds; the error repeats none of it."""
     import tomllib  # here, as most services have no such file
 
-    shown = printable(str(Path(path).absolute()))
     try:
-        text = Path(path).read_text("utf-8")
+        return tomllib.loads(Path(path).read_text("utf-8"))
     except OSError as error:
-        raise ValueError(f"{shown} cannot be read ({error.strerror})") from None
-    except ValueError as error:  # not UTF-8, or no path
-        raise ValueError(f"{shown} cannot be read ({type(error).__name__})") from None
-    try:
-        return tomllib.loads(text)
+        problem = f"cannot be read ({error.strerror})"
     except tomllib.TOMLDecodeError as error:
         where = re.search(r" \(at ([\w ,]+)\)$", str(error))
-        raise ValueError(f"{shown} is not TOML{', at ' + where[1] if where else ''}") from None
+        problem = f"is not TOML{', at ' + where[1] if where else ''}"
+    except ValueError as error:  # not UTF-8, or no path
+        problem = f"cannot be read ({type(error).__name__})"
     except RecursionError:
-        raise ValueError(f"{shown} is nested too deeply") from None
+        problem = "is nested too deeply"
+    raise ValueError(f"{printable(str(Path(path).absolute()))} {problem}")
 
 
-def _one_of(text, choices):
-    for choice in choices:
-        if text.upper() == choice.upper():
-            return choice
-    raise ValueError(f"must be one of {', '.join(choices)}")
+def _one_of(*choices):
+    def read(text):
+        for choice in choices:
+            if text.upper() == choice.upper():
+                return choice
+        raise ValueError(f"must be one of {', '.join(choices)}")
+
+    return read
+
+
+def _flag(text):
+    return _one_of("true", "false")(text) == "true"
 
 
 def _kept(text):
-    """Return how long something is kept; None for no text."""
+    """Return how long something is kept."""
     match = re.fullmatch(r"([1-9]\d{0,2})([dy])|([1-9]\d{3,4})(d)", text.strip(), re.ASCII)
-    if text.strip() and not match:
-        raise ValueError("must be days or years, like 90d or 2y")
     if not match:
-        return None
+        raise ValueError("must be days or years, like 90d or 2y")
     number, unit = filter(None, match.groups())
     return timedelta(days=int(number) * {"d": 1, "y": 365}[unit])
 
 
-def _rate(text):
-    """Return so many a second; None for no text."""
-    return ways.rate(text) if text.strip() else None
-
-
 def _carriers(text):
     """Return a CARRIER_URL of which each part can be read."""
-    return text.strip() if ways.parse(text) else None
+    ways.parse(text)
+    return text.strip()
 
 
 def _countries(text):
     codes = frozenset(code.strip().upper() for code in text.split(",")) - {""}
-    only_commas = not codes and text.strip()  # a mistake, which must not allow all countries
-    if only_commas or not all(re.fullmatch("[A-Z]{2,3}|001", code) for code in codes):
+    if not codes or not all(re.fullmatch("[A-Z]{2,3}|001", code) for code in codes):
         raise ValueError("must be a list of ISO 3166 codes, like US,CA,GB")
-    return codes or None
+    return codes
 
 
 def _public_url(text):
     text = text.strip()
     written = re.fullmatch(r"https?://[\w.:\[\]-]+(/[^\s?#]*)?", text, re.ASCII)
-    if text and not (written and urls.split(text)):
+    if not (written and urls.split(text)):
         raise ValueError(
             "must be the public address of the service, like https://texts.example.com"
         )
-    return text.rstrip("/") or None
+    return text.rstrip("/")
 
 
-def _secret(text, least):
-    text = text.strip()
-    if text and len(text) < least:
-        raise ValueError(f"must have at least {least} characters, chosen at random")
-    return text or None
+def _secret(least):
+    def read(text):
+        if len(text.strip()) < least:
+            raise ValueError(f"must have at least {least} characters, chosen at random")
+        return text.strip()
+
+    return read
 
 
 def _answer(text):
     if len(text) > LONGEST_ANSWER or re.search("[\0\ud800-\udfff]", text):
         raise ValueError(f"must be a text of up to {LONGEST_ANSWER} characters")
-    return text if text.strip() else None
+    return text
 
 
 def _database_url(text):
-    if not text:
+    is_ephemeral = any(host in os.environ for host in EPHEMERAL_HOSTS)
+    if not text or (is_ephemeral and "DATABASE_URL" not in os.environ):
         raise ValueError(
             "must be set: this host loses its files at each deployment, so attach a Postgres"
         )

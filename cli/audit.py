@@ -34,11 +34,9 @@ def audit(limit: int | None, as_json: bool, **chosen: Any) -> None:
     """
     most = base.newest(limit, as_json)
     found = islice(Audit.listing(**chosen), most)
-    if as_json:
-        base.print_array(map(as_object, found))
-        return
     again = ApiKey.names_used_again()
-    base.table_of_newest(HEADER, (row(each, again) for each in found), most, "Nothing")
+    rows = (row(each, again) for each in found)
+    base.print_list(as_json, map(as_object, found), HEADER, rows, "Nothing", most)
 
 
 def as_object(done: Audit) -> dict:
@@ -48,23 +46,20 @@ def as_object(done: Audit) -> dict:
         "who": done.who,
         "who_key_id": done.who_key,
         "from": "desk" if done.who_key else "shell",
-        "what": done.what,
-        "message_id": done.message_id,
+        **base.fields(done, "what", "message_id"),
         "key": done.key_name,
         "key_id": done.key,
-        "number": done.number,
-        "count": done.count,
-        "details": done.details,
+        **base.fields(done, "number", "count", "details"),
     }
 
 
-def row(done: Audit, again: set[str]) -> tuple[str, ...]:
+def row(done: Audit, again: set[str]) -> tuple[Any, ...]:
     """Return a row for people; names in `again` were those of several keys."""
     who = key(done.who, done.who_key, again) if done.who_key else f"{done.who} (shell)"
     about = [done.message_id, done.number, done.count]
     about.append(done.key_name and key(done.key_name, done.key, again))
     told = " ".join(str(each) for each in about if each is not None)
-    return base.moment(done.at), who, done.what, told or "-", done.details or "-"
+    return done.at, who, done.what, told or None, done.details or None
 
 
 def key(name: str, id: int, again: set[str]) -> str:

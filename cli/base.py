@@ -30,38 +30,41 @@ INDENT = " " * 4  # of the lines that continue a folded one
 SHELL = "shell"  # recorded as the person who approved, cancelled, or changed the list
 
 
-class OneLineErrors:
-    """Report a failure in one line on standard error, with an exit status other than 0.
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Report a failure in one line on standard error, with an exit status other than 0."""
+    try:
+        yield
+        return
+    except click.ClickException as error:
+        failure = error
+    except BrokenPipeError:  # click handles it quietly
+        raise
+    except Refused as error:
+        failure = click.ClickException(str(error))
+    except OSError as error:
+        failure = click.ClickException(error.strerror or str(error))
+    except database.ERRORS as error:
+        failure = click.ClickException(f"the database failed: {database.reason(error)}")
+        failure.exit_code = 2  # in `dnc check`, 1 means "not listed"
+    failure.message = printable(failure.message)  # a carrier's words, or a file's
+    raise failure from None
 
-    The database's answers are waited for as long as they take.
-    """
+
+class Command(click.Command):
+    """A command that fails in one line, and waits for the database as long as it takes."""
+
+    def make_context(self, *arguments: Any, **named: Any) -> click.Context:
+        with one_line_errors():
+            return super().make_context(*arguments, **named)
 
     def invoke(self, ctx: click.Context) -> Any:
-        try:
-            with database.patience():
-                return super().invoke(ctx)
-        except click.ClickException as error:
-            error.message = printable(error.message)  # a carrier's words, or a file's
-            raise
-        except Refused as error:
-            raise click.ClickException(printable(str(error))) from None
-        except BrokenPipeError:  # click handles it quietly
-            raise
-        except OSError as error:
-            raise click.ClickException(printable(error.strerror or str(error))) from None
-        except database.ERRORS as error:
-            words = printable(f"the database failed: {database.reason(error)}")
-            failure = click.ClickException(words)
-            failure.exit_code = 2  # in `dnc check`, 1 means "not listed"
-            raise failure from None
+        with one_line_errors(), database.patience():
+            return super().invoke(ctx)
 
 
-class Command(OneLineErrors, click.Command):
-    pass
-
-
-class Commands(OneLineErrors, AppGroup):
-    pass
+class Commands(Command, AppGroup):
+    """A group of commands."""
 
 
 def command(function: Callable) -> click.Command:
@@ -150,9 +153,6 @@ def to_options(help: str = "Only messages to this number.") -> Callable:
     )
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
-
-
 def key_option(help: str) -> Callable:
     """Return --key, which takes the name of a key."""
     return click.option("--key", type=name, metavar="KEY_NAME", help=help)
@@ -190,18 +190,21 @@ def fold(line: str) -> str:
     )
 
 
-def moment(instant: datetime | None) -> str:
-    """Return an instant in the API's format."""
-    return isoformat(instant) if instant else "-"
+def shown(value: Any) -> str:
+    """Return a value for people: an instant in the API's format, a dash for None."""
+    if value is None:
+        return "-"
+    return isoformat(value) if isinstance(value, datetime) else printable(str(value))
+
+
+def fields(row: Any, *names: str) -> dict[str, Any]:
+    """Return some attributes of a row, for a JSON object."""
+    return {name: getattr(row, name) for name in names}
 
 
 def to_json(value: Any) -> str:
     """Return a value as indented JSON; instants are in the API's format."""
-
-    def plain(it):
-        return isoformat(it) if isinstance(it, datetime) else str(it)
-
-    return json.dumps(value, indent=2, default=plain)
+    return json.dumps(value, indent=2, default=shown)
 
 
 def print_json(value: Any) -> None:
@@ -225,7 +228,7 @@ def mask(number: str | None) -> str:
 
 def table(
     header: Iterable[str],
-    rows: Iterable[Iterable[str]],
+    rows: Iterable[Iterable[Any]],
     none: str | None = None,
     folded: bool = False,
 ) -> int:
@@ -240,7 +243,7 @@ def table(
         if none and not printed and len(page) == 1:
             say(none)
             return 0
-        page = [[*map(printable, row)] for row in page]
+        page = [[*map(shown, row)] for row in page]
         widths = [max(width, *map(len, cells)) for width, *cells in zip(widths, *page, strict=True)]
         for row in page:
             lines = [""]
@@ -254,7 +257,7 @@ def table(
     return printed - 1
 
 
-# The newest rows
+# Lists
 
 SHOWN = 50  # rows, without --limit
 
@@ -264,6 +267,7 @@ newest_option = click.option(
     metavar="N",
     help=f"Only the newest N; 0 for all. Default: all with --json, otherwise {SHOWN}.",
 )
+json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 
 
 def newest(limit: int | None, as_json: bool) -> int | None:
@@ -271,11 +275,21 @@ def newest(limit: int | None, as_json: bool) -> int | None:
     return SHOWN if limit is None and not as_json else limit or None
 
 
-def table_of_newest(
-    header: Iterable[str], rows: Iterable[Iterable[str]], most: int | None, none: str
+def print_list(
+    as_json: bool,
+    objects: Iterable[dict],
+    header: Iterable[str],
+    rows: Iterable[Iterable[Any]],
+    none: str,
+    most: int | None = None,
 ) -> None:
-    """Print rows in columns; say that there may be more if they are as many as may be shown."""
-    if table(header, rows, none) == most:
+    """Print what a list has, as objects or as rows; say if only the newest are shown.
+
+    What is not printed is not read: both can be iterators of the same.
+    """
+    if as_json:
+        print_array(objects)
+    elif table(header, rows, none) == most:
         say(f"these are the newest {most}; --limit 0 shows all", err=True)
 
 

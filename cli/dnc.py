@@ -20,13 +20,14 @@ from sending.replies import put_on_list
 dnc = base.Commands(
     "dnc", help="The Do Not Call list. Texts that check it are never sent to its numbers."
 )
-number_argument = click.argument("number", callback=base.number)
-numbers_argument = click.argument("numbers", nargs=-1, required=True, callback=base.number)
+number_argument = base.options(click.argument("number", callback=base.number), base.region_option)
+numbers_argument = base.options(
+    click.argument("numbers", nargs=-1, required=True, callback=base.number), base.region_option
+)
 
 
 @dnc.command()
 @numbers_argument
-@base.region_option
 def add(numbers: set[str]) -> None:
     """Add numbers to the list."""
     new = put_on_list(numbers, clock.now(), "operator", base.SHELL)
@@ -35,7 +36,6 @@ def add(numbers: set[str]) -> None:
 
 @dnc.command()
 @numbers_argument
-@base.region_option
 def remove(numbers: set[str]) -> None:
     """Remove numbers from the list."""
     gone = DoNotCall.remove(numbers, clock.now(), "operator", base.SHELL)
@@ -44,30 +44,24 @@ def remove(numbers: set[str]) -> None:
 
 @dnc.command()
 @number_argument
-@base.region_option
 @click.pass_context
 def check(ctx: click.Context, number: str) -> None:
     """Show whether a number is listed, since when and why; exit status 0 if it is, 1 if not."""
     entry = DoNotCall.entry(number)
     base.say("listed" if entry else "not listed")
     if entry:
-        base.say(f"since {base.moment(entry.added_at)}, by {entry.source or 'an unknown source'}")
+        base.say(f"since {base.shown(entry.added_at)}, by {entry.source or 'an unknown source'}")
     ctx.exit(not entry)
 
 
 @dnc.command()
 @number_argument
-@base.region_option
 @base.json_option
 def history(number: str, as_json: bool) -> None:
     """Print everything that ever happened to a number on the list, oldest first."""
     names = ("at", "what", "why", "who")
-    rows = [[getattr(each, name) for name in names] for each in DoNotCallHistory.of(number)]
-    if as_json:
-        base.print_json([dict(zip(names, row, strict=True)) for row in rows])
-        return
-    shown = ((base.moment(at), *(each or "-" for each in row)) for at, *row in rows)
-    base.table(names, shown, "never listed")
+    events = [base.fields(event, *names) for event in DoNotCallHistory.of(number)]
+    base.print_list(as_json, events, names, map(dict.values, events), "never listed")
 
 
 @dnc.command("list")
@@ -77,7 +71,7 @@ def history(number: str, as_json: bool) -> None:
 def list_numbers(limit: int) -> None:
     """List the numbers, with their source and time, and how many there are."""
     entries = islice(DoNotCall.entries(), limit or None)
-    rows = ((e.number, e.source or "-", base.moment(e.added_at)) for e in entries)
+    rows = ((entry.number, entry.source, entry.added_at) for entry in entries)
     shown = base.table(("number", "source", "since"), rows)
     base.say(f"{shown} of {base.count(DoNotCall.size(), 'number')}")
 
@@ -94,7 +88,7 @@ def export(file: TextIO) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(("number", "source", "since"))
     for entry in chain(first, entries):
-        writer.writerow((entry.number, entry.source or "", base.moment(entry.added_at)))
+        writer.writerow((entry.number, entry.source or "", base.shown(entry.added_at)))
 
 
 @dnc.command("import")

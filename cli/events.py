@@ -1,6 +1,8 @@
 """`flask events`: webhook events that are waiting or were given up."""
 
+from collections.abc import Iterable
 from itertools import islice
+from typing import Any
 
 import click
 
@@ -20,32 +22,20 @@ key_option = base.key_option("Only events of this key.")
 def list_events(key: str | None, limit: int | None, as_json: bool) -> None:
     """List events that are waiting or were given up, oldest first."""
     found = islice(Event.listing(key and ApiKey.named(key)), limit or None)
-    if as_json:
-        base.print_array(map(as_object, found))
-        return
     header = ("webhook id", "key", "type", "message_id", "tries", "next try", "last answer")
-    base.table(header, map(row, found), "No events")
+    base.print_list(as_json, map(as_object, found), header, map(row, found), "No events")
 
 
 def as_object(event: Event) -> dict:
     """Return an event as a JSON object."""
-    return {
-        "webhook_id": event.webhook_id,
-        "key": event.key.name,
-        "type": event.type,
-        "message_id": event.message_id,
-        "tries": event.tries,
-        "next_try_at": event.next_try_at,
-        "last_answer": event.last_answer,
-    }
+    names = ("type", "message_id", "tries", "next_try_at", "last_answer")
+    return {"webhook_id": event.webhook_id, "key": event.key.name} | base.fields(event, *names)
 
 
-def row(event: Event) -> tuple[str, ...]:
+def row(event: Event) -> Iterable[Any]:
     """Return an event as a row for people."""
-    shown = as_object(event) | {"next_try_at": base.moment(event.next_try_at)}
-    if event.given_up_at:
-        shown["next_try_at"] = "given up"
-    return tuple(str(value) if value is not None else "-" for value in shown.values())
+    next_try = "given up" if event.given_up_at else event.next_try_at
+    return (as_object(event) | {"next_try_at": next_try}).values()
 
 
 @events.command()

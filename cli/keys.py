@@ -1,6 +1,7 @@
 """`flask keys`: keys of the programs that send and of the people at the desk."""
 
 import sys
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -41,6 +42,7 @@ def read_limits(ctx: click.Context, parameter: click.Parameter, values: tuple) -
         raise click.BadParameter(str(problem)) from None
 
 
+name_argument = click.argument("name", type=base.name)
 rule_options = base.options(
     click.option("--hours", metavar="H", help="Its business hours: mon-fri 09:00-17:00."),
     click.option(
@@ -88,7 +90,7 @@ any_address_option = click.option(
 
 
 @keys.command()
-@click.argument("name", type=base.name)
+@name_argument
 @click.option(
     "--group", type=base.name, help="Keys of a group share messages sent with available_to_group."
 )
@@ -137,7 +139,7 @@ def create(
 
 
 @keys.command()
-@click.argument("name", type=base.name)
+@name_argument
 @click.option(
     "--overlap", type=base.duration, default="1d", help="Keep the old secret valid. Default: 1d."
 )
@@ -148,7 +150,7 @@ def rotate(name: str, overlap: timedelta) -> None:
 
 
 @keys.command()
-@click.argument("name", type=base.name)
+@name_argument
 def link(name: str) -> None:
     """Print a link that signs a person in at the desk, and its QR code.
 
@@ -166,7 +168,7 @@ def link(name: str) -> None:
 
 
 @keys.command()
-@click.argument("name", type=base.name)
+@name_argument
 @click.option(
     "--expires", type=lifetime, required=True, help='A time from now, such as 90d, or "never".'
 )
@@ -175,11 +177,11 @@ def extend(name: str, expires: timedelta | None) -> None:
     now = clock.now()
     until = expires and now + expires
     ApiKey.named(name).extend(until, now)
-    base.say(f"{name}: valid until {base.moment(until)}" if until else f"{name}: does not expire")
+    base.say(f"{name}: valid until {base.shown(until)}" if until else f"{name}: does not expire")
 
 
 @keys.command("limit", context_settings={"ignore_unknown_options": True})
-@click.argument("name", type=base.name)
+@name_argument
 @click.argument("limits", nargs=-1, callback=read_limits)
 def set_limits(name: str, limits: tuple[Limit, ...]) -> None:
     """Replace the limits of a key, as in 5/s 1000/d; without any, KEY_LIMITS applies again.
@@ -194,7 +196,7 @@ def set_limits(name: str, limits: tuple[Limit, ...]) -> None:
 
 
 @keys.command("rules")
-@click.argument("name", type=base.name)
+@name_argument
 @rule_options
 def set_rules(name: str, **options: Any) -> None:
     """Override settings for one key; "default" removes an override.
@@ -209,7 +211,7 @@ def set_rules(name: str, **options: Any) -> None:
 
 
 @keys.command("events")
-@click.argument("name", type=base.name)
+@name_argument
 @click.argument("url", type=base.address, required=False)
 @click.option(
     "--off", is_flag=True, help="Send no more events, and give up those that are waiting."
@@ -247,25 +249,12 @@ def set_events(
         return
     if off:
         EventAddress.switch_off(key.id, "by an operator", now)
-    told = events_of(key, EventAddress.everyone(), Event.standings())
-    state = f"switched off: {told['off']}" if told["off"] else "on"
-    base.say(f"{name}: {told['url']} ({state})")
-    base.say(f"{told['waiting']} waiting, {told['given_up']} given up")
+    address, standing = EventAddress.of(key), Event.standings().get(key.id, Standing())
+    state = f"switched off: {address.off}" if address.off else "on"
+    base.say(f"{name}: {urls.masked(address.url)} ({state})")
+    base.say(f"{standing.waiting} waiting, {standing.given_up} given up")
     if address.old_secret_until and now < address.old_secret_until:
-        base.say(f"also signed with the old secret until {base.moment(address.old_secret_until)}")
-
-
-def events_of(
-    key: ApiKey, addresses: dict[int, EventAddress], standings: dict[int, Standing]
-) -> dict:
-    """Return the address of a key's events and how many are waiting, as a JSON object."""
-    address, standing = addresses.get(key.id), standings.get(key.id, Standing())
-    return {
-        "url": address and urls.masked(address.url),
-        "off": address and address.off,
-        "waiting": standing.waiting,
-        "given_up": standing.given_up,
-    }
+        base.say(f"also signed with the old secret until {base.shown(address.old_secret_until)}")
 
 
 @keys.command("list")
@@ -278,71 +267,63 @@ def list_keys(as_json: bool) -> None:
     """
     now, everyone = clock.now(), ApiKey.everyone()
     limits = reports.use_of_limits(everyone, now, current_app.config["SETTINGS"].key_limits)
+    objects = [as_object(key, limits[key.id], now) for key in everyone]
     if as_json:
         addresses, standings = EventAddress.everyone(), Event.standings()
         base.print_array(
-            as_object(key, limits[key.id], now) | {"events": events_of(key, addresses, standings)}
-            for key in everyone
+            shown | {"events": events_of(addresses.get(key.id), standings.get(key.id, Standing()))}
+            for key, shown in zip(everyone, objects, strict=True)
         )
         return
     header = ("name", "group", "role", "limits", "rules")
     times = ("created", "last used", "expires", "old secret until", "paused", "revoked")
-    rows = [
-        (
-            *(key.name, key.group or "-", key.role),
-            ", ".join(map(in_words, limits[key.id])) or "-",
-            key.rules.differences(NO_RULES) or "-",
-            *(base.moment(key.created_at), hour(last_used(key)), base.moment(key.expires_at)),
-            *(base.moment(old_secret_until(key, now)), base.moment(key.paused_at)),
-            base.moment(key.revoked_at),
-        )
-        for key in everyone
-    ]
-    base.table((*header, *times), rows, "No keys", folded=True)
-
-
-def in_words(use: reports.Use) -> str:
-    """Return a limit and its use: 3 of 5/s."""
-    told = f"{use.used} of {use.limit}"
-    return f"({told})" if use.is_default else told
+    base.table((*header, *times), map(row, objects), "No keys", folded=True)
 
 
 def as_object(key: ApiKey, limits: list[reports.Use], now: datetime) -> dict:
     """Return a key as an object for JSON, without its secrets."""
+    old_secret_until = key.old_expires_at or now
     return {
-        "name": key.name,
-        "group": key.group,
-        "role": key.role,
+        **base.fields(key, "name", "group", "role"),
         "limits": [
             {"limit": str(use.limit), "used": use.used, "default": use.is_default} for use in limits
         ],
         "rules": key.rules._asdict(),
         "created_at": key.created_at,
-        "last_used_at": last_used(key),
+        # An hour, which can begin before the key was created
+        "last_used_at": key.last_used_at and max(key.last_used_at, key.created_at),
         "expires_at": key.expires_at,
-        "old_secret_expires_at": old_secret_until(key, now),
-        "paused_at": key.paused_at,
-        "revoked_at": key.revoked_at,
+        "old_secret_expires_at": old_secret_until if now < old_secret_until else None,
+        **base.fields(key, "paused_at", "revoked_at"),
     }
 
 
-def old_secret_until(key: ApiKey, now: datetime) -> datetime | None:
-    """Return until when a rotated key's old secret stays valid."""
-    return key.old_expires_at if now < (key.old_expires_at or now) else None
+def events_of(address: EventAddress | None, standing: Standing) -> dict:
+    """Return the address of a key's events and how many are waiting, for JSON."""
+    return {
+        "url": address and urls.masked(address.url),
+        "off": address and address.off,
+        **base.fields(standing, "waiting", "given_up"),
+    }
 
 
-def hour(instant: datetime | None) -> str:
-    """Return an instant to the hour; a last use is not recorded more precisely."""
-    return f"{instant:%Y-%m-%dT%H}h" if instant else "-"
-
-
-def last_used(key: ApiKey) -> datetime | None:
-    """Return the hour of a key's last use, but no instant before it was created."""
-    return key.last_used_at and max(key.last_used_at, key.created_at)
+def row(key: dict) -> Iterable[Any]:
+    """Return the object of a key as a row for people."""
+    uses = []
+    for use in key["limits"]:
+        told = f"{use['used']} of {use['limit']}"
+        uses.append(f"({told})" if use["default"] else told)
+    rules, last_use = KeyRules(**key["rules"]).differences(NO_RULES), key["last_used_at"]
+    shown = {
+        "limits": ", ".join(uses) or None,
+        "rules": rules or None,
+        "last_used_at": last_use and f"{last_use:%Y-%m-%dT%H}h",  # which is all that is known
+    }
+    return (key | shown).values()
 
 
 @keys.command()
-@click.argument("name", type=base.name)
+@name_argument
 def pause(name: str) -> None:
     """Refuse a key's requests, and let its texts wait, until it is resumed.
 
@@ -353,7 +334,7 @@ def pause(name: str) -> None:
 
 
 @keys.command()
-@click.argument("name", type=base.name)
+@name_argument
 def resume(name: str) -> None:
     """Let a paused key send again, first what is left of its waiting texts."""
     done = ApiKey.named(name).resume(clock.now())
@@ -361,7 +342,7 @@ def resume(name: str) -> None:
 
 
 @keys.command()
-@click.argument("name", type=base.name)
+@name_argument
 def revoke(name: str) -> None:
     """Refuse a key from now on, in every process; its name can be used again."""
     done = ApiKey.named(name).revoke(clock.now())

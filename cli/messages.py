@@ -76,11 +76,9 @@ def list_messages(limit: int | None, as_json: bool, only_count: bool, **chosen: 
         return
     most = base.newest(limit, as_json)
     found = reports.listing(Filter(**chosen), most)
-    if as_json:
-        base.print_array(as_objects(found))
-        return
     rows = ((*row(message), last_error(message)) for message in found)
-    base.table_of_newest((*HEADER, "last error"), rows, most, "No messages")
+    header = (*HEADER, "last error")
+    base.print_list(as_json, as_objects(found), header, rows, "No messages", most)
 
 
 @messages.command()
@@ -112,77 +110,97 @@ def as_object(message: Message) -> dict:
 HEADER = ("message_id", "status", "to", "send at (UTC)", "local time", "attempts", "key")
 
 
-def row(message: Message) -> tuple[str, ...]:
+def row(message: Message) -> tuple[Any, ...]:
     """Return a message as a row for people."""
     waits = message.status in WAITING
     return (
-        str(message.id),
+        message.id,
         message.status + ("" if message.approved or not waits else " (awaiting approval)"),
         base.mask(message.to),
-        base.moment(message.send_at),
+        message.send_at,
         local_time(message),
-        str(message.attempts),
+        message.attempts,
         message.key.name,
     )
 
 
-def last_error(message: Message) -> str:
-    """Return the beginning of a message's last error, or a dash; `show` prints the whole."""
-    return textwrap.shorten(message.last_error or "-", LONGEST_ERROR, placeholder="…")
+def last_error(message: Message) -> str | None:
+    """Return the beginning of a message's last error, if it has one; `show` prints the whole."""
+    return message.last_error and textwrap.shorten(
+        message.last_error, LONGEST_ERROR, placeholder="…"
+    )
 
 
-def local_time(message: Message) -> str:
-    """Return the recipient's local time of sending, or a dash."""
+def local_time(message: Message) -> str | None:
+    """Return the recipient's local time of sending."""
     try:
-        at = message.send_at
-        return recipients.local_time(recipients.find(message.to), at) if message.to else "-"
+        return message.to and recipients.local_time(recipients.find(message.to), message.send_at)
     except (OverflowError, recipients.InvalidNumber):
         # Already in the year 10000, or no longer valid to a newer libphonenumber
-        return "-"
+        return None
 
 
 # Deciding
 
 
-def command_for_each(
-    name: str,
-    past: str,
-    transition: Callable[[Selection], Any],
-    help: str,
-    *,
-    statuses: Collection[Status] = (),
-    awaiting_approval: bool = False,
-) -> None:
-    """Add a command that makes a transition for each id and reports those that cannot make it.
+def for_each(
+    past: str, statuses: Collection[Status] = (), awaiting_approval: bool = False
+) -> Callable:
+    """Make a command of a transition, for each id; it reports those that cannot make it.
 
     With filters instead of ids, the command first shows the messages and their texts, and asks.
     """
 
-    @messages.command(name, help=help)
-    @click.argument("message_ids", metavar="[ID]...", type=click.UUID, nargs=-1)
-    @filter_options
-    @click.option("--limit", type=base.LIMIT, metavar="N", help="Only the newest N.")
-    @base.yes_option
-    @click.pass_context
-    def command(ctx, message_ids, limit, yes, **chosen):
-        if bool(message_ids) == any(chosen.values()):
-            raise click.UsageError("Give ids, or options that say which messages.", ctx)
-        if not message_ids:
-            chosen["awaiting_approval"] |= awaiting_approval
-            found = reports.listing(Filter(**chosen), limit or None, statuses)
-            message_ids = preview(found, silent=yes)
+    def decorate(transition):
+        name = transition.__name__
+
+        @messages.command(name, help=transition.__doc__)
+        @click.argument("message_ids", metavar="[ID]...", type=click.UUID, nargs=-1)
+        @filter_options
+        @click.option("--limit", type=base.LIMIT, metavar="N", help="Only the newest N.")
+        @base.yes_option
+        @click.pass_context
+        def command(ctx, message_ids, limit, yes, **chosen):
+            if bool(message_ids) == any(chosen.values()):
+                raise click.UsageError("Give ids, or options that say which messages.", ctx)
             if not message_ids:
-                base.say(f"there are no such messages to {name}")
-                return
-            base.confirm(f"{name.capitalize()} {base.count(len(message_ids))}?", yes)
-        refused = False
-        with base.counted(name, len(message_ids)) as bar:
-            for batch in chunked(message_ids, PAGE):
-                selection = Selection(batch)
-                with base.committed(partial(transition, selection)):
-                    bar.update(len(batch))
-                    refused |= report(name, past, batch, selection.left)
-        ctx.exit(refused)
+                chosen["awaiting_approval"] |= awaiting_approval
+                found = reports.listing(Filter(**chosen), limit or None, statuses)
+                message_ids = preview(found, silent=yes)
+                if not message_ids:
+                    base.say(f"there are no such messages to {name}")
+                    return
+                base.confirm(f"{name.capitalize()} {base.count(len(message_ids))}?", yes)
+            refused = False
+            with base.counted(name, len(message_ids)) as bar:
+                for batch in chunked(message_ids, PAGE):
+                    selection = Selection(batch)
+                    with base.committed(partial(transition, selection)):
+                        bar.update(len(batch))
+                        refused |= report(name, past, batch, selection.left)
+            ctx.exit(refused)
+
+        return command
+
+    return decorate
+
+
+@for_each("approved", awaiting_approval=True)
+def approve(these: Selection) -> Any:
+    """Approve messages: they are sent when their time comes. Give ids, or options."""
+    return these.approve(base.SHELL, clock.now())
+
+
+@for_each("cancelled", WAITING)
+def cancel(these: Selection) -> Any:
+    """Cancel waiting messages; this also refuses approval. Give ids, or options."""
+    return these.cancel(base.SHELL, clock.now())
+
+
+@for_each("queued again", RETRYABLE)
+def retry(these: Selection) -> Any:
+    """Send failed, blocked, undelivered or expired messages again. Give ids, or options."""
+    return these.retry(clock.now(), current_app.config["SETTINGS"].expire_after)
 
 
 def report(name: str, past: str, ids: Collection[uuid.UUID], left: Collection[uuid.UUID]) -> bool:
@@ -205,36 +223,13 @@ def preview(found: Iterator[Message], silent: bool) -> list[uuid.UUID]:
     ids = [message.id for message in chain(first, found)]
     if first:
         # Escaped, or a text could control the terminal
-        rows = ((*row(m), repr(m.message) if m.message else "-") for m in first)
+        rows = ((*row(m), m.message and repr(m.message)) for m in first)
         base.table((*HEADER, "text"), rows)
         if len(ids) > base.SHOWN:
             base.say(
                 f"and {len(ids) - base.SHOWN} more; --limit {base.SHOWN} takes them in batches"
             )
     return ids
-
-
-command_for_each(
-    "approve",
-    "approved",
-    lambda these: these.approve(base.SHELL, clock.now()),
-    "Approve messages: they are sent when their time comes. Give ids, or options.",
-    awaiting_approval=True,
-)
-command_for_each(
-    "cancel",
-    "cancelled",
-    lambda these: these.cancel(base.SHELL, clock.now()),
-    "Cancel waiting messages; this also refuses approval. Give ids, or options.",
-    statuses=WAITING,
-)
-command_for_each(
-    "retry",
-    "queued again",
-    lambda these: these.retry(clock.now(), current_app.config["SETTINGS"].expire_after),
-    "Send failed, blocked, undelivered or expired messages again. Give ids, or options.",
-    statuses=RETRYABLE,
-)
 
 
 # Forgetting

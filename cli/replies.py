@@ -28,30 +28,18 @@ def list_replies(limit: int | None, as_json: bool, **chosen: Any) -> None:
     """
     most = base.newest(limit, as_json)
     found = Reply.listing(Filter(**chosen), most, clock.now())
-    if as_json:
-        base.print_array(map(as_object, found))
-        return
     header = ("reply_id", "at", "from", "state", "text")
-    base.table_of_newest(header, map(row, found), most, "No replies")
+    base.print_list(as_json, map(as_object, found), header, map(row, found), "No replies", most)
 
 
 def as_object(reply: Reply) -> dict:
     """Return a reply as a JSON object; `to` is the number that wrote it."""
-    return {
-        "reply_id": reply.id,
-        "at": reply.at,
-        "to": reply.number,
-        "text": reply.text,
-        "carrier": reply.carrier,
-        "message_id": reply.message_id,
-        "opted_out": reply.opted_out,
-        "may_be_no": reply.may_be_no,
-        "read_at": reply.read_at,
-        "read_by": reply.read_by,
-    }
+    names = ("text", "carrier", "message_id", "opted_out", "may_be_no", "read_at", "read_by")
+    start = {"reply_id": reply.id, "at": reply.at, "to": reply.number}
+    return start | base.fields(reply, *names)
 
 
-def row(reply: Reply) -> tuple[str, ...]:
+def row(reply: Reply) -> tuple[Any, ...]:
     """Return a reply as a row for people."""
     states = (
         (reply.opted_out, "opted out"),
@@ -62,7 +50,7 @@ def row(reply: Reply) -> tuple[str, ...]:
     state = state or ("needs nobody" if reply.read_at else "unread")
     text = repr(reply.text)  # escaped, or it could control the terminal
     short = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-    return (str(reply.id), base.moment(reply.at), base.mask(reply.number), state, short)
+    return reply.id, reply.at, base.mask(reply.number), state, short
 
 
 @replies.command()

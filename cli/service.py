@@ -3,6 +3,7 @@
 import time
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 import click
 from flask import current_app
@@ -95,40 +96,42 @@ def stats(ctx: click.Context, as_json: bool, everything: bool) -> None:
 
     The exit status is 1 if a PROBLEM is shown.
     """
-    now = clock.now()
+    now, settings = clock.now(), current_app.config["SETTINGS"]
     hour_ago, day_ago = now - health.HOUR, now - timedelta(days=1)
-    state = health.read(now, current_app.config["SETTINGS"].ways)
+    state, held = health.read(now, settings.ways), health.held_by_rate(settings.send_rate, now)
     began = time.perf_counter()
-    totals = reports.by_status() if everything else reports.waiting()
-    seconds = round(time.perf_counter() - began, 1)
-    ended = {"last_hour": reports.ended_since(hour_ago), "last_day": reports.ended_since(day_ago)}
-    awaiting, errors = reports.awaiting_approval(), reports.errors_by_key(hour_ago)
-    held = health.held_by_rate(current_app.config["SETTINGS"].send_rate, now)
-    events = {name: standing._asdict() for name, standing in Event.by_name().items()}
-    not_understood = {
+    told: dict[str, Any] = {"messages": reports.by_status() if everything else reports.waiting()}
+    if everything:
+        told["counted_in_seconds"] = round(time.perf_counter() - began, 1)
+    told |= {
+        "last_hour": reports.ended_since(hour_ago),
+        "last_day": reports.ended_since(day_ago),
+        "awaiting_approval": reports.awaiting_approval(),
+        "events": {name: standing._asdict() for name, standing in Event.by_name().items()},
         "receipts_unmatched": receipts.unmatched(day_ago, now),
         "opt_outs_ignored": receipts.ignored_opt_outs(day_ago),
+        "send_rate": held and held._asdict(),
+        **state_as_object(state),
+        "errors": [
+            {"error": error, "key": key, "messages": number}
+            for error, key, number in reports.errors_by_key(hour_ago)
+        ],
     }
     if as_json:
-        told = {"messages": totals} | ({"counted_in_seconds": seconds} if everything else {})
-        told |= ended | {"awaiting_approval": awaiting, "events": events} | not_understood
-        told |= {"send_rate": held and held._asdict()} | state_as_object(state)
-        told["errors"] = [dict(zip(("error", "key", "messages"), e, strict=True)) for e in errors]
         base.print_json(told)
         return
-    show_counts(totals, ended)
-    if everything:
-        say(f"counted in {seconds} s")
-    say()
-    say(f"awaiting approval: {awaiting}")
-    show_state(state, not_understood)
-    show_errors(errors)
+    show_counts(told)
+    show_state(state, told)
+    show_errors(told["errors"])
     if held:
         show_held(held, now)
-    show_events(events)
-    for problem in state.problems():
+    for key, standing in told["events"].items():
+        waiting, given_up, oldest = standing.values()
+        since = f" since {base.shown(oldest)}" if oldest else ""
+        say(f"events of {key}: {waiting} waiting{since}, {given_up} given up")
+    for problem in told["problems"]:
         say(f"PROBLEM: {problem}")
-    ctx.exit(1 if state.problems() else 0)
+    ctx.exit(1 if told["problems"] else 0)
 
 
 def state_as_object(state: health.Health) -> dict[str, object]:
@@ -145,55 +148,47 @@ def show_held(held: health.HeldByRate, now: datetime) -> None:
     """Print what waits for SEND_RATE, and until when."""
     say(
         f"SEND_RATE delays {base.count(held.texts, 'text')}, about {held.parts} parts: "
-        f"the last would be sent at {base.moment(held.empty_at)} (in {_span(held.empty_at - now)})"
+        f"the last would be sent at {base.shown(held.empty_at)} (in {_span(held.empty_at - now)})"
     )
 
 
-def show_events(events: dict[str, dict]) -> None:
-    """Print how many events of each key are waiting or were given up."""
-    for key, standing in events.items():
-        oldest, waiting = standing["oldest"], f"{standing['waiting']} waiting"
-        waiting += f" since {base.moment(oldest)}" if oldest else ""
-        say(f"events of {key}: {waiting}, {standing['given_up']} given up")
-
-
-def show_counts(totals: dict[str, int], ended: dict[str, dict[str, int]]) -> None:
+def show_counts(told: dict[str, Any]) -> None:
     """Print a table of messages by status, with bars."""
+    totals, hour, day = told["messages"], told["last_hour"], told["last_day"]
     most = max(totals.values()) or 1
-    base.table(
-        ("status", "messages", "", "last hour", "last day"),
-        [
-            (
-                status,
-                str(totals.get(status, "-")),
-                "█" * -(-totals.get(status, 0) * 20 // most),
-                *(str(counts.get(status, "")) for counts in ended.values()),
-            )
-            for status in Status
-        ],
-        folded=True,
+    rows = (
+        (
+            *(status, totals.get(status), "█" * -(-totals.get(status, 0) * 20 // most)),
+            *(hour.get(status, ""), day.get(status, "")),
+        )
+        for status in Status
     )
+    base.table(("status", "messages", "", "last hour", "last day"), rows, folded=True)
+    if "counted_in_seconds" in told:
+        say(f"counted in {told['counted_in_seconds']} s")
+    say()
 
 
-def show_state(state: health.Health, not_understood: dict[str, int]) -> None:
+def show_state(state: health.Health, told: dict[str, Any]) -> None:
     """Print the state of sending, and how many receipts and replies matched nothing."""
     now, error, due = state.now, state.commonest_error, state.oldest_due
+    say(f"awaiting approval: {told['awaiting_approval']}")
     say(f"retrying: {state.retrying}")
     say(f"last text sent: {_ago(state.last_sent_at, now)}")
     say(f"last scheduler pass: {_ago(state.last_pass_at, now)}")
     words = f"{error[0]} ({base.count(error[1])})" if error else "none"
     say(f"most common error in the last hour: {words}")
-    say(f"unmatched receipts in the last day: {not_understood['receipts_unmatched']}")
-    say(f"ignored STOP and START replies in the last day: {not_understood['opt_outs_ignored']}")
-    waited = f"waiting since {base.moment(due)} ({_span(now - due)})" if due else "none"
+    say(f"unmatched receipts in the last day: {told['receipts_unmatched']}")
+    say(f"ignored STOP and START replies in the last day: {told['opt_outs_ignored']}")
+    waited = f"waiting since {base.shown(due)} ({_span(now - due)})" if due else "none"
     say(f"oldest due message: {waited}")
 
 
-def show_errors(errors: list[tuple[str, str, int]]) -> None:
+def show_errors(errors: list[dict[str, Any]]) -> None:
     """Print the commonest errors of the last hour, and the keys whose messages have them."""
     if errors:
         say()
-        rows = ((str(messages), key, error) for error, key, messages in errors[:MOST_ERRORS])
+        rows = ((each["messages"], each["key"], each["error"]) for each in errors[:MOST_ERRORS])
         base.table(("messages", "key", "error in the last hour"), rows, folded=True)
         if len(errors) > MOST_ERRORS:
             say(f"and {len(errors) - MOST_ERRORS} more")
@@ -233,7 +228,7 @@ def version() -> None:
 
 
 def _ago(instant, now):
-    return f"{base.moment(instant)} ({_span(now - instant)} ago)" if instant else "never"
+    return f"{base.shown(instant)} ({_span(now - instant)} ago)" if instant else "never"
 
 
 def _span(length):

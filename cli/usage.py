@@ -57,8 +57,7 @@ def usage(
         writer.writerow(header)
         writer.writerows(map(harmless, row) for row in rows)
     else:
-        shown = (["-" if each is None else str(each) for each in row] for row in rows)
-        base.table(header, shown, f"no texts to count in {first:%Y-%m}")
+        base.table(header, rows, f"no texts to count in {first:%Y-%m}")
 
 
 def harmless(cell: object) -> object:

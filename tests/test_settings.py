@@ -61,6 +61,13 @@ def test_the_example_shows_the_defaults(load):
     assert load(**ours) == load()._replace(port=8000)
 
 
+SEVERAL_HOSTS = (
+    "postgresql://u:p@db1,db2/d?target_session_attrs=read-write",
+    "postgresql://u:p@db1:5432,db2/d",
+    "postgresql://u@%2Frun%2Fa,%2Frun%2Fb/d",
+)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [
@@ -117,6 +124,7 @@ def test_the_example_shows_the_defaults(load):
         ("CARRIER_URL", "", None),
         ("METRICS_TOKEN", "", None),
         ("METRICS_TOKEN", "x" * 16, "x" * 16),
+        *(("DATABASE_URL", url, url) for url in SEVERAL_HOSTS),
     ],
 )
 def test_a_value_is_read(name, text, value, load):
@@ -198,11 +206,8 @@ WRONG_HOURS = {
     "09:00-12:00, 13:00-17:00": ONE_EACH,
     "mon-fri": NO_HOURS,
     "mon-fri09:00-17:00": NO_HOURS,
-    "mon,tue 09:00-17:00": NO_HOURS,
     "local 09:00-17:00": NO_DAY,
     "mon-fry 09:00-17:00": NO_DAY,
-    "mon–fri 09:00-17:00": NO_DAY,
-    "mon-tue-wed 09:00-17:00": NO_DAY,
     "mon- 09:00-17:00": NO_DAY,
     "mon 22:00-02:00": f"the hours of entry 1 {ORDER}",
     "mon 09:00-24:30": f"the hours of entry 1 {TIMES}",
@@ -213,7 +218,6 @@ WRONG_HOURS = {
 }
 WRONG_QUIET_HOURS = {
     "21:00": QUIET,
-    "21:00–08:00": QUIET,
     "21:00-08:60": QUIET,
     ",": ONE_QUIET,
     "21:00-08:00, 12:00-13:00": ONE_QUIET,
@@ -224,15 +228,11 @@ WRONG_QUIET_HOURS = {
     "mon-holidays 21:00-09:00": NO_QUIET_DAY,
     "holidays-mon 21:00-09:00": NO_QUIET_DAY,
     "holidays": NO_QUIET,
-    "sat21:00-12:00": NO_QUIET,
     "mon 21:00": f"the hours of entry 1 {QUIET}",
-    "mon 21:00-25:00": f"the hours of entry 1 {TIMES}",
     "mon 21:00-21:00": f"the hours of entry 1 {DIFFERENT}",
-    "holidays 00:00-00:00": f"the hours of entry 1 {DIFFERENT}",
     "fri-sun 21:00-09:00, sat 21:00-12:00": "entry 2 must not repeat sat",
     "holidays 00:00-24:00, holidays 00:00-12:00": "entry 2 must not repeat holidays",
     "24:00-08:00": TIMES,
-    "21:00-24:01": TIMES,
     "09:00-17:00": NONE_OPEN,
 }
 
@@ -252,23 +252,32 @@ def test_what_cannot_be_used_is_refused_with_the_mistake(name, text, problem, lo
     assert str(refusal.value) == f"{name}: {problem}"
 
 
+TWO_DAYS = "sat 08:00-10:00, sun 22:00-24:00"
+NAMED_DAYS = "must not be set, because BUSINESS_HOURS names the days"
+TOO_SHORT = "must not be shorter than the window of RECIPIENT_LIMIT"
+
+
 @pytest.mark.parametrize(
-    ("business", "quiet"),
-    [("00:00-24:00", "00:00-24:00"), ("sat 08:00-10:00, sun 22:00-24:00", "16:00-10:00")],
+    ("problem", "variables"),
+    [
+        (NONE_OPEN, {"QUIET_HOURS": "00:00-24:00", "BUSINESS_HOURS": "00:00-24:00"}),
+        (NONE_OPEN, {"QUIET_HOURS": "16:00-10:00", "BUSINESS_HOURS": TWO_DAYS}),
+        *(
+            (NAMED_DAYS, {"BUSINESS_DAYS": days, "BUSINESS_HOURS": "mon 09:00-17:00"})
+            for days in ("mon-fri", "local", "")
+        ),
+        (TOO_SHORT, {"KEEP_TEXTS": "1d", "RECIPIENT_LIMIT": "3/48h"}),
+        (TOO_SHORT, {"KEEP_MESSAGES": "1d", "RECIPIENT_LIMIT": "3/48h"}),
+    ],
 )
-def test_quiet_hours_that_cover_all_business_hours_are_refused(business, quiet, load):
+def test_settings_that_contradict_each_other_are_refused_beside_other_problems(
+    problem, variables, load
+):
     with pytest.raises(SettingsError) as refusal:
-        load(BUSINESS_HOURS=business, QUIET_HOURS=quiet)
-    assert str(refusal.value) == f"QUIET_HOURS: {NONE_OPEN}"
-
-
-@pytest.mark.parametrize("days", ["mon-fri", "local", ""])
-def test_business_days_beside_hours_by_the_day_are_refused(days, load):
-    with pytest.raises(SettingsError) as refusal:
-        load(BUSINESS_HOURS="mon-fri 09:00-17:00", BUSINESS_DAYS=days)
-    assert str(refusal.value) == (
-        "BUSINESS_DAYS: must not be set, because BUSINESS_HOURS names the days"
-    )
+        load(**variables, LOG_LEVEL="loud")
+    first, other = str(refusal.value).splitlines()
+    assert first == f"{next(iter(variables))}: {problem}"
+    assert other.startswith("LOG_LEVEL: ")
 
 
 def test_quiet_hours_that_leave_a_countrys_zones_no_minute_in_common_stop_the_start(load):
@@ -311,18 +320,27 @@ def test_a_file_named_env_that_cannot_be_read_is_a_problem(load, tmp_path):
         load()
 
 
+OF_OTHER_PROGRAMS = (
+    *("HOST", "LOGNAME", "PUBLIC_KEY", "SECRET", "JWT_SECRET_KEY", "CI_LOG_LEVEL", "BASE_URL"),
+    *("DATABASE_PUBLIC_URL", "DATABASE_PRIVATE_URL", "TEST_DATABASE_URL", "AWS_SECRET_KEY"),
+    *("RAILWAY_PUBLIC_DOMAIN", "RENDER_EXTERNAL_URL", "SSL_CERT_FILE", "FLASK_APP"),
+)
+
+
 @pytest.mark.parametrize(
     ("name", "setting"),
     [
         *(("CARIER_URL", "CARRIER_URL"), ("SEND_CONCURENCY", "SEND_CONCURRENCY")),
         *(("carrier_url", "CARRIER_URL"), ("BUSINESS_HOUR", "BUSINESS_HOURS")),
         *(("DATABASE_URI", "DATABASE_URL"), ("WEB_CONCURENCY", "WEB_CONCURRENCY")),
+        *((name, None) for name in OF_OTHER_PROGRAMS),
     ],
 )
 def test_a_misspelt_setting_is_named_with_the_one_it_resembles(name, setting, load, caplog):
     load(**{name: "s3cret"})
     environment.warn_of_misspelt()
-    assert caplog.messages == [f"{name} is not a setting; did you mean {setting}?"]
+    words = f"{name} is not a setting; did you mean {setting}?"
+    assert caplog.messages == ([words] if setting else [])
 
 
 def test_in_a_file_named_env_a_name_may_be_less_similar(load, tmp_path, caplog):
@@ -335,20 +353,6 @@ def test_in_a_file_named_env_a_name_may_be_less_similar(load, tmp_path, caplog):
     ]
     for name in ("CARRIER", "MAX_RETRY", "TZ", "LOG_FILE"):
         os.environ.pop(name)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("HOST", "LOGNAME", "PUBLIC_KEY", "SECRET", "JWT_SECRET_KEY", "CI_LOG_LEVEL"),
-        *("DATABASE_PUBLIC_URL", "DATABASE_PRIVATE_URL", "TEST_DATABASE_URL", "AWS_SECRET_KEY"),
-        *("RAILWAY_PUBLIC_DOMAIN", "RENDER_EXTERNAL_URL", "SSL_CERT_FILE", "FLASK_APP", "BASE_URL"),
-    ],
-)
-def test_a_variable_of_other_programs_is_no_misspelt_setting(name, load, caplog):
-    load(**{name: "x"})
-    environment.warn_of_misspelt()
-    assert caplog.messages == []
 
 
 @pytest.mark.parametrize(
@@ -372,18 +376,6 @@ def test_gunicorns_own_settings_are_read_as_strictly(port, workers, start, tmp_p
     assert [line.partition(": must be ")[0] for line in process.output.splitlines()] == [
         *("PORT", "WEB_CONCURRENCY")
     ]
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "postgresql://u:p@db1,db2/d?target_session_attrs=read-write",
-        "postgresql://u:p@db1:5432,db2/d",
-        "postgresql://u@%2Frun%2Fa,%2Frun%2Fb/d",
-    ],
-)
-def test_several_hosts_need_no_ports(url, load):
-    assert load(DATABASE_URL=url).database_url == url
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ import textwrap
 
 import pytest
 
+from app import create_app
+
 
 @pytest.fixture
 def session(flask):
@@ -24,3 +26,14 @@ def session(flask):
             assert output + status == expected, command
 
     return run
+
+
+@pytest.fixture
+def flask_with(settings):
+    """Run a `flask` command with other settings: `flask_with(port=80)("check")`."""
+
+    def change(**changes):
+        runner = create_app(settings._replace(**changes)).test_cli_runner()
+        return lambda *words: runner.invoke(args=[*words])
+
+    return change

@@ -7,6 +7,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from peewee import OperationalError
 
 from access.audit import Audit
 from access.do_not_call import DoNotCall
@@ -137,75 +138,28 @@ def test_a_text_in_doubt_is_cancelled_unless_the_carrier_has_it(session):
 
 
 @pytest.fixture
-def fails_at():
-    """Make the database fail where a message is changed: `fails_at(message)`."""
+def interrupt(monkeypatch):
+    """Press Ctrl-C, or have the database fail, when something is called the second time."""
 
-    def begin(message):
-        if db.product == "Postgres":
-            db.execute_sql(
-                "CREATE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS "
-                "$$ BEGIN RAISE 'broken'; END $$"
-            )
-            db.execute_sql(
-                "CREATE TRIGGER fails BEFORE UPDATE OR DELETE ON message FOR EACH ROW "
-                f"WHEN (OLD.id = '{message.id}') EXECUTE FUNCTION fails()"
-            )
-            return
-        for change in ("UPDATE", "DELETE"):
-            db.execute_sql(
-                f"CREATE TRIGGER fails_at_{change} BEFORE {change} ON message "
-                f"WHEN OLD.id = '{message.id.hex}' BEGIN SELECT RAISE(ABORT, 'broken'); END"
-            )
-
-    yield begin
-    if db.product == "Postgres":
-        db.execute_sql("DROP FUNCTION fails CASCADE")
-
-
-def test_what_was_done_before_an_error_stays_done_and_is_said(flask, fails_at):
-    store_many(3 * PAGE, status=Status.FAILED, finished_at=TUESDAY_NOON)
-    newest = Message.select().order_by(Message.id.desc())
-    fails_at(newest[PAGE + 10])
-    result = flask("messages", "retry", "--status", "failed", "--yes")
-    assert result.exit_code == 2
-    said, error = result.stderr.splitlines()
-    assert said == f"retry: {PAGE} of {3 * PAGE} done before it ended"
-    assert error.startswith("Error: the database failed")
-    assert len(result.stdout.splitlines()) == PAGE
-    assert statuses() == {Status.SCHEDULED: PAGE, Status.FAILED: 2 * PAGE}
-    assert Audit.select().count() == PAGE
-
-
-@pytest.mark.parametrize("command", ["redact", "purge"])
-def test_what_was_forgotten_before_an_error_is_said(flask, fails_at, command):
-    last = store(status=Status.FAILED, finished_at=TUESDAY_NOON + HOUR)
-    store_many(3 * PAGE, status=Status.FAILED, finished_at=TUESDAY_NOON)
-    fails_at(last)
-    result = flask("messages", command, "--older-than", "1", "--yes")
-    assert result.exit_code == 2
-    said, _ = result.stderr.splitlines()
-    done = int(said.removeprefix(f"{command}: ").removesuffix(" done before it ended"))
-    column = Message.select().where(Message.message.is_null(False))
-    assert column.count() == 3 * PAGE + 1 - done
-
-
-@pytest.fixture
-def press_ctrl_c(monkeypatch):
-    """Press Ctrl-C where something is called the second time, before or after that."""
-
-    def begin(place, name, when):
+    def begin(place, name, when, how="Ctrl-C"):
         call, calls = getattr(place, name), []
 
-        def pressing(*arguments, **named):
+        def interrupted(*arguments, **named):
             calls.append(name)
-            if len(calls) == 2 and when == "before":
-                os.kill(os.getpid(), signal.SIGINT)
+            now = len(calls) == 2 and when
+            if now == "before":
+                end()
             result = call(*arguments, **named)
-            if len(calls) == 2 and when == "after":
-                os.kill(os.getpid(), signal.SIGINT)
+            if now == "after":
+                end()
             return result
 
-        monkeypatch.setattr(place, name, pressing)
+        def end():
+            if how == "error":
+                raise OperationalError("broken")
+            os.kill(os.getpid(), signal.SIGINT)
+
+        monkeypatch.setattr(place, name, interrupted)
 
     return begin
 
@@ -215,35 +169,47 @@ COMMANDS = {
     "purge": ("--older-than", "1", "--yes"),
     "redact": ("--older-than", "1"),
 }
+ENDS = {"Ctrl-C": (1, "Aborted!"), "error": (2, "Error: the database failed: broken")}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize(("call", "batches"), [("audit", 1), ("commit", 2)])
-def test_ctrl_c_says_exactly_what_was_done(flask, press_ctrl_c, command, call, when, batches):
+@pytest.mark.parametrize(
+    ("how", "call", "when", "batches"),
+    [
+        *(("Ctrl-C", "audit", when, 1) for when in ("before", "after")),
+        *(("Ctrl-C", "commit", when, 2) for when in ("before", "after")),
+        *(("error", "audit", when, 1) for when in ("before", "after")),
+        ("error", "commit", "before", 1),
+    ],
+)
+def test_an_end_midway_says_exactly_what_was_done(
+    flask, interrupt, command, how, call, when, batches
+):
     store_many(3 * PAGE, status=Status.FAILED, finished_at=TUESDAY_NOON)
     if call == "commit":
-        press_ctrl_c(db.obj, "commit", when)
+        interrupt(db.obj, "commit", when, how)
     else:
-        press_ctrl_c(Audit, "note_each" if command == "retry" else "note", when)
+        interrupt(Audit, "note_each" if command == "retry" else "note", when, how)
     result = flask("messages", command, *COMMANDS[command])
-    assert result.exit_code == 1
+    status, last = ENDS[how]
+    assert result.exit_code == status
     done, of = batches * PAGE, f" of {3 * PAGE}" if command == "retry" else ""
     said = [line for line in result.stderr.splitlines() if line]
-    assert said == [f"{command}: {done}{of} done before it ended", "Aborted!"]
+    assert said == [f"{command}: {done}{of} done before it ended", last]
     assert len(result.stdout.splitlines()) == (done if command == "retry" else 0)
     unchanged = Message.select().where(
         Message.status == Status.FAILED, Message.message.is_null(False)
     )
     assert unchanged.count() == 3 * PAGE - done
+    assert Audit.select().count() == (done if command == "retry" else batches)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_ctrl_c_says_how_many_numbers_an_import_has_added(flask, press_ctrl_c, monkeypatch, when):
+def test_ctrl_c_says_how_many_numbers_an_import_has_added(flask, interrupt, monkeypatch, when):
     monkeypatch.setattr(dnc, "BATCH", 10)
     Path("numbers.txt").write_text("\n".join(f"+121255501{n:02}" for n in range(30)))
-    press_ctrl_c(db.obj, "commit", when)
+    interrupt(db.obj, "commit", when)
     result = flask("dnc", "import", "numbers.txt")
     assert result.exit_code == 1
     assert "adding: 20 of 30 done before it ended" in result.stderr

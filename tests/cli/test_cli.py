@@ -12,7 +12,6 @@ import pytest
 import cli.base
 import database
 from access.do_not_call import DoNotCall
-from app import create_app
 from carriers import OptOut, Receipt
 from database import clock
 from models import FINISHED, Status
@@ -21,6 +20,8 @@ from sending import receipts
 from sending.carrier_state import CarrierState
 from settings import VERSION
 from stored_messages import key_named, store, store_history
+
+UNKNOWN = "019cb4b5-0000-7000-8000-000000000000"
 
 
 def named(group, before=""):
@@ -54,12 +55,30 @@ def test_an_empty_list_says_so(session):
         0 of 0 numbers
         $ flask events list --json
         []
+        $ flask messages list
+        No messages
+        $ flask messages list --status failed
+        No messages
+        $ flask messages list --json
+        []
     """)
 
 
-@pytest.mark.parametrize("words", ["keys revoke", "keys rotate"])
-def test_a_key_that_does_not_exist_is_reported_in_one_line(words, refused):
-    assert refused(*words.split(), "nobody") == "Error: there is no key named 'nobody'"
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        *(
+            (f"keys {name} nobody", "no key named 'nobody'")
+            for name in ("revoke", "rotate", "rules")
+        ),
+        ("messages list --visible-to nobody", "no key named 'nobody'"),
+        *((f"{name} --key nobody", "no such key") for name in ("messages list", "usage")),
+        ("messages list --group nobody", "no such key"),
+        (f"messages show {UNKNOWN}", "no such message"),
+    ],
+)
+def test_what_does_not_exist_is_reported_in_one_line(words, problem, refused):
+    assert refused(*words.split()) == f"Error: there is {problem}"
 
 
 @pytest.mark.parametrize(
@@ -72,6 +91,15 @@ def test_a_key_that_does_not_exist_is_reported_in_one_line(words, refused):
         *("dnc import /tmp", "messages show", "messages purge", "messages purge --older-than -1"),
         *("dnc add --region XX +12125550123", "dnc import --region XX -"),
         *("keys --unknown", "unknown", "keys unknown", "db upgrade now"),
+        *("messages redact", "messages redact --to +12125550123 --older-than 1"),
+        *(f"messages list --count {other}" for other in ("--json", "--limit 3", "--limit 0")),
+        *(f"messages list --since {since}" for since in ("yesterday", "1", "2026-13-01", "-1d")),
+        *(f"messages list --since {since}" for since in ("٣d", "9" * 30 + "d", "''")),
+        *(f"usage --month {month}" for month in ("2026-13", "2026-1", "2026", "2026-03-01")),
+        *(f"usage --month {month}" for month in ("0000-01", "9999-12", "٢٠٢٦-٠٣")),
+        *("usage --json --csv", "keys events app --off --rotate", "keys extend app"),
+        *("keys events app https://shop.example.com --off", "keys extend app --expires soon"),
+        *("keys extend app --expires 0m", "keys create app --expires 0d"),
     ],
 )
 def test_a_command_that_is_used_wrongly_ends_with_status_2(words, refused):
@@ -229,14 +257,9 @@ ONE_CARRIER = "--to sends a text through one carrier: name it with --carrier"
 
 
 @pytest.fixture
-def check(settings):
+def check(flask_with):
     """Run `flask carriers check` with a CARRIER_URL."""
-
-    def run(url, *words):
-        app = create_app(settings._replace(carrier_url=url))
-        return app.test_cli_runner().invoke(args=["carriers", "check", *words])
-
-    return run
+    return lambda url, *words: flask_with(carrier_url=url)("carriers", "check", *words)
 
 
 def test_a_carrier_says_whether_it_takes_texts_and_a_test_text_is_sent(check, twilio):

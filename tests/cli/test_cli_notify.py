@@ -5,20 +5,14 @@ import sys
 
 import pytest
 
-from app import create_app
 from carrier_servers import Answer
 from running import ROOT
 
 
 @pytest.fixture
-def notify(settings):
+def notify(flask_with):
     """Run `flask notify test` with a NOTIFY_URL."""
-
-    def run(url):
-        app = create_app(settings._replace(notify_url=url))
-        return app.test_cli_runner().invoke(args=["notify", "test"])
-
-    return run
+    return lambda url: flask_with(notify_url=url)("notify", "test")
 
 
 def test_a_test_goes_to_each_address(notify, people):

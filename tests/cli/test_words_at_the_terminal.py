@@ -10,7 +10,6 @@ import logs
 from access import limits
 from access.audit import Audit
 from access.keys import ApiKey
-from app import create_app
 from carriers import Carrier, CarrierError
 from database import clock, isoformat
 from events.outbox import Event, EventAddress
@@ -85,10 +84,9 @@ class Rude(Carrier):
 
 @pytest.mark.parametrize("answer", [CarrierError(WORDS), WORDS])
 @pytest.mark.parametrize("words", [(), ("--to", NEW_YORK)])
-def test_carriers_check_shows_them_in_one_line(settings, monkeypatch, answer, words):
-    app = create_app(settings._replace(carrier_url="simulator:"))
+def test_carriers_check_shows_them_in_one_line(flask_with, monkeypatch, answer, words):
     monkeypatch.setattr(checks, "connected", lambda *_: [Rude(answer)])
-    result = app.test_cli_runner().invoke(args=["carriers", "check", *words])
+    result = flask_with(carrier_url="simulator:")("carriers", "check", *words)
     assert harmless(result.output)
     assert ESCAPED in result.stderr
     lines = result.output.splitlines()
@@ -103,7 +101,7 @@ def test_a_file_to_import_is_harmless(flask, words):
     assert harmless(flask("dnc", "import", "-", *words, input=file).output)
 
 
-@pytest.mark.parametrize("words", ["dnc add", "keys limit app", "keys", "dnc import"])
+@pytest.mark.parametrize("words", ["dnc add", "keys limit app", "keys", "dnc import", "usage"])
 def test_an_argument_is_harmless_in_the_error(flask, words):
     result = flask(*words.split(), WORDS)
     assert result.exit_code == 2
