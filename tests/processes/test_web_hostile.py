@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 import resource
+import select
 import signal
 import socket
 import statistics
@@ -334,10 +335,15 @@ def test_more_clients_than_a_worker_may_have_open_files_hold_nobody_up(
     assert "Traceback" not in web.output
 
 
-def test_a_request_that_is_not_finished_in_time_is_told_what_is_missing(shared_web, crowd):
+@pytest.mark.parametrize("piece", [b"", b" "], ids=["silent", "dripping"])
+def test_a_request_that_is_not_finished_in_time_is_told_what_is_missing(shared_web, crowd, piece):
     web, key = shared_web
     (client,) = crowd(web, 1)
     client.sendall(LINES + key_line(key) + b"Content-Length: 60000\r\n\r\n{")
+    for _ in range(60):
+        if select.select([client], [], [], 0.5)[0]:
+            break
+        client.sendall(piece)
     answer = read_all(client)
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert b"Connection: close" in answer
