@@ -344,6 +344,8 @@ def test_a_request_that_is_not_finished_in_time_is_told_what_is_missing(shared_w
         if select.select([client], [], [], 0.5)[0]:
             break
         client.sendall(piece)
+    else:
+        pytest.fail("it is waited for as long as it drips")
     answer = read_all(client)
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert b"Connection: close" in answer
