@@ -13,19 +13,28 @@ import sys
 DELAY = 0.05  # seconds
 
 
-async def answer_twilio(reader, writer):
-    """Say yes to every POST as Twilio does, each with a SID of its own."""
-    with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-        while True:
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
-            await reader.readexactly(int(length[1]) if length else 0)
-            await asyncio.sleep(DELAY)
-            body = b'{"sid": "SM%032x"}' % next(numbers)
-            writer.write(
-                b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\n"
-                b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
-            )
+def http(respond):
+    """Return what answers every request with what `respond()` has: bytes, and seconds between."""
+
+    async def answer(reader, writer):
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
+                await reader.readexactly(int(length[1]) if length else 0)
+                for step in respond():
+                    if isinstance(step, bytes):
+                        writer.write(step)
+                    else:
+                        await asyncio.sleep(step)
+
+    return answer
+
+
+def twilio():
+    """Say yes as Twilio does, with a SID of its own."""
+    head = b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: 45\r\n\r\n"
+    return DELAY, head + b'{"sid": "SM%032x"}' % next(numbers)
 
 
 async def answer_smpp(reader, writer):
@@ -40,23 +49,6 @@ async def answer_smpp(reader, writer):
             later(DELAY if command == 4 else 0, writer.write, head + reference)
 
 
-def receiver(head, drops=()):
-    """Return what answers every POST with these bytes: the head, then the drops, one a second."""
-
-    async def answer_event(reader, writer):
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                request = await reader.readuntil(b"\r\n\r\n")
-                length = re.search(rb"content-length: *(\d+)", request, re.IGNORECASE)
-                await reader.readexactly(int(length[1]))
-                writer.write(head)
-                for drop in drops:
-                    await asyncio.sleep(1)
-                    writer.write(drop)
-
-    return answer_event
-
-
 async def serve(answer):
     server = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
@@ -65,12 +57,13 @@ async def serve(answer):
 
 numbers = itertools.count(1)
 if __name__ == "__main__":
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 60\r\n\r\n"
     peers = {
-        "twilio": answer_twilio,
+        "twilio": http(twilio),
         "smpp": answer_smpp,
-        "quick": receiver(b"HTTP/1.1 204 No Content\r\n\r\n"),
-        "failing": receiver(b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"),
-        "hanging": receiver(b"", [b""] * 60),
-        "dripping": receiver(b"HTTP/1.1 200 OK\r\nContent-Length: 60\r\n\r\n", [b"."] * 60),
+        "quick": http(lambda: [b"HTTP/1.1 204 No Content\r\n\r\n"]),
+        "failing": http(lambda: [b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"]),
+        "hanging": http(lambda: [60]),
+        "dripping": http(lambda: [head, *60 * [1, b"."]]),
     }
     asyncio.run(serve(peers[sys.argv[1]]))

@@ -17,7 +17,6 @@ pytest_plugins = [
     "browser",
     "carrier_servers",
     "databases",
-    "desk_in_browser",
     "fake_carrier",
     "several_carriers",
     "npm",

@@ -8,13 +8,11 @@ import subprocess
 import pytest
 
 from access.do_not_call import DoNotCall
-from databases import on_both, on_postgres, on_sqlite
+from databases import on_both, on_postgres
 from models import Message, Status
 from running import ROOT, TOOLS, wait_until
 from samples import DAY, TUESDAY_NOON
 from stored_messages import again, connection_of, look, statuses, store, store_many
-
-pytestmark = on_both
 
 
 @pytest.fixture
@@ -43,6 +41,7 @@ def terminal(database_url):
     return run
 
 
+@on_both
 def test_several_purges_at_once_beside_a_scheduler_delete_each_message_once(database_url, start):
     store_many(1500, status=Status.SENT, finished_at=TUESDAY_NOON)
     store_many(200, status=Status.SCHEDULED, send_at=TUESDAY_NOON + 365_000 * DAY)
@@ -73,6 +72,7 @@ def test_two_processes_that_add_the_same_numbers_wait_for_one_another(
     assert {row.number for row in DoNotCall.select()} == set(numbers)
 
 
+@on_both
 def test_two_upgrades_at_once_end_well(empty_database_url, start):
     upgrades = [start("flask", "db", "upgrade", DATABASE_URL=empty_database_url) for _ in range(2)]
     assert [upgrade.wait() for upgrade in upgrades] == [0, 0]
@@ -83,7 +83,6 @@ def test_two_upgrades_at_once_end_well(empty_database_url, start):
     ]
 
 
-@on_sqlite
 def test_what_would_be_approved_is_shown_with_its_text_before_it_is_asked(terminal):
     message = store(manual_mode=True, message="Hello\x1b[31m \u202etxet")
     status, shown = terminal("n\n", "messages", "approve", "--awaiting-approval")
@@ -99,7 +98,6 @@ def test_what_would_be_approved_is_shown_with_its_text_before_it_is_asked(termin
     assert again(message).approved
 
 
-@on_sqlite
 def test_what_is_not_shown_is_counted(terminal):
     store_many(51, manual_mode=True, approved=False)
     status, shown = terminal("n\n", "messages", "cancel", "--awaiting-approval")
@@ -109,7 +107,6 @@ def test_what_is_not_shown_is_counted(terminal):
     assert statuses() == {Status.QUEUED: 51}
 
 
-@on_sqlite
 def test_to_purge_everything_is_asked_at_a_terminal(terminal):
     store(status=Status.SENT, finished_at=TUESDAY_NOON)
     assert terminal("n\n", "messages", "purge", "--older-than", "0")[0] == 1

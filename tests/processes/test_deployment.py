@@ -22,11 +22,9 @@ import database
 from access import keys
 from carrier_servers import self_signed
 from database import clock
-from databases import on_both, on_postgres, on_sqlite
+from databases import on_postgres
 from running import ROOT, SECRET_KEY, TOOLS, answers, free_port, send, wait_until
 from samples import VALID
-
-pytestmark = on_both
 
 STOPPED_WITHIN = 30  # seconds that a host gives: Heroku no more
 PROCFILE = dict(line.split(": ", 1) for line in (ROOT / "Procfile").read_text().splitlines())
@@ -100,7 +98,6 @@ def test_the_image_serves_the_web_as_somebody_who_is_not_root():
     assert order.index("USER") > max(at for at, word in enumerate(order) if word in ("RUN", "COPY"))
 
 
-@on_sqlite
 def test_the_image_is_healthy_while_the_web_answers(serve, database_url):
     web = serve(database_url, SCRIPT_NAME="/staging")
     (command,) = (json.loads(rest[4:]) for word, rest in dockerfile() if word == "HEALTHCHECK")
@@ -205,7 +202,6 @@ def test_a_paas_can_run_the_procfile(empty_database_url, start, tmp_path):
     assert service.terminate() in (0, 143, -15)
 
 
-@on_sqlite
 def test_port_and_workers_may_stand_in_a_file_named_env(start, database_url, tmp_path):
     port = free_port()
     (tmp_path / "cwd").mkdir()
@@ -294,15 +290,12 @@ def test_the_web_says_at_its_start_which_keys_of_carriers_do_not_exist(serve, da
 
 def test_the_scheduler_says_so_too(start):
     scheduler = start("scheduler.py", "--every", "5", CARRIER_URL=CARRIER)
-    wait_until(lambda: "texts go to twilio" in scheduler.output)
     wait_until(lambda: f"{NO_PUBLIC_URL}, so twilio cannot call back" in scheduler.output)
     wait_until(lambda: "the pass failed" in scheduler.output)  # now a signal ends it in order
     assert scheduler.terminate() == 0
 
 
-def test_secrets_of_just_the_length_will_do_and_the_docs_make_longer_ones(start):
+@pytest.mark.parametrize("name", ["SECRET_KEY", "METRICS_TOKEN"])
+def test_the_docs_make_secrets_that_are_long_enough(name):
     told = (ROOT / "docs" / "deploying.md").read_text()
-    assert 'echo "SECRET_KEY=$(openssl rand -hex 32)"' in told
-    assert 'echo "METRICS_TOKEN=$(openssl rand -hex 32)"' in told
-    good = {"SECRET_KEY": "x" * 32, "METRICS_TOKEN": "y" * 16}
-    assert start("flask", "version", **good).wait() == 0
+    assert f'echo "{name}=$(openssl rand -hex 32)"' in told

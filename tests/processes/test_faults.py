@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -158,6 +159,38 @@ def test_all_go_on_once_a_postgres_that_was_stopped_or_killed_is_back(
 
 
 @pytest.fixture
+def service(serve, start, twilio):
+    """Run a web, schedulers and clients on a database: `with service(url, schedulers=2): …`.
+
+    In the end, every text that was answered 201 is stored once and sent once.
+    """
+
+    @contextlib.contextmanager
+    def run(url, schedulers, side_by_side, answered, looked_at=None):
+        secret = migrate(url)
+        web = serve(url, workers=2, **ALWAYS)
+        environ = ALWAYS | {"DATABASE_URL": url, "CARRIER_URL": twilio.url, "CLAIM_TIMEOUT": "5"}
+        processes = [start("scheduler.py", "--every", "0.2", **environ) for _ in range(schedulers)]
+        clients = Clients(web, secret, side_by_side, with_send_date=False)
+        clients.wait_for_answers(20)
+        yield
+        clients.wait_for_answers(20)
+        clients.join()
+        assert {*clients.statuses} <= answered
+        database.connect(looked_at or url)
+        wait_until(lambda: statuses() == {Status.SENT: len(clients.answers)})
+        assert_as_asked(clients, Message.select())
+        texts = Counter(message.message for message in Message.select())
+        assert Counter(text for _, text in twilio.texts) == texts
+        database.disconnect()
+        for process in (web, *processes):
+            assert process.terminate() == 0
+            assert not re.search("Traceback|prepared statement", process.output)
+
+    return run
+
+
+@pytest.fixture
 def swallowing(database_url):
     """A proxy before the test's Postgres; `.url` leads through it."""
     parts = psycopg.conninfo.conninfo_to_dict(database_url)
@@ -172,34 +205,11 @@ def swallowing(database_url):
 @pytest.mark.slow
 @on_postgres
 def test_web_and_scheduler_go_on_though_their_connections_fell_silent(
-    database_url, key, serve, schedule, twilio, swallowing
+    database_url, swallowing, service
 ):
     """Their packets are swallowed while the connections stay open."""
-    web = serve(swallowing.url, workers=1, **ALWAYS)
-    twilio.wait()
-    environ = {"DATABASE_URL": swallowing.url, "CARRIER_URL": twilio.url}
-    scheduler = schedule("--every", "0.2", **environ)
-    assert send(web, key, VALID)[0] == 201
-    wait_until(lambda: twilio.texts)
-    swallowing.silence()  # with a text under way, whose yes is still to be recorded
-    twilio.go_on.set()
-    answered = []
-    wait_until(lambda: answered.append(send(web, key, VALID)[0]) or 201 in answered)
-    assert {*answered} <= {503, 201}
-    wait_until(lambda: statuses() == {Status.SENT: 2})
-    assert len(twilio.texts) == 2
-    assert scheduler.terminate() == 0
-    database.disconnect()
-
-
-def assert_all_are_stored_and_sent_once(url, clients, twilio):
-    """Assert that every text answered 201 is stored once and sent once."""
-    database.connect(url)
-    wait_until(lambda: statuses() == {Status.SENT: len(clients.answers)})
-    assert_as_asked(clients, Message.select())
-    texts = Counter(message.message for message in Message.select())
-    assert Counter(text for _, text in twilio.texts) == texts
-    database.disconnect()
+    with service(swallowing.url, 1, side_by_side=4, answered={201, 503}, looked_at=database_url):
+        swallowing.silence()
 
 
 @pytest.fixture
@@ -229,23 +239,11 @@ def both(primary, standby):
 
 
 def test_a_standby_takes_over_without_a_restart_and_nothing_that_was_answered_is_lost(
-    primary, standby, both, serve, start, twilio
+    primary, standby, both, service
 ):
-    secret = migrate(both)
-    web = serve(both, workers=2, **ALWAYS)
-    environ = ALWAYS | {"DATABASE_URL": both, "CARRIER_URL": twilio.url, "CLAIM_TIMEOUT": "5"}
-    scheduler = start("scheduler.py", "--every", "0.2", **environ)
-    clients = Clients(web, secret, side_by_side=4, with_send_date=False)
-    clients.wait_for_answers(20)
-    primary.kill()
-    standby.run("SELECT pg_promote()")
-    clients.wait_for_answers(20)
-    clients.join()
-    assert set(clients.statuses) <= {201, 503, None}
-    assert_all_are_stored_and_sent_once(standby.url, clients, twilio)
-    assert scheduler.terminate() == 0
-    assert web.terminate() == 0
-    assert "Traceback" not in web.output + scheduler.output
+    with service(both, 1, side_by_side=4, answered={201, 503, None}, looked_at=standby.url):
+        primary.kill()
+        standby.run("SELECT pg_promote()")
 
 
 PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ.get('PATH')}:/usr/sbin")
@@ -285,22 +283,10 @@ def pgbouncer(stoppable_postgres, tmp_path):
 
 
 def test_through_pgbouncer_in_transaction_mode_all_is_stored_once_and_sent_once(
-    stoppable_postgres, pgbouncer, serve, start, twilio
+    stoppable_postgres, pgbouncer, service
 ):
-    secret = migrate(pgbouncer)
-    web = serve(pgbouncer, workers=2, **ALWAYS)
-    environ = ALWAYS | {"DATABASE_URL": pgbouncer, "CARRIER_URL": twilio.url}
-    schedulers = [start("scheduler.py", "--every", "0.2", **environ) for _ in range(2)]
-    clients = Clients(web, secret, side_by_side=16, with_send_date=False)
-    clients.wait_for_answers(100)
-    clients.join()
-    assert set(clients.statuses) == {201}
-    assert_all_are_stored_and_sent_once(stoppable_postgres.url, clients, twilio)
-    assert [scheduler.terminate() for scheduler in schedulers] == [0, 0]
-    assert web.terminate() == 0
-    for process in (web, *schedulers):
-        assert "Traceback" not in process.output
-        assert "prepared statement" not in process.output
+    with service(pgbouncer, 2, side_by_side=16, answered={201}, looked_at=stoppable_postgres.url):
+        pass
 
 
 # A database that others keep busy
@@ -473,41 +459,6 @@ def disk_key(small_disk):
     database.disconnect()
 
 
-def test_a_full_disk_is_503_and_a_problem_until_there_is_room_again(
-    serve, start, small_disk, disk_key
-):
-    url = f"sqlite:///{small_disk}/messages.db"
-    web = serve(url, workers=2)
-    assert send(web, disk_key, VALID)[0] == 201
-    stored, filler = 1, small_disk / "filler"
-    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
-        while True:
-            file.write(b"x" * 4096)
-    status = 201
-    while status == 201:  # what SQLite has allocated already can still be used
-        status, body = send(web, disk_key, VALID | {"message": "x" * 1600})
-        stored += status == 201
-        assert stored < 5000
-    assert_is_an_error((status, body), 503)
-    for _ in range(6):
-        stored += send(web, disk_key, VALID | {"message": "x" * 1600})[0] == 201
-    wait_until(lambda: "could not store" in ask(web, "GET", "/healthz?strict").text)
-    told = start("flask", "stats", DATABASE_URL=url)
-    assert told.wait() == 1
-    assert "PROBLEM: the database disk is almost full (0 MB left)" in told.output
-    filler.unlink()
-    told = start("flask", "stats", DATABASE_URL=url)
-    assert told.wait() == 0
-    assert "PROBLEM" not in told.output
-    for _ in range(6):
-        assert send(web, disk_key, VALID)[0] == 201
-        stored += 1
-    assert health(web)[0] == 200
-    assert Message.select().count() == stored
-    assert look(url, "PRAGMA integrity_check") == [("ok",)]
-    assert "Traceback" not in web.output
-
-
 def fill(small_disk):
     """Leave no room on the disk and none in the database's log; return the file to delete."""
     filler = small_disk / "filler"
@@ -523,29 +474,40 @@ def fill(small_disk):
     return filler
 
 
-@pytest.mark.usefixtures("disk_key")
-def test_a_disk_that_was_full_at_once_is_told_to_people_and_by_stats(start, small_disk, people):
+def test_a_full_disk_is_503_and_told_to_people_until_there_is_room_again(
+    serve, start, small_disk, disk_key, people
+):
     """Nobody can record that it was told, so the process remembers."""
-    title = "Text messages: the database disk is almost full"
-    environ = {"DATABASE_URL": f"sqlite:///{small_disk}/messages.db", "CARRIER_URL": "simulator:"}
+    url = f"sqlite:///{small_disk}/messages.db"
+    title = "the database disk is almost full"
+    environ = {"DATABASE_URL": url, "CARRIER_URL": "simulator:"}
+    web = serve(url, workers=2)
     scheduler = start("scheduler.py", "--every", "0.2", **environ, NOTIFY_URL=people.url)
     wait_until(lambda: "nothing to do" in scheduler.output)
     filler = fill(small_disk)
+    for _ in range(6):
+        assert_is_an_error(send(web, disk_key, VALID | {"message": "x" * 1600}), 503)
+    wait_until(lambda: "could not store" in ask(web, "GET", "/healthz?strict").text)
     wait_until(lambda: people.told)
-    told = start("flask", "stats", **environ)
-    assert told.wait() == 1
-    assert "PROBLEM: the database disk is almost full (0 MB left)" in told.output
-    told = start("flask", "check", **environ)
-    assert told.wait() == 1
-    assert "PROBLEM: disk: the database disk is almost full (0 MB left)" in told.output
+    for command, name in (("stats", ""), ("check", "disk: ")):
+        told = start("flask", command, **environ)
+        assert told.wait() == 1
+        assert f"PROBLEM: {name}{title} (0 MB left)" in told.output
     looks = scheduler.output.count("full")
     wait_until(lambda: scheduler.output.count("full") > looks)
     time.sleep(6)  # another look
-    assert [each for each, _ in people.texts] == [title]
+    assert [each for each, _ in people.texts] == [f"Text messages: {title}"]
     filler.unlink()
     wait_until(lambda: len(people.told) == 2)
-    assert people.texts[1][0] == "Text messages: over: the database disk is almost full"
+    assert people.texts[1][0] == f"Text messages: over: {title}"
+    assert [send(web, disk_key, VALID)[0] for _ in range(6)] == [201] * 6
+    assert health(web)[0] == 200
+    told = start("flask", "stats", **environ)
+    assert told.wait() == 0, told.output
+    assert Message.select().count() == 6
+    assert look(url, "PRAGMA integrity_check") == [("ok",)]
     assert scheduler.terminate() == 0
+    assert "Traceback" not in web.output
 
 
 @pytest.fixture

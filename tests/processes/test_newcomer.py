@@ -12,12 +12,10 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import threading
 import urllib.parse
 import urllib.request
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import psutil
@@ -25,15 +23,13 @@ import pytest
 
 from access import limits
 from access.keys import ApiKey
+from carrier_servers import HANG_UP, Answer, CarrierServer, playing
 from database import clock
-from databases import on_both
 from desk_visitor import Page
 from models import Message
-from running import PYTHON, ROOT, TOOLS, Process, free_port, wait_until
+from running import PYTHON, ROOT, TOOLS, Process, ask, free_port, wait_until
 from samples import NEW_YORK
 from settings import DAYS
-
-pytestmark = on_both
 
 NOT_COPIED = shutil.ignore_patterns(
     *(".git", ".venv", ".*-key", ".env", ".*_cache", "*.db*", "tests", "benchmarks")
@@ -410,47 +406,27 @@ def client(request, tmp_path):
     return run
 
 
-class Losing(BaseHTTPRequestHandler):
+class Losing(CarrierServer):
     """Give requests to the web; of the first, lose the answer."""
 
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        web = http.client.HTTPConnection("127.0.0.1", self.server.web_port, timeout=30)
-        web.request("POST", self.path, body, dict(self.headers))
-        answer = web.getresponse()
-        text = answer.read()
-        web.close()
-        self.server.seen.append(self.headers["Idempotency-Key"])
-        if len(self.server.seen) == 1:
-            self.close_connection = True
-            return
-        self.send_response(answer.status)
-        self.send_header("Content-Length", str(len(text)))
-        self.send_header("Connection", "close")
-        self.end_headers()
-        self.wfile.write(text)
-
-    def log_message(self, *_):
-        pass
+    def take(self, request):
+        self.requests.append(request)
+        answer = ask(self.web, request.method, request.path, request.body, request.headers)
+        return Answer(answer.status, answer.text.encode()) if self.requests[1:] else HANG_UP
 
 
-def test_a_lost_answer_makes_no_second_text(client, shared_web):
-    web, secret = shared_web
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Losing)
-    server.web_port, server.seen = web.port, []
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    try:
-        process = client(f"http://127.0.0.1:{server.server_port}", secret, "Hello")
-        assert process.wait() == 0, process.output
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-    assert len(server.seen) == 2
-    assert len({*server.seen}) == 1
+@pytest.fixture
+def losing():
+    yield from playing(Losing)
+
+
+def test_a_lost_answer_makes_no_second_text(client, shared_web, losing):
+    losing.web, secret = shared_web
+    process = client(f"http://{losing.address}", secret, "Hello")
+    assert process.wait() == 0, process.output
+    names = [request.headers["Idempotency-Key"] for request in losing.requests]
+    assert len(names) == 2
+    assert len({*names}) == 1
     assert [str(message.id) for message in Message.select()] == [process.output.strip()]
 
 

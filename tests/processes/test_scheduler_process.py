@@ -1,80 +1,67 @@
-"""python scheduler.py as a real process: what it prints, how it stops, how fast it sends."""
+"""python scheduler.py as a real process: what it prints, how it stops and sends, whom it tells."""
 
 import contextlib
 import json
 import os
+import random
 import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections import deque
+from collections import Counter
 
 import psutil
 import pytest
-from smpp_peer import SmppPeer
 
 from access.do_not_call import DoNotCall
+from access.keys import ApiKey, Role
+from app import create_app
 from carrier_servers import (
     HANG,
     HANG_UP,
     Answer,
     TwilioServer,
-    VonageServer,
     WebhookServer,
     playing,
     refusal,
-    verdict,
 )
 from database import clock, db
-from databases import on_both, on_sqlite
-from models import Message, Status
+from databases import on_both
+from desk_visitor import Visitor
+from events.outbox import Event, EventAddress
+from models import FINISHED, Message, Status
 from monitoring import dead_scheduler
 from running import ALWAYS, ROOT, send, wait_until
-from samples import HOUR, NEW_YORK, SECOND
+from samples import DAY, HOUR, NEIGHBOUR, NEW_YORK, SECOND
 from sending.carrier_state import CarrierState
 from settings import VERSION
+from signed_callbacks import of_twilio
 from stored_messages import again, create, held, key_named, statuses, store, store_many
-
-pytestmark = on_both
 
 SECRETS = (TwilioServer.sid, "a token", "a%20token", "s3cret", "1212555", "attack", "tms_")
 
 # What it prints
 
 
-@on_sqlite
-def test_one_pass_says_what_it_did_in_a_line_of_the_log(schedule, twilio):
+def test_a_pass_says_in_lines_of_the_log_what_it_did_and_more_if_it_is_asked(schedule):
     message = store()
-    store(to="+12125550188", status=Status.SCHEDULED, check_dnc=True)
-    DoNotCall.add(["+12125550188"], clock.now(), "operator")
-    scheduler = schedule(CARRIER_URL=twilio.url)
-    assert scheduler.wait() == 0
-    line = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO "
-    told = [f"scheduler - message {message.id} sent", "counts - 1 sent, 1 blocked"]
-    assert re.fullmatch("".join(f"{line}{each}\n" for each in told), scheduler.output)
+    store(to=NEIGHBOUR, status=Status.SCHEDULED, check_dnc=True)
+    DoNotCall.add([NEIGHBOUR], clock.now(), "operator")
+    began = f"scheduler - Text Message Sending Service {VERSION}"
+    nothing = "counts - nothing to do"
+    for words, told in (
+        ((), [f"scheduler - message {message.id} sent", "counts - 1 sent, 1 blocked"]),
+        ((), [nothing]),
+        (("--verbose",), [began, "scheduler - texts go to simulator", nothing]),
+    ):
+        one = schedule(*words, CARRIER_URL="simulator:", LOG_LEVEL="ERROR" if words else "INFO")
+        assert one.wait() == 0
+        instant = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO "
+        assert re.sub(instant, "", one.output, flags=re.M).splitlines() == told
 
 
-@on_sqlite
-def test_a_pass_that_finds_nothing_says_so(schedule):
-    scheduler = schedule(CARRIER_URL="simulator:")
-    assert scheduler.wait() == 0
-    assert scheduler.output.endswith(" INFO counts - nothing to do\n")
-
-
-@on_sqlite
-def test_asked_for_more_it_tells_of_its_version_its_carrier_and_each_text(schedule):
-    store()
-    process = schedule("--verbose", CARRIER_URL="simulator:", LOG_LEVEL="ERROR")
-    assert process.wait() == 0
-    begin = rf"\S+ INFO scheduler - Text Message Sending Service {VERSION}\n"
-    assert re.match(begin, process.output)
-    assert "INFO scheduler - texts go to simulator" in process.output
-    assert re.search(r"INFO scheduler - message \S+ sent\n", process.output)
-
-
-@on_sqlite
 def test_cron_gets_no_mail_while_nothing_is_wrong_and_one_where_something_is(schedule):
     (crontab,) = re.findall(r"```crontab\n(.*?)```", (ROOT / "docs/deploying.md").read_text(), re.S)
     options = crontab.partition("scheduler.py")[2].split()
@@ -124,7 +111,6 @@ def test_no_answer_of_a_carrier_brings_a_secret_into_the_log(schedule, request, 
 # Told to stop
 
 
-@on_sqlite
 @pytest.mark.parametrize(
     ("words", "name"), [(["--every=0.1"], "SIGTERM"), (["--every=0.1"], "SIGINT"), ([], "SIGTERM")]
 )
@@ -174,7 +160,6 @@ def test_a_scheduler_that_is_stopped_leaves_what_the_carrier_does_not_answer_in_
     assert len(twilio.texts) == 1
 
 
-@on_sqlite
 def test_a_log_that_nobody_can_read_stops_nothing(database_url, twilio, tmp_path):
     with open("/dev/full", "w") as full:
         environ = os.environ | {"DATABASE_URL": database_url, "CARRIER_URL": twilio.url} | ALWAYS
@@ -229,145 +214,110 @@ def test_a_carrier_that_hangs_when_it_is_asked_holds_up_nothing_else(schedule, h
 
 # How fast it sends
 
-RATE = 20
-TEXTS = {1: "x" * 160, 2: "é€" * 100, 3: "д" * 200}
-"""Texts by their parts: one in GSM 03.38, one with an escaped character, one in UCS-2."""
 
+class Clocked(WebhookServer):
+    """Note when each text came, but for those beyond `most` within any second.
 
-class Counting(WebhookServer):
-    """Note when each text came, by the carrier's own clock, and its parts."""
+    After `good` texts, there is a page in front of it.
+    """
+
+    most = good = 10_000
 
     def __init__(self):
         super().__init__()
-        self.arrivals, self.parts = [], {text: parts for parts, text in TEXTS.items()}
+        self.taken, self.refused, self.guard = [], 0, threading.Lock()
 
     def take(self, request):
-        _, text = self.read(request)
-        self.arrivals.append((time.monotonic(), self.parts[text]))
-        return super().take(request)
+        with self.guard:
+            now = time.monotonic()
+            if len(self.taken) >= self.most and now - self.taken[-self.most][0] < 1:
+                self.refused += 1
+                return Answer(429)
+            self.taken.append((now, self.read(request)[1]))
+            is_good = len(self.taken) <= self.good
+        return super().take(request) if is_good else Answer(503, b"<html>")
 
 
 @pytest.fixture
-def counting():
-    yield from playing(Counting)
+def clocked():
+    yield from playing(Clocked)
 
 
-def most_within(seconds, arrivals):
-    """Return the most parts that came within so many seconds."""
+@pytest.fixture
+def stand_in():
+    yield from playing(Clocked)
+
+
+RATE = 20
+TEXTS = {"x" * 160: 1, "é€" * 100: 2, "д" * 200: 3}
+"""The parts of texts: one in GSM 03.38, one with an escaped character, one in UCS-2."""
+
+
+def most_within(seconds, taken):
+    """Return the most parts that were taken within so many seconds."""
     return max(
-        sum(parts for at, parts in arrivals[number:] if at < first + seconds)
-        for number, (first, _) in enumerate(arrivals)
+        sum(TEXTS[text] for at, text in taken[number:] if at < first + seconds)
+        for number, (first, _) in enumerate(taken)
     )
 
 
 @pytest.mark.timed
+@on_both
 @pytest.mark.parametrize("seconds", [8, pytest.param(30, marks=pytest.mark.soak)])
 def test_three_schedulers_keep_to_the_rate_and_use_it_though_one_is_killed(
-    schedule, counting, seconds
+    schedule, clocked, seconds
 ):
-    for number in range(1, 4):
-        store_many(
-            RATE * seconds, clock.now(), key=key_named(f"key {number}"), message=TEXTS[number]
-        )
-    environ = {"CARRIER_URL": counting.url, "SEND_RATE": f"{RATE}/s", "CLAIM_TIMEOUT": "10"}
+    for text in TEXTS:
+        store_many(RATE * seconds, clock.now(), key=key_named(f"key {text[0]}"), message=text)
+    environ = {"CARRIER_URL": clocked.url, "SEND_RATE": f"{RATE}/s", "CLAIM_TIMEOUT": "10"}
     schedulers = [schedule("--every", "5", **environ) for _ in range(3)]
-    wait_until(lambda: counting.arrivals)
-    began = counting.arrivals[0][0]
+    wait_until(lambda: clocked.taken)
+    began = clocked.taken[0][0]
     wait_until(lambda: time.monotonic() > began + seconds / 3)
     schedulers[0].kill()
     wait_until(lambda: time.monotonic() > began + seconds)
     assert [each.terminate() for each in schedulers[1:]] == [0, 0]
-    arrivals = sorted(counting.arrivals)
-    used = sum(parts for at, parts in arrivals if at <= began + seconds)
-    print(f"{used / RATE / seconds:.2f} of the rate, {most_within(1, arrivals)} parts in a second")
-    assert {parts for _, parts in arrivals} == {1, 2, 3}
-    assert most_within(1, arrivals) <= 2 * RATE
-    assert most_within(10, arrivals) <= 11 * RATE
+    used = sum(TEXTS[text] for at, text in clocked.taken if at <= began + seconds)
+    most = most_within(1, clocked.taken)
+    print(f"{used / RATE / seconds:.2f} of the rate, {most} parts in a second")
+    assert {text for _, text in clocked.taken} == {*TEXTS}
+    assert most <= 2 * RATE
+    assert most_within(10, clocked.taken) <= 11 * RATE
     assert used >= 0.8 * RATE * seconds
     assert statuses().get(Status.SENDING, 0) <= 8, "only the killed one has claimed any"
 
 
-# A carrier that says "too fast"
-
-TAKEN = 10  # texts a second
-
-
-class Window:
-    """Take no more than TAKEN texts within any second."""
-
-    def __init__(self):
-        self.taken, self.refused, self.lock = deque(), 0, threading.Lock()
-
-    def takes(self):
-        with self.lock:
-            now = time.monotonic()
-            if len(self.taken) >= TAKEN and now - self.taken[-TAKEN] < 1:
-                self.refused += 1
-                return False
-            self.taken.append(now)
-            return True
-
-    @property
-    def used(self):
-        """The share of what could have been taken, from the first text to the last."""
-        return len(self.taken) / (1 + self.taken[-1] - self.taken[0]) / TAKEN
-
-
-def limited(kind, no):
-    """Return a server of a kind that says `no` to what comes too fast."""
-
-    class Limited(kind):
-        def __init__(self):
-            super().__init__()
-            self.window = Window()
-
-        def take(self, request):
-            if request.method == "POST" and not self.window.takes():
-                return no
-            return super().take(request)
-
-    return Limited()
-
-
-class LimitedPeer(SmppPeer):
-    """A peer that is throttled: it says so to what comes too fast."""
-
-    def __init__(self):
-        super().__init__()
-        self.window = Window()
-
-    def answer(self, part):
-        return 0 if self.window.takes() else 0x58
-
-
-@pytest.fixture
-def limited_carrier(request):
-    yield from playing(request.param)
+@pytest.mark.timed
+@pytest.mark.parametrize("words", [["--every", "5"], []])
+def test_of_what_a_carrier_takes_at_least_seven_tenths_are_used(schedule, clocked, words):
+    store_many(80, clock.now(), max_retries=0)
+    clocked.most = 10
+    scheduler = schedule(*words, CARRIER_URL=clocked.url)
+    wait_until(lambda: statuses() == {Status.SENT: 80})
+    assert (scheduler.terminate() if words else scheduler.wait()) == 0
+    (first, *_), (last, *_) = clocked.taken[0], clocked.taken[-1]
+    used = len(clocked.taken) / (1 + last - first) / clocked.most
+    print(f"{used:.2f} of what the carrier takes, {clocked.refused} refused")
+    assert len(clocked.taken) == 80
+    assert clocked.refused > 0
+    assert used >= 0.7
+    assert Message.select().where(Message.attempts == 1).count() == 80
 
 
 @pytest.mark.timed
-@on_sqlite
-@pytest.mark.parametrize(
-    ("limited_carrier", "words"),
-    [
-        (lambda: limited(TwilioServer, refusal(20429, 429)), ["--every", "5"]),
-        (lambda: limited(VonageServer, verdict({"status": "1"})), []),
-        (LimitedPeer, ["--every", "5"]),
-    ],
-    ids=["twilio", "vonage", "smpp"],
-    indirect=["limited_carrier"],
-)
-def test_of_what_a_carrier_takes_at_least_seven_tenths_are_used(schedule, limited_carrier, words):
-    store_many(80, clock.now(), max_retries=0)
-    scheduler = schedule(*words, CARRIER_URL=limited_carrier.url)
-    wait_until(lambda: statuses() == {Status.SENT: 80})
-    assert (scheduler.terminate() if words else scheduler.wait()) == 0
-    window = limited_carrier.window
-    print(f"{window.used:.2f} of what the carrier takes, {window.refused} refused")
-    assert len(window.taken) == 80
-    assert window.refused > 0
-    assert window.used >= 0.7
-    assert Message.select().where(Message.attempts == 1).count() == 80
+def test_a_queue_goes_through_another_within_two_seconds_of_the_fifth_silence(
+    schedule, clocked, stand_in
+):
+    clocked.good = 100
+    store_many(2_000)
+    schedule("--every", "5", CARRIER_URL=f"{clocked.url}#name=us {stand_in.url}#name=eu")
+    asked = 5 + 2 * 8  # the five, what was under way, and what begins until they are recorded
+    wait_until(lambda: len(stand_in.taken) >= 2_000 - 100 - asked)
+    assert stand_in.taken[0][0] - clocked.taken[104][0] < 2
+    sent = Message.select().where(Message.carrier == "us", Message.status == Status.SENT)
+    assert sent.count() == 100
+    assert CarrierState.get_by_id("us").is_down
+    assert len(clocked.taken) <= 100 + asked + 5, "one text a pause"
 
 
 @pytest.mark.timed
@@ -432,6 +382,7 @@ def looking(web):
 
 
 @pytest.mark.slow
+@on_both
 def test_the_web_notifies_once_that_no_scheduler_runs(serve, schedule, people, database_url):
     """Of four workers, as if on two machines, one starts one process: Apprise takes much memory."""
     CarrierState.passed(clock.now() - HOUR, {"": []})
@@ -456,6 +407,104 @@ def test_the_web_notifies_once_that_no_scheduler_runs(serve, schedule, people, d
     assert " ERROR " not in web.output
 
 
+# What it tells receivers of events
+
+PUBLIC_URL = "https://sms.example.com"
+QUICK = {"CLAIM_TIMEOUT": "2"}
+KINDS = ("taken", "arrives", "lost", "refused", "stop", "shell", "desk", "old")
+TOLD = Counter(
+    {"sent": 3, "delivered": 1, "undelivered": 1, "failed": 1, "blocked": 1}
+    | {"cancelled": 2, "expired": 1}
+)
+
+
+def test_all_that_can_become_of_texts_is_told_and_verified(
+    settings, schedule, twilio, app_key, receiver, run
+):
+    to = {kind: f"+1212555{n}" for n, kind in enumerate(KINDS, 1100)}
+    twilio.answers[to["refused"]] = refusal(21211)
+    now, waits = clock.now(), {"status": Status.SCHEDULED, "send_at": clock.now() + DAY}
+    old = {"send_at": now - 10 * DAY, "first_send_at": now - 10 * DAY}
+    columns = {"stop": {"check_dnc": True} | waits, "shell": waits, "old": old}
+    columns |= {"desk": {"manual_mode": True} | waits}
+    texts = {kind: store(now, to=to[kind], **columns.get(kind, {})) for kind in KINDS}
+    given = {"carrier_url": twilio.url, "public_url": PUBLIC_URL, "secret_key": "x" * 16}
+    application = create_app(settings._replace(**given))
+    visitor = Visitor(application)
+    visitor.sign_in(ApiKey.issue("Olga", None, clock.now(), role=Role.OPERATOR))
+    scheduler = schedule("--every", "0.2", CARRIER_URL=twilio.url, PUBLIC_URL=PUBLIC_URL)
+    wait_until(lambda: statuses().get(Status.SENT) == 3)
+
+    def call_back(what, **said):
+        path = f"/carriers/twilio/{what}"
+        signed = of_twilio(PUBLIC_URL + path, said, twilio.token)
+        assert application.test_client().post(path, **signed).status_code == 204
+
+    for kind, word in (("arrives", "delivered"), ("lost", "undelivered")):
+        sid = again(texts[kind]).carrier_reference
+        call_back("status", MessageSid=sid, MessageStatus=word, To=to[kind])
+    call_back("inbound", From=to["stop"], Body="STOP")
+    run("messages", "cancel", str(texts["shell"].id))
+    visitor.open()
+    visitor.press("Refuse")
+    wait_until(lambda: len(receiver.events) == sum(TOLD.values()))
+    wait_until(lambda: not Event.select().count())
+    assert Counter(receiver.types) == TOLD
+    assert {*TOLD} == {*FINISHED}
+    assert receiver.forged == []
+    for event in receiver.events:
+        data = event["data"]
+        assert (data["reason"] is not None) == (data["status"] in ("failed", "undelivered")), data
+        assert data["parts"] == 1
+    assert scheduler.terminate() == 0
+    secrets = (receiver.secret, "1212555", receiver.address)
+    assert not [secret for secret in secrets if secret in scheduler.output]
+
+
+def test_a_single_pass_tells_of_its_own_sends(schedule, twilio, app_key, receiver):
+    store(clock.now())
+    single = schedule(CARRIER_URL=twilio.url)
+    assert single.wait() == 0
+    assert receiver.types == ["sent"]
+    assert Event.select().count() == 0
+    assert "events" not in single.output, "it prints its counts, and nothing else"
+
+
+@on_both
+def test_schedulers_that_are_killed_all_the_time_double_no_text_and_lose_no_event(
+    schedule, twilio, app_key, receiver
+):
+    """Twilio is asked about texts in doubt: with it, there are never two copies."""
+    numbers = store_many(100, clock.now())
+    schedulers = [schedule("--every", "0.1", CARRIER_URL=twilio.url, **QUICK) for _ in range(2)]
+    for _ in range(3):
+        time.sleep(random.uniform(0.8, 1.6))
+        schedulers.pop(0).kill()
+        schedulers.append(schedule("--every", "0.1", CARRIER_URL=twilio.url, **QUICK))
+    wait_until(lambda: statuses() == {Status.SENT: 100}, 240)
+    wait_until(lambda: not Event.select().count(), 120)
+    assert sorted(twilio.numbers) == numbers
+    told = {(event["data"]["message_id"], event["type"]) for event in receiver.events}
+    assert told == {(str(message.id), "text_message.sent") for message in Message.select()}
+    assert len({*receiver.ids}) == 100, "nothing was told that did not happen"
+    assert receiver.forged == []
+
+
+def test_a_bad_receiver_holds_up_no_text_and_no_other_key(
+    schedule, twilio, app_key, receiver, receivers
+):
+    receiver.answer = HANG
+    other = receivers()
+    EventAddress.set(key_named("other"), other.url, clock.now())
+    old = {"first_send_at": clock.now() - 10 * DAY, "send_at": clock.now() - 10 * DAY}
+    store_many(300, clock.now(), **old)
+    store_many(200, clock.now(), key=key_named("other"))
+    schedule("--every", "0.1", CARRIER_URL=twilio.url)
+    wait_until(lambda: len(other.events) == 200)
+    assert len(twilio.texts) == 200
+    assert Event.select().count() > 250, "the bad receiver's still wait"
+
+
 # What it is made of
 
 FOOTPRINT = r"""
@@ -469,7 +518,6 @@ print(json.dumps({"status": status, "peak": peak, "modules": sorted(sys.modules)
 """
 
 
-@on_sqlite
 def test_the_scheduler_imports_no_web_and_no_names_of_places_and_stays_small(start, database_url):
     store()
     environ = ALWAYS | {"DATABASE_URL": database_url, "CARRIER_URL": "console:"}

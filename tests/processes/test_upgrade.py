@@ -67,10 +67,15 @@ def run(tmp_path):
     return test_upgrade
 
 
-def test_the_version_before_is_tested_with_the_new_migrations(project, run):
+@pytest.mark.parametrize("tag", [None, "1.0"])
+def test_the_version_before_is_tested_with_the_new_migrations(project, run, tag):
+    """Its last tag is preferred."""
+    if tag:
+        git(project, "tag", tag, "HEAD^")
     ran = run(project)
     assert ran.returncode == 0, ran.stdout
-    assert "on tables with 0002_second" in ran.stdout
+    assert f"the tests of {tag or ''}" in ran.stdout
+    assert ", on tables with 0002_second" in ran.stdout
     assert "2 passed" in ran.stdout
 
 
@@ -93,11 +98,6 @@ def test_a_migration_that_is_not_committed_is_tested_too(project, run):
     assert ran.returncode == 1
     assert "on tables with 0003_third" in ran.stdout
     assert "2 failed" in ran.stdout  # as the second commit's tests do
-
-
-def test_the_last_tag_before_the_migration_is_preferred(project, run):
-    git(project, "tag", "1.0", "HEAD^")
-    assert "the tests of 1.0, on tables with 0002_second" in run(project).stdout
 
 
 def test_a_clone_without_the_history_says_why_it_cannot(project, run, tmp_path):
