@@ -201,10 +201,12 @@ class Scheduler:
             return
         for kept in (Message, Attempt, Reply, receipts):  # a clock may have been set back
             kept.correct(now)
+        rates = {each.name: each.watch.rate for each in self.senders if each.watch.rate}
+        CarrierState.correct(now, {name: rate.longest for name, rate in rates.items()})
         stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
         CarrierState.passed(now, stand_ins)
+        CarrierState.prepare(TESTERS)
         for sender in self.senders:
-            sender.watch.correct()
             sender.inbox.ask()
         self.left += self.take_over()
         Message.decide_expiry(self.settings.expire_after)

@@ -128,18 +128,19 @@ class CarrierState(Table):
         cls.insert(name=name).on_conflict_ignore().execute()
 
     @classmethod
-    def correct(cls, name: str, now: datetime, longest_use: timedelta) -> None:
-        """Let a pause, or the use of SEND_RATE, that a clock ahead has noted begin now.
+    def correct(cls, now: datetime, longest_uses: Mapping[str, timedelta]) -> None:
+        """Let pauses, and the use of SEND_RATE, that a clock ahead has noted begin now.
 
-        SEND_RATE can be used up for `longest_use`.
+        `longest_uses` are how long carriers with a rate can have used it up, by their names.
         """
-        this, instant = cls.name == name, Value(cls.retry_at.db_value(now), converter=False)
+        instant = Value(cls.retry_at.db_value(now), converter=False)
         pause = {"paused_at": now, "retry_at": cls.retry_at - cls.paused_at + instant}
         paused = cls.retry_at.is_null(False) & is_ahead(cls.paused_at, now)
-        cls.update(pause).where(this, paused).execute()
-        latest = (now + longest_use + SKEW - EPOCH) // MICROSECOND
-        used_now = cls.update(rate_used_until=(now - EPOCH) // MICROSECOND)
-        used_now.where(this, cls.rate_used_until > latest).execute()
+        cls.update(pause).where(paused).execute()
+        for name, longest in longest_uses.items():
+            latest = (now + longest + SKEW - EPOCH) // MICROSECOND
+            used_now = cls.update(rate_used_until=(now - EPOCH) // MICROSECOND)
+            used_now.where(cls.name == name, cls.rate_used_until > latest).execute()
 
     @classmethod
     def latest(cls) -> Self | None:

@@ -1,7 +1,7 @@
 """Whether texts may go through a carrier now: its pauses, probes and SEND_RATE."""
 
 import logging
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from carriers import CarrierError
@@ -34,12 +34,6 @@ class CarrierWatch:
         self.serves = False  # it said so
         self.is_heard = False  # by the last answers: none was silent since one of its own
 
-    def correct(self) -> None:
-        """Let a pause, or the use of SEND_RATE, that a clock ahead has noted begin now."""
-        CarrierState.prepare(self.name)
-        longest_use = self.rate.longest if self.rate else timedelta(0)
-        CarrierState.correct(self.name, self.clock.now(), longest_use)
-
     def permission(self, under_way: bool) -> tuple[Permission, float]:
         """Return who may send now, and the seconds until that may change.
 
@@ -49,9 +43,9 @@ class CarrierWatch:
         if self.asked:
             return self.answered()
         now, self.probe, self.serves = self.clock.now(), None, False
-        self.state = state = CarrierState.get_by_id(self.name)
         if self.stop.is_requested:
             return Permission.NONE, 0
+        self.state = state = CarrierState.get_by_id(self.name)
         if self.rate and (pause := self.rate.wait(state.rate_used_until, now)):
             return Permission.NONE, pause
         if under_way and state.retry_at:

@@ -150,6 +150,16 @@ def test_a_scheduler_that_is_told_to_stop_while_it_watches_takes_over_nothing(
     assert (again(living).status, again(living).claim_number) == (Status.SENDING, 1)
 
 
+def test_a_scheduler_that_is_told_to_stop_before_its_first_pass_begins_nothing(
+    settings, carrier, at
+):
+    at(TUESDAY_NOON)
+    message, stopped = store(), Scheduler(settings, carrier)
+    stopped.stop.request()
+    assert +stopped.run_pass() == {"waiting for a carrier": 1}
+    assert (again(message).status, carrier.texts) == (Status.QUEUED, [])
+
+
 # Testers
 
 
