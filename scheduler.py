@@ -52,10 +52,10 @@ counts_log = logging.getLogger("counts")  # on standard output, whatever LOG_LEV
 
 
 class Scheduler:
-    """Step through all that is to be done until a stop is requested.
+    """Promote, expire and send messages, for one pass or until a stop is requested.
 
-    One thread uses the database: it tends what waits and lets each carrier's sender do a step. None
-    waits for a carrier; the threads of their pools do, and their answers come in one queue.
+    One thread uses the database: it tends what waits and lets each carrier's sender do a step. It
+    never waits for a carrier: other threads do, and their answers come in one queue.
     """
 
     def __init__(
@@ -70,16 +70,12 @@ class Scheduler:
         connected = [carrier, *others] if carrier else []
         self.routes = Routes.of(settings.ways, connected)
         self.pulse, self.ended = Pulse(runtime.clock), runtime.make_queue()
-        simulator = carriers.connect("simulator:", name=TESTERS)
-        self.senders = [
-            Sender(settings, each, self.stop, self.pulse, self.retry, self.routes, runtime)
-            for each in (*connected, simulator)
-        ]
-        self.due = dict.fromkeys(self.senders, 0)  # when each does a step, by the monotonic clock
-        self.progress = 0  # how often any of them did something
-        self.tend_at = 0  # by the monotonic clock, too
-        self.left = 0  # messages that the present pass may still claim
         self.counts = Counter()  # since the end of the last pass
+        simulator = carriers.connect("simulator:", name=TESTERS)
+        shared = self.routes, self.stop, self.pulse, self.ended, self.counts, self.retry, runtime
+        self.senders = [Sender(settings, each, *shared) for each in (*connected, simulator)]
+        self.tend_at = self.step_at = 0  # by the monotonic clock
+        self.left = 0  # messages that the present pass may still claim
         self.watches = False  # whether another scheduler may be dead
 
     def run(self, every: float | None, show: Callable[[str], None] = counts_log.info) -> int:
@@ -113,7 +109,7 @@ class Scheduler:
         return status if every is None else 0
 
     def run_pass(self, until: float | None = None) -> Counter:
-        """Do all that can be done now; count what happened, and what waits.
+        """Do all that can be done now; return counts of what happened, and of what waits.
 
         A single pass ends once nothing more can be done. One that will be repeated ends then, too,
         or at an instant of the monotonic clock: it leaves open what is under way.
@@ -129,10 +125,11 @@ class Scheduler:
         while self.round() and (until is None or self.clock.monotonic() < until):
             self.await_answers()
         if until is None:
-            self.end_threads()
+            self.pulse.end()
         if self.routes.names:
             self.report_unmatched(self.clock.now())
-        counts, self.counts = self.counts, Counter()
+        counts = Counter(self.counts)
+        self.counts.clear()
         counts["waiting for approval"] = reports.awaiting_approval()
         counts["waiting for a carrier"] = reports.awaiting_carrier()
         database.db.close()
@@ -141,51 +138,34 @@ class Scheduler:
     def round(self) -> bool:
         """Tend what is due, and let senders do a step; return whether there is more to do soon.
 
-        What one carrier does not take may be another's, so all is done once each sender has found
-        nothing to do since any of them did something.
+        What one carrier does not take may be another's, so all is done once no sender has found
+        anything to do.
         """
         self.retry(self.tend)
-        lanes = None
-        for sender in self.senders:
-            if not self.is_due(sender):
-                continue
-            if lanes is None:
-                lanes = self.retry(claims.lanes) if self.left else []
-            self.left += sum(answer.may_go_soon for answer in sender.recorder.unrecorded)
-            sender.seen = self.progress
-            step = sender.step(lanes, self.left, self.ended)
-            self.left -= step.claimed
-            self.progress += step.did
-            self.counts.update(sender.recorder.take_counts())
-            now = self.clock.monotonic()
-            if step.did:
-                lanes = None
-                self.due = {each: min(due, now + TICK) for each, due in self.due.items()}
-            self.due[sender] = now + min(step.pause or LOOK_EVERY, LOOK_EVERY)
+        steps, now = [], self.clock.monotonic()
+        if now >= self.step_at or any(sender.recorder.unrecorded for sender in self.senders):
+            for sender in self.senders:
+                steps.append(sender.step(self.left))
+                self.left -= steps[-1].claimed
+            look_at = self.clock.monotonic() + LOOK_EVERY
+            self.step_at = min(look_at, *(sender.resumes_at for sender in self.senders))
+        did = any(step.did for step in steps)
+        if did:
+            self.step_at = min(self.step_at, now + TICK) if self.is_busy else now
         if self.stop.is_requested or self.is_busy:
             return self.is_busy
         waits = self.left and any(sender.waits for sender in self.senders)
-        return bool(waits or self.watches) or any(map(self.has_news, self.senders))
+        return bool(did or waits or self.watches)
 
     @property
     def is_busy(self) -> bool:
         """Whether answers of carriers are awaited, or to be recorded."""
         return any(sender.is_busy for sender in self.senders)
 
-    def is_due(self, sender: Sender) -> bool:
-        """Say whether a sender should do a step."""
-        return self.has_news(sender) or self.due[sender] <= self.clock.monotonic()
-
-    def has_news(self, sender: Sender) -> bool:
-        """Say whether something has happened since a sender's last step."""
-        idle = not self.is_busy
-        return bool(sender.recorder.unrecorded) or (idle and sender.seen != self.progress)
-
     def await_answers(self, until: float = math.inf) -> None:
         """Wait for an answer, but no longer than until there is something else to do."""
-        now = self.clock.monotonic()
-        due = 0 if any(map(self.is_due, self.senders)) else min(self.due.values()) - now
-        ended = self.ended.gather(max(0, min(due, TICK, self.stop.seconds_left, until - now)))
+        seconds = min(self.step_at, until) - self.clock.monotonic()
+        ended = self.ended.gather(max(0, min(seconds, TICK, self.stop.seconds_left)))
         for sender in self.senders:
             sender.recorder.unrecorded += sender.sends.answers(ended)
             if not self.stop.seconds_left:
@@ -221,8 +201,11 @@ class Scheduler:
             return
         for kept in (waiting, Attempt, Reply, receipts):  # a clock may have been set back
             kept.correct(now)
+        rates = {each.name: each.watch.rate for each in self.senders if each.watch.rate}
+        CarrierState.correct(now, {name: rate.longest for name, rate in rates.items()})
         stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
         CarrierState.passed(now, stand_ins)
+        CarrierState.prepare(TESTERS)
         for sender in self.senders:
             sender.inbox.ask()
         self.left += self.take_over()
@@ -235,8 +218,7 @@ class Scheduler:
         inbound.settle(now)
         Event.give_up(now)
         Event.forget(now)
-        self.tend_at = self.clock.monotonic() + TEND_EVERY
-        self.due = dict.fromkeys(self.senders, 0)
+        self.tend_at, self.step_at = self.clock.monotonic() + TEND_EVERY, 0
 
     def take_over(self) -> int:
         """Take over the messages of dead schedulers; return how many."""
@@ -260,7 +242,7 @@ class Scheduler:
         self.counts["expired"] += waiting.expire_in_doubt(lanes, UNANSWERED, now)
 
     def is_given_up(self, lane: Lane, trouble: set[str]) -> bool:
-        """Say whether nobody can say, or will soon, whether a text of a lane was taken."""
+        """Say whether no carrier will soon tell, if any does, whether it took a text of a lane."""
         asked = self.routes.asked(lane)
         return bool(lane.doubts) and (asked in trouble if asked else not self.routes.order(lane))
 
@@ -299,15 +281,9 @@ class Scheduler:
             self.clock.sleep(min(TICK, SILENCE, end - now))
 
     def finish(self) -> None:
-        """After a stop, wait for the answers to what is under way."""
+        """After a stop, wait for the answers to the sends that are under way."""
         while self.is_busy and self.round():
             self.await_answers()
-
-    def end_threads(self) -> None:
-        """End the threads that talk to carriers, and be taken for alive no more."""
-        for sender in self.senders:
-            sender.sends.close()
-        self.pulse.end()
 
     def close(self) -> None:
         """Close the carriers; record what they said before and meanwhile.
@@ -316,7 +292,7 @@ class Scheduler:
         are left as they are, too, if they still owe answers when time is up.
         """
         self.collect()
-        self.end_threads()
+        self.pulse.end()
         if self.stop.seconds_left:
             for sender in self.senders:
                 sender.carrier.close()

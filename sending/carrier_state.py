@@ -1,4 +1,4 @@
-"""How sending through a carrier goes, shared by all schedulers of a database.
+"""The state of each carrier, shared by all schedulers of a database: its pauses and troubles.
 
 A carrier pauses where it says "too fast", refuses the account, or gives no answer of its own. After
 a pause one text goes first, one over all schedulers; the others wait for its answer. Only this
@@ -9,7 +9,7 @@ not know of the pause yet.
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Self
+from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from peewee import (
@@ -20,11 +20,12 @@ from peewee import (
     IntegerField,
     TextField,
     UUIDField,
+    Value,
     fn,
 )
 
 from database import EPOCH, CarrierTextField, InstantField, Table, db
-from database.clock import is_ahead, is_within
+from database.clock import SKEW, is_ahead, is_within
 from sending.rate import SECOND
 
 MICROSECOND = timedelta(microseconds=1)
@@ -34,15 +35,15 @@ MOST_SILENCES = 5
 
 NO_TROUBLE = {"trouble": None, "trouble_since": None, "is_down": False}
 NO_TROUBLE |= {"by_texts": False, "serves": False}
-"""What the state of a carrier has of these that is in no trouble."""
+"""These columns of a carrier that is in no trouble."""
 
 LONGEST_WAIT = timedelta(minutes=1)
-"""A longer pause that a carrier asks for is not waited for, if another carrier may be used."""
+"""During a longer pause, texts go through another carrier that may be used."""
 
 HOUR = timedelta(hours=1)
 
 UNHEARD = timedelta(seconds=15)
-"""How long nobody has to look at the database until a text that came in may have been missed."""
+"""After so long without a scheduler, a text that came in may have been missed."""
 
 
 class Permission(Enum):
@@ -51,6 +52,15 @@ class Permission(Enum):
     ALL = "everybody"
     PROBE = "one text, before all others"
     NONE = "nobody"
+
+
+class Cause(NamedTuple):
+    """Why a carrier pauses, by its answer to a text or to a question."""
+
+    trouble: str | None = None  # None if it only says "too fast"
+    is_down: bool = False
+    asked_for: float | None = None  # seconds
+    by_text: bool = False
 
 
 class CarrierState(Table):
@@ -114,27 +124,28 @@ class CarrierState(Table):
 
     @classmethod
     def prepare(cls, name: str) -> None:
-        """Have a row for a carrier, without a pass of its own."""
+        """Create the row of a carrier if it is missing."""
         cls.insert(name=name).on_conflict_ignore().execute()
 
     @classmethod
-    def current(cls, name: str, now: datetime, longest_use: timedelta = timedelta(0)) -> Self:
-        """Return the state, without instants that are further ahead than they can be.
+    def correct(cls, now: datetime, longest_uses: Mapping[str, timedelta]) -> None:
+        """Let pauses, and the use of SEND_RATE, that a clock ahead has noted begin now.
 
-        SEND_RATE can be used up for `longest_use`.
+        `longest_uses` are how long carriers with a rate can have used it up, by their names.
         """
-        state = cls.get_by_id(name)
-        if changes := changes_if_set_back(state, now, longest_use):
-            unchanged = cls.paused_at == state.paused_at
-            unchanged &= cls.rate_used_until == state.rate_used_until
-            cls.update(changes).where(cls.name == name, unchanged).execute()
-            state = cls.get_by_id(name)
-        return state
+        instant = Value(cls.retry_at.db_value(now), converter=False)
+        pause = {"paused_at": now, "retry_at": cls.retry_at - cls.paused_at + instant}
+        paused = cls.retry_at.is_null(False) & is_ahead(cls.paused_at, now)
+        cls.update(pause).where(paused).execute()
+        for name, longest in longest_uses.items():
+            latest = (now + longest + SKEW - EPOCH) // MICROSECOND
+            used_now = cls.update(rate_used_until=(now - EPOCH) // MICROSECOND)
+            used_now.where(cls.name == name, cls.rate_used_until > latest).execute()
 
     @classmethod
     def latest(cls) -> Self | None:
         """Return the state of the first carrier of the latest pass, if there was one."""
-        return cls.select().order_by(cls.last_pass_at.desc(nulls="last"), cls.place).first()
+        return next(iter(cls.of_latest_pass()), None)
 
     @classmethod
     def of_latest_pass(cls) -> list[Self]:
@@ -144,7 +155,7 @@ class CarrierState(Table):
 
     @classmethod
     def in_trouble(cls, names: Collection[str]) -> set[str]:
-        """Return those of these carriers whose texts go through others now."""
+        """Return which of these carriers are in trouble: their texts go through others now."""
         paused = cls.select().where(cls.name.in_(names), cls.retry_at.is_null(False))
         return {state.name for state in paused if in_trouble(state)}
 
@@ -172,21 +183,22 @@ class CarrierState(Table):
         self.tried_at = now
         return Permission.PROBE
 
-    @classmethod
-    def first_of(cls, name: str) -> dict[bool, int]:
-        """Return the keys with which a carrier begins, by whether they are urgent.
+    @property
+    def next_keys(self) -> dict[bool, int]:
+        """Return the keys with which a claim begins, by whether they are urgent.
 
-        Where a key has no messages, the next one begins.
+        If a key has no messages, the next one begins.
         """
-        cls.prepare(name)
-        state = cls.get_by_id(name)
-        return {False: (state.served_key or 0) + 1, True: (state.served_urgent_key or 0) + 1}
+        return {False: (self.served_key or 0) + 1, True: (self.served_urgent_key or 0) + 1}
 
     @classmethod
-    def begin_with(cls, name: str, first: dict[bool, int]) -> None:
-        """Note the keys with which the next pass begins."""
-        served = {"served_key": first[False] - 1, "served_urgent_key": first[True] - 1}
-        cls.update(served).where(cls.name == name).execute()
+    def note_turns(cls, name: str, served: dict[bool, int], probed: UUID | None) -> None:
+        """Note the keys that were served last, and the message that goes first after a pause."""
+        columns = {True: "served_urgent_key", False: "served_key"}
+        turns = {columns[urgent]: key for urgent, key in served.items()}
+        if probed:
+            turns["probed"] = probed
+        cls.update(turns).where(cls.name == name).execute()
 
     def used_rate_lately(self, now: datetime) -> bool:
         """Say whether SEND_RATE has been used up within the last second."""
@@ -200,24 +212,17 @@ class CarrierState(Table):
         return used.where(cls.name == name, cls.rate_used_until == before).execute() == 1
 
     @classmethod
-    def end_probe(cls, name: str, probe: datetime) -> None:
-        """Let another text go first: there was none to be sent, or its answer has come."""
-        cls.update(tried_at=None).where(cls.name == name, cls.tried_at == probe).execute()
+    def end_probe(cls, name: str, probe: datetime, serves: bool = False) -> None:
+        """Let another text go first: there was none to be sent, or its answer has come.
+
+        The carrier may have been asked meanwhile, and have said that it `serves`.
+        """
+        changes = {"tried_at": None} | ({"serves": True} if serves else {})
+        cls.update(changes).where(cls.name == name, cls.tried_at == probe).execute()
 
     @classmethod
-    def note_probe(cls, name: str, message_id: UUID) -> None:
-        """Note which message goes first after a pause."""
-        cls.update(probed=message_id).where(cls.name == name).execute()
-
-    @classmethod
-    def note_serves(cls, name: str, probe: datetime) -> None:
-        """Note that the carrier, asked before there was a text for this probe, serves."""
-        mine = (cls.name == name) & (cls.tried_at == probe)
-        cls.update(serves=True).where(mine).execute()
-
-    @classmethod
-    def heard(cls, name: str) -> None:
-        """Note an answer of the carrier's own: silences are counted anew."""
+    def reset_silences(cls, name: str) -> None:
+        """Count the texts without an answer of the carrier's own anew: it has given one."""
         cls.update(silences=0).where(cls.name == name, cls.silences > 0).execute()
 
     @classmethod
@@ -259,24 +264,16 @@ class CarrierState(Table):
 
     @classmethod
     def begin_pause(
-        cls,
-        name: str,
-        now: datetime,
-        probe: datetime | None = None,
-        *,
-        trouble: str | None = None,
-        is_down: bool = False,
-        asked_for: float | None = None,
-        by_text: bool = False,
+        cls, name: str, now: datetime, probe: datetime | None = None, **cause: Any
     ) -> bool:
-        """Send nothing for a while, because of the answer to a text or question, perhaps a probe.
+        """Send nothing for a while because of a Cause: the answer to a text, or to a question.
 
-        Return whether that is news. The carrier may have asked for so many seconds.
+        Return whether that is news. The text may be the probe.
         """
         with db.atomic():
             state = db.lock_rows(cls.select().where(cls.name == name)).get()
             by_probe = probe is not None and probe == state.tried_at
-            changes = changes_for_pause(state, by_probe, now, trouble, is_down, asked_for, by_text)
+            changes = changes_for_pause(state, by_probe, now, *Cause(**cause))
             cls.update(changes).where(cls.name == name).execute()
         before, after = state.__data__, state.__data__ | changes
         is_another = any(bool(before[each]) != bool(after[each]) for each in ("trouble", "is_down"))
@@ -291,21 +288,14 @@ def in_trouble(state: CarrierState) -> bool:
     return pauses and state.retry_at - state.paused_at > LONGEST_WAIT
 
 
-def changes_for_pause(
-    state: CarrierState,
-    by_probe: bool,
-    now: datetime,
-    trouble: str | None,
-    is_down: bool,
-    asked_for: float | None,
-    by_text: bool = False,
-) -> dict:
+def changes_for_pause(state: CarrierState, by_probe: bool, now: datetime, *cause: Any) -> dict:
     """Return what changes in a state when a pause begins or is lengthened; pure.
 
     Unless the carrier asked for a time, a pause that a probe begins is twice the one before, up to
     a minute. A carrier that says "too fast" to a probe is not down any more, unless that is a
     question, and texts began the outage.
     """
+    trouble, is_down, asked_for, by_text = cause
     is_back = by_probe and state.is_down and not trouble and (by_text or not state.by_texts)
     before = 0 if is_back else state.pause * (1 + by_probe)
     pause = max(min(before, state.LONGEST_PAUSE), state.FIRST_PAUSE if trouble else 1)
@@ -319,14 +309,4 @@ def changes_for_pause(
         changes["by_texts"] = by_text or state.by_texts
     elif is_back:
         changes |= NO_TROUBLE
-    return changes
-
-
-def changes_if_set_back(state: CarrierState, now: datetime, longest_use: timedelta) -> dict:
-    """Return what changes if the clock was set back since a state was noted; pure."""
-    changes, used_until = {}, state.rate_used_until
-    if state.retry_at and state.paused_at and is_ahead(state.paused_at, now):
-        changes |= {"paused_at": now, "retry_at": now + (state.retry_at - state.paused_at)}
-    if used_until and is_ahead(EPOCH + used_until * MICROSECOND, now, longest_use):
-        changes["rate_used_until"] = (now - EPOCH) // MICROSECOND
     return changes

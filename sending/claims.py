@@ -1,4 +1,4 @@
-"""Claims: which texts a sender takes next, so that no two send the same one.
+"""Claim the texts that a carrier is given next, so that no two senders send the same one.
 
 A claim finds keys by walking an index: each step is one lookup, so keys without texts, and the
 texts of carriers in trouble, are never looked at.
@@ -94,11 +94,11 @@ SELECT id FROM (
 
 
 class Turn(NamedTuple):
-    """The keys that have the next shares, and those that have none this time."""
+    """Whose turn it is: the keys that come first, and those that get nothing this time."""
 
-    first: dict[bool, int]  # by whether they are urgent; where a key has no texts, the next one
+    first: dict[bool, int]  # by whether they are urgent; if a key has no texts, the next one
     but_of: frozenset[int] = frozenset()
-    others_only: bool = False  # and no urgent keys
+    urgent_last: bool = False  # what answers replies, too
 
 
 def lanes() -> list[str]:
@@ -122,7 +122,7 @@ def adopt() -> None:
 
 
 class Claims:
-    """What a carrier may be given of the texts that wait in some lanes.
+    """Claim texts for a carrier, of those lanes and keys that it may be used for.
 
     `may_take(lane, key name)` says so.
     """
@@ -131,7 +131,6 @@ class Claims:
         self, lanes: Collection[str], routes: Routes, may_take: Callable[[Lane, str], bool]
     ):
         self.named = ApiKey.ids_of(routes.keys) if routes.keys else {}
-        self.paused = {key.id for key in ApiKey.paused()}
         self.may_take = may_take
         self.lanes = [lane for lane in lanes if self._is_any_mine(lane)]
 
@@ -142,14 +141,16 @@ class Claims:
         the turn on, each key's longest due first; a share that a key cannot use goes to the others.
         Nobody else gets the messages until they are finished, taken back or taken over.
         """
+        if not self.lanes:
+            return []
         db.avoid_sorts()
-        kinds = [(self._of_answers, 0), (self._urgent, turn.first[True])]
-        kinds.append((self._others, turn.first[False]))
-        if turn.others_only:
-            kinds = [kinds[2]]
-        claimed, but_of = [], turn.but_of | self.paused
-        for find, begin in kinds if self.lanes else ():
-            passed_over = but_of | (_urgent() if turn.others_only else set())
+        urgent = [(self._of_answers, 0), (self._urgent, turn.first[True])]
+        others, claimed = (self._others, turn.first[False]), []
+        never = turn.but_of | {key.id for key in ApiKey.paused()}
+        for find, begin in [others, *urgent] if turn.urgent_last else [*urgent, others]:
+            passed_over = {*never}
+            if find == self._others and turn.urgent_last:
+                passed_over |= _urgent()
             while room := limit - len(claimed):
                 pairs = [each for each in find(begin, room, passed_over) if self._is_mine(*each)]
                 keys = {key for _, key in pairs} - passed_over

@@ -41,7 +41,7 @@ class Heartbeat(Table):
 
     @classmethod
     def end(cls, sender: uuid.UUID, beats: int | None = None) -> bool:
-        """Forget a sender that ends, or one that is dead if it has not beaten again."""
+        """Delete a sender that ends; one that is dead, if it has not beaten again."""
         this = cls.sender == sender
         if beats is not None:
             this &= cls.beats == beats
@@ -55,8 +55,8 @@ class Pulse:
         self.clock = clock
         self.sender = None  # until the first beat
         self.beaten_at = -math.inf  # before the last beat that is kept, by the monotonic clock
-        self.ahead = 0  # of the monotonic clock, the wall clock was then
-        self.seen = {}  # how often others had beaten, and since when they have not, by the same
+        self.ahead = 0  # then: wall clock minus monotonic clock, in seconds
+        self.seen = {}  # by sender: how often it has beaten, and since when that is unchanged
         self.looked_at = -math.inf
 
     def is_fresh(self, sender: uuid.UUID) -> bool:
@@ -89,12 +89,12 @@ class Pulse:
             self.sender = sender
         self.note_beat(before)
 
-    def is_lost(self) -> None:
-        """Have the next beat come at once: this sender was declared dead."""
+    def note_death(self) -> None:
+        """Let the next beat come at once: this sender was declared dead."""
         self.beaten_at = -math.inf
 
     def end(self) -> None:
-        """Be forgotten, but if something may still be in hand: then others take that over."""
+        """Delete this sender, unless texts may be in its hands: then others take them over."""
         if self.sender and not Attempt.in_hand(self.sender).exists():
             Heartbeat.end(self.sender)
         self.sender = None

@@ -1,4 +1,4 @@
-"""What becomes of a message: before it is sent, and after the carrier has answered, or has not.
+"""The next state of a message: before it is sent, and after the carrier has answered, or has not.
 
 Pure: no database, no clock, no log. docs/carriers.md has the same rules as a table.
 """
@@ -42,9 +42,9 @@ class Terms(NamedTuple):
 class Outcome(NamedTuple):
     """The next state of a message that a sender holds.
 
-    `reason` is kept as the message's last error. `counted` uses up a retry. `doubt` says that the
-    carrier may have taken it this time. Without `send_at` it keeps its place. `held_by` says what
-    it waits for.
+    `reason` becomes the message's last error. `counted` uses up a retry. `doubt` says that the
+    carrier may have taken it this time. Without `send_at`, it keeps its place in the queue.
+    `held_by` is what it waits for.
     """
 
     status: Status
@@ -223,7 +223,7 @@ def after_no(
     return Outcome(Status.SCHEDULED, str(error), at, counted, error.in_doubt)
 
 
-def after_asking_in_vain(message: Message, terms: Terms, now: datetime) -> Outcome | None:
+def after_no_answer(message: Message, terms: Terms, now: datetime) -> Outcome | None:
     """Return what becomes of a waiting text in doubt about which the carrier gave no answer.
 
     It stays in doubt, however long that takes: it may have been taken. Among several carriers that

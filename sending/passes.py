@@ -1,7 +1,7 @@
 """When schedulers make passes, and whether one is missing, over all schedulers of a database.
 
-Each pass, and whatever is done every few seconds of a long one, is noted with the state of its
-carrier. Here lies how far passes usually are apart, as cron may start them every ten minutes.
+The state of each carrier has the time of the latest pass, which a long one renews every few
+seconds. Here is how far apart passes usually are: cron may start them every ten minutes.
 """
 
 import json
@@ -59,13 +59,13 @@ class Standing(NamedTuple):
 
 
 def correct(now: datetime) -> None:
-    """Let the last pass be of now if the clock was set back since, or none would be missed."""
+    """Date the last pass now if the clock was set back since, or none would be missed."""
     CarrierState.count_as_now(CarrierState.last_pass_at, now)
     Passes.count_as_now(Passes.expected_since, now)
 
 
 def standing() -> Standing:
-    """Return how passes stand."""
+    """Return when the last pass was, and the usual distance of two."""
     last, row = CarrierState.latest(), Passes.get_or_none()
     usual = timedelta(seconds=usual_distance(json.loads(row.distances)) if row else 0)
     return Standing(last and last.last_pass_at, row and row.expected_since, usual)

@@ -1,18 +1,18 @@
-"""SEND_RATE as a pure matter: which texts may go now, and when the next ones may."""
+"""SEND_RATE: which texts may go now, and when the next ones may; pure."""
 
 import math
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 SECOND = 1_000_000
-"""Microseconds, of which the instants up to which the rate is used have the number since 1970."""
+"""Microseconds in a second; `used_until` counts them since 1970."""
 
 
 class Share(NamedTuple):
-    """What the rate allows of some texts, in their order."""
+    """The first of some texts, which the rate allows."""
 
     texts: int  # how many may go
-    used_until: int | None  # the instant up to which time is taken then
+    used_until: int | None  # up to when time is taken then
     delay: float  # seconds that the first one has to wait
 
 

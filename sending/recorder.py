@@ -1,4 +1,4 @@
-"""Record what carriers say: the answers to texts and questions, and what comes of itself."""
+"""Record what carriers say: their answers to texts and questions, and what they say unasked."""
 
 import logging
 from collections import Counter
@@ -15,8 +15,7 @@ from sending.attempts import Attempt, Result, cost
 from sending.carrier_state import CarrierState
 from sending.inbound import ReplyRules
 from sending.outcomes import Outcome, Terms
-from sending.runtime import NoThread
-from sending.sends import Answer, NotSent, Send, Sends
+from sending.sends import Answer, NotSent, Send
 from sending.watch import CarrierWatch
 
 LATE_CALLBACKS = timedelta(minutes=5)  # a callback may come so long after its text
@@ -34,19 +33,12 @@ class Recorder:
     """
 
     def __init__(
-        self, name: str, terms: Terms, watch: CarrierWatch, sends: Sends, retry: Callable,
-        routes: Routes,
-    ):  # fmt: skip
-        self.terms, self.watch, self.sends = terms, watch, sends
-        self.retry, self.routes, self.way = retry, routes, routes.way(name)
-        self.counts = Counter()
+        self, terms: Terms, watch: CarrierWatch, routes: Routes, counts: Counter, retry: Callable
+    ):
+        self.terms, self.watch, self.counts, self.retry = terms, watch, counts, retry
+        self.clock, self.routes, self.way = watch.clock, routes, routes.way(watch.name)
         self.progress_at = 0  # when a text was sent last, by the monotonic clock
         self.unrecorded = []  # answers
-
-    def take_counts(self) -> Counter:
-        """Return what has happened since this was asked last."""
-        counts, self.counts = self.counts, Counter()
-        return counts
 
     def record(self) -> bool:
         """Write down the answers that have come; return whether there were any.
@@ -55,13 +47,15 @@ class Recorder:
         """
         if not self.unrecorded:
             return False
-        now = self.sends.clock.now()
-        self.unrecorded = [self.as_it_counts(answer, now) for answer in self.unrecorded]
+        now = self.clock.now()
+        self.unrecorded = [self.interpret(answer, now) for answer in self.unrecorded]
         taken = [each for each in self.unrecorded if not (each.error or each.send.asking)]
         self.retry(self.record_yes, taken, now)
         for send, error, said in self.unrecorded:
             if send.asking:
-                self.retry(self.record_settled, send, error, said, now)
+                self.retry(self.record_question, send, error, said, now)
+            elif isinstance(error, NotSent):
+                self.retry(self.record_not_given, send, error.outcome, now)
             elif error:
                 self.retry(self.record_no, send, error, now)
             else:
@@ -70,11 +64,12 @@ class Recorder:
         self.unrecorded = []
         return True
 
-    def as_it_counts(self, answer: Answer, now: datetime) -> Answer:
-        """Return an answer as it is to be understood.
+    def interpret(self, answer: Answer, now: datetime) -> Answer:
+        """Return an answer with the error that counts.
 
-        A no about the way alone tells nothing else if another way is left. One about the account is
-        one for now if the text had it before, and the carrier has taken another since.
+        If a carrier cannot reach a country and another may be used, its no is about that alone. A
+        no about the account is one for now if this text had it before, and the carrier has taken
+        another text since.
         """
         send, error = answer.send, answer.error
         if not isinstance(error, CarrierError):
@@ -100,47 +95,43 @@ class Recorder:
         numbers = {each.send.message.id: each.send.message.claim_number for each in taken}
         receipts.sent(said, now, False, self.way, numbers)
 
-    def record_no(self, send: Send, error: CarrierError | NotSent, now: datetime) -> None:
+    def record_not_given(self, send: Send, outcome: Outcome | None, now: datetime) -> None:
+        """Record what becomes of a text that the carrier was not given: it may keep its place."""
+        with db.atomic():
+            is_moved = outcome and send.message.apply(outcome, now)
+            take_back([send.message])
+        if is_moved:
+            self.note(send, outcome.move, outcome.why)
+
+    def record_no(self, send: Send, error: CarrierError, now: datetime) -> None:
         """Record what becomes of a text that the carrier did not say yes to."""
         message = send.message
-        given = not isinstance(error, NotSent)
-        if given and error.opted_out:
+        if error.opted_out:
             said = OptOut(message.to, stop=True, source="carrier")
             self.counts["blocked"] += receipts.record_opt_out(said, now, self.terms.key.check_dnc)
         with db.atomic():
             message.read_doubts()
-            outcome = self.after_no(send, error, now) if given else error.outcome
-            if outcome is None:
-                take_back([message])
-                return
-            more = self.changes(send, error, outcome, now) if given else {}
+            others = bool(self.others(send))
+            outcome = outcomes.after_no(message, error, send.terms, send.is_probe, now, others)
+            lane = self.lane_after_no(send, error, outcome)
+            more = {"carrier": self.way.name, "lane": str(lane)}
+            more |= {"refused_at": now} if error.account else {}
             is_moved = message.apply(outcome, now, **more)
-            if given:
-                self.end_attempt(send, error, outcome, now)
-            else:
-                Attempt.take_back([message])
+            self.end_attempt(send, error, outcome, now)
         if is_moved and outcome.status != Status.QUEUED:
             self.note(send, outcome.move, outcome.why)
         if outcome.doubt:
             receipts.look_again(message.to, self.routes.ways)
 
-    def after_no(self, send: Send, error: CarrierError, now: datetime) -> Outcome:
-        """Return what becomes of a text to which the carrier has said no."""
-        others = bool(self.others(send))
-        return outcomes.after_no(send.message, error, send.terms, send.is_probe, now, others)
-
-    def changes(self, send: Send, error: CarrierError, outcome: Outcome, now: datetime) -> dict:
-        """Return what else is noted with a no: the carrier, and what is true of the text now."""
-        noted, lane = {"carrier": self.way.name}, Lane.read(send.message.lane)
-        if error.account:
-            noted["refused_at"] = now
+    def lane_after_no(self, send: Send, error: CarrierError, outcome: Outcome) -> Lane:
+        """Return the lane of a text to which the carrier did not say yes."""
+        lane = Lane.read(send.message.lane)
         if outcome.doubt:
-            lane = lane.in_doubt(self.way.name)
-        elif self.others(send) and (
-            error.way or (outcome.counted and outcome.status == Status.SCHEDULED)
-        ):
-            lane = lane.after_no(self.way.name, error.way)
-        return noted | {"lane": str(lane)}
+            return lane.in_doubt(self.way.name)
+        is_for_now = outcome.counted and outcome.status == Status.SCHEDULED
+        if (error.way or is_for_now) and self.others(send):
+            return lane.after_no(self.way.name, error.way)
+        return lane
 
     def end_attempt(self, send: Send, error: CarrierError, outcome: Outcome, now: datetime) -> None:
         """Note with the attempt that the carrier did not say yes.
@@ -157,7 +148,7 @@ class Recorder:
 
     # Answers to questions
 
-    def record_settled(
+    def record_question(
         self, send: Send, error: CarrierError | NotSent | None, said: list[str], now: datetime
     ) -> None:
         """Record what the carrier, asked about a text in doubt, said."""
@@ -173,7 +164,7 @@ class Recorder:
         message = send.message
         at = now + outcomes.asked_again_after(message, error, send.terms)
         with db.atomic():
-            outcome = outcomes.after_asking_in_vain(message, send.terms, now)
+            outcome = outcomes.after_no_answer(message, send.terms, now)
             is_moved = outcome and message.settle(outcome, now)
             if not is_moved and not error.account:
                 message.note_error(str(error), now)
@@ -209,7 +200,7 @@ class Recorder:
         """Count what happened to a message, and leave a line in the log."""
         self.counts[move] += 1
         if move == "sent":
-            self.progress_at = self.sends.clock.monotonic()
+            self.progress_at = self.clock.monotonic()
         level = logging.WARNING if move in ("retrying", "failed", "expired") else logging.INFO
         why = f": {reason}" if reason else ""
         log.log(level, "message %s %s%s", send.message.id, move, why, extra=send.log_fields)
@@ -228,7 +219,7 @@ class Inbox:
     def __init__(self, carrier: Carrier, rules: ReplyRules, watch: CarrierWatch):
         self.carrier, self.rules, self.watch = carrier, rules, watch
         self.unrecorded = []
-        self.asked = None  # the future of the question what came in, and when it was asked
+        self.asked = None  # what came in: the future of this question, and when it was asked
         self.ask_at = 0  # by the monotonic clock
 
     def ask(self) -> None:
@@ -239,8 +230,9 @@ class Inbox:
         now, names = clock.now(), self.rules.carrier.names
         if since := CarrierState.unheard_since(self.watch.name, now):
             since = max(since, now - LONGEST_UNHEARD) - LATE_CALLBACKS
-            with suppress(NoThread):  # the next pass asks
-                self.asked = self.watch.sends.submit(self.carrier.incoming, since, names), now
+            with suppress(RuntimeError):  # there is no thread: the next pass asks
+                ask = self.watch.sends.threads.submit
+                self.asked = ask(self.carrier.incoming, since, names), now
 
     def take_missed(self) -> None:
         """Record what came in and was missed, once the carrier has said so."""

@@ -1,9 +1,10 @@
 """What a sender runs on, as arguments: time, threads, and the request to stop."""
 
 import math
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from datetime import datetime
 from queue import Empty, Queue
 from typing import Any, NamedTuple
@@ -43,33 +44,26 @@ class Ended(Queue):
         return done
 
 
-class NoThread(RuntimeError):
-    """No thread can be started, so an action will not be called."""
+class Threads:
+    """Call each action in a thread of its own.
 
-
-class Threads(ThreadPoolExecutor):
-    """A pool that calls no action whose submission fails.
-
-    ThreadPoolExecutor puts an action into its queue before it starts a thread for it: if that
-    fails, another thread may call the action later.
+    A ThreadPoolExecutor that can start no thread raises an error, and may call the action later.
     """
 
-    def submit(self, action: Callable, /, *arguments: Any, **named: Any) -> Future:
-        """Have a thread call something; raise NoThread if there is none to do so."""
+    def __init__(self, most: int):
+        """Expect no more than `most` sends at once: their sender sees to that."""
+
+    def submit(self, action: Callable, *arguments: Any) -> Future:
+        """Have a thread call something; raise RuntimeError if the machine can start none."""
         future = Future()
-        try:
-            super().submit(_call, future, action, arguments, named)
-        except RuntimeError as error:
-            if future.cancel():
-                raise NoThread(str(error)) from None
+        thread = threading.Thread(target=_call, args=(future, action, arguments), daemon=True)
+        thread.start()
         return future
 
 
-def _call(future, action, arguments, named):
-    if not future.set_running_or_notify_cancel():
-        return
+def _call(future, action, arguments):
     try:
-        result = action(*arguments, **named)
+        result = action(*arguments)
     except BaseException as error:
         future.set_exception(error)
     else:
@@ -77,10 +71,10 @@ def _call(future, action, arguments, named):
 
 
 class Runtime(NamedTuple):
-    """The clock, and how to make a pool of threads and the queue of sends that have ended."""
+    """The clock, and how to make threads and the queue of sends that have ended."""
 
     clock: Clock = Clock()
-    make_pool: Callable[[int], Executor] = Threads
+    make_pool: Callable[[int], Any] = Threads
     make_queue: Callable[[], Ended] = Ended
 
 

@@ -1,12 +1,14 @@
-"""Sending through one carrier: ask about what is in doubt, claim, judge, begin.
+"""Send through one carrier: record its answers, ask about texts in doubt, claim, judge, begin.
 
-The threads of a pool talk to the carrier and do nothing else; whoever calls `step` uses the
-database. Answers are recorded before more is claimed: a scheduler that dies leaves no more messages
-in doubt than it had sends under way.
+Threads talk to the carrier and do nothing else; the thread that calls `step` uses the database.
+Answers are recorded before more is claimed: a scheduler that dies leaves no more messages in doubt
+than it had sends under way.
 """
 
 import logging
-from collections.abc import Callable, Collection
+import math
+from collections import Counter
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -17,7 +19,7 @@ from carriers import Carrier
 from carriers.lanes import TESTERS, Routes
 from database import db
 from models import Message, Status
-from sending import outcomes, receipts
+from sending import claims, outcomes, receipts
 from sending.attempts import Attempt
 from sending.carrier_state import CarrierState, Permission
 from sending.claims import Claims, Turn
@@ -40,46 +42,44 @@ log = logging.getLogger("scheduler")
 class Step(NamedTuple):
     """What a step of a sender came to."""
 
-    claimed: int = 0
+    claimed: int = 0  # texts; fewer if others may be claimed again
     did: bool = False  # anything that may let others, or itself, do more
-    pause: float = 0  # seconds until more may go; 0 if nobody knows
 
 
 class Sender:
     """Send queued messages through a carrier, step by step.
 
-    `retry` calls what needs the database until it is back.
+    `counts` has what happened to messages. `retry` calls what needs the database until it is back.
     """
 
     def __init__(
         self,
         settings: Settings,
         carrier: Carrier,
+        routes: Routes,
         stop: Stop,
         pulse: Pulse,
+        ended: Ended,
+        counts: Counter,
         retry: Callable,
-        routes: Routes,
         runtime: Runtime = THIS_MACHINE,
     ):
         self.settings, self.carrier, self.name = settings, carrier, carrier.name
         self.clock, self.pulse, self.retry, self.routes = runtime.clock, pulse, retry, routes
-        is_testers = self.name == TESTERS
+        self.way, is_testers = routes.way(self.name), self.name == TESTERS
         self.terms = Terms.of(settings, carrier.can_be_asked, routes.are_several)
         self.longest_wait = 0 if is_testers else LONGEST_WAIT
-        self.way = routes.way(self.name)
         per_second = None if is_testers else self.way.rate or settings.send_rate
         # A part holds sixteen characters at least, however much each consists of
         rate = Rate(per_second, settings.max_message_length // 16 + 1) if per_second else None
-        self.sends = Sends(carrier, settings.send_concurrency, stop, pulse, runtime)
+        self.sends = Sends(carrier, settings.send_concurrency, stop, pulse, ended, runtime)
         several = routes.are_several and not is_testers
         self.watch = CarrierWatch(self.name, self.sends, rate, settings.claim_timeout, several)
-        self.recorder = Recorder(self.name, self.terms, self.watch, self.sends, self.retry, routes)
+        self.recorder = Recorder(self.terms, self.watch, routes, counts, retry)
         self.inbox = Inbox(carrier, ReplyRules.of(settings, self.way), self.watch)
         self.key_names = {}  # by id
-        self.first = None  # the keys that have the next shares: by whether they are urgent
-        self.resumes_at = None  # when a pause ends, by the monotonic clock
+        self.resumes_at = math.inf  # when a pause ends, by the monotonic clock, if that is known
         self.is_unsure = False  # whether the last claim was committed
-        self.seen = -1  # the progress of all senders before its last step
 
     def begin_pass(self) -> None:
         """Begin to wait anew for the carrier's pauses, and for threads."""
@@ -92,46 +92,38 @@ class Sender:
         recorder, asked = self.recorder, self.watch.asked or self.inbox.asked
         return bool(self.sends.under_way or recorder.unrecorded or asked)
 
-    def step(self, lanes: Collection[str], left: float, ended: Ended) -> Step:
-        """Do what can be done now; claim no more than `left` of the messages in these lanes.
+    @property
+    def waits(self) -> bool:
+        """Whether a single pass waits for the end of the carrier's pause."""
+        return self.resumes_at <= self.recorder.progress_at + self.longest_wait
+
+    def step(self, left: float) -> Step:
+        """Do what can be done now; claim no more than `left` messages.
 
         1. Record answers. 2. See who may send. 3. Ask about texts in doubt. 4. Claim as many texts
         as may be sent, judge them, and take SEND_RATE. 5. Begin to send.
         """
-        if self.first is None:
-            self.first = self.retry(CarrierState.first_of, self.name)
-        before = dict(self.first)
         back = self.retry(self.take_back_unknown) if self.is_unsure else 0
         self.retry(self.inbox.take_missed)
-        did = self.recorder.record()
+        back += sum(answer.may_go_soon for answer in self.recorder.unrecorded)
+        did = self.recorder.record() or back
         permission, pause = self.retry(self.watch.permission, bool(self.sends.under_way))
         room, questions = self.room(permission), []
         if room and permission is Permission.ALL:
             questions = self.retry(self.ask, room)
         claimed, ready = 0, []
-        if room := min(left, room - len(questions)):
-            claimed, ready = self.retry(self.claim, room, lanes)
+        if room := min(left + back, room - len(questions)):
+            claimed, ready = self.retry(self.claim, room)
         if permission is Permission.PROBE and not ready:
             questions = self.retry(self.ask, 1)
         for send in (*questions, *ready):
-            self.sends.begin(send, self.watch.probe, ended)
-        if self.watch.probe and not self.watch.asked:
-            if ready:
-                self.retry(CarrierState.note_probe, self.name, ready[0].message.id)
-            elif not questions:
-                self.retry(self.watch.end_unused_probe)
-        if self.first != before:
-            self.retry(CarrierState.begin_with, self.name, self.first)
+            self.sends.begin(send)
+        if permission is Permission.PROBE and not (questions or ready):
+            self.retry(self.watch.end_unused_probe)
         if ready and self.watch.rate:  # more may go before these are answered
             pause = TICK
-        self.resumes_at = self.clock.monotonic() + pause if pause else None
-        return Step(claimed - back, bool(did or back or claimed or questions), pause)
-
-    @property
-    def waits(self) -> bool:
-        """Whether a single pass waits for the end of the carrier's pause."""
-        longest = self.recorder.progress_at + self.longest_wait
-        return self.resumes_at is not None and self.resumes_at <= longest
+        self.resumes_at = self.clock.monotonic() + pause if pause else math.inf
+        return Step(claimed - back, bool(did or claimed or questions))
 
     def room(self, permission: Permission) -> int:
         """Return how many more texts may be begun."""
@@ -154,7 +146,7 @@ class Sender:
         for message in Message.select().where(Message.id.in_([*due])) if due else ():
             if not Attempt.ask_again_at(message.id, self.way, now + QUESTION_LASTS, now):
                 continue
-            send = Send(message, self.name_of(message), self.pulse.sender, self.terms)
+            send = self.send_of(message)
             if message.id in receipts.look_again(message.to, self.routes.ways):
                 self.recorder.note(send, "sent")
             elif copies := Attempt.unclear_at(self.way, message.id):
@@ -162,20 +154,21 @@ class Sender:
                 questions.append(send)
         return questions
 
-    def name_of(self, message: Message) -> str | None:
-        """Return the name of a message's key."""
+    def send_of(self, message: Message) -> Send:
+        """Return the send of a message, which goes first if one is to go first now."""
         if message.key_id not in self.key_names:
             self.key_names |= ApiKey.names({message.key_id})
-        return self.key_names.get(message.key_id)
+        name = self.key_names.get(message.key_id)
+        return Send(message, name, self.pulse.sender, self.terms, probe=self.watch.probe)
 
     # Claims
 
-    def claim(self, room: int, lanes: Collection[str]) -> tuple[int, list[Send]]:
+    def claim(self, room: int) -> tuple[int, list[Send]]:
         """Claim messages, and judge them; return how many, and those that may go now.
 
         What SEND_RATE does not let go keeps its place, and its key is the next in turn.
         """
-        groups = [each for each in self.claims(lanes) if each.lanes] if lanes else []
+        groups = self.claims()
         if not groups:
             return 0, []
         self.is_unsure = True
@@ -183,23 +176,18 @@ class Sender:
         with db.atomic():
             if not Heartbeat.beat(self.pulse.sender, now):
                 self.is_unsure = False
-                self.pulse.is_lost()
+                self.pulse.note_death()
                 return 0, []
             messages = next(filter(None, (self.claim_new(each, room) for each in groups)), [])
-            sends = [
-                Send(each, self.name_of(each), self.pulse.sender, self.terms) for each in messages
-            ]
+            sends = [self.send_of(each) for each in messages]
             ready, moves = self.judge(sends, now)
             going = self.within_rate(ready)
             waiting = ready[len(going) :]
             Message.put_back([send.message for send in waiting])
             Attempt.begin([send.message for send in going], self.name, self.pulse.sender, now)
+            self.watch.note_turns(sends, waiting, going)
         self.pulse.note_beat(before)
         self.is_unsure = False
-        for send in sends:  # in the order of service
-            self.first[send.terms.key.urgent] = send.message.key_id + 1
-        for send in reversed(waiting):
-            self.first[send.terms.key.urgent] = send.message.key_id
         for send, outcome in moves:
             self.recorder.note(send, outcome.move, outcome.why)
         return len(messages) - len(waiting), going
@@ -214,8 +202,8 @@ class Sender:
         self.is_unsure = False
         return len(unknown)
 
-    def claims(self, lanes: Collection[str]) -> list[Claims]:
-        """Return what this carrier may be given of some lanes, in groups by preference.
+    def claims(self) -> list[Claims]:
+        """Return what this carrier may be given of the texts that wait, in groups by preference.
 
         A text that goes first at a risk should not be in doubt already, but where no other carrier
         may be used for it.
@@ -234,21 +222,22 @@ class Sender:
             return may_take(lane, key) and {*trouble}.issuperset(routes.order(lane, key))
 
         which = (is_sure, has_no_other) if self.watch.is_risky else (may_take,)
-        return [Claims(lanes, routes, each) for each in which]
+        lanes = claims.lanes()
+        groups = [Claims(lanes, routes, each) for each in which] if lanes else []
+        return [each for each in groups if each.lanes]
 
     def claim_new(self, claims: Claims, room: int) -> list[Message]:
         """Claim messages; after a pause one, and not of the key of the last one if another has any.
 
         Nor is it the same one if there is another. What is not urgent goes after what was.
         """
-        turn = Turn(self.first)
+        turn = Turn(self.watch.state.next_keys)
         last = self.last_probe() if self.watch.probe else None
         if last is None:
             return claims.claim(room, turn)
-        for others_only in (True, False) if last.goes_before_others else (False,):
-            others = turn._replace(but_of=frozenset({last.key_id}), others_only=others_only)
-            if claimed := claims.claim(1, others):
-                return claimed
+        others = Turn(turn.first, frozenset({last.key_id}), urgent_last=last.goes_before_others)
+        if claimed := claims.claim(1, others):
+            return claimed
         two = claims.claim(2, turn)
         going = ([each for each in two if each.id != last.id] or two)[:1]
         Message.put_back([each for each in two if each not in going])

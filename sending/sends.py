@@ -1,7 +1,7 @@
-"""What is under way with a carrier: threads of a pool talk to it, and do nothing else."""
+"""The sends that are under way: threads talk to the carrier, and do nothing else."""
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from carriers import Carrier, CarrierError
-from models import Message, Status
+from models import Message
 from sending import outcomes
 from sending.heartbeats import Pulse
 from sending.outcomes import Outcome, Terms
-from sending.runtime import Ended, NoThread, Runtime, Stop
+from sending.runtime import Ended, Runtime, Stop
 
 SHORTEST = 60  # seconds that a carrier has to deliver a text
 STOPPED = "the scheduler was stopped before the carrier answered"
@@ -22,7 +22,7 @@ log = logging.getLogger("scheduler")
 
 
 class NotSent(Exception):
-    """Say that the carrier was not given a text; without an outcome, it keeps its place."""
+    """The carrier was not given a text; without an outcome, the text keeps its place."""
 
     def __init__(self, outcome: Outcome | None = None):
         self.outcome = outcome
@@ -42,6 +42,7 @@ class Send:
 
     @property
     def asking(self) -> bool:
+        """Whether the carrier is asked about the text, and not given it."""
         return self.since is not None
 
     @property
@@ -55,7 +56,7 @@ class Send:
 
 
 class Answer(NamedTuple):
-    """The end of a send: why there was no yes, or what the carrier returned."""
+    """How a send ended: the error, or what the carrier returned."""
 
     send: Send
     error: CarrierError | NotSent | None
@@ -65,56 +66,44 @@ class Answer(NamedTuple):
     def may_go_soon(self) -> bool:
         """Whether the text is queued again only because it came too fast, or too late."""
         if isinstance(self.error, NotSent):
-            return self.error.outcome is None or self.error.outcome.status == Status.QUEUED
+            return self.error.outcome is None
         return self.error is not None and self.error.too_fast
 
 
 class Sends:
     """Begin sends through a carrier, and return their answers."""
 
-    def __init__(self, carrier: Carrier, size: int, stop: Stop, pulse: Pulse, runtime: Runtime):
+    def __init__(
+        self, carrier: Carrier, size: int, stop: Stop, pulse: Pulse, ended: Ended, runtime: Runtime
+    ):
         self.carrier, self.size, self.stop, self.pulse = carrier, size, stop, pulse
-        self.most = size  # at once, with the threads that there are
-        self.clock, self.make_pool = runtime.clock, runtime.make_pool
-        self.pool = None
+        self.clock, self.ended, self.threads = runtime.clock, ended, runtime.make_pool(size)
+        self.most = size  # at once; fewer for the rest of a pass if the machine has no more threads
         self.under_way = {}  # each Send by the future of its thread
-
-    def close(self) -> None:
-        """End the threads; one that still asks the carrier something is not waited for."""
-        if self.pool:
-            self.pool.shutdown(wait=False)
-        self.pool, self.most = None, self.size
 
     @property
     def room(self) -> int:
         """Return how many more sends may be begun."""
         return max(0, self.most - len(self.under_way))
 
-    def submit(self, action: Callable, *arguments: Any) -> Future:
-        """Have a thread call something; raise NoThread if there is none."""
-        if self.pool is None:
-            self.pool = self.make_pool(self.size)
-        return self.pool.submit(action, *arguments)
-
-    def begin(self, send: Send, probe: datetime | None, ended: Ended) -> None:
+    def begin(self, send: Send) -> None:
         """Have a thread give the carrier a text, or ask about one; its future comes in `ended`.
 
         If no thread can be started, the message keeps its place.
         """
         message = send.message
-        send.probe = probe
         action, arguments = self.give, (send,)
         if send.asking:
             action, arguments = self.carrier.find, (message.to, message.message, send.since)
         try:
-            future = self.submit(action, *arguments)
-        except NoThread as error:
+            future = self.threads.submit(action, *arguments)
+        except RuntimeError as error:
             log.error("message %s waits: %s", message.id, error, extra=send.log_fields)
             self.most = min(self.most, len(self.under_way))
             future = Future()
             future.set_exception(NotSent())
         self.under_way[future] = send
-        future.add_done_callback(ended.put)
+        future.add_done_callback(self.ended.put)
 
     def give(self, send: Send) -> str | None:
         """Give the carrier a text and return its reference; raise NotSent if it may not go.
@@ -145,7 +134,7 @@ class Sends:
         return [self._answer(self.under_way.pop(future), future) for future in own]
 
     def _answer(self, send, ended):
-        """Return how a send has ended; an error of ours leaves the text in doubt."""
+        """Return the answer of a send; an error of ours leaves the text in doubt."""
         error = ended.exception()
         if error is None:
             return Answer(send, None, ended.result())

@@ -1,20 +1,20 @@
-"""What a carrier can take now: its pauses and probes, and SEND_RATE, over all schedulers."""
+"""Whether texts may go through a carrier now: its pauses, probes and SEND_RATE."""
 
 import logging
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from carriers import CarrierError
 from sending.carrier_state import CarrierState, Permission, in_trouble
 from sending.rate import Rate, Share
-from sending.runtime import TICK, NoThread
+from sending.runtime import TICK
 from sending.sends import Answer, NotSent, Send, Sends
 
 log = logging.getLogger("scheduler")
 
 
 class CarrierWatch:
-    """Say who may send through a carrier, and note what its answers tell of itself."""
+    """Track whether a carrier is usable, from its answers."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class CarrierWatch:
         self.probe = None  # when we claimed to send the one text that goes first after a pause
         self.asked = None  # the future of the question, before that, whether the carrier serves
         self.serves = False  # it said so
-        self.is_heard = False  # it has given an answer of its own since the last silence
+        self.is_heard = False  # by the last answers: none was silent since one of its own
 
     def permission(self, under_way: bool) -> tuple[Permission, float]:
         """Return who may send now, and the seconds until that may change.
@@ -43,13 +43,9 @@ class CarrierWatch:
         if self.asked:
             return self.answered()
         now, self.probe, self.serves = self.clock.now(), None, False
-        longest_use = self.rate.longest if self.rate else timedelta(0)
-        self.state = state = CarrierState.current(self.name, now, longest_use)
-        if self.is_heard and state.silences:
-            CarrierState.heard(self.name)
-        self.is_heard = False
         if self.stop.is_requested:
             return Permission.NONE, 0
+        self.state = state = CarrierState.get_by_id(self.name)
         if self.rate and (pause := self.rate.wait(state.rate_used_until, now)):
             return Permission.NONE, pause
         if under_way and state.retry_at:
@@ -84,8 +80,8 @@ class CarrierWatch:
         if self.serves:
             return True
         try:
-            self.asked = self.sends.submit(self.sends.carrier.check)
-        except NoThread as error:
+            self.asked = self.sends.threads.submit(self.sends.carrier.check)
+        except RuntimeError as error:  # there is no thread
             log.error("carrier %s cannot be asked: %s", self.name, error)
             CarrierState.end_probe(self.name, self.probe)
         return False
@@ -120,11 +116,9 @@ class CarrierWatch:
         If the carrier, asked, serves, its trouble ends: nobody else could end it before a text is
         to be sent. One that texts began waits for that text.
         """
-        if self.serves and self.state.by_texts:
-            CarrierState.note_serves(self.name, self.probe)
-        elif self.serves:
+        if self.serves and not self.state.by_texts:
             self.end_pause(self.probe)
-        CarrierState.end_probe(self.name, self.probe)
+        CarrierState.end_probe(self.name, self.probe, self.serves)
 
     def end_pause(self, probe: datetime, **how: Any) -> None:
         """End the pause after which a probe went, or only that of an outage."""
@@ -140,8 +134,21 @@ class CarrierWatch:
             return Share(0, used_until, 0)
         return share
 
+    def note_turns(self, sends: list[Send], waiting: list[Send], going: list[Send]) -> None:
+        """Note whose turn is next, and which text goes first after a pause.
+
+        `sends` are claimed, in the order of service. What is `waiting` for SEND_RATE is the next.
+        """
+        served = [(each, each.message.key_id) for each in sends]
+        served += [(each, each.message.key_id - 1) for each in reversed(waiting)]
+        turns = {each.terms.key.urgent: key for each, key in served}
+        probed = going[0].message.id if self.probe and going else None
+        if turns:
+            CarrierState.note_turns(self.name, turns, probed)
+
     def note(self, answers: list[Answer]) -> None:
         """Let all schedulers know what these answers tell of the carrier itself."""
+        self.is_heard = False
         for send, error, _ in answers:
             if not isinstance(error, NotSent):
                 self.note_answer(send, error)
@@ -155,13 +162,13 @@ class CarrierWatch:
         about a doubt that is answered ends no more than an outage, and none that texts began.
         """
         if error:
-            if error.silent and self.is_heard:
-                CarrierState.heard(self.name)
-                self.is_heard = False
+            self.is_heard &= not error.silent
             self.note_error(error, send.probe, by_text=not send.asking)
         if error and (error.silent or error.in_doubt) and not error.too_fast:
             return
-        self.is_heard = True
+        if not self.is_heard:
+            CarrierState.reset_silences(self.name)
+            self.is_heard = True
         if send.is_probe and not (error and (error.too_fast or error.account)):
             taken_at = None if error or send.asking else self.clock.now()
             self.end_pause(send.probe, only_outage=send.asking, taken_at=taken_at)

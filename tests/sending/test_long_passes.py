@@ -22,7 +22,7 @@ from sending import heartbeats, inbound
 from sending.carrier_state import CarrierState
 from sending.heartbeats import Heartbeat
 from sending.inbound import ReplyRules
-from stored_messages import SENDER, again, claim, held, key_named, store, store_many, take_over
+from stored_messages import SENDER, again, held, key_named, store, store_many
 
 pytestmark = on_both
 
@@ -150,16 +150,14 @@ def test_a_scheduler_that_is_told_to_stop_while_it_watches_takes_over_nothing(
     assert (again(living).status, again(living).claim_number) == (Status.SENDING, 1)
 
 
-def test_a_claim_is_put_back_by_its_number_though_the_same_sender_has_a_later_one(database_url):
-    for number in (NEW_YORK, NEIGHBOUR):
-        store(to=number)
-    lost, kept = claim(2)
-    take_over(TUESDAY_NOON + HOUR)
-    (later,) = (each for each in claim(2) if each.id == kept.id)
-    Message.put_back([lost, kept])
-    assert again(lost).status == again(kept).status == Status.SENDING
-    Message.put_back([lost, later])
-    assert (again(lost).status, again(kept).status) == (Status.SENDING, Status.QUEUED)
+def test_a_scheduler_that_is_told_to_stop_before_its_first_pass_begins_nothing(
+    settings, carrier, at
+):
+    at(TUESDAY_NOON)
+    message, stopped = store(), Scheduler(settings, carrier)
+    stopped.stop.request()
+    assert +stopped.run_pass() == {"waiting for a carrier": 1}
+    assert (again(message).status, carrier.texts) == (Status.QUEUED, [])
 
 
 # Testers
@@ -199,10 +197,3 @@ def test_a_testers_backlog_holds_up_neither_passes_nor_senders(impatient, carrie
         one.go_on.set()
         wait_until(lambda: Message.select().where(Message.status == "sent").count() == 23)
         wait_until(lambda: sum(map(int, re.findall(r"(\d+) sent", str(one.lines)))) == 23)
-
-
-def test_a_single_pass_ends_when_the_texts_of_testers_are_sent(impatient, carrier, tester):
-    store_many(20, clock.now(), key=tester)
-    lines = []
-    assert Scheduler(impatient, carrier).run(None, lines.append) == 0
-    assert "20 sent" in lines[0]

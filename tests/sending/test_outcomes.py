@@ -84,8 +84,8 @@ def test_a_no_has_one_outcome_by_what_it_is_about(answer, askable, doubts, last_
 def test_a_text_stays_in_doubt_until_it_expires_among_several_carriers(several, fields, status):
     terms = ASKABLE._replace(are_several=several)
     held = message(in_doubt=1, **fields)
-    assert outcomes.after_asking_in_vain(held, terms, held.expires_at - MILLISECOND) is None
-    outcome = outcomes.after_asking_in_vain(held, terms, held.expires_at)
+    assert outcomes.after_no_answer(held, terms, held.expires_at - MILLISECOND) is None
+    outcome = outcomes.after_no_answer(held, terms, held.expires_at)
     assert (outcome and outcome.status) == (status if several else None)
 
 

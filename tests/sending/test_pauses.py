@@ -85,6 +85,7 @@ def tries(run_pass, carrier):
     return count
 
 
+@on_sqlite
 @pytest.mark.slow
 @pytest.mark.parametrize("second", CAUSES)
 @pytest.mark.parametrize("first", CAUSES)
