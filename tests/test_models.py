@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 import models
+from carriers import Receipt
 from databases import on_both
 from models import Message, Status
 from query_plans import reads_whole
 from samples import NEW_YORK, TUESDAY_NOON
 from sending import heartbeats, receipts
 from sending.heartbeats import Heartbeat
-from stored_messages import SENDER, claim, store, store_many
+from stored_messages import FAKE, SENDER, claim, store, store_many
 
 pytestmark = on_both
 
@@ -22,8 +23,10 @@ DONE_OFTEN = {
     "promote": lambda: Message.promote(TUESDAY_NOON),
     "expire": lambda: Message.expire(TUESDAY_NOON),
     "block a number": lambda: Message.block_number(NEW_YORK, TUESDAY_NOON),
-    "a receipt": lambda: receipts.record_receipts([("SM1", True, None), ("SM2", False, "")], OLD),
-    "a yes": lambda: receipts.sent({models.new_id(OLD): "SM3"}, OLD),
+    "a receipt": lambda: receipts.record_receipts(
+        [Receipt("SM1", True), Receipt("SM2", False)], OLD, FAKE
+    ),
+    "a yes": lambda: receipts.sent({models.new_id(OLD): "SM3"}, OLD, FAKE),
     "old receipts": lambda: receipts.forget(TUESDAY_NOON),
     "claim": lambda: claim(8),
     "purge": lambda: Message.purge(OLD, TUESDAY_NOON),

@@ -41,6 +41,7 @@ from sending.heartbeats import Heartbeat
 from sending.outcomes import Outcome
 from sending.runtime import Clock, Runtime
 from stored_messages import (
+    FAKE,
     again,
     claim,
     connection_of,
@@ -149,7 +150,10 @@ MOVES = {
     "approve": (lambda m: m.approve("shell", TUESDAY_NOON), {Status.SCHEDULED, Status.QUEUED}),
     "cancel": (lambda m: m.cancel("shell", TUESDAY_NOON), {Status.SCHEDULED, Status.QUEUED}),
     "retry": (lambda m: m.retry(TUESDAY_NOON, 3 * DAY), RETRIED),
-    "sent": (lambda m: receipts.sent({m.id: "SM1"}, TUESDAY_NOON) == 1, set(Status) - {*TAKEN}),
+    "sent": (
+        lambda m: receipts.sent({m.id: "SM1"}, TUESDAY_NOON, FAKE) == 1,
+        set(Status) - {*TAKEN},
+    ),
     **{
         f"apply {status}": (
             lambda m, status=status: m.apply(Outcome(status, "busy"), TUESDAY_NOON),

@@ -16,7 +16,7 @@ from recipients.quiet import QuietHours, QuietPlaces
 from samples import DAY, HOUR, LONDON, TUESDAY_NOON, daily
 from sending import receipts
 from sending.carrier_state import CarrierState
-from stored_messages import again, key_named, statuses, store, store_many
+from stored_messages import FAKE, again, key_named, statuses, store, store_many
 
 AT_TEN = TUESDAY_NOON + 5 * HOUR
 LAST_HOUR = TUESDAY_NOON.replace(year=9999, month=12, day=31, hour=23)
@@ -282,7 +282,7 @@ MEANWHILE = {
     "was approved by Bob": lambda m: m.approve("Bob", TUESDAY_NOON),
     "was refused by Bob": lambda m: m.decide(False, "Bob", TUESDAY_NOON),
     "was approved by Bob and was sent": lambda m: (
-        m.approve("Bob", TUESDAY_NOON) and receipts.sent({m.id: None}, TUESDAY_NOON)
+        m.approve("Bob", TUESDAY_NOON) and receipts.sent({m.id: None}, TUESDAY_NOON, FAKE)
     ),
     "is being sent right now": lambda m: Message.update(
         approved=True, status=Status.SENDING

@@ -22,6 +22,9 @@ from sending import claims, heartbeats
 from sending.attempts import Attempt, Result
 from sending.heartbeats import Heartbeat
 
+FAKE = Way("fake")
+"""The carrier that has the messages of most tests."""
+
 SENDER = uuid.UUID(int=1)
 """The scheduler that has claimed the messages that are being sent."""
 
@@ -73,7 +76,7 @@ def _tries(row):
 
 def claim(limit, first_key=0, first_urgent=0, carrier="fake"):
     """Claim messages as SENDER does, for a carrier that may be used for all."""
-    routes = Routes([Way("fake")], [])
+    routes = Routes([FAKE], [])
     may_take = partial(routes.may_take, carrier, trouble=())
     turn = claims.Turn({True: first_urgent, False: first_key})
     with db.atomic():
