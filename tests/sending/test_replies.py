@@ -21,6 +21,7 @@ from own_threads import at_once, begin
 from running import wait_until
 from samples import DAY, HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import inbound, replies
+from sending.attempts import Attempt
 from sending.inbound import ReplyRules
 from sending.replies import Reply
 from stored_messages import again, held, key_named, look, store
@@ -166,6 +167,14 @@ def test_a_reply_belongs_to_the_latest_that_was_sent_before_it():
     at = TUESDAY_NOON - MINUTE
     hear("Ok", TUESDAY_NOON + 2 * HOUR, at=at)
     assert Reply.get(Reply.text == "Ok").message_id == first.id
+
+
+def test_a_reply_belongs_to_what_was_given_last_not_to_what_was_found_to_be_taken_last():
+    first = sent(TUESDAY_NOON - 2 * DAY)
+    Attempt.update(ended_at=TUESDAY_NOON).where(Attempt.message == first.id).execute()
+    latest = sent(TUESDAY_NOON - DAY)
+    (reply,) = hear("Yes")
+    assert reply.message_id == latest.id
 
 
 def test_a_testers_text_went_to_no_carrier():
