@@ -235,7 +235,8 @@ class Attempt(Table):
         several.
         """
         told = {"receipt": receipt, "receipt_at": at}
-        if price and self.message.parts == 1:
+        of_one_part = Message.select().where(Message.id == self.message_id, Message.parts == 1)
+        if price and of_one_part.exists():
             told |= cost(price)
         is_news = Attempt.receipt.is_null() | (Attempt.receipt != "delivered")
         self.update(told).where(self._is_this(), is_news).execute()
