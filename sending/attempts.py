@@ -1,14 +1,13 @@
-"""What a text went through: each time that it was given to a carrier, and what came of it.
+"""Attempts: each time that a text was given to a carrier, and the result.
 
 An attempt is written in the transaction that claims its message, and ended in the one that records
-the answer; who changes attempts has changed their messages before, in this transaction.
+the answer. Messages are locked before their attempts.
 """
 
 import uuid
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
-from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Self
 
@@ -19,17 +18,15 @@ from peewee import (
     ForeignKeyField,
     IntegerField,
     ModelSelect,
-    Select,
     TextField,
     UUIDField,
     Value,
-    ValuesList,
     fn,
 )
 
 from carriers.money import Money
 from carriers.ways import Way
-from database import AmountField, CarrierTextField, InstantField, Table, db
+from database import AmountField, CarrierTextField, InstantField, Table
 from database.clock import is_ahead
 from models import LONGEST_WAIT, WAITING, Message, has_status
 
@@ -37,7 +34,7 @@ DIED = "its scheduler died before the carrier's answer was recorded"
 
 
 REFERENCE_FORM = SQL("ltrim(lower(reference), '0')")
-"""What references of one id in the same digits have in common."""
+"""The form of a reference without case and leading zeros: the same for one id."""
 
 
 # The indexes below serve these only because their conditions are spelt the same
@@ -53,7 +50,7 @@ class Result(StrEnum):
 
 
 class Attempt(Table):
-    """One time that a text was given to a carrier; it goes with its message."""
+    """One time that a text was given to a carrier; deleted with its message."""
 
     message = ForeignKeyField(Message, on_delete="CASCADE", index=False)
     number = IntegerField()  # of the claim by which it was given
@@ -77,7 +74,7 @@ class Attempt(Table):
     def begin(
         cls, messages: Collection[Message], carrier: str, sender: uuid.UUID, now: datetime
     ) -> None:
-        """Note that claimed messages are given to a carrier."""
+        """Insert the attempts to give claimed messages to a carrier."""
         fields = (cls.message, cls.number, cls.carrier, cls.sender, cls.begun_at)
         rows = [(each.id, each.claim_number, carrier, sender, now) for each in messages]
         if rows:
@@ -85,15 +82,15 @@ class Attempt(Table):
 
     @classmethod
     def take_back(cls, messages: Collection[Message]) -> None:
-        """Forget that messages were to be given to a carrier: they were not."""
+        """Delete the attempts of messages that were not given to their carrier after all."""
         for each in messages:
             cls.delete().where(cls._is_of(each), cls.result.is_null()).execute()
 
     @classmethod
     def end(cls, message: Message, now: datetime, result: Result, **told: Any) -> bool:
-        """Note what came of giving a claimed message to its carrier, unless that is known.
+        """Record the result of the attempt of a claimed message, unless it has one.
 
-        Return whether it was unclear before: its scheduler was taken for dead.
+        Return whether the attempt was unclear before: its scheduler was taken for dead.
         """
         end, own = cls.update(result=result, ended_at=now, **told), cls._is_of(message)
         if end.where(own, cls.result.is_null()).execute():
@@ -101,42 +98,37 @@ class Attempt(Table):
         return end.where(own, IS_UNCLEAR).execute() == 1
 
     @classmethod
-    def take(
-        cls,
-        message_id: uuid.UUID,
-        reference: str | None,
-        number: int | None,
-        carrier: Way | None,
-        now: datetime,
-        price: Money | None = None,
-    ) -> Self | None:
-        """Note the yes of a carrier to a copy; return that if it was unclear.
+    def open_copies(
+        cls, ids: Collection[uuid.UUID], carrier: Way, numbers: Mapping[uuid.UUID, int]
+    ) -> dict[uuid.UUID, Self]:
+        """Return the copies of messages to which a carrier's yes may be, by their ids.
 
-        Without its `number` it is the first copy of which nothing else is known.
+        Without its number, that is the first of which nothing else is known.
         """
-        open = (cls.message == message_id) & cls.is_open()
-        if number is None:
-            first = cls.select(cls.number).where(open, *cls.by(carrier)).order_by(cls.number)
-            number = first.limit(1).scalar()
-        own = open & (cls.number == number)
+        copies, names = {}, (*carrier.names, None)
+        of_these = cls.message.in_([*ids])
+        for copy in cls.select().where(of_these, cls.is_open()).order_by(cls.number):
+            number = numbers.get(copy.message_id)
+            if copy.number == number or (number is None and copy.carrier in names):
+                copies.setdefault(copy.message_id, copy)
+        return copies
+
+    def take(
+        self, reference: str | None, carrier: Way, now: datetime, price: Money | None = None
+    ) -> None:
+        """Note the yes of a carrier to this copy."""
         told = {"result": Result.TAKEN, "ended_at": now, "reference": reference, "words": None}
-        told |= cost(price)
-        if carrier:
-            told["carrier"] = fn.COALESCE(cls.carrier, carrier.name)
-        taken = cls.update(told)
-        if taken.where(own, cls.result.is_null()).execute():
-            return None
-        was_unclear = taken.where(own).returning(cls.number, cls.carrier).execute()
-        return next(iter(was_unclear), None)
+        told |= {"carrier": self.carrier or carrier.name} | cost(price)
+        self.update(told).where(self._is_this()).execute()
 
     @classmethod
-    def has_reference(cls, reference: Any, carrier: Way | None) -> Expression:
+    def has_reference(cls, reference: Any, carrier: Way) -> Expression:
         """Return the condition that a reference is a carrier's for a copy of a message."""
         same = (cls.message == Message.id) & (cls.reference == reference)
-        return fn.EXISTS(cls.select(SQL("1")).where(same, *cls.by(carrier)))
+        return fn.EXISTS(cls.select(SQL("1")).where(same, cls.is_by(carrier)))
 
     @classmethod
-    def is_of_twin(cls, reference: Any, carrier: Way | None) -> Expression:
+    def is_of_twin(cls, reference: Any, carrier: Way) -> Expression:
         """Return the condition that a reference was found to be that of an equal text in doubt.
 
         That happened since the message was given to a carrier first.
@@ -146,24 +138,26 @@ class Attempt(Table):
         alike = (twin.to == Message.to) & (twin.message == Message.message)
         given = cls.select(SQL("1")).join(twin, on=cls.message == twin.id)
         given = given.where(cls.reference == reference, alike, twin.id != Message.id)
-        given = given.where(cls.ask_at.is_null(False), cls.ended_at >= since, *cls.by(carrier))
+        given = given.where(cls.ask_at.is_null(False), cls.ended_at >= since, cls.is_by(carrier))
         return fn.EXISTS(given)
 
     @classmethod
-    def counts_now(cls, copies: Collection[tuple[uuid.UUID, int]], latest: bool) -> Expression:
-        """Return the condition that one of these copies is a message's since a person retried it.
+    def given_to(cls, number: str, carrier: Way) -> ModelSelect:
+        """Select the copies of texts to a number that a carrier has taken, or may have."""
+        may_have_it = cls.is_open() | (cls.result == Result.TAKEN)
+        copies = cls.select(cls).join(Message)
+        return copies.where(Message.to == number, cls.is_by(carrier), may_have_it)
 
-        They are given by message and number. With `latest`, it is the last one that was taken.
-        """
-        own = (cls.message == Message.id) & cls._is_one_of(copies)
-        own &= cls.number > Message.tries_before
-        if latest:
-            other = cls.alias()
-            last = other.select(fn.MAX(other.number)).where(
-                other.message == Message.id, other.result == Result.TAKEN
-            )
-            own &= cls.number == last
-        return fn.EXISTS(cls.select(SQL("1")).where(own))
+    def counts_now(self) -> Expression:
+        """Return the condition that this copy is a message's, and since a person retried it."""
+        return (Message.id == self.message_id) & (Message.tries_before < self.number)
+
+    def is_latest_taken(self) -> Expression:
+        """Return the condition of `counts_now`, and that no later copy was taken."""
+        taken = Attempt.select(fn.MAX(Attempt.number)).where(
+            Attempt.message == self.message_id, Attempt.result == Result.TAKEN
+        )
+        return self.counts_now() & (Value(self.number) == taken)
 
     @classmethod
     def correct(cls, now: datetime) -> None:
@@ -178,12 +172,12 @@ class Attempt(Table):
 
     @classmethod
     def in_hand(cls, sender: uuid.UUID) -> ModelSelect:
-        """Select what a sender has given to carriers, and knows no answer to."""
+        """Select the attempts of a sender that are under way."""
         return cls.select().where(cls.sender == sender, cls.result.is_null())
 
     @classmethod
     def lose(cls, sender: uuid.UUID, now: datetime) -> None:
-        """Note that a sender died: nobody knows when, or what came of what it had in hand."""
+        """Mark the attempts under way of a dead sender as unclear; it is not known when it died."""
         lost = cls.update(result=Result.UNCLEAR, words=DIED, ask_at=now)
         lost.where(cls.sender == sender, cls.result.is_null()).execute()
 
@@ -191,8 +185,8 @@ class Attempt(Table):
     def to_ask(cls, carrier: Way, now: datetime, limit: int) -> list[Self]:
         """Return some attempts about which a carrier is to be asked now, the longest due first.
 
-        They are of messages that wait: who asks about others may find the copy of an equal text
-        that is purged.
+        Only of messages that wait: asking about others may find the copy of an equal text that is
+        purged.
         """
         due = cls._is_unclear_at(carrier) & cls._is_to_ask(now)
         waiting = cls.select().join(Message).where(due, has_status(*WAITING))
@@ -234,26 +228,18 @@ class Attempt(Table):
         since = (cls.message == message.id) & (cls.number > message.tries_before)
         return cls.select().where(since, cls.words == DIED).count()
 
-    @classmethod
-    def note_receipt(
-        cls,
-        copies: Collection[tuple[uuid.UUID, int]],
-        receipt: str,
-        at: datetime,
-        price: Decimal | None,
-        currency: str | None,
-    ) -> None:
-        """Note what a carrier reports of copies; `delivered` is the last word.
+    def note_receipt(self, receipt: str, at: datetime, price: Money | None) -> None:
+        """Note what a carrier reports of this copy; `delivered` is the last word.
 
         The price is that of one part, so it replaces the one in the answer only if there are not
         several.
         """
-        own = cls.message.in_([id for id, _ in copies]) & cls._is_one_of(copies)
-        own &= cls.receipt.is_null() | (cls.receipt != "delivered")
-        if price is not None:
-            of_one = Message.select(Message.id).where(Message.id == cls.message, Message.parts == 1)
-            cls.update(price=price, currency=currency).where(own, fn.EXISTS(of_one)).execute()
-        cls.update(receipt=receipt, receipt_at=at).where(own).execute()
+        told = {"receipt": receipt, "receipt_at": at}
+        of_one_part = Message.select().where(Message.id == self.message_id, Message.parts == 1)
+        if price and of_one_part.exists():
+            told |= cost(price)
+        is_news = Attempt.receipt.is_null() | (Attempt.receipt != "delivered")
+        self.update(told).where(self._is_this(), is_news).execute()
 
     @classmethod
     def prices(cls, accepted: Expression) -> list[tuple]:
@@ -275,17 +261,9 @@ class Attempt(Table):
         return found
 
     def as_object(self) -> dict:
-        """Return what operators read of it."""
+        """Return the attempt as `flask messages show` prints it."""
         told = {"at": self.begun_at, "carrier": self.carrier, "ended_at": self.ended_at}
         return told | {"result": self.result, "reference": self.reference, "words": self.words}
-
-    @classmethod
-    def _is_one_of(cls, copies):
-        pairs = [(Message.id.db_value(id), number) for id, number in copies]
-        named = ValuesList(pairs, alias="copies")
-        id, number = db.typed(named, "uuid", "integer")
-        same = (id == cls.message) & (number == cls.number)
-        return fn.EXISTS(Select([named], [SQL("1")]).where(same))
 
     @classmethod
     def _is_to_ask(cls, now):
@@ -293,16 +271,15 @@ class Attempt(Table):
 
     @classmethod
     def _is_unclear_at(cls, carrier):
-        (own,) = cls.by(carrier)
-        return own & IS_UNCLEAR
+        return cls.is_by(carrier) & IS_UNCLEAR
 
     @classmethod
-    def by(cls, carrier: Way | None) -> list[Expression]:
-        """Return the condition that a copy is a carrier's, in a list; none if that is any.
+    def is_by(cls, carrier: Way) -> Expression:
+        """Return the condition that a copy is a carrier's, or may be as none was noted."""
+        return cls.carrier.in_(carrier.names) | cls.carrier.is_null()
 
-        One of which none was noted may be any carrier's.
-        """
-        return [cls.carrier.in_(carrier.names) | cls.carrier.is_null()] if carrier else []
+    def _is_this(self):
+        return (Attempt.message == self.message_id) & (Attempt.number == self.number)
 
     @classmethod
     def _is_of(cls, message):

@@ -1,4 +1,4 @@
-"""Record what comes in from a carrier, above all what recipients write.
+"""Record what carriers report, and what recipients write.
 
 A reply is recorded in one transaction with all that it leads to: its number on the Do Not Call
 list, the event, the text that answers it. Only then does the carrier get its acknowledgement.
@@ -13,16 +13,18 @@ from typing import Any, NamedTuple, Self
 import carriers
 from acceptance import NewMessage
 from access.do_not_call import DoNotCall
+from access.keys import ApiKey
 from access.limits import SECOND, KeyUse, lock_numbers
 from carriers import LateAnswer, OptOut, Receipt
 from carriers.alphabets import count_parts
 from carriers.lanes import of_answers
 from carriers.ways import Way
 from database import EPOCH, db, passed_over
-from database.clock import SKEW, is_ahead
+from database.clock import is_ahead
 from events.outbox import Event
 from models import ANSWER_WITHIN, TAKEN, Message, Status, has_status, new_id, tally_of
 from sending import meaning, receipts
+from sending.attempts import Attempt
 from sending.meaning import Meaning
 from sending.receipts import OptOutMessage
 from sending.replies import PARTS_WITHIN, Reply
@@ -31,35 +33,15 @@ BELONGS_WITHIN = timedelta(days=30)
 """How long after a message a reply still belongs to it."""
 
 ANSWERED_FOR = timedelta(hours=24)
-"""How long a number gets no second answer to the same word."""
+"""The time in which a number gets one answer to a word."""
 
 WORDS = {"STOP": Meaning.NO, "START": Meaning.START, "HELP": Meaning.HELP}
-
-# As SQL: for peewee to write it takes a third of the time of a reply
-
-MESSAGE_BEFORE = """\
-SELECT id, key_id, available_to_group FROM (
-    SELECT id, key_id, available_to_group,
-        CASE WHEN result = 'taken' THEN ended_at ELSE begun_at END AS given_at
-    FROM message JOIN attempt ON attempt.message_id = message.id
-    WHERE "to" = {param} AND key_id NOT IN (SELECT id FROM api_key WHERE role = 'tester')
-        AND (attempt.carrier IN ({names}) OR attempt.carrier IS NULL)
-        AND (result IS NULL OR result IN ('taken', 'unclear'))
-) AS given
-WHERE given_at >= {param} AND given_at < {param} OR given_at > {param}
-ORDER BY given_at DESC, id DESC LIMIT 1
-"""
-"""Find the latest message to a number that a carrier was given within a time.
-
-Its yes may not be recorded yet. Testers' texts went to no carrier. What went by a clock that has
-been set back since counts as now.
-"""
 
 log = logging.getLogger("replies")
 
 
 class ReplyRules(NamedTuple):
-    """By which carrier replies come, and the settings that say what they lead to."""
+    """The carrier of some replies, and the settings that apply to them."""
 
     carrier: Way
     check_dnc: str
@@ -85,40 +67,30 @@ def record(
 
 
 def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None:
-    """Keep a reply, once, and do what it plainly says; of a long one, keep this part.
+    """Store a reply once, and obey a plain STOP or START; of a long reply, store this part.
 
-    If it may be a receipt of a message to its number, it is no reply.
+    A text that may be a receipt of a message to its number is no reply.
     """
     number, problem = receipts.read_number(said.number, said.certain)
     if problem:
-        means = Meaning.OTHER if said.part else _read(said)
-        if means in (Meaning.NO, Meaning.START):  # it is counted that this was not understood
-            stop = OptOut(said.number, means is Meaning.NO, "reply", certain=said.certain)
-            receipts.record_opt_out(stop, now, rules.check_dnc)
+        means = Meaning.OTHER if said.part else _read(said.text, said.word)
+        if means in (Meaning.NO, Meaning.START):
+            receipts.ignore(means is Meaning.NO, problem, now)
         return
     said = said._replace(number=number)
     if said.receipt:
         receipt = said.receipt._replace(number=number)
         if receipts.record_unmarked(receipt, now, rules.carrier):
             return
-    # Other writers wait for the transaction, so what can be read and understood is so before it
-    draft = _drafted(said, now, rules)
-    reply, _ = _grown(draft, said, now, rules.carrier)
-    text, means = reply and reply.text, _understood(reply, said)
     with db.atomic():
-        # What depends on nothing else that its number wrote needs no lock
-        if said.part or means is not Meaning.OTHER:
-            lock_numbers([number])
+        lock_numbers([number])
         if not OptOutMessage.note(said.message_ids, now):
             return
-        reply, others = _grown(draft, said, now, rules.carrier)
-        for each in others:
-            each.save(only=[Reply.pieces])
+        draft = _draft(said, now, rules.carrier)
+        reply = _reply_of_part(draft, said, now, rules.carrier) if said.part else draft
         if reply is None:
             return
-        if reply.text != text:  # another part has come at the same moment
-            means = _understood(reply, said)
-        answer = None
+        means, answer = _meaning_of(reply, said), None
         if not reply.due_at:
             reply.opted_out = _obey(reply, means, said, now, rules)
             answer = _answer_to(reply, means, said, now, rules)
@@ -126,7 +98,7 @@ def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None
                 reply.read_at = reply.read_at or now
         may_be_no = _may_be_no(reply, means)
         reply.may_be_no = may_be_no or (reply.may_be_no and reply.due_at is not None)
-        (reply.add if reply is draft else reply.save)()
+        reply.save(force_insert=reply is draft)
         if reply.due_at:
             return
         _tell(reply, now)
@@ -136,80 +108,78 @@ def record_reply(said: carriers.Reply, now: datetime, rules: ReplyRules) -> None
 
 
 def settle(now: datetime) -> None:
-    """Tell of replies that have waited for their other parts long enough.
+    """Write the events of replies whose missing parts are waited for no longer.
 
-    One that breaks this is shown to people, and not told to a system.
+    A reply that breaks this is shown to people, without an event.
     """
-    for id in [reply.id for reply in Reply.select(Reply.id).where(Reply.is_due(now))]:
-        with passed_over(log, f"reply {id} is not told of"):
-            _settle(id, now)
+    for reply in [*Reply.select(Reply.id, Reply.number).where(Reply.is_due(now))]:
+        with passed_over(log, f"reply {reply.id} is not told of"):
+            _settle(reply.id, reply.number, now)
             continue
-        with passed_over(log, f"reply {id} stays due"):
-            Reply.update(due_at=None).where(Reply.id == id).execute()
+        with passed_over(log, f"reply {reply.id} stays due"):
+            Reply.update(due_at=None).where(Reply.id == reply.id).execute()
 
 
-def _settle(id, now):
-    reply = Reply.get_by_id(id)
-    means = meaning.read_part(reply.text)
+def _settle(id, number, now):
     with db.atomic():
-        lock_numbers([reply.number])
+        lock_numbers([number])
         due = Reply.update(due_at=None).where(Reply.id == id, Reply.is_due(now))
         if due.execute():
             reply = Reply.get_by_id(id)
-            if not reply.read_at and _may_be_no(reply, means):
+            if not reply.read_at and _may_be_no(reply, meaning.read_part(reply.text)):
                 reply.may_be_no = True
                 reply.save(only=[Reply.may_be_no])
             _tell(reply, now)
 
 
-def _read(said):
-    return WORDS[said.word] if said.word else meaning.read(said.text)
+def _read(text, word):
+    """Return what a text says; the carrier itself may have taken it for a word."""
+    return WORDS[word] if word else meaning.read(text)
 
 
-def _understood(reply, said):
+def _meaning_of(reply, said):
     """Return what a reply says; of one that is to grow, what the part that has come says."""
-    if reply is None:
-        return Meaning.OTHER
-    if not said.part:
-        return _read(said)
-    return meaning.read_part(said.text) if reply.due_at else meaning.read(reply.text)
+    return meaning.read_part(said.text) if reply.due_at else _read(reply.text, said.word)
 
 
-def _drafted(said, now, rules):
+def _draft(said, now, carrier):
     """Return a reply, not stored yet, with the message that it belongs to."""
     is_told = said.at and said.at >= EPOCH and not is_ahead(said.at, now)
     at = said.at if is_told else now
-    by = rules.carrier.name
+    by = carrier.name
     reply = Reply(id=new_id(now), carrier=by, number=said.number, at=at, received_at=now)
     reply.text = Reply.text.db_value(said.text)
-    if found := _message_before(said.number, at, now, rules.carrier):
-        id, reply.key, reply.available_to_group = found
-        reply.message_id = Message.id.python_value(id)
+    if message := owner(said.number, at, now, carrier):
+        reply.message_id, reply.key = message.id, message.key_id
+        reply.available_to_group = message.available_to_group
     return reply
 
 
-def _message_before(number, at, now, carrier):
-    """Return the row of the latest message to a number before an instant, or None."""
+def owner(number: str, at: datetime, now: datetime, carrier: Way) -> Message | None:
+    """Return the message that a reply belongs to, or None.
+
+    It is the latest to its number that the carrier was given within BELONGS_WITHIN before it.
+    Testers' texts went to no carrier. What went by a clock that has been set back since counts as
+    now.
+    """
+    given_at = Attempt.begun_at
     # Carriers tell the time without its fraction
-    since, until = map(Message.finished_at.db_value, (max(EPOCH, at - BELONGS_WITHIN), at + SECOND))
-    names = ", ".join(db.param for _ in carrier.names)
-    statement = MESSAGE_BEFORE.format(param=db.param, names=names)
-    ahead = Message.finished_at.db_value(now + SKEW)
-    parameters = number, *carrier.names, since, until, ahead
-    return db.execute_sql(statement, parameters).fetchone()
+    in_time = (given_at >= at - BELONGS_WITHIN) & (given_at < at + SECOND)
+    given = Attempt.given_to(number, carrier).where(in_time | is_ahead(given_at, now))
+    given = given.select(Message.id, Message.key, Message.available_to_group).objects(Message)
+    latest = given.order_by(given_at.desc(), Message.id.desc())
+    return latest.where(Message.key.not_in(ApiKey.testers())).first()
 
 
 # Parts
 
 
-def _grown(draft, said, now, carrier):
-    """Return a reply, not stored yet: with a part, that of its text; None if it had the part.
+def _reply_of_part(draft, said, now, carrier):
+    """Return the reply that a part is of, not stored yet: None if it had the part.
 
     Once it is whole, it is due no more. A part of a whole text that comes again may be the first of
-    another, whose next part tells. Return the replies to be changed besides, too.
+    another, whose next part tells.
     """
-    if not said.part:
-        return draft, []
     reference, total, number = said.part
     reference, number = Reply.part_reference.db_value(reference), str(number)
     same = (Reply.number == draft.number) & Reply.carrier.in_(carrier.names)
@@ -220,21 +190,21 @@ def _grown(draft, said, now, carrier):
     had = [each for each in recent if each.by_number.get(number) == said.text]
     had = [] if said.message_ids else had  # by which it would have been known
     if any(each.due_at for each in had):
-        return None, []
+        return None
     for reply in recent:
         if reply.due_at and number not in reply.by_number:
-            _put_together(reply, reply.by_number | {number: said.text})
-            return reply, []
+            _join(reply, reply.by_number | {number: said.text})
+            return reply
     if had:
         had[-1].note_again(number)
-        return None, had[-1:]
+        return None
     draft.part_reference, draft.parts, draft.due_at = reference, total, now + PARTS_WITHIN
     pieces = {number: text for each in recent for number, text in each.take_again().items()}
-    _put_together(draft, pieces | {number: said.text})
-    return draft, recent
+    _join(draft, pieces | {number: said.text})
+    return draft
 
 
-def _put_together(reply, pieces):
+def _join(reply, pieces):
     """Set the text of a reply of which these parts have come."""
     whole = "".join(pieces[number] for number in sorted(pieces, key=int))
     # A part can end within a character of UTF-16
@@ -270,7 +240,7 @@ def _answer_to(reply, means, said, now, rules):
 
 
 def _is_settled(means, said, answer):
-    """Say whether a reply needs nobody: it was obeyed, or its call for help was answered."""
+    """Say whether nobody has to read a reply: it was obeyed, or its call for help answered."""
     return means in (Meaning.NO, Meaning.START) or (means is Meaning.HELP and (said.word or answer))
 
 

@@ -1,44 +1,30 @@
-"""What carriers say of the texts that they took: their yes, and later what became of them.
+"""The yes of carriers to texts, their receipts, and opt-outs.
 
 A receipt and the yes that it belongs to may be recorded at the same moment, by two processes. Each
 locks the carrier's reference until its transaction ends, so the second sees what the first did.
 
-References belong to a carrier: two may use the same. A `carrier` of None stands for any, as a
-message of which none was noted may be any carrier's.
+References belong to a carrier: two may use the same.
 """
 
 import logging
 import re
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
-from decimal import Decimal
-from functools import cache, partial
 from typing import NamedTuple
 from uuid import UUID
 
-from peewee import (
-    EXCLUDED,
-    SQL,
-    BooleanField,
-    Case,
-    Select,
-    TextField,
-    UUIDField,
-    ValuesList,
-    fn,
-)
+from peewee import EXCLUDED, SQL, BooleanField, ModelSelect, TextField, UUIDField, ValuesList, fn
 
 import recipients
 from access.do_not_call import DoNotCall, LastReply
 from carriers import LateAnswer, OptOut, Receipt
 from carriers.lanes import FIRST
-from carriers.money import Priced
+from carriers.money import Money, Priced
 from carriers.ways import Way, by_name
 from database import AmountField, CarrierTextField, InstantField, Table, db, lock_texts
 from models import TAKEN, Message, Status, has_status
 from sending import replies, waiting
-from sending.attempts import REFERENCE_FORM, Attempt, Result
+from sending.attempts import DIED, REFERENCE_FORM, Attempt, Result, cost
 
 log = logging.getLogger("receipts")
 
@@ -51,7 +37,7 @@ A repeat does not make it wait longer.
 LATE = timedelta(minutes=5)
 """How long a receipt may wait for its yes until it counts as one that matches nothing."""
 
-MOST_LATELY = 20
+MOST_COPIES = 20
 """How many copies of texts to a number are looked at to tell whose a receipt can be."""
 
 MOST_KEPT = 100
@@ -63,21 +49,12 @@ _MAY_BECOME = {  # delivered is the last word
 }
 
 
-# As SQL: for peewee to write it takes a ninth of the time of a reply
-
-NOTE = """\
-INSERT INTO opt_out_message (id, at) VALUES {rows} ON CONFLICT DO NOTHING RETURNING id
-"""
-"""Note what identifies a message, unless that was noted before; return what was not."""
-
-
 class EarlyReceipt(Table):
     """A receipt for which no message is known: its yes is recorded later, or it is not ours."""
 
-    # As a version before migration 0029 stored it, or after the carrier's name and a space; where
-    # it is `unmarked`, after these, its number and a space
+    # After the carrier's name and a space; where it is `unmarked`, after its number and a space too
     reference = CarrierTextField(primary_key=True)
-    carrier = TextField(null=True)
+    carrier = TextField(null=True)  # the name that it had then
     delivered = BooleanField()
     reason = CarrierTextField(null=True)
     received_at = InstantField(index=True)
@@ -88,17 +65,30 @@ class EarlyReceipt(Table):
     # Anybody may have written it: it counts only for a message to its number
     unmarked = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
 
+    @classmethod
+    def keep(cls, said: Receipt, now: datetime, carrier: Way, unmarked: bool = False) -> None:
+        """Keep a receipt until its yes is recorded; `delivered` replaces what was kept before."""
+        early = cls(carrier=carrier.name, received_at=now, unmarked=unmarked, **cost(said.price))
+        early.delivered, early.reason = said.delivered, said.reason
+        early.number, early.message_id = said.number, said.message_id
+        early.reference = early.prefix + said.reference
+        key, *others = cls._meta.sorted_fields
+        row = cls.insert(early.__data__)
+        news = ~cls.delivered & EXCLUDED.delivered
+        row.on_conflict(conflict_target=[key], preserve=others, where=news).execute()
 
-class Word(NamedTuple):
-    """What a receipt says, in the order of EarlyReceipt's columns."""
+    @property
+    def prefix(self) -> str:
+        """What its reference is kept behind: forgers may use the same for their own numbers."""
+        return f"{self.carrier} {self.number} " if self.unmarked else f"{self.carrier} "
 
-    delivered: bool
-    reason: str | None
-    at: datetime
-    price: Decimal | None = None
-    currency: str | None = None
-    number: str | None = None
-    message_id: UUID | None = None
+    @property
+    def receipt(self) -> Receipt:
+        """The receipt as it came."""
+        price = None if self.price is None else Money(self.price, self.currency)
+        reference = self.reference.removeprefix(self.prefix)
+        said = reference, self.delivered, self.reason, self.number, self.message_id, price
+        return Receipt(*said)
 
 
 class IgnoredOptOut(Table):
@@ -119,106 +109,87 @@ class OptOutMessage(Table):
 
         On Postgres this waits for another transaction that notes the same.
         """
-        if not ids:
-            return True
-        rows = ", ".join([f"({db.param}, {db.param})"] * len(ids))
-        at = cls.at.db_value(now)
-        values = [value for id in sorted(ids) for value in (cls.id.db_value(id), at)]
-        return len(db.execute_sql(NOTE.format(rows=rows), values).fetchall()) == len(ids)
+        rows = [(id, now) for id in sorted(ids)]
+        noted = cls.insert_many(rows, [cls.id, cls.at]).on_conflict_ignore().returning(cls.id)
+        return not rows or len(list(noted.execute())) == len(rows)
 
 
 # The yes
 
 
 def sent(
-    references: dict[UUID, str | None],
+    references: Mapping[UUID, str | None],
     now: datetime,
-    late: bool = False,
-    carrier: Way | None = None,
+    carrier: Way,
     numbers: Mapping[UUID, int] | None = None,
 ) -> int:
     """Record a carrier's yes to messages, its references by their ids; return how many.
 
     The yes counts even if the claim is lost. It changes nothing if its reference is known: from
     before a person retried the message, or as that of an equal text in doubt, of which the carrier
-    took one copy. With `late`, a try that was counted when its answer was lost is not counted
-    again. `numbers` are those of the claims, where they are known.
+    took one copy. `numbers` are those of the copies; without one, it is the first of which nothing
+    else is known.
     """
     if not references:
         return 0
-    said = {id: Message.carrier_reference.db_value(each or None) for id, each in references.items()}
+    said = {id: Attempt.reference.db_value(each or None) for id, each in references.items()}
     prices = {id: each.price for id, each in references.items() if isinstance(each, Priced)}
-    named = {each for each in said.values() if each}
     with db.atomic():
-        lock_texts(named | {*map(str, said)})
-        recipients = _take(said, now, late, carrier, numbers or {}, prices)
-        _settle(named, recipients, said, carrier)
+        lock_texts({each for each in said.values() if each} | {*map(str, said)})
+        known = _known(said, carrier)
+        new = {id: each for id, each in said.items() if id not in known}
+        recipients = _take(new, now, carrier, numbers or {}, prices) if new else []
+        _apply_early(said, {*recipients} - {None}, carrier)
     return len(recipients)
 
 
-def _take(references, now, late, carrier, numbers, prices):
-    """Record the carrier's yes to messages; return their numbers, None for a redacted one."""
-    pairs = [(Message.id.db_value(id), reference) for id, reference in references.items()]
-    taken = ValuesList(pairs, alias="taken")
-    id, reference = db.typed(taken, "uuid", "text")
-    repeat = Message.in_doubt.between(1, Message.attempts)
-    counted = Case(None, [(repeat, 0)], 1) if late else 1
+def _known(references, carrier):
+    """Return the messages whose yes is known already, or is that of an equal text."""
+    pairs = [(Message.id.db_value(id), each) for id, each in references.items() if each]
+    if not pairs:
+        return set()
+    named = ValuesList(pairs, alias="named")
+    id, reference = db.typed(named, "uuid", "text")
+    known = Attempt.has_reference(reference, carrier) & ~has_status(Status.SENDING)
+    known |= Attempt.is_of_twin(reference, carrier)
+    rows = Message.select(Message.id).join(named, on=Message.id == id).where(known)
+    return {message.id for message in rows}
+
+
+def _take(references, now, carrier, numbers, prices):
+    """Record the carrier's yes to messages; return their numbers, None for a redacted one.
+
+    A try that was counted when its answer was lost is not counted again.
+    """
+    these = Message.select(Message.id).where(Message.id.in_([*references]))
+    db.lock_rows(these.order_by(Message.id)).execute()  # so no copy of theirs changes meanwhile
+    copies = Attempt.open_copies(references, carrier, numbers)
+    in_doubt = {id: each for id, each in copies.items() if each.result == Result.UNCLEAR}
+    counted = {id for id, each in in_doubt.items() if each.words != DIED}
+    rows = [(Message.id.db_value(id), each, id not in counted) for id, each in references.items()]
+    taken = ValuesList(rows, alias="taken")
+    id, reference, tries = db.typed(taken, "uuid", "text", "integer")
     yes = Message.update(
-        **{"carrier": carrier.name} if carrier else {},
+        carrier=carrier.name,
         status=Status.SENT,
         finished_at=now,
         last_error=None,
         last_error_at=None,
-        attempts=Message.attempts + counted,
+        attempts=Message.attempts + tries,
         carrier_reference=reference,
     )
-    yes = yes.from_(taken).where(
-        Message.id == id,
-        Message.status.not_in(TAKEN),
-        has_status(Status.SENDING) | ~Attempt.has_reference(reference, carrier),
-        ~Attempt.is_of_twin(reference, carrier),
-    )
-    known = [each.id for each in _known(references, carrier)]
+    yes = yes.from_(taken).where(Message.id == id, Message.status.not_in(TAKEN))
     changed = Message.change(yes)
-    for id, reference in references.items():
-        if id not in known:
-            _take_copy(id, reference, numbers.get(id), carrier, now, prices.get(id))
+    for id, copy in copies.items():
+        copy.take(references[id], carrier, now, prices.get(id))
+    for id, copy in in_doubt.items():
+        message = Message.get_by_id(id)
+        since_retry = copy.number > message.tries_before
+        message.settle_doubts(Way(copy.carrier or FIRST), int(since_retry), once=True)
     return [number for _, number in changed]
 
 
-def _known(references, carrier):
-    """Select the messages whose yes is known already, or is that of an equal text."""
-    pairs = [(Message.id.db_value(id), each) for id, each in references.items() if each]
-    named = ValuesList(pairs, alias="named")
-    if not pairs:
-        return ()
-    id, reference = db.typed(named, "uuid", "text")
-    known = Attempt.has_reference(reference, carrier) & ~has_status(Status.SENDING)
-    known |= Attempt.is_of_twin(reference, carrier)
-    return Message.select(Message.id).join(named, on=Message.id == id).where(known)
-
-
-def _take_copy(id, reference, number, carrier, now, price):
-    """Note with the copy of a message that the carrier took it; it is in doubt no more."""
-    was_unclear = Attempt.take(id, reference, number, carrier, now, price)
-    if was_unclear:
-        message = Message.get_by_id(id)
-        way = Way(was_unclear.carrier or FIRST)
-        message.settle_doubts(way, int(was_unclear.number > message.tries_before), once=True)
-
-
-def known(references: set[str], carrier: Way | None = None) -> set[str]:
-    """Return the references of a carrier that belong to copies already."""
-    if not references:
-        return set()
-    those = Attempt.reference.in_(references)
-    found = Attempt.select(Attempt.reference).where(those, *Attempt.by(carrier))
-    return {attempt.reference for attempt in found}
-
-
-def found(
-    attempt: Attempt, references: Collection[str], now: datetime, carrier: Way | None = None
-) -> bool:
+def found(attempt: Attempt, references: Collection[str], now: datetime, carrier: Way) -> bool:
     """Record that a carrier, asked, has taken a copy in doubt; say whether it has.
 
     The carrier names all texts like this; the first that is no other copy's is this one.
@@ -226,11 +197,13 @@ def found(
     id = attempt.message_id
     with db.atomic():
         lock_texts({*references, str(id)})
-        taken = known({*references}, carrier)
-        new = [reference for reference in references if reference not in taken]
+        others = Attempt.select(Attempt.reference).where(
+            Attempt.reference.in_([*references]), Attempt.is_by(carrier)
+        )
+        known = {each.reference for each in others}
+        new = [reference for reference in references if reference not in known]
         if new:
-            numbers = {id: attempt.number}
-            sent({id: new[0]}, now, late=True, carrier=carrier, numbers=numbers)
+            sent({id: new[0]}, now, carrier, {id: attempt.number})
         return bool(new)
 
 
@@ -238,15 +211,11 @@ def found(
 
 
 def record(
-    events: Collection[Receipt | OptOut | LateAnswer],
-    now: datetime,
-    check_dnc: str,
-    carrier: Way | None = None,
+    events: Collection[Receipt | OptOut | LateAnswer], now: datetime, check_dnc: str, carrier: Way
 ) -> None:
-    """Record what a carrier says."""
+    """Record late answers, receipts and opt-outs of a carrier."""
     late = [event for event in events if isinstance(event, LateAnswer)]
-    said = {UUID(event.message_id): event.reference for event in late}
-    if taken := sent(said, now, late=True, carrier=carrier):
+    if taken := sent({UUID(each.message_id): each.reference for each in late}, now, carrier):
         log.info("messages sent by an answer that came late: %s", taken)
     record_receipts((event for event in events if isinstance(event, Receipt)), now, carrier)
     for event in events:
@@ -254,30 +223,34 @@ def record(
             record_opt_out(event, now, check_dnc)
 
 
-class Obeyed(NamedTuple):
-    """What a STOP or START led to."""
+class Effect(NamedTuple):
+    """What a STOP or START changed."""
 
-    has_joined: bool  # the number, the Do Not Call list
-    blocked: int  # messages
+    has_joined: bool = False  # the number, the Do Not Call list
+    blocked: int = 0  # messages
 
 
-def record_opt_out(said: OptOut, now: datetime, check_dnc: str = "asked") -> int:
+def record_opt_out(said: OptOut, now: datetime, check_dnc: str) -> int:
     """Do as a recipient said, as `obey` does; return how many messages a STOP blocks.
 
     A number that may not be international, or is not valid, counts only if there is a message to
     it.
     """
     number, problem = read_number(said.number, said.certain)
-    said = said._replace(number=number)
     if problem:
-        word = "STOP" if said.stop else "START"
-        log.warning("a %s is ignored: its number %s, and no message went to it", word, problem)
-        IgnoredOptOut.insert(at=now).execute()
+        ignore(said.stop, problem, now)
         return 0
-    return obey(said, now, check_dnc).blocked
+    return obey(said._replace(number=number), now, check_dnc).blocked
 
 
-def obey(said: OptOut, now: datetime, check_dnc: str) -> Obeyed:
+def ignore(stop: bool, problem: str, now: datetime) -> None:
+    """Count a STOP or START whose number cannot be relied on."""
+    word = "STOP" if stop else "START"
+    log.warning("a %s is ignored: its number %s, and no message went to it", word, problem)
+    IgnoredOptOut.insert(at=now).execute()
+
+
+def obey(said: OptOut, now: datetime, check_dnc: str) -> Effect:
     """Do as a recipient said: STOP lists the number, START takes it off if a reply put it there.
 
     A reply that is older than the last one from this number changes nothing, and neither does one
@@ -285,14 +258,14 @@ def obey(said: OptOut, now: datetime, check_dnc: str) -> Obeyed:
     """
     with db.atomic():
         if not OptOutMessage.note(said.message_ids, now):
-            return Obeyed(False, 0)
+            return Effect()
         if said.source == "reply" and not LastReply.note(said.number, said.at, now):
-            return Obeyed(False, 0)
+            return Effect()
         if not said.stop:
             DoNotCall.remove([said.number], now, "reply", said_at=said.at)
-            return Obeyed(False, 0)
+            return Effect()
         new = replies.put_on_list([said.number], now, said.source, said_at=said.at)
-    return Obeyed(new > 0, waiting.block_number(said.number, now, check_dnc))
+    return Effect(new > 0, waiting.block_number(said.number, now, check_dnc))
 
 
 def read_number(number: str, certain: bool) -> tuple[str, str | None]:
@@ -310,26 +283,20 @@ def read_number(number: str, certain: bool) -> tuple[str, str | None]:
     return number, problem
 
 
-def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: Way | None = None) -> int:
-    """Record receipts, in any order and any number of times; return how many belong to messages.
+def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: Way) -> None:
+    """Record receipts, in any order and any number of times.
 
     `delivered` is the last word; without it, the first word counts.
     """
-    words = {}
-    for receipt in receipts:
-        reference, delivered, reason, number, message_id, price = Receipt(*receipt)
-        reference = Message.carrier_reference.db_value(reference)
-        if delivered or reference not in words:
-            cost = price or (None, None)
-            words[reference] = Word(delivered, reason, now, *cost, number, _id(message_id))
-    if not words:
-        return 0
+    said = [_readable(each) for each in _delivered_first(receipts)]
+    if not said:
+        return
     with db.atomic():
-        named = {str(word.message_id) for word in words.values() if word.message_id}
-        lock_texts(words.keys() | named)
-        found = _match(words, carrier)
-        _keep(_without(words, found), carrier)
-    return len(found)
+        ids = {str(each.message_id) for each in said if each.message_id}
+        lock_texts({each.reference for each in said} | ids)
+        for each in said:
+            if not _apply(each, now, carrier):
+                EarlyReceipt.keep(each, now, carrier)
 
 
 def record_unmarked(receipt: Receipt, now: datetime, carrier: Way) -> bool:
@@ -338,32 +305,33 @@ def record_unmarked(receipt: Receipt, now: datetime, carrier: Way) -> bool:
     Return False if it cannot be: then its number has written it. It is kept if the yes to such a
     message is yet to be recorded.
     """
-    reference = Message.carrier_reference.db_value(receipt.reference)
-    words = {reference: Word(receipt.delivered, receipt.reason, now, number=receipt.number)}
+    said = _readable(receipt)
     with db.atomic():
-        lock_texts({reference})
-        if _apply_by_number(words, carrier):
+        lock_texts({said.reference})
+        if _apply(said, now, carrier, unmarked=True):
             return True
-        waits = _awaits_yes(receipt.number, now, carrier)
-        if waits:
-            _keep(words, carrier, unmarked=True)
-        return waits
+        awaits_yes = any(
+            each.result != Result.TAKEN for each in _late_copies(said.number, now, carrier)
+        )
+        if awaits_yes:
+            EarlyReceipt.keep(said, now, carrier, unmarked=True)
+        return awaits_yes
 
 
-def _awaits_yes(number, now, carrier):
-    """Say whether the yes of a carrier to a text to a number may yet be recorded."""
-    return bool(_copies(carrier, number, now, Attempt.is_open()))
+def _delivered_first(receipts):
+    return sorted(receipts, key=lambda receipt: not receipt.delivered)
 
 
-def _id(text):
-    """Return the id of a message that a carrier repeats; None for what is no id."""
+def _readable(said):
+    """Return a receipt as it can be stored, with the message's id if what was repeated is one."""
     try:
-        return UUID(text) if text else None
+        id = UUID(said.message_id) if said.message_id else None
     except ValueError:
-        return None
+        id = None
+    return said._replace(reference=Attempt.reference.db_value(said.reference), message_id=id)
 
 
-def look_again(number: str, ways: Iterable[Way] = ()) -> set[UUID]:
+def look_again(number: str, ways: Iterable[Way]) -> set[UUID]:
     """Apply the receipts that were kept for a number, because a text to it is now in doubt.
 
     They may be of any carrier, of which `ways` have names before. Return the ids of the messages
@@ -407,162 +375,107 @@ def forget(now: datetime) -> None:
     EarlyReceipt.delete_where(EarlyReceipt.received_at < now - KEPT)
 
 
-def _settle(references, numbers, ids, carrier):
-    """Apply a carrier's receipts that came before these references, or for numbers or messages."""
-    ways = [carrier] if carrier else []
-    names = {_name(called, each) for called in (None, *by_name(ways)) for each in references}
-    meant = EarlyReceipt.reference.in_(names) | EarlyReceipt.message_id.in_([*ids])
-    own = []
-    if carrier:
-        own = [EarlyReceipt.carrier.in_(carrier.names) | EarlyReceipt.carrier.is_null()]
-    _apply_kept(EarlyReceipt.select().where(meant, *own), ways)
-    if numbers := {*numbers} - {None}:
-        _apply_kept(_kept_lately(numbers).where(*own), ways)
+def _apply_early(references, numbers, carrier):
+    """Apply a carrier's receipts that came before its yes to messages, or name their numbers."""
+    names = [f"{name} {each}" for name in carrier.names for each in references.values() if each]
+    meant = EarlyReceipt.reference.in_(names) | EarlyReceipt.message_id.in_([*references])
+    own = EarlyReceipt.carrier.in_(carrier.names)
+    _apply_kept(EarlyReceipt.select().where(meant, own), [carrier])
+    if numbers:
+        _apply_kept(_kept_lately(numbers).where(own), [carrier])
 
 
-def _kept_lately(numbers):
+def _kept_lately(numbers) -> ModelSelect:
     """Select the latest receipts that are kept for these numbers; one of ours is hardly older."""
     kept = EarlyReceipt.select().where(EarlyReceipt.number.in_(numbers))
     return kept.order_by(EarlyReceipt.received_at.desc()).limit(MOST_KEPT)
 
 
-def _name(called, reference, number=None):
-    """Return what an early receipt is found by, of a number's if it is unmarked.
-
-    It is kept under the name that its carrier was called by.
-    """
-    return "".join(f"{each} " for each in (called, number) if each) + reference
-
-
-def _apply_kept(early, ways):
+def _apply_kept(kept, ways):
     """Apply kept receipts as far as they belong to messages; return the ids of these."""
-    words, ids, ways = defaultdict(dict), set(), by_name(ways)
-    for name, called, *said, unmarked in early.tuples():
-        word = Word(*said)
-        number = word.number if unmarked else None
-        reference = name.removeprefix(_name(called, "", number))
-        words[called, number][reference] = word
-    for (called, number), said in words.items():
-        carrier = called and (ways.get(called) or Way(called))
-        found = _apply_by_number(said, carrier) if number else _match(said, carrier)
-        names = [_name(called, reference, number) for reference in found]
-        EarlyReceipt.delete().where(EarlyReceipt.reference.in_(names)).execute()
-        ids |= {*found.values()}
+    ids, called = set(), by_name(ways)
+    for early in _delivered_first(kept):
+        carrier = called.get(early.carrier) or Way(early.carrier)
+        if id := _apply(early.receipt, early.received_at, carrier, early.unmarked):
+            early.delete_instance()
+            ids.add(id)
     return ids
 
 
-def _match(words, carrier):
-    """Apply receipts as far as they belong to messages; return the ids of these by reference."""
-    found = {**_apply(words, carrier)}
-    found |= _apply_by_number(_without(words, found), carrier)
-    return found | _of_other_parts(_without(words, found), carrier)
+def _apply(said, at, carrier, unmarked=False):
+    """Have a receipt count for the message that it belongs to; return its id, None if unknown."""
+    copy = owner(said, at, carrier, unmarked)
+    if copy is None:
+        return said.message_id if _is_of_other_part(said, carrier) else None
+    id = copy.message_id
+    if copy.result == Result.UNCLEAR:  # the receipt is the yes as well
+        _take({id: said.reference}, at, carrier, {id: copy.number}, {})
+    status = Status.DELIVERED if said.delivered else Status.UNDELIVERED
+    counts = copy.counts_now() if said.delivered else copy.is_latest_taken()
+    changes = {"status": status, "last_error": said.reason, "receipt_at": at}
+    Message.change(Message.update(changes).where(counts, _MAY_BECOME[status]))
+    copy.note_receipt(status, at, said.price)
+    about = {"message_id": str(id)}
+    log.info("message %s is %s by a receipt of %s", id, status, carrier.name, extra=about)
+    return id
 
 
-def _of_other_parts(words, carrier):
-    """Return the ids of the messages of which these receipts are about another part, or copy.
+def owner(said: Receipt, at: datetime, carrier: Way, unmarked: bool = False) -> Attempt | None:
+    """Return the copy that a receipt is of, or None if that is not known.
 
-    The receipt of a copy is that of its reference, so these change nothing. Only once the carrier's
-    yes is recorded is it known which reference that is.
+    It is the latest that has its reference; one to its number that has it in other digits, if there
+    is one such; or the only one in doubt that the carrier may have given its number of late. What
+    is `unmarked` counts only for its number.
     """
-    named = {each: word.message_id for each, word in words.items() if word.message_id}
-    copies = Attempt.select().where(Attempt.message.in_({*named.values()}), *Attempt.by(carrier))
-    results = defaultdict(set)
-    for copy in copies if named else ():
-        results[copy.message_id].add(copy.result)
-    open = {None, Result.UNCLEAR}
-    taken = {id for id, each in results.items() if Result.TAKEN in each and not each & open}
-    return {reference: id for reference, id in named.items() if id in taken}
+    latest = Attempt.ended_at.desc()
+    has_it = Attempt.reference == said.reference
+    if not unmarked:
+        exact = Attempt.select().where(has_it, Attempt.is_by(carrier)).order_by(latest)
+        if copy := exact.first():
+            return copy
+    if not said.number:
+        return None
+    same_id = REFERENCE_FORM.in_(_forms(said.reference)) & Attempt.reference.is_null(False)
+    same = Attempt.given_to(said.number, carrier).where(same_id)
+    same = [*same.order_by(has_it.desc(), latest).limit(2)]
+    if same:
+        is_clear = len(same) == 1 or same[0].reference == said.reference
+        return same[0] if is_clear else None
+    return _only_doubt(said, at, carrier)
 
 
-def _without(words, found):
-    return {reference: words[reference] for reference in sorted(words.keys() - found)}
+def _only_doubt(said, at, carrier):
+    """Return the copy in doubt of the only text to a number that a carrier may have of late.
 
-
-def _apply(words, carrier):
-    """Move the messages of these references as their receipts say; return the ids of those."""
-    latest = _latest(words, carrier)
-    _move(latest, words, carrier)
-    return {reference: id for reference, (id, _) in latest.items()}
-
-
-def _move(owners, words, carrier):
-    """Move messages as receipts say; `owners` are their copies by the references of these.
-
-    A copy of before a person retried the message says nothing of the present one, and an older copy
-    that did not arrive nothing of a later one.
+    If the carrier was given it twice, only `delivered` counts: another word may be of either copy.
     """
-    alike, name = defaultdict(list), carrier.name if carrier else "-"
-    for reference, owner in owners.items():
-        alike[words[reference]._replace(number=None, message_id=None)].append(owner)
-    for word, copies in alike.items():
-        status = Status.DELIVERED if word.delivered else Status.UNDELIVERED
-        ids = [id for id, _ in copies]
-        counts = Message.id.in_(ids) & Attempt.counts_now(copies, latest=not word.delivered)
-        changes = {"status": status, "last_error": word.reason, "receipt_at": word.at}
-        Message.change(Message.update(changes).where(counts, _MAY_BECOME[status]))
-        Attempt.note_receipt(copies, status, word.at, word.price, word.currency)
-        for id in ids:
-            about = {"message_id": str(id)}
-            log.info("message %s is %s by a receipt of %s", id, status, name, extra=about)
-
-
-def _apply_by_number(words, carrier):
-    """Apply receipts with unknown references whose numbers can mean one message only.
-
-    Return the ids of the messages that they belong to, by these references.
-    """
-    found = {}
-    doubt_of = cache(partial(_only_doubt, carrier))
-    for reference in sorted(words, key=lambda each: not words[each].delivered):  # `delivered` first
-        word = words[reference]
-        same = _same_id(reference, word.number, carrier) if word.number else []
-        id, copies = doubt_of(word.number, word.at) if word.number and not same else (None, 0)
-        # If the carrier was given it twice, another word may be that of either copy
-        if id and (word.delivered or copies == 1):
-            _take({id: reference}, word.at, True, carrier, {}, {})  # the receipt is the yes as well
-            doubt_of.cache_clear()
-            same = [*_latest([reference], carrier).values()]
-        if len(same) == 1:
-            _move({reference: same[0]}, words, carrier)
-            found[reference] = same[0][0]
-    return found
-
-
-def _same_id(reference, number, carrier):
-    """Return two copies at most to a number, by message and number, if theirs is the same id.
-
-    It may be in other digits. Of those with just this reference, the latest is meant.
-    """
-    forms = sorted(_forms(reference))
-    is_same = REFERENCE_FORM.in_(forms) & Attempt.reference.is_null(False)
-    same = Attempt.select(Attempt.message, Attempt.number, Attempt.reference).join(Message)
-    same = same.where(is_same, Message.to == number, *Attempt.by(carrier))
-    is_exact = Attempt.reference == reference
-    same = [*same.order_by(is_exact.desc(), Attempt.ended_at.desc()).limit(2).tuples()]
-    found = [(id, number) for id, number, _ in same]
-    return found[:1] if same and same[0][2] == reference else found
-
-
-def _only_doubt(carrier, number, at):
-    """Return the message in doubt to a number, and how many open copies of it there are.
-
-    Return None and 0 if the carrier can have a copy of another one of late.
-    """
-    copies = _copies(carrier, number, at)
+    copies = _late_copies(said.number, at, carrier)
     open = [copy for copy in copies if copy.result != Result.TAKEN]
     unclear = [each for each in open if each.result == Result.UNCLEAR and each.begun_at <= at]
-    if len({copy.message_id for copy in copies}) != 1 or len(copies) == MOST_LATELY or not unclear:
-        return None, 0
-    return unclear[0].message_id, len(open)
+    if len({copy.message_id for copy in copies}) != 1 or len(copies) == MOST_COPIES:
+        return None
+    counts = said.delivered or len(open) == 1
+    return min(unclear, key=lambda copy: copy.number, default=None) if counts else None
 
 
-def _copies(carrier, number, at, *conditions):
+def _late_copies(number, at, carrier):
     """Return some copies of texts to a number that a carrier has of late, or may have."""
-    taken_lately = (Attempt.result == Result.TAKEN) & (Attempt.ended_at > at - KEPT)
-    given = Attempt.is_open() | taken_lately
     recent = Message.finished_at.is_null() | (Message.finished_at > at - KEPT)
-    copies = Attempt.select().join(Message).where(Message.to == number, recent, given)
-    return [*copies.where(*Attempt.by(carrier), *conditions).limit(MOST_LATELY)]
+    given = Attempt.is_open() | (Attempt.ended_at > at - KEPT)
+    return [*Attempt.given_to(number, carrier).where(recent, given).limit(MOST_COPIES)]
+
+
+def _is_of_other_part(said, carrier):
+    """Say whether a receipt is of another part, or copy, of a message whose yes is recorded.
+
+    The receipt of a copy is that of its reference, so this one changes nothing. Only once the yes
+    is recorded is it known which reference that is.
+    """
+    if not said.message_id:
+        return False
+    own = Attempt.select().where(Attempt.message == said.message_id, Attempt.is_by(carrier))
+    results = {copy.result for copy in own}
+    return Result.TAKEN in results and not results & {None, Result.UNCLEAR}
 
 
 def _forms(reference):
@@ -573,38 +486,4 @@ def _forms(reference):
         forms.add(str(int(form, 16)))
     if re.fullmatch("[0-9]{1,20}", form):
         forms.add(format(int(form), "x"))
-    return forms - {""}
-
-
-def _latest(references, carrier):
-    """Return the copies of these references, by message and number.
-
-    If a carrier has used a reference again, the latest is meant. One index lookup per reference:
-    IN makes a Postgres without statistics of the table read all of it.
-    """
-    named = ValuesList([(reference,) for reference in references], alias="named")
-    reference = named.c.column1
-    own = (Attempt.reference == reference, *Attempt.by(carrier))
-    id, number = (
-        Attempt.select(column).where(*own).order_by(Attempt.ended_at.desc()).limit(1)
-        for column in (Attempt.message, Attempt.number)
-    )
-    found = Select([named], [reference, id, number]).tuples().execute(db)
-    read = Message.id.python_value
-    return {reference: (read(id), number) for reference, id, number in found if id}
-
-
-def _keep(words, carrier, unmarked=False):
-    """Keep receipts for a yes that is yet to be recorded."""
-    if not words:
-        return
-    called = carrier.name if carrier else None
-    rows = [
-        (_name(called, reference, word.number if unmarked else None), called, *word, unmarked)
-        for reference, word in words.items()
-    ]
-    row = EarlyReceipt
-    news = ~row.delivered & EXCLUDED.delivered
-    fields = row._meta.sorted_fields
-    kept = row.insert_many(rows, fields)
-    kept.on_conflict(conflict_target=fields[:1], preserve=fields[1:], where=news).execute()
+    return sorted(forms - {""})

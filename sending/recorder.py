@@ -21,7 +21,7 @@ from sending.watch import CarrierWatch
 LATE_CALLBACKS = timedelta(minutes=5)  # a callback may come so long after its text
 LONGEST_UNHEARD = timedelta(days=3)
 ASKED_AGAIN_AFTER = 60  # seconds
-RECORDED_AT_ONCE = 100  # receipts in one transaction: each holds one of the database's locks
+RECORDED_AT_ONCE = 20  # receipts in one transaction, for whose end other writers wait
 
 log = logging.getLogger("scheduler")
 
@@ -93,7 +93,7 @@ class Recorder:
         """Record the carrier's yes to texts."""
         said = {each.send.message.id: each.said for each in taken}
         numbers = {each.send.message.id: each.send.message.claim_number for each in taken}
-        receipts.sent(said, now, False, self.way, numbers)
+        receipts.sent(said, now, self.way, numbers)
 
     def record_not_given(self, send: Send, outcome: Outcome | None, now: datetime) -> None:
         """Record what becomes of a text that the carrier was not given: it may keep its place."""

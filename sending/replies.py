@@ -1,4 +1,4 @@
-"""Replies: what recipients wrote back, until people have read it and it is forgotten.
+"""Replies of recipients: stored, listed, read and deleted.
 
 `inbound.py` records them.
 """
@@ -38,14 +38,14 @@ from sending import meaning
 from sending.meaning import Meaning
 
 WAITS = SQL("read_at IS NULL AND NOT opted_out")
-"""Somebody has to read it. What needs nobody is read when it comes, by nobody."""
+"""A person has to read it. Replies that need nobody are marked as read when they come."""
 
 MAY_BE_NO, MAY_NOT = SQL("may_be_no"), SQL("NOT may_be_no")
 RANKS = (WAITS & MAY_BE_NO, WAITS & MAY_NOT, SQL("(read_at IS NOT NULL OR opted_out)"))
-"""What people at the desk see first, and what later."""
+"""The conditions of the ranks in which the desk lists replies, the first rank first."""
 
 READ = 2
-"""The rank of what nobody has to read, any more or at all."""
+"""The rank of replies that nobody has to read."""
 
 OF_A_NUMBER = 5  # replies that are shown together
 
@@ -54,15 +54,6 @@ AGAIN = "again"
 
 PARTS_WITHIN = timedelta(minutes=5)
 """How long the parts of a text are waited for, from the first on."""
-
-
-class Filter(NamedTuple):
-    """Which replies a listing has; each field is an option of `flask replies list`."""
-
-    unread: bool = False
-    may_be_no: bool = False
-    to: str | None = None
-    since: datetime | None = None
 
 
 def order(cursor: Cursor) -> tuple:
@@ -103,11 +94,6 @@ class Reply(Table):
 
     total = 0  # how many its number wrote, where that was counted
 
-    def add(self) -> None:
-        """Store a new reply."""
-        values = [field.db_value(getattr(self, field.name)) for field in FIELDS]
-        db.execute_sql(INSERT.format(marks=", ".join([db.param] * len(FIELDS))), values)
-
     # Listings
 
     @classmethod
@@ -121,17 +107,26 @@ class Reply(Table):
         return (cls.due_at <= now) | is_ahead(cls.due_at, now, PARTS_WITHIN)
 
     @classmethod
-    def listing(cls, only: Filter, limit: int | None, now: datetime) -> Iterator[Self]:
+    def listing(
+        cls,
+        now: datetime,
+        limit: int | None = None,
+        *,
+        unread: bool = False,
+        may_be_no: bool = False,
+        to: str | None = None,
+        since: datetime | None = None,
+    ) -> Iterator[Self]:
         """Read replies, the newest first, in pages."""
         chosen = cls.shown(now).order_by(cls.at.desc(), cls.id.desc())
-        if only.unread:
+        if unread:
             chosen = chosen.where(WAITS)
-        if only.may_be_no:
+        if may_be_no:
             chosen = chosen.where(WAITS, MAY_BE_NO)
-        if only.to:
-            chosen = chosen.where(cls.number == only.to)
-        if only.since:
-            chosen = chosen.where(cls.at >= only.since)
+        if to:
+            chosen = chosen.where(cls.number == to)
+        if since:
+            chosen = chosen.where(cls.at >= since)
         yield from in_pages(chosen, limit, lambda last: cls._is_before(last.at, last.id))
 
     @classmethod
@@ -220,7 +215,7 @@ class Reply(Table):
 
     @classmethod
     def seen_by(cls, person: ApiKey, ids: Collection[uuid.UUID]) -> list[Self]:
-        """Return those of some replies that a person at the desk may see."""
+        """Return the replies with these ids that a person at the desk may see."""
         found = list(cls.select().where(cls.id.in_([*ids]))) if ids else []
         if person.role != Role.OPERATOR:
             keys = {key.id for key in ApiKey.in_group(person.group)}
@@ -238,7 +233,7 @@ class Reply(Table):
 
     @classmethod
     def waiting(cls, now: datetime) -> Waiting:
-        """Return how many replies wait to be read, and how many of them may be a no."""
+        """Count the replies that wait to be read, and those of them that may be a no."""
         newest = fn.MAX(cls.id.cast("text")).coerce(False)  # Postgres has no largest UUID
         all, may_be_no = fn.COUNT(SQL("*")), fn.COUNT(SQL("*")).filter(MAY_BE_NO)
         shown = cls.shown(now).where(WAITS).select(all, may_be_no, newest)
@@ -263,7 +258,7 @@ class Reply(Table):
 
     @classmethod
     def mark_read(cls, ids: Collection[uuid.UUID], by: str, now: datetime) -> set[uuid.UUID]:
-        """Note who has read some replies, unless somebody had; return the ids of these."""
+        """Mark unread replies as read by a person; return the ids of these."""
         unread = cls.read_at.is_null() & cls.id.in_([*ids])
         return cls._note_read(unread, by, now) if ids else set()
 
@@ -286,34 +281,34 @@ class Reply(Table):
 
     @classmethod
     def note_listed(cls, by: str, now: datetime) -> None:
-        """Take what may be a no for decided if its number is on the Do Not Call list by now."""
+        """Mark possible opt-outs of numbers on the Do Not Call list as read: they are decided."""
         cls._note_read(MAY_BE_NO & cls.number.in_(DoNotCall.select(DoNotCall.number)), by, now)
 
     # Growing old
 
     @classmethod
     def correct(cls, now: datetime) -> None:
-        """Let replies that came by a clock that has been set back since be of now."""
+        """Date replies now that came by a clock which has been set back since."""
         cls.count_as_now(cls.at, now)
 
     @classmethod
     def purge(cls, before: datetime, now: datetime) -> int:
-        """Forget some replies that are older than an instant; return how many."""
+        """Delete a batch of replies older than an instant, and note it in the audit; count them."""
         return cls._forget(cls.at < before, now, f"replies before {isoformat(before)}")
 
     @classmethod
     def purge_old(cls, before: datetime) -> int:
-        """Do as `purge`, without a word in the audit: nobody has asked for it."""
+        """Delete a batch as `purge` does, without the audit: no person has asked for it."""
         return cls._forget(cls.at < before)
 
     @classmethod
     def forget_number(cls, number: str, now: datetime) -> int:
-        """Forget some of what a number wrote; return how many replies that were."""
+        """Delete a batch of the replies of a number, and note it in the audit; count them."""
         return cls._forget(cls.number == number, now, "replies of one number")
 
     @classmethod
     def _forget(cls, which, now=None, details=None):
-        """Forget a batch of replies; their events lose the text. With details, it is audited."""
+        """Delete a batch of replies and the texts in their events; with details, audit it."""
         with db.transaction():
             ids = [each.id for each in cls.select(cls.id).where(which).limit(PAGE)]
             if ids:
@@ -325,7 +320,7 @@ class Reply(Table):
 
     @property
     def rank(self) -> int:
-        """Which of RANKS it has."""
+        """Its place in RANKS."""
         return READ if self.read_at or self.opted_out else int(not self.may_be_no)
 
     @property
@@ -338,30 +333,23 @@ class Reply(Table):
         return {number: text for number, text in self._pieces.items() if number != AGAIN}
 
     def note_again(self, number: str) -> None:
-        """Note that a part has come again."""
+        """Store that a part has come again."""
         again = {*self._pieces.get(AGAIN, ()), number}
         self.pieces = json.dumps(self._pieces | {AGAIN: sorted(again)})
+        self.save(only=[Reply.pieces])
 
     def take_again(self) -> dict[str, str]:
-        """Return the parts that have come again, and note them no more."""
+        """Return the parts that have come again, and clear that mark."""
         pieces = self.by_number
         again = {number: pieces[number] for number in self._pieces.get(AGAIN, ())}
         if again:
             self.pieces = json.dumps(pieces)
+            self.save(only=[Reply.pieces])
         return again
 
     @property
     def _pieces(self):
         return json.loads(self.pieces or "{}")
-
-
-FIELDS = Reply._meta.sorted_fields
-COLUMNS = ", ".join(f'"{field.column_name}"' for field in FIELDS)
-
-# As SQL: for peewee to write it takes a ninth of the time of a reply
-
-INSERT = f"INSERT INTO reply ({COLUMNS}) VALUES ({{marks}})"
-"""Insert a reply, of which each value is a parameter."""
 
 
 def put_on_list(
@@ -373,7 +361,7 @@ def put_on_list(
 ) -> int:
     """Put numbers on the Do Not Call list, as DoNotCall.add does; return how many are new.
 
-    That decides about the replies of theirs that may be a no.
+    Their possible opt-outs are decided by that.
     """
     with db.atomic():
         new = DoNotCall.add(numbers, now, source, who, said_at)

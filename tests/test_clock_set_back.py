@@ -13,6 +13,7 @@ from access.do_not_call import DoNotCall
 from access.keys import ApiKey, Role
 from access.limits import parse, parse_recipient_limit
 from app import create_app
+from carriers import Receipt
 from carriers.ways import Way
 from databases import POSTGRES, SQLITE, on_both, on_sqlite
 from desk_visitor import Visitor
@@ -36,7 +37,7 @@ from sending import inbound, receipts
 from sending.inbound import ReplyRules
 from sending.passes import Passes
 from sending.receipts import EarlyReceipt
-from sending.replies import Filter, Reply
+from sending.replies import Reply
 from signed_callbacks import SECRET, VONAGE, of_vonage
 from stored_messages import again, decide_on, held, key_named, store
 
@@ -156,7 +157,7 @@ def first_part(service):
 
 
 def part_is_hidden(service):
-    return not [*Reply.listing(Filter(), None, service.now)]
+    return not [*Reply.listing(service.now)]
 
 
 def part_is_told_of_later(service):
@@ -405,7 +406,9 @@ def event_is_kept(service):
 
 
 def early_receipt(service):
-    receipts.record_receipts([("X1", True, None, NEW_YORK, None)], service.now, Way("vonage"))
+    receipts.record_receipts(
+        [Receipt("X1", True, None, NEW_YORK, None)], service.now, Way("vonage")
+    )
 
 
 def receipt_is_kept(service):

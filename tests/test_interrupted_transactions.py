@@ -146,7 +146,7 @@ def a_yes():
     writes_events()
     message = held(Status.SENDING)
     receipts.record_receipts([Receipt("R1", True, None)], TUESDAY_NOON, Way("fake"))
-    return lambda: receipts.sent({message.id: "R1"}, TUESDAY_NOON, carrier=Way("fake"))
+    return lambda: receipts.sent({message.id: "R1"}, TUESDAY_NOON, Way("fake"))
 
 
 def a_yes_that_was_asked_for():
@@ -168,7 +168,7 @@ def a_receipt_by_number():
     """One that was kept until its text was in doubt."""
     receipts.record_receipts([Receipt("R1", True, None, NEW_YORK)], TUESDAY_NOON, Way("fake"))
     held(Status.SENDING, in_doubt=1, in_doubt_since=TUESDAY_NOON - MINUTE)
-    return lambda: receipts.look_again(NEW_YORK)
+    return lambda: receipts.look_again(NEW_YORK, [])
 
 
 def a_death():

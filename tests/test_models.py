@@ -7,24 +7,27 @@ import pytest
 
 import acceptance
 import models
+from carriers import Receipt
 from databases import on_both
 from models import Message, Status
 from query_plans import reads_whole
 from samples import NEW_YORK, TUESDAY_NOON
 from sending import heartbeats, receipts, retention, waiting
 from sending.heartbeats import Heartbeat
-from stored_messages import SENDER, claim, store, store_many
+from stored_messages import FAKE, SENDER, claim, store, store_many
 
 pytestmark = on_both
 
 OLD = TUESDAY_NOON - timedelta(days=31)
 DONE_OFTEN = {
     "take over": lambda: heartbeats.take_over(Heartbeat(sender=SENDER, beats=0), TUESDAY_NOON),
-    "promote": lambda: waiting.promote(TUESDAY_NOON),
-    "expire": lambda: waiting.expire(TUESDAY_NOON),
-    "block a number": lambda: waiting.block_number(NEW_YORK, TUESDAY_NOON),
-    "a receipt": lambda: receipts.record_receipts([("SM1", True, None), ("SM2", False, "")], OLD),
-    "a yes": lambda: receipts.sent({models.new_id(OLD): "SM3"}, OLD),
+    "promote": lambda: Message.promote(TUESDAY_NOON),
+    "expire": lambda: Message.expire(TUESDAY_NOON),
+    "block a number": lambda: Message.block_number(NEW_YORK, TUESDAY_NOON),
+    "a receipt": lambda: receipts.record_receipts(
+        [Receipt("SM1", True), Receipt("SM2", False)], OLD, FAKE
+    ),
+    "a yes": lambda: receipts.sent({models.new_id(OLD): "SM3"}, OLD, FAKE),
     "old receipts": lambda: receipts.forget(TUESDAY_NOON),
     "claim": lambda: claim(8),
     "purge": lambda: retention.purge(OLD, TUESDAY_NOON),

@@ -19,7 +19,7 @@ from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 from sending import receipts
 from sending.carrier_state import CarrierState
 from settings import VERSION
-from stored_messages import key_named, store, store_history
+from stored_messages import FAKE, key_named, store, store_history
 
 UNKNOWN = "019cb4b5-0000-7000-8000-000000000000"
 
@@ -176,8 +176,8 @@ def history(database_url, at):
         store(key=key_named(key), last_error=error, status=Status.FAILED, **ended)
     for n, minutes in enumerate((0, 4, 6, 60, 1_439, 1_441)):
         then = TUESDAY_NOON - timedelta(minutes=minutes)
-        receipts.record_receipts([Receipt(f"SM{n}", True)], then)
-        receipts.record_opt_out(OptOut(LONDON, True, "reply", certain=False), then)
+        receipts.record_receipts([Receipt(f"SM{n}", True)], then, FAKE)
+        receipts.record_opt_out(OptOut(LONDON, True, "reply", certain=False), then, "asked")
 
 
 def test_stats_are_drawn_for_people(history, session):

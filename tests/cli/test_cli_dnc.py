@@ -247,7 +247,7 @@ def test_the_history_tells_every_change_by_whomever(run, import_file, at):
     assert json.loads(run("dnc", "history", NEW_YORK, "--json")) == []
 
     def replies(stop, source="reply"):
-        return receipts.record_opt_out(OptOut(NEW_YORK, stop, source), clock.now())
+        return receipts.record_opt_out(OptOut(NEW_YORK, stop, source), clock.now(), "asked")
 
     changes = [
         (lambda: run("dnc", "add", NEW_YORK, LONDON), ("joined", "operator", "shell")),

@@ -22,7 +22,7 @@ from models import Message, Status
 from samples import DAY, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import inbound, receipts
 from sending.receipts import EarlyReceipt
-from stored_messages import connection_of, decide_on, key_named, store, store_many
+from stored_messages import FAKE, connection_of, decide_on, key_named, store, store_many
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
@@ -148,7 +148,7 @@ def written_to(number):
     ended(to=number, request_digest=guess, answer=answer, idempotency_key="1")
     EventAddress.set(key_named("app"), "http://127.0.0.1:9/", TUESDAY_NOON)
     store(to=number, status=Status.SENT, finished_at=TUESDAY_NOON)
-    receipts.record_receipts([Receipt("R1", True, None, number)], TUESDAY_NOON)
+    receipts.record_receipts([Receipt("R1", True, None, number)], TUESDAY_NOON, FAKE)
     said = [Reply(number, "START", None), Reply(number, "a whole reply", None)]
     parts = [("a first part, ", 1), ("a second part", 2)]
     said += [Reply(number, text, None, part=Part("ref", 2, n)) for text, n in parts]
@@ -171,12 +171,12 @@ def test_the_last_word_of_a_number_is_kept_as_long_as_the_list_keeps_its_history
     """Or a START from before the STOP, which comes late, would undo it."""
     for at, stop, number in ((2, True, NEW_YORK), (1, False, LONDON)):
         said = OptOut(number, stop, "reply", TUESDAY_NOON + at * MINUTE)
-        receipts.record_opt_out(said, TUESDAY_NOON + at * MINUTE)
+        receipts.record_opt_out(said, TUESDAY_NOON + at * MINUTE, "asked")
     for number in (NEW_YORK, LONDON):
         assert redact("--to", number).exit_code == 0
     assert [each.number for each in LastReply.select()] == [NEW_YORK]
     late = OptOut(NEW_YORK, False, "reply", TUESDAY_NOON + MINUTE)
-    receipts.record_opt_out(late, TUESDAY_NOON + 3 * MINUTE)
+    receipts.record_opt_out(late, TUESDAY_NOON + 3 * MINUTE, "asked")
     assert DoNotCall.lists(NEW_YORK)
 
 
@@ -266,18 +266,18 @@ def test_the_digest_of_a_request_gives_no_number_back(post, redact, words):
 def test_one_number_is_forgotten_and_no_other(redact):
     ended()
     for reference, number in (("R1", NEW_YORK), ("R2", LONDON)):
-        receipts.record_opt_out(OptOut(number, False, "reply"), TUESDAY_NOON)
-        receipts.record_receipts([Receipt(reference, True, None, number)], TUESDAY_NOON)
+        receipts.record_opt_out(OptOut(number, False, "reply"), TUESDAY_NOON, "asked")
+        receipts.record_receipts([Receipt(reference, True, None, number)], TUESDAY_NOON, FAKE)
     assert redact("--to", NEW_YORK).exit_code == 0
     assert [each.number for each in LastReply.select()] == [LONDON]
-    numbers = {row.reference: row.number for row in EarlyReceipt.select()}
+    numbers = {row.receipt.reference: row.number for row in EarlyReceipt.select()}
     assert numbers == {"R1": None, "R2": LONDON}
 
 
 def test_receipts_for_a_number_that_still_gets_a_text_wait_on(redact):
     ended()
     waits = store(status=Status.SCHEDULED)
-    receipts.record_receipts([Receipt("R1", True, None, NEW_YORK)], TUESDAY_NOON)
+    receipts.record_receipts([Receipt("R1", True, None, NEW_YORK)], TUESDAY_NOON, FAKE)
     result = redact("--to", NEW_YORK)
     assert f"{waits.id}: not redacted" in result.stderr
     assert EarlyReceipt.get().number == NEW_YORK

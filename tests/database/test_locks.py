@@ -21,6 +21,7 @@ from samples import DAY, HOUR, LONDON, NEW_YORK, TUESDAY_NOON
 from sending import receipts, waiting
 from sending.attempts import Attempt
 from stored_messages import (
+    FAKE,
     SENDER,
     again,
     claim,
@@ -141,14 +142,15 @@ def test_references_in_opposite_orders_are_no_deadlock(in_order, what):
             receipts.record_receipts,
             [Receipt("SM2", True), Receipt("SM1", True)],
             TUESDAY_NOON,
+            FAKE,
         ),
-        "yes": (receipts.sent, both, TUESDAY_NOON),
-        "found": (receipts.found, copy, ["SM2", "SM1"], TUESDAY_NOON),
+        "yes": (receipts.sent, both, TUESDAY_NOON, FAKE),
+        "found": (receipts.found, copy, ["SM2", "SM1"], TUESDAY_NOON, FAKE),
     }
     record, *arguments = actions[what]
 
     def hear(reference):
-        receipts.record_receipts([Receipt(reference, False)], TUESDAY_NOON)
+        receipts.record_receipts([Receipt(reference, False)], TUESDAY_NOON, FAKE)
 
     in_order(hear, "SM1", "SM2", closing(record, *arguments))
 

@@ -14,7 +14,7 @@ from recipients.quiet import QuietHours, QuietPlaces
 from samples import DAY, HOUR, LONDON, TUESDAY_NOON
 from sending import receipts, waiting
 from sending.carrier_state import CarrierState
-from stored_messages import again, decide_on, key_named, statuses, store, store_many
+from stored_messages import FAKE, again, decide_on, key_named, statuses, store, store_many
 
 AT_TEN = TUESDAY_NOON + 5 * HOUR
 LAST_HOUR = TUESDAY_NOON.replace(year=9999, month=12, day=31, hour=23)
@@ -266,7 +266,7 @@ MEANWHILE = {
     "was approved by Bob": lambda m: decide_on(m).approve("Bob", TUESDAY_NOON),
     "was refused by Bob": lambda m: decide_on(m).decide(False, "Bob", TUESDAY_NOON),
     "was approved by Bob and was sent": lambda m: (
-        decide_on(m).approve("Bob", TUESDAY_NOON) and receipts.sent({m.id: None}, TUESDAY_NOON)
+        m.approve("Bob", TUESDAY_NOON) and receipts.sent({m.id: None}, TUESDAY_NOON, FAKE)
     ),
     "is being sent right now": lambda m: Message.update(
         approved=True, status=Status.SENDING

@@ -12,7 +12,7 @@ from models import Message, Status
 from samples import HOUR, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending import inbound
 from sending.inbound import ReplyRules
-from sending.replies import Filter, Reply, order
+from sending.replies import Reply, order
 from stored_messages import held, key_named
 
 PAGE = "/desk/replies"
@@ -203,7 +203,7 @@ def test_what_was_obeyed_or_answered_needs_nobody(approver, text, rules, waits):
     assert bool(approver.page.buttons("Mark as read")) is waits
     assert "read by" not in approver.page.text
     assert Reply.waiting(TUESDAY_NOON).replies == waits
-    assert len([*Reply.listing(Filter(unread=True), None, TUESDAY_NOON)]) == waits
+    assert len([*Reply.listing(TUESDAY_NOON, unread=True)]) == waits
 
 
 def test_a_help_that_had_its_answer_lately_or_none_needs_somebody(operator):

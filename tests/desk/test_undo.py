@@ -14,7 +14,7 @@ from models import Message, Status
 from own_threads import at_once
 from samples import DAY, HOUR, LONDON, MILLISECOND, MINUTE, SECOND, TUESDAY_NOON
 from sending import receipts, waiting
-from stored_messages import again, decide_on, store
+from stored_messages import FAKE, again, decide_on, store
 
 SOON, LATER = TUESDAY_NOON + 5 * SECOND, TUESDAY_NOON + 30 * SECOND
 TOLD = {"Approve": "approved", "Refuse": "refused", "Cancel": "cancelled"}
@@ -125,7 +125,7 @@ def test_what_is_undone_while_a_scheduler_claims_is_sent_or_waits(
 
 GONE = {
     "is being sent right now": lambda m: Message.update(status=Status.SENDING).execute(),
-    "was sent": lambda m: receipts.sent({m.id: None}, TUESDAY_NOON),
+    "was sent": lambda m: receipts.sent({m.id: None}, TUESDAY_NOON, FAKE),
     "waits for the carrier": lambda m: Message.update(in_doubt=1, status=Status.QUEUED).execute(),
 }
 

@@ -7,6 +7,7 @@ import pytest
 
 import models
 from access.keys import ApiKey
+from carriers import Receipt
 from database import db
 from databases import on_both
 from events.outbox import Event, EventAddress
@@ -15,7 +16,7 @@ from samples import DAY, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import receipts, retention, waiting
 from sending.attempts import Attempt
 from sending.outcomes import Outcome
-from stored_messages import again, claim, decide_on, held, key_named, store, store_many, take_over
+from stored_messages import FAKE, again, claim, decide_on, held, key_named, store, store_many, take_over
 
 pytestmark = pytest.mark.usefixtures("database_url")
 
@@ -59,14 +60,16 @@ def block(message):
 def receipt(delivered):
     def record(message):
         Attempt.update(reference="SM1").where(Attempt.message == message.id).execute()
-        receipts.record_receipts([("SM1", delivered, None if delivered else "no phone")], LATER)
+        receipts.record_receipts(
+            [Receipt("SM1", delivered, None if delivered else "no phone")], LATER, FAKE
+        )
 
     return record
 
 
 def found(message):
     for copy in Attempt.select().where(Attempt.message == message.id, Attempt.result.is_null()):
-        receipts.found(copy, ["SM1"], LATER)
+        receipts.found(copy, ["SM1"], LATER, FAKE)
 
 
 TRANSITIONS = {
@@ -81,7 +84,7 @@ TRANSITIONS = {
     "retry": lambda m: decide_on(m).retry(LATER, 3 * DAY),
     "settle": lambda m: m.settle(Outcome(Status.FAILED, "busy"), LATER),
     "put back": lambda m: Message.put_back([m]),
-    "sent": lambda m: receipts.sent({m.id: "SM1"}, LATER),
+    "sent": lambda m: receipts.sent({m.id: "SM1"}, LATER, FAKE),
     "found": found,
     "delivered": receipt(True),
     "undelivered": receipt(False),
@@ -215,8 +218,8 @@ def test_an_error_of_an_earlier_try_is_no_reason(app_key, status):
 @pytest.mark.parametrize("delivered", [True, False])
 def test_a_receipt_before_the_yes_gives_both_the_yes_first(app_key, delivered):
     message, final = held(Status.SENDING), "delivered" if delivered else "undelivered"
-    receipts.record_receipts([("SM1", delivered, None)], TUESDAY_NOON)
-    receipts.sent({message.id: "SM1"}, LATER)
+    receipts.record_receipts([Receipt("SM1", delivered, None)], TUESDAY_NOON, FAKE)
+    receipts.sent({message.id: "SM1"}, LATER, FAKE)
     assert told() == [(str(message.id), "sent"), (str(message.id), final)]
     sent_at, received_at = (body["timestamp"] for body in bodies())
     assert sent_at == "2026-03-04T17:00:00.000Z"
@@ -225,7 +228,7 @@ def test_a_receipt_before_the_yes_gives_both_the_yes_first(app_key, delivered):
 
 def test_a_receipt_is_told_of_when_it_was_recorded(app_key):
     message = store(status=Status.SENT, finished_at=TUESDAY_NOON, carrier_reference="SM1")
-    receipts.record_receipts([("SM1", False, "no phone")], LATER)
+    receipts.record_receipts([Receipt("SM1", False, "no phone")], LATER, FAKE)
     ((body),) = bodies()
     assert body["timestamp"] == "2026-03-04T17:00:00.000Z"
     assert body["data"]["reason"] == "no phone"
@@ -262,7 +265,7 @@ def test_an_event_outlives_its_message_and_its_text(app_key):
 )
 def test_an_event_has_the_parts_that_were_stored_with_the_message(app_key, columns, told):
     store(status=Status.SENT, finished_at=TUESDAY_NOON, carrier_reference="SM1", **columns)
-    receipts.record_receipts([("SM1", True, None)], LATER)
+    receipts.record_receipts([Receipt("SM1", True, None)], LATER, FAKE)
     assert [body["data"]["parts"] for body in bodies()] == [told]
 
 

@@ -191,7 +191,7 @@ def test_what_is_kept_back_in_doubt_is_sent_only_if_the_carrier_has_it(
     give(asked, [TOOK if said == "it has it" else SILENCE], after=0)
     if why == "stop":
         stop = OptOut(NEW_YORK, stop=True, source="reply")
-        receipts.record_opt_out(stop, TUESDAY_NOON + MINUTE)
+        receipts.record_opt_out(stop, TUESDAY_NOON + MINUTE, "asked")
     elif why == "stop while it is asked":
         askable.finding = lambda: DoNotCall.add([NEW_YORK], TUESDAY_NOON, "STOP")
     elif why == "cancel":
@@ -269,28 +269,6 @@ def test_a_late_word_is_that_of_the_first_copy_in_doubt(give, carrier, history, 
     give(carrier, [], now)
     assert again(message).status == (Status.DELIVERED if others else Status.SENT)
     assert len(carrier.texts) == copies
-
-
-@pytest.mark.parametrize("early", [True, False])
-@pytest.mark.parametrize(
-    ("words", "receipt"),
-    [
-        ([True], "delivered"),
-        ([False], "undelivered"),
-        ([False, True], "delivered"),
-        ([True, False], "delivered"),
-    ],
-)
-def test_a_receipt_is_kept_with_its_copy(give, carrier, words, receipt, early):
-    message = store()
-    if not early:
-        give(carrier, ["SM1"])
-    for delivered in words:
-        receipts.record([Receipt("SM1", delivered)], TUESDAY_NOON, False, Way("fake"))
-    if early:
-        give(carrier, ["SM1"])
-    (attempt,) = attempts_of(message)
-    assert (attempt.result, attempt.receipt) == ("taken", receipt)
 
 
 def test_a_no_that_comes_after_the_take_over_is_noted_with_its_copy(database_url):

@@ -17,7 +17,7 @@ from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
 from sending import receipts, waiting
 from sending.attempts import Attempt
-from stored_messages import again, decide_on, held, store, store_many
+from stored_messages import FAKE, again, decide_on, held, store, store_many
 
 pytestmark = on_both
 
@@ -75,8 +75,8 @@ def test_a_yes_that_comes_late_does_not_give_two_equal_texts_one_reference(run_p
     fresh = store(in_doubt=1, in_doubt_since=TUESDAY_NOON, take_overs=1)
     askable.taken.append((NEW_YORK, "Hello"))  # of the fresh one
     (copy,) = Attempt.unclear_at(Way("fake"), doubtful.id)
-    assert receipts.found(copy, ["SM0"], TUESDAY_NOON)
-    receipts.sent({fresh.id: "SM0"}, TUESDAY_NOON)
+    assert receipts.found(copy, ["SM0"], TUESDAY_NOON, FAKE)
+    receipts.sent({fresh.id: "SM0"}, TUESDAY_NOON, FAKE)
     askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello")
     later(run_pass, 0, carrier=askable)
     assert {again(each).status for each in (doubtful, fresh)} == {Status.SENT}
@@ -89,9 +89,9 @@ def test_a_yes_that_comes_after_a_retry_does_not_undo_the_retry(run_pass, askabl
     message = store(in_doubt=1, in_doubt_since=TUESDAY_NOON)
     askable.taken.append((NEW_YORK, "Hello"))
     later(run_pass, 0, carrier=askable)
-    receipts.record([Receipt("SM0", False)], TUESDAY_NOON, False)
-    assert decide_on(again(message)).retry(TUESDAY_NOON, 3 * DAY)
-    receipts.sent({message.id: "SM0"}, TUESDAY_NOON)
+    receipts.record([Receipt("SM0", False)], TUESDAY_NOON, False, FAKE)
+    assert again(message).retry(TUESDAY_NOON, 3 * DAY)
+    receipts.sent({message.id: "SM0"}, TUESDAY_NOON, FAKE)
     assert again(message).status == Status.SCHEDULED
     askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello")
     later(run_pass, 0, carrier=askable)
@@ -197,7 +197,7 @@ def test_a_receipt_before_the_timeout_settles_the_doubt(run_pass, carrier):
     message = store()
 
     def answer():
-        receipts.record_receipts([Receipt("SM1", False, "off", NEW_YORK)], TUESDAY_NOON)
+        receipts.record_receipts([Receipt("SM1", False, "off", NEW_YORK)], TUESDAY_NOON, FAKE)
         return IN_DOUBT
 
     carrier.answers[NEW_YORK] = answer
@@ -209,7 +209,7 @@ def test_a_receipt_before_the_timeout_settles_the_doubt(run_pass, carrier):
 
 def test_a_receipt_settles_the_doubt_of_a_text_whose_sender_died(run_pass, carrier):
     message = held(Status.SENDING)
-    receipts.record_receipts([Receipt("SM1", True, None, NEW_YORK)], TUESDAY_NOON)
+    receipts.record_receipts([Receipt("SM1", True, None, NEW_YORK)], TUESDAY_NOON, FAKE)
     counts = run_pass(TUESDAY_NOON + HOUR)
     assert (counts["taken over"], counts["sent"]) == (1, 1)
     assert again(message).status == Status.DELIVERED
@@ -217,12 +217,12 @@ def test_a_receipt_settles_the_doubt_of_a_text_whose_sender_died(run_pass, carri
 
 
 def test_receipts_that_match_nothing_are_told_of_once_an_hour(run_pass, caplog):
-    receipts.record_receipts([Receipt("SM1", True, None, NEW_YORK)], TUESDAY_NOON)
+    receipts.record_receipts([Receipt("SM1", True, None, NEW_YORK)], TUESDAY_NOON, FAKE)
     told = "receipts of the last hour that match no message: 1"
     for minutes, times in ((4, 0), (6, 1), (7, 1), (59, 1), (67, 1)):
         run_pass(TUESDAY_NOON + minutes * MINUTE)
         assert caplog.text.count(told) == times
-    receipts.record_receipts([Receipt("SM2", True, None)], TUESDAY_NOON + HOUR)
+    receipts.record_receipts([Receipt("SM2", True, None)], TUESDAY_NOON + HOUR, FAKE)
     run_pass(TUESDAY_NOON + 68 * MINUTE)
     assert caplog.text.count(told) == 2
     assert NEW_YORK[1:] not in caplog.text

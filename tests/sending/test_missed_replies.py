@@ -17,7 +17,7 @@ from models import Status
 from samples import HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import inbound
 from sending.inbound import ReplyRules
-from sending.replies import Filter, Reply
+from sending.replies import Reply
 from signed_callbacks import of_twilio
 from stored_messages import held
 
@@ -46,7 +46,7 @@ def listen(run_pass, twilio_server):
 
 
 def texts():
-    return [(reply.number, reply.text) for reply in Reply.listing(Filter(), None, clock.now())]
+    return [(reply.number, reply.text) for reply in Reply.listing(clock.now())]
 
 
 def test_a_stop_that_came_while_nobody_listened_stops(listen, twilio_server):

@@ -15,7 +15,7 @@ from reports import Cursor
 from samples import DAY, NEW_YORK, TUESDAY_NOON
 from sending import claims, inbound
 from sending.inbound import ReplyRules
-from sending.replies import Filter, Reply
+from sending.replies import Reply
 from stored_messages import key_named, store, store_many
 
 pytestmark = on_both
@@ -47,10 +47,10 @@ ACTIONS = {
     "found": lambda: lambda: Reply.search(OPERATOR, "y", None, 50, TUESDAY_NOON),
     "of a message": lambda: lambda: Reply.of_message(store().id, TUESDAY_NOON),
     "how many wait": lambda: lambda: Reply.waiting(TUESDAY_NOON),
-    "unread": lambda: lambda: [*Reply.listing(Filter(unread=True), 50, TUESDAY_NOON)],
-    "may be a no": lambda: lambda: [*Reply.listing(Filter(may_be_no=True), 50, TUESDAY_NOON)],
-    "of a number": lambda: lambda: [*Reply.listing(Filter(to=NEW_YORK), 50, TUESDAY_NOON)],
-    "since": lambda: lambda: [*Reply.listing(Filter(since=TUESDAY_NOON), 50, TUESDAY_NOON)],
+    "unread": lambda: lambda: [*Reply.listing(TUESDAY_NOON, 50, unread=True)],
+    "may be a no": lambda: lambda: [*Reply.listing(TUESDAY_NOON, 50, may_be_no=True)],
+    "of a number": lambda: lambda: [*Reply.listing(TUESDAY_NOON, 50, to=NEW_YORK)],
+    "since": lambda: lambda: [*Reply.listing(TUESDAY_NOON, 50, since=TUESDAY_NOON)],
     "decided": lambda: lambda: Reply.note_listed("Olga", TUESDAY_NOON),
     "due": lambda: lambda: inbound.settle(TUESDAY_NOON),
     "purge": lambda: lambda: Reply.purge(TUESDAY_NOON - DAY, TUESDAY_NOON),

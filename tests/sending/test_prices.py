@@ -51,7 +51,7 @@ def take(price=None, reference="R1", carrier="vonage", **columns):
     message = held(Status.SENDING, carrier=carrier, **columns)
     said = Priced.of(reference, price)
     numbers = {message.id: message.claim_number}
-    receipts.sent({message.id: said}, TUESDAY_NOON, False, Way(carrier), numbers)
+    receipts.sent({message.id: said}, TUESDAY_NOON, Way(carrier), numbers)
     return message
 
 
@@ -148,11 +148,11 @@ def test_the_receipts_price_replaces_the_answers(billed, answered, reported, pri
     numbers = {message.id: message.claim_number}
     yes = {message.id: Priced.of("R1", answered and euros(answered))}
     if not early:
-        receipts.sent(yes, TUESDAY_NOON, False, Way("vonage"), numbers)
+        receipts.sent(yes, TUESDAY_NOON, Way("vonage"), numbers)
     for each in said:
         receipts.record_receipts([each], LATER, Way("vonage"))
     if early:
-        receipts.sent(yes, TUESDAY_NOON, False, Way("vonage"), numbers)
+        receipts.sent(yes, TUESDAY_NOON, Way("vonage"), numbers)
     assert billed() == [("vonage", 1, price, "EUR" if price else None)]
 
 
@@ -164,7 +164,7 @@ def test_the_answers_price_of_all_parts_outlasts_the_receipts_of_each(billed, or
     yes = {message.id: Priced.of("P2", euros("0.10"))}
     said = [Receipt(each, True, message_id=str(message.id), price=euros("0.05")) for each in order]
     steps = [lambda: [receipts.record_receipts([each], LATER, Way("vonage")) for each in said]]
-    steps.insert(early, lambda: receipts.sent(yes, TUESDAY_NOON, False, Way("vonage")))
+    steps.insert(early, lambda: receipts.sent(yes, TUESDAY_NOON, Way("vonage")))
     for step in steps:
         step()
     assert again(message).status == Status.DELIVERED
@@ -189,7 +189,7 @@ def test_each_copy_is_billed_where_it_was_given(billed):
     waiting.promote(LATER)
     (second,) = claim(1)
     said = {message.id: Priced.of("R2", euros("0.07"))}
-    receipts.sent(said, LATER, False, Way("fake"), {message.id: second.claim_number})
+    receipts.sent(said, LATER, Way("fake"), {message.id: second.claim_number})
     report(euros("0.06"))  # of the first one, once more
     assert billed() == [("fake", 1, "0.07", "EUR"), ("vonage", 0, "0.06", "EUR")]
 
@@ -199,7 +199,7 @@ def test_a_yes_after_its_scheduler_was_taken_for_dead_has_its_price(billed):
     message = held(Status.SENDING, carrier="vonage")
     take_over(LATER)
     said = {message.id: Priced.of("R1", euros("0.05"))}
-    receipts.sent(said, LATER, False, Way("vonage"), {message.id: message.claim_number})
+    receipts.sent(said, LATER, Way("vonage"), {message.id: message.claim_number})
     assert billed() == [("vonage", 1, "0.05", "EUR")]
 
 

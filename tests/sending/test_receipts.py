@@ -1,11 +1,9 @@
 """What carriers and recipients say later, in whatever order and however many at once."""
 
-import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import timedelta
-from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -23,17 +21,8 @@ from samples import DAY, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
 from sending import outcomes, receipts, retention, waiting
 from sending.attempts import Attempt
 from sending.receipts import EarlyReceipt
-from stored_messages import (
-    SENDER,
-    again,
-    claim,
-    decide_on,
-    held,
-    statuses,
-    store,
-    store_many,
-    take_over,
-)
+from sending.recorder import RECORDED_AT_ONCE
+from stored_messages import FAKE, SENDER, again, claim, held, statuses, store, store_many, take_over
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
@@ -46,9 +35,13 @@ def sent(reference="SM1", **columns):
     return store(carrier_reference=reference, **usual | columns)
 
 
+def report(said, now=LATER, carrier=FAKE):
+    receipts.record_receipts([Receipt(*each) for each in said], now, carrier)
+
+
 def kept():
     """The receipts that wait for a yes: whether each was delivered, by reference."""
-    return {row.reference: row.delivered for row in EarlyReceipt.select()}
+    return {row.receipt.reference: row.delivered for row in EarlyReceipt.select()}
 
 
 # The last word
@@ -72,54 +65,44 @@ def kept():
 def test_delivered_is_the_last_word_in_any_order(said, status, reason, at_once, early):
     message = held(Status.SENDING)
     if not early:
-        receipts.sent({message.id: "SM1"}, TUESDAY_NOON)
+        receipts.sent({message.id: "SM1"}, TUESDAY_NOON, FAKE)
     for batch in [said] if at_once else [[receipt] for receipt in said]:
-        receipts.record_receipts(batch, LATER)
+        report(batch)
     if early:
-        receipts.sent({message.id: "SM1"}, TUESDAY_NOON)
+        receipts.sent({message.id: "SM1"}, TUESDAY_NOON, FAKE)
     moved = again(message)
     assert (moved.status, moved.last_error) == (status, reason)
     assert moved.finished_at == TUESDAY_NOON
     assert moved.receipt_at == (None if status == Status.SENT else LATER)
+    assert Attempt.get().receipt == (None if status == Status.SENT else status)
     assert "SM1" not in kept()
 
 
-def test_only_the_references_of_messages_are_counted():
+def test_each_receipt_is_of_the_message_with_its_reference():
     one, two, three = sent("SM1"), sent("SM2"), sent("SM4")
     said = [("SM1", True, None), ("SM2", False, "x"), ("SM3", True, None), ("SM1", True, None)]
-    assert receipts.record_receipts([*said, ("SM4", False, "y")], LATER) == 3
+    report([*said, ("SM4", False, "y")])
     assert [again(each).last_error for each in (one, two, three)] == [None, "x", "y"]
     assert kept() == {"SM3": True}
-    assert receipts.record_receipts((), LATER) == 0
+    report(())
 
 
 def test_where_a_carrier_uses_a_reference_again_the_latest_message_is_meant():
     old, new = sent("7"), sent("7", finished_at=TUESDAY_NOON + DAY)
-    receipts.record_receipts([("7", True, None)], LATER)
+    report([("7", True, None)])
     assert (again(old).status, again(new).status) == (Status.SENT, Status.DELIVERED)
-
-
-def test_a_receipt_reaches_a_message_that_was_redacted_and_none_that_was_purged():
-    redacted, _ = sent("SM1"), sent("SM2", finished_at=TUESDAY_NOON - DAY)
-    assert retention.purge(TUESDAY_NOON, LATER) == 1
-    assert retention.redact(LATER, LATER) == 1
-    assert receipts.record_receipts([("SM1", True, None), ("SM2", True, None)], LATER) == 1
-    assert again(redacted).status == Status.DELIVERED
-    assert again(redacted).to is None
 
 
 def test_an_operator_may_retry_what_did_not_arrive_and_the_old_receipts_count_no_more():
     message = sent()
-    receipts.record_receipts([UNDELIVERED], LATER)
-    assert decide_on(again(message)).retry(LATER, 3 * DAY)
-    assert receipts.known({"SM1"}), "or it would be taken for the next text"
-    receipts.record_receipts([DELIVERED], LATER)
-    assert again(message).status == Status.SCHEDULED
-    waiting.promote(LATER)
+    report([UNDELIVERED])
+    assert again(message).retry(LATER, 3 * DAY)
+    Message.promote(LATER)
     claim(1)
-    receipts.sent({message.id: "SM2"}, LATER)
+    receipts.sent({message.id: "SM2"}, LATER, FAKE)
+    report([DELIVERED])
     assert again(message).status == Status.SENT
-    receipts.record_receipts([("SM2", True, None)], LATER)
+    report([("SM2", True, None)])
     assert again(message).status == Status.DELIVERED
 
 
@@ -129,40 +112,27 @@ def test_an_operator_may_retry_what_did_not_arrive_and_the_old_receipts_count_no
 def test_an_unknown_receipt_is_kept_three_days_however_often_it_is_repeated():
     for days in range(3):
         said = [UNDELIVERED, ("SM2", True, None), ("SM2", False, "x")]
-        receipts.record_receipts(said, TUESDAY_NOON + days * DAY)
+        report(said, TUESDAY_NOON + days * DAY)
     receipts.forget(TUESDAY_NOON + 3 * DAY)
     assert kept() == {"SM1": False, "SM2": True}
     receipts.forget(TUESDAY_NOON + 3 * DAY + timedelta(milliseconds=1))
     assert not kept()
 
 
-def test_an_unknown_receipt_costs_a_few_statements_whatever_is_stored():
-    store_many(200, status=Status.SENT, carrier_reference="another", finished_at=TUESDAY_NOON)
-    asked = []
-    db.query_hooks.append(lambda event: asked.append(event.sql))
-    try:
-        receipts.record_receipts([(f"SM{n}", True, None) for n in range(500)], LATER)
-    finally:
-        db.query_hooks.clear()
-    assert 0 < len(asked) <= 6
-
-
 @on_sqlite
 @pytest.mark.timed
 @pytest.mark.parametrize("days", [0, 9])
 @pytest.mark.parametrize("doubts", [0, 1])
-def test_a_hundred_unknown_receipts_of_a_number_with_many_texts_keep_others_waiting_briefly(
-    days, doubts
-):
-    """They are recorded in one transaction, and no one else can write to SQLite meanwhile."""
+def test_unknown_receipts_of_a_number_with_many_texts_keep_others_waiting_briefly(days, doubts):
+    """Some are recorded in one transaction, and no one else can write to SQLite meanwhile."""
     at = TUESDAY_NOON - days * DAY
     store_many(2000, status=Status.SENT, carrier="smpp", finished_at=at)
     Message.update(to=NEW_YORK, carrier_reference=Message.id.cast("text")).execute()
     for _ in range(doubts):
         doubtful()
-    said = [Receipt(f"x{n}", False, "why", NEW_YORK) for n in range(100)]
+    said = [Receipt(f"x{n}", False, "why", NEW_YORK) for n in range(RECORDED_AT_ONCE)]
     began = time.monotonic()
-    receipts.record_receipts(said, TUESDAY_NOON + MINUTE, Way("smpp"))
+    report(said, TUESDAY_NOON + MINUTE, Way("smpp"))
     assert time.monotonic() - began < 1
 
 
@@ -175,8 +145,8 @@ def test_a_receipt_finds_the_yes_that_another_is_recording(first):
     """Also where one of them is recorded in a transaction of its caller's."""
     message = held(Status.SENDING)
     recorded = [
-        lambda: receipts.sent({message.id: "SM1"}, TUESDAY_NOON),
-        lambda: receipts.record_receipts([DELIVERED], LATER),
+        lambda: receipts.sent({message.id: "SM1"}, TUESDAY_NOON, FAKE),
+        lambda: report([DELIVERED]),
     ]
     if first == "the receipt":
         recorded.reverse()
@@ -198,22 +168,6 @@ def test_a_receipt_finds_the_yes_that_another_is_recording(first):
         holding.result()
         following.result()
     assert again(message).status == Status.DELIVERED
-    assert not kept()
-
-
-def in_fours(things):
-    return [things[start : start + 4] for start in range(0, len(things), 4)]
-
-
-def test_many_receipts_and_yeses_at_once_all_find_each_other():
-    yeses = [(held(Status.SENDING).id, f"SM{n}") for n in range(120)]
-    said = [(f"SM{n}", n % 2 == 0, "why") for n in range(120)] * 2
-    random.shuffle(said)
-    work = [partial(receipts.sent, dict(four), TUESDAY_NOON) for four in in_fours(yeses)]
-    work += [partial(receipts.record_receipts, four, LATER) for four in in_fours(said)]
-    random.shuffle(work)
-    at_once(*work)
-    assert statuses() == {Status.DELIVERED: 60, Status.UNDELIVERED: 60}
     assert not kept()
 
 
@@ -284,11 +238,11 @@ def test_whatever_happens_in_whatever_order_the_last_word_counts(events):
     for event, *arguments in events:
         match event:
             case "yes":
-                receipts.sent({message.id: arguments[0]}, TUESDAY_NOON)
+                receipts.sent({message.id: arguments[0]}, TUESDAY_NOON, FAKE)
                 model.yes(*arguments)
             case "receipts":
                 (pairs,) = arguments
-                receipts.record_receipts([(name, good, f"{good}") for name, good in pairs], LATER)
+                report([(name, good, f"{good}") for name, good in pairs])
                 for pair in pairs:
                     model.receipt(*pair)
             case "take_over":
@@ -334,8 +288,8 @@ def doubtful(**columns):
 )
 def test_a_late_yes_settles_a_doubt_whatever_became_of_the_message(columns):
     message = doubtful(**columns)
-    receipts.record_receipts([UNDELIVERED], TUESDAY_NOON)
-    receipts.record([LateAnswer(str(message.id), "SM1")], LATER, "asked")
+    report([UNDELIVERED], TUESDAY_NOON)
+    receipts.record([LateAnswer(str(message.id), "SM1")], LATER, "asked", FAKE)
     moved = again(message)
     assert (moved.status, moved.carrier_reference) == (Status.UNDELIVERED, "SM1")
     assert (moved.last_error, moved.attempts) == ("no such number", message.attempts)
@@ -344,7 +298,7 @@ def test_a_late_yes_settles_a_doubt_whatever_became_of_the_message(columns):
 
 def test_a_late_yes_to_the_first_copy_changes_nothing_once_the_second_is_taken():
     message = sent("SM2", in_doubt=1, in_doubt_since=TUESDAY_NOON)
-    receipts.record([LateAnswer(str(message.id), "SM1")], LATER, "asked")
+    receipts.record([LateAnswer(str(message.id), "SM1")], LATER, "asked", FAKE)
     assert again(message).carrier_reference == "SM2"
 
 
@@ -363,9 +317,9 @@ def test_a_late_yes_to_the_first_copy_changes_nothing_once_the_second_is_taken()
 def test_a_receipt_may_name_a_text_to_its_number_in_other_digits(answered, told, early):
     message = sent(answered) if not early else held(Status.SENDING)
     other = sent("77", to=LONDON)
-    receipts.record_receipts([Receipt(told, True, None, NEW_YORK)], LATER)
+    report([Receipt(told, True, None, NEW_YORK)])
     if early:
-        receipts.sent({message.id: answered}, TUESDAY_NOON)
+        receipts.sent({message.id: answered}, TUESDAY_NOON, FAKE)
     assert (again(message).status, again(message).carrier_reference) == ("delivered", answered)
     assert again(other).status == Status.SENT
     assert not kept()
@@ -386,7 +340,7 @@ def test_a_receipt_may_name_a_text_to_its_number_in_other_digits(answered, told,
 def test_a_receipt_that_leaves_another_reading_is_kept(references, receipt):
     for reference in references:
         sent(reference)
-    receipts.record_receipts([receipt], LATER)
+    report([receipt])
     assert statuses() == {Status.SENT: len(references)}
     assert kept() == {receipt[0]: True}
 
@@ -398,13 +352,13 @@ def test_a_receipt_settles_the_doubt_of_the_only_text_to_its_number(delivered, e
     sent("SM9", to=LONDON)
     sent("SM8", finished_at=TUESDAY_NOON - 4 * DAY)
     store()  # which no carrier has
-    receipts.record_receipts([("SM1", delivered, None, NEW_YORK)], TUESDAY_NOON + MINUTE)
+    report([("SM1", delivered, None, NEW_YORK)], TUESDAY_NOON + MINUTE)
     if early:
         assert kept() == {"SM1": delivered}
         take_over(TUESDAY_NOON)
         ended = Message.update(status=Status.FAILED, finished_at=TUESDAY_NOON)
         ended.where(Message.id == message.id).execute()
-        assert receipts.look_again(NEW_YORK) == {message.id}
+        assert receipts.look_again(NEW_YORK, []) == {message.id}
     moved = again(message)
     assert moved.status == (Status.DELIVERED if delivered else Status.UNDELIVERED)
     assert (moved.carrier_reference, moved.receipt_at) == ("SM1", TUESDAY_NOON + MINUTE)
@@ -414,19 +368,21 @@ def test_a_receipt_settles_the_doubt_of_the_only_text_to_its_number(delivered, e
 def test_where_there_may_be_two_copies_only_a_delivered_one_settles_the_doubt():
     message = doubtful(status=Status.SENDING, claimed_by=SENDER, claimed_at=TUESDAY_NOON)
     said = [("SM1", False, "why", NEW_YORK)]
-    receipts.record_receipts(said, TUESDAY_NOON + MINUTE)
+    report(said, TUESDAY_NOON + MINUTE)
     assert (again(message).status, kept()) == (Status.SENDING, {"SM1": False})
     said += [("SM2", True, None, NEW_YORK)]
-    receipts.record_receipts(said, TUESDAY_NOON + MINUTE)
+    report(said, TUESDAY_NOON + MINUTE)
     assert (again(message).status, again(message).carrier_reference) == ("delivered", "SM2")
 
 
-def test_of_two_receipts_at_once_one_settles_the_doubt_and_the_other_waits():
+@pytest.mark.parametrize("first", [True, False])
+def test_of_two_receipts_at_once_one_settles_the_doubt_and_the_other_waits(first):
     message = doubtful()
-    said = [(reference, True, None, NEW_YORK) for reference in ("SM1", "SM2")]
-    assert receipts.record_receipts(said, TUESDAY_NOON + MINUTE) == 1
-    assert again(message).carrier_reference == "SM1"
-    assert kept() == {"SM2": True}
+    said = [("SM1", first, None, NEW_YORK), ("SM2", True, None, NEW_YORK)]
+    report(said, TUESDAY_NOON + MINUTE)
+    assert again(message).status == Status.DELIVERED
+    assert again(message).carrier_reference == ("SM1" if first else "SM2")
+    assert kept() == ({"SM2": True} if first else {"SM1": False})
 
 
 @pytest.mark.parametrize(
@@ -440,9 +396,9 @@ def test_a_receipt_settles_a_doubt_unless_it_may_be_of_one_of_many_texts(others,
     Message.update(to=NEW_YORK, carrier_reference=Message.id.cast("text")).where(
         Message.status == Status.SENT
     ).execute()
-    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, Way("us"))
+    report([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, Way("us"))
     assert (again(message).status == Status.DELIVERED) == (carrier == "eu")
-    assert kept() == ({} if carrier == "eu" else {"us SM1": True})
+    assert kept() == ({} if carrier == "eu" else {"SM1": True})
 
 
 def test_one_of_many_texts_that_another_carrier_may_have_hides_none_of_its_own():
@@ -450,8 +406,8 @@ def test_one_of_many_texts_that_another_carrier_may_have_hides_none_of_its_own()
     for _ in range(30):
         doubtful(in_doubt_with="eu", carrier="eu")
     sent("SM8", carrier="us", id=models.new_id(LATER))
-    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, Way("us"))
-    assert kept() == {"us SM1": True}
+    report([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, Way("us"))
+    assert kept() == {"SM1": True}
 
 
 RENAMED = Way("us", was=("older", "twilio"))
@@ -461,7 +417,7 @@ RENAMED = Way("us", was=("older", "twilio"))
 @pytest.mark.parametrize("noted", [*RENAMED.names, "eu"])
 def test_a_doubt_under_a_name_before_is_its_carriers(noted, refused_by):
     message = doubtful(in_doubt_with=noted, carrier=refused_by or noted)
-    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, RENAMED)
+    report([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, RENAMED)
     assert (again(message).status == Status.DELIVERED) == (noted != "eu")
 
 
@@ -485,9 +441,9 @@ def test_a_receipt_that_may_be_of_another_text_settles_no_doubt(columns, name):
         store(**columns, claimed_for=name)
     else:
         store(**columns, in_doubt_with=name)
-    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, RENAMED)
+    report([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE, RENAMED)
     assert again(message).status == Status.SCHEDULED
-    assert kept() == {"us SM1": True}
+    assert kept() == {"SM1": True}
 
 
 @pytest.mark.parametrize(
@@ -495,52 +451,27 @@ def test_a_receipt_that_may_be_of_another_text_settles_no_doubt(columns, name):
 )
 def test_a_receipt_that_cannot_be_of_this_text_settles_no_doubt(columns):
     message = doubtful(**columns)
-    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE)
-    assert receipts.look_again(NEW_YORK) == set()
+    report([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE)
+    assert receipts.look_again(NEW_YORK, []) == set()
     assert again(message).status == Status.SCHEDULED
 
 
 # STOP and START
 
 
-def test_start_takes_a_number_off_that_opted_out_and_no_other():
-    for number, source in ((NEW_YORK, "reply"), (LONDON, "operator")):
-        DoNotCall.add([number], TUESDAY_NOON, source)
-    DoNotCall.add(["+12125550188"], TUESDAY_NOON, "import")
-    DoNotCall.add(["+12125550199"], TUESDAY_NOON, "carrier")
-    DoNotCall.create(number="+12125550177", added_at=TUESDAY_NOON)
-    for row in list(DoNotCall.select()):
-        assert receipts.record_opt_out(OptOut(row.number, False, "reply"), LATER) == 0
-        assert DoNotCall.lists(row.number) == (row.source not in ("reply", "carrier"))
-
-
 @pytest.mark.parametrize("texted", [True, False])
 def test_a_number_that_may_be_national_counts_only_if_it_was_texted(caplog, texted):
     stop, start = (OptOut(NEW_YORK, each, "reply", certain=False) for each in (True, False))
     message = store(check_dnc=True, to=NEW_YORK if texted else LONDON)
-    assert receipts.record_opt_out(stop, LATER) == texted
+    assert receipts.record_opt_out(stop, LATER, "asked") == texted
     assert DoNotCall.lists(NEW_YORK) == texted
     assert (again(message).status == Status.BLOCKED) == texted
     DoNotCall.add([NEW_YORK], LATER, "reply")
-    receipts.record_opt_out(start, LATER)
+    receipts.record_opt_out(start, LATER, "asked")
     assert DoNotCall.lists(NEW_YORK) != texted
     words = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert [word.split()[1] for word in words] == ([] if texted else ["STOP", "START"])
     assert "2125550" not in caplog.text
-
-
-@pytest.mark.parametrize("source", ["operator", "import"])
-@pytest.mark.parametrize("first", ["a reply", "people"])
-def test_what_people_put_on_the_list_outlasts_a_start(source, first):
-    words = [
-        lambda: receipts.record_opt_out(OptOut(NEW_YORK, True, "reply"), TUESDAY_NOON),
-        lambda: DoNotCall.add([NEW_YORK, LONDON], TUESDAY_NOON, source),
-    ]
-    for word in words if first == "a reply" else reversed(words):
-        word()
-    assert {row.source for row in DoNotCall.select()} == {source}
-    receipts.record_opt_out(OptOut(NEW_YORK, False, "reply"), LATER)
-    assert DoNotCall.lists(NEW_YORK)
 
 
 @pytest.mark.parametrize("source", ["operator", "import", "reply", "carrier"])
@@ -573,7 +504,7 @@ def test_an_older_reply_that_comes_late_undoes_no_newer_one(replies, listed):
     arrival = TUESDAY_NOON + 60 * MINUTE
     for stop, minute in replies:
         at = None if minute is None else TUESDAY_NOON + minute * MINUTE
-        receipts.record_opt_out(OptOut(NEW_YORK, stop, "reply", at), arrival)
+        receipts.record_opt_out(OptOut(NEW_YORK, stop, "reply", at), arrival, "asked")
     assert DoNotCall.lists(NEW_YORK) == listed
     if not any(each.what == "joined" for each in DoNotCallHistory.of(NEW_YORK)):
         assert again(waiting).status == Status.QUEUED
@@ -581,8 +512,8 @@ def test_an_older_reply_that_comes_late_undoes_no_newer_one(replies, listed):
 
 def test_the_history_keeps_the_carriers_time_of_a_reply():
     said_at = TUESDAY_NOON - MINUTE
-    receipts.record_opt_out(OptOut(NEW_YORK, True, "reply", said_at), TUESDAY_NOON)
-    receipts.record_opt_out(OptOut(NEW_YORK, False, "reply"), TUESDAY_NOON)
+    receipts.record_opt_out(OptOut(NEW_YORK, True, "reply", said_at), TUESDAY_NOON, "asked")
+    receipts.record_opt_out(OptOut(NEW_YORK, False, "reply"), TUESDAY_NOON, "asked")
     rows = [(row.at, row.what, row.said_at) for row in DoNotCallHistory.of(NEW_YORK)]
     assert rows == [(TUESDAY_NOON, "joined", said_at), (TUESDAY_NOON, "left", None)]
 
@@ -591,7 +522,7 @@ def test_the_history_keeps_the_carriers_time_of_a_reply():
 def test_an_operators_add_beside_many_starts_and_stops_is_never_lost():
     def reply():
         for stop in [True, False] * 30:
-            receipts.record_opt_out(OptOut(NEW_YORK, stop, "reply"), clock.now())
+            receipts.record_opt_out(OptOut(NEW_YORK, stop, "reply"), clock.now(), "asked")
 
     def change_list():
         for _ in range(30):
@@ -606,12 +537,12 @@ def test_a_stop_blocks_what_waits_and_nothing_else():
     asked = {status: held(status, check_dnc=True) for status in Status}
     store(check_dnc=False)
     store(check_dnc=True, to=LONDON)
-    assert receipts.record_opt_out(OptOut(NEW_YORK, True, "reply"), LATER) == 2
+    assert receipts.record_opt_out(OptOut(NEW_YORK, True, "reply"), LATER, "asked") == 2
     for status, message in asked.items():
         assert again(message).status == (Status.BLOCKED if status in models.WAITING else status)
     assert again(asked[Status.QUEUED]).finished_at == LATER
-    assert receipts.record_opt_out(OptOut(NEW_YORK, True, "reply"), LATER) == 0
-    assert receipts.record_opt_out(OptOut(NEW_YORK, True, "reply"), LATER, check_dnc="always") == 1
+    assert receipts.record_opt_out(OptOut(NEW_YORK, True, "reply"), LATER, "asked") == 0
+    assert receipts.record_opt_out(OptOut(NEW_YORK, True, "reply"), LATER, "always") == 1
 
 
 @pytest.mark.parametrize("stop", [True, False])
@@ -620,7 +551,7 @@ def test_an_invalid_number_joins_no_list_and_leaves_a_trace_without_it(number, s
     DoNotCall.add([number], TUESDAY_NOON - DAY, "reply")
     if stop:
         DoNotCall.remove([number], TUESDAY_NOON - DAY, "operator")
-    receipts.record([OptOut(number, stop, "reply")], TUESDAY_NOON, "asked")
+    receipts.record([OptOut(number, stop, "reply")], TUESDAY_NOON, "asked", FAKE)
     assert DoNotCall.lists(number) is not stop
     assert "its number is not valid" in caplog.text
     assert number[1:] not in caplog.text
@@ -631,13 +562,15 @@ def test_an_invalid_number_joins_no_list_and_leaves_a_trace_without_it(number, s
 
 def test_a_number_that_was_texted_joins_the_list_whatever_libphonenumber_holds():
     store(to="+6172091009")
-    receipts.record([OptOut("+6172091009", True, "reply", certain=False)], TUESDAY_NOON, "asked")
+    receipts.record(
+        [OptOut("+6172091009", True, "reply", certain=False)], TUESDAY_NOON, "asked", FAKE
+    )
     assert DoNotCall.lists("+6172091009")
 
 
 def test_receipts_that_match_nothing_are_counted_once_their_yes_is_late():
-    receipts.record_receipts([DELIVERED, UNDELIVERED, ("SM2", True, None)], TUESDAY_NOON)
+    report([DELIVERED, UNDELIVERED, ("SM2", True, None)], TUESDAY_NOON)
     sent("SM3")
-    receipts.record_receipts([("SM3", True, None)], TUESDAY_NOON)
+    report([("SM3", True, None)], TUESDAY_NOON)
     counts = [receipts.unmatched(TUESDAY_NOON, TUESDAY_NOON + n * MINUTE) for n in (5, 6)]
     assert counts == [0, 2]

@@ -35,7 +35,7 @@ def hear_marked(reference="7a", delivered=False):
 
 
 def say_yes(message, reference="7a"):
-    receipts.sent({message.id: reference}, TUESDAY_NOON, carrier=Way("smpp"))
+    receipts.sent({message.id: reference}, TUESDAY_NOON, Way("smpp"))
     return again(message).status
 
 
@@ -133,7 +133,7 @@ def test_it_settles_the_doubt_about_the_only_message_to_its_number(early):
     hear(NEW_YORK, delivered=True)
     if early:
         take_over(TUESDAY_NOON)
-        assert receipts.look_again(NEW_YORK) == {message.id}
+        assert receipts.look_again(NEW_YORK, []) == {message.id}
     assert again(message).status == Status.DELIVERED
     assert replies() == []
 

@@ -10,7 +10,6 @@ import pytest
 
 from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply
 from access.keys import ApiKey, Role
-from access.limits import lock_numbers
 from carriers import OptOut, Part
 from carriers import Reply as Said
 from carriers.ways import Way
@@ -21,9 +20,10 @@ from models import Message, Status
 from own_threads import at_once, begin
 from running import wait_until
 from samples import DAY, HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
-from sending import inbound, meaning, replies
+from sending import inbound, replies
+from sending.attempts import Attempt
 from sending.inbound import ReplyRules
-from sending.replies import Filter, Reply
+from sending.replies import Reply
 from stored_messages import again, held, key_named, look, store
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
@@ -41,7 +41,7 @@ def hear(text, now=LATER, rules=RULES, number=NEW_YORK, **fields):
 
 
 def stored(now=LATER):
-    return [*Reply.listing(Filter(), None, now)][::-1]
+    return [*Reply.listing(now)][::-1]
 
 
 def sent(finished_at=TUESDAY_NOON, **columns):
@@ -169,6 +169,14 @@ def test_a_reply_belongs_to_the_latest_that_was_sent_before_it():
     assert Reply.get(Reply.text == "Ok").message_id == first.id
 
 
+def test_a_reply_belongs_to_what_was_given_last_not_to_what_was_found_to_be_taken_last():
+    first = sent(TUESDAY_NOON - 2 * DAY)
+    Attempt.update(ended_at=TUESDAY_NOON).where(Attempt.message == first.id).execute()
+    latest = sent(TUESDAY_NOON - DAY)
+    (reply,) = hear("Yes")
+    assert reply.message_id == latest.id
+
+
 def test_a_testers_text_went_to_no_carrier():
     ApiKey.issue("trial", None, TUESDAY_NOON, role=Role.TESTER)
     sent(key=key_named("trial"))
@@ -223,21 +231,6 @@ def test_parts_that_come_at_once_are_put_together(database_url):
     numbers = [1, 2, 3, 4, 5, 6] * 2
     at_once(*(partial(hear, str(number), part=part(number, 6)) for number in numbers))
     assert [each.text for each in stored(LATER + HOUR)] == ["123456"]
-
-
-@on_postgres
-def test_a_no_whose_two_parts_come_at_the_same_moment_is_one(database_url):
-    db.close()
-    with ThreadPoolExecutor(2) as pool:
-        with db.atomic():
-            lock_numbers([NEW_YORK])
-            texts = {1: "take me ", 2: "off"}.items()
-            deliveries = [begin(pool, partial(hear, text, part=part(n))) for n, text in texts]
-            wait_until(lambda: look(database_url, LOCKED)[0][0] == 2)
-        for each in deliveries:
-            each.result()
-    (reply,) = stored()
-    assert (reply.text, reply.opted_out) == ("take me off", True)
 
 
 def test_a_reference_that_is_used_again_at_once_begins_another_text():
@@ -353,20 +346,6 @@ def test_what_was_read_before_it_was_told_is_decided():
     assert (Reply.get().may_be_no, told()["may_be_no"]) == (False, False)
 
 
-def test_no_other_writer_waits_while_a_text_is_judged(monkeypatch):
-    def judge(read, text):
-        assert not db.in_transaction()
-        return read(text)
-
-    for read in (meaning.read, meaning.read_part):
-        monkeypatch.setattr(meaning, read.__name__, partial(judge, read))
-    hear("Yes")
-    for number in range(1, 9):
-        hear(f"{number} don't stop, ", part=part(number, 9))
-    inbound.settle(LATER + 5 * MINUTE)
-    assert [each.may_be_no for each in stored(LATER + 5 * MINUTE)].count(True) == 1
-
-
 @pytest.mark.parametrize("odd", [Part("", 0, 0), Part("7", 2, 3), Part("\ud800", 255, 0)])
 def test_parts_that_fit_nowhere_are_shown_as_they_are(odd):
     hear("hello", part=odd)
@@ -460,7 +439,7 @@ def test_what_may_be_a_no_is_so_until_somebody_has_decided(how):
     maybe, *_ = hear("please do not stop by")
     hear("can you stop", number=LONDON)
     decide(how)
-    assert {r.number for r in Reply.listing(Filter(may_be_no=True), None, LATER)} == {LONDON}
+    assert {r.number for r in Reply.listing(LATER, may_be_no=True)} == {LONDON}
     decided = Reply.get_by_id(maybe.id)
     assert decided.read_at == LATER
     assert decided.read_by == {"a carrier": "carrier", "a reply": "reply"}.get(how, "Olga")

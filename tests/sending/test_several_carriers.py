@@ -241,7 +241,7 @@ def test_what_cannot_be_asked_about_ends_in_time_as_people_wanted_it(run_both, i
     assert eu.texts == []
     then = TUESDAY_NOON + 75 * HOUR
     for name, becomes in (("eu", status), ("us", Status.DELIVERED)):
-        receipts.record_receipts([("SM1", True, None, NEW_YORK)], then, carrier=Way(name))
+        receipts.record_receipts([Receipt("SM1", True, None, NEW_YORK)], then, Way(name))
         assert again(message).status == becomes, "another carrier says nothing of it"
 
 
@@ -304,7 +304,7 @@ def test_the_carrier_of_a_dead_sender_is_asked_by_whichever_name(run_both, held_
 @pytest.mark.parametrize("kept_as", ["twilio", "us"])
 def test_a_receipt_that_was_kept_for_a_number_settles_a_doubt_of_a_name_before(run_both, kept_as):
     us, eu = asked_both(("us", "eu"))
-    receipts.record_receipts([("SM1", True, None, NEW_YORK)], TUESDAY_NOON, carrier=Way(kept_as))
+    receipts.record_receipts([Receipt("SM1", True, None, NEW_YORK)], TUESDAY_NOON, Way(kept_as))
     store(in_doubt=1, in_doubt_with="twilio", in_doubt_since=TUESDAY_NOON, carrier="twilio")
     run_both(TUESDAY_NOON + SECOND, renamed("us", "eu"), [us, eu])
     message = Message.get()
@@ -342,12 +342,12 @@ def test_two_carriers_may_use_the_same_reference(database_url, early):
 
     def say_yes():
         for name, message in messages.items():
-            receipts.sent({message.id: "7"}, TUESDAY_NOON, carrier=Way(name))
+            receipts.sent({message.id: "7"}, TUESDAY_NOON, Way(name))
 
     if not early:
         say_yes()
-    receipts.record_receipts([("7", True, None)], TUESDAY_NOON, carrier=Way("us"))
-    receipts.record_receipts([("7", False, "off")], TUESDAY_NOON, carrier=Way("eu"))
+    receipts.record_receipts([Receipt("7", True, None)], TUESDAY_NOON, Way("us"))
+    receipts.record_receipts([Receipt("7", False, "off")], TUESDAY_NOON, Way("eu"))
     if early:
         say_yes()
     statuses = [again(message).status for message in messages.values()]
@@ -355,18 +355,11 @@ def test_two_carriers_may_use_the_same_reference(database_url, early):
     assert not receipts.EarlyReceipt.select().exists()
 
 
-def test_an_early_receipt_of_a_version_before_counts_for_any_carrier(database_url):
-    message = store(status=Status.SENDING)
-    receipts.record_receipts([("7", True, None)], TUESDAY_NOON)
-    receipts.sent({message.id: "7"}, TUESDAY_NOON, carrier=Way("us"))
-    assert again(message).status == Status.DELIVERED
-
-
 def test_a_late_answer_of_one_changes_nothing_of_a_text_that_another_has(database_url):
     message = store(
         status=Status.SENT, carrier="eu", carrier_reference="1", finished_at=TUESDAY_NOON
     )
-    assert receipts.sent({message.id: "9"}, TUESDAY_NOON, late=True, carrier=Way("us")) == 0
+    assert receipts.sent({message.id: "9"}, TUESDAY_NOON, Way("us")) == 0
     assert (again(message).carrier, again(message).carrier_reference) == ("eu", "1")
 
 
@@ -525,7 +518,7 @@ def test_of_several_receipts_at_once_each_is_of_its_own_copy(database_url):
         Message.update(status=Status.QUEUED).where(Message.id == message.id).execute()
         claim(1)
         Attempt.update(carrier=carrier.name).where(Attempt.result.is_null()).execute()
-        receipts.sent({message.id: reference}, TUESDAY_NOON, carrier=carrier)
+        receipts.sent({message.id: reference}, TUESDAY_NOON, carrier)
     said = [Receipt("1", False, "off"), Receipt("2", False, "off")]
     receipts.record(said, TUESDAY_NOON, False, us)
     assert (again(one).status, again(two).status) == (Status.UNDELIVERED, Status.SENT)

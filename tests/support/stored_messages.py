@@ -23,6 +23,9 @@ from sending.attempts import Attempt, Result
 from sending.decisions import Selection
 from sending.heartbeats import Heartbeat
 
+FAKE = Way("fake")
+"""The carrier that has the messages of most tests."""
+
 SENDER = uuid.UUID(int=1)
 """The scheduler that has claimed the messages that are being sent."""
 
@@ -79,7 +82,7 @@ def decide_on(*messages):
 
 def claim(limit, first_key=0, first_urgent=0, carrier="fake"):
     """Claim messages as SENDER does, for a carrier that may be used for all."""
-    routes = Routes([Way("fake")], [])
+    routes = Routes([FAKE], [])
     may_take = partial(routes.may_take, carrier, trouble=())
     turn = claims.Turn({True: first_urgent, False: first_key})
     with db.atomic():

@@ -110,16 +110,6 @@ def note(ids):
         db.close()
 
 
-def test_what_was_believed_stays_so_in_another_process(twilio, settings):
-    start = reply("START", 2)
-    say(twilio, reply("STOP", 1))
-    say(twilio, start)
-    say(twilio, reply("STOP", 3))
-    changed = settings._replace(carrier_url=TWILIO, public_url=PUBLIC_URL)
-    assert say(create_app(changed).test_client(), start) == 204
-    assert DoNotCall.lists(NEW_YORK)
-
-
 START = {"Body": "START", "From": LONDON}
 
 
