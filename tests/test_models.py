@@ -21,9 +21,9 @@ pytestmark = on_both
 OLD = TUESDAY_NOON - timedelta(days=31)
 DONE_OFTEN = {
     "take over": lambda: heartbeats.take_over(Heartbeat(sender=SENDER, beats=0), TUESDAY_NOON),
-    "promote": lambda: Message.promote(TUESDAY_NOON),
-    "expire": lambda: Message.expire(TUESDAY_NOON),
-    "block a number": lambda: Message.block_number(NEW_YORK, TUESDAY_NOON),
+    "promote": lambda: waiting.promote(TUESDAY_NOON),
+    "expire": lambda: waiting.expire(TUESDAY_NOON),
+    "block a number": lambda: waiting.block_number(NEW_YORK, TUESDAY_NOON),
     "a receipt": lambda: receipts.record_receipts(
         [Receipt("SM1", True), Receipt("SM2", False)], OLD, FAKE
     ),

@@ -148,9 +148,15 @@ def test_a_pass_ends_although_new_messages_never_stop_coming(run_pass, carrier):
 
 RETRIED = {Status.FAILED, Status.BLOCKED, Status.UNDELIVERED, Status.EXPIRED}
 MOVES = {
-    "approve": (lambda m: m.approve("shell", TUESDAY_NOON), {Status.SCHEDULED, Status.QUEUED}),
-    "cancel": (lambda m: m.cancel("shell", TUESDAY_NOON), {Status.SCHEDULED, Status.QUEUED}),
-    "retry": (lambda m: m.retry(TUESDAY_NOON, 3 * DAY), RETRIED),
+    "approve": (
+        lambda m: decide_on(m).approve("shell", TUESDAY_NOON),
+        {Status.SCHEDULED, Status.QUEUED},
+    ),
+    "cancel": (
+        lambda m: decide_on(m).cancel("shell", TUESDAY_NOON),
+        {Status.SCHEDULED, Status.QUEUED},
+    ),
+    "retry": (lambda m: decide_on(m).retry(TUESDAY_NOON, 3 * DAY), RETRIED),
     "sent": (
         lambda m: receipts.sent({m.id: "SM1"}, TUESDAY_NOON, FAKE) == 1,
         set(Status) - {*TAKEN},

@@ -266,7 +266,8 @@ MEANWHILE = {
     "was approved by Bob": lambda m: decide_on(m).approve("Bob", TUESDAY_NOON),
     "was refused by Bob": lambda m: decide_on(m).decide(False, "Bob", TUESDAY_NOON),
     "was approved by Bob and was sent": lambda m: (
-        m.approve("Bob", TUESDAY_NOON) and receipts.sent({m.id: None}, TUESDAY_NOON, FAKE)
+        decide_on(m).approve("Bob", TUESDAY_NOON)
+        and receipts.sent({m.id: None}, TUESDAY_NOON, FAKE)
     ),
     "is being sent right now": lambda m: Message.update(
         approved=True, status=Status.SENDING

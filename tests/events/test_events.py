@@ -16,7 +16,17 @@ from samples import DAY, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import receipts, retention, waiting
 from sending.attempts import Attempt
 from sending.outcomes import Outcome
-from stored_messages import FAKE, again, claim, decide_on, held, key_named, store, store_many, take_over
+from stored_messages import (
+    FAKE,
+    again,
+    claim,
+    decide_on,
+    held,
+    key_named,
+    store,
+    store_many,
+    take_over,
+)
 
 pytestmark = pytest.mark.usefixtures("database_url")
 

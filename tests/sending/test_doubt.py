@@ -90,7 +90,7 @@ def test_a_yes_that_comes_after_a_retry_does_not_undo_the_retry(run_pass, askabl
     askable.taken.append((NEW_YORK, "Hello"))
     later(run_pass, 0, carrier=askable)
     receipts.record([Receipt("SM0", False)], TUESDAY_NOON, False, FAKE)
-    assert again(message).retry(TUESDAY_NOON, 3 * DAY)
+    assert decide_on(again(message)).retry(TUESDAY_NOON, 3 * DAY)
     receipts.sent({message.id: "SM0"}, TUESDAY_NOON, FAKE)
     assert again(message).status == Status.SCHEDULED
     askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello")

@@ -18,11 +18,22 @@ from databases import on_both, on_sqlite
 from models import TAKEN, Message, Status
 from own_threads import at_once, begin
 from samples import DAY, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
-from sending import outcomes, receipts, retention, waiting
+from sending import outcomes, receipts, waiting
 from sending.attempts import Attempt
 from sending.receipts import EarlyReceipt
 from sending.recorder import RECORDED_AT_ONCE
-from stored_messages import FAKE, SENDER, again, claim, held, statuses, store, store_many, take_over
+from stored_messages import (
+    FAKE,
+    SENDER,
+    again,
+    claim,
+    decide_on,
+    held,
+    statuses,
+    store,
+    store_many,
+    take_over,
+)
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
@@ -96,8 +107,8 @@ def test_where_a_carrier_uses_a_reference_again_the_latest_message_is_meant():
 def test_an_operator_may_retry_what_did_not_arrive_and_the_old_receipts_count_no_more():
     message = sent()
     report([UNDELIVERED])
-    assert again(message).retry(LATER, 3 * DAY)
-    Message.promote(LATER)
+    assert decide_on(again(message)).retry(LATER, 3 * DAY)
+    waiting.promote(LATER)
     claim(1)
     receipts.sent({message.id: "SM2"}, LATER, FAKE)
     report([DELIVERED])
