@@ -20,7 +20,7 @@ from database import pool
 from databases import END_OTHER_CONNECTIONS, on_both
 from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST
 from faulty_database import FaultyDatabase
-from models import TAKEN, Message, Status
+from models import TAKEN, WAITING, Message, Status
 from recipients.hours import Clocks
 from samples import (
     ALWAYS_OPEN,
@@ -148,14 +148,8 @@ def test_a_pass_ends_although_new_messages_never_stop_coming(run_pass, carrier):
 
 RETRIED = {Status.FAILED, Status.BLOCKED, Status.UNDELIVERED, Status.EXPIRED}
 MOVES = {
-    "approve": (
-        lambda m: decide_on(m).approve("shell", TUESDAY_NOON),
-        {Status.SCHEDULED, Status.QUEUED},
-    ),
-    "cancel": (
-        lambda m: decide_on(m).cancel("shell", TUESDAY_NOON),
-        {Status.SCHEDULED, Status.QUEUED},
-    ),
+    "approve": (lambda m: decide_on(m).approve("shell", TUESDAY_NOON), {*WAITING}),
+    "cancel": (lambda m: decide_on(m).cancel("shell", TUESDAY_NOON), {*WAITING}),
     "retry": (lambda m: decide_on(m).retry(TUESDAY_NOON, 3 * DAY), RETRIED),
     "sent": (
         lambda m: receipts.sent({m.id: "SM1"}, TUESDAY_NOON, FAKE) == 1,

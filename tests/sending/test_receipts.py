@@ -18,7 +18,7 @@ from databases import on_both, on_sqlite
 from models import TAKEN, Message, Status
 from own_threads import at_once, begin
 from samples import DAY, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
-from sending import outcomes, receipts, waiting
+from sending import outcomes, receipts, retention, waiting
 from sending.attempts import Attempt
 from sending.receipts import EarlyReceipt
 from sending.recorder import RECORDED_AT_ONCE
@@ -269,7 +269,7 @@ def test_whatever_happens_in_whatever_order_the_last_word_counts(events):
                     Attempt.create(message=message, number=number, begun_at=LATER)
                 model.retry()
             case _:
-                getattr(Message, event)(LATER, LATER)
+                getattr(retention, event)(LATER, LATER)
                 getattr(model, event)()
         found = Message.get_or_none(Message.id == message.id)
         assert (found is None) == model.gone
