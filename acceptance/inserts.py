@@ -4,16 +4,18 @@ Waiting for the disk is most of what an insert costs, and ten rows wait no longe
 requests that create wait in this queue.
 """
 
+import logging
 import os
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import closing
 from queue import SimpleQueue
 from typing import Any
 
 from database import db, is_outage
+
+log = logging.getLogger("inserts")
 
 MOST = 32  # rows in a statement: other writers wait for it
 YIELDS = 3  # times that other greenlets run, so that their requests can join the batch
@@ -53,27 +55,46 @@ class Inserts:
                 self._process = os.getpid()
 
     def _run(self):
-        """Insert what comes, for ever, with the rows that requests under way bring."""
-        while True:
-            batch = [self._rows.get()]
-            for _ in range(YIELDS):
-                time.sleep(0)
-            while len(batch) < MOST and not self._rows.empty():
-                batch.append(self._rows.get())
-            self._insert(batch)
+        """Insert what comes, for ever: no error ends this thread or leaves a caller waiting."""
+        try:
+            while True:
+                batch = [self._rows.get()]
+                try:
+                    self._fill(batch)
+                    self._insert(batch)
+                except Exception as error:  # its words may hold a number
+                    log.error("a batch of rows failed: unexpected %s", type(error).__name__)
+                    _refuse(batch, error)
+        finally:
+            self._process = None  # the next row starts another thread
+
+    def _fill(self, batch):
+        """Add the rows that requests under way bring."""
+        for _ in range(YIELDS):
+            time.sleep(0)
+        while len(batch) < MOST and not self._rows.empty():
+            batch.append(self._rows.get())
 
     def _insert(self, batch):
-        """Insert rows together; if one of them fails, insert each alone. No error gets out."""
+        """Insert rows together; if one of them fails, insert each alone."""
         try:
-            with closing(db):
+            try:
                 outcomes = self.insert_all([row for row, _ in batch])
+            finally:
+                db.close()
         except Exception as error:
-            if len(batch) > 1 and not is_outage(error):
-                for each in batch:
-                    self._insert([each])
+            if len(batch) == 1 or is_outage(error):
+                _refuse(batch, error)
                 return
-            for _, future in batch:
-                future.set_exception(error)
+            for each in batch:
+                self._insert([each])
         else:
             for (_, future), outcome in zip(batch, outcomes, strict=True):
                 future.set_result(outcome)
+
+
+def _refuse(batch, error):
+    """Have the callers of rows that have no outcome yet raise an error."""
+    for _, future in batch:
+        if not future.done():
+            future.set_exception(error)

@@ -194,7 +194,7 @@ def an_event_in_vain():
     def record():
         deliveries = Deliveries(300, Message.note_notified)
         answer = type("Gone", (), {"success": False, "status": 410, "retry_after": None})
-        deliveries.unrecorded = [Try(event, address, answer)]
+        deliveries.unrecorded = [Try(event, address, answer, "HTTP 410")]
         deliveries.in_hand = {event.id: event}
         deliveries.record(TUESDAY_NOON)
 
