@@ -204,7 +204,7 @@ class Scheduler:
         rates = {each.name: each.watch.rate for each in self.senders if each.watch.rate}
         CarrierState.correct(now, {name: rate.longest for name, rate in rates.items()})
         stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
-        CarrierState.passed(now, stand_ins)
+        CarrierState.record_pass(now, stand_ins)
         CarrierState.prepare(TESTERS)
         for sender in self.senders:
             sender.inbox.ask()

@@ -43,7 +43,7 @@ class CarrierError(Exception):
 
     And one more, about this carrier and this recipient:
 
-    way          its sender does not reach this recipient's country, or is not allowed there:
+    no_route     its sender does not reach this recipient's country, or is not allowed there:
                  another carrier may take the text. The other flags hold if there is none
 
     `price` is that of the parts that it took nevertheless, if it told that.
@@ -59,7 +59,7 @@ class CarrierError(Exception):
     in_doubt: bool = False
     silent: bool = False
     unreached: bool = False
-    way: bool = False
+    no_route: bool = False
     price: Money | None = None
 
     def __post_init__(self):
@@ -79,7 +79,7 @@ class Codes(NamedTuple):
     for_good: Collection
     account: Collection
     too_fast: Collection
-    of_way: Collection = ()  # these are in one of the others, too
+    no_route: Collection = ()  # these are in one of the others, too
 
     def error(self, reason: str, code: object, **flags: object) -> CarrierError:
         """Return the CarrierError that a code means; `flags` are further ones of CarrierError."""
@@ -88,7 +88,7 @@ class Codes(NamedTuple):
             permanent=code in self.for_good,
             account=code in self.account,
             too_fast=code in self.too_fast,
-            way=code in self.of_way,
+            no_route=code in self.no_route,
             **flags,
         )
 

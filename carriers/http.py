@@ -109,9 +109,9 @@ class HttpCarrier(Carrier):
         A code of the account that may be about the recipient's country is not about the account if
         the server took a text from this sender in the last ten minutes.
         """
-        of_country = code in self.codes.of_way and code in self.codes.account
+        of_country = code in self.codes.no_route and code in self.codes.account
         if of_country and time.monotonic() < self._served_until:
-            return CarrierError(reason, way=True)
+            return CarrierError(reason, no_route=True)
         return self.codes.error(reason, code, retry_after=answer.retry_after, **flags)
 
     def no_verdict(self, answer: Answer, silent: bool = True) -> CarrierError:

@@ -25,7 +25,7 @@ class Lane(NamedTuple):
     """What is true of a text.
 
         US          it goes to the United States
-        US!us       the carrier us refused the way there
+        US!us       the carrier us has no route there
         US>us       us said no for now, and was the last to do so
         US?us       us may have it: once for each time
         =us         us may be used, and nobody else
@@ -56,9 +56,9 @@ class Lane(NamedTuple):
         facts = ("!", self.refused), (">", last_no), ("?", self.doubts)
         return begin + "".join(f"{mark}{name}" for mark, names in facts for name in names)
 
-    def after_no(self, name: str, refuses_way: bool) -> Self:
-        """Return the lane after a carrier refused the way, or the text for now."""
-        if refuses_way:
+    def after_no(self, name: str, no_route: bool) -> Self:
+        """Return the lane after a carrier had no route, or refused the text for now."""
+        if no_route:
             return self._replace(refused=(*self.refused, name))
         return self._replace(last_no=name)
 

@@ -64,7 +64,7 @@ FOR_NOW = {
     0xFF: "an unknown error",
 }
 REASONS = FOR_GOOD | TOO_FAST | ACCOUNT | FOR_NOW
-CODES = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, of_way={0x0A})
+CODES = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, no_route={0x0A})
 
 
 def reason(status: int) -> str:

@@ -77,7 +77,7 @@ class Vonage(HttpCarrier):
     """
 
     name, title = "vonage", "Vonage"
-    codes, reasons = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, of_way={"15"}), UNDELIVERED
+    codes, reasons = Codes(FOR_GOOD, ACCOUNT, TOO_FAST, no_route={"15"}), UNDELIVERED
     callback_methods = ("GET", "POST")
     delivered, failed = ("delivered",), ("expired", "failed", "rejected")
     opted_out = 9

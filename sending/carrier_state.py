@@ -95,7 +95,7 @@ class CarrierState(Table):
     FIRST_PAUSE, LONGEST_PAUSE = 5, 60  # seconds
 
     @classmethod
-    def passed(cls, now: datetime, stand_ins: Mapping[str, Sequence[str]]) -> None:
+    def record_pass(cls, now: datetime, stand_ins: Mapping[str, Sequence[str]]) -> None:
         """Note that a pass begins.
 
         `stand_ins` are all carriers in the order of preference, with those that may take the place

@@ -204,7 +204,7 @@ def after_no(
     A probe is the one text that goes first after a pause. `has_other` says that there is another
     carrier for it, which need not be well. What answers a reply has one try.
     """
-    if has_other and error.way:
+    if has_other and error.no_route:
         return Outcome(Status.QUEUED, str(error))
     moves_on = (has_other and error.account) or (terms.are_several and error.unreached)
     if (error.too_fast or moves_on) and not message.answers:

@@ -74,8 +74,8 @@ class Recorder:
         send, error = answer.send, answer.error
         if not isinstance(error, CarrierError):
             return answer
-        if error.way and self.others(send):
-            return answer._replace(error=CarrierError(error.reason, way=True))
+        if error.no_route and self.others(send):
+            return answer._replace(error=CarrierError(error.reason, no_route=True))
         refused_at, taken_at = send.message.refused_at, self.watch.state.taken_at
         others_taken = refused_at and taken_at and refused_at < taken_at <= now
         if error.account and others_taken and not send.is_probe:
@@ -129,8 +129,8 @@ class Recorder:
         if outcome.doubt:
             return lane.in_doubt(self.way.name)
         is_for_now = outcome.counted and outcome.status == Status.SCHEDULED
-        if (error.way or is_for_now) and self.others(send):
-            return lane.after_no(self.way.name, error.way)
+        if (error.no_route or is_for_now) and self.others(send):
+            return lane.after_no(self.way.name, error.no_route)
         return lane
 
     def end_attempt(self, send: Send, error: CarrierError, outcome: Outcome, now: datetime) -> None:

@@ -114,7 +114,7 @@ def test_a_sender_that_serves_others_does_not_reach_this_country(
     assert meaning(refused(carrier, british)) == "the account"
     send(carrier)
     error = refused(carrier, british)
-    assert (meaning(error), error.way) == ("for now", True)
+    assert (meaning(error), error.no_route) == ("for now", True)
     monkeypatch.setattr("carriers.http.RECENTLY", -1)
     send(carrier)
     assert meaning(refused(carrier, british)) == "the account"

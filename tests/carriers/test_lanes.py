@@ -50,7 +50,7 @@ def test_lanes_of_new_texts_are_their_countries_and_those_of_testers_and_answers
         ("US>world", "shop", ALL),
         ("US>gone", "shop", ALL),
         ("GB>us", "shop", ("shop", "world")),
-        # Those that refused the way are left out, unless all did
+        # Those without a route are left out, unless all are
         ("US!us", "shop", ("shop", "world")),
         ("US!us!world", "shop", ("shop",)),
         ("US!us!world", "app", ("us", "world")),
@@ -113,8 +113,8 @@ def test_a_text_is_given_to_the_first_that_is_well_and_one_in_trouble_may_try_it
 @pytest.mark.parametrize(
     ("change", "after"),
     [
-        (lambda lane: lane.after_no("world", refuses_way=False), "US!shop>world?us?world?us"),
-        (lambda lane: lane.after_no("world", refuses_way=True), "US!shop!world>us?us?world?us"),
+        (lambda lane: lane.after_no("world", no_route=False), "US!shop>world?us?world?us"),
+        (lambda lane: lane.after_no("world", no_route=True), "US!shop!world>us?us?world?us"),
         (lambda lane: lane.in_doubt("shop"), "US!shop?us?world?us?shop"),
         (lambda lane: lane.settled(["us"]), "US!shop>us?world"),
         (lambda lane: lane.settled(["us"], once=True), "US!shop>us?world?us"),

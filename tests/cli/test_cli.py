@@ -166,7 +166,7 @@ def history(database_url, at):
     """Messages in many states, with errors, a pass, and words that were not understood."""
     at(TUESDAY_NOON)
     store_history()
-    CarrierState.passed(TUESDAY_NOON - timedelta(seconds=33, milliseconds=863), {"": []})
+    CarrierState.record_pass(TUESDAY_NOON - timedelta(seconds=33, milliseconds=863), {"": []})
     for key, error, hours in (
         *[("app", "no credit", 0)] * 3,
         *[("shop", "no credit", 0)] * 2,
@@ -223,7 +223,7 @@ def test_all_stats_count_what_ever_ended_and_say_how_long_that_took(history, fla
 )
 def test_stats_say_how_long_ago_in_words(flask, at, length, words):
     at(TUESDAY_NOON)
-    CarrierState.passed(TUESDAY_NOON - timedelta(**length), {"": []})
+    CarrierState.record_pass(TUESDAY_NOON - timedelta(**length), {"": []})
     lines = flask("stats").stdout.splitlines()
     (line,) = (line for line in lines if line.startswith("last scheduler pass"))
     assert line.endswith(f"Z ({words} ago)")
@@ -238,7 +238,7 @@ def test_stats_of_an_empty_table_are_all_zero(flask, words, counted):
 
 def test_the_exit_status_of_stats_follows_the_problems(flask):
     assert flask("stats").exit_code == 0
-    CarrierState.passed(clock.now(), {"twilio": []})
+    CarrierState.record_pass(clock.now(), {"twilio": []})
     CarrierState.update(trouble="no credit", trouble_since=clock.now()).execute()
     told = flask("stats")
     assert "PROBLEM: twilio has refused the account" in told.stdout

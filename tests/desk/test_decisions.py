@@ -52,7 +52,7 @@ LAST_HOUR = TUESDAY_NOON.replace(year=9999, month=12, day=31, hour=23)
 def test_a_text_is_shown_with_where_and_when_it_goes(approver, at, columns, hour, words):
     message = ask(**columns)
     at(TUESDAY_NOON.replace(hour=hour))
-    CarrierState.passed(TUESDAY_NOON.replace(hour=hour), {"twilio": []})
+    CarrierState.record_pass(TUESDAY_NOON.replace(hour=hour), {"twilio": []})
     approver.open()
     for each in words:
         assert each in approver.page.text

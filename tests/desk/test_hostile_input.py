@@ -67,7 +67,7 @@ def test_what_a_script_or_an_emoji_needs_stays(text):
 def test_hostile_names_and_errors_are_escaped(operator):
     bad = "<b>\u202e"
     message = ask(key=bad, group=bad, approved=True, status=Status.FAILED, last_error=bad)
-    CarrierState.passed(TUESDAY_NOON, {"x": []})
+    CarrierState.record_pass(TUESDAY_NOON, {"x": []})
     CarrierState.begin_pause("x", TUESDAY_NOON, TUESDAY_NOON, trouble=bad)
     for path in ("/desk/", "/desk/messages", f"/desk/messages/{message.id}"):
         assert "<b>" not in operator.open(path).text

@@ -68,7 +68,7 @@ def test_whoever_decides_sees_that_texts_do_not_go(
     visitor = {"approver": approver, "operator": operator}[person]
     ask()
     if carrier is not None:
-        CarrierState.passed(passed_at, {carrier: []})
+        CarrierState.record_pass(passed_at, {carrier: []})
     if trouble:
         since = TUESDAY_NOON - HOUR
         CarrierState.begin_pause(carrier, since, since, trouble=trouble)
@@ -139,7 +139,7 @@ def test_of_several_carriers_only_the_texts_of_one_in_trouble_wait(desk_settings
 def test_texts_of_testers_wait_for_no_carrier(approver):
     issue("tester", "front", Role.TESTER)
     ask(key="tester")
-    CarrierState.passed(TUESDAY_NOON, {"": []})
+    CarrierState.record_pass(TUESDAY_NOON, {"": []})
     assert "No carrier is set" in approver.read()
     assert "Sends at once" in approver.page.text
 
@@ -148,7 +148,7 @@ def test_texts_that_are_due_and_do_not_go_are_told_whatever_the_reason(approver,
     ask()
     store()
     at(TUESDAY_NOON + 3 * MINUTE)
-    CarrierState.passed(TUESDAY_NOON + 3 * MINUTE, {"twilio": []})
+    CarrierState.record_pass(TUESDAY_NOON + 3 * MINUTE, {"twilio": []})
     assert "Nothing is being sent though texts have been due for 3 minutes" in approver.read()
     assert "Waits: texts are not going out" in approver.page.text
     held(Status.SENT, finished_at=TUESDAY_NOON + 3 * MINUTE)

@@ -115,7 +115,7 @@ def test_a_pass_by_hand_after_an_outage_is_not_taken_for_the_usual_distance(prob
 def test_a_long_pass_is_alive_and_its_length_is_no_distance(problems, make_passes):
     make_passes(*minutes(0, 10, 20))
     for now in minutes(20, 35, 50, 80):  # what is done every few seconds
-        CarrierState.passed(now, {"fake": []})
+        CarrierState.record_pass(now, {"fake": []})
     assert problems(TUESDAY_NOON + 100 * MINUTE) == []
     assert problems(TUESDAY_NOON + 111 * MINUTE) == [last(TUESDAY_NOON + 80 * MINUTE)]
 
@@ -123,14 +123,14 @@ def test_a_long_pass_is_alive_and_its_length_is_no_distance(problems, make_passe
 def test_passes_of_cron_that_last_are_as_far_apart_as_they_begin(problems, make_passes):
     for begun in (0, 10, 20):
         make_passes(*minutes(begun))
-        CarrierState.passed(*minutes(begun + 9), {"fake": []})
+        CarrierState.record_pass(*minutes(begun + 9), {"fake": []})
     assert problems(TUESDAY_NOON + 59 * MINUTE) == []
     assert problems(TUESDAY_NOON + 60 * MINUTE)[0].startswith(NO_PASS)
 
 
 def test_a_pass_by_hand_is_as_far_from_a_long_one_as_from_its_end(problems, make_passes):
     make_passes(TUESDAY_NOON, every=5)
-    CarrierState.passed(TUESDAY_NOON + 3 * HOUR, {"fake": []})
+    CarrierState.record_pass(TUESDAY_NOON + 3 * HOUR, {"fake": []})
     make_passes(TUESDAY_NOON + 3 * HOUR + MINUTE)
     assert problems(TUESDAY_NOON + 3 * HOUR + 4 * MINUTE) == []
     assert problems(TUESDAY_NOON + 3 * HOUR + 5 * MINUTE)[0].startswith(NO_PASS)

@@ -488,9 +488,9 @@ def test_a_missing_table_is_503_at_healthz(client):
 
 
 def test_a_carrier_that_is_no_longer_used_is_not_reported(healthz):
-    CarrierState.passed(SUNDAY_NIGHT, {"old": []})
+    CarrierState.record_pass(SUNDAY_NIGHT, {"old": []})
     CarrierState.begin_pause("old", SUNDAY_NIGHT, SUNDAY_NIGHT, trouble="wrong token")
-    CarrierState.passed(TUESDAY_NOON, {"new": []})
+    CarrierState.record_pass(TUESDAY_NOON, {"new": []})
     assert healthz(TUESDAY_NOON).json["problems"] == []
 
 

@@ -134,7 +134,7 @@ def test_a_text_that_was_stored_late_is_new(look):
 
 
 def trouble(words="no credit"):
-    CarrierState.passed(TUESDAY_NOON, {"twilio": []})
+    CarrierState.record_pass(TUESDAY_NOON, {"twilio": []})
     CarrierState.begin_pause("twilio", TUESDAY_NOON, trouble=words)
 
 
@@ -160,7 +160,7 @@ def test_a_problem_is_told_when_it_begins_and_when_it_is_over(look):
         "The problem that was noticed at 2026-03-03T17:00:00.000Z is over: "
         "carrier twilio refuses the account."
     ]
-    CarrierState.passed(TUESDAY_NOON + 3 * MINUTE, {"twilio": []})
+    CarrierState.record_pass(TUESDAY_NOON + 3 * MINUTE, {"twilio": []})
     assert look(TUESDAY_NOON + 3 * MINUTE) == []
     trouble()
     assert look(TUESDAY_NOON + 4 * MINUTE)[0].startswith("twilio has refused the account")
@@ -182,7 +182,7 @@ def titles(people):
 @on_both
 def test_an_open_problem_hides_no_other_and_each_is_told_when_it_ends(look, people):
     """Texts are due and nothing is sent; then all else goes wrong beside it, and ends."""
-    CarrierState.passed(TUESDAY_NOON, {"twilio": []})
+    CarrierState.record_pass(TUESDAY_NOON, {"twilio": []})
     due = store(send_at=TUESDAY_NOON - 3 * MINUTE)
     look(TUESDAY_NOON)
     trouble()
@@ -204,7 +204,7 @@ def test_an_open_problem_hides_no_other_and_each_is_told_when_it_ends(look, peop
         CarrierState.update(trouble="unknown sender").execute()
         assert look(TUESDAY_NOON + later) == []
     CarrierState.update(trouble=None, trouble_since=None).execute()
-    CarrierState.passed(TUESDAY_NOON + 6 * MINUTE, {"twilio": []})
+    CarrierState.record_pass(TUESDAY_NOON + 6 * MINUTE, {"twilio": []})
     look(TUESDAY_NOON + 6 * MINUTE)
     EventAddress.update(failing_since=None).execute()
     Message.update(status=Status.SENT, finished_at=TUESDAY_NOON).execute()
@@ -215,7 +215,7 @@ def test_an_open_problem_hides_no_other_and_each_is_told_when_it_ends(look, peop
 
 
 def test_an_outage_that_becomes_a_refused_account_is_something_new(look, people):
-    CarrierState.passed(TUESDAY_NOON, {"twilio": []})
+    CarrierState.record_pass(TUESDAY_NOON, {"twilio": []})
     CarrierState.begin_pause("twilio", TUESDAY_NOON, trouble="no answer", is_down=True)
     look(TUESDAY_NOON)
     trouble()

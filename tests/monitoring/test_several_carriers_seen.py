@@ -45,7 +45,7 @@ def app(settings):
 @pytest.fixture
 def us_is_down(app, at):
     at(TUESDAY_NOON)
-    CarrierState.passed(TUESDAY_NOON, {"us": ["eu"], "eu": ["us"]})
+    CarrierState.record_pass(TUESDAY_NOON, {"us": ["eu"], "eu": ["us"]})
     CarrierState.begin_pause("us", clock.now(), trouble="no connection", is_down=True)
 
 
@@ -117,7 +117,7 @@ def test_where_both_are_in_trouble_nobody_takes_a_place(app, us_is_down):
 
 def test_a_long_pause_is_told_and_a_short_one_is_not(app, at):
     at(TUESDAY_NOON)
-    CarrierState.passed(TUESDAY_NOON, {"us": ["eu"], "eu": ["us"]})
+    CarrierState.record_pass(TUESDAY_NOON, {"us": ["eu"], "eu": ["us"]})
     CarrierState.begin_pause("us", TUESDAY_NOON, asked_for=30)
     assert problems(app, TOKEN) == []
 

@@ -385,7 +385,7 @@ def looking(web):
 @on_both
 def test_the_web_notifies_once_that_no_scheduler_runs(serve, schedule, people, database_url):
     """Of four workers, as if on two machines, one starts one process: Apprise takes much memory."""
-    CarrierState.passed(clock.now() - HOUR, {"": []})
+    CarrierState.record_pass(clock.now() - HOUR, {"": []})
     web, other = (serve(database_url, NOTIFY_URL=people.url) for _ in range(2))
     began = set()
 

@@ -96,7 +96,7 @@ def test_the_desk_and_show_tell_when_it_would_leave_and_by_which_rule(
     assert json.loads(result.stdout)["waits_for"] == (rule if approved else "approval")
     run_pass(quiet, **PLACES)
     at(end)
-    CarrierState.passed(end, {"twilio": []})
+    CarrierState.record_pass(end, {"twilio": []})
     visitor = Visitor(app)
     visitor.sign_in(secret)
     visitor.open(f"/desk/messages/{message.id}")
