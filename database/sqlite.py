@@ -4,6 +4,7 @@ import os
 import shutil
 import sqlite3
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,30 @@ from database.transactions import Transactions
 
 SCRUB_TRIES, SCRUB_WAIT, SCRUB_PAUSE = 20, 1, 0.2  # seconds; so writers wait in short spells
 FULL = 16_000_000  # bytes; of a small disk, a fiftieth: its log may take some megabytes
+
+
+class Rows:
+    """The rows of a statement, fetched at once.
+
+    While a cursor is open, its connection reads as of then, and cannot write once others have.
+    """
+
+    def __init__(self, cursor: sqlite3.Cursor):
+        self._left = iter(cursor.fetchall())
+        self.description, self.rowcount = cursor.description, cursor.rowcount
+        self.lastrowid = cursor.lastrowid
+
+    def __iter__(self) -> Iterator[tuple]:
+        return self._left
+
+    def fetchone(self) -> tuple | None:
+        return next(self._left, None)
+
+    def fetchall(self) -> list[tuple]:
+        return [*self._left]
+
+    def close(self) -> None:
+        """Do nothing: the cursor has ended."""
 
 
 class Sqlite(Transactions, SqliteDialect, PooledSqliteDatabase):
@@ -35,15 +60,19 @@ class Sqlite(Transactions, SqliteDialect, PooledSqliteDatabase):
 
     def execute_sql(self, sql: str, params: Any = None) -> Any:
         if self.in_transaction():  # it holds the lock, or has ended
-            return super().execute_sql(sql, params)
-        return self._retry_while_locked(super().execute_sql, sql, params)
+            return self._fetched(sql, params)
+        return self._retry_while_locked(self._fetched, sql, params)
+
+    def _fetched(self, sql, params):
+        cursor = super().execute_sql(sql, params)
+        return Rows(cursor) if cursor.description else cursor
 
     def _retry_while_locked(self, action, *arguments):
         give_up_at = time.monotonic() + pool.PATIENCE
         while True:
             try:
                 return action(*arguments)
-            except OperationalError as error:
+            except (OperationalError, sqlite3.OperationalError) as error:
                 if sqlite_code(error) != sqlite3.SQLITE_BUSY:
                     if not self.in_transaction():
                         self.manual_close()  # the file may be another by now

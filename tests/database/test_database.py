@@ -177,9 +177,9 @@ def no_file_grows():
 @on_sqlite
 def test_a_full_disk_is_an_outage_also_where_the_last_row_is_fetched(database_url):
     store()
-    rows = Message.update(message="x" * 5000).returning(Message.message).execute()
+    update = Message.update(message="x" * 5000).returning(Message.message)
     with no_file_grows(), pytest.raises(sqlite3.OperationalError) as full:
-        list(rows)
+        update.execute()
     assert isinstance(full.value, database.ERRORS)
     assert database.is_outage(full.value)
     assert Message.get().message == "Hello"

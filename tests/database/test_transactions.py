@@ -3,6 +3,7 @@
 import contextlib
 import resource
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ import database
 from access.do_not_call import DoNotCall
 from database import clock, db
 from databases import on_both, on_postgres, on_sqlite
-from stored_messages import connection_of
+from models import Message
+from stored_messages import connection_of, store_many
 
 pytestmark = on_both
 
@@ -247,3 +249,24 @@ def test_a_commit_that_others_hold_up_is_an_outage_and_keeps_nothing(database_ur
             assert listed() == ["+1"]
     in_depth(1, int)
     assert listed() == ["+1", *NUMBERS[:2]]
+
+
+# Reading
+
+
+@on_both
+def test_rows_are_written_while_others_are_read_and_written(database_url, monkeypatch):
+    """Two schedulers that take over from a dead one ask about its texts at the same time."""
+    monkeypatch.setattr("database.pool.PATIENCE", 1)
+    store_many(3)
+    with ThreadPoolExecutor(1) as another:
+        for number, message in enumerate(Message.select()):
+            another.submit(note, message, "by another").result()
+            message.note_error(f"row {number}", clock.now())
+    notes = Message.select(Message.last_error).order_by(Message.last_error).tuples()
+    assert [*notes] == [("row 0",), ("row 1",), ("row 2",)]
+
+
+def note(message, error):
+    with contextlib.closing(db):
+        message.note_error(error, clock.now())

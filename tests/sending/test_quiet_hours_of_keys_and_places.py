@@ -121,10 +121,10 @@ def happen(sky, counts):
     chance = sky.chance
     for message in Message.select().where(~Message.approved, Message.finished_at.is_null()):
         if chance.random() < 0.3:
-            counts["approved"] += decide_on(message).approve("Ann", sky.now)
+            counts["approved"] += len(decide_on(message).approve("Ann", sky.now))
     for message in Message.select().where(Message.status.in_([Status.FAILED, Status.EXPIRED])):
         if chance.random() < 0.2:
-            counts["retried"] += decide_on(message).retry(sky.now, 3 * DAY)
+            counts["retried"] += len(decide_on(message).retry(sky.now, 3 * DAY))
     if chance.random() < 0.2:
         counts["died"] += die_with_one(sky.now)
     if chance.random() < 0.1:
