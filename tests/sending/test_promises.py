@@ -54,7 +54,7 @@ from sending.decisions import UNDO_FOR_CERTAIN, Selection
 from sending.heartbeats import WATCHED, Heartbeat, Pulse
 from sending.inbound import ReplyRules
 from sending.outcomes import MAY_HAVE_TAKEN_IT
-from sending.receipts import KEPT
+from sending.receipts import KEPT, EarlyReceipt
 from sending.runtime import Clock, Ended, Runtime
 from sending.sender import Sender
 from sending.sends import SHORTEST, NotSent, Send, Sends
@@ -1047,6 +1047,11 @@ def retry_as_if_new(these, *arguments):
     return retried
 
 
+def take_any_reference(attempt, references, now, carrier):
+    id, first = attempt.message_id, references[:1]
+    return bool(first) and bool(receipts.sent({id: first[0]}, now, carrier, {id: attempt.number}))
+
+
 def ask_since_now(sends, send, *rest):
     if send.asking:
         send.since = sends.clock.now() + SECOND
@@ -1121,14 +1126,14 @@ BUGS = {  # whether the carrier can be asked; and the code that is replaced, by 
     "a lane keeps its doubts": (True, Lane, "settled", lambda lane, *_: lane),
     "a lane knows no doubts": (False, Lane, "in_doubt", lambda lane, _: lane),
     "a retry forgets what was before": (False, Selection, "retry", retry_as_if_new),
-    "it takes the reference of another": (True, receipts, "known", lambda *_: set()),
+    "it takes the reference of another": (True, receipts, "found", take_any_reference),
     "it looks for no approval": (False, Claims, "claim", claim_without_approval),
     "it does not look at the list": (False, DoNotCall, "listed", lambda _: {}),
     "it sends at any hour": (False, outcomes, "waits_until", lambda *_: None),
     "it knows no quiet hours": (False, outcomes, "judge", judge_without_quiet_hours),
     "it sends what is cancelled": (False, outcomes, "judge", judge_without_cancelling),
     "the last receipt counts": (False, receipts, "_MAY_BECOME", ANY),
-    "an early receipt is lost": (False, receipts, "_keep", lambda *_, **__: None),
+    "an early receipt is lost": (False, EarlyReceipt, "keep", lambda *_, **__: None),
     "any yes ends a pause": (False, CarrierWatch, "note_answer", end_any_pause),
     "any probe ends a pause": (False, CarrierState, "end_pause", end_pause_by_any_probe),
     "a probe ends a lengthened pause": (False, carrier_state, "changes_for_pause", leave_probe),
