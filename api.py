@@ -12,10 +12,10 @@ import acceptance
 import recipients
 import schemas
 from acceptance import AlreadyAnswered, NewMessage, Request, stored_before
-from access.do_not_call import DoNotCall
+from access.do_not_call import OnDoNotCallList
 from access.keys import MAY_SEND, ApiKey, Role
 from access.limits import SECOND, LimitReached, TooManyParts
-from access.rules import Rules, end
+from access.rules import end
 from carriers.alphabets import count_parts
 from carriers.lanes import new_lane
 from database import clock, db, isoformat
@@ -55,7 +55,7 @@ def create(value: Any, key: ApiKey, idempotency_key: str | None, digest: str | N
     rules = current_app.extensions["rules"].of(key.rules)
     order = schemas.load(value, now, settings.max_message_length, rules.hours)
     order["check_dnc"] |= rules.check_dnc == "always"
-    refuse(order, key, rules, settings)
+    refuse(order, key, settings)
 
     recipient, is_tester = order["to"], key.role == Role.TESTER
     hours = rules.hours(recipient)
@@ -79,15 +79,23 @@ def create(value: Any, key: ApiKey, idempotency_key: str | None, digest: str | N
     def answer(message):
         return schemas.dump(describe(message, recipient, facts))
 
-    limits = settings.key_limits, settings.recipient_limit
-    message = store(Request(message, *limits, rules.hold_odd and not is_tester, answer))
+    message = store(
+        Request(
+            message,
+            settings.key_limits,
+            settings.recipient_limit,
+            spare_opted_out=rules.check_dnc == "opted-out",
+            hold_odd=rules.hold_odd and not is_tester,
+            answer=answer,
+        )
+    )
     about = {"message_id": str(message.id), "key": key.name}
     log.info("message %s %s", message.id, message.status, extra=about)
-    return answer(message)
+    return message.answer or answer(message)
 
 
-def refuse(order: dict, key: ApiKey, rules: Rules, settings: Settings) -> None:
-    """Refuse a valid request whose recipient may get no texts, or not this one."""
+def refuse(order: dict, key: ApiKey, settings: Settings) -> None:
+    """Refuse a valid request to a number that nobody, or not this key, may text."""
     recipient, allowed = order["to"], settings.allowed_countries
     if allowed and recipient.country not in allowed:
         country = recipients.country_name(recipient.country)
@@ -99,11 +107,6 @@ def refuse(order: dict, key: ApiKey, rules: Rules, settings: Settings) -> None:
     if recipient.costly and not settings.allow_premium_rate:
         g.abuse = "premium_rate"
         abort(403, f"{recipient.costly} numbers cannot be texted.")
-    opted_out = DoNotCall.listed([recipient.e164]).get(recipient.e164)
-    if opted_out and rules.check_dnc == "opted-out":
-        abort(403, "The recipient has opted out of texts.")
-    if opted_out is not None and order["check_dnc"]:
-        abort(403, "The recipient is on the Do Not Call list.")
 
 
 def decide(
@@ -151,10 +154,10 @@ def describe(message: NewMessage, recipient: Recipient, facts: Facts) -> dict:
 
 
 def store(wanted: Request) -> NewMessage:
-    """Store a message, and return it as it is stored; refuse it if a limit does not allow it."""
+    """Store a message, and return it as it is stored; refuse it as a list or a limit says."""
     try:
         stored = acceptance.store(wanted)
-    except TooManyParts as refusal:
+    except (OnDoNotCallList, TooManyParts) as refusal:
         abort(403, str(refusal))
     except LimitReached as refusal:
         g.abuse = f"{refusal.whose}_limit"

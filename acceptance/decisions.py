@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from access.do_not_call import OnDoNotCallList
 from access.keys import ApiKey, Role
 from access.limits import SECOND, KeyTally, Limit, parse, recipient_reached
 from access.usual import KeyDay
@@ -64,6 +65,7 @@ class Request(NamedTuple):
     message: NewMessage
     default_limits: tuple[Limit, ...] = ()  # for a key that has none of its own
     recipient_limit: Limit | None = None
+    spare_opted_out: bool = False  # whatever the message's check_dnc
     hold_odd: bool = False  # what is unusual for its key waits for approval
     answer: Callable[[NewMessage], str] | None = None  # to it, as it is stored
 
@@ -83,6 +85,7 @@ class Known(NamedTuple):
 
     keys: dict[int, ApiKey]
     taken: set[tuple[int, str]]  # unique keys of messages
+    listed: dict[str, bool]  # numbers that get no texts, by whether they opted out
     of_keys: dict[int, KeyTally]
     of_numbers: dict[tuple[str, Limit], list[datetime]]  # of acceptance, the latest first
     usual: dict[tuple[int, str, int], KeyDay | None]
@@ -97,6 +100,10 @@ class Known(NamedTuple):
         message, reached = request.message, []
         if message.unique_key in self.taken:  # limits do not apply to repeats
             return AlreadyAnswered()
+        if self.listed.get(message.to) and request.spare_opted_out:
+            return OnDoNotCallList("The recipient has opted out of texts.")
+        if message.to in self.listed and message.check_dnc:
+            return OnDoNotCallList("The recipient is on the Do Not Call list.")
         if limits := self.key_limits(request):
             tally = self.of_keys[message.key]
             reached += tally.reached(limits, message.second, message.parts)

@@ -1,4 +1,4 @@
-"""Store new messages, unless a limit is reached.
+"""Store new messages, unless a limit is reached or the recipient wants none.
 
 Messages that arrive together share a transaction and a statement, and nothing else: each has its
 own outcome, the same as if it had been stored alone.
@@ -14,6 +14,7 @@ from peewee import fn
 from acceptance import decisions
 from acceptance.decisions import NewMessage, Outcome, Request
 from acceptance.inserts import Inserts
+from access.do_not_call import DoNotCall
 from access.keys import ApiKey
 from access.limits import DAY, KeyUse, lock_numbers
 from access.usual import KeyDay
@@ -35,8 +36,9 @@ FIELDS = [
 def store(request: Request) -> NewMessage:
     """Keep a new message for good, and return it as it is stored.
 
-    Raise AlreadyAnswered if its idempotency key is taken, LimitReached if its key or its recipient
-    may have no more, TooManyParts if its key may never have so many, or the database's error.
+    Raise AlreadyAnswered if its idempotency key is taken, OnDoNotCallList if its recipient wants no
+    texts, LimitReached if its key or its recipient may have no more, TooManyParts if its key may
+    never have so many, or the database's error.
     """
     outcome = queue.insert(request)
     if isinstance(outcome, Exception):
@@ -82,8 +84,9 @@ def _read(requests):
     messages = [request.message for request in requests]
     columns = (ApiKey.id, ApiKey.role, ApiKey.limits)
     keys = ApiKey.select(*columns).where(ApiKey.id.in_({message.key for message in messages}))
-    of_numbers = _accepted_to(requests)
-    known = decisions.Known({k.id: k for k in keys}, set(), {}, of_numbers, _usual(requests))
+    of_numbers, usual = _accepted_to(requests), _usual(requests)
+    listed = DoNotCall.listed({message.to for message in messages})
+    known = decisions.Known({k.id: k for k in keys}, set(), listed, {}, of_numbers, usual)
     limited = {request.message.key for request in requests if known.key_limits(request)}
     uses = [KeyUse.lock(key) for key in sorted(limited)]
     for use in uses:

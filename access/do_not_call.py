@@ -51,6 +51,10 @@ OPTED_OUT = SQL("(opted_out_at IS NOT NULL OR source IN ('reply', 'carrier'))")
 """The condition that a number on the list opted out by itself."""
 
 
+class OnDoNotCallList(Exception):
+    """A text is refused: its number is on the list, maybe because the recipient opted out."""
+
+
 class DoNotCall(Table):
     number = TextField(primary_key=True)  # E.164
     added_at = InstantField()

@@ -15,6 +15,7 @@ import acceptance
 import database
 from acceptance import AlreadyAnswered, NewMessage, storage
 from acceptance.decisions import Request
+from access.do_not_call import DoNotCall, OnDoNotCallList
 from access.keys import ApiKey, Role
 from access.limits import KeyUse, LimitReached, parse, parse_recipient_limit
 from access.usual import KeyDay
@@ -29,12 +30,15 @@ pytestmark = on_both
 MIDNIGHT = TUESDAY_NOON.replace(hour=0)
 KEYS = {"free": "", "other": "", "tight": "2/s,4/d", "wide": "3/min,6/h"}
 HOLDING = ("other", "wide")  # of these keys, what is odd is held
+OPTED_OUT, LISTED = "+34911234567", "+33142685300"
 NO_KEY = 10**6  # refused by the database: it refers to no key
 
 
 @pytest.fixture
 def keys(database_url):
-    """Keys with and without limits, one a tester's, by name."""
+    """Keys with and without limits, one a tester's, by name; two numbers are on the list."""
+    for number, source in ((OPTED_OUT, "reply"), (LISTED, "operator")):
+        DoNotCall.add([number], TUESDAY_NOON, source)
     made = {name: ApiKey.create(name=name, digest=name, created_at=TUESDAY_NOON) for name in KEYS}
     for name, text in KEYS.items():
         ApiKey.update(limits=text or None).where(ApiKey.id == made[name].id).execute()
@@ -50,13 +54,14 @@ def keys(database_url):
 SHAPES = st.fixed_dictionaries(
     {
         "key": st.sampled_from([*KEYS, "tight", "wide", "tester", "none"]),
-        "to": st.sampled_from([NEW_YORK, NEW_YORK, LONDON]),
+        "to": st.sampled_from([NEW_YORK, NEW_YORK, LONDON, OPTED_OUT, LISTED]),
         "message": st.sampled_from(["Hello", "Grüße 🎉", "x" * 1600]),
         "after": st.sampled_from([-1.5, 0, 0, 0, 0.4, 1, 61, 3700]),  # seconds: clocks differ
         "send_in": st.sampled_from([None, None, 60, 86_400]),
         "manual_mode": st.booleans(),
         "available_to_group": st.booleans(),
         "check_dnc": st.booleans(),
+        "spare_opted_out": st.booleans(),
         "idempotency_key": st.sampled_from([None, None, None, "a", "b"]),
         "repeats_id": st.sampled_from([False] * 9 + [True]),
         "default_limits": st.sampled_from(["", "", "3/d"]),
@@ -94,7 +99,7 @@ def request(serial, keys, shape):
     )
     recipient_limit = parse_recipient_limit(shape["recipient_limit"])
     limits = parse(shape["default_limits"]), recipient_limit
-    return Request(message, *limits, shape["key"] in HOLDING)
+    return Request(message, *limits, shape["spare_opted_out"], shape["key"] in HOLDING)
 
 
 @contextmanager
@@ -219,6 +224,10 @@ def check_outcomes(keys, requests, outcomes, kept):
     names = Counter(each.message.unique_key for each in kept if each.message.unique_key)
     assert set(names.values()) <= {1}
     for each, outcome in zip(requests, outcomes, strict=True):
+        forbidden = each.message.to in (OPTED_OUT, LISTED) and each.message.check_dnc
+        forbidden |= each.message.to == OPTED_OUT and each.spare_opted_out
+        assert not (forbidden and isinstance(outcome, NewMessage))
+        assert forbidden or type(outcome) is not OnDoNotCallList
         if type(outcome) is AlreadyAnswered:
             assert each.message.unique_key in names
         if isinstance(outcome, IntegrityError):
