@@ -2,7 +2,10 @@
 
 from flask import Flask, request
 
+from app import create_app
+
 app = Flask(__name__)
+app.extensions |= create_app().extensions  # which gunicorn.conf.py reads and sets
 
 
 @app.post("/v1/text-messages")
