@@ -53,11 +53,6 @@ class ApiKey(Table):
     urgent = BooleanField(default=False, constraints=[SQL("DEFAULT false")])
     hold_odd = BooleanField(null=True)
 
-    @staticmethod
-    def digest_of(secret: str) -> str:
-        """Return what is stored. SHA-256 is enough for a secret of 256 random bits."""
-        return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
-
     @classmethod
     def issue(
         cls,
@@ -70,8 +65,8 @@ class ApiKey(Table):
         rules: KeyRules = NO_RULES,
     ) -> str:
         """Store a new key and return its secret; raise Refused if the name is taken."""
-        secret = cls._new_secret()
-        values = {"name": name, "group": group, "role": role, "digest": cls.digest_of(secret)}
+        secret = _new_secret()
+        values = {"name": name, "group": group, "role": role, "digest": digest_of(secret)}
         values |= {"limits": _written(limits)} | rules._asdict()
         details = [f"role {role}", group and f"group {group}", _written(limits), _until(expires_at)]
         details.append(rules.differences(NO_RULES))
@@ -89,7 +84,7 @@ class ApiKey(Table):
 
         It was read at most a second ago.
         """
-        digest = cls.digest_of(secret)
+        digest = digest_of(secret)
         key = _find(digest, int(monotonic()))
         if key is None or key.revoked_at or (key.expires_at and key.expires_at <= now):
             return None
@@ -135,16 +130,6 @@ class ApiKey(Table):
         return cls.select(cls.id).where(cls.group == Value(group))
 
     @classmethod
-    def names_of_senders(cls) -> list[str]:
-        """Return the names of the keys that send texts, revoked ones too, each name once."""
-        names = cls.select(cls.name).where(cls.role.in_(MAY_SEND)).distinct().order_by(cls.name)
-        return [name for (name,) in names.tuples()]
-
-    @staticmethod
-    def _new_secret():
-        return "tms_" + secrets.token_urlsafe(32)  # a prefix that secret scanners can look for
-
-    @classmethod
     def named(cls, name: str) -> Self:
         """Return the live key with this name, else a revoked one; raise Refused without either."""
         latest = (cls.revoked_at.is_null().desc(), cls.id.desc())
@@ -153,15 +138,10 @@ class ApiKey(Table):
             raise Refused(f"there is no key named {name!r}")
         return key
 
-    @classmethod
-    def everyone(cls) -> list[Self]:
-        """Return all keys by name, including the revoked ones."""
-        return list(cls.select().order_by(cls.name, cls.id))
-
     def rotate(self, old_expires_at: datetime, now: datetime) -> str:
         """Give this key a new secret and return it; the old one stays valid until an instant."""
-        secret = self._new_secret()
-        changes = {"digest": self.digest_of(secret), "old_digest": self.digest}
+        secret = _new_secret()
+        changes = {"digest": digest_of(secret), "old_digest": self.digest}
         changes["old_expires_at"] = old_expires_at
         details = f"the old secret {_until(old_expires_at)}"
         unrotated = ApiKey.digest == self.digest
@@ -209,15 +189,6 @@ class ApiKey(Table):
             raise Refused(f"the key {self.name!r} is revoked")
 
     @classmethod
-    def rules_of(cls, ids: Collection[int]) -> dict[int, KeyRules]:
-        """Return the rules of keys, by their ids, as they are now."""
-        if not ids:
-            return {}
-        columns = (getattr(cls, name) for name in KeyRules._fields)
-        found = cls.select(cls.id, *columns).where(cls.id.in_([*ids])).tuples()
-        return {id: KeyRules(*own) for id, *own in found}
-
-    @classmethod
     def checking(cls, how: str, setting: str) -> ModelSelect:
         """Select the ids of keys whose rule of the Do Not Call list is this one of CHECKS.
 
@@ -240,22 +211,6 @@ class ApiKey(Table):
             if not self._change(Action.RULED_KEY, now, details or "no change", **changes):
                 raise Refused(f"the key {self.name!r} is revoked")
 
-    @classmethod
-    def names(cls, ids: Collection[int]) -> dict[int, str]:
-        """Return the names of keys by their ids."""
-        return dict(cls.select(cls.id, cls.name).where(cls.id.in_([*ids])).tuples())
-
-    @classmethod
-    def ids_of(cls, names: Collection[str]) -> dict[int, str]:
-        """Return the names of all keys that have one of these, by their ids, revoked ones too."""
-        return dict(cls.select(cls.id, cls.name).where(cls.name.in_([*names])).tuples())
-
-    @classmethod
-    def names_used_again(cls) -> set[str]:
-        """Return the names that more than one key has had."""
-        again = cls.select(cls.name).group_by(cls.name).having(fn.COUNT(cls.id) > 1)
-        return {name for (name,) in again.tuples()}
-
     def _change(self, action, now, details, *conditions, **changes):
         """Change this key unless it is revoked; return whether it was changed."""
         live = (ApiKey.id == self.id) & ApiKey.revoked_at.is_null()
@@ -269,6 +224,47 @@ class ApiKey(Table):
         Audit.note(action, now, key=self.id, key_name=self.name, details=details)
 
 
+def digest_of(secret: str) -> str:
+    """Return what is stored. SHA-256 is enough for a secret of 256 random bits."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def names_of_senders() -> list[str]:
+    """Return the names of the keys that send texts, revoked ones too, each name once."""
+    senders = ApiKey.select(ApiKey.name).where(ApiKey.role.in_(MAY_SEND)).distinct()
+    return [key.name for key in senders.order_by(ApiKey.name)]
+
+
+def all_keys() -> list[ApiKey]:
+    """Return all keys by name, including the revoked ones."""
+    return list(ApiKey.select().order_by(ApiKey.name, ApiKey.id))
+
+
+def rules_of(ids: Collection[int]) -> dict[int, KeyRules]:
+    """Return the rules of keys, by their ids, as they are now."""
+    if not ids:
+        return {}
+    columns = (getattr(ApiKey, name) for name in KeyRules._fields)
+    found = ApiKey.select(ApiKey.id, *columns).where(ApiKey.id.in_([*ids])).tuples()
+    return {id: KeyRules(*own) for id, *own in found}
+
+
+def names_of(ids: Collection[int]) -> dict[int, str]:
+    """Return the names of keys by their ids."""
+    return dict(ApiKey.select(ApiKey.id, ApiKey.name).where(ApiKey.id.in_([*ids])).tuples())
+
+
+def ids_of(names: Collection[str]) -> dict[int, str]:
+    """Return the names of all keys that have one of these, by their ids, revoked ones too."""
+    return dict(ApiKey.select(ApiKey.id, ApiKey.name).where(ApiKey.name.in_([*names])).tuples())
+
+
+def names_used_again() -> set[str]:
+    """Return the names that more than one key has had."""
+    again = ApiKey.select(ApiKey.name).group_by(ApiKey.name).having(fn.COUNT(ApiKey.id) > 1)
+    return {name for (name,) in again.tuples()}
+
+
 @lru_cache(1000)
 def _find(digest, second):
     """Return the key with a digest, or with one that was its own before a rotation.
@@ -276,6 +272,10 @@ def _find(digest, second):
     It is read once in each second of the monotonic clock, since others may change it.
     """
     return next(iter(ApiKey.raw(FIND.format(param=db.param), digest, digest)), None)
+
+
+def _new_secret():
+    return "tms_" + secrets.token_urlsafe(32)  # a prefix that secret scanners can look for
 
 
 def _written(limits):

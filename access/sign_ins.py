@@ -8,7 +8,7 @@ from itsdangerous import BadData, URLSafeSerializer
 from peewee import ForeignKeyField, TextField
 
 from access.audit import Action, Actor, Audit
-from access.keys import MAY_SEND, ApiKey
+from access.keys import MAY_SEND, ApiKey, digest_of
 from database import EPOCH, MILLISECOND, InstantField, Refused, Table, db, isoformat
 from database.clock import is_within
 
@@ -33,7 +33,7 @@ class SignIn(Table):
         End the session `before`, which the browser forgets. Raise Refused if the key is a
         program's. The old secret of a rotated key opens nothing.
         """
-        key = ApiKey.live(now).where(ApiKey.digest == ApiKey.digest_of(secret)).first()
+        key = ApiKey.live(now).where(ApiKey.digest == digest_of(secret)).first()
         if key is None:
             return None
         if key.role in MAY_SEND:

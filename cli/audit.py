@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from access.audit import Actor, Audit
-from access.keys import ApiKey
+from access.keys import names_used_again
 from cli import base
 
 HEADER = ("at", "who", "what", "about", "details")
@@ -34,7 +34,7 @@ def audit(limit: int | None, as_json: bool, **chosen: Any) -> None:
     """
     most = base.newest(limit, as_json)
     found = islice(Audit.listing(**chosen), most)
-    again = ApiKey.names_used_again()
+    again = names_used_again()
     rows = (row(each, again) for each in found)
     base.print_list(as_json, map(as_object, found), HEADER, rows, "Nothing", most)
 

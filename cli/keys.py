@@ -12,7 +12,7 @@ import recipients
 import reports
 from access import rules
 from access.audit import Action, Audit
-from access.keys import ApiKey, Role
+from access.keys import ApiKey, Role, all_keys
 from access.limits import Limit, parse
 from access.rules import NO_RULES, KeyRules, Rules
 from access.sign_ins import SignIn
@@ -265,11 +265,11 @@ def list_keys(as_json: bool) -> None:
     A limit shows how much of it is used up now; one of KEY_LIMITS is in parentheses. The last use
     is shown by the hour. A rotated key also shows how long its old secret stays valid.
     """
-    now, everyone = clock.now(), ApiKey.everyone()
+    now, everyone = clock.now(), all_keys()
     limits = reports.use_of_limits(everyone, now, current_app.config["SETTINGS"].key_limits)
     objects = [as_object(key, limits[key.id], now) for key in everyone]
     if as_json:
-        addresses, standings = EventAddress.everyone(), Event.standings()
+        addresses, standings = EventAddress.all_keys(), Event.standings()
         base.print_array(
             shown | {"events": events_of(addresses.get(key.id), standings.get(key.id, Standing()))}
             for key, shown in zip(everyone, objects, strict=True)

@@ -93,8 +93,15 @@ def as_objects(messages: Iterable[Message]) -> Iterator[dict]:
     for page in chunked(messages, PAGE):
         attempts = Attempt.of_messages([message.id for message in page])
         for message in page:
-            history = [attempt.as_object() for attempt in attempts[message.id]]
+            history = [as_entry(attempt) for attempt in attempts[message.id]]
             yield as_object(message) | {"history": history}
+
+
+def as_entry(attempt: Attempt) -> dict:
+    """Return an attempt as an entry of a message's history."""
+    told = {"at": attempt.begun_at, "carrier": attempt.carrier, "ended_at": attempt.ended_at}
+    more = {"result": attempt.result, "reference": attempt.reference, "words": attempt.words}
+    return told | more
 
 
 def as_object(message: Message) -> dict:

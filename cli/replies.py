@@ -7,6 +7,7 @@ import click
 
 from cli import base
 from database import clock
+from sending import inbox
 from sending.replies import Reply
 
 LONGEST = 60  # characters of a text in the table
@@ -27,7 +28,7 @@ def list_replies(limit: int | None, as_json: bool, **chosen: Any) -> None:
     Numbers are masked in the table and whole in JSON.
     """
     most = base.newest(limit, as_json)
-    found = Reply.listing(clock.now(), most, **chosen)
+    found = inbox.listing(clock.now(), most, **chosen)
     header = ("reply_id", "at", "from", "state", "text")
     base.print_list(as_json, map(as_object, found), header, map(row, found), "No replies", most)
 

@@ -20,7 +20,7 @@ from flask import (
 
 import recipients
 import reports
-from access.keys import ApiKey, Role
+from access.keys import ApiKey, Role, names_of_senders
 from database import EPOCH, MILLISECOND, clock
 from database.clock import SKEW
 from desk import lists, replies, results, sessions
@@ -32,8 +32,8 @@ from desk.results import Result
 from desk.words import counted
 from models import Message, Status
 from reports import Cursor, Filter
+from sending import inbox
 from sending.decisions import UNDO_FOR_CERTAIN, Selection
-from sending.replies import Reply
 from sending.waiting import expire
 
 FILTERS = ("status", "key", "day")  # of messages
@@ -99,7 +99,7 @@ def messages() -> str:
         "messages.html",
         **page,
         statuses=[*Status],
-        keys=ApiKey.names_of_senders(),
+        keys=names_of_senders(),
         asked={name: request.args.get(name) for name in ("find", *FILTERS)},
         only=only,
         words=words,
@@ -141,7 +141,7 @@ def message(message_id: uuid.UUID) -> str:
         abort(404, "There is no such message here.")
     (entry,) = shown(found, now)
     back = page_of(request.args.get("back", "")) or url_for(".waiting")
-    latest = Reply.of_message(message_id, now, PAGE + 1)
+    latest = inbox.of_message(message_id, now, PAGE + 1)
     return render_template(
         "message.html",
         entry=entry,

@@ -22,21 +22,23 @@ from desk.results import Result
 from desk.words import international, unbroken
 from models import Message
 from reports import Cursor
+from sending import inbox
 from sending.decisions import UNDO_WITHIN
-from sending.replies import READ, Reply, order
+from sending.inbox import order
+from sending.replies import READ, Reply
 
 
 @blueprint.get("/replies")
 def replies() -> str:
     """Show what recipients wrote back: first what may be a no, then what nobody has read."""
     now, words = clock.now(), lists.kept_search()
-    strip = results.strip(ReplyResult, lambda ids: Reply.seen_by(g.person, ids), now)
+    strip = results.strip(ReplyResult, lambda ids: inbox.seen_by(g.person, ids), now)
     if words:
-        found, end = Reply.search(g.person, words, page_start(), PAGE, now)
+        found, end = inbox.search(g.person, words, page_start(), PAGE, now)
         page = results.page(conversations(found), strip, newest_first)
         page["more"] = end and lists.write(end)
     else:
-        found = Reply.conversations(g.person, page_start(), PAGE + 1, now)
+        found = inbox.conversations(g.person, page_start(), PAGE + 1, now)
         page = results.page(conversations(found), strip, order)
     return render_template(
         "replies.html",
@@ -44,7 +46,7 @@ def replies() -> str:
         words=words,
         asked={"find": request.args.get("find")},
         now=now,
-        count=Reply.count_waiting(g.person, MANY, now),
+        count=inbox.count_waiting(g.person, MANY, now),
         many=MANY,
     )
 
@@ -71,7 +73,7 @@ def change_replies(message_id: uuid.UUID | None = None) -> Response:
         cursors = [lists.read(each) for each in request.form[action].split(".")]
     except ValueError:
         abort(400, "This is not the place of a reply.")
-    now, found = clock.now(), Reply.seen_by(person, [cursor.id for cursor in cursors])
+    now, found = clock.now(), inbox.seen_by(person, [cursor.id for cursor in cursors])
     if found:
         known = {reply.id for reply in found}
         ids = [cursor.id for cursor in cursors if cursor.id in known]

@@ -27,7 +27,7 @@ from peewee import (
 )
 
 from access.audit import Action, Audit
-from access.keys import ApiKey
+from access.keys import ApiKey, names_of
 from carriers import urls
 from database import (
     MILLISECOND,
@@ -378,7 +378,7 @@ class Event(Table):
     def by_name(cls) -> dict[str, Standing]:
         """Return the standing of each key that has events, by its name, which keys may share."""
         standings, found = cls.standings(), {}
-        for key, name in sorted(ApiKey.names(standings).items(), key=itemgetter(1)):
+        for key, name in sorted(names_of(standings).items(), key=itemgetter(1)):
             found[name] = found.get(name, Standing()) + standings[key]
         return found
 

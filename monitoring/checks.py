@@ -8,7 +8,7 @@ import database
 import recipients
 import reports
 import settings as environment
-from access.keys import ApiKey
+from access.keys import ids_of
 from carriers import Carrier, CarrierError, ways
 from database import ERRORS, Refused, clock, isoformat
 from database.clock import SKEW
@@ -91,7 +91,7 @@ def _refuse(problems):
 def find_keys(settings: Settings) -> str:
     """Look for the keys that carriers are for."""
     named = frozenset().union(*(way.keys or () for way in settings.ways))
-    if missing := sorted(named - {*ApiKey.ids_of(named).values()}):
+    if missing := sorted(named - {*ids_of(named).values()}):
         return f"warning: CARRIER_URL names keys that do not exist: {health.listed(missing)}"
     return "all exist that CARRIER_URL names"
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import database
 import reports
-from access.keys import ApiKey
+from access.keys import ids_of
 from carriers.lanes import TESTERS, Lane, Routes
 from carriers.ways import Way
 from database import clock, isoformat
@@ -250,7 +250,7 @@ def read(now: datetime, ways: Sequence[Way] = ()) -> Health:
 
 def without_carrier(routes: Routes) -> int:
     """Count the texts to be sent for which no carrier may be used."""
-    keys, texts = ApiKey.ids_of(routes.keys), 0
+    keys, texts = ids_of(routes.keys), 0
     for text in claims.lanes():
         lane = Lane.read(text)
         if lane.only is None and not routes.order(lane):

@@ -22,7 +22,7 @@ from access.limits import SECOND, window
 from database import EPOCH, MILLISECOND, InstantField, Table, clock, isoformat
 from events.outbox import Event
 from monitoring import health
-from sending.replies import Reply
+from sending import inbox
 from settings import Settings
 
 PROBLEM = "problem "  # begins the subject of a problem: its kind and its name follow
@@ -148,7 +148,7 @@ def _approvals(settings, now):
 
 def _replies(settings, now):
     """Return a notification of replies that wait to be read, if any of them is new."""
-    waiting = Reply.waiting(now)
+    waiting = inbox.waiting(now)
     if _note_news("replies", waiting.replies, waiting.newest, now):
         wait = "reply waits" if waiting.replies == 1 else "replies wait"
         title = f"{waiting.replies} {wait} to be read"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from peewee import SQL, Case, Select, ValuesList, fn
 
-from access.keys import ApiKey, Role
+from access.keys import ApiKey, Role, names_of
 from database import InstantField, db
 from events.outbox import Event, EventAddress
 from models import (
@@ -189,7 +189,7 @@ def errors_by_key(since: datetime) -> list[tuple[str, str, int]]:
         told = which & of_senders() & (at >= since) & Message.last_error.is_null(False)
         latest = Message.select(Message.last_error, Message.key).where(told).order_by(at.desc())
         counts.update(latest.limit(SAMPLE).tuples())
-    names = ApiKey.names({key for _, key in counts})
+    names = names_of({key for _, key in counts})
     return [(error, names[key], messages) for (error, key), messages in counts.most_common()]
 
 

@@ -28,7 +28,7 @@ from carriers.money import Money
 from carriers.ways import Way
 from database import AmountField, CarrierTextField, InstantField, Table
 from database.clock import is_ahead
-from models import LONGEST_WAIT, WAITING, Message, has_status
+from models import Message
 
 DIED = "its scheduler died before the carrier's answer was recorded"
 
@@ -181,53 +181,6 @@ class Attempt(Table):
         lost = cls.update(result=Result.UNCLEAR, words=DIED, ask_at=now)
         lost.where(cls.sender == sender, cls.result.is_null()).execute()
 
-    @classmethod
-    def to_ask(cls, carrier: Way, now: datetime, limit: int) -> list[Self]:
-        """Return some attempts about which a carrier is to be asked now, the longest due first.
-
-        Only of messages that wait: asking about others may find the copy of an equal text that is
-        purged.
-        """
-        due = cls._is_unclear_at(carrier) & cls._is_to_ask(now)
-        waiting = cls.select().join(Message).where(due, has_status(*WAITING))
-        return [*waiting.order_by(cls.ask_at).limit(limit)]
-
-    @classmethod
-    def ask_again_at(
-        cls, message_id: uuid.UUID, carrier: Way, at: datetime, now: datetime | None = None
-    ) -> bool:
-        """Decide when a carrier is asked about a message.
-
-        With `now`, only if it is due: False if another scheduler has done so.
-        """
-        own = cls._is_unclear_at(carrier) & (cls.message == message_id)
-        if now:
-            own &= cls._is_to_ask(now)
-        return cls.update(ask_at=at).where(own).execute() > 0
-
-    @classmethod
-    def unclear_at(cls, carrier: Way, message_id: uuid.UUID) -> list[Self]:
-        """Return the copies of a message that a carrier may have, the first one first."""
-        own = cls._is_unclear_at(carrier) & (cls.message == message_id)
-        return [*cls.select().where(own).order_by(cls.number)]
-
-    @classmethod
-    def rule_out(cls, message: Message, carrier: Way, now: datetime) -> int:
-        """Note that a carrier, asked, has none of the copies of a message that were unclear.
-
-        Return how many of them were given to it since a person retried the message.
-        """
-        own = cls._is_unclear_at(carrier) & (cls.message == message.id)
-        ruled_out = cls.update(result=Result.NOT_TAKEN, ended_at=now, ask_at=None).where(own)
-        numbers = [each.number for each in ruled_out.returning(cls.number).execute()]
-        return sum(number > message.tries_before for number in numbers)
-
-    @classmethod
-    def deaths(cls, message: Message) -> int:
-        """Count the schedulers that died with a message since a person retried it."""
-        since = (cls.message == message.id) & (cls.number > message.tries_before)
-        return cls.select().where(since, cls.words == DIED).count()
-
     def note_receipt(self, receipt: str, at: datetime, price: Money | None) -> None:
         """Note what a carrier reports of this copy; `delivered` is the last word.
 
@@ -259,19 +212,6 @@ class Attempt(Table):
         for attempt in cls.select().where(cls.message.in_([*ids])).order_by(cls.number):
             found[attempt.message_id].append(attempt)
         return found
-
-    def as_object(self) -> dict:
-        """Return the attempt as `flask messages show` prints it."""
-        told = {"at": self.begun_at, "carrier": self.carrier, "ended_at": self.ended_at}
-        return told | {"result": self.result, "reference": self.reference, "words": self.words}
-
-    @classmethod
-    def _is_to_ask(cls, now):
-        return (cls.ask_at <= now) | is_ahead(cls.ask_at, now, LONGEST_WAIT)
-
-    @classmethod
-    def _is_unclear_at(cls, carrier):
-        return cls.is_by(carrier) & IS_UNCLEAR
 
     @classmethod
     def is_by(cls, carrier: Way) -> Expression:

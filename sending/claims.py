@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from peewee import SQL
 
-from access.keys import ApiKey
+from access.keys import ApiKey, ids_of
 from carriers.lanes import Lane, Routes, is_of_answers, new_lane
 from database import BATCH, db
 from models import IS_SENDABLE, Message
@@ -130,7 +130,7 @@ class Claims:
     def __init__(
         self, lanes: Collection[str], routes: Routes, may_take: Callable[[Lane, str], bool]
     ):
-        self.named = ApiKey.ids_of(routes.keys) if routes.keys else {}
+        self.named = ids_of(routes.keys) if routes.keys else {}
         self.may_take = may_take
         self.lanes = [lane for lane in lanes if self._is_any_mine(lane)]
 

@@ -10,7 +10,7 @@ from carriers import Carrier, CarrierError, OptOut, Reply, TooFast
 from carriers.lanes import Lane, Routes
 from database import db
 from models import WAITING, Message, Status
-from sending import inbound, outcomes, receipts
+from sending import doubts, inbound, outcomes, receipts
 from sending.attempts import Attempt, Result, cost
 from sending.carrier_state import CarrierState
 from sending.inbound import ReplyRules
@@ -153,7 +153,7 @@ class Recorder:
     ) -> None:
         """Record what the carrier, asked about a text in doubt, said."""
         if isinstance(error, NotSent):
-            Attempt.ask_again_at(send.message.id, self.way, now)
+            doubts.ask_again_at(send.message.id, self.way, now)
         elif error:
             self.record_no_answer(send, error, now)
         else:
@@ -168,7 +168,7 @@ class Recorder:
             is_moved = outcome and message.settle(outcome, now)
             if not is_moved and not error.account:
                 message.note_error(str(error), now)
-            Attempt.ask_again_at(message.id, self.way, at)
+            doubts.ask_again_at(message.id, self.way, at)
         if is_moved:
             self.note(send, outcome.move, outcome.why)
 
@@ -180,16 +180,16 @@ class Recorder:
         message = send.message
         if references and message.has_twin_under_way():
             later = now + outcomes.retry_delay(0, outcomes.ASK_AGAIN)
-            Attempt.ask_again_at(message.id, self.way, later)
+            doubts.ask_again_at(message.id, self.way, later)
             return
-        copies = Attempt.unclear_at(self.way, message.id)
+        copies = doubts.unclear_at(self.way, message.id)
         found = [each for each in copies if receipts.found(each, references, now, self.way)]
         with db.atomic():
-            ruled_out = Attempt.rule_out(message, self.way, now)
+            ruled_out = doubts.rule_out(message, self.way, now)
             message = message.settle_doubts(self.way, ruled_out)
             if found or message is None or message.status not in WAITING:
                 outcome = None
-            elif outcome := outcomes.not_taken(message, Attempt.deaths(message)):
+            elif outcome := outcomes.not_taken(message, doubts.deaths(message)):
                 message.settle(outcome, now)
         if found:
             self.note(send, "sent")

@@ -5,68 +5,41 @@
 
 import json
 import uuid
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
-from functools import reduce
-from itertools import groupby
-from operator import attrgetter, or_
-from typing import NamedTuple, Self
 
 from peewee import (
     SQL,
     BooleanField,
-    Case,
     Expression,
     IntegerField,
     ModelSelect,
     TextField,
-    Tuple,
     UUIDField,
-    Value,
-    fn,
 )
 
 from access.audit import Action, Audit
 from access.do_not_call import DoNotCall
-from access.keys import ApiKey, Role
-from database import EPOCH, PAGE, CarrierTextField, InstantField, Table, db, in_pages, isoformat
+from database import PAGE, CarrierTextField, InstantField, Table, db, isoformat
 from database.clock import is_ahead
 from events.outbox import Event
 from reports import Cursor
-from reports.matching import look_through, matches
 from sending import meaning
 from sending.meaning import Meaning
 
 WAITS = SQL("read_at IS NULL AND NOT opted_out")
 """A person has to read it. Replies that need nobody are marked as read when they come."""
 
-MAY_BE_NO, MAY_NOT = SQL("may_be_no"), SQL("NOT may_be_no")
-RANKS = (WAITS & MAY_BE_NO, WAITS & MAY_NOT, SQL("(read_at IS NOT NULL OR opted_out)"))
-"""The conditions of the ranks in which the desk lists replies, the first rank first."""
+MAY_BE_NO = SQL("may_be_no")
 
 READ = 2
 """The rank of replies that nobody has to read."""
-
-OF_A_NUMBER = 5  # replies that are shown together
 
 AGAIN = "again"
 """The name in `pieces` of the numbers of the parts that came again."""
 
 PARTS_WITHIN = timedelta(minutes=5)
 """How long the parts of a text are waited for, from the first on."""
-
-
-def order(cursor: Cursor) -> tuple:
-    """Order replies as `Reply.page` does."""
-    return cursor.rank, EPOCH - cursor.at, -cursor.id.int
-
-
-class Waiting(NamedTuple):
-    """The replies that wait to be read."""
-
-    replies: int
-    may_be_no: int
-    newest: str | None  # the largest id
 
 
 class Reply(Table):
@@ -94,8 +67,6 @@ class Reply(Table):
 
     total = 0  # how many its number wrote, where that was counted
 
-    # Listings
-
     @classmethod
     def shown(cls, now: datetime) -> ModelSelect:
         """Select the replies that are whole, or have waited long enough for their parts."""
@@ -105,154 +76,6 @@ class Reply(Table):
     def is_due(cls, now: datetime) -> Expression:
         """Return the condition that a reply has waited long enough for its parts."""
         return (cls.due_at <= now) | is_ahead(cls.due_at, now, PARTS_WITHIN)
-
-    @classmethod
-    def listing(
-        cls,
-        now: datetime,
-        limit: int | None = None,
-        *,
-        unread: bool = False,
-        may_be_no: bool = False,
-        to: str | None = None,
-        since: datetime | None = None,
-    ) -> Iterator[Self]:
-        """Read replies, the newest first, in pages."""
-        chosen = cls.shown(now).order_by(cls.at.desc(), cls.id.desc())
-        if unread:
-            chosen = chosen.where(WAITS)
-        if may_be_no:
-            chosen = chosen.where(WAITS, MAY_BE_NO)
-        if to:
-            chosen = chosen.where(cls.number == to)
-        if since:
-            chosen = chosen.where(cls.at >= since)
-        yield from in_pages(chosen, limit, lambda last: cls._is_before(last.at, last.id))
-
-    @classmethod
-    def conversations(
-        cls, person: ApiKey, after: Cursor | None, limit: int, now: datetime
-    ) -> list[list[Self]]:
-        """Return what some numbers wrote, in the order in which `page` has the first of each."""
-        found, seen = [], set()
-        while len(found) < limit and (some := cls.page(person, after, limit, now, but_of=seen)):
-            numbers = {reply.number for reply in some}
-            # Without those whose first reply is on an earlier page
-            firsts = {group[0].id: group for group in cls._of_each(numbers, person, now)}
-            found += [firsts[reply.id] for reply in some if reply.id in firsts]
-            seen |= numbers
-            after = some[-1].cursor
-        return found[:limit]
-
-    @classmethod
-    def _of_each(cls, numbers, person, now):
-        """Return the first replies of each number, in the order of `page`, with their `total`."""
-        ranks = Case(None, [(rank, n) for n, rank in enumerate(RANKS)])
-        place = fn.ROW_NUMBER().over(
-            partition_by=[cls.number], order_by=[ranks, cls.at.desc(), cls.id.desc()]
-        )
-        total = fn.COUNT(cls.id).over(partition_by=[cls.number])
-        visible = reduce(or_, cls._visible_to(person))
-        theirs = cls.shown(now).where(cls.number.in_([*numbers]), visible)
-        placed = theirs.select(cls, place.alias("place"), total.alias("total"))
-        first = cls.select(SQL("*")).from_(placed).where(SQL("place") <= OF_A_NUMBER)
-        in_order = first.order_by(SQL("number"), SQL("place"))
-        return [[*group] for _, group in groupby(in_order, key=attrgetter("number"))]
-
-    @classmethod
-    def search(
-        cls, person: ApiKey, words: str, after: Cursor | None, limit: int, now: datetime
-    ) -> tuple[list[list[Self]], Cursor | None]:
-        """Return replies that have words or digits, by number, and where to look further.
-
-        Look through LOOKED_THROUGH replies, the newest first, whoever may see them.
-        """
-        before = cls._is_before(after.at, after.id) if after else SQL("true")
-        newest_first = cls.at.desc(), cls.id.desc()
-        rows = cls.select().where(before).order_by(*newest_first)
-        visible = reduce(or_, cls._visible_to(person), SQL("false"))
-        matching = cls.shown(now).where(before, visible, matches(words, cls.number, cls.text))
-        matching = matching.order_by(*newest_first)
-        found, end = look_through(
-            rows, matching, lambda last: ~cls._is_before(last.at, last.id), limit
-        )
-        grouped = {}
-        for reply in found:
-            grouped.setdefault(reply.number, []).append(reply)
-        return [*grouped.values()], end and end.cursor
-
-    @classmethod
-    def page(
-        cls,
-        person: ApiKey,
-        after: Cursor | None,
-        limit: int,
-        now: datetime,
-        but_of: Collection[str] = (),
-    ) -> list[Self]:
-        """Return some replies: those that may be a no first, those that were read last."""
-        found = []
-        for rank in range(after.rank if after else 0, len(RANKS)):
-            some = []
-            for visible in cls._visible_to(person):
-                replies = cls.shown(now).where(RANKS[rank], visible)
-                if but_of:
-                    replies = replies.where(cls.number.not_in([*but_of]))
-                if after and after.rank == rank:
-                    replies = replies.where(cls._is_before(after.at, after.id))
-                replies = replies.order_by(cls.at.desc(), cls.id.desc())
-                some.extend(replies.limit(limit - len(found)))
-            found += sorted(some, key=lambda each: (each.at, each.id), reverse=True)
-            if len(found) >= limit:
-                break
-        return found[:limit]
-
-    @classmethod
-    def of_message(cls, message_id: uuid.UUID, now: datetime, limit: int = PAGE) -> list[Self]:
-        """Return the latest replies to a message, the first of them first."""
-        replies = cls.shown(now).where(cls.message_id == message_id)
-        return list(replies.order_by(cls.at.desc(), cls.id.desc()).limit(limit))[::-1]
-
-    @classmethod
-    def seen_by(cls, person: ApiKey, ids: Collection[uuid.UUID]) -> list[Self]:
-        """Return the replies with these ids that a person at the desk may see."""
-        found = list(cls.select().where(cls.id.in_([*ids]))) if ids else []
-        if person.role != Role.OPERATOR:
-            keys = {key.id for key in ApiKey.in_group(person.group)}
-            found = [each for each in found if each.available_to_group and each.key in keys]
-        return found
-
-    @classmethod
-    def count_waiting(cls, person: ApiKey, most: int, now: datetime) -> int:
-        """Count the replies that this person has yet to read, up to `most`."""
-        counts = (
-            cls.shown(now).where(WAITS, visible).limit(most).count()
-            for visible in cls._visible_to(person)
-        )
-        return min(most, sum(counts))
-
-    @classmethod
-    def waiting(cls, now: datetime) -> Waiting:
-        """Count the replies that wait to be read, and those of them that may be a no."""
-        newest = fn.MAX(cls.id.cast("text")).coerce(False)  # Postgres has no largest UUID
-        all, may_be_no = fn.COUNT(SQL("*")), fn.COUNT(SQL("*")).filter(MAY_BE_NO)
-        shown = cls.shown(now).where(WAITS).select(all, may_be_no, newest)
-        return Waiting(*shown.tuples().get())
-
-    @classmethod
-    def _visible_to(cls, person) -> list[Expression]:
-        """Return conditions that an index serves: one for each key of a group."""
-        if person.role == Role.OPERATOR:
-            return [SQL("true")]
-        of_group = SQL("available_to_group")
-        return [(cls.key == key.id) & of_group for key in ApiKey.in_group(person.group)]
-
-    @classmethod
-    def _is_before(cls, at, id):
-        place = (
-            Value(field.db_value(v), converter=False) for field, v in ((cls.at, at), (cls.id, id))
-        )
-        return Tuple(cls.at, cls.id) < Tuple(*place)
 
     # What people do
 

@@ -13,13 +13,13 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from access.do_not_call import DoNotCall
-from access.keys import ApiKey
+from access.keys import ApiKey, names_of, rules_of
 from access.rules import KeyRules, end
 from carriers import Carrier
 from carriers.lanes import TESTERS, Routes
 from database import db
 from models import Message, Status
-from sending import claims, outcomes, receipts
+from sending import claims, doubts, outcomes, receipts
 from sending.attempts import Attempt
 from sending.carrier_state import CarrierState, Permission
 from sending.claims import Claims, Turn
@@ -142,14 +142,14 @@ class Sender:
         if not self.carrier.can_be_asked:
             return []
         now, questions = self.clock.now(), []
-        due = {attempt.message_id for attempt in Attempt.to_ask(self.way, now, room)}
+        due = {attempt.message_id for attempt in doubts.to_ask(self.way, now, room)}
         for message in Message.select().where(Message.id.in_([*due])) if due else ():
-            if not Attempt.ask_again_at(message.id, self.way, now + QUESTION_LASTS, now):
+            if not doubts.ask_again_at(message.id, self.way, now + QUESTION_LASTS, now):
                 continue
             send = self.send_of(message)
             if message.id in receipts.look_again(message.to, self.routes.ways):
                 self.recorder.note(send, "sent")
-            elif copies := Attempt.unclear_at(self.way, message.id):
+            elif copies := doubts.unclear_at(self.way, message.id):
                 send.since = copies[0].begun_at
                 questions.append(send)
         return questions
@@ -157,7 +157,7 @@ class Sender:
     def send_of(self, message: Message) -> Send:
         """Return the send of a message, which goes first if one is to go first now."""
         if message.key_id not in self.key_names:
-            self.key_names |= ApiKey.names({message.key_id})
+            self.key_names |= names_of({message.key_id})
         name = self.key_names.get(message.key_id)
         return Send(message, name, self.pulse.sender, self.terms, probe=self.watch.probe)
 
@@ -256,7 +256,7 @@ class Sender:
         Their keys' rules are those of this moment.
         """
         ready, moves = [], []
-        rules = ApiKey.rules_of({send.message.key_id for send in sends})
+        rules = rules_of({send.message.key_id for send in sends})
         opted_out = DoNotCall.listed({send.message.to for send in sends})
         for send in sends:
             message = send.message

@@ -13,7 +13,7 @@ from uuid import UUID
 from peewee import SQL, Case, ModelSelect, ModelUpdate, Value
 
 from access.do_not_call import DoNotCall
-from access.keys import ApiKey
+from access.keys import ApiKey, rules_of
 from access.rules import LAST
 from database import BATCH, MILLISECOND, is_outage, locked, passed_over
 from models import (
@@ -80,7 +80,7 @@ def decide_expiry(setting: timedelta, among: Collection[UUID] | None = None) -> 
     if among is not None:
         undecided &= Message.id.in_([*among])
     kinds = list(Message.select(Message.key, Message.answers).where(undecided).distinct())
-    own = ApiKey.rules_of({each.key_id for each in kinds})
+    own = rules_of({each.key_id for each in kinds})
     for each in kinds:
         alike = Message.answers == each.answers if each.answers else Message.answers.is_null()
         these = Message.select(Message.id).where(undecided, Message.key == each.key_id, alike)

@@ -33,7 +33,7 @@ from samples import (
     SUNDAY_NIGHT,
     TUESDAY_NOON,
 )
-from sending import inbound, receipts
+from sending import inbound, inbox, receipts
 from sending.inbound import ReplyRules
 from sending.passes import Passes
 from sending.receipts import EarlyReceipt
@@ -157,7 +157,7 @@ def first_part(service):
 
 
 def part_is_hidden(service):
-    return not [*Reply.listing(service.now)]
+    return not [*inbox.listing(service.now)]
 
 
 def part_is_told_of_later(service):

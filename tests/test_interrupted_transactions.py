@@ -23,7 +23,7 @@ from events.delivery import Deliveries, Try
 from events.outbox import Event, EventAddress
 from models import Message, Status
 from samples import DAY, HOUR, LONDON, MINUTE, NEIGHBOUR, NEW_YORK, TUESDAY_NOON
-from sending import inbound, receipts
+from sending import doubts, inbound, receipts
 from sending.attempts import Attempt
 from sending.heartbeats import Heartbeat
 from sending.inbound import ReplyRules
@@ -153,7 +153,7 @@ def a_yes_that_was_asked_for():
     writes_events()
     message = held(Status.SENDING, in_doubt=1)
     receipts.record_receipts([Receipt("R1", True, None)], TUESDAY_NOON, Way("fake"))
-    (copy,) = Attempt.unclear_at(Way("fake"), message.id)
+    (copy,) = doubts.unclear_at(Way("fake"), message.id)
     return lambda: receipts.found(copy, ["R1"], TUESDAY_NOON, Way("fake"))
 
 

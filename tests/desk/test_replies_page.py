@@ -10,9 +10,10 @@ from desk import lists
 from desk_visitor import following, next_page, on_both, reply, rows
 from models import Message, Status
 from samples import HOUR, LONDON, MINUTE, NEW_YORK, TUESDAY_NOON
-from sending import inbound
+from sending import inbound, inbox
 from sending.inbound import ReplyRules
-from sending.replies import Reply, order
+from sending.inbox import order
+from sending.replies import Reply
 from stored_messages import held, key_named
 
 PAGE = "/desk/replies"
@@ -109,7 +110,7 @@ def test_pages_follow_one_another_each_number_on_one_alone(operator, approver, e
             read_at = at if k or n % 3 == 2 else None
             reply(n, at=at, may_be_no=n % 3 == 0 and not k, read_at=read_at)
     person = ApiKey(id=1, name="Olga", role=Role.OPERATOR)
-    cursors = [each.cursor for each in Reply.page(person, None, 400, TUESDAY_NOON)]
+    cursors = [each.cursor for each in inbox.page(person, None, 400, TUESDAY_NOON)]
     assert cursors == sorted(cursors, key=order)
     for visitor in (operator, approver):
         seen, path = [], PAGE
@@ -160,7 +161,7 @@ def test_mark_as_read_is_for_all_that_was_shown_of_a_number_and_can_be_undone(ap
     for each in (first, second):
         undone = Reply.get_by_id(each.id)
         assert (undone.read_at, undone.read_by, undone.may_be_no) == (None, None, each == second)
-    assert Reply.count_waiting(ApiKey(role=Role.OPERATOR), 9, TUESDAY_NOON) == 4
+    assert inbox.count_waiting(ApiKey(role=Role.OPERATOR), 9, TUESDAY_NOON) == 4
 
 
 @on_both
@@ -202,8 +203,8 @@ def test_what_was_obeyed_or_answered_needs_nobody(approver, text, rules, waits):
     assert f"Replies {int(waits)} unread" in approver.read(PAGE)
     assert bool(approver.page.buttons("Mark as read")) is waits
     assert "read by" not in approver.page.text
-    assert Reply.waiting(TUESDAY_NOON).replies == waits
-    assert len([*Reply.listing(TUESDAY_NOON, unread=True)]) == waits
+    assert inbox.waiting(TUESDAY_NOON).replies == waits
+    assert len([*inbox.listing(TUESDAY_NOON, unread=True)]) == waits
 
 
 def test_a_help_that_had_its_answer_lately_or_none_needs_somebody(operator):

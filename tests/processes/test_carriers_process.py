@@ -24,6 +24,7 @@ from databases import on_both
 from models import TAKEN, Message, Status
 from running import ALWAYS, ask, send, wait_until
 from samples import LONDON, NEW_YORK, VALID
+from sending import inbox
 from sending.receipts import EarlyReceipt
 from sending.replies import Reply
 from signed_callbacks import SECRET, TOKEN, TWILIO, VONAGE, of_twilio, of_vonage
@@ -233,7 +234,7 @@ def test_a_single_pass_that_sends_nothing_hears_what_an_smsc_has_kept(schedule, 
 
 
 def kept():
-    return [each.text for each in Reply.listing(clock.now())]
+    return [each.text for each in inbox.listing(clock.now())]
 
 
 class Gateway:

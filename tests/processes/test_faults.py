@@ -23,7 +23,7 @@ from smpp_peer import SILENCE, delivery
 
 import database
 from access.do_not_call import DoNotCall
-from access.keys import ApiKey
+from access.keys import ApiKey, digest_of
 from answers import PATH
 from database import clock, db, pool, postgres
 from databases import on_both, on_postgres
@@ -588,7 +588,7 @@ def test_an_upgrade_from_the_first_tables_keeps_every_row(start, empty_database_
     folder = str(ROOT / "migrations")
     with database.db.atomic():
         assert Runner(database.db.obj, folder).up("0001_initial") == ["0001_initial"]
-    digest, yesterday = ApiKey.digest_of("tms_old"), clock.now() - timedelta(days=1)
+    digest, yesterday = digest_of("tms_old"), clock.now() - timedelta(days=1)
     statements = [
         f"INSERT INTO api_key (id, name, digest, created_at) VALUES (1, 'old', '{digest}', 5)",
         "INSERT INTO do_not_call VALUES ('+12125550188', 5)",

@@ -15,8 +15,7 @@ from models import Message, Status
 from running import wait_until
 from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import receipts, waiting
-from sending.attempts import Attempt
+from sending import doubts, receipts, waiting
 from stored_messages import FAKE, again, decide_on, held, store, store_many
 
 pytestmark = on_both
@@ -74,7 +73,7 @@ def test_a_yes_that_comes_late_does_not_give_two_equal_texts_one_reference(run_p
     doubtful = held(Status.SENDING, in_doubt=1, in_doubt_since=TUESDAY_NOON)
     fresh = store(in_doubt=1, in_doubt_since=TUESDAY_NOON, take_overs=1)
     askable.taken.append((NEW_YORK, "Hello"))  # of the fresh one
-    (copy,) = Attempt.unclear_at(Way("fake"), doubtful.id)
+    (copy,) = doubts.unclear_at(Way("fake"), doubtful.id)
     assert receipts.found(copy, ["SM0"], TUESDAY_NOON, FAKE)
     receipts.sent({fresh.id: "SM0"}, TUESDAY_NOON, FAKE)
     askable.answers[NEW_YORK] = lambda: askable.take(NEW_YORK, "Hello")

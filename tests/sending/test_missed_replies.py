@@ -15,7 +15,7 @@ from database import clock
 from databases import on_both
 from models import Status
 from samples import HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
-from sending import inbound
+from sending import inbound, inbox
 from sending.inbound import ReplyRules
 from sending.replies import Reply
 from signed_callbacks import of_twilio
@@ -46,7 +46,7 @@ def listen(run_pass, twilio_server):
 
 
 def texts():
-    return [(reply.number, reply.text) for reply in Reply.listing(clock.now())]
+    return [(reply.number, reply.text) for reply in inbox.listing(clock.now())]
 
 
 def test_a_stop_that_came_while_nobody_listened_stops(listen, twilio_server):

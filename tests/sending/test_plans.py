@@ -13,7 +13,7 @@ from models import Status
 from query_plans import plans, reads_whole
 from reports import Cursor
 from samples import DAY, NEW_YORK, TUESDAY_NOON
-from sending import claims, inbound
+from sending import claims, inbound, inbox
 from sending.inbound import ReplyRules
 from sending.replies import Reply
 from stored_messages import key_named, store, store_many
@@ -26,7 +26,7 @@ OPERATOR = ApiKey(id=1, name="Olga", role=Role.OPERATOR)
 
 def page(person, rank=0):
     after = Cursor(rank, TUESDAY_NOON, store().id)
-    return lambda: Reply.page(person, after, 51, TUESDAY_NOON)
+    return lambda: inbox.page(person, after, 51, TUESDAY_NOON)
 
 
 def approver():
@@ -35,22 +35,22 @@ def approver():
 
 
 def by_number_for(person):
-    return lambda: Reply.conversations(person, None, 51, TUESDAY_NOON)
+    return lambda: inbox.conversations(person, None, 51, TUESDAY_NOON)
 
 
 ACTIONS = {
     "the first page": lambda: page(OPERATOR),
     "the next page": lambda: page(OPERATOR, 1),
     "an approver's page": lambda: page(approver()),
-    "by number": lambda: lambda: Reply.conversations(OPERATOR, None, 51, TUESDAY_NOON),
+    "by number": lambda: lambda: inbox.conversations(OPERATOR, None, 51, TUESDAY_NOON),
     "an approver's by number": lambda: by_number_for(approver()),
-    "found": lambda: lambda: Reply.search(OPERATOR, "y", None, 50, TUESDAY_NOON),
-    "of a message": lambda: lambda: Reply.of_message(store().id, TUESDAY_NOON),
-    "how many wait": lambda: lambda: Reply.waiting(TUESDAY_NOON),
-    "unread": lambda: lambda: [*Reply.listing(TUESDAY_NOON, 50, unread=True)],
-    "may be a no": lambda: lambda: [*Reply.listing(TUESDAY_NOON, 50, may_be_no=True)],
-    "of a number": lambda: lambda: [*Reply.listing(TUESDAY_NOON, 50, to=NEW_YORK)],
-    "since": lambda: lambda: [*Reply.listing(TUESDAY_NOON, 50, since=TUESDAY_NOON)],
+    "found": lambda: lambda: inbox.search(OPERATOR, "y", None, 50, TUESDAY_NOON),
+    "of a message": lambda: lambda: inbox.of_message(store().id, TUESDAY_NOON),
+    "how many wait": lambda: lambda: inbox.waiting(TUESDAY_NOON),
+    "unread": lambda: lambda: [*inbox.listing(TUESDAY_NOON, 50, unread=True)],
+    "may be a no": lambda: lambda: [*inbox.listing(TUESDAY_NOON, 50, may_be_no=True)],
+    "of a number": lambda: lambda: [*inbox.listing(TUESDAY_NOON, 50, to=NEW_YORK)],
+    "since": lambda: lambda: [*inbox.listing(TUESDAY_NOON, 50, since=TUESDAY_NOON)],
     "decided": lambda: lambda: Reply.note_listed("Olga", TUESDAY_NOON),
     "due": lambda: lambda: inbound.settle(TUESDAY_NOON),
     "purge": lambda: lambda: Reply.purge(TUESDAY_NOON - DAY, TUESDAY_NOON),

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 import recipients
-from access.keys import ApiKey
+from access.keys import ApiKey, rules_of
 from access.rules import Rules
 from answers import accepted, problems
 from app import create_app
@@ -131,7 +131,7 @@ def happen(sky, counts):
         key, changes = chance.choice([*ApiKey.select()]), {"urgent": chance.random() < 0.5}
         changes |= {"quiet_hours": chance.choice(QUIET), "hours": chance.choice(HOURS)}
         key.rule(changes, sky.now, lambda own: None)
-        sky.rules[key.name] = sky.common.of(ApiKey.rules_of({key.id})[key.id])
+        sky.rules[key.name] = sky.common.of(rules_of({key.id})[key.id])
         counts["changed"] += 1
 
 

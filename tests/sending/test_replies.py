@@ -20,7 +20,7 @@ from models import Message, Status
 from own_threads import at_once, begin
 from running import wait_until
 from samples import DAY, HOUR, LONDON, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
-from sending import inbound, replies
+from sending import inbound, inbox, replies
 from sending.attempts import Attempt
 from sending.inbound import ReplyRules
 from sending.replies import Reply
@@ -41,7 +41,7 @@ def hear(text, now=LATER, rules=RULES, number=NEW_YORK, **fields):
 
 
 def stored(now=LATER):
-    return [*Reply.listing(now)][::-1]
+    return [*inbox.listing(now)][::-1]
 
 
 def sent(finished_at=TUESDAY_NOON, **columns):
@@ -439,7 +439,7 @@ def test_what_may_be_a_no_is_so_until_somebody_has_decided(how):
     maybe, *_ = hear("please do not stop by")
     hear("can you stop", number=LONDON)
     decide(how)
-    assert {r.number for r in Reply.listing(LATER, may_be_no=True)} == {LONDON}
+    assert {r.number for r in inbox.listing(LATER, may_be_no=True)} == {LONDON}
     decided = Reply.get_by_id(maybe.id)
     assert decided.read_at == LATER
     assert decided.read_by == {"a carrier": "carrier", "a reply": "reply"}.get(how, "Olga")

@@ -21,7 +21,7 @@ from samples import (
     SECOND,
     TUESDAY_NOON,
 )
-from sending import inbound, receipts
+from sending import doubts, inbound, receipts
 from sending.attempts import Attempt
 from sending.carrier_state import CarrierState
 from sending.inbound import ReplyRules
@@ -366,7 +366,7 @@ def test_a_late_answer_of_one_changes_nothing_of_a_text_that_another_has(databas
 def test_a_copy_that_another_carrier_has_under_a_reference_does_not_hide_ones_own(database_url):
     store(status=Status.SENT, carrier="eu", carrier_reference="7", finished_at=TUESDAY_NOON)
     doubtful = store(status=Status.SENDING, in_doubt=1, in_doubt_with="us")
-    (copy,) = Attempt.unclear_at(Way("us"), doubtful.id)
+    (copy,) = doubts.unclear_at(Way("us"), doubtful.id)
     assert receipts.found(copy, ["7"], TUESDAY_NOON, Way("us"))
     assert isoformat(again(doubtful).finished_at)
 

@@ -10,7 +10,7 @@ import psycopg
 import acceptance
 import reports
 from acceptance import NewMessage, Request
-from access.keys import ApiKey
+from access.keys import ApiKey, rules_of
 from access.rules import end
 from carriers.alphabets import count_parts
 from carriers.lanes import Lane, Routes, new_lane
@@ -162,7 +162,7 @@ def _row(now, columns):
 
 def _expires_at(message):
     """When it is too late to send a message, by its key's rule or the default of EXPIRE_AFTER."""
-    own = ApiKey.rules_of({message.key_id})[message.key_id]
+    own = rules_of({message.key_id})[message.key_id]
     return end(message.first_send_at, message.lasts(own, 3 * DAY))
 
 
