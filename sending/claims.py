@@ -40,13 +40,13 @@ WALK = f"""
 WITH RECURSIVE walk(lane, key_id, steps) AS (
     SELECT named.value, (
         SELECT key_id FROM message {{by_lane}}
-        WHERE (lane, key_id) >= (named.value, CAST(? AS integer)) AND lane <= named.value
+        WHERE (lane, key_id) >= (named.value, CAST(? AS integer) + 0) AND lane <= named.value
             AND {SENDABLE} ORDER BY lane, key_id LIMIT 1
     ), 1 FROM {{named}}
     UNION ALL
     SELECT lane, (
         SELECT key_id FROM message {{by_lane}}
-        WHERE (lane, key_id) > (walk.lane, walk.key_id) AND lane <= walk.lane
+        WHERE (lane, key_id) > (walk.lane || '', walk.key_id + 0) AND lane <= walk.lane
             AND {SENDABLE} ORDER BY lane, key_id LIMIT 1
     ), steps + 1 FROM walk WHERE key_id IS NOT NULL AND steps < ?
 )
@@ -54,7 +54,8 @@ SELECT lane, key_id FROM walk WHERE key_id IS NOT NULL
 """
 """Find some keys that have messages to be sent in these lanes, from one on: a lookup for each.
 
-With plain equations, Postgres may look by another index, as in IS_OF_PAIR.
+With plain equations, Postgres may look by another index, as in IS_OF_PAIR. SQLite looks by a pair
+only if its values are no columns, and have no type of their own: hence `|| ''` and `+ 0`.
 """
 
 IS_OF_PAIR = """(lane, key_id) >= (pair.lane, pair.key_id)

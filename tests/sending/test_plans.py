@@ -8,7 +8,7 @@ from carriers import Part
 from carriers import Reply as Said
 from carriers.ways import Way
 from database import clock, db
-from databases import on_both
+from databases import on_both, on_sqlite
 from models import Status
 from query_plans import plans, reads_whole
 from reports import Cursor
@@ -135,3 +135,22 @@ def test_what_waits_in_other_lanes_is_not_even_passed_over(action, many):
 @pytest.mark.parametrize("action", [claims.lanes, claim_urgent_ones, claim_others])
 def test_no_statement_of_a_claim_reads_the_whole_table(action, many):
     assert not reads_whole(action)
+
+
+@on_sqlite
+def test_a_claim_passes_over_no_texts_of_the_keys_before_its_turn(database_url):
+    """Whatever of an index a plan names, it counts how many rows are looked at."""
+    store_many(2000, key=key_named("a"))
+    store_many(20, key=key_named("b"))
+    steps = {}
+    for name in ("a", "b"):
+        steps[name] = 0
+        connection = db.connection()
+
+        def count(name=name):
+            steps[name] += 1
+
+        connection.set_progress_handler(count, 10)  # of SQLite's virtual machine
+        assert len(stored_messages.claim(1, first_key=key_named(name).id)) == 1
+        connection.set_progress_handler(None, 10)
+    assert steps["b"] < 2 * steps["a"]
