@@ -208,9 +208,10 @@ class Sender:
         A text that goes first at a risk should not be in doubt already, but where no other carrier
         may be used for it.
         """
-        routes, trouble = self.routes, ()
-        if routes.are_several:
-            trouble = CarrierState.in_trouble(routes.names)
+        lanes, routes = claims.lanes(), self.routes
+        if not lanes:
+            return []
+        trouble = CarrierState.in_trouble(routes.names) if routes.are_several else ()
 
         def may_take(lane, key):
             return routes.may_take(self.name, lane, key, trouble)
@@ -222,8 +223,7 @@ class Sender:
             return may_take(lane, key) and {*trouble}.issuperset(routes.order(lane, key))
 
         which = (is_sure, has_no_other) if self.watch.is_risky else (may_take,)
-        lanes = claims.lanes()
-        groups = [Claims(lanes, routes, each) for each in which] if lanes else []
+        groups = [Claims(lanes, routes, each) for each in which]
         return [each for each in groups if each.lanes]
 
     def claim_new(self, claims: Claims, room: int) -> list[Message]:
