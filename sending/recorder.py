@@ -231,7 +231,7 @@ class Inbox:
         if since := CarrierState.unheard_since(self.watch.name, now):
             since = max(since, now - LONGEST_UNHEARD) - LATE_CALLBACKS
             with suppress(RuntimeError):  # there is no thread: the next pass asks
-                ask = self.watch.sends.threads.submit
+                ask = self.watch.sends.submit
                 self.asked = ask(self.carrier.incoming, since, names), now
 
     def take_missed(self) -> None:

@@ -44,21 +44,14 @@ class Ended(Queue):
         return done
 
 
-class Threads:
-    """Call each action in a thread of its own.
+def in_thread(action: Callable, *arguments: Any) -> Future:
+    """Have a thread of its own call something; raise RuntimeError if the machine can start none.
 
     A ThreadPoolExecutor that can start no thread raises an error, and may call the action later.
     """
-
-    def __init__(self, most: int):
-        """Expect no more than `most` sends at once: their sender sees to that."""
-
-    def submit(self, action: Callable, *arguments: Any) -> Future:
-        """Have a thread call something; raise RuntimeError if the machine can start none."""
-        future = Future()
-        thread = threading.Thread(target=_call, args=(future, action, arguments), daemon=True)
-        thread.start()
-        return future
+    future = Future()
+    threading.Thread(target=_call, args=(future, action, arguments), daemon=True).start()
+    return future
 
 
 def _call(future, action, arguments):
@@ -71,10 +64,10 @@ def _call(future, action, arguments):
 
 
 class Runtime(NamedTuple):
-    """The clock, and how to make threads and the queue of sends that have ended."""
+    """The clock, and how to call something in a thread and to make the queue of what has ended."""
 
     clock: Clock = Clock()
-    make_pool: Callable[[int], Any] = Threads
+    submit: Callable[..., Future] = in_thread
     make_queue: Callable[[], Ended] = Ended
 
 

@@ -77,7 +77,7 @@ class Sends:
         self, carrier: Carrier, size: int, stop: Stop, pulse: Pulse, ended: Ended, runtime: Runtime
     ):
         self.carrier, self.size, self.stop, self.pulse = carrier, size, stop, pulse
-        self.clock, self.ended, self.threads = runtime.clock, ended, runtime.make_pool(size)
+        self.clock, self.submit, self.ended = runtime.clock, runtime.submit, ended
         self.most = size  # at once; fewer for the rest of a pass if the machine has no more threads
         self.under_way = {}  # each Send by the future of its thread
 
@@ -96,7 +96,7 @@ class Sends:
         if send.asking:
             action, arguments = self.carrier.find, (message.to, message.message, send.since)
         try:
-            future = self.threads.submit(action, *arguments)
+            future = self.submit(action, *arguments)
         except RuntimeError as error:
             log.error("message %s waits: %s", message.id, error, extra=send.log_fields)
             self.most = min(self.most, len(self.under_way))

@@ -80,7 +80,7 @@ class CarrierWatch:
         if self.serves:
             return True
         try:
-            self.asked = self.sends.threads.submit(self.sends.carrier.check)
+            self.asked = self.sends.submit(self.sends.carrier.check)
         except RuntimeError as error:  # there is no thread
             log.error("carrier %s cannot be asked: %s", self.name, error)
             CarrierState.end_probe(self.name, self.probe)

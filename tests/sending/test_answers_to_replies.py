@@ -10,7 +10,7 @@ from carriers import CarrierError
 from carriers import Reply as Said
 from carriers.ways import Way
 from databases import on_both
-from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST, DyingPool
+from fake_carrier import FOR_GOOD, FOR_NOW, TOO_FAST, die_instead
 from models import Message, Status
 from samples import DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import inbound
@@ -84,7 +84,7 @@ def test_it_has_one_try_whatever_comes_of_it(run_pass, carrier, error):
 
 def test_a_text_whose_sender_died_is_not_sent_again(run_pass, carrier):
     hear()
-    run_pass.runtime, living = Runtime(make_pool=DyingPool), run_pass.runtime
+    run_pass.runtime, living = Runtime(submit=die_instead), run_pass.runtime
     with pytest.raises(SystemExit):
         run_pass(NIGHT, **ANSWERING)
     run_pass.runtime = living

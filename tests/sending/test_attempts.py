@@ -10,9 +10,9 @@ from access.do_not_call import DoNotCall
 from carriers import CarrierError, LateAnswer, OptOut, Receipt
 from carriers.ways import Way
 from databases import on_both, on_sqlite
-from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, TOO_FAST, DyingPool
+from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, TOO_FAST, die_instead
 from models import Message, Status
-from own_threads import pool_after
+from own_threads import thread_after
 from samples import ALWAYS_OPEN, DAY, HOUR, MINUTE, NEW_YORK, SECOND, TUESDAY_NOON
 from sending import receipts, retention
 from sending.attempts import Attempt
@@ -50,7 +50,7 @@ def give(run_pass):
 
     def hours(carrier, says, since=TUESDAY_NOON, after=1):
         for number, said in enumerate(says):
-            run_pass.runtime = Runtime(make_pool=DyingPool) if said == DIES else THIS_MACHINE
+            run_pass.runtime = Runtime(submit=die_instead) if said == DIES else THIS_MACHINE
             lost = lambda: carrier.take(NEW_YORK, "Hello", SILENCE)  # noqa: E731
             carrier.answers[NEW_YORK] = lost if said == TOOK else said
             try:
@@ -144,7 +144,7 @@ def test_a_carrier_is_asked_since_the_first_death_also_after_a_second(run_pass, 
     """Its copy of the first would not be found otherwise, and it would get another."""
     message = store()
     give(askable, [DIES], after=0)
-    run_pass.runtime = Runtime(make_pool=pool_after(sys.exit))
+    run_pass.runtime = Runtime(submit=thread_after(sys.exit))
     for hours in (1, 2):
         with pytest.raises(SystemExit):
             run_pass(TUESDAY_NOON + hours * HOUR, askable)
@@ -221,7 +221,7 @@ def test_what_expires_in_doubt_between_claim_and_send_says_so(give, run_pass, ca
     """The process stood still after it had judged the message."""
     message = store(first_send_at=TUESDAY_NOON - 3 * DAY + HOUR, send_at=TUESDAY_NOON)
     give(carrier, [SILENCE], after=0)
-    run_pass.runtime = Runtime(make_pool=pool_after(lambda: at(TUESDAY_NOON + 2 * HOUR)))
+    run_pass.runtime = Runtime(submit=thread_after(lambda: at(TUESDAY_NOON + 2 * HOUR)))
     run_pass(TUESDAY_NOON + HOUR / 2)
     assert len(carrier.texts) == 1
     assert again(message).status == Status.EXPIRED

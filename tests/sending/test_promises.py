@@ -185,9 +185,17 @@ class PausingScheduler(Scheduler):
 
     def __init__(self, machine):
         self.machine, self.calls = machine, []
-        runtime = Runtime(machine.clock, partial(Pool, self), Calls)
+        runtime = Runtime(machine.clock, self.submit, Calls)
         first, *others = machine.carriers
         super().__init__(machine.settings, first, runtime, others)
+
+    def submit(self, action, *arguments):
+        """Let the machine call what a thread would."""
+        if arguments and isinstance(arguments[0], Send):
+            self.machine.judged(self, action, *arguments)
+            action = partial(self.machine.give, action)
+        self.calls.append(Call(action, arguments))
+        return self.calls[-1].future
 
     def retry(self, action, *arguments):
         pause()
@@ -261,25 +269,6 @@ class Call:
     def end(self):
         tell, answer = self.answer
         tell(answer)
-
-
-class Pool:
-    """A pool whose threads are calls of the machine."""
-
-    def __init__(self, scheduler, size):
-        self.scheduler = scheduler
-
-    def shutdown(self, wait):
-        pass
-
-    def submit(self, action, *arguments):
-        machine = self.scheduler.machine
-        if arguments and isinstance(arguments[0], Send):
-            machine.judged(self.scheduler, action, *arguments)
-            action = partial(machine.give, action)
-        call = Call(action, arguments)
-        self.scheduler.calls.append(call)
-        return call.future
 
 
 class Calls(Ended):

@@ -9,7 +9,7 @@ import pytest
 import carriers
 from databases import on_both
 from models import Status
-from own_threads import pool_after
+from own_threads import thread_after
 from samples import ALWAYS_OPEN, HOUR, MINUTE, NEW_YORK, SECOND
 from sending.runtime import Runtime
 from stored_messages import again, store
@@ -77,7 +77,7 @@ def test_quiet_hours_that_begin_after_the_claim_hold_a_text_back(
     if by_key:
         rules = {"hours": "00:00-24:00", "quiet_hours": "21:00-08:00"}
         message.key.rule(rules, NINE_PM - HOUR, lambda own: None)
-    run_pass.runtime = Runtime(make_pool=pool_after(lambda: at(NINE_PM)))
+    run_pass.runtime = Runtime(submit=thread_after(lambda: at(NINE_PM)))
     changes = {} if by_key else NIGHT | ALWAYS_OPEN
     assert +run_pass(NINE_PM - SECOND, **changes) == Counter({"rescheduled": 1})
     assert carrier.texts == []

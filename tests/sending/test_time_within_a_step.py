@@ -3,7 +3,7 @@
 import itertools
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import wait
 from unittest.mock import Mock
 
 import pytest
@@ -13,9 +13,9 @@ import database
 from carriers import CarrierError
 from database import clock, db
 from databases import on_both
-from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, TOO_FAST, DyingPool, FakeCarrier
+from fake_carrier import ACCOUNT, FOR_GOOD, FOR_NOW, TOO_FAST, FakeCarrier, die_instead
 from models import Status
-from own_threads import at_once, pool_after
+from own_threads import at_once, thread_after
 from running import wait_until
 from samples import (
     ALWAYS_OPEN,
@@ -29,7 +29,7 @@ from samples import (
 )
 from scheduler import Scheduler
 from sending import heartbeats, sender
-from sending.runtime import THIS_MACHINE, Clock, Runtime
+from sending.runtime import THIS_MACHINE, Clock, Runtime, in_thread
 from stored_messages import again, store, store_many
 
 pytestmark = on_both
@@ -74,7 +74,7 @@ def test_what_another_has_taken_over_between_claim_and_send_is_not_given_again(
             hands.leap(LATE)
             at_once(Scheduler(settings, other).run_pass)
 
-    run_pass.runtime = Runtime(hands, pool_after(stand_still))
+    run_pass.runtime = Runtime(hands, thread_after(stand_still))
     run_pass(TUESDAY_NOON)
     assert len(other.texts) == 1
     assert carrier.texts == []
@@ -90,14 +90,13 @@ def test_whichever_statement_of_a_pass_lasts_too_long_each_text_goes_once(
     It takes a text that the carrier may have for one in doubt, so no time is lost while it has it.
     """
 
-    class Waiting(ThreadPoolExecutor):
-        def submit(self, *call):
-            future = super().submit(*call)
-            wait([future])
-            return future
+    def submit(*call):
+        future = in_thread(*call)
+        wait([future])
+        return future
 
     other, hands = FakeCarrier(), Leaping(at, True, True)
-    run_pass.runtime, always = Runtime(hands, Waiting), settings._replace(**ALWAYS_OPEN)
+    run_pass.runtime, always = Runtime(hands, submit), settings._replace(**ALWAYS_OPEN)
 
     def run_other():
         at_once(Scheduler(always, other).run_pass)
@@ -135,7 +134,7 @@ def test_a_dead_scheduler_that_was_to_go_first_is_waited_for_until_its_claim_end
     run_pass(TUESDAY_NOON, send_concurrency=1)
     carrier.answers, first_at = {}, TUESDAY_NOON + 5 * SECOND
     for _ in range(2):
-        run_pass.runtime = Runtime(make_pool=DyingPool)
+        run_pass.runtime = Runtime(submit=die_instead)
         with pytest.raises(SystemExit):
             run_pass(first_at, send_concurrency=1)
         run_pass.runtime = THIS_MACHINE
@@ -227,7 +226,7 @@ def test_the_carrier_is_told_what_is_left_of_the_time_when_it_is_given_the_text(
     at(TUESDAY_NOON)
     store(expires_at=TUESDAY_NOON + HOUR)
     noting, late = Noting(), TUESDAY_NOON + 100 * SECOND
-    run_pass.runtime = Runtime(make_pool=pool_after(lambda: at(late)))
+    run_pass.runtime = Runtime(submit=thread_after(lambda: at(late)))
     run_pass(TUESDAY_NOON, noting)
     assert noting.valid_for == 3500
 

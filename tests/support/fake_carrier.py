@@ -1,13 +1,11 @@
 """A fake carrier for the one seam where a fake is good enough: scheduler and carriers."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from carriers import Carrier, CarrierError
 from scheduler import Scheduler
 from sending import heartbeats, sender
-from sending.runtime import THIS_MACHINE
+from sending.runtime import THIS_MACHINE, in_thread
 
 FOR_NOW, FOR_GOOD = CarrierError("out of order"), CarrierError("no such number", permanent=True)
 TOO_FAST = CarrierError("slow down", too_fast=True)
@@ -64,13 +62,11 @@ class AskableCarrier(FakeCarrier):
         return answer or f"SM{len(self.taken) - 1}"
 
 
-class DyingPool(ThreadPoolExecutor):
-    """A pool of a scheduler that dies as soon as it gives the carrier a text."""
-
-    def submit(self, action, *arguments):
-        if action.__name__ == "find":
-            return super().submit(action, *arguments)
-        raise SystemExit
+def die_instead(action, *arguments):
+    """Start a thread as a scheduler does that dies as soon as it gives the carrier a text."""
+    if action.__name__ == "find":
+        return in_thread(action, *arguments)
+    raise SystemExit
 
 
 @pytest.fixture

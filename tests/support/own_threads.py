@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from unittest.mock import patch
 
 from database import db, pool
+from sending.runtime import in_thread
 
 
 def begin(threads, action, *arguments):
@@ -30,12 +31,11 @@ def at_once(*actions):
         return [each.result() for each in [begin(threads, action) for action in actions]]
 
 
-def pool_after(action):
-    """Return a kind of pool of a scheduler that does something before it calls each thread."""
+def thread_after(action):
+    """Return how a scheduler starts its threads that do something before."""
 
-    class Pool(ThreadPoolExecutor):
-        def submit(self, *call):
-            action()
-            return super().submit(*call)
+    def submit(*call):
+        action()
+        return in_thread(*call)
 
-    return Pool
+    return submit
