@@ -70,10 +70,15 @@ class Request(NamedTuple):
     answer: Callable[[NewMessage], str] | None = None  # to it, as it is stored
 
     @property
+    def of_day(self) -> tuple[int, int]:
+        """The key and the day of UTC, since 1970."""
+        return self.message.key, self.message.second // 86_400
+
+    @property
     def usual_key(self) -> tuple[int, str, int] | None:
         """The key, the country and the day for which it may be odd."""
-        message = self.message
-        return (message.key, message.country, message.second // 86_400) if self.hold_odd else None
+        key, day = self.of_day
+        return (key, self.message.country, day) if self.hold_odd else None
 
 
 Outcome = Exception | NewMessage

@@ -109,7 +109,11 @@ def _accepted_to(requests):
 
 
 def _usual(requests):
-    """Lock the days of keys of which what is odd is held; return them with what is usual."""
+    """Lock the days of keys of which what is odd is held; return them with what is usual.
+
+    What is known of the days of other keys does not stay true.
+    """
+    KeyDay.forget({each.of_day for each in requests if not each.hold_odd})
     parts = Counter()
     for request in requests:
         if request.hold_odd:

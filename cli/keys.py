@@ -269,7 +269,7 @@ def list_keys(as_json: bool) -> None:
     limits = reports.use_of_limits(everyone, now, current_app.config["SETTINGS"].key_limits)
     objects = [as_object(key, limits[key.id], now) for key in everyone]
     if as_json:
-        addresses, standings = EventAddress.all_keys(), Event.standings()
+        addresses, standings = EventAddress.everyone(), Event.standings()
         base.print_array(
             shown | {"events": events_of(addresses.get(key.id), standings.get(key.id, Standing()))}
             for key, shown in zip(everyone, objects, strict=True)

@@ -42,7 +42,7 @@ def sender_of(app, name, role=Role.SENDER):
 
     def send(parts=1, country="US", repeat=None, **options):
         text = "x" * (160 if parts == 1 else 153 * parts)
-        post = sender(app.test_client(), secret)
+        post = sender(send.app.test_client(), secret)
         return accepted(post(repeat, to=NUMBERS[country], message=text, **options))
 
     send.app, send.key = app, ApiKey.named(name)
@@ -162,6 +162,28 @@ def test_what_was_sent_before_it_was_asked_for_is_usual(settings, at):
     assert is_held(send())
     assert send_many(send, 90, "GB") == 90
     assert is_held(send(1, "GB"))
+
+
+@pytest.mark.parametrize("again", ["yes", "default"])
+def test_what_was_sent_while_it_was_not_asked_for_counts(shop, run, at, again):
+    """Today, and tomorrow as a day before, also to a country that was not texted before."""
+    assert send_many(shop, 10) == 10
+    run("keys", "rules", "shop", "--hold-odd", "no")
+    assert [send_many(shop, 90, country) for country in NUMBERS] == [90, 90]
+    run("keys", "rules", "shop", "--hold-odd", again)
+    assert [is_held(shop(1, country)) for country in NUMBERS] == [True, True]
+    at(TUESDAY_NOON + DAY)
+    assert [send_many(shop, 310, country) for country in NUMBERS] == [300, 270]
+
+
+def test_what_was_sent_while_the_setting_was_off_counts(shop, settings, at):
+    assert send_many(shop, 10) == 10
+    judging, shop.app = shop.app, create_app(settings._replace(**ALWAYS_OPEN))
+    assert send_many(shop, 90) == 90
+    shop.app = judging
+    assert is_held(shop())
+    at(TUESDAY_NOON + DAY)
+    assert send_many(shop, 310) == 300
 
 
 # In any mix
