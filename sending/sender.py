@@ -168,8 +168,7 @@ class Sender:
 
         What SEND_RATE does not let go keeps its place, and its key is the next in turn.
         """
-        groups = self.claims()
-        if not groups:
+        if self.watch.stop.is_requested or not (groups := self.claims()):
             return 0, []
         self.is_unsure = True
         now, before = self.clock.now(), self.pulse.moment()

@@ -111,11 +111,8 @@ class Sends:
         This process, or the database, may have stood still since the message was claimed.
         """
         message = send.message
-        if (early := send.not_before - self.clock.monotonic()) > 0:
-            self.stop.sleep(early)
-            if self.stop.is_requested:
-                raise NotSent
-        if not self.pulse.is_fresh(send.sender):  # others may take it for dead
+        self.stop.sleep(send.not_before - self.clock.monotonic())
+        if self.stop.is_requested or not self.pulse.is_fresh(send.sender):  # taken for dead
             raise NotSent
         now = self.clock.now()
         if outcome := outcomes.judge_again(message, send.terms, now):

@@ -123,6 +123,32 @@ def test_whichever_statement_of_a_pass_lasts_too_long_each_text_goes_once(
     assert statement > 10
 
 
+def test_at_whichever_statement_of_a_pass_a_stop_comes_no_text_is_given_after_it(
+    settings, carrier, at
+):
+    given = []  # whether there had been a stop
+    for statement in itertools.count():
+        at(TUESDAY_NOON)
+        message, one, left = store(), Scheduler(settings, carrier), [statement]
+        carrier.answers[NEW_YORK] = lambda one=one: given.append(one.stop.is_requested)
+
+        def count(event, one=one, left=left):
+            if threading.current_thread() is threading.main_thread():
+                left[0] -= 1
+                if left[0] == -1:
+                    one.stop.request()
+
+        db.query_hooks.append(count)
+        one.run_pass()
+        db.query_hooks.remove(count)
+        assert again(message).status == (Status.SENT if given else Status.QUEUED)
+        message.delete_instance()
+        if given:
+            break
+    assert statement > 10
+    assert given == [False]
+
+
 @pytest.mark.parametrize(
     "cause", [TOO_FAST, ACCOUNT, CarrierError("down", unreached=True)], ids=str
 )
