@@ -333,11 +333,16 @@ PARTS = fn.COALESCE(Message.parts, 1)
 """The parts of a message; one where a version before migration 0014 stored none."""
 
 
-def accepted(key: int, since: int, until: int) -> list[int]:
-    """Count the messages of a key that were accepted from one second to another, and parts."""
+def accepted(key: int, since: int, until: int, after: uuid.UUID | None = None) -> list[int]:
+    """Count the messages of a key that were accepted from one second to another, and parts.
+
+    With `after`, only those with a greater id.
+    """
     first, end = (first_id(EPOCH + second * SECOND) for second in (since, until))
     counts = Message.select(fn.COUNT(SQL("*")), fn.COALESCE(fn.SUM(PARTS), 0))
     these = (Message.key == key) & (Message.id >= first) & (Message.id < end)
+    if after:
+        these &= Message.id > after
     return [*counts.where(these).tuples().get()]
 
 

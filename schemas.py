@@ -8,6 +8,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +17,7 @@ from marshmallow.experimental.context import Context
 
 import recipients
 from database import isoformat
-from recipients.hours import BusinessHours, written_window
+from recipients.hours import BusinessHours, NeverOpens, written_window
 
 COMPACT = (",", ":")
 MOST_PROBLEMS = 20  # that are listed; more are counted
@@ -178,14 +179,17 @@ def _quiet_problems(recipient, send_date, hours):
     """Yield the problem of a send_date in the recipient's quiet hours."""
     if not hours.quiet:
         return
+    after = "they never end"  # settings were changed after the rules of the key
     try:
         silence = hours.silence(recipient.clocks, send_date)
-        end = hours.quiet_until(recipient.clocks, send_date)
         local_time = recipients.local_time(recipient, send_date)
+        with suppress(NeverOpens):
+            if end := hours.quiet_until(recipient.clocks, send_date):
+                after = f"the first instant after them is {isoformat(end)}"
     except OverflowError:
         yield "send_date: must be before the last days of the year 9999"
         return
-    if end:
+    if silence:
         here = silence.local.utcoffset() == send_date.astimezone(recipient.zone).utcoffset()
         name, window = (
             recipients.quiet_name(silence.hours, recipient),
@@ -194,7 +198,7 @@ def _quiet_problems(recipient, send_date, hours):
         elsewhere = "" if here else " (quiet hours hold in another of its zones)"
         yield (
             f"send_date: must not be in {name}, {window}: it is {local_time} for the recipient "
-            f"then{elsewhere}; the first instant after them is {isoformat(end)}"
+            f"then{elsewhere}; {after}"
         )
 
 

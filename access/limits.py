@@ -3,11 +3,13 @@
 A key's windows are the seconds, minutes, hours, days and months of UTC; a recipient's slides.
 """
 
+import math
 import re
 import uuid
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 from functools import lru_cache
+from operator import add
 from typing import NamedTuple, Self
 
 from peewee import SQL, BigIntegerField, IntegerField, UUIDField
@@ -112,9 +114,9 @@ def lock_numbers(numbers: Collection[str]) -> None:
 class KeyUse(Table):
     """How many messages of a key, and parts, were accepted in the windows around a second.
 
-    All are counted, whichever are limited. A row is changed only under its lock. It is stale if the
-    key has a newer message than `last_id`, accepted while it had no limits, or if a version before
-    migration 0039 has changed it, which counts neither parts nor months.
+    All are counted, whichever are limited. A row is changed only under its lock. It does not count
+    messages that are newer than `last_id`, accepted while the key had no limits. It is stale if a
+    version before migration 0039 has changed it, which counts neither parts nor months.
     """
 
     key_id = IntegerField(primary_key=True)
@@ -170,26 +172,28 @@ class KeyTally:
         row: KeyUse | None,
         latest: uuid.UUID | None,
         seconds: Iterable[int],
-        count: Callable[[int, int], list[int]],
+        count: Callable[..., list[int]],
     ) -> Self:
         """Return what a key has used up in the windows around these seconds.
 
         `latest` is the id of its latest message. `count` counts its messages and their parts from
-        one second to another, for windows of which its row says nothing.
+        one second to another, and after an id: those that its row does not count, or all of windows
+        of which the row says nothing.
         """
         last_id = row and row.parts_id
-        is_known = row is not None and (latest is None or (last_id and latest <= last_id))
-        last = row.second if is_known else max(seconds)
+        is_known = row is not None and (latest is None or (last_id and last_id == row.last_id))
+        is_all = is_known and (latest is None or latest <= last_id)
+        last = row.second if is_all else max(*seconds, row.second if is_known else 0)
         counts = {}
         for unit in UNITS:
-            around_last = window(unit, last)
+            known = window(unit, row.second)[0] if is_known else math.inf
             for begins, ends in {window(unit, second) for second in (*seconds, last)}:
-                if is_known and begins > around_last[0]:
-                    counts[unit, begins] = [0, 0]
-                elif is_known and begins == around_last[0]:
-                    counts[unit, begins] = row.used(unit)
-                else:
+                if begins < known:
                     counts[unit, begins] = count(begins, ends)
+                    continue
+                used = row.used(unit) if begins == known else [0, 0]
+                more = [0, 0] if is_all else count(begins, ends, last_id)
+                counts[unit, begins] = [*map(add, used, more)]
         return cls(counts, last, max(filter(None, (latest, last_id)), default=None))
 
     def in_window(self, unit: str, second: int) -> list[int]:

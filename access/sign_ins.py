@@ -16,7 +16,10 @@ MARK = 12  # characters of a key's digest, by which a link is void once that is 
 
 
 class SignIn(Table):
-    """A session at the desk. It ends at the sign-out, after LASTS, or when the key changes."""
+    """A session at the desk. It ends at the sign-out, after LASTS, or when the key changes.
+
+    One of a key that is paused is closed until that is resumed.
+    """
 
     id = TextField(primary_key=True)
     key = ForeignKeyField(ApiKey, index=False)
@@ -33,7 +36,7 @@ class SignIn(Table):
         End the session `before`, which the browser forgets. Raise Refused if the key is a
         program's. The old secret of a rotated key opens nothing.
         """
-        key = ApiKey.live(now).where(ApiKey.digest == digest_of(secret)).first()
+        key = cls._keys(now).where(ApiKey.digest == digest_of(secret)).first()
         if key is None:
             return None
         if key.role in MAY_SEND:
@@ -49,7 +52,7 @@ class SignIn(Table):
         if key.role in MAY_SEND:
             raise Refused(f"{key.name!r} is a {key.role}'s key: it can send texts but not sign in")
         with db.transaction():
-            if not cls._may_link(now).where(ApiKey.id == key.id).exists():
+            if not cls._keys(now).where(ApiKey.id == key.id).exists():
                 raise Refused(f"the key {key.name!r} is revoked, expired or paused")
             Audit.note(Action.LINKED_KEY, now, key=key.id, key_name=key.name)
         made = (now - EPOCH) // MILLISECOND
@@ -73,7 +76,7 @@ class SignIn(Table):
             return None
         details = f"by the link of {isoformat(made_at)}"
         with db.transaction():
-            key = db.lock_rows(cls._may_link(now).where(ApiKey.id == id)).first()
+            key = db.lock_rows(cls._keys(now).where(ApiKey.id == id)).first()
             its_own = (Audit.who_key == id) & (Audit.details == details)
             used = Audit.select().where(Audit.at > made_at - cls.LINK_LASTS, its_own)
             if not key or key.digest[:MARK] != mark or used.exists():
@@ -81,7 +84,8 @@ class SignIn(Table):
             return cls._begin(key, now, before, details)
 
     @staticmethod
-    def _may_link(now):
+    def _keys(now):
+        """Select the keys that may open something: those that are neither over nor paused."""
         return ApiKey.live(now).where(ApiKey.paused_at.is_null())
 
     @classmethod
@@ -100,7 +104,7 @@ class SignIn(Table):
         """Return the key of a session, or None if it has ended."""
         cls.count_as_now(cls.began_at, now)
         valid = (cls.digest == ApiKey.digest) & (cls.began_at > now - cls.LASTS)
-        signed_in = ApiKey.live(now).join(cls, on=(cls.key == ApiKey.id))
+        signed_in = cls._keys(now).join(cls, on=(cls.key == ApiKey.id))
         return signed_in.where(cls.id == id, valid).first()
 
     @classmethod

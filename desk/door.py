@@ -159,7 +159,7 @@ def link() -> str:
 def sign_in() -> Response | tuple[str, int]:
     """Sign in with a key, or by a link."""
     # No limit on attempts: keys have 256 random bits, so guessing is hopeless
-    note = "This key does not open the desk. It may be mistyped, expired or revoked."
+    note = "This key does not open the desk. It may be mistyped, expired, paused or revoked."
     now, before = clock.now(), session.get("sign_in")
     try:
         if "link" in request.form:

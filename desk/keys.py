@@ -85,7 +85,7 @@ def change_key() -> Response:
 
 def set_pause(action: str, id: int, person: ApiKey, now: datetime) -> tuple[bool, str]:
     """Pause or resume a key; return whether that changed it, and the result in words."""
-    key = ApiKey.get_or_none(ApiKey.id == id)
+    key = ApiKey.get_or_none(ApiKey.id == id, ApiKey.role.in_(MAY_SEND))
     if key is None:
         abort(400, "There is no such key.")
     try:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from peewee import SQL, Expression, fn
 
 from access.keys import MAY_SEND, ApiKey
-from access.limits import SECOND, KeyUse, Limit, parse
+from access.limits import SECOND, KeyUse, Limit, parse, window
 from carriers.money import plain
 from database import EPOCH
 from models import PARTS, Message, Status, first_id, has_status, tally_of
@@ -99,8 +99,8 @@ def use_of_limits(
 
 def limits_used_up(now: datetime, defaults: tuple[Limit, ...]) -> list[tuple[ApiKey, Limit]]:
     """Return each limit that is used up, with its key: by name, a key's longest limit last."""
-    today = (now - EPOCH).days * 86_400
+    begins, _ = window("mo", (now - EPOCH) // SECOND)  # the longest
     keys = ApiKey.live(now).join(KeyUse, on=(KeyUse.key_id == ApiKey.id))
-    used_today = list(keys.where(KeyUse.second >= today).order_by(ApiKey.name))
-    uses = use_of_limits(used_today, now, defaults)
-    return [(key, use.limit) for key in used_today for use in uses[key.id] if use.is_up]
+    used_lately = list(keys.where(KeyUse.second >= begins).order_by(ApiKey.name))
+    uses = use_of_limits(used_lately, now, defaults)
+    return [(key, use.limit) for key in used_lately for use in uses[key.id] if use.is_up]

@@ -256,6 +256,36 @@ def test_limits_that_come_back_after_a_while_count_what_was_accepted_meanwhile(s
     refusal(send(), 429)
 
 
+def test_they_count_what_was_accepted_in_a_later_window_too(service, at):
+    at(TUESDAY_NOON)
+    accepted(service(key_limits=parse("3/h,5/d"))())
+    at(TUESDAY_NOON + HOUR)
+    for _ in range(3):
+        accepted(service()())
+    send = service(key_limits=parse("3/h,5/d"))
+    for _ in range(2):
+        assert retry_after(send()) == HOUR // SECOND
+    at(TUESDAY_NOON + 2 * HOUR)
+    accepted(send())
+    refusal(send(), 429)
+
+
+def test_they_count_what_was_purged_before_they_were_taken_away_too(limited, run, at):
+    at(TUESDAY_NOON)
+    send = limited("5/mo,7p/mo")
+    for text in (ONE, ONE, THREE_PARTS):
+        accepted(send(message=text))
+    run("messages", "cancel", "--key", "shop", "--yes")
+    at(TUESDAY_NOON + SECOND)
+    run("messages", "purge", "--older-than", "0", "--yes")
+    run("keys", "limit", "shop")
+    accepted(send())
+    run("keys", "limit", "shop", "5/mo", "7p/mo")
+    refusal(send(message=TWO_PARTS), 429)
+    accepted(send())
+    refusal(send(), 429)
+
+
 def test_a_limit_that_is_set_again_and_again_in_one_window_counts_all_of_it(limited, run, at):
     at(TUESDAY_NOON)
     send = limited("2/d")

@@ -5,9 +5,10 @@ from datetime import timedelta
 import pytest
 
 from access.audit import Audit
-from access.keys import ApiKey
+from access.keys import ApiKey, Role
 from access.limits import parse
 from database import clock
+from desk_visitor import issue
 from samples import HOUR, MINUTE, TUESDAY_NOON
 from stored_messages import key_named, store
 
@@ -89,3 +90,11 @@ def test_the_undo_of_an_older_page_is_of_its_own_key_alone(operator, shop):
 def test_a_form_without_a_key_is_refused(operator, fields):
     operator.open(PAGE)
     assert operator.send(PAGE, **fields).status_code == 400
+
+
+def test_a_persons_key_is_not_on_the_page_and_is_paused_in_the_shell_alone(operator):
+    issue("Anna", role=Role.OPERATOR)
+    operator.open(PAGE)
+    assert "Anna" not in operator.page.text
+    assert operator.send(PAGE, pause=ApiKey.named("Anna").id).status_code == 400
+    assert not paused(ApiKey.named("Anna"))

@@ -51,10 +51,11 @@ def test_every_other_key_is_refused_in_the_same_words(app):
     revoked = issue("revoked")
     ApiKey.named("revoked").revoke(TUESDAY_NOON)
     expired = issue("expired", expires_at=TUESDAY_NOON)
-    rotated = issue("rotated")
+    rotated, paused = issue("rotated"), issue("paused")
     ApiKey.named("rotated").rotate(TUESDAY_NOON + DAY, TUESDAY_NOON)
+    ApiKey.named("paused").pause(TUESDAY_NOON)
     said = set()
-    for secret in (revoked, expired, rotated, "", "tms_guess", "\0", "x" * 10_000):
+    for secret in (revoked, expired, rotated, paused, "", "tms_guess", "\0", "x" * 10_000):
         visitor = Visitor(app)
         assert visitor.sign_in(secret).status_code == 403
         assert visitor.page.buttons("Sign in")
@@ -248,6 +249,14 @@ def test_signing_out_ends_every_copy_of_the_cookie(app, approver):
     approver.press("Sign out")
     assert is_out(approver)
     assert is_out(copy_of(thief, app))
+
+
+def test_a_session_is_closed_while_its_key_is_paused(app, approver):
+    key = SignIn.get().key
+    key.pause(TUESDAY_NOON)
+    assert is_out(approver)
+    key.resume(TUESDAY_NOON)
+    assert not is_out(approver)
 
 
 def test_a_session_lasts_twelve_hours_to_the_millisecond_and_is_cleared_away(app, approver, at):

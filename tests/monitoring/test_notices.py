@@ -279,6 +279,16 @@ def test_limits_of_a_month_and_in_parts_are_told_once_in_each(look):
     assert look(TUESDAY_NOON + 32 * DAY) == [f"{ALL} 9/d.", f"{ALL} 20p/mo."]
 
 
+def test_a_limit_of_a_month_that_is_set_to_what_was_used_on_earlier_days_is_told(look):
+    key, counts = key_named("shop"), dict.fromkeys(("used_s", "used_min", "used_h", "used_d"), 0)
+    second = int(TUESDAY_NOON.timestamp())
+    KeyUse.create(key_id=key.id, second=second, used_mo=20, **counts)
+    key.limit(limits.parse("30/mo"), TUESDAY_NOON)
+    assert look(TUESDAY_NOON + DAY) == []
+    key.limit(limits.parse("20/mo"), TUESDAY_NOON + DAY)
+    assert look(TUESDAY_NOON + DAY) == [f"{ALL} 20/mo."]
+
+
 def test_the_default_limits_are_told_too_and_others_than_the_days_are_not(look):
     used(key_named("shop"), 5)
     used(key_named("bank"), 4, "4/h")

@@ -435,6 +435,18 @@ def test_rules_that_later_settings_leave_no_minute_refuse_a_text_and_never_send_
     assert again(message).status == Status.SCHEDULED
 
 
+def test_a_send_date_in_quiet_hours_that_never_end_is_refused(ask, at):
+    """As the rule was allowed for the countries of then; by Sydney's clock or Perth's it holds."""
+    at(TUESDAY_NOON)
+    rule("app", quiet_hours="12:00-11:00")
+    (problem,) = problems(ask(to="+61412345678", send_date="2026-03-05T00:00:00Z"))
+    assert problem.startswith("send_date: must not be in quiet hours of the key, 12:00 PM - 11:00")
+    assert problem.endswith(
+        "it is 11:00 AM, Thursday, Mar 5 for the recipient then (quiet hours "
+        "hold in another of its zones); they never end"
+    )
+
+
 # A change within a pass
 
 
