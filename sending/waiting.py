@@ -115,17 +115,24 @@ def expire(now: datetime, among: Collection[UUID] | None = None) -> int:
     return sum(map(len, _change_due(give_up, due, IS_WAITING, now)))
 
 
-def expire_in_doubt(lanes: Collection[str], reason: str, now: datetime) -> int:
-    """Give up messages in doubt whose carriers, to be asked about them, do not answer.
+def expire_in_doubt(
+    lanes: Collection[str], reason: str, now: datetime, of_paused: bool = False
+) -> int:
+    """Give up messages in doubt of which no sender will soon know more.
 
-    They have expired, or are cancelled if somebody has done so; return how many.
+    They have expired, or are cancelled if somebody has done so; return how many. `of_paused` are
+    those of keys that are paused.
     """
     old = (
         IS_SENDABLE & Message.lane.in_(lanes) & (Message.in_doubt > 0) & (Message.expires_at <= now)
     )
+    if not lanes:
+        return 0
     withdrawn = Message.cancelled_by.is_null(False), Status.CANCELLED
     status = Case(None, [withdrawn], Status.EXPIRED)
     told = {"finished_at": now, "last_error": reason, "last_error_at": now}
+    if of_paused:
+        old &= Message.key.in_(ApiKey.paused())
     give_up, due = Message.update(status=status, **told), Message.select(Message.id).where(old)
     return sum(map(len, _change_due(give_up, due, old, now)))
 
