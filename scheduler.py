@@ -203,6 +203,8 @@ class Scheduler:
             kept.correct(now)
         rates = {each.name: each.watch.rate for each in self.senders if each.watch.rate}
         CarrierState.correct(now, {name: rate.longest for name, rate in rates.items()})
+        for way in self.routes.ways:
+            CarrierState.prepare(way.name, way.was)
         stand_ins = {name: self.routes.stand_ins(name) for name in self.routes.names}
         CarrierState.record_pass(now, stand_ins)
         CarrierState.prepare(TESTERS)
@@ -238,13 +240,16 @@ class Scheduler:
         """Expire what has waited too long for approval, a carrier, or a carrier's answer."""
         self.counts["expired"] += waiting.expire(now)
         trouble = CarrierState.in_trouble(self.routes.names) if self.routes.are_several else ()
-        lanes = [each for each in claims.lanes() if self.is_given_up(Lane.read(each), trouble)]
-        self.counts["expired"] += waiting.expire_in_doubt(lanes, UNANSWERED, now)
+        lanes = {each: lane for each in claims.lanes() if (lane := Lane.read(each)).doubts}
+        unasked = [each for each, lane in lanes.items() if not self.routes.asked(lane)]
+        given_up = [each for each, lane in lanes.items() if self.is_given_up(lane, trouble)]
+        self.counts["expired"] += waiting.expire_in_doubt(given_up, UNANSWERED, now)
+        self.counts["expired"] += waiting.expire_in_doubt(unasked, UNANSWERED, now, of_paused=True)
 
     def is_given_up(self, lane: Lane, trouble: set[str]) -> bool:
-        """Say whether no carrier will soon tell, if any does, whether it took a text of a lane."""
+        """Say whether no carrier will soon tell, if any does, whether it took a text in doubt."""
         asked = self.routes.asked(lane)
-        return bool(lane.doubts) and (asked in trouble if asked else not self.routes.order(lane))
+        return asked in trouble if asked else not self.routes.order(lane)
 
     def forget(self, now: datetime) -> None:
         """Redact and purge what has become too old."""

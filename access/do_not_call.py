@@ -234,7 +234,10 @@ def _note(changed, now, what, why, who, said_at):
 
 
 class LastReply(Table):
-    """When each number last replied STOP or START, whether or not that changed the list."""
+    """When each number last said STOP or START, whether or not that changed the list.
+
+    That a carrier reported a STOP counts alike.
+    """
 
     number = TextField(primary_key=True)
     said_at = InstantField()  # by the carrier's clock if it told the time, otherwise the arrival

@@ -149,8 +149,14 @@ class Attempt(Table):
         return copies.where(Message.to == number, cls.is_by(carrier), may_have_it)
 
     def counts_now(self) -> Expression:
-        """Return the condition that this copy is a message's, and since a person retried it."""
-        return (Message.id == self.message_id) & (Message.tries_before < self.number)
+        """Return the condition that this copy is a message's, and since a person retried it.
+
+        One from before is meant, too, if the message was not sent again, because it has been taken.
+        """
+        is_since = Message.tries_before < self.number
+        if self.reference:
+            is_since |= Message.carrier_reference == self.reference
+        return (Message.id == self.message_id) & is_since
 
     def is_latest_taken(self) -> Expression:
         """Return the condition of `counts_now`, and that no later copy was taken."""

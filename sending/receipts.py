@@ -139,7 +139,7 @@ def sent(
         known = _known(said, carrier)
         new = {id: each for id, each in said.items() if id not in known}
         recipients = _take(new, now, carrier, numbers or {}, prices) if new else []
-        _apply_early(said, {*recipients} - {None}, carrier)
+        _apply_early(said, {*recipients} - {None}, carrier, now)
     return len(recipients)
 
 
@@ -253,13 +253,14 @@ def ignore(stop: bool, problem: str, now: datetime) -> None:
 def obey(said: OptOut, now: datetime, check_dnc: str) -> Effect:
     """Do as a recipient said: STOP lists the number, START takes it off if a reply put it there.
 
-    A reply that is older than the last one from this number changes nothing, and neither does one
-    that came before. A STOP blocks the messages that wait for the number and look at the list.
+    A word, the carrier's too, that is older than the last one about this number changes nothing,
+    and neither does one that came before. A STOP blocks the messages that wait for the number and
+    look at the list.
     """
     with db.atomic():
         if not OptOutMessage.note(said.message_ids, now):
             return Effect()
-        if said.source == "reply" and not LastReply.note(said.number, said.at, now):
+        if not LastReply.note(said.number, said.at, now):
             return Effect()
         if not said.stop:
             DoNotCall.remove([said.number], now, "reply", said_at=said.at)
@@ -295,7 +296,7 @@ def record_receipts(receipts: Iterable[Receipt], now: datetime, carrier: Way) ->
         ids = {str(each.message_id) for each in said if each.message_id}
         lock_texts({each.reference for each in said} | ids)
         for each in said:
-            if not _apply(each, now, carrier):
+            if not _apply(each, now, carrier, now):
                 EarlyReceipt.keep(each, now, carrier)
 
 
@@ -308,7 +309,7 @@ def record_unmarked(receipt: Receipt, now: datetime, carrier: Way) -> bool:
     said = _readable(receipt)
     with db.atomic():
         lock_texts({said.reference})
-        if _apply(said, now, carrier, unmarked=True):
+        if _apply(said, now, carrier, now, unmarked=True):
             return True
         awaits_yes = any(
             each.result != Result.TAKEN for each in _late_copies(said.number, now, carrier)
@@ -331,14 +332,14 @@ def _readable(said):
     return said._replace(reference=Attempt.reference.db_value(said.reference), message_id=id)
 
 
-def look_again(number: str, ways: Iterable[Way]) -> set[UUID]:
+def look_again(number: str, ways: Iterable[Way], now: datetime) -> set[UUID]:
     """Apply the receipts that were kept for a number, because a text to it is now in doubt.
 
     They may be of any carrier, of which `ways` have names before. Return the ids of the messages
     that they belong to.
     """
     with db.atomic():
-        return _apply_kept(_kept_lately({number}), ways)
+        return _apply_kept(_kept_lately({number}), ways, now)
 
 
 def unmatched(since: datetime, now: datetime) -> int:
@@ -375,14 +376,14 @@ def forget(now: datetime) -> None:
     EarlyReceipt.delete_where(EarlyReceipt.received_at < now - KEPT)
 
 
-def _apply_early(references, numbers, carrier):
+def _apply_early(references, numbers, carrier, now):
     """Apply a carrier's receipts that came before its yes to messages, or name their numbers."""
     names = [f"{name} {each}" for name in carrier.names for each in references.values() if each]
     meant = EarlyReceipt.reference.in_(names) | EarlyReceipt.message_id.in_([*references])
     own = EarlyReceipt.carrier.in_(carrier.names)
-    _apply_kept(EarlyReceipt.select().where(meant, own), [carrier])
+    _apply_kept(EarlyReceipt.select().where(meant, own), [carrier], now)
     if numbers:
-        _apply_kept(_kept_lately(numbers).where(own), [carrier])
+        _apply_kept(_kept_lately(numbers).where(own), [carrier], now)
 
 
 def _kept_lately(numbers) -> ModelSelect:
@@ -391,25 +392,30 @@ def _kept_lately(numbers) -> ModelSelect:
     return kept.order_by(EarlyReceipt.received_at.desc()).limit(MOST_KEPT)
 
 
-def _apply_kept(kept, ways):
+def _apply_kept(kept, ways, now):
     """Apply kept receipts as far as they belong to messages; return the ids of these."""
     ids, called = set(), by_name(ways)
     for early in _delivered_first(kept):
         carrier = called.get(early.carrier) or Way(early.carrier)
-        if id := _apply(early.receipt, early.received_at, carrier, early.unmarked):
+        if id := _apply(early.receipt, early.received_at, carrier, now, early.unmarked):
             early.delete_instance()
             ids.add(id)
     return ids
 
 
-def _apply(said, at, carrier, unmarked=False):
-    """Have a receipt count for the message that it belongs to; return its id, None if unknown."""
+def _apply(said, at, carrier, now, unmarked=False):
+    """Have a receipt count for the message that it belongs to; return its id, None if unknown.
+
+    `at` is when it came. A message that it ends has ended now: what is kept for a while is found by
+    that.
+    """
     copy = owner(said, at, carrier, unmarked)
     if copy is None:
         return said.message_id if _is_of_other_part(said, carrier) else None
     id = copy.message_id
     if copy.result == Result.UNCLEAR:  # the receipt is the yes as well
-        _take({id: said.reference}, at, carrier, {id: copy.number}, {})
+        _take({id: said.reference}, now, carrier, {id: copy.number}, {})
+        copy.reference = said.reference
     status = Status.DELIVERED if said.delivered else Status.UNDELIVERED
     counts = copy.counts_now() if said.delivered else copy.is_latest_taken()
     changes = {"status": status, "last_error": said.reason, "receipt_at": at}

@@ -121,7 +121,7 @@ class Recorder:
         if is_moved and outcome.status != Status.QUEUED:
             self.note(send, outcome.move, outcome.why)
         if outcome.doubt:
-            receipts.look_again(message.to, self.routes.ways)
+            receipts.look_again(message.to, self.routes.ways, now)
 
     def lane_after_no(self, send: Send, error: CarrierError, outcome: Outcome) -> Lane:
         """Return the lane of a text to which the carrier did not say yes."""

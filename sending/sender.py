@@ -147,12 +147,16 @@ class Sender:
             if not doubts.ask_again_at(message.id, self.way, now + QUESTION_LASTS, now):
                 continue
             send = self.send_of(message)
-            if message.id in receipts.look_again(message.to, self.routes.ways):
+            if self.is_received(message, now):
                 self.recorder.note(send, "sent")
             elif copies := doubts.unclear_at(self.way, message.id):
                 send.since = copies[0].begun_at
                 questions.append(send)
         return questions
+
+    def is_received(self, message: Message, now: datetime) -> bool:
+        """Say whether a receipt that was kept shows that a carrier has a text in doubt."""
+        return message.id in receipts.look_again(message.to, self.routes.ways, now)
 
     def send_of(self, message: Message) -> Send:
         """Return the send of a message, which goes first if one is to go first now."""
@@ -259,7 +263,7 @@ class Sender:
         opted_out = DoNotCall.listed({send.message.to for send in sends})
         for send in sends:
             message = send.message
-            if message.in_doubt and message.id in receipts.look_again(message.to, self.routes.ways):
+            if message.in_doubt and self.is_received(message, now):
                 moves.append((send, Outcome(Status.SENT)))
                 continue
             outcome = self.judge_one(send, rules[message.key_id], opted_out.get(message.to), now)

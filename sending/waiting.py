@@ -63,11 +63,14 @@ def promote(now: datetime, *, check_dnc: str = "asked") -> Counter:
 
 
 def _is_kept_off(setting):
-    """Return the condition that the Do Not Call list keeps a message from its number."""
+    """Return the condition that the Do Not Call list keeps a message from its number.
+
+    It keeps back none that answers a reply.
+    """
     is_listed = Message.to.in_(DoNotCall.select(DoNotCall.number))
     asked = is_listed & (Message.check_dnc | Message.key.in_(ApiKey.checking("always", setting)))
     stops = Message.key.in_(ApiKey.checking("opted-out", setting))
-    return asked | (stops & DoNotCall.has_opted_out(Message.to))
+    return Message.answers.is_null() & (asked | (stops & DoNotCall.has_opted_out(Message.to)))
 
 
 def decide_expiry(setting: timedelta, among: Collection[UUID] | None = None) -> None:
@@ -115,14 +118,21 @@ def expire(now: datetime, among: Collection[UUID] | None = None) -> int:
     return sum(map(len, _change_due(give_up, due, IS_WAITING, now)))
 
 
-def expire_in_doubt(lanes: Collection[str], reason: str, now: datetime) -> int:
-    """Give up messages in doubt whose carriers, to be asked about them, do not answer.
+def expire_in_doubt(
+    lanes: Collection[str], reason: str, now: datetime, of_paused: bool = False
+) -> int:
+    """Give up messages in doubt of which no sender will soon know more.
 
-    They have expired, or are cancelled if somebody has done so; return how many.
+    They have expired, or are cancelled if somebody has done so; return how many. `of_paused` are
+    those of keys that are paused.
     """
+    if not lanes:
+        return 0
     old = (
         IS_SENDABLE & Message.lane.in_(lanes) & (Message.in_doubt > 0) & (Message.expires_at <= now)
     )
+    if of_paused:
+        old &= Message.key.in_(ApiKey.paused())
     withdrawn = Message.cancelled_by.is_null(False), Status.CANCELLED
     status = Case(None, [withdrawn], Status.EXPIRED)
     told = {"finished_at": now, "last_error": reason, "last_error_at": now}

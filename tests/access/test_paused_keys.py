@@ -12,7 +12,7 @@ from database import Refused, clock
 from databases import on_both
 from models import Status
 from samples import HOUR, LONDON, NEW_YORK, TUESDAY_NOON
-from stored_messages import again, key_named, store
+from stored_messages import again, decide_on, key_named, store
 
 pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
@@ -59,6 +59,24 @@ def test_they_expire_as_usual(run_pass, carrier):
     run_pass(TUESDAY_NOON + 80 * HOUR)
     assert again(message).status == Status.EXPIRED
     assert carrier.texts == []
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+@pytest.mark.parametrize("can_be_asked", [True, False])
+def test_one_that_the_carrier_may_have_ends_as_usual(
+    run_pass, carrier, askable, is_cancelled, can_be_asked
+):
+    paused = key_named("shop")
+    message = store(key=paused, first_send_at=TUESDAY_NOON, in_doubt=1)
+    paused.pause(TUESDAY_NOON)
+    if is_cancelled:
+        decide_on(message).cancel("ann", TUESDAY_NOON)
+    given = askable if can_be_asked else carrier
+    run_pass(TUESDAY_NOON + 80 * HOUR, carrier=given)
+    run_pass(TUESDAY_NOON + 81 * HOUR, carrier=given)
+    assert again(message).status == (Status.CANCELLED if is_cancelled else Status.EXPIRED)
+    assert (again(message).last_error is None) == can_be_asked
+    assert given.texts == []
 
 
 def test_commands_pause_and_resume_and_the_audit_has_both(run):

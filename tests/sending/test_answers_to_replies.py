@@ -60,6 +60,15 @@ def test_a_second_stop_does_not_keep_it_back(run_pass, carrier):
     assert len(carrier.texts) == 1
 
 
+def test_one_that_a_person_cancels_is_sent_after_an_undo_to_a_number_on_the_list(run_pass, carrier):
+    answer = hear()
+    decide_on(answer).cancel("ann", NIGHT)
+    decide_on(answer).undo_cancel("ann", NIGHT + SECOND)
+    run_pass(NIGHT + 2 * SECOND, **ANSWERING)
+    assert the_answer().status == Status.SENT
+    assert len(carrier.texts) == 1
+
+
 @pytest.mark.parametrize(("seconds", "status"), [(119, Status.SENT), (120, Status.EXPIRED)])
 def test_it_is_sent_within_two_minutes_of_the_reply_or_not_at_all(
     run_pass, carrier, seconds, status

@@ -97,6 +97,18 @@ def test_a_yes_that_comes_after_a_retry_does_not_undo_the_retry(run_pass, askabl
     assert (again(message).status, again(message).carrier_reference) == (Status.SENT, "SM1")
 
 
+def test_a_text_that_was_retried_and_that_its_carrier_has_is_delivered_by_its_receipt(
+    run_pass, askable
+):
+    message = held(Status.EXPIRED, in_doubt=1, carrier="fake", finished_at=TUESDAY_NOON)
+    askable.taken.append((NEW_YORK, "Hello"))
+    assert decide_on(message).retry(TUESDAY_NOON, 3 * DAY)
+    later(run_pass, 1, carrier=askable)
+    assert (again(message).status, askable.texts) == (Status.SENT, [])
+    receipts.record([Receipt("SM0", True)], TUESDAY_NOON + HOUR, "asked", FAKE)
+    assert again(message).status == Status.DELIVERED
+
+
 def test_a_text_that_is_retried_is_not_taken_for_the_one_that_did_not_arrive(run_pass, askable):
     message = store(status=Status.UNDELIVERED, carrier_reference="SM0", finished_at=TUESDAY_NOON)
     askable.taken.append((NEW_YORK, "Hello"))

@@ -68,6 +68,16 @@ def test_a_stop_that_came_while_nobody_listened_stops(listen, twilio_server):
     assert len(texts()) == 2, "once each"
 
 
+def test_one_that_came_while_its_carrier_was_renamed_stops(listen, twilio_server):
+    listen(TUESDAY_NOON)
+    twilio_server.messages = [incoming(NEW_YORK, "STOP")]
+    renamed = f"{twilio_server.url}#name=us&was=older,twilio"
+    listen(BACK, renamed)
+    assert DoNotCall.lists(NEW_YORK)
+    listen(BACK + SECOND, renamed)
+    assert len(twilio_server.asked) == 1
+
+
 @pytest.mark.parametrize("is_called_first", [True, False])
 @pytest.mark.parametrize("was", ["", "#name=us&was=twilio"])
 def test_what_is_called_back_as_well_is_kept_once(

@@ -117,6 +117,22 @@ def test_an_operator_may_retry_what_did_not_arrive_and_the_old_receipts_count_no
     assert again(message).status == Status.DELIVERED
 
 
+@pytest.mark.parametrize("is_late_yes", [True, False])
+@pytest.mark.parametrize("delivered", [True, False])
+def test_a_first_text_that_was_taken_after_all_has_its_receipts_though_a_person_retried_it(
+    is_late_yes, delivered
+):
+    message = doubtful(status=Status.FAILED, finished_at=TUESDAY_NOON)
+    assert decide_on(message).retry(LATER, 3 * DAY)
+    if is_late_yes:
+        receipts.record([LateAnswer(str(message.id), "SM1")], LATER, "asked", FAKE)
+        assert again(message).status == Status.SENT
+    report([("SM1", delivered, None, NEW_YORK)], TUESDAY_NOON + MINUTE)
+    assert again(message).status == (Status.DELIVERED if delivered else Status.UNDELIVERED)
+    report([("SM1", True, None)])
+    assert again(message).status == Status.DELIVERED
+
+
 # What belongs to nobody here
 
 
@@ -369,7 +385,7 @@ def test_a_receipt_settles_the_doubt_of_the_only_text_to_its_number(delivered, e
         take_over(TUESDAY_NOON)
         ended = Message.update(status=Status.FAILED, finished_at=TUESDAY_NOON)
         ended.where(Message.id == message.id).execute()
-        assert receipts.look_again(NEW_YORK, []) == {message.id}
+        assert receipts.look_again(NEW_YORK, [], LATER) == {message.id}
     moved = again(message)
     assert moved.status == (Status.DELIVERED if delivered else Status.UNDELIVERED)
     assert (moved.carrier_reference, moved.receipt_at) == ("SM1", TUESDAY_NOON + MINUTE)
@@ -463,7 +479,7 @@ def test_a_receipt_that_may_be_of_another_text_settles_no_doubt(columns, name):
 def test_a_receipt_that_cannot_be_of_this_text_settles_no_doubt(columns):
     message = doubtful(**columns)
     report([("SM1", True, None, NEW_YORK)], TUESDAY_NOON + MINUTE)
-    assert receipts.look_again(NEW_YORK, []) == set()
+    assert receipts.look_again(NEW_YORK, [], LATER) == set()
     assert again(message).status == Status.SCHEDULED
 
 
@@ -519,6 +535,26 @@ def test_an_older_reply_that_comes_late_undoes_no_newer_one(replies, listed):
     assert DoNotCall.lists(NEW_YORK) == listed
     if not any(each.what == "joined" for each in DoNotCallHistory.of(NEW_YORK)):
         assert again(waiting).status == Status.QUEUED
+
+
+@pytest.mark.parametrize(
+    ("words", "listed"),
+    [
+        ([(START, 5), (STOP, 3)], False),
+        ([(STOP, 5), (START, 3)], True),
+        ([(STOP, 5), (START, 5)], False),
+        ([(START, 5), (STOP, 5)], True),
+        ([(STOP, None), (START, 5)], True),
+        ([(START, 5), (STOP, None)], True),
+    ],
+)
+def test_what_a_carrier_reports_late_undoes_no_newer_start(words, listed):
+    """And no older START ends it. All arrive an hour after noon, as in the test before."""
+    for stop, minute in words:
+        at = None if minute is None else TUESDAY_NOON + minute * MINUTE
+        said = OptOut(NEW_YORK, stop, "carrier" if stop else "reply", at)
+        receipts.record_opt_out(said, TUESDAY_NOON + 60 * MINUTE, "asked")
+    assert DoNotCall.lists(NEW_YORK) == listed
 
 
 def test_the_history_keeps_the_carriers_time_of_a_reply():

@@ -133,7 +133,7 @@ def test_it_settles_the_doubt_about_the_only_message_to_its_number(early):
     hear(NEW_YORK, delivered=True)
     if early:
         take_over(TUESDAY_NOON)
-        assert receipts.look_again(NEW_YORK, []) == {message.id}
+        assert receipts.look_again(NEW_YORK, [], LATER) == {message.id}
     assert again(message).status == Status.DELIVERED
     assert replies() == []
 

@@ -6,6 +6,8 @@ from functools import partial
 import pytest
 
 from access.audit import Audit
+from carriers import Receipt
+from carriers.ways import Way
 from database import PAGE
 from databases import on_both
 from events.outbox import Event, EventAddress
@@ -14,11 +16,11 @@ from own_threads import at_once
 from query_plans import reads_whole
 from samples import DAY, LONDON, MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
 from scheduler import Scheduler
-from sending import retention
+from sending import receipts, retention
 from sending.replies import Reply
 from sending.retention import Retention
 from settings import SettingsError
-from stored_messages import again, decide_on, key_named, store, store_many
+from stored_messages import again, decide_on, key_named, store, store_many, take_over
 
 pytestmark = on_both
 
@@ -187,6 +189,21 @@ def test_a_message_that_was_created_long_ago_and_ended_late_is_kept_and_later_fo
     assert again(late).message == "Hello"
     run_pass(TUESDAY_NOON + KEPT + MINUTE, keep_texts=KEPT)
     assert again(late).message is None
+
+
+def test_what_ended_by_a_receipt_that_was_kept_is_forgotten_though_that_came_long_before(run_pass):
+    """The scheduler died with the text in hand, and none ran for two days."""
+    message = store(status=Status.SENDING, carrier="us")
+    taken = [Receipt("1", True, None, NEW_YORK)]
+    receipts.record_receipts(taken, TUESDAY_NOON + MINUTE, Way("us"))
+    now = TUESDAY_NOON + 2 * DAY
+    take_over(now)
+    run_pass(now, keep_texts=DAY)
+    assert receipts.look_again(NEW_YORK, [], now)
+    run_pass(now + DAY, keep_texts=DAY)
+    assert again(message).message == "Hello"
+    run_pass(now + DAY + MINUTE, keep_texts=DAY)
+    assert again(message).message is None
 
 
 def test_a_longer_time_and_then_a_shorter_one_forget_what_they_say(run_pass):
