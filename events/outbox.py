@@ -229,6 +229,13 @@ class Event(Table):
             cls.update(body=json.dumps(said)).where(cls.id == event.id).execute()
 
     @classmethod
+    def read_texts(cls, claimed: Iterable[Self]) -> None:
+        """Read the bodies of replies in claimed events anew: their texts may be emptied by now."""
+        if replied := {event.id: event for event in claimed if event.reply_id}:
+            for row in cls.select(cls.id, cls.body).where(cls.id.in_([*replied])):
+                replied[row.id].body = row.body
+
+    @classmethod
     def _row(cls, message):
         at = message.finished_at
         if message.status in BY_RECEIPT:  # a receipt that was recorded first comes after the yes
