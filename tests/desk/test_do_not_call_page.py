@@ -47,6 +47,14 @@ def test_an_operator_keeps_the_list(page):
         assert DoNotCall.lists(NEW_YORK) is listed
 
 
+def test_a_listed_number_that_is_valid_no_more_is_checked_and_removed(page):
+    DoNotCall.add(["+22501234567"], TUESDAY_NOON, "reply")
+    for button, words in (("Check", "has been on the list"), ("Remove", "is no longer on the")):
+        page.press(button, number="+225 01 23 45 67")
+        assert f"+22501234567 {words}" in page.page.text
+    assert not DoNotCall.lists("+22501234567")
+
+
 def test_the_country_of_national_numbers_is_asked_for_once(page):
     assert "Country" not in page.page.text
     for region, words in ((None, "and its country"), ("xx", "two letters"), ("US", "its country")):
