@@ -25,6 +25,7 @@ from access.rules import UNITS
 from carriers import urls
 from database import PAGE, Refused, clock, isoformat
 from logs import printable
+from sending.replies import read_number
 
 INDENT = " " * 4  # of the lines that continue a folded one
 SHELL = "shell"  # recorded as the person who approved, cancelled, or changed the list
@@ -128,7 +129,7 @@ def number(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
 
     def read(text):
         try:
-            return recipients.national(text, region)
+            return read_number(text, region)
         except recipients.InvalidNumber as error:
             hint = "" if region or text.startswith("+") else "; --region accepts national numbers"
             raise click.BadParameter(f"{text!r}: {error}{hint}") from None

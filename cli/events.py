@@ -43,7 +43,7 @@ def row(event: Event) -> Iterable[Any]:
 def retry(key: str | None) -> None:
     """Resend events that were given up, unless the address is switched off."""
     found = key and ApiKey.named(key)
-    if found and (off := EventAddress.of(found).off):
-        raise Refused(f"the address of {key} is switched off: {off}")
     count = Event.retry(found, clock.now())
+    if found and not count and (off := EventAddress.of(found).off):
+        raise Refused(f"the address of {key} is switched off: {off}")
     base.say(f"{base.count(count, 'event')} to be sent again")

@@ -8,12 +8,12 @@ from flask import Response, abort, flash, redirect, render_template, request, se
 import recipients
 from access.do_not_call import DoNotCall, DoNotCallHistory
 from access.keys import ApiKey
-from database import Refused, clock
+from database import Refused, clock, db
 from desk import lists, results
 from desk.door import blueprint, operator
 from desk.words import unbroken
 from sending.decisions import UNDO_WITHIN
-from sending.replies import put_on_list
+from sending.replies import Reply, put_on_list
 
 log = logging.getLogger("web")
 
@@ -113,7 +113,9 @@ def take_back(change: int, person: ApiKey, now: datetime) -> str:
 
     Raise Refused if it can no longer be undone.
     """
-    number = DoNotCall.undo(change, person.name, now - UNDO_WITHIN, now)
+    with db.atomic():
+        number = DoNotCall.undo(change, person.name, now - UNDO_WITHIN, now)
+        Reply.note_listed(person.name, now)  # what came while it was not listed is decided
     about = {"key": person.name}
     log.info("a change of the Do Not Call list was undone by %s", person.name, extra=about)
     return number

@@ -6,10 +6,10 @@ from urllib.parse import urlencode
 
 from flask import abort, request, session
 
-import recipients
 from database import EPOCH, MILLISECOND
 from reports import Cursor
 from reports.matching import LONGEST
+from sending.replies import read_number
 
 PAGE = 50  # cards
 MANY = 1_000  # messages; waiting ones, and those of an hour, are counted up to here
@@ -54,7 +54,7 @@ def kept_search() -> str:
 
 def national(number: str) -> str:
     """Return the E.164 form of a number; a national one is of the country given last in a form."""
-    return recipients.national(number, session.get("region"))
+    return read_number(number, session.get("region"))
 
 
 def pressed(actions: Iterable[str]) -> str:

@@ -206,11 +206,12 @@ class Deliveries:
             Event.renew(self.in_hand.values(), lease)
             Event.correct(now, lasts, LONGEST)
         if self.stopping:
-            self.release(now, ())
+            self.release(now, {})
             return
         held = {event.key_id for event in self.in_hand.values()}
         receivers = Event.receivers(now, self.began_at, held)
-        self.release(now, {(address.key_id, address.url) for address in receivers})
+        self.release(now, {(each.key_id, each.url): each for each in receivers})
+        Event.read_texts(event for each in self.endpoints.values() for event, _ in each.waiting)
         random.shuffle(receivers)  # keys may share an address: none is always the first
         for address in receivers:
             endpoint = self.endpoints.get(address.url) or Endpoint(address.url)
@@ -230,14 +231,17 @@ class Deliveries:
                 self.in_hand[event.id] = event
                 endpoint.waiting.append((event, address))
 
-    def release(self, now: datetime, current: set[tuple[int, str]]) -> None:
-        """Release the events whose key no longer has the address that they wait for."""
+    def release(self, now: datetime, current: dict[tuple[int, str], EventAddress]) -> None:
+        """Release the events whose key no longer has the address that they wait for.
+
+        The others are signed by the secrets that it has now.
+        """
         gone = []
         for endpoint in self.endpoints.values():
             stays = deque()
             for event, address in endpoint.waiting:
-                if (address.key_id, address.url) in current:
-                    stays.append((event, address))
+                if holds := current.get((address.key_id, address.url)):
+                    stays.append((event, holds))
                 else:
                     gone.append(event)
             endpoint.waiting = stays

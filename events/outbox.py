@@ -27,7 +27,7 @@ from peewee import (
 )
 
 from access.audit import Action, Audit
-from access.keys import ApiKey, names_of
+from access.keys import ApiKey, ids_of, names_of
 from carriers import urls
 from database import (
     MILLISECOND,
@@ -229,6 +229,13 @@ class Event(Table):
             cls.update(body=json.dumps(said)).where(cls.id == event.id).execute()
 
     @classmethod
+    def read_texts(cls, claimed: Iterable[Self]) -> None:
+        """Read the bodies of replies in claimed events anew: their texts may be emptied by now."""
+        if replied := {event.id: event for event in claimed if event.reply_id}:
+            for row in cls.select(cls.id, cls.body).where(cls.id.in_([*replied])):
+                replied[row.id].body = row.body
+
+    @classmethod
     def _row(cls, message):
         at = message.finished_at
         if message.status in BY_RECEIPT:  # a receipt that was recorded first comes after the yes
@@ -347,7 +354,7 @@ class Event(Table):
         on = EventAddress.select(EventAddress.key).where(EventAddress.off.is_null())
         again = cls.given_up_at.is_null(False) & cls.key.in_(on)
         if key:
-            again &= cls.key == key
+            again &= cls._named_as(key)
         changes = {"tries": 0, "next_try_at": now, "given_up_at": None}
         with db.transaction():
             if count := cls.update(changes).where(again).execute():
@@ -359,8 +366,13 @@ class Event(Table):
         """Read what waits or was given up, with its key, the oldest first, in pages."""
         events = cls.select(cls, ApiKey).join(ApiKey).order_by(cls.id)
         if key:
-            events = events.where(cls.key == key)
+            events = events.where(cls._named_as(key))
         return in_pages(events, None, lambda last: cls.id > last.id)
+
+    @classmethod
+    def _named_as(cls, key):
+        """Return the condition that an event is of a key of this name, as `by_name` counts."""
+        return cls.key.in_([*ids_of({key.name})])
 
     @classmethod
     def standings(cls) -> dict[int, Standing]:

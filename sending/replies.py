@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 import uuid
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
@@ -18,11 +19,13 @@ from peewee import (
     UUIDField,
 )
 
+import recipients
 from access.audit import Action, Audit
-from access.do_not_call import DoNotCall
+from access.do_not_call import DoNotCall, DoNotCallHistory
 from database import PAGE, CarrierTextField, InstantField, Table, db, isoformat
 from database.clock import is_ahead
 from events.outbox import Event
+from models import Message
 from reports import Cursor
 from sending import meaning
 from sending.meaning import Meaning
@@ -190,6 +193,22 @@ def put_on_list(
         new = DoNotCall.add(numbers, now, source, who, said_at)
         Reply.note_listed(who or source, now)
     return new
+
+
+def read_number(text: str, region: str | None) -> str:
+    """Return the E.164 form of a number that a person writes, as `recipients.national` does.
+
+    One that libphonenumber rejects by now can be read, too, if it is stored.
+    """
+    try:
+        return recipients.national(text, region)
+    except recipients.InvalidNumber:
+        number = "+" + re.sub(r"[^0-9]", "", text)
+        columns = (Message.to, Reply.number, DoNotCall.number, DoNotCallHistory.number)
+        stored = (each.model.select().where(each == number).exists() for each in columns)
+        if text.strip().startswith("+") and any(stored):
+            return number
+        raise
 
 
 for _name, _columns, _where in (

@@ -38,6 +38,19 @@ def on_the_list():
     return {row.number for row in DoNotCall.select()}
 
 
+def test_a_listed_number_that_is_valid_no_more_is_checked_and_removed(session, at):
+    at(TUESDAY_NOON)
+    DoNotCall.add(["+22501234567"], TUESDAY_NOON, "reply")
+    session("""
+        $ flask dnc check +22501234567
+        listed
+        since 2026-03-03T17:00:00.000Z, by reply
+        $ flask dnc remove "+225 01 23 45 67"
+        1 removed, 0 not listed
+    """)
+    assert [each.what for each in DoNotCallHistory.of("+22501234567")] == ["joined", "left"]
+
+
 def test_numbers_are_added_checked_and_removed(session, at):
     at(TUESDAY_NOON)
     session("""

@@ -162,6 +162,18 @@ def test_what_waits_and_what_was_given_up_is_listed_and_retried(session, run, ap
     assert again["next_try_at"] is not None
 
 
+def test_events_of_a_revoked_key_are_listed_and_retried_by_its_name(run, app_key):
+    """As stats counts them, whatever key has the name now."""
+    EventAddress.set(app_key, URL, TUESDAY_NOON)
+    event = given_up(app_key)
+    run("keys", "revoke", "app")
+    run("keys", "create", "app")
+    (listed,) = json.loads(run("events", "list", "--key", "app", "--json"))
+    assert listed["webhook_id"] == event.webhook_id
+    assert run("events", "retry", "--key", "app") == "1 event to be sent again\n"
+    assert Event.standings()[app_key.id].waiting == 1
+
+
 def test_stats_and_metrics_count_events_by_key(run, flask, app_key, settings):
     EventAddress.set(app_key, URL, TUESDAY_NOON)
     given_up(app_key)

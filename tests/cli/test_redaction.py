@@ -28,6 +28,7 @@ pytestmark = [on_both, pytest.mark.usefixtures("database_url")]
 
 TEXT = "A secret: xyzzy"
 RULES = inbound.ReplyRules(Way("twilio"), "asked", None, None)
+WITHDRAWN = "+22501234567"
 WAYS = [("--to", NEW_YORK), ("--older-than", "30")]
 
 
@@ -165,6 +166,18 @@ def test_what_a_number_left_in_any_column_is_gone_from_the_files(redact, databas
     assert found_in_files(database_url, values) == values
     assert redact("--to", NEW_YORK).exit_code == 0
     assert found_in_files(database_url, [*values, "second part"]) == []
+
+
+def test_a_number_that_is_valid_no_more_is_forgotten_too(redact):
+    """Since 2021, numbers of Côte d'Ivoire have ten digits: libphonenumber rejects those before."""
+    ended(to=WITHDRAWN)
+    inbound.record([Reply(WITHDRAWN, TEXT, None)], TUESDAY_NOON, RULES)
+    result = redact("--to", "+225 01 23 45 67")
+    assert result.exit_code == 0, result.stderr
+    assert Message.get().to is None
+    assert not inbound.Reply.select().exists()
+    mistyped = redact("--to", "+22501234568")
+    assert (mistyped.exit_code, mistyped.stdout) == (2, "")
 
 
 def test_the_last_word_of_a_number_is_kept_as_long_as_the_list_keeps_its_history(redact):

@@ -7,8 +7,9 @@ import pytest
 from access.do_not_call import DoNotCall, DoNotCallHistory, LastReply
 from access.keys import Role
 from database import Refused
-from desk_visitor import on_both, signed_in
+from desk_visitor import on_both, reply, signed_in
 from samples import DAY, LONDON, MILLISECOND, MINUTE, NEW_YORK, TUESDAY_NOON
+from sending.replies import Reply
 
 PAGE = "/desk/do-not-call"
 
@@ -45,6 +46,14 @@ def test_an_operator_keeps_the_list(page):
         (result,) = (attrs for _, attrs in page.page.elements if attrs.get("id") == "next")
         assert "autofocus" in result
         assert DoNotCall.lists(NEW_YORK) is listed
+
+
+def test_a_listed_number_that_is_valid_no_more_is_checked_and_removed(page):
+    DoNotCall.add(["+22501234567"], TUESDAY_NOON, "reply")
+    for button, words in (("Check", "has been on the list"), ("Remove", "is no longer on the")):
+        page.press(button, number="+225 01 23 45 67")
+        assert f"+22501234567 {words}" in page.page.text
+    assert not DoNotCall.lists("+22501234567")
 
 
 def test_the_country_of_national_numbers_is_asked_for_once(page):
@@ -169,3 +178,14 @@ def test_a_number_without_a_button_changes_nothing(page):
 @pytest.mark.parametrize("change", ["", "x", "-1", "9" * 30, "9" * 5000, "\0", "1.5", "٣"])
 def test_a_change_that_there_is_none_of_is_no_error_of_ours(page, change):
     assert page.send(PAGE, undo=change).status_code in (200, 400)
+
+
+def test_a_reply_that_came_before_a_removal_was_undone_is_decided(page):
+    """It came while the number was off the list, so it may be a no; now that is nobody's task."""
+    page.press("Add", number=NEW_YORK)
+    page.press("Remove", number=NEW_YORK)
+    came = reply(0, number=NEW_YORK, text="stpo", may_be_no=True)
+    page.press("Undo")
+    assert DoNotCall.lists(NEW_YORK)
+    came = Reply.get_by_id(came.id)
+    assert (came.may_be_no, came.read_by) == (False, "Olga")

@@ -3,6 +3,7 @@
 import logging
 import re
 import time
+import uuid
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -290,6 +291,40 @@ def test_switching_off_stops_what_is_in_hand(app_key, receiver, delivering):
     time.sleep(0.5)
     assert len(receiver.requests) == seen < 50
     assert Event.standings()[app_key.id].waiting == 0
+
+
+@on_both
+@pytest.mark.slow
+def test_what_is_in_hand_is_signed_by_both_secrets_after_a_rotation(app_key, receiver, delivering):
+    receiver.delay, receiver.secret = 0.2, None
+    many(40)
+    wait_until(lambda: len(receiver.ids) > 8)
+    old = EventAddress.of(app_key).secret
+    EventAddress.rotate(app_key, clock.now())
+    new = EventAddress.of(app_key).secret
+    time.sleep(0.5)
+    seen = len(receiver.requests)
+    wait_until(lambda: not Event.select().count())
+    assert seen < 40
+    for request in receiver.requests[seen:]:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        assert verified(request.body, headers, (old, new)) == {old, new}
+
+
+@on_both
+@pytest.mark.slow
+def test_a_text_that_is_redacted_leaves_what_is_in_hand(app_key, receiver, delivering):
+    receiver.delay = 0.2
+    data = {"reply_id": str(uuid.uuid4()), "text": "xyzzy", "status": "replied"}
+    for _ in range(40):
+        Event.write_reply(app_key.id, uuid.uuid4(), data, clock.now())
+    wait_until(lambda: len(receiver.ids) > 8)
+    Event.forget_texts([uuid.UUID(data["reply_id"])])
+    time.sleep(0.5)
+    seen = len(receiver.requests)
+    wait_until(lambda: not Event.select().count())
+    assert seen < 40
+    assert all(b"xyzzy" not in request.body for request in receiver.requests[seen:])
 
 
 @pytest.mark.slow
